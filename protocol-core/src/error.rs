@@ -1,0 +1,150 @@
+//! What goes wrong: errors that travel on the wire, and rules that the peer broke.
+//!
+//! The third kind, misuse of a verb, is a small type of its own beside each verb.
+
+use core::fmt;
+
+use crate::json::{Json, Text};
+
+/// A JSON-RPC error object, as it goes on the wire (JSON-RPC 2.0 section 5.1).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message} ({code})")]
+pub struct RpcError {
+    /// The number that programs read. The constants of this type name the ones we send.
+    pub code: i64,
+    /// One sentence for people.
+    pub message: Text,
+    /// Whatever else there is to say.
+    pub data: Option<Json>,
+}
+
+impl RpcError {
+    /// Not JSON.
+    pub const PARSE: i64 = -32700;
+    /// JSON, but no JSON-RPC message, or one that may not come now.
+    pub const INVALID_REQUEST: i64 = -32600;
+    /// No such method, or one that this end does not offer.
+    pub const METHOD_NOT_FOUND: i64 = -32601;
+    /// Parameters of the wrong shape; an unknown tool, prompt or cursor.
+    pub const INVALID_PARAMS: i64 = -32602;
+    /// Something failed inside.
+    pub const INTERNAL: i64 = -32603;
+    /// No such resource (MCP up to 2025-11-25).
+    pub const RESOURCE_NOT_FOUND: i64 = -32002;
+    /// The user said no.
+    pub const USER_REJECTED: i64 = -1;
+    /// Ours, on MCP: the call that this input belonged to is over.
+    pub const CANCELLED: i64 = -32800;
+    /// Ours, on MCP: sampling nested too deep.
+    pub const TOO_DEEP: i64 = -32808;
+    /// Ours, on MCP: too many requests in flight, or closing. Try again later.
+    pub const BUSY: i64 = -32809;
+
+    /// An error without data.
+    #[must_use]
+    pub fn new(code: i64, message: impl Into<Text>) -> Self {
+        Self { code, message: message.into(), data: None }
+    }
+
+    /// An error with a message that is known at compile time: no allocation.
+    #[must_use]
+    pub const fn fixed(code: i64, message: &'static str) -> Self {
+        Self { code, message: Text::from_static(message), data: None }
+    }
+
+    /// Adds data.
+    #[must_use]
+    pub fn with_data(mut self, data: Json) -> Self {
+        self.data = Some(data);
+        self
+    }
+
+    /// [`RpcError::INVALID_PARAMS`] with a message.
+    #[must_use]
+    pub fn invalid_params(message: impl Into<Text>) -> Self {
+        Self::new(Self::INVALID_PARAMS, message)
+    }
+
+    /// [`RpcError::INTERNAL`] with a message.
+    #[must_use]
+    pub fn internal(message: impl Into<Text>) -> Self {
+        Self::new(Self::INTERNAL, message)
+    }
+}
+
+macro_rules! violations {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
+        /// A rule that the peer broke. The session goes on, except after [`Violation::FrameTooLarge`].
+        ///
+        /// One variant a rule, so that a counter or a test can name it. [`crate::Stats::violations`] counts each.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        pub enum Violation {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Violation {
+            /// Every rule, in the order in which [`crate::Stats`] counts them.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// The rule in words.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+        }
+    };
+}
+
+violations! {
+    /// The frame is no JSON, or no UTF-8. Answered with -32700 where we serve.
+    NotJson = "a frame that is not JSON",
+    /// Nested deeper than [`crate::Limits::json_depth`]. Answered with -32700 where we serve.
+    TooDeep = "a frame nested too deep",
+    /// Longer than [`crate::Limits::frame_bytes`]. The session closes.
+    FrameTooLarge = "a frame over the size limit",
+    /// JSON, but neither request, notification nor response (JSON-RPC 2.0 sections 4 and 5). Answered with -32600.
+    InvalidEnvelope = "a frame that is no JSON-RPC 2.0 message",
+    /// `id`, `method`, `params`, `result`, `error`, `jsonrpc` or `_meta` stands twice. Answered with -32600.
+    RepeatedMember = "a message that repeats a member",
+    /// An array where the revision has no batches, an empty one, or one over [`crate::Limits::batch`].
+    InvalidBatch = "a batch where none is allowed, an empty or an oversized one",
+    /// A response to an id that we never used.
+    UnknownResponse = "a response to a request that was never made",
+    /// A response that is neither a result object nor a proper error. Its request settles as invalid.
+    InvalidResponse = "a response of the wrong shape",
+    /// An error response without an id: the peer could not read something we sent.
+    ErrorWithoutId = "an error that names no request",
+    /// A request with the id of one that is still being served. It is not answered: an answer would settle the first.
+    DuplicateRequest = "a request with the id of one in flight",
+    /// A request with the id of one that was answered a short while ago. It is served.
+    ReusedId = "a request with an id that was used before",
+    /// Parameters of the wrong shape. A request is answered with -32602, a notification is ignored.
+    InvalidParams = "parameters of the wrong shape",
+    /// A method that only the other end may send.
+    WrongDirection = "a method that only the other end may send",
+    /// A request before the handshake, or a second handshake. Answered with -32600.
+    OutOfPhase = "a message at the wrong point of the handshake",
+    /// An attempt to cancel the handshake. Ignored.
+    CancelledHandshake = "an attempt to cancel the handshake",
+    /// More requests at once than [`crate::Limits::in_flight`]. Answered busy.
+    TooManyRequests = "more requests at once than the limit",
+    /// Sampling nested deeper than the limit. Answered with an error.
+    SamplingTooDeep = "sampling nested too deep",
+    /// An input asked that we did not say we could answer. Answered with an error.
+    UndeclaredInput = "an input that was not offered",
+    /// Progress that is no finite number, or has no proper token. Dropped.
+    InvalidProgress = "progress of the wrong shape",
+    /// Progress for a token that was never ours. Dropped.
+    UnknownProgress = "progress for a call that was never made",
+    /// Progress that does not increase. Dropped; surfaces once a window for each call.
+    ProgressNotIncreasing = "progress that does not increase",
+    /// A ping that nobody answered in time: the peer may be gone.
+    PingUnanswered = "a ping that was not answered in time",
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

@@ -1,0 +1,316 @@
+//! Payloads: JSON and text that are slices of the frame they came in.
+
+pub(crate) mod scan;
+
+use alloc::borrow::Cow;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::Deref;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use scan::{Cursor, Kind, MAX_DEPTH};
+
+/// Owned, syntax-checked JSON text, usually a slice of the frame it came in.
+///
+/// Cloning bumps a reference count. Whoever keeps one for long may keep its whole frame alive; [`Json::detach`] copies it
+/// out. The text is checked for syntax (RFC 8259) and for depth (128) and otherwise left as it is: number
+/// lexemes such as `1e999`, escapes such as `"\ud800"` and repeated keys inside pass through.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Json(Bytes);
+
+impl Json {
+    /// `null`.
+    #[must_use]
+    pub const fn null() -> Self {
+        Self(Bytes::from_static(b"null"))
+    }
+
+    /// `{}`.
+    #[must_use]
+    pub const fn empty_object() -> Self {
+        Self(Bytes::from_static(b"{}"))
+    }
+
+    /// Checks `text` and takes it over without copying. White space around the value is left out.
+    ///
+    /// # Errors
+    /// [`JsonError`] if it is not exactly one JSON value, nested at most 128 deep.
+    pub fn parse(text: impl Into<Bytes>) -> Result<Self, JsonError> {
+        let bytes = text.into();
+        let value = core::str::from_utf8(&bytes).ok().and_then(|text| Cursor::new(text, MAX_DEPTH).whole().ok());
+        value.map(|value| Self(bytes.slice_ref(value.as_bytes()))).ok_or(JsonError::Syntax)
+    }
+
+    /// Writes `value` as JSON.
+    ///
+    /// # Errors
+    /// [`JsonError::Encode`] if the value's own `Serialize` fails (a map with keys that are not text, for one).
+    pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Self, JsonError> {
+        match serde_json::to_vec(value) {
+            Ok(text) => Ok(Self(text.into())),
+            Err(error) => Err(JsonError::Encode(describe(&error))),
+        }
+    }
+
+    /// Reads the text as a `T`, which may borrow from it.
+    ///
+    /// # Errors
+    /// [`JsonError::Decode`] if the text is not the JSON of a `T`; the message says where.
+    pub fn decode<'a, T: Deserialize<'a>>(&'a self) -> Result<T, JsonError> {
+        serde_json::from_slice(&self.0).map_err(|error| JsonError::Decode(describe(&error)))
+    }
+
+    /// The JSON string that says `text`.
+    #[must_use]
+    pub fn string(text: &str) -> Self {
+        let mut out = Vec::with_capacity(text.len().saturating_add(2));
+        write_string(&mut out, text);
+        Self(out.into())
+    }
+
+    /// The exact text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        // Checked when the value was made, and bytes do not change; an empty answer would fail every later parse.
+        core::str::from_utf8(&self.0).unwrap_or_default()
+    }
+
+    /// The exact text, as bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Whether the value is an object.
+    #[must_use]
+    pub fn is_object(&self) -> bool {
+        self.0.first() == Some(&b'{')
+    }
+
+    /// The member `name`, if this is an object that has it. Where a key is repeated the last one counts.
+    #[must_use]
+    pub fn member(&self, name: &str) -> Option<Self> {
+        scan::member(self.as_str(), name).map(|value| self.part(value))
+    }
+
+    /// Copies the text out of the frame it came in, so that keeping it does not keep the frame.
+    pub fn detach(&mut self) {
+        self.0 = Bytes::copy_from_slice(&self.0);
+    }
+
+    /// `value` must be a part of this text that passed a scan.
+    pub(crate) fn part(&self, value: &str) -> Self {
+        Self(self.0.slice_ref(value.as_bytes()))
+    }
+
+    /// Text that is known to be JSON because the crate wrote it.
+    pub(crate) fn written(text: Vec<u8>) -> Self {
+        Self(text.into())
+    }
+}
+
+impl Default for Json {
+    fn default() -> Self {
+        Self::null()
+    }
+}
+
+impl fmt::Debug for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Json({})", self.as_str())
+    }
+}
+
+impl fmt::Display for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Why a text or a value is not the JSON that was wanted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum JsonError {
+    /// Not exactly one JSON value, or nested more than 128 deep.
+    #[error("not a JSON value nested at most 128 deep")]
+    Syntax,
+    /// JSON, but not of the wanted shape.
+    #[error("unexpected JSON: {0}")]
+    Decode(String),
+    /// A value that has no JSON.
+    #[error("cannot be written as JSON: {0}")]
+    Encode(String),
+}
+
+fn describe(error: &serde_json::Error) -> String {
+    use alloc::string::ToString;
+    error.to_string()
+}
+
+/// A frame being taken apart: makes owned slices of it.
+///
+/// A payload that is a small part of a large frame is copied out, since a slice would keep the whole frame alive.
+#[derive(Clone, Copy)]
+pub(crate) struct Frame<'a>(&'a Bytes);
+
+impl<'a> Frame<'a> {
+    /// Frames up to this size are kept by any slice of them.
+    const SMALL: usize = 4096;
+    /// Of a larger frame, only a slice of at least this part keeps it.
+    const PART: usize = 8;
+
+    pub(crate) fn new(bytes: &'a Bytes) -> Self {
+        Self(bytes)
+    }
+
+    /// `value` must be a part of the frame that passed a scan.
+    pub(crate) fn json(self, value: &str) -> Json {
+        Json(self.slice(value))
+    }
+
+    /// The text of a JSON string in the frame; a slice of it where nothing is escaped.
+    pub(crate) fn text(self, value: &str) -> Option<Text> {
+        Some(match scan::string(value)? {
+            Cow::Borrowed(inside) => Text(self.slice(inside)),
+            Cow::Owned(text) => text.into(),
+        })
+    }
+
+    fn slice(self, part: &str) -> Bytes {
+        if self.0.len() > Self::SMALL && part.len().saturating_mul(Self::PART) < self.0.len() {
+            Bytes::copy_from_slice(part.as_bytes())
+        } else {
+            self.0.slice_ref(part.as_bytes())
+        }
+    }
+}
+
+/// Owned text, usually a slice of the frame it came in. Cloning bumps a reference count.
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Text(Bytes);
+
+impl Text {
+    /// Text that lives for ever: no allocation.
+    #[must_use]
+    pub const fn from_static(text: &'static str) -> Self {
+        Self(Bytes::from_static(text.as_bytes()))
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        // UTF-8 since it was made from `str`.
+        core::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+impl Deref for Text {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl From<String> for Text {
+    fn from(text: String) -> Self {
+        Self(text.into_bytes().into())
+    }
+}
+
+impl From<&str> for Text {
+    fn from(text: &str) -> Self {
+        Self(Bytes::copy_from_slice(text.as_bytes()))
+    }
+}
+
+impl PartialEq<str> for Text {
+    fn eq(&self, other: &str) -> bool {
+        self.as_str() == other
+    }
+}
+
+impl PartialEq<&str> for Text {
+    fn eq(&self, other: &&str) -> bool {
+        self.as_str() == *other
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Appends `text` as a JSON string.
+pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    let mut plain = text.as_bytes();
+    while let Some(at) = plain.iter().position(|b| matches!(b, b'"' | b'\\' | ..=0x1f)) {
+        let (before, from) = plain.split_at(at);
+        out.extend_from_slice(before);
+        let Some((special, after)) = from.split_first() else { break };
+        match special {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            other => {
+                const HEX: [u8; 16] = *b"0123456789abcdef";
+                let digit = |nibble: u8| HEX.get(usize::from(nibble)).copied().unwrap_or(b'0');
+                out.extend_from_slice(&[b'\\', b'u', b'0', b'0', digit(other >> 4), digit(other & 0xf)]);
+            }
+        }
+        plain = after;
+    }
+    out.extend_from_slice(plain);
+    out.push(b'"');
+}
+
+/// Appends `number`, which must be finite: whole ones without a fraction, as counts are read best.
+pub(crate) fn write_number(out: &mut Vec<u8>, number: f64) {
+    /// Every whole number below this is exact as a double.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    let mut sink = Sink(out);
+    let whole = number as i64;
+    // Writing to a Vec cannot fail.
+    let _ = if number.abs() < EXACT && whole as f64 == number {
+        fmt::write(&mut sink, format_args!("{whole}"))
+    } else if (1e-6..1e17).contains(&number.abs()) {
+        fmt::write(&mut sink, format_args!("{number}"))
+    } else {
+        fmt::write(&mut sink, format_args!("{number:e}"))
+    };
+}
+
+/// Appends a whole number.
+pub(crate) fn write_integer(out: &mut Vec<u8>, number: i64) {
+    let _ = fmt::write(&mut Sink(out), format_args!("{number}"));
+}
+
+struct Sink<'a>(&'a mut Vec<u8>);
+
+impl fmt::Write for Sink<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// The number that a JSON value says, if it is one and finite.
+pub(crate) fn number(value: &str) -> Option<f64> {
+    if Kind::of(value) != Kind::Number {
+        return None;
+    }
+    value.parse::<f64>().ok().filter(|number| number.is_finite())
+}

@@ -1,0 +1,59 @@
+//! Time as the session sees it: a number that its owner brings along.
+
+use core::fmt;
+use core::time::Duration;
+
+/// A point on the caller's monotonic axis, in microseconds.
+///
+/// The core never reads a clock: whatever can depend on time is handed one of these. Where the axis begins is
+/// the owner's affair, as long as it never runs backwards; a `now` that does is read as the latest one seen. There
+/// is no conversion from the standard library's clock: the adapter that owns the clock knows its beginning. An adapter
+/// that arms an alarm rounds up, so that it never wakes just before the deadline.
+///
+/// The axis holds 584 000 years. Arithmetic saturates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// The beginning of the axis.
+    pub const ZERO: Self = Self(0);
+
+    /// The point `micros` microseconds after the beginning.
+    #[must_use]
+    pub const fn from_micros(micros: u64) -> Self {
+        Self(micros)
+    }
+
+    /// The point `millis` milliseconds after the beginning.
+    #[must_use]
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(millis.saturating_mul(1000))
+    }
+
+    /// Microseconds since the beginning.
+    #[must_use]
+    pub const fn as_micros(self) -> u64 {
+        self.0
+    }
+
+    /// The point `span` later, rounded up to a microsecond; the end of the axis where that lies beyond it.
+    #[must_use]
+    pub const fn saturating_add(self, span: Duration) -> Self {
+        let nanos = span.as_nanos();
+        let micros = nanos.div_ceil(1000);
+        let micros = if micros > u64::MAX as u128 { u64::MAX } else { micros as u64 };
+        Self(self.0.saturating_add(micros))
+    }
+
+    /// The span from `earlier` to here; zero where `earlier` lies later.
+    #[must_use]
+    pub const fn saturating_duration_since(self, earlier: Self) -> Duration {
+        Duration::from_micros(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl fmt::Display for Instant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}us", self.0)
+    }
+}

@@ -1,0 +1,40 @@
+//! Request ids and progress tokens as the peer writes them.
+
+use alloc::vec::Vec;
+
+use crate::json::scan::{Kind, string};
+use crate::json::{Text, write_integer, write_string};
+
+/// An id or a token: text or a whole number, and `1` is not `"1"`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum WireId {
+    Int(i64),
+    Str(Text),
+}
+
+impl WireId {
+    /// `None` if `value` is neither text nor a whole number that can be echoed as it was written: `1.0`, `-0` and numbers beyond
+    /// 64 bits cannot. Text is copied: an id is kept for long, and shall not keep the buffer that its frame was read into.
+    pub(crate) fn read(value: &str) -> Option<Self> {
+        match Kind::of(value) {
+            Kind::String => string(value).map(|text| Self::Str(Text::from(&*text))),
+            Kind::Number if value != "-0" => value.parse().ok().map(Self::Int),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Int(number) => write_integer(out, *number),
+            Self::Str(text) => write_string(out, text),
+        }
+    }
+
+    /// The number, if this can be one of ours: we only ever use whole numbers from 0 up.
+    pub(crate) fn as_ours(&self) -> Option<u64> {
+        match self {
+            Self::Int(number) => u64::try_from(*number).ok(),
+            Self::Str(_) => None,
+        }
+    }
+}

@@ -1,0 +1,408 @@
+//! From a frame to envelopes (JSON-RPC 2.0 sections 4 to 6).
+
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+
+use super::WireId;
+use crate::error::{RpcError, Violation};
+use crate::json::Frame;
+use crate::json::scan::{Cursor, Kind, Members, ScanError, string};
+
+/// What a dialect allows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Options {
+    /// The deepest nesting.
+    pub(crate) depth: u8,
+    /// The largest batch; `None` where there are no batches.
+    pub(crate) batch: Option<usize>,
+}
+
+/// What a frame holds.
+#[derive(Debug)]
+pub(crate) enum Contents<'a> {
+    One(Result<Envelope<'a>, Malformed>),
+    Batch(Vec<Result<Envelope<'a>, Malformed>>),
+}
+
+/// One message.
+#[derive(Debug)]
+pub(crate) enum Envelope<'a> {
+    Request { id: WireId, method: Cow<'a, str>, params: Option<&'a str> },
+    Notification { method: Cow<'a, str>, params: Option<&'a str> },
+    Response { id: WireId, body: Body<'a> },
+}
+
+/// What a response says.
+#[derive(Debug)]
+pub(crate) enum Body<'a> {
+    Result(&'a str),
+    Error(RpcError),
+    /// Both, or an `error` that is none.
+    Malformed,
+}
+
+/// What is no message, and the error that it is answered with. Never an answer to a response or a notification.
+#[derive(Debug)]
+pub(crate) struct Malformed {
+    pub(crate) violation: Violation,
+    pub(crate) answer: Option<(Option<WireId>, RpcError)>,
+}
+
+impl Malformed {
+    fn silent(violation: Violation) -> Self {
+        Self { violation, answer: None }
+    }
+
+    fn answered(violation: Violation, id: Option<WireId>, code: i64) -> Self {
+        Self { violation, answer: Some((id, RpcError::fixed(code, violation.as_str()))) }
+    }
+
+    fn invalid(id: Option<WireId>) -> Self {
+        Self::answered(Violation::InvalidEnvelope, id, RpcError::INVALID_REQUEST)
+    }
+}
+
+impl From<ScanError> for Malformed {
+    fn from(error: ScanError) -> Self {
+        let violation = match error {
+            ScanError::Syntax => Violation::NotJson,
+            ScanError::TooDeep => Violation::TooDeep,
+        };
+        Self::answered(violation, None, RpcError::PARSE)
+    }
+}
+
+/// Takes a frame apart.
+pub(crate) fn read(frame: &Bytes, options: Options) -> Contents<'_> {
+    let Ok(text) = core::str::from_utf8(frame) else { return Contents::One(Err(ScanError::Syntax.into())) };
+    let frame = Frame::new(frame);
+    let mut cursor = Cursor::new(text, options.depth);
+    match cursor.peek() {
+        Some(b'[') => match batch(cursor, frame, options) {
+            Ok(all) => Contents::Batch(all),
+            Err(malformed) => Contents::One(Err(malformed)),
+        },
+        Some(b'{') => Contents::One(one(cursor, frame).and_then(|(envelope, mut rest)| {
+            rest.end()?;
+            envelope
+        })),
+        _ => Contents::One(Err(match cursor.whole() {
+            Ok(_) => Malformed::invalid(None),
+            Err(error) => error.into(),
+        })),
+    }
+}
+
+type Element<'a> = Result<Envelope<'a>, Malformed>;
+
+fn batch<'a>(cursor: Cursor<'a>, frame: Frame<'a>, options: Options) -> Result<Vec<Element<'a>>, Malformed> {
+    // The whole text is checked first: a batch that breaks off is no JSON, and nothing of it is acted on.
+    cursor.whole()?;
+    let refused = || Malformed::answered(Violation::InvalidBatch, None, RpcError::INVALID_REQUEST);
+    let most = options.batch.ok_or_else(refused)?;
+    let mut cursor = cursor;
+    let mut all = Vec::new();
+    cursor.take(b'[');
+    while cursor.peek() != Some(b']') {
+        if all.len() >= most {
+            return Err(refused());
+        }
+        if cursor.peek() == Some(b'{') {
+            let (envelope, rest) = one(cursor, frame)?;
+            all.push(envelope);
+            cursor = rest;
+        } else {
+            cursor.value()?;
+            all.push(Err(Malformed::invalid(None)));
+        }
+        cursor.take(b',');
+    }
+    if all.is_empty() { Err(refused()) } else { Ok(all) }
+}
+
+/// One object. The outer error is one of syntax, after which there is no going on; the inner one is about this message.
+fn one<'a>(cursor: Cursor<'a>, frame: Frame<'a>) -> Result<(Element<'a>, Cursor<'a>), Malformed> {
+    let Some(mut members) = Members::at(cursor) else { return Err(Malformed::invalid(None)) };
+    let mut found = Found::default();
+    while let Some((key, value)) = members.next()? {
+        let slot = match &*key.name() {
+            "jsonrpc" => &mut found.jsonrpc,
+            "id" => &mut found.id,
+            "method" => &mut found.method,
+            "params" => &mut found.params,
+            "result" => &mut found.result,
+            "error" => &mut found.error,
+            _ => continue,
+        };
+        found.repeated |= slot.replace(value).is_some();
+    }
+    Ok((found.envelope(frame), members.rest()))
+}
+
+#[derive(Default)]
+struct Found<'a> {
+    jsonrpc: Option<&'a str>,
+    id: Option<&'a str>,
+    method: Option<&'a str>,
+    params: Option<&'a str>,
+    result: Option<&'a str>,
+    error: Option<&'a str>,
+    repeated: bool,
+}
+
+impl<'a> Found<'a> {
+    fn envelope(self, frame: Frame<'a>) -> Element<'a> {
+        let id = self.id.and_then(WireId::read);
+        let current = self.jsonrpc.is_some_and(|value| value == "\"2.0\"" || string(value).as_deref() == Some("2.0"));
+        if self.repeated {
+            // Which of the two ids was meant is not known, so none is named.
+            let is_request = self.method.is_some() && self.id.is_some();
+            let answer = is_request.then(|| (None, RpcError::fixed(RpcError::INVALID_REQUEST, Violation::RepeatedMember.as_str())));
+            return Err(Malformed { violation: Violation::RepeatedMember, answer });
+        }
+        match self.method {
+            Some(method) => self.call(method, id, current),
+            None if self.result.is_some() || self.error.is_some() => self.response(id, current, frame),
+            None => Err(Malformed::invalid(id)),
+        }
+    }
+
+    fn call(self, method: &'a str, id: Option<WireId>, current: bool) -> Element<'a> {
+        let is_response_too = self.result.is_some() || self.error.is_some();
+        let (Some(method), true, false) = (string(method), current, is_response_too) else {
+            let is_notification = self.id.is_none();
+            return Err(if is_notification { Malformed::silent(Violation::InvalidEnvelope) } else { Malformed::invalid(id) });
+        };
+        let proper = self.params.is_none_or(|params| Kind::of(params) == Kind::Object);
+        match (self.id, id) {
+            (None, _) if proper => Ok(Envelope::Notification { method, params: self.params }),
+            (None, _) => Err(Malformed::silent(Violation::InvalidParams)),
+            (Some(_), Some(id)) if proper => Ok(Envelope::Request { id, method, params: self.params }),
+            (Some(_), Some(id)) => Err(Malformed::answered(Violation::InvalidParams, Some(id), RpcError::INVALID_PARAMS)),
+            // `null`, a fraction, a container: a request that cannot be answered by its id.
+            (Some(_), None) => Err(Malformed::invalid(None)),
+        }
+    }
+
+    fn response(self, id: Option<WireId>, current: bool, frame: Frame<'a>) -> Element<'a> {
+        let Some(id) = id else {
+            let unnamed = self.id.is_none_or(|value| value == "null") && self.error.is_some();
+            let violation = if unnamed { Violation::ErrorWithoutId } else { Violation::InvalidEnvelope };
+            return Err(Malformed::silent(violation));
+        };
+        let body = match (self.result, self.error) {
+            (Some(result), None) if current => Body::Result(result),
+            (None, Some(error)) if current => error_object(error, frame).map_or(Body::Malformed, Body::Error),
+            _ => Body::Malformed,
+        };
+        Ok(Envelope::Response { id, body })
+    }
+}
+
+fn error_object(value: &str, frame: Frame<'_>) -> Option<RpcError> {
+    let mut members = Members::of(value)?;
+    let (mut code, mut message, mut data) = (None, None, None);
+    while let Some((key, value)) = members.next().ok()? {
+        match &*key.name() {
+            "code" => code = value.parse::<i64>().ok(),
+            "message" => message = frame.text(value),
+            "data" => data = Some(frame.json(value)),
+            _ => {}
+        }
+    }
+    Some(RpcError { code: code?, message: message?, data })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OPTIONS: Options = Options { depth: 128, batch: None };
+
+    fn shown(text: &str) -> alloc::string::String {
+        shown_with(text, OPTIONS)
+    }
+
+    fn shown_with(text: &str, options: Options) -> alloc::string::String {
+        let frame = Bytes::copy_from_slice(text.as_bytes());
+        let one = |element: &Element<'_>| match element {
+            Ok(Envelope::Request { id, method, params }) => alloc::format!("request {id:?} {method} {params:?}"),
+            Ok(Envelope::Notification { method, params }) => alloc::format!("notification {method} {params:?}"),
+            Ok(Envelope::Response { id, body }) => alloc::format!("response {id:?} {body:?}"),
+            Err(malformed) => alloc::format!(
+                "{:?} {:?}",
+                malformed.violation,
+                malformed.answer.as_ref().map(|(id, error)| (id.clone(), error.code))
+            ),
+        };
+        match read(&frame, options) {
+            Contents::One(element) => one(&element),
+            Contents::Batch(all) => all.iter().map(one).collect::<Vec<_>>().join("; "),
+        }
+    }
+
+    #[test]
+    fn a_request_a_notification_and_a_response_are_told_apart() {
+        assert_eq!(
+            shown(r#"{"jsonrpc":"2.0","id":1,"method":"a/b","params":{"x":[1]}}"#),
+            r#"request Int(1) a/b Some("{\"x\":[1]}")"#
+        );
+        assert_eq!(shown(r#" { "method" : "a" , "jsonrpc" : "2.0" } "#), "notification a None");
+        assert_eq!(shown(r#"{"jsonrpc":"2.0","id":"1","result":{}}"#), r#"response Str("1") Result("{}")"#);
+        assert!(
+            shown(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"no","data":[1]}}"#)
+                .starts_with("response Int(1) Error(")
+        );
+    }
+
+    #[test]
+    fn unknown_members_do_no_harm() {
+        assert_eq!(shown(r#"{"jsonrpc":"2.0","x":{"y":[{}]},"id":1,"result":{},"z":null}"#), r#"response Int(1) Result("{}")"#);
+    }
+
+    #[test]
+    fn escaped_member_names_and_methods_are_read_as_what_they_say() {
+        assert_eq!(shown(r#"{"jsonrpc":"\u0032.0","\u0069d":1,"method":"tools\/call"}"#), "request Int(1) tools/call None");
+    }
+
+    #[test]
+    fn what_is_not_json_is_answered_once_without_an_id() {
+        let cases = [
+            "",
+            " ",
+            "{",
+            "nope",
+            "{\"a\":1,}",
+            "[1,]",
+            "{} {}",
+            "\u{feff}{}",
+            "{'a':1}",
+            "{\"a\":01}",
+            "{\"a\":\"\x01\"}",
+            "[}",
+            "{\"a\" 1}",
+        ];
+        for text in cases {
+            assert_eq!(shown(text), "NotJson Some((None, -32700))", "{text:?}");
+        }
+        let frame = Bytes::from_static(b"{\"a\":\"\xff\"}");
+        assert!(matches!(read(&frame, OPTIONS), Contents::One(Err(Malformed { violation: Violation::NotJson, .. }))));
+    }
+
+    #[test]
+    fn nesting_is_bounded_and_two_hundred_thousand_brackets_are_only_an_error() {
+        let bomb = "[".repeat(200_000);
+        assert_eq!(shown(&bomb), "TooDeep Some((None, -32700))");
+        let inside = alloc::format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":{{"a":{bomb}"#);
+        assert_eq!(shown(&inside), "TooDeep Some((None, -32700))");
+        let at = |depth: usize| alloc::format!("{}1{}", r#"{"a":"#.repeat(depth), "}".repeat(depth));
+        assert_eq!(shown(&at(128)), "InvalidEnvelope Some((None, -32600))");
+        assert_eq!(shown(&at(129)), "TooDeep Some((None, -32700))");
+        assert_eq!(shown_with(&at(3), Options { depth: 2, batch: None }), "TooDeep Some((None, -32700))");
+    }
+
+    #[test]
+    fn json_that_is_no_message_is_an_invalid_request() {
+        for text in ["1", "null", "\"a\"", "true", "{}", r#"{"jsonrpc":"2.0"}"#] {
+            assert_eq!(shown(text), "InvalidEnvelope Some((None, -32600))", "{text}");
+        }
+        assert_eq!(shown(r#"{"jsonrpc":"2.0","id":7}"#), "InvalidEnvelope Some((Some(Int(7)), -32600))");
+        assert_eq!(shown(r#"{"id":7,"method":"a"}"#), "InvalidEnvelope Some((Some(Int(7)), -32600))");
+        assert_eq!(shown(r#"{"jsonrpc":"1.0","id":7,"method":"a"}"#), "InvalidEnvelope Some((Some(Int(7)), -32600))");
+        assert_eq!(shown(r#"{"jsonrpc":2.0,"id":7,"method":"a"}"#), "InvalidEnvelope Some((Some(Int(7)), -32600))");
+        assert_eq!(shown(r#"{"jsonrpc":"2.0","id":7,"method":1}"#), "InvalidEnvelope Some((Some(Int(7)), -32600))");
+        assert_eq!(shown(r#"{"jsonrpc":"2.0","id":7,"method":"a","result":{}}"#), "InvalidEnvelope Some((Some(Int(7)), -32600))");
+    }
+
+    #[test]
+    fn an_id_that_cannot_be_echoed_makes_a_request_invalid_and_no_notification() {
+        for id in ["null", "1.0", "1.5", "true", "{}", "[]", "-0", "1e3", "9223372036854775808", r#""\ud800""#] {
+            let text = alloc::format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"a"}}"#);
+            assert_eq!(shown(&text), "InvalidEnvelope Some((None, -32600))", "{id}");
+        }
+        assert_eq!(shown(r#"{"jsonrpc":"2.0","id":-5,"method":"a"}"#), "request Int(-5) a None");
+        assert_eq!(shown(r#"{"jsonrpc":"2.0","id":"","method":"a"}"#), r#"request Str("") a None"#);
+    }
+
+    #[test]
+    fn a_notification_is_never_answered_however_malformed() {
+        for text in [r#"{"method":"a"}"#, r#"{"jsonrpc":"2.0","method":[]}"#, r#"{"jsonrpc":"2.0","method":"a","error":{}}"#] {
+            assert_eq!(shown(text), "InvalidEnvelope None", "{text}");
+        }
+        assert_eq!(shown(r#"{"jsonrpc":"2.0","method":"a","params":[]}"#), "InvalidParams None");
+    }
+
+    #[test]
+    fn parameters_that_are_no_object_are_refused_by_name() {
+        for params in ["[]", "1", "null", "\"x\""] {
+            let text = alloc::format!(r#"{{"jsonrpc":"2.0","id":1,"method":"a","params":{params}}}"#);
+            assert_eq!(shown(&text), "InvalidParams Some((Some(Int(1)), -32602))", "{params}");
+        }
+    }
+
+    #[test]
+    fn a_response_is_never_answered_however_malformed() {
+        for body in [
+            r#""result":{},"error":{"code":1,"message":""}"#,
+            r#""error":{}"#,
+            r#""error":{"code":1.5,"message":""}"#,
+            r#""error":{"code":1,"message":2}"#,
+            r#""error":null"#,
+            r#""error":[1,"a"]"#,
+        ] {
+            let text = alloc::format!(r#"{{"jsonrpc":"2.0","id":1,{body}}}"#);
+            assert_eq!(shown(&text), "response Int(1) Malformed", "{body}");
+        }
+        assert_eq!(shown(r#"{"id":1,"result":{}}"#), "response Int(1) Malformed");
+        assert_eq!(shown(r#"{"jsonrpc":"2.0","result":{}}"#), "InvalidEnvelope None");
+        assert_eq!(shown(r#"{"jsonrpc":"2.0","id":1.5,"result":{}}"#), "InvalidEnvelope None");
+        assert_eq!(shown(r#"{"jsonrpc":"2.0","error":{"code":1,"message":""}}"#), "ErrorWithoutId None");
+        assert_eq!(shown(r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":""}}"#), "ErrorWithoutId None");
+    }
+
+    #[test]
+    fn g13_a_repeated_member_is_refused_also_when_it_hides_behind_an_escape() {
+        assert_eq!(shown(r#"{"jsonrpc":"2.0","id":1,"\u0069d":2,"method":"a"}"#), "RepeatedMember Some((None, -32600))");
+        assert_eq!(shown(r#"{"jsonrpc":"2.0","id":1,"method":"a","method":"b"}"#), "RepeatedMember Some((None, -32600))");
+        assert_eq!(shown(r#"{"jsonrpc":"2.0","id":1,"result":{},"result":{}}"#), "RepeatedMember None");
+        assert_eq!(shown(r#"{"jsonrpc":"2.0","method":"a","params":{},"params":{}}"#), "RepeatedMember None");
+    }
+
+    #[test]
+    fn a_batch_is_split_only_where_there_are_batches() {
+        let two = r#"[{"jsonrpc":"2.0","method":"a"}, 1 ,{"jsonrpc":"2.0","id":1,"method":"b"}]"#;
+        assert_eq!(shown(two), "InvalidBatch Some((None, -32600))");
+        let some = Options { depth: 128, batch: Some(3) };
+        assert_eq!(shown_with(two, some), "notification a None; InvalidEnvelope Some((None, -32600)); request Int(1) b None");
+        assert_eq!(shown_with("[]", some), "InvalidBatch Some((None, -32600))");
+        assert_eq!(shown_with("[1,2,3,4]", some), "InvalidBatch Some((None, -32600))");
+        assert_eq!(shown_with(r#"[{"jsonrpc":"2.0","method":"a"},"#, some), "NotJson Some((None, -32700))");
+    }
+
+    #[test]
+    fn whatever_this_reader_accepts_serde_json_accepts_and_the_other_way_round() {
+        // Every short text over an alphabet that holds all of JSON's corners.
+        let alphabet = [b'{', b'}', b'[', b']', b'"', b':', b',', b'0', b'-', b'1', b'.', b'e', b'\\', b'n', b' '];
+        let mut text = Vec::new();
+        let mut index = 0_usize;
+        let length = 5;
+        loop {
+            text.clear();
+            let mut rest = index;
+            for _ in 0..length {
+                text.push(alphabet[rest % alphabet.len()]);
+                rest /= alphabet.len();
+            }
+            if rest > 0 {
+                break;
+            }
+            let checked = core::str::from_utf8(&text).unwrap();
+            let ours = Cursor::new(checked, 128).whole().is_ok();
+            let theirs = serde_json::from_slice::<&serde_json::value::RawValue>(&text).is_ok();
+            assert_eq!(ours, theirs, "{checked:?}");
+            index += 1;
+        }
+    }
+}

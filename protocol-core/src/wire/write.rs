@@ -1,0 +1,201 @@
+//! From meaning to frames: one buffer a frame, no line feed in it.
+
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+
+use super::WireId;
+use crate::error::RpcError;
+use crate::json::{Json, write_integer, write_number, write_string};
+
+/// Room for an envelope and small parameters, so that most frames are written without growing.
+const ENVELOPE: usize = 128;
+
+/// An object being written. Members come in the order of the calls.
+pub(crate) struct Object<'a> {
+    out: &'a mut Vec<u8>,
+    empty: bool,
+}
+
+impl Object<'_> {
+    /// Writes an object whose members `members` writes.
+    pub(crate) fn write(out: &mut Vec<u8>, members: impl FnOnce(&mut Object<'_>)) {
+        out.push(b'{');
+        let mut object = Object { out, empty: true };
+        members(&mut object);
+        object.out.push(b'}');
+    }
+
+    /// Writes the key; the value is the caller's to append.
+    pub(crate) fn member(&mut self, name: &str) -> &mut Vec<u8> {
+        if !core::mem::replace(&mut self.empty, false) {
+            self.out.push(b',');
+        }
+        write_string(self.out, name);
+        self.out.push(b':');
+        self.out
+    }
+
+    pub(crate) fn object(&mut self, name: &str, members: impl FnOnce(&mut Object<'_>)) {
+        Object::write(self.member(name), members);
+    }
+
+    pub(crate) fn array<T>(&mut self, name: &str, items: impl IntoIterator<Item = T>, item: impl Fn(&mut Vec<u8>, T)) {
+        let out = self.member(name);
+        out.push(b'[');
+        let mut first = true;
+        for each in items {
+            if !core::mem::replace(&mut first, false) {
+                out.push(b',');
+            }
+            item(out, each);
+        }
+        out.push(b']');
+    }
+
+    pub(crate) fn string(&mut self, name: &str, text: &str) {
+        write_string(self.member(name), text);
+    }
+
+    pub(crate) fn integer(&mut self, name: &str, number: u64) {
+        write_integer(self.member(name), i64::try_from(number).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn number(&mut self, name: &str, number: f64) {
+        write_number(self.member(name), number);
+    }
+
+    pub(crate) fn boolean(&mut self, name: &str, value: bool) {
+        self.member(name).extend_from_slice(if value { b"true" } else { b"false" });
+    }
+
+    pub(crate) fn id(&mut self, name: &str, id: &WireId) {
+        id.write(self.member(name));
+    }
+
+    pub(crate) fn json(&mut self, name: &str, value: &Json) {
+        push_json(self.member(name), value.as_bytes());
+    }
+
+    /// A member as it stands in another object.
+    pub(crate) fn raw(&mut self, name: &str, value: &str) {
+        push_json(self.member(name), value.as_bytes());
+    }
+}
+
+/// Appends JSON text. A line feed or carriage return in JSON can only be white space between tokens, so it becomes a space: a
+/// payload that came over a transport without lines stays one line here.
+pub(crate) fn push_json(out: &mut Vec<u8>, text: &[u8]) {
+    let start = out.len();
+    out.extend_from_slice(text);
+    if text.contains(&b'\n') || text.contains(&b'\r') {
+        for byte in out.iter_mut().skip(start) {
+            if matches!(byte, b'\n' | b'\r') {
+                *byte = b' ';
+            }
+        }
+    }
+}
+
+/// A frame with a request of ours. `params` writes the whole object.
+pub(crate) fn request(id: u64, method: &str, hint: usize, params: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+    frame(hint, |object| {
+        object.integer("id", id);
+        object.string("method", method);
+        params(object.member("params"));
+    })
+}
+
+/// A frame with a notification. `params`, if there are any, writes the whole object.
+pub(crate) fn notification(method: &str, hint: usize, params: Option<impl FnOnce(&mut Vec<u8>)>) -> Bytes {
+    frame(hint, |object| {
+        object.string("method", method);
+        if let Some(params) = params {
+            params(object.member("params"));
+        }
+    })
+}
+
+/// A frame with a result. `result` writes the whole value.
+pub(crate) fn response(id: &WireId, hint: usize, result: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+    frame(hint, |object| {
+        object.id("id", id);
+        result(object.member("result"));
+    })
+}
+
+/// A frame with an error. Without an id where the peer's could not be read.
+pub(crate) fn error(id: Option<&WireId>, error: &RpcError) -> Bytes {
+    let data = error.data.as_ref().map_or(0, |data| data.as_bytes().len());
+    frame(error.message.len().saturating_add(data), |object| {
+        if let Some(id) = id {
+            object.id("id", id);
+        }
+        object.object("error", |object| {
+            write_integer(object.member("code"), error.code);
+            object.string("message", &error.message);
+            if let Some(data) = &error.data {
+                object.json("data", data);
+            }
+        });
+    })
+}
+
+fn frame(hint: usize, members: impl FnOnce(&mut Object<'_>)) -> Bytes {
+    let mut out = Vec::with_capacity(ENVELOPE.saturating_add(hint));
+    Object::write(&mut out, |object| {
+        object.string("jsonrpc", "2.0");
+        members(object);
+    });
+    out.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(frame: &Bytes) -> &str {
+        core::str::from_utf8(frame).unwrap()
+    }
+
+    #[test]
+    fn frames_have_the_members_of_their_kind_and_no_other() {
+        let params = |out: &mut Vec<u8>| push_json(out, b"{\"a\":1}");
+        assert_eq!(text(&request(7, "a/b", 0, params)), r#"{"jsonrpc":"2.0","id":7,"method":"a/b","params":{"a":1}}"#);
+        assert_eq!(text(&notification("n", 0, Some(params))), r#"{"jsonrpc":"2.0","method":"n","params":{"a":1}}"#);
+        assert_eq!(text(&notification("n", 0, None::<fn(&mut Vec<u8>)>)), r#"{"jsonrpc":"2.0","method":"n"}"#);
+        assert_eq!(text(&response(&WireId::Str("1".into()), 0, params)), r#"{"jsonrpc":"2.0","id":"1","result":{"a":1}}"#);
+        let failure = RpcError::new(-1, "a \"b\"\n").with_data(Json::parse("[ 1 ]").unwrap());
+        assert_eq!(
+            text(&error(Some(&WireId::Int(-3)), &failure)),
+            r#"{"jsonrpc":"2.0","id":-3,"error":{"code":-1,"message":"a \"b\"\n","data":[ 1 ]}}"#
+        );
+        assert_eq!(text(&error(None, &RpcError::fixed(1, ""))), r#"{"jsonrpc":"2.0","error":{"code":1,"message":""}}"#);
+    }
+
+    #[test]
+    fn g13_payload_bytes_cross_unchanged_except_line_breaks_between_tokens() {
+        let mut out = Vec::new();
+        push_json(&mut out, b"{\r\n\t\"a\" : 1.50e+3,\n\"b\":\"\\n\\u00e9\"}");
+        assert_eq!(out, b"{  \t\"a\" : 1.50e+3, \"b\":\"\\n\\u00e9\"}");
+    }
+
+    #[test]
+    fn numbers_are_written_the_way_people_count() {
+        let shown = |number: f64| {
+            let mut out = Vec::new();
+            write_number(&mut out, number);
+            alloc::string::String::from_utf8(out).unwrap()
+        };
+        assert_eq!(shown(0.0), "0");
+        assert_eq!(shown(3.0), "3");
+        assert_eq!(shown(-3.0), "-3");
+        assert_eq!(shown(0.1 + 0.2), "0.30000000000000004");
+        assert_eq!(shown(1e12), "1000000000000");
+        assert_eq!(shown(1e300), "1e300");
+        assert_eq!(shown(5e-324), "5e-324");
+        for number in [f64::MAX, f64::MIN_POSITIVE, 1.0 / 3.0, 9_007_199_254_740_993.0, 123_456.789] {
+            assert_eq!(shown(number).parse::<f64>().unwrap(), number);
+        }
+    }
+}
