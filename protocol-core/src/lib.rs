@@ -15,11 +15,26 @@
 
 extern crate alloc;
 
+pub mod config;
+pub mod dialect;
 pub mod error;
 pub mod json;
+pub mod partial;
+pub mod session;
 pub mod time;
 mod wire;
 
+pub use config::{CallTimeouts, Config, DepthInference, DepthPolicy, Limits, ProgressPolicy, Protocol, RateWindow, Timeouts};
+pub use dialect::{
+    Answer, Ask, Capabilities, Content, Elicit, Elicited, Identity, Level, LogRecord, Notice, Op, PeerInfo, Progress, Reply,
+    Sample, Sampled, ToolOutput, mcp,
+};
 pub use error::{RpcError, Violation};
 pub use json::{Json, JsonError, Text};
+pub use partial::PartialResult;
+pub use session::{
+    AlarmId, AskError, CheckpointError, Clock, Close, CloseReason, Event, Full, InboundId, InputFailed, InputKey, Invalid, Invoke,
+    InvokeError, Logged, NotLive, OutboundId, Outcome, ProgressError, Refused, Reported, Route, ServeOptions, Session, Stats,
+    TooManyAlarms, Transmit, TransportEnd, Why,
+};
 pub use time::Instant;

@@ -1,0 +1,275 @@
+//! What the owner of a session decides before it begins.
+
+use alloc::string::String;
+use core::time::Duration;
+
+use crate::dialect::mcp;
+use crate::dialect::{Capabilities, Identity, Level};
+
+/// Everything a session is told at its birth.
+///
+/// Made by [`Config::mcp_client`] or [`Config::mcp_server`], then changed field by field.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Config {
+    /// The protocol and the end of it that this session is.
+    pub protocol: Protocol,
+    /// Who we are, as the peer is told.
+    pub identity: Identity,
+    /// What we can do, as the peer is told. What is not declared here is refused on arrival.
+    pub capabilities: Capabilities,
+    /// What a server tells the model of its client about itself.
+    pub instructions: Option<String>,
+    /// Every bound.
+    pub limits: Limits,
+    /// Every clock.
+    pub timeouts: Timeouts,
+    /// How progress is sent and read.
+    pub progress: ProgressPolicy,
+    /// How sampling depth is counted.
+    pub depth: DepthPolicy,
+    /// The least severe log record that is sent until the peer sets a level of its own.
+    pub log_level: Level,
+}
+
+impl Config {
+    /// The client end of MCP: it calls tools and answers sampling, elicitation and roots. It declares nothing yet.
+    ///
+    /// Newest revision first: 2025-11-25. Calls time out after 60 s without progress and after 600 s in all.
+    #[must_use]
+    pub fn mcp_client(identity: Identity) -> Self {
+        Self::mcp(mcp::Side::Client, identity, Capabilities::default())
+    }
+
+    /// The server end of MCP: it serves tools. It declares tools and logging.
+    #[must_use]
+    pub fn mcp_server(identity: Identity) -> Self {
+        let capabilities = Capabilities { tools: true, logging: true, ..Capabilities::default() };
+        Self::mcp(mcp::Side::Server, identity, capabilities)
+    }
+
+    fn mcp(side: mcp::Side, identity: Identity, capabilities: Capabilities) -> Self {
+        Self {
+            protocol: Protocol::Mcp { side, newest: mcp::Revision::NEWEST },
+            identity,
+            capabilities,
+            instructions: None,
+            limits: Limits::default(),
+            timeouts: Timeouts::default(),
+            progress: ProgressPolicy::default(),
+            depth: DepthPolicy::default(),
+            log_level: Level::Info,
+        }
+    }
+}
+
+/// Which protocol a session speaks, and as which of its ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Protocol {
+    /// The Model Context Protocol.
+    Mcp {
+        /// Client or server.
+        side: mcp::Side,
+        /// The newest revision to agree on; older ones are spoken too.
+        newest: mcp::Revision,
+    },
+}
+
+/// Every bound of a session. None may be exceeded, whatever the peer or the owner does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// The longest frame, in bytes, in and out. A longer one that arrives closes the session; a longer response of ours becomes
+    /// an internal error. 16 MiB.
+    pub frame_bytes: usize,
+    /// The deepest nesting of a frame that arrives. At most 128, which is the default.
+    pub json_depth: u8,
+    /// Invocations at once, in each direction; inputs at once, in each direction. An inbound invocation that was cancelled counts
+    /// until its handler has ended. 1024.
+    pub in_flight: usize,
+    /// Messages in one batch (2025-03-26 only). 64.
+    pub batch: usize,
+    /// Events that wait to be polled before [`crate::Session::wants_input`] turns false. The places that settling needs come on top.
+    /// 1024.
+    pub events: usize,
+    /// Bytes of output that wait to be polled before calls are refused, progress merges and log records drop. 1 MiB.
+    pub output_bytes: usize,
+    /// Bytes of output that wait to be polled, of any kind, before the session closes with an overload. 64 MiB.
+    pub output_bytes_hard: usize,
+    /// Waiting replies that belong to no invocation (pongs, refusals) before the session closes with an overload. 256.
+    pub strays: usize,
+    /// Alarms at once. 4096.
+    pub alarms: usize,
+    /// Ids of the peer that are remembered after their invocation has ended. 256.
+    pub tombstones: usize,
+    /// Bytes of one checkpoint. 1 MiB.
+    pub checkpoint_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            frame_bytes: 16 << 20,
+            json_depth: 128,
+            in_flight: 1024,
+            batch: 64,
+            events: 1024,
+            output_bytes: 1 << 20,
+            output_bytes_hard: 64 << 20,
+            strays: 256,
+            alarms: 4096,
+            tombstones: 256,
+            checkpoint_bytes: 1 << 20,
+        }
+    }
+}
+
+/// Every clock of a session. `None` is for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Timeouts {
+    /// How long the handshake may take; then the session closes. 10 s.
+    pub handshake: Option<Duration>,
+    /// What a call of ours is given, unless it says otherwise.
+    pub call: CallTimeouts,
+    /// How long an invocation that we serve may take, from its receipt. `None`: as long as it likes.
+    pub serve: Option<Duration>,
+    /// How long an input that we asked for may take; people may be asked, so it is long. 600 s.
+    pub input: Option<Duration>,
+    /// After the end of input, or a close that was not told otherwise: how long running invocations are still answered. 5 s.
+    pub close_grace: Duration,
+    /// How long a cancelled handler may go on to clean up. Read by the endpoint. 5 s.
+    pub handler_grace: Duration,
+    /// How long a response is held back after a last progress update, for clients that lose updates which they read
+    /// together with the result. Zero.
+    pub response_gap: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            handshake: Some(Duration::from_secs(10)),
+            call: CallTimeouts::default(),
+            serve: None,
+            input: Some(Duration::from_secs(600)),
+            close_grace: Duration::from_secs(5),
+            handler_grace: Duration::from_secs(5),
+            response_gap: Duration::ZERO,
+        }
+    }
+}
+
+/// The two clocks of a call: `deadline = min(last activity + idle, start + max_total)`.
+///
+/// Both start when the call is made, also while it waits for the handshake. The idle clock stops while an input of the call is open
+/// with us. Section 6 of the MCP lifecycle page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallTimeouts {
+    /// How long nothing may be heard of the call. 60 s.
+    pub idle: Option<Duration>,
+    /// How long it may take in all, progress or not. 600 s.
+    pub max_total: Option<Duration>,
+    /// Whether accepted progress restarts the idle clock. It always asks the peer for progress. True.
+    pub reset_on_progress: bool,
+}
+
+impl Default for CallTimeouts {
+    fn default() -> Self {
+        Self { idle: Some(Duration::from_secs(60)), max_total: Some(Duration::from_secs(600)), reset_on_progress: true }
+    }
+}
+
+impl CallTimeouts {
+    /// No clock at all.
+    pub const NONE: Self = Self { idle: None, max_total: None, reset_on_progress: false };
+}
+
+/// How progress is sent and read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ProgressPolicy {
+    /// The rate of updates for each invocation that we serve, unless it says otherwise. 10 in 1 s.
+    pub window: RateWindow,
+    /// The rate of updates for the whole session. Unlimited.
+    pub session_window: RateWindow,
+    /// Two numbers are the same when they differ by at most this part of the larger one. 1e-12: float noise and nothing else.
+    pub epsilon: f64,
+    /// Send an update that has only a message with the last value again, instead of keeping the message for the next increase. MCP
+    /// says that every update increases. False.
+    pub repeat_value_for_message: bool,
+    /// Hand on an update that arrives with the last value again and a message, as an update with only a message. False.
+    pub accept_equal: bool,
+    /// Let the last checkpoint ride on progress, since nothing may follow an MCP cancel. False.
+    pub partial_on_progress: bool,
+}
+
+impl Default for ProgressPolicy {
+    fn default() -> Self {
+        Self {
+            window: RateWindow::new(10, Duration::from_secs(1)),
+            session_window: RateWindow::UNLIMITED,
+            epsilon: 1e-12,
+            repeat_value_for_message: false,
+            accept_equal: false,
+            partial_on_progress: false,
+        }
+    }
+}
+
+/// At most so many updates in any window of so long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateWindow {
+    /// How many; above [`RateWindow::MOST`] it counts as that. Zero keeps everything back until the response, except the final
+    /// update.
+    pub updates: u32,
+    /// In how long. Zero is no limit.
+    pub length: Duration,
+}
+
+impl RateWindow {
+    /// The most updates that a window counts: each takes memory in each invocation.
+    pub const MOST: usize = 1024;
+
+    /// No limit.
+    pub const UNLIMITED: Self = Self::new(u32::MAX, Duration::ZERO);
+
+    /// At most `updates` in any window of `length`.
+    #[must_use]
+    pub const fn new(updates: u32, length: Duration) -> Self {
+        Self { updates, length }
+    }
+
+    /// Whether nothing is ever held back.
+    #[must_use]
+    pub const fn is_unlimited(self) -> bool {
+        self.length.is_zero()
+    }
+}
+
+/// How sampling depth is counted. No protocol has a rule for it; without one two models can call each other for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DepthPolicy {
+    /// The deepest sampling that is asked or answered. 3.
+    pub max: u8,
+    /// What an arriving call belongs to when the wire does not say.
+    pub inference: DepthInference,
+}
+
+impl Default for DepthPolicy {
+    fn default() -> Self {
+        Self { max: 3, inference: DepthInference::Off }
+    }
+}
+
+/// What an arriving call belongs to when the wire does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DepthInference {
+    /// To nothing: depth 0.
+    #[default]
+    Off,
+    /// To the deepest sampling that we wait for.
+    DeepestOpen,
+}

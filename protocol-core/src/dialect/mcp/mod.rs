@@ -1,0 +1,233 @@
+//! The Model Context Protocol, revisions 2024-11-05 to 2025-11-25, both ends.
+//!
+//! Section numbers in this folder are those of the specification's pages for 2025-11-25 unless another revision is named.
+
+mod form;
+mod read;
+mod sampling;
+mod write;
+
+use crate::config::{Config, Limits};
+use crate::dialect::{AskUnfit, Capabilities, Identity, Notice, Op, PeerInfo, Rules, Unfit};
+use crate::json::Json;
+
+/// Which end of MCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Calls tools; answers sampling, elicitation and roots.
+    Client,
+    /// Serves tools.
+    Server,
+}
+
+/// A published revision with a handshake, oldest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Revision {
+    /// The first. Progress has no message, structured content does not exist.
+    R2024_11_05,
+    /// The only one with batches.
+    R2025_03_26,
+    /// Brings elicitation and structured content.
+    R2025_06_18,
+    /// Brings sampling with tools.
+    R2025_11_25,
+}
+
+impl Revision {
+    /// Every revision that this crate speaks, oldest first.
+    pub const ALL: [Self; 4] = [Self::R2024_11_05, Self::R2025_03_26, Self::R2025_06_18, Self::R2025_11_25];
+    /// The newest revision that this crate speaks.
+    pub const NEWEST: Self = Self::R2025_11_25;
+
+    /// The name on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::R2024_11_05 => "2024-11-05",
+            Self::R2025_03_26 => "2025-03-26",
+            Self::R2025_06_18 => "2025-06-18",
+            Self::R2025_11_25 => "2025-11-25",
+        }
+    }
+
+    /// The revision of that name, if this crate speaks it.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|revision| revision.as_str() == name)
+    }
+}
+
+/// The keys under which we put things of our own into `_meta` (Basic, "_meta": a prefix of our own is free to use).
+pub(crate) mod meta {
+    /// How many samplings a call or a sampling is nested in.
+    pub(crate) const DEPTH: &str = "protocol-core/samplingDepth";
+    /// The id of the request on whose behalf a question is asked.
+    pub(crate) const PARENT: &str = "protocol-core/parent";
+    /// The data of a progress update.
+    pub(crate) const DATA: &str = "protocol-core/data";
+    /// The last checkpoint, on progress.
+    pub(crate) const PARTIAL: &str = "protocol-core/partial";
+}
+
+/// One end of MCP. What was agreed with the peer is part of it, what happens is not.
+#[derive(Clone, Debug)]
+pub(crate) struct Mcp {
+    side: Side,
+    newest: Revision,
+    /// `None` until the handshake.
+    agreed: Option<Revision>,
+    identity: Identity,
+    own: Capabilities,
+    instructions: Option<alloc::string::String>,
+    limits: Limits,
+    accepts_equal: bool,
+}
+
+impl Mcp {
+    pub(crate) fn new(side: Side, newest: Revision, config: &Config) -> Self {
+        Self {
+            side,
+            newest,
+            agreed: None,
+            identity: config.identity.clone(),
+            own: config.capabilities,
+            instructions: config.instructions.clone(),
+            limits: config.limits,
+            accepts_equal: config.progress.accept_equal,
+        }
+    }
+
+    pub(crate) fn rules(&self) -> Rules {
+        Rules {
+            opens: self.side == Side::Client,
+            waits_for_confirmation: self.side == Side::Server,
+            reply_after_cancel: false,
+            cancels_questions: true,
+            answers_after_eof: true,
+            answers_garbage: self.side == Side::Server,
+            lone_messages: false,
+            percent: false,
+            accepts_equal: self.accepts_equal,
+        }
+    }
+
+    pub(crate) fn agree(&mut self, peer: &PeerInfo) {
+        self.agreed = Revision::from_name(&peer.protocol);
+    }
+
+    /// The revision in force. Before the handshake the oldest: nothing is sent then that it lacks.
+    fn revision(&self) -> Revision {
+        self.agreed.unwrap_or(Revision::R2024_11_05)
+    }
+
+    pub(crate) fn check_op(&self, op: &Op, peer: &Capabilities) -> Result<(), Unfit> {
+        match op {
+            Op::Ping | Op::Custom(_) => return Ok(()),
+            _ if self.side == Side::Server => return Err(Unfit::WrongEnd),
+            _ => {}
+        }
+        if offers(peer, op, self.revision()) { Ok(()) } else { Err(Unfit::Unsupported) }
+    }
+
+    pub(crate) fn check_ask(&self, ask: &super::Ask, peer: &Capabilities) -> Result<(), AskUnfit> {
+        use super::Ask;
+        let supported = self.side == Side::Server
+            && match ask {
+                Ask::Sample(_) => peer.sampling,
+                Ask::Elicit(_) | Ask::Confirm { .. } => peer.elicitation && self.revision() >= Revision::R2025_06_18,
+                Ask::Roots => peer.roots,
+            };
+        if !supported {
+            return Err(AskUnfit::Unsupported);
+        }
+        match ask {
+            Ask::Sample(sample) => match &sample.params {
+                Some(params) => sampling::check(params, peer.sampling_tools, self.revision()),
+                None => Ok(()),
+            },
+            Ask::Elicit(form) => form::check(&form.schema, self.revision()),
+            Ask::Confirm { .. } | Ask::Roots => Ok(()),
+        }
+        .map_err(AskUnfit::Invalid)
+    }
+
+    pub(crate) fn check_notice(&self, notice: &Notice) -> Result<(), Unfit> {
+        let (side, declared) = match notice {
+            Notice::ToolsChanged => (Side::Server, self.own.tools_list_changed),
+            Notice::PromptsChanged => (Side::Server, self.own.prompts_list_changed),
+            Notice::ResourcesChanged => (Side::Server, self.own.resources_list_changed),
+            Notice::ResourceUpdated { .. } => (Side::Server, self.own.resources_subscribe),
+            Notice::RootsChanged => (Side::Client, self.own.roots_list_changed),
+            Notice::Custom { .. } => (self.side, true),
+        };
+        match (side == self.side, declared) {
+            (false, _) => Err(Unfit::WrongEnd),
+            (true, false) => Err(Unfit::Unsupported),
+            (true, true) => Ok(()),
+        }
+    }
+}
+
+/// Whether a server with these capabilities serves `op` (Lifecycle, "Capability Negotiation").
+fn offers(server: &Capabilities, op: &Op, revision: Revision) -> bool {
+    match op {
+        Op::CallTool | Op::ListTools => server.tools,
+        Op::GetPrompt | Op::ListPrompts => server.prompts,
+        Op::ReadResource | Op::ListResources | Op::ListResourceTemplates => server.resources,
+        Op::Subscribe | Op::Unsubscribe => server.resources_subscribe,
+        // The first revision has the method and no capability for it.
+        Op::Complete => server.completions || revision == Revision::R2024_11_05,
+        Op::SetLogLevel => server.logging,
+        Op::Ping | Op::Custom(_) => true,
+    }
+}
+
+/// The method of each operation.
+const METHODS: [(&str, Op); 12] = [
+    ("tools/call", Op::CallTool),
+    ("tools/list", Op::ListTools),
+    ("prompts/get", Op::GetPrompt),
+    ("prompts/list", Op::ListPrompts),
+    ("resources/read", Op::ReadResource),
+    ("resources/list", Op::ListResources),
+    ("resources/templates/list", Op::ListResourceTemplates),
+    ("resources/subscribe", Op::Subscribe),
+    ("resources/unsubscribe", Op::Unsubscribe),
+    ("completion/complete", Op::Complete),
+    ("logging/setLevel", Op::SetLogLevel),
+    ("ping", Op::Ping),
+];
+
+fn method_of(op: &Op) -> &str {
+    if let Op::Custom(method) = op {
+        return method;
+    }
+    METHODS.iter().find(|(_, other)| other == op).map_or("", |(method, _)| method)
+}
+
+fn op_of(method: &str) -> Option<Op> {
+    METHODS.iter().find(|(name, _)| *name == method).map(|(_, op)| op.clone())
+}
+
+/// Writes `status` into a checkpoint, which is an object without one.
+fn with_status(partial: &Json, status: &str) -> Json {
+    let mut out = alloc::vec::Vec::with_capacity(partial.as_bytes().len().saturating_add(32));
+    crate::wire::Object::write(&mut out, |object| {
+        object.string("status", status);
+        for_each_member(partial.as_str(), |name, value| {
+            if name != "status" {
+                object.raw(name, value);
+            }
+        });
+    });
+    Json::written(out)
+}
+
+/// Calls `each` with every member of `object`, which passed a scan.
+fn for_each_member<'a>(object: &'a str, mut each: impl FnMut(&str, &'a str)) {
+    let Some(mut members) = crate::json::scan::Members::of(object) else { return };
+    while let Ok(Some((key, value))) = members.next() {
+        each(&key.name(), value);
+    }
+}

@@ -1,0 +1,365 @@
+//! From envelopes to what they mean in MCP.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+
+use super::{Mcp, Revision, Side, for_each_member, form, meta, offers, op_of, sampling};
+use crate::dialect::{
+    Answer, Ask, Capabilities, Elicit, Elicited, Greeting, GreetingFailed, Identity, Level, LogRecord, Message, Messages, Notice,
+    PeerInfo, Progress, ResponseBody, Sampled,
+};
+use crate::error::{RpcError, Violation};
+use crate::json::scan::{Kind, Members, member, string};
+use crate::json::{Frame, Json, Text, number};
+use crate::wire::{self, Body, Contents, Envelope, Malformed, WireId};
+
+impl Mcp {
+    pub(crate) fn read(&self, bytes: &Bytes) -> Messages {
+        let batch = (self.agreed == Some(Revision::R2025_03_26)).then_some(self.limits.batch);
+        let frame = Frame::new(bytes);
+        match wire::read(bytes, wire::Options { depth: self.limits.json_depth, batch }) {
+            Contents::One(element) => Messages::One(Some(self.message(element, frame))),
+            Contents::Batch(all) => {
+                let messages = all.into_iter().map(|element| match self.message(element, frame) {
+                    // Lifecycle (2025-03-26), "Initialization": never part of a batch.
+                    Message::Greeting { id, .. } => invalid(
+                        Some(Violation::OutOfPhase),
+                        id,
+                        RpcError::INVALID_REQUEST,
+                        "initialize must not be part of a batch",
+                    ),
+                    other => other,
+                });
+                Messages::Many(messages.collect::<Vec<_>>().into_iter())
+            }
+        }
+    }
+
+    fn message(&self, element: Result<Envelope<'_>, Malformed>, frame: Frame<'_>) -> Message {
+        match element {
+            Ok(Envelope::Request { id, method, params }) => self.request(id, &method, params, frame),
+            Ok(Envelope::Notification { method, params }) => self.notification(&method, params, frame),
+            Ok(Envelope::Response { id, body }) => {
+                let body = match body {
+                    // Every result of MCP is an object (schema, "Result").
+                    Body::Result(result) if Kind::of(result) == Kind::Object => ResponseBody::Result(frame.json(result)),
+                    Body::Error(error) => ResponseBody::Error(error),
+                    Body::Result(_) | Body::Malformed => ResponseBody::Malformed,
+                };
+                Message::Response { id, body }
+            }
+            Err(Malformed { violation, answer }) => {
+                // A client does not answer what it cannot even attribute: a server's output may hold anything.
+                let answer = answer.filter(|(id, _)| id.is_some() || self.side == Side::Server);
+                Message::Reject { violation: Some(violation), answer }
+            }
+        }
+    }
+
+    fn request(&self, id: WireId, method: &str, params: Option<&str>, frame: Frame<'_>) -> Message {
+        let text = params.unwrap_or("{}");
+        let meta = match Meta::read(text) {
+            Ok(meta) => meta,
+            Err((violation, why)) => {
+                let code =
+                    if violation == Violation::RepeatedMember { RpcError::INVALID_REQUEST } else { RpcError::INVALID_PARAMS };
+                return invalid(Some(violation), id, code, why);
+            }
+        };
+        let payload = params.map_or_else(Json::empty_object, |params| frame.json(params));
+        match (self.side, method) {
+            (_, "ping") => Message::Ping { id },
+            (Side::Server, "initialize") => Message::Greeting { id, greeting: self.greeting(&payload) },
+            (Side::Server, "logging/setLevel") if self.own.logging => {
+                let level = member(text, "level").and_then(string).and_then(|name| Level::from_name(&name));
+                match level {
+                    Some(level) => Message::SetLevel { id, level },
+                    None => invalid(
+                        Some(Violation::InvalidParams),
+                        id,
+                        RpcError::INVALID_PARAMS,
+                        "level must be one of the eight log levels",
+                    ),
+                }
+            }
+            (Side::Client, "sampling/createMessage" | "elicitation/create" | "roots/list") => self.ask(id, method, payload, meta),
+            (_, "initialize" | "sampling/createMessage" | "elicitation/create" | "roots/list") => self.misdirected(id, method),
+            (side, _) => match op_of(method) {
+                Some(_) if side == Side::Client => self.misdirected(id, method),
+                Some(op) if offers(&self.own, &op, self.revision()) => {
+                    Message::Request { id, op, params: payload, token: meta.token, depth: meta.depth }
+                }
+                _ => not_found(None, id, method),
+            },
+        }
+    }
+
+    fn misdirected(&self, id: WireId, method: &str) -> Message {
+        not_found(Some(Violation::WrongDirection), id, method)
+    }
+
+    fn ask(&self, id: WireId, method: &str, params: Json, meta: Meta) -> Message {
+        let declared = match method {
+            "sampling/createMessage" => self.own.sampling,
+            "elicitation/create" => self.own.elicitation && self.revision() >= Revision::R2025_06_18,
+            _ => self.own.roots,
+        };
+        if !declared {
+            return not_found(Some(Violation::UndeclaredInput), id, method);
+        }
+        let ask = match method {
+            "sampling/createMessage" => {
+                sampling::check(&params, self.own.sampling_tools, self.revision()).map(|()| sampling::read(params))
+            }
+            "elicitation/create" => read_form(&params, self.revision()),
+            _ => Ok(Ask::Roots),
+        };
+        match ask {
+            Ok(ask) => Message::Ask { id, ask, parent: meta.parent, depth: meta.depth },
+            Err(why) => invalid(Some(Violation::InvalidParams), id, RpcError::INVALID_PARAMS, why),
+        }
+    }
+
+    fn notification(&self, method: &str, params: Option<&str>, frame: Frame<'_>) -> Message {
+        let text = params.unwrap_or("{}");
+        let wrong = || Message::Reject { violation: Some(Violation::InvalidParams), answer: None };
+        let sender = match method {
+            "notifications/progress" => return read_progress(text, frame),
+            "notifications/cancelled" => {
+                let id = member(text, "requestId").and_then(WireId::read);
+                let reason = member(text, "reason").and_then(|reason| frame.text(reason));
+                return id.map_or_else(wrong, |id| Message::Cancel { id, reason });
+            }
+            "notifications/initialized" | "notifications/roots/list_changed" => Side::Client,
+            "notifications/message"
+            | "notifications/tools/list_changed"
+            | "notifications/prompts/list_changed"
+            | "notifications/resources/list_changed"
+            | "notifications/resources/updated" => Side::Server,
+            _ => return Message::Notice(Notice::Custom { method: method.into(), params: params.map(|params| frame.json(params)) }),
+        };
+        if sender == self.side {
+            return Message::Reject { violation: Some(Violation::WrongDirection), answer: None };
+        }
+        match method {
+            "notifications/initialized" => Message::Greeted,
+            "notifications/message" => read_log(text, frame).map_or_else(wrong, Message::Log),
+            "notifications/tools/list_changed" => Message::Notice(Notice::ToolsChanged),
+            "notifications/prompts/list_changed" => Message::Notice(Notice::PromptsChanged),
+            "notifications/resources/list_changed" => Message::Notice(Notice::ResourcesChanged),
+            "notifications/roots/list_changed" => Message::Notice(Notice::RootsChanged),
+            _ => {
+                let uri = member(text, "uri").and_then(|uri| frame.text(uri));
+                uri.map_or_else(wrong, |uri| Message::Notice(Notice::ResourceUpdated { uri }))
+            }
+        }
+    }
+
+    /// Lifecycle, "Version Negotiation": the client's revision if we speak it, else our newest.
+    fn greeting(&self, params: &Json) -> Result<Greeting, RpcError> {
+        let wrong = |what| RpcError::new(RpcError::INVALID_PARAMS, what);
+        let asked = params.member("protocolVersion").as_ref().and_then(json_string);
+        let asked = asked.ok_or_else(|| wrong("protocolVersion must be text"))?;
+        let declared = params.member("capabilities").filter(Json::is_object);
+        let declared = declared.ok_or_else(|| wrong("capabilities must be an object"))?;
+        let identity = params.member("clientInfo").as_ref().and_then(read_identity);
+        let identity = identity.ok_or_else(|| wrong("clientInfo must be an object with a name and a version"))?;
+        let revision = Revision::from_name(&asked).filter(|revision| *revision <= self.newest).unwrap_or(self.newest);
+        let peer = PeerInfo {
+            identity,
+            protocol: Text::from_static(revision.as_str()),
+            capabilities: read_capabilities(&declared),
+            declared,
+            instructions: None,
+        };
+        Ok(Greeting { answer: self.greeting_answer(revision), peer })
+    }
+
+    pub(crate) fn read_greeting_answer(&self, result: &Json) -> Result<PeerInfo, GreetingFailed> {
+        let text = |name: &str| result.member(name).as_ref().and_then(json_string);
+        let revision = text("protocolVersion").ok_or(GreetingFailed::Malformed)?;
+        let revision = Revision::from_name(&revision).filter(|revision| *revision <= self.newest).ok_or(GreetingFailed::Version)?;
+        let declared = result.member("capabilities").filter(Json::is_object).ok_or(GreetingFailed::Malformed)?;
+        let identity = result.member("serverInfo").as_ref().and_then(read_identity).ok_or(GreetingFailed::Malformed)?;
+        Ok(PeerInfo {
+            identity,
+            protocol: Text::from_static(revision.as_str()),
+            capabilities: read_capabilities(&declared),
+            declared,
+            instructions: text("instructions").map(Text::from),
+        })
+    }
+
+    pub(crate) fn read_answer(&self, ask: &Ask, result: &Json) -> Option<Answer> {
+        Some(match ask {
+            Ask::Sample(_) => Answer::Sample(Sampled {
+                text: sampling::content_text(result.member("content")?.as_str()),
+                model: result.member("model").as_ref().and_then(json_string).unwrap_or_default(),
+                result: Some(result.clone()),
+            }),
+            Ask::Elicit(form) => Answer::Elicit(match read_action(result)? {
+                Action::Accept => {
+                    let content = result.member("content").filter(Json::is_object)?;
+                    form::check_content(&form.schema, &content).ok()?;
+                    Elicited::Accept(content)
+                }
+                Action::Decline => Elicited::Decline,
+                Action::Cancel => Elicited::Cancel,
+            }),
+            Ask::Confirm { .. } => Answer::Confirm(matches!(read_action(result)?, Action::Accept)),
+            Ask::Roots => Answer::Roots(result.member("roots").filter(|roots| Kind::of(roots.as_str()) == Kind::Array)?),
+        })
+    }
+
+    pub(crate) fn read_partial(&self, error: &RpcError) -> Option<Json> {
+        error.data.as_ref()?.member("partial").filter(Json::is_object)
+    }
+}
+
+fn not_found(violation: Option<Violation>, id: WireId, method: &str) -> Message {
+    // What the peer wrote goes back only as far as it is needed to recognise it.
+    let shown: String = method.chars().take(64).collect();
+    invalid(violation, id, RpcError::METHOD_NOT_FOUND, alloc::format!("method not found: {shown}"))
+}
+
+fn invalid(violation: Option<Violation>, id: WireId, code: i64, why: impl Into<Text>) -> Message {
+    Message::Reject { violation, answer: Some((Some(id), RpcError::new(code, why))) }
+}
+
+/// What the session needs of `params._meta`.
+#[derive(Default)]
+struct Meta {
+    token: Option<WireId>,
+    parent: Option<u64>,
+    depth: u8,
+}
+
+impl Meta {
+    fn read(params: &str) -> Result<Self, (Violation, &'static str)> {
+        let mut meta = None;
+        let mut repeated = false;
+        for_each_member(params, |name, value| {
+            if name == "_meta" {
+                repeated |= meta.replace(value).is_some();
+            }
+        });
+        if repeated {
+            return Err((Violation::RepeatedMember, "_meta stands twice"));
+        }
+        let Some(meta) = meta else { return Ok(Self::default()) };
+        if Kind::of(meta) != Kind::Object {
+            return Err((Violation::InvalidParams, "_meta must be an object"));
+        }
+        let mut read = Self::default();
+        let mut wrong = None;
+        for_each_member(meta, |name, value| match name {
+            "progressToken" => {
+                read.token = WireId::read(value);
+                if read.token.is_none() {
+                    wrong = Some((Violation::InvalidParams, "progressToken must be text or a whole number"));
+                }
+            }
+            // Ours, but whoever sends it may have made it up: what cannot be a depth is as deep as can be.
+            meta::DEPTH => read.depth = value.parse().unwrap_or(u8::MAX),
+            meta::PARENT => read.parent = value.parse().ok(),
+            _ => {}
+        });
+        wrong.map_or(Ok(read), Err)
+    }
+}
+
+fn read_progress(params: &str, frame: Frame<'_>) -> Message {
+    parse_progress(params, frame).unwrap_or(Message::Reject { violation: Some(Violation::InvalidProgress), answer: None })
+}
+
+/// Progress, "Progress Flow". One pass: this is the message that comes most often.
+fn parse_progress(params: &str, frame: Frame<'_>) -> Option<Message> {
+    let mut members = Members::of(params)?;
+    let (mut token, mut progress, mut partial) = (None, Progress::default(), None);
+    while let Some((key, value)) = members.next().ok()? {
+        match &*key.name() {
+            "progressToken" => token = Some(WireId::read(value)?),
+            "progress" => progress.value = Some(number(value)?),
+            "total" if value != "null" => progress.total = Some(number(value)?),
+            "message" if value != "null" => progress.message = Some(frame.text(value)?),
+            "_meta" => for_each_member(value, |name, value| match name {
+                meta::DATA => progress.data = Some(frame.json(value)),
+                meta::PARTIAL if Kind::of(value) == Kind::Object => partial = Some(frame.json(value)),
+                _ => {}
+            }),
+            _ => {}
+        }
+    }
+    progress.value?;
+    Some(Message::Progress { token: token?, progress, partial })
+}
+
+fn read_log(params: &str, frame: Frame<'_>) -> Option<LogRecord> {
+    let level = Level::from_name(&string(member(params, "level")?)?)?;
+    let logger = member(params, "logger").and_then(|logger| frame.text(logger));
+    Some(LogRecord { level, logger, data: frame.json(member(params, "data")?) })
+}
+
+fn json_string(json: &Json) -> Option<String> {
+    string(json.as_str()).map(alloc::borrow::Cow::into_owned)
+}
+
+fn read_identity(json: &Json) -> Option<Identity> {
+    let text = |name: &str| json.member(name).as_ref().and_then(json_string);
+    Some(Identity { name: text("name")?, version: text("version")?, title: text("title") })
+}
+
+/// What both halves declare. `{}` means supported, absent means not.
+fn read_capabilities(declared: &Json) -> Capabilities {
+    let object = |name: &str| declared.member(name).filter(Json::is_object);
+    let part = |of: &Option<Json>, name: &str| of.as_ref().and_then(|of| of.member(name));
+    let is_true = |value: Option<Json>| value.is_some_and(|value| value.as_str() == "true");
+    let (sampling, elicitation, roots) = (object("sampling"), object("elicitation"), object("roots"));
+    let (tools, prompts, resources) = (object("tools"), object("prompts"), object("resources"));
+    // Elicitation, "Capabilities": an empty object means forms only, otherwise each mode is named.
+    let by_form = elicitation.is_some() && (part(&elicitation, "form").is_some() || part(&elicitation, "url").is_none());
+    Capabilities {
+        sampling_tools: part(&sampling, "tools").is_some_and(|tools| tools.is_object()),
+        sampling: sampling.is_some(),
+        elicitation: by_form,
+        roots_list_changed: is_true(part(&roots, "listChanged")),
+        roots: roots.is_some(),
+        tools_list_changed: is_true(part(&tools, "listChanged")),
+        tools: tools.is_some(),
+        prompts_list_changed: is_true(part(&prompts, "listChanged")),
+        prompts: prompts.is_some(),
+        resources_subscribe: is_true(part(&resources, "subscribe")),
+        resources_list_changed: is_true(part(&resources, "listChanged")),
+        resources: resources.is_some(),
+        completions: object("completions").is_some(),
+        logging: object("logging").is_some(),
+    }
+}
+
+fn read_form(params: &Json, revision: Revision) -> Result<Ask, String> {
+    // Elicitation, "Elicitation Requests": a missing mode is a form, and other modes were not declared.
+    if params.member("mode").is_some_and(|mode| json_string(&mode).as_deref() != Some("form")) {
+        return Err(String::from("only elicitation by form was declared"));
+    }
+    let message = params.member("message").as_ref().and_then(json_string).ok_or("message must be text")?;
+    let schema = params.member("requestedSchema").ok_or("requestedSchema is missing")?;
+    form::check(&schema, revision)?;
+    Ok(Ask::Elicit(Elicit { message, schema }))
+}
+
+enum Action {
+    Accept,
+    Decline,
+    Cancel,
+}
+
+fn read_action(result: &Json) -> Option<Action> {
+    match &*json_string(&result.member("action")?)? {
+        "accept" => Some(Action::Accept),
+        "decline" => Some(Action::Decline),
+        "cancel" => Some(Action::Cancel),
+        _ => None,
+    }
+}

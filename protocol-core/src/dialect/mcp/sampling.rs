@@ -1,0 +1,117 @@
+//! Sampling: the shape of a question for a model and of its answer (Client Features, "Sampling").
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::Revision;
+use crate::dialect::{Ask, Sample};
+use crate::json::scan::{Cursor, Kind, MAX_DEPTH, member, string};
+use crate::json::{Json, number};
+
+/// Whether `params` may be sent to, or come from, a server. `tools` says whether the client declared sampling with tools.
+pub(super) fn check(params: &Json, tools: bool, revision: Revision) -> Result<(), String> {
+    let text = params.as_str();
+    let messages =
+        member(text, "messages").filter(|messages| Kind::of(messages) == Kind::Array).ok_or("messages must be an array")?;
+    let most = member(text, "maxTokens").ok_or("maxTokens is missing")?;
+    if !most.parse::<u64>().is_ok_and(|most| most > 0) {
+        return Err(String::from("maxTokens must be a positive whole number"));
+    }
+    if (member(text, "tools").is_some() || member(text, "toolChoice").is_some()) && !tools {
+        return Err(String::from("tools in sampling were not declared"));
+    }
+    if let Some(preferences) = member(text, "modelPreferences") {
+        for name in ["costPriority", "speedPriority", "intelligencePriority"] {
+            let proper =
+                member(preferences, name).is_none_or(|value| number(value).is_some_and(|value| (0.0..=1.0).contains(&value)));
+            if !proper {
+                return Err(alloc::format!("{name} must lie between 0 and 1"));
+            }
+        }
+    }
+    check_messages(messages, revision)
+}
+
+/// Every `tool_use` of an assistant message is answered by the user message right behind it, one to one, and a message that holds
+/// tool results holds nothing else (2025-11-25, "Tool Use in Sampling", "Message Content Constraints").
+fn check_messages(messages: &str, revision: Revision) -> Result<(), String> {
+    let mut waiting: Vec<String> = Vec::new();
+    for message in elements(messages) {
+        let role = member(message, "role").and_then(string).ok_or("every message needs a role")?;
+        if !matches!(&*role, "user" | "assistant") {
+            return Err(String::from("role must be user or assistant"));
+        }
+        let content = member(message, "content").ok_or("every message needs content")?;
+        let blocks = match Kind::of(content) {
+            Kind::Object => alloc::vec![content],
+            Kind::Array if revision >= Revision::R2025_11_25 => elements(content),
+            _ => return Err(String::from("content must be a block of content")),
+        };
+        let (mut used, mut answered, mut others) = (Vec::new(), Vec::new(), 0_usize);
+        for block in blocks {
+            let id = |name| member(block, name).and_then(string).map(alloc::borrow::Cow::into_owned);
+            match member(block, "type").and_then(string).as_deref() {
+                Some("tool_use") => used.push(id("id").ok_or("a tool_use block needs an id")?),
+                Some("tool_result") => answered.push(id("toolUseId").ok_or("a tool_result block needs a toolUseId")?),
+                Some(_) => others = others.saturating_add(1),
+                None => return Err(String::from("every block of content needs a type")),
+            }
+        }
+        if (role == "user" && !used.is_empty()) || (role == "assistant" && !answered.is_empty()) {
+            return Err(String::from("only assistants use tools and only users bring their results"));
+        }
+        if !answered.is_empty() && others > 0 {
+            return Err(String::from("a message with tool results must not be mixed with other content"));
+        }
+        answered.sort_unstable();
+        waiting.sort_unstable();
+        if answered != waiting {
+            return Err(String::from("a tool result is missing, or answers no use of a tool"));
+        }
+        used.sort_unstable();
+        if used.windows(2).any(|pair| matches!(pair, [a, b] if a == b)) {
+            return Err(String::from("two uses of a tool share an id"));
+        }
+        waiting = used;
+    }
+    if waiting.is_empty() { Ok(()) } else { Err(String::from("a tool result is missing")) }
+}
+
+/// `params` must have passed [`check`].
+pub(super) fn read(params: Json) -> Ask {
+    let mut prompt = String::new();
+    for message in member(params.as_str(), "messages").map(elements).unwrap_or_default() {
+        let text = member(message, "content").map(content_text).unwrap_or_default();
+        if !prompt.is_empty() {
+            prompt.push('\n');
+        }
+        prompt.push_str(&text);
+    }
+    let max_tokens = member(params.as_str(), "maxTokens").and_then(|most| most.parse().ok());
+    Ask::Sample(Sample { prompt, max_tokens, schema: None, params: Some(params) })
+}
+
+/// The text of a block of content, or of several, one below the other; of other kinds, their JSON.
+pub(super) fn content_text(content: &str) -> String {
+    if Kind::of(content) == Kind::Array {
+        return elements(content).into_iter().map(content_text).collect::<Vec<_>>().join("\n");
+    }
+    let is_text = member(content, "type").and_then(string).as_deref() == Some("text");
+    let text = if is_text { member(content, "text").and_then(string) } else { None };
+    text.map_or_else(|| String::from(content), alloc::borrow::Cow::into_owned)
+}
+
+/// The elements of an array that passed a scan.
+pub(super) fn elements(array: &str) -> Vec<&str> {
+    let mut cursor = Cursor::new(array, MAX_DEPTH);
+    let mut all = Vec::new();
+    if !cursor.take(b'[') {
+        return all;
+    }
+    while cursor.peek() != Some(b']') {
+        let Ok(value) = cursor.value() else { break };
+        all.push(value);
+        cursor.take(b',');
+    }
+    all
+}

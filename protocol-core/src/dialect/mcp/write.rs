@@ -1,0 +1,403 @@
+//! From what we mean to frames of MCP.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+
+use super::{Mcp, Revision, Side, for_each_member, meta, method_of, with_status};
+use crate::dialect::{
+    Answer, Ask, Content, CutShort, Elicited, LogRecord, Notice, Op, Progress, Reply, Sample, Sampled, ToolOutput,
+};
+use crate::error::RpcError;
+use crate::json::{Json, write_string};
+use crate::wire::{self, Object, WireId, push_json};
+
+/// What the session adds to `params._meta` of a request.
+struct Added<'a> {
+    token: Option<u64>,
+    depth: u8,
+    parent: Option<&'a WireId>,
+}
+
+impl Added<'_> {
+    fn is_empty(&self) -> bool {
+        self.token.is_none() && self.depth == 0 && self.parent.is_none()
+    }
+
+    fn write(&self, object: &mut Object<'_>) {
+        if let Some(token) = self.token {
+            object.integer("progressToken", token);
+        }
+        if self.depth > 0 {
+            object.integer(meta::DEPTH, self.depth.into());
+        }
+        if let Some(parent) = self.parent {
+            object.id(meta::PARENT, parent);
+        }
+    }
+
+    /// Whether the session decides this member of `_meta`: the caller's own is left out.
+    fn owns(name: &str) -> bool {
+        matches!(name, "progressToken" | meta::DEPTH | meta::PARENT)
+    }
+
+    /// Writes `params` with this merged into its `_meta`.
+    fn merge(&self, params: &Json, out: &mut Vec<u8>) {
+        let mut given = None;
+        for_each_member(params.as_str(), |name, value| {
+            if name == "_meta" {
+                given = Some(value);
+            }
+        });
+        if self.is_empty() && given.is_none() {
+            return push_json(out, params.as_bytes());
+        }
+        Object::write(out, |object| {
+            for_each_member(params.as_str(), |name, value| {
+                if name != "_meta" {
+                    object.raw(name, value);
+                }
+            });
+            object.object("_meta", |object| {
+                for_each_member(given.unwrap_or("{}"), |name, value| {
+                    if !Self::owns(name) {
+                        object.raw(name, value);
+                    }
+                });
+                self.write(object);
+            });
+        });
+    }
+}
+
+impl Mcp {
+    pub(crate) fn write_greeting(&self, id: u64) -> Bytes {
+        wire::request(id, "initialize", 256, |out| {
+            Object::write(out, |object| {
+                object.string("protocolVersion", self.newest.as_str());
+                object.object("capabilities", |object| self.write_capabilities(object, self.newest));
+                object.object("clientInfo", |object| self.write_identity(object, self.newest));
+            });
+        })
+    }
+
+    pub(crate) fn greeting_answer(&self, revision: Revision) -> Json {
+        let mut out = Vec::new();
+        Object::write(&mut out, |object| {
+            object.string("protocolVersion", revision.as_str());
+            object.object("capabilities", |object| self.write_capabilities(object, revision));
+            object.object("serverInfo", |object| self.write_identity(object, revision));
+            if let Some(instructions) = &self.instructions {
+                object.string("instructions", instructions);
+            }
+        });
+        Json::written(out)
+    }
+
+    fn write_identity(&self, object: &mut Object<'_>, revision: Revision) {
+        object.string("name", &self.identity.name);
+        object.string("version", &self.identity.version);
+        if let (Some(title), true) = (&self.identity.title, revision >= Revision::R2025_06_18) {
+            object.string("title", title);
+        }
+    }
+
+    fn write_capabilities(&self, object: &mut Object<'_>, revision: Revision) {
+        let own = &self.own;
+        let mut capability = |name: &str, has: bool, parts: &[(&str, bool)]| {
+            if has {
+                object.object(name, |object| {
+                    for (part, _) in parts.iter().filter(|(_, has)| *has) {
+                        object.boolean(part, true);
+                    }
+                });
+            }
+        };
+        match self.side {
+            Side::Client => {
+                capability("roots", own.roots, &[("listChanged", own.roots_list_changed)]);
+                capability("elicitation", own.elicitation && revision >= Revision::R2025_06_18, &[]);
+                if own.sampling {
+                    object.object("sampling", |object| {
+                        if own.sampling_tools && revision >= Revision::R2025_11_25 {
+                            object.object("tools", |_| {});
+                        }
+                    });
+                }
+            }
+            Side::Server => {
+                capability("tools", own.tools, &[("listChanged", own.tools_list_changed)]);
+                capability("prompts", own.prompts, &[("listChanged", own.prompts_list_changed)]);
+                let resources = [("subscribe", own.resources_subscribe), ("listChanged", own.resources_list_changed)];
+                capability("resources", own.resources, &resources);
+                capability("completions", own.completions && revision >= Revision::R2025_03_26, &[]);
+                capability("logging", own.logging, &[]);
+            }
+        }
+    }
+
+    pub(crate) fn write_greeted(&self) -> Option<Bytes> {
+        let client = self.side == Side::Client;
+        client.then(|| wire::notification("notifications/initialized", 0, None::<fn(&mut Vec<u8>)>))
+    }
+
+    pub(crate) fn write_call(&self, id: u64, op: &Op, params: &Json, observed: bool, depth: u8) -> Bytes {
+        let added = Added { token: observed.then_some(id), depth, parent: None };
+        wire::request(id, method_of(op), params.as_bytes().len(), |out| added.merge(params, out))
+    }
+
+    pub(crate) fn write_ask(&self, id: u64, ask: &Ask, parent: &WireId, depth: u8) -> Bytes {
+        let added = Added { token: None, depth, parent: Some(parent) };
+        let (method, params) = match ask {
+            Ask::Sample(sample) => ("sampling/createMessage", sampling_params(sample)),
+            Ask::Elicit(form) => ("elicitation/create", form_params(&form.message, &form.schema)),
+            Ask::Confirm { message } => ("elicitation/create", form_params(message, &confirmation())),
+            Ask::Roots => ("roots/list", Json::empty_object()),
+        };
+        wire::request(id, method, params.as_bytes().len(), |out| added.merge(&params, out))
+    }
+
+    pub(crate) fn write_cancel(&self, id: u64, reason: Option<&str>) -> Bytes {
+        notify("notifications/cancelled", |object| {
+            object.integer("requestId", id);
+            if let Some(reason) = reason {
+                object.string("reason", reason);
+            }
+        })
+    }
+
+    pub(crate) fn write_progress(&self, token: &WireId, progress: &Progress, partial: Option<&Json>) -> Bytes {
+        notify("notifications/progress", |object| {
+            object.id("progressToken", token);
+            object.number("progress", progress.value.unwrap_or_default());
+            if let Some(total) = progress.total {
+                object.number("total", total);
+            }
+            if let (Some(message), true) = (&progress.message, self.revision() >= Revision::R2025_03_26) {
+                object.string("message", message);
+            }
+            if progress.data.is_some() || partial.is_some() {
+                object.object("_meta", |object| {
+                    if let Some(data) = &progress.data {
+                        object.json(meta::DATA, data);
+                    }
+                    if let Some(partial) = partial {
+                        object.json(meta::PARTIAL, partial);
+                    }
+                });
+            }
+        })
+    }
+
+    pub(crate) fn write_reply(&self, id: &WireId, op: &Op, reply: &Reply, partial: Option<&Json>) -> Bytes {
+        let failed = partial.map(|partial| with_status(partial, "failed"));
+        match reply {
+            Reply::Raw(result) if result.is_object() => {
+                wire::response(id, result.as_bytes().len(), |out| push_json(out, result.as_bytes()))
+            }
+            Reply::Raw(_) => wire::error(Some(id), &RpcError::fixed(RpcError::INTERNAL, "the handler's result is not an object")),
+            Reply::Tool(output) if *op == Op::CallTool => {
+                let size = output.content.iter().map(Content::size).fold(0_usize, usize::saturating_add);
+                let failed = failed.filter(|_| output.is_error);
+                wire::response(id, size, |out| self.write_output(out, output, failed.as_ref()))
+            }
+            Reply::Tool(_) => {
+                wire::error(Some(id), &RpcError::fixed(RpcError::INTERNAL, "a tool's output answers only a call of a tool"))
+            }
+            Reply::Error(error) => match failed {
+                Some(failed) => wire::error(Some(id), &with_partial(error, &failed)),
+                None => wire::error(Some(id), error),
+            },
+        }
+    }
+
+    fn write_output(&self, out: &mut Vec<u8>, output: &ToolOutput, failed: Option<&Json>) {
+        Object::write(out, |object| {
+            object.array("content", &output.content, |out, block| match block {
+                Content::Text(text) => Object::write(out, |object| {
+                    object.string("type", "text");
+                    object.string("text", text);
+                }),
+                Content::Raw(block) => push_json(out, block.as_bytes()),
+            });
+            let structured = output.structured.as_ref().or(failed);
+            if let (Some(structured), true) = (structured, self.revision() >= Revision::R2025_06_18) {
+                object.json("structuredContent", structured);
+            }
+            if output.is_error {
+                object.boolean("isError", true);
+            }
+        });
+    }
+
+    pub(crate) fn cut_short(&self, op: &Op, why: CutShort, partial: Option<&Json>) -> Reply {
+        let (status, reason, text) = match why {
+            CutShort::Deadline => ("timeout", "timeout", "the time for this call has run out"),
+            CutShort::Closing => ("cancelled", "closing", "the server is closing"),
+        };
+        let partial = partial.map(|partial| with_status(partial, status));
+        if *op == Op::CallTool {
+            // A failure that the model shall read is a result (Tools, "Error Handling").
+            let mut output = ToolOutput::error(text);
+            if let Some(partial) = partial {
+                // A partial result with something in it is of use; without, the call has failed.
+                output.is_error =
+                    !partial.member("processed").is_some_and(|done| done.as_str().parse().is_ok_and(|done: u64| done > 0));
+                output.content.push(Content::Text(partial.as_str().into()));
+                output.structured = Some(partial);
+            }
+            return Reply::Tool(output);
+        }
+        let mut data = Vec::new();
+        Object::write(&mut data, |object| object.string("reason", reason));
+        let error = RpcError::fixed(RpcError::INTERNAL, text).with_data(Json::written(data));
+        Reply::Error(partial.map_or_else(|| error.clone(), |partial| with_partial(&error, &partial)))
+    }
+
+    pub(crate) fn write_answer(&self, id: &WireId, answer: &Answer) -> Bytes {
+        let result = |members: &dyn Fn(&mut Object<'_>)| wire::response(id, 64, |out| Object::write(out, |object| members(object)));
+        match answer {
+            Answer::Sample(Sampled { result: Some(raw), .. }) => {
+                wire::response(id, raw.as_bytes().len(), |out| push_json(out, raw.as_bytes()))
+            }
+            Answer::Sample(sampled) => result(&|object| {
+                object.string("role", "assistant");
+                object.object("content", |object| {
+                    object.string("type", "text");
+                    object.string("text", &sampled.text);
+                });
+                object.string("model", &sampled.model);
+                object.string("stopReason", "endTurn");
+            }),
+            Answer::Elicit(Elicited::Accept(content)) => result(&|object| {
+                object.string("action", "accept");
+                object.json("content", content);
+            }),
+            Answer::Elicit(Elicited::Decline) | Answer::Confirm(false) => result(&|object| object.string("action", "decline")),
+            Answer::Elicit(Elicited::Cancel) => result(&|object| object.string("action", "cancel")),
+            Answer::Confirm(true) => result(&|object| {
+                object.string("action", "accept");
+                object.json("content", &Json::empty_object());
+            }),
+            Answer::Roots(roots) => result(&|object| object.json("roots", roots)),
+            Answer::Refused(error) => wire::error(Some(id), error),
+        }
+    }
+
+    pub(crate) fn write_log(&self, record: &LogRecord) -> Bytes {
+        notify("notifications/message", |object| {
+            object.string("level", record.level.as_str());
+            if let Some(logger) = &record.logger {
+                object.string("logger", logger);
+            }
+            object.json("data", &record.data);
+        })
+    }
+
+    pub(crate) fn write_notice(&self, notice: &Notice) -> Bytes {
+        let method = match notice {
+            Notice::ToolsChanged => "notifications/tools/list_changed",
+            Notice::PromptsChanged => "notifications/prompts/list_changed",
+            Notice::ResourcesChanged => "notifications/resources/list_changed",
+            Notice::RootsChanged => "notifications/roots/list_changed",
+            Notice::ResourceUpdated { uri } => {
+                return notify("notifications/resources/updated", |object| object.string("uri", uri));
+            }
+            Notice::Custom { method, params } => {
+                let write = params.as_ref().map(|params| |out: &mut Vec<u8>| push_json(out, params.as_bytes()));
+                return wire::notification(method, params.as_ref().map_or(0, |params| params.as_bytes().len()), write);
+            }
+        };
+        wire::notification(method, 0, None::<fn(&mut Vec<u8>)>)
+    }
+
+    pub(crate) fn too_deep(&self, depth: u8, max: u8) -> RpcError {
+        let mut data = Vec::new();
+        Object::write(&mut data, |object| {
+            object.integer("depth", depth.into());
+            object.integer("max", max.into());
+        });
+        RpcError::fixed(RpcError::TOO_DEEP, "sampling is nested too deep").with_data(Json::written(data))
+    }
+
+    pub(crate) fn busy(&self, closing: bool) -> RpcError {
+        RpcError::fixed(RpcError::BUSY, if closing { "closing" } else { "too many requests at once" })
+    }
+
+    pub(crate) fn call_is_over(&self) -> RpcError {
+        RpcError::fixed(RpcError::CANCELLED, "the call that this belongs to is over")
+    }
+}
+
+impl Content {
+    fn size(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len().saturating_add(32),
+            Self::Raw(block) => block.as_bytes().len(),
+        }
+    }
+}
+
+fn notify(method: &str, params: impl FnOnce(&mut Object<'_>)) -> Bytes {
+    wire::notification(method, 64, Some(|out: &mut Vec<u8>| Object::write(out, params)))
+}
+
+/// `error` with the partial result in its data, next to what is there.
+fn with_partial(error: &RpcError, partial: &Json) -> RpcError {
+    let mut data = Vec::new();
+    Object::write(&mut data, |object| {
+        match &error.data {
+            Some(given) if given.is_object() => for_each_member(given.as_str(), |name, value| {
+                if name != "partial" {
+                    object.raw(name, value);
+                }
+            }),
+            Some(given) => object.json("data", given),
+            None => {}
+        }
+        object.json("partial", partial);
+    });
+    RpcError { data: Some(Json::written(data)), ..error.clone() }
+}
+
+/// MCP has no place for a schema, so it becomes part of the prompt, and it wants a number of tokens.
+fn sampling_params(sample: &Sample) -> Json {
+    const TOKENS: u64 = 1024;
+    if let Some(params) = &sample.params {
+        return params.clone();
+    }
+    let mut prompt = String::from(&*sample.prompt);
+    if let Some(schema) = &sample.schema {
+        prompt.push_str("\n\nAnswer with JSON that fits this JSON Schema, and with nothing else:\n");
+        prompt.push_str(schema.as_str());
+    }
+    let mut out = Vec::new();
+    Object::write(&mut out, |object| {
+        object.array("messages", [&prompt], |out, prompt| {
+            Object::write(out, |object| {
+                object.string("role", "user");
+                object.object("content", |object| {
+                    object.string("type", "text");
+                    object.string("text", prompt);
+                });
+            });
+        });
+        object.integer("maxTokens", sample.max_tokens.unwrap_or(TOKENS));
+    });
+    Json::written(out)
+}
+
+fn form_params(message: &str, schema: &Json) -> Json {
+    let mut out = Vec::new();
+    Object::write(&mut out, |object| {
+        write_string(object.member("message"), message);
+        object.json("requestedSchema", schema);
+    });
+    Json::written(out)
+}
+
+/// The form of a confirmation: no field at all.
+fn confirmation() -> Json {
+    Json::written(Vec::from(*b"{\"type\":\"object\",\"properties\":{},\"required\":[]}"))
+}

@@ -1,0 +1,184 @@
+//! Between JSON-RPC envelopes and what they mean in one protocol. Knows strings and shapes, and no state.
+//!
+//! [`Dialect`] is an enum, not a trait: the set of protocols is closed, the revision is chosen at run time, and the compiler lists
+//! what a further one has to answer.
+
+pub mod mcp;
+mod message;
+mod terms;
+
+use bytes::Bytes;
+
+use crate::config::{Config, Protocol};
+use crate::error::RpcError;
+use crate::json::Json;
+use crate::wire::WireId;
+
+pub(crate) use message::{Greeting, GreetingFailed, Message, Messages, ResponseBody, Rules};
+pub use terms::{
+    Answer, Ask, Capabilities, Content, Elicit, Elicited, Identity, Level, LogRecord, Notice, Op, PeerInfo, Progress, Reply,
+    Sample, Sampled, ToolOutput,
+};
+
+/// How an invocation was cut short, in the words of its checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CutShort {
+    Deadline,
+    Closing,
+}
+
+/// The protocol of a session, with the revision that was agreed on.
+#[derive(Clone, Debug)]
+pub(crate) enum Dialect {
+    Mcp(mcp::Mcp),
+}
+
+/// Hands a call on to the one protocol there is; the next one is an arm more.
+macro_rules! delegate {
+    ($self:ident, $protocol:ident => $call:expr) => {
+        match $self {
+            Dialect::Mcp($protocol) => $call,
+        }
+    };
+}
+
+impl Dialect {
+    pub(crate) fn new(config: &Config) -> Self {
+        match config.protocol {
+            Protocol::Mcp { side, newest } => Self::Mcp(mcp::Mcp::new(side, newest, config)),
+        }
+    }
+
+    pub(crate) fn rules(&self) -> Rules {
+        delegate!(self, protocol => protocol.rules())
+    }
+
+    // From the peer.
+
+    pub(crate) fn read(&self, frame: &Bytes) -> Messages {
+        delegate!(self, protocol => protocol.read(frame))
+    }
+
+    /// Reads the answer to [`Self::write_greeting`]; on success the revision is agreed.
+    pub(crate) fn read_greeting_answer(&self, result: &Json) -> Result<PeerInfo, GreetingFailed> {
+        delegate!(self, protocol => protocol.read_greeting_answer(result))
+    }
+
+    /// From here on the revision that `peer` speaks is spoken.
+    pub(crate) fn agree(&mut self, peer: &PeerInfo) {
+        delegate!(self, protocol => protocol.agree(peer));
+    }
+
+    /// Reads the answer to a question of ours. `None` if it has the wrong shape.
+    pub(crate) fn read_answer(&self, ask: &Ask, result: &Json) -> Option<Answer> {
+        delegate!(self, protocol => protocol.read_answer(ask, result))
+    }
+
+    /// What the error of a call tells of its partial result.
+    pub(crate) fn read_partial(&self, error: &RpcError) -> Option<Json> {
+        delegate!(self, protocol => protocol.read_partial(error))
+    }
+
+    /// Whether a peer with these capabilities can be asked for this. Says why not.
+    pub(crate) fn check_op(&self, op: &Op, peer: &Capabilities) -> Result<(), Unfit> {
+        delegate!(self, protocol => protocol.check_op(op, peer))
+    }
+
+    pub(crate) fn check_ask(&self, ask: &Ask, peer: &Capabilities) -> Result<(), AskUnfit> {
+        delegate!(self, protocol => protocol.check_ask(ask, peer))
+    }
+
+    pub(crate) fn check_notice(&self, notice: &Notice) -> Result<(), Unfit> {
+        delegate!(self, protocol => protocol.check_notice(notice))
+    }
+
+    // To the peer.
+
+    pub(crate) fn write_greeting(&self, id: u64) -> Bytes {
+        delegate!(self, protocol => protocol.write_greeting(id))
+    }
+
+    /// What follows a handshake that went well, if anything does.
+    pub(crate) fn write_greeted(&self) -> Option<Bytes> {
+        delegate!(self, protocol => protocol.write_greeted())
+    }
+
+    pub(crate) fn write_call(&self, id: u64, op: &Op, params: &Json, observed: bool, depth: u8) -> Bytes {
+        delegate!(self, protocol => protocol.write_call(id, op, params, observed, depth))
+    }
+
+    /// `parent` is what the peer calls the exchange that the question belongs to.
+    pub(crate) fn write_ask(&self, id: u64, ask: &Ask, parent: &WireId, depth: u8) -> Bytes {
+        delegate!(self, protocol => protocol.write_ask(id, ask, parent, depth))
+    }
+
+    pub(crate) fn write_cancel(&self, id: u64, reason: Option<&str>) -> Bytes {
+        delegate!(self, protocol => protocol.write_cancel(id, reason))
+    }
+
+    pub(crate) fn write_progress(&self, token: &WireId, progress: &Progress, partial: Option<&Json>) -> Bytes {
+        delegate!(self, protocol => protocol.write_progress(token, progress, partial))
+    }
+
+    pub(crate) fn write_reply(&self, id: &WireId, op: &Op, reply: &Reply, partial: Option<&Json>) -> Bytes {
+        delegate!(self, protocol => protocol.write_reply(id, op, reply, partial))
+    }
+
+    /// The reply to an invocation that is cut short on our side.
+    pub(crate) fn cut_short(&self, op: &Op, why: CutShort, partial: Option<&Json>) -> Reply {
+        delegate!(self, protocol => protocol.cut_short(op, why, partial))
+    }
+
+    pub(crate) fn write_answer(&self, id: &WireId, answer: &Answer) -> Bytes {
+        delegate!(self, protocol => protocol.write_answer(id, answer))
+    }
+
+    pub(crate) fn write_result(&self, id: &WireId, result: &Json) -> Bytes {
+        crate::wire::response(id, result.as_bytes().len(), |out| crate::wire::push_json(out, result.as_bytes()))
+    }
+
+    pub(crate) fn write_error(&self, id: Option<&WireId>, error: &RpcError) -> Bytes {
+        crate::wire::error(id, error)
+    }
+
+    pub(crate) fn write_log(&self, record: &LogRecord) -> Bytes {
+        delegate!(self, protocol => protocol.write_log(record))
+    }
+
+    pub(crate) fn write_notice(&self, notice: &Notice) -> Bytes {
+        delegate!(self, protocol => protocol.write_notice(notice))
+    }
+
+    // Errors that the session answers with; their numbers are the protocol's.
+
+    pub(crate) fn too_deep(&self, depth: u8, max: u8) -> RpcError {
+        delegate!(self, protocol => protocol.too_deep(depth, max))
+    }
+
+    pub(crate) fn busy(&self, closing: bool) -> RpcError {
+        delegate!(self, protocol => protocol.busy(closing))
+    }
+
+    /// The answer to a question of the peer whose call is over.
+    pub(crate) fn call_is_over(&self) -> RpcError {
+        delegate!(self, protocol => protocol.call_is_over())
+    }
+}
+
+/// Why something cannot be asked of this peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unfit {
+    /// Not with what it declared.
+    Unsupported,
+    /// Not from this end.
+    WrongEnd,
+}
+
+/// Why a question cannot be asked of this peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AskUnfit {
+    /// Not with what it declared.
+    Unsupported,
+    /// The protocol forbids its shape.
+    Invalid(alloc::string::String),
+}

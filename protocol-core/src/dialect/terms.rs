@@ -1,0 +1,424 @@
+//! The words that all dialects share: what is asked, answered and told.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::error::RpcError;
+use crate::json::{Json, Text};
+
+/// A name and a version, of us or of the peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Identity {
+    /// For programs.
+    pub name: String,
+    /// Any form.
+    pub version: String,
+    /// For people. Told from MCP 2025-06-18 on.
+    pub title: Option<String>,
+}
+
+impl Identity {
+    /// Without a title.
+    #[must_use]
+    pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
+        Self { name: name.into(), version: version.into(), title: None }
+    }
+}
+
+/// What one end can do. Each end declares its own half; the other half is false.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Capabilities {
+    /// Client: answers sampling.
+    pub sampling: bool,
+    /// Client: answers sampling that brings tools (2025-11-25).
+    pub sampling_tools: bool,
+    /// Client: answers elicitation by form, and so confirmation.
+    pub elicitation: bool,
+    /// Client: lists its roots.
+    pub roots: bool,
+    /// Client: tells when its roots change.
+    pub roots_list_changed: bool,
+    /// Server: has tools.
+    pub tools: bool,
+    /// Server: tells when its tools change.
+    pub tools_list_changed: bool,
+    /// Server: has prompts.
+    pub prompts: bool,
+    /// Server: tells when its prompts change.
+    pub prompts_list_changed: bool,
+    /// Server: has resources.
+    pub resources: bool,
+    /// Server: lets resources be subscribed.
+    pub resources_subscribe: bool,
+    /// Server: tells when its resources change.
+    pub resources_list_changed: bool,
+    /// Server: completes arguments.
+    pub completions: bool,
+    /// Server: sends log records.
+    pub logging: bool,
+}
+
+/// Who the peer is and what it can do now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PeerInfo {
+    /// Who.
+    pub identity: Identity,
+    /// The agreed revision of the protocol, as it is written on the wire.
+    pub protocol: Text,
+    /// What it declared, in our terms.
+    pub capabilities: Capabilities,
+    /// What it declared, word for word.
+    pub declared: Json,
+    /// What a server says about itself for the model.
+    pub instructions: Option<Text>,
+}
+
+/// A request of the caller: what kind of thing is invoked. The parameters travel beside it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Op {
+    /// Run a tool: `{name, arguments?}`.
+    CallTool,
+    /// List the tools: `{cursor?}`.
+    ListTools,
+    /// Get a prompt: `{name, arguments?}`.
+    GetPrompt,
+    /// List the prompts: `{cursor?}`.
+    ListPrompts,
+    /// Read a resource: `{uri}`.
+    ReadResource,
+    /// List the resources: `{cursor?}`.
+    ListResources,
+    /// List the resource templates: `{cursor?}`.
+    ListResourceTemplates,
+    /// Be told when a resource changes: `{uri}`.
+    Subscribe,
+    /// Be told no longer: `{uri}`.
+    Unsubscribe,
+    /// Complete an argument: `{ref, argument, context?}`.
+    Complete,
+    /// Set the least severe log record to be sent: `{level}`.
+    SetLogLevel,
+    /// Is anybody there? Never cancelled; unanswered in time it is also a [`crate::Violation::PingUnanswered`].
+    Ping,
+    /// A method that we have no word for. It is sent as it is; on arrival only the methods of [`Op`] become requests.
+    Custom(Box<str>),
+}
+
+/// A callee's question to its caller while it serves an invocation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Ask {
+    /// Ask the caller's model.
+    Sample(Sample),
+    /// Ask the caller's user to fill a form.
+    Elicit(Elicit),
+    /// Ask the caller's user for a yes. Whatever goes wrong is a no. It arrives as [`Ask::Elicit`] with an empty form.
+    Confirm {
+        /// The question.
+        message: String,
+    },
+    /// Ask for the folders that the caller works in.
+    Roots,
+}
+
+/// A question for a model.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Sample {
+    /// The text of the question; on arrival, the texts of all messages, one below the other.
+    pub prompt: String,
+    /// The longest answer, in tokens. 1024 where it is not said and the protocol wants a number.
+    pub max_tokens: Option<u64>,
+    /// The JSON Schema that the answer's text shall follow. MCP has no place for it, so there it becomes part of the prompt.
+    pub schema: Option<Json>,
+    /// The parameters exactly as they are on the wire: on arrival always; on sending, instead of everything above.
+    pub params: Option<Json>,
+}
+
+impl Sample {
+    /// A plain question.
+    #[must_use]
+    pub fn new(prompt: impl Into<String>) -> Self {
+        Self { prompt: prompt.into(), ..Self::default() }
+    }
+}
+
+/// A form for the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Elicit {
+    /// What is asked.
+    pub message: String,
+    /// A JSON Schema: a flat object of primitives (MCP elicitation page, "Requested Schema").
+    pub schema: Json,
+}
+
+impl Elicit {
+    /// A form with `schema`.
+    #[must_use]
+    pub fn new(message: impl Into<String>, schema: Json) -> Self {
+        Self { message: message.into(), schema }
+    }
+
+    /// Whether the form has no field, so that only yes or no is asked.
+    #[must_use]
+    pub fn is_confirmation(&self) -> bool {
+        self.schema.member("properties").is_none_or(|properties| {
+            crate::json::scan::Members::of(properties.as_str()).is_none_or(|mut fields| !matches!(fields.next(), Ok(Some(_))))
+        })
+    }
+}
+
+/// What came back for an [`Ask`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Answer {
+    /// For [`Ask::Sample`].
+    Sample(Sampled),
+    /// For [`Ask::Elicit`].
+    Elicit(Elicited),
+    /// For [`Ask::Confirm`], to the callee only; a caller answers with [`Answer::Elicit`].
+    Confirm(bool),
+    /// For [`Ask::Roots`]: the array of `{uri, name?}`.
+    Roots(Json),
+    /// The caller will not answer, and says why. Only given, never received: the callee hears [`crate::InputFailed::Refused`].
+    Refused(RpcError),
+}
+
+/// A model's answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Sampled {
+    /// The text; other content as its JSON.
+    pub text: String,
+    /// Which model.
+    pub model: String,
+    /// The result exactly as it is on the wire: on arrival always; on sending, instead of everything above.
+    pub result: Option<Json>,
+}
+
+impl Sampled {
+    /// A plain answer.
+    #[must_use]
+    pub fn new(text: impl Into<String>, model: impl Into<String>) -> Self {
+        Self { text: text.into(), model: model.into(), result: None }
+    }
+}
+
+/// A user's answer to a form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Elicited {
+    /// Filled in.
+    Accept(Json),
+    /// The user said no.
+    Decline,
+    /// The user closed the form.
+    Cancel,
+}
+
+/// How an invocation that we serve ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reply {
+    /// The exact `result`. It must be an object.
+    Raw(Json),
+    /// A tool's output, shaped by the dialect.
+    Tool(ToolOutput),
+    /// A protocol error.
+    Error(RpcError),
+}
+
+/// What a tool returns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ToolOutput {
+    /// What the model reads, in order.
+    pub content: Vec<Content>,
+    /// What programs read. MCP 2025-06-18 and later.
+    pub structured: Option<Json>,
+    /// Whether the tool failed. A failure is a result, so that the model can read it and try otherwise.
+    pub is_error: bool,
+}
+
+impl ToolOutput {
+    /// One block of text.
+    #[must_use]
+    pub fn text(text: impl Into<Text>) -> Self {
+        Self::blocks([Content::Text(text.into())])
+    }
+
+    /// Several blocks, kept in order.
+    #[must_use]
+    pub fn blocks(content: impl IntoIterator<Item = Content>) -> Self {
+        Self { content: content.into_iter().collect(), ..Self::default() }
+    }
+
+    /// Structured content, and the same JSON as one block of text for clients that read only text.
+    #[must_use]
+    pub fn structured(value: Json) -> Self {
+        let mut output = Self::text(value.as_str());
+        output.structured = Some(value);
+        output
+    }
+
+    /// A failure that says what was wrong.
+    #[must_use]
+    pub fn error(message: impl Into<Text>) -> Self {
+        let mut output = Self::text(message);
+        output.is_error = true;
+        output
+    }
+}
+
+/// One block of content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Content {
+    /// Text.
+    Text(Text),
+    /// A block of another kind, exactly as it goes on the wire.
+    Raw(Json),
+}
+
+/// One progress update: any subset of its members.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Progress {
+    /// How far. Only ever increases. At least 0 when we send it.
+    pub value: Option<f64>,
+    /// Of how much, if that is known. It may change or vanish from one update to the next.
+    pub total: Option<f64>,
+    /// What is being done now.
+    pub message: Option<Text>,
+    /// Anything else, for programs. On MCP it travels in `_meta["protocol-core/data"]`.
+    pub data: Option<Json>,
+}
+
+impl Progress {
+    /// So many of so many.
+    #[must_use]
+    pub fn count(current: u64, total: u64) -> Self {
+        Self { value: Some(current as f64), total: Some(total as f64), ..Self::default() }
+    }
+
+    /// So many percent.
+    #[must_use]
+    pub fn percent(percent: f64) -> Self {
+        Self { value: Some(percent), total: Some(100.0), ..Self::default() }
+    }
+
+    /// So far, of who knows how much.
+    #[must_use]
+    pub fn value(value: f64) -> Self {
+        Self { value: Some(value), ..Self::default() }
+    }
+
+    /// Only a message.
+    #[must_use]
+    pub fn message(message: impl Into<Text>) -> Self {
+        Self { message: Some(message.into()), ..Self::default() }
+    }
+
+    /// Adds a message.
+    #[must_use]
+    pub fn with_message(mut self, message: impl Into<Text>) -> Self {
+        self.message = Some(message.into());
+        self
+    }
+
+    /// Adds data.
+    #[must_use]
+    pub fn with_data(mut self, data: Json) -> Self {
+        self.data = Some(data);
+        self
+    }
+}
+
+/// How severe a log record is, least severe first (RFC 5424 names).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Level {
+    Debug,
+    Info,
+    Notice,
+    Warning,
+    Error,
+    Critical,
+    Alert,
+    Emergency,
+}
+
+impl Level {
+    /// Every level, least severe first.
+    pub const ALL: [Self; 8] =
+        [Self::Debug, Self::Info, Self::Notice, Self::Warning, Self::Error, Self::Critical, Self::Alert, Self::Emergency];
+
+    /// The name on the wire, which is the name in lower case.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Notice => "notice",
+            Self::Warning => "warning",
+            Self::Error => "error",
+            Self::Critical => "critical",
+            Self::Alert => "alert",
+            Self::Emergency => "emergency",
+        }
+    }
+
+    /// The level of that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|level| level.as_str() == name)
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// One log record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogRecord {
+    /// How severe.
+    pub level: Level,
+    /// Which part of the program.
+    pub logger: Option<Text>,
+    /// What: any JSON.
+    pub data: Json,
+}
+
+/// News that belongs to no invocation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Notice {
+    /// The tools of the server changed.
+    ToolsChanged,
+    /// The prompts of the server changed.
+    PromptsChanged,
+    /// The resources of the server changed.
+    ResourcesChanged,
+    /// A subscribed resource changed.
+    ResourceUpdated {
+        /// Which.
+        uri: Text,
+    },
+    /// The roots of the client changed.
+    RootsChanged,
+    /// A notification that we have no word for.
+    Custom {
+        /// Its method.
+        method: Text,
+        /// Its parameters.
+        params: Option<Json>,
+    },
+}

@@ -1,0 +1,108 @@
+//! What a tool that works through a list hands back, whole or cut short.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::dialect::{Content, ToolOutput};
+use crate::json::{Json, JsonError, Text};
+
+/// The state of a batch job: what is done, what failed, what remains.
+///
+/// Deposited with [`crate::Session::checkpoint`] as it grows, and returned at the end. As a tool result it is one block of
+/// pretty-printed text and the same as structured content.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartialResult {
+    /// How it ended. A checkpoint has none: it is written when the job settles.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<Status>,
+    /// Items in all.
+    pub total: u64,
+    /// Items that succeeded.
+    pub processed: u64,
+    /// Items that failed.
+    pub failed: u64,
+    /// Items not done: `total - processed - failed`. One that was interrupted counts here.
+    pub remaining: u64,
+    /// One entry for each item that succeeded, in order.
+    pub results: Vec<ItemResult>,
+    /// One entry for each item that failed, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<ItemError>,
+}
+
+/// How a job ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// Every item was tried.
+    Complete,
+    /// It was cancelled.
+    Cancelled,
+    /// Its time ran out.
+    Timeout,
+}
+
+/// An item that succeeded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ItemResult {
+    /// Which.
+    pub id: String,
+    /// Always `ok`.
+    pub status: String,
+}
+
+/// An item that failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ItemError {
+    /// Which.
+    pub id: String,
+    /// Why.
+    pub error: String,
+}
+
+impl PartialResult {
+    /// A job of `total` items, none of them done.
+    #[must_use]
+    pub const fn new(total: u64) -> Self {
+        Self { status: None, total, processed: 0, failed: 0, remaining: total, results: Vec::new(), errors: Vec::new() }
+    }
+
+    /// An item succeeded.
+    pub fn succeed(&mut self, id: impl Into<String>) {
+        self.processed = self.processed.saturating_add(1);
+        self.remaining = self.remaining.saturating_sub(1);
+        self.results.push(ItemResult { id: id.into(), status: String::from("ok") });
+    }
+
+    /// An item failed; the job goes on.
+    pub fn fail(&mut self, id: impl Into<String>, error: impl Into<String>) {
+        self.failed = self.failed.saturating_add(1);
+        self.remaining = self.remaining.saturating_sub(1);
+        self.errors.push(ItemError { id: id.into(), error: error.into() });
+    }
+
+    /// Items tried so far.
+    #[must_use]
+    pub const fn done(&self) -> u64 {
+        self.processed.saturating_add(self.failed)
+    }
+
+    /// As a checkpoint.
+    ///
+    /// # Errors
+    /// None in practice: every member has a JSON form.
+    pub fn checkpoint(&self) -> Result<Json, JsonError> {
+        Json::encode(self)
+    }
+
+    /// As the result of a tool that ended with `status`. It is an error when nothing was processed and the job is not complete.
+    #[must_use]
+    pub fn into_output(mut self, status: Status) -> ToolOutput {
+        self.status = Some(status);
+        let is_error = status != Status::Complete && self.processed == 0;
+        let pretty = serde_json::to_string_pretty(&self).unwrap_or_default();
+        ToolOutput { content: alloc::vec![Content::Text(Text::from(pretty))], structured: Json::encode(&self).ok(), is_error }
+    }
+}

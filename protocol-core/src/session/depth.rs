@@ -1,0 +1,47 @@
+//! How deep sampling is nested: pure arithmetic.
+//!
+//! A call that nobody asked for while sampling has depth 0. A sampling is one deeper than the invocation that asks for it. A call made
+//! while answering a sampling has that sampling's depth. Elicitation and roots inherit and add nothing.
+
+use crate::dialect::Ask;
+
+/// The depth of a question of an invocation at `parent`, where the wire may say more than we know: it can only raise it.
+pub(super) fn of_question(ask: &Ask, parent: u8, claimed: u8) -> u8 {
+    let own = if matches!(ask, Ask::Sample(_)) { parent.saturating_add(1) } else { parent };
+    own.max(claimed)
+}
+
+/// Whether a question may be asked or answered. Only sampling nests.
+pub(super) fn is_allowed(ask: &Ask, depth: u8, max: u8) -> bool {
+    !matches!(ask, Ask::Sample(_)) || depth <= max
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dialect::Sample;
+
+    #[test]
+    fn sampling_adds_one_and_everything_else_inherits() {
+        let sample = Ask::Sample(Sample::new("?"));
+        assert_eq!(of_question(&sample, 0, 0), 1);
+        assert_eq!(of_question(&sample, 2, 0), 3);
+        assert_eq!(of_question(&Ask::Roots, 2, 0), 2);
+        assert_eq!(of_question(&sample, u8::MAX, 0), u8::MAX);
+    }
+
+    #[test]
+    fn what_the_wire_claims_can_only_raise_the_depth() {
+        let sample = Ask::Sample(Sample::new("?"));
+        assert_eq!(of_question(&sample, 2, 1), 3);
+        assert_eq!(of_question(&sample, 0, 3), 3);
+    }
+
+    #[test]
+    fn only_sampling_is_refused_for_its_depth() {
+        let sample = Ask::Sample(Sample::new("?"));
+        assert!(is_allowed(&sample, 3, 3));
+        assert!(!is_allowed(&sample, 4, 3));
+        assert!(is_allowed(&Ask::Roots, 200, 3));
+    }
+}

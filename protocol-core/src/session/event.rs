@@ -1,0 +1,220 @@
+//! What a session tells its owner.
+
+use alloc::boxed::Box;
+use core::fmt;
+
+use crate::dialect::{Answer, Ask, LogRecord, Notice, Op, PeerInfo, Progress};
+use crate::error::{RpcError, Violation};
+use crate::json::{Json, Text};
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident, $prefix:literal;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub(crate) u64);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($prefix, "{}"), self.0)
+            }
+        }
+    )*};
+}
+
+ids! {
+    /// An invocation that we started. Never reused.
+    OutboundId, "out-";
+    /// An invocation that we serve. Never reused; what the peer calls it stays inside.
+    InboundId, "in-";
+    /// An input, asked by us or of us. Never reused; unique in the session.
+    InputKey, "input-";
+    /// An alarm that the owner set. Never reused.
+    AlarmId, "alarm-";
+}
+
+/// What happened. Events come in the order in which it happened; the inputs and the progress of a call come before its
+/// [`Event::Done`].
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Event {
+    /// The handshake is through. This is the peer.
+    Ready(Box<PeerInfo>),
+    /// The peer's capabilities changed.
+    PeerChanged(Box<PeerInfo>),
+    /// The peer wants something done. End it with [`crate::Session::respond`], whatever happens.
+    Request {
+        /// Names the invocation in the callee's verbs.
+        id: InboundId,
+        /// What kind.
+        op: Op,
+        /// Its parameters: an object. `{}` where the peer sent none.
+        params: Json,
+        /// How many samplings it is nested in.
+        depth: u8,
+        /// Whether the peer asked for progress.
+        observed: bool,
+    },
+    /// Stop serving: the wire is already free, and every verb on `id` gives [`crate::NotLive`]. At most once an id. The invocation
+    /// keeps its place among those in flight until [`crate::Session::respond`] says that its handler has ended.
+    Cancelled {
+        /// Which.
+        id: InboundId,
+        /// On whose account.
+        why: Why,
+    },
+    /// What [`crate::Session::request_input`] brought. It does not come when the invocation that asked has ended before.
+    Input {
+        /// Who asked.
+        id: InboundId,
+        /// Which of its questions.
+        key: InputKey,
+        /// What came back.
+        answer: Result<Answer, InputFailed>,
+    },
+    /// The peer asks something. Answer with [`crate::Session::provide_input`].
+    InputRequested {
+        /// Names the question.
+        key: InputKey,
+        /// The call of ours on whose behalf it asks, as far as that is known.
+        parent: Option<OutboundId>,
+        /// What it asks.
+        ask: Ask,
+        /// For sampling, how deep this one is nested: 1 and up. Otherwise the depth of its call.
+        depth: u8,
+    },
+    /// A question of the peer needs no answer any longer.
+    InputGone {
+        /// Which.
+        key: InputKey,
+    },
+    /// A call of ours goes on.
+    Progress {
+        /// Which.
+        id: OutboundId,
+        /// How far.
+        progress: Progress,
+    },
+    /// A call of ours has ended. Exactly once an id.
+    Done {
+        /// Which.
+        id: OutboundId,
+        /// How.
+        outcome: Outcome,
+        /// What was done before it failed, if the peer told.
+        partial: Option<Json>,
+        /// The last progress that was accepted.
+        last: Option<Progress>,
+    },
+    /// A log record of the peer.
+    Log(LogRecord),
+    /// News of the peer.
+    Notice(Notice),
+    /// An alarm of [`crate::Session::set_alarm`] is due.
+    Alarm(AlarmId),
+    /// The peer broke a rule. The session goes on.
+    Violation(Violation),
+    /// It is over. Once, and nothing follows.
+    Closed(CloseReason),
+}
+
+/// How a call ended.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// With a result: the exact object.
+    Result(Json),
+    /// With an error of the peer.
+    Error(RpcError),
+    /// We cancelled it.
+    Cancelled,
+    /// It took too long; a cancel went out.
+    TimedOut(Clock),
+    /// The channel ended first. Whether the peer did the work is not known.
+    Lost,
+    /// It could not be made or its answer could not be read.
+    Invalid(Invalid),
+}
+
+/// Which clock of a call ran out. [`crate::CallTimeouts`] has both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// Nothing was heard for too long.
+    Idle,
+    /// It took too long in all.
+    MaxTotal,
+}
+
+/// Why a call ended without the peer's answer being of use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Invalid {
+    /// The answer is neither a result object nor a proper error.
+    Response,
+    /// The call was held for the handshake, and then the peer had not declared what it needs. Never sent.
+    Unsupported,
+}
+
+/// On whose account a served invocation was cancelled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Why {
+    /// The caller's, perhaps with a reason.
+    Peer(Option<Text>),
+    /// Its deadline has passed.
+    Deadline,
+    /// The channel has ended.
+    Disconnected,
+    /// We close.
+    Closing,
+}
+
+/// Why an input brought no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InputFailed {
+    /// The caller answered with an error.
+    Refused(RpcError),
+    /// The answer has the wrong shape.
+    Invalid,
+    /// Nobody answered within [`crate::Timeouts::input`].
+    TimedOut,
+    /// The channel has ended.
+    Lost,
+}
+
+/// Why a session closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CloseReason {
+    /// [`crate::Session::close`].
+    Local,
+    /// The peer ended its side.
+    Eof,
+    /// The transport failed.
+    Failed,
+    /// The handshake took too long.
+    HandshakeTimeout,
+    /// The peer refused the handshake, or answered with something else.
+    HandshakeRefused,
+    /// No revision of the protocol is common to both.
+    VersionMismatch,
+    /// The peer sent a frame over the size limit.
+    FrameTooLarge,
+    /// The peer does not read what it makes us send.
+    Overload,
+}
+
+impl fmt::Display for CloseReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Local => "closed by this end",
+            Self::Eof => "the peer ended the connection",
+            Self::Failed => "the transport failed",
+            Self::HandshakeTimeout => "the peer did not answer the handshake in time",
+            Self::HandshakeRefused => "the peer refused the handshake",
+            Self::VersionMismatch => "no protocol revision is common to both ends",
+            Self::FrameTooLarge => "the peer sent a frame over the size limit",
+            Self::Overload => "the peer does not read what it makes us send",
+        })
+    }
+}

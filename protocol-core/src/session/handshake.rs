@@ -1,0 +1,35 @@
+//! How far the handshake has come.
+//!
+//! ```text
+//!   opening end:    Opened --- answer ---> Ready
+//!                      `------ refusal, other version, silence ---> the session closes
+//!   answering end:  Fresh --- greeting ---> Answered --- confirmation ---> Ready
+//! ```
+//!
+//! In `Answered` the peer is served already (MCP Lifecycle: only the *server's* requests wait for the confirmation).
+
+use crate::wire::WireId;
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Handshake {
+    /// Nothing was said. The peer begins.
+    Fresh,
+    /// Our greeting is out.
+    Opened,
+    /// The peer's greeting was answered; it has not confirmed.
+    Answered { greeting: WireId },
+    /// Everything may be said.
+    Ready,
+}
+
+impl Handshake {
+    /// Whether the peer's requests are served.
+    pub(super) fn serves(&self) -> bool {
+        matches!(self, Self::Answered { .. } | Self::Ready)
+    }
+
+    /// Whether our requests may go out.
+    pub(super) fn asks(&self) -> bool {
+        matches!(self, Self::Ready)
+    }
+}

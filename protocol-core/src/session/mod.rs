@@ -1,0 +1,805 @@
+//! The session: one end of one channel to one peer, as a pure state machine.
+//!
+//! `call` and `serve` are the two machines of an invocation, `input` the questions that nest in them, `handshake` the phase of the
+//! channel, `progress` and `depth` the rules of two subjects, `outbox` and `timers` what leaves and when. `receive` turns messages into
+//! transitions, `settle` ends things. This file holds the verbs.
+
+mod call;
+mod depth;
+mod event;
+mod handshake;
+mod input;
+mod outbox;
+mod peer_ids;
+mod progress;
+mod receive;
+mod serve;
+mod settle;
+mod stats;
+mod timers;
+mod verbs;
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use core::time::Duration;
+
+use bytes::Bytes;
+
+use crate::config::Config;
+use crate::dialect::{Answer, Ask, AskUnfit, Dialect, Level, LogRecord, Notice, PeerInfo, Progress, Reply, Rules, Unfit};
+use crate::error::Violation;
+use crate::json::Json;
+use crate::time::Instant;
+
+use call::Call;
+pub use event::{AlarmId, Clock, CloseReason, Event, InboundId, InputFailed, InputKey, Invalid, OutboundId, Outcome, Why};
+use handshake::Handshake;
+use input::{Asked, Question, QuestionState};
+use outbox::{Class, Outbox};
+use peer_ids::PeerIds;
+use progress::{Reporter, Verdict, Window};
+use serve::{Ended, Serve};
+use settle::Ending;
+pub use stats::Stats;
+use timers::{TimerKey, Timers};
+pub use verbs::{
+    AskError, CheckpointError, Close, Full, Invoke, InvokeError, Logged, NotLive, ProgressError, Refused, Reported, Route,
+    ServeOptions, TooManyAlarms, Transmit, TransportEnd,
+};
+
+/// One end of one channel to one peer.
+///
+/// It is fed frames and time, and gives frames, events and one deadline. It owns no socket, clock, task or lock.
+///
+/// * `handle_*` brings what happened outside: [`handle_frame`](Self::handle_frame), [`handle_end`](Self::handle_end),
+///   [`handle_timeout`](Self::handle_timeout).
+/// * As a caller: [`invoke`](Self::invoke), [`cancel`](Self::cancel), [`provide_input`](Self::provide_input).
+/// * As a callee: [`progress`](Self::progress), [`checkpoint`](Self::checkpoint), [`request_input`](Self::request_input),
+///   [`respond`](Self::respond), [`configure`](Self::configure).
+/// * As either: [`log`](Self::log), [`notify`](Self::notify), [`set_alarm`](Self::set_alarm), [`close`](Self::close).
+/// * `poll_*` takes what there is to do: [`poll_transmit`](Self::poll_transmit), [`poll_event`](Self::poll_event),
+///   [`poll_timeout`](Self::poll_timeout). In any order, at any time; `None` until something happens again.
+///
+/// Two verbs in a row are always legal: there is no duty to drain in between.
+///
+/// # What always holds
+///
+/// | | |
+/// |---|---|
+/// | G1 | Every [`OutboundId`] yields exactly one [`Event::Done`], at the latest just before [`Event::Closed`]. |
+/// | G2 | At most one response leaves for each exchange of the peer, at most one cancel for each of ours, and nothing after either. |
+/// | G3 | The value of progress of one invocation strictly increases on the wire, after its request and before its response or cancel. Updates without a value, and those of [`crate::ProgressPolicy::repeat_value_for_message`], are excepted. |
+/// | G4 | After [`Event::Closed`], which comes once and last, there is no frame, no event and no deadline. |
+/// | G5 | Queues, tables and memories never exceed [`crate::Limits`]; nothing grows with the age of a session. |
+/// | G6 | No input, however hostile, panics or recurses without bound. |
+/// | G7 | [`poll_timeout`](Self::poll_timeout) is `None` or later than the greatest `now` given to [`handle_timeout`](Self::handle_timeout). A verb whose deadline would not lie after its `now` settles at once. |
+/// | G8 | Output is ready when a verb returns. Only deadlines wait for [`handle_timeout`](Self::handle_timeout). |
+/// | G9 | Only [`handle_timeout`](Self::handle_timeout) expires anything: frames and verbs handled before it win, whatever their `now`. |
+/// | G10 | Equal operations, polls included, give byte-equal output. Nothing depends on hashing, addresses or a clock. |
+/// | G11 | Ids and tokens are typed: `1` is not `"1"`. The ids of the two directions never meet. |
+/// | G12 | Sampling never nests deeper than [`crate::DepthPolicy::max`], on either side, as far as the wire or the owner names parents. |
+/// | G13 | Payload bytes cross unchanged, except CR and LF between tokens, which become spaces. A repeated member of the envelope or a repeated `_meta` is refused. |
+///
+/// # Example
+///
+/// ```
+/// use protocol_core::{Config, Event, Identity, Instant, Json, Op, Outcome, Reply, Session, ToolOutput};
+/// use protocol_core::Invoke;
+///
+/// let now = Instant::ZERO;
+/// let mut client = Session::new(Config::mcp_client(Identity::new("client", "1")), now);
+/// let mut server = Session::new(Config::mcp_server(Identity::new("server", "1")), now);
+/// let call = client.invoke(Invoke::new(Op::CallTool, Json::parse(r#"{"name":"hello"}"#)?), now)?;
+///
+/// let mut outcome = None;
+/// while outcome.is_none() {
+///     while let Some(out) = client.poll_transmit() {
+///         server.handle_frame(out.frame, now)?;
+///     }
+///     while let Some(event) = server.poll_event() {
+///         if let Event::Request { id, .. } = event {
+///             server.respond(id, Reply::Tool(ToolOutput::text("hello")), now)?;
+///         }
+///     }
+///     while let Some(out) = server.poll_transmit() {
+///         client.handle_frame(out.frame, now)?;
+///     }
+///     while let Some(event) = client.poll_event() {
+///         if let Event::Done { id, outcome: how, .. } = event {
+///             assert_eq!(id, call);
+///             outcome = Some(how);
+///         }
+///     }
+/// }
+/// assert_eq!(outcome, Some(Outcome::Result(Json::parse(r#"{"content":[{"type":"text","text":"hello"}]}"#)?)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Session {
+    config: Config,
+    dialect: Dialect,
+    /// What differs between protocols, read off the dialect once.
+    rules: Rules,
+    /// The greatest `now` seen.
+    now: Instant,
+    handshake: Handshake,
+    /// Where the timers have the end of the handshake.
+    handshake_armed: Option<Instant>,
+    peer: Option<Box<PeerInfo>>,
+    ending: Ending,
+    /// Where the timers have the end of the end.
+    close_armed: Option<Instant>,
+
+    /// The number of the next id of ours, of whatever kind: none is used twice.
+    next: u64,
+    /// Our exchanges that wait for a response. A number below `next` that is not here is late.
+    exchanges: BTreeMap<u64, Exchange>,
+    calls: BTreeMap<OutboundId, Call>,
+    /// Bytes of calls that wait for the handshake.
+    held_bytes: usize,
+    /// The peer's exchanges that wait for a response.
+    peer_ids: PeerIds,
+    serves: BTreeMap<InboundId, Serve>,
+    /// How many of them were cancelled and have a handler that has not ended.
+    orphans: usize,
+    /// Our questions.
+    questions: BTreeMap<InputKey, Question>,
+    /// The peer's questions.
+    asked: BTreeMap<InputKey, Asked>,
+    alarms: BTreeMap<AlarmId, Option<Instant>>,
+
+    /// The rate of progress of the whole session.
+    session_window: Window,
+    /// Invocations whose kept progress only waits for room in the outbox.
+    wait_for_room: BTreeSet<InboundId>,
+    /// The least severe log record that the peer wants.
+    log_level: Level,
+
+    outbox: Outbox,
+    timers: Timers,
+    events: VecDeque<Event>,
+    /// How many of the events end a call or a question; see [`Self::waiting`].
+    settled_events: usize,
+    /// How many of the events are alarms.
+    rung_alarms: usize,
+    /// Until when progress that belongs to no call is only counted.
+    quiet_until: Instant,
+    stats: Stats,
+}
+
+/// What a response to an exchange of ours ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Exchange {
+    Greeting,
+    Call(OutboundId),
+    Question(InputKey),
+}
+
+impl Session {
+    /// A session that begins at `now`. An end that speaks first has its greeting ready to be polled.
+    #[must_use]
+    pub fn new(config: Config, now: Instant) -> Self {
+        let dialect = Dialect::new(&config);
+        let mut session = Self {
+            rules: dialect.rules(),
+            dialect,
+            now,
+            handshake: Handshake::Fresh,
+            handshake_armed: None,
+            peer: None,
+            ending: Ending::Open,
+            close_armed: None,
+            next: 1,
+            exchanges: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            held_bytes: 0,
+            peer_ids: PeerIds::new(config.limits.tombstones),
+            serves: BTreeMap::new(),
+            orphans: 0,
+            questions: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            alarms: BTreeMap::new(),
+            session_window: Window::new(config.progress.session_window),
+            wait_for_room: BTreeSet::new(),
+            log_level: config.log_level,
+            outbox: Outbox::new(config.limits.output_bytes),
+            timers: Timers::default(),
+            events: VecDeque::new(),
+            settled_events: 0,
+            rung_alarms: 0,
+            quiet_until: now,
+            stats: Stats::default(),
+            config,
+        };
+        session.begin();
+        session
+    }
+
+    fn begin(&mut self) {
+        let deadline = self.config.timeouts.handshake.map(|span| self.now.saturating_add(span));
+        if self.rules.opens {
+            let exchange = self.number();
+            self.exchanges.insert(exchange, Exchange::Greeting);
+            self.outbox.push(Class::Bound, self.dialect.write_greeting(exchange));
+            self.handshake = Handshake::Opened;
+        }
+        match deadline {
+            Some(at) if at <= self.now => self.fail(CloseReason::HandshakeTimeout),
+            at => self.timers.set(TimerKey::Handshake, &mut self.handshake_armed, at),
+        }
+    }
+
+    // ---- What happened outside ----
+
+    /// Takes a frame that arrived: one message (or, on MCP 2025-03-26, one batch), without its line feed. Faults of the peer become
+    /// [`Event::Violation`]. After the session has closed the frame is dropped.
+    ///
+    /// # Errors
+    /// [`Full`] hands the frame back while [`wants_input`](Self::wants_input) is false. Nothing has changed.
+    pub fn handle_frame(&mut self, frame: Bytes, now: Instant) -> Result<(), Full> {
+        if self.is_closed() {
+            return Ok(());
+        }
+        if !self.wants_input() {
+            return Err(Full(frame));
+        }
+        self.advance(now);
+        self.receive(&frame);
+        self.settle_ending();
+        Ok(())
+    }
+
+    /// The transport has ended. [`TransportEnd::Eof`]: calls of ours are lost at once; what was read before is still answered within
+    /// [`crate::Timeouts::close_grace`]. [`TransportEnd::Failed`]: everything ends at once and what waits is discarded. Later ends of a
+    /// session that is over change nothing.
+    pub fn handle_end(&mut self, end: TransportEnd, now: Instant) {
+        self.advance(now);
+        if self.is_closed() {
+            return;
+        }
+        match end {
+            TransportEnd::Eof => self.end_of_input(),
+            TransportEnd::Failed => self.fail(CloseReason::Failed),
+        }
+        self.settle_ending();
+    }
+
+    /// Lets everything happen whose time has come by `now`. Early or repeated calls change nothing.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.advance(now);
+        while let Some(key) = self.timers.take_due(self.now) {
+            self.expire(key);
+        }
+        self.settle_ending();
+    }
+
+    // ---- As a caller ----
+
+    /// Starts a call. Both its clocks start now, also while it is held for the handshake. It ends with exactly one
+    /// [`Event::Done`] (G1).
+    ///
+    /// # Errors
+    /// [`InvokeError`] says why it was not made, and hands it back. Nothing has changed.
+    pub fn invoke(&mut self, call: Invoke, now: Instant) -> Result<OutboundId, InvokeError> {
+        self.advance(now);
+        match self.admit(&call) {
+            Ok(depth) => Ok(self.start(call, depth)),
+            Err(why) => Err(InvokeError { why, call: Box::new(call) }),
+        }
+    }
+
+    fn admit(&self, call: &Invoke) -> Result<u8, Refused> {
+        if self.ending != Ending::Open {
+            return Err(Refused::Closing);
+        }
+        if !call.params.is_object() {
+            return Err(Refused::Params);
+        }
+        let depth = match call.parent {
+            None => 0,
+            Some(key) => self.asked.get(&key).map(|asked| asked.depth).ok_or(Refused::NoParent)?,
+        };
+        if let Some(peer) = &self.peer {
+            self.dialect.check_op(&call.op, &peer.capabilities).map_err(Refused::from)?;
+        } else if self.dialect.check_op(&call.op, &crate::dialect::Capabilities::default()) == Err(Unfit::WrongEnd) {
+            return Err(Refused::WrongEnd);
+        }
+        // The envelope is small beside a frame; what the session adds stays below this.
+        const ENVELOPE: usize = 1024;
+        if call.params.as_bytes().len().saturating_add(ENVELOPE) > self.config.limits.frame_bytes {
+            return Err(Refused::TooLarge);
+        }
+        let in_flight = self.calls.len().saturating_add(self.settled_events);
+        let waiting = self.outbox.bytes().saturating_add(self.held_bytes);
+        if in_flight >= self.config.limits.in_flight || waiting >= self.config.limits.output_bytes {
+            return Err(Refused::Full);
+        }
+        Ok(depth)
+    }
+
+    fn start(&mut self, call: Invoke, depth: u8) -> OutboundId {
+        let id = OutboundId(self.number());
+        let clocks = call.timeouts.unwrap_or(self.config.timeouts.call);
+        let observed = call.progress || (clocks.reset_on_progress && clocks.idle.is_some());
+        // MCP: a ping may go out in every phase.
+        let at_once = self.handshake.asks() || call.op == crate::dialect::Op::Ping;
+        let held = Call::held(call.op, call.params, depth, clocks, observed, self.now);
+        self.held_bytes = self.held_bytes.saturating_add(held.held_bytes());
+        self.calls.insert(id, held);
+        match self.calls.get(&id).and_then(Call::deadline) {
+            Some((at, clock)) if at <= self.now => self.settle_call(id, Outcome::TimedOut(clock), None),
+            _ => {
+                self.arm_call(id);
+                if at_once {
+                    self.release_call(id);
+                }
+            }
+        }
+        id
+    }
+
+    /// Gives a call up: [`Outcome::Cancelled`] at once, whatever the transport does. A call that has not been polled out is never
+    /// sent; otherwise one cancel follows it, with `reason` for the peer's log. A late answer is swallowed.
+    ///
+    /// # Errors
+    /// [`NotLive`] if it has ended.
+    pub fn cancel(&mut self, id: OutboundId, reason: Option<&str>, now: Instant) -> Result<(), NotLive> {
+        self.advance(now);
+        if !self.calls.contains_key(&id) {
+            return Err(NotLive);
+        }
+        self.settle_call(id, Outcome::Cancelled, reason);
+        self.settle_ending();
+        Ok(())
+    }
+
+    /// Answers a question of the peer ([`Event::InputRequested`]).
+    ///
+    /// # Errors
+    /// [`NotLive`] if it was answered before, or is wanted no longer ([`Event::InputGone`]).
+    pub fn provide_input(&mut self, key: InputKey, answer: Answer, now: Instant) -> Result<(), NotLive> {
+        self.advance(now);
+        let asked = self.asked.remove(&key).ok_or(NotLive)?;
+        let frame = self.dialect.write_answer(&asked.exchange, &answer);
+        self.push_bound(frame, &asked.exchange);
+        self.peer_ids.retire(&asked.exchange);
+        self.close_question_of_call(asked.parent, key);
+        self.settle_ending();
+        Ok(())
+    }
+
+    // ---- As a callee ----
+
+    /// Changes how an invocation is served: its deadline, counted from its receipt, and its rate of progress.
+    ///
+    /// # Errors
+    /// [`NotLive`] if it is over.
+    pub fn configure(&mut self, id: InboundId, options: ServeOptions, now: Instant) -> Result<(), NotLive> {
+        self.advance(now);
+        let serve = self.serves.get_mut(&id).filter(|serve| serve.is_active()).ok_or(NotLive)?;
+        if let Some(window) = options.window {
+            serve.reporter.set_rate(window);
+            self.flush(id);
+        }
+        if let Some(deadline) = options.deadline {
+            self.arm_serve(id, deadline);
+            self.settle_ending();
+        }
+        Ok(())
+    }
+
+    /// Reports progress. See [`crate::ProgressPolicy`] for when it goes out.
+    ///
+    /// # Errors
+    /// [`ProgressError`] for numbers that make no sense, and if the invocation is over. Nothing was sent.
+    pub fn progress(&mut self, id: InboundId, update: Progress, now: Instant) -> Result<Reported, ProgressError> {
+        self.advance(now);
+        let serve = self.serves.get_mut(&id).filter(|serve| serve.is_active()).ok_or(ProgressError::NotLive)?;
+        let policy = &self.config.progress;
+        let update = Reporter::check(update, self.rules, policy)?;
+        if serve.token.is_none() {
+            self.stats.progress_left_out = self.stats.progress_left_out.saturating_add(1);
+            return Ok(Reported::Unobserved);
+        }
+        let room = !self.outbox.is_congested();
+        let merges = serve.reporter.keeps();
+        let verdict = serve.reporter.report(update, room, &mut self.session_window, self.now, self.rules, policy);
+        if verdict == Verdict::NotIncreasing {
+            self.stats.progress_left_out = self.stats.progress_left_out.saturating_add(1);
+            return Ok(Reported::NotIncreasing);
+        }
+        if merges {
+            self.stats.progress_coalesced = self.stats.progress_coalesced.saturating_add(1);
+        }
+        let sent = if let Verdict::Send(progress) = verdict {
+            self.push_progress(id, &progress);
+            true
+        } else {
+            false
+        };
+        self.arm_flush(id);
+        Ok(match sent {
+            true => Reported::Sent,
+            false if self.wait_for_room.contains(&id) => Reported::Coalesced,
+            false => Reported::Kept,
+        })
+    }
+
+    /// Deposits what is done so far. When the invocation is cut short, the last deposit travels where the protocol has a place
+    /// for it, with a `status` of why.
+    ///
+    /// # Errors
+    /// [`CheckpointError`]; the deposit before stays.
+    pub fn checkpoint(&mut self, id: InboundId, partial: Json) -> Result<(), CheckpointError> {
+        let serve = self.serves.get_mut(&id).filter(|serve| serve.is_active()).ok_or(CheckpointError::NotLive)?;
+        if !partial.is_object() {
+            return Err(CheckpointError::NotAnObject);
+        }
+        if partial.as_bytes().len() > self.config.limits.checkpoint_bytes {
+            return Err(CheckpointError::TooLarge);
+        }
+        serve.checkpoint = Some(partial);
+        Ok(())
+    }
+
+    /// Asks the caller something. The answer comes as [`Event::Input`], unless the invocation ends before: then nothing comes, and
+    /// the question is taken back.
+    ///
+    /// # Errors
+    /// [`AskError`]; nothing was sent.
+    pub fn request_input(&mut self, id: InboundId, ask: Ask, now: Instant) -> Result<InputKey, AskError> {
+        self.advance(now);
+        let serve = self.serves.get(&id).filter(|serve| serve.is_active()).ok_or(AskError::NotLive)?;
+        if matches!(self.ending, Ending::Finishing(CloseReason::Eof)) {
+            return Err(AskError::Disconnected);
+        }
+        let peer = self.peer.as_ref().ok_or(AskError::Unsupported)?;
+        self.dialect.check_ask(&ask, &peer.capabilities).map_err(|unfit| match unfit {
+            AskUnfit::Unsupported => AskError::Unsupported,
+            AskUnfit::Invalid(why) => AskError::Invalid(why),
+        })?;
+        let (depth, max) = (depth::of_question(&ask, serve.depth, 0), self.config.depth.max);
+        if !depth::is_allowed(&ask, depth, max) {
+            return Err(AskError::TooDeep { depth, max });
+        }
+        let open = self.questions.len().saturating_add(self.settled_events);
+        if open >= self.config.limits.in_flight || self.outbox.is_congested() {
+            return Err(AskError::Full);
+        }
+        let key = InputKey(self.number());
+        self.questions.insert(key, Question { asker: id, ask, depth, state: QuestionState::Held, armed: None });
+        if let Some(serve) = self.serves.get_mut(&id) {
+            serve.questions.push(key);
+        }
+        self.arm_question(key);
+        if self.handshake.asks() {
+            self.release_question(key);
+        }
+        Ok(key)
+    }
+
+    /// Ends an invocation. What is kept of its progress goes out before the response; its open questions are taken back.
+    ///
+    /// # Errors
+    /// [`NotLive`] if it is over. If it was [cancelled](Event::Cancelled) this says that its handler has ended, and frees its place.
+    pub fn respond(&mut self, id: InboundId, reply: Reply, now: Instant) -> Result<(), NotLive> {
+        self.advance(now);
+        let result = match self.serves.get(&id).map(Serve::end) {
+            Some(Ended::Reply) => {
+                self.settle_serve(id, &reply);
+                Ok(())
+            }
+            Some(Ended::Swallowed) => {
+                self.free_orphan(id);
+                Err(NotLive)
+            }
+            Some(Ended::Twice) | None => Err(NotLive),
+        };
+        self.settle_ending();
+        result
+    }
+
+    // ---- As either ----
+
+    /// Sends a log record, on behalf of invocation `id` if one is named. It never waits: while too much output waits, the oldest
+    /// record that waits makes room.
+    ///
+    /// # Errors
+    /// [`NotLive`] if `id` is over.
+    pub fn log(&mut self, id: Option<InboundId>, record: LogRecord, now: Instant) -> Result<Logged, NotLive> {
+        self.advance(now);
+        if id.is_some_and(|id| !self.serves.get(&id).is_some_and(Serve::is_active)) {
+            return Err(NotLive);
+        }
+        if !self.config.capabilities.logging || record.level < self.log_level || !self.may_write() {
+            return Ok(Logged::Unwanted);
+        }
+        let mut logged = Logged::Sent;
+        if self.outbox.is_congested() {
+            logged = Logged::Dropped;
+            self.stats.logs_dropped = self.stats.logs_dropped.saturating_add(1);
+            if !self.outbox.drop_oldest_log() {
+                return Ok(logged);
+            }
+        }
+        let frame = self.dialect.write_log(&record);
+        self.outbox.push(Class::Log, frame);
+        Ok(logged)
+    }
+
+    /// Sends news that belong to no invocation.
+    ///
+    /// # Errors
+    /// [`Refused`]; nothing was sent.
+    pub fn notify(&mut self, notice: Notice, now: Instant) -> Result<(), Refused> {
+        self.advance(now);
+        if self.ending != Ending::Open {
+            return Err(Refused::Closing);
+        }
+        self.dialect.check_notice(&notice).map_err(Refused::from)?;
+        if !self.handshake.serves() {
+            return Err(Refused::NotReady);
+        }
+        if self.outbox.is_congested() {
+            return Err(Refused::Full);
+        }
+        let frame = self.dialect.write_notice(&notice);
+        if frame.len() > self.config.limits.frame_bytes {
+            return Err(Refused::TooLarge);
+        }
+        self.outbox.push(Class::Bound, frame);
+        Ok(())
+    }
+
+    /// Begins the end; see [`Close`]. [`Event::Closed`] comes when everything has settled and the last frame has been polled. A second
+    /// call can only hasten it.
+    pub fn close(&mut self, how: Close, now: Instant) {
+        self.advance(now);
+        self.begin_end(
+            CloseReason::Local,
+            match how {
+                Close::Graceful { grace } => grace,
+                Close::Now => Duration::ZERO,
+            },
+        );
+        self.settle_ending();
+    }
+
+    /// Asks to be woken at `at`, with [`Event::Alarm`]. One that does not lie after the greatest `now` seen rings at once.
+    ///
+    /// # Errors
+    /// [`TooManyAlarms`] beyond [`crate::Limits::alarms`], and once the session has closed.
+    pub fn set_alarm(&mut self, at: Instant) -> Result<AlarmId, TooManyAlarms> {
+        if self.is_closed() || self.alarms.len().saturating_add(self.rung_alarms) >= self.config.limits.alarms {
+            return Err(TooManyAlarms);
+        }
+        let id = AlarmId(self.number());
+        if at <= self.now {
+            self.tell(Event::Alarm(id));
+        } else {
+            let mut armed = None;
+            self.timers.set(TimerKey::Alarm(id), &mut armed, Some(at));
+            self.alarms.insert(id, armed);
+        }
+        Ok(id)
+    }
+
+    /// Takes an alarm back. One that has rung, or was taken back before, is left alone.
+    pub fn clear_alarm(&mut self, id: AlarmId) {
+        if let Some(mut armed) = self.alarms.remove(&id) {
+            self.timers.set(TimerKey::Alarm(id), &mut armed, None);
+        }
+    }
+
+    // ---- What there is to do ----
+
+    /// The next frame to write. Frames leave in the order in which they came to be.
+    #[must_use = "a frame that is polled and not written is lost"]
+    pub fn poll_transmit(&mut self) -> Option<Transmit> {
+        let frame = self.outbox.pop()?;
+        self.stats.frames_out = self.stats.frames_out.saturating_add(1);
+        self.stats.bytes_out = self.stats.bytes_out.saturating_add(frame.len() as u64);
+        while !self.outbox.is_congested() {
+            let Some(id) = self.wait_for_room.pop_first() else { break };
+            self.flush(id);
+        }
+        self.settle_ending();
+        Some(Transmit { frame, route: Route::Channel })
+    }
+
+    /// The next event.
+    #[must_use = "an event that is polled is not repeated"]
+    pub fn poll_event(&mut self) -> Option<Event> {
+        let event = self.events.pop_front()?;
+        if let Some(waiting) = self.waiting(&event) {
+            *waiting = waiting.saturating_sub(1);
+        }
+        Some(event)
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) has something to do; exact, and `None` when nothing is pending.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    // ---- How it stands ----
+
+    /// Whether [`handle_frame`](Self::handle_frame) takes frames: false while [`crate::Limits::events`] events wait to be polled, and once
+    /// the session has closed. A long outbox is no reason: two peers that wait for each other to read would wait for ever.
+    #[must_use]
+    pub fn wants_input(&self) -> bool {
+        !self.is_closed() && self.events.len() < self.config.limits.events
+    }
+
+    /// Whether the handshake is through.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.handshake.asks()
+    }
+
+    /// Whether it is over. Events may still wait to be polled.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.ending == Ending::Closed
+    }
+
+    /// The peer, once its half of the handshake has come.
+    #[must_use]
+    pub fn peer(&self) -> Option<&PeerInfo> {
+        self.peer.as_deref()
+    }
+
+    /// What the session was told at its birth.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// What it has counted.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        Stats {
+            calls: self.calls.len(),
+            serves: self.serves.len(),
+            orphans: self.orphans,
+            queued_bytes: self.outbox.bytes(),
+            ..self.stats.clone()
+        }
+    }
+
+    // ---- Shared by the verbs ----
+
+    /// Time never runs backwards here, whatever the owner says.
+    fn advance(&mut self, now: Instant) {
+        if now < self.now {
+            self.stats.clock_went_back = self.stats.clock_went_back.saturating_add(1);
+        }
+        self.now = self.now.max(now);
+    }
+
+    fn number(&mut self) -> u64 {
+        let number = self.next;
+        self.next = self.next.saturating_add(1);
+        number
+    }
+
+    fn tell(&mut self, event: Event) {
+        if let Some(waiting) = self.waiting(&event) {
+            *waiting = waiting.saturating_add(1);
+        }
+        self.events.push_back(event);
+    }
+
+    /// The count of events that keep the place of what they settle until they are polled: an owner that starts things and does not
+    /// poll cannot make the queue grow without bound.
+    fn waiting(&mut self, event: &Event) -> Option<&mut usize> {
+        match event {
+            Event::Done { .. } | Event::Input { .. } => Some(&mut self.settled_events),
+            Event::Alarm(_) => Some(&mut self.rung_alarms),
+            _ => None,
+        }
+    }
+
+    fn violation(&mut self, rule: Violation) {
+        self.stats.count(rule);
+        self.events.push_back(Event::Violation(rule));
+    }
+
+    fn arm_call(&mut self, id: OutboundId) {
+        let Some(call) = self.calls.get_mut(&id) else { return };
+        let at = call.deadline().map(|(at, _)| at);
+        self.timers.set(TimerKey::Call(id), &mut call.armed, at);
+    }
+
+    /// Arms the deadline of an invocation, or lets it pass at once.
+    fn arm_serve(&mut self, id: InboundId, deadline: Duration) {
+        let Some(serve) = self.serves.get_mut(&id) else { return };
+        let at = serve.received.saturating_add(deadline);
+        if at <= self.now {
+            self.timers.set(TimerKey::Serve(id), &mut serve.armed, None);
+            self.pass_deadline(id);
+        } else {
+            self.timers.set(TimerKey::Serve(id), &mut serve.armed, Some(at));
+        }
+    }
+
+    fn arm_question(&mut self, key: InputKey) {
+        let Some(question) = self.questions.get_mut(&key) else { return };
+        // At least the shortest span: a question is never over before it was asked.
+        let at = self.config.timeouts.input.map(|span| self.now.saturating_add(span.max(Duration::from_micros(1))));
+        self.timers.set(TimerKey::Question(key), &mut question.armed, at);
+    }
+
+    /// Sends what is kept of an invocation's progress if it may go, and arms what it waits for.
+    fn flush(&mut self, id: InboundId) {
+        let room = !self.outbox.is_congested();
+        let Some(serve) = self.serves.get_mut(&id).filter(|serve| serve.is_active()) else { return };
+        if let Some(progress) = serve.reporter.flush(room, &mut self.session_window, self.now, self.rules) {
+            self.push_progress(id, &progress);
+        }
+        self.arm_flush(id);
+    }
+
+    fn arm_flush(&mut self, id: InboundId) {
+        let Some(serve) = self.serves.get_mut(&id).filter(|serve| serve.is_active()) else { return };
+        let at = serve.reporter.flush_at(&self.session_window, self.now, self.rules);
+        self.timers.set(TimerKey::Flush(id), &mut serve.armed_flush, at);
+        if serve.reporter.waits_for_room(&self.session_window, self.now, self.rules) {
+            self.wait_for_room.insert(id);
+        } else {
+            self.wait_for_room.remove(&id);
+        }
+    }
+
+    fn push_progress(&mut self, id: InboundId, progress: &Progress) {
+        let Some(serve) = self.serves.get_mut(&id) else { return };
+        let Some(token) = &serve.token else { return };
+        let partial = serve.checkpoint.as_ref().filter(|_| self.config.progress.partial_on_progress);
+        let frame = self.dialect.write_progress(token, progress, partial);
+        serve.last_progress = Some((self.outbox.push(Class::Progress(id), frame), self.now));
+    }
+
+    /// Held -> InFlight, or the end of a call that this peer does not serve.
+    fn release_call(&mut self, id: OutboundId) {
+        let Some(call) = self.calls.get(&id) else { return };
+        let Some((op, params, observed)) = call.request() else { return };
+        let bytes = call.held_bytes();
+        if self.peer.as_ref().is_some_and(|peer| self.dialect.check_op(op, &peer.capabilities).is_err()) {
+            return self.settle_call(id, Outcome::Invalid(Invalid::Unsupported), None);
+        }
+        // The first exchange of an invocation has its number; a further one would take the next.
+        let exchange = id.0;
+        let frame = self.dialect.write_call(exchange, op, params, observed, call.depth);
+        let ticket = self.outbox.push(Class::Bound, frame);
+        self.held_bytes = self.held_bytes.saturating_sub(bytes);
+        self.exchanges.insert(exchange, Exchange::Call(id));
+        if let Some(call) = self.calls.get_mut(&id) {
+            call.release(exchange, ticket);
+        }
+    }
+
+    fn release_question(&mut self, key: InputKey) {
+        let exchange = key.0;
+        let Some(question) = self.questions.get_mut(&key) else { return };
+        let Some(serve) = self.serves.get(&question.asker) else { return };
+        let frame = self.dialect.write_ask(exchange, &question.ask, &serve.exchange, question.depth);
+        let ticket = self.outbox.push(Class::Bound, frame);
+        question.state = QuestionState::Asked { exchange, ticket };
+        self.exchanges.insert(exchange, Exchange::Question(key));
+    }
+
+    /// Whether anything new may still be written.
+    fn may_write(&self) -> bool {
+        matches!(self.ending, Ending::Open | Ending::Finishing(_))
+    }
+}
+
+impl From<Unfit> for Refused {
+    fn from(unfit: Unfit) -> Self {
+        match unfit {
+            Unfit::Unsupported => Self::Unsupported,
+            Unfit::WrongEnd => Self::WrongEnd,
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What the peer calls its exchanges. Ids of the other direction never come here.
+
+use alloc::collections::{BTreeMap, VecDeque};
+
+use crate::session::{InboundId, InputKey};
+use crate::wire::WireId;
+
+/// Whose exchange it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    Serve(InboundId),
+    Asked(InputKey),
+}
+
+/// Live ids, and a bounded memory of past ones.
+#[derive(Debug)]
+pub(super) struct PeerIds {
+    live: BTreeMap<WireId, Owner>,
+    past: VecDeque<WireId>,
+    remembered: usize,
+    /// Most peers count: a number above all before it needs no look into the past.
+    highest: Option<i64>,
+}
+
+impl PeerIds {
+    pub(super) fn new(remembered: usize) -> Self {
+        Self { live: BTreeMap::new(), past: VecDeque::new(), remembered, highest: None }
+    }
+
+    pub(super) fn owner(&self, id: &WireId) -> Option<Owner> {
+        self.live.get(id).copied()
+    }
+
+    /// Says whether the id was used before, as far as is remembered. It must not be live.
+    pub(super) fn insert(&mut self, id: WireId, owner: Owner) -> bool {
+        let fresh = match (&id, self.highest) {
+            (WireId::Int(number), Some(highest)) => *number > highest,
+            (WireId::Int(_), None) => true,
+            (WireId::Str(_), _) => false,
+        };
+        if let WireId::Int(number) = id {
+            self.highest = self.highest.max(Some(number));
+        }
+        let reused = !fresh && self.past.contains(&id);
+        self.live.insert(id, owner);
+        reused
+    }
+
+    /// Live -> past.
+    pub(super) fn retire(&mut self, id: &WireId) {
+        let Some((id, _)) = self.live.remove_entry(id) else { return };
+        if self.remembered == 0 {
+            return;
+        }
+        if self.past.len() >= self.remembered {
+            self.past.pop_front();
+        }
+        self.past.push_back(id);
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.live.clear();
+        self.past.clear();
+    }
+}

@@ -1,0 +1,511 @@
+//! Progress that only moves forward: what a callee may send and when, and what a caller accepts.
+
+use alloc::collections::VecDeque;
+
+use crate::config::{ProgressPolicy, RateWindow};
+use crate::dialect::{Progress, Rules};
+use crate::session::ProgressError;
+use crate::time::Instant;
+
+/// Whether two numbers differ by no more than float noise.
+fn same(a: f64, b: f64, epsilon: f64) -> bool {
+    a == b || (a - b).abs() <= epsilon * a.abs().max(b.abs())
+}
+
+/// Whether `value` is above `last` by more than float noise.
+fn increases(value: f64, last: Option<f64>, epsilon: f64) -> bool {
+    last.is_none_or(|last| value > last && !same(value, last, epsilon))
+}
+
+/// At most so many in any window of so long: the instants of the newest ones.
+#[derive(Debug)]
+pub(super) struct Window {
+    rate: RateWindow,
+    /// Ascending. Never more than the window allows, nor than [`RateWindow::MOST`].
+    sent: VecDeque<Instant>,
+}
+
+/// When a window lets the next one through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Opens {
+    Now,
+    At(Instant),
+    Never,
+}
+
+impl Window {
+    pub(super) fn new(rate: RateWindow) -> Self {
+        Self { rate, sent: VecDeque::new() }
+    }
+
+    fn most(&self) -> usize {
+        usize::try_from(self.rate.updates).unwrap_or(usize::MAX).min(RateWindow::MOST)
+    }
+
+    fn opens(&self, now: Instant) -> Opens {
+        if self.rate.is_unlimited() {
+            return Opens::Now;
+        }
+        let Some(excess) = self.sent.len().checked_sub(self.most()) else { return Opens::Now };
+        // The oldest of those that still fill the window.
+        match self.sent.get(excess) {
+            None => Opens::Never,
+            Some(oldest) => {
+                let at = oldest.saturating_add(self.rate.length);
+                if at <= now { Opens::Now } else { Opens::At(at) }
+            }
+        }
+    }
+
+    fn count(&mut self, now: Instant) {
+        if self.rate.is_unlimited() {
+            return;
+        }
+        self.sent.push_back(now);
+        while self.sent.len() > self.most() {
+            self.sent.pop_front();
+        }
+    }
+}
+
+/// What is to be done with an update that makes sense.
+#[derive(Debug, PartialEq)]
+pub(super) enum Verdict {
+    /// Nothing in it is new.
+    NotIncreasing,
+    /// It goes out now, with what was kept before.
+    Send(Progress),
+    /// It is kept, merged with what was kept before.
+    Keep,
+}
+
+/// The sending half, for one invocation.
+#[derive(Debug)]
+pub(super) struct Reporter {
+    /// The last value that was accepted, sent or kept: what comes next must be above it.
+    floor: Option<f64>,
+    /// The last value that was sent.
+    sent: Option<f64>,
+    /// The final update goes past the window once.
+    final_passed: bool,
+    /// What waits for the window, for room in the outbox, or for an increase to ride on.
+    kept: Option<Progress>,
+    window: Window,
+}
+
+impl Reporter {
+    pub(super) fn new(rate: RateWindow) -> Self {
+        Self { floor: None, sent: None, final_passed: false, kept: None, window: Window::new(rate) }
+    }
+
+    /// Whether an update waits, so that the next one merges with it.
+    pub(super) fn keeps(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    pub(super) fn set_rate(&mut self, rate: RateWindow) {
+        self.window.rate = rate;
+        while self.window.sent.len() > self.window.most() {
+            self.window.sent.pop_front();
+        }
+    }
+
+    /// Whether an update makes sense by itself; a value that is above its total by float noise only becomes the total.
+    pub(super) fn check(mut update: Progress, rules: Rules, policy: &ProgressPolicy) -> Result<Progress, ProgressError> {
+        for number in [update.value, update.total].into_iter().flatten() {
+            if !number.is_finite() {
+                return Err(ProgressError::NotFinite);
+            }
+            if number < 0.0 {
+                return Err(ProgressError::Negative);
+            }
+        }
+        if let (Some(value), Some(total)) = (update.value, update.total) {
+            if same(value, total, policy.epsilon) {
+                update.value = Some(total);
+            } else if value > total {
+                return Err(ProgressError::AboveTotal);
+            }
+        }
+        if rules.percent {
+            update = as_percent(update);
+        }
+        Ok(update)
+    }
+
+    /// Takes an update that passed [`Self::check`]. `room` says whether the outbox has any.
+    pub(super) fn report(
+        &mut self,
+        mut update: Progress,
+        room: bool,
+        session: &mut Window,
+        now: Instant,
+        rules: Rules,
+        policy: &ProgressPolicy,
+    ) -> Verdict {
+        if update.value.is_some_and(|value| !increases(value, self.floor, policy.epsilon)) {
+            update.value = None;
+            update.total = None;
+            if update.message.is_none() && update.data.is_none() {
+                return Verdict::NotIncreasing;
+            }
+        }
+        if update.value.is_none() && !rules.lone_messages {
+            // The wire wants a value, and one that increases: the first message can have 0, later ones ride.
+            if self.floor.is_none() {
+                update.value = Some(0.0);
+            } else if policy.repeat_value_for_message {
+                update.value = self.sent.or(self.floor);
+            }
+        }
+        if let Some(value) = update.value {
+            self.floor = Some(value);
+        }
+        let is_final = update.value.is_some() && update.value == update.total;
+        self.keep(update);
+        if is_final && !self.final_passed && room {
+            self.final_passed = true;
+            return self.take().map_or(Verdict::Keep, Verdict::Send);
+        }
+        self.flush(room, session, now, rules).map_or(Verdict::Keep, Verdict::Send)
+    }
+
+    /// What is kept, if it may go now.
+    pub(super) fn flush(&mut self, room: bool, session: &mut Window, now: Instant, rules: Rules) -> Option<Progress> {
+        if !room || !self.can_go(rules) || self.opens(session, now) != Opens::Now {
+            return None;
+        }
+        self.window.count(now);
+        session.count(now);
+        self.take()
+    }
+
+    /// What is kept goes out just before the response, whatever the window says.
+    pub(super) fn flush_last(&mut self, rules: Rules) -> Option<Progress> {
+        if self.can_go(rules) { self.take() } else { None }
+    }
+
+    /// When [`Self::flush`] would give something, if that is a matter of time.
+    pub(super) fn flush_at(&self, session: &Window, now: Instant, rules: Rules) -> Option<Instant> {
+        match self.opens(session, now) {
+            Opens::At(at) if self.can_go(rules) => Some(at),
+            _ => None,
+        }
+    }
+
+    /// Whether something is kept that only waits for room.
+    pub(super) fn waits_for_room(&self, session: &Window, now: Instant, rules: Rules) -> bool {
+        self.can_go(rules) && self.opens(session, now) == Opens::Now
+    }
+
+    fn can_go(&self, rules: Rules) -> bool {
+        self.kept.as_ref().is_some_and(|kept| kept.value.is_some() || rules.lone_messages)
+    }
+
+    fn opens(&self, session: &Window, now: Instant) -> Opens {
+        self.window.opens(now).max(session.opens(now))
+    }
+
+    fn take(&mut self) -> Option<Progress> {
+        let update = self.kept.take()?;
+        if update.value.is_some() {
+            self.sent = update.value;
+        }
+        Some(update)
+    }
+
+    /// Member by member, the newest wins. A value comes with its total, which may have vanished.
+    fn keep(&mut self, newer: Progress) {
+        let Some(kept) = &mut self.kept else {
+            self.kept = Some(newer);
+            return;
+        };
+        if newer.value.is_some() {
+            (kept.value, kept.total) = (newer.value, newer.total);
+        } else if newer.total.is_some() {
+            kept.total = newer.total;
+        }
+        if newer.message.is_some() {
+            kept.message = newer.message;
+        }
+        if newer.data.is_some() {
+            kept.data = newer.data;
+        }
+    }
+}
+
+/// 100 * value / total within 0 to 100; without a total the value is the percent.
+fn as_percent(update: Progress) -> Progress {
+    let percent = match (update.value, update.total) {
+        (Some(value), Some(total)) if total > 0.0 => Some(100.0 * (value / total)),
+        // Nothing of nothing is all of it.
+        (Some(_), Some(_)) => Some(100.0),
+        (value, _) => value,
+    };
+    let percent = percent.map(|percent| percent.clamp(0.0, 100.0));
+    Progress { value: percent, total: percent.map(|_| 100.0), ..update }
+}
+
+/// What a caller thinks of an update that arrived.
+#[derive(Debug, PartialEq)]
+pub(super) enum Seen {
+    /// It is handed on.
+    Accepted(Progress),
+    /// It is dropped. `surfaces` says whether this one is reported, or only counted since one was a moment ago.
+    Dropped { surfaces: bool },
+}
+
+/// The receiving half, for one call.
+#[derive(Debug, Default)]
+pub(super) struct Watcher {
+    floor: Option<f64>,
+    /// The last update that was accepted.
+    pub(super) last: Option<Progress>,
+    /// Until when further violations are only counted.
+    quiet_until: Option<Instant>,
+}
+
+impl Watcher {
+    /// Strictly greater than the last one is accepted, whatever the step: float noise is the sender's affair.
+    pub(super) fn see(&mut self, mut progress: Progress, now: Instant, rules: Rules, quiet: core::time::Duration) -> Seen {
+        let value = progress.value;
+        let is_above = match (value, self.floor) {
+            (None, _) => rules.lone_messages,
+            (Some(value), floor) => floor.is_none_or(|floor| value > floor),
+        };
+        if is_above {
+            self.floor = value.or(self.floor);
+        } else if rules.accepts_equal && value == self.floor && progress.message.is_some() {
+            (progress.value, progress.total) = (None, None);
+        } else {
+            let surfaces = self.quiet_until.is_none_or(|until| now >= until);
+            if surfaces {
+                self.quiet_until = Some(now.saturating_add(quiet));
+            }
+            return Seen::Dropped { surfaces };
+        }
+        self.last = Some(progress.clone());
+        Seen::Accepted(progress)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+    use core::time::Duration;
+
+    use super::*;
+
+    const MCP: Rules = Rules {
+        opens: false,
+        waits_for_confirmation: false,
+        reply_after_cancel: false,
+        cancels_questions: true,
+        answers_after_eof: true,
+        answers_garbage: true,
+        lone_messages: false,
+        percent: false,
+        accepts_equal: false,
+    };
+    const PERCENT: Rules = Rules { lone_messages: true, percent: true, ..MCP };
+
+    struct Bench {
+        reporter: Reporter,
+        session: Window,
+        policy: ProgressPolicy,
+        rules: Rules,
+        now: Instant,
+    }
+
+    impl Bench {
+        fn new(rate: RateWindow) -> Self {
+            let session = Window::new(RateWindow::UNLIMITED);
+            Self { reporter: Reporter::new(rate), session, policy: ProgressPolicy::default(), rules: MCP, now: Instant::ZERO }
+        }
+
+        fn report(&mut self, update: Progress) -> Result<Verdict, ProgressError> {
+            let update = Reporter::check(update, self.rules, &self.policy)?;
+            Ok(self.reporter.report(update, true, &mut self.session, self.now, self.rules, &self.policy))
+        }
+
+        fn values(&mut self, updates: impl IntoIterator<Item = Progress>) -> Vec<f64> {
+            let sent = |verdict| if let Ok(Verdict::Send(progress)) = verdict { progress.value } else { None };
+            updates.into_iter().filter_map(|update| sent(self.report(update))).collect()
+        }
+    }
+
+    fn unlimited() -> Bench {
+        Bench::new(RateWindow::UNLIMITED)
+    }
+
+    fn of(value: f64, total: f64) -> Progress {
+        Progress { value: Some(value), total: Some(total), ..Progress::default() }
+    }
+
+    #[test]
+    fn numbers_that_make_no_sense_are_typed_errors() {
+        for (update, error) in [
+            (Progress::value(f64::NAN), ProgressError::NotFinite),
+            (Progress::value(f64::INFINITY), ProgressError::NotFinite),
+            (of(1.0, f64::NAN), ProgressError::NotFinite),
+            (of(1.0, f64::NEG_INFINITY), ProgressError::NotFinite),
+            (Progress::value(-1.0), ProgressError::Negative),
+            (of(0.0, -1.0), ProgressError::Negative),
+            (of(2.0, 1.0), ProgressError::AboveTotal),
+            (of(1.000_000_001, 1.0), ProgressError::AboveTotal),
+        ] {
+            assert_eq!(unlimited().report(update), Err(error));
+        }
+    }
+
+    #[test]
+    fn epsilon_is_relative_so_that_every_real_step_counts() {
+        let steps = [1.0, 2.0, 3.0].map(|value| of(value, 1e10));
+        assert_eq!(unlimited().values(steps), [1.0, 2.0, 3.0]);
+        let bytes = [1e12, 1e12 + 4096.0, 1e12 + 8192.0].map(Progress::value);
+        assert_eq!(unlimited().values(bytes).len(), 3);
+        let tiny = [1e-15, 2e-15, 3e-15].map(|value| of(value, 1.0));
+        assert_eq!(unlimited().values(tiny), [1e-15, 2e-15, 3e-15]);
+    }
+
+    #[test]
+    fn a_tenth_added_ten_times_is_one_and_goes_out_as_one() {
+        let mut bench = unlimited();
+        let mut sum = 0.0;
+        let mut sent = Vec::new();
+        for _ in 0..10 {
+            sum += 0.1;
+            sent.extend(bench.values([of(sum, 1.0)]));
+        }
+        assert_eq!(sent.len(), 10);
+        assert_eq!(sent.last(), Some(&1.0));
+        // The noise on the other side of the total is cut off as well.
+        assert_eq!(unlimited().values([of(1.0 + 1e-15, 1.0)]), [1.0]);
+    }
+
+    #[test]
+    fn float_noise_is_no_increase() {
+        let mut bench = unlimited();
+        assert_eq!(bench.values([Progress::value(0.3)]), [0.3]);
+        assert_eq!(bench.report(Progress::value(0.1 + 0.2)), Ok(Verdict::NotIncreasing));
+    }
+
+    #[test]
+    fn a_total_may_change_or_vanish_and_a_first_value_may_be_zero() {
+        assert_eq!(
+            unlimited().values([of(0.0, 10.0), of(1.0, 5.0), Progress::value(2.0), of(3.0, 3.0), of(4.0, 8.0)]),
+            [0.0, 1.0, 2.0, 3.0, 4.0]
+        );
+    }
+
+    #[test]
+    fn a_smaller_value_is_left_out_and_its_message_lives_on() {
+        let mut bench = unlimited();
+        bench.values([of(5.0, 10.0).with_message("downloading")]);
+        assert_eq!(bench.report(of(5.0, 10.0)), Ok(Verdict::NotIncreasing));
+        assert_eq!(bench.report(of(4.0, 10.0)), Ok(Verdict::NotIncreasing));
+        assert_eq!(bench.report(of(5.0, 10.0).with_message("0/2000")), Ok(Verdict::Keep));
+        assert_eq!(bench.report(of(6.0, 10.0)), Ok(Verdict::Send(of(6.0, 10.0).with_message("0/2000"))));
+    }
+
+    #[test]
+    fn a_message_alone_rides_on_the_next_increase_and_a_first_one_has_value_zero() {
+        let mut bench = unlimited();
+        let zero = Progress::value(0.0).with_message("starting");
+        assert_eq!(bench.report(Progress::message("starting")), Ok(Verdict::Send(zero)));
+        assert_eq!(bench.report(Progress::message("still")), Ok(Verdict::Keep));
+        assert_eq!(bench.report(Progress::message("going")), Ok(Verdict::Keep));
+        assert_eq!(bench.report(Progress::value(1.0)), Ok(Verdict::Send(Progress::value(1.0).with_message("going"))));
+    }
+
+    #[test]
+    fn on_a_wire_with_lone_messages_they_go_as_they_are() {
+        let mut bench = unlimited();
+        bench.rules = PERCENT;
+        assert_eq!(bench.report(Progress::message("starting")), Ok(Verdict::Send(Progress::message("starting"))));
+    }
+
+    #[test]
+    fn repeating_the_last_value_for_a_message_is_an_option() {
+        let mut bench = unlimited();
+        bench.policy.repeat_value_for_message = true;
+        bench.values([Progress::value(3.0)]);
+        assert_eq!(bench.report(Progress::message("m")), Ok(Verdict::Send(Progress::value(3.0).with_message("m"))));
+    }
+
+    #[test]
+    fn any_window_holds_at_most_its_number_and_the_newest_is_kept() {
+        let mut bench = Bench::new(RateWindow::new(2, Duration::from_millis(100)));
+        assert_eq!(bench.values((1..=99).map(|value| Progress::value(f64::from(value)))), [1.0, 2.0]);
+        let opens = Instant::from_millis(100);
+        assert_eq!(bench.reporter.flush_at(&bench.session, bench.now, MCP), Some(opens));
+        assert_eq!(bench.reporter.flush(true, &mut bench.session, bench.now, MCP), None);
+        bench.now = opens;
+        assert_eq!(bench.reporter.flush(true, &mut bench.session, bench.now, MCP), Some(Progress::value(99.0)));
+        assert_eq!(bench.reporter.flush(true, &mut bench.session, bench.now, MCP), None);
+    }
+
+    #[test]
+    fn what_is_kept_is_merged_member_by_member() {
+        let mut bench = Bench::new(RateWindow::new(0, Duration::from_secs(1)));
+        bench.report(of(1.0, 9.0).with_message("one")).unwrap();
+        bench.report(Progress::value(2.0).with_data(crate::json::Json::null())).unwrap();
+        bench.report(Progress::message("three")).unwrap();
+        let merged = Progress::value(2.0).with_message("three").with_data(crate::json::Json::null());
+        assert_eq!(bench.reporter.flush_last(MCP), Some(merged));
+        assert_eq!(bench.reporter.flush_last(MCP), None);
+    }
+
+    #[test]
+    fn the_final_update_passes_a_full_window_at_once_and_only_once() {
+        let mut bench = Bench::new(RateWindow::new(1, Duration::from_secs(1)));
+        assert_eq!(bench.values([of(1.0, 3.0), of(2.0, 3.0), of(3.0, 3.0)]), [1.0, 3.0]);
+        assert_eq!(bench.report(of(3.0, 3.0)), Ok(Verdict::NotIncreasing));
+        assert!(bench.values([of(4.0, 4.0), of(5.0, 5.0)]).is_empty());
+    }
+
+    #[test]
+    fn any_length_of_window_works() {
+        for length in [Duration::from_nanos(1), Duration::from_micros(1), Duration::MAX] {
+            let mut bench = Bench::new(RateWindow::new(1, length));
+            assert_eq!(bench.values([1.0, 2.0].map(Progress::value)), [1.0]);
+            assert!(bench.reporter.flush_at(&bench.session, bench.now, MCP).is_some());
+        }
+        assert_eq!(Bench::new(RateWindow::new(1, Duration::ZERO)).values([1.0, 2.0].map(Progress::value)), [1.0, 2.0]);
+    }
+
+    #[test]
+    fn a_percent_scale_judges_order_and_the_end_on_percent() {
+        let mut bench = unlimited();
+        bench.rules = PERCENT;
+        assert_eq!(bench.values([of(1.0, 2.0), of(2.0, 8.0), of(8.0, 8.0)]), [50.0, 100.0]);
+        assert_eq!(unlimited().values([Progress::value(150.0)]), [150.0]);
+        let mut clamped = unlimited();
+        clamped.rules = PERCENT;
+        assert_eq!(clamped.values([Progress::value(150.0)]), [100.0]);
+    }
+
+    #[test]
+    fn a_receiver_accepts_any_step_forward_and_nothing_else() {
+        let mut watcher = Watcher::default();
+        let quiet = Duration::from_secs(1);
+        let mut see = |value: f64, millis: u64| watcher.see(of(value, 1.0), Instant::from_millis(millis), MCP, quiet);
+        for value in [-5.0, -4.0, 0.0, 1e-300, 7.0] {
+            assert_eq!(see(value, 0), Seen::Accepted(of(value, 1.0)));
+        }
+        assert_eq!(see(7.0, 0), Seen::Dropped { surfaces: true });
+        assert_eq!(see(6.0, 999), Seen::Dropped { surfaces: false });
+        assert_eq!(see(6.0, 1000), Seen::Dropped { surfaces: true });
+    }
+
+    #[test]
+    fn an_equal_value_with_a_message_is_a_message_where_that_is_allowed() {
+        let rules = Rules { accepts_equal: true, ..MCP };
+        let mut watcher = Watcher::default();
+        let mut see = |progress| watcher.see(progress, Instant::ZERO, rules, Duration::ZERO);
+        see(Progress::value(1.0));
+        assert_eq!(see(of(1.0, 2.0).with_message("m")), Seen::Accepted(Progress::message("m")));
+        assert_eq!(see(Progress::value(1.0)), Seen::Dropped { surfaces: true });
+        assert_eq!(see(Progress::value(0.5).with_message("m")), Seen::Dropped { surfaces: true });
+    }
+}

@@ -1,0 +1,388 @@
+//! What the messages of the peer do to the session: one function for each kind, one transition in each.
+
+use bytes::Bytes;
+
+use super::call::Call;
+use super::depth;
+use super::handshake::Handshake;
+use super::input::QuestionState;
+use super::outbox::Class;
+use super::peer_ids::Owner;
+use super::progress::Seen;
+use super::settle::Ending;
+use super::{
+    Asked, CloseReason, Event, Exchange, InboundId, InputFailed, InputKey, Invalid, OutboundId, Outcome, Serve, Session, TimerKey,
+    Why,
+};
+use crate::config::DepthInference;
+use crate::dialect::{Ask, Greeting, GreetingFailed, Level, Message, Op, PeerInfo, Progress, ResponseBody};
+use crate::error::{RpcError, Violation};
+use crate::json::{Json, Text};
+use crate::wire::WireId;
+
+impl Session {
+    pub(super) fn receive(&mut self, frame: &Bytes) {
+        self.stats.frames_in = self.stats.frames_in.saturating_add(1);
+        self.stats.bytes_in = self.stats.bytes_in.saturating_add(frame.len() as u64);
+        if frame.len() > self.config.limits.frame_bytes {
+            return self.refuse_frame();
+        }
+        for message in self.dialect.read(frame) {
+            if self.is_closed() {
+                break;
+            }
+            self.take(message);
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Response { id, body } => self.take_response(&id, body),
+            Message::Progress { token, progress, partial } => self.take_progress(&token, progress, partial),
+            Message::Request { id, op, params, token, depth } => self.take_request(id, op, params, token, depth),
+            Message::Ask { id, ask, parent, depth } => self.take_ask(id, ask, parent, depth),
+            Message::Cancel { id, reason } => self.take_cancel(&id, reason),
+            Message::Ping { id } => self.answer(id, |session, id| session.dialect.write_result(id, &Json::empty_object())),
+            Message::SetLevel { id, level } => self.take_level(id, level),
+            Message::Greeting { id, greeting } => self.take_greeting(id, greeting),
+            Message::Greeted => self.take_confirmation(),
+            Message::Log(record) => self.tell(Event::Log(record)),
+            Message::Notice(notice) if self.handshake.serves() => self.tell(Event::Notice(notice)),
+            Message::Notice(_) => self.violation(Violation::OutOfPhase),
+            Message::Reject { violation, answer } => self.take_reject(violation, answer),
+        }
+    }
+
+    // ---- Exchanges of ours ----
+
+    /// O9, O12, O13, O26, O28.
+    fn take_response(&mut self, id: &WireId, body: ResponseBody) {
+        let number = id.as_ours().filter(|number| *number < self.next);
+        let Some(number) = number else { return self.violation(Violation::UnknownResponse) };
+        let Some(exchange) = self.exchanges.get(&number).copied() else {
+            self.stats.late_frames = self.stats.late_frames.saturating_add(1);
+            return;
+        };
+        match exchange {
+            Exchange::Greeting => {
+                self.exchanges.remove(&number);
+                self.take_greeting_answer(body);
+            }
+            Exchange::Call(id) => {
+                // What has not left cannot be answered: the number was guessed.
+                if self.calls.get(&id).and_then(Call::ticket).is_some_and(|ticket| self.outbox.holds(ticket)) {
+                    return self.violation(Violation::UnknownResponse);
+                }
+                let outcome = match body {
+                    ResponseBody::Result(result) => Outcome::Result(result),
+                    ResponseBody::Error(error) => Outcome::Error(error),
+                    ResponseBody::Malformed => {
+                        self.violation(Violation::InvalidResponse);
+                        Outcome::Invalid(Invalid::Response)
+                    }
+                };
+                self.finish_call(id, outcome);
+            }
+            Exchange::Question(key) => self.take_answer(key, body),
+        }
+    }
+
+    /// I12.
+    fn take_answer(&mut self, key: InputKey, body: ResponseBody) {
+        let state = self.questions.get(&key).map(|question| question.state);
+        if matches!(state, Some(QuestionState::Asked { ticket, .. }) if self.outbox.holds(ticket)) {
+            return self.violation(Violation::UnknownResponse);
+        }
+        let Some(question) = self.close_question(key) else { return };
+        let answer = match body {
+            ResponseBody::Result(result) => self.dialect.read_answer(&question.ask, &result).ok_or(InputFailed::Invalid),
+            ResponseBody::Error(error) => Err(InputFailed::Refused(error)),
+            ResponseBody::Malformed => Err(InputFailed::Invalid),
+        };
+        if answer == Err(InputFailed::Invalid) {
+            self.violation(Violation::InvalidResponse);
+        }
+        self.bring_answer(key, &question, answer);
+    }
+
+    /// O5, O6, O27.
+    fn take_progress(&mut self, token: &WireId, progress: Progress, partial: Option<Json>) {
+        let number = token.as_ours().filter(|number| *number < self.next);
+        let Some(number) = number else { return self.drop_stray_progress(Violation::UnknownProgress) };
+        let Some(Exchange::Call(id)) = self.exchanges.get(&number).copied() else {
+            self.stats.late_frames = self.stats.late_frames.saturating_add(1);
+            return;
+        };
+        let Some(call) = self.calls.get_mut(&id) else { return };
+        if call.ticket().is_some_and(|ticket| self.outbox.holds(ticket)) {
+            return self.drop_stray_progress(Violation::UnknownProgress);
+        }
+        // The window in which a flood is reported once: the one that we would keep ourselves.
+        let quiet = self.config.progress.window.length;
+        match call.see(progress, partial, self.now, self.rules, quiet) {
+            Seen::Accepted(progress) => {
+                self.arm_call(id);
+                self.tell(Event::Progress { id, progress });
+            }
+            Seen::Dropped { surfaces } => self.drop_progress(Violation::ProgressNotIncreasing, surfaces),
+        }
+    }
+
+    /// Progress that no call can be blamed for. A flood of it surfaces once a window, too.
+    fn drop_stray_progress(&mut self, rule: Violation) {
+        let surfaces = self.now >= self.quiet_until;
+        if surfaces {
+            self.quiet_until = self.now.saturating_add(self.config.progress.window.length);
+        }
+        self.drop_progress(rule, surfaces);
+    }
+
+    fn drop_progress(&mut self, rule: Violation, surfaces: bool) {
+        self.stats.progress_dropped = self.stats.progress_dropped.saturating_add(1);
+        if surfaces {
+            self.violation(rule);
+        } else {
+            self.stats.count(rule);
+        }
+    }
+
+    // ---- Exchanges of the peer ----
+
+    /// I1 to I4.
+    fn take_request(&mut self, id: WireId, op: Op, params: Json, token: Option<WireId>, claimed: u8) {
+        if !self.handshake.serves() {
+            return self.refuse(id, Some(Violation::OutOfPhase), |_| {
+                RpcError::fixed(RpcError::INVALID_REQUEST, "the first request must be the handshake")
+            });
+        }
+        if self.ending != Ending::Open {
+            return self.refuse(id, None, |session| session.dialect.busy(true));
+        }
+        if self.serves.len() >= self.config.limits.in_flight {
+            return self.refuse(id, Some(Violation::TooManyRequests), |session| session.dialect.busy(false));
+        }
+        let inbound = InboundId(self.next);
+        if !self.take_id(&id, Owner::Serve(inbound)) {
+            return;
+        }
+        self.number();
+        let depth = claimed.max(self.inferred_depth());
+        let observed = token.is_some();
+        self.serves.insert(inbound, Serve::new(id, op.clone(), token, depth, self.config.progress.window, self.now));
+        self.tell(Event::Request { id: inbound, op, params, depth, observed });
+        if let Some(deadline) = self.config.timeouts.serve {
+            self.arm_serve(inbound, deadline);
+        }
+    }
+
+    fn inferred_depth(&self) -> u8 {
+        match self.config.depth.inference {
+            DepthInference::Off => 0,
+            DepthInference::DeepestOpen => {
+                let open = self.questions.values().filter(|question| matches!(question.ask, Ask::Sample(_)));
+                open.map(|question| question.depth).max().unwrap_or_default()
+            }
+        }
+    }
+
+    /// O8.
+    fn take_ask(&mut self, id: WireId, ask: Ask, named: Option<u64>, claimed: u8) {
+        if !self.handshake.serves() {
+            return self.refuse(id, Some(Violation::OutOfPhase), |_| {
+                RpcError::fixed(RpcError::INVALID_REQUEST, "the handshake is not through")
+            });
+        }
+        if !self.may_write() {
+            return self.refuse(id, None, |session| session.dialect.busy(true));
+        }
+        let parent = self.parent_of_ask(named);
+        let inherited = parent.and_then(|id| self.calls.get(&id)).map_or(0, |call| call.depth);
+        let (depth, max) = (depth::of_question(&ask, inherited, claimed), self.config.depth.max);
+        if !depth::is_allowed(&ask, depth, max) {
+            return self.refuse(id, Some(Violation::SamplingTooDeep), |session| session.dialect.too_deep(depth, max));
+        }
+        if self.asked.len() >= self.config.limits.in_flight {
+            return self.refuse(id, Some(Violation::TooManyRequests), |session| session.dialect.busy(false));
+        }
+        let key = InputKey(self.next);
+        if !self.take_id(&id, Owner::Asked(key)) {
+            return;
+        }
+        self.number();
+        self.asked.insert(key, Asked { exchange: id, parent, depth });
+        if let Some(parent) = parent {
+            if let Some(call) = self.calls.get_mut(&parent) {
+                call.open_question(key);
+            }
+            self.arm_call(parent);
+        }
+        self.tell(Event::InputRequested { key, parent, ask, depth });
+    }
+
+    /// The call that a question belongs to: the one that the wire names, else the deepest in flight, the newest among equals.
+    fn parent_of_ask(&self, named: Option<u64>) -> Option<OutboundId> {
+        match named.and_then(|number| self.exchanges.get(&number)) {
+            Some(Exchange::Call(id)) => Some(*id),
+            _ => {
+                let in_flight = self.calls.iter().filter(|(_, call)| call.is_in_flight() && call.op != Op::Ping);
+                in_flight.max_by_key(|(id, call)| (call.depth, **id)).map(|(id, _)| *id)
+            }
+        }
+    }
+
+    /// I14, I17 to I19, O22.
+    fn take_cancel(&mut self, id: &WireId, reason: Option<Text>) {
+        match self.peer_ids.owner(id) {
+            Some(Owner::Serve(inbound)) => self.cancel_serve(inbound, Why::Peer(reason)),
+            Some(Owner::Asked(key)) => {
+                if let Some(asked) = self.withdraw_asked(key) {
+                    self.close_question_of_call(asked.parent, key);
+                }
+            }
+            // Unknown, finished or of the other direction: all are ignored. Only the handshake must not be named.
+            None => {
+                if matches!(&self.handshake, Handshake::Answered { greeting } if greeting == id) {
+                    self.violation(Violation::CancelledHandshake);
+                }
+            }
+        }
+    }
+
+    /// Makes an id of the peer live. `false` if it is live already: then nothing may be answered, since that would end the first.
+    fn take_id(&mut self, id: &WireId, owner: Owner) -> bool {
+        if self.peer_ids.owner(id).is_some() {
+            self.violation(Violation::DuplicateRequest);
+            return false;
+        }
+        if self.peer_ids.insert(id.clone(), owner) {
+            self.violation(Violation::ReusedId);
+        }
+        true
+    }
+
+    // ---- Replies that belong to no invocation ----
+
+    fn take_level(&mut self, id: WireId, level: Level) {
+        if !self.handshake.serves() {
+            return self.refuse(id, Some(Violation::OutOfPhase), |_| {
+                RpcError::fixed(RpcError::INVALID_REQUEST, "the first request must be the handshake")
+            });
+        }
+        self.answer(id, |session, id| {
+            session.log_level = level;
+            session.dialect.write_result(id, &Json::empty_object())
+        });
+    }
+
+    fn take_reject(&mut self, violation: Option<Violation>, answer: Option<(Option<WireId>, RpcError)>) {
+        match answer {
+            Some((Some(id), error)) => self.refuse(id, violation, |_| error),
+            Some((None, error)) => {
+                if let Some(rule) = violation {
+                    self.violation(rule);
+                }
+                let frame = self.dialect.write_error(None, &error);
+                self.push_stray(frame);
+            }
+            None => match violation {
+                Some(rule @ Violation::InvalidProgress) => self.drop_stray_progress(rule),
+                Some(rule) => self.violation(rule),
+                None => {}
+            },
+        }
+    }
+
+    /// I2: an error, and no state is kept.
+    fn refuse(&mut self, id: WireId, violation: Option<Violation>, error: impl FnOnce(&Self) -> RpcError) {
+        if let Some(rule) = violation {
+            self.violation(rule);
+        }
+        self.answer(id, |session, id| session.dialect.write_error(Some(id), &error(session)));
+    }
+
+    /// Answers at once, unless the id is that of a request in flight: the answer would end that one.
+    fn answer(&mut self, id: WireId, write: impl FnOnce(&mut Self, &WireId) -> Bytes) {
+        if self.peer_ids.owner(&id).is_some() {
+            return self.violation(Violation::DuplicateRequest);
+        }
+        let frame = write(self, &id);
+        self.push_stray(frame);
+    }
+
+    fn push_stray(&mut self, frame: Bytes) {
+        if self.outbox.strays() >= self.config.limits.strays {
+            return self.fail(CloseReason::Overload);
+        }
+        self.outbox.push(Class::Stray, frame);
+        self.check_overload();
+    }
+
+    // ---- The handshake ----
+
+    fn take_greeting(&mut self, id: WireId, greeting: Result<Greeting, RpcError>) {
+        if self.handshake != Handshake::Fresh {
+            return self.refuse(id, Some(Violation::OutOfPhase), |_| {
+                RpcError::fixed(RpcError::INVALID_REQUEST, "the handshake was made before")
+            });
+        }
+        match greeting {
+            Err(error) => self.refuse(id, Some(Violation::InvalidParams), |_| error),
+            Ok(Greeting { peer, answer }) => {
+                self.outbox.push(Class::Bound, self.dialect.write_result(&id, &answer));
+                self.handshake =
+                    if self.rules.waits_for_confirmation { Handshake::Answered { greeting: id } } else { Handshake::Ready };
+                self.meet(peer);
+            }
+        }
+    }
+
+    fn take_confirmation(&mut self) {
+        match self.handshake {
+            Handshake::Answered { .. } => {
+                self.handshake = Handshake::Ready;
+                self.release_held();
+            }
+            Handshake::Ready => {}
+            Handshake::Fresh | Handshake::Opened => self.violation(Violation::OutOfPhase),
+        }
+    }
+
+    fn take_greeting_answer(&mut self, body: ResponseBody) {
+        let answer = match body {
+            ResponseBody::Result(result) => self.dialect.read_greeting_answer(&result),
+            ResponseBody::Error(_) | ResponseBody::Malformed => Err(GreetingFailed::Malformed),
+        };
+        match answer {
+            Ok(peer) => {
+                self.handshake = Handshake::Ready;
+                self.meet(peer);
+                if let Some(frame) = self.dialect.write_greeted() {
+                    self.outbox.push(Class::Bound, frame);
+                }
+                self.release_held();
+            }
+            Err(GreetingFailed::Malformed) => self.fail(CloseReason::HandshakeRefused),
+            Err(GreetingFailed::Version) => self.fail(CloseReason::VersionMismatch),
+        }
+    }
+
+    fn meet(&mut self, peer: PeerInfo) {
+        self.timers.set(TimerKey::Handshake, &mut self.handshake_armed, None);
+        self.dialect.agree(&peer);
+        let peer = alloc::boxed::Box::new(peer);
+        self.peer = Some(peer.clone());
+        self.tell(Event::Ready(peer));
+    }
+
+    /// What waited for the handshake goes out, oldest first.
+    fn release_held(&mut self) {
+        let calls: alloc::vec::Vec<_> = self.calls.iter().filter(|(_, call)| !call.is_in_flight()).map(|(id, _)| *id).collect();
+        for id in calls {
+            self.release_call(id);
+        }
+        let questions: alloc::vec::Vec<_> = self.questions.keys().copied().collect();
+        for key in questions {
+            self.release_question(key);
+        }
+    }
+}

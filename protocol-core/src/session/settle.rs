@@ -1,0 +1,460 @@
+//! How things end: calls, invocations, questions, and the session itself.
+
+use core::time::Duration;
+
+use bytes::Bytes;
+
+use super::call::Withdrawal;
+use super::input::QuestionState;
+use super::outbox::Class;
+use super::{
+    Asked, Clock, CloseReason, Event, InboundId, InputFailed, InputKey, OutboundId, Outcome, Question, Session, TimerKey, Why,
+};
+use crate::dialect::{Answer, Ask, CutShort, Op, Reply};
+use crate::error::{RpcError, Violation};
+use crate::wire::WireId;
+
+/// How far the end has come.
+///
+/// ```text
+///   Open --- close, end of input ---> Finishing --- nothing runs any longer, or the grace is over ---> Draining
+///     |                                   |                                                              |
+///     `--- the transport failed, the handshake failed, overload                                          |
+///                 v                       v                 the outbox is empty, or the grace is over    v
+///               Closed <--------------- Closed <----------------------------------------------------- Closed
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    Open,
+    /// What runs goes on; nothing new begins.
+    Finishing(CloseReason),
+    /// Nothing runs; what waits to be polled goes out.
+    Draining(CloseReason),
+    Closed,
+}
+
+impl Session {
+    // ---- Deadlines ----
+
+    pub(super) fn expire(&mut self, key: TimerKey) {
+        match key {
+            TimerKey::Handshake => {
+                self.handshake_armed = None;
+                self.fail(CloseReason::HandshakeTimeout);
+            }
+            TimerKey::Close => {
+                self.close_armed = None;
+                self.close_is_due();
+            }
+            TimerKey::Call(id) => {
+                let Some(call) = self.calls.get_mut(&id) else { return };
+                call.armed = None;
+                let clock = call.deadline().map_or(Clock::MaxTotal, |(_, clock)| clock);
+                let is_ping = call.op == Op::Ping;
+                self.settle_call(id, Outcome::TimedOut(clock), Some("timed out"));
+                if is_ping {
+                    self.violation(Violation::PingUnanswered);
+                }
+            }
+            TimerKey::Question(key) => {
+                if let Some(question) = self.questions.get_mut(&key) {
+                    question.armed = None;
+                }
+                if let Some(question) = self.take_question_back(key, Some("timed out")) {
+                    self.bring_answer(key, &question, Err(InputFailed::TimedOut));
+                }
+            }
+            TimerKey::Serve(id) => {
+                if let Some(serve) = self.serves.get_mut(&id) {
+                    serve.armed = None;
+                }
+                self.pass_deadline(id);
+            }
+            TimerKey::Flush(id) => {
+                if let Some(serve) = self.serves.get_mut(&id) {
+                    serve.armed_flush = None;
+                }
+                self.flush(id);
+            }
+            TimerKey::Release(id) => {
+                if let Some(serve) = self.serves.get_mut(&id) {
+                    serve.armed_flush = None;
+                }
+                self.release_response(id);
+            }
+            TimerKey::Alarm(id) => {
+                self.alarms.remove(&id);
+                self.tell(Event::Alarm(id));
+            }
+        }
+    }
+
+    // ---- Calls of ours ----
+
+    /// O4, O14 to O17, O25: gives a call up. What was not polled out is never sent.
+    pub(super) fn settle_call(&mut self, id: OutboundId, outcome: Outcome, reason: Option<&str>) {
+        let Some(call) = self.calls.get(&id) else { return };
+        if let Withdrawal::Request { exchange, ticket, cancellable } = call.withdrawal() {
+            let unsent = self.outbox.withdraw(ticket);
+            let speaks = cancellable && !matches!(outcome, Outcome::Lost);
+            if !unsent && speaks {
+                let frame = self.dialect.write_cancel(exchange, reason);
+                self.outbox.push(Class::Bound, frame);
+            }
+        }
+        self.finish_call(id, outcome);
+    }
+
+    /// The end of a call, on whoever's account: its questions close, then it is done.
+    pub(super) fn finish_call(&mut self, id: OutboundId, outcome: Outcome) {
+        let Some(mut call) = self.calls.remove(&id) else { return };
+        self.held_bytes = self.held_bytes.saturating_sub(call.held_bytes());
+        if let Withdrawal::Request { exchange, .. } = call.withdrawal() {
+            self.exchanges.remove(&exchange);
+        }
+        self.timers.set(TimerKey::Call(id), &mut call.armed, None);
+        for key in call.take_questions() {
+            self.refuse_asked(key);
+        }
+        let partial = match &outcome {
+            Outcome::Result(_) => None,
+            Outcome::Error(error) => self.dialect.read_partial(error).or_else(|| call.partial.take()),
+            _ => call.partial.take(),
+        };
+        self.tell(Event::Done { id, outcome, partial, last: call.take_last() });
+    }
+
+    // ---- Questions of the peer ----
+
+    /// The call that a question belonged to is over: it is answered with an error at once.
+    fn refuse_asked(&mut self, key: InputKey) {
+        let Some(asked) = self.withdraw_asked(key) else { return };
+        if self.may_write() {
+            let error = self.dialect.call_is_over();
+            let frame = self.dialect.write_answer(&asked.exchange, &Answer::Refused(error));
+            self.push_bound(frame, &asked.exchange);
+        }
+    }
+
+    /// A question of the peer needs no answer any longer.
+    pub(super) fn withdraw_asked(&mut self, key: InputKey) -> Option<Asked> {
+        let asked = self.asked.remove(&key)?;
+        self.peer_ids.retire(&asked.exchange);
+        self.tell(Event::InputGone { key });
+        Some(asked)
+    }
+
+    /// The idle clock of the call goes on.
+    pub(super) fn close_question_of_call(&mut self, parent: Option<OutboundId>, key: InputKey) {
+        let Some(parent) = parent else { return };
+        if let Some(call) = self.calls.get_mut(&parent) {
+            call.close_question(key, self.now);
+            self.arm_call(parent);
+        }
+    }
+
+    // ---- Questions of ours ----
+
+    /// The question is over on the wire.
+    pub(super) fn close_question(&mut self, key: InputKey) -> Option<Question> {
+        let mut question = self.questions.remove(&key)?;
+        self.timers.set(TimerKey::Question(key), &mut question.armed, None);
+        if let QuestionState::Asked { exchange, .. } = question.state {
+            self.exchanges.remove(&exchange);
+        }
+        if let Some(serve) = self.serves.get_mut(&question.asker) {
+            serve.questions.retain(|open| *open != key);
+        }
+        Some(question)
+    }
+
+    /// The question is wanted no longer. What was not polled out is never sent.
+    fn take_question_back(&mut self, key: InputKey, reason: Option<&str>) -> Option<Question> {
+        let question = self.close_question(key)?;
+        if let QuestionState::Asked { exchange, ticket } = question.state
+            && !self.outbox.withdraw(ticket)
+            && self.rules.cancels_questions
+        {
+            let frame = self.dialect.write_cancel(exchange, reason);
+            self.outbox.push(Class::Bound, frame);
+        }
+        Some(question)
+    }
+
+    /// Confirmation never fails: whatever goes wrong is a no.
+    pub(super) fn bring_answer(&mut self, key: InputKey, question: &Question, answer: Result<Answer, InputFailed>) {
+        let answer = match (&question.ask, answer) {
+            (Ask::Confirm { .. }, Err(_)) => Ok(Answer::Confirm(false)),
+            (_, answer) => answer,
+        };
+        self.tell(Event::Input { id: question.asker, key, answer });
+    }
+
+    // ---- Invocations that we serve ----
+
+    /// I13: what is kept of its progress, then the response.
+    pub(super) fn settle_serve(&mut self, id: InboundId, reply: &Reply) {
+        let Some(frame) = self.write_last(id, reply) else { return };
+        let gap = self.config.timeouts.response_gap;
+        let Some(serve) = self.serves.get_mut(&id) else { return };
+        let release = serve.last_progress.map(|(_, at)| at.saturating_add(gap)).filter(|at| *at > self.now);
+        serve.hold(frame);
+        match release {
+            Some(_) => self.timers.set(TimerKey::Release(id), &mut serve.armed_flush, release),
+            None => self.release_response(id),
+        }
+    }
+
+    /// The last words of an invocation: the timers stop, kept progress goes out, questions are taken back; gives the response.
+    fn write_last(&mut self, id: InboundId, reply: &Reply) -> Option<Bytes> {
+        let serve = self.serves.get_mut(&id)?;
+        if let Some(progress) = serve.token.as_ref().and_then(|_| serve.reporter.flush_last(self.rules)) {
+            self.push_progress(id, &progress);
+        }
+        self.quiet(id);
+        let serve = self.serves.get(&id)?;
+        let frame = self.dialect.write_reply(&serve.exchange, &serve.op, reply, serve.checkpoint.as_ref());
+        Some(if frame.len() > self.config.limits.frame_bytes { self.too_large(&serve.exchange) } else { frame })
+    }
+
+    fn too_large(&self, exchange: &WireId) -> Bytes {
+        self.dialect.write_error(Some(exchange), &RpcError::fixed(RpcError::INTERNAL, "the result is larger than a frame may be"))
+    }
+
+    /// Stops the timers of an invocation, keeps no progress, and takes its questions back.
+    fn quiet(&mut self, id: InboundId) {
+        let Some(serve) = self.serves.get_mut(&id) else { return };
+        self.timers.set(TimerKey::Serve(id), &mut serve.armed, None);
+        self.timers.set(TimerKey::Flush(id), &mut serve.armed_flush, None);
+        self.wait_for_room.remove(&id);
+        for key in core::mem::take(&mut serve.questions) {
+            self.take_question_back(key, None);
+        }
+    }
+
+    /// Answered -> gone.
+    fn release_response(&mut self, id: InboundId) {
+        let Some(serve) = self.serves.get_mut(&id) else { return };
+        let Some(frame) = serve.take_held() else { return };
+        self.timers.set(TimerKey::Release(id), &mut serve.armed_flush, None);
+        if let Some(serve) = self.serves.remove(&id) {
+            self.peer_ids.retire(&serve.exchange);
+        }
+        self.outbox.push(Class::Bound, frame);
+        self.check_overload();
+    }
+
+    /// I14, I26: the wire is free at once, whether or not the handler notices.
+    pub(super) fn cancel_serve(&mut self, id: InboundId, why: Why) {
+        let Some(serve) = self.serves.get_mut(&id) else { return };
+        if !serve.cancel() {
+            return;
+        }
+        self.orphans = self.orphans.saturating_add(1);
+        if let Some((last, _)) = serve.last_progress {
+            self.outbox.withdraw_progress(id, last);
+        }
+        self.quiet(id);
+        self.tell(Event::Cancelled { id, why });
+    }
+
+    /// Its time has run out: it is answered, and its handler is told.
+    pub(super) fn pass_deadline(&mut self, id: InboundId) {
+        self.cut_short(id, CutShort::Deadline, Why::Deadline);
+    }
+
+    /// Answers an invocation on our own account, and tells its handler.
+    fn cut_short(&mut self, id: InboundId, how: CutShort, why: Why) {
+        let Some(serve) = self.serves.get_mut(&id).filter(|serve| serve.is_active()) else { return };
+        let reply = self.dialect.cut_short(&serve.op, how, serve.checkpoint.as_ref());
+        // The reply holds the partial result with the status that fits.
+        serve.checkpoint = None;
+        let Some(frame) = self.write_last(id, &reply) else { return };
+        let Some(serve) = self.serves.get_mut(&id) else { return };
+        serve.cancel();
+        self.orphans = self.orphans.saturating_add(1);
+        let exchange = serve.exchange.clone();
+        self.push_bound(frame, &exchange);
+        // Answered: the peer may use the id again.
+        self.peer_ids.retire(&exchange);
+        self.tell(Event::Cancelled { id, why });
+    }
+
+    /// The handler of a cancelled invocation has ended.
+    pub(super) fn free_orphan(&mut self, id: InboundId) {
+        if let Some(serve) = self.serves.remove(&id) {
+            self.orphans = self.orphans.saturating_sub(1);
+            // A second live exchange of that name may have begun since; it belongs to another invocation.
+            if self.peer_ids.owner(&serve.exchange) == Some(super::peer_ids::Owner::Serve(id)) {
+                self.peer_ids.retire(&serve.exchange);
+            }
+        }
+    }
+
+    // ---- Output ----
+
+    /// A reply that has its place. One that is larger than a frame may be becomes an error.
+    pub(super) fn push_bound(&mut self, frame: Bytes, exchange: &WireId) {
+        let frame = if frame.len() > self.config.limits.frame_bytes { self.too_large(exchange) } else { frame };
+        self.outbox.push(Class::Bound, frame);
+        self.check_overload();
+    }
+
+    pub(super) fn check_overload(&mut self) {
+        if self.outbox.bytes() > self.config.limits.output_bytes_hard {
+            self.fail(CloseReason::Overload);
+        }
+    }
+
+    // ---- The end ----
+
+    /// A frame that is too large says that the framing is lost: one error, and the end.
+    pub(super) fn refuse_frame(&mut self) {
+        self.violation(Violation::FrameTooLarge);
+        if self.rules.answers_garbage {
+            let error = RpcError::fixed(RpcError::INVALID_REQUEST, Violation::FrameTooLarge.as_str());
+            let frame = self.dialect.write_error(None, &error);
+            self.outbox.push(Class::Stray, frame);
+        }
+        self.lose_calls();
+        self.cancel_serves(None, &Why::Disconnected);
+        self.drain(CloseReason::FrameTooLarge);
+    }
+
+    /// The peer says nothing more: what waits for it is lost, what it has asked for is still answered.
+    pub(super) fn end_of_input(&mut self) {
+        self.lose_calls();
+        if !self.rules.answers_after_eof {
+            self.cancel_serves(None, &Why::Disconnected);
+        }
+        self.begin_end(CloseReason::Eof, self.config.timeouts.close_grace);
+    }
+
+    /// Open -> Finishing; a later call can only bring the end nearer.
+    pub(super) fn begin_end(&mut self, reason: CloseReason, grace: Duration) {
+        let reason = match self.ending {
+            Ending::Open => reason,
+            Ending::Finishing(first) => first,
+            Ending::Draining(_) | Ending::Closed => return,
+        };
+        self.ending = Ending::Finishing(reason);
+        let at = self.now.saturating_add(grace);
+        if at <= self.now {
+            return self.close_is_due();
+        }
+        let at = self.close_armed.map_or(at, |armed| armed.min(at));
+        self.timers.set(TimerKey::Close, &mut self.close_armed, Some(at));
+    }
+
+    /// The grace is over.
+    fn close_is_due(&mut self) {
+        match self.ending {
+            Ending::Finishing(reason) => {
+                for id in self.calls.keys().copied().collect::<alloc::vec::Vec<_>>() {
+                    self.settle_call(id, Outcome::Cancelled, Some("closing"));
+                }
+                // A peer that has ended its side hears no excuse: what it asked for was not done in time.
+                let answer = (reason == CloseReason::Local).then_some(CutShort::Closing);
+                let why = if answer.is_some() { Why::Closing } else { Why::Disconnected };
+                self.cancel_serves(answer, &why);
+                for key in self.asked.keys().copied().collect::<alloc::vec::Vec<_>>() {
+                    self.refuse_asked(key);
+                }
+                self.drain(reason);
+            }
+            Ending::Draining(reason) => self.close_now(reason),
+            Ending::Open | Ending::Closed => {}
+        }
+    }
+
+    /// Finishing -> Draining: nothing runs any longer.
+    fn drain(&mut self, reason: CloseReason) {
+        if matches!(self.ending, Ending::Draining(_) | Ending::Closed) {
+            return;
+        }
+        self.ending = Ending::Draining(reason);
+        for id in self.serves.keys().copied().collect::<alloc::vec::Vec<_>>() {
+            self.release_response(id);
+        }
+        self.timers.set(TimerKey::Handshake, &mut self.handshake_armed, None);
+        let at = self.now.saturating_add(self.config.timeouts.close_grace);
+        self.timers.set(TimerKey::Close, &mut self.close_armed, None);
+        if at > self.now {
+            self.timers.set(TimerKey::Close, &mut self.close_armed, Some(at));
+        } else {
+            self.close_now(reason);
+        }
+    }
+
+    /// Moves the end on as far as it can go; after every verb.
+    pub(super) fn settle_ending(&mut self) {
+        if let Ending::Finishing(reason) = self.ending {
+            let idle = self.calls.is_empty() && self.asked.is_empty() && self.serves.len() == self.orphans;
+            if idle {
+                self.drain(reason);
+            }
+        }
+        if let Ending::Draining(reason) = self.ending
+            && self.outbox.is_empty()
+        {
+            self.close_now(reason);
+        }
+    }
+
+    /// Everything ends at once, and what waits is discarded.
+    pub(super) fn fail(&mut self, reason: CloseReason) {
+        if self.is_closed() {
+            return;
+        }
+        self.lose_calls();
+        self.cancel_serves(None, &Why::Disconnected);
+        self.close_now(reason);
+    }
+
+    /// Every call is lost, and every question on both sides is over.
+    fn lose_calls(&mut self) {
+        for key in self.questions.keys().copied().collect::<alloc::vec::Vec<_>>() {
+            if let Some(question) = self.close_question(key) {
+                if let QuestionState::Asked { ticket, .. } = question.state {
+                    self.outbox.withdraw(ticket);
+                }
+                self.bring_answer(key, &question, Err(InputFailed::Lost));
+            }
+        }
+        for key in self.asked.keys().copied().collect::<alloc::vec::Vec<_>>() {
+            self.withdraw_asked(key);
+        }
+        for id in self.calls.keys().copied().collect::<alloc::vec::Vec<_>>() {
+            self.settle_call(id, Outcome::Lost, None);
+        }
+    }
+
+    /// Every invocation is cancelled, with an answer where there is somebody to hear it.
+    fn cancel_serves(&mut self, answer: Option<CutShort>, why: &Why) {
+        for id in self.serves.keys().copied().collect::<alloc::vec::Vec<_>>() {
+            match answer {
+                Some(how) => self.cut_short(id, how, why.clone()),
+                None => self.cancel_serve(id, why.clone()),
+            }
+        }
+    }
+
+    /// The last transition. G4: nothing follows.
+    fn close_now(&mut self, reason: CloseReason) {
+        if self.is_closed() {
+            return;
+        }
+        self.ending = Ending::Closed;
+        self.outbox.clear();
+        self.timers.clear();
+        self.handshake_armed = None;
+        self.close_armed = None;
+        self.exchanges.clear();
+        self.alarms.clear();
+        self.wait_for_room.clear();
+        self.peer_ids.clear();
+        self.serves.clear();
+        self.orphans = 0;
+        self.tell(Event::Closed(reason));
+    }
+}

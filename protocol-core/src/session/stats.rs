@@ -1,0 +1,52 @@
+//! What a session counts.
+
+use crate::error::Violation;
+
+/// Counters of a session, from its birth.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Frames read.
+    pub frames_in: u64,
+    /// Bytes read.
+    pub bytes_in: u64,
+    /// Frames polled.
+    pub frames_out: u64,
+    /// Bytes polled.
+    pub bytes_out: u64,
+    /// Updates that were merged into a later one.
+    pub progress_coalesced: u64,
+    /// Updates of ours that were left out: not increasing, or nobody asked for them.
+    pub progress_left_out: u64,
+    /// Updates of the peer that were dropped.
+    pub progress_dropped: u64,
+    /// Responses and updates of the peer that came after their call had ended here.
+    pub late_frames: u64,
+    /// Log records that were dropped because too much output waited.
+    pub logs_dropped: u64,
+    /// Verbs and frames whose `now` lay before an earlier one.
+    pub clock_went_back: u64,
+    /// Calls of ours in flight, now.
+    pub calls: usize,
+    /// Invocations that we serve, now, cancelled ones whose handler has not ended included.
+    pub serves: usize,
+    /// Cancelled invocations whose handler has not ended, now.
+    pub orphans: usize,
+    /// Bytes of output that wait to be polled, now.
+    pub queued_bytes: usize,
+    pub(crate) violations: [u64; Violation::ALL.len()],
+}
+
+impl Stats {
+    /// How often the peer broke `rule`.
+    #[must_use]
+    pub fn violations(&self, rule: Violation) -> u64 {
+        self.violations.get(rule as usize).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn count(&mut self, rule: Violation) {
+        if let Some(count) = self.violations.get_mut(rule as usize) {
+            *count = count.saturating_add(1);
+        }
+    }
+}

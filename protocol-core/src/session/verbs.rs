@@ -1,0 +1,253 @@
+//! What the verbs of a session take and give back, misuse included: one small error type a verb.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use core::time::Duration;
+
+use bytes::Bytes;
+
+use crate::config::{CallTimeouts, RateWindow};
+use crate::dialect::Op;
+use crate::json::Json;
+use crate::session::InputKey;
+
+/// A call to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Invoke {
+    /// What kind of thing.
+    pub op: Op,
+    /// Its parameters, an object. A `_meta` in it is kept, except for the members that the session writes itself.
+    pub params: Json,
+    /// The question of the peer on whose behalf the call is made, so that sampling depth counts.
+    pub parent: Option<InputKey>,
+    /// Its clocks, if not those of the session.
+    pub timeouts: Option<CallTimeouts>,
+    /// Whether the peer is asked for progress. Resetting the idle clock on progress asks for it, too.
+    pub progress: bool,
+}
+
+impl Invoke {
+    /// A call with the session's clocks that asks for progress.
+    #[must_use]
+    pub fn new(op: Op, params: Json) -> Self {
+        Self { op, params, parent: None, timeouts: None, progress: true }
+    }
+
+    /// Sets the clocks of this call.
+    #[must_use]
+    pub fn with_timeouts(mut self, timeouts: CallTimeouts) -> Self {
+        self.timeouts = Some(timeouts);
+        self
+    }
+}
+
+/// A call that was not made. Nothing has changed, and the call is handed back.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct InvokeError {
+    /// Why.
+    pub why: Refused,
+    /// The call as it was given.
+    pub call: Box<Invoke>,
+}
+
+/// Why something was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// The session is closing or closed.
+    #[error("the session is closing")]
+    Closing,
+    /// Too many calls in flight, or too much output waiting. Later it may go.
+    #[error("too many calls in flight or too much output waiting")]
+    Full,
+    /// The peer did not say that it can do this.
+    #[error("the peer does not offer this")]
+    Unsupported,
+    /// The handshake is not through.
+    #[error("the handshake is not through")]
+    NotReady,
+    /// It belongs to the other end of the protocol.
+    #[error("only the other end of the protocol may send this")]
+    WrongEnd,
+    /// The parameters are not an object.
+    #[error("parameters must be a JSON object")]
+    Params,
+    /// Longer than a frame.
+    #[error("longer than a frame may be")]
+    TooLarge,
+    /// The question that it was to belong to is not open.
+    #[error("the question it belongs to is not open")]
+    NoParent,
+}
+
+/// The thing is over, or was never there. Nothing has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not live: it has ended or never was")]
+pub struct NotLive;
+
+/// Events wait to be polled; the frame was not read. Poll them, then offer it again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("events wait to be polled")]
+pub struct Full(pub Bytes);
+
+/// As many alarms are set as may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("too many alarms")]
+pub struct TooManyAlarms;
+
+/// Changes to how one invocation is served. What is `None` stays as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServeOptions {
+    /// How long it may take, counted from its receipt. One that has passed ends it at once.
+    pub deadline: Option<Duration>,
+    /// Its rate of progress.
+    pub window: Option<RateWindow>,
+}
+
+impl ServeOptions {
+    /// Sets the deadline.
+    #[must_use]
+    pub fn with_deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// Sets the rate of progress.
+    #[must_use]
+    pub fn with_window(mut self, window: RateWindow) -> Self {
+        self.window = Some(window);
+        self
+    }
+}
+
+/// What became of a progress update.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reported {
+    /// It waits to be polled as a frame.
+    Sent,
+    /// It is kept, merged with what was kept before, until the rate window opens or the response goes out.
+    Kept,
+    /// It is kept, merged with what was kept before, until the peer has read some of what waits.
+    Coalesced,
+    /// It is not above the last one and has no message or data: left out.
+    NotIncreasing,
+    /// Nobody asked for progress: left out.
+    Unobserved,
+}
+
+/// A progress update that makes no sense. Nothing was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProgressError {
+    /// The invocation is over.
+    #[error("the invocation is over")]
+    NotLive,
+    /// NaN or infinite.
+    #[error("progress must be a finite number")]
+    NotFinite,
+    /// Below zero.
+    #[error("progress must not be negative")]
+    Negative,
+    /// More than all.
+    #[error("progress must not exceed its total")]
+    AboveTotal,
+}
+
+/// A checkpoint that was not taken. The one before it stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckpointError {
+    /// The invocation is over.
+    #[error("the invocation is over")]
+    NotLive,
+    /// Not a JSON object.
+    #[error("a checkpoint must be a JSON object")]
+    NotAnObject,
+    /// Longer than [`crate::Limits::checkpoint_bytes`].
+    #[error("a checkpoint over the size limit")]
+    TooLarge,
+}
+
+/// A question that was not asked. Nothing was sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AskError {
+    /// The invocation is over.
+    #[error("the invocation is over")]
+    NotLive,
+    /// The peer has ended its side: nobody would answer.
+    #[error("the peer has ended the connection")]
+    Disconnected,
+    /// The peer did not say that it can answer this.
+    #[error("the peer does not offer this")]
+    Unsupported,
+    /// Sampling would be nested too deep.
+    #[error("sampling would be nested {depth} deep, {max} is the most")]
+    TooDeep {
+        /// As deep as it would be.
+        depth: u8,
+        /// As deep as it may be.
+        max: u8,
+    },
+    /// The form or the question has a shape that the protocol forbids.
+    #[error("{0}")]
+    Invalid(String),
+    /// Too many questions open, or too much output waiting.
+    #[error("too many questions open or too much output waiting")]
+    Full,
+}
+
+/// What became of a log record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Logged {
+    /// It waits to be polled as a frame.
+    Sent,
+    /// The peer does not want records of its level, or logging was not declared: left out.
+    Unwanted,
+    /// Too much output waits: left out, or an older record was.
+    Dropped,
+}
+
+/// How to close.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Close {
+    /// Refuse what is new, let what runs go on for so long, then cancel it.
+    Graceful {
+        /// How long.
+        grace: Duration,
+    },
+    /// Cancel everything.
+    Now,
+}
+
+/// How the transport ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransportEnd {
+    /// The peer ended its side; what we write may still reach it.
+    Eof,
+    /// Nothing can be written any longer.
+    Failed,
+}
+
+/// A frame to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Transmit {
+    /// One JSON message without a line feed.
+    pub frame: Bytes,
+    /// Where to.
+    pub route: Route,
+}
+
+/// Where a frame goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Route {
+    /// The one channel of the session.
+    Channel,
+}
