@@ -97,7 +97,8 @@ pub struct Limits {
     pub output_bytes: usize,
     /// Bytes of output that wait to be polled, of any kind, before the session closes with an overload. 64 MiB.
     pub output_bytes_hard: usize,
-    /// Waiting replies that belong to no invocation (pongs, refusals) before the session closes with an overload. 256.
+    /// Waiting replies that belong to no invocation (pongs, refusals) before [`crate::Session::wants_input`] turns false. When the peer
+    /// reads none of them for [`Timeouts::close_grace`], the session closes with an overload. 256.
     pub strays: usize,
     /// Alarms at once. 4096.
     pub alarms: usize,

@@ -17,8 +17,10 @@ extern crate alloc;
 
 pub mod config;
 pub mod dialect;
+pub mod drive;
 pub mod error;
 pub mod json;
+pub mod lines;
 pub mod partial;
 pub mod session;
 pub mod time;

@@ -1,5 +1,7 @@
 //! The contract between a dialect and the session: what a frame means, and what the session must know of a protocol.
 
+use alloc::vec::Vec;
+
 use crate::dialect::{Ask, Level, LogRecord, Notice, Op, PeerInfo, Progress};
 use crate::error::{RpcError, Violation};
 use crate::json::{Json, Text};
@@ -114,17 +116,6 @@ pub(crate) struct Rules {
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "the large one is the common one, and lives on the stack for a moment")]
 pub(crate) enum Messages {
-    One(Option<Message>),
-    Many(alloc::vec::IntoIter<Message>),
-}
-
-impl Iterator for Messages {
-    type Item = Message;
-
-    fn next(&mut self) -> Option<Message> {
-        match self {
-            Self::One(message) => message.take(),
-            Self::Many(all) => all.next(),
-        }
-    }
+    One(Message),
+    Many(Vec<Message>),
 }

@@ -69,6 +69,16 @@ impl Dialect {
         delegate!(self, protocol => protocol.agree(peer));
     }
 
+    /// Whether a result can be the one of this operation, as far as the protocol says.
+    pub(crate) fn is_result(&self, op: &Op, result: &Json) -> bool {
+        delegate!(self, protocol => protocol.is_result(op, result))
+    }
+
+    /// How many bytes of a frame the operation takes beside its parameters, at the most.
+    pub(crate) fn envelope_size(&self, op: &Op) -> usize {
+        delegate!(self, protocol => protocol.envelope_size(op))
+    }
+
     /// Reads the answer to a question of ours. `None` if it has the wrong shape.
     pub(crate) fn read_answer(&self, ask: &Ask, result: &Json) -> Option<Answer> {
         delegate!(self, protocol => protocol.read_answer(ask, result))

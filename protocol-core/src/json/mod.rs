@@ -309,8 +309,14 @@ impl fmt::Write for Sink<'_> {
 
 /// The number that a JSON value says, if it is one and finite.
 pub(crate) fn number(value: &str) -> Option<f64> {
+    /// As many digits are exact as a double.
+    const EXACT: usize = 15;
     if Kind::of(value) != Kind::Number {
         return None;
+    }
+    // Most numbers are counts, and reading those as whole numbers is several times quicker.
+    if value.len() <= EXACT && value.bytes().all(|byte| byte.is_ascii_digit()) {
+        return value.parse::<u64>().ok().map(|count| count as f64);
     }
     value.parse::<f64>().ok().filter(|number| number.is_finite())
 }

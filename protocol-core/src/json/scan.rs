@@ -44,14 +44,16 @@ impl Kind {
 /// A place in a JSON text. Every method moves forward over what it accepts.
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor<'a> {
-    rest: &'a str,
+    text: &'a str,
+    /// The end of `text` that was not passed yet.
+    rest: &'a [u8],
     depth: u8,
 }
 
 impl<'a> Cursor<'a> {
     /// A cursor that accepts at most `depth` nested containers ([`MAX_DEPTH`] at the most).
     pub(crate) fn new(text: &'a str, depth: u8) -> Self {
-        Self { rest: text, depth: depth.min(MAX_DEPTH) }
+        Self { text, rest: text.as_bytes(), depth: depth.min(MAX_DEPTH) }
     }
 
     /// Checks that the whole text is one value with nothing but white space around it, and gives back the value.
@@ -68,17 +70,19 @@ impl<'a> Cursor<'a> {
     }
 
     /// The first byte of what comes next, white space passed over.
+    #[inline]
     pub(crate) fn peek(&mut self) -> Option<u8> {
         self.space();
-        self.rest.as_bytes().first().copied()
+        self.rest.first().copied()
     }
 
     /// Takes `byte` if it comes next, white space passed over.
+    #[inline]
     pub(crate) fn take(&mut self, byte: u8) -> bool {
         self.space();
-        match self.rest.as_bytes() {
-            [first, ..] if *first == byte => {
-                self.skip(1);
+        match self.rest {
+            [first, rest @ ..] if *first == byte => {
+                self.rest = rest;
                 true
             }
             _ => false,
@@ -88,33 +92,32 @@ impl<'a> Cursor<'a> {
     /// The next value, whole, checked.
     pub(crate) fn value(&mut self) -> Result<&'a str, ScanError> {
         self.space();
-        let start = self.rest;
+        let start = self.rest.len();
         self.skip_value()?;
-        let taken = start.len().saturating_sub(self.rest.len());
-        start.get(..taken).ok_or(ScanError::Syntax)
+        Ok(self.since(start))
     }
 
     /// An object key and the colon behind it.
     pub(crate) fn key(&mut self) -> Result<Key<'a>, ScanError> {
         self.space();
-        let start = self.rest;
+        let start = self.rest.len();
         let escaped = self.skip_string()?;
-        let taken = start.len().saturating_sub(self.rest.len());
-        let quoted = start.get(..taken).ok_or(ScanError::Syntax)?;
+        let quoted = self.since(start);
         if self.take(b':') { Ok(Key { quoted, escaped }) } else { Err(ScanError::Syntax) }
     }
 
-    fn skip(&mut self, bytes: usize) {
-        self.rest = self.rest.get(bytes..).unwrap_or_default();
+    /// What was passed since `rest` bytes were left. Tokens begin and end with ASCII, so the cuts are between characters.
+    #[inline]
+    fn since(&self, rest: usize) -> &'a str {
+        let whole = self.text.len();
+        self.text.get(whole.saturating_sub(rest)..whole.saturating_sub(self.rest.len())).unwrap_or_default()
     }
 
+    #[inline]
     fn space(&mut self) {
-        let bytes = self.rest.as_bytes();
-        if bytes.first().is_some_and(|b| *b > b' ') {
-            return;
+        while let [b' ' | b'\t' | b'\n' | b'\r', rest @ ..] = self.rest {
+            self.rest = rest;
         }
-        let blank = bytes.iter().take_while(|b| matches!(b, b' ' | b'\t' | b'\n' | b'\r')).count();
-        self.skip(blank);
     }
 
     fn skip_value(&mut self) -> Result<(), ScanError> {
@@ -123,13 +126,13 @@ impl<'a> Cursor<'a> {
         let mut depth: u8 = 0;
         loop {
             self.space();
-            match self.rest.as_bytes() {
-                [bracket @ (b'{' | b'['), ..] => {
+            match self.rest {
+                [bracket @ (b'{' | b'['), rest @ ..] => {
                     let object = *bracket == b'{';
                     if depth >= self.depth {
                         return Err(ScanError::TooDeep);
                     }
-                    self.skip(1);
+                    self.rest = rest;
                     if !self.take(if object { b'}' } else { b']' }) {
                         depth = depth.saturating_add(1);
                         open = (open << 1) | u128::from(object);
@@ -154,16 +157,17 @@ impl<'a> Cursor<'a> {
                     return Ok(());
                 }
                 let object = open & 1 == 1;
-                match self.peek() {
-                    Some(b',') => {
-                        self.skip(1);
+                self.space();
+                match self.rest {
+                    [b',', rest @ ..] => {
+                        self.rest = rest;
                         if object {
                             self.key()?;
                         }
                         break;
                     }
-                    Some(b'}') if object => self.skip(1),
-                    Some(b']') if !object => self.skip(1),
+                    [b'}', rest @ ..] if object => self.rest = rest,
+                    [b']', rest @ ..] if !object => self.rest = rest,
                     _ => return Err(ScanError::Syntax),
                 }
                 depth = depth.saturating_sub(1);
@@ -173,21 +177,20 @@ impl<'a> Cursor<'a> {
     }
 
     fn literal(&mut self, word: &str) -> Result<(), ScanError> {
-        self.rest = self.rest.strip_prefix(word).ok_or(ScanError::Syntax)?;
+        self.rest = self.rest.strip_prefix(word.as_bytes()).ok_or(ScanError::Syntax)?;
         Ok(())
     }
 
     /// Says whether the string holds an escape.
     fn skip_string(&mut self) -> Result<bool, ScanError> {
-        let [b'"', body @ ..] = self.rest.as_bytes() else { return Err(ScanError::Syntax) };
+        let [b'"', body @ ..] = self.rest else { return Err(ScanError::Syntax) };
         let mut rest = body;
         let mut escaped = false;
         loop {
             rest = skip_plain(rest);
             match rest {
                 [b'"', tail @ ..] => {
-                    let taken = self.rest.len().saturating_sub(tail.len());
-                    self.skip(taken);
+                    self.rest = tail;
                     return Ok(escaped);
                 }
                 [b'\\', b'u', a, b, c, d, tail @ ..] => {
@@ -207,8 +210,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn skip_number(&mut self) -> Result<(), ScanError> {
-        let all = self.rest.as_bytes();
-        let rest = all.strip_prefix(b"-").unwrap_or(all);
+        let rest = self.rest.strip_prefix(b"-").unwrap_or(self.rest);
         let rest = match rest {
             [b'0', tail @ ..] => tail,
             _ => some_digits(rest)?,
@@ -221,7 +223,7 @@ impl<'a> Cursor<'a> {
             [b'e' | b'E', b'+' | b'-', tail @ ..] | [b'e' | b'E', tail @ ..] => some_digits(tail)?,
             _ => rest,
         };
-        self.skip(all.len().saturating_sub(rest.len()));
+        self.rest = rest;
         Ok(())
     }
 }
@@ -235,20 +237,23 @@ fn some_digits(text: &[u8]) -> Result<&[u8], ScanError> {
 
 /// Passes over bytes that need no look: neither quote, backslash nor control character. Eight at a time, since
 /// a tool's output is mostly such bytes.
+#[inline]
 fn skip_plain(mut text: &[u8]) -> &[u8] {
     const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
     const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
-    /// Has the high bit set in (at least) the lowest byte of `word` that is zero, and none if no byte is.
-    const fn zero_bytes(word: u64) -> u64 {
-        word.wrapping_sub(ONES) & !word & HIGH
+    /// Marks the bytes of `word` below `limit`, which is at most 0x80. The lowest mark is exact; above it there may be false ones.
+    const fn below(word: u64, limit: u8) -> u64 {
+        word.wrapping_sub(ONES.wrapping_mul(limit as u64)) & !word & HIGH
+    }
+    const fn equal(word: u64, byte: u8) -> u64 {
+        below(word ^ ONES.wrapping_mul(byte as u64), 1)
     }
     while let Some((eight, tail)) = text.split_first_chunk::<8>() {
-        let word = u64::from_ne_bytes(*eight);
-        let quote = zero_bytes(word ^ (ONES.wrapping_mul(b'"' as u64)));
-        let backslash = zero_bytes(word ^ (ONES.wrapping_mul(b'\\' as u64)));
-        let control = word.wrapping_sub(ONES.wrapping_mul(0x20)) & !word & HIGH;
-        if (quote | backslash | control) != 0 {
-            break;
+        let word = u64::from_le_bytes(*eight);
+        let marks = equal(word, b'"') | equal(word, b'\\') | below(word, 0x20);
+        if marks != 0 {
+            let plain = marks.trailing_zeros() >> 3;
+            return text.get(plain as usize..).unwrap_or_default();
         }
         text = tail;
     }
@@ -269,7 +274,13 @@ pub(crate) struct Key<'a> {
 }
 
 impl<'a> Key<'a> {
+    /// The key with its quotes and escapes, exactly as it stands.
+    pub(crate) fn quoted(&self) -> &'a str {
+        self.quoted
+    }
+
     /// The key itself. One that names half a surrogate pair is no text at all and reads as empty.
+    #[inline]
     pub(crate) fn name(&self) -> Cow<'a, str> {
         if self.escaped { Cow::Owned(unescape(self.quoted).unwrap_or_default()) } else { Cow::Borrowed(inside(self.quoted)) }
     }
@@ -301,27 +312,120 @@ impl<'a> Members<'a> {
     }
 
     pub(crate) fn next(&mut self) -> Result<Option<(Key<'a>, &'a str)>, ScanError> {
+        match self.next_key()? {
+            Some(key) => Ok(Some((key, self.cursor.value()?))),
+            None => Ok(None),
+        }
+    }
+
+    /// The next key; its value must be taken by [`Self::value`] or [`Self::noted`] before the next one is.
+    pub(crate) fn next_key(&mut self) -> Result<Option<Key<'a>>, ScanError> {
         if self.cursor.take(b'}') {
             return Ok(None);
         }
         if !core::mem::replace(&mut self.first, false) && !self.cursor.take(b',') {
             return Err(ScanError::Syntax);
         }
-        let key = self.cursor.key()?;
-        let value = self.cursor.value()?;
-        Ok(Some((key, value)))
+        self.cursor.key().map(Some)
+    }
+
+    pub(crate) fn value(&mut self) -> Result<&'a str, ScanError> {
+        self.cursor.value()
+    }
+
+    /// The value, with its members if it is an object.
+    pub(crate) fn noted(&mut self) -> Result<Noted<'a>, ScanError> {
+        self.cursor.space();
+        let start = self.cursor.rest.len();
+        let mut noted = Noted::of("");
+        let outer = self.cursor;
+        match Members::at(outer) {
+            None => noted.text = self.cursor.value()?,
+            Some(_) if outer.depth == 0 => return Err(ScanError::TooDeep),
+            Some(mut members) => {
+                while let Some((key, value)) = members.next()? {
+                    if let Some(place) = noted.members.get_mut(noted.count) {
+                        *place = (key, value);
+                    }
+                    noted.count = noted.count.saturating_add(1);
+                }
+                self.cursor.rest = members.cursor.rest;
+                noted.text = self.cursor.since(start);
+            }
+        }
+        Ok(noted)
+    }
+}
+
+/// A value, and the members that were found in it while it was checked: reading them needs no second pass. Of an object with more
+/// members than there are places for, they are read again.
+#[derive(Clone, Debug)]
+pub(crate) struct Noted<'a> {
+    text: &'a str,
+    members: [(Key<'a>, &'a str); PLACES],
+    /// How many there are, which may be more than there are places.
+    count: usize,
+}
+
+/// Most parameters of a request or a notification have fewer.
+const PLACES: usize = 5;
+
+impl<'a> Noted<'a> {
+    fn of(text: &'a str) -> Self {
+        Self { text, members: [(Key { quoted: "", escaped: false }, ""); PLACES], count: 0 }
+    }
+
+    /// An object without members.
+    pub(crate) fn empty_object() -> Self {
+        Self::of("{}")
+    }
+
+    /// The whole value.
+    pub(crate) fn text(&self) -> &'a str {
+        self.text
+    }
+
+    /// Calls `each` with every member, in order.
+    pub(crate) fn for_each(&self, mut each: impl FnMut(&str, &'a str)) {
+        match self.members.get(..self.count) {
+            Some(members) => members.iter().for_each(|(key, value)| each(&key.name(), value)),
+            None => for_each_member(self.text, each),
+        }
+    }
+
+    /// The member `name`; the last one where it is repeated.
+    pub(crate) fn member(&self, name: &str) -> Option<&'a str> {
+        let mut found = None;
+        self.for_each(|other, value| {
+            if other == name {
+                found = Some(value);
+            }
+        });
+        found
+    }
+}
+
+/// Calls `each` with the name and the value of every member of the object `text`, which passed a scan.
+pub(crate) fn for_each_member<'a>(text: &'a str, mut each: impl FnMut(&str, &'a str)) {
+    for_each_key(text, |key, value| each(&key.name(), value));
+}
+
+/// The same with the keys as they stand, for writing them again.
+pub(crate) fn for_each_key<'a>(text: &'a str, mut each: impl FnMut(Key<'a>, &'a str)) {
+    let Some(mut members) = Members::of(text) else { return };
+    while let Ok(Some((key, value))) = members.next() {
+        each(key, value);
     }
 }
 
 /// The member `name` of the object `text`; the last one where it is repeated. `None` if `text` is no object.
 pub(crate) fn member<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    let mut members = Members::of(text)?;
     let mut found = None;
-    while let Ok(Some((key, value))) = members.next() {
-        if key.name() == name {
+    for_each_member(text, |other, value| {
+        if other == name {
             found = Some(value);
         }
-    }
+    });
     found
 }
 

@@ -49,7 +49,7 @@ enum State {
     /// Waits for the handshake.
     Held { params: Json, observed: bool },
     /// Written to the outbox; whether it has left is the outbox's to say.
-    InFlight { exchange: u64, ticket: Ticket },
+    InFlight { exchange: u64, ticket: Ticket, observed: bool },
 }
 
 /// What the wire must hear when a call is given up.
@@ -88,11 +88,19 @@ impl Call {
 
     /// Held -> InFlight.
     pub(super) fn release(&mut self, exchange: u64, ticket: Ticket) {
-        self.state = State::InFlight { exchange, ticket };
+        let observed = self.is_observed();
+        self.state = State::InFlight { exchange, ticket, observed };
     }
 
     pub(super) fn is_in_flight(&self) -> bool {
         matches!(self.state, State::InFlight { .. })
+    }
+
+    /// Whether the peer was asked for progress.
+    pub(super) fn is_observed(&self) -> bool {
+        match self.state {
+            State::Held { observed, .. } | State::InFlight { observed, .. } => observed,
+        }
     }
 
     /// The place of its request in the outbox.
@@ -166,7 +174,7 @@ impl Call {
     pub(super) fn withdrawal(&self) -> Withdrawal {
         match self.state {
             State::Held { .. } => Withdrawal::Nothing,
-            State::InFlight { exchange, ticket } => {
+            State::InFlight { exchange, ticket, .. } => {
                 Withdrawal::Request { exchange, ticket, cancellable: !matches!(self.op, Op::Ping) }
             }
         }

@@ -1,5 +1,7 @@
 //! Questions in both directions: those that our handlers ask the peer, and those that the peer asks us.
 
+use bytes::Bytes;
+
 use crate::dialect::Ask;
 use crate::session::outbox::Ticket;
 use crate::session::{InboundId, OutboundId};
@@ -12,18 +14,29 @@ pub(super) struct Question {
     /// Who asks.
     pub(super) asker: InboundId,
     pub(super) ask: Ask,
+    /// How many samplings a call is nested in that is made to answer it.
     pub(super) depth: u8,
     pub(super) state: QuestionState,
     /// Where the session's timers have it.
     pub(super) armed: Option<Instant>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) enum QuestionState {
-    /// Waits for the peer to confirm the handshake.
-    Held,
+    /// Written, but it waits for the peer to confirm the handshake.
+    Held(Bytes),
     /// Written to the outbox; whether it has left is the outbox's to say.
     Asked { exchange: u64, ticket: Ticket },
+}
+
+impl Question {
+    /// Its place in the outbox, once it is there.
+    pub(super) fn ticket(&self) -> Option<Ticket> {
+        match self.state {
+            QuestionState::Held(_) => None,
+            QuestionState::Asked { ticket, .. } => Some(ticket),
+        }
+    }
 }
 
 /// A question of the peer.

@@ -129,6 +129,8 @@ pub struct Session {
     ending: Ending,
     /// Where the timers have the end of the end.
     close_armed: Option<Instant>,
+    /// Where the timers have the end of our patience with a peer that makes us refuse more than it reads.
+    overload_armed: Option<Instant>,
 
     /// The number of the next id of ours, of whatever kind: none is used twice.
     next: u64,
@@ -189,6 +191,7 @@ impl Session {
             peer: None,
             ending: Ending::Open,
             close_armed: None,
+            overload_armed: None,
             next: 1,
             exchanges: BTreeMap::new(),
             calls: BTreeMap::new(),
@@ -304,9 +307,8 @@ impl Session {
         } else if self.dialect.check_op(&call.op, &crate::dialect::Capabilities::default()) == Err(Unfit::WrongEnd) {
             return Err(Refused::WrongEnd);
         }
-        // The envelope is small beside a frame; what the session adds stays below this.
-        const ENVELOPE: usize = 1024;
-        if call.params.as_bytes().len().saturating_add(ENVELOPE) > self.config.limits.frame_bytes {
+        let size = call.params.as_bytes().len().saturating_add(self.dialect.envelope_size(&call.op));
+        if size > self.config.limits.frame_bytes {
             return Err(Refused::TooLarge);
         }
         let in_flight = self.calls.len().saturating_add(self.settled_events);
@@ -466,8 +468,12 @@ impl Session {
         if open >= self.config.limits.in_flight || self.outbox.is_congested() {
             return Err(AskError::Full);
         }
+        let frame = self.dialect.write_ask(self.next, &ask, &serve.exchange, depth);
+        if frame.len() > self.config.limits.frame_bytes {
+            return Err(AskError::TooLarge);
+        }
         let key = InputKey(self.number());
-        self.questions.insert(key, Question { asker: id, ask, depth, state: QuestionState::Held, armed: None });
+        self.questions.insert(key, Question { asker: id, ask, depth, state: QuestionState::Held(frame), armed: None });
         if let Some(serve) = self.serves.get_mut(&id) {
             serve.questions.push(key);
         }
@@ -476,6 +482,15 @@ impl Session {
             self.release_question(key);
         }
         Ok(key)
+    }
+
+    /// Takes a question back that nobody waits for any longer. Nothing comes for it; the peer hears a cancel where the protocol has one.
+    ///
+    /// # Errors
+    /// [`NotLive`] if it was answered, or its invocation is over.
+    pub fn abandon_input(&mut self, key: InputKey, now: Instant) -> Result<(), NotLive> {
+        self.advance(now);
+        self.take_question_back(key, None).map(drop).ok_or(NotLive)
     }
 
     /// Ends an invocation. What is kept of its progress goes out before the response; its open questions are taken back.
@@ -523,6 +538,10 @@ impl Session {
             }
         }
         let frame = self.dialect.write_log(&record);
+        if frame.len() > self.config.limits.frame_bytes {
+            self.stats.logs_dropped = self.stats.logs_dropped.saturating_add(1);
+            return Ok(Logged::Dropped);
+        }
         self.outbox.push(Class::Log, frame);
         Ok(logged)
     }
@@ -599,12 +618,15 @@ impl Session {
         let frame = self.outbox.pop()?;
         self.stats.frames_out = self.stats.frames_out.saturating_add(1);
         self.stats.bytes_out = self.stats.bytes_out.saturating_add(frame.len() as u64);
+        if !self.is_overrun() {
+            self.timers.set(TimerKey::Overload, &mut self.overload_armed, None);
+        }
         while !self.outbox.is_congested() {
             let Some(id) = self.wait_for_room.pop_first() else { break };
             self.flush(id);
         }
         self.settle_ending();
-        Some(Transmit { frame, route: Route::Channel })
+        Some(Transmit::new(frame))
     }
 
     /// The next event.
@@ -625,11 +647,12 @@ impl Session {
 
     // ---- How it stands ----
 
-    /// Whether [`handle_frame`](Self::handle_frame) takes frames: false while [`crate::Limits::events`] events wait to be polled, and once
-    /// the session has closed. A long outbox is no reason: two peers that wait for each other to read would wait for ever.
+    /// Whether [`handle_frame`](Self::handle_frame) takes frames: false while [`crate::Limits::events`] events or
+    /// [`crate::Limits::strays`] refusals wait to be polled, and once the session has closed. Otherwise a long outbox is no reason: two
+    /// peers that wait for each other to read would wait for ever.
     #[must_use]
     pub fn wants_input(&self) -> bool {
-        !self.is_closed() && self.events.len() < self.config.limits.events
+        !self.is_closed() && self.events.len() < self.config.limits.events && !self.is_overrun()
     }
 
     /// Whether the handshake is through.
@@ -669,6 +692,11 @@ impl Session {
     }
 
     // ---- Shared by the verbs ----
+
+    /// Whether the peer makes us refuse more than it reads.
+    fn is_overrun(&self) -> bool {
+        self.outbox.strays() >= self.config.limits.strays
+    }
 
     /// Time never runs backwards here, whatever the owner says.
     fn advance(&mut self, now: Instant) {
@@ -756,7 +784,12 @@ impl Session {
         let Some(serve) = self.serves.get_mut(&id) else { return };
         let Some(token) = &serve.token else { return };
         let partial = serve.checkpoint.as_ref().filter(|_| self.config.progress.partial_on_progress);
-        let frame = self.dialect.write_progress(token, progress, partial);
+        let limit = self.config.limits.frame_bytes;
+        let mut frame = self.dialect.write_progress(token, progress, partial);
+        if frame.len() > limit {
+            // Words and data are worth less than the news that it goes on.
+            frame = self.dialect.write_progress(token, &Progress { message: None, data: None, ..progress.clone() }, None);
+        }
         serve.last_progress = Some((self.outbox.push(Class::Progress(id), frame), self.now));
     }
 
@@ -780,11 +813,11 @@ impl Session {
     }
 
     fn release_question(&mut self, key: InputKey) {
+        // The exchange of a question has its number, as its frame says.
         let exchange = key.0;
         let Some(question) = self.questions.get_mut(&key) else { return };
-        let Some(serve) = self.serves.get(&question.asker) else { return };
-        let frame = self.dialect.write_ask(exchange, &question.ask, &serve.exchange, question.depth);
-        let ticket = self.outbox.push(Class::Bound, frame);
+        let QuestionState::Held(frame) = &question.state else { return };
+        let ticket = self.outbox.push(Class::Bound, frame.clone());
         question.state = QuestionState::Asked { exchange, ticket };
         self.exchanges.insert(exchange, Exchange::Question(key));
     }

@@ -5,17 +5,16 @@ use bytes::Bytes;
 use super::call::Call;
 use super::depth;
 use super::handshake::Handshake;
-use super::input::QuestionState;
 use super::outbox::Class;
 use super::peer_ids::Owner;
 use super::progress::Seen;
 use super::settle::Ending;
 use super::{
-    Asked, CloseReason, Event, Exchange, InboundId, InputFailed, InputKey, Invalid, OutboundId, Outcome, Serve, Session, TimerKey,
-    Why,
+    Asked, CloseReason, Event, Exchange, InboundId, InputFailed, InputKey, Invalid, OutboundId, Outcome, Question, Serve, Session,
+    TimerKey, Why,
 };
 use crate::config::DepthInference;
-use crate::dialect::{Ask, Greeting, GreetingFailed, Level, Message, Op, PeerInfo, Progress, ResponseBody};
+use crate::dialect::{Ask, Greeting, GreetingFailed, Level, Message, Messages, Op, PeerInfo, Progress, ResponseBody};
 use crate::error::{RpcError, Violation};
 use crate::json::{Json, Text};
 use crate::wire::WireId;
@@ -27,11 +26,16 @@ impl Session {
         if frame.len() > self.config.limits.frame_bytes {
             return self.refuse_frame();
         }
-        for message in self.dialect.read(frame) {
-            if self.is_closed() {
-                break;
+        match self.dialect.read(frame) {
+            Messages::One(message) => self.take(message),
+            Messages::Many(all) => {
+                for message in all {
+                    if self.is_closed() {
+                        break;
+                    }
+                    self.take(message);
+                }
             }
-            self.take(message);
         }
     }
 
@@ -73,10 +77,11 @@ impl Session {
                 if self.calls.get(&id).and_then(Call::ticket).is_some_and(|ticket| self.outbox.holds(ticket)) {
                     return self.violation(Violation::UnknownResponse);
                 }
+                let fits = |result: &Json| self.calls.get(&id).is_none_or(|call| self.dialect.is_result(&call.op, result));
                 let outcome = match body {
-                    ResponseBody::Result(result) => Outcome::Result(result),
+                    ResponseBody::Result(result) if fits(&result) => Outcome::Result(result),
                     ResponseBody::Error(error) => Outcome::Error(error),
-                    ResponseBody::Malformed => {
+                    ResponseBody::Result(_) | ResponseBody::Malformed => {
                         self.violation(Violation::InvalidResponse);
                         Outcome::Invalid(Invalid::Response)
                     }
@@ -89,8 +94,7 @@ impl Session {
 
     /// I12.
     fn take_answer(&mut self, key: InputKey, body: ResponseBody) {
-        let state = self.questions.get(&key).map(|question| question.state);
-        if matches!(state, Some(QuestionState::Asked { ticket, .. }) if self.outbox.holds(ticket)) {
+        if self.questions.get(&key).and_then(Question::ticket).is_some_and(|ticket| self.outbox.holds(ticket)) {
             return self.violation(Violation::UnknownResponse);
         }
         let Some(question) = self.close_question(key) else { return };
@@ -114,7 +118,7 @@ impl Session {
             return;
         };
         let Some(call) = self.calls.get_mut(&id) else { return };
-        if call.ticket().is_some_and(|ticket| self.outbox.holds(ticket)) {
+        if !call.is_observed() || call.ticket().is_some_and(|ticket| self.outbox.holds(ticket)) {
             return self.drop_stray_progress(Violation::UnknownProgress);
         }
         // The window in which a flood is reported once: the one that we would keep ourselves.
@@ -310,11 +314,13 @@ impl Session {
     }
 
     fn push_stray(&mut self, frame: Bytes) {
-        if self.outbox.strays() >= self.config.limits.strays {
-            return self.fail(CloseReason::Overload);
-        }
         self.outbox.push(Class::Stray, frame);
         self.check_overload();
+        if self.is_overrun() && self.overload_armed.is_none() && !self.is_closed() {
+            // No frame is taken until it reads some of them. A peer that waits for us likewise would wait for ever, so not for long.
+            let at = self.now.saturating_add(self.config.timeouts.close_grace.max(core::time::Duration::from_millis(1)));
+            self.timers.set(TimerKey::Overload, &mut self.overload_armed, Some(at));
+        }
     }
 
     // ---- The handshake ----

@@ -46,6 +46,10 @@ impl Session {
                 self.close_armed = None;
                 self.close_is_due();
             }
+            TimerKey::Overload => {
+                self.overload_armed = None;
+                self.fail(CloseReason::Overload);
+            }
             TimerKey::Call(id) => {
                 let Some(call) = self.calls.get_mut(&id) else { return };
                 call.armed = None;
@@ -98,8 +102,7 @@ impl Session {
             let unsent = self.outbox.withdraw(ticket);
             let speaks = cancellable && !matches!(outcome, Outcome::Lost);
             if !unsent && speaks {
-                let frame = self.dialect.write_cancel(exchange, reason);
-                self.outbox.push(Class::Bound, frame);
+                self.push_cancel(exchange, reason);
             }
         }
         self.finish_call(id, outcome);
@@ -169,14 +172,13 @@ impl Session {
     }
 
     /// The question is wanted no longer. What was not polled out is never sent.
-    fn take_question_back(&mut self, key: InputKey, reason: Option<&str>) -> Option<Question> {
+    pub(super) fn take_question_back(&mut self, key: InputKey, reason: Option<&str>) -> Option<Question> {
         let question = self.close_question(key)?;
         if let QuestionState::Asked { exchange, ticket } = question.state
             && !self.outbox.withdraw(ticket)
             && self.rules.cancels_questions
         {
-            let frame = self.dialect.write_cancel(exchange, reason);
-            self.outbox.push(Class::Bound, frame);
+            self.push_cancel(exchange, reason);
         }
         Some(question)
     }
@@ -292,6 +294,14 @@ impl Session {
     }
 
     // ---- Output ----
+
+    fn push_cancel(&mut self, exchange: u64, reason: Option<&str>) {
+        let mut frame = self.dialect.write_cancel(exchange, reason);
+        if frame.len() > self.config.limits.frame_bytes {
+            frame = self.dialect.write_cancel(exchange, None);
+        }
+        self.outbox.push(Class::Bound, frame);
+    }
 
     /// A reply that has its place. One that is larger than a frame may be becomes an error.
     pub(super) fn push_bound(&mut self, frame: Bytes, exchange: &WireId) {
@@ -415,7 +425,7 @@ impl Session {
     fn lose_calls(&mut self) {
         for key in self.questions.keys().copied().collect::<alloc::vec::Vec<_>>() {
             if let Some(question) = self.close_question(key) {
-                if let QuestionState::Asked { ticket, .. } = question.state {
+                if let Some(ticket) = question.ticket() {
                     self.outbox.withdraw(ticket);
                 }
                 self.bring_answer(key, &question, Err(InputFailed::Lost));
@@ -449,6 +459,7 @@ impl Session {
         self.timers.clear();
         self.handshake_armed = None;
         self.close_armed = None;
+        self.overload_armed = None;
         self.exchanges.clear();
         self.alarms.clear();
         self.wait_for_room.clear();

@@ -15,6 +15,8 @@ pub(super) enum TimerKey {
     Handshake,
     /// When to stop waiting for the end.
     Close,
+    /// When a peer that makes us refuse more than it reads is given up.
+    Overload,
     /// When a call of ours has taken too long.
     Call(OutboundId),
     /// When a question of ours has waited too long.

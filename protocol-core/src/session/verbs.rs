@@ -40,6 +40,20 @@ impl Invoke {
         self.timeouts = Some(timeouts);
         self
     }
+
+    /// Does not ask the peer for progress, unless the idle clock needs it.
+    #[must_use]
+    pub fn without_progress(mut self) -> Self {
+        self.progress = false;
+        self
+    }
+
+    /// Makes the call on behalf of a question of the peer.
+    #[must_use]
+    pub fn with_parent(mut self, parent: InputKey) -> Self {
+        self.parent = Some(parent);
+        self
+    }
 }
 
 /// A call that was not made. Nothing has changed, and the call is handed back.
@@ -196,6 +210,9 @@ pub enum AskError {
     /// The form or the question has a shape that the protocol forbids.
     #[error("{0}")]
     Invalid(String),
+    /// Longer than a frame may be.
+    #[error("longer than a frame may be")]
+    TooLarge,
     /// Too many questions open, or too much output waiting.
     #[error("too many questions open or too much output waiting")]
     Full,
@@ -209,7 +226,7 @@ pub enum Logged {
     Sent,
     /// The peer does not want records of its level, or logging was not declared: left out.
     Unwanted,
-    /// Too much output waits: left out, or an older record was.
+    /// Too much output waits, or it is longer than a frame may be: left out, or an older record was.
     Dropped,
 }
 
@@ -242,6 +259,14 @@ pub struct Transmit {
     pub frame: Bytes,
     /// Where to.
     pub route: Route,
+}
+
+impl Transmit {
+    /// A frame for the one channel of a session.
+    #[must_use]
+    pub const fn new(frame: Bytes) -> Self {
+        Self { frame, route: Route::Channel }
+    }
 }
 
 /// Where a frame goes.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::WireId;
 use crate::error::{RpcError, Violation};
 use crate::json::Frame;
-use crate::json::scan::{Cursor, Kind, Members, ScanError, string};
+use crate::json::scan::{Cursor, Kind, Members, Noted, ScanError, string};
 
 /// What a dialect allows.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +21,7 @@ pub(crate) struct Options {
 
 /// What a frame holds.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "the large one is the common one, and lives on the stack for a moment")]
 pub(crate) enum Contents<'a> {
     One(Result<Envelope<'a>, Malformed>),
     Batch(Vec<Result<Envelope<'a>, Malformed>>),
@@ -29,8 +30,8 @@ pub(crate) enum Contents<'a> {
 /// One message.
 #[derive(Debug)]
 pub(crate) enum Envelope<'a> {
-    Request { id: WireId, method: Cow<'a, str>, params: Option<&'a str> },
-    Notification { method: Cow<'a, str>, params: Option<&'a str> },
+    Request { id: WireId, method: Cow<'a, str>, params: Option<Noted<'a>> },
+    Notification { method: Cow<'a, str>, params: Option<Noted<'a>> },
     Response { id: WireId, body: Body<'a> },
 }
 
@@ -126,17 +127,23 @@ fn batch<'a>(cursor: Cursor<'a>, frame: Frame<'a>, options: Options) -> Result<V
 fn one<'a>(cursor: Cursor<'a>, frame: Frame<'a>) -> Result<(Element<'a>, Cursor<'a>), Malformed> {
     let Some(mut members) = Members::at(cursor) else { return Err(Malformed::invalid(None)) };
     let mut found = Found::default();
-    while let Some((key, value)) = members.next()? {
+    while let Some(key) = members.next_key()? {
         let slot = match &*key.name() {
             "jsonrpc" => &mut found.jsonrpc,
             "id" => &mut found.id,
             "method" => &mut found.method,
-            "params" => &mut found.params,
+            "params" => {
+                found.repeated |= found.params.replace(members.noted()?).is_some();
+                continue;
+            }
             "result" => &mut found.result,
             "error" => &mut found.error,
-            _ => continue,
+            _ => {
+                members.value()?;
+                continue;
+            }
         };
-        found.repeated |= slot.replace(value).is_some();
+        found.repeated |= slot.replace(members.value()?).is_some();
     }
     Ok((found.envelope(frame), members.rest()))
 }
@@ -146,7 +153,7 @@ struct Found<'a> {
     jsonrpc: Option<&'a str>,
     id: Option<&'a str>,
     method: Option<&'a str>,
-    params: Option<&'a str>,
+    params: Option<Noted<'a>>,
     result: Option<&'a str>,
     error: Option<&'a str>,
     repeated: bool,
@@ -175,7 +182,7 @@ impl<'a> Found<'a> {
             let is_notification = self.id.is_none();
             return Err(if is_notification { Malformed::silent(Violation::InvalidEnvelope) } else { Malformed::invalid(id) });
         };
-        let proper = self.params.is_none_or(|params| Kind::of(params) == Kind::Object);
+        let proper = self.params.as_ref().is_none_or(|params| Kind::of(params.text()) == Kind::Object);
         match (self.id, id) {
             (None, _) if proper => Ok(Envelope::Notification { method, params: self.params }),
             (None, _) => Err(Malformed::silent(Violation::InvalidParams)),
@@ -228,8 +235,12 @@ mod tests {
     fn shown_with(text: &str, options: Options) -> alloc::string::String {
         let frame = Bytes::copy_from_slice(text.as_bytes());
         let one = |element: &Element<'_>| match element {
-            Ok(Envelope::Request { id, method, params }) => alloc::format!("request {id:?} {method} {params:?}"),
-            Ok(Envelope::Notification { method, params }) => alloc::format!("notification {method} {params:?}"),
+            Ok(Envelope::Request { id, method, params }) => {
+                alloc::format!("request {id:?} {method} {:?}", params.as_ref().map(Noted::text))
+            }
+            Ok(Envelope::Notification { method, params }) => {
+                alloc::format!("notification {method} {:?}", params.as_ref().map(Noted::text))
+            }
             Ok(Envelope::Response { id, body }) => alloc::format!("response {id:?} {body:?}"),
             Err(malformed) => alloc::format!(
                 "{:?} {:?}",

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::WireId;
 use crate::error::RpcError;
+use crate::json::scan::Key;
 use crate::json::{Json, write_integer, write_number, write_string};
 
 /// Room for an envelope and small parameters, so that most frames are written without growing.
@@ -28,9 +29,7 @@ impl Object<'_> {
 
     /// Writes the key; the value is the caller's to append.
     pub(crate) fn member(&mut self, name: &str) -> &mut Vec<u8> {
-        if !core::mem::replace(&mut self.empty, false) {
-            self.out.push(b',');
-        }
+        self.separate();
         write_string(self.out, name);
         self.out.push(b':');
         self.out
@@ -77,9 +76,18 @@ impl Object<'_> {
         push_json(self.member(name), value.as_bytes());
     }
 
-    /// A member as it stands in another object.
-    pub(crate) fn raw(&mut self, name: &str, value: &str) {
-        push_json(self.member(name), value.as_bytes());
+    /// A member as it stands in another object, key and all (G13).
+    pub(crate) fn copy(&mut self, key: Key<'_>, value: &str) {
+        self.separate();
+        self.out.extend_from_slice(key.quoted().as_bytes());
+        self.out.push(b':');
+        push_json(self.out, value.as_bytes());
+    }
+
+    fn separate(&mut self) {
+        if !core::mem::replace(&mut self.empty, false) {
+            self.out.push(b',');
+        }
     }
 }
 

@@ -3,9 +3,9 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::Revision;
 use super::sampling::elements;
-use super::{Revision, for_each_member};
-use crate::json::scan::{Kind, member, string};
+use crate::json::scan::{Kind, for_each_member, member, string};
 use crate::json::{Json, number};
 
 /// Whether `schema` is a flat object of primitives that `revision` knows.

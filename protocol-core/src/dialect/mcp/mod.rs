@@ -215,19 +215,11 @@ fn with_status(partial: &Json, status: &str) -> Json {
     let mut out = alloc::vec::Vec::with_capacity(partial.as_bytes().len().saturating_add(32));
     crate::wire::Object::write(&mut out, |object| {
         object.string("status", status);
-        for_each_member(partial.as_str(), |name, value| {
-            if name != "status" {
-                object.raw(name, value);
+        crate::json::scan::for_each_key(partial.as_str(), |key, value| {
+            if key.name() != "status" {
+                object.copy(key, value);
             }
         });
     });
     Json::written(out)
-}
-
-/// Calls `each` with every member of `object`, which passed a scan.
-fn for_each_member<'a>(object: &'a str, mut each: impl FnMut(&str, &'a str)) {
-    let Some(mut members) = crate::json::scan::Members::of(object) else { return };
-    while let Ok(Some((key, value))) = members.next() {
-        each(&key.name(), value);
-    }
 }

@@ -1,17 +1,16 @@
 //! From envelopes to what they mean in MCP.
 
 use alloc::string::String;
-use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::{Mcp, Revision, Side, for_each_member, form, meta, offers, op_of, sampling};
+use super::{Mcp, Revision, Side, form, meta, offers, op_of, sampling};
 use crate::dialect::{
     Answer, Ask, Capabilities, Elicit, Elicited, Greeting, GreetingFailed, Identity, Level, LogRecord, Message, Messages, Notice,
-    PeerInfo, Progress, ResponseBody, Sampled,
+    Op, PeerInfo, Progress, ResponseBody, Sampled,
 };
 use crate::error::{RpcError, Violation};
-use crate::json::scan::{Kind, Members, member, string};
+use crate::json::scan::{Kind, Noted, for_each_member, string};
 use crate::json::{Frame, Json, Text, number};
 use crate::wire::{self, Body, Contents, Envelope, Malformed, WireId};
 
@@ -20,7 +19,7 @@ impl Mcp {
         let batch = (self.agreed == Some(Revision::R2025_03_26)).then_some(self.limits.batch);
         let frame = Frame::new(bytes);
         match wire::read(bytes, wire::Options { depth: self.limits.json_depth, batch }) {
-            Contents::One(element) => Messages::One(Some(self.message(element, frame))),
+            Contents::One(element) => Messages::One(self.message(element, frame)),
             Contents::Batch(all) => {
                 let messages = all.into_iter().map(|element| match self.message(element, frame) {
                     // Lifecycle (2025-03-26), "Initialization": never part of a batch.
@@ -32,15 +31,15 @@ impl Mcp {
                     ),
                     other => other,
                 });
-                Messages::Many(messages.collect::<Vec<_>>().into_iter())
+                Messages::Many(messages.collect())
             }
         }
     }
 
     fn message(&self, element: Result<Envelope<'_>, Malformed>, frame: Frame<'_>) -> Message {
         match element {
-            Ok(Envelope::Request { id, method, params }) => self.request(id, &method, params, frame),
-            Ok(Envelope::Notification { method, params }) => self.notification(&method, params, frame),
+            Ok(Envelope::Request { id, method, params }) => self.request(id, &method, params.as_ref(), frame),
+            Ok(Envelope::Notification { method, params }) => self.notification(&method, params.as_ref(), frame),
             Ok(Envelope::Response { id, body }) => {
                 let body = match body {
                     // Every result of MCP is an object (schema, "Result").
@@ -58,9 +57,8 @@ impl Mcp {
         }
     }
 
-    fn request(&self, id: WireId, method: &str, params: Option<&str>, frame: Frame<'_>) -> Message {
-        let text = params.unwrap_or("{}");
-        let meta = match Meta::read(text) {
+    fn request(&self, id: WireId, method: &str, params: Option<&Noted<'_>>, frame: Frame<'_>) -> Message {
+        let meta = match params.map_or(Ok(Meta::default()), Meta::read) {
             Ok(meta) => meta,
             Err((violation, why)) => {
                 let code =
@@ -68,12 +66,13 @@ impl Mcp {
                 return invalid(Some(violation), id, code, why);
             }
         };
-        let payload = params.map_or_else(Json::empty_object, |params| frame.json(params));
+        let payload = params.map_or_else(Json::empty_object, |params| frame.json(params.text()));
         match (self.side, method) {
             (_, "ping") => Message::Ping { id },
             (Side::Server, "initialize") => Message::Greeting { id, greeting: self.greeting(&payload) },
             (Side::Server, "logging/setLevel") if self.own.logging => {
-                let level = member(text, "level").and_then(string).and_then(|name| Level::from_name(&name));
+                let level =
+                    params.and_then(|params| params.member("level")).and_then(string).and_then(|name| Level::from_name(&name));
                 match level {
                     Some(level) => Message::SetLevel { id, level },
                     None => invalid(
@@ -122,14 +121,18 @@ impl Mcp {
         }
     }
 
-    fn notification(&self, method: &str, params: Option<&str>, frame: Frame<'_>) -> Message {
-        let text = params.unwrap_or("{}");
+    fn notification(&self, method: &str, given: Option<&Noted<'_>>, frame: Frame<'_>) -> Message {
+        let none = Noted::empty_object();
+        let params = given.unwrap_or(&none);
+        if is_repeated(params, "_meta") {
+            return Message::Reject { violation: Some(Violation::RepeatedMember), answer: None };
+        }
         let wrong = || Message::Reject { violation: Some(Violation::InvalidParams), answer: None };
         let sender = match method {
-            "notifications/progress" => return read_progress(text, frame),
+            "notifications/progress" => return read_progress(params, frame),
             "notifications/cancelled" => {
-                let id = member(text, "requestId").and_then(WireId::read);
-                let reason = member(text, "reason").and_then(|reason| frame.text(reason));
+                let id = params.member("requestId").and_then(WireId::read);
+                let reason = params.member("reason").and_then(|reason| frame.text(reason));
                 return id.map_or_else(wrong, |id| Message::Cancel { id, reason });
             }
             "notifications/initialized" | "notifications/roots/list_changed" => Side::Client,
@@ -138,20 +141,25 @@ impl Mcp {
             | "notifications/prompts/list_changed"
             | "notifications/resources/list_changed"
             | "notifications/resources/updated" => Side::Server,
-            _ => return Message::Notice(Notice::Custom { method: method.into(), params: params.map(|params| frame.json(params)) }),
+            _ => {
+                return Message::Notice(Notice::Custom {
+                    method: method.into(),
+                    params: given.map(|params| frame.json(params.text())),
+                });
+            }
         };
         if sender == self.side {
             return Message::Reject { violation: Some(Violation::WrongDirection), answer: None };
         }
         match method {
             "notifications/initialized" => Message::Greeted,
-            "notifications/message" => read_log(text, frame).map_or_else(wrong, Message::Log),
+            "notifications/message" => read_log(params, frame).map_or_else(wrong, Message::Log),
             "notifications/tools/list_changed" => Message::Notice(Notice::ToolsChanged),
             "notifications/prompts/list_changed" => Message::Notice(Notice::PromptsChanged),
             "notifications/resources/list_changed" => Message::Notice(Notice::ResourcesChanged),
             "notifications/roots/list_changed" => Message::Notice(Notice::RootsChanged),
             _ => {
-                let uri = member(text, "uri").and_then(|uri| frame.text(uri));
+                let uri = params.member("uri").and_then(|uri| frame.text(uri));
                 uri.map_or_else(wrong, |uri| Message::Notice(Notice::ResourceUpdated { uri }))
             }
         }
@@ -190,6 +198,14 @@ impl Mcp {
             declared,
             instructions: text("instructions").map(Text::from),
         })
+    }
+
+    /// A task where none was asked for is no result (2025-11-25, Tasks): whoever called waits for content.
+    pub(crate) fn is_result(&self, op: &Op, result: &Json) -> bool {
+        /// A task is a handful of short members. A longer text is not worth a look, which takes as long as reading it.
+        const TASK: usize = 4096;
+        let may_be_task = *op == Op::CallTool && result.as_bytes().len() <= TASK && result.as_str().contains("task");
+        !may_be_task || result.member("task").is_none() || result.member("content").is_some()
     }
 
     pub(crate) fn read_answer(&self, ask: &Ask, result: &Json) -> Option<Answer> {
@@ -237,18 +253,11 @@ struct Meta {
 }
 
 impl Meta {
-    fn read(params: &str) -> Result<Self, (Violation, &'static str)> {
-        let mut meta = None;
-        let mut repeated = false;
-        for_each_member(params, |name, value| {
-            if name == "_meta" {
-                repeated |= meta.replace(value).is_some();
-            }
-        });
-        if repeated {
+    fn read(params: &Noted<'_>) -> Result<Self, (Violation, &'static str)> {
+        if is_repeated(params, "_meta") {
             return Err((Violation::RepeatedMember, "_meta stands twice"));
         }
-        let Some(meta) = meta else { return Ok(Self::default()) };
+        let Some(meta) = params.member("_meta") else { return Ok(Self::default()) };
         if Kind::of(meta) != Kind::Object {
             return Err((Violation::InvalidParams, "_meta must be an object"));
         }
@@ -270,36 +279,45 @@ impl Meta {
     }
 }
 
-fn read_progress(params: &str, frame: Frame<'_>) -> Message {
+fn is_repeated(params: &Noted<'_>, name: &str) -> bool {
+    let mut times = 0_usize;
+    params.for_each(|other, _| times = times.saturating_add(usize::from(other == name)));
+    times > 1
+}
+
+fn read_progress(params: &Noted<'_>, frame: Frame<'_>) -> Message {
     parse_progress(params, frame).unwrap_or(Message::Reject { violation: Some(Violation::InvalidProgress), answer: None })
 }
 
-/// Progress, "Progress Flow". One pass: this is the message that comes most often.
-fn parse_progress(params: &str, frame: Frame<'_>) -> Option<Message> {
-    let mut members = Members::of(params)?;
-    let (mut token, mut progress, mut partial) = (None, Progress::default(), None);
-    while let Some((key, value)) = members.next().ok()? {
-        match &*key.name() {
-            "progressToken" => token = Some(WireId::read(value)?),
-            "progress" => progress.value = Some(number(value)?),
-            "total" if value != "null" => progress.total = Some(number(value)?),
-            "message" if value != "null" => progress.message = Some(frame.text(value)?),
-            "_meta" => for_each_member(value, |name, value| match name {
-                meta::DATA => progress.data = Some(frame.json(value)),
-                meta::PARTIAL if Kind::of(value) == Kind::Object => partial = Some(frame.json(value)),
-                _ => {}
-            }),
-            _ => {}
+/// Progress, "Progress Flow".
+fn parse_progress(params: &Noted<'_>, frame: Frame<'_>) -> Option<Message> {
+    let (mut token, mut progress, mut partial, mut proper) = (None, Progress::default(), None, true);
+    params.for_each(|name, value| match name {
+        "progressToken" => token = WireId::read(value),
+        "progress" => progress.value = number(value),
+        "total" if value != "null" => {
+            progress.total = number(value);
+            proper &= progress.total.is_some();
         }
-    }
-    progress.value?;
-    Some(Message::Progress { token: token?, progress, partial })
+        "message" if value != "null" => {
+            progress.message = frame.text(value);
+            proper &= progress.message.is_some();
+        }
+        "_meta" => for_each_member(value, |name, value| match name {
+            meta::DATA => progress.data = Some(frame.json(value)),
+            meta::PARTIAL if Kind::of(value) == Kind::Object => partial = Some(frame.json(value)),
+            _ => {}
+        }),
+        _ => {}
+    });
+    let token = token.filter(|_| proper && progress.value.is_some())?;
+    Some(Message::Progress { token, progress, partial })
 }
 
-fn read_log(params: &str, frame: Frame<'_>) -> Option<LogRecord> {
-    let level = Level::from_name(&string(member(params, "level")?)?)?;
-    let logger = member(params, "logger").and_then(|logger| frame.text(logger));
-    Some(LogRecord { level, logger, data: frame.json(member(params, "data")?) })
+fn read_log(params: &Noted<'_>, frame: Frame<'_>) -> Option<LogRecord> {
+    let level = Level::from_name(&string(params.member("level")?)?)?;
+    let logger = params.member("logger").and_then(|logger| frame.text(logger));
+    Some(LogRecord { level, logger, data: frame.json(params.member("data")?) })
 }
 
 fn json_string(json: &Json) -> Option<String> {

@@ -5,11 +5,12 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::{Mcp, Revision, Side, for_each_member, meta, method_of, with_status};
+use super::{Mcp, Revision, Side, meta, method_of, with_status};
 use crate::dialect::{
     Answer, Ask, Content, CutShort, Elicited, LogRecord, Notice, Op, Progress, Reply, Sample, Sampled, ToolOutput,
 };
 use crate::error::RpcError;
+use crate::json::scan::{for_each_key, for_each_member};
 use crate::json::{Json, write_string};
 use crate::wire::{self, Object, WireId, push_json};
 
@@ -54,15 +55,15 @@ impl Added<'_> {
             return push_json(out, params.as_bytes());
         }
         Object::write(out, |object| {
-            for_each_member(params.as_str(), |name, value| {
-                if name != "_meta" {
-                    object.raw(name, value);
+            for_each_key(params.as_str(), |key, value| {
+                if key.name() != "_meta" {
+                    object.copy(key, value);
                 }
             });
             object.object("_meta", |object| {
-                for_each_member(given.unwrap_or("{}"), |name, value| {
-                    if !Self::owns(name) {
-                        object.raw(name, value);
+                for_each_key(given.unwrap_or("{}"), |key, value| {
+                    if !Self::owns(&key.name()) {
+                        object.copy(key, value);
                     }
                 });
                 self.write(object);
@@ -140,6 +141,13 @@ impl Mcp {
     pub(crate) fn write_greeted(&self) -> Option<Bytes> {
         let client = self.side == Side::Client;
         client.then(|| wire::notification("notifications/initialized", 0, None::<fn(&mut Vec<u8>)>))
+    }
+
+    pub(crate) fn envelope_size(&self, op: &Op) -> usize {
+        /// `jsonrpc`, the id, and the members of `_meta` that the session writes.
+        const MEMBERS: usize = 256;
+        // A character takes up to six bytes when it is escaped.
+        method_of(op).len().saturating_mul(6).saturating_add(MEMBERS)
     }
 
     pub(crate) fn write_call(&self, id: u64, op: &Op, params: &Json, observed: bool, depth: u8) -> Bytes {
@@ -239,14 +247,11 @@ impl Mcp {
         let partial = partial.map(|partial| with_status(partial, status));
         if *op == Op::CallTool {
             // A failure that the model shall read is a result (Tools, "Error Handling").
-            let mut output = ToolOutput::error(text);
-            if let Some(partial) = partial {
-                // A partial result with something in it is of use; without, the call has failed.
-                output.is_error =
-                    !partial.member("processed").is_some_and(|done| done.as_str().parse().is_ok_and(|done: u64| done > 0));
-                output.content.push(Content::Text(partial.as_str().into()));
-                output.structured = Some(partial);
-            }
+            let Some(partial) = partial else { return Reply::Tool(ToolOutput::error(text)) };
+            // A partial result with something in it is of use; without, the call has failed. Its status says what happened.
+            let is_useful = partial.member("processed").is_some_and(|done| done.as_str().parse().is_ok_and(|done: u64| done > 0));
+            let mut output = ToolOutput::structured(partial);
+            output.is_error = !is_useful;
             return Reply::Tool(output);
         }
         let mut data = Vec::new();
@@ -348,9 +353,9 @@ fn with_partial(error: &RpcError, partial: &Json) -> RpcError {
     let mut data = Vec::new();
     Object::write(&mut data, |object| {
         match &error.data {
-            Some(given) if given.is_object() => for_each_member(given.as_str(), |name, value| {
-                if name != "partial" {
-                    object.raw(name, value);
+            Some(given) if given.is_object() => for_each_key(given.as_str(), |key, value| {
+                if key.name() != "partial" {
+                    object.copy(key, value);
                 }
             }),
             Some(given) => object.json("data", given),

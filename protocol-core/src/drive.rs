@@ -1,0 +1,993 @@
+//! The one event loop. It moves frames between a machine and a transport and tells the machine the time; it has no rule of its own.
+//!
+//! A [`Driver`] joins three things: a [`Machine`] (a [`Session`], or whatever wraps one), a [`FrameIo`] (a transport that moves whole
+//! frames) and a [`Timer`] (a clock and one alarm). An adapter implements the last two for its runtime and has nothing else to do.
+//! Nothing here needs a runtime, a thread or a lock: `core::task` is all, so the loop itself is tested on a fake clock.
+//!
+//! # A turn
+//! [`Driver::poll_event`] takes one turn:
+//! 1. reads up to 64 frames or 1 MiB, while the machine wants input;
+//! 2. asks the *clock* whether the machine's deadline has passed, whether or not more could be read, so a flood of frames cannot
+//!    starve a timeout. The alarm only wakes: some runtimes let an alarm that is due stay pending;
+//! 3. writes up to 1 MiB while the transport is ready, and flushes once. A transport that is not ready stops only the writing: two
+//!    peers that each stopped reading because they cannot write would wait for each other for ever;
+//! 4. hands out an event if there is one;
+//! 5. otherwise sets the alarm, and wakes itself if there was more to read or write than a turn may.
+//!
+//! # Ends
+//! * The peer ends its side: the machine hears [`TransportEnd::Eof`], nothing is read any longer, writing goes on.
+//! * A read fails: the machine hears [`TransportEnd::Failed`].
+//! * A write fails: what has already arrived is still read, since a peer that answers and exits may break the pipe before we have
+//!   read its answer. Once there is no more, or after half a second, the machine hears [`TransportEnd::Failed`].
+//! * The machine is closed: what it queued is written and flushed, for at most 5 seconds (a peer that does not read must not
+//!   hold us for ever), and the transport is closed.
+//!
+//! In each case the machine's remaining events are handed out first, then the first error of the transport, if there was one, then
+//! `None`, for ever.
+
+use core::future::poll_fn;
+use core::task::{Context, Poll, Waker, ready};
+use core::time::Duration;
+
+use bytes::Bytes;
+
+use crate::config::Limits;
+use crate::session::{Event, Full, Session, Transmit, TransportEnd};
+use crate::time::Instant;
+
+/// Frames read in one turn.
+const FRAMES_A_TURN: usize = 64;
+/// Bytes read in one turn, and bytes written in one turn. Passed by at most one frame.
+const BYTES_A_TURN: usize = 1 << 20;
+/// How long is read on after a write failed. A time, since "nothing is ready" proves nothing: a runtime may not have asked yet.
+const READ_GRACE: Duration = Duration::from_millis(500);
+/// How long the last output may take to leave once the machine is closed.
+const FLUSH_GRACE: Duration = Duration::from_secs(5);
+
+/// What a [`Driver`] drives. The verbs are those of [`Session`], with the same meaning.
+pub trait Machine {
+    /// What the owner of the driver hears.
+    type Event;
+
+    /// A frame has arrived. Hands it back, and changes nothing, if there is no room for what it would bring; only while
+    /// [`Self::wants_input`] is false. It is offered again when that has changed.
+    fn handle_frame(&mut self, frame: Bytes, now: Instant) -> Result<(), Full>;
+
+    /// The transport has ended. `Failed` may follow `Eof`. After `Failed` the machine must come to be closed; after that it does nothing.
+    fn handle_end(&mut self, end: TransportEnd, now: Instant);
+
+    /// Time has passed. Early or repeated calls do nothing.
+    fn handle_timeout(&mut self, now: Instant);
+
+    /// The next frame to write.
+    fn poll_transmit(&mut self) -> Option<Transmit>;
+
+    /// The next event to hand out.
+    fn poll_event(&mut self) -> Option<Self::Event>;
+
+    /// When [`Self::handle_timeout`] is due; later than the last `now` it was given.
+    fn poll_timeout(&self) -> Option<Instant>;
+
+    /// Whether frames are to be read. False once closed.
+    fn wants_input(&self) -> bool;
+
+    /// Whether it is over: nothing is to be read, and what [`Self::poll_transmit`] and [`Self::poll_event`] still give is the last.
+    fn is_closed(&self) -> bool;
+
+    /// The longest frame that it takes. The transport is told, and cuts longer ones.
+    fn frame_limit(&self) -> usize {
+        Limits::default().frame_bytes
+    }
+
+    /// Whoever changes the machine other than through its driver must wake this waker if there is now a frame to write, an event, an
+    /// earlier deadline, or room for input where there was none. A machine that only its driver can reach may ignore it.
+    fn register(&mut self, waker: &Waker);
+}
+
+impl Machine for Session {
+    type Event = Event;
+
+    fn handle_frame(&mut self, frame: Bytes, now: Instant) -> Result<(), Full> {
+        Self::handle_frame(self, frame, now)
+    }
+
+    fn handle_end(&mut self, end: TransportEnd, now: Instant) {
+        Self::handle_end(self, end, now);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        Self::handle_timeout(self, now);
+    }
+
+    fn poll_transmit(&mut self) -> Option<Transmit> {
+        Self::poll_transmit(self)
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        Self::poll_event(self)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        Self::poll_timeout(self)
+    }
+
+    fn wants_input(&self) -> bool {
+        Self::wants_input(self)
+    }
+
+    fn is_closed(&self) -> bool {
+        Self::is_closed(self)
+    }
+
+    fn frame_limit(&self) -> usize {
+        self.config().limits.frame_bytes
+    }
+
+    /// Nothing to do: verbs need `&mut Session`, so nobody calls one while a turn waits, and the next turn sees what it did.
+    fn register(&mut self, _waker: &Waker) {}
+}
+
+/// A transport that moves whole frames. Nothing here waits: what is not possible yet is `Pending` and wakes the task.
+pub trait FrameIo {
+    /// What goes wrong with it.
+    type Error;
+
+    /// The next frame, or `None` once the peer has ended its side; then it is not called again. A transport that can read for ever
+    /// without completing a frame gives `Pending` now and then and wakes the task itself.
+    fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Self::Error>>;
+
+    /// Whether [`Self::start_send`] may be called. Tries to make room if there is none.
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>>;
+
+    /// Takes one frame. It need not leave before [`Self::poll_flush`].
+    fn start_send(&mut self, transmit: Transmit) -> Result<(), Self::Error>;
+
+    /// Everything taken has left.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>>;
+
+    /// Ends our side, in bounded time and whether or not the flush came to its end. It is also called after errors. Nothing but
+    /// itself is called afterwards.
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>>;
+
+    /// From now on a frame longer than `bytes` may be cut one byte behind that. For transports that bound nothing themselves.
+    fn set_frame_limit(&mut self, bytes: usize) {
+        let _ = bytes;
+    }
+}
+
+/// A clock and one alarm.
+pub trait Timer {
+    /// The time on the axis of the machine. Never runs backwards.
+    fn now(&self) -> Instant;
+
+    /// Ready once [`Self::now`] has reached `at`, never before. Otherwise wakes the task then; only the last `at` counts.
+    fn poll_until(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<()>;
+}
+
+/// Drives a machine over a transport. The module says how.
+///
+/// Everything it knows is in it and nothing is in its futures, so [`Driver::next_event`] can be dropped at any point and called
+/// again: no frame and no event is lost.
+#[derive(Debug)]
+pub struct Driver<M, I: FrameIo, T> {
+    machine: M,
+    io: I,
+    timer: T,
+    /// Read, but the machine had no room for it. Offered again before another is read.
+    held: Option<Bytes>,
+    /// The machine took no frame when it was last asked, so the transport does not wake us.
+    full: bool,
+    /// The peer may still send.
+    reading: bool,
+    /// Writing may still succeed.
+    writing: bool,
+    /// The machine or the transport holds output.
+    unwritten: bool,
+    /// Set once a write failed: what had arrived must be read by then.
+    read_by: Option<Instant>,
+    /// The first error, until it is handed out.
+    error: Option<I::Error>,
+    /// Set once the machine is closed: the last output must have left by then.
+    flush_by: Option<Instant>,
+    over: bool,
+}
+
+impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
+    /// Joins the three. Nothing happens before the first poll.
+    pub fn new(machine: M, mut io: I, timer: T) -> Self {
+        io.set_frame_limit(machine.frame_limit());
+        Self {
+            machine,
+            io,
+            timer,
+            held: None,
+            full: false,
+            reading: true,
+            writing: true,
+            unwritten: false,
+            read_by: None,
+            error: None,
+            flush_by: None,
+            over: false,
+        }
+    }
+
+    /// The machine.
+    pub fn machine(&self) -> &M {
+        &self.machine
+    }
+
+    /// The machine, to call its verbs between events. What they bring about happens in the next turn.
+    pub fn machine_mut(&mut self) -> &mut M {
+        &mut self.machine
+    }
+
+    /// The transport.
+    pub fn io(&self) -> &I {
+        &self.io
+    }
+
+    /// The time, for the machine's verbs.
+    pub fn now(&self) -> Instant {
+        self.timer.now()
+    }
+
+    /// The next event; `None` once all is over, and from then on. An error of the transport is given once, last.
+    pub async fn next_event(&mut self) -> Result<Option<M::Event>, I::Error> {
+        poll_fn(|cx| self.poll_event(cx)).await
+    }
+
+    /// Takes one turn. `Ready(Ok(Some(..)))` is an event, `Ready(Ok(None))` the end, and `Pending` means that the task will be
+    /// woken. Poll again after each event: the alarm is only set when there is none.
+    pub fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<M::Event>, I::Error>> {
+        if self.over {
+            return Poll::Ready(Ok(None));
+        }
+        self.machine.register(cx.waker());
+        let more_to_read = self.read(cx);
+        self.expire();
+        let more_to_write = self.write(cx);
+        if let Some(event) = self.machine.poll_event() {
+            return Poll::Ready(Ok(Some(event)));
+        }
+        if self.machine.is_closed() {
+            ready!(self.close(cx, more_to_write));
+            return Poll::Ready(self.error.take().map_or(Ok(None), Err));
+        }
+        let until = self.machine.poll_timeout().into_iter().chain(self.read_by.filter(|_| self.reading)).min();
+        // What was written or handed out may have made room for the frames that had none.
+        let has_room_again = self.reading && self.full && self.machine.wants_input();
+        self.wait(cx, until, more_to_read || more_to_write || has_room_again);
+        Poll::Pending
+    }
+
+    /// Says whether the turn's share was spent, so that there may be more.
+    fn read(&mut self, cx: &mut Context<'_>) -> bool {
+        let now = self.timer.now();
+        if self.reading && self.read_by.is_some_and(|at| at <= now) {
+            self.fail(now);
+        }
+        let mut bytes: usize = 0;
+        self.full = false;
+        for _ in 0..FRAMES_A_TURN {
+            if !self.reading {
+                return false;
+            }
+            if !self.machine.wants_input() {
+                self.full = true;
+                return false;
+            }
+            let frame = match self.held.take().map_or_else(|| self.io.poll_recv(cx), |frame| Poll::Ready(Ok(Some(frame)))) {
+                Poll::Ready(Ok(Some(frame))) => frame,
+                Poll::Ready(Ok(None)) => {
+                    self.reading = false;
+                    // After a failed write this is no orderly end: nothing can be answered.
+                    let end = if self.writing { TransportEnd::Eof } else { TransportEnd::Failed };
+                    self.machine.handle_end(end, now);
+                    return false;
+                }
+                Poll::Ready(Err(error)) => {
+                    self.error.get_or_insert(error);
+                    self.fail(now);
+                    return false;
+                }
+                Poll::Pending => return false,
+            };
+            bytes = bytes.saturating_add(frame.len());
+            if let Err(Full(frame)) = self.machine.handle_frame(frame, now) {
+                self.held = Some(frame);
+                self.full = true;
+                return false;
+            }
+            if bytes >= BYTES_A_TURN {
+                break;
+            }
+        }
+        true
+    }
+
+    fn fail(&mut self, now: Instant) {
+        self.reading = false;
+        self.writing = false;
+        self.machine.handle_end(TransportEnd::Failed, now);
+    }
+
+    /// The clock is read again: a turn's frames may have taken a while.
+    fn expire(&mut self) {
+        let now = self.timer.now();
+        if self.machine.poll_timeout().is_some_and(|at| at <= now) {
+            self.machine.handle_timeout(now);
+        }
+    }
+
+    /// Says whether there is something to do at once: the turn's share was spent, or the end of writing is to be followed up.
+    fn write(&mut self, cx: &mut Context<'_>) -> bool {
+        if !self.writing {
+            return false;
+        }
+        match self.write_some(cx) {
+            Ok(more) => more,
+            Err(error) => {
+                self.error.get_or_insert(error);
+                self.writing = false;
+                let now = self.timer.now();
+                self.read_by = Some(now.saturating_add(READ_GRACE));
+                if !self.reading {
+                    self.fail(now);
+                }
+                true
+            }
+        }
+    }
+
+    fn write_some(&mut self, cx: &mut Context<'_>) -> Result<bool, I::Error> {
+        let mut bytes: usize = 0;
+        let mut all_taken = false;
+        while bytes < BYTES_A_TURN && self.io.poll_ready(cx)?.is_ready() {
+            let Some(transmit) = self.machine.poll_transmit() else {
+                all_taken = true;
+                break;
+            };
+            self.unwritten = true;
+            bytes = bytes.saturating_add(transmit.frame.len());
+            self.io.start_send(transmit)?;
+        }
+        self.unwritten |= !all_taken;
+        if self.unwritten && self.io.poll_flush(cx)?.is_ready() {
+            self.unwritten = !all_taken;
+        }
+        Ok(bytes >= BYTES_A_TURN)
+    }
+
+    /// The machine is closed and its events are handed out.
+    fn close(&mut self, cx: &mut Context<'_>, more_to_write: bool) -> Poll<()> {
+        if self.writing {
+            let now = self.timer.now();
+            let flush_by = *self.flush_by.get_or_insert_with(|| now.saturating_add(FLUSH_GRACE));
+            if self.unwritten && now < flush_by {
+                self.wait(cx, Some(flush_by), more_to_write);
+                return Poll::Pending;
+            }
+            self.writing = false;
+        }
+        self.reading = false;
+        if let Err(error) = ready!(self.io.poll_close(cx)) {
+            self.error.get_or_insert(error);
+        }
+        self.over = true;
+        Poll::Ready(())
+    }
+
+    fn wait(&mut self, cx: &mut Context<'_>, until: Option<Instant>, only_yield: bool) {
+        // An alarm that is already due is no reason to spin here: the next turn looks at the clock.
+        let due = until.is_some_and(|at| self.timer.poll_until(cx, at).is_ready());
+        if due || only_yield {
+            cx.waker().wake_by_ref();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lines::{LineDecoder, LineEncoder};
+    use alloc::collections::VecDeque;
+    use alloc::rc::Rc;
+    use alloc::string::String;
+    use alloc::sync::Arc;
+    use alloc::task::Wake;
+    use alloc::vec::Vec;
+    use alloc::{format, vec};
+    use bytes::{Buf, BufMut};
+    use core::cell::{Cell, RefCell};
+    use core::sync::atomic::{AtomicUsize, Ordering};
+
+    /// A machine that echoes every frame and tells everything it hears.
+    #[derive(Default)]
+    struct Echo {
+        events: VecDeque<String>,
+        output: VecDeque<Bytes>,
+        deadline: Option<Instant>,
+        /// With so many events it wants no more input.
+        room: Option<usize>,
+        /// With so much output it wants no more input.
+        output_room: Option<usize>,
+        /// Echoes, and tells nothing.
+        mute: bool,
+        /// How often it says that it wants input and then has no room, as a machine may that other threads fill.
+        refusals: usize,
+        frames: usize,
+        closed: bool,
+        /// What closes it, beside a failure.
+        closes_at_eof: bool,
+        silent: bool,
+    }
+
+    impl Machine for Echo {
+        type Event = String;
+
+        fn handle_frame(&mut self, frame: Bytes, _now: Instant) -> Result<(), Full> {
+            if self.refusals > 0 || !self.wants_input() {
+                self.refusals = self.refusals.saturating_sub(1);
+                return Err(Full(frame));
+            }
+            self.frames += 1;
+            if !self.silent {
+                if !self.mute {
+                    self.events.push_back(String::from_utf8_lossy(&frame).into_owned());
+                }
+                self.output.push_back(frame);
+            }
+            Ok(())
+        }
+
+        fn handle_end(&mut self, end: TransportEnd, _now: Instant) {
+            self.events.push_back(format!("{end:?}"));
+            if end == TransportEnd::Failed || self.closes_at_eof {
+                self.output.clear();
+                self.deadline = None;
+                self.closed = true;
+            }
+        }
+
+        fn handle_timeout(&mut self, now: Instant) {
+            if self.deadline.is_some_and(|at| at <= now) {
+                self.deadline = None;
+                self.events.push_back(format!("timeout after {} frames", self.frames));
+            }
+        }
+
+        fn poll_transmit(&mut self) -> Option<Transmit> {
+            let frame = self.output.pop_front()?;
+            Some(Transmit::new(frame))
+        }
+
+        fn poll_event(&mut self) -> Option<String> {
+            self.events.pop_front()
+        }
+
+        fn poll_timeout(&self) -> Option<Instant> {
+            self.deadline
+        }
+
+        fn wants_input(&self) -> bool {
+            let room = self.room.is_none_or(|room| self.events.len() < room);
+            !self.closed && room && self.output_room.is_none_or(|room| self.output.len() < room)
+        }
+
+        fn is_closed(&self) -> bool {
+            self.closed
+        }
+
+        fn register(&mut self, _waker: &Waker) {}
+    }
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Broken {
+        Read,
+        Write,
+        Close,
+    }
+
+    /// A transport whose other end is the test.
+    #[derive(Default)]
+    struct Pipe {
+        incoming: VecDeque<Result<Option<Bytes>, Broken>>,
+        /// Frames that are there without end.
+        flood: bool,
+        polled: usize,
+        /// Frames that may be taken; `None` is any number.
+        room: Option<usize>,
+        taken: Vec<Bytes>,
+        flushes: usize,
+        flush_stalls: bool,
+        breaks_on_send: bool,
+        breaks_on_close: bool,
+        closing_takes_polls: usize,
+        closed: bool,
+        limit: usize,
+    }
+
+    type Shared<P> = Rc<RefCell<P>>;
+
+    impl FrameIo for Shared<Pipe> {
+        type Error = Broken;
+
+        fn poll_recv(&mut self, _cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Broken>> {
+            let mut pipe = self.borrow_mut();
+            pipe.polled += 1;
+            if pipe.flood {
+                return Poll::Ready(Ok(Some(Bytes::from_static(b"flood"))));
+            }
+            pipe.incoming.pop_front().map_or(Poll::Pending, Poll::Ready)
+        }
+
+        fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+            if self.borrow().room == Some(0) { Poll::Pending } else { Poll::Ready(Ok(())) }
+        }
+
+        fn start_send(&mut self, transmit: Transmit) -> Result<(), Broken> {
+            let mut pipe = self.borrow_mut();
+            assert!(!pipe.closed);
+            if pipe.breaks_on_send {
+                return Err(Broken::Write);
+            }
+            pipe.room = pipe.room.map(|room| room - 1);
+            pipe.taken.push(transmit.frame);
+            Ok(())
+        }
+
+        fn poll_flush(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+            let mut pipe = self.borrow_mut();
+            pipe.flushes += 1;
+            if pipe.flush_stalls { Poll::Pending } else { Poll::Ready(Ok(())) }
+        }
+
+        fn poll_close(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+            let mut pipe = self.borrow_mut();
+            if pipe.closing_takes_polls > 0 {
+                pipe.closing_takes_polls -= 1;
+                return Poll::Pending;
+            }
+            pipe.closed = true;
+            Poll::Ready(if pipe.breaks_on_close { Err(Broken::Close) } else { Ok(()) })
+        }
+
+        fn set_frame_limit(&mut self, bytes: usize) {
+            self.borrow_mut().limit = bytes;
+        }
+    }
+
+    /// A clock that the test moves.
+    #[derive(Clone, Default)]
+    struct Clock {
+        now: Rc<Cell<u64>>,
+        alarm: Rc<Cell<Option<u64>>>,
+    }
+
+    impl Timer for Clock {
+        fn now(&self) -> Instant {
+            Instant::from_millis(self.now.get())
+        }
+
+        fn poll_until(&mut self, _cx: &mut Context<'_>, at: Instant) -> Poll<()> {
+            self.alarm.set(Some(at.as_micros() / 1000));
+            if at <= self.now() { Poll::Ready(()) } else { Poll::Pending }
+        }
+    }
+
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A driver under test with everything that the test may pull at.
+    struct Bench {
+        driver: Driver<Echo, Shared<Pipe>, Clock>,
+        pipe: Shared<Pipe>,
+        clock: Clock,
+        wakes: Arc<Wakes>,
+    }
+
+    impl Bench {
+        fn new(machine: Echo) -> Self {
+            let (pipe, clock) = (Shared::<Pipe>::default(), Clock::default());
+            Self { driver: Driver::new(machine, pipe.clone(), clock.clone()), pipe, clock, wakes: Arc::default() }
+        }
+
+        fn turn(&mut self) -> Poll<Result<Option<String>, Broken>> {
+            let waker = Waker::from(self.wakes.clone());
+            self.driver.poll_event(&mut Context::from_waker(&waker))
+        }
+
+        /// Events until there is none.
+        fn drain(&mut self) -> Vec<String> {
+            let mut events = Vec::new();
+            while let Poll::Ready(Ok(Some(event))) = self.turn() {
+                events.push(event);
+            }
+            events
+        }
+
+        fn arrives(&self, frame: &'static str) {
+            self.pipe.borrow_mut().incoming.push_back(Ok(Some(Bytes::from_static(frame.as_bytes()))));
+        }
+
+        fn ends(&self, end: Result<Option<Bytes>, Broken>) {
+            self.pipe.borrow_mut().incoming.push_back(end);
+        }
+
+        fn wakes(&self) -> usize {
+            self.wakes.0.load(Ordering::Relaxed)
+        }
+    }
+
+    #[test]
+    fn frames_become_events_and_answers_leave_in_the_same_turn_with_one_flush() {
+        let mut bench = Bench::new(Echo::default());
+        bench.arrives("one");
+        bench.arrives("two");
+        bench.arrives("three");
+        assert_eq!(bench.turn(), Poll::Ready(Ok(Some("one".into()))));
+        assert_eq!(bench.pipe.borrow().taken, ["one", "two", "three"]);
+        assert_eq!(bench.pipe.borrow().flushes, 1);
+        assert_eq!(bench.drain(), ["two", "three"]);
+        assert_eq!(bench.pipe.borrow().flushes, 1, "nothing new is not flushed");
+        assert_eq!((bench.wakes(), bench.clock.alarm.get()), (0, None), "an idle driver sleeps");
+    }
+
+    #[test]
+    fn a_turn_reads_at_most_64_frames_and_then_wakes_itself() {
+        let mut bench = Bench::new(Echo { silent: true, ..Echo::default() });
+        bench.pipe.borrow_mut().flood = true;
+        for turn in 1..=3 {
+            assert_eq!(bench.turn(), Poll::Pending);
+            assert_eq!((bench.driver.machine().frames, bench.wakes()), (64 * turn, turn));
+        }
+        bench.pipe.borrow_mut().flood = false;
+        assert_eq!(bench.turn(), Poll::Pending);
+        assert_eq!(bench.wakes(), 3, "with nothing more to read it does not wake itself");
+    }
+
+    #[test]
+    fn a_turn_reads_at_most_a_mebibyte_and_one_frame() {
+        let mut bench = Bench::new(Echo { silent: true, ..Echo::default() });
+        for _ in 0..5 {
+            bench.ends(Ok(Some(Bytes::from(vec![0; 600_000]))));
+        }
+        assert_eq!((bench.turn(), bench.driver.machine().frames, bench.wakes()), (Poll::Pending, 2, 1));
+        assert_eq!((bench.turn(), bench.driver.machine().frames, bench.wakes()), (Poll::Pending, 4, 2));
+        assert_eq!((bench.turn(), bench.driver.machine().frames, bench.wakes()), (Poll::Pending, 5, 2));
+    }
+
+    #[test]
+    fn a_turn_writes_at_most_a_mebibyte_and_one_frame() {
+        let mut bench = Bench::new(Echo::default());
+        bench.driver.machine_mut().output.extend(vec![Bytes::from(vec![0; 600_000]); 5]);
+        assert_eq!((bench.turn(), bench.pipe.borrow().taken.len(), bench.wakes()), (Poll::Pending, 2, 1));
+        assert_eq!((bench.turn(), bench.pipe.borrow().taken.len(), bench.wakes()), (Poll::Pending, 4, 2));
+        assert_eq!((bench.turn(), bench.pipe.borrow().taken.len(), bench.wakes()), (Poll::Pending, 5, 2));
+    }
+
+    #[test]
+    fn a_flood_of_frames_does_not_starve_a_timeout() {
+        let mut bench = Bench::new(Echo { silent: true, deadline: Some(Instant::from_millis(10)), ..Echo::default() });
+        bench.pipe.borrow_mut().flood = true;
+        assert_eq!(bench.turn(), Poll::Pending);
+        bench.clock.now.set(10);
+        assert_eq!(bench.turn(), Poll::Ready(Ok(Some("timeout after 128 frames".into()))));
+    }
+
+    #[test]
+    fn frames_that_are_there_go_before_a_deadline_that_is_due() {
+        let mut bench = Bench::new(Echo { deadline: Some(Instant::from_millis(10)), ..Echo::default() });
+        bench.clock.now.set(50);
+        bench.arrives("just in time");
+        assert_eq!(bench.drain(), ["just in time", "timeout after 1 frames"]);
+    }
+
+    #[test]
+    fn the_clock_decides_and_the_alarm_only_wakes() {
+        let mut bench = Bench::new(Echo { deadline: Some(Instant::from_millis(10)), ..Echo::default() });
+        assert_eq!(bench.turn(), Poll::Pending);
+        assert_eq!(bench.clock.alarm.get(), Some(10));
+        bench.clock.now.set(9);
+        assert_eq!(bench.turn(), Poll::Pending, "woken early: nothing happens");
+        bench.clock.now.set(10);
+        assert_eq!(bench.turn(), Poll::Ready(Ok(Some("timeout after 0 frames".into()))));
+        assert_eq!(bench.wakes(), 0);
+    }
+
+    #[test]
+    fn a_transport_that_takes_nothing_stops_only_the_writing() {
+        let mut bench = Bench::new(Echo { deadline: Some(Instant::from_millis(5)), ..Echo::default() });
+        bench.pipe.borrow_mut().room = Some(1);
+        bench.arrives("one");
+        bench.arrives("two");
+        assert_eq!(bench.drain(), ["one", "two"]);
+        bench.arrives("three");
+        assert_eq!(bench.drain(), ["three"], "it reads on");
+        bench.clock.now.set(5);
+        assert_eq!(bench.drain(), ["timeout after 3 frames"], "and time goes on");
+        assert_eq!(bench.pipe.borrow().taken, ["one"]);
+        bench.pipe.borrow_mut().room = None;
+        assert_eq!(bench.turn(), Poll::Pending);
+        assert_eq!(bench.pipe.borrow().taken, ["one", "two", "three"]);
+    }
+
+    #[test]
+    fn a_frame_that_the_machine_has_no_room_for_is_offered_again_in_its_place() {
+        let mut bench = Bench::new(Echo { refusals: 2, ..Echo::default() });
+        bench.arrives("one");
+        bench.arrives("two");
+        bench.ends(Ok(None));
+        assert_eq!(bench.turn(), Poll::Pending);
+        assert_eq!(bench.turn(), Poll::Pending);
+        assert_eq!(bench.pipe.borrow().polled, 1, "nothing else is read while a frame is held");
+        assert_eq!(bench.drain(), ["one", "two", "Eof"]);
+    }
+
+    #[test]
+    fn nothing_is_read_while_the_machine_wants_no_input() {
+        let mut bench = Bench::new(Echo { room: Some(2), ..Echo::default() });
+        for frame in ["one", "two", "three", "four", "five"] {
+            bench.arrives(frame);
+        }
+        assert_eq!(bench.turn(), Poll::Ready(Ok(Some("one".into()))));
+        assert_eq!(bench.driver.machine().frames, 2);
+        assert_eq!(bench.drain(), ["two", "three", "four", "five"]);
+    }
+
+    /// The transport was not polled to its end when the machine had no room, so nothing but the driver itself can wake it.
+    #[test]
+    fn regression_a_driver_whose_writing_makes_room_for_reading_wakes_itself() {
+        let mut bench = Bench::new(Echo { output_room: Some(1), mute: true, ..Echo::default() });
+        bench.arrives("one");
+        bench.arrives("two");
+        assert_eq!(bench.turn(), Poll::Pending);
+        assert_eq!((bench.driver.machine().frames, bench.wakes()), (1, 1));
+        assert_eq!(bench.turn(), Poll::Pending);
+        assert_eq!(bench.pipe.borrow().taken, ["one", "two"]);
+    }
+
+    #[test]
+    fn after_the_peer_ended_its_side_answers_still_go_out() {
+        let mut bench = Bench::new(Echo::default());
+        bench.pipe.borrow_mut().room = Some(0);
+        bench.arrives("question");
+        bench.ends(Ok(None));
+        assert_eq!(bench.drain(), ["question", "Eof"]);
+        let polled = bench.pipe.borrow().polled;
+        bench.pipe.borrow_mut().room = None;
+        assert_eq!(bench.turn(), Poll::Pending);
+        assert_eq!(bench.pipe.borrow().taken, ["question"]);
+        assert_eq!(bench.pipe.borrow().polled, polled, "nothing is read behind the end");
+    }
+
+    #[test]
+    fn a_failed_read_is_reported_once_behind_all_events_and_the_transport_is_closed() {
+        let mut bench = Bench::new(Echo::default());
+        bench.arrives("before");
+        bench.ends(Err(Broken::Read));
+        assert_eq!(bench.drain(), ["before", "Failed"]);
+        assert!(bench.pipe.borrow().closed, "closed by the time the error is seen");
+        assert_eq!(bench.turn(), Poll::Ready(Ok(None)), "the drain saw the error, and it comes once");
+
+        let mut bench = Bench::new(Echo::default());
+        bench.ends(Err(Broken::Read));
+        assert_eq!(bench.turn(), Poll::Ready(Ok(Some("Failed".into()))));
+        assert_eq!(bench.turn(), Poll::Ready(Err(Broken::Read)));
+        assert_eq!(bench.turn(), Poll::Ready(Ok(None)));
+        assert_eq!(bench.turn(), Poll::Ready(Ok(None)));
+    }
+
+    #[test]
+    fn what_arrived_before_a_failed_write_is_not_lost() {
+        let mut bench = Bench::new(Echo { silent: true, ..Echo::default() });
+        bench.pipe.borrow_mut().breaks_on_send = true;
+        bench.driver.machine_mut().output.push_back(Bytes::from_static(b"too late"));
+        assert_eq!(bench.turn(), Poll::Pending);
+        assert_eq!(bench.wakes(), 1, "it looks again by itself");
+        bench.driver.machine_mut().silent = false;
+        // The runtime notices only now.
+        bench.arrives("the last words");
+        bench.ends(Ok(None));
+        assert_eq!(bench.turn(), Poll::Ready(Ok(Some("the last words".into()))));
+        assert_eq!(bench.turn(), Poll::Ready(Ok(Some("Failed".into()))), "no orderly end: nothing can be answered");
+        assert_eq!(bench.turn(), Poll::Ready(Err(Broken::Write)));
+        assert_eq!(bench.turn(), Poll::Ready(Ok(None)));
+    }
+
+    #[test]
+    fn after_a_failed_write_a_peer_that_goes_on_is_heard_for_half_a_second() {
+        let mut bench = Bench::new(Echo { silent: true, ..Echo::default() });
+        bench.pipe.borrow_mut().breaks_on_send = true;
+        bench.pipe.borrow_mut().flood = true;
+        bench.driver.machine_mut().output.push_back(Bytes::from_static(b"x"));
+        assert_eq!(bench.turn(), Poll::Pending);
+        assert_eq!(bench.turn(), Poll::Pending);
+        assert_eq!(bench.clock.alarm.get(), Some(500));
+        bench.clock.now.set(500);
+        let frames = bench.driver.machine().frames;
+        assert_eq!(bench.turn(), Poll::Ready(Ok(Some("Failed".into()))));
+        assert_eq!(bench.driver.machine().frames, frames);
+        assert_eq!(bench.turn(), Poll::Ready(Err(Broken::Write)));
+    }
+
+    #[test]
+    fn a_failed_write_behind_the_end_of_input_is_the_end_at_once() {
+        let mut bench = Bench::new(Echo::default());
+        bench.ends(Ok(None));
+        assert_eq!(bench.drain(), ["Eof"]);
+        bench.pipe.borrow_mut().breaks_on_send = true;
+        bench.driver.machine_mut().output.push_back(Bytes::from_static(b"x"));
+        assert_eq!(bench.turn(), Poll::Ready(Ok(Some("Failed".into()))));
+        assert_eq!(bench.turn(), Poll::Ready(Err(Broken::Write)));
+    }
+
+    #[test]
+    fn closing_writes_and_flushes_what_is_queued_before_the_transport_is_closed() {
+        let mut bench = Bench::new(Echo::default());
+        bench.pipe.borrow_mut().room = Some(1);
+        bench.pipe.borrow_mut().closing_takes_polls = 1;
+        bench.driver.machine_mut().output.extend([Bytes::from_static(b"1"), Bytes::from_static(b"2")]);
+        bench.driver.machine_mut().closed = true;
+        bench.arrives("ignored");
+        assert_eq!(bench.turn(), Poll::Pending);
+        assert!(!bench.pipe.borrow().closed);
+        bench.pipe.borrow_mut().room = None;
+        bench.pipe.borrow_mut().flush_stalls = true;
+        assert_eq!(bench.turn(), Poll::Pending);
+        assert_eq!(bench.pipe.borrow().taken, ["1", "2"]);
+        assert!(!bench.pipe.borrow().closed);
+        bench.pipe.borrow_mut().flush_stalls = false;
+        assert_eq!(bench.turn(), Poll::Pending, "closing takes its time");
+        assert_eq!(bench.turn(), Poll::Ready(Ok(None)));
+        assert!(bench.pipe.borrow().closed);
+        assert_eq!(bench.turn(), Poll::Ready(Ok(None)));
+        assert_eq!((bench.driver.machine().frames, bench.wakes()), (0, 0));
+    }
+
+    #[test]
+    fn a_peer_that_does_not_read_holds_a_close_for_five_seconds_at_most() {
+        let mut bench = Bench::new(Echo::default());
+        bench.pipe.borrow_mut().room = Some(0);
+        bench.driver.machine_mut().output.push_back(Bytes::from_static(b"never read"));
+        bench.driver.machine_mut().closed = true;
+        bench.clock.now.set(1000);
+        assert_eq!(bench.turn(), Poll::Pending);
+        assert_eq!(bench.clock.alarm.get(), Some(6000));
+        bench.clock.now.set(5999);
+        assert_eq!(bench.turn(), Poll::Pending);
+        bench.clock.now.set(6000);
+        assert_eq!(bench.turn(), Poll::Ready(Ok(None)));
+        assert!(bench.pipe.borrow().closed);
+    }
+
+    #[test]
+    fn an_error_of_closing_is_reported_unless_another_came_first() {
+        let mut bench = Bench::new(Echo { closes_at_eof: true, ..Echo::default() });
+        bench.pipe.borrow_mut().breaks_on_close = true;
+        bench.ends(Ok(None));
+        assert_eq!(bench.turn(), Poll::Ready(Ok(Some("Eof".into()))));
+        assert_eq!(bench.turn(), Poll::Ready(Err(Broken::Close)));
+        assert_eq!(bench.turn(), Poll::Ready(Ok(None)));
+
+        let mut bench = Bench::new(Echo::default());
+        bench.pipe.borrow_mut().breaks_on_close = true;
+        bench.ends(Err(Broken::Read));
+        assert_eq!(bench.turn(), Poll::Ready(Ok(Some("Failed".into()))));
+        assert_eq!(bench.turn(), Poll::Ready(Err(Broken::Read)));
+    }
+
+    #[test]
+    fn a_dropped_wait_loses_nothing() {
+        let mut bench = Bench::new(Echo { room: Some(1), ..Echo::default() });
+        let mut cx = Context::from_waker(Waker::noop());
+        for events in [["one", "two"], ["three", "four"]] {
+            assert_eq!(core::pin::pin!(bench.driver.next_event()).poll(&mut cx), Poll::Pending);
+            for frame in events {
+                bench.arrives(frame);
+            }
+            assert_eq!(bench.drain(), events);
+        }
+    }
+
+    #[test]
+    fn the_transport_is_told_the_frame_limit_of_the_machine() {
+        assert_eq!(Bench::new(Echo::default()).pipe.borrow().limit, 16 << 20);
+    }
+
+    /// A byte stream that moves one byte a poll and pauses after each, framed by lines.
+    struct Trickle {
+        incoming: VecDeque<u8>,
+        pause: bool,
+        decoder: LineDecoder,
+        encoder: LineEncoder,
+        written: Vec<u8>,
+    }
+
+    impl Trickle {
+        /// Whether this poll is one of the pauses.
+        fn pauses(&mut self, cx: &Context<'_>) -> bool {
+            self.pause = !self.pause;
+            if self.pause {
+                cx.waker().wake_by_ref();
+            }
+            self.pause
+        }
+    }
+
+    impl FrameIo for Shared<Trickle> {
+        type Error = Broken;
+
+        fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Broken>> {
+            let mut io = self.borrow_mut();
+            loop {
+                if let Some(frame) = io.decoder.next_frame() {
+                    return Poll::Ready(Ok(Some(frame)));
+                }
+                if io.pauses(cx) {
+                    return Poll::Pending;
+                }
+                let Some(byte) = io.incoming.pop_front() else { return Poll::Ready(Ok(io.decoder.finish())) };
+                io.decoder.space().put_u8(byte);
+            }
+        }
+
+        fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+            if self.borrow().encoder.remaining() < 8 { Poll::Ready(Ok(())) } else { self.poll_flush(cx) }
+        }
+
+        fn start_send(&mut self, transmit: Transmit) -> Result<(), Broken> {
+            self.borrow_mut().encoder.push(transmit.frame);
+            Ok(())
+        }
+
+        fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+            let mut io = self.borrow_mut();
+            while io.encoder.has_remaining() {
+                if io.pauses(cx) {
+                    return Poll::Pending;
+                }
+                let byte = io.encoder.get_u8();
+                io.written.push(byte);
+            }
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_close(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn frames_cross_a_transport_that_moves_one_byte_at_a_time() {
+        let io = Rc::new(RefCell::new(Trickle {
+            incoming: b"{\"first\":1}\r\n\n{\"second\":2}\nhalf a fra".iter().copied().collect(),
+            pause: false,
+            decoder: LineDecoder::new(100),
+            encoder: LineEncoder::new(),
+            written: Vec::new(),
+        }));
+        let mut driver = Driver::new(Echo::default(), io.clone(), Clock::default());
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(wakes.clone());
+        let (mut events, mut asleep) = (Vec::new(), 0);
+        while asleep < 2 {
+            let before = wakes.0.load(Ordering::Relaxed);
+            match driver.poll_event(&mut Context::from_waker(&waker)) {
+                Poll::Ready(Ok(Some(event))) => events.push(event),
+                Poll::Ready(end) => panic!("{end:?}"),
+                Poll::Pending if wakes.0.load(Ordering::Relaxed) == before => asleep += 1,
+                Poll::Pending => {}
+            }
+        }
+        assert_eq!(events, ["{\"first\":1}", "{\"second\":2}", "half a fra", "Eof"]);
+        assert_eq!(io.borrow().written, b"{\"first\":1}\n{\"second\":2}\nhalf a fra\n");
+    }
+}

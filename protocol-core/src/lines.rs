@@ -1,0 +1,531 @@
+//! Newline framing: one JSON message a line, as on stdio, sockets and pipes (section 9.1 of the MCP sheet).
+//!
+//! [`LineDecoder`] is what is read into and gives frames; [`LineEncoder`] takes frames and is what is written from. Neither knows what
+//! a frame means, so a broken line is handed on as it is and the session judges it. Both are plain memory: an adapter reads and writes.
+//!
+//! ```
+//! use bytes::{Buf, BufMut, Bytes};
+//! use protocol_core::lines::{LineDecoder, LineEncoder};
+//!
+//! let mut decoder = LineDecoder::new(1 << 20);
+//! decoder.space().put_slice(b"{\"a\":1}\r\n\n{\"b\""); // a transport reads into this space
+//! assert_eq!(decoder.next_frame().unwrap(), "{\"a\":1}");
+//! assert_eq!(decoder.next_frame(), None); // read on
+//!
+//! let mut encoder = LineEncoder::new();
+//! encoder.push(Bytes::from_static(b"{\"c\":3}"));
+//! assert_eq!(encoder.chunk(), b"{\"c\":3}\n"); // a transport writes from this
+//! ```
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::mem;
+
+use bytes::buf::Limit;
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+/// Bytes of a read buffer that holds no long line: what an idle connection keeps.
+const PLAIN: usize = 8 * 1024;
+/// A read is offered at least so many bytes.
+const LEAST_ROOM: usize = PLAIN / 4;
+/// Bytes that may be taken off a line before it is a frame: a byte order mark and a carriage return.
+const TRIMMED: usize = BYTE_ORDER_MARK.len() + 1;
+const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
+/// Frames from here on are written from where they lie; shorter ones are gathered, since copying them costs less than one more piece.
+const GATHERED: usize = 4 * 1024;
+
+/// Splits what is read into frames.
+///
+/// A frame is a line without its line feed, one carriage return before that, and a byte order mark at its beginning. Blank lines are
+/// none. How the bytes were split into reads changes nothing, and no byte is looked at twice.
+///
+/// A line longer than the limit gives one frame, its first `limit + 1` bytes, as soon as so many have arrived, and the rest of it is
+/// thrown away as it comes. So the session sees a frame over [`crate::Limits::frame_bytes`], knows that it is over, and closes with
+/// [`crate::CloseReason::FrameTooLarge`] by the very rule that holds for every transport; the decoder needs no error of its own, and
+/// nobody buffers what nobody will read. Such a frame may end within a character.
+///
+/// Frames are slices of the read buffer. A frame that is kept keeps alive either a buffer of a few reads (at most 16 KiB) or no
+/// more than eight times its own length: short frames that arrived behind a long one are copied out of its large buffer. The decoder
+/// itself never holds more than the limit and one read, and no large buffer once the long line is through.
+#[derive(Debug)]
+pub struct LineDecoder {
+    /// What was read and not yet handed on.
+    buffer: BytesMut,
+    /// Bytes the memory behind `buffer` was made with, handed on or not.
+    made: usize,
+    /// Bytes of `buffer`, from its beginning, that hold no line feed.
+    searched: usize,
+    limit: usize,
+    /// The rest of the line was too long and is thrown away.
+    discarding: bool,
+}
+
+impl LineDecoder {
+    /// A decoder of frames of at most `limit` bytes. It takes no memory before the first read.
+    #[must_use]
+    pub fn new(limit: usize) -> Self {
+        Self { buffer: BytesMut::new(), made: 0, searched: 0, limit, discarding: false }
+    }
+
+    /// Changes the limit for the lines that are not yet complete.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
+    /// Room to read into, at least 2 KiB of it. Take all frames first: what is buffered then is the beginning of one line. The
+    /// room grows with the line, so that long lines are read in few and large pieces.
+    pub fn space(&mut self) -> Limit<&mut BytesMut> {
+        self.make_room(LEAST_ROOM);
+        let room = self.buffer.capacity().saturating_sub(self.buffer.len());
+        (&mut self.buffer).limit(room)
+    }
+
+    /// Takes a copy of `bytes` that were read elsewhere. Then take all frames.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.make_room(bytes.len());
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    fn make_room(&mut self, least: usize) {
+        let held = self.buffer.len();
+        let room = self.buffer.capacity().saturating_sub(held);
+        let too_large = self.made > PLAIN.saturating_mul(2) && held <= PLAIN;
+        if !too_large && (room >= least || self.buffer.try_reclaim(least)) {
+            return;
+        }
+        // Doubles, so that each byte of a long line moves a constant number of times.
+        let most = self.limit.saturating_add(TRIMMED).saturating_add(PLAIN);
+        self.made = held.saturating_add(held.max(PLAIN)).min(most).max(held.saturating_add(least));
+        let mut larger = BytesMut::with_capacity(self.made);
+        larger.extend_from_slice(&self.buffer);
+        self.buffer = larger;
+    }
+
+    /// The next frame of what was read, or `None` if its line is not complete.
+    pub fn next_frame(&mut self) -> Option<Bytes> {
+        loop {
+            let Some(found) = find_line_feed(self.buffer.get(self.searched..).unwrap_or_default()) else {
+                return self.unfinished();
+            };
+            let line = self.buffer.split_to(self.searched.saturating_add(found)).freeze();
+            self.buffer.advance(1);
+            self.searched = 0;
+            if mem::take(&mut self.discarding) {
+                continue;
+            }
+            if let Some(frame) = self.frame(line) {
+                return Some(frame);
+            }
+        }
+    }
+
+    /// The buffer holds no line feed. Hands on the line nevertheless if it is too long already.
+    fn unfinished(&mut self) -> Option<Bytes> {
+        if self.discarding {
+            self.buffer.clear();
+        }
+        self.searched = self.buffer.len();
+        if self.searched <= self.limit.saturating_add(TRIMMED) {
+            return None;
+        }
+        self.discarding = true;
+        self.rest()
+    }
+
+    /// The input is over: gives the last line if it came without a line feed. Half a frame is handed on like a whole one.
+    pub fn finish(&mut self) -> Option<Bytes> {
+        if mem::take(&mut self.discarding) {
+            self.buffer.clear();
+        }
+        self.rest()
+    }
+
+    fn rest(&mut self) -> Option<Bytes> {
+        self.searched = 0;
+        let line = mem::take(&mut self.buffer).freeze();
+        self.frame(line)
+    }
+
+    /// What a line says, or `None` if it is blank.
+    fn frame(&self, mut line: Bytes) -> Option<Bytes> {
+        if line.starts_with(&BYTE_ORDER_MARK) {
+            line.advance(BYTE_ORDER_MARK.len());
+        }
+        if line.ends_with(b"\r") {
+            line.truncate(line.len().saturating_sub(1));
+        }
+        if line.len() > self.limit {
+            // Judged before anything else, so that it does not matter how much of the line has arrived by now.
+            line.truncate(self.limit.saturating_add(1));
+        } else if line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r')) {
+            return None;
+        }
+        let pins_too_much = self.made > PLAIN.saturating_mul(2) && line.len() < self.made / 8;
+        Some(if pins_too_much { Bytes::copy_from_slice(&line) } else { line })
+    }
+}
+
+/// Where the first line feed is. Most bytes are looked at thirty-two at a time (without a way out of the inner loop the compiler
+/// compares them at once), the last ones eight at a time.
+fn find_line_feed(bytes: &[u8]) -> Option<usize> {
+    const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
+    const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
+    const FEEDS: u64 = u64::from_ne_bytes([b'\n'; 8]);
+    let mut rest = bytes;
+    while let Some((block, tail)) = rest.split_first_chunk::<32>() {
+        if block.iter().fold(false, |found, byte| found | (*byte == b'\n')) {
+            break;
+        }
+        rest = tail;
+    }
+    let mut within = None;
+    while let Some((eight, tail)) = rest.split_first_chunk::<8>() {
+        // Zero where a line feed is. The lowest high bit of `found` belongs to the first zero; those above it may be wrong.
+        let word = u64::from_le_bytes(*eight) ^ FEEDS;
+        let found = word.wrapping_sub(ONES) & !word & HIGH;
+        if found != 0 {
+            within = usize::try_from(found.trailing_zeros() / 8).ok();
+            break;
+        }
+        rest = tail;
+    }
+    let within = within.or_else(|| rest.iter().position(|byte| *byte == b'\n'))?;
+    Some(bytes.len().saturating_sub(rest.len()).saturating_add(within))
+}
+
+/// Gathers frames into bytes to write, a line feed after each.
+///
+/// It is a [`Buf`]: write from [`Buf::chunk`] (or, with the feature `std`, from `chunks_vectored`) and [`Buf::advance`] by what was
+/// written. Short frames lie side by side in one piece, long ones are not copied. It has no bound of its own: stop pushing while
+/// [`Buf::remaining`] is more than you want to hold.
+#[derive(Debug, Default)]
+pub struct LineEncoder {
+    /// Goes first.
+    pieces: VecDeque<Bytes>,
+    /// Goes behind `pieces`.
+    gathered: Vec<u8>,
+    /// Bytes of `gathered`, from its beginning, that are written.
+    written: usize,
+    /// Bytes of `pieces`.
+    in_pieces: usize,
+}
+
+impl LineEncoder {
+    /// An encoder that holds nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes a frame. It must not hold a line feed; those of a session do not.
+    pub fn push(&mut self, frame: Bytes) {
+        debug_assert!(find_line_feed(&frame).is_none(), "a frame is one line");
+        if frame.len() < GATHERED {
+            self.gathered.extend_from_slice(&frame);
+        } else {
+            if self.gathered.len() > self.written {
+                let mut piece = Bytes::from(mem::take(&mut self.gathered));
+                piece.advance(mem::take(&mut self.written));
+                self.push_piece(piece);
+            }
+            self.push_piece(frame);
+        }
+        self.gathered.push(b'\n');
+    }
+
+    fn push_piece(&mut self, piece: Bytes) {
+        self.in_pieces = self.in_pieces.saturating_add(piece.len());
+        self.pieces.push_back(piece);
+    }
+
+    /// Forgets what is not written.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    fn tail(&self) -> &[u8] {
+        self.gathered.get(self.written..).unwrap_or_default()
+    }
+}
+
+impl Buf for LineEncoder {
+    fn remaining(&self) -> usize {
+        self.in_pieces.saturating_add(self.tail().len())
+    }
+
+    fn chunk(&self) -> &[u8] {
+        match self.pieces.front() {
+            Some(piece) => piece,
+            None => self.tail(),
+        }
+    }
+
+    #[cfg(feature = "std")]
+    fn chunks_vectored<'a>(&'a self, slices: &mut [std::io::IoSlice<'a>]) -> usize {
+        let chunks = self.pieces.iter().map(|piece| &**piece).chain([self.tail()]).filter(|chunk| !chunk.is_empty());
+        let mut filled: usize = 0;
+        for (slice, chunk) in slices.iter_mut().zip(chunks) {
+            *slice = std::io::IoSlice::new(chunk);
+            filled = filled.saturating_add(1);
+        }
+        filled
+    }
+
+    /// Drops the first `count` bytes, at most all.
+    fn advance(&mut self, mut count: usize) {
+        while let Some(piece) = self.pieces.front_mut() {
+            let step = count.min(piece.len());
+            count = count.saturating_sub(step);
+            self.in_pieces = self.in_pieces.saturating_sub(step);
+            piece.advance(step);
+            if !piece.is_empty() {
+                return;
+            }
+            self.pieces.pop_front();
+        }
+        self.written = self.written.saturating_add(count);
+        if self.written >= self.gathered.len() {
+            self.written = 0;
+            self.gathered.clear();
+            // What a burst needed is given back.
+            self.gathered.shrink_to(PLAIN);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::String;
+    use alloc::vec;
+
+    const LIMIT: usize = 64;
+
+    /// Everything that `input` gives, the last line included, when it is read in pieces of `step` bytes.
+    fn frames_of(input: &[u8], step: usize) -> Vec<Bytes> {
+        let mut decoder = LineDecoder::new(LIMIT);
+        let mut frames = Vec::new();
+        for piece in input.chunks(step) {
+            decoder.feed(piece);
+            while let Some(frame) = decoder.next_frame() {
+                frames.push(frame);
+            }
+        }
+        frames.extend(decoder.finish());
+        assert_eq!(decoder.finish(), None);
+        frames
+    }
+
+    /// Where the memory of `frame` ends and how much of it another slice keeps alive cannot be asked; its address can.
+    fn lies_within(frame: &Bytes, memory: core::ops::Range<*const u8>) -> bool {
+        memory.contains(&frame.as_ptr())
+    }
+
+    #[test]
+    fn lines_are_frames_however_they_are_split_into_reads() {
+        let input = "{\"a\":1}\n\n\r\n \t\r\n{\"b\":\"\u{e9}\u{1f600}\"}\r\n\u{feff}{\"c\":3}\n\u{feff}\n\u{feff}\r\nx\r\r\nlast"
+            .as_bytes();
+        let expected = ["{\"a\":1}", "{\"b\":\"\u{e9}\u{1f600}\"}", "{\"c\":3}", "x\r", "last"];
+        for step in 1..=input.len() {
+            assert_eq!(frames_of(input, step), expected, "in pieces of {step}");
+        }
+    }
+
+    #[test]
+    fn a_line_of_exactly_the_limit_is_whole_and_a_longer_one_is_cut_one_byte_behind_it() {
+        for length in LIMIT - 2..LIMIT + 20 {
+            for (mark, end) in [("", "\n"), ("", "\r\n"), ("\u{feff}", "\n"), ("\u{feff}", "\r\n"), ("", ""), ("\u{feff}", "\r")] {
+                let mut input = String::from(mark);
+                input.extend(core::iter::repeat_n('y', length));
+                input.push_str(end);
+                if end.ends_with('\n') {
+                    input.push_str("{}\n");
+                }
+                for step in [1, 2, 3, 7, 64, 65, 200] {
+                    let frames = frames_of(input.as_bytes(), step);
+                    assert_eq!(frames[0].len(), length.min(LIMIT + 1), "{length} bytes in pieces of {step}, {mark:?} {end:?}");
+                    assert_eq!(frames.get(1).is_some_and(|next| next == "{}"), end.ends_with('\n'));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn blanks_over_the_limit_are_a_long_line_and_no_blank_one() {
+        let mut input = vec![b' '; LIMIT + 50];
+        input.extend_from_slice(b"\n1\n");
+        for step in 1..=input.len() {
+            let frames = frames_of(&input, step);
+            assert_eq!(frames.iter().map(Bytes::len).collect::<Vec<_>>(), [LIMIT + 1, 1], "in pieces of {step}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_never_ends_is_reported_once_and_takes_no_memory() {
+        let mut decoder = LineDecoder::new(100_000);
+        let mut reported = 0;
+        for _ in 0..10_000 {
+            let mut space = decoder.space();
+            let room = space.remaining_mut();
+            space.put_bytes(b'z', room);
+            assert!(decoder.made <= 100_000 + TRIMMED + PLAIN, "{} bytes", decoder.made);
+            while let Some(frame) = decoder.next_frame() {
+                assert_eq!(frame.len(), 100_001);
+                reported += 1;
+            }
+        }
+        assert_eq!(reported, 1);
+        assert!(decoder.made <= 2 * PLAIN, "{} bytes are kept", decoder.made);
+        assert_eq!(decoder.finish(), None, "the rest of the line is not a line");
+        decoder.feed(b"{}\n");
+        assert_eq!(decoder.next_frame().unwrap(), "{}");
+    }
+
+    #[test]
+    fn an_idle_decoder_keeps_one_plain_buffer_after_a_long_line() {
+        let mut decoder = LineDecoder::new(16 << 20);
+        let line = vec![b'q'; 5 << 20];
+        let mut sent = 0;
+        while sent < line.len() {
+            let mut space = decoder.space();
+            let step = space.remaining_mut().min(line.len() - sent);
+            space.put_slice(&line[sent..sent + step]);
+            sent += step;
+            assert_eq!(decoder.next_frame(), None);
+        }
+        assert!(decoder.made >= 5 << 20);
+        decoder.feed(b"\n{}");
+        assert_eq!(decoder.next_frame().unwrap().len(), 5 << 20);
+        assert_eq!(decoder.next_frame(), None);
+        decoder.space();
+        assert!(decoder.made <= 2 * PLAIN && decoder.buffer.capacity() <= 2 * PLAIN);
+        decoder.feed(b"\n");
+        assert_eq!(decoder.next_frame().unwrap(), "{}");
+    }
+
+    #[test]
+    fn frames_of_one_read_are_slices_of_it() {
+        let mut decoder = LineDecoder::new(LIMIT);
+        decoder.space().put_slice(b"{\"a\":1}\n{\"b\":2}\n");
+        let memory = decoder.buffer.as_ptr_range();
+        let (first, second) = (decoder.next_frame().unwrap(), decoder.next_frame().unwrap());
+        assert!(lies_within(&first, memory.clone()) && lies_within(&second, memory));
+    }
+
+    #[test]
+    fn a_short_frame_behind_a_long_one_does_not_keep_its_large_buffer_alive() {
+        let mut decoder = LineDecoder::new(1 << 20);
+        let mut input = vec![b'l'; 500_000];
+        input.extend_from_slice(b"\n{\"short\":1}\n");
+        decoder.feed(&input);
+        let memory = decoder.buffer.as_ptr_range();
+        let (long, short) = (decoder.next_frame().unwrap(), decoder.next_frame().unwrap());
+        assert!(lies_within(&long, memory.clone()));
+        assert!(!lies_within(&short, memory));
+        assert_eq!(short, "{\"short\":1}");
+    }
+
+    #[test]
+    fn memory_is_used_again_once_its_frames_are_gone() {
+        let mut decoder = LineDecoder::new(LIMIT);
+        decoder.space();
+        let memory = decoder.buffer.as_ptr();
+        let memory = memory..memory.wrapping_add(PLAIN);
+        for _ in 0..10_000 {
+            decoder.space().put_slice(b"{\"jsonrpc\":\"2.0\"}\n");
+            assert!(lies_within(&decoder.next_frame().unwrap(), memory.clone()));
+        }
+    }
+
+    #[test]
+    fn the_line_feed_is_found_at_every_place() {
+        for length in 0..100 {
+            for at in 0..length {
+                let mut bytes = vec![0x8a_u8; length];
+                bytes[at] = b'\n';
+                assert_eq!(find_line_feed(&bytes), Some(at));
+                bytes[length - 1] = b'\n';
+                assert_eq!(find_line_feed(&bytes), Some(at));
+            }
+            assert_eq!(find_line_feed(&vec![0x0b_u8; length]), None);
+        }
+    }
+
+    /// Writes at most `step` bytes at a time, as a slow transport would.
+    fn written(encoder: &mut LineEncoder, step: usize) -> Vec<u8> {
+        let mut out = Vec::new();
+        while encoder.has_remaining() {
+            let chunk = encoder.chunk();
+            let count = chunk.len().min(step);
+            assert!(count > 0, "something remains but there is nothing to write");
+            out.extend_from_slice(&chunk[..count]);
+            let before = encoder.remaining();
+            encoder.advance(count);
+            assert_eq!(encoder.remaining(), before - count);
+        }
+        out
+    }
+
+    #[test]
+    fn frames_are_written_in_order_a_line_feed_after_each_whatever_their_length() {
+        let lengths = [1, 100, GATHERED - 1, GATHERED, 3, 3 * GATHERED, 2 * GATHERED, 5];
+        for step in [1, 7, 1000, usize::MAX] {
+            let mut encoder = LineEncoder::new();
+            let mut expected = Vec::new();
+            for (name, length) in (b'a'..).zip(lengths) {
+                encoder.push(Bytes::from(vec![name; length]));
+                expected.resize(expected.len() + length, name);
+                expected.push(b'\n');
+                // Pushing goes on while a part is written.
+                let part = encoder.chunk().len().min(2);
+                let (head, tail) = expected.split_at(part);
+                assert_eq!(&encoder.chunk()[..part], head);
+                encoder.advance(part);
+                expected = tail.to_vec();
+            }
+            assert_eq!(written(&mut encoder, step), expected);
+        }
+    }
+
+    #[test]
+    fn long_frames_are_not_copied_and_short_ones_lie_side_by_side() {
+        let mut encoder = LineEncoder::new();
+        let long = Bytes::from(vec![b'l'; GATHERED]);
+        encoder.push(Bytes::from_static(b"1"));
+        encoder.push(Bytes::from_static(b"2"));
+        encoder.push(long.clone());
+        encoder.push(Bytes::from_static(b"3"));
+        assert_eq!(encoder.chunk(), b"1\n2\n");
+        encoder.advance(4);
+        assert_eq!(encoder.chunk().as_ptr(), long.as_ptr());
+        encoder.advance(GATHERED);
+        assert_eq!(encoder.chunk(), b"\n3\n");
+        encoder.advance(usize::MAX);
+        assert_eq!(encoder.remaining(), 0);
+    }
+
+    #[cfg(feature = "std")]
+    #[test]
+    fn all_pieces_are_offered_to_one_vectored_write() {
+        let mut encoder = LineEncoder::new();
+        encoder.push(Bytes::from_static(b"1"));
+        encoder.push(Bytes::from(vec![b'l'; GATHERED]));
+        encoder.push(Bytes::from(vec![b'm'; GATHERED]));
+        encoder.advance(1);
+        let mut slices = [std::io::IoSlice::new(&[]); 8];
+        let count = encoder.chunks_vectored(&mut slices);
+        let offered: usize = slices[..count].iter().map(|slice| slice.len()).sum();
+        assert_eq!((count, offered), (5, encoder.remaining()));
+    }
+
+    #[test]
+    fn an_encoder_gives_back_what_a_burst_needed() {
+        let mut encoder = LineEncoder::new();
+        for _ in 0..10_000 {
+            encoder.push(Bytes::from_static(b"0123456789"));
+        }
+        assert!(encoder.gathered.capacity() > 100_000);
+        written(&mut encoder, 4096);
+        assert!(encoder.gathered.capacity() <= PLAIN);
+    }
+}
