@@ -18,6 +18,8 @@ extern crate alloc;
 pub mod config;
 pub mod dialect;
 pub mod drive;
+#[cfg(feature = "endpoint")]
+pub mod endpoint;
 pub mod error;
 pub mod json;
 pub mod lines;

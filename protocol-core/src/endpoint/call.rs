@@ -1,0 +1,264 @@
+//! A call of ours: a future of its end and a stream of its progress.
+
+use core::fmt;
+use core::pin::Pin;
+use core::task::{Context as TaskContext, Poll};
+use std::collections::VecDeque;
+use std::string::String;
+use std::sync::Arc;
+
+use crate::dialect::Progress;
+use crate::endpoint::shared::{CallSlot, Counters, Shared};
+use crate::endpoint::wake::park;
+use crate::error::RpcError;
+use crate::json::{Json, JsonError};
+use crate::session::{InvokeError, OutboundId, Outcome};
+
+/// How a call ended, and what was heard of it before.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Done {
+    /// How.
+    pub outcome: Outcome,
+    /// What was done before it failed, if the peer told.
+    pub partial: Option<Json>,
+    /// The last progress that was accepted.
+    pub last: Option<Progress>,
+}
+
+impl Done {
+    pub(super) fn new(outcome: Outcome, partial: Option<Json>, last: Option<Progress>) -> Self {
+        Self { outcome, partial, last }
+    }
+
+    /// The result object, or why there is none.
+    ///
+    /// # Errors
+    /// [`CallError`] for every outcome but [`Outcome::Result`].
+    pub fn result(self) -> Result<Json, CallError> {
+        match self.outcome {
+            Outcome::Result(result) => Ok(result),
+            Outcome::Error(error) => Err(CallError::Rpc(error)),
+            outcome => Err(CallError::Ended(outcome)),
+        }
+    }
+}
+
+/// Why a call brought no result.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// It was not made.
+    #[error("not sent: {0}")]
+    NotSent(#[from] InvokeError),
+    /// The peer answered with an error.
+    #[error("{0}")]
+    Rpc(#[from] RpcError),
+    /// It ended without an answer: cancelled, timed out, lost, invalid.
+    #[error("{}", ended(.0))]
+    Ended(Outcome),
+    /// The answer came and has not the shape that the protocol gives it.
+    #[error("the answer cannot be read: {0}")]
+    Unreadable(String),
+}
+
+impl From<JsonError> for CallError {
+    fn from(error: JsonError) -> Self {
+        Self::Unreadable(error.to_string())
+    }
+}
+
+const fn ended(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Cancelled => "the call was cancelled",
+        Outcome::TimedOut(_) => "the call timed out",
+        Outcome::Lost => "the connection ended before the call did",
+        Outcome::Invalid(_) => "the call could not be made or its answer could not be read",
+        Outcome::Result(_) | Outcome::Error(_) => "the call ended",
+    }
+}
+
+/// A call on its way: a future of [`Done`].
+///
+/// Awaiting it yields its end; [`Call::next_progress`] yields its progress first, every update in order. Dropping it cancels the
+/// call, unless it has ended; [`Call::detach`] lets it go on. Progress that nobody reads is kept up to a bound, then merged
+/// into the newest ([`Counters::progress_merged`]).
+#[must_use = "dropping a call cancels it"]
+pub struct Call {
+    shared: Arc<Shared>,
+    id: OutboundId,
+    /// What is left of it here once its place among the calls is given back.
+    stage: Stage,
+}
+
+#[allow(clippy::large_enum_variant, reason = "one a call, where its owner keeps it; a box would be one more allocation")]
+enum Stage {
+    /// It has a place among the calls.
+    Listed,
+    /// It has ended; updates and end wait to be read.
+    Ended(VecDeque<Progress>, Option<Done>),
+    /// Nobody listens any longer.
+    Detached,
+}
+
+/// Updates kept for a reader who is slow. One more merges into the newest.
+const UNREAD: usize = 1024;
+
+impl Call {
+    pub(super) fn new(shared: Arc<Shared>, id: OutboundId) -> Self {
+        Self { shared, id, stage: Stage::Listed }
+    }
+
+    /// Names the call in the session, in [`crate::endpoint::Asked::parent`] for one.
+    #[must_use]
+    pub fn id(&self) -> OutboundId {
+        self.id
+    }
+
+    /// Cancels the call, at once and for good: it resolves with [`Outcome::Cancelled`]. Nothing happens when it has ended.
+    pub fn cancel(&self, reason: Option<&str>) {
+        self.shared.verb(|state, now, after| {
+            if state.session.cancel(self.id, reason, now).is_ok() {
+                after.output();
+            }
+        });
+    }
+
+    /// The next update; `None` once the call has ended and all were read. Nothing is lost when the future is dropped.
+    pub async fn next_progress(&mut self) -> Option<Progress> {
+        core::future::poll_fn(|cx| self.poll_progress(cx)).await
+    }
+
+    /// What [`Call::next_progress`] does, for hand-written futures. Only the task that polled the call last is woken.
+    pub fn poll_progress(&mut self, cx: &mut TaskContext<'_>) -> Poll<Option<Progress>> {
+        if let Stage::Ended(progress, _) = &mut self.stage {
+            return Poll::Ready(progress.pop_front());
+        }
+        self.poll_slot(cx, true)
+    }
+
+    /// Lets the call go on without anybody listening.
+    pub fn detach(mut self) {
+        self.stage = Stage::Detached;
+        drop(self.leave());
+    }
+
+    /// Takes an update, or the place as a whole once the call has ended.
+    fn poll_slot(&mut self, cx: &mut TaskContext<'_>, wants_progress: bool) -> Poll<Option<Progress>> {
+        let mut spare = None;
+        loop {
+            let seen = self.shared.look(|state| {
+                let Some(slot) = state.calls.get_mut(&self.id) else { return Seen::Ended(None) };
+                if slot.done.is_some() {
+                    return Seen::Ended(state.calls.remove(&self.id));
+                }
+                if wants_progress && let Some(update) = slot.progress.pop_front() {
+                    return Seen::Update(update);
+                }
+                slot.wants_progress = wants_progress;
+                Seen::Nothing(park(&mut slot.waker, cx.waker(), &mut spare))
+            });
+            match seen {
+                Seen::Update(update) => return Poll::Ready(Some(update)),
+                Seen::Ended(slot) => {
+                    let CallSlot { mut progress, done, .. } = slot.unwrap_or_default();
+                    let first = if wants_progress { progress.pop_front() } else { None };
+                    self.stage = Stage::Ended(progress, done.or(Some(Done::new(Outcome::Lost, None, None))));
+                    return Poll::Ready(first);
+                }
+                Seen::Nothing(true) => return Poll::Pending,
+                Seen::Nothing(false) => spare = Some(cx.waker().clone()),
+            }
+        }
+    }
+
+    fn leave(&self) -> Option<CallSlot> {
+        self.shared.look(|state| state.calls.remove(&self.id))
+    }
+}
+
+enum Seen {
+    Update(Progress),
+    Ended(Option<CallSlot>),
+    /// Whether the task is parked.
+    Nothing(bool),
+}
+
+impl Future for Call {
+    type Output = Done;
+
+    /// Updates that were not read before are given up. Polled again after it was ready it stays pending.
+    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Done> {
+        let this = self.get_mut();
+        if matches!(this.stage, Stage::Listed) && this.poll_slot(cx, false).is_pending() {
+            return Poll::Pending;
+        }
+        match &mut this.stage {
+            Stage::Ended(_, done) => done.take().map_or(Poll::Pending, Poll::Ready),
+            Stage::Listed | Stage::Detached => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if matches!(self.stage, Stage::Listed) {
+            let slot = self.shared.verb(|state, now, after| {
+                // One that has ended already, dispatched or not, is not live: then nothing is sent.
+                if state.session.cancel(self.id, None, now).is_ok() {
+                    after.output();
+                }
+                state.calls.remove(&self.id)
+            });
+            drop(slot);
+        }
+    }
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl CallSlot {
+    /// Keeps an update until it is read.
+    pub(super) fn push(&mut self, update: Progress, counters: &mut Counters) {
+        if self.progress.len() < UNREAD {
+            self.progress.push_back(update);
+        } else if let Some(newest) = self.progress.back_mut() {
+            counters.progress_merged = counters.progress_merged.saturating_add(1);
+            merge(newest, update);
+        }
+    }
+}
+
+/// The newest of each member. A value without a total says that the total is not known any longer.
+fn merge(into: &mut Progress, update: Progress) {
+    if update.value.is_some() {
+        into.value = update.value;
+        into.total = update.total;
+    }
+    into.total = update.total.or(into.total);
+    into.message = update.message.or_else(|| into.message.take());
+    into.data = update.data.or_else(|| into.data.take());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unread_progress_is_bounded_and_the_newest_wins() {
+        let mut slot = CallSlot::default();
+        let mut counters = Counters::default();
+        for value in 0..2000_u32 {
+            let update = Progress::value(f64::from(value));
+            slot.push(if value == 1500 { update.with_message("half past") } else { update }, &mut counters);
+        }
+        assert_eq!(slot.progress.len(), UNREAD);
+        assert_eq!(counters.progress_merged, 2000 - 1024);
+        assert_eq!(slot.progress.front(), Some(&Progress::value(0.0)));
+        assert_eq!(slot.progress.back(), Some(&Progress::value(1999.0).with_message("half past")));
+    }
+}

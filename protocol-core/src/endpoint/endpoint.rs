@@ -1,0 +1,385 @@
+//! An endpoint: the machine that a driver turns, and the one place where the session's events become what people hold.
+
+use core::fmt;
+use core::task::Waker;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::vec::Vec;
+
+use bytes::Bytes;
+
+use crate::config::Config;
+use crate::dialect::{Ask, LogRecord, Notice, Op, Reply};
+use crate::drive::Machine;
+use crate::endpoint::alarms::Alarmed;
+use crate::endpoint::call::Done;
+use crate::endpoint::client::{Asked, Client, Question, answer};
+use crate::endpoint::invocation::Invocation;
+use crate::endpoint::peer::Peer;
+use crate::endpoint::runtime::Runtime;
+use crate::endpoint::service::{Service, Start};
+use crate::endpoint::shared::{ServeSlot, Shared, State};
+use crate::endpoint::task::{BlockingTask, Duty, End, Task};
+use crate::endpoint::wake::Waiters;
+use crate::error::RpcError;
+use crate::json::Json;
+use crate::session::{CloseReason, Event, Full, InboundId, Outcome, Session, Transmit, TransportEnd, Why};
+use crate::time::Instant;
+
+/// One end of one channel. A [`Driver`](crate::drive::Driver) turns it; [`Endpoint::peer`] gives the handle to call with.
+///
+/// Everything that its handles share is under one lock. Every verb locks, mutates, notes what the driver must hear of, unlocks and only
+/// then wakes it; no code of the user runs under the lock, and nothing is locked across a poll.
+///
+/// When the session has closed, the endpoint goes on until the handlers that were told so have ended or have used up their grace
+/// ([`Timeouts::handler_grace`](crate::Timeouts::handler_grace)): only then [`Machine::is_closed`]. Dropping it is like a transport that failed: open
+/// calls end as [`Outcome::Lost`], handlers are told, and dropped at their next await.
+pub struct Endpoint {
+    shared: Arc<Shared>,
+    side: Side,
+    /// Work of the dispatch under way; kept for its memory.
+    work: Vec<Work>,
+    /// The end, until it is handed out.
+    end: Option<CloseReason>,
+    frame_limit: usize,
+}
+
+enum Side {
+    Server(Arc<Service>),
+    Client(Arc<dyn Client>),
+}
+
+/// What an event leaves to be done once the lock is let go, in order.
+enum Work {
+    Wake(Waker),
+    Serve(Arc<Invocation>, Op, Json),
+    Answer(Arc<Question>, Ask),
+    Log(LogRecord),
+    Notice(Notice),
+    /// What may hold a waker: dropped outside.
+    Forget(Arc<Question>),
+}
+
+impl Endpoint {
+    /// The end that serves `service`: an MCP server.
+    #[must_use]
+    pub fn server(service: Arc<Service>, runtime: Arc<dyn Runtime>) -> Self {
+        let config = service.config();
+        Self::new(Side::Server(service), config, runtime)
+    }
+
+    /// The end that calls, and answers what the peer asks through `client`: an MCP client. What the client declares is its own to
+    /// say, so the capabilities of `config` are replaced.
+    #[must_use]
+    pub fn client(client: Arc<dyn Client>, mut config: Config, runtime: Arc<dyn Runtime>) -> Self {
+        config.capabilities = client.capabilities();
+        Self::new(Side::Client(client), config, runtime)
+    }
+
+    fn new(side: Side, config: Config, runtime: Arc<dyn Runtime>) -> Self {
+        let frame_limit = config.limits.frame_bytes;
+        let session = Session::new(config, runtime.now());
+        Self { shared: Arc::new(Shared::new(session, runtime)), side, work: Vec::new(), end: None, frame_limit }
+    }
+
+    /// The handle of the other end.
+    #[must_use]
+    pub fn peer(&self) -> Peer {
+        Peer::new(Arc::clone(&self.shared))
+    }
+
+    /// Takes every event of the session to where it belongs. The one place where that happens.
+    fn dispatch(&mut self) {
+        let now = self.shared.runtime().now();
+        let mut work = core::mem::take(&mut self.work);
+        {
+            let mut state = self.shared.lock();
+            while let Some(event) = state.session.poll_event() {
+                if let Event::Closed(reason) = event {
+                    self.end = Some(reason);
+                }
+                state.sort(&self.shared, event, now, &mut work);
+            }
+        }
+        for piece in work.drain(..) {
+            self.run(piece);
+        }
+        self.work = work;
+    }
+
+    fn run(&self, piece: Work) {
+        match (piece, &self.side) {
+            (Work::Wake(waker), _) => waker.wake(),
+            (Work::Forget(question), _) => drop(question),
+            (Work::Serve(invocation, op, params), Side::Server(service)) => self.serve(service, invocation, &op, &params),
+            (Work::Serve(invocation, ..), Side::Client(_)) => {
+                invocation.respond(Reply::Error(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "method not found")));
+            }
+            (Work::Answer(question, ask), Side::Client(client)) => {
+                let future = answer(Arc::clone(client), Asked::new(Arc::clone(&question)), ask);
+                self.shared.runtime().spawn(std::boxed::Box::pin(Task::new(question, future)));
+            }
+            (Work::Answer(question, _), Side::Server(_)) => question.settle(End::Dropped),
+            (Work::Log(record), Side::Client(client)) => self.tell(|| client.log(record)),
+            (Work::Notice(notice), Side::Client(client)) => self.tell(|| client.notice(notice)),
+            // A server is told of roots that changed; whoever needs them asks anew each time.
+            (Work::Log(_) | Work::Notice(_), Side::Server(_)) => {}
+        }
+    }
+
+    fn serve(&self, service: &Service, invocation: Arc<Invocation>, op: &Op, params: &Json) {
+        let runtime = self.shared.runtime();
+        match service.start(&invocation, op, params) {
+            Start::Reply(reply) => invocation.respond(reply),
+            Start::Task(future) => runtime.spawn(std::boxed::Box::pin(Task::new(invocation, future))),
+            Start::Inline(future) => {
+                if let Some(task) = Task::new(invocation, future).try_in_place() {
+                    runtime.spawn(std::boxed::Box::pin(task));
+                }
+            }
+            Start::Blocking(job) => {
+                let task = BlockingTask::new(invocation, job);
+                runtime.spawn_blocking(std::boxed::Box::new(move || task.run()));
+            }
+        }
+    }
+
+    /// A client that panics over a piece of news must not stop the channel.
+    fn tell(&self, tell: impl FnOnce()) {
+        if catch_unwind(AssertUnwindSafe(tell)).is_err() {
+            self.shared.look(|state| state.counters.panics = state.counters.panics.saturating_add(1));
+        }
+    }
+}
+
+impl Machine for Endpoint {
+    /// Nothing is handed out but the end; everything else goes to calls, handlers and the [`Client`].
+    type Event = CloseReason;
+
+    fn handle_frame(&mut self, frame: Bytes, now: Instant) -> Result<(), Full> {
+        self.shared.lock().session.handle_frame(frame, now)
+    }
+
+    fn handle_end(&mut self, end: TransportEnd, now: Instant) {
+        self.shared.lock().session.handle_end(end, now);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        let mut work = core::mem::take(&mut self.work);
+        {
+            let mut state = self.shared.lock();
+            // The session first: of a call's deadline and a handler's alarm at the same time, the deadline counts.
+            state.session.handle_timeout(now);
+            while let Some(alarm) = state.alarms.due(now) {
+                match alarm {
+                    Alarmed::Sleeper(waker) => work.extend(waker.map(Work::Wake)),
+                    Alarmed::Grace(id) => state.abandon(id, &mut work),
+                }
+            }
+        }
+        // A sleeper shall find the deadline that came with its alarm.
+        self.dispatch();
+        for piece in work {
+            self.run(piece);
+        }
+    }
+
+    fn poll_transmit(&mut self) -> Option<Transmit> {
+        let frame = self.shared.lock().session.poll_transmit();
+        if frame.is_some() {
+            return frame;
+        }
+        // What a handler answers in place goes out in the same turn.
+        self.dispatch();
+        self.shared.lock().session.poll_transmit()
+    }
+
+    fn poll_event(&mut self) -> Option<CloseReason> {
+        self.dispatch();
+        self.end.take()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let mut state = self.shared.lock();
+        state.armed = if state.is_over() { None } else { state.deadline() };
+        state.armed
+    }
+
+    fn wants_input(&self) -> bool {
+        self.shared.lock().session.wants_input()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.shared.lock().is_over()
+    }
+
+    fn frame_limit(&self) -> usize {
+        self.frame_limit
+    }
+
+    fn register(&mut self, waker: &Waker) {
+        let known = self.shared.look(|state| state.driver.as_ref().is_some_and(|driver| driver.will_wake(waker)));
+        if !known {
+            let waker = waker.clone();
+            let before = self.shared.look(|state| state.driver.replace(waker));
+            drop(before);
+        }
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        let now = self.shared.runtime().now();
+        let mut work = Vec::new();
+        {
+            let mut state = self.shared.lock();
+            let state = &mut *state;
+            state.session.handle_end(TransportEnd::Failed, now);
+            while let Some(event) = state.session.poll_event() {
+                state.sort(&self.shared, event, now, &mut work);
+            }
+            state.adrift = true;
+            work.extend(state.driver.take().map(Work::Wake));
+            for alarm in state.alarms.take() {
+                if let Alarmed::Sleeper(Some(waker)) = alarm {
+                    work.push(Work::Wake(waker));
+                }
+            }
+            for slot in state.serves.values_mut() {
+                slot.grace = None;
+                work.extend(slot.abandon(&mut state.counters.abandoned).map(Work::Wake));
+            }
+            for question in state.questions.values() {
+                work.extend(question.leash().pull().map(Work::Wake));
+            }
+        }
+        for piece in work {
+            match piece {
+                // What has not begun will not begin.
+                Work::Serve(invocation, ..) => invocation.settle(End::Dropped),
+                Work::Answer(question, _) => question.settle(End::Dropped),
+                piece => self.run(piece),
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let side = match &self.side {
+            Side::Server(_) => "server",
+            Side::Client(_) => "client",
+        };
+        f.debug_struct("Endpoint").field("side", &side).finish_non_exhaustive()
+    }
+}
+
+impl State {
+    fn sort(&mut self, shared: &Arc<Shared>, event: Event, now: Instant, work: &mut Vec<Work>) {
+        match event {
+            Event::Ready(_) | Event::PeerChanged(_) => {
+                self.ready = true;
+                work.extend(self.on_change.take().map(Work::Wake));
+            }
+            Event::Request { id, op, params, depth, observed } => {
+                let invocation = Arc::new(Invocation::new(Arc::clone(shared), id, depth, observed));
+                self.serves.insert(id, ServeSlot::new(Arc::clone(&invocation)));
+                work.push(Work::Serve(invocation, op, params));
+            }
+            Event::Cancelled { id, why } => self.cancel(id, why, now.saturating_add(shared.handler_grace), work),
+            Event::Input { id, key, answer } => {
+                let input = self.serves.get_mut(&id).and_then(|slot| slot.inputs.iter_mut().find(|(asked, _)| *asked == key));
+                // Whoever asked may have lost interest meanwhile.
+                if let Some((_, input)) = input {
+                    input.answer = Some(answer);
+                    work.extend(input.waker.take().map(Work::Wake));
+                }
+            }
+            Event::InputRequested { key, parent, ask, depth } => {
+                let question = Arc::new(Question::new(Arc::clone(shared), key, parent, depth));
+                self.questions.insert(key, Arc::clone(&question));
+                work.push(Work::Answer(question, ask));
+            }
+            Event::InputGone { key } => {
+                if let Some(question) = self.questions.remove(&key) {
+                    work.extend(question.leash().pull().map(Work::Wake));
+                    work.push(Work::Forget(question));
+                }
+            }
+            Event::Progress { id, progress } => {
+                // A call that nobody holds any longer has no place.
+                if let Some(slot) = self.calls.get_mut(&id) {
+                    slot.push(progress, &mut self.counters);
+                    if slot.wants_progress {
+                        work.extend(slot.waker.take().map(Work::Wake));
+                    }
+                }
+            }
+            Event::Done { id, outcome, partial, last } => {
+                if let Some(slot) = self.calls.get_mut(&id) {
+                    slot.done = Some(Done::new(outcome, partial, last));
+                    work.extend(slot.waker.take().map(Work::Wake));
+                }
+            }
+            Event::Log(record) => work.push(Work::Log(record)),
+            Event::Notice(notice) => work.push(Work::Notice(notice)),
+            Event::Closed(reason) => self.close(reason, now.saturating_add(shared.handler_grace), work),
+            // Violations are counted by the session. The endpoint sets no alarms there.
+            Event::Violation(_) | Event::Alarm(_) => {}
+        }
+    }
+
+    fn cancel(&mut self, id: InboundId, why: Why, grace: Instant, work: &mut Vec<Work>) {
+        let Some(slot) = self.serves.get_mut(&id) else { return };
+        if slot.invocation.why.set(why).is_err() {
+            return;
+        }
+        slot.grace = Some(self.alarms.set(grace, Alarmed::Grace(id)));
+        work.extend(slot.on_cancel.take().map(Work::Wake));
+        work.extend(slot.inputs.iter_mut().filter_map(|(_, input)| input.waker.take()).map(Work::Wake));
+    }
+
+    /// A handler has used up its grace.
+    fn abandon(&mut self, id: InboundId, work: &mut Vec<Work>) {
+        if let Some(slot) = self.serves.get_mut(&id) {
+            slot.grace = None;
+            work.extend(slot.abandon(&mut self.counters.abandoned).map(Work::Wake));
+        }
+    }
+
+    /// By now the session has ended every call, told every handler and taken back every question; so this only makes sure.
+    fn close(&mut self, reason: CloseReason, grace: Instant, work: &mut Vec<Work>) {
+        self.closed = Some(reason);
+        work.extend(self.on_change.take().map(Work::Wake));
+        for slot in self.calls.values_mut() {
+            if slot.done.is_none() {
+                slot.done = Some(Done::new(Outcome::Lost, None, None));
+                work.extend(slot.waker.take().map(Work::Wake));
+            }
+        }
+        let untold: Vec<InboundId> =
+            self.serves.iter().filter(|(_, slot)| !slot.invocation.is_cancelled()).map(|(id, _)| *id).collect();
+        for id in untold {
+            self.cancel(id, Why::Disconnected, grace, work);
+        }
+        for (_, question) in self.questions.drain() {
+            work.extend(question.leash().pull().map(Work::Wake));
+            work.push(Work::Forget(question));
+        }
+    }
+}
+
+impl ServeSlot {
+    fn new(invocation: Arc<Invocation>) -> Self {
+        Self { invocation, inputs: Vec::new(), on_cancel: Waiters::default(), grace: None, abandoned: false }
+    }
+
+    /// Nobody waits for the handler any longer: it ends at its next await.
+    fn abandon(&mut self, count: &mut u64) -> Option<Waker> {
+        if core::mem::replace(&mut self.abandoned, true) {
+            return None;
+        }
+        *count = count.saturating_add(1);
+        self.invocation.leash().pull()
+    }
+}

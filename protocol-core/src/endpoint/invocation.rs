@@ -1,0 +1,344 @@
+//! One invocation that we serve, as its handler sees it: what stands behind a [`Context`](crate::endpoint::Context).
+
+use core::fmt;
+use core::pin::Pin;
+use core::task::{Context as TaskContext, Poll};
+use core::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::task::Waker;
+use std::vec::Vec;
+
+use crate::dialect::{Answer, Ask, LogRecord, Progress, Reply};
+use crate::endpoint::alarms::{AlarmKey, Alarmed};
+use crate::endpoint::ask::AskFailed;
+use crate::endpoint::shared::{InputSlot, Shared, State};
+use crate::endpoint::task::{Duty, End};
+use crate::endpoint::wake::{Leash, park};
+use crate::error::RpcError;
+use crate::json::Json;
+use crate::session::{
+    AskError, CheckpointError, InboundId, InputFailed, InputKey, NotLive, ProgressError, Reported, ServeOptions, Why,
+};
+
+pub(super) struct Invocation {
+    pub(super) shared: Arc<Shared>,
+    pub(super) id: InboundId,
+    pub(super) depth: u8,
+    pub(super) observed: bool,
+    /// Set once, under the lock, when it is cancelled. Read without it.
+    pub(super) why: OnceLock<Why>,
+    leash: Leash,
+}
+
+impl Invocation {
+    pub(super) fn new(shared: Arc<Shared>, id: InboundId, depth: u8, observed: bool) -> Self {
+        Self { shared, id, depth, observed, why: OnceLock::new(), leash: Leash::default() }
+    }
+
+    pub(super) fn progress(&self, update: Progress) -> Result<Reported, ProgressError> {
+        self.shared.verb(|state, now, after| {
+            let reported = state.session.progress(self.id, update, now);
+            match &reported {
+                Ok(Reported::Sent) => after.output(),
+                // What is kept goes out by a deadline, which the lock notes by itself.
+                Ok(_) | Err(ProgressError::NotLive) => {}
+                Err(_) => state.counters.progress_refused = state.counters.progress_refused.saturating_add(1),
+            }
+            reported
+        })
+    }
+
+    /// `None`: a value that has no JSON.
+    pub(super) fn checkpoint(&self, partial: Option<Json>) -> Result<(), CheckpointError> {
+        self.shared.verb(|state, now, after| {
+            let taken = match partial {
+                None => Err(CheckpointError::NotAnObject),
+                Some(partial) => {
+                    let copy = state.checkpoints.is_some().then(|| partial.clone());
+                    let taken = state.session.checkpoint(self.id, partial);
+                    if let (Ok(()), Some(copy), Some(kept)) = (&taken, copy, &mut state.checkpoints) {
+                        kept.push((now, copy));
+                    }
+                    taken
+                }
+            };
+            match taken {
+                // It may ride on progress at once.
+                Ok(()) => after.output(),
+                Err(CheckpointError::NotLive) => {}
+                Err(_) => state.counters.values_refused = state.counters.values_refused.saturating_add(1),
+            }
+            taken
+        })
+    }
+
+    /// `None`: data that has no JSON.
+    pub(super) fn log(&self, record: Option<LogRecord>) {
+        self.shared.verb(|state, now, after| match record {
+            None => state.counters.values_refused = state.counters.values_refused.saturating_add(1),
+            // An invocation that is over logs nothing; what was dropped is counted by the session.
+            Some(record) => {
+                if state.session.log(Some(self.id), record, now).is_ok() {
+                    after.output();
+                }
+            }
+        });
+    }
+
+    pub(super) fn configure(&self, options: ServeOptions) -> Result<(), NotLive> {
+        self.shared.verb(|state, now, after| {
+            let configured = state.session.configure(self.id, options, now);
+            if configured.is_ok() {
+                after.output();
+            }
+            configured
+        })
+    }
+
+    /// Ends the invocation for the session and for everybody who waits on it. The second time it does nothing.
+    pub(super) fn respond(&self, reply: Reply) {
+        let slot = self.shared.verb(|state, now, after| {
+            // A cancelled one gives NotLive and has its place freed: the wire was free long before.
+            if state.session.respond(self.id, reply, now).is_ok() {
+                after.output();
+            }
+            let mut slot = state.serves.remove(&self.id);
+            if let Some(slot) = &mut slot {
+                if let Some(key) = slot.grace {
+                    drop(state.alarms.clear(key));
+                }
+                after.wake(slot.inputs.iter_mut().filter_map(|(_, input)| input.waker.take()));
+                if state.session.is_closed() {
+                    // The driver may be waiting for just this handler.
+                    after.output();
+                }
+            }
+            slot
+        });
+        // It may hold the last wakers of a task, so it is dropped here, where nothing is locked.
+        drop(slot);
+    }
+
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.why.get().is_some()
+    }
+
+    pub(super) fn cancelled(self: &Arc<Self>) -> CancelledWait {
+        CancelledWait { invocation: Arc::clone(self), place: None }
+    }
+
+    pub(super) fn alarm(&self, after: Duration) -> AlarmWait {
+        AlarmWait { shared: Arc::clone(&self.shared), span: after, key: None }
+    }
+
+    /// Asks the caller something and waits for what comes back.
+    pub(super) async fn ask(self: &Arc<Self>, ask: Ask) -> Result<Answer, AskFailed> {
+        let sampling = matches!(ask, Ask::Sample(_));
+        let roots = matches!(ask, Ask::Roots);
+        let asked = self.shared.verb(|state, now, after| {
+            let key = state.session.request_input(self.id, ask, now)?;
+            after.output();
+            match state.serves.get_mut(&self.id) {
+                Some(slot) => slot.inputs.push((key, InputSlot::default())),
+                None => return Err(AskError::NotLive),
+            }
+            Ok(key)
+        });
+        let key = asked.map_err(|error| match error {
+            AskError::NotLive => self.over(),
+            AskError::Unsupported if sampling => AskFailed::NoSampling,
+            AskError::Unsupported if roots => AskFailed::NoRoots,
+            AskError::Unsupported => AskFailed::NoElicitation,
+            AskError::TooDeep { depth, max } => AskFailed::TooDeep { depth, max },
+            AskError::Invalid(why) => AskFailed::Invalid(why),
+            AskError::TooLarge => AskFailed::Invalid("longer than a frame may be".into()),
+            AskError::Full => AskFailed::Busy,
+            AskError::Disconnected => AskFailed::Lost,
+        })?;
+        let answer = AnswerWait { invocation: Arc::clone(self), key }.await?;
+        answer.map_err(|failed| match failed {
+            InputFailed::Refused(error) => AskFailed::Refused(error),
+            InputFailed::Invalid => AskFailed::Mismatch("it has the wrong shape".into()),
+            InputFailed::TimedOut => AskFailed::TimedOut,
+            InputFailed::Lost => AskFailed::Lost,
+        })
+    }
+
+    fn over(&self) -> AskFailed {
+        self.why.get().map_or(AskFailed::Over, |why| AskFailed::Cancelled(why.clone()))
+    }
+}
+
+impl fmt::Debug for Invocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Invocation").field("id", &self.id).field("cancelled", &self.why.get()).finish_non_exhaustive()
+    }
+}
+
+impl Duty for Invocation {
+    type Output = Reply;
+
+    fn leash(&self) -> &Leash {
+        &self.leash
+    }
+
+    fn settle(&self, end: End<Reply>) {
+        let reply = match end {
+            End::Value(reply) => reply,
+            End::Panicked => {
+                self.shared.look(|state| state.counters.panics = state.counters.panics.saturating_add(1));
+                Reply::Error(RpcError::fixed(RpcError::INTERNAL, "internal error: the handler panicked"))
+            }
+            End::Dropped => {
+                Reply::Error(RpcError::fixed(RpcError::INTERNAL, "internal error: the handler ended without an answer"))
+            }
+        };
+        self.respond(reply);
+    }
+}
+
+/// Waits for the cancellation of an invocation; for ever if it ends otherwise.
+#[derive(Debug)]
+pub(super) struct CancelledWait {
+    invocation: Arc<Invocation>,
+    place: Option<u64>,
+}
+
+impl Future for CancelledWait {
+    type Output = Why;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Why> {
+        let this = self.get_mut();
+        let mut spare = None;
+        loop {
+            if let Some(why) = this.invocation.why.get() {
+                return Poll::Ready(why.clone());
+            }
+            let parked = this.invocation.shared.look(|state| match state.serves.get_mut(&this.invocation.id) {
+                // Cancelled between the look above and this one.
+                Some(_) if this.invocation.is_cancelled() => false,
+                Some(slot) => slot.on_cancel.park(&mut this.place, cx.waker(), &mut spare),
+                None => true,
+            });
+            if parked {
+                return Poll::Pending;
+            }
+            if spare.is_none() {
+                spare = Some(cx.waker().clone());
+            }
+        }
+    }
+}
+
+impl Drop for CancelledWait {
+    fn drop(&mut self) {
+        let Some(place) = self.place else { return };
+        let waker = self
+            .invocation
+            .shared
+            .look(|state| state.serves.get_mut(&self.invocation.id).and_then(|slot| slot.on_cancel.leave(place)));
+        drop(waker);
+    }
+}
+
+/// Waits for a span of time, counted from its first poll. False when it did not pass: the endpoint has no driver any longer,
+/// so nobody counts.
+pub(super) struct AlarmWait {
+    shared: Arc<Shared>,
+    span: Duration,
+    key: Option<AlarmKey>,
+}
+
+impl Future for AlarmWait {
+    type Output = bool;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<bool> {
+        let this = self.get_mut();
+        let mut spare: Option<Waker> = None;
+        loop {
+            let parked = this.shared.verb(|state, now, _| {
+                if state.adrift {
+                    return Err(false);
+                }
+                let key = match this.key {
+                    Some(key) => key,
+                    None if this.span.is_zero() => return Err(true),
+                    None => *this.key.insert(state.alarms.set(now.saturating_add(this.span), Alarmed::Sleeper(None))),
+                };
+                match state.alarms.sleeper(key) {
+                    Some(place) => Ok(park(place, cx.waker(), &mut spare)),
+                    None => Err(true),
+                }
+            });
+            match parked {
+                Err(rang) => return Poll::Ready(rang),
+                Ok(true) => return Poll::Pending,
+                Ok(false) => spare = Some(cx.waker().clone()),
+            }
+        }
+    }
+}
+
+impl Drop for AlarmWait {
+    fn drop(&mut self) {
+        let Some(key) = self.key else { return };
+        let alarm = self.shared.look(|state| state.alarms.clear(key));
+        drop(alarm);
+    }
+}
+
+/// Waits for the answer to one question. Dropped before it came, the question is taken back.
+struct AnswerWait {
+    invocation: Arc<Invocation>,
+    key: InputKey,
+}
+
+impl AnswerWait {
+    /// Where the question stands among those of its invocation; nowhere once it is over.
+    fn place<'a>(&self, state: &'a mut State) -> Option<(&'a mut Vec<(InputKey, InputSlot)>, usize)> {
+        let inputs = &mut state.serves.get_mut(&self.invocation.id)?.inputs;
+        let at = inputs.iter().position(|(key, _)| *key == self.key)?;
+        Some((inputs, at))
+    }
+}
+
+impl Future for AnswerWait {
+    type Output = Result<Result<Answer, InputFailed>, AskFailed>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
+        let mut spare = None;
+        loop {
+            let parked = self.invocation.shared.look(|state| {
+                let (inputs, at) = self.place(state).ok_or(None)?;
+                let (_, input) = inputs.get_mut(at).ok_or(None)?;
+                if input.answer.is_some() {
+                    return Err(Some(inputs.swap_remove(at).1));
+                }
+                if self.invocation.is_cancelled() {
+                    return Err(None);
+                }
+                Ok(park(&mut input.waker, cx.waker(), &mut spare))
+            });
+            match parked {
+                Err(Some(InputSlot { answer: Some(answer), .. })) => return Poll::Ready(Ok(answer)),
+                Err(_) => return Poll::Ready(Err(self.invocation.over())),
+                Ok(true) => return Poll::Pending,
+                Ok(false) => spare = Some(cx.waker().clone()),
+            }
+        }
+    }
+}
+
+impl Drop for AnswerWait {
+    fn drop(&mut self) {
+        let slot = self.invocation.shared.verb(|state, now, after| {
+            let (inputs, at) = self.place(state)?;
+            let slot = inputs.swap_remove(at);
+            if state.session.abandon_input(self.key, now).is_ok() {
+                after.output();
+            }
+            Some(slot)
+        });
+        drop(slot);
+    }
+}

@@ -1,0 +1,45 @@
+//! What people hold: [`Service`], [`Tool`] and [`Context`] on the serving side, [`Peer`], [`Call`] and [`Client`] on the calling
+//! side, [`Endpoint`] between them and a [`Driver`](crate::drive::Driver).
+//!
+//! It needs no runtime of its own: an adapter lends tasks and a clock through [`Runtime`]. Sleeping and time limits use the endpoint's own
+//! deadlines, so handlers run in virtual time under test ([`testing`]).
+
+mod alarms;
+mod ask;
+mod call;
+mod client;
+mod completion;
+mod context;
+#[allow(clippy::module_inception, reason = "the type gave the room its name")]
+mod endpoint;
+mod invocation;
+mod peer;
+mod prompt;
+mod resource;
+mod runtime;
+mod schema;
+mod service;
+mod shared;
+mod subrange;
+mod table;
+mod task;
+pub mod testing;
+#[cfg(test)]
+mod tests;
+mod tool;
+mod wake;
+
+pub use ask::AskFailed;
+pub use call::{Call, CallError, Done};
+pub use client::{Asked, Client};
+pub use completion::{Completion, CompletionOf, CompletionRequest};
+pub use context::{Cancellation, Cancelled, Context, TimeoutError};
+pub use endpoint::Endpoint;
+pub use peer::Peer;
+pub use prompt::{Prompt, PromptMessage, PromptOutput};
+pub use resource::{Resource, ResourceContents, ResourceTemplate, ResourceUri};
+pub use runtime::{BoxFuture, Runtime};
+pub use service::Service;
+pub use shared::Counters;
+pub use subrange::Subrange;
+pub use tool::{Tool, ToolError};

@@ -1,0 +1,308 @@
+//! The other end of the channel, as the holder of an endpoint sees it.
+
+use core::fmt;
+use core::pin::Pin;
+use core::task::{Context as TaskContext, Poll};
+use std::collections::BTreeMap;
+use std::string::String;
+use std::sync::Arc;
+use std::vec::Vec;
+
+use serde_json::value::RawValue;
+
+use crate::dialect::{Level, LogRecord, Notice, Op, PeerInfo};
+use crate::endpoint::call::{Call, CallError};
+use crate::endpoint::shared::{CallSlot, Counters, Shared, State};
+use crate::json::{Json, write_string};
+use crate::session::{Close, CloseReason, Invoke, InvokeError, Logged, Refused, Stats};
+use crate::time::Instant;
+
+/// The other end of the channel. Cloneable; dropping it changes nothing.
+#[derive(Clone)]
+pub struct Peer {
+    shared: Arc<Shared>,
+}
+
+impl Peer {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    /// Starts a call. Calls leave in the order in which they are made, held back until the handshake is through.
+    ///
+    /// # Errors
+    /// [`InvokeError`] with the call: the session is closing, too much is in flight, or the peer does not offer it.
+    pub fn call(&self, call: Invoke) -> Result<Call, InvokeError> {
+        let id = self.shared.verb(|state, now, after| {
+            let id = state.session.invoke(call, now)?;
+            after.output();
+            state.calls.insert(id, CallSlot::default());
+            Ok(id)
+        })?;
+        Ok(Call::new(Arc::clone(&self.shared), id))
+    }
+
+    /// Starts a tool. `arguments` is an object.
+    ///
+    /// # Errors
+    /// As for [`Peer::call`]; [`Refused::Params`] when `arguments` is no object.
+    pub fn call_tool(&self, name: &str, arguments: Json) -> Result<Call, InvokeError> {
+        self.call(tool_call(name, &arguments))
+    }
+
+    /// Waits for the handshake.
+    ///
+    /// # Errors
+    /// Why the session closed, if it has.
+    pub async fn ready(&self) -> Result<PeerInfo, CloseReason> {
+        self.wait(|state| match state.closed {
+            Some(reason) => Some(Err(reason)),
+            None if state.ready => state.session.peer().cloned().map(Ok),
+            None => None,
+        })
+        .await
+    }
+
+    /// Who the peer is and what it can do now; `None` before the handshake.
+    #[must_use]
+    pub fn info(&self) -> Option<PeerInfo> {
+        self.shared.look(|state| state.session.peer().cloned())
+    }
+
+    /// Waits for the end of the session.
+    pub async fn closed(&self) -> CloseReason {
+        self.wait(|state| state.closed).await
+    }
+
+    /// Ends the session. Nothing happens when it has ended.
+    pub fn close(&self, how: Close) {
+        self.shared.verb(|state, now, after| {
+            state.session.close(how, now);
+            after.output();
+        });
+    }
+
+    /// Tells news that belong to no call.
+    ///
+    /// # Errors
+    /// [`Refused`]: nothing was sent.
+    pub fn notify(&self, notice: Notice) -> Result<(), Refused> {
+        self.shared.verb(|state, now, after| {
+            let sent = state.session.notify(notice, now);
+            if sent.is_ok() {
+                after.output();
+            }
+            sent
+        })
+    }
+
+    /// Sends a log record that belongs to no invocation. It never fails and never waits: what the peer does not want, or what
+    /// finds no place, is left out.
+    pub fn log(&self, record: LogRecord) {
+        self.shared.verb(|state, now, after| {
+            if state.session.log(None, record, now) == Ok(Logged::Sent) {
+                after.output();
+            }
+        });
+    }
+
+    /// What the session counted so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.shared.look(|state| state.session.stats())
+    }
+
+    /// What the endpoint counted so far.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.shared.look(|state| state.counters)
+    }
+
+    /// Every tool of the peer, as it describes them.
+    ///
+    /// # Errors
+    /// [`CallError`] of the first page that fails.
+    pub async fn list_tools(&self) -> Result<Vec<Json>, CallError> {
+        self.list(Op::ListTools, "tools").await
+    }
+
+    /// Every prompt of the peer, as it describes them.
+    ///
+    /// # Errors
+    /// [`CallError`] of the first page that fails.
+    pub async fn list_prompts(&self) -> Result<Vec<Json>, CallError> {
+        self.list(Op::ListPrompts, "prompts").await
+    }
+
+    /// Every resource of the peer, as it describes them.
+    ///
+    /// # Errors
+    /// [`CallError`] of the first page that fails.
+    pub async fn list_resources(&self) -> Result<Vec<Json>, CallError> {
+        self.list(Op::ListResources, "resources").await
+    }
+
+    /// Every resource template of the peer, as it describes them.
+    ///
+    /// # Errors
+    /// [`CallError`] of the first page that fails.
+    pub async fn list_resource_templates(&self) -> Result<Vec<Json>, CallError> {
+        self.list(Op::ListResourceTemplates, "resourceTemplates").await
+    }
+
+    /// Starts to get a prompt; its result has `description` and `messages`. A call, since a prompt may report progress.
+    ///
+    /// # Errors
+    /// As for [`Peer::call`].
+    pub fn get_prompt(&self, name: &str, arguments: &BTreeMap<String, String>) -> Result<Call, InvokeError> {
+        self.call(get_prompt(name, arguments))
+    }
+
+    /// Starts to read a resource; its result has `contents`.
+    ///
+    /// # Errors
+    /// As for [`Peer::call`].
+    pub fn read_resource(&self, uri: &str) -> Result<Call, InvokeError> {
+        let mut params = member_text("uri", uri);
+        params.push('}');
+        self.call(Invoke::new(Op::ReadResource, Json::written(params.into_bytes())))
+    }
+
+    /// Sets the least severe log record that the peer sends.
+    ///
+    /// # Errors
+    /// [`CallError`] if the peer does not agree.
+    pub async fn set_log_level(&self, level: Level) -> Result<(), CallError> {
+        let mut params = member_text("level", level.as_str());
+        params.push('}');
+        let call = self.call(Invoke::new(Op::SetLogLevel, Json::written(params.into_bytes())))?;
+        call.await.result().map(drop)
+    }
+
+    /// Asks whether anybody is there.
+    ///
+    /// # Errors
+    /// [`CallError`] if nobody answers in time.
+    pub async fn ping(&self) -> Result<(), CallError> {
+        self.call(Invoke::new(Op::Ping, Json::empty_object()))?.await.result().map(drop)
+    }
+
+    /// Handlers of ours that have not ended.
+    pub(super) fn running(&self) -> usize {
+        self.shared.look(|state| state.serves.len())
+    }
+
+    /// From now on remembers what handlers deposit with their checkpoints.
+    pub(super) fn record_checkpoints(&self) {
+        self.shared.look(|state| state.checkpoints = Some(Vec::new()));
+    }
+
+    /// What handlers deposited since it is remembered, in order.
+    pub(super) fn checkpoints(&self) -> Vec<(Instant, Json)> {
+        self.shared.look(|state| state.checkpoints.clone().unwrap_or_default())
+    }
+
+    fn wait<T, L: Fn(&State) -> Option<T> + Unpin>(&self, look: L) -> ChangeWait<'_, L> {
+        ChangeWait { shared: &self.shared, look, place: None }
+    }
+
+    /// All pages of a list.
+    async fn list(&self, op: Op, member: &str) -> Result<Vec<Json>, CallError> {
+        let mut items = Vec::new();
+        let mut cursor: Option<Json> = None;
+        for _ in 0..PAGES {
+            let params = match &cursor {
+                Some(cursor) => Json::written(std::format!(r#"{{"cursor":{cursor}}}"#).into_bytes()),
+                None => Json::empty_object(),
+            };
+            let page = self.call(Invoke::new(op.clone(), params))?.await.result()?;
+            let list = page.member(member).ok_or_else(|| CallError::Unreadable(std::format!("`{member}` is missing")))?;
+            for item in list.decode::<Vec<&RawValue>>()? {
+                items.push(list.part(item.get()));
+            }
+            // A cursor is a string, an empty one too.
+            cursor = page.member("nextCursor").filter(|next| next.decode::<String>().is_ok());
+            if cursor.is_none() {
+                return Ok(items);
+            }
+        }
+        Err(CallError::Unreadable(std::format!("the list has more than {PAGES} pages")))
+    }
+}
+
+/// More pages than any list has: a peer that hands out cursors for ever is not followed for ever.
+const PAGES: usize = 1000;
+
+impl fmt::Debug for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Peer").finish_non_exhaustive()
+    }
+}
+
+/// `{"name":"text"`, open for more.
+fn member_text(name: &str, text: &str) -> String {
+    let mut out = Vec::from(b"{");
+    write_string(&mut out, name);
+    out.push(b':');
+    write_string(&mut out, text);
+    String::from_utf8(out).unwrap_or_default()
+}
+
+pub(super) fn get_prompt(name: &str, arguments: &BTreeMap<String, String>) -> Invoke {
+    let mut params = member_text("name", name);
+    params.push_str(r#","arguments":"#);
+    params.push_str(&serde_json::to_string(arguments).unwrap_or_default());
+    params.push('}');
+    Invoke::new(Op::GetPrompt, Json::written(params.into_bytes()))
+}
+
+/// A call of a tool. Arguments that are no object make parameters that are none, which the session refuses.
+pub(super) fn tool_call(name: &str, arguments: &Json) -> Invoke {
+    let params = if arguments.is_object() {
+        let mut out = Vec::with_capacity(name.len().saturating_add(arguments.as_bytes().len()).saturating_add(32));
+        out.extend_from_slice(br#"{"name":"#);
+        write_string(&mut out, name);
+        out.extend_from_slice(br#","arguments":"#);
+        out.extend_from_slice(arguments.as_bytes());
+        out.push(b'}');
+        Json::written(out)
+    } else {
+        arguments.clone()
+    };
+    Invoke::new(Op::CallTool, params)
+}
+
+/// Waits until `look` finds what it looks for, which a handshake or an end may bring.
+struct ChangeWait<'a, L> {
+    shared: &'a Shared,
+    look: L,
+    place: Option<u64>,
+}
+
+impl<T, L: Fn(&State) -> Option<T> + Unpin> Future for ChangeWait<'_, L> {
+    type Output = T;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<T> {
+        let this = self.get_mut();
+        let mut spare = None;
+        loop {
+            let seen = this.shared.look(|state| match (this.look)(state) {
+                Some(found) => Ok(found),
+                None => Err(state.on_change.park(&mut this.place, cx.waker(), &mut spare)),
+            });
+            match seen {
+                Ok(found) => return Poll::Ready(found),
+                Err(true) => return Poll::Pending,
+                Err(false) => spare = Some(cx.waker().clone()),
+            }
+        }
+    }
+}
+
+impl<L> Drop for ChangeWait<'_, L> {
+    fn drop(&mut self) {
+        let Some(place) = self.place else { return };
+        let waker = self.shared.look(|state| state.on_change.leave(place));
+        drop(waker);
+    }
+}

@@ -1,0 +1,197 @@
+//! The one lock of an endpoint, what stands under it, and the order in which a verb does its work.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::vec::Vec;
+
+use crate::dialect::{Answer, Progress};
+use crate::endpoint::alarms::{AlarmKey, Alarms};
+use crate::endpoint::call::Done;
+use crate::endpoint::client::Question;
+use crate::endpoint::invocation::Invocation;
+use crate::endpoint::runtime::Runtime;
+use crate::endpoint::table::Table;
+use crate::endpoint::wake::Waiters;
+use crate::json::Json;
+use crate::session::{CloseReason, InboundId, InputFailed, InputKey, OutboundId, Session};
+use crate::time::Instant;
+
+/// What every handle of an endpoint shares.
+pub(super) struct Shared {
+    state: Mutex<State>,
+    runtime: Arc<dyn Runtime>,
+    /// How long a cancelled handler may go on.
+    pub(super) handler_grace: Duration,
+}
+
+/// Everything under the lock.
+pub(super) struct State {
+    pub(super) session: Session,
+    /// Whom to wake when there is something to write, to dispatch or to wait for. Taken when it is woken; the driver comes
+    /// back with it in its next turn.
+    pub(super) driver: Option<Waker>,
+    /// The deadline that the driver waits for.
+    pub(super) armed: Option<Instant>,
+    /// No driver any longer: nothing goes out, and no deadline comes.
+    pub(super) adrift: bool,
+    pub(super) closed: Option<CloseReason>,
+    pub(super) calls: Table<OutboundId, CallSlot>,
+    pub(super) serves: Table<InboundId, ServeSlot>,
+    pub(super) questions: Table<InputKey, Arc<Question>>,
+    pub(super) alarms: Alarms,
+    /// The handshake is through.
+    pub(super) ready: bool,
+    /// Who waits for the handshake or the end.
+    pub(super) on_change: Waiters,
+    pub(super) counters: Counters,
+    /// What handlers deposited, under test.
+    pub(super) checkpoints: Option<Vec<(Instant, Json)>>,
+}
+
+/// A call of ours that somebody holds.
+#[derive(Debug, Default)]
+pub(super) struct CallSlot {
+    pub(super) progress: VecDeque<Progress>,
+    pub(super) done: Option<Done>,
+    pub(super) waker: Option<Waker>,
+    /// Whether who waits also wants to hear of progress.
+    pub(super) wants_progress: bool,
+}
+
+/// An invocation whose handler has not ended.
+pub(super) struct ServeSlot {
+    pub(super) invocation: Arc<Invocation>,
+    /// What its handler asked and waits for. Few, so a list.
+    pub(super) inputs: Vec<(InputKey, InputSlot)>,
+    /// Who waits for its cancellation.
+    pub(super) on_cancel: Waiters,
+    /// When its grace ends, once it is cancelled.
+    pub(super) grace: Option<AlarmKey>,
+    /// Its grace has ended: nobody waits for it any longer.
+    pub(super) abandoned: bool,
+}
+
+/// A question that a handler waits for.
+#[derive(Debug, Default)]
+pub(super) struct InputSlot {
+    pub(super) answer: Option<Result<Answer, InputFailed>>,
+    pub(super) waker: Option<Waker>,
+}
+
+/// What an endpoint counts beside [`crate::Stats`], from its birth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Updates of handlers that made no sense: not finite, negative, above their total. Dropped.
+    pub progress_refused: u64,
+    /// Log records and checkpoints of handlers that have no JSON, are no object or are too long. Dropped.
+    pub values_refused: u64,
+    /// Updates of the peer that were merged into the newest one since nobody read them.
+    pub progress_merged: u64,
+    /// Handlers, and answers of a [`crate::endpoint::Client`], that panicked.
+    pub panics: u64,
+    /// Cancelled handlers that were still running after their grace.
+    pub abandoned: u64,
+}
+
+/// What is left to do once the lock is let go.
+#[derive(Debug, Default)]
+pub(super) struct After {
+    output: bool,
+    driver: Option<Waker>,
+    wake: Vec<Waker>,
+}
+
+impl After {
+    /// The session has a frame or an event that it had not before.
+    pub(super) fn output(&mut self) {
+        self.output = true;
+    }
+
+    pub(super) fn wake(&mut self, wakers: impl IntoIterator<Item = Waker>) {
+        self.wake.extend(wakers);
+    }
+
+    fn run(self) {
+        self.driver.into_iter().chain(self.wake).for_each(Waker::wake);
+    }
+}
+
+impl Shared {
+    pub(super) fn new(session: Session, runtime: Arc<dyn Runtime>) -> Self {
+        let handler_grace = session.config().timeouts.handler_grace;
+        let state = State {
+            session,
+            driver: None,
+            armed: None,
+            adrift: false,
+            closed: None,
+            calls: Table::default(),
+            serves: Table::default(),
+            questions: Table::default(),
+            alarms: Alarms::default(),
+            ready: false,
+            on_change: Waiters::default(),
+            counters: Counters::default(),
+            checkpoints: None,
+        };
+        Self { state: Mutex::new(state), runtime, handler_grace }
+    }
+
+    pub(super) fn runtime(&self) -> &Arc<dyn Runtime> {
+        &self.runtime
+    }
+
+    /// Runs one verb: read the clock, lock, mutate, note what the driver must hear of, unlock, wake.
+    ///
+    /// The verb must call nothing that is not ours. Wakers that it takes out of the state it hands to `After` or gives back.
+    pub(super) fn verb<T>(&self, verb: impl FnOnce(&mut State, Instant, &mut After) -> T) -> T {
+        let now = self.runtime.now();
+        let mut after = After::default();
+        let value = {
+            let mut state = self.lock();
+            let value = verb(&mut state, now, &mut after);
+            if after.output || state.is_due_earlier() {
+                after.driver = state.driver.take();
+            }
+            value
+        };
+        after.run();
+        value
+    }
+
+    /// Looks at the state, or changes what only handles see. The same rules as for a verb.
+    pub(super) fn look<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
+        look(&mut self.lock())
+    }
+
+    /// The state is whole after every statement of ours, so a panic that poisoned the lock has broken nothing.
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The earliest deadline, of the session and of the endpoint.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        match (self.session.poll_timeout(), self.alarms.earliest()) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    fn is_due_earlier(&self) -> bool {
+        match (self.deadline(), self.armed) {
+            (Some(next), Some(armed)) => next < armed,
+            (next, None) => next.is_some(),
+            (None, Some(_)) => false,
+        }
+    }
+
+    /// Whether nothing will ever happen again: the session is closed, and no handler is within its grace.
+    pub(super) fn is_over(&self) -> bool {
+        self.session.is_closed() && self.serves.values().all(|slot| slot.abandoned)
+    }
+}

@@ -1,0 +1,264 @@
+//! The wrapper around user futures that run as tasks: it catches panics, ends when its leash is pulled, and settles what it
+//! owes however it ends.
+
+use core::pin::Pin;
+use core::task::{Context as TaskContext, Poll};
+use std::boxed::Box;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::Waker;
+
+use crate::endpoint::runtime::BoxFuture;
+use crate::endpoint::wake::Leash;
+
+/// Something owed to the peer that a user future brings.
+pub(super) trait Duty: Send + Sync + 'static {
+    /// What the future brings.
+    type Output: Send + 'static;
+    /// How the task is ended from outside.
+    fn leash(&self) -> &Leash;
+    /// Pays what is owed. Called exactly once.
+    fn settle(&self, end: End<Self::Output>);
+}
+
+/// How a user future ended.
+#[derive(Debug)]
+pub(super) enum End<T> {
+    /// With its value.
+    Value(T),
+    /// With a panic.
+    Panicked,
+    /// Dropped before it was done: by its leash, or by a runtime that shuts down.
+    Dropped,
+}
+
+/// A user future on its way.
+///
+/// Whether unwinding left the future's own state whole is of no matter: it is never polled again.
+pub(super) struct Task<D: Duty> {
+    duty: Arc<D>,
+    /// `None` once it is settled.
+    future: Option<BoxFuture<'static, D::Output>>,
+    /// The waker that the leash has.
+    held: Option<Waker>,
+}
+
+impl<D: Duty> Task<D> {
+    pub(super) fn new(duty: Arc<D>, future: BoxFuture<'static, D::Output>) -> Self {
+        Self { duty, future: Some(future), held: None }
+    }
+
+    /// Polls once where it stands, before it costs a task. Gives the task back if it needs to go on.
+    pub(super) fn try_in_place(mut self) -> Option<Self> {
+        // Whatever registers this waker is polled again, with a real one, as soon as the task is spawned.
+        let mut cx = TaskContext::from_waker(Waker::noop());
+        match self.step(&mut cx) {
+            Poll::Ready(()) => None,
+            Poll::Pending => Some(self),
+        }
+    }
+
+    fn step(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
+        let Some(future) = &mut self.future else { return Poll::Ready(()) };
+        let end = if self.duty.leash().is_pulled() {
+            End::Dropped
+        } else {
+            match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+                Ok(Poll::Pending) => return Poll::Pending,
+                Ok(Poll::Ready(value)) => End::Value(value),
+                Err(panic) => {
+                    let_go(panic);
+                    End::Panicked
+                }
+            }
+        };
+        self.settle(end);
+        Poll::Ready(())
+    }
+
+    /// The future goes first, with all that it holds, so that its cleanup lies before the settlement.
+    fn settle(&mut self, end: End<D::Output>) {
+        let Some(future) = self.future.take() else { return };
+        let_go(future);
+        if self.held.take().is_some() {
+            // It would keep the task in memory as long as somebody keeps a handle of what it was about.
+            drop(self.duty.leash().release());
+        }
+        self.duty.settle(end);
+    }
+}
+
+impl<D: Duty> Future for Task<D> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        if this.step(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        if !this.held.as_ref().is_some_and(|held| held.will_wake(cx.waker())) {
+            this.held = Some(cx.waker().clone());
+            if !this.duty.leash().hold(cx.waker().clone()) {
+                return this.step(cx);
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl<D: Duty> Drop for Task<D> {
+    fn drop(&mut self) {
+        self.settle(End::Dropped);
+    }
+}
+
+/// A blocking job with the same duties as a [`Task`].
+pub(super) struct BlockingTask<D: Duty> {
+    duty: Arc<D>,
+    job: Option<Box<dyn FnOnce() -> D::Output + Send>>,
+}
+
+impl<D: Duty> BlockingTask<D> {
+    pub(super) fn new(duty: Arc<D>, job: Box<dyn FnOnce() -> D::Output + Send>) -> Self {
+        Self { duty, job: Some(job) }
+    }
+
+    /// Runs the job, unless its leash was pulled while it waited for a thread.
+    pub(super) fn run(mut self) {
+        if self.duty.leash().is_pulled() {
+            return;
+        }
+        let Some(job) = self.job.take() else { return };
+        self.duty.settle(match catch_unwind(AssertUnwindSafe(job)) {
+            Ok(value) => End::Value(value),
+            Err(panic) => {
+                let_go(panic);
+                End::Panicked
+            }
+        });
+    }
+}
+
+impl<D: Duty> Drop for BlockingTask<D> {
+    fn drop(&mut self) {
+        if let Some(job) = self.job.take() {
+            let_go(job);
+            self.duty.settle(End::Dropped);
+        }
+    }
+}
+
+/// Drops something of the user's, which may panic once more: that must not keep us from settling.
+fn let_go<T>(thing: T) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(thing))) {
+        // A panic whose own payload panics when it is dropped is leaked.
+        core::mem::forget(panic);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+    use std::vec;
+    use std::vec::Vec;
+
+    #[derive(Default)]
+    struct Owed {
+        leash: Leash,
+        ends: Mutex<Vec<&'static str>>,
+    }
+
+    impl Duty for Owed {
+        type Output = u8;
+        fn leash(&self) -> &Leash {
+            &self.leash
+        }
+        fn settle(&self, end: End<u8>) {
+            self.ends.lock().unwrap().push(match end {
+                End::Value(_) => "value",
+                End::Panicked => "panicked",
+                End::Dropped => "dropped",
+            });
+        }
+    }
+
+    impl Owed {
+        fn ends(&self) -> Vec<&'static str> {
+            self.ends.lock().unwrap().clone()
+        }
+    }
+
+    fn poll<D: Duty>(task: &mut Task<D>) -> Poll<()> {
+        Pin::new(task).poll(&mut TaskContext::from_waker(Waker::noop()))
+    }
+
+    struct PanicsOnDrop;
+    impl Drop for PanicsOnDrop {
+        fn drop(&mut self) {
+            panic!("dropped");
+        }
+    }
+
+    #[test]
+    fn a_value_settles_once() {
+        let owed = Arc::new(Owed::default());
+        let mut task = Task::new(Arc::clone(&owed), Box::pin(async { 1 }));
+        assert!(poll(&mut task).is_ready());
+        assert!(poll(&mut task).is_ready());
+        drop(task);
+        assert_eq!(owed.ends(), vec!["value"]);
+    }
+
+    #[test]
+    fn a_panic_settles_once_even_if_its_payload_panics_again() {
+        let owed = Arc::new(Owed::default());
+        let mut task = Task::new(Arc::clone(&owed), Box::pin(async { std::panic::panic_any(PanicsOnDrop) }));
+        assert!(poll(&mut task).is_ready());
+        assert_eq!(owed.ends(), vec!["panicked"]);
+    }
+
+    #[test]
+    fn a_value_is_kept_when_what_the_future_held_panics_on_its_drop() {
+        let owed = Arc::new(Owed::default());
+        let mut held = Some(PanicsOnDrop);
+        let future = core::future::poll_fn(move |_| {
+            let _ = &mut held;
+            Poll::Ready(1)
+        });
+        let mut task = Task::new(Arc::clone(&owed), Box::pin(future));
+        assert!(poll(&mut task).is_ready());
+        assert_eq!(owed.ends(), vec!["value"]);
+    }
+
+    #[test]
+    fn a_task_dropped_on_its_way_settles() {
+        let owed = Arc::new(Owed::default());
+        let mut task = Task::new(Arc::clone(&owed), Box::pin(core::future::pending()));
+        assert!(poll(&mut task).is_pending());
+        drop(task);
+        assert_eq!(owed.ends(), vec!["dropped"]);
+    }
+
+    #[test]
+    fn a_pulled_leash_ends_the_task_at_its_next_poll() {
+        let owed = Arc::new(Owed::default());
+        let mut task = Task::new(Arc::clone(&owed), Box::pin(core::future::pending()));
+        assert!(poll(&mut task).is_pending());
+        assert!(owed.leash.pull().is_some(), "the task's waker");
+        assert_eq!(owed.ends(), Vec::<&str>::new());
+        assert!(poll(&mut task).is_ready());
+        assert_eq!(owed.ends(), vec!["dropped"]);
+    }
+
+    #[test]
+    fn a_blocking_job_settles_when_it_runs_panics_or_never_runs() {
+        let owed = Arc::new(Owed::default());
+        BlockingTask::new(Arc::clone(&owed), Box::new(|| 1)).run();
+        BlockingTask::new(Arc::clone(&owed), Box::new(|| std::panic::panic_any(1))).run();
+        drop(BlockingTask::new(Arc::clone(&owed), Box::new(|| 1)));
+        owed.leash.pull();
+        BlockingTask::new(Arc::clone(&owed), Box::new(|| 1)).run();
+        assert_eq!(owed.ends(), vec!["value", "panicked", "dropped", "dropped"]);
+    }
+}

@@ -1,0 +1,97 @@
+//! Wakers, kept so that none of their code ever runs under the lock: cloned before it is taken, woken and dropped
+//! after it is let go.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::task::Waker;
+use std::vec::Vec;
+
+/// Keeps `waker` in `place` so that it is woken later.
+///
+/// Gives true when `place` wakes the same task already, or took the clone in `spare`, which then holds what was there
+/// before. Gives false when there is no clone yet: let the lock go, put one into `spare` and come again.
+pub(super) fn park(place: &mut Option<Waker>, waker: &Waker, spare: &mut Option<Waker>) -> bool {
+    if place.as_ref().is_some_and(|kept| kept.will_wake(waker)) {
+        return true;
+    }
+    if spare.is_none() {
+        return false;
+    }
+    core::mem::swap(place, spare);
+    true
+}
+
+/// Any number of tasks that wait for the same thing.
+#[derive(Debug, Default)]
+pub(super) struct Waiters {
+    next: u64,
+    waiting: Vec<(u64, Waker)>,
+}
+
+impl Waiters {
+    /// Like [`park`], for the waiter that `place` names from its first time on.
+    pub(super) fn park(&mut self, place: &mut Option<u64>, waker: &Waker, spare: &mut Option<Waker>) -> bool {
+        let found = place.and_then(|key| self.waiting.iter_mut().find(|(waiting, _)| *waiting == key));
+        if let Some((_, kept)) = found {
+            if kept.will_wake(waker) {
+                return true;
+            }
+            let Some(fresh) = spare.take() else { return false };
+            *spare = Some(core::mem::replace(kept, fresh));
+            return true;
+        }
+        let Some(fresh) = spare.take() else { return false };
+        self.next = self.next.wrapping_add(1);
+        *place = Some(self.next);
+        self.waiting.push((self.next, fresh));
+        true
+    }
+
+    /// Forgets a waiter. Its waker is handed out, to be dropped outside the lock.
+    pub(super) fn leave(&mut self, place: u64) -> Option<Waker> {
+        let at = self.waiting.iter().position(|(key, _)| *key == place)?;
+        Some(self.waiting.swap_remove(at).1)
+    }
+
+    /// Everybody who waits, to be woken outside the lock.
+    pub(super) fn take(&mut self) -> impl Iterator<Item = Waker> + use<> {
+        core::mem::take(&mut self.waiting).into_iter().map(|(_, waker)| waker)
+    }
+}
+
+/// Ends a task from outside: it drops its future the next time it is polled.
+#[derive(Debug, Default)]
+pub(super) struct Leash {
+    pulled: AtomicBool,
+    /// A leaf: nothing else is locked while this is, and no foreign code runs.
+    task: Mutex<Option<Waker>>,
+}
+
+impl Leash {
+    /// Whether the task shall end.
+    pub(super) fn is_pulled(&self) -> bool {
+        self.pulled.load(Ordering::Acquire)
+    }
+
+    /// Ends the task. Gives the waker to wake, outside every lock.
+    pub(super) fn pull(&self) -> Option<Waker> {
+        self.pulled.store(true, Ordering::Release);
+        self.task().take()
+    }
+
+    /// Keeps the task's waker. False when the leash was pulled meanwhile, so that nobody would use it.
+    pub(super) fn hold(&self, waker: Waker) -> bool {
+        let before = self.task().replace(waker);
+        drop(before);
+        !self.is_pulled()
+    }
+
+    /// Gives the task's waker back: the task has ended.
+    pub(super) fn release(&self) -> Option<Waker> {
+        self.task().take()
+    }
+
+    fn task(&self) -> std::sync::MutexGuard<'_, Option<Waker>> {
+        self.task.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
