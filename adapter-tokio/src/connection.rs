@@ -1,0 +1,93 @@
+use std::future::Future;
+use std::io;
+use std::panic::resume_unwind;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use protocol_core::drive::{Driver, FrameIo};
+use protocol_core::endpoint::{Client, Endpoint, Peer, Runtime, Service};
+use protocol_core::{CloseReason, Config};
+use tokio::task::JoinHandle;
+
+use crate::{Clock, Error};
+
+/// Serves `service` to the peer at the other end of `transport`.
+///
+/// # Panics
+/// Outside of a tokio runtime.
+#[track_caller]
+pub fn serve<I>(service: Arc<Service>, transport: I) -> Connection
+where
+    I: FrameIo<Error = io::Error> + Send + 'static,
+{
+    Connection::start(transport, |runtime| Endpoint::server(service, runtime))
+}
+
+/// Calls the peer at the other end of `transport`, and answers what it asks through `client`.
+///
+/// # Panics
+/// Outside of a tokio runtime.
+#[track_caller]
+pub fn connect<I>(client: Arc<dyn Client>, config: Config, transport: I) -> Connection
+where
+    I: FrameIo<Error = io::Error> + Send + 'static,
+{
+    Connection::start(transport, |runtime| Endpoint::client(client, config, runtime))
+}
+
+/// A connection that runs in a task of its own.
+///
+/// Awaited it gives the end, when all has been written, handlers have ended and the transport is closed: why the session closed, or
+/// [`Error::Broken`]. [`Peer::close`] brings that about in an orderly way. Dropping it ends the connection at once: calls are lost,
+/// handlers are told and dropped at their next await, a child process is killed.
+#[derive(Debug)]
+#[must_use = "dropping it ends the connection"]
+pub struct Connection {
+    peer: Peer,
+    task: JoinHandle<Result<CloseReason, Error>>,
+}
+
+impl Connection {
+    #[track_caller]
+    fn start<I>(transport: I, endpoint: impl FnOnce(Arc<dyn Runtime>) -> Endpoint) -> Self
+    where
+        I: FrameIo<Error = io::Error> + Send + 'static,
+    {
+        let clock = Clock::start();
+        let endpoint = endpoint(Arc::new(clock.clone()));
+        let peer = endpoint.peer();
+        let mut driver = Driver::new(endpoint, transport, clock.alarm());
+        let ended = peer.clone();
+        let task = tokio::spawn(async move {
+            while driver.next_event().await.map_err(Error::Broken)?.is_some() {}
+            Ok(ended.closed().await)
+        });
+        Self { peer, task }
+    }
+
+    /// The handle of the other end.
+    #[must_use]
+    pub fn peer(&self) -> Peer {
+        self.peer.clone()
+    }
+}
+
+impl Future for Connection {
+    type Output = Result<CloseReason, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Poll::Ready(match ready!(Pin::new(&mut self.task).poll(cx)) {
+            Ok(end) => end,
+            Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
+            // The runtime shuts down.
+            Err(_) => Ok(CloseReason::Failed),
+        })
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

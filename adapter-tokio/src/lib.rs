@@ -1,0 +1,31 @@
+//! Sockets, pipes and clocks of tokio for [`protocol_core`].
+//!
+//! A transport is opened by one of [`stdio`], [`child`], [`tcp_connect`], [`TcpListener`], `unix_connect`, `UnixListener` or
+//! [`duplex`]; [`LineIo`] makes one of any other reader and writer. Then
+//! * [`serve`] or [`connect`] runs an endpoint over it, in a task of its own, and gives a [`Connection`], or
+//! * a [`protocol_core::drive::Driver`] joins it with a bare session and an [`Alarm`] of a [`Clock`].
+//!
+//! No rule of a protocol is in this crate. The runtime needs its IO and its time driver (`enable_all`).
+
+mod child;
+mod clock;
+mod connection;
+mod error;
+mod line_io;
+mod net;
+mod stdio;
+
+pub use child::{Child, Exit, child};
+pub use clock::{Alarm, Clock};
+pub use connection::{Connection, connect, serve};
+pub use error::Error;
+pub use line_io::{Duplex, LineIo, duplex};
+pub use net::{Tcp, TcpListener, tcp_connect};
+#[cfg(unix)]
+pub use net::{Unix, UnixListener, unix_connect};
+pub use stdio::{Stdin, stdio};
+
+/// The programs of the README compile, and the one that runs by itself does.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+mod readme {}

@@ -1,0 +1,259 @@
+//! Bare sessions over byte streams of tokio, in virtual time: what the driver, the framing and the clock make of them together.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use adapter_tokio::{Alarm, Clock, Duplex, LineIo, duplex};
+use protocol_core::drive::{Driver, FrameIo, Timer};
+use protocol_core::session::Event;
+use protocol_core::{CallTimeouts, Close, CloseReason, Config, Identity, Invoke, Json, Op, Outcome, Progress, Reply, Session, mcp};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
+use tokio::time::Instant;
+
+type Wire<I = Duplex> = Driver<Session, I, Alarm>;
+
+fn identity() -> Identity {
+    Identity::new("test", "1")
+}
+
+fn driver<I: FrameIo>(config: Config, transport: I) -> Wire<I> {
+    let clock = Clock::start();
+    let alarm = clock.alarm();
+    let now = alarm.now();
+    Driver::new(Session::new(config, now), transport, alarm)
+}
+
+fn client(transport: Duplex) -> Wire {
+    driver(Config::mcp_client(identity()), transport)
+}
+
+fn server(transport: Duplex) -> Wire {
+    driver(Config::mcp_server(identity()), transport)
+}
+
+fn call(text: &str) -> Invoke {
+    Invoke::new(Op::CallTool, Json::parse(format!(r#"{{"name":"echo","arguments":{{"text":"{text}"}}}}"#)).unwrap())
+}
+
+fn invoke(client: &mut Wire, call: Invoke) {
+    let now = client.now();
+    client.machine_mut().invoke(call, now).unwrap();
+}
+
+async fn next(driver: &mut Wire) -> Event {
+    driver.next_event().await.unwrap().unwrap()
+}
+
+/// Answers every call with its own arguments after `steps` updates, one a second, until the session ends.
+async fn echo(mut server: Wire, steps: u64) -> CloseReason {
+    let mut end = None;
+    while let Some(event) = server.next_event().await.unwrap() {
+        match event {
+            Event::Request { id, params, .. } => {
+                for step in 1..=steps {
+                    let now = server.now();
+                    server.machine_mut().progress(id, Progress::count(step, steps), now).unwrap();
+                    // It drives on meanwhile.
+                    let _ = tokio::time::timeout(Duration::from_secs(1), server.next_event()).await;
+                }
+                let now = server.now();
+                server.machine_mut().respond(id, Reply::Raw(params.member("arguments").unwrap()), now).unwrap();
+            }
+            Event::Closed(reason) => end = Some(reason),
+            _ => {}
+        }
+    }
+    end.expect("a session ends with the reason")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_its_progress_and_its_result_cross_a_pipe_of_seven_bytes() {
+    let (one, other) = duplex(7);
+    let serving = tokio::spawn(echo(server(other), 3));
+    let mut client = client(one);
+    invoke(&mut client, call("hello"));
+    let mut seen = Vec::new();
+    loop {
+        match next(&mut client).await {
+            Event::Progress { progress, .. } => seen.push(progress.value.unwrap()),
+            Event::Done { outcome, .. } => {
+                let Outcome::Result(result) = outcome else { panic!("{outcome:?}") };
+                assert_eq!(result.as_str(), r#"{"text":"hello"}"#);
+                break;
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(seen, [1.0, 2.0, 3.0]);
+    let now = client.now();
+    client.machine_mut().close(Close::Now, now);
+    assert!(matches!(next(&mut client).await, Event::Closed(CloseReason::Local)));
+    assert!(client.next_event().await.unwrap().is_none());
+    assert_eq!(serving.await.unwrap(), CloseReason::Eof);
+}
+
+/// Takes both through the handshake; afterwards nobody drives them.
+async fn shake_hands(client: &mut Wire, server: &mut Wire) {
+    let client = async {
+        assert!(matches!(next(client).await, Event::Ready(_)));
+        // It still has to say that it is ready.
+        next(client).await
+    };
+    tokio::select! {
+        event = client => panic!("{event:?}"),
+        event = next(server) => assert!(matches!(event, Event::Ready(_)), "{event:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_times_out_at_its_deadline_although_the_peer_reads_nothing() {
+    let (one, other) = duplex(7);
+    let (mut client, mut server) = (client(one), server(other));
+    shake_hands(&mut client, &mut server).await;
+    let begin = Instant::now();
+    let clocks = CallTimeouts { idle: Some(Duration::from_millis(2500)), max_total: None, reset_on_progress: true };
+    invoke(&mut client, call(&"x".repeat(1 << 20)).with_timeouts(clocks));
+    let event = next(&mut client).await;
+    assert!(matches!(event, Event::Done { outcome: Outcome::TimedOut(_), .. }), "{event:?}");
+    assert_eq!(begin.elapsed(), Duration::from_millis(2500));
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_ends_that_both_have_much_to_say_do_not_wait_for_each_other() {
+    let (one, other) = duplex(4096);
+    tokio::spawn(echo(server(other), 0));
+    let mut client = client(one);
+    let text = "y".repeat(100_000);
+    let begin = Instant::now();
+    // Neither direction has room for what is under way in the other.
+    for _ in 0..8 {
+        invoke(&mut client, call(&text));
+    }
+    let mut done = 0;
+    while done < 8 {
+        if let Event::Done { outcome, .. } = next(&mut client).await {
+            assert!(matches!(outcome, Outcome::Result(_)), "{outcome:?}");
+            done += 1;
+        }
+    }
+    assert_eq!(begin.elapsed(), Duration::ZERO, "nobody waited for a clock");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_reads_nothing_holds_a_close_for_five_seconds_at_most() {
+    let (one, other) = duplex(7);
+    let (mut client, mut server) = (client(one), server(other));
+    shake_hands(&mut client, &mut server).await;
+    invoke(&mut client, call(&"x".repeat(1000)));
+    let now = client.now();
+    let begin = Instant::now();
+    client.machine_mut().close(Close::Graceful { grace: Duration::from_secs(1) }, now);
+    while client.next_event().await.unwrap().is_some() {}
+    assert!(begin.elapsed() <= Duration::from_secs(6), "{:?}", begin.elapsed());
+}
+
+/// A server, and the bytes at the other end.
+fn raw() -> (tokio::task::JoinHandle<CloseReason>, DuplexStream) {
+    let (one, other) = tokio::io::duplex(1 << 16);
+    let (reader, writer) = tokio::io::split(other);
+    (tokio::spawn(echo(server(LineIo::new(reader, writer)), 0)), one)
+}
+
+fn initialize() -> String {
+    let version = mcp::Revision::NEWEST.as_str();
+    format!(
+        r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{version}","capabilities":{{}},"clientInfo":{{"name":"raw","version":"1"}}}}}}
+{{"jsonrpc":"2.0","method":"notifications/initialized"}}
+"#
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_that_was_sent_before_the_end_of_input_is_answered_before_the_close() {
+    let (serving, mut peer) = raw();
+    let mut input = initialize();
+    for id in 1..=200 {
+        input += &format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"tools/call\",\"params\":{{\"name\":\"echo\",\"arguments\":{{}}}}}}\r\n\r\n"
+        );
+    }
+    input += r#"{"jsonrpc":"2.0","id":201,"method":"ping"}"#;
+    peer.write_all(input.as_bytes()).await.unwrap();
+    peer.shutdown().await.unwrap();
+    let mut output = String::new();
+    peer.read_to_string(&mut output).await.unwrap();
+    assert_eq!(output.lines().count(), 202);
+    for id in 0..=201 {
+        assert!(output.contains(&format!("\"id\":{id},")) || output.contains(&format!("\"id\":{id}}}")), "{id} is not answered");
+    }
+    assert!(!output.contains('\r') && output.ends_with('\n'));
+    assert_eq!(serving.await.unwrap(), CloseReason::Eof);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_line_of_64_mebibytes_closes_the_session_when_its_first_16_have_come() {
+    let (serving, mut peer) = raw();
+    peer.write_all(initialize().as_bytes()).await.unwrap();
+    let piece = vec![b'['; 1 << 20];
+    let mut sent = 0;
+    while sent < 64 && peer.write_all(&piece).await.is_ok() {
+        sent += 1;
+    }
+    assert!((16..=18).contains(&sent), "{sent} MiB were taken");
+    assert_eq!(serving.await.unwrap(), CloseReason::FrameTooLarge);
+}
+
+#[tokio::test(start_paused = true)]
+async fn half_a_frame_at_the_end_of_input_is_answered_with_a_parse_error() {
+    let (serving, mut peer) = raw();
+    peer.write_all((initialize() + r#"{"jsonrpc":"2.0","id":1,"met"#).as_bytes()).await.unwrap();
+    peer.shutdown().await.unwrap();
+    let mut output = String::new();
+    peer.read_to_string(&mut output).await.unwrap();
+    assert!(output.lines().last().unwrap().contains("-32700"), "{output}");
+    assert_eq!(serving.await.unwrap(), CloseReason::Eof);
+}
+
+/// Counts the writes that go through it.
+struct Counting<W>(W, Arc<AtomicUsize>);
+
+impl<W: AsyncWrite + Unpin> AsyncWrite for Counting<W> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_calls_made_together_leave_in_one_write() {
+    let (one, other) = tokio::io::duplex(1 << 20);
+    tokio::spawn(async {
+        let (reader, writer) = tokio::io::split(other);
+        echo(server(LineIo::new(reader, writer)), 0).await
+    });
+    let writes = Arc::new(AtomicUsize::new(0));
+    let (reader, writer) = tokio::io::split(one);
+    let mut client = driver(Config::mcp_client(identity()), LineIo::new(reader, Counting(writer, writes.clone())));
+    assert!(matches!(client.next_event().await, Ok(Some(Event::Ready(_)))));
+    // The last word of the handshake is still to be written.
+    assert!(tokio::time::timeout(Duration::from_millis(1), client.next_event()).await.is_err());
+    let before = writes.load(Ordering::Relaxed);
+    for _ in 0..100 {
+        let now = client.now();
+        client.machine_mut().invoke(call("hello"), now).unwrap();
+    }
+    assert!(matches!(client.next_event().await, Ok(Some(Event::Done { .. }))));
+    assert_eq!(writes.load(Ordering::Relaxed) - before, 1);
+}

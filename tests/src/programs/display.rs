@@ -1,0 +1,347 @@
+//! How far the call is: a live bar on a terminal, one line for each update elsewhere. Always on stderr.
+
+use std::io::{IsTerminal, Write, stderr};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use protocol_core::{LogRecord, Progress};
+
+/// Parts of a bar. Progress is a fraction; a bar counts in whole numbers.
+const PARTS: f64 = 1_000_000.0;
+
+/// Shows progress, logs and questions on stderr without one writing over the other.
+pub(super) struct Display(Mutex<State>);
+
+struct State {
+    /// What is shown: the newest of each member.
+    shown: Progress,
+    updates: u64,
+    /// Where a bar is drawn; `None` where lines are written.
+    target: Option<fn() -> ProgressDrawTarget>,
+    /// The bar; not there before the call begins, after it has ended, and while somebody is asked.
+    bar: Option<ProgressBar>,
+    /// How many are asking.
+    asking: usize,
+    over: bool,
+}
+
+impl Display {
+    /// A bar if stderr is a terminal.
+    pub(super) fn on_stderr() -> Self {
+        Self::new(stderr().is_terminal().then_some(ProgressDrawTarget::stderr))
+    }
+
+    fn new(target: Option<fn() -> ProgressDrawTarget>) -> Self {
+        Self(Mutex::new(State { shown: Progress::default(), updates: 0, target, bar: None, asking: 0, over: false }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The call begins; `what` is shown until something is heard of it.
+    pub(super) fn begin(&self, what: &str) {
+        let mut state = self.state();
+        state.shown = Progress::message(one_line(what));
+        state.draw();
+    }
+
+    /// The call goes on. Gives back how many updates there were.
+    pub(super) fn update(&self, progress: &Progress) -> u64 {
+        let mut state = self.state();
+        state.updates = state.updates.saturating_add(1);
+        if progress.value.is_some() {
+            state.shown.value = progress.value;
+            state.shown.total = progress.total;
+        }
+        if progress.message.is_some() || state.updates == 1 {
+            state.shown.message = progress.message.as_ref().map(|message| one_line(message).into());
+        }
+        if state.target.is_some() {
+            state.draw();
+        } else {
+            say(&line(progress));
+        }
+        state.updates
+    }
+
+    /// The call has ended, or will at once; what was last shown stays. Nothing happens the second time.
+    pub(super) fn end(&self) {
+        let mut state = self.state();
+        state.target = None;
+        if std::mem::replace(&mut state.over, true) {
+            return;
+        }
+        if state.asking > 0 {
+            // Off the line of the question.
+            say("");
+        }
+        let Some(bar) = state.bar.take() else { return };
+        if state.updates == 0 {
+            bar.finish_and_clear();
+            return;
+        }
+        if bar.length().is_some() {
+            bar.set_style(past_style());
+        }
+        bar.abandon();
+        say("");
+    }
+
+    /// Whether the call has ended.
+    pub(super) fn is_over(&self) -> bool {
+        self.state().over
+    }
+
+    /// A log record of the server.
+    pub(super) fn log(&self, record: &LogRecord) {
+        let text = record.data.decode::<String>().unwrap_or_else(|_| record.data.to_string());
+        let logger = record.logger.as_ref().map(|logger| format!("{logger}: ")).unwrap_or_default();
+        self.print(&one_line(&format!("[{}] {logger}{text}", record.level)));
+    }
+
+    /// A line of its own, above the bar.
+    pub(super) fn print(&self, line: &str) {
+        match &self.state().bar {
+            Some(bar) => bar.suspend(|| say(line)),
+            None => say(line),
+        }
+    }
+
+    /// Makes room for a question: no bar is drawn until the room is given back.
+    pub(super) fn make_room(&self) -> Room<'_> {
+        let mut state = self.state();
+        state.asking += 1;
+        if let Some(bar) = state.bar.take() {
+            bar.finish_and_clear();
+        }
+        Room(self)
+    }
+}
+
+/// A part of the screen without a bar.
+pub(super) struct Room<'a>(&'a Display);
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.asking -= 1;
+        state.draw();
+    }
+}
+
+impl State {
+    fn draw(&mut self) {
+        let Some(target) = self.target else { return };
+        if self.asking > 0 {
+            return;
+        }
+        let fraction = fraction(&self.shown);
+        let style = if fraction.is_some() { bar_style() } else { spinner_style() };
+        let had_total = self.bar.as_ref().map(|bar| bar.length().is_some());
+        let bar = self.bar.get_or_insert_with(|| ProgressBar::with_draw_target(None, target()).with_style(style.clone()));
+        if had_total != Some(fraction.is_some()) {
+            bar.set_style(style);
+        }
+        match fraction {
+            Some(fraction) => {
+                bar.set_length(PARTS as u64);
+                bar.set_position((fraction * PARTS) as u64);
+            }
+            None => bar.unset_length(),
+        }
+        bar.set_prefix(numbers(&self.shown));
+        bar.set_message(match fraction {
+            Some(_) => self.shown.message.as_deref().unwrap_or_default().to_owned(),
+            None => line(&self.shown),
+        });
+        if had_total != Some(fraction.is_some()) {
+            // What was done before it could be seen says nothing about the speed.
+            bar.reset_eta();
+        }
+        if had_total.is_none() {
+            // So that the estimate and the spinner move on between two updates.
+            bar.enable_steady_tick(Duration::from_millis(100));
+        }
+    }
+}
+
+fn bar_style() -> ProgressStyle {
+    template("[{bar:28}] {prefix} eta {eta} {wide_msg}")
+}
+
+/// What stays of a bar.
+fn past_style() -> ProgressStyle {
+    template("[{bar:28}] {prefix} in {elapsed} {wide_msg}")
+}
+
+fn spinner_style() -> ProgressStyle {
+    template("{spinner} {elapsed} {wide_msg}")
+}
+
+fn template(text: &str) -> ProgressStyle {
+    // All of them are drawn in the tests, so that none can fail here.
+    ProgressStyle::with_template(text).unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> ")
+}
+
+/// One line about one update: `i/total percent message`, as far as it says so.
+pub(super) fn line(progress: &Progress) -> String {
+    let numbers = numbers(progress);
+    let message = progress.message.as_ref().map(|message| one_line(message)).unwrap_or_default();
+    match (numbers.is_empty(), message.is_empty()) {
+        (false, false) => format!("{numbers} {message}"),
+        _ => numbers + &message,
+    }
+}
+
+fn numbers(progress: &Progress) -> String {
+    match (progress.value, progress.total) {
+        (Some(value), Some(total)) => match fraction(progress) {
+            // Almost done is not done.
+            Some(part) if part < 1.0 => format!("{}/{} {:.0}%", number(value), number(total), (part * 100.0).min(99.0)),
+            Some(_) => format!("{}/{} 100%", number(value), number(total)),
+            None => format!("{}/{}", number(value), number(total)),
+        },
+        (Some(value), None) => number(value),
+        (None, _) => String::new(),
+    }
+}
+
+/// How much of the total, from 0 to 1.
+fn fraction(progress: &Progress) -> Option<f64> {
+    let (value, total) = (progress.value?, progress.total?);
+    (total > 0.0).then(|| (value / total).clamp(0.0, 1.0))
+}
+
+/// A number as a person would write it: at most three digits after the point, unless it is smaller than that.
+fn number(number: f64) -> String {
+    if number != 0.0 && number.abs() < 0.001 {
+        return number.to_string();
+    }
+    let text = format!("{number:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// `text` without anything that moves the cursor: a peer may not write over what is on the screen.
+pub(super) fn one_line(text: &str) -> String {
+    text.split(char::is_control).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// Writes a line to stderr. Where nobody reads it there is nobody to complain to.
+fn say(line: &str) {
+    let _ = writeln!(stderr(), "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::{Arc, LazyLock};
+
+    use indicatif::TermLike;
+    use protocol_core::{Json, Level};
+
+    use super::*;
+
+    fn update(value: f64, total: Option<f64>, message: &str) -> Progress {
+        Progress { total, ..Progress::value(value).with_message(message) }
+    }
+
+    #[test]
+    fn a_line_says_how_much_of_how_much_and_what() {
+        assert_eq!(line(&update(3.0, Some(20.0), "step 3/20")), "3/20 15% step 3/20");
+        assert_eq!(line(&update(0.1 + 0.2, Some(1.0), "")), "0.3/1 30%");
+        assert_eq!(line(&update(999.0, Some(1000.0), "")), "999/1000 99%");
+        assert_eq!(line(&update(1.0, Some(6.0), "")), "1/6 17%");
+        assert_eq!(line(&update(6.0, Some(6.0), "")), "6/6 100%");
+        assert_eq!(line(&update(29.0, Some(100.0), "")), "29/100 29%");
+        assert_eq!(line(&update(1e-6, Some(1e-5), "tiny")), "0.000001/0.00001 10% tiny");
+        assert_eq!(line(&update(1000.0, None, "so far")), "1000 so far");
+        assert_eq!(line(&update(0.0, Some(0.0), "nothing to do")), "0/0 nothing to do");
+        assert_eq!(line(&update(-3.0, Some(2.0), "a peer may")), "-3/2 0% a peer may");
+        assert_eq!(line(&Progress::message("only words")), "only words");
+        assert_eq!(line(&Progress::default()), "");
+    }
+
+    #[test]
+    fn a_message_cannot_move_the_cursor() {
+        assert_eq!(line(&update(1.0, None, "one\r\n\u{1b}[2Jtwo\n")), "1 one [2Jtwo");
+    }
+
+    /// A screen that keeps what was written.
+    #[derive(Clone, Debug, Default)]
+    struct Screen(Arc<Mutex<String>>);
+
+    impl Screen {
+        fn take(&self) -> String {
+            std::mem::take(&mut *self.0.lock().unwrap())
+        }
+    }
+
+    impl TermLike for Screen {
+        fn width(&self) -> u16 {
+            80
+        }
+        fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn write_line(&self, text: &str) -> io::Result<()> {
+            self.write_str(text)
+        }
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            self.0.lock().unwrap().push_str(text);
+            Ok(())
+        }
+        fn clear_line(&self) -> io::Result<()> {
+            Ok(())
+        }
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_terminal_shows_a_bar_with_a_total_and_a_spinner_without() {
+        static SCREEN: LazyLock<Screen> = LazyLock::new(Screen::default);
+        let display = Display::new(Some(|| ProgressDrawTarget::term_like(Box::new(SCREEN.clone()))));
+        display.begin("progress");
+        assert!(SCREEN.take().contains("progress"));
+
+        assert_eq!(display.update(&update(5.0, Some(20.0), "step 5/20")), 1);
+        let drawn = SCREEN.take();
+        assert!(drawn.contains("[=======>"), "{drawn}");
+        assert!(drawn.contains("5/20 25% eta ") && drawn.contains("step 5/20"), "{drawn}");
+
+        display.update(&update(6.0, None, "who knows"));
+        let drawn = SCREEN.take();
+        assert!(drawn.contains(" 6 who knows"), "{drawn}");
+
+        let room = display.make_room();
+        SCREEN.take();
+        display.update(&update(7.0, None, "meanwhile"));
+        assert_eq!(SCREEN.take(), "", "nothing is drawn over a question");
+        drop(room);
+        assert!(SCREEN.take().contains(" 7 meanwhile"));
+        display.update(&update(9.0, Some(10.0), "nearly"));
+        SCREEN.take();
+        display.end();
+        let drawn = SCREEN.take();
+        assert!(drawn.contains("9/10 90% in ") && drawn.contains("nearly"), "{drawn}");
+    }
+
+    #[test]
+    fn a_log_record_is_one_line() {
+        let display = Display::new(None);
+        display.log(&LogRecord { level: Level::Warning, logger: None, data: Json::string("two\nlines") });
+        assert_eq!(one_line("two\nlines"), "two lines");
+    }
+}

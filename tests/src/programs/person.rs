@@ -1,0 +1,312 @@
+//! Asking the person at the terminal.
+
+use std::fmt;
+use std::io::{self, BufRead, Write};
+
+use protocol_core::{Elicit, Elicited, Json};
+use serde::Deserialize;
+use serde::de::{MapAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+/// Two ends of a terminal.
+pub(super) struct Person<'a> {
+    pub(super) hears: &'a mut dyn Write,
+    pub(super) says: &'a mut dyn BufRead,
+}
+
+impl Person<'_> {
+    /// Asks for a yes, or field by field for what the form wants. The end of input closes the form.
+    pub(super) fn fill(&mut self, form: &Elicit) -> io::Result<Elicited> {
+        let fields = fields(form);
+        let question = if fields.is_empty() { "[y/N]" } else { "Fill in the form? [Y/n]" };
+        match self.ask(&format!("{} {question} ", shown(&form.message)))?.as_deref() {
+            None => return Ok(Elicited::Cancel),
+            Some("y" | "Y" | "yes") => {}
+            Some("") if !fields.is_empty() => {}
+            Some(_) => return Ok(Elicited::Decline),
+        }
+        let mut content = Map::new();
+        for field in fields {
+            loop {
+                let Some(said) = self.ask(&field.question())? else { return Ok(Elicited::Cancel) };
+                match field.read(&said) {
+                    Ok(Some(value)) => content.insert(field.name.clone(), value),
+                    Ok(None) => None,
+                    Err(why) => {
+                        writeln!(self.hears, "  {why}")?;
+                        continue;
+                    }
+                };
+                break;
+            }
+        }
+        Ok(Json::encode(&content).map_or(Elicited::Cancel, Elicited::Accept))
+    }
+
+    /// Has a person play the model. `None` if they would not.
+    pub(super) fn reply(&mut self, prompt: &str) -> io::Result<Option<String>> {
+        writeln!(self.hears, "The server asks your model:")?;
+        for line in prompt.lines() {
+            writeln!(self.hears, "  {}", shown(line))?;
+        }
+        writeln!(self.hears, "Your reply, ended by an empty line:")?;
+        let mut reply = Vec::new();
+        while let Some(line) = self.ask("> ")?.filter(|line| !line.is_empty()) {
+            reply.push(line);
+        }
+        Ok((!reply.is_empty()).then(|| reply.join("\n")))
+    }
+
+    /// One line without its end; `None` at the end of input.
+    fn ask(&mut self, question: &str) -> io::Result<Option<String>> {
+        write!(self.hears, "{question}")?;
+        self.hears.flush()?;
+        let mut line = String::new();
+        if self.says.read_line(&mut line)? == 0 {
+            writeln!(self.hears)?;
+            return Ok(None);
+        }
+        Ok(Some(line.trim().to_owned()))
+    }
+}
+
+fn shown(text: &str) -> String {
+    super::display::one_line(text)
+}
+
+/// What `--accept` says to a form: its defaults.
+///
+/// # Errors
+/// The name of a required field that has none.
+pub(super) fn defaults(form: &Elicit) -> Result<Json, String> {
+    let mut content = Map::new();
+    for field in fields(form) {
+        match field.default {
+            Some(value) => drop(content.insert(field.name, value)),
+            None if field.required => return Err(field.name),
+            None => {}
+        }
+    }
+    Ok(Json::encode(&content).unwrap_or_else(|_| Json::empty_object()))
+}
+
+/// One field of a form.
+#[derive(Debug)]
+struct Field {
+    name: String,
+    title: Option<String>,
+    required: bool,
+    default: Option<Value>,
+    kind: Kind,
+}
+
+#[derive(Debug, PartialEq)]
+enum Kind {
+    Text { least: usize },
+    Number { whole: bool },
+    Boolean,
+    OneOf(Vec<String>),
+    SomeOf(Vec<String>),
+}
+
+impl Field {
+    fn question(&self) -> String {
+        let mut question = format!("  {}", shown(&self.name));
+        if let Some(title) = self.title.as_deref().filter(|title| *title != self.name) {
+            question.push_str(&format!(", {}", shown(title)));
+        }
+        match &self.kind {
+            Kind::Text { .. } => {}
+            Kind::Number { whole: true } => question.push_str(" (a whole number)"),
+            Kind::Number { whole: false } => question.push_str(" (a number)"),
+            Kind::Boolean => question.push_str(" (yes or no)"),
+            Kind::OneOf(values) => question.push_str(&format!(" ({})", shown(&values.join(" | ")))),
+            Kind::SomeOf(values) => question.push_str(&format!(" (any of {}, with commas)", shown(&values.join(" | ")))),
+        }
+        match &self.default {
+            Some(Value::String(text)) => question.push_str(&format!(" [{}]", shown(text))),
+            Some(value) => question.push_str(&format!(" [{}]", shown(&value.to_string()))),
+            None if self.required => {}
+            None => question.push_str(" [none]"),
+        }
+        question + ": "
+    }
+
+    /// What the answer means; `None` leaves the field out.
+    fn read(&self, said: &str) -> Result<Option<Value>, String> {
+        if said.is_empty() {
+            return match &self.default {
+                Some(value) => Ok(Some(value.clone())),
+                None if self.required => Err("this one is needed".to_owned()),
+                None => Ok(None),
+            };
+        }
+        let one_of = |values: &[String], said: &str| match values.iter().find(|value| value.as_str() == said) {
+            Some(value) => Ok(Value::String(value.clone())),
+            None => Err(format!("one of {}, please", shown(&values.join(", ")))),
+        };
+        match &self.kind {
+            Kind::Text { least } if said.chars().count() < *least => Err(format!("at least {least} characters, please")),
+            Kind::Text { .. } => Ok(Value::String(said.to_owned())),
+            Kind::Number { whole: true } => said.parse::<i64>().map(Value::from).map_err(|_| "a whole number, please".to_owned()),
+            Kind::Number { whole: false } => {
+                said.parse().ok().and_then(Number::from_f64).map(Value::Number).ok_or_else(|| "a number, please".to_owned())
+            }
+            Kind::Boolean => match said {
+                "y" | "Y" | "yes" | "true" => Ok(Value::Bool(true)),
+                "n" | "N" | "no" | "false" => Ok(Value::Bool(false)),
+                _ => Err("yes or no, please".to_owned()),
+            },
+            Kind::OneOf(values) => one_of(values, said),
+            Kind::SomeOf(values) => {
+                said.split(',').map(|part| one_of(values, part.trim())).collect::<Result<_, _>>().map(Value::Array)
+            }
+        }
+        .map(Some)
+    }
+}
+
+/// The fields of a form, in its order.
+fn fields(form: &Elicit) -> Vec<Field> {
+    #[derive(Deserialize)]
+    struct Schema {
+        #[serde(default)]
+        properties: InOrder,
+        #[serde(default)]
+        required: Vec<String>,
+    }
+    let Ok(schema) = form.schema.decode::<Schema>() else { return Vec::new() };
+    let field = |(name, property): (String, Value)| Field {
+        required: schema.required.contains(&name),
+        title: property["title"].as_str().or_else(|| property["description"].as_str()).map(str::to_owned),
+        default: property.get("default").cloned(),
+        kind: kind(&property),
+        name,
+    };
+    schema.properties.0.into_iter().map(field).collect()
+}
+
+fn kind(property: &Value) -> Kind {
+    match property["type"].as_str() {
+        Some("boolean") => Kind::Boolean,
+        Some("integer") => Kind::Number { whole: true },
+        Some("number") => Kind::Number { whole: false },
+        Some("array") => Kind::SomeOf(choices(&property["items"])),
+        _ => match choices(property) {
+            values if values.is_empty() => {
+                let least = property["minLength"].as_u64().and_then(|least| usize::try_from(least).ok());
+                Kind::Text { least: least.unwrap_or_default() }
+            }
+            values => Kind::OneOf(values),
+        },
+    }
+}
+
+/// The values to choose from: `enum`, or titled ones in `oneOf` or `anyOf`.
+fn choices(schema: &Value) -> Vec<String> {
+    let plain = schema["enum"].as_array().into_iter().flatten();
+    let titled = [&schema["oneOf"], &schema["anyOf"]].into_iter().filter_map(Value::as_array).flatten();
+    plain.chain(titled.map(|choice| &choice["const"])).filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// The members of an object as they stand there; a person reads a form from top to bottom.
+#[derive(Default)]
+struct InOrder(Vec<(String, Value)>);
+
+impl<'de> Deserialize<'de> for InOrder {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+
+        impl<'de> Visitor<'de> for Members {
+            type Value = InOrder;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<InOrder, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = object.next_entry()? {
+                    members.push(member);
+                }
+                Ok(InOrder(members))
+            }
+        }
+
+        deserializer.deserialize_map(Members)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn form(schema: &str) -> Elicit {
+        Elicit::new("Well?", Json::parse(schema.to_owned()).unwrap())
+    }
+
+    fn answer(form: &Elicit, said: &str) -> (Elicited, String) {
+        let mut heard = Vec::new();
+        let answer = Person { hears: &mut heard, says: &mut said.as_bytes() }.fill(form).unwrap();
+        (answer, String::from_utf8(heard).unwrap())
+    }
+
+    const NEW_NAME: &str = r#"{"type":"object","properties":{"newName":{"type":"string","minLength":1}},"required":["newName"]}"#;
+
+    #[test]
+    fn only_a_yes_is_a_yes() {
+        let question = form(r#"{"type":"object","properties":{}}"#);
+        assert_eq!(answer(&question, "y\n").0, Elicited::Accept(Json::empty_object()));
+        assert_eq!(answer(&question, "n\n").0, Elicited::Decline);
+        assert_eq!(answer(&question, "\n").0, Elicited::Decline);
+        assert_eq!(answer(&question, "").0, Elicited::Cancel);
+    }
+
+    #[test]
+    fn a_form_is_asked_for_field_by_field_until_each_fits() {
+        let form = form(
+            r#"{"type":"object","required":["name","age"],"properties":{
+                "name":{"type":"string","minLength":2},"age":{"type":"integer"},"fast":{"type":"boolean","default":true},
+                "colour":{"type":"string","enum":["red","blue"]},"rest":{"type":"string"}}}"#,
+        );
+        let (answer, heard) = answer(&form, "y\n\nx\nJo\nold\n7\n\ngreen\nblue\n\n");
+        let Elicited::Accept(content) = answer else { panic!("{answer:?}") };
+        assert_eq!(content.as_str(), r#"{"age":7,"colour":"blue","fast":true,"name":"Jo"}"#);
+        for said in ["this one is needed", "at least 2 characters", "a whole number, please", "one of red, blue"] {
+            assert!(heard.contains(said), "{heard}");
+        }
+        let asked: Vec<_> = ["name", "age", "fast", "colour", "rest"].iter().map(|name| heard.find(name).unwrap()).collect();
+        assert!(asked.is_sorted(), "{heard}");
+    }
+
+    #[test]
+    fn a_form_may_be_declined_or_closed() {
+        assert_eq!(answer(&form(NEW_NAME), "n\n").0, Elicited::Decline);
+        assert_eq!(answer(&form(NEW_NAME), "y\n").0, Elicited::Cancel);
+    }
+
+    #[test]
+    fn accepting_fills_in_defaults_and_names_what_has_none() {
+        assert_eq!(defaults(&form(NEW_NAME)), Err("newName".to_owned()));
+        let with_default = form(r#"{"type":"object","properties":{"a":{"type":"integer","default":3},"b":{"type":"string"}}}"#);
+        assert_eq!(defaults(&with_default).map(|content| content.to_string()), Ok(r#"{"a":3}"#.to_owned()));
+    }
+
+    #[test]
+    fn choices_may_be_titled_and_several() {
+        let titled = serde_json::json!({ "type": "string", "oneOf": [{ "const": "a", "title": "A" }, { "const": "b" }] });
+        assert_eq!(kind(&titled), Kind::OneOf(vec!["a".to_owned(), "b".to_owned()]));
+        let several = serde_json::json!({ "type": "array", "items": { "type": "string", "enum": ["x", "y"] } });
+        assert_eq!(kind(&several), Kind::SomeOf(vec!["x".to_owned(), "y".to_owned()]));
+    }
+
+    #[test]
+    fn a_person_plays_the_model_in_several_lines() {
+        let mut heard = Vec::new();
+        let reply = Person { hears: &mut heard, says: &mut "one\ntwo\n\nrest".as_bytes() }.reply("What?").unwrap();
+        assert_eq!(reply.as_deref(), Some("one\ntwo"));
+        assert!(String::from_utf8(heard).unwrap().contains("  What?"));
+        let none = Person { hears: &mut Vec::new(), says: &mut "".as_bytes() }.reply("What?").unwrap();
+        assert_eq!(none, None);
+    }
+}

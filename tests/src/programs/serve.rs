@@ -1,0 +1,75 @@
+//! The program `tools`.
+
+use std::env;
+use std::ffi::OsString;
+use std::fmt;
+use std::io::{IsTerminal, stderr, stdin};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use protocol_core::endpoint::Service;
+
+use super::{arguments, complain, status};
+use crate::audit::Audit;
+use crate::tools::{Options, service};
+
+/// What to serve, and where.
+pub struct Serving {
+    /// Where clients come from.
+    pub listen: Listen,
+    /// The tools.
+    pub service: Arc<Service>,
+}
+
+/// Where clients come from.
+#[derive(Clone, Debug)]
+pub enum Listen {
+    /// The one client that started us.
+    Stdio,
+    /// Any number of them, at an address of the network.
+    Tcp(String),
+    /// Any number of them, on a Unix socket.
+    Unix(PathBuf),
+}
+
+/// Reads the command line of this process.
+///
+/// # Errors
+/// The status to exit with, after `--help` or a complaint.
+pub fn from_command_line() -> Result<Serving, u8> {
+    read(env::args_os())
+}
+
+pub(super) fn read(line: impl IntoIterator<Item = OsString>) -> Result<Serving, u8> {
+    let line = arguments::tools(line)?;
+    let audit = match &line.audit {
+        Some(path) => Audit::append(path)
+            .map_err(|error| complain("tools", format_args!("cannot write to {}: {error}", path.display()), status::NO_SERVER))?,
+        None => Audit::default(),
+    };
+    let listen = match (line.tcp, line.unix) {
+        (Some(address), _) => Listen::Tcp(address),
+        (None, Some(path)) => Listen::Unix(path),
+        (None, None) => Listen::Stdio,
+    };
+    Ok(Serving { listen, service: Arc::new(service(&Options { deadline: line.deadline, audit })) })
+}
+
+impl Serving {
+    /// Tells somebody who started it by hand what it waits for.
+    pub fn greet(&self) {
+        if matches!(self.listen, Listen::Stdio) && stdin().is_terminal() && stderr().is_terminal() {
+            eprintln!("tools: waiting for an MCP client on stdin; --help says more, Ctrl-C ends it");
+        }
+    }
+}
+
+/// Tells where clients may connect now.
+pub fn announce(address: impl fmt::Display) {
+    eprintln!("tools: listening on {address}");
+}
+
+/// Says why the transport cannot be opened, or why it failed, and gives back the status to exit with.
+pub fn cannot_serve(error: impl fmt::Display) -> u8 {
+    complain("tools", error, status::NO_SERVER)
+}

@@ -1,0 +1,285 @@
+//! G1 to G13, each by its name. What a single scenario can show is shown by one; what must hold on every interleaving is watched in
+//! storms of random verbs.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol_core::{
+    Ask, AskError, CallTimeouts, Close, CloseReason, Event, Instant, Invoke, Op, Outcome, Progress, RateWindow, Reply, Sample,
+    ServeOptions, Session, ToolOutput, TransportEnd,
+};
+use tests::end::{End, call_tool, cancelled, client_config, json, progress, result, server_config, with};
+use tests::pair::Pair;
+use tests::storm::{Rng, Storm};
+
+fn storm(seed: u64, steps: usize) -> Vec<String> {
+    let client = with(client_config(), |config| {
+        config.timeouts.call =
+            CallTimeouts { idle: Some(Duration::from_secs(2)), max_total: Some(Duration::from_secs(9)), reset_on_progress: true };
+        config.limits.in_flight = 12;
+        config.limits.events = 8;
+    });
+    let server = with(server_config(), |config| {
+        config.progress.window = RateWindow::new(3, Duration::from_millis(400));
+        config.timeouts.serve = Some(Duration::from_secs(5));
+        config.timeouts.input = Some(Duration::from_secs(3));
+        config.limits.in_flight = 12;
+        config.limits.events = 8;
+        // Now and then congested.
+        config.limits.output_bytes = 2_000;
+        config.timeouts.response_gap = Duration::from_millis(seed % 3);
+    });
+    Storm::new(seed, Session::new(client, Instant::ZERO), Session::new(server, Instant::ZERO)).run(steps)
+}
+
+#[test]
+fn g1_to_g5_g7_and_g12_hold_in_every_storm() {
+    for seed in 0..150 {
+        storm(seed, 1_500);
+    }
+}
+
+#[test]
+fn g10_equal_operations_give_equal_output() {
+    for seed in 0..20 {
+        assert_eq!(storm(seed, 800), storm(seed, 800));
+    }
+}
+
+#[test]
+fn g1_every_call_is_done_exactly_once_however_it_ends() {
+    type Ending = fn(&mut End, u64);
+    let endings: [(&str, Ending); 7] = [
+        ("result", |end, id| _ = end.frame(&result(id))),
+        ("error", |end, id| _ = end.frame(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":1,"message":""}}}}"#))),
+        ("invalid", |end, id| _ = end.frame(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":1}}"#))),
+        ("timeout", |end, _| _ = end.at(60_000)),
+        ("eof", |end, _| end.session.handle_end(TransportEnd::Eof, end.now)),
+        ("failed", |end, _| end.session.handle_end(TransportEnd::Failed, end.now)),
+        ("close", |end, _| end.session.close(Close::Now, end.now)),
+    ];
+    for (name, ending) in endings {
+        let mut end = End::client(client_config());
+        let id = end.call();
+        end.sent();
+        ending(&mut end, 2);
+        // Whatever comes afterwards changes nothing.
+        end.frame(&result(2)).at(700_000);
+        end.session.handle_end(TransportEnd::Failed, end.now);
+        let done = end.events().into_iter().filter(|event| matches!(event, Event::Done { id: other, .. } if *other == id)).count();
+        assert_eq!(done, 1, "{name}");
+    }
+}
+
+#[test]
+fn g2_one_response_and_one_cancel_at_the_most() {
+    let mut server = End::server(server_config());
+    let id = server.receive_call(1);
+    server.session.respond(id, Reply::Tool(ToolOutput::text("a")), server.now).unwrap();
+    server.session.respond(id, Reply::Tool(ToolOutput::text("b")), server.now).unwrap_err();
+    server.frame(&cancelled(1));
+    assert_eq!(server.sent().len(), 1);
+
+    let mut client = End::client(client_config());
+    let id = client.call();
+    client.sent();
+    client.session.cancel(id, None, client.now).unwrap();
+    client.session.cancel(id, None, client.now).unwrap_err();
+    client.at(700_000);
+    assert_eq!(client.sent(), [r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}"#]);
+}
+
+#[test]
+fn g3_progress_increases_and_stays_between_request_and_end() {
+    let mut server = End::server(server_config());
+    let id = server.receive_call(1);
+    for value in [1.0, 3.0, 2.0, 3.0, 4.0] {
+        server.session.progress(id, Progress::value(value), server.now).unwrap();
+    }
+    server.session.respond(id, Reply::Tool(ToolOutput::default()), server.now).unwrap();
+    server.session.progress(id, Progress::value(5.0), server.now).unwrap_err();
+    let sent = server.sent();
+    let expected = [1.0, 3.0, 4.0].map(|value| progress(1, value));
+    assert_eq!(sent[..3], expected);
+    assert!(sent[3].contains("result") && sent.len() == 4);
+}
+
+#[test]
+fn g4_after_closed_there_is_no_frame_no_event_and_no_deadline() {
+    let mut end = End::client(client_config());
+    end.call();
+    end.session.handle_end(TransportEnd::Failed, end.now);
+    assert_eq!(end.events().last(), Some(&Event::Closed(CloseReason::Failed)));
+    end.frame(&result(2)).frame("nonsense").at(1_000_000);
+    end.session.close(Close::Now, end.now);
+    end.session.handle_end(TransportEnd::Eof, end.now);
+    end.session.invoke(Invoke::new(Op::ListTools, json("{}")), end.now).unwrap_err();
+    end.session.set_alarm(end.now.saturating_add(Duration::from_secs(1))).unwrap_err();
+    assert_eq!((end.events(), end.sent(), end.session.poll_timeout()), (vec![], vec![], None));
+}
+
+#[test]
+fn g5_nothing_grows_with_the_age_of_a_session() {
+    let mut pair = Pair::ready();
+    for _ in 0..20_000 {
+        let call = pair.client.call();
+        pair.run();
+        let id = pair.server.request();
+        pair.server.session.progress(id, Progress::count(1, 2), pair.server.now).unwrap();
+        if call.to_string().ends_with('0') {
+            pair.client.session.cancel(call, None, pair.client.now).unwrap();
+        }
+        pair.run();
+        let _ = pair.server.session.respond(id, Reply::Tool(ToolOutput::text("x")), pair.server.now);
+        pair.run();
+        pair.client.events();
+        pair.server.events();
+        pair.trace.clear();
+    }
+    for end in [&pair.client, &pair.server] {
+        let stats = end.session.stats();
+        assert_eq!((stats.calls, stats.serves, stats.orphans, stats.queued_bytes), (0, 0, 0, 0));
+        assert_eq!(end.session.poll_timeout(), None);
+    }
+}
+
+#[test]
+fn g6_no_bytes_whatever_panic() {
+    let seeds: Vec<String> = vec![
+        call_tool(1, true),
+        tests::end::initialize(1, "2025-11-25", "{}"),
+        progress(2, 0.5),
+        result(2),
+        cancelled(1),
+        r#"{"jsonrpc":"2.0","id":"s","method":"sampling/createMessage","params":{"messages":[{"role":"user","content":{"type":"text","text":"?"}}],"maxTokens":5}}"#.into(),
+        r#"{"jsonrpc":"2.0","id":9,"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{"a":{"type":"string","enum":["x"]}}}}}"#.into(),
+        r#"[{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":{}}}]"#.into(),
+    ];
+    let mut rng = Rng::new(6);
+    for round in 0..3_000 {
+        let mut end = match round % 3 {
+            0 => End::server(server_config()),
+            1 => End::client(client_config()),
+            _ => End::new(server_config()),
+        };
+        end.session.invoke(Invoke::new(Op::Ping, json("{}")), end.now).unwrap();
+        end.sent();
+        for _ in 0..8 {
+            let mut bytes = seeds[rng.below(seeds.len())].clone().into_bytes();
+            for _ in 0..rng.below(6) {
+                let place = rng.below(bytes.len());
+                if bytes.is_empty() {
+                    break;
+                }
+                match rng.below(4) {
+                    0 => bytes[place] = rng.number() as u8,
+                    1 => drop(bytes.remove(place)),
+                    2 => bytes.insert(place, b"{}[]\",:0123456789eE+-.\\tfnu"[rng.below(27)]),
+                    _ => bytes.truncate(place.max(1)),
+                }
+            }
+            end.session.handle_frame(Bytes::from(bytes), end.now).unwrap();
+            end.events();
+        }
+        end.at(1_000_000);
+    }
+}
+
+#[test]
+fn g7_what_would_be_over_before_it_began_settles_at_once() {
+    let mut client = End::client(client_config());
+    client.at(50);
+    let now = CallTimeouts { idle: Some(Duration::ZERO), max_total: None, reset_on_progress: false };
+    client.invoke(Invoke::new(Op::ListTools, json("{}")).with_timeouts(now));
+    assert!(matches!(client.events()[0], Event::Done { outcome: Outcome::TimedOut(_), .. }));
+    assert_eq!((client.sent(), client.session.poll_timeout()), (vec![], None));
+    let alarm = client.session.set_alarm(client.now).unwrap();
+    assert_eq!(client.events(), [Event::Alarm(alarm)]);
+
+    let mut server = End::server(server_config());
+    let id = server.receive_call(1);
+    server.at(100);
+    server.session.configure(id, ServeOptions::default().with_deadline(Duration::from_millis(100)), server.now).unwrap();
+    assert!(matches!(server.events()[0], Event::Cancelled { .. }));
+    assert_eq!((server.sent().len(), server.session.poll_timeout()), (1, None));
+}
+
+#[test]
+fn g8_output_is_ready_when_a_verb_returns() {
+    let mut pair = Pair::ready();
+    pair.client.call();
+    assert_eq!(pair.client.sent().len(), 1);
+    let mut server = End::server(server_config());
+    let id = server.receive_call(1);
+    server.session.progress(id, Progress::value(1.0), server.now).unwrap();
+    assert_eq!(server.sent().len(), 1);
+    server.session.respond(id, Reply::Tool(ToolOutput::default()), server.now).unwrap();
+    assert_eq!(server.sent().len(), 1);
+    server.frame(r#"{"jsonrpc":"2.0","id":5,"method":"ping"}"#);
+    assert_eq!(server.sent(), [result(5)]);
+}
+
+#[test]
+fn g9_a_frame_that_comes_late_wins_over_a_deadline_that_nobody_has_looked_at() {
+    let mut client = End::client(client_config());
+    client.call();
+    client.sent();
+    client.late(3_600_000).frame(&result(2));
+    assert!(matches!(client.events()[0], Event::Done { outcome: Outcome::Result(_), .. }));
+    client.session.handle_timeout(client.now);
+    assert_eq!((client.events(), client.sent()), (vec![], vec![]));
+}
+
+#[test]
+fn g11_ids_are_typed_and_the_two_directions_never_meet() {
+    let mut client = End::client(client_config());
+    client.call();
+    client.sent();
+    client.frame(r#"{"jsonrpc":"2.0","id":"2","result":{}}"#);
+    client.frame(&cancelled(2));
+    client.frame(r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"2","progress":1}}"#);
+    assert_eq!(client.session.stats().calls, 1, "neither \"2\" nor a cancel of the other direction reaches call 2");
+
+    let mut server = End::server(server_config());
+    server.frame(&call_tool(1, false)).frame(r#"{"jsonrpc":"2.0","id":"1","method":"tools/call","params":{"name":"t"}}"#);
+    assert_eq!(server.session.stats().serves, 2);
+    server.frame(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"1"}}"#);
+    assert_eq!(server.session.stats().orphans, 1);
+}
+
+#[test]
+fn g12_sampling_four_deep_is_refused_on_both_sides() {
+    let mut server = End::server(server_config());
+    server
+        .frame(r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","_meta":{"protocol-core/samplingDepth":3}}}"#);
+    let id = server.request();
+    let refused = server.session.request_input(id, Ask::Sample(Sample::new("?")), server.now);
+    assert_eq!(refused, Err(AskError::TooDeep { depth: 4, max: 3 }));
+    assert_eq!(server.sent(), Vec::<String>::new());
+
+    let mut client = End::client(client_config());
+    client.frame(
+        r#"{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1,"_meta":{"protocol-core/samplingDepth":4}}}"#,
+    );
+    let answer =
+        r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32808,"message":"sampling is nested too deep","data":{"depth":4,"max":3}}}"#;
+    assert_eq!(client.sent(), [answer]);
+}
+
+#[test]
+fn g13_payloads_cross_byte_for_byte() {
+    let mut pair = Pair::ready();
+    let odd = "{ \"name\" : \"t\", \"arguments\" : { \"n\" : 1.50e+3, \"u\" : \"\\u00e9\\ud83d\\ude00 é\", \"d\" : 1, \"d\" : 2,\n\t\"z\":[ ] } }";
+    pair.client.invoke(no_clocks(odd).without_progress());
+    pair.run();
+    let Some(Event::Request { params, id, .. }) = pair.server_events().pop() else { panic!("a request") };
+    assert_eq!(params.as_str(), odd.replace('\n', " "));
+    pair.server.session.respond(id, Reply::Raw(params), pair.server.now).unwrap();
+    pair.run();
+    let Some(Event::Done { outcome: Outcome::Result(back), .. }) = pair.client_events().pop() else { panic!("a result") };
+    assert_eq!(back.as_str(), odd.replace('\n', " "));
+}
+
+fn no_clocks(params: &str) -> Invoke {
+    Invoke::new(Op::CallTool, json(params)).with_timeouts(CallTimeouts::NONE)
+}

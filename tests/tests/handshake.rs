@@ -1,0 +1,214 @@
+//! The handshake of MCP, from both ends (`Lifecycle`).
+
+use protocol_core::{CloseReason, Event, Outcome, Violation};
+use tests::end::{End, call_tool, client_config, initialize, result, server_config, with};
+use tests::pair::Pair;
+
+#[test]
+fn two_ends_agree_on_the_newest_revision_and_know_each_other() {
+    let pair = Pair::ready();
+    let (server, client) = (pair.client.session.peer().unwrap(), pair.server.session.peer().unwrap());
+    assert_eq!((server.identity.name.as_str(), server.protocol.as_str()), ("server", "2025-11-25"));
+    assert_eq!((client.identity.name.as_str(), client.protocol.as_str()), ("client", "2025-11-25"));
+    assert!(server.capabilities.tools && server.capabilities.logging && client.capabilities.sampling && client.capabilities.roots);
+}
+
+#[test]
+fn a_call_before_the_handshake_is_held_and_released_after_it() {
+    let mut client = End::new(client_config());
+    assert_eq!(client.sent().len(), 1, "the greeting and nothing else");
+    client.call();
+    assert_eq!(client.sent(), Vec::<String>::new());
+    client.frame(
+        r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#,
+    );
+    let sent = client.sent();
+    assert_eq!(sent[0], r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    assert!(sent[1].contains("tools/call"), "{sent:?}");
+    assert_eq!(sent.len(), 2);
+}
+
+#[test]
+fn a_held_call_that_the_peer_turns_out_not_to_serve_is_invalid_and_never_sent() {
+    let mut client = End::new(client_config());
+    let call = client.call();
+    client.sent();
+    client.frame(
+        r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}"#,
+    );
+    assert_eq!(client.sent().len(), 1);
+    let done = client.events().into_iter().find(|event| matches!(event, Event::Done { .. })).unwrap();
+    assert!(matches!(done, Event::Done { id, outcome: Outcome::Invalid(protocol_core::Invalid::Unsupported), .. } if id == call));
+}
+
+#[test]
+fn a_server_answers_the_clients_revision_if_it_speaks_it_and_its_newest_otherwise() {
+    for (asked, answered) in [
+        ("2024-11-05", "2024-11-05"),
+        ("2025-03-26", "2025-03-26"),
+        ("2025-06-18", "2025-06-18"),
+        ("2025-11-25", "2025-11-25"),
+        ("2099-01-01", "2025-11-25"),
+        ("1.0", "2025-11-25"),
+    ] {
+        let mut server = End::new(server_config());
+        server.frame(&initialize(7, asked, "{}"));
+        let sent = server.sent();
+        assert!(sent[0].starts_with(&format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{"protocolVersion":"{answered}""#)), "{sent:?}");
+    }
+}
+
+#[test]
+fn a_client_leaves_a_server_that_answers_with_a_revision_it_does_not_speak() {
+    let mut client = End::new(client_config());
+    let call = client.call();
+    client.sent();
+    client.frame(
+        r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2099-01-01","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}"#,
+    );
+    assert_eq!(client.sent(), Vec::<String>::new(), "no confirmation");
+    let events = client.events();
+    assert!(matches!(events[0], Event::Done { id, outcome: Outcome::Lost, .. } if id == call), "{events:?}");
+    assert_eq!(events[1], Event::Closed(CloseReason::VersionMismatch));
+}
+
+#[test]
+fn a_handshake_that_is_refused_or_malformed_closes_the_client() {
+    for answer in [
+        r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no"}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25"}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"result":[]}"#,
+    ] {
+        let mut client = End::new(client_config());
+        client.frame(answer);
+        assert_eq!(client.events(), [Event::Closed(CloseReason::HandshakeRefused)], "{answer}");
+    }
+}
+
+#[test]
+fn a_handshake_that_is_not_answered_closes_both_ends_without_a_cancel() {
+    let mut client = End::new(client_config());
+    client.sent();
+    client.at(9_999);
+    assert_eq!(client.events(), []);
+    client.at(10_000);
+    assert_eq!(client.events(), [Event::Closed(CloseReason::HandshakeTimeout)]);
+    assert_eq!(client.sent(), Vec::<String>::new());
+
+    let mut server = End::new(server_config());
+    server.at(10_000);
+    assert_eq!(server.events(), [Event::Closed(CloseReason::HandshakeTimeout)]);
+}
+
+#[test]
+fn a_request_before_the_handshake_is_refused_at_once_and_the_session_lives_on() {
+    let mut server = End::new(server_config());
+    server.frame(&call_tool(5, false));
+    assert_eq!(
+        server.sent(),
+        [r#"{"jsonrpc":"2.0","id":5,"error":{"code":-32600,"message":"the first request must be the handshake"}}"#]
+    );
+    assert_eq!(server.events(), [Event::Violation(Violation::OutOfPhase)]);
+    server.frame(&initialize(6, "2025-11-25", "{}"));
+    assert!(server.sent()[0].contains("protocolVersion"));
+}
+
+#[test]
+fn a_probe_for_the_stateless_era_is_an_unknown_method_and_the_handshake_goes_on_on_the_same_pipe() {
+    let mut server = End::new(server_config());
+    server.frame(r#"{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#);
+    assert_eq!(
+        server.sent(),
+        [r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"method not found: server/discover"}}"#]
+    );
+    server.frame(&initialize(2, "2025-11-25", "{}"));
+    assert!(server.sent()[0].contains(r#""id":2,"result""#));
+}
+
+#[test]
+fn requests_between_the_answer_and_the_confirmation_are_served() {
+    let mut server = End::new(server_config());
+    server.frame(&initialize(0, "2025-11-25", "{}"));
+    server.frame(&call_tool(1, false));
+    server.request();
+}
+
+#[test]
+fn a_second_handshake_is_refused_and_changes_nothing_and_a_second_confirmation_is_ignored() {
+    let mut server = End::server(server_config());
+    server.frame(&initialize(9, "2024-11-05", "{}"));
+    assert!(server.sent()[0].contains(r#""id":9,"error":{"code":-32600"#));
+    assert_eq!(server.session.peer().unwrap().protocol, "2025-11-25");
+    server.events();
+    server.frame(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    assert_eq!((server.events(), server.sent()), (vec![], vec![]));
+}
+
+#[test]
+fn a_greeting_of_the_wrong_shape_names_what_is_wrong_and_another_may_follow() {
+    for (params, what) in [
+        (r#"{}"#, "protocolVersion must be text"),
+        (r#"{"protocolVersion":1,"capabilities":{},"clientInfo":{"name":"c","version":"1"}}"#, "protocolVersion must be text"),
+        (
+            r#"{"protocolVersion":"2025-11-25","capabilities":[],"clientInfo":{"name":"c","version":"1"}}"#,
+            "capabilities must be an object",
+        ),
+        (r#"{"protocolVersion":"2025-11-25","capabilities":{}}"#, "clientInfo must be an object with a name and a version"),
+        (
+            r#"{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":["c","1"]}"#,
+            "clientInfo must be an object with a name and a version",
+        ),
+    ] {
+        let mut server = End::new(server_config());
+        server.frame(&format!(r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{params}}}"#));
+        assert_eq!(server.sent(), [format!(r#"{{"jsonrpc":"2.0","id":1,"error":{{"code":-32602,"message":"{what}"}}}}"#)]);
+        server.frame(&initialize(2, "2025-11-25", "{}"));
+        assert!(server.sent()[0].contains("result"));
+    }
+}
+
+#[test]
+fn nobody_can_cancel_the_handshake() {
+    let mut client = End::new(client_config());
+    client.sent();
+    client.frame(&tests::end::cancelled(1));
+    assert_eq!(client.sent(), Vec::<String>::new());
+    let mut server = End::new(server_config());
+    server.frame(&initialize(3, "2025-11-25", "{}")).frame(&tests::end::cancelled(3));
+    assert!(server.events().contains(&Event::Violation(Violation::CancelledHandshake)));
+    assert_eq!(server.sent().len(), 1);
+}
+
+#[test]
+fn a_server_holds_its_questions_until_the_client_has_confirmed() {
+    let mut server = End::new(server_config());
+    server.frame(&initialize(0, "2025-11-25", r#"{"roots":{}}"#)).frame(&call_tool(1, false));
+    let id = server.request();
+    server.sent();
+    server.session.request_input(id, protocol_core::Ask::Roots, server.now).unwrap();
+    assert_eq!(server.sent(), Vec::<String>::new());
+    server.frame(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    assert!(server.sent()[0].contains("roots/list"));
+}
+
+#[test]
+fn an_older_newest_revision_can_be_configured() {
+    let config = with(server_config(), |config| {
+        config.protocol = protocol_core::Protocol::Mcp {
+            side: protocol_core::mcp::Side::Server,
+            newest: protocol_core::mcp::Revision::R2025_03_26,
+        };
+    });
+    let mut server = End::new(config);
+    server.frame(&initialize(0, "2025-11-25", "{}"));
+    assert!(server.sent()[0].contains(r#""protocolVersion":"2025-03-26""#));
+}
+
+#[test]
+fn a_late_answer_to_the_handshake_changes_nothing() {
+    let mut client = End::client(client_config());
+    client.frame(&result(1));
+    assert_eq!((client.events(), client.sent()), (vec![], vec![]));
+    assert_eq!(client.session.stats().late_frames, 1);
+}
