@@ -1,0 +1,55 @@
+"""What `call` and `tools` say when they are started wrongly or the server is none: one clear line, and a documented exit status."""
+
+import os
+import subprocess
+
+from program import call
+from scenario import equal, holds, run, scenario, within
+
+
+@scenario("a wrong flag is exit status 2")
+def wrong_flag():
+    run = call("--no-such-flag", "progress", server=["true"])
+    run.ended(2)
+    run.complained("--no-such-flag")
+
+
+@scenario("a missing server is exit status 4")
+def missing():
+    run = call("progress", server=["no-such-server"])
+    run.ended(4)
+    run.complained("no-such-server")
+
+
+@scenario("a server that exits at once is exit status 4")
+def exits():
+    run = call("progress", server=["true"])
+    run.ended(4)
+    run.complained()
+
+
+@scenario("a server that speaks no MCP is exit status 4")
+def gibberish():
+    run = call("progress", server=["echo", "Welcome!"])
+    run.ended(4)
+    run.complained()
+
+
+@scenario("a server that never answers initialize is given up after 10 s")
+def silent():
+    run = call("progress", server=["sh", "-c", "cat > /dev/null"])
+    holds(f"expected exit status 3 or 4, came {run.status}; printed {run}", run.status in (3, 4))
+    within("seconds until the end", run.seconds, 9, 14)
+    run.complained()
+
+
+@scenario("a wrong flag to tools is exit status 2")
+def wrong_flag_to_tools():
+    tools = subprocess.run([os.environ["TOOLS"], "--no-such-flag"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10)
+    equal("exit status", tools.returncode, 2)
+    lines = [line for line in tools.stderr.splitlines() if line.strip()]
+    holds(f"expected one line that names the flag, came {lines}", len(lines) == 1 and "--no-such-flag" in lines[0])
+    equal("standard output", tools.stdout, "")
+
+
+run(lambda body: body())

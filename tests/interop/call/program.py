@@ -1,0 +1,140 @@
+"""Runs the program `call` against a server and looks at what it prints, how it ends and what crossed the wire."""
+
+import os
+import re
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from scenario import Unmet, contains, equal, holds, short, within
+from tap import UP, Traffic, tapped
+
+PATIENCE = 30  # seconds for one run
+
+DEPS = Path(os.environ["DEPS"])
+EVERYTHING = ["node", DEPS / "node/node_modules/@modelcontextprotocol/server-everything/dist/index.js", "stdio"]
+PYTHON = [DEPS / "mcp1/bin/python", Path(__file__).parent.parent / "server.py"]
+
+# What `call` prints for an update when it is not on a terminal.
+UPDATE = re.compile(r"\s*(\d+)/(\d+)\s+(\d+)\s*%(?:\s+(.*))?")
+
+
+class Line(NamedTuple):
+    time: float
+    text: str
+
+
+class Update(NamedTuple):
+    progress: int
+    total: int
+    percent: int
+    message: str
+
+
+class Run:
+    """One run of `call`, from start to end."""
+
+    def __init__(self, arguments):
+        self.out, self.err = [], []
+        start = time.monotonic()
+        process = subprocess.Popen(
+            [os.environ["CALL"], *map(str, arguments)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        readers = [
+            threading.Thread(target=self.read, args=pair, daemon=True)
+            for pair in [(process.stdout, self.out), (process.stderr, self.err)]
+        ]
+        for reader in readers:
+            reader.start()
+        try:
+            self.status = process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise Unmet(f"expected an end within {PATIENCE} s, came none; printed {self}") from None
+        self.seconds = time.monotonic() - start
+        for reader in readers:
+            reader.join(2)  # a server that lives on may hold the stream open
+
+    def read(self, stream, lines):
+        for line in stream:
+            lines.append(Line(time.monotonic(), line.rstrip("\n")))
+
+    def lines(self):
+        """Both streams, in the order in which they came."""
+        return sorted(self.out + self.err, key=lambda line: line.time)
+
+    def updates(self):
+        return [(line.time, update) for line in self.lines() if (update := parse(line.text))]
+
+    def output(self):
+        return "\n".join(line.text for line in self.out)
+
+    def __repr__(self):
+        return short("\n".join(line.text for line in self.lines()), 1000)
+
+    def ended(self, status):
+        if self.status != status:
+            raise Unmet(f"exit status: expected {status}, came {self.status}; printed {self}")
+
+    def printed(self, text):
+        contains("standard output", self.output(), text)
+
+    def complained(self, *words):
+        """One line on standard error, updates apart, with these words in it."""
+        lines = [line.text for line in self.err if line.text.strip() and not parse(line.text)]
+        equal(f"the number of lines on standard error, {lines}", len(lines), 1)
+        for word in words:
+            contains("the line on standard error", lines[0], word)
+
+    def showed(self, count, total, message):
+        """The first `count` updates of `total`, each on its line."""
+        shown = [update for _, update in self.updates()]
+        equal("the updates shown", shown, [Update(i, total, round(100 * i / total), message(i)) for i in range(1, count + 1)])
+
+    def showed_live(self, low, high):
+        times = [time for time, _ in self.updates()]
+        for i, (earlier, later) in enumerate(zip(times, times[1:]), 1):
+            within(f"seconds from line {i} to the next", later - earlier, low, high)
+
+
+def parse(text):
+    match = UPDATE.fullmatch(text)
+    return match and Update(*map(int, match.groups()[:3]), match[4] or "")
+
+
+def call(*arguments, server):
+    """Runs `call` against that server command."""
+    return Run([*arguments, "--", *server])
+
+
+def call_tapped(*arguments, server):
+    """The same with a tap on the pipe: the run, and the traffic."""
+    log = tempfile.mktemp(suffix=".jsonl")
+    return call(*arguments, server=tapped(log, server)), Traffic(log)
+
+
+def cancelled_once(traffic):
+    """The tool call was cancelled on the wire, once, and `call` said nothing after."""
+    (request,) = traffic.sent("tools/call")
+    cancels = traffic.sent("notifications/cancelled")
+    equal("the cancelled requests", [cancel["msg"]["params"]["requestId"] for cancel in cancels], [request["msg"]["id"]])
+    equal("what `call` sends after its cancel", [frame["msg"] for frame in traffic.frames(UP) if frame["at"] > cancels[0]["at"]], [])
+
+
+def server_ended_well(traffic):
+    """The server saw its input end and left, or was told to by SIGTERM; nothing crashed it."""
+    end = traffic.exit()
+    holds(f"expected the server to end with status 0 or SIGTERM, came {end}", end and end["code"] in (0, -15))
+
+
+def offered(traffic):
+    """The capabilities that `call` announced, of those that need somebody to answer."""
+    (hello,) = traffic.sent("initialize")
+    return sorted({"sampling", "elicitation"} & set(hello["msg"]["params"]["capabilities"]))

@@ -1,0 +1,478 @@
+// What the official TypeScript client, 1.x, and `tools` must do together. The scenarios are those of scenarios.py.
+//
+// A fault of this SDK to keep in mind: it hands on no progress that it reads in one piece with the result. Where a last update comes
+// right before its result, as in `countdown`, the updates are therefore looked at on the wire; `progress` and the prompt sleep after
+// each report, so there the callback must get them all.
+
+import { mkdtempSync, readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import * as expected from './expected.mjs';
+import { contains, equal, holds, run, sameBytes, scenario, short, Unmet, within } from './scenario.mjs';
+
+const sdk = createRequire(join(process.env.DEPS, 'node', 'package.json'));
+const { Client } = sdk('@modelcontextprotocol/sdk/client/index.js');
+const { StdioClientTransport } = sdk('@modelcontextprotocol/sdk/client/stdio.js');
+const types = sdk('@modelcontextprotocol/sdk/types.js');
+
+const TAP = fileURLToPath(new URL('../tap.py', import.meta.url));
+const CLIENT = { name: 'interop', version: '1.2.3' };
+const UP = 'client->server';
+const DOWN = 'server->client';
+const logs = mkdtempSync(join(tmpdir(), 'interop-'));
+let sessions = 0;
+
+/** Starts `tools` with a tap on the pipe, lets `use` talk to it, and closes it. */
+async function tools({ flags = [], sample, elicit, onLog }, use) {
+  const log = join(logs, `${sessions++}.jsonl`);
+  const capabilities = { ...(sample && { sampling: {} }), ...(elicit && { elicitation: {} }) };
+  const client = new Client(CLIENT, { capabilities });
+  if (sample) {
+    client.setRequestHandler(types.CreateMessageRequestSchema, ({ params }) => ({
+      model: 'canned',
+      role: 'assistant',
+      content: { type: 'text', text: sample(params) },
+    }));
+  }
+  if (elicit) client.setRequestHandler(types.ElicitRequestSchema, ({ params }) => elicit(params));
+  if (onLog) client.setNotificationHandler(types.LoggingMessageNotificationSchema, ({ params }) => onLog(params));
+
+  client.call = (name, args, options) => client.callTool({ name, arguments: args }, undefined, options);
+  client.traffic = new Traffic(log);
+  await client.connect(new StdioClientTransport({ command: process.env.PYTHON, args: ['-I', TAP, log, '--', process.env.TOOLS, ...flags] }));
+  try {
+    return await use(client);
+  } finally {
+    await client.close();
+  }
+}
+
+/** What the tap has written down so far. */
+class Traffic {
+  constructor(log) {
+    this.log = log;
+  }
+
+  entries() {
+    const lines = readFileSync(this.log, 'utf8').split('\n').slice(0, -1);
+    return lines.map((line, at) => ({ at, ...JSON.parse(line) }));
+  }
+
+  frames(dir, method) {
+    return this.entries().filter((entry) => entry.dir === dir && entry.msg && (!method || entry.msg.method === method));
+  }
+
+  answers(request) {
+    return this.frames(DOWN).filter(({ msg }) => !msg.method && msg.id === request.msg.id);
+  }
+
+  progress(request) {
+    const token = request.msg.params._meta.progressToken;
+    return this.frames(DOWN, 'notifications/progress').filter(({ msg }) => msg.params.progressToken === token);
+  }
+
+  /** Each progress notification of the last request of that method, as it crossed; all before its response. */
+  updates(method) {
+    const request = this.frames(UP, method).at(-1);
+    const frames = this.progress(request);
+    const [answer] = this.answers(request);
+    holds(`expected all progress before the response, came ${short(frames.at(-1))}`, !frames.length || frames.at(-1).at < answer.at);
+    return frames.map(({ msg }) => {
+      const { progressToken, ...update } = msg.params;
+      return update;
+    });
+  }
+}
+
+function texts(result) {
+  equal('the types of the content blocks', [...new Set(result.content.map((block) => block.type))], ['text']);
+  return result.content.map((block) => block.text);
+}
+
+/** The structured content, which must be there, and once more as the only text block. */
+function structured(result) {
+  holds(`expected structuredContent, came ${short(result)}`, result.structuredContent);
+  equal('the text blocks, read as JSON', texts(result).map((text) => JSON.parse(text)), [result.structuredContent]);
+  return result.structuredContent;
+}
+
+/** An answer in JSON, structured or not. */
+function value(result) {
+  return result.structuredContent ? structured(result) : JSON.parse(texts(result)[0]);
+}
+
+function succeeded(result) {
+  holds(`expected a result, came the tool error ${short(result)}`, !result.isError);
+  return result;
+}
+
+/** The text of a result that says the tool has failed. */
+function toolError(result) {
+  equal(`isError of ${short(result)}`, result.isError, true);
+  return texts(result).join('\n');
+}
+
+async function pages(list, member) {
+  const items = [];
+  let cursor;
+  do {
+    const page = await list({ cursor });
+    items.push(...page[member]);
+    cursor = page.nextCursor;
+  } while (cursor !== undefined);
+  return items;
+}
+
+const listTools = (client) => pages((params) => client.listTools(params), 'tools');
+
+/** A progress callback that keeps what it is given and when. */
+function collector() {
+  const updates = [];
+  const times = [];
+  const onprogress = (update) => {
+    updates.push(update);
+    times.push(performance.now());
+  };
+  return { updates, times, onprogress };
+}
+
+const steps = (n) => Array.from({ length: n }, (_, i) => ({ progress: i + 1, total: n, message: `step ${i + 1}/${n}` }));
+
+// Listing
+
+scenario('lists the ten tools, in the same order every time', async () => {
+  const orders = [];
+  for (let session = 0; session < 2; session++) {
+    await tools({}, async (client) => {
+      for (let list = 0; list < 2; list++) orders.push((await listTools(client)).map((tool) => tool.name));
+    });
+  }
+  equal('the names of the tools, sorted', [...orders[0]].sort(), expected.TOOLS);
+  for (const order of orders.slice(1)) equal('the order of a later list', order, orders[0]);
+});
+
+scenario('describes every tool, and marks those that only read', async () => {
+  await tools({}, async (client) => {
+    for (const { name, description, inputSchema, annotations } of await listTools(client)) {
+      equal(`the type of the input schema of ${name}`, inputSchema.type, 'object');
+      holds(`expected a description of ${name}, came none`, description);
+      equal(`readOnlyHint of ${name}`, annotations?.readOnlyHint ?? false, expected.READ_ONLY.includes(name));
+    }
+  });
+});
+
+scenario('the output schemas compile without a warning, and the results fit them', async () => {
+  const warnings = [];
+  const { warn } = console;
+  console.warn = (...words) => warnings.push(words.join(' '));
+  try {
+    await tools({}, async (client) => {
+      // From here on the client checks every result against the schema that was listed.
+      await listTools(client);
+      succeeded(await client.call('progress', { steps: 1, step_ms: 1 }));
+      succeeded(await client.call('countdown', { from: 0 }));
+      succeeded(await client.call('bulk', { items: ['a', 'b'], fail: ['b'] }));
+      succeeded(await client.call('delete', { name: 'old.txt' }));
+      succeeded(await client.call('whoami', {}));
+    });
+  } finally {
+    console.warn = warn;
+  }
+  equal('the warnings of the schema compiler', warnings, []);
+});
+
+scenario('lists the workflow prompt with its arguments', async () => {
+  await tools({}, async (client) => {
+    const prompts = await pages((params) => client.listPrompts(params), 'prompts');
+    equal('the prompts', prompts.map((prompt) => prompt.name), ['analysis_workflow']);
+    equal('the arguments of analysis_workflow, sorted', prompts[0].arguments.map((argument) => argument.name).sort(), ['step_ms', 'topic']);
+  });
+});
+
+// Progress
+
+scenario('progress with a token: every update, in order, all before the result', async () => {
+  await tools({}, async (client) => {
+    const { updates, onprogress } = collector();
+    const result = await client.call('progress', { steps: 5, step_ms: 40 }, { onprogress });
+    equal('the result', structured(succeeded(result)), { steps: 5, notified: true, done: true });
+    equal('the updates on the wire', client.traffic.updates('tools/call'), steps(5));
+    equal('the updates handed to the callback', updates, steps(5));
+  });
+});
+
+scenario('progress without a token: no updates, and the result says so', async () => {
+  await tools({}, async (client) => {
+    const result = await client.call('progress', { steps: 3, step_ms: 20 });
+    equal('the result', structured(succeeded(result)), { steps: 3, notified: false, done: true });
+    equal('progress notifications on the wire', client.traffic.frames(DOWN, 'notifications/progress'), []);
+  });
+});
+
+scenario('progress arrives as it happens: ten steps 500 ms apart arrive 500 ms apart', async () => {
+  await tools({}, async (client) => {
+    const { times, onprogress } = collector();
+    const start = performance.now();
+    await client.call('progress', { steps: 10, step_ms: 500 }, { onprogress });
+    const end = performance.now();
+    equal('the number of updates', times.length, 10);
+    within('milliseconds until the first update', times[0] - start, 0, 350);
+    times.forEach((time, i) => within(`milliseconds from update ${i + 1} to what follows it`, (times[i + 1] ?? end) - time, 350, 750));
+  });
+});
+
+scenario('five calls at once each get their own updates and result', async () => {
+  await tools({}, async (client) => {
+    const collectors = Array.from({ length: 5 }, collector);
+    const calls = collectors.map(({ onprogress }, i) => client.call('progress', { steps: i + 1, step_ms: 30 }, { onprogress }));
+    const results = await Promise.all(calls);
+    results.forEach((result, i) => {
+      equal(`the result of call ${i}`, structured(result).steps, i + 1);
+      equal(`the updates of call ${i}`, collectors[i].updates, steps(i + 1));
+    });
+  });
+});
+
+scenario('countdown reports from 0 to the end', async () => {
+  await tools({}, async (client) => {
+    for (const from of [3, 0]) {
+      const result = await client.call('countdown', { from, step_ms: 100 }, collector());
+      equal('the result', structured(succeeded(result)), { result: 'Countdown completed successfully', from });
+      equal('the updates on the wire', client.traffic.updates('tools/call'), expected.countdown(from));
+    }
+  });
+});
+
+scenario('the workflow prompt reports its five steps and returns the exact text', async () => {
+  await tools({}, async (client) => {
+    for (const [args, topic] of [[{ topic: 'wire formats' }, 'wire formats'], [{}, 'general analysis']]) {
+      const { updates, onprogress } = collector();
+      const { description, messages } = await client.getPrompt({ name: 'analysis_workflow', arguments: { ...args, step_ms: '50' } }, { onprogress });
+      equal('the prompt', { description, messages }, expected.workflow(topic));
+      equal('the updates on the wire', client.traffic.updates('prompts/get'), expected.workflowUpdates());
+      equal('the updates handed to the callback', updates, expected.workflowUpdates());
+    }
+  });
+});
+
+// Output
+
+scenario('long_output is right to the byte, small and large', async () => {
+  await tools({}, async (client) => {
+    for (const [args, blocks, chars] of [[{}, 3, 256], [{ blocks: 50, chars: 65536 }, 50, 65536], [{ blocks: 12, chars: 5 }, 12, 5]]) {
+      const came = texts(succeeded(await client.call('long_output', args)));
+      equal('the number of blocks', came.length, blocks);
+      expected.longOutput(blocks, chars).forEach((text, i) => sameBytes(`block ${i} of ${chars} bytes`, came[i], text));
+    }
+  });
+});
+
+scenario('chatty is right to the byte, accents too', async () => {
+  await tools({}, async (client) => {
+    const came = texts(succeeded(await client.call('chatty', {})));
+    equal('the number of blocks', came.length, 4);
+    expected.CHATTY.forEach((text, i) => sameBytes(`block ${i}`, came[i], text));
+  });
+});
+
+scenario('bulk tells what was done and what failed', async () => {
+  await tools({}, async (client) => {
+    const { errors, ...came } = structured(succeeded(await client.call('bulk', { items: ['a', 'b', 'c'], fail: ['b'], step_ms: 10 })));
+    equal('the result without its errors', came, {
+      status: 'complete',
+      total: 3,
+      processed: 2,
+      failed: 1,
+      remaining: 0,
+      results: [
+        { id: 'a', status: 'ok' },
+        { id: 'c', status: 'ok' },
+      ],
+    });
+    equal('the items in errors', errors?.map((error) => error.id), ['b']);
+    holds(`expected a reason for the failure, came ${short(errors)}`, typeof errors[0].error === 'string' && errors[0].error);
+    const whole = structured(succeeded(await client.call('bulk', { items: ['a'], step_ms: 10 })));
+    equal('errors, when nothing failed', whole.errors, undefined);
+  });
+});
+
+scenario('whoami returns who the client says it is and what it can do', async () => {
+  await tools({ sample: () => 'unused' }, async (client) => {
+    const came = value(succeeded(await client.call('whoami', {})));
+    equal('the members', Object.keys(came).sort(), ['agent', 'capabilities', 'client']);
+    equal('the client', { name: came.client.name, version: came.client.version }, CLIENT);
+    equal('the capabilities', [Boolean(came.capabilities.sampling), Boolean(came.capabilities.elicitation)], [true, false]);
+  });
+});
+
+// Bad input
+
+scenario('a wrong argument is a tool error that names it', async () => {
+  await tools({}, async (client) => {
+    contains('a wrong type', toolError(await client.call('progress', { steps: 'many' })), 'steps');
+    contains('an unknown argument', toolError(await client.call('chatty', { surprise: 1 })), 'surprise');
+    contains('a missing argument', toolError(await client.call('delete', {})), 'name');
+  });
+});
+
+scenario('an unknown tool is the JSON-RPC error -32602, and the server lives on', async () => {
+  await tools({}, async (client) => {
+    const came = await client.call('no_such_tool', {}).catch((error) => error);
+    holds(`expected a JSON-RPC error, came ${short(came)}`, came instanceof types.McpError);
+    equal('the error code', came.code, -32602);
+    succeeded(await client.call('chatty', {}));
+  });
+});
+
+// Endings
+
+scenario('a cancelled countdown is not answered, and the server answers the next call', async () => {
+  await tools({}, async (client) => {
+    const controller = new AbortController();
+    let seen = 0;
+    const onprogress = () => {
+      if (++seen === 3) controller.abort('enough');
+    };
+    const came = await client.call('countdown', { from: 50, step_ms: 150 }, { onprogress, signal: controller.signal }).catch((error) => error);
+    holds(`expected the call to end as aborted, came ${short(came)}`, came instanceof types.McpError);
+    // Long enough for four more steps of the countdown.
+    succeeded(await client.call('progress', { steps: 3, step_ms: 200 }));
+
+    const [call] = client.traffic.frames(UP, 'tools/call');
+    const cancels = client.traffic.frames(UP, 'notifications/cancelled');
+    equal('the cancelled requests', cancels.map(({ msg }) => msg.params.requestId), [call.msg.id]);
+    equal('responses to the cancelled call', client.traffic.answers(call), []);
+    const late = client.traffic.progress(call).filter(({ at }) => at > cancels[0].at);
+    holds(`expected at most one update that crossed the cancel, came ${short(late)}`, late.length <= 1);
+  });
+});
+
+scenario('a stuck tool is answered at the deadline, and the server answers the next call', async () => {
+  await tools({ flags: ['--deadline', '1'] }, async (client) => {
+    const start = performance.now();
+    toolError(await client.call('stuck', {}));
+    within('milliseconds until the tool error', performance.now() - start, 900, 2000);
+    succeeded(await client.call('chatty', {}));
+  });
+});
+
+scenario('bulk, cut by the deadline, still tells what was done', async () => {
+  await tools({ flags: ['--deadline', '0.5'] }, async (client) => {
+    const items = Array.from({ length: 100 }, (_, i) => String(i));
+    const { status, processed, remaining, results } = structured(succeeded(await client.call('bulk', { items, step_ms: 50 })));
+    equal('the status', status, 'timeout');
+    within('the items that were processed', processed, 1, 20);
+    equal('the results', results, items.slice(0, processed).map((id) => ({ id, status: 'ok' })));
+    equal('what remains', remaining, 100 - processed);
+  });
+});
+
+scenario('the server leaves by itself when its input ends', async () => {
+  const traffic = await tools({}, async (client) => {
+    succeeded(await client.call('chatty', {}));
+    return client.traffic;
+  });
+  const closed = traffic.entries().find(({ ev }) => ev === 'end');
+  const exit = traffic.entries().find(({ ev }) => ev === 'exit');
+  equal('the exit status', exit?.code, 0);
+  within('milliseconds from the end of input to the exit', exit.ms - closed.ms, 0, 1000);
+});
+
+// Sampling, confirmation, elicitation, logging
+
+scenario("summarise returns what the client's model said", async () => {
+  const asked = [];
+  const sample = (params) => {
+    asked.push(params);
+    return 'In short: two foxes.';
+  };
+  await tools({ sample }, async (client) => {
+    const result = succeeded(await client.call('summarise', { text: 'Once there were two foxes.' }));
+    equal('the text', texts(result), ['In short: two foxes.']);
+    equal('how often the model was asked', asked.length, 1);
+    contains('what the model was asked', asked[0].messages, 'Once there were two foxes.');
+    equal('maxTokens', asked[0].maxTokens, 400);
+  });
+});
+
+scenario('summarise is a clear tool error when the client has no model', async () => {
+  await tools({}, async (client) => {
+    contains('the tool error', toolError(await client.call('summarise', { text: 'x' })), 'sampling');
+    equal('sampling requests on the wire', client.traffic.frames(DOWN, 'sampling/createMessage'), []);
+  });
+});
+
+scenario('delete deletes when it is confirmed, and only then', async () => {
+  for (const [answer, outcome] of [
+    [{ action: 'accept' }, { deleted: 'old.txt' }], // some clients leave the content out where the form is empty
+    [{ action: 'decline' }, { cancelled: true }],
+    [{ action: 'cancel' }, { cancelled: true }],
+  ]) {
+    const asked = [];
+    const elicit = (params) => {
+      asked.push(params.message);
+      return answer;
+    };
+    await tools({ elicit }, async (client) => {
+      equal(`the result after ${answer.action}`, value(succeeded(await client.call('delete', { name: 'old.txt' }))), outcome);
+      equal('how often the user was asked', asked.length, 1);
+      contains('what the user was asked', asked[0], 'old.txt');
+    });
+  }
+});
+
+scenario('delete without a user to ask deletes nothing', async () => {
+  await tools({}, async (client) => {
+    equal('the result', value(succeeded(await client.call('delete', { name: 'old.txt' }))), { cancelled: true });
+    equal('elicitations on the wire', client.traffic.frames(DOWN, 'elicitation/create'), []);
+  });
+});
+
+scenario('rename takes the name the user gives, and none when there is none', async () => {
+  for (const [answer, outcome] of [
+    [{ action: 'accept', content: { newName: 'new.txt' } }, { renamed: { from: 'old.txt', to: 'new.txt' } }],
+    [{ action: 'decline' }, { cancelled: true }],
+    [{ action: 'cancel' }, { cancelled: true }],
+  ]) {
+    const asked = [];
+    const elicit = (params) => {
+      asked.push(params.requestedSchema);
+      return answer;
+    };
+    await tools({ elicit }, async (client) => {
+      equal(`the result after ${answer.action}`, value(succeeded(await client.call('rename', { name: 'old.txt' }))), outcome);
+      equal('how often the user was asked', asked.length, 1);
+      const { type, minLength } = asked[0].properties.newName;
+      equal('the schema of newName', { type, minLength }, { type: 'string', minLength: 1 });
+      equal('what is required', asked[0].required, ['newName']);
+    });
+  }
+});
+
+scenario('rename is a clear tool error when there is no user to ask', async () => {
+  await tools({}, async (client) => {
+    contains('the tool error', toolError(await client.call('rename', { name: 'old.txt' })), 'elicitation');
+  });
+});
+
+scenario('the log level decides whether a failing item is logged', async () => {
+  const logs = [];
+  await tools({ onLog: (params) => logs.push(params) }, async (client) => {
+    await client.setLoggingLevel('error');
+    await client.call('bulk', { items: ['quiet'], fail: ['quiet'], step_ms: 10 });
+    equal('log messages at level error', client.traffic.frames(DOWN, 'notifications/message'), []);
+
+    await client.setLoggingLevel('warning');
+    await client.call('bulk', { items: ['loud'], fail: ['loud'], step_ms: 10 });
+    const frames = client.traffic.frames(DOWN, 'notifications/message');
+    equal('the levels of the log messages on the wire', frames.map(({ msg }) => msg.params.level), ['warning']);
+    contains('the log message on the wire', frames[0].msg.params.data, '"item":"loud"');
+    for (let turns = 0; turns < 100 && !logs.length; turns++) await sleep(10);
+    equal('the log messages handed to the callback', logs.map((log) => log.level), ['warning']);
+  });
+});
+
+await run();
