@@ -165,10 +165,10 @@ impl Output {
         if is_object(&schema) {
             if let Some(members) = schema.as_object_mut() {
                 members.entry("type").or_insert_with(|| json!("object"));
-            if members.get("additionalProperties") == Some(&Value::Bool(false)) {
-                // Without it the validator says that nothing is allowed, and does not name the argument.
-                members.entry("properties").or_insert_with(|| json!({}));
-            }
+                if members.get("additionalProperties") == Some(&Value::Bool(false)) {
+                    // Without it the validator says that nothing is allowed, and does not name the argument.
+                    members.entry("properties").or_insert_with(|| json!({}));
+                }
             }
             return Self::Object(encode(&schema));
         }

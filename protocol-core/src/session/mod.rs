@@ -248,7 +248,7 @@ impl Session {
         }
         self.advance(now);
         self.receive(&frame);
-        self.settle_ending();
+        self.tidy();
         Ok(())
     }
 
@@ -264,7 +264,7 @@ impl Session {
             TransportEnd::Eof => self.end_of_input(),
             TransportEnd::Failed => self.fail(CloseReason::Failed),
         }
-        self.settle_ending();
+        self.tidy();
     }
 
     /// Lets everything happen whose time has come by `now`. Early or repeated calls change nothing.
@@ -273,7 +273,7 @@ impl Session {
         while let Some(key) = self.timers.take_due(self.now) {
             self.expire(key);
         }
-        self.settle_ending();
+        self.tidy();
     }
 
     // ---- As a caller ----
@@ -351,7 +351,7 @@ impl Session {
             return Err(NotLive);
         }
         self.settle_call(id, Outcome::Cancelled, reason);
-        self.settle_ending();
+        self.tidy();
         Ok(())
     }
 
@@ -366,7 +366,7 @@ impl Session {
         self.push_bound(frame, &asked.exchange);
         self.peer_ids.retire(&asked.exchange);
         self.close_question_of_call(asked.parent, key);
-        self.settle_ending();
+        self.tidy();
         Ok(())
     }
 
@@ -385,7 +385,7 @@ impl Session {
         }
         if let Some(deadline) = options.deadline {
             self.arm_serve(id, deadline);
-            self.settle_ending();
+            self.tidy();
         }
         Ok(())
     }
@@ -473,11 +473,17 @@ impl Session {
             return Err(AskError::TooLarge);
         }
         let key = InputKey(self.number());
-        self.questions.insert(key, Question { asker: id, ask, depth, state: QuestionState::Held(frame), armed: None });
+        let mut question = Question { asker: id, ask, depth, state: QuestionState::Held(frame), armed: None };
+        let deadline = self.config.timeouts.input.map(|span| self.now.saturating_add(span));
+        if deadline.is_some_and(|at| at <= self.now) {
+            self.bring_answer(key, &question, Err(InputFailed::TimedOut));
+            return Ok(key);
+        }
+        self.timers.set(TimerKey::Question(key), &mut question.armed, deadline);
+        self.questions.insert(key, question);
         if let Some(serve) = self.serves.get_mut(&id) {
             serve.questions.push(key);
         }
-        self.arm_question(key);
         if self.handshake.asks() {
             self.release_question(key);
         }
@@ -490,7 +496,9 @@ impl Session {
     /// [`NotLive`] if it was answered, or its invocation is over.
     pub fn abandon_input(&mut self, key: InputKey, now: Instant) -> Result<(), NotLive> {
         self.advance(now);
-        self.take_question_back(key, None).map(drop).ok_or(NotLive)
+        let taken = self.take_question_back(key, None).map(drop).ok_or(NotLive);
+        self.tidy();
+        taken
     }
 
     /// Ends an invocation. What is kept of its progress goes out before the response; its open questions are taken back.
@@ -510,7 +518,7 @@ impl Session {
             }
             Some(Ended::Twice) | None => Err(NotLive),
         };
-        self.settle_ending();
+        self.tidy();
         result
     }
 
@@ -581,7 +589,7 @@ impl Session {
                 Close::Now => Duration::ZERO,
             },
         );
-        self.settle_ending();
+        self.tidy();
     }
 
     /// Asks to be woken at `at`, with [`Event::Alarm`]. One that does not lie after the greatest `now` seen rings at once.
@@ -621,11 +629,7 @@ impl Session {
         if !self.is_overrun() {
             self.timers.set(TimerKey::Overload, &mut self.overload_armed, None);
         }
-        while !self.outbox.is_congested() {
-            let Some(id) = self.wait_for_room.pop_first() else { break };
-            self.flush(id);
-        }
-        self.settle_ending();
+        self.tidy();
         Some(Transmit::new(frame))
     }
 
@@ -706,6 +710,15 @@ impl Session {
         self.now = self.now.max(now);
     }
 
+    /// What every verb that can take something out of the outbox or out of a table leaves to be done.
+    fn tidy(&mut self) {
+        while !self.outbox.is_congested() {
+            let Some(id) = self.wait_for_room.pop_first() else { break };
+            self.flush(id);
+        }
+        self.settle_ending();
+    }
+
     fn number(&mut self) -> u64 {
         let number = self.next;
         self.next = self.next.saturating_add(1);
@@ -750,13 +763,6 @@ impl Session {
         } else {
             self.timers.set(TimerKey::Serve(id), &mut serve.armed, Some(at));
         }
-    }
-
-    fn arm_question(&mut self, key: InputKey) {
-        let Some(question) = self.questions.get_mut(&key) else { return };
-        // At least the shortest span: a question is never over before it was asked.
-        let at = self.config.timeouts.input.map(|span| self.now.saturating_add(span.max(Duration::from_micros(1))));
-        self.timers.set(TimerKey::Question(key), &mut question.armed, at);
     }
 
     /// Sends what is kept of an invocation's progress if it may go, and arms what it waits for.

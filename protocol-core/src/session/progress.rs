@@ -154,19 +154,15 @@ impl Reporter {
             // The wire wants a value, and one that increases: the first message can have 0, later ones ride.
             if self.floor.is_none() {
                 update.value = Some(0.0);
-            } else if policy.repeat_value_for_message {
-                update.value = self.sent.or(self.floor);
+            } else if policy.repeat_value_for_message && self.kept.as_ref().is_none_or(|kept| kept.value.is_none()) {
+                update.value = self.sent;
             }
         }
-        if let Some(value) = update.value {
-            self.floor = Some(value);
-        }
-        let is_final = update.value.is_some() && update.value == update.total;
+        self.floor = match (self.floor, update.value) {
+            (Some(floor), Some(value)) => Some(floor.max(value)),
+            (floor, value) => floor.or(value),
+        };
         self.keep(update);
-        if is_final && !self.final_passed && room {
-            self.final_passed = true;
-            return self.take().map_or(Verdict::Keep, Verdict::Send);
-        }
         self.flush(room, session, now, rules).map_or(Verdict::Keep, Verdict::Send)
     }
 
@@ -175,8 +171,12 @@ impl Reporter {
         if !room || !self.can_go(rules) || self.opens(session, now) != Opens::Now {
             return None;
         }
-        self.window.count(now);
-        session.count(now);
+        if self.passes_as_final() {
+            self.final_passed = true;
+        } else {
+            self.window.count(now);
+            session.count(now);
+        }
         self.take()
     }
 
@@ -202,8 +202,14 @@ impl Reporter {
         self.kept.as_ref().is_some_and(|kept| kept.value.is_some() || rules.lone_messages)
     }
 
+    /// Whether what is kept reaches its total for the first time: no window keeps that back.
+    fn passes_as_final(&self) -> bool {
+        let is_final = self.kept.as_ref().is_some_and(|kept| kept.value.is_some() && kept.value == kept.total);
+        is_final && !self.final_passed
+    }
+
     fn opens(&self, session: &Window, now: Instant) -> Opens {
-        self.window.opens(now).max(session.opens(now))
+        if self.passes_as_final() { Opens::Now } else { self.window.opens(now).max(session.opens(now)) }
     }
 
     fn take(&mut self) -> Option<Progress> {

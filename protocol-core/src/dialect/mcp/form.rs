@@ -43,6 +43,19 @@ pub(super) fn check(schema: &Json, revision: Revision) -> Result<(), String> {
     }
 }
 
+/// Whether every `format` in a schema that passed [`check`] is one that the protocol names. Of a peer an unknown one is taken as
+/// the annotation that it is.
+pub(super) fn check_formats(schema: &Json) -> Result<(), String> {
+    let mut unknown = None;
+    for_each_member(member(schema.as_str(), "properties").unwrap_or("{}"), |name, property| {
+        let format = member(property, "format").map(|format| string(format).unwrap_or_default());
+        if format.is_some_and(|format| !matches!(&*format, "email" | "uri" | "date" | "date-time")) {
+            unknown = Some(alloc::format!("property {name}: format must be email, uri, date or date-time"));
+        }
+    });
+    unknown.map_or(Ok(()), Err)
+}
+
 /// Whether `content` answers the form `schema`, which passed [`check`].
 pub(super) fn check_content(schema: &Json, content: &Json) -> Result<(), String> {
     let properties = member(schema.as_str(), "properties").unwrap_or("{}");
@@ -85,7 +98,8 @@ impl<'a> Field<'a> {
         let nested: &[&str] = match &*kind {
             "array" => &["properties", "$ref", "anyOf", "oneOf", "allOf", "not"],
             "string" if newest => &["properties", "items", "$ref", "anyOf", "allOf", "not"],
-            _ => &["properties", "items", "$ref", "anyOf", "oneOf", "allOf", "not"],
+            "string" => &["properties", "items", "$ref", "anyOf", "oneOf", "allOf", "not"],
+            _ => &["properties", "items", "enum", "$ref", "anyOf", "oneOf", "allOf", "not"],
         };
         if let Some(word) = nested.iter().find(|word| member(property, word).is_some()) {
             return Err(alloc::format!("must be a primitive: {word} is not allowed"));

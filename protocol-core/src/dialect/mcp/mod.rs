@@ -144,9 +144,10 @@ impl Mcp {
         match ask {
             Ask::Sample(sample) => match &sample.params {
                 Some(params) => sampling::check(params, peer.sampling_tools, self.revision()),
+                None if sample.max_tokens == Some(0) => Err("an answer needs at least one token".into()),
                 None => Ok(()),
             },
-            Ask::Elicit(form) => form::check(&form.schema, self.revision()),
+            Ask::Elicit(form) => form::check(&form.schema, self.revision()).and_then(|()| form::check_formats(&form.schema)),
             Ask::Confirm { .. } | Ask::Roots => Ok(()),
         }
         .map_err(AskUnfit::Invalid)

@@ -10,7 +10,7 @@ use crate::dialect::{
     Op, PeerInfo, Progress, ResponseBody, Sampled,
 };
 use crate::error::{RpcError, Violation};
-use crate::json::scan::{Kind, Noted, for_each_member, string};
+use crate::json::scan::{Kind, Noted, for_each_member, member, string};
 use crate::json::{Frame, Json, Text, number};
 use crate::wire::{self, Body, Contents, Envelope, Malformed, WireId};
 
@@ -211,7 +211,7 @@ impl Mcp {
     pub(crate) fn read_answer(&self, ask: &Ask, result: &Json) -> Option<Answer> {
         Some(match ask {
             Ask::Sample(_) => Answer::Sample(Sampled {
-                text: sampling::content_text(result.member("content")?.as_str()),
+                text: sampling::answer_text(result.member("content")?.as_str())?,
                 model: result.member("model").as_ref().and_then(json_string).unwrap_or_default(),
                 result: Some(result.clone()),
             }),
@@ -225,7 +225,7 @@ impl Mcp {
                 Action::Cancel => Elicited::Cancel,
             }),
             Ask::Confirm { .. } => Answer::Confirm(matches!(read_action(result)?, Action::Accept)),
-            Ask::Roots => Answer::Roots(result.member("roots").filter(|roots| Kind::of(roots.as_str()) == Kind::Array)?),
+            Ask::Roots => Answer::Roots(result.member("roots").filter(are_roots)?),
         })
     }
 
@@ -365,6 +365,12 @@ fn read_form(params: &Json, revision: Revision) -> Result<Ask, String> {
     let schema = params.member("requestedSchema").ok_or("requestedSchema is missing")?;
     form::check(&schema, revision)?;
     Ok(Ask::Elicit(Elicit { message, schema }))
+}
+
+/// Roots, "Data Types": an array of objects with a file URI.
+fn are_roots(roots: &Json) -> bool {
+    let is_file = |root: &str| member(root, "uri").and_then(string).is_some_and(|uri| uri.starts_with("file://"));
+    Kind::of(roots.as_str()) == Kind::Array && sampling::elements(roots.as_str()).into_iter().all(is_file)
 }
 
 enum Action {

@@ -91,8 +91,22 @@ pub(super) fn read(params: Json) -> Ask {
     Ask::Sample(Sample { prompt, max_tokens, schema: None, params: Some(params) })
 }
 
+/// The text of an answer's content, one block or several; `None` if it is no content.
+pub(super) fn answer_text(content: &str) -> Option<String> {
+    let is_block = |block: &str| match member(block, "type").and_then(string).as_deref() {
+        Some("text") => member(block, "text").and_then(string).is_some(),
+        kind => kind.is_some(),
+    };
+    let proper = match Kind::of(content) {
+        Kind::Object => is_block(content),
+        Kind::Array => elements(content).into_iter().all(is_block),
+        _ => false,
+    };
+    proper.then(|| content_text(content))
+}
+
 /// The text of a block of content, or of several, one below the other; of other kinds, their JSON.
-pub(super) fn content_text(content: &str) -> String {
+fn content_text(content: &str) -> String {
     if Kind::of(content) == Kind::Array {
         return elements(content).into_iter().map(content_text).collect::<Vec<_>>().join("\n");
     }
