@@ -225,13 +225,16 @@ impl Session {
 
     /// The call that a question belongs to: the one that the wire names, else the deepest in flight, the newest among equals.
     fn parent_of_ask(&self, named: Option<u64>) -> Option<OutboundId> {
-        match named.and_then(|number| self.exchanges.get(&number)) {
-            Some(Exchange::Call(id)) => Some(*id),
-            _ => {
-                let in_flight = self.calls.iter().filter(|(_, call)| call.is_in_flight() && call.op != Op::Ping);
-                in_flight.max_by_key(|(id, call)| (call.depth, **id)).map(|(id, _)| *id)
-            }
-        }
+        // What has not left cannot have caused a question.
+        let has_left = |call: &Call| call.op != Op::Ping && call.ticket().is_some_and(|ticket| !self.outbox.holds(ticket));
+        let named = match named.and_then(|number| self.exchanges.get(&number)) {
+            Some(Exchange::Call(id)) => self.calls.get(id).filter(|call| has_left(call)).map(|_| *id),
+            _ => None,
+        };
+        named.or_else(|| {
+            let in_flight = self.calls.iter().filter(|(_, call)| has_left(call));
+            in_flight.max_by_key(|(id, call)| (call.depth, **id)).map(|(id, _)| *id)
+        })
     }
 
     /// I14, I17 to I19, O22.

@@ -71,6 +71,9 @@ impl Mcp {
             (_, "ping") => Message::Ping { id },
             (Side::Server, "initialize") => Message::Greeting { id, greeting: self.greeting(&payload) },
             (Side::Server, "logging/setLevel") if self.own.logging => {
+                if self.agreed.is_none() {
+                    return self.too_early(id, "the first request must be the handshake");
+                }
                 let level =
                     params.and_then(|params| params.member("level")).and_then(string).and_then(|name| Level::from_name(&name));
                 match level {
@@ -99,7 +102,15 @@ impl Mcp {
         not_found(Some(Violation::WrongDirection), id, method)
     }
 
+    /// Before the handshake nothing is looked at: what was declared depends on the revision.
+    fn too_early(&self, id: WireId, why: &'static str) -> Message {
+        invalid(Some(Violation::OutOfPhase), id, RpcError::INVALID_REQUEST, Text::from_static(why))
+    }
+
     fn ask(&self, id: WireId, method: &str, params: Json, meta: Meta) -> Message {
+        if self.agreed.is_none() {
+            return self.too_early(id, "the handshake is not through");
+        }
         let declared = match method {
             "sampling/createMessage" => self.own.sampling,
             "elicitation/create" => self.own.elicitation && self.revision() >= Revision::R2025_06_18,

@@ -10,7 +10,7 @@ use crate::dialect::{
     Answer, Ask, Content, CutShort, Elicited, LogRecord, Notice, Op, Progress, Reply, Sample, Sampled, ToolOutput,
 };
 use crate::error::RpcError;
-use crate::json::scan::{for_each_key, for_each_member};
+use crate::json::scan::{Kind, for_each_key, for_each_member};
 use crate::json::{Json, write_string};
 use crate::wire::{self, Object, WireId, push_json};
 
@@ -262,7 +262,11 @@ impl Mcp {
 
     pub(crate) fn write_answer(&self, id: &WireId, answer: &Answer) -> Bytes {
         let result = |members: &dyn Fn(&mut Object<'_>)| wire::response(id, 64, |out| Object::write(out, |object| members(object)));
+        let wrong = || wire::error(Some(id), &RpcError::fixed(RpcError::INTERNAL, "the answer has the wrong shape"));
         match answer {
+            Answer::Sample(Sampled { result: Some(raw), .. }) if !raw.is_object() => wrong(),
+            Answer::Elicit(Elicited::Accept(content)) if !content.is_object() => wrong(),
+            Answer::Roots(roots) if Kind::of(roots.as_str()) != Kind::Array => wrong(),
             Answer::Sample(Sampled { result: Some(raw), .. }) => {
                 wire::response(id, raw.as_bytes().len(), |out| push_json(out, raw.as_bytes()))
             }
