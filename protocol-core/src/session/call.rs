@@ -25,7 +25,7 @@ use crate::session::progress::{Seen, Watcher};
 use crate::session::{Clock, InputKey};
 use crate::time::Instant;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Call {
     pub(super) op: Op,
     /// How many samplings it is nested in.
@@ -44,7 +44,7 @@ pub(super) struct Call {
     state: State,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum State {
     /// Waits for the handshake.
     Held { params: Json, observed: bool },

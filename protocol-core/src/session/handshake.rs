@@ -10,7 +10,7 @@
 
 use crate::wire::WireId;
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Handshake {
     /// Nothing was said. The peer begins.
     Fresh,

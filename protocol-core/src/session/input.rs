@@ -9,7 +9,7 @@ use crate::time::Instant;
 use crate::wire::WireId;
 
 /// A question of ours.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Question {
     /// Who asks.
     pub(super) asker: InboundId,
@@ -21,7 +21,7 @@ pub(super) struct Question {
     pub(super) armed: Option<Instant>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum QuestionState {
     /// Written, but it waits for the peer to confirm the handshake.
     Held(Bytes),
@@ -40,7 +40,7 @@ impl Question {
 }
 
 /// A question of the peer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Asked {
     /// What the peer calls it.
     pub(super) exchange: WireId,

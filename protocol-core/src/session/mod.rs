@@ -60,7 +60,8 @@ pub use verbs::{
 /// * `poll_*` takes what there is to do: [`poll_transmit`](Self::poll_transmit), [`poll_event`](Self::poll_event),
 ///   [`poll_timeout`](Self::poll_timeout). In any order, at any time; `None` until something happens again.
 ///
-/// Two verbs in a row are always legal: there is no duty to drain in between.
+/// Two verbs in a row are always legal: there is no duty to drain in between. A clone is an independent session in the same state: for
+/// whoever searches through states, not for two ends of one channel.
 ///
 /// # What always holds
 ///
@@ -114,7 +115,7 @@ pub use verbs::{
 /// assert_eq!(outcome, Some(Outcome::Result(Json::parse(r#"{"content":[{"type":"text","text":"hello"}]}"#)?)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Session {
     config: Config,
     dialect: Dialect,

@@ -27,7 +27,7 @@ pub(super) enum Class {
     Log,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Waiting {
     ticket: Ticket,
     class: Class,
@@ -35,7 +35,7 @@ struct Waiting {
     frame: Option<Bytes>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Outbox {
     /// Ordered by ticket.
     queue: VecDeque<Waiting>,

@@ -13,7 +13,7 @@ pub(super) enum Owner {
 }
 
 /// Live ids, and a bounded memory of past ones.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct PeerIds {
     live: BTreeMap<WireId, Owner>,
     past: VecDeque<WireId>,

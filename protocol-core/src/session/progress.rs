@@ -18,7 +18,7 @@ fn increases(value: f64, last: Option<f64>, epsilon: f64) -> bool {
 }
 
 /// At most so many in any window of so long: the instants of the newest ones.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Window {
     rate: RateWindow,
     /// Ascending. Never more than the window allows, nor than [`RateWindow::MOST`].
@@ -69,7 +69,7 @@ impl Window {
 }
 
 /// What is to be done with an update that makes sense.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Verdict {
     /// Nothing in it is new.
     NotIncreasing,
@@ -80,7 +80,7 @@ pub(super) enum Verdict {
 }
 
 /// The sending half, for one invocation.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Reporter {
     /// The last value that was accepted, sent or kept: what comes next must be above it.
     floor: Option<f64>,
@@ -253,7 +253,7 @@ fn as_percent(update: Progress) -> Progress {
 }
 
 /// What a caller thinks of an update that arrived.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Seen {
     /// It is handed on.
     Accepted(Progress),
@@ -262,7 +262,7 @@ pub(super) enum Seen {
 }
 
 /// The receiving half, for one call.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Watcher {
     floor: Option<f64>,
     /// The last update that was accepted.

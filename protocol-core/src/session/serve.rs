@@ -29,7 +29,7 @@ use crate::session::progress::Reporter;
 use crate::time::Instant;
 use crate::wire::WireId;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Serve {
     /// What the peer calls the exchange.
     pub(super) exchange: WireId,
@@ -53,7 +53,7 @@ pub(super) struct Serve {
     state: State,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum State {
     Active,
     Answered(Bytes),
@@ -61,7 +61,7 @@ enum State {
 }
 
 /// What the end of a handler means.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
     /// It has answered: the reply goes out.
     Reply,

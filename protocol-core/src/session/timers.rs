@@ -31,7 +31,7 @@ pub(super) enum TimerKey {
     Alarm(AlarmId),
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Timers {
     armed: BTreeSet<(Instant, TimerKey)>,
 }
