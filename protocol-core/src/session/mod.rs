@@ -128,6 +128,8 @@ pub struct Session {
     handshake_armed: Option<Instant>,
     peer: Option<Box<PeerInfo>>,
     ending: Ending,
+    /// The peer says nothing more.
+    peer_ended: bool,
     /// Where the timers have the end of the end.
     close_armed: Option<Instant>,
     /// Where the timers have the end of our patience with a peer that makes us refuse more than it reads.
@@ -191,6 +193,7 @@ impl Session {
             handshake_armed: None,
             peer: None,
             ending: Ending::Open,
+            peer_ended: false,
             close_armed: None,
             overload_armed: None,
             next: 1,
@@ -453,7 +456,7 @@ impl Session {
     pub fn request_input(&mut self, id: InboundId, ask: Ask, now: Instant) -> Result<InputKey, AskError> {
         self.advance(now);
         let serve = self.serves.get(&id).filter(|serve| serve.is_active()).ok_or(AskError::NotLive)?;
-        if matches!(self.ending, Ending::Finishing(CloseReason::Eof)) {
+        if self.peer_ended {
             return Err(AskError::Disconnected);
         }
         let peer = self.peer.as_ref().ok_or(AskError::Unsupported)?;
@@ -526,7 +529,7 @@ impl Session {
     // ---- As either ----
 
     /// Sends a log record, on behalf of invocation `id` if one is named. It never waits: while too much output waits, the oldest
-    /// record that waits makes room.
+    /// records that wait make room, or this one is left out.
     ///
     /// # Errors
     /// [`NotLive`] if `id` is over.
@@ -538,18 +541,17 @@ impl Session {
         if !self.config.capabilities.logging || record.level < self.log_level || !self.may_write() {
             return Ok(Logged::Unwanted);
         }
+        let frame = self.dialect.write_log(&record);
         let mut logged = Logged::Sent;
+        if frame.len() > self.config.limits.frame_bytes {
+            return Ok(self.drop_logs(1));
+        }
         if self.outbox.is_congested() {
-            logged = Logged::Dropped;
-            self.stats.logs_dropped = self.stats.logs_dropped.saturating_add(1);
-            if !self.outbox.drop_oldest_log() {
+            let dropped = self.outbox.drop_oldest_logs(frame.len());
+            logged = self.drop_logs(dropped.max(1));
+            if dropped == 0 {
                 return Ok(logged);
             }
-        }
-        let frame = self.dialect.write_log(&record);
-        if frame.len() > self.config.limits.frame_bytes {
-            self.stats.logs_dropped = self.stats.logs_dropped.saturating_add(1);
-            return Ok(Logged::Dropped);
         }
         self.outbox.push(Class::Log, frame);
         Ok(logged)
@@ -691,6 +693,8 @@ impl Session {
             calls: self.calls.len(),
             serves: self.serves.len(),
             orphans: self.orphans,
+            exchanges_out: self.exchanges.len(),
+            exchanges_in: self.serves.len().saturating_sub(self.orphans).saturating_add(self.asked.len()),
             queued_bytes: self.outbox.bytes(),
             ..self.stats.clone()
         }
@@ -711,8 +715,11 @@ impl Session {
         self.now = self.now.max(now);
     }
 
-    /// What every verb that can take something out of the outbox or out of a table leaves to be done.
+    /// What every verb leaves to be done once its transitions are complete: an end in their midst would cut their news short.
     fn tidy(&mut self) {
+        if self.outbox.bytes() > self.config.limits.output_bytes_hard {
+            self.fail(CloseReason::Overload);
+        }
         while !self.outbox.is_congested() {
             let Some(id) = self.wait_for_room.pop_first() else { break };
             self.flush(id);
@@ -827,6 +834,11 @@ impl Session {
         let ticket = self.outbox.push(Class::Bound, frame.clone());
         question.state = QuestionState::Asked { exchange, ticket };
         self.exchanges.insert(exchange, Exchange::Question(key));
+    }
+
+    fn drop_logs(&mut self, count: usize) -> Logged {
+        self.stats.logs_dropped = self.stats.logs_dropped.saturating_add(count as u64);
+        Logged::Dropped
     }
 
     /// Whether anything new may still be written.

@@ -41,6 +41,8 @@ pub(super) struct Outbox {
     queue: VecDeque<Waiting>,
     next: u64,
     bytes: usize,
+    /// Those of them that are of log records.
+    log_bytes: usize,
     strays: usize,
     withdrawn: usize,
     /// From this many bytes on it is congested.
@@ -49,15 +51,17 @@ pub(super) struct Outbox {
 
 impl Outbox {
     pub(super) fn new(limit: usize) -> Self {
-        Self { queue: VecDeque::new(), next: 0, bytes: 0, strays: 0, withdrawn: 0, limit }
+        Self { queue: VecDeque::new(), next: 0, bytes: 0, log_bytes: 0, strays: 0, withdrawn: 0, limit }
     }
 
     pub(super) fn push(&mut self, class: Class, frame: Bytes) -> Ticket {
         let ticket = Ticket(self.next);
         self.next = self.next.saturating_add(1);
         self.bytes = self.bytes.saturating_add(frame.len());
-        if class == Class::Stray {
-            self.strays = self.strays.saturating_add(1);
+        match class {
+            Class::Stray => self.strays = self.strays.saturating_add(1),
+            Class::Log => self.log_bytes = self.log_bytes.saturating_add(frame.len()),
+            Class::Bound | Class::Progress(_) => {}
         }
         self.queue.push_back(Waiting { ticket, class, frame: Some(frame) });
         ticket
@@ -96,15 +100,25 @@ impl Outbox {
         }
     }
 
-    /// Takes back the oldest log record, if one waits.
-    pub(super) fn drop_oldest_log(&mut self) -> bool {
-        let oldest = self.queue.iter().position(|waiting| waiting.class == Class::Log && waiting.frame.is_some());
-        oldest.is_some_and(|place| self.empty(place))
+    /// Takes back the oldest log records until at least as many `bytes` are free, and says how many; none if that cannot be.
+    pub(super) fn drop_oldest_logs(&mut self, bytes: usize) -> usize {
+        if self.log_bytes < bytes {
+            return 0;
+        }
+        let (before, mut dropped) = (self.log_bytes, 0_usize);
+        while before.saturating_sub(self.log_bytes) < bytes {
+            let oldest = self.queue.iter().position(|waiting| waiting.class == Class::Log && waiting.frame.is_some());
+            if !oldest.is_some_and(|place| self.empty(place)) {
+                break;
+            }
+            dropped = dropped.saturating_add(1);
+        }
+        dropped
     }
 
     pub(super) fn clear(&mut self) {
         self.queue.clear();
-        (self.bytes, self.strays, self.withdrawn) = (0, 0, 0);
+        (self.bytes, self.log_bytes, self.strays, self.withdrawn) = (0, 0, 0, 0);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -142,8 +156,10 @@ impl Outbox {
     fn take(&mut self, waiting: &mut Waiting) -> Option<Bytes> {
         let frame = waiting.frame.take()?;
         self.bytes = self.bytes.saturating_sub(frame.len());
-        if waiting.class == Class::Stray {
-            self.strays = self.strays.saturating_sub(1);
+        match waiting.class {
+            Class::Stray => self.strays = self.strays.saturating_sub(1),
+            Class::Log => self.log_bytes = self.log_bytes.saturating_sub(frame.len()),
+            Class::Bound | Class::Progress(_) => {}
         }
         Some(frame)
     }
@@ -209,13 +225,15 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_log_record_makes_room() {
+    fn the_oldest_log_records_make_room_as_far_as_that_is_enough() {
         let mut outbox = outbox(2);
-        outbox.push(Class::Log, frame("old"));
+        outbox.push(Class::Log, frame("a"));
         outbox.push(Class::Bound, frame("kept"));
-        assert!(outbox.is_congested());
-        assert!(outbox.drop_oldest_log());
-        assert!(!outbox.drop_oldest_log());
-        assert_eq!(outbox.pop(), Some(frame("kept")));
+        outbox.push(Class::Log, frame("bb"));
+        outbox.push(Class::Log, frame("ccc"));
+        assert_eq!(outbox.drop_oldest_logs(7), 0);
+        assert_eq!(outbox.drop_oldest_logs(2), 2);
+        assert_eq!((outbox.pop(), outbox.pop(), outbox.pop()), (Some(frame("kept")), Some(frame("ccc")), None));
+        assert_eq!(outbox.drop_oldest_logs(1), 0);
     }
 }

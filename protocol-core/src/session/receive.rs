@@ -318,8 +318,7 @@ impl Session {
 
     fn push_stray(&mut self, frame: Bytes) {
         self.outbox.push(Class::Stray, frame);
-        self.check_overload();
-        if self.is_overrun() && self.overload_armed.is_none() && !self.is_closed() {
+        if self.is_overrun() && self.overload_armed.is_none() {
             // No frame is taken until it reads some of them. A peer that waits for us likewise would wait for ever, so not for long.
             let at = self.now.saturating_add(self.config.timeouts.close_grace.max(core::time::Duration::from_millis(1)));
             self.timers.set(TimerKey::Overload, &mut self.overload_armed, Some(at));

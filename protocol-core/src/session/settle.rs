@@ -243,7 +243,6 @@ impl Session {
             self.peer_ids.retire(&serve.exchange);
         }
         self.outbox.push(Class::Bound, frame);
-        self.check_overload();
     }
 
     /// I14, I26: the wire is free at once, whether or not the handler notices.
@@ -307,13 +306,6 @@ impl Session {
     pub(super) fn push_bound(&mut self, frame: Bytes, exchange: &WireId) {
         let frame = if frame.len() > self.config.limits.frame_bytes { self.too_large(exchange) } else { frame };
         self.outbox.push(Class::Bound, frame);
-        self.check_overload();
-    }
-
-    pub(super) fn check_overload(&mut self) {
-        if self.outbox.bytes() > self.config.limits.output_bytes_hard {
-            self.fail(CloseReason::Overload);
-        }
     }
 
     // ---- The end ----
@@ -333,6 +325,7 @@ impl Session {
 
     /// The peer says nothing more: what waits for it is lost, what it has asked for is still answered.
     pub(super) fn end_of_input(&mut self) {
+        self.peer_ended = true;
         self.lose_calls();
         if !self.rules.answers_after_eof {
             self.cancel_serves(None, &Why::Disconnected);

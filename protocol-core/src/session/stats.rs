@@ -32,6 +32,10 @@ pub struct Stats {
     pub serves: usize,
     /// Cancelled invocations whose handler has not ended, now.
     pub orphans: usize,
+    /// Requests of ours that wait for a response, now: calls, questions, the handshake. A call that is held for the handshake is none yet.
+    pub exchanges_out: usize,
+    /// Requests of the peer that wait for our response, now: invocations that were not cancelled, and its questions.
+    pub exchanges_in: usize,
     /// Bytes of output that wait to be polled, now.
     pub queued_bytes: usize,
     pub(crate) violations: [u64; Violation::ALL.len()],
