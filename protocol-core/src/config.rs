@@ -85,6 +85,8 @@ pub struct Limits {
     pub frame_bytes: usize,
     /// The deepest nesting of a frame that arrives. At most 128, which is the default.
     pub json_depth: u8,
+    /// The longest id and the longest progress token of the peer, in bytes as they are written: they are remembered. 1024.
+    pub id_bytes: usize,
     /// Invocations at once, in each direction; inputs at once, in each direction. An inbound invocation that was cancelled counts
     /// until its handler has ended. 1024.
     pub in_flight: usize,
@@ -113,6 +115,7 @@ impl Default for Limits {
         Self {
             frame_bytes: 16 << 20,
             json_depth: 128,
+            id_bytes: 1024,
             in_flight: 1024,
             batch: 64,
             events: 1024,

@@ -1,6 +1,6 @@
 //! The handshake of MCP, from both ends (`Lifecycle`).
 
-use protocol_core::{CloseReason, Event, Outcome, Violation};
+use protocol_core::{CloseReason, Event, Outcome, RpcError, Violation};
 use tests::end::{End, call_tool, client_config, initialize, result, server_config, with};
 use tests::pair::Pair;
 
@@ -73,9 +73,12 @@ fn a_client_leaves_a_server_that_answers_with_a_revision_it_does_not_speak() {
 }
 
 #[test]
-fn a_handshake_that_is_refused_or_malformed_closes_the_client() {
+fn a_handshake_that_is_refused_or_malformed_closes_the_client_and_says_what_the_peer_said() {
+    let mut client = End::new(client_config());
+    client.frame(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"license expired"}}"#);
+    let why = RpcError::new(-32602, "license expired");
+    assert_eq!(client.events(), [Event::HandshakeRefused(why), Event::Closed(CloseReason::HandshakeRefused)]);
     for answer in [
-        r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no"}}"#,
         r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
         r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25"}}"#,
         r#"{"jsonrpc":"2.0","id":1,"result":[]}"#,

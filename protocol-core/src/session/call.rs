@@ -180,3 +180,214 @@ impl Call {
         }
     }
 }
+
+/// The table of the machine: the real session is brought into every state and given every input. `docs/model.md` draws it.
+#[cfg(test)]
+pub(super) mod transitions {
+    use core::time::Duration;
+    use std::fmt::Write as _;
+    use std::string::{String, ToString as _};
+    use std::vec::Vec;
+    use std::{format, fs, println};
+
+    use super::State;
+    use crate::session::{Answer, Close, Event, OutboundId, Outcome, Session};
+    use crate::{Config, Identity, Instant, Invoke, Json, Op, RpcError, TransportEnd, Why};
+
+    /// The call has the number 2, its progress token too.
+    struct Caller {
+        session: Session,
+        call: OutboundId,
+        now: Instant,
+    }
+
+    const STATES: [&str; 5] = ["Held", "Written", "InFlight", "Asked", "gone"];
+
+    /// No wildcard: a new state must be named, and then be in the table.
+    fn state(caller: &Caller) -> &'static str {
+        match caller.session.calls.get(&caller.call) {
+            None => "gone",
+            Some(call) => match &call.state {
+                State::Held { .. } => "Held",
+                State::InFlight { ticket, .. } if caller.session.outbox.holds(*ticket) => "Written",
+                State::InFlight { .. } if call.questions.is_empty() => "InFlight",
+                State::InFlight { .. } => "Asked",
+            },
+        }
+    }
+
+    const GREETING: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#;
+    const QUESTION: &str = r#"{"jsonrpc":"2.0","id":"q","method":"roots/list"}"#;
+
+    fn in_state(name: &str) -> Caller {
+        let mut config = Config::mcp_client(Identity::new("client", "1"));
+        config.capabilities.roots = true;
+        config.timeouts.handshake = None;
+        let now = Instant::from_millis(1);
+        let mut session = Session::new(config, Instant::ZERO);
+        let call = session.invoke(Invoke::new(Op::CallTool, Json::empty_object()), now).unwrap();
+        let mut caller = Caller { session, call, now };
+        let steps: &[Input] = match name {
+            "Held" => &[],
+            "Written" => &[READY],
+            "InFlight" => &[READY, POLLED],
+            "Asked" => &[READY, POLLED, ASKED],
+            _ => &[READY, POLLED, |caller| caller.frame(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#)],
+        };
+        let _ = caller.session.poll_transmit();
+        for step in steps {
+            step(&mut caller);
+        }
+        while caller.session.poll_event().is_some() {}
+        if name != "Written" {
+            while caller.session.poll_transmit().is_some() {}
+        }
+        assert_eq!(state(&caller), name);
+        caller
+    }
+
+    type Input = fn(&mut Caller);
+
+    const READY: Input = |caller| {
+        caller.frame(GREETING);
+    };
+    const POLLED: Input = |caller| while caller.session.poll_transmit().is_some() {};
+    const ASKED: Input = |caller| caller.frame(QUESTION);
+
+    const INPUTS: [(&str, Input); 19] = [
+        ("the peer is ready", READY),
+        ("the request is polled", POLLED),
+        ("progress", |caller| caller.frame(&progress(1))),
+        ("the same progress twice", |caller| {
+            caller.frame(&progress(1));
+            caller.frame(&progress(1));
+        }),
+        ("a question of the peer", ASKED),
+        ("our answer to it", |caller| {
+            let open = caller.session.asked.keys().next().copied();
+            if let Some(key) = open {
+                caller.session.provide_input(key, Answer::Refused(RpcError::internal("no")), caller.now).unwrap();
+            }
+        }),
+        ("the peer takes it back", |caller| {
+            caller.frame(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"q"}}"#);
+        }),
+        ("a result", |caller| caller.frame(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#)),
+        ("an error", |caller| caller.frame(r#"{"jsonrpc":"2.0","id":2,"error":{"code":1,"message":"no"}}"#)),
+        ("a broken answer", |caller| caller.frame(r#"{"jsonrpc":"2.0","id":2,"result":1}"#)),
+        ("cancel", |caller| {
+            let _ = caller.session.cancel(caller.call, None, caller.now);
+        }),
+        ("nothing for 59 s", |caller| caller.wait(59)),
+        ("nothing for 60 s", |caller| caller.wait(60)),
+        ("600 s in all", |caller| caller.wait(600)),
+        ("the peer ends its side", |caller| caller.session.handle_end(TransportEnd::Eof, caller.now)),
+        ("the transport fails", |caller| caller.session.handle_end(TransportEnd::Failed, caller.now)),
+        ("close, with a grace of 5 s", |caller| {
+            caller.session.close(Close::Graceful { grace: Duration::from_secs(5) }, caller.now);
+        }),
+        ("close, and the grace is over", |caller| {
+            caller.session.close(Close::Graceful { grace: Duration::from_secs(5) }, caller.now);
+            caller.wait(5);
+        }),
+        ("close now", |caller| caller.session.close(Close::Now, caller.now)),
+    ];
+
+    fn progress(value: u8) -> String {
+        format!(r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":2,"progress":{value}}}}}"#)
+    }
+
+    impl Caller {
+        fn frame(&mut self, text: &str) {
+            self.session.handle_frame(text.to_string().into(), self.now).unwrap();
+        }
+
+        fn wait(&mut self, seconds: u64) {
+            self.now = self.now.saturating_add(Duration::from_secs(seconds));
+            self.session.handle_timeout(self.now);
+        }
+    }
+
+    /// What a session tells and sends.
+    pub(in crate::session) fn output(session: &mut Session) -> (String, String) {
+        let (mut told, mut sent) = (Vec::new(), Vec::new());
+        while let Some(event) = session.poll_event() {
+            told.push(name_event(&event));
+        }
+        while let Some(out) = session.poll_transmit() {
+            sent.push(name_frame(&out.frame));
+        }
+        // The end may wait for the last frame to be polled.
+        while let Some(event) = session.poll_event() {
+            told.push(name_event(&event));
+        }
+        (told.join(", "), sent.join(", "))
+    }
+
+    fn name_event(event: &Event) -> String {
+        match event {
+            Event::Done { outcome, .. } => match outcome {
+                Outcome::Result(_) => "Done: Result".into(),
+                Outcome::Error(_) => "Done: Error".into(),
+                other => format!("Done: {other:?}"),
+            },
+            Event::Cancelled { why: Why::Peer(_), .. } => "Cancelled: Peer".into(),
+            Event::Cancelled { why, .. } => format!("Cancelled: {why:?}"),
+            Event::Violation(rule) => format!("Violation: {rule:?}"),
+            Event::Closed(why) => format!("Closed: {why:?}"),
+            other => {
+                let text = format!("{other:?}");
+                text.split([' ', '(', '{']).next().unwrap_or_default().to_string()
+            }
+        }
+    }
+
+    fn name_frame(frame: &[u8]) -> String {
+        let frame: serde_json::Value = serde_json::from_slice(frame).unwrap();
+        match (frame["method"].as_str(), &frame["error"]["code"]) {
+            (Some(method), _) => method.to_string(),
+            (None, serde_json::Value::Null) => "result".into(),
+            (None, code) => format!("error {code}"),
+        }
+    }
+
+    /// Compares a table with the file in `docs`; with `UPDATE_GOLDEN` set it writes the file.
+    pub(in crate::session) fn compare(file: &str, title: &str, rows: &[[String; 5]]) {
+        let head = ["state", "input", "next", "told", "sent"];
+        let width =
+            |column: usize| rows.iter().map(|row| row[column].len()).chain([head[column].len()]).max().unwrap_or_default() + 2;
+        let mut text = format!("{title}\n\n");
+        for row in [head.map(str::to_string)].iter().chain(rows) {
+            let mut line = String::new();
+            for (column, cell) in row.iter().enumerate() {
+                let cell = if cell.is_empty() { "-" } else { cell };
+                write!(line, "{cell:<0$}", width(column)).unwrap();
+            }
+            writeln!(text, "{}", line.trim_end()).unwrap();
+        }
+        let path = format!("{}/../docs/transitions/{file}", env!("CARGO_MANIFEST_DIR"));
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            fs::write(&path, &text).unwrap();
+        }
+        let golden = fs::read_to_string(&path).unwrap_or_default();
+        if golden != text {
+            println!("{text}");
+        }
+        assert!(golden == text, "the machine is not the one in docs/transitions/{file}; UPDATE_GOLDEN=1 writes what it is now");
+    }
+
+    #[test]
+    fn the_machine_of_a_call_is_the_one_in_the_docs() {
+        let mut rows = Vec::new();
+        for from in STATES {
+            for (name, input) in INPUTS {
+                let mut caller = in_state(from);
+                input(&mut caller);
+                let next = state(&caller);
+                let (told, sent) = output(&mut caller.session);
+                rows.push([from.into(), name.into(), next.into(), told, sent]);
+            }
+        }
+        compare("call.txt", "A call of ours: every state, every input.", &rows);
+    }
+}

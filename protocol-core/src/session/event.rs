@@ -113,6 +113,8 @@ pub enum Event {
     Alarm(AlarmId),
     /// The peer broke a rule. The session goes on.
     Violation(Violation),
+    /// The peer answered our greeting with this error. [`Event::Closed`] follows.
+    HandshakeRefused(RpcError),
     /// It is over. Once, and nothing follows.
     Closed(CloseReason),
 }

@@ -9,6 +9,7 @@ mod depth;
 mod event;
 mod handshake;
 mod input;
+mod line;
 mod outbox;
 mod peer_ids;
 mod progress;
@@ -20,7 +21,7 @@ mod timers;
 mod verbs;
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
 use core::time::Duration;
 
 use bytes::Bytes;
@@ -35,9 +36,10 @@ use call::Call;
 pub use event::{AlarmId, Clock, CloseReason, Event, InboundId, InputFailed, InputKey, Invalid, OutboundId, Outcome, Why};
 use handshake::Handshake;
 use input::{Asked, Question, QuestionState};
+use line::Line;
 use outbox::{Class, Outbox};
 use peer_ids::PeerIds;
-use progress::{Reporter, Verdict, Window};
+use progress::{Next, Opens, Reporter};
 use serve::{Ended, Serve};
 use settle::Ending;
 pub use stats::Stats;
@@ -153,10 +155,10 @@ pub struct Session {
     asked: BTreeMap<InputKey, Asked>,
     alarms: BTreeMap<AlarmId, Option<Instant>>,
 
-    /// The rate of progress of the whole session.
-    session_window: Window,
-    /// Invocations whose kept progress only waits for room in the outbox.
-    wait_for_room: BTreeSet<InboundId>,
+    /// Invocations whose progress waits for what all share.
+    line: Line,
+    /// Where the timers have the next opening of the session's rate window.
+    line_armed: Option<Instant>,
     /// The least severe log record that the peer wants.
     log_level: Level,
 
@@ -206,8 +208,8 @@ impl Session {
             questions: BTreeMap::new(),
             asked: BTreeMap::new(),
             alarms: BTreeMap::new(),
-            session_window: Window::new(config.progress.session_window),
-            wait_for_room: BTreeSet::new(),
+            line: Line::new(config.progress.session_window),
+            line_armed: None,
             log_level: config.log_level,
             outbox: Outbox::new(config.limits.output_bytes),
             timers: Timers::default(),
@@ -385,12 +387,12 @@ impl Session {
         let serve = self.serves.get_mut(&id).filter(|serve| serve.is_active()).ok_or(NotLive)?;
         if let Some(window) = options.window {
             serve.reporter.set_rate(window);
-            self.flush(id);
+            self.flush(id, false);
         }
         if let Some(deadline) = options.deadline {
             self.arm_serve(id, deadline);
-            self.tidy();
         }
+        self.tidy();
         Ok(())
     }
 
@@ -407,26 +409,21 @@ impl Session {
             self.stats.progress_left_out = self.stats.progress_left_out.saturating_add(1);
             return Ok(Reported::Unobserved);
         }
-        let room = !self.outbox.is_congested();
         let merges = serve.reporter.keeps();
-        let verdict = serve.reporter.report(update, room, &mut self.session_window, self.now, self.rules, policy);
-        if verdict == Verdict::NotIncreasing {
+        if !serve.reporter.report(update, self.rules, policy) {
             self.stats.progress_left_out = self.stats.progress_left_out.saturating_add(1);
             return Ok(Reported::NotIncreasing);
         }
         if merges {
             self.stats.progress_coalesced = self.stats.progress_coalesced.saturating_add(1);
         }
-        let sent = if let Verdict::Send(progress) = verdict {
-            self.push_progress(id, &progress);
-            true
-        } else {
-            false
-        };
-        self.arm_flush(id);
+        let congested = self.outbox.is_congested();
+        let sent = self.flush(id, false);
+        let in_line = self.serves.get(&id).is_some_and(|serve| serve.place.is_some());
+        self.tidy();
         Ok(match sent {
             true => Reported::Sent,
-            false if self.wait_for_room.contains(&id) => Reported::Coalesced,
+            false if congested && in_line => Reported::Coalesced,
             false => Reported::Kept,
         })
     }
@@ -626,11 +623,12 @@ impl Session {
     /// The next frame to write. Frames leave in the order in which they came to be.
     #[must_use = "a frame that is polled and not written is lost"]
     pub fn poll_transmit(&mut self) -> Option<Transmit> {
+        let strays = self.outbox.strays();
         let frame = self.outbox.pop()?;
         self.stats.frames_out = self.stats.frames_out.saturating_add(1);
         self.stats.bytes_out = self.stats.bytes_out.saturating_add(frame.len() as u64);
-        if !self.is_overrun() {
-            self.timers.set(TimerKey::Overload, &mut self.overload_armed, None);
+        if self.outbox.strays() < strays {
+            self.arm_overload();
         }
         self.tidy();
         Some(Transmit::new(frame))
@@ -702,6 +700,14 @@ impl Session {
 
     // ---- Shared by the verbs ----
 
+    /// A peer that makes us refuse more than it reads has so long to read another refusal. One that waits for us likewise would wait for
+    /// ever, so not for long.
+    fn arm_overload(&mut self) {
+        let grace = self.config.timeouts.close_grace.max(Duration::from_millis(1));
+        let at = self.is_overrun().then(|| self.now.saturating_add(grace));
+        self.timers.set(TimerKey::Overload, &mut self.overload_armed, at);
+    }
+
     /// Whether the peer makes us refuse more than it reads.
     fn is_overrun(&self) -> bool {
         self.outbox.strays() >= self.config.limits.strays
@@ -720,10 +726,16 @@ impl Session {
         if self.outbox.bytes() > self.config.limits.output_bytes_hard {
             self.fail(CloseReason::Overload);
         }
-        while !self.outbox.is_congested() {
-            let Some(id) = self.wait_for_room.pop_first() else { break };
-            self.flush(id);
+        while let Some(id) = self.line.first() {
+            if !self.flush(id, true) && self.line.first() == Some(id) {
+                break;
+            }
         }
+        let opens = match self.line.opens(self.now) {
+            Opens::At(at) if !self.line.is_empty() => Some(at),
+            _ => None,
+        };
+        self.timers.set(TimerKey::Line, &mut self.line_armed, opens);
         self.settle_ending();
     }
 
@@ -773,25 +785,35 @@ impl Session {
         }
     }
 
-    /// Sends what is kept of an invocation's progress if it may go, and arms what it waits for.
-    fn flush(&mut self, id: InboundId) {
+    /// Sends what is kept of an invocation's progress if it may go, and says so. Otherwise it waits: for its own window, or in line for
+    /// what all share.
+    fn flush(&mut self, id: InboundId, is_first: bool) -> bool {
         let room = !self.outbox.is_congested();
-        let Some(serve) = self.serves.get_mut(&id).filter(|serve| serve.is_active()) else { return };
-        if let Some(progress) = serve.reporter.flush(room, &mut self.session_window, self.now, self.rules) {
+        let turn = is_first || self.line.is_empty();
+        let Some(serve) = self.serves.get_mut(&id).filter(|serve| serve.is_active()) else { return false };
+        let next = serve.reporter.next(self.now, self.rules);
+        let goes = match next {
+            Next::Final => room,
+            Next::Ready => room && turn && self.line.opens(self.now) == Opens::Now,
+            Next::Nothing | Next::Waits(_) => false,
+        };
+        let opens = if let Next::Waits(at) = next { at } else { None };
+        self.timers.set(TimerKey::Flush(id), &mut serve.armed_flush, opens);
+        if !goes && matches!(next, Next::Final | Next::Ready) {
+            self.line.join(id, &mut serve.place);
+        } else {
+            self.line.leave(&mut serve.place);
+        }
+        if !goes {
+            return false;
+        }
+        if next == Next::Ready {
+            self.line.count(self.now);
+        }
+        if let Some(progress) = serve.reporter.go(next, self.now) {
             self.push_progress(id, &progress);
         }
-        self.arm_flush(id);
-    }
-
-    fn arm_flush(&mut self, id: InboundId) {
-        let Some(serve) = self.serves.get_mut(&id).filter(|serve| serve.is_active()) else { return };
-        let at = serve.reporter.flush_at(&self.session_window, self.now, self.rules);
-        self.timers.set(TimerKey::Flush(id), &mut serve.armed_flush, at);
-        if serve.reporter.waits_for_room(&self.session_window, self.now, self.rules) {
-            self.wait_for_room.insert(id);
-        } else {
-            self.wait_for_room.remove(&id);
-        }
+        true
     }
 
     fn push_progress(&mut self, id: InboundId, progress: &Progress) {

@@ -42,7 +42,7 @@ impl Window {
         usize::try_from(self.rate.updates).unwrap_or(usize::MAX).min(RateWindow::MOST)
     }
 
-    fn opens(&self, now: Instant) -> Opens {
+    pub(super) fn opens(&self, now: Instant) -> Opens {
         if self.rate.is_unlimited() {
             return Opens::Now;
         }
@@ -57,7 +57,7 @@ impl Window {
         }
     }
 
-    fn count(&mut self, now: Instant) {
+    pub(super) fn count(&mut self, now: Instant) {
         if self.rate.is_unlimited() {
             return;
         }
@@ -68,15 +68,17 @@ impl Window {
     }
 }
 
-/// What is to be done with an update that makes sense.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Verdict {
-    /// Nothing in it is new.
-    NotIncreasing,
-    /// It goes out now, with what was kept before.
-    Send(Progress),
-    /// It is kept, merged with what was kept before.
-    Keep,
+/// What is kept of an invocation's progress, and what it waits for as far as the invocation alone decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Nothing is kept, or only what rides on the next increase.
+    Nothing,
+    /// It waits for the invocation's own window, which opens then or never.
+    Waits(Option<Instant>),
+    /// It may go, and counts.
+    Ready,
+    /// It reaches its total for the first time: no window keeps it back, and it does not count.
+    Final,
 }
 
 /// The sending half, for one invocation.
@@ -133,21 +135,14 @@ impl Reporter {
         Ok(update)
     }
 
-    /// Takes an update that passed [`Self::check`]. `room` says whether the outbox has any.
-    pub(super) fn report(
-        &mut self,
-        mut update: Progress,
-        room: bool,
-        session: &mut Window,
-        now: Instant,
-        rules: Rules,
-        policy: &ProgressPolicy,
-    ) -> Verdict {
+    /// Takes an update that passed [`Self::check`] and keeps it, merged with what was kept before; then [`Self::next`] says what is to
+    /// be done. `false` if nothing in it is new.
+    pub(super) fn report(&mut self, mut update: Progress, rules: Rules, policy: &ProgressPolicy) -> bool {
         if update.value.is_some_and(|value| !increases(value, self.floor, policy.epsilon)) {
             update.value = None;
             update.total = None;
             if update.message.is_none() && update.data.is_none() {
-                return Verdict::NotIncreasing;
+                return false;
             }
         }
         if update.value.is_none() && !rules.lone_messages {
@@ -163,53 +158,38 @@ impl Reporter {
             (floor, value) => floor.or(value),
         };
         self.keep(update);
-        self.flush(room, session, now, rules).map_or(Verdict::Keep, Verdict::Send)
+        true
     }
 
-    /// What is kept, if it may go now.
-    pub(super) fn flush(&mut self, room: bool, session: &mut Window, now: Instant, rules: Rules) -> Option<Progress> {
-        if !room || !self.can_go(rules) || self.opens(session, now) != Opens::Now {
-            return None;
+    /// What is to be done with what is kept.
+    pub(super) fn next(&self, now: Instant, rules: Rules) -> Next {
+        let Some(kept) = self.kept.as_ref().filter(|kept| kept.value.is_some() || rules.lone_messages) else {
+            return Next::Nothing;
+        };
+        if !self.final_passed && kept.value.is_some() && kept.value == kept.total {
+            return Next::Final;
         }
-        if self.passes_as_final() {
-            self.final_passed = true;
-        } else {
-            self.window.count(now);
-            session.count(now);
+        match self.window.opens(now) {
+            Opens::Now => Next::Ready,
+            Opens::At(at) => Next::Waits(Some(at)),
+            Opens::Never => Next::Waits(None),
+        }
+    }
+
+    /// What is kept goes out, as [`Self::next`] allowed.
+    pub(super) fn go(&mut self, next: Next, now: Instant) -> Option<Progress> {
+        match next {
+            Next::Final => self.final_passed = true,
+            Next::Ready => self.window.count(now),
+            Next::Nothing | Next::Waits(_) => return None,
         }
         self.take()
     }
 
-    /// What is kept goes out just before the response, whatever the window says.
-    pub(super) fn flush_last(&mut self, rules: Rules) -> Option<Progress> {
-        if self.can_go(rules) { self.take() } else { None }
-    }
-
-    /// When [`Self::flush`] would give something, if that is a matter of time.
-    pub(super) fn flush_at(&self, session: &Window, now: Instant, rules: Rules) -> Option<Instant> {
-        match self.opens(session, now) {
-            Opens::At(at) if self.can_go(rules) => Some(at),
-            _ => None,
-        }
-    }
-
-    /// Whether something is kept that only waits for room.
-    pub(super) fn waits_for_room(&self, session: &Window, now: Instant, rules: Rules) -> bool {
-        self.can_go(rules) && self.opens(session, now) == Opens::Now
-    }
-
-    fn can_go(&self, rules: Rules) -> bool {
-        self.kept.as_ref().is_some_and(|kept| kept.value.is_some() || rules.lone_messages)
-    }
-
-    /// Whether what is kept reaches its total for the first time: no window keeps that back.
-    fn passes_as_final(&self) -> bool {
-        let is_final = self.kept.as_ref().is_some_and(|kept| kept.value.is_some() && kept.value == kept.total);
-        is_final && !self.final_passed
-    }
-
-    fn opens(&self, session: &Window, now: Instant) -> Opens {
-        if self.passes_as_final() { Opens::Now } else { self.window.opens(now).max(session.opens(now)) }
+    /// What is kept goes out just before the response, whatever the windows say.
+    pub(super) fn go_last(&mut self, rules: Rules) -> Option<Progress> {
+        let can_go = self.kept.as_ref().is_some_and(|kept| kept.value.is_some() || rules.lone_messages);
+        if can_go { self.take() } else { None }
     }
 
     fn take(&mut self) -> Option<Progress> {
@@ -315,9 +295,16 @@ mod tests {
     };
     const PERCENT: Rules = Rules { lone_messages: true, percent: true, ..MCP };
 
+    /// What became of an update.
+    #[derive(Debug, PartialEq)]
+    enum Verdict {
+        NotIncreasing,
+        Send(Progress),
+        Keep,
+    }
+
     struct Bench {
         reporter: Reporter,
-        session: Window,
         policy: ProgressPolicy,
         rules: Rules,
         now: Instant,
@@ -325,13 +312,19 @@ mod tests {
 
     impl Bench {
         fn new(rate: RateWindow) -> Self {
-            let session = Window::new(RateWindow::UNLIMITED);
-            Self { reporter: Reporter::new(rate), session, policy: ProgressPolicy::default(), rules: MCP, now: Instant::ZERO }
+            Self { reporter: Reporter::new(rate), policy: ProgressPolicy::default(), rules: MCP, now: Instant::ZERO }
         }
 
         fn report(&mut self, update: Progress) -> Result<Verdict, ProgressError> {
             let update = Reporter::check(update, self.rules, &self.policy)?;
-            Ok(self.reporter.report(update, true, &mut self.session, self.now, self.rules, &self.policy))
+            if !self.reporter.report(update, self.rules, &self.policy) {
+                return Ok(Verdict::NotIncreasing);
+            }
+            Ok(self.flush().map_or(Verdict::Keep, Verdict::Send))
+        }
+
+        fn flush(&mut self) -> Option<Progress> {
+            self.reporter.go(self.reporter.next(self.now, self.rules), self.now)
         }
 
         fn values(&mut self, updates: impl IntoIterator<Item = Progress>) -> Vec<f64> {
@@ -444,11 +437,11 @@ mod tests {
         let mut bench = Bench::new(RateWindow::new(2, Duration::from_millis(100)));
         assert_eq!(bench.values((1..=99).map(|value| Progress::value(f64::from(value)))), [1.0, 2.0]);
         let opens = Instant::from_millis(100);
-        assert_eq!(bench.reporter.flush_at(&bench.session, bench.now, MCP), Some(opens));
-        assert_eq!(bench.reporter.flush(true, &mut bench.session, bench.now, MCP), None);
+        assert_eq!(bench.reporter.next(bench.now, MCP), Next::Waits(Some(opens)));
+        assert_eq!(bench.flush(), None);
         bench.now = opens;
-        assert_eq!(bench.reporter.flush(true, &mut bench.session, bench.now, MCP), Some(Progress::value(99.0)));
-        assert_eq!(bench.reporter.flush(true, &mut bench.session, bench.now, MCP), None);
+        assert_eq!(bench.flush(), Some(Progress::value(99.0)));
+        assert_eq!(bench.flush(), None);
     }
 
     #[test]
@@ -458,8 +451,8 @@ mod tests {
         bench.report(Progress::value(2.0).with_data(crate::json::Json::null())).unwrap();
         bench.report(Progress::message("three")).unwrap();
         let merged = Progress::value(2.0).with_message("three").with_data(crate::json::Json::null());
-        assert_eq!(bench.reporter.flush_last(MCP), Some(merged));
-        assert_eq!(bench.reporter.flush_last(MCP), None);
+        assert_eq!(bench.reporter.go_last(MCP), Some(merged));
+        assert_eq!(bench.reporter.go_last(MCP), None);
     }
 
     #[test]
@@ -475,7 +468,7 @@ mod tests {
         for length in [Duration::from_nanos(1), Duration::from_micros(1), Duration::MAX] {
             let mut bench = Bench::new(RateWindow::new(1, length));
             assert_eq!(bench.values([1.0, 2.0].map(Progress::value)), [1.0]);
-            assert!(bench.reporter.flush_at(&bench.session, bench.now, MCP).is_some());
+            assert!(matches!(bench.reporter.next(bench.now, MCP), Next::Waits(Some(_))));
         }
         assert_eq!(Bench::new(RateWindow::new(1, Duration::ZERO)).values([1.0, 2.0].map(Progress::value)), [1.0, 2.0]);
     }

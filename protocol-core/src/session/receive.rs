@@ -318,10 +318,8 @@ impl Session {
 
     fn push_stray(&mut self, frame: Bytes) {
         self.outbox.push(Class::Stray, frame);
-        if self.is_overrun() && self.overload_armed.is_none() {
-            // No frame is taken until it reads some of them. A peer that waits for us likewise would wait for ever, so not for long.
-            let at = self.now.saturating_add(self.config.timeouts.close_grace.max(core::time::Duration::from_millis(1)));
-            self.timers.set(TimerKey::Overload, &mut self.overload_armed, Some(at));
+        if self.overload_armed.is_none() {
+            self.arm_overload();
         }
     }
 
@@ -358,7 +356,11 @@ impl Session {
     fn take_greeting_answer(&mut self, body: ResponseBody) {
         let answer = match body {
             ResponseBody::Result(result) => self.dialect.read_greeting_answer(&result),
-            ResponseBody::Error(_) | ResponseBody::Malformed => Err(GreetingFailed::Malformed),
+            ResponseBody::Error(error) => {
+                self.tell(Event::HandshakeRefused(error));
+                Err(GreetingFailed::Malformed)
+            }
+            ResponseBody::Malformed => Err(GreetingFailed::Malformed),
         };
         match answer {
             Ok(peer) => {

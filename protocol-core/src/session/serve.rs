@@ -24,6 +24,7 @@ use crate::config::RateWindow;
 use crate::dialect::Op;
 use crate::json::Json;
 use crate::session::InputKey;
+use crate::session::line::Place;
 use crate::session::outbox::Ticket;
 use crate::session::progress::Reporter;
 use crate::time::Instant;
@@ -50,6 +51,8 @@ pub(super) struct Serve {
     pub(super) armed: Option<Instant>,
     /// Where the session's timers have the flush of what is kept, or the release of its response.
     pub(super) armed_flush: Option<Instant>,
+    /// Where it waits for what all share.
+    pub(super) place: Option<Place>,
     state: State,
 }
 
@@ -85,6 +88,7 @@ impl Serve {
             last_progress: None,
             armed: None,
             armed_flush: None,
+            place: None,
             state: State::Active,
         }
     }
@@ -125,5 +129,170 @@ impl Serve {
                 None
             }
         }
+    }
+}
+
+/// The table of the machine: the real session is brought into every state and given every input. `docs/model.md` draws it.
+#[cfg(test)]
+mod transitions {
+    use core::time::Duration;
+    use std::string::ToString as _;
+    use std::vec::Vec;
+
+    use super::State;
+    use crate::session::call::transitions::{compare, output};
+    use crate::session::{Ask, Close, Event, InboundId, Progress, Reply, ServeOptions, Session};
+    use crate::{Config, Identity, Instant, Json, RateWindow, TransportEnd};
+
+    /// The peer calls the invocation `c` and its progress `t`.
+    struct Callee {
+        session: Session,
+        serve: InboundId,
+        now: Instant,
+        steps: f64,
+    }
+
+    const STATES: [&str; 7] = ["Active", "Reported", "Keeping", "Asking", "Answered", "Cancelled", "gone"];
+
+    /// No wildcard: a new state must be named, and then be in the table. `Active` has three shades: an update has left a moment ago, an
+    /// update is kept, a question is open.
+    fn state(callee: &Callee) -> &'static str {
+        match callee.session.serves.get(&callee.serve) {
+            None => "gone",
+            Some(serve) => match &serve.state {
+                State::Active if !serve.questions.is_empty() => "Asking",
+                State::Active if serve.reporter.keeps() => "Keeping",
+                State::Active if serve.last_progress.is_some() => "Reported",
+                State::Active => "Active",
+                State::Answered(_) => "Answered",
+                State::Cancelled => "Cancelled",
+            },
+        }
+    }
+
+    fn in_state(name: &str) -> Callee {
+        let mut config = Config::mcp_server(Identity::new("server", "1"));
+        config.timeouts.serve = Some(Duration::from_secs(60));
+        config.timeouts.response_gap = Duration::from_millis(500);
+        config.progress.window = RateWindow::new(1, Duration::from_secs(1));
+        let now = Instant::from_millis(1);
+        let mut session = Session::new(config, Instant::ZERO);
+        let frames = [
+            r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}}"#,
+            r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+            REQUEST,
+        ];
+        for frame in frames {
+            session.handle_frame(frame.into(), now).unwrap();
+        }
+        let requests = core::iter::from_fn(|| session.poll_event());
+        let serve =
+            requests.filter_map(|event| if let Event::Request { id, .. } = event { Some(id) } else { None }).next().unwrap();
+        let mut callee = Callee { session, serve, now, steps: 0.0 };
+        let steps: &[Input] = match name {
+            "Active" => &[],
+            "Reported" => &[PROGRESS],
+            "Keeping" => &[PROGRESS, PROGRESS],
+            "Asking" => &[ASK],
+            "Answered" => &[PROGRESS, RESPOND],
+            "Cancelled" => &[CANCEL],
+            _ => &[RESPOND],
+        };
+        for step in steps {
+            step(&mut callee);
+        }
+        output(&mut callee.session);
+        assert_eq!(state(&callee), name);
+        callee
+    }
+
+    type Input = fn(&mut Callee);
+
+    const REQUEST: &str =
+        r#"{"jsonrpc":"2.0","id":"c","method":"tools/call","params":{"name":"work","_meta":{"progressToken":"t"}}}"#;
+    const PROGRESS: Input = |callee| {
+        callee.steps += 1.0;
+        let _ = callee.session.progress(callee.serve, Progress::value(callee.steps), callee.now);
+    };
+    const ASK: Input = |callee| drop(callee.session.request_input(callee.serve, Ask::Roots, callee.now));
+    const RESPOND: Input = |callee| {
+        let _ = callee.session.respond(callee.serve, Reply::Raw(Json::empty_object()), callee.now);
+    };
+    const CANCEL: Input =
+        |callee| callee.frame(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"c"}}"#);
+
+    const INPUTS: [(&str, Input); 19] = [
+        ("progress", PROGRESS),
+        ("the same progress twice", |callee| {
+            PROGRESS(callee);
+            callee.steps -= 1.0;
+            PROGRESS(callee);
+        }),
+        ("a checkpoint", |callee| {
+            let _ = callee.session.checkpoint(callee.serve, Json::empty_object());
+        }),
+        ("ask", ASK),
+        ("the answer to it", |callee| {
+            let open = callee.session.questions.keys().next().map(|key| key.0);
+            if let Some(key) = open {
+                callee.frame(&std::format!(r#"{{"jsonrpc":"2.0","id":{key},"result":{{"roots":[]}}}}"#));
+            }
+        }),
+        ("take it back", |callee| {
+            let open = callee.session.questions.keys().next().copied();
+            if let Some(key) = open {
+                callee.session.abandon_input(key, callee.now).unwrap();
+            }
+        }),
+        ("respond", RESPOND),
+        ("the peer cancels", CANCEL),
+        ("the peer uses the id again", |callee| callee.frame(REQUEST)),
+        ("the response gap has passed", |callee| callee.wait(500)),
+        ("the rate window has passed", |callee| callee.wait(1000)),
+        ("a deadline that has passed is set", |callee| {
+            let options = ServeOptions::default().with_deadline(Duration::ZERO);
+            let _ = callee.session.configure(callee.serve, options, callee.now);
+        }),
+        ("60 s since its receipt", |callee| callee.wait(60_000)),
+        ("the peer ends its side", |callee| callee.session.handle_end(TransportEnd::Eof, callee.now)),
+        ("and its grace of 5 s is over", |callee| {
+            callee.session.handle_end(TransportEnd::Eof, callee.now);
+            callee.wait(5000);
+        }),
+        ("the transport fails", |callee| callee.session.handle_end(TransportEnd::Failed, callee.now)),
+        ("close, with a grace of 5 s", |callee| {
+            callee.session.close(Close::Graceful { grace: Duration::from_secs(5) }, callee.now);
+        }),
+        ("close, and the grace is over", |callee| {
+            callee.session.close(Close::Graceful { grace: Duration::from_secs(5) }, callee.now);
+            callee.wait(5000);
+        }),
+        ("close now", |callee| callee.session.close(Close::Now, callee.now)),
+    ];
+
+    impl Callee {
+        fn frame(&mut self, text: &str) {
+            self.session.handle_frame(text.to_string().into(), self.now).unwrap();
+        }
+
+        fn wait(&mut self, millis: u64) {
+            self.now = self.now.saturating_add(Duration::from_millis(millis));
+            self.session.handle_timeout(self.now);
+        }
+    }
+
+    #[test]
+    fn the_machine_of_an_invocation_that_we_serve_is_the_one_in_the_docs() {
+        let mut rows = Vec::new();
+        for from in STATES {
+            for (name, input) in INPUTS {
+                let mut callee = in_state(from);
+                input(&mut callee);
+                let next = state(&callee);
+                let (told, sent) = output(&mut callee.session);
+                rows.push([from.into(), name.into(), next.into(), told, sent]);
+            }
+        }
+        compare("serve.txt", "An invocation that we serve: every state, every input.", &rows);
     }
 }

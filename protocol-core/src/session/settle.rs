@@ -46,6 +46,8 @@ impl Session {
                 self.close_armed = None;
                 self.close_is_due();
             }
+            // Whoever waits in line is served when all that is due has happened.
+            TimerKey::Line => self.line_armed = None,
             TimerKey::Overload => {
                 self.overload_armed = None;
                 self.fail(CloseReason::Overload);
@@ -78,7 +80,7 @@ impl Session {
                 if let Some(serve) = self.serves.get_mut(&id) {
                     serve.armed_flush = None;
                 }
-                self.flush(id);
+                self.flush(id, false);
             }
             TimerKey::Release(id) => {
                 if let Some(serve) = self.serves.get_mut(&id) {
@@ -210,7 +212,7 @@ impl Session {
     /// The last words of an invocation: the timers stop, kept progress goes out, questions are taken back; gives the response.
     fn write_last(&mut self, id: InboundId, reply: &Reply) -> Option<Bytes> {
         let serve = self.serves.get_mut(&id)?;
-        if let Some(progress) = serve.token.as_ref().and_then(|_| serve.reporter.flush_last(self.rules)) {
+        if let Some(progress) = serve.token.as_ref().and_then(|_| serve.reporter.go_last(self.rules)) {
             self.push_progress(id, &progress);
         }
         self.quiet(id);
@@ -228,7 +230,7 @@ impl Session {
         let Some(serve) = self.serves.get_mut(&id) else { return };
         self.timers.set(TimerKey::Serve(id), &mut serve.armed, None);
         self.timers.set(TimerKey::Flush(id), &mut serve.armed_flush, None);
-        self.wait_for_room.remove(&id);
+        self.line.leave(&mut serve.place);
         for key in core::mem::take(&mut serve.questions) {
             self.take_question_back(key, None);
         }
@@ -455,7 +457,8 @@ impl Session {
         self.overload_armed = None;
         self.exchanges.clear();
         self.alarms.clear();
-        self.wait_for_room.clear();
+        self.line.clear();
+        self.line_armed = None;
         self.peer_ids.clear();
         self.serves.clear();
         self.orphans = 0;

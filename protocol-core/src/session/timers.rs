@@ -23,6 +23,8 @@ pub(super) enum TimerKey {
     Question(InputKey),
     /// When an invocation that we serve has taken too long.
     Serve(InboundId),
+    /// When the session's rate window opens for those in line.
+    Line,
     /// When a kept update may go.
     Flush(InboundId),
     /// When a held response may go.

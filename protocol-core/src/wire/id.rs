@@ -14,9 +14,11 @@ pub(crate) enum WireId {
 
 impl WireId {
     /// `None` if `value` is neither text nor a whole number that can be echoed as it was written: `1.0`, `-0` and numbers beyond
-    /// 64 bits cannot. Text is copied: an id is kept for long, and shall not keep the buffer that its frame was read into.
-    pub(crate) fn read(value: &str) -> Option<Self> {
+    /// 64 bits cannot. Nor if it is longer than `most` bytes: it is kept for long. Text is copied for the same reason, so that it does not
+    /// keep the buffer that its frame was read into.
+    pub(crate) fn read(value: &str, most: usize) -> Option<Self> {
         match Kind::of(value) {
+            _ if value.len() > most => None,
             Kind::String => string(value).map(|text| Self::Str(Text::from(&*text))),
             Kind::Number if value != "-0" => value.parse().ok().map(Self::Int),
             _ => None,

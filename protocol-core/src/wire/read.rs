@@ -15,6 +15,8 @@ use crate::json::scan::{Cursor, Kind, Members, Noted, ScanError, string};
 pub(crate) struct Options {
     /// The deepest nesting.
     pub(crate) depth: u8,
+    /// The longest id, in bytes.
+    pub(crate) id: usize,
     /// The largest batch; `None` where there are no batches.
     pub(crate) batch: Option<usize>,
 }
@@ -85,7 +87,7 @@ pub(crate) fn read(frame: &Bytes, options: Options) -> Contents<'_> {
             Ok(all) => Contents::Batch(all),
             Err(malformed) => Contents::One(Err(malformed)),
         },
-        Some(b'{') => Contents::One(one(cursor, frame).and_then(|(envelope, mut rest)| {
+        Some(b'{') => Contents::One(one(cursor, frame, options).and_then(|(envelope, mut rest)| {
             rest.end()?;
             envelope
         })),
@@ -111,7 +113,7 @@ fn batch<'a>(cursor: Cursor<'a>, frame: Frame<'a>, options: Options) -> Result<V
             return Err(refused());
         }
         if cursor.peek() == Some(b'{') {
-            let (envelope, rest) = one(cursor, frame)?;
+            let (envelope, rest) = one(cursor, frame, options)?;
             all.push(envelope);
             cursor = rest;
         } else {
@@ -124,7 +126,7 @@ fn batch<'a>(cursor: Cursor<'a>, frame: Frame<'a>, options: Options) -> Result<V
 }
 
 /// One object. The outer error is one of syntax, after which there is no going on; the inner one is about this message.
-fn one<'a>(cursor: Cursor<'a>, frame: Frame<'a>) -> Result<(Element<'a>, Cursor<'a>), Malformed> {
+fn one<'a>(cursor: Cursor<'a>, frame: Frame<'a>, options: Options) -> Result<(Element<'a>, Cursor<'a>), Malformed> {
     let Some(mut members) = Members::at(cursor) else { return Err(Malformed::invalid(None)) };
     let mut found = Found::default();
     while let Some(key) = members.next_key()? {
@@ -145,7 +147,7 @@ fn one<'a>(cursor: Cursor<'a>, frame: Frame<'a>) -> Result<(Element<'a>, Cursor<
         };
         found.repeated |= slot.replace(members.value()?).is_some();
     }
-    Ok((found.envelope(frame), members.rest()))
+    Ok((found.envelope(frame, options.id), members.rest()))
 }
 
 #[derive(Default)]
@@ -160,8 +162,8 @@ struct Found<'a> {
 }
 
 impl<'a> Found<'a> {
-    fn envelope(self, frame: Frame<'a>) -> Element<'a> {
-        let id = self.id.and_then(WireId::read);
+    fn envelope(self, frame: Frame<'a>, most: usize) -> Element<'a> {
+        let id = self.id.and_then(|id| WireId::read(id, most));
         let current = self.jsonrpc.is_some_and(|value| value == "\"2.0\"" || string(value).as_deref() == Some("2.0"));
         if self.repeated {
             // Which of the two ids was meant is not known, so none is named.
@@ -226,7 +228,7 @@ fn error_object(value: &str, frame: Frame<'_>) -> Option<RpcError> {
 mod tests {
     use super::*;
 
-    const OPTIONS: Options = Options { depth: 128, batch: None };
+    const OPTIONS: Options = Options { depth: 128, id: 64, batch: None };
 
     fn shown(text: &str) -> alloc::string::String {
         shown_with(text, OPTIONS)
@@ -311,7 +313,7 @@ mod tests {
         let at = |depth: usize| alloc::format!("{}1{}", r#"{"a":"#.repeat(depth), "}".repeat(depth));
         assert_eq!(shown(&at(128)), "InvalidEnvelope Some((None, -32600))");
         assert_eq!(shown(&at(129)), "TooDeep Some((None, -32700))");
-        assert_eq!(shown_with(&at(3), Options { depth: 2, batch: None }), "TooDeep Some((None, -32700))");
+        assert_eq!(shown_with(&at(3), Options { depth: 2, ..OPTIONS }), "TooDeep Some((None, -32700))");
     }
 
     #[test]
@@ -333,6 +335,8 @@ mod tests {
             let text = alloc::format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"a"}}"#);
             assert_eq!(shown(&text), "InvalidEnvelope Some((None, -32600))", "{id}");
         }
+        let long = alloc::format!(r#"{{"jsonrpc":"2.0","id":"{}","method":"a"}}"#, "x".repeat(63));
+        assert_eq!(shown(&long), "InvalidEnvelope Some((None, -32600))", "two quotes and 63 characters are over 64 bytes");
         assert_eq!(shown(r#"{"jsonrpc":"2.0","id":-5,"method":"a"}"#), "request Int(-5) a None");
         assert_eq!(shown(r#"{"jsonrpc":"2.0","id":"","method":"a"}"#), r#"request Str("") a None"#);
     }
@@ -385,7 +389,7 @@ mod tests {
     fn a_batch_is_split_only_where_there_are_batches() {
         let two = r#"[{"jsonrpc":"2.0","method":"a"}, 1 ,{"jsonrpc":"2.0","id":1,"method":"b"}]"#;
         assert_eq!(shown(two), "InvalidBatch Some((None, -32600))");
-        let some = Options { depth: 128, batch: Some(3) };
+        let some = Options { batch: Some(3), ..OPTIONS };
         assert_eq!(shown_with(two, some), "notification a None; InvalidEnvelope Some((None, -32600)); request Int(1) b None");
         assert_eq!(shown_with("[]", some), "InvalidBatch Some((None, -32600))");
         assert_eq!(shown_with("[1,2,3,4]", some), "InvalidBatch Some((None, -32600))");

@@ -1,46 +1,17 @@
 //! Forms: the flat schemas of elicitation, and whether an answer fits one (Client Features, "Elicitation", "Requested Schema").
 
+use alloc::borrow::Cow;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
-use alloc::vec::Vec;
 
 use super::Revision;
 use super::sampling::elements;
-use crate::json::scan::{Kind, for_each_member, member, string};
+use crate::json::scan::{Kind, Members, for_each_member, member, string};
 use crate::json::{Json, number};
 
 /// Whether `schema` is a flat object of primitives that `revision` knows.
 pub(super) fn check(schema: &Json, revision: Revision) -> Result<(), String> {
-    let text = schema.as_str();
-    if !schema.is_object() || text_member(text, "type").as_deref() != Some("object") {
-        return Err(String::from("the requested schema must be of type object"));
-    }
-    if let Some(word) = ["oneOf", "anyOf", "allOf", "not", "$ref"].into_iter().find(|word| member(text, word).is_some()) {
-        return Err(alloc::format!("the requested schema must be flat: {word} is not allowed"));
-    }
-    let properties = match member(text, "properties") {
-        None => "{}",
-        Some(properties) if Kind::of(properties) == Kind::Object => properties,
-        Some(_) => return Err(String::from("properties of the requested schema must be an object")),
-    };
-    let mut wrong = None;
-    let mut names = Vec::new();
-    for_each_member(properties, |name, property| {
-        names.push(String::from(name));
-        if let (None, Err(why)) = (&wrong, Field::read(property, revision)) {
-            wrong = Some(alloc::format!("property {name}: {why}"));
-        }
-    });
-    if let Some(why) = wrong {
-        return Err(why);
-    }
-    let Some(required) = member(text, "required") else { return Ok(()) };
-    if Kind::of(required) != Kind::Array {
-        return Err(String::from("required must be an array of property names"));
-    }
-    match elements(required).into_iter().find(|name| !string(name).is_some_and(|name| names.iter().any(|known| *known == *name))) {
-        Some(name) => Err(alloc::format!("required names {name}, which is no property")),
-        None => Ok(()),
-    }
+    Form::read(schema.as_str(), revision).map(drop)
 }
 
 /// Whether every `format` in a schema that passed [`check`] is one that the protocol names. Of a peer an unknown one is taken as
@@ -58,24 +29,61 @@ pub(super) fn check_formats(schema: &Json) -> Result<(), String> {
 
 /// Whether `content` answers the form `schema`, which passed [`check`].
 pub(super) fn check_content(schema: &Json, content: &Json) -> Result<(), String> {
-    let properties = member(schema.as_str(), "properties").unwrap_or("{}");
-    let mut wrong = None;
-    for_each_member(content.as_str(), |name, value| {
-        let fits = match member(properties, name) {
-            None => Err(String::from("was not asked for")),
-            Some(property) => Field::read(property, Revision::NEWEST).and_then(|field| field.fits(value)),
-        };
-        if let (None, Err(why)) = (&wrong, fits) {
-            wrong = Some(alloc::format!("{name} {why}"));
+    Form::read(schema.as_str(), Revision::NEWEST)?.fits(content.as_str())
+}
+
+/// A schema, read once: what a peer sends is looked at in a time that goes with its length, however its parts refer to each other.
+struct Form<'a> {
+    fields: BTreeMap<Cow<'a, str>, Field<'a>>,
+    required: BTreeSet<Cow<'a, str>>,
+}
+
+impl<'a> Form<'a> {
+    fn read(schema: &'a str, revision: Revision) -> Result<Self, String> {
+        if Kind::of(schema) != Kind::Object || text_member(schema, "type").as_deref() != Some("object") {
+            return Err(String::from("the requested schema must be of type object"));
         }
-    });
-    if let Some(why) = wrong {
-        return Err(why);
+        if let Some(word) = ["oneOf", "anyOf", "allOf", "not", "$ref"].into_iter().find(|word| member(schema, word).is_some()) {
+            return Err(alloc::format!("the requested schema must be flat: {word} is not allowed"));
+        }
+        let mut form = Self { fields: BTreeMap::new(), required: BTreeSet::new() };
+        if let Some(properties) = member(schema, "properties") {
+            let mut members = Members::of(properties).ok_or("properties of the requested schema must be an object")?;
+            while let Ok(Some((key, property))) = members.next() {
+                let name = key.name();
+                let field = Field::read(property, revision).map_err(|why| alloc::format!("property {name}: {why}"))?;
+                if form.fields.insert(name.clone(), field).is_some() {
+                    return Err(alloc::format!("property {name} stands twice"));
+                }
+            }
+        }
+        if let Some(required) = member(schema, "required") {
+            if Kind::of(required) != Kind::Array {
+                return Err(String::from("required must be an array of property names"));
+            }
+            for name in elements(required) {
+                let known = string(name).filter(|name| form.fields.contains_key(name));
+                form.required.insert(known.ok_or_else(|| alloc::format!("required names {name}, which is no property"))?);
+            }
+        }
+        Ok(form)
     }
-    let required = member(schema.as_str(), "required").map(elements).unwrap_or_default();
-    match required.into_iter().filter_map(string).find(|name| member(content.as_str(), name).is_none()) {
-        Some(name) => Err(alloc::format!("{name} is missing")),
-        None => Ok(()),
+
+    fn fits(&self, content: &str) -> Result<(), String> {
+        let mut answered = BTreeSet::new();
+        let mut members = Members::of(content).ok_or("an answer must be an object")?;
+        while let Ok(Some((key, value))) = members.next() {
+            let name = key.name();
+            let field = self.fields.get(&name).ok_or_else(|| alloc::format!("{name} was not asked for"))?;
+            field.fits(value).map_err(|why| alloc::format!("{name} {why}"))?;
+            if !answered.insert(name.clone()) {
+                return Err(alloc::format!("{name} is answered twice"));
+            }
+        }
+        match self.required.iter().find(|name| !answered.contains(*name)) {
+            Some(name) => Err(alloc::format!("{name} is missing")),
+            None => Ok(()),
+        }
     }
 }
 
@@ -84,8 +92,8 @@ enum Field<'a> {
     Text { shortest: Option<u64>, longest: Option<u64> },
     Number { whole: bool, least: Option<f64>, most: Option<f64> },
     Boolean,
-    OneOf(Vec<&'a str>),
-    SomeOf { choices: Vec<&'a str>, fewest: Option<u64>, most: Option<u64> },
+    OneOf(Choices<'a>),
+    SomeOf { choices: Choices<'a>, fewest: Option<u64>, most: Option<u64> },
 }
 
 impl<'a> Field<'a> {
@@ -164,24 +172,23 @@ impl<'a> Field<'a> {
     }
 }
 
-fn is_choice(choices: &[&str], value: &str) -> bool {
-    string(value).is_some_and(|chosen| choices.iter().any(|choice| string(choice).as_deref() == Some(&*chosen)))
+type Choices<'a> = BTreeSet<Cow<'a, str>>;
+
+fn is_choice(choices: &Choices<'_>, value: &str) -> bool {
+    string(value).is_some_and(|chosen| choices.contains(&chosen))
 }
 
 /// The choices of an enumeration in any of its spellings: `enum`, or `oneOf` / `anyOf` with titled constants.
-fn choices(schema: &str) -> Result<Option<Vec<&str>>, String> {
+fn choices(schema: &str) -> Result<Option<Choices<'_>>, String> {
     let plain = member(schema, "enum");
     let titled = member(schema, "oneOf").or_else(|| member(schema, "anyOf"));
     let Some(list) = plain.or(titled) else { return Ok(None) };
     if Kind::of(list) != Kind::Array {
         return Err(String::from("choices must be an array"));
     }
-    let all: Option<Vec<&str>> =
-        elements(list).into_iter().map(|choice| if plain.is_some() { Some(choice) } else { member(choice, "const") }).collect();
-    match all {
-        Some(all) if all.iter().all(|choice| string(choice).is_some()) => Ok(Some(all)),
-        _ => Err(String::from("every choice must be text")),
-    }
+    let text = |choice| if plain.is_some() { string(choice) } else { member(choice, "const").and_then(string) };
+    let all: Option<Choices<'_>> = elements(list).into_iter().map(text).collect();
+    all.map(Some).ok_or_else(|| String::from("every choice must be text"))
 }
 
 fn text_member<'a>(object: &'a str, name: &str) -> Option<alloc::borrow::Cow<'a, str>> {

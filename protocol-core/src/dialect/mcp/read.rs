@@ -18,7 +18,7 @@ impl Mcp {
     pub(crate) fn read(&self, bytes: &Bytes) -> Messages {
         let batch = (self.agreed == Some(Revision::R2025_03_26)).then_some(self.limits.batch);
         let frame = Frame::new(bytes);
-        match wire::read(bytes, wire::Options { depth: self.limits.json_depth, batch }) {
+        match wire::read(bytes, wire::Options { depth: self.limits.json_depth, id: self.limits.id_bytes, batch }) {
             Contents::One(element) => Messages::One(self.message(element, frame)),
             Contents::Batch(all) => {
                 let messages = all.into_iter().map(|element| match self.message(element, frame) {
@@ -58,7 +58,7 @@ impl Mcp {
     }
 
     fn request(&self, id: WireId, method: &str, params: Option<&Noted<'_>>, frame: Frame<'_>) -> Message {
-        let meta = match params.map_or(Ok(Meta::default()), Meta::read) {
+        let meta = match params.map_or(Ok(Meta::default()), |params| Meta::read(params, self.limits.id_bytes)) {
             Ok(meta) => meta,
             Err((violation, why)) => {
                 let code =
@@ -140,9 +140,9 @@ impl Mcp {
         }
         let wrong = || Message::Reject { violation: Some(Violation::InvalidParams), answer: None };
         let sender = match method {
-            "notifications/progress" => return read_progress(params, frame),
+            "notifications/progress" => return read_progress(params, frame, self.limits.id_bytes),
             "notifications/cancelled" => {
-                let id = params.member("requestId").and_then(WireId::read);
+                let id = params.member("requestId").and_then(|id| WireId::read(id, self.limits.id_bytes));
                 let reason = params.member("reason").and_then(|reason| frame.text(reason));
                 return id.map_or_else(wrong, |id| Message::Cancel { id, reason });
             }
@@ -264,7 +264,7 @@ struct Meta {
 }
 
 impl Meta {
-    fn read(params: &Noted<'_>) -> Result<Self, (Violation, &'static str)> {
+    fn read(params: &Noted<'_>, most: usize) -> Result<Self, (Violation, &'static str)> {
         if is_repeated(params, "_meta") {
             return Err((Violation::RepeatedMember, "_meta stands twice"));
         }
@@ -276,7 +276,7 @@ impl Meta {
         let mut wrong = None;
         for_each_member(meta, |name, value| match name {
             "progressToken" => {
-                read.token = WireId::read(value);
+                read.token = WireId::read(value, most);
                 if read.token.is_none() {
                     wrong = Some((Violation::InvalidParams, "progressToken must be text or a whole number"));
                 }
@@ -296,15 +296,15 @@ fn is_repeated(params: &Noted<'_>, name: &str) -> bool {
     times > 1
 }
 
-fn read_progress(params: &Noted<'_>, frame: Frame<'_>) -> Message {
-    parse_progress(params, frame).unwrap_or(Message::Reject { violation: Some(Violation::InvalidProgress), answer: None })
+fn read_progress(params: &Noted<'_>, frame: Frame<'_>, most: usize) -> Message {
+    parse_progress(params, frame, most).unwrap_or(Message::Reject { violation: Some(Violation::InvalidProgress), answer: None })
 }
 
 /// Progress, "Progress Flow".
-fn parse_progress(params: &Noted<'_>, frame: Frame<'_>) -> Option<Message> {
+fn parse_progress(params: &Noted<'_>, frame: Frame<'_>, most: usize) -> Option<Message> {
     let (mut token, mut progress, mut partial, mut proper) = (None, Progress::default(), None, true);
     params.for_each(|name, value| match name {
-        "progressToken" => token = WireId::read(value),
+        "progressToken" => token = WireId::read(value, most),
         "progress" => progress.value = number(value),
         "total" if value != "null" => {
             progress.total = number(value);
