@@ -4,7 +4,7 @@ use core::fmt::Write;
 use std::string::{String, ToString};
 use std::vec::Vec;
 
-use jsonschema::{Draft, Validator};
+use jsonschema::{Draft, ValidationError, Validator};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Serialize;
@@ -74,7 +74,11 @@ impl Shape {
         let validator = self.validator.as_ref().map_err(|error| std::format!("the schema is not valid: {error}"))?;
         let value: Value = json.decode().map_err(plain)?;
         if !validator.is_valid(&value) {
-            return Err(violations(validator, &value));
+            return Err(if json.as_bytes().len() <= LISTED {
+                violations(validator, &value)
+            } else {
+                first_violation(validator, &value)
+            });
         }
         if self.unit {
             return serde_json::from_value(Value::Null).map_err(|error| error.to_string());
@@ -91,6 +95,27 @@ fn plain(error: JsonError) -> String {
     }
 }
 
+/// Arguments up to this many bytes have all their violations counted. The validator collects them, each with its value, which of
+/// megabytes of wrong items is gigabytes.
+const LISTED: usize = 64 << 10;
+
+fn first_violation(validator: &Validator, value: &Value) -> String {
+    let mut text = String::new();
+    if let Err(error) = validator.validate(value) {
+        push_violation(&mut text, &error);
+    }
+    text
+}
+
+fn push_violation(out: &mut String, error: &ValidationError<'_>) {
+    let path = error.instance_path().to_string();
+    if !path.is_empty() {
+        // Writing to a String cannot fail.
+        let _ = write!(out, "{path}: ");
+    }
+    push_cut(out, &error.to_string());
+}
+
 fn violations(validator: &Validator, value: &Value) -> String {
     let mut text = String::new();
     let mut errors = validator.iter_errors(value);
@@ -98,12 +123,7 @@ fn violations(validator: &Validator, value: &Value) -> String {
         if !text.is_empty() {
             text.push_str("; ");
         }
-        let path = error.instance_path().to_string();
-        if !path.is_empty() {
-            // Writing to a String cannot fail.
-            let _ = write!(text, "{path}: ");
-        }
-        push_cut(&mut text, &error.to_string());
+        push_violation(&mut text, &error);
     }
     match errors.count() {
         0 => {}

@@ -208,7 +208,7 @@ impl Reporter {
         };
         if newer.value.is_some() {
             (kept.value, kept.total) = (newer.value, newer.total);
-        } else if newer.total.is_some() {
+        } else if newer.total.is_some_and(|total| kept.value.is_none_or(|value| value <= total)) {
             kept.total = newer.total;
         }
         if newer.message.is_some() {
@@ -453,6 +453,15 @@ mod tests {
         let merged = Progress::value(2.0).with_message("three").with_data(crate::json::Json::null());
         assert_eq!(bench.reporter.go_last(MCP), Some(merged));
         assert_eq!(bench.reporter.go_last(MCP), None);
+    }
+
+    #[test]
+    fn a_total_alone_never_makes_a_kept_value_exceed_it() {
+        let mut bench = Bench::new(RateWindow::new(0, Duration::from_secs(1)));
+        bench.report(of(5.0, 10.0)).unwrap();
+        bench.report(Progress { total: Some(3.0), ..Progress::default() }).unwrap();
+        bench.report(Progress { total: Some(20.0), ..Progress::default() }).unwrap();
+        assert_eq!(bench.reporter.go_last(MCP), Some(of(5.0, 20.0)));
     }
 
     #[test]

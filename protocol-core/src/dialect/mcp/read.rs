@@ -228,7 +228,9 @@ impl Mcp {
             }),
             Ask::Elicit(form) => Answer::Elicit(match read_action(result)? {
                 Action::Accept => {
-                    let content = result.member("content").filter(Json::is_object)?;
+                    // Where nothing was to be filled in, some clients send nothing.
+                    let nothing = || form.is_confirmation().then(Json::empty_object);
+                    let content = result.member("content").or_else(nothing).filter(Json::is_object)?;
                     form::check_content(&form.schema, &content).ok()?;
                     Elicited::Accept(content)
                 }

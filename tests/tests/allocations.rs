@@ -1,0 +1,58 @@
+//! What the hot paths allocate: counted, not timed.
+
+use bytes::BytesMut;
+use protocol_core::{Event, Instant, Reply, ToolOutput};
+use tests::end::{End, client_config, json, server_config};
+use tests::pair::Pair;
+
+/// Frames as an adapter gives them: parts of one read buffer.
+fn frames(count: u64) -> Vec<bytes::Bytes> {
+    let mut buffer = BytesMut::new();
+    let mut ends = Vec::new();
+    for value in 1..=count {
+        let text = format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":2,"progress":{value},"total":1000,"message":"step"}}}}"#
+        );
+        buffer.extend_from_slice(text.as_bytes());
+        ends.push(text.len());
+    }
+    ends.into_iter().map(|length| buffer.split_to(length).freeze()).collect()
+}
+
+#[test]
+fn a_progress_notification_that_is_received_allocates_nothing_beyond_its_frame() {
+    let mut client = End::client(client_config());
+    client.call();
+    client.sent();
+    let mut frames = frames(1_000).into_iter();
+    let mut receive = |frame, now| {
+        client.session.handle_frame(frame, Instant::from_micros(now)).unwrap();
+        assert!(matches!(client.session.poll_event(), Some(Event::Progress { .. })));
+    };
+    receive(frames.next().unwrap(), 1);
+    let counted = allocation_counter::measure(|| {
+        for (frame, now) in frames.zip(2..) {
+            receive(frame, now);
+        }
+    });
+    assert_eq!(counted.count_total, 0, "{counted:?}");
+}
+
+#[test]
+fn a_round_trip_takes_allocations_in_the_single_digits_at_each_end() {
+    let mut pair = Pair::with(client_config(), server_config());
+    let output = ToolOutput::structured(json(r#"{"done":true}"#));
+    let mut trip = || {
+        pair.client.call();
+        let request = pair.client.session.poll_transmit().unwrap().frame;
+        pair.server.session.handle_frame(request, Instant::ZERO).unwrap();
+        let Some(Event::Request { id, .. }) = pair.server.session.poll_event() else { panic!("a request") };
+        pair.server.session.respond(id, Reply::Tool(output.clone()), Instant::ZERO).unwrap();
+        let response = pair.server.session.poll_transmit().unwrap().frame;
+        pair.client.session.handle_frame(response, Instant::ZERO).unwrap();
+        assert!(matches!(pair.client.session.poll_event(), Some(Event::Done { .. })));
+    };
+    trip();
+    let counted = allocation_counter::measure(|| (0..100).for_each(|_| trip()));
+    assert!(counted.count_total <= 100 * 18, "{counted:?}");
+}

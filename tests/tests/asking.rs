@@ -1,0 +1,638 @@
+//! What a server asks its client while it serves a call: sampling, elicitation, confirmation and roots (Client Features).
+
+use std::time::Duration;
+
+use protocol_core::{
+    Answer, Ask, AskError, Elicit, Elicited, Event, InboundId, InputFailed, InputKey, Instant, NotLive, Progress, Reply, RpcError,
+    Sample, Sampled, ServeOptions, TransportEnd, Violation,
+};
+use tests::end::{End, cancelled, initialize, json, ok, server_config, with};
+use tests::pair::Pair;
+
+const REVISIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+/// Declares everything, sampling with tools included.
+const EVERYTHING: &str = r#"{"sampling":{"tools":{}},"elicitation":{},"roots":{}}"#;
+
+fn sample() -> Ask {
+    Ask::Sample(Sample::new("?"))
+}
+
+fn confirm() -> Ask {
+    Ask::Confirm { message: "sure?".into() }
+}
+
+/// A form with the one field `f`.
+fn form(field: &str) -> Ask {
+    elicit(&format!(r#"{{"type":"object","properties":{{"f":{field}}}}}"#))
+}
+
+fn elicit(schema: &str) -> Ask {
+    Ask::Elicit(Elicit::new("m", json(schema)))
+}
+
+/// A sampling with parameters of the application's own.
+fn sample_with(params: &str) -> Ask {
+    let mut sample = Sample::default();
+    sample.params = Some(json(params));
+    Ask::Sample(sample)
+}
+
+/// A server that serves call 1 and asks `ask` in exchange 2.
+fn asking(ask: Ask) -> (End, InboundId, InputKey) {
+    let mut server = End::server_at(server_config(), "2025-11-25", EVERYTHING);
+    let id = server.receive_call(1);
+    let key = server.ask(id, ask);
+    (server, id, key)
+}
+
+/// The frame of an answer to the question of [`asking`].
+fn answer(body: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":2,{body}}}"#)
+}
+
+/// What the question of [`asking`] brought, and the rule that the answer broke.
+fn brought(server: &mut End, asker: InboundId, asked: InputKey) -> (Option<Violation>, Result<Answer, InputFailed>) {
+    let mut events = server.events();
+    let Some(Event::Input { id, key, answer }) = events.pop() else { panic!("an answer") };
+    assert_eq!((id, key), (asker, asked));
+    match events[..] {
+        [] => (None, answer),
+        [Event::Violation(rule)] => (Some(rule), answer),
+        _ => panic!("{events:?}"),
+    }
+}
+
+#[test]
+fn each_question_becomes_one_request_that_names_the_call_it_belongs_to() {
+    let schema = r#"{"type":"object","properties":{"f":{"type":"string"}}}"#;
+    let meta = r#""_meta":{"protocol-core/parent":1}"#;
+    let sampling_meta = r#""_meta":{"protocol-core/samplingDepth":1,"protocol-core/parent":1}"#;
+    let text = |text: &str| format!(r#"{{"messages":[{{"role":"user","content":{{"type":"text","text":"{text}"}}}}]"#);
+    let mut with_schema = Sample::new("\"q\"");
+    (with_schema.max_tokens, with_schema.schema) = (Some(5), Some(json(r#"{"type":"object"}"#)));
+    let prompt = r#"\"q\"\n\nAnswer with JSON that fits this JSON Schema, and with nothing else:\n{\"type\":\"object\"}"#;
+    let own = r#"{"messages":[],"maxTokens":7,"temperature":0.50"#;
+    for (ask, method, params) in [
+        (sample(), "sampling/createMessage", format!(r#"{},"maxTokens":1024,{sampling_meta}}}"#, text("?"))),
+        (Ask::Sample(with_schema), "sampling/createMessage", format!(r#"{},"maxTokens":5,{sampling_meta}}}"#, text(prompt))),
+        (sample_with(&format!("{own}}}")), "sampling/createMessage", format!("{own},{sampling_meta}}}")),
+        (elicit(schema), "elicitation/create", format!(r#"{{"message":"m","requestedSchema":{schema},{meta}}}"#)),
+        (
+            confirm(),
+            "elicitation/create",
+            format!(r#"{{"message":"sure?","requestedSchema":{{"type":"object","properties":{{}},"required":[]}},{meta}}}"#),
+        ),
+        (Ask::Roots, "roots/list", format!("{{{meta}}}")),
+    ] {
+        let (mut server, ..) = asking(ask);
+        assert_eq!(server.sent(), [format!(r#"{{"jsonrpc":"2.0","id":2,"method":"{method}","params":{params}}}"#)]);
+    }
+}
+
+#[test]
+fn only_what_the_client_declared_in_a_revision_that_has_it_is_asked() {
+    let admitted = |revision: &str, declares: &str| {
+        let mut server = End::server_at(server_config(), revision, declares);
+        let id = server.receive_call(1);
+        [sample(), form(r#"{"type":"string"}"#), confirm(), Ask::Roots].map(|ask| {
+            let asked = server.session.request_input(id, ask, server.now);
+            assert_eq!(server.sent().len(), usize::from(asked.is_ok()));
+            match asked {
+                Ok(_) => true,
+                Err(AskError::Unsupported) => false,
+                Err(other) => panic!("{other}"),
+            }
+        })
+    };
+    for (declares, expected) in [
+        ("{}", [false; 4]),
+        (r#"{"sampling":{}}"#, [true, false, false, false]),
+        (r#"{"elicitation":{}}"#, [false, true, true, false]),
+        (r#"{"elicitation":{"form":{}}}"#, [false, true, true, false]),
+        (r#"{"elicitation":{"form":{},"url":{}}}"#, [false, true, true, false]),
+        (r#"{"elicitation":{"url":{}}}"#, [false; 4]),
+        (r#"{"roots":{}}"#, [false, false, false, true]),
+        (r#"{"sampling":null,"elicitation":true,"roots":[]}"#, [false; 4]),
+    ] {
+        assert_eq!(admitted("2025-11-25", declares), expected, "{declares}");
+    }
+    for (revision, has_elicitation) in REVISIONS.into_iter().zip([false, false, true, true]) {
+        assert_eq!(admitted(revision, EVERYTHING), [true, has_elicitation, has_elicitation, true], "{revision}");
+    }
+}
+
+#[test]
+fn a_question_that_cannot_be_asked_is_refused_with_the_reason_and_nothing_is_sent() {
+    let refused = |server: &mut End, id, ask| {
+        let refused = server.session.request_input(id, ask, server.now).unwrap_err();
+        assert_eq!(server.sent(), Vec::<String>::new());
+        refused
+    };
+    let (mut server, id, _) = asking(Ask::Roots);
+    server.drain();
+    assert!(matches!(refused(&mut server, id, elicit("[]")), AskError::Invalid(_)));
+    server.respond(id).drain();
+    assert_eq!(refused(&mut server, id, Ask::Roots), AskError::NotLive);
+
+    let (mut server, id, _) = asking(Ask::Roots);
+    server.session.handle_end(TransportEnd::Eof, server.now);
+    server.drain();
+    assert_eq!(refused(&mut server, id, Ask::Roots), AskError::Disconnected);
+
+    // What the peer cannot do comes before what is wrong with the form.
+    let mut server = End::server_at(server_config(), "2025-11-25", "{}");
+    let id = server.receive_call(1);
+    assert_eq!(refused(&mut server, id, elicit("[]")), AskError::Unsupported);
+
+    let mut server = End::server(with(server_config(), |config| config.limits.output_bytes = 1));
+    let id = server.receive_call(1);
+    server.report(id, Progress::value(1.0));
+    let full = server.session.request_input(id, Ask::Roots, server.now);
+    assert_eq!((full, server.sent().len()), (Err(AskError::Full), 1), "too much output waits");
+
+    let mut server = End::server(with(server_config(), |config| config.limits.in_flight = 2));
+    let id = server.receive_call(1);
+    let key = server.ask(id, Ask::Roots);
+    server.ask(id, Ask::Roots);
+    server.drain();
+    assert_eq!(refused(&mut server, id, Ask::Roots), AskError::Full, "as many are open as may be");
+    server.session.abandon_input(key, server.now).unwrap();
+    server.ask(id, Ask::Roots);
+}
+
+#[test]
+fn a_form_is_refused_before_it_is_sent_unless_it_is_a_flat_object_of_primitives_of_the_revision() {
+    const NEVER: [bool; 2] = [false, false];
+    const NEWEST: [bool; 2] = [false, true];
+    const ALWAYS: [bool; 2] = [true, true];
+    let fields = [
+        (r#"{"type":"string"}"#, ALWAYS),
+        (r#"{"type":"string","title":"t","description":"d","minLength":1,"maxLength":2}"#, ALWAYS),
+        (r#"{"type":"string","format":"email"}"#, ALWAYS),
+        (r#"{"type":"string","format":"uri"}"#, ALWAYS),
+        (r#"{"type":"string","format":"date"}"#, ALWAYS),
+        (r#"{"type":"string","format":"date-time"}"#, ALWAYS),
+        (r#"{"type":"string","pattern":"^a"}"#, ALWAYS),
+        (r#"{"type":"number","minimum":0.5,"maximum":1}"#, ALWAYS),
+        (r#"{"type":"integer","minimum":-1}"#, ALWAYS),
+        (r#"{"type":"boolean","default":false}"#, ALWAYS),
+        (r#"{"type":"string","enum":["a","b"]}"#, ALWAYS),
+        (r#"{"type":"string","enum":["a"],"enumNames":["A"]}"#, ALWAYS),
+        (r#"{"type":"string","oneOf":[{"const":"a","title":"A"}]}"#, NEWEST),
+        (r#"{"type":"array","items":{"type":"string","enum":["a"]},"minItems":0,"maxItems":1}"#, NEWEST),
+        (r#"{"type":"array","items":{"anyOf":[{"const":"a","title":"A"}]},"default":["a"]}"#, NEWEST),
+        (r#"{"type":"string","default":"a","enum":["a"]}"#, ALWAYS),
+        // Nested, combined, or of several types.
+        (r#"{"type":"object","properties":{}}"#, NEVER),
+        (r#"{"type":"array","items":{"type":"string"}}"#, NEVER),
+        (r#"{"type":"array","items":{"type":"object"}}"#, NEVER),
+        (r#"{"type":"array"}"#, NEVER),
+        (r#"{"type":"string","anyOf":[{"const":"a"}]}"#, NEVER),
+        (r#"{"type":"number","oneOf":[{"const":1}]}"#, NEVER),
+        (r#"{"type":"string","properties":{}}"#, NEVER),
+        (r##"{"$ref":"#/x"}"##, NEVER),
+        (r##"{"type":"string","$ref":"#/x"}"##, NEVER),
+        (r#"{"type":["string","null"]}"#, NEVER),
+        (r#"{"type":"null"}"#, NEVER),
+        (r#"{"enum":["a"]}"#, NEVER),
+        ("{}", NEVER),
+        ("true", NEVER),
+        ("[]", NEVER),
+        // Keywords of the wrong shape.
+        (r#"{"type":"string","enum":[1]}"#, NEVER),
+        (r#"{"type":"string","enum":"a"}"#, NEVER),
+        (r#"{"type":"integer","enum":[1,2]}"#, NEVER),
+        (r#"{"type":"string","minLength":-1}"#, NEVER),
+        (r#"{"type":"string","maxLength":"1"}"#, NEVER),
+        (r#"{"type":"string","format":"phone"}"#, NEVER),
+        (r#"{"type":"number","minimum":"0"}"#, NEVER),
+        // Defaults that do not fit.
+        (r#"{"type":"boolean","default":"no"}"#, NEVER),
+        (r#"{"type":"string","minLength":2,"default":"é"}"#, NEVER),
+        (r#"{"type":"integer","default":1.5}"#, NEVER),
+        (r#"{"type":"number","maximum":1,"default":2}"#, NEVER),
+        (r#"{"type":"string","enum":["a"],"default":"b"}"#, NEVER),
+        (r#"{"type":"array","items":{"type":"string","enum":["a"]},"default":["b"]}"#, NEVER),
+    ];
+    let field = |field: &str| format!(r#"{{"type":"object","properties":{{"f":{field}}}}}"#);
+    let whole = [
+        (r#"{"type":"object","properties":{}}"#, ALWAYS),
+        (r#"{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]}"#, ALWAYS),
+        (r#"{"type":"object","properties":{"a":{"type":"string"}},"required":["b"]}"#, NEVER),
+        (r#"{"type":"object","properties":{"a":{"type":"string"}},"required":"a"}"#, NEVER),
+        (r#"{"type":"object","properties":[]}"#, NEVER),
+        (r#"{"type":"string"}"#, NEVER),
+        (r#"{"properties":{}}"#, NEVER),
+        (r#"{"type":"object","properties":{},"anyOf":[]}"#, NEVER),
+        (r#"{"type":"object","properties":{},"$ref":"x"}"#, NEVER),
+        ("[]", NEVER),
+        ("null", NEVER),
+    ];
+    let mut wrong = Vec::new();
+    let all =
+        fields.iter().map(|(text, fits)| (field(text), fits)).chain(whole.iter().map(|(text, fits)| ((*text).to_owned(), fits)));
+    for (schema, fits) in all {
+        for (revision, fits) in ["2025-06-18", "2025-11-25"].into_iter().zip(fits) {
+            let mut server = End::server_at(server_config(), revision, EVERYTHING);
+            let id = server.receive_call(1);
+            let asked = server.session.request_input(id, elicit(&schema), server.now);
+            assert_eq!(server.sent().len(), usize::from(asked.is_ok()));
+            let as_expected = if *fits { asked.is_ok() } else { matches!(asked, Err(AskError::Invalid(_))) };
+            if !as_expected {
+                wrong.push(format!("{revision} {schema}: {asked:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn a_sampling_is_refused_before_it_is_sent_unless_its_messages_keep_the_rules() {
+    let user = |content: &str| format!(r#"{{"role":"user","content":{content}}}"#);
+    let assistant = |content: &str| format!(r#"{{"role":"assistant","content":{content}}}"#);
+    let text = r#"{"type":"text","text":"t"}"#;
+    let usage = |id: &str| format!(r#"{{"type":"tool_use","id":"{id}","name":"n","input":{{}}}}"#);
+    let outcome = |id: &str| format!(r#"{{"type":"tool_result","toolUseId":"{id}","content":[]}}"#);
+    let (a, b) = (usage("a"), usage("b"));
+    let (done_a, done_b) = (outcome("a"), outcome("b"));
+    let both = format!("[{a},{b}]");
+    let messages = |all: &[String]| format!(r#"{{"maxTokens":1,"messages":[{}]}}"#, all.join(","));
+    for (params, fits) in [
+        (messages(&[user(text), assistant(text)]), true),
+        (messages(&[assistant(&both), user(&format!("[{done_b},{done_a}]"))]), true),
+        (messages(&[assistant(&both), user(&done_a)]), false),
+        (messages(&[assistant(&both), user(&format!("[{done_a},{done_a}]"))]), false),
+        (messages(&[assistant(&a), user(&format!("[{done_a},{text}]"))]), false),
+        (messages(&[assistant(&a), user(text)]), false),
+        (messages(&[assistant(&a)]), false),
+        (messages(&[user(&done_a)]), false),
+        (messages(&[user(&a)]), false),
+        (messages(&[assistant(&format!("[{a},{a}]")), user(&format!("[{done_a},{done_a}]"))]), false),
+        (messages(&[format!(r#"{{"role":"system","content":{text}}}"#)]), false),
+        (messages(&[user("\"t\"")]), false),
+        (r#"{"maxTokens":1}"#.into(), false),
+        (r#"{"messages":[]}"#.into(), false),
+        (r#"{"messages":[],"maxTokens":0}"#.into(), false),
+        (r#"{"messages":[],"maxTokens":1.5}"#.into(), false),
+        (r#"{"messages":[],"maxTokens":1,"modelPreferences":{"costPriority":1}}"#.into(), true),
+        (r#"{"messages":[],"maxTokens":1,"modelPreferences":{"speedPriority":1.1}}"#.into(), false),
+        (r#"{"messages":[],"maxTokens":1,"tools":[],"toolChoice":{}}"#.into(), true),
+        ("[]".into(), false),
+    ] {
+        let mut server = End::server_at(server_config(), "2025-11-25", EVERYTHING);
+        let id = server.receive_call(1);
+        let asked = server.session.request_input(id, sample_with(&params), server.now);
+        assert!(if fits { asked.is_ok() } else { matches!(asked, Err(AskError::Invalid(_))) }, "{params}: {asked:?}");
+        assert_eq!(server.sent().len(), usize::from(fits));
+    }
+}
+
+#[test]
+fn sampling_with_tools_needs_a_client_that_declared_them_and_several_blocks_need_the_newest_revision() {
+    let tools = r#"{"messages":[],"maxTokens":1,"tools":[]}"#;
+    let blocks = r#"{"messages":[{"role":"user","content":[{"type":"text","text":"t"}]}],"maxTokens":1}"#;
+    for (revision, declares, params, fits) in [
+        ("2025-11-25", r#"{"sampling":{"tools":{}}}"#, tools, true),
+        ("2025-11-25", r#"{"sampling":{}}"#, tools, false),
+        ("2025-11-25", r#"{"sampling":{}}"#, blocks, true),
+        ("2025-06-18", r#"{"sampling":{}}"#, blocks, false),
+    ] {
+        let mut server = End::server_at(server_config(), revision, declares);
+        let id = server.receive_call(1);
+        let asked = server.session.request_input(id, sample_with(params), server.now);
+        assert_eq!(asked.is_ok(), fits, "{revision} {declares} {params}");
+    }
+}
+
+#[test]
+fn no_tokens_at_all_are_no_question() {
+    let (mut server, id, _) = asking(Ask::Roots);
+    let mut nothing = Sample::new("?");
+    nothing.max_tokens = Some(0);
+    let asked = server.session.request_input(id, Ask::Sample(nothing), server.now);
+    assert!(matches!(asked, Err(AskError::Invalid(_))), "{asked:?}");
+}
+
+#[test]
+fn an_answer_of_the_right_shape_is_brought_to_the_one_who_asked() {
+    let sampled = |text: &str, model: &str, result: &str| {
+        let mut sampled = Sampled::new(text, model);
+        sampled.result = Some(json(result));
+        Answer::Sample(sampled)
+    };
+    let plain = r#"{"role":"assistant","content":{"type":"text","text":"a\nb"},"model":"m","stopReason":"endTurn"}"#;
+    let blocks = r#"{"role":"assistant","content":[{"type":"text","text":"a"},{"type":"image","data":""}],"model":"m"}"#;
+    let roots = r#"[{"uri":"file:///a","name":"a"},{"uri":"file:///b"}]"#;
+    let field = form(r#"{"type":"string"}"#);
+    for (ask, result, expected) in [
+        (sample(), plain.into(), sampled("a\nb", "m", plain)),
+        (sample(), blocks.into(), sampled("a\n{\"type\":\"image\",\"data\":\"\"}", "m", blocks)),
+        (
+            field.clone(),
+            r#"{"action":"accept","content":{"f":"x"}}"#.into(),
+            Answer::Elicit(Elicited::Accept(json(r#"{"f":"x"}"#))),
+        ),
+        (field.clone(), r#"{"action":"accept","content":{}}"#.into(), Answer::Elicit(Elicited::Accept(json("{}")))),
+        (field.clone(), r#"{"action":"decline"}"#.into(), Answer::Elicit(Elicited::Decline)),
+        (field.clone(), r#"{"action":"decline","content":{"f":1}}"#.into(), Answer::Elicit(Elicited::Decline)),
+        (field, r#"{"action":"cancel","content":null}"#.into(), Answer::Elicit(Elicited::Cancel)),
+        (confirm(), r#"{"action":"accept","content":{}}"#.into(), Answer::Confirm(true)),
+        (confirm(), r#"{"action":"accept"}"#.into(), Answer::Confirm(true)),
+        (Ask::Roots, format!(r#"{{"roots":{roots}}}"#), Answer::Roots(json(roots))),
+        (Ask::Roots, r#"{"roots":[]}"#.into(), Answer::Roots(json("[]"))),
+    ] {
+        let (mut server, id, key) = asking(ask);
+        server.drain().frame(&answer(&format!(r#""result":{result}"#)));
+        assert_eq!(brought(&mut server, id, key), (None, Ok(expected)), "{result}");
+        server.respond(id);
+        assert_eq!(server.sent(), [ok(1)], "an answered question is not taken back");
+    }
+}
+
+#[test]
+fn an_answer_of_the_wrong_shape_is_invalid_and_its_call_goes_on() {
+    let mut wrong = Vec::new();
+    for (ask, result) in [
+        (sample(), "{}"),
+        (sample(), r#"{"role":"assistant","model":"m","content":5}"#),
+        (sample(), r#"{"role":"assistant","model":"m","content":"text"}"#),
+        (sample(), r#"{"role":"assistant","model":"m","content":null}"#),
+        (sample(), r#"{"role":"assistant","model":"m","content":{"type":"text"}}"#),
+        (form(r#"{"type":"string"}"#), "{}"),
+        (form(r#"{"type":"string"}"#), r#"{"action":"ok","content":{"f":"x"}}"#),
+        (form(r#"{"type":"string"}"#), r#"{"action":"accept"}"#),
+        (form(r#"{"type":"string"}"#), r#"{"action":"accept","content":[]}"#),
+        (Ask::Roots, "{}"),
+        (Ask::Roots, r#"{"roots":{}}"#),
+        (Ask::Roots, r#"{"roots":[{"name":"no uri"}]}"#),
+        (Ask::Roots, r#"{"roots":[{"uri":"https://example.org/"}]}"#),
+        (Ask::Roots, "[]"),
+    ] {
+        let (mut server, id, key) = asking(ask.clone());
+        server.drain().frame(&answer(&format!(r#""result":{result}"#)));
+        let found = brought(&mut server, id, key);
+        if found != (Some(Violation::InvalidResponse), Err(InputFailed::Invalid)) {
+            wrong.push(format!("{ask:?} {result}: {found:?}"));
+        }
+        server.respond(id);
+        assert_eq!(server.sent(), [ok(1)]);
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn a_filled_form_must_fit_what_was_asked() {
+    for (field, content, fits) in [
+        (r#"{"type":"string","minLength":2,"maxLength":3}"#, r#"{"f":"éé"}"#, true),
+        (r#"{"type":"string","minLength":2,"maxLength":3}"#, r#"{"f":"é"}"#, false),
+        (r#"{"type":"string","minLength":2,"maxLength":3}"#, r#"{"f":"aaaa"}"#, false),
+        (r#"{"type":"string"}"#, r#"{"f":1}"#, false),
+        (r#"{"type":"string"}"#, r#"{"f":null}"#, false),
+        (r#"{"type":"string"}"#, r#"{"f":"a","g":"b"}"#, false),
+        (r#"{"type":"number","minimum":0.5,"maximum":1}"#, r#"{"f":0.5}"#, true),
+        (r#"{"type":"number","minimum":0.5,"maximum":1}"#, r#"{"f":0.4}"#, false),
+        (r#"{"type":"number","minimum":0.5,"maximum":1}"#, r#"{"f":2}"#, false),
+        (r#"{"type":"number"}"#, r#"{"f":"1"}"#, false),
+        (r#"{"type":"integer"}"#, r#"{"f":2.0}"#, true),
+        (r#"{"type":"integer"}"#, r#"{"f":2.5}"#, false),
+        (r#"{"type":"boolean"}"#, r#"{"f":true}"#, true),
+        (r#"{"type":"boolean"}"#, r#"{"f":"true"}"#, false),
+        (r#"{"type":"string","enum":["a"]}"#, r#"{"f":"a"}"#, true),
+        (r#"{"type":"string","enum":["a"]}"#, r#"{"f":"b"}"#, false),
+        (r#"{"type":"string","oneOf":[{"const":"a","title":"b"}]}"#, r#"{"f":"a"}"#, true),
+        (r#"{"type":"string","oneOf":[{"const":"a","title":"b"}]}"#, r#"{"f":"b"}"#, false),
+        (r#"{"type":"array","items":{"type":"string","enum":["a","b"]},"minItems":1,"maxItems":1}"#, r#"{"f":["b"]}"#, true),
+        (r#"{"type":"array","items":{"type":"string","enum":["a","b"]},"minItems":1,"maxItems":1}"#, r#"{"f":[]}"#, false),
+        (r#"{"type":"array","items":{"type":"string","enum":["a","b"]},"minItems":1,"maxItems":1}"#, r#"{"f":["a","b"]}"#, false),
+        (r#"{"type":"array","items":{"type":"string","enum":["a","b"]}}"#, r#"{"f":["c"]}"#, false),
+        (r#"{"type":"array","items":{"type":"string","enum":["a","b"]}}"#, r#"{"f":"a"}"#, false),
+    ] {
+        let (mut server, id, key) = asking(form(field));
+        server.drain().frame(&answer(&format!(r#""result":{{"action":"accept","content":{content}}}"#)));
+        let expected = match fits {
+            true => (None, Ok(Answer::Elicit(Elicited::Accept(json(content))))),
+            false => (Some(Violation::InvalidResponse), Err(InputFailed::Invalid)),
+        };
+        assert_eq!(brought(&mut server, id, key), expected, "{field} {content}");
+    }
+    let required = elicit(r#"{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"string"}},"required":["b"]}"#);
+    let (mut server, id, key) = asking(required);
+    server.drain().frame(&answer(r#""result":{"action":"accept","content":{"a":"x"}}"#));
+    assert_eq!(brought(&mut server, id, key).1, Err(InputFailed::Invalid));
+}
+
+#[test]
+fn an_error_of_the_client_is_a_refusal_that_says_why_and_a_malformed_one_is_invalid() {
+    let (mut server, id, key) = asking(sample());
+    server.drain().frame(&answer(r#""error":{"code":-1,"message":"no","data":[1]}"#));
+    let error = RpcError::new(RpcError::USER_REJECTED, "no").with_data(json("[1]"));
+    assert_eq!(brought(&mut server, id, key), (None, Err(InputFailed::Refused(error))));
+    for body in [r#""error":{}"#, r#""result":{},"error":{"code":1,"message":"no"}"#, r#""result":1"#] {
+        let (mut server, id, key) = asking(sample());
+        server.drain().frame(&answer(body));
+        assert_eq!(brought(&mut server, id, key), (Some(Violation::InvalidResponse), Err(InputFailed::Invalid)), "{body}");
+    }
+}
+
+#[test]
+fn a_confirmation_is_no_unless_the_user_says_yes() {
+    type Way = fn(&mut End);
+    let ways: [(&str, Way); 8] = [
+        ("declined", |server| {
+            server.frame(&answer(r#""result":{"action":"decline"}"#));
+        }),
+        ("closed", |server| {
+            server.frame(&answer(r#""result":{"action":"cancel"}"#));
+        }),
+        ("refused", |server| {
+            server.frame(&answer(r#""error":{"code":-32601,"message":"no"}"#));
+        }),
+        ("another word", |server| {
+            server.frame(&answer(r#""result":{"action":"yes"}"#));
+        }),
+        ("no result", |server| {
+            server.frame(&answer(r#""result":true"#));
+        }),
+        ("silence", |server| {
+            server.at(600_000);
+        }),
+        ("end of input", |server| server.session.handle_end(TransportEnd::Eof, server.now)),
+        ("failure", |server| server.session.handle_end(TransportEnd::Failed, server.now)),
+    ];
+    for (name, way) in ways {
+        let (mut server, id, key) = asking(confirm());
+        server.drain();
+        way(&mut server);
+        let events = server.events();
+        let answers: Vec<_> = events.iter().filter(|event| matches!(event, Event::Input { .. })).collect();
+        assert_eq!(answers, [&Event::Input { id, key, answer: Ok(Answer::Confirm(false)) }], "{name}");
+    }
+}
+
+#[test]
+fn a_question_that_nobody_answers_in_time_is_taken_back_with_one_cancel() {
+    let (mut server, id, key) = asking(sample());
+    assert_eq!(server.session.poll_timeout(), Some(Instant::from_millis(600_000)));
+    server.drain().at(599_999).expect_silence();
+    server.at(600_000);
+    assert_eq!(
+        server.sent(),
+        [r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2,"reason":"timed out"}}"#]
+    );
+    assert_eq!(brought(&mut server, id, key), (None, Err(InputFailed::TimedOut)));
+    server.frame(&answer(r#""result":{}"#)).expect_silence();
+    assert_eq!(server.session.stats().late_frames, 1);
+
+    let (mut server, id, key) = asking(sample());
+    server.at(600_000);
+    assert_eq!(server.sent(), Vec::<String>::new(), "what was not polled out is never sent");
+    assert_eq!(brought(&mut server, id, key), (None, Err(InputFailed::TimedOut)));
+}
+
+#[test]
+fn the_end_of_its_call_takes_each_open_question_back_with_one_cancel_unless_it_never_left() {
+    type Ending = fn(&mut End, InboundId);
+    let ends: [(&str, Ending, usize); 3] = [
+        (
+            "respond",
+            |server, id| {
+                server.respond(id);
+            },
+            1,
+        ),
+        (
+            "deadline",
+            |server, id| {
+                server.session.configure(id, ServeOptions::default().with_deadline(Duration::ZERO), server.now).unwrap();
+            },
+            1,
+        ),
+        (
+            "cancel",
+            |server, _| {
+                server.frame(&cancelled(1));
+            },
+            0,
+        ),
+    ];
+    for (name, end, responses) in ends {
+        for left in [true, false] {
+            let (mut server, id, first) = asking(sample());
+            server.ask(id, confirm());
+            // Of another call: it stays.
+            let other = server.receive_call(9);
+            let stays = server.ask(other, Ask::Roots);
+            if left {
+                server.sent();
+            }
+            end(&mut server, id);
+            let mut sent = server.sent();
+            sent.retain(|frame| !frame.contains("roots/list"));
+            let cancels = if left { vec![cancelled(2), cancelled(3)] } else { vec![] };
+            assert_eq!(sent[..cancels.len()], cancels, "{name}: the questions first, then the response");
+            assert_eq!(sent.len(), cancels.len() + responses, "{name} {sent:?}");
+            assert!(
+                !server.events().iter().any(|event| matches!(event, Event::Input { .. })),
+                "{name}: nobody waits for an answer"
+            );
+            server.frame(&answer(r#""result":{}"#)).at(10_000_000);
+            assert!(!server.events().iter().any(|event| matches!(event, Event::Input { id: asker, .. } if *asker == id)));
+            assert_eq!(server.session.abandon_input(first, server.now), Err(NotLive));
+            assert_eq!(server.session.abandon_input(stays, server.now), Err(NotLive), "its own time has run out");
+        }
+    }
+}
+
+#[test]
+fn an_abandoned_question_brings_nothing_and_is_taken_back_unless_it_never_left() {
+    let (mut server, id, key) = asking(sample());
+    server.sent();
+    server.session.abandon_input(key, server.now).unwrap();
+    assert_eq!(server.sent(), [cancelled(2)]);
+    assert_eq!(server.session.abandon_input(key, server.now), Err(NotLive));
+    server.frame(&answer(r#""result":{"action":"accept"}"#)).expect_silence();
+    assert_eq!((server.session.stats().late_frames, server.session.poll_timeout()), (1, None));
+
+    let second = server.ask(id, sample());
+    server.session.abandon_input(second, server.now).unwrap();
+    server.expect_silence();
+    server.respond(id);
+    assert_eq!(server.sent(), [ok(1)]);
+}
+
+#[test]
+fn an_answer_to_a_question_that_has_not_left_is_a_guess_and_changes_nothing() {
+    let (mut server, id, key) = asking(sample());
+    server.frame(&answer(r#""error":{"code":1,"message":"guessed"}"#));
+    assert_eq!(server.violations(), [Violation::UnknownResponse]);
+    server.drain().frame(&answer(r#""error":{"code":1,"message":"no"}"#));
+    assert_eq!(brought(&mut server, id, key).1, Err(InputFailed::Refused(RpcError::new(1, "no"))));
+}
+
+#[test]
+fn questions_in_parallel_are_answered_in_any_order_and_each_answer_finds_its_own() {
+    let (mut server, id, first) = asking(confirm());
+    let second = server.ask(id, Ask::Roots);
+    server.drain();
+    server.frame(r#"{"jsonrpc":"2.0","id":3,"result":{"roots":[]}}"#);
+    assert_eq!(brought(&mut server, id, second).1, Ok(Answer::Roots(json("[]"))));
+    server.frame(&answer(r#""result":{"action":"accept"}"#));
+    assert_eq!(brought(&mut server, id, first).1, Ok(Answer::Confirm(true)));
+}
+
+#[test]
+fn between_two_of_our_own_ends_every_question_finds_its_answer() {
+    let root = r#"[{"uri":"file:///a"}]"#;
+    for (ask, given, expected) in [
+        (sample(), Answer::Sample(Sampled::new("42", "m")), None),
+        (form(r#"{"type":"boolean"}"#), Answer::Elicit(Elicited::Accept(json(r#"{"f":true}"#))), None),
+        (form(r#"{"type":"boolean"}"#), Answer::Elicit(Elicited::Decline), None),
+        (confirm(), Answer::Elicit(Elicited::Accept(json("{}"))), Some(Answer::Confirm(true))),
+        (confirm(), Answer::Elicit(Elicited::Cancel), Some(Answer::Confirm(false))),
+        (Ask::Roots, Answer::Roots(json(root)), None),
+    ] {
+        let mut pair = Pair::ready();
+        let call = pair.client.call();
+        pair.run();
+        let id = pair.server.request();
+        pair.server.ask(id, ask.clone());
+        pair.run();
+        let events = pair.client_events();
+        let [Event::InputRequested { key, parent, ask: read, .. }] = &events[..] else { panic!("{events:?}") };
+        assert_eq!(*parent, Some(call));
+        assert_eq!(
+            matches!(read, Ask::Elicit(form) if form.is_confirmation()),
+            ask == confirm(),
+            "a confirmation is a form without fields"
+        );
+        pair.client.session.provide_input(*key, given.clone(), pair.client.now).unwrap();
+        pair.run();
+        let events = pair.server_events();
+        let [Event::Input { answer: Ok(brought), .. }] = &events[..] else { panic!("{events:?}") };
+        match (brought, expected.unwrap_or(given)) {
+            (Answer::Sample(brought), Answer::Sample(given)) => {
+                assert_eq!((&brought.text, &brought.model), (&given.text, &given.model));
+            }
+            (brought, expected) => assert_eq!(*brought, expected),
+        }
+    }
+}
+
+#[test]
+fn a_question_held_for_the_confirmation_of_the_handshake_can_time_out_or_go_with_its_call_and_is_never_sent() {
+    for times_out in [true, false] {
+        let mut server = End::new(with(server_config(), |config| config.timeouts.input = Some(Duration::from_secs(1))));
+        server.frame(&initialize(0, "2025-11-25", EVERYTHING));
+        let id = server.receive_call(1);
+        let key = server.ask(id, Ask::Roots);
+        server.drain();
+        if times_out {
+            server.at(1_000);
+            assert_eq!(brought(&mut server, id, key).1, Err(InputFailed::TimedOut));
+        } else {
+            server.reply(id, Reply::Raw(json("{}"))).drain();
+        }
+        server.frame(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+        assert_eq!(server.sent(), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,131 @@
+//! Batches: revision 2025-03-26 has them, no other does (Basic, "Batching").
+
+use protocol_core::{Event, Violation};
+use tests::end::{End, call_tool, cancelled, client_config, error, initialize, ok, progress, request, result, server_config, with};
+
+const REFUSED: &str =
+    r#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"a batch where none is allowed, an empty or an oversized one"}}"#;
+
+fn server() -> End {
+    End::server_at(server_config(), "2025-03-26", "{}")
+}
+
+fn batch(elements: &[String]) -> String {
+    format!("[{}]", elements.join(","))
+}
+
+fn ping(id: u64) -> String {
+    request(id, "ping", "{}")
+}
+
+#[test]
+fn each_message_of_a_batch_is_handled_as_if_it_had_come_alone_and_in_order() {
+    let mut server = server();
+    let unknown = request(3, "nothing/known", "{}");
+    server.frame(&batch(&[ping(1), call_tool(2, true), unknown, "5".into(), cancelled(2), ping(4), call_tool(5, false)]));
+    assert_eq!(
+        server.sent(),
+        [
+            result(1),
+            error(3, -32601, "method not found: nothing/known"),
+            r#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"a frame that is no JSON-RPC 2.0 message"}}"#.to_owned(),
+            result(4),
+        ],
+        "one frame each: nothing of ours is batched"
+    );
+    let events = server.events();
+    let [
+        Event::Request { id, .. },
+        Event::Violation(Violation::InvalidEnvelope),
+        Event::Cancelled { id: cancelled, .. },
+        Event::Request { id: second, .. },
+    ] = events[..]
+    else {
+        panic!("{events:?}")
+    };
+    assert_eq!(id, cancelled);
+    server.respond(second);
+    assert_eq!(server.sent(), [ok(5)]);
+}
+
+#[test]
+fn a_batch_of_responses_settles_each_of_its_calls() {
+    let mut client = End::client_at(client_config(), "2025-03-26", r#"{"tools":{}}"#);
+    let calls = [client.call(), client.call()];
+    client.drain().frame(&batch(&[progress(2, 1.0), result(3), error(2, 7, "no")]));
+    let events = client.events();
+    let [Event::Progress { id: first, .. }, Event::Done { id: second, .. }, Event::Done { id: third, .. }] = events[..] else {
+        panic!("{events:?}")
+    };
+    assert_eq!([first, third, second], [calls[0], calls[0], calls[1]]);
+}
+
+#[test]
+fn one_id_twice_in_a_batch_is_a_duplicate_like_any_other() {
+    let mut server = server();
+    server.frame(&batch(&[call_tool(1, false), call_tool(1, false)]));
+    let events = server.events();
+    let [Event::Request { id, .. }, Event::Violation(Violation::DuplicateRequest)] = events[..] else { panic!("{events:?}") };
+    server.respond(id);
+    assert_eq!(server.sent(), [ok(1)]);
+}
+
+#[test]
+fn an_empty_an_oversized_and_a_broken_batch_are_one_error_and_have_no_effect() {
+    let limited = with(server_config(), |config| config.limits.batch = 3);
+    let most = batch(&[ping(1), ping(2), ping(3)]);
+    let one_more = batch(&[ping(1), ping(2), ping(3), ping(4)]);
+    let broken = format!("[{},{}", ping(1), ping(2));
+    let nonsense = r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"a frame that is not JSON"}}"#;
+    for (frame, answer, rule) in [
+        ("[]", REFUSED, Violation::InvalidBatch),
+        (&one_more, REFUSED, Violation::InvalidBatch),
+        (&broken, nonsense, Violation::NotJson),
+    ] {
+        let mut server = End::server_at(limited.clone(), "2025-03-26", "{}");
+        server.frame(frame);
+        assert_eq!((server.sent(), server.events()), (vec![answer.to_owned()], vec![Event::Violation(rule)]), "{frame}");
+        server.frame(&most);
+        assert_eq!(server.sent(), [result(1), result(2), result(3)]);
+    }
+}
+
+#[test]
+fn other_revisions_answer_a_batch_with_one_error_and_no_effect() {
+    for revision in ["2024-11-05", "2025-06-18", "2025-11-25"] {
+        let mut server = End::server_at(server_config(), revision, "{}");
+        server.frame(&batch(&[ping(1), call_tool(2, false)]));
+        assert_eq!((server.sent(), server.events()), (vec![REFUSED.to_owned()], vec![Event::Violation(Violation::InvalidBatch)]));
+    }
+    let mut client = End::client(client_config());
+    client.call();
+    client.drain().frame(&batch(&[result(2)]));
+    assert_eq!(
+        (client.sent(), client.events()),
+        (vec![], vec![Event::Violation(Violation::InvalidBatch)]),
+        "a client does not answer it"
+    );
+    assert_eq!(client.session.stats().calls, 1);
+}
+
+#[test]
+fn the_handshake_is_never_part_of_a_batch() {
+    let greeting = initialize(9, "2025-03-26", "{}");
+    let mut fresh = End::new(server_config());
+    fresh.frame(&format!("[{greeting}]"));
+    assert_eq!((fresh.sent(), fresh.session.peer()), (vec![REFUSED.to_owned()], None));
+
+    let mut server = server();
+    server.frame(&batch(&[greeting, ping(1)]));
+    assert_eq!(server.sent(), [error(9, -32600, "initialize must not be part of a batch"), result(1)]);
+}
+
+#[test]
+fn a_batch_in_a_batch_is_an_element_of_the_wrong_kind() {
+    let mut server = server();
+    server.frame(&format!("[[{}],{}]", ping(1), ping(2)));
+    assert_eq!(
+        server.sent(),
+        [r#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"a frame that is no JSON-RPC 2.0 message"}}"#.to_owned(), result(2)]
+    );
+}

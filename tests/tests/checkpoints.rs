@@ -1,0 +1,282 @@
+//! Partial results: what a handler has done so far reaches its caller when the call is cut short, where MCP has a place for it.
+
+use std::time::Duration;
+
+use protocol_core::{
+    CheckpointError, Close, Config, Event, InboundId, Invoke, Json, Op, OutboundId, Outcome, PartialResult, Progress, RateWindow,
+    Reply, RpcError, ServeOptions, ToolOutput, TransportEnd,
+};
+use tests::end::{End, call_tool, cancelled, client_config, json, ok, progress, request, result, server_config, with};
+use tests::pair::Pair;
+
+/// Two of three items are tried, one of them in vain.
+fn two_of_three() -> Json {
+    let mut partial = PartialResult::new(3);
+    partial.succeed("a");
+    partial.fail("b", "no");
+    partial.checkpoint().unwrap()
+}
+
+/// The members of [`two_of_three`], as they stand behind a status.
+const MEMBERS: &str =
+    r#""total":3,"processed":1,"failed":1,"remaining":1,"results":[{"id":"a","status":"ok"}],"errors":[{"id":"b","error":"no"}]"#;
+
+fn riding() -> Config {
+    with(server_config(), |config| config.progress.partial_on_progress = true)
+}
+
+fn deposit(server: &mut End, id: InboundId, text: &str) {
+    server.session.checkpoint(id, json(text)).unwrap();
+}
+
+fn pass_deadline(server: &mut End, id: InboundId) {
+    server.session.configure(id, ServeOptions::default().with_deadline(Duration::ZERO), server.now).unwrap();
+}
+
+/// JSON text as it stands inside a JSON string.
+fn quoted(text: &str) -> String {
+    Json::string(text).as_str().to_owned()
+}
+
+#[test]
+fn a_tool_call_that_runs_out_of_time_returns_what_was_done_and_when_nothing_was_it_failed() {
+    for (checkpoint, with_status, is_error) in [
+        (two_of_three(), format!(r#"{{"status":"timeout",{MEMBERS}}}"#), ""),
+        (
+            PartialResult::new(3).checkpoint().unwrap(),
+            r#"{"status":"timeout","total":3,"processed":0,"failed":0,"remaining":3,"results":[]}"#.into(),
+            r#","isError":true"#,
+        ),
+        (json(r#"{"lines": 7}"#), r#"{"status":"timeout","lines":7}"#.into(), r#","isError":true"#),
+        (json(r#"{"status":"mine","a":1}"#), r#"{"status":"timeout","a":1}"#.into(), r#","isError":true"#),
+    ] {
+        for (revision, structured) in
+            [("2025-11-25", format!(r#","structuredContent":{with_status}"#)), ("2025-03-26", String::new())]
+        {
+            let mut server = End::server_at(server_config(), revision, "{}");
+            let id = server.receive_call(1);
+            server.session.checkpoint(id, checkpoint.clone()).unwrap();
+            pass_deadline(&mut server, id);
+            let text = quoted(&with_status);
+            let content = format!(r#""content":[{{"type":"text","text":{text}}}]"#);
+            assert_eq!(server.sent(), [format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{{content}{structured}{is_error}}}}}"#)]);
+        }
+    }
+}
+
+#[test]
+fn any_other_request_that_runs_out_of_time_carries_it_in_the_data_of_its_error() {
+    let mut server = End::server(server_config());
+    server.frame(&request(1, "prompts/get", "{}"));
+    let id = server.request();
+    deposit(&mut server, id, r#"{"a":1}"#);
+    pass_deadline(&mut server, id);
+    let data = r#"{"reason":"timeout","partial":{"status":"timeout","a":1}}"#;
+    assert_eq!(
+        server.sent(),
+        [format!(
+            r#"{{"jsonrpc":"2.0","id":1,"error":{{"code":-32603,"message":"the time for this call has run out","data":{data}}}}}"#
+        )]
+    );
+}
+
+#[test]
+fn a_server_that_closes_returns_what_was_done_as_cancelled() {
+    let mut server = End::server(server_config());
+    let id = server.receive_call(1);
+    deposit(&mut server, id, r#"{"processed":1}"#);
+    server.session.close(Close::Now, server.now);
+    let partial = r#"{"status":"cancelled","processed":1}"#;
+    let content = format!(r#"[{{"type":"text","text":{}}}]"#, quoted(partial));
+    assert_eq!(
+        server.sent(),
+        [format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"content":{content},"structuredContent":{partial}}}}}"#)]
+    );
+}
+
+#[test]
+fn a_failure_carries_it_as_failed_beside_what_the_handler_says() {
+    let mut with_its_own = ToolOutput::structured(json("{}"));
+    with_its_own.is_error = true;
+    for (reply, body) in [
+        (
+            Reply::Tool(ToolOutput::error("no")),
+            r#""result":{"content":[{"type":"text","text":"no"}],"structuredContent":{"status":"failed","a":1},"isError":true}"#,
+        ),
+        (Reply::Tool(with_its_own), r#""result":{"content":[{"type":"text","text":"{}"}],"structuredContent":{},"isError":true}"#),
+        (
+            Reply::Error(RpcError::fixed(7, "no")),
+            r#""error":{"code":7,"message":"no","data":{"partial":{"status":"failed","a":1}}}"#,
+        ),
+        (
+            Reply::Error(RpcError::fixed(7, "no").with_data(json(r#"{"b":2,"partial":3}"#))),
+            r#""error":{"code":7,"message":"no","data":{"b":2,"partial":{"status":"failed","a":1}}}"#,
+        ),
+        (
+            Reply::Error(RpcError::fixed(7, "no").with_data(json("[2]"))),
+            r#""error":{"code":7,"message":"no","data":{"data":[2],"partial":{"status":"failed","a":1}}}"#,
+        ),
+    ] {
+        let mut server = End::server(server_config());
+        let id = server.receive_call(1);
+        deposit(&mut server, id, r#"{"a":1}"#);
+        server.reply(id, reply);
+        assert_eq!(server.sent(), [format!(r#"{{"jsonrpc":"2.0","id":1,{body}}}"#)]);
+    }
+}
+
+#[test]
+fn a_success_and_a_cancelled_call_carry_nothing() {
+    let mut server = End::server(server_config());
+    let id = server.receive_call(1);
+    deposit(&mut server, id, r#"{"a":1}"#);
+    server.respond(id);
+    assert_eq!(server.sent(), [ok(1)]);
+    let id = server.receive_call(2);
+    deposit(&mut server, id, r#"{"a":1}"#);
+    server.frame(&cancelled(2));
+    assert_eq!(server.sent(), Vec::<String>::new());
+}
+
+#[test]
+fn the_last_deposit_counts_and_one_that_is_refused_leaves_it_as_it_was() {
+    let mut server = End::server(with(server_config(), |config| config.limits.checkpoint_bytes = 9));
+    let id = server.receive_call(1);
+    deposit(&mut server, id, r#"{"a":1}"#);
+    deposit(&mut server, id, r#"{"a":234}"#);
+    assert_eq!(server.session.checkpoint(id, json(r#"{"a":2345}"#)), Err(CheckpointError::TooLarge));
+    for text in ["[]", "1", "null", r#""{}""#] {
+        assert_eq!(server.session.checkpoint(id, json(text)), Err(CheckpointError::NotAnObject), "{text}");
+    }
+    server.reply(id, Reply::Error(RpcError::fixed(7, "no")));
+    assert!(server.sent()[0].ends_with(r#""data":{"partial":{"status":"failed","a":234}}}}"#));
+    assert_eq!(server.session.checkpoint(id, json("{}")), Err(CheckpointError::NotLive));
+}
+
+#[test]
+fn it_rides_on_progress_only_where_that_is_allowed_and_as_it_is_when_the_update_leaves() {
+    for (config, meta) in [(server_config(), ""), (riding(), r#","_meta":{"protocol-core/partial":{"a":2}}"#)] {
+        let mut server = End::server(with(config, |config| config.progress.window = RateWindow::new(0, Duration::from_secs(1))));
+        let id = server.receive_call(1);
+        deposit(&mut server, id, r#"{"a":1}"#);
+        server.report(id, Progress::value(1.0));
+        deposit(&mut server, id, r#"{"a":2}"#);
+        server.respond(id);
+        let frame =
+            format!(r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":1,"progress":1{meta}}}}}"#);
+        assert_eq!(server.sent()[0], frame);
+    }
+}
+
+#[test]
+fn data_and_partial_results_share_the_meta_of_an_update() {
+    let mut server = End::server(riding());
+    let id = server.receive_call(1);
+    deposit(&mut server, id, r#"{"a":1}"#);
+    server.report(id, Progress::value(1.0).with_data(json("[1]")));
+    let sent = server.sent();
+    assert!(sent[0].ends_with(r#""_meta":{"protocol-core/data":[1],"protocol-core/partial":{"a":1}}}}"#), "{sent:?}");
+}
+
+/// Progress on call 2 that brings a partial result.
+const PARTIAL: &str = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2,"progress":1,"total":3,"_meta":{"protocol-core/partial":{"a":1}}}}"#;
+
+#[test]
+fn a_call_that_does_not_succeed_ends_with_the_last_partial_result_and_the_last_progress_that_came() {
+    type Ending = fn(&mut End, OutboundId);
+    let endings: [(&str, Ending); 6] = [
+        ("cancelled", |client, id| client.session.cancel(id, None, client.now).unwrap()),
+        ("timed out", |client, _| {
+            client.at(60_000);
+        }),
+        ("lost", |client, _| client.session.handle_end(TransportEnd::Eof, client.now)),
+        ("failed", |client, _| client.session.handle_end(TransportEnd::Failed, client.now)),
+        ("an error", |client, _| {
+            client.frame(r#"{"jsonrpc":"2.0","id":2,"error":{"code":7,"message":"no","data":{"partial":5}}}"#);
+        }),
+        ("an unreadable answer", |client, _| {
+            client.frame(r#"{"jsonrpc":"2.0","id":2,"result":1}"#);
+        }),
+    ];
+    for (name, end) in endings {
+        let mut client = End::client(client_config());
+        let id = client.call();
+        client.drain().frame(PARTIAL).frame(&progress(2, 2.0)).events();
+        end(&mut client, id);
+        let events = client.events();
+        let done = events.iter().find_map(|event| match event {
+            Event::Done { partial, last, .. } => Some((partial.clone(), last.clone())),
+            _ => None,
+        });
+        assert_eq!(done, Some((Some(json(r#"{"a":1}"#)), Some(Progress::value(2.0)))), "{name}: {events:?}");
+    }
+}
+
+#[test]
+fn what_an_error_brings_is_newer_than_what_came_with_progress() {
+    let mut client = End::client(client_config());
+    client.call();
+    client.drain().frame(PARTIAL);
+    client.frame(r#"{"jsonrpc":"2.0","id":2,"error":{"code":7,"message":"no","data":{"partial":{"a":2}}}}"#);
+    let events = client.events();
+    assert!(matches!(&events[1], Event::Done { partial: Some(partial), .. } if partial.as_str() == r#"{"a":2}"#), "{events:?}");
+}
+
+#[test]
+fn a_result_is_whole_and_has_no_partial_beside_it() {
+    let mut client = End::client(client_config());
+    client.call();
+    client.drain().frame(PARTIAL).frame(&result(2));
+    let events = client.events();
+    assert!(matches!(&events[1], Event::Done { outcome: Outcome::Result(_), partial: None, last: Some(_), .. }), "{events:?}");
+}
+
+#[test]
+fn between_two_of_our_own_ends_a_cancelled_call_keeps_what_its_handler_had_done() {
+    let mut pair = Pair::with(client_config(), riding());
+    let call = pair.client.call();
+    pair.run();
+    let id = pair.server.request();
+    pair.server.session.checkpoint(id, two_of_three()).unwrap();
+    pair.server.report(id, Progress::count(2, 3));
+    pair.run();
+    pair.client.session.cancel(call, Some("enough"), pair.client.now).unwrap();
+    let events = pair.client_events();
+    let Some(Event::Done { id: done, outcome: Outcome::Cancelled, partial: Some(partial), last }) = events.last() else {
+        panic!("{events:?}")
+    };
+    assert_eq!((*done, partial, last), (call, &two_of_three(), &Some(Progress::count(2, 3))));
+}
+
+#[test]
+fn between_two_of_our_own_ends_a_deadline_of_the_callee_brings_it_with_the_error_or_the_result() {
+    let server = with(server_config(), |config| config.timeouts.serve = Some(Duration::from_secs(1)));
+    for (op, is_result) in [(Op::CallTool, true), (Op::GetPrompt, false)] {
+        let mut pair = Pair::with(client_config(), server.clone());
+        pair.client.invoke(Invoke::new(op, json(r#"{"name":"x"}"#)));
+        pair.run();
+        let id = pair.server.request();
+        pair.server.session.checkpoint(id, two_of_three()).unwrap();
+        pair.at(1_000);
+        let expected = json(&format!(r#"{{"status":"timeout",{MEMBERS}}}"#));
+        let events = pair.client_events();
+        let Some(Event::Done { outcome, partial, .. }) = events.last() else { panic!("{events:?}") };
+        let found = match outcome {
+            Outcome::Result(result) if is_result => result.member("structuredContent"),
+            Outcome::Error(_) if !is_result => partial.clone(),
+            _ => panic!("{outcome:?}"),
+        };
+        assert_eq!(found, Some(expected));
+    }
+}
+
+#[test]
+fn a_deposit_costs_nothing_on_the_wire_while_the_call_goes_on() {
+    let mut server = End::server(server_config());
+    server.frame(&call_tool(1, true));
+    let id = server.request();
+    for _ in 0..1_000 {
+        deposit(&mut server, id, r#"{"a":1}"#);
+    }
+    server.expect_silence();
+}

@@ -1,0 +1,391 @@
+//! The ways in which a session ends, for whom it waits, and that nothing follows (Lifecycle, "Shutdown"; G1, G4).
+
+use std::time::Duration;
+
+use protocol_core::{
+    Answer, Ask, AskError, CheckpointError, Close, CloseReason, Event, InputFailed, Instant, Invoke, Level, LogRecord, Logged,
+    NotLive, Notice, Op, Outcome, Progress, ProgressError, Refused, Reply, ServeOptions, TooManyAlarms, TransportEnd, Why,
+};
+use tests::end::{End, call_tool, cancelled, client_config, error, json, ok, progress, request, result, server_config, with};
+use tests::pair::Pair;
+
+const ASKS: &str = r#"{"jsonrpc":"2.0","id":1,"method":"roots/list"}"#;
+
+fn eof(end: &mut End) {
+    end.session.handle_end(TransportEnd::Eof, end.now);
+}
+
+fn close(end: &mut End, millis: u64) {
+    end.session.close(Close::Graceful { grace: Duration::from_millis(millis) }, end.now);
+}
+
+fn close_now(end: &mut End) {
+    end.session.close(Close::Now, end.now);
+}
+
+fn done(id: protocol_core::OutboundId, outcome: Outcome) -> Event {
+    Event::Done { id, outcome, partial: None, last: None }
+}
+
+#[test]
+fn after_the_end_of_input_everything_that_was_read_is_still_answered_and_then_it_closes() {
+    let mut server = End::server(server_config());
+    let calls: Vec<_> = (1..=20).map(|id| server.receive_call(id)).collect();
+    eof(&mut server);
+    for (number, id) in (1..).zip(calls) {
+        server.report(id, Progress::value(1.0));
+        assert_eq!((server.sent(), server.events()), (vec![progress(number, 1.0)], vec![]), "what runs goes on");
+        server.at(number).respond(id);
+        assert!(!server.session.is_closed());
+        assert_eq!(server.sent(), [ok(number)]);
+    }
+    assert_eq!(server.events(), [Event::Closed(CloseReason::Eof)]);
+}
+
+#[test]
+fn what_is_not_answered_within_the_grace_after_the_end_of_input_is_cancelled_without_a_word() {
+    let mut server = End::server(server_config());
+    let (id, other) = (server.receive_call(1), server.receive_call(2));
+    server.at(100);
+    eof(&mut server);
+    server.at(5_099).expect_silence();
+    server.at(5_100);
+    let cancelled = |id| Event::Cancelled { id, why: Why::Disconnected };
+    assert_eq!(server.events(), [cancelled(id), cancelled(other), Event::Closed(CloseReason::Eof)]);
+    assert_eq!(server.sent(), Vec::<String>::new());
+    assert_eq!(server.session.respond(id, Reply::Raw(json("{}")), server.now), Err(NotLive));
+}
+
+#[test]
+fn at_the_end_of_input_our_calls_are_lost_at_once_and_the_peers_questions_are_gone_before_them() {
+    let mut client = End::client(client_config());
+    let calls = [client.call(), client.call()];
+    client.sent();
+    let unsent = client.call();
+    client.frame(ASKS);
+    let key = client.question();
+    eof(&mut client);
+    let lost = |id| done(id, Outcome::Lost);
+    assert_eq!(
+        client.events(),
+        [Event::InputGone { key }, lost(calls[0]), lost(calls[1]), lost(unsent), Event::Closed(CloseReason::Eof)]
+    );
+    assert_eq!(client.sent(), Vec::<String>::new(), "no cancels, and no call that had not left");
+}
+
+#[test]
+fn at_the_end_of_input_our_questions_are_lost_at_once_and_their_handlers_can_still_answer() {
+    let mut server = End::server(server_config());
+    let id = server.receive_call(1);
+    let left = server.ask(id, Ask::Roots);
+    server.sent();
+    let waits = server.ask(id, Ask::Roots);
+    eof(&mut server);
+    let lost = |key| Event::Input { id, key, answer: Err(InputFailed::Lost) };
+    assert_eq!(server.events(), [lost(left), lost(waits)]);
+    server.respond(id);
+    assert_eq!((server.sent(), server.events()), (vec![ok(1)], vec![Event::Closed(CloseReason::Eof)]));
+}
+
+#[test]
+fn nobody_is_asked_anything_after_the_end_of_input_even_if_we_were_closing_before() {
+    for closing in [false, true] {
+        let mut server = End::server(server_config());
+        let id = server.receive_call(1);
+        if closing {
+            close(&mut server, 60_000);
+        }
+        eof(&mut server);
+        assert_eq!(server.session.request_input(id, Ask::Roots, server.now), Err(AskError::Disconnected), "closing: {closing}");
+    }
+}
+
+#[test]
+fn without_anything_to_wait_for_the_end_comes_at_once() {
+    for (end, reason) in
+        [(eof as fn(&mut End), CloseReason::Eof), (close_now, CloseReason::Local), (|end| close(end, 9), CloseReason::Local)]
+    {
+        for mut idle in [End::client(client_config()), End::server(server_config())] {
+            end(&mut idle);
+            assert_eq!((idle.events(), idle.session.poll_timeout()), (vec![Event::Closed(reason)], None));
+        }
+    }
+}
+
+#[test]
+fn a_cancelled_handler_that_goes_on_does_not_hold_the_end_up() {
+    let mut server = End::server(server_config());
+    server.receive_call(1);
+    server.frame(&cancelled(1)).drain();
+    close(&mut server, 1_000);
+    assert_eq!(server.events(), [Event::Closed(CloseReason::Local)]);
+}
+
+#[test]
+fn output_that_waits_is_still_read_before_the_end_or_discarded_after_the_grace() {
+    for reads in [true, false] {
+        let mut server = End::server(server_config());
+        let id = server.receive_call(1);
+        server.respond(id);
+        eof(&mut server);
+        assert_eq!(server.session.poll_timeout(), Some(Instant::from_millis(5_000)));
+        if reads {
+            server.at(4_999);
+            assert_eq!(server.sent(), [ok(1)]);
+        } else {
+            server.at(5_000);
+            assert_eq!(server.sent(), Vec::<String>::new());
+        }
+        assert_eq!(server.events(), [Event::Closed(CloseReason::Eof)], "reads: {reads}");
+    }
+}
+
+#[test]
+fn a_transport_that_fails_ends_everything_at_once_and_discards_what_waits() {
+    let mut server = End::server(server_config());
+    let (id, other) = (server.receive_call(1), server.receive_call(2));
+    let key = server.ask(id, Ask::Roots);
+    server.report(other, Progress::value(1.0));
+    server.session.set_alarm(Instant::from_millis(10)).unwrap();
+    server.session.handle_end(TransportEnd::Failed, server.now);
+    let cancelled = |id| Event::Cancelled { id, why: Why::Disconnected };
+    assert_eq!(
+        server.events(),
+        [
+            Event::Input { id, key, answer: Err(InputFailed::Lost) },
+            cancelled(id),
+            cancelled(other),
+            Event::Closed(CloseReason::Failed)
+        ]
+    );
+    assert_eq!((server.sent(), server.session.poll_timeout()), (vec![], None));
+
+    let mut client = End::client(client_config());
+    let call = client.call();
+    client.frame(ASKS);
+    let key = client.question();
+    client.session.handle_end(TransportEnd::Failed, client.now);
+    assert_eq!(client.events(), [Event::InputGone { key }, done(call, Outcome::Lost), Event::Closed(CloseReason::Failed)]);
+    assert_eq!((client.sent(), client.session.stats().queued_bytes), (vec![], 0));
+}
+
+#[test]
+fn a_graceful_close_lets_what_runs_go_on_in_both_directions_and_begins_nothing_new() {
+    let mut pair = Pair::ready();
+    let call = pair.client.call();
+    pair.run();
+    let id = pair.server.request();
+    close(&mut pair.client, 10_000);
+    close(&mut pair.server, 10_000);
+    // The handler may still ask, and its caller is still asked and answers.
+    pair.server.ask(id, Ask::Confirm { message: "go on?".into() });
+    pair.run();
+    let key = pair.client.question();
+    let yes = Answer::Elicit(protocol_core::Elicited::Accept(json("{}")));
+    pair.client.session.provide_input(key, yes, pair.client.now).unwrap();
+    pair.run();
+    assert!(matches!(pair.server_events()[..], [Event::Input { answer: Ok(Answer::Confirm(true)), .. }]));
+    pair.server.report(id, Progress::value(1.0));
+    pair.at(9_999);
+    pair.server.respond(id);
+    pair.run();
+    assert_eq!(pair.server_events(), [Event::Closed(CloseReason::Local)]);
+    let events = pair.client_events();
+    let [Event::Progress { .. }, Event::Done { id, outcome: Outcome::Result(_), .. }, Event::Closed(CloseReason::Local)] =
+        events[..]
+    else {
+        panic!("{events:?}")
+    };
+    assert_eq!(id, call);
+}
+
+#[test]
+fn while_closing_new_requests_are_answered_busy_and_new_verbs_are_refused() {
+    let mut server = End::server(server_config());
+    let id = server.receive_call(1);
+    close(&mut server, 1_000);
+    server.frame(&call_tool(2, true)).frame(&request(3, "ping", "{}"));
+    assert_eq!((server.sent(), server.events()), (vec![error(2, -32809, "closing"), result(3)], vec![]));
+    let tools = Notice::ToolsChanged;
+    assert_eq!(server.session.notify(tools, server.now), Err(Refused::Closing));
+    server.respond(id);
+    assert_eq!(server.sent(), [ok(1)]);
+
+    let mut client = End::client(client_config());
+    client.call();
+    close(&mut client, 1_000);
+    let refused = client.session.invoke(Invoke::new(Op::Ping, json("{}")), client.now).unwrap_err();
+    assert_eq!(refused.why, Refused::Closing);
+}
+
+#[test]
+fn when_the_grace_is_over_what_is_left_is_cancelled_and_the_peer_is_told() {
+    let told = r#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"the server is closing"}],"isError":true}}"#;
+    let other = r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"the server is closing","data":{"reason":"closing"}}}"#;
+    for at_once in [false, true] {
+        let mut server = End::server(server_config());
+        let id = server.receive_call(1);
+        server.frame(&request(2, "prompts/get", "{}"));
+        let prompt = server.request();
+        server.ask(id, Ask::Roots);
+        server.drain();
+        if at_once {
+            close_now(&mut server);
+        } else {
+            close(&mut server, 1_000);
+            server.at(999).expect_silence();
+            server.at(1_000);
+        }
+        let closing = |id| Event::Cancelled { id, why: Why::Closing };
+        assert_eq!(server.events(), [closing(id), closing(prompt)]);
+        assert_eq!(server.sent(), [cancelled(3), told.to_owned(), other.to_owned()], "each call's questions first");
+        assert_eq!(server.events(), [Event::Closed(CloseReason::Local)]);
+
+        let mut client = End::client(client_config());
+        let call = client.call();
+        client.sent();
+        let unsent = client.call();
+        client.frame(&request(1, "roots/list", r#"{"_meta":{"protocol-core/parent":2}}"#));
+        let key = client.question();
+        if at_once {
+            close_now(&mut client);
+        } else {
+            close(&mut client, 1_000);
+            client.at(1_000);
+        }
+        // The second call was never polled out, so nothing tells of it.
+        assert_eq!(client.events(), [Event::InputGone { key }, done(call, Outcome::Cancelled), done(unsent, Outcome::Cancelled)]);
+        assert_eq!(
+            client.sent(),
+            [
+                r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2,"reason":"closing"}}"#.to_owned(),
+                error(1, -32800, "the call that this belongs to is over")
+            ]
+        );
+        assert_eq!(client.events(), [Event::Closed(CloseReason::Local)]);
+    }
+}
+
+#[test]
+fn a_question_that_belongs_to_no_call_is_waited_for_and_then_refused() {
+    let mut client = End::client(client_config());
+    client.frame(ASKS);
+    let key = client.question();
+    close(&mut client, 1_000);
+    client.at(999).expect_silence();
+    client.at(1_000);
+    assert_eq!(client.events(), [Event::InputGone { key }]);
+    assert_eq!(client.sent(), [error(1, -32800, "the call that this belongs to is over")]);
+    assert_eq!(client.events(), [Event::Closed(CloseReason::Local)]);
+}
+
+#[test]
+fn a_second_close_can_only_hasten_the_end_and_the_first_reason_stays() {
+    type Step = fn(&mut End);
+    for (first, second, ends, reason) in [
+        ((|end| close(end, 1_000)) as Step, (|end| close(end, 2_000)) as Step, 1_000, CloseReason::Local),
+        (|end| close(end, 2_000), |end| close(end, 1_000), 1_500, CloseReason::Local),
+        (|end| close(end, 2_000), close_now, 500, CloseReason::Local),
+        (|end| close(end, 60_000), eof, 5_500, CloseReason::Local),
+        (eof, |end| close(end, 1_000), 1_500, CloseReason::Eof),
+        (eof, close_now, 500, CloseReason::Eof),
+        (eof, eof, 5_000, CloseReason::Eof),
+    ] {
+        let mut server = End::server(server_config());
+        let id = server.receive_call(1);
+        first(&mut server);
+        server.at(500);
+        second(&mut server);
+        if ends > 500 {
+            server.at(ends - 1).expect_silence();
+            server.at(ends);
+        }
+        let events = server.events();
+        assert!(matches!(events[0], Event::Cancelled { id: cancelled, .. } if cancelled == id), "{ends}: {events:?}");
+        server.sent();
+        let last = events.into_iter().chain(server.events()).last();
+        assert_eq!(last, Some(Event::Closed(reason)), "{ends}");
+    }
+}
+
+#[test]
+fn a_response_that_is_held_back_leaves_when_we_close_now() {
+    let mut server = End::server(with(server_config(), |config| config.timeouts.response_gap = Duration::from_secs(1)));
+    let id = server.receive_call(1);
+    server.report(id, Progress::value(1.0));
+    server.respond(id).drain();
+    close_now(&mut server);
+    assert_eq!((server.sent(), server.events()), (vec![ok(1)], vec![Event::Closed(CloseReason::Local)]));
+}
+
+#[test]
+fn a_peer_that_does_not_read_does_not_hold_the_end_up_beyond_the_grace() {
+    let mut server = End::server(server_config());
+    let id = server.receive_call(1);
+    close_now(&mut server);
+    assert_eq!(server.events(), [Event::Cancelled { id, why: Why::Closing }]);
+    close_now(&mut server);
+    server.at(4_999);
+    assert_eq!(server.events(), []);
+    let record = LogRecord { level: Level::Error, logger: None, data: json("1") };
+    assert_eq!(server.session.log(None, record, server.now), Ok(Logged::Unwanted), "nothing joins what waits");
+    server.at(5_000);
+    assert_eq!((server.events(), server.sent()), (vec![Event::Closed(CloseReason::Local)], vec![]));
+}
+
+#[test]
+fn a_call_held_for_the_handshake_ends_with_the_session() {
+    for (end, outcome) in [(eof as fn(&mut End), Outcome::Lost), (close_now, Outcome::Cancelled)] {
+        let mut client = End::new(client_config());
+        let call = client.call();
+        client.sent();
+        end(&mut client);
+        let events = client.events();
+        assert_eq!(events[0], done(call, outcome));
+        assert!(matches!(events[1..], [Event::Closed(_)]) && client.sent().is_empty());
+    }
+}
+
+#[test]
+fn closed_comes_once_and_last_and_no_verb_does_anything_afterwards() {
+    let ends: [fn(&mut End); 4] = [
+        eof,
+        |end| end.session.handle_end(TransportEnd::Failed, end.now),
+        close_now,
+        |end| {
+            end.frame(&" ".repeat(17 << 20));
+        },
+    ];
+    for end in ends {
+        let mut server = End::server(server_config());
+        let id = server.receive_call(1);
+        let key = server.ask(id, Ask::Roots);
+        server.drain();
+        end(&mut server);
+        server.sent();
+        server.at(5_000);
+        let closed = server.events().iter().filter(|event| matches!(event, Event::Closed(_))).count();
+        assert_eq!((closed, server.session.is_closed(), server.session.wants_input()), (1, true, false));
+
+        let now = server.now;
+        let session = &mut server.session;
+        assert_eq!(session.respond(id, Reply::Raw(json("{}")), now), Err(NotLive));
+        assert_eq!(session.progress(id, Progress::value(1.0), now), Err(ProgressError::NotLive));
+        assert_eq!(session.checkpoint(id, json("{}")), Err(CheckpointError::NotLive));
+        assert_eq!(session.configure(id, ServeOptions::default(), now), Err(NotLive));
+        assert_eq!(session.request_input(id, Ask::Roots, now), Err(AskError::NotLive));
+        assert_eq!(session.abandon_input(key, now), Err(NotLive));
+        assert_eq!(session.provide_input(key, Answer::Roots(json("[]")), now), Err(NotLive));
+        let record = || LogRecord { level: Level::Emergency, logger: None, data: json("1") };
+        assert_eq!((session.log(None, record(), now), session.log(Some(id), record(), now)), (Ok(Logged::Unwanted), Err(NotLive)));
+        assert_eq!(session.notify(Notice::ToolsChanged, now), Err(Refused::Closing));
+        assert_eq!(session.invoke(Invoke::new(Op::Ping, json("{}")), now).unwrap_err().why, Refused::Closing);
+        assert_eq!(session.set_alarm(now), Err(TooManyAlarms));
+        session.close(Close::Now, now);
+        session.close(Close::Graceful { grace: Duration::from_secs(1) }, now);
+        session.handle_end(TransportEnd::Eof, now);
+        session.handle_end(TransportEnd::Failed, now);
+        server.frame(&call_tool(2, true)).frame("nonsense").at(1_000_000).expect_silence();
+        assert_eq!((server.session.poll_timeout(), server.session.stats().serves), (None, 0));
+    }
+}

@@ -1,0 +1,275 @@
+//! Sampling that nests: how deep it is counted, on both ends, and where it stops (`mcp.md` 7.1; no revision has a rule of its own).
+
+use protocol_core::{
+    Answer, Ask, AskError, CallTimeouts, DepthInference, Elicit, Event, InboundId, InputKey, Invoke, Op, OutboundId, Refused,
+    Sample, Sampled, Violation,
+};
+use tests::end::{End, call_tool, client_config, json, request, result, server_config, with};
+use tests::pair::Pair;
+
+fn sample() -> Ask {
+    Ask::Sample(Sample::new("?"))
+}
+
+fn tool(parent: Option<InputKey>) -> Invoke {
+    let call = Invoke::new(Op::CallTool, json(r#"{"name":"t"}"#)).without_progress();
+    let call = call.with_timeouts(CallTimeouts::NONE);
+    parent.into_iter().fold(call, Invoke::with_parent)
+}
+
+/// The request that arrived at the server, and its depth.
+fn served(pair: &mut Pair) -> (InboundId, u8) {
+    let events = pair.server_events();
+    let [Event::Request { id, depth, .. }] = events[..] else { panic!("{events:?}") };
+    (id, depth)
+}
+
+/// The question that arrived at the client, the call that it belongs to, and its depth.
+fn asked(client: &mut End) -> (InputKey, Option<OutboundId>, u8) {
+    let events = client.events();
+    let [Event::InputRequested { key, parent, depth, .. }] = events[..] else { panic!("{events:?}") };
+    (key, parent, depth)
+}
+
+/// A frame with a sampling under `id`; `meta` are the members of its `_meta`.
+fn sampling(id: u64, meta: &str) -> String {
+    request(id, "sampling/createMessage", &format!(r#"{{"messages":[],"maxTokens":1,"_meta":{{{meta}}}}}"#))
+}
+
+fn too_deep(id: u64, depth: u8, max: u8) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32808,"message":"sampling is nested too deep","data":{{"depth":{depth},"max":{max}}}}}}}"#
+    )
+}
+
+#[test]
+fn two_ends_nest_three_deep_and_agree_on_every_depth_and_the_fourth_is_refused_before_it_is_sent() {
+    let mut pair = Pair::ready();
+    let (mut parent, mut questions, mut handlers) = (None, Vec::new(), Vec::new());
+    for level in 0..=3 {
+        let call = pair.client.invoke(tool(parent));
+        pair.run();
+        let (id, depth) = served(&mut pair);
+        assert_eq!(depth, level);
+        handlers.push(id);
+        if level == 3 {
+            let refused = pair.server.session.request_input(id, sample(), pair.server.now);
+            assert_eq!(refused, Err(AskError::TooDeep { depth: 4, max: 3 }));
+            assert_eq!(pair.server.sent(), Vec::<String>::new());
+            break;
+        }
+        pair.server.ask(id, sample());
+        pair.run();
+        let (key, of, depth) = asked(&mut pair.client);
+        assert_eq!((of, depth), (Some(call), level + 1));
+        questions.push(key);
+        parent = Some(key);
+    }
+    // It unwinds: each call is answered, then the question that it was made for.
+    pair.server.respond(handlers[3]);
+    for (key, handler) in questions.into_iter().zip(handlers).rev() {
+        pair.run();
+        pair.client.session.provide_input(key, Answer::Sample(Sampled::new("a", "m")), pair.client.now).unwrap();
+        pair.run();
+        pair.server.respond(handler);
+    }
+    pair.run();
+    let done = pair.client_events().into_iter().filter(|event| matches!(event, Event::Done { .. })).count();
+    assert_eq!((done, pair.client.session.stats().calls, pair.server.session.stats().serves), (4, 0, 0));
+}
+
+#[test]
+fn the_depth_of_a_call_is_written_only_above_zero_and_its_own_claim_is_replaced() {
+    let mut pair = Pair::ready();
+    let claims = r#"{"name":"t","_meta":{"protocol-core/samplingDepth":9,"protocol-core/parent":9,"mine":1}}"#;
+    let claiming = |parent: Option<InputKey>| {
+        let call = Invoke::new(Op::CallTool, json(claims)).without_progress().with_timeouts(CallTimeouts::NONE);
+        parent.into_iter().fold(call, Invoke::with_parent)
+    };
+    pair.client.invoke(claiming(None));
+    assert!(pair.client.sent()[0].ends_with(r#""params":{"name":"t","_meta":{"mine":1}}}"#));
+    pair.client.invoke(tool(None));
+    pair.run();
+    let (id, _) = served(&mut pair);
+    pair.server.ask(id, sample());
+    pair.run();
+    let (key, ..) = asked(&mut pair.client);
+    pair.client.invoke(claiming(Some(key)));
+    assert!(pair.client.sent()[0].ends_with(r#""params":{"name":"t","_meta":{"mine":1,"protocol-core/samplingDepth":1}}}"#));
+}
+
+#[test]
+fn siblings_share_a_depth_and_forms_inherit_it_and_add_nothing() {
+    let mut server = End::server(server_config());
+    server.frame(&request(1, "tools/call", r#"{"_meta":{"protocol-core/samplingDepth":2}}"#));
+    let id = server.request();
+    let form = || Ask::Elicit(Elicit::new("m", json(r#"{"type":"object","properties":{}}"#)));
+    for (ask, depth) in [(sample(), 3), (form(), 2), (sample(), 3), (Ask::Roots, 2), (sample(), 3)] {
+        server.ask(id, ask);
+        let sent = server.sent();
+        assert!(sent[0].contains(&format!(r#""protocol-core/samplingDepth":{depth}"#)), "{sent:?}");
+    }
+    server.frame(&request(2, "tools/call", r#"{"_meta":{"protocol-core/samplingDepth":200}}"#));
+    let deep = server.request();
+    server.ask(deep, form());
+    server.ask(deep, Ask::Roots);
+    assert_eq!(
+        server.session.request_input(deep, sample(), server.now),
+        Err(AskError::TooDeep { depth: 201, max: 3 }),
+        "only sampling is refused for its depth"
+    );
+}
+
+#[test]
+fn a_form_at_the_root_writes_no_depth() {
+    let mut server = End::server(server_config());
+    let id = server.receive_call(1);
+    server.ask(id, Ask::Roots);
+    assert_eq!(server.sent(), [request(2, "roots/list", r#"{"_meta":{"protocol-core/parent":1}}"#)]);
+}
+
+#[test]
+fn what_the_wire_claims_can_only_raise_what_a_server_knows() {
+    for (claim, depth) in [
+        ("0", 0),
+        ("1", 1),
+        ("3", 3),
+        ("255", 255),
+        // What cannot be a depth may have been made up to look shallow.
+        ("256", 255),
+        ("-1", 255),
+        ("1.5", 255),
+        (r#""1""#, 255),
+        ("null", 255),
+    ] {
+        let mut server = End::server(server_config());
+        server.frame(&request(1, "tools/call", &format!(r#"{{"_meta":{{"protocol-core/samplingDepth":{claim}}}}}"#)));
+        let events = server.events();
+        assert!(matches!(events[..], [Event::Request { depth: read, .. }] if read == depth), "{claim}: {events:?}");
+    }
+}
+
+#[test]
+fn a_client_refuses_the_fourth_level_whatever_the_server_says_about_itself() {
+    // The client knows that it called at depth 3; the server names the call, or nothing, and claims to be shallow.
+    for (meta, depth) in [
+        ("", 4),
+        (r#""protocol-core/samplingDepth":1"#, 4),
+        (r#""protocol-core/parent":99"#, 4),
+        (r#""protocol-core/samplingDepth":7"#, 7),
+    ] {
+        let mut client = End::client(client_config());
+        client.invoke(tool(None));
+        for level in 1..=3 {
+            client.drain().frame(&sampling(level, ""));
+            let (key, _, depth) = asked(&mut client);
+            assert_eq!(u64::from(depth), level);
+            client.invoke(tool(Some(key)));
+        }
+        client.drain().frame(&sampling(9, meta));
+        assert_eq!(
+            (client.sent(), client.events()),
+            (vec![too_deep(9, depth, 3)], vec![Event::Violation(Violation::SamplingTooDeep)])
+        );
+        // Forms are still answered there.
+        client.frame(&request(10, "roots/list", "{}"));
+        assert_eq!(asked(&mut client).2, 3);
+    }
+}
+
+#[test]
+fn a_question_belongs_to_the_call_it_names_and_otherwise_to_the_deepest_and_newest() {
+    let mut client = End::client(client_config());
+    let root = client.invoke(tool(None));
+    client.drain().frame(&sampling(1, ""));
+    let (key, ..) = asked(&mut client);
+    let inner = client.invoke(tool(Some(key)));
+    let newest = client.invoke(tool(None));
+    client.drain();
+    for (id, meta, parent, depth) in [
+        (2, String::new(), inner, 2),
+        (3, r#""protocol-core/parent":2"#.to_owned(), root, 1),
+        (4, format!(r#""protocol-core/parent":{}"#, newest.to_string().trim_start_matches("out-")), newest, 1),
+        (5, r#""protocol-core/parent":2,"protocol-core/samplingDepth":3"#.to_owned(), root, 3),
+    ] {
+        client.frame(&sampling(id, &meta));
+        let (_, of, read) = asked(&mut client);
+        assert_eq!((of, read), (Some(parent), depth), "{meta}");
+    }
+    client.session.cancel(inner, None, client.now).unwrap();
+    client.drain().frame(&sampling(6, ""));
+    assert_eq!(asked(&mut client).1, Some(newest), "the newest among equals");
+}
+
+#[test]
+fn a_question_without_any_call_belongs_to_none_and_is_one_deep() {
+    let mut client = End::client(client_config());
+    client.frame(&sampling(1, ""));
+    assert_eq!(asked(&mut client).1, None);
+    client.frame(&sampling(2, r#""protocol-core/samplingDepth":3"#));
+    let (key, of, depth) = asked(&mut client);
+    assert_eq!((of, depth), (None, 3));
+    client.invoke(tool(Some(key)));
+    assert!(client.sent()[0].contains(r#""protocol-core/samplingDepth":3"#));
+}
+
+#[test]
+fn a_call_cannot_be_made_for_a_question_that_is_answered() {
+    let mut client = End::client(client_config());
+    client.frame(&sampling(1, ""));
+    let (key, ..) = asked(&mut client);
+    client.session.provide_input(key, Answer::Sample(Sampled::new("a", "m")), client.now).unwrap();
+    let refused = client.session.invoke(tool(Some(key)), client.now).unwrap_err();
+    assert_eq!((refused.why, *refused.call), (Refused::NoParent, tool(Some(key))));
+}
+
+#[test]
+fn a_call_without_a_word_about_depth_is_taken_to_belong_to_the_deepest_open_sampling_only_where_that_is_wanted() {
+    for (inference, depths) in [(DepthInference::Off, [0, 0, 0, 0]), (DepthInference::DeepestOpen, [1, 2, 2, 0])] {
+        let mut server = End::server(with(server_config(), |config| config.depth.inference = inference));
+        let receive = |server: &mut End, id: u64| {
+            server.frame(&call_tool(id, false));
+            let events = server.events();
+            let [Event::Request { id, depth, .. }] = events[..] else { panic!("{events:?}") };
+            (id, depth)
+        };
+        let (root, depth) = receive(&mut server, 1);
+        assert_eq!(depth, 0);
+        // Forms are no samplings.
+        server.ask(root, Ask::Roots);
+        assert_eq!(receive(&mut server, 2).1, 0);
+        let outer = server.ask(root, sample());
+        let (inner, first) = receive(&mut server, 3);
+        // A claim can raise it in any case.
+        server.frame(&request(4, "tools/call", r#"{"_meta":{"protocol-core/samplingDepth":1}}"#));
+        let claimed = server.request();
+        let deeper = server.ask(if inference == DepthInference::Off { claimed } else { inner }, sample());
+        let second = receive(&mut server, 5).1;
+        server.session.abandon_input(outer, server.now).unwrap();
+        let third = receive(&mut server, 6).1;
+        server.session.abandon_input(deeper, server.now).unwrap();
+        let last = receive(&mut server, 7).1;
+        assert_eq!([first, second, third, last], depths);
+    }
+}
+
+#[test]
+fn the_limit_is_the_owners_to_set_on_each_end() {
+    let mut server = End::server(with(server_config(), |config| config.depth.max = 0));
+    let id = server.receive_call(1);
+    assert_eq!(server.session.request_input(id, sample(), server.now), Err(AskError::TooDeep { depth: 1, max: 0 }));
+    let mut client = End::client(with(client_config(), |config| config.depth.max = 1));
+    client.frame(&sampling(1, "")).frame(&sampling(2, r#""protocol-core/samplingDepth":2"#));
+    assert_eq!(client.sent(), [too_deep(2, 2, 1)]);
+}
+
+#[test]
+fn a_refused_question_leaves_the_call_it_would_have_belonged_to_as_it_was() {
+    let mut client = End::client(with(client_config(), |config| config.depth.max = 0));
+    client.call();
+    let deadline = client.session.poll_timeout();
+    client.drain().frame(&sampling(1, ""));
+    assert_eq!(client.session.poll_timeout(), deadline, "its idle clock does not stop");
+    client.drain().frame(&result(2));
+    assert_eq!(client.sent(), Vec::<String>::new());
+}

@@ -1,0 +1,441 @@
+//! Every bound of [`protocol_core::Limits`], in both directions (G5).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol_core::{
+    Answer, Ask, AskError, CallTimeouts, CloseReason, Config, Event, Full, InboundId, Instant, Invoke, Json, Level, LogRecord,
+    Notice, Op, Outcome, Progress, RateWindow, Refused, Reply, RpcError, Sample, Sampled, ServeOptions, TooManyAlarms, ToolOutput,
+    Violation, Why,
+};
+use tests::end::{End, call_tool, cancelled, client_config, error, json, progress, request, result, server_config, with};
+use tests::pair::Pair;
+
+fn busy(id: u64) -> String {
+    error(id, -32809, "too many requests at once")
+}
+
+fn in_flight(config: Config, most: usize) -> Config {
+    with(config, |config| config.limits.in_flight = most)
+}
+
+fn ping(id: u64) -> String {
+    request(id, "ping", "{}")
+}
+
+fn try_frame(end: &mut End, text: &str) -> Result<(), Full> {
+    end.session.handle_frame(Bytes::copy_from_slice(text.as_bytes()), end.now)
+}
+
+#[test]
+fn requests_beyond_the_limit_are_answered_busy_until_a_handler_has_ended() {
+    let mut server = End::server(in_flight(server_config(), 2));
+    let id = server.receive_call(1);
+    server.receive_call(2);
+    server.frame(&call_tool(3, false));
+    assert_eq!((server.sent(), server.events()), (vec![busy(3)], vec![Event::Violation(Violation::TooManyRequests)]));
+    server.frame(&ping(4));
+    assert_eq!(server.sent(), [result(4)], "what is answered inside needs no place");
+    server.respond(id).drain();
+    server.receive_call(3);
+    assert_eq!(server.session.stats().serves, 2);
+}
+
+#[test]
+fn a_cancelled_handler_keeps_its_place_until_it_ends_so_that_stuck_ones_are_bounded() {
+    let mut server = End::server(in_flight(server_config(), 1));
+    let id = server.receive_call(1);
+    server.frame(&cancelled(1)).drain().frame(&call_tool(2, false));
+    assert_eq!(server.sent(), [busy(2)]);
+    server.session.configure(id, ServeOptions::default(), server.now).unwrap_err();
+    server.session.respond(id, Reply::Raw(json("{}")), server.now).unwrap_err();
+    server.drain();
+    let id = server.receive_call(3);
+    server.session.configure(id, ServeOptions::default().with_deadline(Duration::ZERO), server.now).unwrap();
+    server.drain().frame(&call_tool(4, false));
+    assert_eq!(server.sent(), [busy(4)], "the same after a deadline");
+}
+
+#[test]
+fn calls_beyond_the_limit_are_handed_back_and_a_result_that_was_not_polled_keeps_its_place() {
+    let mut client = End::client(in_flight(client_config(), 2));
+    client.call();
+    client.call();
+    let tool = || Invoke::new(Op::CallTool, json(r#"{"name":"x"}"#));
+    let refused = client.session.invoke(tool(), client.now).unwrap_err();
+    assert_eq!((refused.why, *refused.call), (Refused::Full, tool()));
+    client.drain().frame(&result(2));
+    assert_eq!(client.session.invoke(tool(), client.now).unwrap_err().why, Refused::Full);
+    assert!(matches!(client.events()[..], [Event::Done { .. }]));
+    client.invoke(tool());
+}
+
+#[test]
+fn questions_of_the_peer_beyond_the_limit_are_answered_busy() {
+    let mut client = End::client(in_flight(client_config(), 2));
+    for id in 1..=2 {
+        client.frame(&request(id, "roots/list", "{}"));
+    }
+    let key = client.question();
+    client.frame(&request(3, "roots/list", "{}"));
+    assert_eq!((client.sent(), client.events()), (vec![busy(3)], vec![Event::Violation(Violation::TooManyRequests)]));
+    client.session.provide_input(key, Answer::Roots(json("[]")), client.now).unwrap();
+    client.drain().frame(&request(3, "roots/list", "{}"));
+    client.question();
+}
+
+#[test]
+fn an_answer_that_was_not_polled_keeps_the_place_of_its_question() {
+    let mut server = End::server(in_flight(server_config(), 1));
+    let id = server.receive_call(1);
+    server.ask(id, Ask::Roots);
+    server.sent();
+    server.frame(r#"{"jsonrpc":"2.0","id":2,"result":{"roots":[]}}"#);
+    assert_eq!(server.session.request_input(id, Ask::Roots, server.now), Err(AskError::Full));
+    assert!(matches!(server.events()[..], [Event::Input { .. }]));
+    server.ask(id, Ask::Roots);
+}
+
+#[test]
+fn a_frame_that_comes_while_events_wait_is_handed_back_unread_and_taken_once_one_was_polled() {
+    let mut server = End::server(with(server_config(), |config| config.limits.events = 2));
+    server.frame(&call_tool(1, false)).frame(&call_tool(2, false));
+    assert!(!server.session.wants_input());
+    let third = call_tool(3, false);
+    let stats = server.session.stats();
+    assert_eq!(try_frame(&mut server, &third), Err(Full(Bytes::from(third.clone()))));
+    assert_eq!(server.session.stats(), stats, "nothing has changed");
+    assert!(server.session.poll_event().is_some() && server.session.wants_input());
+    server.frame(&third);
+    let rest = server.events();
+    assert_eq!(rest.iter().filter(|event| matches!(event, Event::Request { .. })).count(), 2);
+}
+
+#[test]
+fn what_settles_is_told_although_the_events_are_full() {
+    let mut server = End::server(with(server_config(), |config| {
+        (config.limits.events, config.timeouts.serve) = (2, Some(Duration::from_secs(1)));
+    }));
+    server.frame(&call_tool(1, false)).frame(&call_tool(2, false));
+    assert!(!server.session.wants_input());
+    server.at(1_000);
+    let cancelled = server.events().into_iter().filter(|event| matches!(event, Event::Cancelled { why: Why::Deadline, .. }));
+    assert_eq!(cancelled.count(), 2);
+}
+
+#[test]
+fn a_peer_that_makes_us_refuse_more_than_it_reads_is_not_read_and_then_given_up() {
+    let mut server = End::server(with(server_config(), |config| config.limits.strays = 3));
+    let id = server.receive_call(9);
+    for number in 1..=3 {
+        assert!(server.session.wants_input());
+        server.frame(&ping(number));
+    }
+    assert_eq!(try_frame(&mut server, &ping(4)), Err(Full(Bytes::from(ping(4)))));
+    assert_eq!(server.session.poll_timeout(), Some(Instant::from_millis(5_000)), "close_grace");
+    // It reads again in time.
+    server.at(4_999);
+    assert_eq!(server.session.poll_transmit().map(|out| out.frame), Some(Bytes::from(result(1))));
+    assert_eq!((server.session.wants_input(), server.session.poll_timeout()), (true, None));
+    // And then it does not.
+    server.frame(&ping(4)).at(9_998);
+    assert_eq!(server.events(), []);
+    server.at(9_999);
+    let events = server.events();
+    assert_eq!(events, [Event::Cancelled { id, why: Why::Disconnected }, Event::Closed(CloseReason::Overload)]);
+    assert_eq!(server.sent(), Vec::<String>::new());
+}
+
+#[test]
+fn a_peer_that_reads_some_of_many_refusals_is_given_its_time_again() {
+    let mut server = End::server_at(with(server_config(), |config| config.limits.strays = 3), "2025-03-26", "{}");
+    let pings: Vec<_> = (1..=10).map(ping).collect();
+    server.frame(&format!("[{}]", pings.join(","))).at(4_000);
+    assert!(server.session.poll_transmit().is_some() && !server.session.wants_input());
+    assert_eq!(server.session.poll_timeout(), Some(Instant::from_millis(9_000)));
+    server.at(9_000);
+    assert_eq!(server.events(), [Event::Closed(CloseReason::Overload)]);
+}
+
+#[test]
+fn replies_to_calls_are_no_refusals_and_do_not_stop_the_reading() {
+    let mut server = End::server(with(server_config(), |config| config.limits.strays = 3));
+    for number in 1..=50 {
+        let id = server.receive_call(number);
+        server.respond(id);
+    }
+    assert!(server.session.wants_input());
+    assert_eq!((server.sent().len(), server.session.poll_timeout()), (50, None));
+}
+
+#[test]
+fn output_beyond_the_hard_limit_closes_the_session_whatever_brought_it_there() {
+    let hard = |config| with(config, |config: &mut Config| config.limits.output_bytes_hard = 300);
+    let long = "x".repeat(300);
+    type Way = fn(&mut End, InboundId, String);
+    let ways: [(&str, Way); 4] = [
+        ("a response", |server, id, long| {
+            server.reply(id, Reply::Tool(ToolOutput::text(long)));
+        }),
+        ("a deadline", |server, id, long| {
+            server.session.checkpoint(id, json(&format!(r#"{{"x":"{long}"}}"#))).unwrap();
+            server.session.configure(id, ServeOptions::default().with_deadline(Duration::ZERO), server.now).unwrap();
+        }),
+        ("refusals", |server, _, _| {
+            for id in 2..20 {
+                let _ = try_frame(server, &ping(id));
+            }
+        }),
+        ("a held response that the end releases", |server, id, long| {
+            server.report(id, Progress::value(1.0));
+            server.sent();
+            server.reply(id, Reply::Tool(ToolOutput::text(long)));
+            server.session.close(protocol_core::Close::Now, server.now);
+        }),
+    ];
+    let mut wrong = Vec::new();
+    for (name, way) in ways {
+        let mut server = End::server(with(hard(server_config()), |config| config.timeouts.response_gap = Duration::from_secs(1)));
+        let id = server.receive_call(1);
+        way(&mut server, id, long.clone());
+        let (events, rest) = (server.events(), (server.sent(), server.session.poll_timeout()));
+        if events.last() != Some(&Event::Closed(CloseReason::Overload)) || rest != (vec![], None) {
+            wrong.push(format!("{name}: {events:?}, then {rest:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "G4: {wrong:#?}");
+}
+
+#[test]
+fn a_client_that_overflows_while_it_settles_a_call_still_says_how_it_ended_before_it_is_closed() {
+    const HARD: usize = 400;
+    let mut client = End::client(with(client_config(), |config| config.limits.output_bytes_hard = HARD));
+    let call = client.call();
+    client.sent();
+    client.frame(&request(1, "roots/list", "{}"));
+    let key = client.question();
+    client.frame(&request(2, "roots/list", "{}")).drain();
+    // Just below the limit, and the refusal of the second question passes it.
+    let roots = json(&format!("[{}]", " ".repeat(HARD - 60)));
+    client.session.provide_input(key, Answer::Roots(roots), client.now).unwrap();
+    client.frame(&result(2));
+    let events = client.events();
+    assert!(matches!(events[0], Event::InputGone { .. }), "{events:?}");
+    assert!(matches!(events[1], Event::Done { id, outcome: Outcome::Result(_), .. } if id == call), "{events:?}");
+    assert_eq!(events[2..], [Event::Closed(CloseReason::Overload)]);
+    client.expect_silence();
+}
+
+#[test]
+fn while_output_waits_calls_and_news_are_refused_and_answers_are_not() {
+    let narrow = |config| with(config, |config: &mut Config| config.limits.output_bytes = 1);
+    let mut client = End::client(narrow(client_config()));
+    client.call();
+    assert_eq!(client.session.invoke(Invoke::new(Op::ListTools, json("{}")), client.now).unwrap_err().why, Refused::Full);
+    assert_eq!(client.session.notify(Notice::RootsChanged, client.now), Err(Refused::Full));
+    client.frame(&request(1, "roots/list", "{}"));
+    let key = client.question();
+    client.session.provide_input(key, Answer::Roots(json("[]")), client.now).unwrap();
+    assert_eq!(client.sent().len(), 2);
+    client.session.notify(Notice::RootsChanged, client.now).unwrap();
+}
+
+#[test]
+fn nothing_that_leaves_is_longer_than_a_frame_may_be() {
+    const MOST: usize = 600;
+    let long = "é\n".repeat(MOST);
+    let narrow = |config| with(config, |config: &mut Config| config.limits.frame_bytes = MOST);
+    let mut server = End::server(narrow(server_config()));
+    let id = server.receive_call(1);
+    server.report(id, Progress::value(1.0).with_message(&*long));
+    server.report(id, Progress::value(2.0).with_data(Json::string(&long)));
+    let record = LogRecord { level: Level::Error, logger: None, data: Json::string(&long) };
+    server.session.log(None, record, server.now).unwrap();
+    let mut elicit = protocol_core::Elicit::new(&*long, json(r#"{"type":"object","properties":{}}"#));
+    for ask in [Ask::Sample(Sample::new(&*long)), Ask::Confirm { message: long.clone() }, Ask::Elicit(elicit.clone())] {
+        assert_eq!(server.session.request_input(id, ask, server.now), Err(AskError::TooLarge));
+    }
+    elicit.message = "m".into();
+    server.ask(id, Ask::Elicit(elicit));
+    let notice = Notice::Custom { method: "n".into(), params: Some(json(&format!(r#"{{"x":{}}}"#, Json::string(&long)))) };
+    assert_eq!(server.session.notify(notice, server.now), Err(Refused::TooLarge));
+    server.reply(id, Reply::Error(RpcError::new(1, &*long)));
+    let sent = server.sent();
+    assert_eq!(sent[..2], [progress(1, 1.0), progress(1, 2.0)], "words and data are left out, the news that it goes on is not");
+    assert!(sent.iter().all(|frame| frame.len() <= MOST), "{sent:?}");
+
+    let mut client = End::client(narrow(client_config()));
+    let call = client.call();
+    client.sent();
+    client.session.cancel(call, Some(&long), client.now).unwrap();
+    client.frame(&request(1, "sampling/createMessage", r#"{"messages":[],"maxTokens":1}"#));
+    let key = client.question();
+    client.session.provide_input(key, Answer::Sample(Sampled::new(&*long, "m")), client.now).unwrap();
+    assert_eq!(client.sent(), [cancelled(2), error(1, -32603, "the result is larger than a frame may be")]);
+}
+
+#[test]
+fn log_records_never_take_the_output_far_beyond_its_limit() {
+    const ROOM: usize = 1_000;
+    let mut server = End::server(with(server_config(), |config| config.limits.output_bytes = ROOM));
+    let mut log = |data: Json| {
+        let record = LogRecord { level: Level::Error, logger: None, data };
+        server.session.log(None, record, server.now).unwrap();
+        server.session.stats().queued_bytes
+    };
+    for _ in 0..20 {
+        log(json("1"));
+    }
+    // Each small one that makes room makes little; a large one may be one too many, but not twenty.
+    let large = Json::string(&"x".repeat(ROOM));
+    for _ in 0..20 {
+        let queued = log(large.clone());
+        assert!(queued <= 3 * ROOM, "{queued}");
+    }
+}
+
+#[test]
+fn a_frame_over_the_limit_is_one_clear_error_and_the_end() {
+    let mut server = End::server(with(server_config(), |config| config.limits.frame_bytes = 400));
+    let id = server.receive_call(1);
+    server.frame(&format!("\"{}\"", "x".repeat(400)));
+    let refusal = r#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"a frame over the size limit"}}"#;
+    assert_eq!(
+        server.events(),
+        [Event::Violation(Violation::FrameTooLarge), Event::Cancelled { id, why: Why::Disconnected }],
+        "what runs is cancelled: the channel is of no use any longer"
+    );
+    assert_eq!((server.sent(), server.events()), (vec![refusal.to_owned()], vec![Event::Closed(CloseReason::FrameTooLarge)]));
+
+    let mut client = End::client(with(client_config(), |config| config.limits.frame_bytes = 400));
+    let call = client.call();
+    client.drain().frame(&" ".repeat(401));
+    let events = client.events();
+    assert_eq!(events[0], Event::Violation(Violation::FrameTooLarge));
+    assert!(matches!(events[1], Event::Done { id, outcome: Outcome::Lost, .. } if id == call));
+    assert_eq!(
+        (&events[2..], client.sent()),
+        (&[Event::Closed(CloseReason::FrameTooLarge)][..], vec![]),
+        "a client answers nothing"
+    );
+}
+
+#[test]
+fn a_frame_of_exactly_the_limit_is_read() {
+    let frame = call_tool(1, false);
+    let mut server = End::server(with(server_config(), |config| config.limits.frame_bytes = frame.len() + 400));
+    server.frame(&format!("{frame}{}", " ".repeat(400)));
+    server.request();
+}
+
+#[test]
+fn alarms_ring_when_they_are_due_in_their_order_and_one_that_was_not_polled_keeps_its_place() {
+    let mut end = End::client(with(client_config(), |config| config.limits.alarms = 2));
+    let at = Instant::from_millis;
+    let (late, soon) = (end.session.set_alarm(at(20)).unwrap(), end.session.set_alarm(at(10)).unwrap());
+    assert_eq!(end.session.set_alarm(at(30)), Err(TooManyAlarms));
+    assert_eq!(end.session.poll_timeout(), Some(at(10)));
+    end.at(10);
+    assert_eq!(end.session.set_alarm(at(30)), Err(TooManyAlarms), "the ring waits to be heard");
+    assert_eq!(end.events(), [Event::Alarm(soon)]);
+    end.session.clear_alarm(soon);
+    let at_once = end.session.set_alarm(at(5)).unwrap();
+    assert_eq!(end.session.set_alarm(at(30)), Err(TooManyAlarms));
+    assert_eq!(end.events(), [Event::Alarm(at_once)], "what lies in the past rings at once");
+    end.session.clear_alarm(late);
+    assert_eq!(end.session.poll_timeout(), None);
+    end.at(1_000).expect_silence();
+    end.session.set_alarm(at(2_000)).unwrap();
+}
+
+#[test]
+fn as_many_ids_of_the_past_are_remembered_as_the_limit_says() {
+    for (remembered, reported) in [(0, [false, false, false]), (2, [false, true, true]), (256, [true, true, true])] {
+        let mut reports = Vec::new();
+        for reused in 1..=3 {
+            let mut server = End::server(with(server_config(), |config| config.limits.tombstones = remembered));
+            for number in 1..=3 {
+                let id = server.receive_call(number);
+                server.respond(id).drain();
+            }
+            server.frame(&call_tool(reused, false));
+            reports.push(server.events().contains(&Event::Violation(Violation::ReusedId)));
+        }
+        assert_eq!(reports, reported, "{remembered}");
+    }
+}
+
+#[test]
+fn a_late_answer_is_told_from_a_made_up_one_without_any_memory() {
+    let mut client = End::client(with(client_config(), |config| config.limits.tombstones = 0));
+    for _ in 0..1_000 {
+        let call = client.call();
+        client.sent();
+        client.session.cancel(call, None, client.now).unwrap();
+        client.drain();
+    }
+    client.frame(&result(2)).frame(&result(1_001)).frame(&progress(500, 1.0)).expect_silence();
+    assert_eq!(client.session.stats().late_frames, 3);
+    client.frame(&result(1_002));
+    assert_eq!(client.violations(), [Violation::UnknownResponse]);
+}
+
+#[test]
+fn after_a_hundred_thousand_calls_that_end_in_every_way_both_ends_hold_no_more_than_after_a_thousand() {
+    let small = |config| with(config, |config: &mut Config| config.limits.tombstones = 4);
+    let windowed = with(server_config(), |config| config.progress.window = RateWindow::new(2, Duration::from_millis(50)));
+    let mut pair = Pair::with(small(client_config()), small(windowed));
+    // Every table, written out: it may only grow by the digits of its numbers.
+    let held = |pair: &Pair| format!("{:?}{:?}", pair.client.session, pair.server.session).len();
+    let mut after_a_thousand = 0;
+    for round in 0..100_000 {
+        if round == 1_000 {
+            after_a_thousand = held(&pair);
+        }
+        one_call(&mut pair, round % 5);
+    }
+    assert!(held(&pair) < after_a_thousand + 400, "{} then {}", after_a_thousand, held(&pair));
+    for end in [&pair.client, &pair.server] {
+        let stats = end.session.stats();
+        assert_eq!((stats.calls, stats.serves, stats.orphans, stats.queued_bytes), (0, 0, 0, 0));
+        assert_eq!(end.session.poll_timeout(), None);
+    }
+}
+
+/// A call with progress that ends in one of five ways, and everything that follows from it.
+fn one_call(pair: &mut Pair, way: u64) {
+    let clocks = CallTimeouts { idle: Some(Duration::from_millis(5)), max_total: None, reset_on_progress: false };
+    let call = pair.client.invoke(Invoke::new(Op::CallTool, json("{}")).with_timeouts(clocks));
+    pair.run();
+    let id = pair.server.request();
+    for value in 1..4 {
+        pair.server.report(id, Progress::count(value, 9));
+    }
+    if way < 2 {
+        pair.server.ask(id, Ask::Roots);
+        pair.run();
+    }
+    match way {
+        0 => {
+            let key = pair.client.question();
+            pair.client.session.provide_input(key, Answer::Roots(json("[]")), pair.client.now).unwrap();
+            pair.run().server.reply(id, Reply::Error(RpcError::fixed(1, "no")));
+        }
+        1 => pair.client.session.cancel(call, None, pair.client.now).unwrap(),
+        2 => {
+            pair.server.respond(id);
+        }
+        3 => {
+            pair.at(pair.client.now.as_micros() / 1_000 + 5);
+        }
+        _ => {
+            pair.server.session.configure(id, ServeOptions::default().with_deadline(Duration::ZERO), pair.server.now).unwrap();
+        }
+    }
+    pair.run();
+    let _ = pair.server.session.respond(id, Reply::Raw(json("{}")), pair.server.now);
+    pair.run();
+    pair.client.outcome();
+    pair.server.drain();
+    pair.trace.clear();
+}

@@ -1,0 +1,465 @@
+//! Progress that a callee reports, on the wire (Utilities, "Progress").
+
+use std::time::Duration;
+
+use protocol_core::{Config, Event, InboundId, Instant, Progress, ProgressError, RateWindow, Reported, ServeOptions};
+use tests::end::{End, call_tool, cancelled, json, ok, progress, request, server_config, with};
+use tests::pair::Pair;
+use tests::storm::Rng;
+
+/// At most `updates` in any `millis`.
+fn at_most(updates: u32, millis: u64) -> RateWindow {
+    RateWindow::new(updates, Duration::from_millis(millis))
+}
+
+fn windowed(window: RateWindow) -> Config {
+    with(server_config(), |config| config.progress.window = window)
+}
+
+/// A server whose outbox is congested by a single frame.
+fn narrow() -> Config {
+    with(server_config(), |config| config.limits.output_bytes = 1)
+}
+
+fn of(value: f64, total: f64) -> Progress {
+    Progress { total: Some(total), ..Progress::value(value) }
+}
+
+/// The value and the message of each frame of progress that waits to be sent; there must be no other frame.
+fn updates(server: &mut End) -> Vec<(f64, Option<String>)> {
+    let read = |text: &String| {
+        let frame: serde_json::Value = serde_json::from_str(text).unwrap();
+        assert_eq!(frame["method"], "notifications/progress", "{text}");
+        let params = &frame["params"];
+        (params["progress"].as_f64().unwrap(), params["message"].as_str().map(str::to_owned))
+    };
+    server.sent().iter().map(read).collect()
+}
+
+fn values(server: &mut End) -> Vec<f64> {
+    updates(server).into_iter().map(|(value, _)| value).collect()
+}
+
+#[test]
+fn an_update_becomes_one_notification_with_the_members_that_it_has() {
+    for (update, members) in [
+        (Progress::count(1, 3), r#""progress":1,"total":3"#),
+        (Progress::percent(12.5), r#""progress":12.5,"total":100"#),
+        (Progress::value(0.0), r#""progress":0"#),
+        (Progress::value(0.1 + 0.2).with_message("a \"b\""), r#""progress":0.30000000000000004,"message":"a \"b\"""#),
+        (Progress::message("m"), r#""progress":0,"message":"m""#),
+        (Progress::value(1.0).with_data(json(r#"{"a" : 1.0}"#)), r#""progress":1,"_meta":{"protocol-core/data":{"a" : 1.0}}"#),
+    ] {
+        let mut server = End::server(server_config());
+        let id = server.receive_call(1);
+        assert_eq!(server.report(id, update), Reported::Sent);
+        let frame = format!(r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":1,{members}}}}}"#);
+        assert_eq!(server.sent(), [frame]);
+    }
+}
+
+#[test]
+fn the_first_revision_has_no_place_for_a_message() {
+    let mut server = End::server_at(server_config(), "2024-11-05", "{}");
+    let id = server.receive_call(1);
+    server.report(id, Progress::value(1.0).with_message("m"));
+    assert_eq!(server.sent(), [progress(1, 1.0)]);
+}
+
+#[test]
+fn a_token_is_echoed_with_its_type_and_zero_and_empty_text_are_tokens() {
+    for token in ["7", "-7", "0", "9007199254740993", r#""abc""#, r#""7""#, r#""""#] {
+        let mut server = End::server(server_config());
+        server.frame(&request(1, "tools/list", &format!(r#"{{"_meta":{{"progressToken":{token}}}}}"#)));
+        let events = server.events();
+        let [Event::Request { id, observed: true, .. }] = events[..] else { panic!("{events:?}") };
+        server.report(id, Progress::value(1.0));
+        let frame =
+            format!(r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":1}}}}"#);
+        assert_eq!(server.sent(), [frame]);
+    }
+}
+
+#[test]
+fn without_a_token_nothing_is_sent_and_nonsense_is_nonsense_all_the_same() {
+    let mut server = End::server(server_config());
+    server.frame(&call_tool(1, false));
+    let id = server.request();
+    assert_eq!(server.report(id, Progress::count(1, 2)), Reported::Unobserved);
+    assert_eq!(server.session.progress(id, Progress::value(f64::NAN), server.now), Err(ProgressError::NotFinite));
+    server.respond(id);
+    assert_eq!((server.sent(), server.session.stats().progress_left_out), (vec![ok(1)], 1));
+}
+
+#[test]
+fn numbers_that_make_no_sense_are_refused_and_the_next_update_goes_out_as_if_they_had_not_been() {
+    let mut server = End::server(server_config());
+    let id = server.receive_call(1);
+    for (update, error) in [
+        (Progress::value(f64::NAN), ProgressError::NotFinite),
+        (of(1.0, f64::INFINITY), ProgressError::NotFinite),
+        (Progress::value(-1.0), ProgressError::Negative),
+        (of(0.0, -1.0), ProgressError::Negative),
+        (of(3.0, 2.0).with_message("m"), ProgressError::AboveTotal),
+    ] {
+        assert_eq!(server.session.progress(id, update, server.now), Err(error));
+    }
+    server.report(id, Progress::value(0.0));
+    assert_eq!(server.sent(), [progress(1, 0.0)]);
+}
+
+#[test]
+fn what_does_not_increase_is_left_out_and_its_message_rides_on_the_next_increase() {
+    let mut server = End::server(server_config());
+    let id = server.receive_call(1);
+    let reported: Vec<_> = [
+        of(5.0, 10.0).with_message("downloading"),
+        of(5.0, 10.0),
+        of(4.0, 4.0),
+        of(5.0, 10.0).with_message("0/2000"),
+        Progress::message("1/2000"),
+        of(6.0, 10.0),
+    ]
+    .map(|update| server.report(id, update))
+    .into();
+    use Reported::{Kept, NotIncreasing, Sent};
+    assert_eq!(reported, [Sent, NotIncreasing, NotIncreasing, Kept, Kept, Sent]);
+    assert_eq!(updates(&mut server), [(5.0, Some("downloading".into())), (6.0, Some("1/2000".into()))]);
+    assert_eq!(server.session.stats().progress_left_out, 2);
+    // It waits for an increase, not for the response.
+    server.report(id, Progress::message("done"));
+    server.respond(id);
+    assert_eq!(server.sent(), [ok(1)]);
+}
+
+#[test]
+fn the_first_message_alone_goes_out_with_the_value_zero() {
+    let mut server = End::server(server_config());
+    let id = server.receive_call(1);
+    for update in [Progress::message("a"), Progress::message("b"), Progress::value(0.0), Progress::value(1.0)] {
+        server.report(id, update);
+    }
+    assert_eq!(updates(&mut server), [(0.0, Some("a".into())), (1.0, Some("b".into()))]);
+}
+
+#[test]
+fn a_message_alone_repeats_the_last_value_where_that_is_allowed() {
+    let mut server = End::server(with(server_config(), |config| config.progress.repeat_value_for_message = true));
+    let id = server.receive_call(1);
+    for update in [of(3.0, 9.0), Progress::message("m"), Progress::message("n"), of(3.0, 9.0), of(4.0, 9.0)] {
+        server.report(id, update);
+    }
+    assert_eq!(updates(&mut server), [(3.0, None), (3.0, Some("m".into())), (3.0, Some("n".into())), (4.0, None)]);
+}
+
+#[test]
+fn a_message_alone_joins_the_value_that_is_kept_and_does_not_take_its_place() {
+    let mut server = End::server(with(windowed(at_most(1, 1_000)), |config| config.progress.repeat_value_for_message = true));
+    let id = server.receive_call(1);
+    server.report(id, of(1.0, 10.0));
+    server.report(id, of(5.0, 10.0));
+    server.report(id, Progress::message("m"));
+    assert_eq!(server.report(id, of(4.0, 10.0)), Reported::NotIncreasing);
+    server.drain().at(1_000);
+    assert_eq!(updates(&mut server), [(5.0, Some("m".into()))]);
+}
+
+#[test]
+fn a_full_window_keeps_the_newest_and_lets_it_go_when_it_opens_to_the_microsecond() {
+    let mut server = End::server(windowed(at_most(2, 100)));
+    let id = server.receive_call(1);
+    let first = server.report(id, Progress::value(1.0));
+    let second = server.at(30).report(id, Progress::value(2.0));
+    let others: Vec<_> = (3..100).map(|value| server.report(id, Progress::value(f64::from(value)))).collect();
+    assert_eq!((first, second), (Reported::Sent, Reported::Sent));
+    assert!(others.iter().all(|reported| *reported == Reported::Kept));
+    assert_eq!(values(&mut server), [1.0, 2.0]);
+    assert_eq!(server.session.poll_timeout(), Some(Instant::from_millis(100)));
+    server.at(99).expect_silence();
+    server.at(100);
+    assert_eq!((values(&mut server), server.session.poll_timeout()), (vec![99.0], None));
+    assert_eq!(server.session.stats().progress_coalesced, 96, "each of them took the place of one");
+    // The window slides: the second of the first two leaves it 30 ms later.
+    server.report(id, Progress::value(100.0));
+    assert_eq!(server.session.poll_timeout(), Some(Instant::from_millis(130)));
+}
+
+#[test]
+fn what_is_kept_is_merged_member_by_member() {
+    let mut server = End::server(windowed(at_most(1, 100)));
+    let id = server.receive_call(1);
+    server.report(id, Progress::value(1.0));
+    server.drain();
+    server.report(id, of(2.0, 9.0).with_message("two").with_data(json("2")));
+    server.report(id, Progress::value(3.0));
+    server.report(id, Progress::message("three"));
+    server.at(100);
+    assert_eq!(
+        server.sent(),
+        [
+            r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":3,"message":"three","_meta":{"protocol-core/data":2}}}"#
+        ]
+    );
+}
+
+#[test]
+fn what_is_kept_goes_out_before_the_answer_whoever_gives_it() {
+    type Ending = fn(&mut End, InboundId);
+    let ends: [(&str, Ending); 2] = [
+        ("the handler", |server, id| {
+            server.respond(id);
+        }),
+        ("the deadline", |server, id| {
+            server.session.configure(id, ServeOptions::default().with_deadline(Duration::ZERO), server.now).unwrap();
+        }),
+    ];
+    for (name, end) in ends {
+        let mut server = End::server(windowed(at_most(0, 1_000)));
+        let id = server.receive_call(1);
+        server.report(id, Progress::value(1.0));
+        server.report(id, Progress::value(2.0));
+        assert_eq!(server.session.poll_timeout(), None, "a window of none opens only for the answer");
+        end(&mut server, id);
+        let sent = server.sent();
+        assert_eq!((sent.len(), sent[0].as_str()), (2, progress(1, 2.0).as_str()), "{name}");
+        assert!(sent[1].contains(r#""id":1,"result""#), "{name}: {sent:?}");
+    }
+}
+
+#[test]
+fn no_window_ever_holds_more_than_its_number_and_the_last_word_always_arrives() {
+    for seed in 0..60 {
+        let mut rng = Rng::new(seed);
+        let (most, length) = (1 + rng.below(4), 20 + rng.below(100) as u64);
+        let mut server = End::server(windowed(at_most(most as u32, length)));
+        let id = server.receive_call(1);
+        let mut sent: Vec<(u64, f64)> = Vec::new();
+        let mut value = 0.0;
+        for _ in 0..300 {
+            // Stops at the deadlines on the way, so that each frame is seen at its instant.
+            let target = Instant::from_millis(server.now.as_micros() / 1000 + [0, 1, 3, 40, 200][rng.below(5)]);
+            while let Some(due) = server.session.poll_timeout().filter(|due| *due <= target) {
+                server.now = due;
+                server.session.handle_timeout(due);
+                sent.extend(values(&mut server).into_iter().map(|value| (due.as_micros(), value)));
+            }
+            server.now = target;
+            value += 1.0;
+            server.report(id, Progress::value(value));
+            sent.extend(values(&mut server).into_iter().map(|value| (target.as_micros(), value)));
+        }
+        for span in sent.windows(most + 1) {
+            assert!(span[most].0 - span[0].0 >= length * 1000, "seed {seed}: {} in a window of {most}: {span:?}", most + 1);
+            assert!(span[0].1 < span[1].1);
+        }
+        let end = server.now.as_micros() / 1000 + length;
+        server.at(end);
+        let last = values(&mut server).pop().or_else(|| sent.last().map(|(_, value)| *value));
+        assert_eq!(last, Some(value), "seed {seed}");
+    }
+}
+
+#[test]
+fn the_final_update_passes_a_full_window_at_once_and_only_once() {
+    let mut server = End::server(windowed(at_most(1, 1_000)));
+    let id = server.receive_call(1);
+    let reported = [of(1.0, 3.0), of(2.0, 3.0), of(3.0, 3.0), of(3.0, 3.0), of(3.0, 3.0), of(2.0, 2.0), of(4.0, 4.0)]
+        .map(|update| server.report(id, update));
+    use Reported::{Kept, NotIncreasing, Sent};
+    assert_eq!(reported, [Sent, Kept, Sent, NotIncreasing, NotIncreasing, NotIncreasing, Kept]);
+    assert_eq!(values(&mut server), [1.0, 3.0]);
+    server.respond(id);
+    assert_eq!(server.sent().len(), 2, "the update to 4 of 4, then the response");
+}
+
+#[test]
+fn a_final_update_that_found_no_room_passes_the_window_once_there_is_some() {
+    let mut server = End::server(with(windowed(at_most(1, 1_000)), |config| config.limits.output_bytes = 1));
+    let id = server.receive_call(1);
+    server.report(id, of(1.0, 3.0));
+    server.report(id, of(3.0, 3.0));
+    assert_eq!(values(&mut server), [1.0, 3.0]);
+}
+
+#[test]
+fn a_window_of_the_session_bounds_all_its_invocations_together() {
+    let mut server = End::server(with(server_config(), |config| config.progress.session_window = at_most(2, 100)));
+    let calls: Vec<_> = (1..=4).map(|id| server.receive_call(id)).collect();
+    let reported: Vec<_> = calls.iter().map(|id| server.report(*id, Progress::value(1.0))).collect();
+    use Reported::{Kept, Sent};
+    assert_eq!(reported, [Sent, Sent, Kept, Kept]);
+    assert_eq!(server.sent(), [progress(1, 1.0), progress(2, 1.0)]);
+    // Both that wait go at once when two places open, and a fifth update of the first waits for the next opening.
+    server.at(100);
+    assert_eq!(server.sent(), [progress(3, 1.0), progress(4, 1.0)]);
+    assert_eq!(server.report(calls[0], Progress::value(2.0)), Kept);
+    server.at(199).expect_silence();
+    server.at(200);
+    assert_eq!(server.sent(), [progress(1, 2.0)]);
+}
+
+#[test]
+fn no_window_of_the_session_is_ever_exceeded_and_none_of_its_invocations_starves() {
+    let (most, length) = (3, 50);
+    let mut server =
+        End::server(with(windowed(at_most(2, 40)), |config| config.progress.session_window = at_most(most as u32, length)));
+    let calls: Vec<_> = (1..=5).map(|id| server.receive_call(id)).collect();
+    let (mut rng, mut sent, mut last) = (Rng::new(5), Vec::new(), [0.0; 5]);
+    for millis in 1..3_000 {
+        server.at(millis);
+        if millis < 2_500 && rng.below(2) == 0 {
+            let which = rng.below(calls.len());
+            last[which] = millis as f64;
+            server.report(calls[which], Progress::value(last[which]));
+        }
+        sent.extend(server.sent().into_iter().map(|frame| (millis, frame)));
+    }
+    assert!(sent.windows(most + 1).all(|span| span[most].0 - span[0].0 >= length), "{sent:?}");
+    for (index, value) in last.into_iter().enumerate() {
+        let token = index as u64 + 1;
+        assert!(sent.iter().any(|(_, frame)| *frame == progress(token, value)), "the last word of call {token}");
+    }
+}
+
+/// How often each of two calls was heard that both report all the time, while `step` lets one update go now and then.
+fn heard(mut server: End, mut step: impl FnMut(&mut End, u64)) -> [usize; 2] {
+    let calls = [server.receive_call(1), server.receive_call(2)];
+    let mut sent = Vec::new();
+    for millis in 1..=1_000 {
+        for call in calls {
+            server.report(call, Progress::value(millis as f64));
+        }
+        step(&mut server, millis);
+        sent.extend(server.session.poll_transmit().map(|out| String::from_utf8(out.frame.to_vec()).unwrap()));
+    }
+    [1, 2].map(|token| sent.iter().filter(|frame| frame.contains(&format!(r#""progressToken":{token},"#))).count())
+}
+
+#[test]
+fn calls_that_report_all_the_time_take_turns_where_there_is_not_room_for_all() {
+    // A call that is never heard of times out at its caller.
+    let contended = with(server_config(), |config| config.progress.session_window = at_most(1, 10));
+    let by_window = heard(End::server(contended), |server, millis| {
+        server.at(millis);
+    });
+    let by_outbox = heard(End::server(narrow()), |_, _| {});
+    let fair = |[first, second]: [usize; 2], least: usize| first.abs_diff(second) <= 1 && first + second >= least;
+    assert!(
+        fair(by_window, 100) && fair(by_outbox, 1_000),
+        "a window of the session: {by_window:?}; a narrow outbox: {by_outbox:?}"
+    );
+}
+
+#[test]
+fn a_window_can_be_set_for_one_invocation_and_a_wider_one_lets_what_is_kept_go_at_once() {
+    let mut server = End::server(windowed(at_most(1, 1_000)));
+    let (id, other) = (server.receive_call(1), server.receive_call(2));
+    for call in [id, other] {
+        server.report(call, Progress::value(1.0));
+        assert_eq!(server.report(call, Progress::value(2.0)), Reported::Kept);
+    }
+    server.drain();
+    server.session.configure(id, ServeOptions::default().with_window(at_most(5, 1_000)), server.now).unwrap();
+    assert_eq!(server.sent(), [progress(1, 2.0)]);
+    assert_eq!(server.report(id, Progress::value(3.0)), Reported::Sent);
+    assert_eq!(server.report(other, Progress::value(3.0)), Reported::Kept);
+}
+
+#[test]
+fn beyond_the_output_limit_updates_merge_to_one_that_leaves_as_the_outbox_drains() {
+    let mut server = End::server(narrow());
+    let (id, other) = (server.receive_call(1), server.receive_call(2));
+    assert_eq!(server.report(id, Progress::value(1.0)), Reported::Sent);
+    for value in 2..=9 {
+        assert_eq!(server.report(id, Progress::value(f64::from(value))), Reported::Coalesced);
+    }
+    assert_eq!(server.report(other, Progress::value(1.0)), Reported::Coalesced);
+    assert_eq!(server.sent(), [progress(1, 1.0), progress(1, 9.0), progress(2, 1.0)]);
+    assert_eq!(server.session.stats().progress_coalesced, 7);
+    assert_eq!(server.report(id, Progress::value(10.0)), Reported::Sent);
+}
+
+#[test]
+fn merged_updates_still_keep_to_the_window() {
+    let mut server = End::server(with(windowed(at_most(2, 100)), |config| config.limits.output_bytes = 1));
+    let id = server.receive_call(1);
+    for value in 1..=4 {
+        server.report(id, Progress::value(f64::from(value)));
+    }
+    assert_eq!(values(&mut server), [1.0, 4.0]);
+    server.report(id, Progress::value(5.0));
+    assert_eq!((values(&mut server), server.session.poll_timeout()), (vec![], Some(Instant::from_millis(100))));
+    server.at(100);
+    assert_eq!(values(&mut server), [5.0]);
+}
+
+#[test]
+fn an_update_that_waits_for_room_leaves_before_the_response() {
+    let mut server = End::server(narrow());
+    let id = server.receive_call(1);
+    server.report(id, Progress::value(1.0));
+    server.report(id, Progress::value(2.0));
+    server.respond(id);
+    assert_eq!(server.sent(), [progress(1, 1.0), progress(1, 2.0), ok(1)]);
+}
+
+#[test]
+fn room_that_a_cancel_makes_lets_what_waited_go() {
+    let mut server = End::server(narrow());
+    let (id, other) = (server.receive_call(1), server.receive_call(2));
+    server.report(id, Progress::value(1.0));
+    assert_eq!(server.report(other, Progress::value(1.0)), Reported::Coalesced);
+    server.frame(&cancelled(1));
+    assert_eq!(server.sent(), [progress(2, 1.0)]);
+}
+
+#[test]
+fn a_cancel_withdraws_the_updates_of_its_call_that_have_not_left_and_no_others() {
+    let mut server = End::server(server_config());
+    let (id, other) = (server.receive_call(1), server.receive_call(2));
+    for value in [1.0, 2.0] {
+        server.report(id, Progress::value(value));
+        server.report(other, Progress::value(value));
+    }
+    let _ = server.session.poll_transmit();
+    server.frame(&cancelled(1));
+    assert_eq!(server.sent(), [progress(2, 1.0), progress(2, 2.0)]);
+    assert_eq!(server.session.stats().queued_bytes, 0);
+}
+
+#[test]
+fn nothing_that_is_kept_survives_the_end_of_its_call() {
+    let mut server = End::server(windowed(at_most(1, 1_000)));
+    for number in [1, 2] {
+        let id = server.receive_call(number);
+        server.report(id, Progress::value(1.0));
+        server.report(id, Progress::value(2.0));
+        if number == 1 {
+            server.respond(id);
+        } else {
+            server.frame(&cancelled(number));
+        }
+        assert_eq!(server.session.progress(id, Progress::value(3.0), server.now), Err(ProgressError::NotLive));
+        assert_eq!(server.session.poll_timeout(), None);
+        server.drain().at(number * 10_000).expect_silence();
+    }
+}
+
+#[test]
+fn a_thousand_updates_in_a_tight_loop_arrive_in_order_and_before_the_result() {
+    let mut pair = Pair::ready();
+    let call = pair.client.call();
+    pair.run();
+    let id = pair.server.request();
+    for value in 1..=1_000 {
+        pair.server.report(id, Progress::count(value, 1_000));
+    }
+    pair.server.respond(id);
+    pair.run();
+    let events = pair.client_events();
+    assert_eq!(events.len(), 1_001);
+    for (value, event) in (1..=1_000).zip(&events) {
+        assert_eq!(*event, Event::Progress { id: call, progress: Progress::count(value, 1_000) });
+    }
+    assert!(matches!(&events[1_000], Event::Done { last: Some(last), .. } if *last == Progress::count(1_000, 1_000)));
+}

@@ -1,0 +1,488 @@
+//! Requests of the peer, from their receipt to the end of their handlers (Basic, "Requests"; Utilities, "Cancellation" and "Ping").
+
+use std::time::Duration;
+
+use protocol_core::{
+    Ask, AskError, CheckpointError, Content, Event, InboundId, Level, LogRecord, NotLive, Notice, Op, Progress, ProgressError,
+    Reply, RpcError, ServeOptions, ToolOutput, TransportEnd, Violation, Why,
+};
+use tests::end::{End, call_tool, cancelled, error, initialize, json, notification, ok, request, result, server_config, with};
+
+const TIMED_OUT: &str =
+    r#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"the time for this call has run out"}],"isError":true}}"#;
+
+/// What happens to a server.
+type Step = fn(&mut End);
+
+/// A server that keeps responses back for 50 ms after a last update.
+fn gap() -> protocol_core::Config {
+    with(server_config(), |config| config.timeouts.response_gap = Duration::from_millis(50))
+}
+
+#[test]
+fn each_method_becomes_its_operation_with_the_parameters_as_they_were_written() {
+    for (method, op) in [
+        ("tools/call", Op::CallTool),
+        ("tools/list", Op::ListTools),
+        ("prompts/get", Op::GetPrompt),
+        ("prompts/list", Op::ListPrompts),
+        ("resources/read", Op::ReadResource),
+        ("resources/list", Op::ListResources),
+        ("resources/templates/list", Op::ListResourceTemplates),
+        ("resources/subscribe", Op::Subscribe),
+        ("resources/unsubscribe", Op::Unsubscribe),
+        ("completion/complete", Op::Complete),
+    ] {
+        let mut server = End::server(server_config());
+        server.frame(&request(1, method, r#"{ "a" : [1.50] }"#));
+        let events = server.events();
+        let [Event::Request { op: read, params, depth: 0, observed: false, .. }] = &events[..] else { panic!("{events:?}") };
+        assert_eq!((read, params.as_str()), (&op, r#"{ "a" : [1.50] }"#));
+        server.frame(&format!(r#"{{"jsonrpc":"2.0","id":2,"method":"{method}"}}"#));
+        let events = server.events();
+        assert!(matches!(&events[..], [Event::Request { params, .. }] if params.as_str() == "{}"), "{events:?}");
+    }
+}
+
+#[test]
+fn an_answer_echoes_the_id_of_its_request_with_its_type() {
+    for id in ["1", "0", "-5", "9007199254740993", r#""1""#, r#""""#, r#""é\"\\""#] {
+        let mut server = End::server(server_config());
+        server.frame(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#));
+        let inbound = server.request();
+        server.reply(inbound, Reply::Raw(json(r#"{"tools":[]}"#)));
+        assert_eq!(server.sent(), [format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"tools":[]}}}}"#)]);
+    }
+}
+
+#[test]
+fn a_refused_request_is_answered_with_the_error_that_says_why_and_leaves_nothing_behind() {
+    for (method, params, code, rule) in [
+        ("tools/unknown", "{}", -32601, None),
+        ("initialized", "{}", -32601, None),
+        ("prompts/list", "{}", -32601, None),
+        ("completion/complete", "{}", -32601, None),
+        ("logging/setLevel", "{}", -32601, None),
+        ("sampling/createMessage", "{}", -32601, Some(Violation::WrongDirection)),
+        ("elicitation/create", "{}", -32601, Some(Violation::WrongDirection)),
+        ("roots/list", "{}", -32601, Some(Violation::WrongDirection)),
+        ("tools/call", "[]", -32602, Some(Violation::InvalidParams)),
+        ("tools/call", "null", -32602, Some(Violation::InvalidParams)),
+        ("tools/call", r#"{"_meta":1}"#, -32602, Some(Violation::InvalidParams)),
+        ("tools/call", r#"{"_meta":{"progressToken":1.5}}"#, -32602, Some(Violation::InvalidParams)),
+        ("tools/call", r#"{"_meta":{"progressToken":null}}"#, -32602, Some(Violation::InvalidParams)),
+        ("tools/call", r#"{"_meta":{},"_meta":{}}"#, -32600, Some(Violation::RepeatedMember)),
+    ] {
+        let mut server = End::server(with(server_config(), |config| {
+            config.capabilities = protocol_core::Capabilities::default();
+            config.capabilities.tools = true;
+        }));
+        server.frame(&request(1, method, params));
+        let sent = server.sent();
+        assert!(
+            sent.len() == 1 && sent[0].starts_with(&format!(r#"{{"jsonrpc":"2.0","id":1,"error":{{"code":{code},"#)),
+            "{sent:?}"
+        );
+        assert_eq!(server.events(), rule.map(Event::Violation).into_iter().collect::<Vec<_>>(), "{method} {params}");
+        server.frame(&call_tool(1, false));
+        let events = server.events();
+        assert!(matches!(&events[..], [Event::Request { .. }]), "the id is free: {events:?}");
+    }
+}
+
+#[test]
+fn the_name_of_an_unknown_method_comes_back_only_in_part() {
+    let mut server = End::server(server_config());
+    server.frame(&request(1, &"é".repeat(100_000), "{}"));
+    assert_eq!(server.sent(), [error(1, -32601, &format!("method not found: {}", "é".repeat(64)))]);
+}
+
+#[test]
+fn a_second_request_with_the_id_of_one_in_flight_is_not_answered_and_does_not_disturb_it() {
+    let seconds = ["tools/call", "tools/list", "ping", "logging/setLevel", "nothing/known", "initialize"]
+        .map(|method| request(1, method, "{}"));
+    for second in seconds {
+        // Full: what is refused for that reason must not be answered either.
+        let mut server = End::server(with(server_config(), |config| config.limits.in_flight = 1));
+        let id = server.receive_call(1);
+        server.frame(&second);
+        assert_eq!(server.sent(), Vec::<String>::new(), "{second}");
+        assert_eq!(server.violations().last(), Some(&Violation::DuplicateRequest), "{second}");
+        assert_eq!(server.session.stats().serves, 1);
+        server.respond(id);
+        assert_eq!(server.sent(), [ok(1)]);
+    }
+}
+
+#[test]
+fn an_id_is_taken_as_long_as_its_answer_is_held_back_or_its_cancelled_handler_runs() {
+    let mut server = End::server(gap());
+    let id = server.receive_call(1);
+    server.report(id, Progress::value(1.0));
+    server.respond(id).drain().frame(&call_tool(1, false));
+    assert_eq!((server.sent(), server.events()), (vec![], vec![Event::Violation(Violation::DuplicateRequest)]));
+
+    let id = server.receive_call(2);
+    server.frame(&cancelled(2)).drain().frame(&call_tool(2, false));
+    assert_eq!((server.sent(), server.events()), (vec![], vec![Event::Violation(Violation::DuplicateRequest)]));
+    server.session.respond(id, Reply::Raw(json("{}")), server.now).unwrap_err();
+    server.frame(&call_tool(2, false));
+    server.request();
+}
+
+#[test]
+fn an_id_that_is_used_again_after_its_answer_is_reported_and_served() {
+    let serve = with(server_config(), |config| config.timeouts.serve = Some(Duration::from_secs(1)));
+    let answer: Step = |server| {
+        let id = server.request();
+        server.respond(id);
+    };
+    let endings: [(&str, Step); 3] = [
+        ("answered", answer),
+        ("timed out", |server| {
+            server.at(1_000);
+        }),
+        ("cancelled, and its handler has ended", |server| {
+            let id = server.request();
+            server.frame(&cancelled(1));
+            server.session.respond(id, Reply::Raw(json("{}")), server.now).unwrap_err();
+        }),
+    ];
+    for (name, end) in endings {
+        let mut server = End::server(serve.clone());
+        server.frame(&call_tool(1, false));
+        end(&mut server);
+        server.drain().frame(&call_tool(1, false));
+        let events = server.events();
+        let [Event::Violation(Violation::ReusedId), Event::Request { id, .. }] = events[..] else { panic!("{name}: {events:?}") };
+        server.respond(id);
+        assert_eq!(server.sent(), [ok(1)], "{name}");
+    }
+}
+
+#[test]
+fn a_handler_that_ends_after_its_deadline_leaves_the_next_request_of_the_same_id_alone() {
+    let mut server = End::server(with(server_config(), |config| config.timeouts.serve = Some(Duration::from_secs(1))));
+    let first = server.receive_call(1);
+    server.at(1_000).drain();
+    let second = server.receive_call(1);
+    assert_eq!(server.session.respond(first, Reply::Raw(json("{}")), server.now), Err(NotLive));
+    server.frame(&call_tool(1, false));
+    assert_eq!(server.violations(), [Violation::DuplicateRequest]);
+    server.respond(second);
+    assert_eq!(server.sent(), [ok(1)]);
+}
+
+#[test]
+fn a_ping_is_answered_in_every_phase() {
+    let ping = request(9, "ping", "{}");
+    let mut server = End::new(server_config());
+    server.frame(&ping);
+    assert_eq!(server.sent(), [result(9)], "before the handshake");
+    server.frame(&initialize(0, "2025-11-25", "{}")).drain().frame(&ping);
+    assert_eq!(server.sent(), [result(9)], "before the confirmation");
+    server.receive_call(1);
+    server.session.close(protocol_core::Close::Graceful { grace: Duration::from_secs(1) }, server.now);
+    server.frame(&ping);
+    assert_eq!(server.sent(), [result(9)], "while closing");
+}
+
+#[test]
+fn a_notification_is_never_answered() {
+    for (method, params, told) in [
+        ("notifications/unknown", "{}", None),
+        ("notifications/unknown", "[]", Some(Violation::InvalidParams)),
+        ("tools/call", r#"{"name":"t"}"#, None),
+        ("notifications/cancelled", "{}", Some(Violation::InvalidParams)),
+        ("notifications/progress", "{}", Some(Violation::InvalidProgress)),
+        ("notifications/message", r#"{"level":"info","data":1}"#, Some(Violation::WrongDirection)),
+    ] {
+        let mut server = End::server(server_config());
+        server.frame(&notification(method, params));
+        assert_eq!(server.sent(), Vec::<String>::new());
+        let expected = match told {
+            Some(rule) => Event::Violation(rule),
+            None => Event::Notice(Notice::Custom { method: method.into(), params: Some(json(params)) }),
+        };
+        assert_eq!(server.events(), [expected], "{method} {params}");
+    }
+}
+
+#[test]
+fn a_cancel_is_told_once_and_everything_the_handler_does_afterwards_is_refused() {
+    let mut server = End::server(server_config());
+    let id = server.receive_call(1);
+    server.frame(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"enough"}}"#);
+    assert_eq!(server.events(), [Event::Cancelled { id, why: Why::Peer(Some("enough".into())) }]);
+    server.frame(&cancelled(1));
+    let now = server.now;
+    let session = &mut server.session;
+    assert_eq!(session.progress(id, Progress::value(1.0), now), Err(ProgressError::NotLive));
+    assert_eq!(session.checkpoint(id, json("{}")), Err(CheckpointError::NotLive));
+    assert_eq!(session.request_input(id, Ask::Roots, now), Err(AskError::NotLive));
+    assert_eq!(session.configure(id, ServeOptions::default(), now), Err(NotLive));
+    let record = LogRecord { level: Level::Error, logger: None, data: json("1") };
+    assert_eq!(session.log(Some(id), record, now), Err(NotLive));
+    assert_eq!((session.stats().serves, session.stats().orphans), (1, 1));
+    assert_eq!(session.respond(id, Reply::Tool(ToolOutput::text("late")), now), Err(NotLive));
+    assert_eq!((session.stats().serves, session.stats().orphans), (0, 0));
+    server.at(1_000_000).expect_silence();
+}
+
+#[test]
+fn nothing_more_leaves_for_a_call_that_is_cancelled_at_any_point_of_its_life() {
+    type Reach = fn(&mut End, InboundId);
+    let points: [(&str, Reach); 5] = [
+        ("at once", |_, _| {}),
+        ("progress waits to be sent", |server, id| {
+            server.report(id, Progress::value(1.0));
+        }),
+        ("progress is kept for later", |server, id| {
+            let window = protocol_core::RateWindow::new(0, Duration::from_secs(1));
+            server.session.configure(id, ServeOptions::default().with_window(window), server.now).unwrap();
+            server.report(id, Progress::value(1.0));
+        }),
+        ("a question waits to be sent", |server, id| {
+            server.ask(id, Ask::Roots);
+        }),
+        ("a deadline is set", |server, id| {
+            let deadline = ServeOptions::default().with_deadline(Duration::from_secs(1));
+            server.session.configure(id, deadline, server.now).unwrap();
+        }),
+    ];
+    for (name, reach) in points {
+        let mut server = End::server(server_config());
+        let id = server.receive_call(1);
+        reach(&mut server, id);
+        server.frame(&cancelled(1)).at(1_000_000);
+        server.session.respond(id, Reply::Tool(ToolOutput::text("late")), server.now).unwrap_err();
+        assert_eq!(server.events(), [Event::Cancelled { id, why: Why::Peer(None) }], "{name}");
+        assert_eq!(server.sent(), Vec::<String>::new(), "{name}");
+    }
+}
+
+#[test]
+fn a_cancel_that_names_nothing_in_flight_changes_nothing_and_is_not_answered() {
+    for params in [
+        r#"{"requestId":2}"#,
+        r#"{"requestId":"1"}"#,
+        r#"{"requestId":0}"#,
+        r#"{"requestId":null}"#,
+        r#"{"requestId":1.0}"#,
+        r#"{"requestId":[1]}"#,
+        r#"{"reason":"1"}"#,
+        "{}",
+        "[1]",
+    ] {
+        let mut server = End::server(server_config());
+        let id = server.receive_call(1);
+        // One of ours with a number that the peer could mean: the directions never meet.
+        let question = server.ask(id, Ask::Roots);
+        server.drain().frame(&notification("notifications/cancelled", params));
+        assert!(!server.events().iter().any(|event| matches!(event, Event::Cancelled { .. } | Event::Input { .. })), "{params}");
+        server.session.abandon_input(question, server.now).unwrap();
+        server.drain().respond(id);
+        assert_eq!(server.sent(), [ok(1)], "{params}");
+    }
+}
+
+#[test]
+fn a_cancel_after_the_answer_or_after_the_deadline_is_ignored() {
+    let mut server = End::server(with(server_config(), |config| config.timeouts.serve = Some(Duration::from_secs(1))));
+    let id = server.receive_call(1);
+    server.respond(id).drain().frame(&cancelled(1)).expect_silence();
+    let id = server.receive_call(2);
+    server.at(1_000).drain().frame(&cancelled(2)).expect_silence();
+    assert_eq!(server.session.respond(id, Reply::Raw(json("{}")), server.now), Err(NotLive));
+}
+
+#[test]
+fn a_second_answer_is_refused_and_never_sent() {
+    let mut server = End::server(gap());
+    let id = server.receive_call(1);
+    server.report(id, Progress::value(1.0));
+    server.respond(id).drain();
+    for _ in 0..2 {
+        let second = Reply::Error(RpcError::fixed(1, "second"));
+        assert_eq!(server.session.respond(id, second, server.now), Err(NotLive));
+        server.at(50);
+    }
+    assert_eq!(server.sent(), [ok(1)]);
+}
+
+#[test]
+fn a_deadline_answers_a_tool_call_with_a_failed_result_and_anything_else_with_an_error() {
+    let config = with(server_config(), |config| config.timeouts.serve = Some(Duration::from_secs(1)));
+    for (frame, answer) in [
+        (call_tool(1, true), TIMED_OUT.to_owned()),
+        (
+            request(1, "prompts/get", r#"{"name":"p"}"#),
+            r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the time for this call has run out","data":{"reason":"timeout"}}}"#
+                .to_owned(),
+        ),
+    ] {
+        let mut server = End::server(config.clone());
+        server.frame(&frame);
+        let id = server.request();
+        assert_eq!(server.session.poll_timeout(), Some(protocol_core::Instant::from_millis(1_000)));
+        server.at(999).expect_silence();
+        server.at(1_000);
+        assert_eq!((server.sent(), server.events()), (vec![answer], vec![Event::Cancelled { id, why: Why::Deadline }]));
+        assert_eq!(server.session.progress(id, Progress::value(1.0), server.now), Err(ProgressError::NotLive));
+        assert_eq!((server.session.stats().serves, server.session.stats().orphans), (1, 1));
+        assert_eq!(server.session.respond(id, Reply::Tool(ToolOutput::text("late")), server.now), Err(NotLive));
+        assert_eq!((server.session.stats().serves, server.session.stats().orphans), (0, 0));
+        server.at(1_000_000).expect_silence();
+    }
+}
+
+#[test]
+fn an_answer_before_the_deadline_ends_the_deadline() {
+    let mut server = End::server(with(server_config(), |config| config.timeouts.serve = Some(Duration::from_secs(1))));
+    let id = server.receive_call(1);
+    server.at(999).respond(id);
+    assert_eq!((server.sent(), server.session.poll_timeout()), (vec![ok(1)], None));
+}
+
+#[test]
+fn no_time_at_all_answers_on_receipt() {
+    let mut server = End::server(with(server_config(), |config| config.timeouts.serve = Some(Duration::ZERO)));
+    server.frame(&call_tool(1, true));
+    let events = server.events();
+    let [Event::Request { id, .. }, Event::Cancelled { id: ended, why: Why::Deadline }] = events[..] else { panic!("{events:?}") };
+    assert_eq!((id, server.sent()), (ended, vec![TIMED_OUT.to_owned()]));
+    assert_eq!(server.session.poll_timeout(), None);
+}
+
+#[test]
+fn a_deadline_of_one_invocation_counts_from_its_receipt_and_can_be_moved_both_ways() {
+    let mut server = End::server(with(server_config(), |config| config.timeouts.serve = Some(Duration::from_secs(1))));
+    let id = server.receive_call(1);
+    let other = server.receive_call(2);
+    let set = |server: &mut End, millis| {
+        let options = ServeOptions::default().with_deadline(Duration::from_millis(millis));
+        server.session.configure(id, options, server.now).unwrap();
+    };
+    server.at(900);
+    set(&mut server, 5_000);
+    server.at(1_000);
+    assert_eq!(
+        server.events(),
+        [Event::Cancelled { id: other, why: Why::Deadline }],
+        "only the other one keeps the deadline of all"
+    );
+    set(&mut server, 1_500);
+    server.drain().at(1_499).expect_silence();
+    server.at(1_500);
+    assert_eq!((server.sent(), server.events()), (vec![TIMED_OUT.to_owned()], vec![Event::Cancelled { id, why: Why::Deadline }]));
+    assert_eq!(server.session.configure(id, ServeOptions::default(), server.now), Err(NotLive));
+}
+
+#[test]
+fn a_response_larger_than_a_frame_becomes_an_internal_error() {
+    let config = with(server_config(), |config| config.limits.frame_bytes = 400);
+    let long = "x".repeat(400);
+    let replies = [
+        Reply::Tool(ToolOutput::text(long.clone())),
+        Reply::Raw(json(&format!(r#"{{"content":[],"long":"{long}"}}"#))),
+        Reply::Error(RpcError::new(1, long.clone())),
+    ];
+    for reply in replies {
+        let mut server = End::server_at(config.clone(), "2025-11-25", "{}");
+        let id = server.receive_call(1);
+        server.reply(id, reply);
+        assert_eq!(server.sent(), [error(1, -32603, "the result is larger than a frame may be")]);
+    }
+    let mut server = End::server_at(config, "2025-11-25", "{}");
+    let id = server.receive_call(1);
+    server.session.checkpoint(id, json(&format!(r#"{{"long":"{long}"}}"#))).unwrap();
+    server.session.configure(id, ServeOptions::default().with_deadline(Duration::ZERO), server.now).unwrap();
+    assert_eq!(server.sent(), [error(1, -32603, "the result is larger than a frame may be")]);
+}
+
+#[test]
+fn a_reply_that_does_not_fit_its_request_becomes_an_internal_error() {
+    let mut server = End::server(server_config());
+    for not_an_object in ["[]", "1", "null", r#""{}""#] {
+        let id = server.receive_call(1);
+        server.reply(id, Reply::Raw(json(not_an_object)));
+        assert_eq!(server.sent(), [error(1, -32603, "the handler's result is not an object")]);
+    }
+    server.frame(&request(2, "prompts/get", "{}"));
+    let id = server.request();
+    server.reply(id, Reply::Tool(ToolOutput::text("ok")));
+    assert_eq!(server.sent(), [error(2, -32603, "a tool's output answers only a call of a tool")]);
+}
+
+#[test]
+fn a_tools_output_is_shaped_for_the_revision() {
+    let mut output =
+        ToolOutput::blocks([Content::Text("a".into()), Content::Raw(json(r#"{"type":"image","data":"","mimeType":"m"}"#))]);
+    output.structured = Some(json(r#"{"n":1}"#));
+    output.is_error = true;
+    let content = r#""content":[{"type":"text","text":"a"},{"type":"image","data":"","mimeType":"m"}]"#;
+    for (revision, structured) in [
+        ("2024-11-05", ""),
+        ("2025-03-26", ""),
+        ("2025-06-18", r#","structuredContent":{"n":1}"#),
+        ("2025-11-25", r#","structuredContent":{"n":1}"#),
+    ] {
+        let mut server = End::server_at(server_config(), revision, "{}");
+        let id = server.receive_call(1);
+        server.reply(id, Reply::Tool(output.clone()));
+        assert_eq!(server.sent(), [format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{{content}{structured},"isError":true}}}}"#)]);
+    }
+}
+
+#[test]
+fn an_error_goes_out_with_its_code_its_message_and_its_data() {
+    let mut server = End::server(server_config());
+    let id = server.receive_call(1);
+    server.reply(id, Reply::Error(RpcError::new(-32002, "no \"such\" thing").with_data(json(r#"{"uri":"x"}"#))));
+    assert_eq!(
+        server.sent(),
+        [r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32002,"message":"no \"such\" thing","data":{"uri":"x"}}}"#]
+    );
+}
+
+#[test]
+fn a_response_keeps_its_distance_from_the_last_update_to_the_microsecond() {
+    let mut server = End::server(gap());
+    let id = server.receive_call(1);
+    server.at(100).report(id, Progress::value(1.0));
+    server.at(120).respond(id);
+    assert_eq!(server.sent().len(), 1, "the update");
+    assert_eq!(server.session.poll_timeout(), Some(protocol_core::Instant::from_millis(150)));
+    server.at(149).expect_silence();
+    server.at(150);
+    assert_eq!((server.sent(), server.session.poll_timeout()), (vec![ok(1)], None));
+
+    let (quiet, long_ago) = (server.receive_call(2), server.receive_call(3));
+    server.respond(quiet).report(long_ago, Progress::value(1.0));
+    server.at(200).drain().respond(long_ago);
+    assert_eq!(server.sent(), [ok(3)], "a distance that has passed holds nothing back");
+}
+
+#[test]
+fn a_response_that_is_held_back_has_won_against_the_cancel_the_deadline_and_the_end() {
+    let races: [(&str, Step); 3] = [
+        ("cancel", |server| {
+            server.frame(&cancelled(1));
+        }),
+        ("deadline", |server| {
+            server.at(40);
+        }),
+        ("end of input", |server| server.session.handle_end(TransportEnd::Eof, server.now)),
+    ];
+    for (name, race) in races {
+        let mut server = End::server(with(gap(), |config| config.timeouts.serve = Some(Duration::from_millis(40))));
+        let id = server.receive_call(1);
+        server.report(id, Progress::value(1.0));
+        server.respond(id).drain();
+        race(&mut server);
+        assert_eq!((server.sent(), server.events()), (vec![], vec![]), "{name}");
+        server.at(50);
+        assert_eq!(server.sent(), [ok(1)], "{name}");
+        assert_eq!(server.session.progress(id, Progress::value(2.0), server.now), Err(ProgressError::NotLive));
+    }
+}
