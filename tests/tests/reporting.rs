@@ -281,6 +281,21 @@ fn a_final_update_that_found_no_room_passes_the_window_once_there_is_some() {
     assert_eq!(values(&mut server), [1.0, 3.0]);
 }
 
+/// One that waited for its turn in a full window of the session stood before it in the line, and held it back for as long.
+#[test]
+fn regression_a_final_update_that_waits_for_room_passes_those_that_wait_for_the_window_of_the_session() {
+    for updates in [1, 0] {
+        let mut server = End::server(with(narrow(), |config| config.progress.session_window = at_most(updates, 3_600_000)));
+        let (first, second) = (server.receive_call(1), server.receive_call(2));
+        server.report(first, of(1.0, 10.0));
+        server.frame(r#"{"jsonrpc":"2.0","id":9,"method":"ping"}"#);
+        server.report(first, of(2.0, 10.0));
+        server.report(second, of(10.0, 10.0));
+        let last = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2,"progress":10,"total":10}}"#;
+        assert_eq!(server.sent().last().map(String::as_str), Some(last), "{updates}");
+    }
+}
+
 #[test]
 fn a_window_of_the_session_bounds_all_its_invocations_together() {
     let mut server = End::server(with(server_config(), |config| config.progress.session_window = at_most(2, 100)));

@@ -96,8 +96,6 @@ pub(crate) struct Rules {
     pub(crate) opens: bool,
     /// Our requests wait until the peer has confirmed the handshake, not only until we have answered it.
     pub(crate) waits_for_confirmation: bool,
-    /// The callee answers a cancelled request with an error; otherwise nothing follows a cancel.
-    pub(crate) reply_after_cancel: bool,
     /// A question that is no longer wanted is taken back by a cancel; otherwise both sides forget it.
     pub(crate) cancels_questions: bool,
     /// What was read before the end of input is still answered.

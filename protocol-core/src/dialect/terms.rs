@@ -110,6 +110,14 @@ pub enum Op {
     Custom(Box<str>),
 }
 
+impl Op {
+    /// Whether it only asks for a sign of life: such a call goes out in every phase, nobody cancels it, it causes no question, and
+    /// silence is news of its own.
+    pub(crate) const fn is_probe(&self) -> bool {
+        matches!(self, Self::Ping)
+    }
+}
+
 /// A callee's question to its caller while it serves an invocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

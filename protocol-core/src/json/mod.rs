@@ -11,12 +11,15 @@ use core::ops::Deref;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use scan::{Cursor, Kind, MAX_DEPTH};
+use scan::{Cursor, Kind};
+
+/// As deep as a payload of ours may be nested, so that what it is put into stays readable.
+const DEPTH: u8 = 120;
 
 /// Owned, syntax-checked JSON text, usually a slice of the frame it came in.
 ///
 /// Cloning bumps a reference count. Whoever keeps one for long may keep its whole frame alive; [`Json::detach`] copies it
-/// out. The text is checked for syntax (RFC 8259) and for depth (128) and otherwise left as it is: number
+/// out. The text is checked for syntax (RFC 8259) and for depth (120) and otherwise left as it is: number
 /// lexemes such as `1e999`, escapes such as `"\ud800"` and repeated keys inside pass through.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Json(Bytes);
@@ -37,20 +40,22 @@ impl Json {
     /// Checks `text` and takes it over without copying. White space around the value is left out.
     ///
     /// # Errors
-    /// [`JsonError`] if it is not exactly one JSON value, nested at most 128 deep.
+    /// [`JsonError`] if it is not exactly one JSON value, nested at most 120 deep: in a frame it stands a few levels deeper, and a peer like
+    /// us reads 128.
     pub fn parse(text: impl Into<Bytes>) -> Result<Self, JsonError> {
         let bytes = text.into();
-        let value = core::str::from_utf8(&bytes).ok().and_then(|text| Cursor::new(text, MAX_DEPTH).whole().ok());
+        let value = core::str::from_utf8(&bytes).ok().and_then(|text| Cursor::new(text, DEPTH).whole().ok());
         value.map(|value| Self(bytes.slice_ref(value.as_bytes()))).ok_or(JsonError::Syntax)
     }
 
     /// Writes `value` as JSON.
     ///
     /// # Errors
-    /// [`JsonError::Encode`] if the value's own `Serialize` fails (a map with keys that are not text, for one).
+    /// [`JsonError::Encode`] if the value's own `Serialize` fails (a map with keys that are not text, for one), and
+    /// [`JsonError::Syntax`] if it is nested more than 120 deep.
     pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Self, JsonError> {
         match serde_json::to_vec(value) {
-            Ok(text) => Ok(Self(text.into())),
+            Ok(text) => Self::parse(text),
             Err(error) => Err(JsonError::Encode(describe(&error))),
         }
     }
@@ -134,8 +139,8 @@ impl fmt::Display for Json {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JsonError {
-    /// Not exactly one JSON value, or nested more than 128 deep.
-    #[error("not a JSON value nested at most 128 deep")]
+    /// Not exactly one JSON value, or nested more than 120 deep.
+    #[error("not a JSON value nested at most 120 deep")]
     Syntax,
     /// JSON, but not of the wanted shape.
     #[error("unexpected JSON: {0}")]

@@ -129,9 +129,9 @@ impl Call {
         quiet: core::time::Duration,
     ) -> Seen {
         let seen = self.watcher.see(progress, now, rules, quiet);
-        if matches!(seen, Seen::Accepted(_)) {
+        if let Seen::Accepted { advances, .. } = seen {
             self.partial = partial.or_else(|| self.partial.take());
-            if self.clocks.reset_on_progress {
+            if advances && self.clocks.reset_on_progress {
                 self.activity = now;
             }
         }
@@ -174,9 +174,7 @@ impl Call {
     pub(super) fn withdrawal(&self) -> Withdrawal {
         match self.state {
             State::Held { .. } => Withdrawal::Nothing,
-            State::InFlight { exchange, ticket, .. } => {
-                Withdrawal::Request { exchange, ticket, cancellable: !matches!(self.op, Op::Ping) }
-            }
+            State::InFlight { exchange, ticket, .. } => Withdrawal::Request { exchange, ticket, cancellable: !self.op.is_probe() },
         }
     }
 }

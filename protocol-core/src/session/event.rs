@@ -39,8 +39,6 @@ ids! {
 pub enum Event {
     /// The handshake is through. This is the peer.
     Ready(Box<PeerInfo>),
-    /// The peer's capabilities changed.
-    PeerChanged(Box<PeerInfo>),
     /// The peer wants something done. End it with [`crate::Session::respond`], whatever happens.
     Request {
         /// Names the invocation in the callee's verbs.

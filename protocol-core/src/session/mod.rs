@@ -36,7 +36,7 @@ use call::Call;
 pub use event::{AlarmId, Clock, CloseReason, Event, InboundId, InputFailed, InputKey, Invalid, OutboundId, Outcome, Why};
 use handshake::Handshake;
 use input::{Asked, Question, QuestionState};
-use line::Line;
+use line::{For, Line};
 use outbox::{Class, Outbox};
 use peer_ids::PeerIds;
 use progress::{Next, Opens, Reporter};
@@ -329,8 +329,7 @@ impl Session {
         let id = OutboundId(self.number());
         let clocks = call.timeouts.unwrap_or(self.config.timeouts.call);
         let observed = call.progress || (clocks.reset_on_progress && clocks.idle.is_some());
-        // MCP: a ping may go out in every phase.
-        let at_once = self.handshake.asks() || call.op == crate::dialect::Op::Ping;
+        let at_once = self.handshake.asks() || call.op.is_probe();
         let held = Call::held(call.op, call.params, depth, clocks, observed, self.now);
         self.held_bytes = self.held_bytes.saturating_add(held.held_bytes());
         self.calls.insert(id, held);
@@ -563,6 +562,9 @@ impl Session {
         if self.ending != Ending::Open {
             return Err(Refused::Closing);
         }
+        if matches!(&notice, Notice::Custom { params: Some(params), .. } if !params.is_object()) {
+            return Err(Refused::Params);
+        }
         self.dialect.check_notice(&notice).map_err(Refused::from)?;
         if !self.handshake.serves() {
             return Err(Refused::NotReady);
@@ -704,7 +706,7 @@ impl Session {
     /// ever, so not for long.
     fn arm_overload(&mut self) {
         let grace = self.config.timeouts.close_grace.max(Duration::from_millis(1));
-        let at = self.is_overrun().then(|| self.now.saturating_add(grace));
+        let at = self.is_overrun().then(|| self.now.saturating_add(grace)).filter(|at| *at > self.now);
         self.timers.set(TimerKey::Overload, &mut self.overload_armed, at);
     }
 
@@ -732,7 +734,7 @@ impl Session {
             }
         }
         let opens = match self.line.opens(self.now) {
-            Opens::At(at) if !self.line.is_empty() => Some(at),
+            Opens::At(at) if !self.line.is_free() => Some(at),
             _ => None,
         };
         self.timers.set(TimerKey::Line, &mut self.line_armed, opens);
@@ -789,7 +791,7 @@ impl Session {
     /// what all share.
     fn flush(&mut self, id: InboundId, is_first: bool) -> bool {
         let room = !self.outbox.is_congested();
-        let turn = is_first || self.line.is_empty();
+        let turn = is_first || self.line.is_free();
         let Some(serve) = self.serves.get_mut(&id).filter(|serve| serve.is_active()) else { return false };
         let next = serve.reporter.next(self.now, self.rules);
         let goes = match next {
@@ -799,10 +801,10 @@ impl Session {
         };
         let opens = if let Next::Waits(at) = next { at } else { None };
         self.timers.set(TimerKey::Flush(id), &mut serve.armed_flush, opens);
-        if !goes && matches!(next, Next::Final | Next::Ready) {
-            self.line.join(id, &mut serve.place);
-        } else {
-            self.line.leave(&mut serve.place);
+        match next {
+            Next::Final if !goes => self.line.join(id, For::Room, &mut serve.place),
+            Next::Ready if !goes => self.line.join(id, For::Turn, &mut serve.place),
+            _ => self.line.leave(&mut serve.place),
         }
         if !goes {
             return false;

@@ -90,30 +90,33 @@ impl Outbox {
 
     /// Takes back all progress of `id`, of which `last` is the newest.
     pub(super) fn withdraw_progress(&mut self, id: InboundId, last: Ticket) {
-        if !self.holds(last) {
-            return;
-        }
-        for place in 0..self.queue.len() {
-            if self.queue.get(place).is_some_and(|waiting| waiting.class == Class::Progress(id)) {
-                self.empty(place);
-            }
+        if self.holds(last) {
+            self.withdraw_first(usize::MAX, |class| class == Class::Progress(id));
         }
     }
 
     /// Takes back the oldest log records until at least as many `bytes` are free, and says how many; none if that cannot be.
     pub(super) fn drop_oldest_logs(&mut self, bytes: usize) -> usize {
-        if self.log_bytes < bytes {
-            return 0;
-        }
-        let (before, mut dropped) = (self.log_bytes, 0_usize);
-        while before.saturating_sub(self.log_bytes) < bytes {
-            let oldest = self.queue.iter().position(|waiting| waiting.class == Class::Log && waiting.frame.is_some());
-            if !oldest.is_some_and(|place| self.empty(place)) {
+        if self.log_bytes < bytes { 0 } else { self.withdraw_first(bytes, |class| class == Class::Log) }
+    }
+
+    /// Takes back the oldest frames of a kind until `bytes` are free, in one pass, and says how many.
+    fn withdraw_first(&mut self, bytes: usize, is_of_kind: impl Fn(Class) -> bool) -> usize {
+        let (mut freed, mut count) = (0_usize, 0_usize);
+        let mut queue = core::mem::take(&mut self.queue);
+        for waiting in queue.iter_mut().filter(|waiting| is_of_kind(waiting.class)) {
+            if freed >= bytes {
                 break;
             }
-            dropped = dropped.saturating_add(1);
+            if let Some(frame) = self.take(waiting) {
+                freed = freed.saturating_add(frame.len());
+                count = count.saturating_add(1);
+            }
         }
-        dropped
+        self.queue = queue;
+        self.withdrawn = self.withdrawn.saturating_add(count);
+        self.sweep();
+        count
     }
 
     pub(super) fn clear(&mut self) {
@@ -145,12 +148,16 @@ impl Outbox {
             return false;
         }
         self.withdrawn = self.withdrawn.saturating_add(1);
-        // Amortised: as many places must have been withdrawn since the last sweep.
+        self.sweep();
+        true
+    }
+
+    /// Frees the places of withdrawn frames once they are most. Amortised: as many must have been withdrawn since the last time.
+    fn sweep(&mut self) {
         if self.withdrawn > self.queue.len().saturating_div(2).saturating_add(16) {
             self.queue.retain(|waiting| waiting.frame.is_some());
             self.withdrawn = 0;
         }
-        true
     }
 
     fn take(&mut self, waiting: &mut Waiting) -> Option<Bytes> {
@@ -222,6 +229,18 @@ mod tests {
         let last = outbox.push(Class::Progress(InboundId(1)), frame("1b"));
         outbox.withdraw_progress(InboundId(1), last);
         assert_eq!((outbox.pop(), outbox.pop()), (Some(frame("2a")), None));
+    }
+
+    /// Sweeping amid the pass moved the frames behind it forward, past the place that was looked at next.
+    #[test]
+    fn regression_all_of_many_updates_are_withdrawn_at_once() {
+        let mut outbox = outbox(1);
+        let mut last = outbox.push(Class::Bound, frame("stays"));
+        for _ in 0..1_000 {
+            last = outbox.push(Class::Progress(InboundId(1)), frame("goes"));
+        }
+        outbox.withdraw_progress(InboundId(1), last);
+        assert_eq!((outbox.pop(), outbox.pop()), (Some(frame("stays")), None));
     }
 
     #[test]

@@ -235,8 +235,8 @@ fn as_percent(update: Progress) -> Progress {
 /// What a caller thinks of an update that arrived.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Seen {
-    /// It is handed on.
-    Accepted(Progress),
+    /// It is handed on. `advances` says whether it is a sign of life, or only the last value again with another message.
+    Accepted { progress: Progress, advances: bool },
     /// It is dropped. `surfaces` says whether this one is reported, or only counted since one was a moment ago.
     Dropped { surfaces: bool },
 }
@@ -261,8 +261,12 @@ impl Watcher {
         };
         if is_above {
             self.floor = value.or(self.floor);
+            self.last = Some(progress.clone());
         } else if rules.accepts_equal && value == self.floor && progress.message.is_some() {
             (progress.value, progress.total) = (None, None);
+            if let Some(last) = &mut self.last {
+                last.message.clone_from(&progress.message);
+            }
         } else {
             let surfaces = self.quiet_until.is_none_or(|until| now >= until);
             if surfaces {
@@ -270,8 +274,7 @@ impl Watcher {
             }
             return Seen::Dropped { surfaces };
         }
-        self.last = Some(progress.clone());
-        Seen::Accepted(progress)
+        Seen::Accepted { progress, advances: is_above }
     }
 }
 
@@ -285,7 +288,6 @@ mod tests {
     const MCP: Rules = Rules {
         opens: false,
         waits_for_confirmation: false,
-        reply_after_cancel: false,
         cancels_questions: true,
         answers_after_eof: true,
         answers_garbage: true,
@@ -499,7 +501,7 @@ mod tests {
         let quiet = Duration::from_secs(1);
         let mut see = |value: f64, millis: u64| watcher.see(of(value, 1.0), Instant::from_millis(millis), MCP, quiet);
         for value in [-5.0, -4.0, 0.0, 1e-300, 7.0] {
-            assert_eq!(see(value, 0), Seen::Accepted(of(value, 1.0)));
+            assert_eq!(see(value, 0), Seen::Accepted { progress: of(value, 1.0), advances: true });
         }
         assert_eq!(see(7.0, 0), Seen::Dropped { surfaces: true });
         assert_eq!(see(6.0, 999), Seen::Dropped { surfaces: false });
@@ -512,7 +514,7 @@ mod tests {
         let mut watcher = Watcher::default();
         let mut see = |progress| watcher.see(progress, Instant::ZERO, rules, Duration::ZERO);
         see(Progress::value(1.0));
-        assert_eq!(see(of(1.0, 2.0).with_message("m")), Seen::Accepted(Progress::message("m")));
+        assert_eq!(see(of(1.0, 2.0).with_message("m")), Seen::Accepted { progress: Progress::message("m"), advances: false });
         assert_eq!(see(Progress::value(1.0)), Seen::Dropped { surfaces: true });
         assert_eq!(see(Progress::value(0.5).with_message("m")), Seen::Dropped { surfaces: true });
     }

@@ -124,7 +124,7 @@ impl Session {
         // The window in which a flood is reported once: the one that we would keep ourselves.
         let quiet = self.config.progress.window.length;
         match call.see(progress, partial, self.now, self.rules, quiet) {
-            Seen::Accepted(progress) => {
+            Seen::Accepted { progress, .. } => {
                 self.arm_call(id);
                 self.tell(Event::Progress { id, progress });
             }
@@ -226,7 +226,7 @@ impl Session {
     /// The call that a question belongs to: the one that the wire names, else the deepest in flight, the newest among equals.
     fn parent_of_ask(&self, named: Option<u64>) -> Option<OutboundId> {
         // What has not left cannot have caused a question.
-        let has_left = |call: &Call| call.op != Op::Ping && call.ticket().is_some_and(|ticket| !self.outbox.holds(ticket));
+        let has_left = |call: &Call| !call.op.is_probe() && call.ticket().is_some_and(|ticket| !self.outbox.holds(ticket));
         let named = match named.and_then(|number| self.exchanges.get(&number)) {
             Some(Exchange::Call(id)) => self.calls.get(id).filter(|call| has_left(call)).map(|_| *id),
             _ => None,

@@ -10,7 +10,7 @@ use super::outbox::Class;
 use super::{
     Asked, Clock, CloseReason, Event, InboundId, InputFailed, InputKey, OutboundId, Outcome, Question, Session, TimerKey, Why,
 };
-use crate::dialect::{Answer, Ask, CutShort, Op, Reply};
+use crate::dialect::{Answer, Ask, CutShort, Reply};
 use crate::error::{RpcError, Violation};
 use crate::wire::WireId;
 
@@ -56,9 +56,9 @@ impl Session {
                 let Some(call) = self.calls.get_mut(&id) else { return };
                 call.armed = None;
                 let clock = call.deadline().map_or(Clock::MaxTotal, |(_, clock)| clock);
-                let is_ping = call.op == Op::Ping;
+                let is_probe = call.op.is_probe();
                 self.settle_call(id, Outcome::TimedOut(clock), Some("timed out"));
-                if is_ping {
+                if is_probe {
                     self.violation(Violation::PingUnanswered);
                 }
             }

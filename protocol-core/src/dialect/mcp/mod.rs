@@ -102,7 +102,6 @@ impl Mcp {
         Rules {
             opens: self.side == Side::Client,
             waits_for_confirmation: self.side == Side::Server,
-            reply_after_cancel: false,
             cancels_questions: true,
             answers_after_eof: true,
             answers_garbage: self.side == Side::Server,
@@ -123,11 +122,21 @@ impl Mcp {
 
     pub(crate) fn check_op(&self, op: &Op, peer: &Capabilities) -> Result<(), Unfit> {
         match op {
-            Op::Ping | Op::Custom(_) => return Ok(()),
+            Op::Custom(method) => return self.check_custom(method, peer),
+            Op::Ping => return Ok(()),
             _ if self.side == Side::Server => return Err(Unfit::WrongEnd),
             _ => {}
         }
         if offers(peer, op, self.revision()) { Ok(()) } else { Err(Unfit::Unsupported) }
+    }
+
+    /// A method that has a word of its own keeps the rules of that word.
+    fn check_custom(&self, method: &str, peer: &Capabilities) -> Result<(), Unfit> {
+        match op_of(method) {
+            Some(op) => self.check_op(&op, peer),
+            None if is_ours(method) => Err(Unfit::WrongEnd),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn check_ask(&self, ask: &super::Ask, peer: &Capabilities) -> Result<(), AskUnfit> {
@@ -160,6 +169,7 @@ impl Mcp {
             Notice::ResourcesChanged => (Side::Server, self.own.resources_list_changed),
             Notice::ResourceUpdated { .. } => (Side::Server, self.own.resources_subscribe),
             Notice::RootsChanged => (Side::Client, self.own.roots_list_changed),
+            Notice::Custom { method, .. } if is_ours(method) || op_of(method).is_some() => return Err(Unfit::WrongEnd),
             Notice::Custom { .. } => (self.side, true),
         };
         match (side == self.side, declared) {
@@ -199,6 +209,25 @@ const METHODS: [(&str, Op); 12] = [
     ("logging/setLevel", Op::SetLogLevel),
     ("ping", Op::Ping),
 ];
+
+/// Whether the session sends this method by itself, at its own time.
+fn is_ours(method: &str) -> bool {
+    const NEWS: [&str; 9] = [
+        "cancelled",
+        "initialized",
+        "message",
+        "progress",
+        "prompts/list_changed",
+        "resources/list_changed",
+        "resources/updated",
+        "roots/list_changed",
+        "tools/list_changed",
+    ];
+    match method.strip_prefix("notifications/") {
+        Some(news) => NEWS.contains(&news),
+        None => matches!(method, "initialize" | "sampling/createMessage" | "elicitation/create" | "roots/list"),
+    }
+}
 
 fn method_of(op: &Op) -> &str {
     if let Op::Custom(method) = op {

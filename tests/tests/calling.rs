@@ -1,0 +1,658 @@
+//! Calls of ours, from the verb to their end: what goes out, what is refused, what comes back (Basic, "Messages" and "_meta";
+//! Lifecycle, "Capability Negotiation"; rows O1 to O29 of the exchange table).
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use protocol_core::{
+    Answer, CallTimeouts, Close, CloseReason, Elicited, Event, Invalid, Invoke, InvokeError, Json, Level, LogRecord, Notice, Op,
+    Outcome, Progress, Refused, Reply, RpcError, TransportEnd, Violation,
+};
+use tests::end::{
+    End, call_tool, cancelled, client_config, error, initialize, json, notification, progress, request, result, server_config, with,
+};
+use tests::pair::Pair;
+
+/// A call that asks for nothing beside its result.
+fn plain(op: Op, params: &str) -> Invoke {
+    Invoke::new(op, json(params)).without_progress().with_timeouts(CallTimeouts::NONE)
+}
+
+fn refusal(end: &mut End, call: Invoke) -> Refused {
+    let InvokeError { why, call: back } = end.session.invoke(call.clone(), end.now).unwrap_err();
+    assert_eq!(*back, call, "the call is handed back");
+    why
+}
+
+/// Every operation with the members of the server's capabilities that it needs.
+fn needs() -> [(Op, &'static str); 12] {
+    [
+        (Op::CallTool, r#"{"tools":{}}"#),
+        (Op::ListTools, r#"{"tools":{}}"#),
+        (Op::GetPrompt, r#"{"prompts":{}}"#),
+        (Op::ListPrompts, r#"{"prompts":{}}"#),
+        (Op::ReadResource, r#"{"resources":{}}"#),
+        (Op::ListResources, r#"{"resources":{}}"#),
+        (Op::ListResourceTemplates, r#"{"resources":{}}"#),
+        (Op::Subscribe, r#"{"resources":{"subscribe":true}}"#),
+        (Op::Unsubscribe, r#"{"resources":{"subscribe":true}}"#),
+        (Op::Complete, r#"{"completions":{}}"#),
+        (Op::SetLogLevel, r#"{"logging":{}}"#),
+        (Op::Custom("acme/do".into()), "{}"),
+    ]
+}
+
+// ---- What goes out ----
+
+#[test]
+fn o1_a_call_goes_out_at_once_under_a_number_that_is_also_its_token() {
+    let mut client = End::client(client_config());
+    client.call();
+    assert_eq!(
+        client.sent(),
+        [r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":2}}}"#]
+    );
+    client.expect_silence();
+    assert_eq!(client.session.stats().calls, 1);
+}
+
+#[test]
+fn every_operation_has_its_method() {
+    let methods = [
+        (Op::CallTool, "tools/call"),
+        (Op::ListTools, "tools/list"),
+        (Op::GetPrompt, "prompts/get"),
+        (Op::ListPrompts, "prompts/list"),
+        (Op::ReadResource, "resources/read"),
+        (Op::ListResources, "resources/list"),
+        (Op::ListResourceTemplates, "resources/templates/list"),
+        (Op::Subscribe, "resources/subscribe"),
+        (Op::Unsubscribe, "resources/unsubscribe"),
+        (Op::Complete, "completion/complete"),
+        (Op::SetLogLevel, "logging/setLevel"),
+        (Op::Ping, "ping"),
+        (Op::Custom("acme/do \"it\"".into()), r#"acme/do \"it\""#),
+    ];
+    for (op, method) in methods {
+        let mut client = End::client(client_config());
+        client.invoke(plain(op, r#"{"a": 1}"#));
+        assert_eq!(client.sent(), [request(2, method, r#"{"a": 1}"#)]);
+    }
+}
+
+#[test]
+fn a_token_is_asked_for_when_progress_is_wanted_or_would_keep_the_call_alive() {
+    let clocks = |idle: Option<u64>, reset_on_progress| CallTimeouts {
+        idle: idle.map(Duration::from_secs),
+        max_total: None,
+        reset_on_progress,
+    };
+    for (progress, timeouts, asks) in [
+        (true, CallTimeouts::NONE, true),
+        (false, CallTimeouts::NONE, false),
+        (false, CallTimeouts::default(), true),
+        (false, clocks(Some(1), true), true),
+        (false, clocks(Some(1), false), false),
+        (false, clocks(None, true), false),
+        (true, clocks(None, false), true),
+    ] {
+        let mut client = End::client(client_config());
+        let mut call = Invoke::new(Op::ListTools, Json::empty_object()).with_timeouts(timeouts);
+        call.progress = progress;
+        client.invoke(call);
+        let params = if asks { r#"{"_meta":{"progressToken":2}}"# } else { "{}" };
+        assert_eq!(client.sent(), [request(2, "tools/list", params)], "{progress} {timeouts:?}");
+    }
+}
+
+#[test]
+fn the_callers_meta_is_kept_except_for_what_the_session_decides() {
+    for (given, sent) in [
+        (r#"{"a":1}"#, r#"{"a":1,"_meta":{"progressToken":2}}"#),
+        (r#"{"_meta":{"traceparent":"00-1"},"a":1}"#, r#"{"a":1,"_meta":{"traceparent":"00-1","progressToken":2}}"#),
+        (r#"{"_meta":{"progressToken":"mine","x":{}}}"#, r#"{"_meta":{"x":{},"progressToken":2}}"#),
+        (r#"{"_meta":{"protocol-core/samplingDepth":7,"protocol-core/parent":9}}"#, r#"{"_meta":{"progressToken":2}}"#),
+        (r#"{"_meta":{"progress\u0054oken":0}}"#, r#"{"_meta":{"progressToken":2}}"#),
+        (r#"{"_meta":5,"a":1}"#, r#"{"a":1,"_meta":{"progressToken":2}}"#),
+        (r#"{"\u005fmeta":{"x":1}}"#, r#"{"_meta":{"x":1,"progressToken":2}}"#),
+    ] {
+        let mut client = End::client(client_config());
+        client.invoke(Invoke::new(Op::CallTool, json(given)));
+        assert_eq!(client.sent(), [request(2, "tools/call", sent)], "{given}");
+    }
+}
+
+#[test]
+fn a_token_of_the_callers_own_never_reaches_the_wire_even_when_none_is_asked_for() {
+    let mut client = End::client(client_config());
+    client.invoke(plain(Op::CallTool, r#"{"name":"t","_meta":{"progressToken":0,"x":1}}"#));
+    assert_eq!(client.sent(), [request(2, "tools/call", r#"{"name":"t","_meta":{"x":1}}"#)]);
+}
+
+#[test]
+fn g13_parameters_cross_byte_for_byte_whether_or_not_something_is_merged_into_them() {
+    let values = r#""n":1e999,"t":"\u00e9\ud800","o":{ "k" :[1.50 , -0]},"twice":1,"twice":2,"\u006eame":3,"\ud800":4"#;
+    let mut client = End::client(client_config());
+    client.invoke(plain(Op::CallTool, &format!("{{{values}}}")));
+    client.invoke(Invoke::new(Op::CallTool, json(&format!("{{{values}}}"))));
+    let sent = client.sent();
+    assert_eq!(sent[0], request(2, "tools/call", &format!("{{{values}}}")));
+    assert_eq!(sent[1], request(3, "tools/call", &format!(r#"{{{values},"_meta":{{"progressToken":3}}}}"#)));
+}
+
+#[test]
+fn a_frame_is_one_line_whatever_the_parameters_looked_like() {
+    let mut client = End::client(client_config());
+    client.invoke(plain(Op::CallTool, "{\n\t\"name\": \"t\",\r\n\t\"arguments\": {\n\t}\n}"));
+    client.invoke(Invoke::new(Op::CallTool, json("{\"arguments\":{\n}}")));
+    let sent = client.sent();
+    assert_eq!(sent[0], request(2, "tools/call", "{ \t\"name\": \"t\",  \t\"arguments\": { \t} }"));
+    assert_eq!(sent[1], request(3, "tools/call", r#"{"arguments":{ },"_meta":{"progressToken":3}}"#));
+}
+
+#[test]
+fn calls_leave_in_the_order_in_which_they_were_made_also_when_they_were_held() {
+    let mut client = End::new(client_config());
+    client.sent();
+    let made: Vec<_> = (0..20).map(|_| client.call()).collect();
+    assert_eq!(client.sent(), Vec::<String>::new());
+    client.frame(&greeting_answer("2025-11-25", r#"{"tools":{}}"#));
+    client.call();
+    let sent = client.sent();
+    for (place, frame) in sent.iter().skip(1).enumerate() {
+        assert!(frame.starts_with(&format!(r#"{{"jsonrpc":"2.0","id":{},"#, place + 2)), "{frame}");
+    }
+    assert_eq!((sent.len(), made.len()), (22, 20));
+}
+
+#[test]
+fn ids_are_never_used_twice() {
+    let mut client = End::client(client_config());
+    let mut seen = BTreeSet::new();
+    for id in 2..300 {
+        assert!(seen.insert(client.call()));
+        assert!(client.sent()[0].contains(&format!(r#""id":{id},"#)));
+        client.frame(&result(id)).events();
+    }
+}
+
+// ---- What is held ----
+
+fn greeting_answer(revision: &str, declares: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":1,"result":{{"protocolVersion":"{revision}","capabilities":{declares},"serverInfo":{{"name":"s","version":"1"}}}}}}"#
+    )
+}
+
+#[test]
+fn o2_a_held_call_keeps_its_meta_and_its_token() {
+    let mut client = End::new(client_config());
+    client.sent();
+    client.invoke(Invoke::new(Op::CallTool, json(r#"{"name":"t","_meta":{"x":1}}"#)));
+    client.frame(&greeting_answer("2025-11-25", r#"{"tools":{}}"#));
+    assert_eq!(client.sent()[1], request(2, "tools/call", r#"{"name":"t","_meta":{"x":1,"progressToken":2}}"#));
+}
+
+#[test]
+fn o3_a_held_call_is_checked_against_what_the_server_declares_in_the_end() {
+    for (op, declares) in needs() {
+        for (declared, fits) in [(declares, true), ("{}", declares == "{}")] {
+            let mut client = End::new(client_config());
+            client.sent();
+            let call = client.invoke(plain(op.clone(), "{}"));
+            client.frame(&greeting_answer("2025-11-25", declared));
+            assert_eq!(client.sent().len(), if fits { 2 } else { 1 }, "{op:?} {declared}");
+            let unfit = client.events().into_iter().any(|event| {
+                event == Event::Done { id: call, outcome: Outcome::Invalid(Invalid::Unsupported), partial: None, last: None }
+            });
+            assert_eq!(unfit, !fits, "{op:?} {declared}");
+        }
+    }
+}
+
+#[test]
+fn held_calls_count_against_the_limits_of_output_and_of_calls_in_flight() {
+    let mut client = End::new(with(client_config(), |config| config.limits.output_bytes = 2000));
+    client.sent();
+    let big = || Invoke::new(Op::CallTool, json(&format!(r#"{{"name":"{}"}}"#, "t".repeat(1500))));
+    client.invoke(big());
+    client.invoke(big());
+    assert_eq!(refusal(&mut client, big()), Refused::Full);
+    let mut client = End::new(with(client_config(), |config| config.limits.in_flight = 1));
+    client.call();
+    assert_eq!(refusal(&mut client, big()), Refused::Full);
+}
+
+// ---- What is refused ----
+
+#[test]
+fn o3_an_operation_goes_out_only_to_a_server_that_declared_what_it_needs() {
+    for (op, declares) in needs() {
+        let mut client = End::client_at(client_config(), "2025-11-25", declares);
+        client.invoke(plain(op.clone(), "{}"));
+        assert_eq!(client.sent().len(), 1, "{op:?}");
+
+        let everything_else = [r#""tools":{}"#, r#""prompts":{}"#, r#""completions":{}"#, r#""logging":{}"#, r#""resources":{}"#]
+            .into_iter()
+            .filter(|part| !declares.contains(&part[..8]) || declares.contains("subscribe"));
+        let others = format!("{{{}}}", everything_else.collect::<Vec<_>>().join(","));
+        let mut client = End::client_at(client_config(), "2025-11-25", &others);
+        if declares != "{}" {
+            assert_eq!(refusal(&mut client, plain(op.clone(), "{}")), Refused::Unsupported, "{op:?} {others}");
+            client.expect_silence();
+        }
+    }
+}
+
+#[test]
+fn a_capability_that_is_no_object_was_not_declared() {
+    for declares in [r#"{"tools":true}"#, r#"{"tools":null}"#, r#"{"tools":[]}"#, r#"{"tools":"yes"}"#] {
+        let mut client = End::client_at(client_config(), "2025-11-25", declares);
+        assert_eq!(refusal(&mut client, plain(Op::CallTool, "{}")), Refused::Unsupported, "{declares}");
+    }
+    for declares in [r#"{"resources":{"subscribe":false}}"#, r#"{"resources":{"subscribe":1}}"#, r#"{"resources":{}}"#] {
+        let mut client = End::client_at(client_config(), "2025-11-25", declares);
+        assert_eq!(refusal(&mut client, plain(Op::Subscribe, "{}")), Refused::Unsupported, "{declares}");
+    }
+}
+
+#[test]
+fn completion_needs_no_capability_in_the_first_revision_which_has_none() {
+    for (revision, fits) in [("2024-11-05", true), ("2025-03-26", false), ("2025-06-18", false), ("2025-11-25", false)] {
+        let mut client = End::client_at(client_config(), revision, "{}");
+        assert_eq!(client.session.invoke(plain(Op::Complete, "{}"), client.now).is_ok(), fits, "{revision}");
+    }
+}
+
+#[test]
+fn a_refused_call_leaves_no_trace() {
+    let mut client = End::client_at(client_config(), "2025-11-25", r#"{"tools":{}}"#);
+    let before = client.session.stats();
+    refusal(&mut client, plain(Op::GetPrompt, "{}"));
+    client.expect_silence();
+    assert_eq!((client.session.stats(), client.session.poll_timeout()), (before, None));
+    client.invoke(plain(Op::CallTool, "{}"));
+    assert_eq!(client.sent(), [request(2, "tools/call", "{}")]);
+}
+
+#[test]
+fn parameters_must_be_an_object() {
+    for params in ["[]", "null", "1", "\"x\"", "true"] {
+        let mut client = End::client(client_config());
+        assert_eq!(refusal(&mut client, plain(Op::CallTool, params)), Refused::Params, "{params}");
+    }
+}
+
+#[test]
+fn a_server_starts_none_of_the_clients_operations_at_any_time() {
+    let mut fresh = End::new(server_config());
+    let mut ready = End::server(server_config());
+    for (op, _) in needs() {
+        for server in [&mut fresh, &mut ready] {
+            let refused = server.session.invoke(plain(op.clone(), "{}"), server.now).map_err(|error| error.why);
+            let expected = if matches!(op, Op::Custom(_)) { Ok(()) } else { Err(Refused::WrongEnd) };
+            assert_eq!(refused.map(drop), expected, "{op:?}");
+        }
+    }
+}
+
+#[test]
+fn a_method_that_has_a_word_of_its_own_does_not_get_past_its_rules_under_a_custom_name() {
+    let custom = |method: &str| plain(Op::Custom(method.into()), "{}");
+    let mut client = End::client_at(client_config(), "2025-11-25", r#"{"tools":{}}"#);
+    for method in ["prompts/get", "logging/setLevel", "initialize", "sampling/createMessage", "notifications/cancelled"] {
+        assert!(client.session.invoke(custom(method), client.now).is_err(), "{method}");
+    }
+    let mut server = End::server(server_config());
+    for method in
+        ["sampling/createMessage", "elicitation/create", "roots/list", "tools/call", "initialize", "notifications/progress"]
+    {
+        assert!(server.session.invoke(custom(method), server.now).is_err(), "{method}");
+    }
+    for method in
+        ["notifications/cancelled", "notifications/progress", "notifications/initialized", "notifications/message", "tools/call"]
+    {
+        let notice = Notice::Custom { method: method.into(), params: Some(Json::empty_object()) };
+        assert!(server.session.notify(notice, server.now).is_err(), "{method}");
+    }
+    client.expect_silence();
+    server.expect_silence();
+}
+
+#[test]
+fn parameters_of_news_must_be_an_object_too() {
+    for params in ["[]", "null", "1", "\"x\""] {
+        let mut server = End::server(server_config());
+        let notice = Notice::Custom { method: "acme/news".into(), params: Some(json(params)) };
+        assert_eq!(server.session.notify(notice, server.now), Err(Refused::Params), "{params}");
+        server.expect_silence();
+    }
+}
+
+#[test]
+fn a_call_on_behalf_of_a_question_that_is_over_is_refused() {
+    let mut client = End::client(client_config());
+    client.frame(&request(7, "roots/list", "{}"));
+    let question = client.question();
+    client.session.provide_input(question, Answer::Roots(json("[]")), client.now).unwrap();
+    assert_eq!(refusal(&mut client, plain(Op::CallTool, "{}").with_parent(question)), Refused::NoParent);
+    client.frame(&request(8, "elicitation/create", r#"{"message":"?","requestedSchema":{"type":"object","properties":{}}}"#));
+    let question = client.question();
+    client.frame(&cancelled(8));
+    assert_eq!(refusal(&mut client, plain(Op::CallTool, "{}").with_parent(question)), Refused::NoParent);
+}
+
+#[test]
+fn a_call_longer_than_a_frame_is_refused_wherever_its_length_lies() {
+    let mut client = End::client(with(client_config(), |config| config.limits.frame_bytes = 4096));
+    let long = "x".repeat(4096);
+    assert_eq!(refusal(&mut client, plain(Op::CallTool, &format!(r#"{{"name":"{long}"}}"#))), Refused::TooLarge);
+    assert_eq!(refusal(&mut client, plain(Op::Custom(long.into()), "{}")), Refused::TooLarge);
+    assert_eq!(refusal(&mut client, plain(Op::Custom("\u{1}".repeat(1000).into()), "{}")), Refused::TooLarge, "escaped");
+    client.expect_silence();
+}
+
+#[test]
+fn what_one_end_sends_the_other_can_read_however_deep_it_is_nested() {
+    let nested = |depth: usize| format!("{}{}", r#"{"a":"#.repeat(depth - 1), "{}") + &"}".repeat(depth - 1);
+    for depth in [1, 100, 120] {
+        let mut pair = Pair::ready();
+        pair.client.invoke(Invoke::new(Op::CallTool, json(&nested(depth))));
+        pair.run();
+        let id = pair.server.request();
+        let failure = RpcError::internal("x").with_data(json(&nested(depth)));
+        pair.server.session.checkpoint(id, json(&nested(depth))).unwrap();
+        pair.server.session.respond(id, Reply::Error(failure), pair.server.now).unwrap();
+        pair.run();
+        assert!(matches!(pair.client_events()[..], [Event::Done { .. }]), "{depth}");
+    }
+    assert!(Json::parse(nested(121)).is_err());
+    assert!(Json::encode(&serde_json::from_str::<serde_json::Value>(&nested(121)).unwrap()).is_err());
+}
+
+#[test]
+fn a_closing_session_starts_nothing() {
+    let mut client = End::client(client_config());
+    client.call();
+    client.session.close(Close::Graceful { grace: Duration::from_secs(5) }, client.now);
+    assert_eq!(refusal(&mut client, plain(Op::CallTool, "{}")), Refused::Closing);
+    client.session.handle_end(TransportEnd::Failed, client.now);
+    assert_eq!(refusal(&mut client, plain(Op::CallTool, "[]")), Refused::Closing);
+}
+
+#[test]
+fn news_are_refused_before_the_handshake_from_the_wrong_end_undeclared_or_too_long() {
+    let mut fresh = End::new(server_config());
+    assert_eq!(fresh.session.notify(Notice::ToolsChanged, fresh.now), Err(Refused::NotReady));
+    let mut client = End::client(with(client_config(), |config| {
+        config.capabilities.roots_list_changed = false;
+        config.limits.frame_bytes = 2000;
+    }));
+    assert_eq!(client.session.notify(Notice::ToolsChanged, client.now), Err(Refused::WrongEnd));
+    assert_eq!(client.session.notify(Notice::RootsChanged, client.now), Err(Refused::Unsupported));
+    let long = Notice::Custom { method: "a".repeat(2000).as_str().into(), params: None };
+    assert_eq!(client.session.notify(long, client.now), Err(Refused::TooLarge));
+    client.session.close(Close::Graceful { grace: Duration::ZERO }, client.now);
+    assert_eq!(client.session.notify(Notice::RootsChanged, client.now), Err(Refused::Closing));
+    assert_eq!(client.sent(), Vec::<String>::new());
+}
+
+// ---- What comes back ----
+
+#[test]
+fn o9_a_result_is_handed_on_exactly_as_it_came() {
+    let body = r#"{ "content":[],"n":1e999,"t":"\ud800","twice":1,"twice":2,"unknown":{"a":[ null ]} }"#;
+    let mut client = End::client(client_config());
+    let call = client.call();
+    client.sent();
+    client.frame(&format!(r#"{{"id":2,"result":{body} , "jsonrpc":"2.0","extra":[{{}}]}}"#));
+    let done = Event::Done { id: call, outcome: Outcome::Result(json(body)), partial: None, last: None };
+    assert_eq!((client.events(), client.sent()), (vec![done], vec![]));
+    assert_eq!(client.session.poll_timeout(), None);
+}
+
+#[test]
+fn answers_may_come_in_any_order() {
+    let mut client = End::client(client_config());
+    let calls = [client.call(), client.call(), client.call()];
+    client.sent();
+    for (id, call) in [(4, calls[2]), (2, calls[0]), (3, calls[1])] {
+        client.frame(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"of":{id}}}}}"#));
+        let outcome = Outcome::Result(json(&format!(r#"{{"of":{id}}}"#)));
+        assert_eq!(client.events(), [Event::Done { id: call, outcome, partial: None, last: None }]);
+    }
+}
+
+#[test]
+fn o12_an_answer_of_the_wrong_shape_fails_its_own_call_and_is_not_answered() {
+    for body in [
+        r#""jsonrpc":"2.0","result":[]"#,
+        r#""jsonrpc":"2.0","result":null"#,
+        r#""jsonrpc":"2.0","result":"done""#,
+        r#""jsonrpc":"2.0","result":1"#,
+        r#""jsonrpc":"2.0","result":true"#,
+        r#""jsonrpc":"2.0","result":{},"error":{"code":1,"message":""}"#,
+        r#""jsonrpc":"2.0","result":{},"error":null"#,
+        r#""jsonrpc":"2.0","error":null"#,
+        r#""jsonrpc":"2.0","error":"no""#,
+        r#""jsonrpc":"2.0","error":[1,"no"]"#,
+        r#""jsonrpc":"2.0","error":{}"#,
+        r#""jsonrpc":"2.0","error":{"code":1}"#,
+        r#""jsonrpc":"2.0","error":{"message":"no"}"#,
+        r#""jsonrpc":"2.0","error":{"code":"1","message":"no"}"#,
+        r#""jsonrpc":"2.0","error":{"code":1.5,"message":"no"}"#,
+        r#""jsonrpc":"2.0","error":{"code":null,"message":"no"}"#,
+        r#""jsonrpc":"2.0","error":{"code":1,"message":2}"#,
+        r#""jsonrpc":"1.0","result":{}"#,
+        r#""jsonrpc":2.0,"result":{}"#,
+        r#""result":{}"#,
+    ] {
+        let mut client = End::client(client_config());
+        let (failed, other) = (client.call(), client.call());
+        client.sent();
+        client.frame(&format!(r#"{{"id":2,{body}}}"#));
+        let outcome = Outcome::Invalid(Invalid::Response);
+        let done = Event::Done { id: failed, outcome, partial: None, last: None };
+        assert_eq!(client.events(), [Event::Violation(Violation::InvalidResponse), done], "{body}");
+        assert_eq!(client.sent(), Vec::<String>::new(), "{body}");
+        client.frame(&result(3));
+        assert!(matches!(client.events()[..], [Event::Done { id, .. }] if id == other));
+    }
+}
+
+#[test]
+fn o11_a_task_that_nobody_asked_for_is_no_result() {
+    let task =
+        r#"{"taskId":"1","status":"working","createdAt":"2025-11-25T00:00:00Z","lastUpdatedAt":"2025-11-25T00:00:00Z","ttl":null}"#;
+    let mut client = End::client(client_config());
+    client.call();
+    client.sent();
+    client.frame(&format!(r#"{{"jsonrpc":"2.0","id":2,"result":{{"task":{task}}}}}"#));
+    assert_eq!(client.outcome(), Outcome::Invalid(Invalid::Response));
+    client.expect_silence();
+}
+
+#[test]
+fn o13_an_error_of_the_peer_is_handed_on_with_its_data() {
+    for (given, data) in [
+        ("", None),
+        (r#","data":null"#, Some("null")),
+        (r#","data":{ "uri":"x" }"#, Some(r#"{ "uri":"x" }"#)),
+        (r#","data":[],"extra":1"#, Some("[]")),
+    ] {
+        for code in [-32602, -32042, -32800, 0, i64::MAX, i64::MIN] {
+            let mut client = End::client(client_config());
+            client.call();
+            client.sent();
+            client.frame(&format!(r#"{{"jsonrpc":"2.0","id":2,"error":{{"code":{code},"message":"no \"way\""{given}}}}}"#));
+            let error = RpcError { data: data.map(json), ..RpcError::new(code, "no \"way\"") };
+            assert_eq!(client.outcome(), Outcome::Error(error));
+            client.expect_silence();
+        }
+    }
+}
+
+#[test]
+fn o13_what_an_error_tells_of_a_partial_result_is_handed_on_beside_it() {
+    for (data, partial) in [
+        (r#"{"partial":{"processed":3},"x":1}"#, Some(r#"{"processed":3}"#)),
+        (r#"{"partial":[]}"#, None),
+        (r#"[{"partial":{}}]"#, None),
+        ("null", None),
+    ] {
+        let mut client = End::client(client_config());
+        client.call();
+        client.sent();
+        client.frame(&format!(r#"{{"jsonrpc":"2.0","id":2,"error":{{"code":-32603,"message":"","data":{data}}}}}"#));
+        let [Event::Done { partial: told, .. }] = &client.events()[..] else { panic!() };
+        assert_eq!(*told, partial.map(json), "{data}");
+    }
+}
+
+#[test]
+fn o7_a_log_record_is_handed_on_and_the_call_goes_on() {
+    let mut client = End::client(client_config());
+    client.call();
+    client.sent();
+    client.frame(&notification("notifications/message", r#"{"level":"warning","logger":"db","data":{"a":[1]}}"#));
+    let record = LogRecord { level: Level::Warning, logger: Some("db".into()), data: json(r#"{"a":[1]}"#) };
+    assert_eq!(client.events(), [Event::Log(record)]);
+    client.frame(&result(2));
+    assert_eq!(client.outcome(), Outcome::Result(Json::empty_object()));
+}
+
+#[test]
+fn o22_a_cancel_of_the_peer_never_reaches_a_call_of_ours() {
+    let mut client = End::client(client_config());
+    client.call();
+    client.sent();
+    client.frame(&cancelled(2));
+    client.expect_silence();
+    // The same number as an id of the peer is another exchange.
+    client.frame(&request(2, "roots/list", "{}"));
+    let question = client.question();
+    client.frame(&cancelled(2));
+    assert_eq!((client.events(), client.sent()), (vec![Event::InputGone { key: question }], vec![]));
+    client.frame(&result(2));
+    assert_eq!(client.outcome(), Outcome::Result(Json::empty_object()));
+}
+
+#[test]
+fn o25_the_end_of_the_channel_loses_every_call_with_what_was_known_of_it() {
+    for (end, reason) in [(TransportEnd::Eof, CloseReason::Eof), (TransportEnd::Failed, CloseReason::Failed)] {
+        let mut client = End::client(client_config());
+        let (first, second) = (client.call(), client.call());
+        client.sent();
+        client.frame(&progress(3, 1.0)).events();
+        client.session.handle_end(end, client.now);
+        let lost = |id, last| Event::Done { id, outcome: Outcome::Lost, partial: None, last };
+        assert_eq!(client.events(), [lost(first, None), lost(second, Some(Progress::value(1.0))), Event::Closed(reason)]);
+        assert_eq!(client.sent(), Vec::<String>::new(), "nobody is there to hear a cancel");
+    }
+}
+
+#[test]
+fn o26_a_late_answer_is_swallowed_and_counted() {
+    let mut client = End::client(client_config());
+    client.call();
+    client.sent();
+    client.frame(&result(2)).events();
+    for late in [result(2), error(2, 1, ""), r#"{"jsonrpc":"2.0","id":2,"result":5}"#.to_owned()] {
+        client.frame(&late);
+        client.expect_silence();
+    }
+    assert_eq!(client.session.stats().late_frames, 3);
+}
+
+#[test]
+fn o28_an_answer_to_what_was_never_asked_is_reported_not_answered_and_ends_nothing() {
+    for (id, rule) in [
+        ("3", Violation::UnknownResponse),
+        ("99", Violation::UnknownResponse),
+        ("-1", Violation::UnknownResponse),
+        ("\"2\"", Violation::UnknownResponse),
+        ("\"\"", Violation::UnknownResponse),
+        ("9007199254740993", Violation::UnknownResponse),
+        ("2.0", Violation::InvalidEnvelope),
+        ("2e0", Violation::InvalidEnvelope),
+        ("null", Violation::InvalidEnvelope),
+        ("[2]", Violation::InvalidEnvelope),
+        ("18446744073709551618", Violation::InvalidEnvelope),
+    ] {
+        let mut client = End::client(client_config());
+        client.call();
+        client.sent();
+        client.frame(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
+        assert_eq!((client.violations(), client.sent()), (vec![rule], vec![]), "{id}");
+        client.frame(&result(2));
+        assert_eq!(client.outcome(), Outcome::Result(Json::empty_object()), "{id}");
+    }
+}
+
+#[test]
+fn o28_an_answer_that_comes_before_its_request_has_left_was_guessed() {
+    let mut client = End::client(client_config());
+    client.call();
+    client.frame(&result(2));
+    assert_eq!(client.violations(), [Violation::UnknownResponse]);
+    client.sent();
+    client.frame(&result(2));
+    assert_eq!(client.outcome(), Outcome::Result(Json::empty_object()));
+}
+
+#[test]
+fn an_error_that_names_no_request_ends_nothing() {
+    let mut client = End::client(client_config());
+    client.call();
+    client.sent();
+    for id in ["", r#""id":null,"#] {
+        client.frame(&format!(r#"{{"jsonrpc":"2.0",{id}"error":{{"code":-32700,"message":"?"}}}}"#));
+        assert_eq!((client.violations(), client.sent()), (vec![Violation::ErrorWithoutId], vec![]));
+    }
+    assert_eq!(client.session.stats().calls, 1);
+}
+
+#[test]
+fn g11_a_peer_that_turns_our_ids_into_text_gets_no_call_done() {
+    let mut client = End::client(client_config());
+    client.call();
+    client.sent();
+    client.frame(r#"{"jsonrpc":"2.0","id":"2","result":{}}"#);
+    client.frame(&notification("notifications/progress", r#"{"progressToken":"2","progress":1}"#));
+    assert_eq!(client.violations(), [Violation::UnknownResponse, Violation::UnknownProgress]);
+}
+
+#[test]
+fn ids_of_the_two_directions_never_meet() {
+    let mut client = End::client(client_config());
+    let call = client.call();
+    client.sent();
+    client.frame(&request(2, "elicitation/create", r#"{"message":"?","requestedSchema":{"type":"object","properties":{}}}"#));
+    let question = client.question();
+    client.session.provide_input(question, Answer::Elicit(Elicited::Decline), client.now).unwrap();
+    assert_eq!(client.sent(), [r#"{"jsonrpc":"2.0","id":2,"result":{"action":"decline"}}"#]);
+    client.frame(&result(2));
+    assert!(matches!(client.events()[..], [Event::Done { id, .. }] if id == call));
+}
+
+#[test]
+fn a_server_may_call_a_method_of_its_own_and_gets_the_answer() {
+    let mut server = End::server(server_config());
+    let call = server.invoke(plain(Op::Custom("acme/do".into()), "{}"));
+    assert_eq!(server.sent(), [request(1, "acme/do", "{}")]);
+    // What the client calls its own requests has nothing to do with it.
+    server.frame(&call_tool(1, false));
+    server.request();
+    server.frame(&result(1));
+    assert!(matches!(server.events()[..], [Event::Done { id, .. }] if id == call));
+}
+
+#[test]
+fn a_call_of_a_server_is_held_until_the_client_has_confirmed_the_handshake() {
+    let mut server = End::new(server_config());
+    server.invoke(plain(Op::Custom("acme/do".into()), "{}"));
+    server.frame(&initialize(0, "2025-11-25", "{}"));
+    assert_eq!(server.sent().len(), 1, "the answer to the greeting");
+    server.frame(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    assert_eq!(server.sent(), [request(1, "acme/do", "{}")]);
+}

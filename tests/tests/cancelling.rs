@@ -1,0 +1,358 @@
+//! Cancellation from both ends (Utilities, "Cancellation"; rows O4, O14 to O17, O22 and O29 of the exchange table): the first event
+//! wins, and what the other side sends after it is swallowed.
+
+use protocol_core::{Answer, Ask, Event, InputFailed, Invoke, NotLive, Op, Outcome, Progress, RpcError, Sample, Violation, Why};
+use tests::end::{
+    ENDINGS, End, call_tool, cancelled, client_config, error, json, notification, progress, request, result, server_config, with,
+};
+use tests::pair::Pair;
+
+const OVER: &str = r#""error":{"code":-32800,"message":"the call that this belongs to is over"}"#;
+
+fn over(id: u64) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},{OVER}}}"#)
+}
+
+// ---- A caller cancels ----
+
+#[test]
+fn o15_a_call_that_is_out_is_cancelled_by_one_notification_and_is_over_at_once() {
+    for (reason, params) in [
+        (None, r#"{"requestId":2}"#),
+        (Some("user \"x\" left\n"), r#"{"requestId":2,"reason":"user \"x\" left\n"}"#),
+        (Some(""), r#"{"requestId":2,"reason":""}"#),
+    ] {
+        let mut client = End::client(client_config());
+        let call = client.call();
+        client.sent();
+        client.frame(&progress(2, 3.0)).events();
+        client.session.cancel(call, reason, client.now).unwrap();
+        let last = Some(Progress::value(3.0));
+        assert_eq!(client.events(), [Event::Done { id: call, outcome: Outcome::Cancelled, partial: None, last }]);
+        assert_eq!(client.sent(), [notification("notifications/cancelled", params)]);
+        assert_eq!(client.session.poll_timeout(), None);
+    }
+}
+
+#[test]
+fn o4_a_call_that_was_not_polled_is_never_sent_and_needs_no_cancel() {
+    let mut held = End::new(client_config());
+    held.sent();
+    let mut queued = End::client(client_config());
+    for client in [&mut held, &mut queued] {
+        let call = client.call();
+        client.session.cancel(call, Some("changed my mind"), client.now).unwrap();
+        assert_eq!((client.outcome(), client.sent()), (Outcome::Cancelled, vec![]));
+    }
+    held.frame(r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#);
+    assert_eq!(held.sent(), [r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#]);
+}
+
+#[test]
+fn a_cancel_takes_back_its_own_request_and_no_other() {
+    let mut client = End::client(client_config());
+    let calls = [client.call(), client.call(), client.call()];
+    client.session.poll_transmit().unwrap();
+    client.session.cancel(calls[1], None, client.now).unwrap();
+    client.session.cancel(calls[0], None, client.now).unwrap();
+    let sent = client.sent();
+    assert!(sent[0].contains(r#""id":4,"method":"tools/call""#), "{sent:?}");
+    assert_eq!(sent[1..], [cancelled(2)]);
+}
+
+#[test]
+fn o29_a_second_cancel_and_one_of_a_call_that_has_ended_are_not_live() {
+    for (name, ending) in ENDINGS {
+        let mut client = End::client(client_config());
+        let call = client.call();
+        client.sent();
+        ending(&mut client, call);
+        client.drain();
+        assert_eq!(client.session.cancel(call, None, client.now), Err(NotLive), "{name}");
+        client.expect_silence();
+    }
+}
+
+#[test]
+fn a_late_answer_of_any_kind_is_swallowed_after_a_cancel() {
+    for late in [
+        result(2),
+        r#"{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"cancelled"}],"isError":true}}"#.to_owned(),
+        error(2, 0, "Request cancelled"),
+        error(2, -32800, "cancelled"),
+        r#"{"jsonrpc":"2.0","id":2,"error":"cancelled"}"#.to_owned(),
+        r#"{"jsonrpc":"2.0","id":2,"result":null}"#.to_owned(),
+        progress(2, 1.0),
+    ] {
+        let mut client = End::client(client_config());
+        let call = client.call();
+        client.sent();
+        client.session.cancel(call, None, client.now).unwrap();
+        client.drain();
+        client.frame(&late).frame(&late).expect_silence();
+        assert_eq!(client.session.stats().late_frames, 2, "{late}");
+        client.call();
+        client.sent();
+        client.frame(&result(3));
+        assert!(matches!(client.outcome(), Outcome::Result(_)), "the next call is not disturbed");
+    }
+}
+
+#[test]
+fn whichever_of_answer_and_cancel_is_processed_first_decides() {
+    let mut client = End::client(client_config());
+    let call = client.call();
+    client.sent();
+    client.frame(&result(2));
+    assert_eq!(client.session.cancel(call, None, client.now), Err(NotLive));
+    assert!(matches!(client.outcome(), Outcome::Result(_)));
+    assert_eq!(client.sent(), Vec::<String>::new(), "no cancel for what is answered");
+
+    let call = client.call();
+    client.sent();
+    client.session.cancel(call, None, client.now).unwrap();
+    client.frame(&result(3));
+    assert_eq!((client.outcome(), client.sent()), (Outcome::Cancelled, vec![cancelled(3)]));
+}
+
+#[test]
+fn a_cancel_that_crosses_the_answer_leaves_both_ends_empty() {
+    let mut pair = Pair::ready();
+    let call = pair.client.call();
+    pair.run();
+    let id = pair.server.request();
+    pair.server.respond(id);
+    pair.client.session.cancel(call, None, pair.client.now).unwrap();
+    pair.run();
+    assert_eq!(pair.client.outcome(), Outcome::Cancelled);
+    assert_eq!(pair.server.events(), []);
+    assert_eq!((pair.client.session.stats().calls, pair.server.session.stats().serves), (0, 0));
+    assert_eq!(pair.client.session.stats().late_frames, 1);
+}
+
+#[test]
+fn of_a_thousand_cancelled_calls_each_request_leaves_before_its_cancel_and_each_handler_hears_both() {
+    let mut pair = Pair::ready();
+    let mut expected = Vec::new();
+    for number in 2..1002_u64 {
+        let call = pair.client.call();
+        let request = pair.client.session.poll_transmit().unwrap();
+        pair.server.session.handle_frame(request.frame, pair.server.now).unwrap();
+        pair.client.session.cancel(call, None, pair.client.now).unwrap();
+        expected.push(cancelled(number));
+        let id = pair.server.request();
+        pair.run();
+        assert_eq!(pair.client.outcome(), Outcome::Cancelled);
+        assert_eq!(pair.server.events(), [Event::Cancelled { id, why: Why::Peer(None) }]);
+        assert_eq!(pair.server.session.respond(id, protocol_core::Reply::Raw(json("{}")), pair.server.now), Err(NotLive));
+    }
+    assert_eq!(pair.trace, expected.iter().map(|frame| format!("> {frame}")).collect::<Vec<_>>());
+    assert_eq!((pair.client.session.stats().calls, pair.server.session.stats().serves), (0, 0));
+}
+
+#[test]
+fn a_thousand_calls_that_are_cancelled_before_a_poll_leave_nothing() {
+    let mut client = End::client(client_config());
+    for _ in 0..1000 {
+        let call = client.call();
+        client.session.cancel(call, None, client.now).unwrap();
+    }
+    assert_eq!((client.sent(), client.events().len()), (vec![], 1000));
+    assert_eq!((client.session.stats().queued_bytes, client.session.stats().calls), (0, 0));
+}
+
+#[test]
+fn a_thousand_calls_that_are_out_and_cancelled_together_are_cancelled_once_each() {
+    let mut pair = Pair::ready();
+    let calls: Vec<_> = (0..1000).map(|_| pair.client.call()).collect();
+    pair.run();
+    assert_eq!(pair.server.events().len(), 1000);
+    for call in calls.into_iter().rev() {
+        pair.client.session.cancel(call, None, pair.client.now).unwrap();
+    }
+    pair.run();
+    let told = pair.server.events().into_iter().filter(|event| matches!(event, Event::Cancelled { .. })).count();
+    assert_eq!((told, pair.server.session.stats().orphans, pair.client.session.stats().calls), (1000, 1000, 0));
+}
+
+#[test]
+fn a_cancelled_ping_is_only_forgotten() {
+    let mut client = End::client(client_config());
+    let ping = client.invoke(Invoke::new(Op::Ping, json("{}")));
+    client.sent();
+    client.session.cancel(ping, Some("no matter"), client.now).unwrap();
+    assert_eq!((client.outcome(), client.sent()), (Outcome::Cancelled, vec![]));
+    client.frame(&result(2)).expect_silence();
+}
+
+#[test]
+fn a_reason_is_never_a_frame_too_long() {
+    let mut client = End::client(with(client_config(), |config| config.limits.frame_bytes = 4096));
+    let call = client.call();
+    client.sent();
+    client.session.cancel(call, Some(&"because ".repeat(1000)), client.now).unwrap();
+    let sent = client.sent();
+    assert!(sent[0].contains(r#""method":"notifications/cancelled","params":{"requestId":2"#) && sent.len() == 1);
+    assert!(sent[0].len() <= 4096, "{} bytes", sent[0].len());
+}
+
+// ---- Questions of the peer under a call that ends ----
+
+#[test]
+fn open_questions_are_answered_and_gone_before_their_call_is_done_however_it_ends() {
+    for (name, ending) in ENDINGS {
+        let mut client = End::client(client_config());
+        let call = client.call();
+        client.sent();
+        client.frame(&request(7, "roots/list", "{}"));
+        let first = client.question();
+        client.frame(&request(8, "sampling/createMessage", r#"{"messages":[],"maxTokens":1}"#));
+        let second = client.question();
+        if name == "timed out" {
+            // The idle clock stands still, so the other one has to end it.
+            client.at(600_000);
+        } else {
+            ending(&mut client, call);
+        }
+        let events: Vec<_> =
+            client.events().into_iter().filter(|event| !matches!(event, Event::Violation(_) | Event::Closed(_))).collect();
+        assert_eq!(events[..2], [Event::InputGone { key: first }, Event::InputGone { key: second }], "{name}");
+        assert!(matches!(events[2..], [Event::Done { id, .. }] if id == call), "{name}: {events:?}");
+        let mut answers: Vec<_> = client.sent().into_iter().filter(|frame| !frame.contains("notifications/cancelled")).collect();
+        answers.sort();
+        assert_eq!(answers, if name == "lost" { vec![] } else { vec![over(7), over(8)] }, "{name}");
+        for key in [first, second] {
+            assert_eq!(client.session.provide_input(key, Answer::Roots(json("[]")), client.now), Err(NotLive), "{name}");
+        }
+        client.frame(&cancelled(7)).expect_silence();
+    }
+}
+
+#[test]
+fn a_question_that_the_peer_cancelled_is_gone_and_is_answered_by_nobody() {
+    let mut client = End::client(client_config());
+    let call = client.call();
+    client.sent();
+    client.frame(&request(7, "roots/list", "{}"));
+    let key = client.question();
+    client.frame(&cancelled(7));
+    assert_eq!((client.events(), client.sent()), (vec![Event::InputGone { key }], vec![]));
+    assert_eq!(client.session.provide_input(key, Answer::Roots(json("[]")), client.now), Err(NotLive));
+    client.session.cancel(call, None, client.now).unwrap();
+    assert_eq!(client.sent(), [cancelled(2)], "and no answer to 7");
+    assert_eq!(client.outcome(), Outcome::Cancelled);
+}
+
+#[test]
+fn questions_of_other_calls_and_of_none_stay_open_when_a_call_ends() {
+    let mut client = End::client(client_config());
+    client.frame(&request(6, "roots/list", "{}"));
+    let of_none = client.question();
+    let call = client.call();
+    let other = client.call();
+    client.sent();
+    client.frame(&request(7, "roots/list", r#"{"_meta":{"protocol-core/parent":4}}"#));
+    let of_other = client.question();
+    client.session.cancel(call, None, client.now).unwrap();
+    assert_eq!(client.sent(), [cancelled(3)]);
+    client.session.cancel(other, None, client.now).unwrap();
+    let events = client.events();
+    assert_eq!(events[1], Event::InputGone { key: of_other }, "{events:?}");
+    client.sent();
+    client.session.provide_input(of_none, Answer::Roots(json("[]")), client.now).unwrap();
+    assert_eq!(client.sent(), [r#"{"jsonrpc":"2.0","id":6,"result":{"roots":[]}}"#]);
+}
+
+// ---- Cancels of the peer that change nothing ----
+
+#[test]
+fn a_cancel_that_names_nothing_of_the_peers_is_ignored_and_one_without_a_proper_id_is_reported() {
+    for mut end in [End::client(client_config()), End::server(server_config())] {
+        for id in ["0", "2", "99", "-1", "\"2\"", "\"\""] {
+            end.frame(&notification("notifications/cancelled", &format!(r#"{{"requestId":{id},"reason":"?"}}"#))).expect_silence();
+        }
+        for params in [
+            "{}",
+            r#"{"requestId":null}"#,
+            r#"{"requestId":1.5}"#,
+            r#"{"requestId":[1]}"#,
+            r#"{"requestId":{}}"#,
+            r#"{"reason":"?"}"#,
+        ] {
+            end.frame(&notification("notifications/cancelled", params));
+            assert_eq!((end.violations(), end.sent()), (vec![Violation::InvalidParams], vec![]), "{params}");
+        }
+        end.frame(r#"{"jsonrpc":"2.0","method":"notifications/cancelled"}"#);
+        assert_eq!((end.violations(), end.sent()), (vec![Violation::InvalidParams], vec![]));
+    }
+}
+
+#[test]
+fn g11_a_cancel_reaches_the_exchange_of_its_id_with_its_type() {
+    let mut server = End::server(server_config());
+    server.frame(r#"{"jsonrpc":"2.0","id":"5","method":"tools/call","params":{}}"#);
+    let text = server.request();
+    server.frame(&call_tool(5, false));
+    let number = server.request();
+    server.frame(&cancelled(5));
+    assert_eq!(server.events(), [Event::Cancelled { id: number, why: Why::Peer(None) }]);
+    server.frame(&notification("notifications/cancelled", r#"{"requestId":"5","reason":"so"}"#));
+    assert_eq!(server.events(), [Event::Cancelled { id: text, why: Why::Peer(Some("so".into())) }]);
+}
+
+#[test]
+fn a_cancel_whose_reason_is_no_text_still_cancels() {
+    let mut server = End::server(server_config());
+    let id = server.receive_call(1);
+    server.frame(&notification("notifications/cancelled", r#"{"requestId":1,"reason":{"a":1}}"#));
+    assert_eq!(server.events(), [Event::Cancelled { id, why: Why::Peer(None) }]);
+}
+
+// ---- A callee takes its questions back ----
+
+/// A server with one invocation under the id 1 and two questions that are out under the ids 2 and 3.
+fn asking() -> (End, protocol_core::InboundId, [protocol_core::InputKey; 2]) {
+    let mut server = End::server(server_config());
+    let id = server.receive_call(1);
+    let keys = [server.ask(id, Ask::Sample(Sample::new("?"))), server.ask(id, Ask::Roots)];
+    assert_eq!(server.sent().len(), 2);
+    (server, id, keys)
+}
+
+#[test]
+fn a_question_that_the_caller_refused_is_not_cancelled_afterwards() {
+    let (mut server, id, [first, _]) = asking();
+    server.frame(&error(2, -1, "the user said no"));
+    let refused = InputFailed::Refused(RpcError::new(-1, "the user said no"));
+    assert_eq!(server.events(), [Event::Input { id, key: first, answer: Err(refused) }]);
+    server.frame(&cancelled(1));
+    assert_eq!(server.sent(), [cancelled(3)]);
+}
+
+#[test]
+fn cancelling_a_call_cascades_through_its_questions_and_the_calls_made_to_answer_them_end_with_their_owner() {
+    let mut pair = Pair::ready();
+    let call = pair.client.call();
+    pair.run();
+    let id = pair.server.request();
+    pair.server.ask(id, Ask::Sample(Sample::new("?")));
+    pair.run();
+    let question = pair.client.question();
+    let nested = pair.client.invoke(Invoke::new(Op::CallTool, json(r#"{"name":"t"}"#)).with_parent(question));
+    pair.run();
+    pair.server.request();
+    pair.trace.clear();
+    pair.client.session.cancel(call, None, pair.client.now).unwrap();
+    pair.run();
+    // The cancel and the answer to the question cross the server's own cancel of the question; nothing is answered twice.
+    let answered = pair.trace.iter().filter(|frame| frame.contains(OVER)).count();
+    assert_eq!(answered, 1, "{:?}", pair.trace);
+    let events = pair.client.events();
+    assert!(
+        matches!(events[..], [Event::InputGone { key }, Event::Done { id, .. }] if key == question && id == call),
+        "{events:?}"
+    );
+    pair.client.session.cancel(nested, None, pair.client.now).unwrap();
+    pair.run();
+    assert_eq!((pair.client.session.stats().calls, pair.server.session.stats().orphans), (0, 2));
+}

@@ -1,0 +1,809 @@
+//! Whatever a peer can put on the wire: it is answered as JSON-RPC 2.0 sections 4 to 6 and MCP's error codes say, or ignored; nothing
+//! panics, and what runs goes on (G6).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol_core::{
+    Ask, CloseReason, Event, InboundId, InputFailed, Json, Level, LogRecord, Notice, Op, Outcome, RpcError, Sample, Violation, mcp,
+};
+use tests::end::{
+    End, call_tool, client_config, error, initialize, json, notification, ok, progress, request, result, server_config, with,
+};
+
+/// Requests that only clients make.
+const CALLS: &str = "tools/call tools/list prompts/get prompts/list resources/read resources/list resources/templates/list \
+                     resources/subscribe resources/unsubscribe completion/complete logging/setLevel";
+
+/// Requests that only servers make.
+const QUESTIONS: &str = "sampling/createMessage elicitation/create roots/list";
+
+/// Notifications that only clients send.
+const FROM_CLIENTS: &str = "notifications/initialized notifications/roots/list_changed";
+
+/// Notifications that only servers send.
+const FROM_SERVERS: &str = "notifications/message notifications/tools/list_changed notifications/prompts/list_changed \
+                            notifications/resources/list_changed notifications/resources/updated";
+
+/// One value of each type of JSON, and numbers that are none of ours.
+const VALUES: [&str; 8] = ["null", "true", "1", "-1", "1.5", r#""x""#, "[]", "{}"];
+
+/// The values that are not of the types of `right`, by their first byte.
+fn wrong(right: &str) -> impl Iterator<Item = &'static str> {
+    VALUES.into_iter().filter(move |value| !right.contains(&value[..1]))
+}
+
+/// An end in some phase, with something that runs if the phase allows it.
+struct Victim {
+    end: End,
+    serves: Option<InboundId>,
+    calls: bool,
+}
+
+impl Victim {
+    fn servers() -> Vec<Self> {
+        let mut answered = End::new(server_config());
+        answered.frame(&initialize(0, "2025-11-25", "{}"));
+        let mut ready = End::server(server_config());
+        let serves = Some(ready.receive_call(1));
+        Self::drained([(End::new(server_config()), None, false), (answered, None, false), (ready, serves, false)])
+    }
+
+    fn clients() -> Vec<Self> {
+        let mut ready = End::client(client_config());
+        ready.call();
+        Self::drained([(End::new(client_config()), None, false), (ready, None, true)])
+    }
+
+    fn drained<const N: usize>(ends: [(End, Option<InboundId>, bool); N]) -> Vec<Self> {
+        let drain = |(mut end, serves, calls): (End, Option<InboundId>, bool)| {
+            end.drain();
+            Self { end, serves, calls }
+        };
+        ends.into_iter().map(drain).collect()
+    }
+
+    /// What runs goes on as if nothing had been.
+    #[track_caller]
+    fn lives(&mut self, why: &str) {
+        self.end.drain();
+        self.end.frame(&request(1000, "ping", "{}"));
+        assert_eq!(self.end.sent(), [result(1000)], "{why}");
+        if let Some(id) = self.serves {
+            self.end.respond(id);
+            assert_eq!((self.end.sent(), self.end.events()), (vec![ok(1)], vec![]), "{why}");
+        }
+        if self.calls {
+            self.end.frame(&progress(2, 1.0)).frame(&result(2));
+            let events = self.end.events();
+            assert!(
+                matches!(events[..], [Event::Progress { .. }, Event::Done { outcome: Outcome::Result(_), .. }]),
+                "{why}: {events:?}"
+            );
+        }
+    }
+}
+
+/// Hands `frame` to both ends in every phase: each reports `rule`; servers answer with `answer`, clients only if it names a request.
+#[track_caller]
+fn refused(frame: impl Into<Bytes>, rule: Violation, answer: Option<&str>) {
+    let frame = frame.into();
+    let shown = String::from_utf8_lossy(&frame[..frame.len().min(200)]).into_owned();
+    for (mut victim, is_server) in Victim::servers()
+        .into_iter()
+        .map(|server| (server, true))
+        .chain(Victim::clients().into_iter().map(|client| (client, false)))
+    {
+        victim.end.session.handle_frame(frame.clone(), victim.end.now).unwrap();
+        let expected = answer.filter(|answer| is_server || answer.contains(r#""id":"#));
+        assert_eq!(victim.end.sent(), expected.map(str::to_owned).into_iter().collect::<Vec<_>>(), "{shown}");
+        assert_eq!(victim.end.events(), [Event::Violation(rule)], "{shown}");
+        victim.lives(&shown);
+    }
+}
+
+fn without_id(code: i64, rule: Violation) -> String {
+    format!(r#"{{"jsonrpc":"2.0","error":{{"code":{code},"message":"{rule}"}}}}"#)
+}
+
+// ---- What is no message ----
+
+#[test]
+fn what_is_not_json_is_a_parse_error_without_an_id_and_a_client_stays_silent() {
+    let nul = "\0".to_owned();
+    for frame in [
+        "",
+        " ",
+        "garbage",
+        "npm WARN deprecated",
+        "{",
+        "}",
+        "[",
+        "[}",
+        "{}{}",
+        "{} x",
+        r#"{"jsonrpc":"2.0","id":7,"method":"ping""#,
+        r#"{"jsonrpc":"2.0","id":7,"method":"ping"}}"#,
+        r#"{"jsonrpc":"2.0","id":7,"method":"ping"},"#,
+        r#"{"jsonrpc":"2.0","id":7,"method":"ping",}"#,
+        r#"{"jsonrpc":"2.0","id":7 "method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","id":7,,"method":"ping"}"#,
+        r#"{jsonrpc:"2.0","id":7,"method":"ping"}"#,
+        r#"{'jsonrpc':'2.0','id':7,'method':'ping'}"#,
+        r#"{"jsonrpc":"2.0","id":07,"method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","id":+7,"method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","id":.7,"method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","id":7.,"method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","id":0x7,"method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","id":NaN,"method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","id":Infinity,"method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","id":undefined,"method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","id":True,"method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","id":7,"method":"ping" /* hi */}"#,
+        r#"{"jsonrpc":"2.0","id":7,"method":"\x70ing"}"#,
+        r#"{"jsonrpc":"2.0","id":7,"method":"\u12g4"}"#,
+        r#"{"jsonrpc":"2.0","id":7,"method":"ping\"}"#,
+        "{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"pi\nng\"}",
+        "{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"pi\0ng\"}",
+        "\u{feff}{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"ping\"}",
+        "\u{a0}{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"ping\"}",
+        &nul,
+    ] {
+        refused(frame.to_owned(), Violation::NotJson, Some(&without_id(-32700, Violation::NotJson)));
+    }
+}
+
+#[test]
+fn what_is_not_utf_8_is_not_json() {
+    let around = |inside: &[u8]| [br#"{"jsonrpc":"2.0","id":7,"method":"ping","x":""#, inside, br#""}"#].concat();
+    for frame in [
+        vec![0xff],
+        vec![0xff, 0xfe, b'{', 0, b'}', 0],
+        around(b"\xff"),
+        around(b"\x80"),
+        around(b"\xc3"),
+        around(b"\xc0\xaf"),
+        around(b"\xe0\x80\x80"),
+        around(b"\xed\xa0\x80"),
+        around(b"\xf4\x90\x80\x80"),
+        around(b"\xf0\x9f\x98"),
+        br#"{"jsonrpc":"2.0","id":7,"method":"p"#.iter().copied().chain([0xe2, 0x82]).collect(),
+    ] {
+        refused(frame, Violation::NotJson, Some(&without_id(-32700, Violation::NotJson)));
+    }
+}
+
+#[test]
+fn any_beginning_of_a_message_is_no_message() {
+    for frame in [
+        request(7, "tools/call", r#"{"name":"t","arguments":{"a":[1.5e3,"\u00e9é",null]},"_meta":{"progressToken":"x"}}"#),
+        progress(2, 1.0),
+        result(2),
+        error(2, -32603, "no"),
+        initialize(7, "2025-11-25", r#"{"sampling":{}}"#),
+        "[{},{}]".to_owned(),
+    ] {
+        let frame = Bytes::from(frame);
+        for (mut victim, answers) in
+            Victim::servers().into_iter().map(|server| (server, 1)).chain(Victim::clients().into_iter().map(|client| (client, 0)))
+        {
+            for end in 0..frame.len() {
+                victim.end.session.handle_frame(frame.slice(..end), victim.end.now).unwrap();
+                assert_eq!(victim.end.sent(), vec![without_id(-32700, Violation::NotJson); answers]);
+                assert_eq!(victim.end.events(), [Event::Violation(Violation::NotJson)]);
+            }
+            victim.lives("the beginnings of a message");
+        }
+    }
+}
+
+#[test]
+fn two_hundred_thousand_brackets_are_only_an_error() {
+    let many = |text: &str| text.repeat(200_000);
+    for frame in [
+        many("["),
+        format!("{}{}", many("["), many("]")),
+        many(r#"{"a":"#),
+        format!("{}1{}", many(r#"{"a":"#), many("}")),
+        many(r#"[{"a":"#),
+        format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"a":{}{}}}}}"#, many("["), many("]")),
+        format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{}"#, many(r#"{"_meta":"#)),
+        format!(r#"{{"jsonrpc":"2.0","id":2,"result":{{"a":{}"#, many("[")),
+        format!(r#"{{"jsonrpc":"2.0","id":2,"error":{{"code":1,"message":"","data":{}"#, many("[")),
+        format!(r#"{{"jsonrpc":"2.0","id":{}"#, many("[")),
+        format!(r#"{{"x":{}"#, many("[")),
+    ] {
+        refused(frame, Violation::TooDeep, Some(&without_id(-32700, Violation::TooDeep)));
+    }
+}
+
+#[test]
+fn nesting_is_taken_as_deep_as_configured_and_no_deeper() {
+    // The message and its parameters are two.
+    let nested = |depth: usize| request(7, "tools/call", &format!(r#"{{"a":{}{}}}"#, "[".repeat(depth - 2), "]".repeat(depth - 2)));
+    for limit in [4, 8, 128] {
+        let mut server = End::server(with(server_config(), |config| config.limits.json_depth = limit));
+        server.frame(&nested(limit.into()));
+        server.request();
+        server.frame(&nested(usize::from(limit) + 1));
+        assert_eq!(server.violations(), [Violation::TooDeep]);
+        assert_eq!(server.sent(), [without_id(-32700, Violation::TooDeep)]);
+    }
+}
+
+#[test]
+fn json_that_is_no_message_is_an_invalid_request() {
+    for frame in [
+        "null",
+        "true",
+        "0",
+        "-1.5e300",
+        r#""ping""#,
+        "{}",
+        r#"{"jsonrpc":"2.0"}"#,
+        r#"{"jsonrpc":"2.0","id":null}"#,
+        r#"{"jsonrpc":"2.0","params":{}}"#,
+        r#"{"JSONRPC":"2.0","ID":7,"METHOD":"ping"}"#,
+        // A request that cannot be answered by its id is none, and no notification either.
+        r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","id":true,"method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","id":1.0,"method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","id":1e3,"method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","id":-0,"method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","id":[7],"method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","id":9223372036854775808,"method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","id":"\ud800","method":"ping"}"#,
+    ] {
+        refused(frame.to_owned(), Violation::InvalidEnvelope, Some(&without_id(-32600, Violation::InvalidEnvelope)));
+    }
+}
+
+#[test]
+fn an_id_that_is_too_long_to_be_remembered_is_none() {
+    let limit = server_config().limits.id_bytes;
+    let id = |length: usize| format!("\"{}\"", "x".repeat(length - 2));
+    let frame = |id: &str| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
+    refused(frame(&id(limit + 1)), Violation::InvalidEnvelope, Some(&without_id(-32600, Violation::InvalidEnvelope)));
+    let mut server = End::server(server_config());
+    server.frame(&frame(&id(limit)));
+    assert_eq!(server.sent(), [format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, id(limit))]);
+
+    server.frame(&request(7, "tools/call", &format!(r#"{{"_meta":{{"progressToken":{}}}}}"#, id(limit + 1))));
+    assert_eq!(server.sent(), [error(7, -32602, "progressToken must be text or a whole number")]);
+    server.frame(&notification("notifications/cancelled", &format!(r#"{{"requestId":{}}}"#, id(limit + 1))));
+    assert_eq!((server.sent(), server.violations()), (vec![], vec![Violation::InvalidParams, Violation::InvalidParams]));
+}
+
+#[test]
+fn a_request_of_the_wrong_shape_is_answered_under_its_id() {
+    for id in ["7", r#""seven""#] {
+        for members in [
+            r#""method":"ping""#,
+            r#""jsonrpc":"1.0","method":"ping""#,
+            r#""jsonrpc":"2","method":"ping""#,
+            r#""jsonrpc":2.0,"method":"ping""#,
+            r#""jsonrpc":null,"method":"ping""#,
+            r#""jsonrpc":["2.0"],"method":"ping""#,
+            r#""jsonrpc":"2.0","method":null"#,
+            r#""jsonrpc":"2.0","method":7"#,
+            r#""jsonrpc":"2.0","method":["ping"]"#,
+            r#""jsonrpc":"2.0","method":{}"#,
+            r#""jsonrpc":"2.0","method":"\ud800""#,
+            r#""jsonrpc":"2.0","method":"ping","result":{}"#,
+            r#""jsonrpc":"2.0","method":"ping","error":{"code":1,"message":""}"#,
+        ] {
+            let answer =
+                format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32600,"message":"{}"}}}}"#, Violation::InvalidEnvelope);
+            refused(format!(r#"{{"id":{id},{members}}}"#), Violation::InvalidEnvelope, Some(&answer));
+        }
+    }
+}
+
+#[test]
+fn parameters_that_are_no_object_are_invalid_whatever_the_method() {
+    for method in ["ping", "initialize", "tools/call", "sampling/createMessage", "roots/list", "acme/what"] {
+        for params in wrong("{") {
+            let answer = error(7, -32602, Violation::InvalidParams.as_str());
+            refused(request(7, method, params), Violation::InvalidParams, Some(&answer));
+        }
+    }
+}
+
+#[test]
+fn a_repeated_member_of_the_envelope_is_refused_without_guessing_which_was_meant() {
+    for frame in [
+        r#"{"jsonrpc":"2.0","id":7,"id":8,"method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","id":7,"id":7,"method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","id":7,"\u0069d":8,"method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","jsonrpc":"2.0","id":7,"method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","id":7,"method":"ping","method":"tools/call"}"#,
+        r#"{"jsonrpc":"2.0","id":7,"method":"ping","m\u0065thod":"ping"}"#,
+        r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":{},"params":{}}"#,
+    ] {
+        refused(frame.to_owned(), Violation::RepeatedMember, Some(&without_id(-32600, Violation::RepeatedMember)));
+    }
+    for frame in [
+        r#"{"jsonrpc":"2.0","method":"notifications/initialized","method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1},"params":{}}"#,
+        r#"{"jsonrpc":"2.0","id":2,"result":{},"result":{}}"#,
+        r#"{"jsonrpc":"2.0","id":2,"id":3,"result":{}}"#,
+        r#"{"jsonrpc":"2.0","id":2,"error":{"code":1,"message":""},"error":{"code":1,"message":""}}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"_meta":{},"_meta":{}}}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2,"progress":1,"_meta":{},"\u005fmeta":{}}}"#,
+    ] {
+        refused(frame.to_owned(), Violation::RepeatedMember, None);
+    }
+    for method in ["ping", "initialize", "tools/call", "sampling/createMessage", "acme/what"] {
+        let answer = error(7, -32600, "_meta stands twice");
+        for params in [r#"{"_meta":{},"_meta":{}}"#, r#"{"a":1,"b":2,"c":3,"d":4,"e":5,"_meta":{},"\u005fmeta":{}}"#] {
+            refused(request(7, method, params), Violation::RepeatedMember, Some(&answer));
+        }
+    }
+}
+
+#[test]
+fn an_array_is_one_invalid_request_where_there_are_no_batches() {
+    for frame in
+        ["[]", "[1]", "[[]]", r#"[{"jsonrpc":"2.0","id":7,"method":"ping"}]"#, r#" [ {"jsonrpc":"2.0","id":2,"result":{}} , 1 ] "#]
+    {
+        refused(frame.to_owned(), Violation::InvalidBatch, Some(&without_id(-32600, Violation::InvalidBatch)));
+    }
+    for revision in ["2024-11-05", "2025-06-18"] {
+        let mut server = End::server_at(server_config(), revision, "{}");
+        server.frame(&format!("[{}]", call_tool(7, false)));
+        assert_eq!(
+            (server.sent(), server.events()),
+            (vec![without_id(-32600, Violation::InvalidBatch)], vec![Event::Violation(Violation::InvalidBatch)])
+        );
+    }
+}
+
+#[test]
+fn a_client_in_a_revision_with_batches_does_not_answer_garbage_in_them() {
+    let config = with(client_config(), |config| {
+        config.protocol = protocol_core::Protocol::Mcp { side: mcp::Side::Client, newest: mcp::Revision::R2025_03_26 };
+    });
+    let mut client = End::client_at(config, "2025-03-26", r#"{"tools":{}}"#);
+    client.call();
+    client.sent();
+    client.frame(&format!(r#"[1,"x",{{}},{},{}]"#, request(7, "ping", "{}"), result(2)));
+    assert_eq!(client.sent(), [result(7)]);
+    assert!(matches!(client.events()[..], [_, _, _, Event::Done { .. }]));
+}
+
+// ---- Frames that are too long ----
+
+#[test]
+fn a_line_of_64_mib_is_not_even_looked_at() {
+    let mut server = End::server(server_config());
+    server.session.handle_frame(vec![b'['; 64 << 20].into(), server.now).unwrap();
+    assert_eq!(server.sent(), [without_id(-32600, Violation::FrameTooLarge)]);
+    assert!(server.session.is_closed());
+}
+
+// ---- What is never answered ----
+
+#[test]
+fn a_notification_is_never_answered_and_never_served() {
+    let methods = [CALLS, QUESTIONS, FROM_CLIENTS, FROM_SERVERS, "initialize ping notifications/cancelled notifications/progress"];
+    let others = ["", "\\u0000", "rpc.discover", "notifications/elicitation/complete", "notifications/tasks/status"];
+    let params = [
+        "",
+        r#","params":{}"#,
+        r#","params":[]"#,
+        r#","params":null"#,
+        r#","params":{"_meta":5}"#,
+        r#","params":{"_meta":{},"_meta":{}}"#,
+    ];
+    for mut victim in Victim::servers().into_iter().chain(Victim::clients()) {
+        for method in methods.into_iter().flat_map(|methods| methods.split(' ')).chain(others) {
+            for params in params {
+                for version in [r#""jsonrpc":"2.0","#, r#""jsonrpc":"1.0","#, ""] {
+                    let frame = format!(r#"{{{version}"method":"{method}"{params}}}"#);
+                    victim.end.frame(&frame);
+                    assert_eq!(victim.end.sent(), Vec::<String>::new(), "{frame}");
+                    let events = victim.end.events();
+                    let served = events.iter().any(|event| matches!(event, Event::Request { .. } | Event::InputRequested { .. }));
+                    assert!(!served, "{frame}: {events:?}");
+                }
+            }
+        }
+        victim.lives("notifications");
+    }
+}
+
+#[test]
+fn a_response_to_nothing_is_reported_and_never_answered() {
+    for (frame, rule) in [
+        (r#"{"jsonrpc":"2.0","id":99,"result":{}}"#, Violation::UnknownResponse),
+        (r#"{"jsonrpc":"2.0","id":99,"error":{"code":1,"message":"no"}}"#, Violation::UnknownResponse),
+        (r#"{"jsonrpc":"2.0","id":99,"result":5}"#, Violation::UnknownResponse),
+        (r#"{"jsonrpc":"2.0","id":99,"error":5}"#, Violation::UnknownResponse),
+        (r#"{"jsonrpc":"2.0","id":99,"result":{},"error":{}}"#, Violation::UnknownResponse),
+        (r#"{"id":99,"result":{}}"#, Violation::UnknownResponse),
+        (r#"{"jsonrpc":"2.0","id":"1","result":{}}"#, Violation::UnknownResponse),
+        (r#"{"jsonrpc":"2.0","id":-1,"result":{}}"#, Violation::UnknownResponse),
+        (r#"{"jsonrpc":"2.0","id":1.5,"result":{}}"#, Violation::InvalidEnvelope),
+        (r#"{"jsonrpc":"2.0","id":null,"result":{}}"#, Violation::InvalidEnvelope),
+        (r#"{"jsonrpc":"2.0","id":[],"result":{}}"#, Violation::InvalidEnvelope),
+        (r#"{"jsonrpc":"2.0","result":{}}"#, Violation::InvalidEnvelope),
+        (r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"?"}}"#, Violation::ErrorWithoutId),
+        (r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"?"}}"#, Violation::ErrorWithoutId),
+    ] {
+        refused(frame.to_owned(), rule, None);
+    }
+}
+
+// ---- The wrong end ----
+
+#[test]
+fn a_method_of_the_other_end_is_not_found_and_its_notification_is_ignored() {
+    let not_found = |method: &str| error(7, -32601, &format!("method not found: {method}"));
+    for (mut end, methods, notifications) in [
+        (End::server(server_config()), QUESTIONS, FROM_SERVERS),
+        (End::client(client_config()), &format!("initialize {CALLS}"), FROM_CLIENTS),
+    ] {
+        for method in methods.split(' ') {
+            end.frame(&request(7, method, "{}"));
+            assert_eq!((end.sent(), end.events()), (vec![not_found(method)], vec![Event::Violation(Violation::WrongDirection)]));
+        }
+        for method in notifications.split(' ') {
+            end.frame(&notification(method, "{}"));
+            assert_eq!((end.sent(), end.events()), (vec![], vec![Event::Violation(Violation::WrongDirection)]), "{method}");
+        }
+    }
+}
+
+#[test]
+fn an_unknown_method_is_not_found_and_its_name_goes_back_only_in_part() {
+    for mut victim in Victim::servers().into_iter().chain(Victim::clients()) {
+        for (method, shown) in [
+            ("acme/what", "acme/what".to_owned()),
+            ("", String::new()),
+            ("tools/call ", "tools/call ".to_owned()),
+            ("TOOLS/CALL", "TOOLS/CALL".to_owned()),
+            ("a\\\"\\n\\u0000", "a\\\"\\n\\u0000".to_owned()),
+            (&"é".repeat(100_000), "é".repeat(64)),
+        ] {
+            victim.end.frame(&request(7, method, "{}"));
+            assert_eq!(victim.end.sent(), [error(7, -32601, &format!("method not found: {shown}"))]);
+            assert_eq!(victim.end.events(), []);
+        }
+        victim.lives("unknown methods");
+    }
+}
+
+// ---- Wrong types in the fields that the session reads ----
+
+#[test]
+fn meta_and_the_token_in_it_have_their_types_on_every_method() {
+    let server = |method| (Victim::servers().pop().unwrap(), method);
+    let client = |method| (Victim::clients().pop().unwrap(), method);
+    let servers = CALLS.split(' ').chain(["initialize", "ping"]).map(server);
+    for (mut victim, method) in servers.chain(QUESTIONS.split(' ').chain(["ping"]).map(client)) {
+        for meta in wrong("{") {
+            victim.end.frame(&request(7, method, &format!(r#"{{"_meta":{meta}}}"#)));
+            assert_eq!(victim.end.sent(), [error(7, -32602, "_meta must be an object")], "{method} {meta}");
+            assert_eq!(victim.end.events(), [Event::Violation(Violation::InvalidParams)]);
+        }
+        for token in wrong("\"").filter(|value| !["1", "-1"].contains(value)).chain(["1.0", "\"\\ud800\"", "9223372036854775808"]) {
+            victim.end.frame(&request(7, method, &format!(r#"{{"_meta":{{"progressToken":{token}}}}}"#)));
+            assert_eq!(victim.end.sent(), [error(7, -32602, "progressToken must be text or a whole number")], "{method} {token}");
+            assert_eq!(victim.end.events(), [Event::Violation(Violation::InvalidParams)]);
+        }
+        victim.lives(method);
+    }
+}
+
+#[test]
+fn parameters_of_operations_are_handed_on_as_they_are_since_only_their_handler_can_judge_them() {
+    for (method, op, fields) in [
+        ("tools/call", Op::CallTool, &["name", "arguments", "task"][..]),
+        ("tools/list", Op::ListTools, &["cursor"]),
+        ("prompts/get", Op::GetPrompt, &["name", "arguments"]),
+        ("prompts/list", Op::ListPrompts, &["cursor"]),
+        ("resources/read", Op::ReadResource, &["uri"]),
+        ("resources/list", Op::ListResources, &["cursor"]),
+        ("resources/templates/list", Op::ListResourceTemplates, &["cursor"]),
+        ("resources/subscribe", Op::Subscribe, &["uri"]),
+        ("resources/unsubscribe", Op::Unsubscribe, &["uri"]),
+        ("completion/complete", Op::Complete, &["ref", "argument", "context"]),
+    ] {
+        let mut server = End::server(server_config());
+        let params =
+            fields.iter().flat_map(|field| VALUES.map(|value| format!(r#"{{ "{field}":{value} }}"#))).chain(["{}".to_owned()]);
+        for (number, params) in (7..).zip(params) {
+            server.frame(&request(number, method, &params));
+            let events = server.events();
+            let [Event::Request { id, op: told, params: given, depth: 0, observed: false }] = &events[..] else {
+                panic!("{events:?}")
+            };
+            assert_eq!((told, given.as_str()), (&op, &*params));
+            server.respond(*id).sent();
+        }
+    }
+}
+
+#[test]
+fn the_fields_of_the_greeting_have_their_types_and_another_greeting_may_follow() {
+    let greeting = |version: &str, capabilities: &str, info: &str| {
+        request(7, "initialize", &format!(r#"{{"protocolVersion":{version},"capabilities":{capabilities},"clientInfo":{info}}}"#))
+    };
+    let (version, capabilities, info) = (r#""2025-11-25""#, "{}", r#"{"name":"c","version":"1"}"#);
+    let identity = "clientInfo must be an object with a name and a version";
+    let mut cases = Vec::new();
+    cases.extend(wrong("\"").map(|value| (greeting(value, capabilities, info), "protocolVersion must be text")));
+    cases.extend(wrong("{").map(|value| (greeting(version, value, info), "capabilities must be an object")));
+    cases.extend(wrong("{").map(|value| (greeting(version, capabilities, value), identity)));
+    for field in ["name", "version"] {
+        let other = if field == "name" { "version" } else { "name" };
+        cases.extend(
+            wrong("\"")
+                .map(|value| (greeting(version, capabilities, &format!(r#"{{"{field}":{value},"{other}":"x"}}"#)), identity)),
+        );
+        cases.push((greeting(version, capabilities, &format!(r#"{{"{other}":"x"}}"#)), identity));
+    }
+    let mut server = End::new(server_config());
+    for (frame, why) in cases {
+        server.frame(&frame);
+        assert_eq!((server.sent(), server.violations()), (vec![error(7, -32602, why)], vec![Violation::InvalidParams]), "{frame}");
+    }
+    // What the session does not need may be anything.
+    for value in VALUES {
+        let mut server = End::new(server_config());
+        server.frame(&greeting(
+            version,
+            &format!(r#"{{"sampling":{value},"elicitation":{value},"roots":{value},"experimental":{value},"x":{value}}}"#),
+            &format!(r#"{{"name":"c","version":"1","title":{value},"icons":{value}}}"#),
+        ));
+        assert!(server.sent()[0].contains(r#""id":7,"result""#), "{value}");
+        let declared = server.session.peer().unwrap().capabilities;
+        assert_eq!(
+            (declared.sampling, declared.elicitation, declared.roots),
+            (value == "{}", value == "{}", value == "{}"),
+            "{value}"
+        );
+    }
+}
+
+#[test]
+fn the_fields_of_the_answer_to_the_greeting_have_their_types() {
+    let answer = |version: &str, capabilities: &str, info: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":1,"result":{{"protocolVersion":{version},"capabilities":{capabilities},"serverInfo":{info}}}}}"#
+        )
+    };
+    let (version, capabilities, info) = (r#""2025-11-25""#, "{}", r#"{"name":"s","version":"1"}"#);
+    let mut cases = Vec::new();
+    cases.extend(wrong("\"").map(|value| answer(value, capabilities, info)));
+    cases.extend(wrong("{").map(|value| answer(version, value, info)));
+    cases.extend(wrong("{").map(|value| answer(version, capabilities, value)));
+    cases.extend(wrong("\"").map(|value| answer(version, capabilities, &format!(r#"{{"name":{value},"version":"1"}}"#))));
+    cases.extend(wrong("\"").map(|value| answer(version, capabilities, &format!(r#"{{"name":"s","version":{value}}}"#))));
+    for frame in cases {
+        let mut client = End::new(client_config());
+        client.sent();
+        client.frame(&frame);
+        assert_eq!((client.sent(), client.events()), (vec![], vec![Event::Closed(CloseReason::HandshakeRefused)]), "{frame}");
+    }
+}
+
+#[test]
+fn a_request_before_the_handshake_is_out_of_phase_whatever_its_parameters() {
+    for (method, params) in
+        [("logging/setLevel", r#"{"level":"verbose"}"#), ("logging/setLevel", r#"{"level":"info"}"#), ("tools/call", "{}")]
+    {
+        let mut server = End::new(server_config());
+        server.frame(&request(7, method, params));
+        assert_eq!(server.sent(), [error(7, -32600, "the first request must be the handshake")], "{method} {params}");
+        assert_eq!(server.events(), [Event::Violation(Violation::OutOfPhase)]);
+    }
+}
+
+#[test]
+fn the_fields_of_a_log_record_have_their_types() {
+    let mut client = End::client(client_config());
+    let levels = VALUES.map(|level| format!(r#"{{"level":{level},"data":1}}"#));
+    let others = [r#"{}"#, r#"{"data":1}"#, r#"{"level":"info"}"#, r#"{"level":"Info","data":1}"#].map(str::to_owned);
+    for params in levels.into_iter().chain(others) {
+        client.frame(&notification("notifications/message", &params));
+        assert_eq!((client.sent(), client.events()), (vec![], vec![Event::Violation(Violation::InvalidParams)]), "{params}");
+    }
+    // Data may be anything; a logger that is no text is left out rather than the record.
+    for data in VALUES {
+        client.frame(&notification("notifications/message", &format!(r#"{{"level":"info","logger":5,"data":{data}}}"#)));
+        assert_eq!(client.events(), [Event::Log(LogRecord { level: Level::Info, logger: None, data: json(data) })]);
+    }
+}
+
+#[test]
+fn the_uri_of_a_changed_resource_is_text() {
+    let mut client = End::client(client_config());
+    for uri in wrong("\"").chain(["\"\\udfff\""]) {
+        client.frame(&notification("notifications/resources/updated", &format!(r#"{{"uri":{uri}}}"#)));
+        assert_eq!((client.sent(), client.events()), (vec![], vec![Event::Violation(Violation::InvalidParams)]), "{uri}");
+    }
+    client.frame(r#"{"jsonrpc":"2.0","method":"notifications/resources/updated"}"#);
+    assert_eq!(client.violations(), [Violation::InvalidParams]);
+    client.frame(&notification("notifications/resources/updated", r#"{"uri":"a:\u0062"}"#));
+    assert_eq!(client.events(), [Event::Notice(Notice::ResourceUpdated { uri: "a:b".into() })]);
+}
+
+#[test]
+fn news_without_fields_do_not_care_what_is_in_them() {
+    for params in ["", r#","params":{}"#, r#","params":{"a":1,"_meta":{"x":[]}}"#] {
+        let mut client = End::client(client_config());
+        for (method, notice) in [
+            ("notifications/tools/list_changed", Notice::ToolsChanged),
+            ("notifications/prompts/list_changed", Notice::PromptsChanged),
+            ("notifications/resources/list_changed", Notice::ResourcesChanged),
+        ] {
+            client.frame(&format!(r#"{{"jsonrpc":"2.0","method":"{method}"{params}}}"#));
+            assert_eq!(client.events(), [Event::Notice(notice)]);
+        }
+        let mut server = End::server(server_config());
+        server.frame(&format!(r#"{{"jsonrpc":"2.0","method":"notifications/roots/list_changed"{params}}}"#));
+        assert_eq!(server.events(), [Event::Notice(Notice::RootsChanged)]);
+    }
+}
+
+#[test]
+fn the_fields_of_an_answer_to_a_question_have_their_types() {
+    let sampled = |content: &str| format!(r#"{{"role":"assistant","model":"m","content":{content}}}"#);
+    let form = || {
+        Ask::Elicit(protocol_core::Elicit::new(
+            "?",
+            json(r#"{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}"#),
+        ))
+    };
+    let sample = || Ask::Sample(Sample::new("?"));
+    let mut cases = Vec::new();
+    for value in VALUES {
+        cases.push((form(), format!(r#"{{"action":{value},"content":{{"a":1}}}}"#)));
+    }
+    for value in wrong("[") {
+        cases.push((Ask::Roots, format!(r#"{{"roots":{value}}}"#)));
+    }
+    for value in wrong("{") {
+        cases.push((form(), format!(r#"{{"action":"accept","content":{value}}}"#)));
+    }
+    for value in wrong("1-") {
+        cases.push((form(), format!(r#"{{"action":"accept","content":{{"a":{value}}}}}"#)));
+    }
+    for value in wrong("[{") {
+        cases.push((sample(), sampled(value)));
+    }
+    for (ask, result) in [
+        (Ask::Roots, "{}"),
+        (sample(), r#"{"role":"assistant","model":"m"}"#),
+        (form(), "{}"),
+        (form(), r#"{"action":"accept"}"#),
+        (form(), r#"{"action":"accept","content":{}}"#),
+        (form(), r#"{"action":"accept","content":{"a":1.5}}"#),
+        (form(), r#"{"action":"accept","content":{"a":1,"b":2}}"#),
+        (form(), r#"{"action":"Accept","content":{"a":1}}"#),
+    ] {
+        cases.push((ask, result.to_owned()));
+    }
+    for (ask, result) in cases {
+        let mut server = End::server(server_config());
+        let id = server.receive_call(1);
+        let key = server.ask(id, ask);
+        server.sent();
+        server.frame(&format!(r#"{{"jsonrpc":"2.0","id":2,"result":{result}}}"#));
+        let failed = Event::Input { id, key, answer: Err(InputFailed::Invalid) };
+        assert_eq!(
+            (server.sent(), server.events()),
+            (vec![], vec![Event::Violation(Violation::InvalidResponse), failed]),
+            "{result}"
+        );
+        server.respond(id);
+        assert_eq!(server.sent(), [ok(1)]);
+    }
+}
+
+// ---- In bulk ----
+
+#[test]
+fn no_change_of_a_byte_stops_a_session() {
+    let frames = [
+        request(7, "tools/call", r#"{"name":"t","arguments":{"a":[1.5e3,"\u00e9é"]},"_meta":{"progressToken":"x"}}"#),
+        initialize(7, "2025-11-25", r#"{"sampling":{},"roots":{"listChanged":true}}"#),
+        request(
+            7,
+            "sampling/createMessage",
+            r#"{"messages":[{"role":"user","content":{"type":"text","text":"?"}}],"maxTokens":5}"#,
+        ),
+        request(
+            7,
+            "elicitation/create",
+            r#"{"message":"?","requestedSchema":{"type":"object","properties":{"a":{"type":"string"}}}}"#,
+        ),
+        notification("notifications/progress", r#"{"progressToken":2,"progress":1.5,"total":3,"message":"m"}"#),
+        notification("notifications/cancelled", r#"{"requestId":7,"reason":"r"}"#),
+        r#"{"jsonrpc":"2.0","id":99,"error":{"code":-1,"message":"no","data":[{}]}}"#.to_owned(),
+        r#"[{"jsonrpc":"2.0","id":99,"result":{"a":1}},1]"#.to_owned(),
+    ];
+    let bytes = *b"\0 \n\"\\{}[]:,.-+0179eEnut\x7f\x80\xc3\xff";
+    for frame in &frames {
+        for mut victim in Victim::servers().into_iter().chain(Victim::clients()) {
+            let mut hand_in = |frame: Vec<u8>| {
+                let shown = String::from_utf8_lossy(&frame).into_owned();
+                victim.end.session.handle_frame(frame.into(), victim.end.now).unwrap();
+                for answer in victim.end.sent() {
+                    assert!(Json::parse(answer.clone()).is_ok() && !answer.contains('\n'), "{shown}: {answer}");
+                }
+                victim.end.events();
+            };
+            for place in 0..frame.len() {
+                for byte in bytes {
+                    let mut changed = frame.clone().into_bytes();
+                    changed[place] = byte;
+                    hand_in(changed.clone());
+                    changed.insert(place, byte);
+                    hand_in(changed);
+                }
+                let mut shorter = frame.clone().into_bytes();
+                shorter.remove(place);
+                hand_in(shorter);
+            }
+            victim.end.frame(&request(1000, "ping", "{}"));
+            assert_eq!(victim.end.sent(), [result(1000)], "{frame}");
+        }
+    }
+}
+
+#[test]
+fn g5_ten_thousand_bad_frames_leave_nothing_but_counts() {
+    let garbage =
+        ["garbage", "{}", "[]", r#"{"jsonrpc":"2.0","id":99,"result":{}}"#, r#"{"jsonrpc":"2.0","id":7,"method":"no/such"}"#];
+    for mut victim in Victim::servers().into_iter().chain(Victim::clients()) {
+        for frame in garbage.iter().cycle().take(10_000) {
+            victim.end.frame(frame).drain();
+        }
+        let stats = victim.end.session.stats();
+        for rule in [Violation::NotJson, Violation::InvalidEnvelope, Violation::InvalidBatch, Violation::UnknownResponse] {
+            assert_eq!(stats.violations(rule), 2000, "{rule}");
+        }
+        assert_eq!((stats.queued_bytes, stats.frames_in % 10_000 < 10), (0, true));
+        victim.lives("ten thousand bad frames");
+    }
+}
+
+#[test]
+fn a_form_takes_time_in_proportion_to_its_length_however_its_parts_refer_to_each_other() {
+    const COUNT: usize = 10_000;
+    let list = |item: &dyn Fn(usize) -> String| (0..COUNT).map(item).collect::<Vec<_>>().join(",");
+    let form = |properties: String, required: String| {
+        let schema = format!(r#"{{"type":"object","properties":{{{properties}}},"required":[{required}]}}"#);
+        Bytes::from(request(7, "elicitation/create", &format!(r#"{{"message":"?","requestedSchema":{schema}}}"#)))
+    };
+    let took = |frame: Bytes| {
+        let mut client = End::client(client_config());
+        let start = std::time::Instant::now();
+        client.session.handle_frame(frame, client.now).unwrap();
+        client.question();
+        start.elapsed()
+    };
+    let fields = || list(&|field| format!(r#""f{field}":{{"type":"boolean"}}"#));
+    let plain = took(form(fields(), String::new()));
+    let last = COUNT - 1;
+    let required = form(fields(), list(&|_| format!(r#""f{last}""#)));
+    let (choices, chosen) = (list(&|choice| format!(r#""c{choice}""#)), list(&|_| format!(r#""c{last}""#)));
+    let chosen = form(format!(r#""a":{{"type":"array","items":{{"enum":[{choices}]}},"default":[{chosen}]}}"#), String::new());
+    for (name, frame) in [("required", required), ("chosen", chosen)] {
+        let took = took(frame);
+        assert!(took < plain * 10 + Duration::from_secs(1), "{name}: {took:?}, and {plain:?} for as many plain fields");
+    }
+}
+
+#[test]
+fn an_error_of_the_peer_may_say_anything_in_its_message() {
+    let mut client = End::client(client_config());
+    client.call();
+    client.sent();
+    client.frame(r#"{"jsonrpc":"2.0","id":2,"error":{"message":"\u0000\n\ud83d\ude00 \"","code":-32603}}"#);
+    assert_eq!(client.outcome(), Outcome::Error(RpcError::new(-32603, "\0\n😀 \"")));
+}

@@ -1,0 +1,220 @@
+//! A peer that says anything and an owner that does anything, in virtual time: what a session guarantees holds whatever the one says and
+//! the other does. The storms of `guarantees` have two well-behaved ends; here there is one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use protocol_core::{
+    Answer, Ask, CallTimeouts, Config, Event, InboundId, InputKey, Invoke, Json, NotLive, Op, OutboundId, Reply, TransportEnd,
+};
+use serde_json::Value;
+use tests::end::{End, client_config, json, notification, progress, server_config, with};
+use tests::storm::Rng;
+
+/// Says anything: proper frames and improper ones about a handful of ids, so that they meet; half of them about `ours`.
+fn anything(rng: &mut Rng, ours: &[u64]) -> String {
+    let ids = ["0", "1", "2", "3", "5", "8", "\"2\"", "null", "1.5"];
+    let methods = [
+        "tools/call",
+        "resources/read",
+        "sampling/createMessage",
+        "elicitation/create",
+        "roots/list",
+        "ping",
+        "initialize",
+        "no/such",
+    ];
+    let params = [
+        "{}".to_owned(),
+        r#"{"message":"?","requestedSchema":{"type":"object","properties":{}}}"#.to_owned(),
+        r#"{"messages":[],"maxTokens":1,"_meta":{"protocol-core/samplingDepth":2}}"#.to_owned(),
+        format!(
+            r#"{{"messages":[],"maxTokens":1,"_meta":{{"progressToken":{},"protocol-core/parent":{}}}}}"#,
+            rng.below(4),
+            rng.below(9)
+        ),
+        "[]".to_owned(),
+        r#"{"_meta":[]}"#.to_owned(),
+    ];
+    let bodies = [
+        r#""result":{}"#,
+        r#""result":{"roots":[]}"#,
+        r#""result":{"action":"accept","content":{}}"#,
+        r#""result":1"#,
+        r#""error":{"code":0,"message":"no"}"#,
+        r#""error":{}"#,
+        r#""result":{},"error":{}"#,
+    ];
+    let (id, other) = (ids[rng.below(ids.len())], ids[rng.below(ids.len())]);
+    let id = &rng.pick(ours).filter(|_| rng.below(2) == 0).map_or_else(|| id.to_owned(), |number| number.to_string());
+    let (method, value) = (methods[rng.below(methods.len())], rng.below(6));
+    let params = &params[rng.below(params.len())];
+    let frame = match rng.below(10) {
+        0..3 => format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#),
+        3..5 => format!(r#"{{"jsonrpc":"2.0","id":{id},{}}}"#, bodies[rng.below(bodies.len())]),
+        5..7 => notification("notifications/progress", &format!(r#"{{"progressToken":{id},"progress":{value}}}"#)),
+        7 => notification("notifications/cancelled", &format!(r#"{{"requestId":{id}}}"#)),
+        8 => notification("notifications/initialized", "{}"),
+        _ => format!(r#"{{"jsonrpc":"2.0","id":{id},"id":{other},"method":"{method}"}}"#),
+    };
+    match rng.below(12) {
+        0 => frame[..rng.below(frame.len())].to_owned(),
+        1 => format!("[{frame},{}]", progress(2, value as f64)),
+        _ => frame,
+    }
+}
+
+/// What the two sides of a session may see and hear of it, whatever the peer says.
+#[derive(Default)]
+struct Watch {
+    /// How often the peer has used an id for a request.
+    asked: BTreeMap<String, usize>,
+    /// How often it was answered under it.
+    answered: BTreeMap<String, usize>,
+    requests: BTreeSet<u64>,
+    cancels: BTreeSet<u64>,
+    live: BTreeSet<OutboundId>,
+    serves: BTreeSet<InboundId>,
+    orphans: BTreeSet<InboundId>,
+    questions: BTreeSet<InputKey>,
+    closed: bool,
+}
+
+impl Watch {
+    /// The peer says something.
+    fn says(&mut self, frame: &str) {
+        let said: Value = serde_json::from_str(frame).unwrap_or_default();
+        for one in said.as_array().map_or(std::slice::from_ref(&said), Vec::as_slice) {
+            if one.get("method").is_some() {
+                *self.asked.entry(one["id"].to_string()).or_default() += 1;
+            }
+        }
+    }
+
+    /// The peer sees a frame.
+    fn sees(&mut self, frame: &str) {
+        assert!(!self.closed, "G4: {frame}");
+        let seen: Value = serde_json::from_str(frame).unwrap();
+        let id = seen.get("id").map(Value::to_string);
+        match (seen["method"].as_str(), id) {
+            (Some("notifications/cancelled"), None) => {
+                let id = seen["params"]["requestId"].as_u64().unwrap();
+                assert!(self.requests.contains(&id) && self.cancels.insert(id), "G2: {frame}");
+            }
+            (Some(_), Some(id)) => assert!(self.requests.insert(id.parse().unwrap()), "an id twice: {frame}"),
+            (Some(_), None) => {}
+            (None, None) => assert!(seen["error"]["code"].is_i64(), "{frame}"),
+            (None, Some(id)) => {
+                let answered = self.answered.entry(id.clone()).or_default();
+                *answered += 1;
+                assert!(Some(&*answered) <= self.asked.get(&id), "G2: {frame}");
+            }
+        }
+    }
+
+    /// The owner hears an event.
+    fn hears(&mut self, event: &Event) {
+        assert!(!self.closed, "G4: {event:?}");
+        match event {
+            Event::Done { id, .. } => assert!(self.live.remove(id), "G1: {event:?}"),
+            Event::Progress { id, .. } => assert!(self.live.contains(id), "{event:?}"),
+            Event::Request { id, .. } => assert!(self.serves.insert(*id), "{event:?}"),
+            Event::Cancelled { id, .. } => assert!(self.serves.remove(id) && self.orphans.insert(*id), "{event:?}"),
+            Event::InputRequested { key, parent, .. } => {
+                assert!(self.questions.insert(*key) && parent.is_none_or(|parent| self.live.contains(&parent)), "{event:?}");
+            }
+            Event::InputGone { key } => assert!(self.questions.remove(key), "{event:?}"),
+            Event::Closed(_) => self.closed = true,
+            _ => {}
+        }
+    }
+
+    fn polls(&mut self, end: &mut End) {
+        end.sent().iter().for_each(|frame| self.sees(frame));
+        end.events().iter().for_each(|event| self.hears(event));
+    }
+}
+
+#[test]
+fn g1_g2_g4_g5_and_g7_hold_against_a_peer_that_says_anything() {
+    for seed in 0..300 {
+        let mut rng = Rng::new(seed);
+        let small = |config: &mut Config| (config.limits.in_flight, config.limits.events, config.limits.tombstones) = (6, 16, 4);
+        let mut end = match seed % 4 {
+            0 => End::new(with(client_config(), small)),
+            1 => End::client(with(client_config(), small)),
+            2 => End::new(with(server_config(), small)),
+            _ => End::server_at(with(server_config(), small), "2025-03-26", r#"{"roots":{},"sampling":{}}"#),
+        };
+        let mut watch = Watch::default();
+        // The greeting that was drained, or that waits.
+        watch.asked.insert("0".into(), 1);
+        if seed % 4 == 1 {
+            watch.requests.insert(1);
+        }
+        let step = |end: &mut End, watch: &mut Watch, rng: &mut Rng| match rng.below(20) {
+            0..11 => {
+                let newest: Vec<_> = watch.requests.iter().rev().take(4).copied().collect();
+                let frame = anything(rng, &newest);
+                if end.session.handle_frame(frame.clone().into(), end.now).is_ok() {
+                    watch.says(&frame);
+                }
+            }
+            11..13 => {
+                let clocks = CallTimeouts {
+                    idle: Some(Duration::from_millis(40)),
+                    max_total: Some(Duration::from_millis(90)),
+                    reset_on_progress: true,
+                };
+                let op = [Op::CallTool, Op::Ping, Op::Custom("acme/do".into())][rng.below(3)].clone();
+                let parent = rng.pick(&watch.questions.iter().copied().collect::<Vec<_>>()).filter(|_| rng.below(2) == 0);
+                let mut call = Invoke::new(op, Json::empty_object()).with_timeouts(clocks);
+                call.parent = parent;
+                watch.live.extend(end.session.invoke(call, end.now));
+            }
+            13 => {
+                if let Some(id) = rng.pick(&watch.live.iter().copied().collect::<Vec<_>>()) {
+                    // Its end may wait to be polled.
+                    let _ = end.session.cancel(id, None, end.now);
+                }
+            }
+            14 => {
+                if let Some(key) = rng.pick(&watch.questions.iter().copied().collect::<Vec<_>>())
+                    && end.session.provide_input(key, Answer::Roots(json("[]")), end.now).is_ok()
+                {
+                    watch.questions.remove(&key);
+                }
+            }
+            15 => {
+                if let Some(id) = rng.pick(&watch.serves.iter().copied().collect::<Vec<_>>()) {
+                    if rng.below(2) == 0 {
+                        let _ = end.session.request_input(id, Ask::Roots, end.now);
+                    } else if end.session.respond(id, Reply::Raw(Json::empty_object()), end.now).is_ok() {
+                        watch.serves.remove(&id);
+                    }
+                }
+            }
+            16 => {
+                if let Some(id) = watch.orphans.pop_first() {
+                    assert_eq!(end.session.respond(id, Reply::Raw(Json::empty_object()), end.now), Err(NotLive));
+                }
+            }
+            17 => {
+                end.now = end.now.saturating_add(Duration::from_millis(rng.below(30) as u64));
+                end.session.handle_timeout(end.now);
+                assert!(end.session.poll_timeout().is_none_or(|due| due > end.now), "G7");
+            }
+            _ => watch.polls(end),
+        };
+        for _ in 0..400 {
+            step(&mut end, &mut watch, &mut rng);
+            let stats = end.session.stats();
+            assert!(stats.calls <= 6 && stats.serves <= 6 && stats.orphans <= stats.serves, "G5: {stats:?}");
+        }
+        watch.polls(&mut end);
+        end.session.handle_end(TransportEnd::Failed, end.now);
+        watch.polls(&mut end);
+        assert!(watch.closed && watch.live.is_empty() && watch.questions.is_empty(), "G1 in seed {seed}");
+        assert_eq!(end.session.poll_timeout(), None);
+    }
+}

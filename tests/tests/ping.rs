@@ -1,0 +1,156 @@
+//! Is anybody there (Utilities, "Ping"): in both directions, in every phase.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol_core::{CallTimeouts, Close, Event, Invalid, Invoke, Json, Op, Outcome, Reply, RpcError, TransportEnd, Violation};
+use tests::end::{End, call_tool, client_config, error, initialize, json, request, result, server_config, with};
+
+fn ping() -> Invoke {
+    Invoke::new(Op::Ping, Json::empty_object()).without_progress().with_timeouts(CallTimeouts::NONE)
+}
+
+/// Both ends in each phase of the handshake.
+fn phases() -> Vec<End> {
+    let mut answered = End::new(server_config());
+    answered.frame(&initialize(0, "2025-11-25", "{}"));
+    let mut ends = vec![
+        End::new(server_config()),
+        answered,
+        End::server(server_config()),
+        End::new(client_config()),
+        End::client(client_config()),
+    ];
+    for end in &mut ends {
+        end.drain();
+    }
+    ends
+}
+
+#[test]
+fn a_ping_is_answered_in_every_phase_under_the_id_that_it_has() {
+    for id in ["7", "0", "-3", "9223372036854775807", "\"7\"", "\"\"", "\"a \\\"b\\\"\""] {
+        for params in ["", r#","params":{}"#, r#","params":{"_meta":{"progressToken":1}}"#, r#","params":{"extra":[1]}"#] {
+            for mut end in phases() {
+                end.frame(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"{params}}}"#));
+                assert_eq!(end.sent(), [format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)]);
+                assert_eq!(end.events(), []);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_ping_with_parameters_of_the_wrong_shape_is_told_so() {
+    for (params, why) in [
+        ("[]", "parameters of the wrong shape"),
+        ("null", "parameters of the wrong shape"),
+        (r#"{"_meta":[]}"#, "_meta must be an object"),
+        (r#"{"_meta":{"progressToken":1.5}}"#, "progressToken must be text or a whole number"),
+    ] {
+        for mut end in phases() {
+            end.frame(&request(7, "ping", params));
+            assert_eq!(end.sent(), [error(7, -32602, why)]);
+            assert_eq!(end.events(), [Event::Violation(Violation::InvalidParams)]);
+        }
+    }
+}
+
+#[test]
+fn a_ping_without_an_id_is_a_notification_and_is_not_answered() {
+    for mut end in phases() {
+        end.frame(r#"{"jsonrpc":"2.0","method":"ping"}"#);
+        assert_eq!(end.sent(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_ping_under_the_id_of_a_running_request_is_not_answered_since_that_would_end_the_request() {
+    let mut server = End::server(server_config());
+    let id = server.receive_call(7);
+    server.frame(&request(7, "ping", "{}"));
+    assert_eq!((server.sent(), server.events()), (vec![], vec![Event::Violation(Violation::DuplicateRequest)]));
+    server.session.respond(id, Reply::Raw(Json::empty_object()), server.now).unwrap();
+    assert_eq!(server.sent(), [result(7)]);
+}
+
+#[test]
+fn a_ping_is_answered_while_the_session_lets_what_runs_go_on() {
+    let mut server = End::server(server_config());
+    server.receive_call(1);
+    server.session.close(Close::Graceful { grace: Duration::from_secs(5) }, server.now);
+    server.frame(&request(7, "ping", "{}"));
+    assert_eq!(server.sent(), [result(7)]);
+}
+
+#[test]
+fn a_peer_that_pings_and_never_reads_does_not_fill_the_memory() {
+    let mut server = End::server(with(server_config(), |config| config.limits.strays = 8));
+    let frame = Bytes::from(request(7, "ping", "{}"));
+    let taken =
+        (0..1000).take_while(|_| server.session.handle_frame(frame.clone(), server.now).is_ok() && !server.session.is_closed());
+    assert!(taken.count() <= 9);
+    assert!(server.sent().len() <= 9);
+}
+
+// ---- Ours ----
+
+#[test]
+fn our_ping_goes_out_in_every_phase_and_needs_no_capability() {
+    let mut bare = End::client_at(client_config(), "2025-11-25", "{}");
+    bare.drain();
+    for mut end in phases().into_iter().chain([bare]) {
+        let id = end.invoke(ping());
+        let number: u64 = id.to_string().replace("out-", "").parse().unwrap();
+        assert_eq!(end.sent(), [request(number, "ping", "{}")]);
+        end.frame(&result(number));
+        assert_eq!(end.events(), [Event::Done { id, outcome: Outcome::Result(Json::empty_object()), partial: None, last: None }]);
+        end.expect_silence();
+    }
+}
+
+#[test]
+fn our_ping_overtakes_the_calls_that_are_held_for_the_handshake() {
+    let mut client = End::new(client_config());
+    client.sent();
+    client.call();
+    client.invoke(ping());
+    assert_eq!(client.sent(), [request(3, "ping", "{}")]);
+}
+
+#[test]
+fn an_answer_to_our_ping_may_be_anything_that_answers_a_call() {
+    for (answer, outcome) in [
+        (error(2, -32601, "no"), Outcome::Error(RpcError::new(-32601, "no"))),
+        (r#"{"jsonrpc":"2.0","id":2,"result":{"extra":1}}"#.to_owned(), Outcome::Result(json(r#"{"extra":1}"#))),
+        (r#"{"jsonrpc":"2.0","id":2,"result":"pong"}"#.to_owned(), Outcome::Invalid(Invalid::Response)),
+    ] {
+        let mut client = End::client(client_config());
+        client.invoke(ping());
+        client.sent();
+        client.frame(&answer);
+        assert_eq!(client.outcome(), outcome);
+        assert_eq!(client.sent(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn our_ping_is_lost_with_the_channel() {
+    let mut server = End::new(server_config());
+    let id = server.invoke(ping());
+    server.sent();
+    server.session.handle_end(TransportEnd::Failed, server.now);
+    assert_eq!(server.events()[0], Event::Done { id, outcome: Outcome::Lost, partial: None, last: None });
+}
+
+#[test]
+fn pings_of_both_ends_under_one_number_do_not_meet() {
+    let mut server = End::server(server_config());
+    let id = server.invoke(ping());
+    server.sent();
+    server.frame(&request(1, "ping", "{}")).frame(&call_tool(2, false));
+    assert_eq!(server.sent(), [result(1)]);
+    server.request();
+    server.frame(&result(1));
+    assert!(matches!(server.events()[..], [Event::Done { id: done, .. }] if done == id));
+}

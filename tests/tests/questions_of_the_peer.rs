@@ -1,0 +1,566 @@
+//! What a server asks of its client (Client Features: "Sampling", "Elicitation", "Roots"): what is refused, whose question it is, how
+//! deep it is nested, and how it is answered.
+
+use protocol_core::{Answer, Ask, Elicit, Elicited, Event, Invoke, NotLive, Op, OutboundId, RpcError, Sample, Sampled, Violation};
+use tests::end::{End, cancelled, client_config, json, request, result, with};
+
+const SAMPLING: &str = "sampling/createMessage";
+const ELICITATION: &str = "elicitation/create";
+const ROOTS: &str = "roots/list";
+const SERVER: &str = r#"{"tools":{}}"#;
+
+const FORM: &str = r#"{"message":"?","requestedSchema":{"type":"object","properties":{}}}"#;
+
+/// Parameters of a sampling that claims nothing.
+fn sample(meta: &str) -> String {
+    format!(r#"{{"messages":[{{"role":"user","content":{{"type":"text","text":"?"}}}}],"maxTokens":5{meta}}}"#)
+}
+
+fn invalid_params(frames: &[String]) -> bool {
+    matches!(frames, [frame] if frame.starts_with(r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":""#))
+}
+
+/// Everything that is known of the one question among the events.
+fn asked(client: &mut End) -> (Option<OutboundId>, Ask, u8) {
+    let events = client.events();
+    match &events[..] {
+        [Event::InputRequested { parent, ask, depth, .. }] => (*parent, ask.clone(), *depth),
+        _ => panic!("not one question: {events:?}"),
+    }
+}
+
+/// Whether a client of `revision` takes this question. If not, it must have answered that the parameters are wrong.
+fn takes(revision: &str, method: &str, params: &str, sampling_tools: bool) -> bool {
+    let config = with(client_config(), |config| config.capabilities.sampling_tools = sampling_tools);
+    let mut client = End::client_at(config, revision, SERVER);
+    client.frame(&request(7, method, params));
+    let (sent, events) = (client.sent(), client.events());
+    match &events[..] {
+        [Event::InputRequested { .. }] => assert_eq!(sent, Vec::<String>::new(), "{params}"),
+        [Event::Violation(Violation::InvalidParams)] => assert!(invalid_params(&sent), "{params}: {sent:?}"),
+        _ => panic!("{params}: {events:?}"),
+    }
+    sent.is_empty()
+}
+
+// ---- What arrives ----
+
+#[test]
+fn o8_each_kind_of_question_arrives_as_what_it_is() {
+    let mut client = End::client(client_config());
+    client.frame(r#"{"jsonrpc":"2.0","id":7,"method":"roots/list"}"#);
+    assert_eq!(asked(&mut client), (None, Ask::Roots, 0));
+
+    client.frame(&request(
+        8,
+        ELICITATION,
+        r#"{"mode":"form","message":"who?","requestedSchema":{ "type":"object","properties":{"name":{"type":"string"}}}}"#,
+    ));
+    let form = Elicit::new("who?", json(r#"{ "type":"object","properties":{"name":{"type":"string"}}}"#));
+    assert_eq!(asked(&mut client), (None, Ask::Elicit(form), 0));
+
+    let params = r#"{"messages":[{"role":"user","content":{"type":"text","text":"a\nb"}},{"role":"assistant","content":{"type":"text","text":"c"}},
+        {"role":"user","content":{"type":"image","data":"AA==","mimeType":"image/png"}}],"maxTokens":100,"temperature":0.5}"#;
+    client.frame(&request(9, SAMPLING, params));
+    let mut expected = Sample::new("a\nb\nc\n{\"type\":\"image\",\"data\":\"AA==\",\"mimeType\":\"image/png\"}");
+    (expected.max_tokens, expected.params) = (Some(100), Some(json(params)));
+    assert_eq!(asked(&mut client), (None, Ask::Sample(expected), 1));
+    assert_eq!(client.sent(), Vec::<String>::new());
+}
+
+#[test]
+fn a_form_without_a_field_is_a_confirmation() {
+    for (properties, confirms) in [(r#"{}"#, true), (r#"{"a":{"type":"boolean"}}"#, false)] {
+        let mut client = End::client(client_config());
+        client.frame(&request(
+            7,
+            ELICITATION,
+            &format!(r#"{{"message":"?","requestedSchema":{{"type":"object","properties":{properties}}}}}"#),
+        ));
+        let (_, Ask::Elicit(form), _) = asked(&mut client) else { panic!() };
+        assert_eq!(form.is_confirmation(), confirms);
+    }
+}
+
+#[test]
+fn a_question_that_was_not_offered_is_a_method_that_is_not_there() {
+    for (method, params) in [(SAMPLING, sample("")), (ELICITATION, FORM.to_owned()), (ROOTS, "{}".to_owned())] {
+        let config = with(client_config(), |config| {
+            let all = &mut config.capabilities;
+            let offered = match method {
+                SAMPLING => &mut all.sampling,
+                ELICITATION => &mut all.elicitation,
+                _ => &mut all.roots,
+            };
+            *offered = false;
+        });
+        let mut client = End::client(config);
+        client.frame(&request(7, method, &params));
+        assert_eq!(
+            client.sent(),
+            [format!(r#"{{"jsonrpc":"2.0","id":7,"error":{{"code":-32601,"message":"method not found: {method}"}}}}"#)]
+        );
+        assert_eq!(client.events(), [Event::Violation(Violation::UndeclaredInput)]);
+    }
+}
+
+#[test]
+fn elicitation_is_there_from_2025_06_18_on() {
+    for (revision, there) in [("2024-11-05", false), ("2025-03-26", false), ("2025-06-18", true), ("2025-11-25", true)] {
+        let mut client = End::client_at(client_config(), revision, SERVER);
+        client.frame(&request(7, ELICITATION, FORM));
+        assert_eq!(client.sent().is_empty(), there, "{revision}");
+        assert_eq!(client.violations().is_empty(), there, "{revision}");
+    }
+}
+
+#[test]
+fn no_question_is_taken_before_the_handshake_is_through_whatever_its_shape() {
+    for method in [SAMPLING, ELICITATION, ROOTS] {
+        for params in [sample(""), FORM.to_owned(), "{}".to_owned()] {
+            let mut client = End::new(client_config());
+            client.sent();
+            client.frame(&request(7, method, &params));
+            assert_eq!(
+                client.sent(),
+                [r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32600,"message":"the handshake is not through"}}"#],
+                "{method} {params}"
+            );
+            assert_eq!(client.events(), [Event::Violation(Violation::OutOfPhase)]);
+        }
+    }
+}
+
+#[test]
+fn a_question_under_the_id_of_an_open_one_is_not_answered_and_does_not_disturb_it() {
+    let mut client = End::client(client_config());
+    client.frame(&request(7, ROOTS, "{}"));
+    let first = client.question();
+    for again in
+        [request(7, ROOTS, "{}"), request(7, SAMPLING, &sample("")), request(7, "acme/what", "{}"), request(7, SAMPLING, "{}")]
+    {
+        client.frame(&again);
+        assert_eq!(client.sent(), Vec::<String>::new(), "{again}");
+        assert!(client.violations().contains(&Violation::DuplicateRequest), "{again}");
+    }
+    client.session.provide_input(first, Answer::Roots(json("[]")), client.now).unwrap();
+    assert_eq!(client.sent().len(), 1);
+    client.frame(&request(7, ROOTS, "{}"));
+    let events = client.events();
+    assert!(matches!(events[..], [Event::Violation(Violation::ReusedId), Event::InputRequested { .. }]), "{events:?}");
+}
+
+// ---- Forms ----
+
+#[test]
+fn only_forms_were_offered() {
+    for mode in [r#""url""#, r#""voice""#, r#""""#, "1", "{}"] {
+        let params = format!(
+            r#"{{"mode":{mode},"message":"?","url":"https://x","elicitationId":"1","requestedSchema":{{"type":"object","properties":{{}}}}}}"#
+        );
+        assert!(!takes("2025-11-25", ELICITATION, &params, false), "{mode}");
+    }
+}
+
+#[test]
+fn a_form_needs_a_message_and_a_flat_object_as_its_schema() {
+    for (params, fits) in [
+        (r#"{"message":"?","requestedSchema":{"type":"object","properties":{}}}"#, true),
+        (
+            r#"{"message":"","requestedSchema":{"type":"object","properties":{},"required":[],"$schema":"x","title":"t","additionalProperties":false}}"#,
+            true,
+        ),
+        (r#"{"message":"?","requestedSchema":{"type":"object","properties":{"a":{"type":"boolean"}},"required":["a"]}}"#, true),
+        (r#"{"requestedSchema":{"type":"object","properties":{}}}"#, false),
+        (r#"{"message":5,"requestedSchema":{"type":"object","properties":{}}}"#, false),
+        (r#"{"message":"?"}"#, false),
+        (r#"{"message":"?","requestedSchema":null}"#, false),
+        (r#"{"message":"?","requestedSchema":"object"}"#, false),
+        (r#"{"message":"?","requestedSchema":[]}"#, false),
+        (r#"{"message":"?","requestedSchema":true}"#, false),
+        (r#"{"message":"?","requestedSchema":{}}"#, false),
+        (r#"{"message":"?","requestedSchema":{"properties":{}}}"#, false),
+        (r#"{"message":"?","requestedSchema":{"type":"array","properties":{}}}"#, false),
+        (r#"{"message":"?","requestedSchema":{"type":["object"],"properties":{}}}"#, false),
+        (r#"{"message":"?","requestedSchema":{"type":"object","properties":[]}}"#, false),
+        (r#"{"message":"?","requestedSchema":{"type":"object","properties":null}}"#, false),
+        (r#"{"message":"?","requestedSchema":{"type":"object","properties":{},"required":["a"]}}"#, false),
+        (r#"{"message":"?","requestedSchema":{"type":"object","properties":{"a":{"type":"string"}},"required":"a"}}"#, false),
+        (r#"{"message":"?","requestedSchema":{"type":"object","properties":{"a":{"type":"string"}},"required":[1]}}"#, false),
+        (r#"{"message":"?","requestedSchema":{"type":"object","properties":{},"oneOf":[{}]}}"#, false),
+        (r#"{"message":"?","requestedSchema":{"type":"object","properties":{},"allOf":[]}}"#, false),
+        (r##"{"message":"?","requestedSchema":{"type":"object","properties":{},"$ref":"#/x"}}"##, false),
+    ] {
+        for revision in ["2025-06-18", "2025-11-25"] {
+            assert_eq!(takes(revision, ELICITATION, params, false), fits, "{revision} {params}");
+        }
+    }
+}
+
+#[test]
+fn the_fields_of_a_form_are_the_primitives_of_its_revision() {
+    const BOTH: [bool; 2] = [true, true];
+    const NEWEST: [bool; 2] = [false, true];
+    const NEITHER: [bool; 2] = [false, false];
+    for (field, fits) in [
+        (r#"{"type":"string"}"#, BOTH),
+        (r#"{"type":"string","title":"T","description":"D","minLength":1,"maxLength":5}"#, BOTH),
+        (r#"{"type":"string","format":"email"}"#, BOTH),
+        (r#"{"type":"string","format":"uri"}"#, BOTH),
+        (r#"{"type":"string","format":"date"}"#, BOTH),
+        (r#"{"type":"string","format":"date-time"}"#, BOTH),
+        (r#"{"type":"string","pattern":"^a"}"#, BOTH),
+        (r#"{"type":"number","minimum":-1.5,"maximum":1e3}"#, BOTH),
+        (r#"{"type":"integer","minimum":0}"#, BOTH),
+        (r#"{"type":"boolean"}"#, BOTH),
+        (r#"{"type":"boolean","default":true}"#, BOTH),
+        (r#"{"type":"string","enum":["a","b"]}"#, BOTH),
+        (r#"{"type":"string","enum":["a","b"],"enumNames":["A","B"]}"#, BOTH),
+        (r#"{"type":"string","oneOf":[{"const":"a","title":"A"},{"const":"b","title":"B"}]}"#, NEWEST),
+        (r#"{"type":"array","items":{"type":"string","enum":["a","b"]},"minItems":1,"maxItems":2}"#, NEWEST),
+        (r#"{"type":"array","items":{"anyOf":[{"const":"a","title":"A"}]}}"#, NEWEST),
+        // Not flat.
+        (r#"{"type":"object","properties":{}}"#, NEITHER),
+        (r#"{"type":"array"}"#, NEITHER),
+        (r#"{"type":"array","items":{"type":"string"}}"#, NEITHER),
+        (r#"{"type":"array","items":{"type":"object","properties":{}}}"#, NEITHER),
+        (r#"{"type":"array","items":[{"enum":["a"]}]}"#, NEITHER),
+        (r##"{"$ref":"#/$defs/a"}"##, NEITHER),
+        (r##"{"type":"string","$ref":"#/$defs/a"}"##, NEITHER),
+        (r#"{"anyOf":[{"type":"string"},{"type":"null"}]}"#, NEITHER),
+        (r#"{"type":"string","anyOf":[{"const":"a"}]}"#, NEITHER),
+        (r#"{"type":"number","oneOf":[{"const":1}]}"#, NEITHER),
+        (r#"{"type":"string","not":{}}"#, NEITHER),
+        // No type that there is.
+        (r#"{}"#, NEITHER),
+        (r#"{"type":"null"}"#, NEITHER),
+        (r#"{"type":"text"}"#, NEITHER),
+        (r#"{"type":["string","null"]}"#, NEITHER),
+        (r#"{"type":1}"#, NEITHER),
+        (r#"true"#, NEITHER),
+        (r#"null"#, NEITHER),
+        (r#"[]"#, NEITHER),
+        (r#""string""#, NEITHER),
+        // Keywords of the wrong type.
+        (r#"{"type":"string","minLength":-1}"#, NEITHER),
+        (r#"{"type":"string","minLength":"1"}"#, NEITHER),
+        (r#"{"type":"string","maxLength":1.5}"#, NEITHER),
+        (r#"{"type":"number","minimum":"0"}"#, NEITHER),
+        (r#"{"type":"integer","maximum":null}"#, NEITHER),
+        (r#"{"type":"string","enum":"a"}"#, NEITHER),
+        (r#"{"type":"string","enum":[1]}"#, NEITHER),
+        (r#"{"type":"string","oneOf":{"const":"a"}}"#, NEITHER),
+        (r#"{"type":"string","oneOf":[{"title":"A"}]}"#, NEITHER),
+        (r#"{"type":"string","oneOf":[{"const":1}]}"#, NEITHER),
+        (r#"{"type":"array","items":{"enum":["a"]},"minItems":"1"}"#, NEITHER),
+        // A default satisfies its own field.
+        (r#"{"type":"boolean","default":"yes"}"#, NEITHER),
+        (r#"{"type":"string","default":1}"#, NEITHER),
+        (r#"{"type":"string","minLength":2,"default":"é"}"#, NEITHER),
+        (r#"{"type":"string","maxLength":1,"default":"ab"}"#, NEITHER),
+        (r#"{"type":"number","maximum":1,"default":2}"#, NEITHER),
+        (r#"{"type":"integer","default":1.5}"#, NEITHER),
+        (r#"{"type":"string","enum":["a"],"default":"b"}"#, NEITHER),
+        (r#"{"type":"string","oneOf":[{"const":"a"}],"default":"A"}"#, NEITHER),
+        (r#"{"type":"array","items":{"enum":["a"]},"default":["b"]}"#, NEITHER),
+        (r#"{"type":"array","items":{"enum":["a"]},"minItems":1,"default":[]}"#, NEITHER),
+    ] {
+        let params = format!(
+            r#"{{"message":"?","requestedSchema":{{"type":"object","properties":{{"ok":{{"type":"boolean"}},"a":{field}}}}}}}"#
+        );
+        let taken = ["2025-06-18", "2025-11-25"].map(|revision| takes(revision, ELICITATION, &params, false));
+        assert_eq!(taken, fits, "{field}");
+    }
+    for field in [
+        r#"{"type":"string","minLength":2,"maxLength":2,"default":"éé"}"#,
+        r#"{"type":"number","minimum":0,"default":0}"#,
+        r#"{"type":"integer","default":3.0}"#,
+        r#"{"type":"string","enum":["a","b"],"default":"\u0062"}"#,
+        r#"{"type":"string","oneOf":[{"const":"a","title":"A"}],"default":"a"}"#,
+        r#"{"type":"array","items":{"enum":["a","b"]},"maxItems":2,"default":["b","a"]}"#,
+    ] {
+        let params = format!(r#"{{"message":"?","requestedSchema":{{"type":"object","properties":{{"a":{field}}}}}}}"#);
+        assert!(takes("2025-11-25", ELICITATION, &params, false), "{field}");
+    }
+}
+
+// ---- Samplings ----
+
+#[test]
+fn a_sampling_names_a_positive_number_of_tokens() {
+    for (most, fits) in [
+        ("1", true),
+        ("4294967296", true),
+        ("0", false),
+        ("-1", false),
+        ("1.5", false),
+        ("\"5\"", false),
+        ("null", false),
+        ("[5]", false),
+        ("true", false),
+    ] {
+        let params = format!(r#"{{"messages":[],"maxTokens":{most}}}"#);
+        assert_eq!(takes("2025-11-25", SAMPLING, &params, false), fits, "{most}");
+    }
+    assert!(!takes("2025-11-25", SAMPLING, r#"{"messages":[]}"#, false));
+}
+
+#[test]
+fn the_messages_of_a_sampling_have_roles_and_content() {
+    let text = r#"{"type":"text","text":"?"}"#;
+    for (messages, fits) in [
+        ("[]".to_owned(), true),
+        (format!(r#"[{{"role":"user","content":{text}}},{{"role":"assistant","content":{text}}}]"#), true),
+        (r#"[{"role":"user","content":{"type":"hologram","data":1}}]"#.to_owned(), true),
+        ("null".to_owned(), false),
+        ("{}".to_owned(), false),
+        ("\"?\"".to_owned(), false),
+        ("[1]".to_owned(), false),
+        ("[null]".to_owned(), false),
+        ("[[]]".to_owned(), false),
+        ("[{}]".to_owned(), false),
+        (format!(r#"[{{"role":"system","content":{text}}}]"#), false),
+        (format!(r#"[{{"role":1,"content":{text}}}]"#), false),
+        (format!(r#"[{{"content":{text}}}]"#), false),
+        (r#"[{"role":"user"}]"#.to_owned(), false),
+        (r#"[{"role":"user","content":"?"}]"#.to_owned(), false),
+        (r#"[{"role":"user","content":null}]"#.to_owned(), false),
+        (r#"[{"role":"user","content":{}}]"#.to_owned(), false),
+        (r#"[{"role":"user","content":{"type":5}}]"#.to_owned(), false),
+    ] {
+        let params = format!(r#"{{"messages":{messages},"maxTokens":5}}"#);
+        for revision in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
+            assert_eq!(takes(revision, SAMPLING, &params, false), fits, "{revision} {messages}");
+        }
+    }
+    assert!(!takes("2025-11-25", SAMPLING, r#"{"maxTokens":5}"#, false));
+}
+
+#[test]
+fn a_message_has_several_blocks_from_2025_11_25_on() {
+    let params =
+        r#"{"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}],"maxTokens":5}"#;
+    for (revision, fits) in [("2024-11-05", false), ("2025-03-26", false), ("2025-06-18", false), ("2025-11-25", true)] {
+        assert_eq!(takes(revision, SAMPLING, params, false), fits, "{revision}");
+    }
+}
+
+#[test]
+fn the_priorities_of_a_sampling_lie_between_0_and_1() {
+    for name in ["costPriority", "speedPriority", "intelligencePriority"] {
+        for (value, fits) in
+            [("0", true), ("1", true), ("0.5", true), ("1.01", false), ("-0.1", false), ("\"1\"", false), ("null", false)]
+        {
+            let params = sample(&format!(r#","modelPreferences":{{"{name}":{value},"hints":[{{"name":"x"}}]}}"#));
+            assert_eq!(takes("2025-11-25", SAMPLING, &params, false), fits, "{name} {value}");
+        }
+    }
+}
+
+#[test]
+fn a_sampling_brings_tools_only_where_they_were_declared() {
+    for part in [
+        r#","tools":[]"#,
+        r#","toolChoice":{"mode":"auto"}"#,
+        r#","tools":[{"name":"t","inputSchema":{"type":"object"}}],"toolChoice":{}"#,
+    ] {
+        assert!(!takes("2025-11-25", SAMPLING, &sample(part), false), "{part}");
+        assert!(takes("2025-11-25", SAMPLING, &sample(part), true), "{part}");
+    }
+}
+
+#[test]
+fn every_use_of_a_tool_is_answered_in_the_next_message_and_nothing_else_stands_there() {
+    let used = |ids: &[&str]| {
+        let blocks: Vec<_> = ids.iter().map(|id| format!(r#"{{"type":"tool_use","id":"{id}","name":"t","input":{{}}}}"#)).collect();
+        blocks.join(",")
+    };
+    let answered = |ids: &[&str]| {
+        let blocks: Vec<_> = ids.iter().map(|id| format!(r#"{{"type":"tool_result","toolUseId":"{id}","content":[]}}"#)).collect();
+        blocks.join(",")
+    };
+    let user = |blocks: String| format!(r#"{{"role":"user","content":[{blocks}]}}"#);
+    let assistant = |blocks: String| format!(r#"{{"role":"assistant","content":[{blocks}]}}"#);
+    let text = || r#"{"type":"text","text":"?"}"#.to_owned();
+    let both = |a: String, b: String| format!("{a},{b}");
+    for (name, messages, fits) in [
+        ("one", vec![assistant(used(&["1"])), user(answered(&["1"]))], true),
+        ("two in another order", vec![assistant(used(&["1", "2"])), user(answered(&["2", "1"]))], true),
+        ("an assistant may say something, too", vec![assistant(both(text(), used(&["1"]))), user(answered(&["1"]))], true),
+        (
+            "twice the same id, one after the other",
+            vec![assistant(used(&["1"])), user(answered(&["1"])), assistant(used(&["1"])), user(answered(&["1"]))],
+            true,
+        ),
+        ("unanswered at the end", vec![assistant(used(&["1"]))], false),
+        ("answered too late", vec![assistant(used(&["1"])), user(text()), user(answered(&["1"]))], false),
+        ("an assistant goes on instead", vec![assistant(used(&["1"])), assistant(text())], false),
+        ("one is missing", vec![assistant(used(&["1", "2"])), user(answered(&["1"]))], false),
+        ("one too many", vec![assistant(used(&["1"])), user(answered(&["1", "2"]))], false),
+        ("answered twice", vec![assistant(used(&["1"])), user(answered(&["1", "1"]))], false),
+        ("another id", vec![assistant(used(&["1"])), user(answered(&["2"]))], false),
+        ("answered in two messages", vec![assistant(used(&["1", "2"])), user(answered(&["1"])), user(answered(&["2"]))], false),
+        ("nothing was used", vec![user(answered(&["1"]))], false),
+        ("mixed", vec![assistant(used(&["1"])), user(both(answered(&["1"]), text()))], false),
+        ("two uses share an id", vec![assistant(used(&["1", "1"])), user(answered(&["1", "1"]))], false),
+        ("a user uses", vec![user(used(&["1"])), user(answered(&["1"]))], false),
+        ("an assistant answers", vec![assistant(used(&["1"])), assistant(answered(&["1"]))], false),
+        ("a use without an id", vec![assistant(r#"{"type":"tool_use","name":"t","input":{}}"#.into())], false),
+        ("an answer without an id", vec![assistant(used(&["1"])), user(r#"{"type":"tool_result","content":[]}"#.into())], false),
+        ("an id that is no text", vec![assistant(r#"{"type":"tool_use","id":1,"name":"t","input":{}}"#.into())], false),
+    ] {
+        let params = format!(r#"{{"messages":[{}],"maxTokens":5,"tools":[]}}"#, messages.join(","));
+        assert_eq!(takes("2025-11-25", SAMPLING, &params, true), fits, "{name}");
+    }
+}
+
+// ---- Whose question it is ----
+
+fn parent_of(client: &mut End, meta: &str) -> Option<OutboundId> {
+    client.frame(&request(77, ROOTS, meta));
+    let events = client.events();
+    client.frame(&cancelled(77)).drain();
+    match events.last() {
+        Some(Event::InputRequested { parent, .. }) => *parent,
+        _ => panic!("no question: {events:?}"),
+    }
+}
+
+#[test]
+fn a_name_that_is_not_that_of_a_call_in_flight_is_no_name() {
+    let mut client = End::client(client_config());
+    let over = client.call();
+    let call = client.call();
+    client.sent();
+    client.frame(&result(2)).events();
+    for parent in ["2", "1", "0", "99", "-3", "\"3\"", "3.0", "null", "{}", "1e99"] {
+        assert_eq!(
+            parent_of(&mut client, &format!(r#"{{"_meta":{{"protocol-core/parent":{parent}}}}}"#)),
+            Some(call),
+            "{parent} {over}"
+        );
+    }
+}
+
+#[test]
+fn neither_a_ping_nor_a_call_that_has_not_left_can_have_caused_a_question() {
+    let mut client = End::client(client_config());
+    client.invoke(Invoke::new(Op::Ping, json("{}")));
+    client.sent();
+    assert_eq!(parent_of(&mut client, "{}"), None);
+    let call = client.call();
+    client.sent();
+    client.call();
+    client.frame(&request(7, ROOTS, "{}"));
+    let (parent, ..) = asked(&mut client);
+    assert_eq!(parent, Some(call));
+}
+
+// ---- Depth ----
+
+#[test]
+fn g12_what_the_wire_says_of_depth_can_only_raise_it_and_nonsense_is_as_deep_as_can_be() {
+    for (claim, depth) in
+        [("0", Some(1)), ("1", Some(1)), ("2", Some(2)), ("3", Some(3)), ("4", None), ("255", None), ("256", None)]
+            .into_iter()
+            .chain(["-1", "1.0", "\"1\"", "null", "[]"].map(|nonsense| (nonsense, None)))
+    {
+        let mut client = End::client(client_config());
+        client.frame(&request(7, SAMPLING, &sample(&format!(r#","_meta":{{"protocol-core/samplingDepth":{claim}}}"#))));
+        match depth {
+            Some(depth) => assert_eq!(asked(&mut client).2, depth, "{claim}"),
+            None => assert_eq!(client.violations(), [Violation::SamplingTooDeep], "{claim}"),
+        }
+    }
+}
+
+// ---- Answers ----
+
+/// An answer whose result is given word for word.
+fn raw(result: &str) -> Answer {
+    let mut sampled = Sampled::new("not this", "nor this");
+    sampled.result = Some(json(result));
+    Answer::Sample(sampled)
+}
+
+#[test]
+fn each_kind_of_answer_leaves_as_the_result_of_its_question() {
+    let exact = raw(r#"{ "role":"assistant","content":[],"model":"m","stopReason":"toolUse" }"#);
+    let error = RpcError::new(-1, "the user said \"no\"").with_data(json("[1]"));
+    for (method, answer, body) in [
+        (
+            SAMPLING,
+            Answer::Sample(Sampled::new("hi \"you\"", "m-1")),
+            r#""result":{"role":"assistant","content":{"type":"text","text":"hi \"you\""},"model":"m-1","stopReason":"endTurn"}"#,
+        ),
+        (SAMPLING, exact, r#""result":{ "role":"assistant","content":[],"model":"m","stopReason":"toolUse" }"#),
+        (SAMPLING, Answer::Refused(error), r#""error":{"code":-1,"message":"the user said \"no\"","data":[1]}"#),
+        (ELICITATION, Answer::Elicit(Elicited::Accept(json("{ }"))), r#""result":{"action":"accept","content":{ }}"#),
+        (ELICITATION, Answer::Elicit(Elicited::Decline), r#""result":{"action":"decline"}"#),
+        (ELICITATION, Answer::Elicit(Elicited::Cancel), r#""result":{"action":"cancel"}"#),
+        (ELICITATION, Answer::Confirm(true), r#""result":{"action":"accept","content":{}}"#),
+        (ELICITATION, Answer::Confirm(false), r#""result":{"action":"decline"}"#),
+        (
+            ROOTS,
+            Answer::Roots(json(r#"[{"uri":"file:///a","name":"A"}]"#)),
+            r#""result":{"roots":[{"uri":"file:///a","name":"A"}]}"#,
+        ),
+    ] {
+        let mut client = End::client(client_config());
+        let params = match method {
+            SAMPLING => sample(""),
+            _ => FORM.to_owned(),
+        };
+        client.frame(&format!(r#"{{"jsonrpc":"2.0","id":"q-7","method":"{method}","params":{params}}}"#));
+        let key = client.question();
+        client.session.provide_input(key, answer.clone(), client.now).unwrap();
+        assert_eq!((client.sent(), client.events()), (vec![format!(r#"{{"jsonrpc":"2.0","id":"q-7",{body}}}"#)], vec![]));
+        assert_eq!(client.session.provide_input(key, answer, client.now), Err(NotLive));
+        client.expect_silence();
+    }
+}
+
+#[test]
+fn an_answer_that_has_not_the_shape_of_a_result_leaves_as_an_internal_error() {
+    for (method, answer) in [
+        (SAMPLING, raw("[]")),
+        (SAMPLING, raw("null")),
+        (ELICITATION, Answer::Elicit(Elicited::Accept(json("[]")))),
+        (ELICITATION, Answer::Elicit(Elicited::Accept(json("null")))),
+        (ROOTS, Answer::Roots(json("{}"))),
+        (ROOTS, Answer::Roots(json("null"))),
+    ] {
+        let mut client = End::client(client_config());
+        client.frame(&request(7, method, &if method == SAMPLING { sample("") } else { FORM.to_owned() }));
+        let key = client.question();
+        client.session.provide_input(key, answer.clone(), client.now).unwrap();
+        let sent = client.sent();
+        assert!(
+            sent.len() == 1 && sent[0].starts_with(r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32603,"#),
+            "{answer:?}: {sent:?}"
+        );
+    }
+}
+
+#[test]
+fn an_answer_longer_than_a_frame_leaves_as_an_internal_error() {
+    let mut client = End::client(with(client_config(), |config| config.limits.frame_bytes = 4096));
+    client.frame(&request(7, SAMPLING, &sample("")));
+    let key = client.question();
+    client.session.provide_input(key, Answer::Sample(Sampled::new("x".repeat(5000), "m")), client.now).unwrap();
+    let sent = client.sent();
+    assert!(sent[0].starts_with(r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32603,"#) && sent.len() == 1, "{sent:?}");
+}
+
+#[test]
+fn questions_may_be_answered_in_any_order() {
+    let mut client = End::client(client_config());
+    let keys = [5, 6, 7].map(|id| {
+        client.frame(&request(id, ROOTS, "{}"));
+        client.question()
+    });
+    for (id, key) in [(6, keys[1]), (7, keys[2]), (5, keys[0])] {
+        client.session.provide_input(key, Answer::Roots(json("[]")), client.now).unwrap();
+        assert_eq!(client.sent(), [format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"roots":[]}}}}"#)]);
+    }
+}

@@ -1,0 +1,322 @@
+//! What a caller makes of progress that arrives (Utilities, "Progress"; rows O5, O6 and O27 of the exchange table).
+
+use std::time::Duration;
+
+use protocol_core::{CallTimeouts, Event, Invoke, Op, OutboundId, Progress, RateWindow, Violation};
+use tests::end::{ENDINGS, End, client_config, json, notification, progress, result, server_config, with};
+
+const NOTIFICATION: &str = "notifications/progress";
+
+/// A client with one call in flight under the number 2.
+fn calling() -> (End, OutboundId) {
+    let mut client = End::client(client_config());
+    let call = client.call();
+    client.sent();
+    (client, call)
+}
+
+fn accepted(client: &mut End) -> Vec<Progress> {
+    client
+        .events()
+        .into_iter()
+        .filter_map(|event| if let Event::Progress { progress, .. } = event { Some(progress) } else { None })
+        .collect()
+}
+
+#[test]
+fn o5_progress_is_handed_on_with_everything_that_it_says() {
+    let (mut client, call) = calling();
+    client.frame(&notification(
+        NOTIFICATION,
+        r#"{"progressToken":2,"progress":1.5,"total":3,"message":"half \"way\"","_meta":{"protocol-core/data":{ "a":[1] },"x":1},"extra":{}}"#,
+    ));
+    let progress = Progress { value: Some(1.5), total: Some(3.0), ..Progress::default() };
+    let progress = progress.with_message("half \"way\"").with_data(json(r#"{ "a":[1] }"#));
+    assert_eq!(client.events(), [Event::Progress { id: call, progress }]);
+}
+
+#[test]
+fn o5_every_increase_counts_however_small_wherever_it_begins_and_whatever_its_total() {
+    for values in [
+        &["0", "50", "100"][..],
+        &["-5", "-4.5", "0"],
+        &["1", "1.0000000000000002", "1.0000000000000004"],
+        &["0", "5e-324"],
+        &["1e300", "1.7976931348623157e308"],
+        &["9007199254740992", "9007199254740994"],
+    ] {
+        let (mut client, _) = calling();
+        for value in values {
+            client.frame(&notification(NOTIFICATION, &format!(r#"{{"progressToken":2,"progress":{value}}}"#)));
+        }
+        let seen: Vec<_> = accepted(&mut client).into_iter().filter_map(|progress| progress.value).collect();
+        assert_eq!(seen, values.iter().map(|value| value.parse().unwrap()).collect::<Vec<f64>>());
+    }
+}
+
+#[test]
+fn o5_a_total_may_change_vanish_or_be_passed() {
+    let (mut client, _) = calling();
+    let totals = [Some(10.0), Some(2.0), None, Some(-1.0), Some(0.0)];
+    for (value, total) in (1..).zip(totals) {
+        let total = total.map(|total| format!(r#","total":{total}"#)).unwrap_or_default();
+        client.frame(&notification(NOTIFICATION, &format!(r#"{{"progressToken":2,"progress":{value}{total}}}"#)));
+    }
+    assert_eq!(accepted(&mut client).into_iter().map(|progress| progress.total).collect::<Vec<_>>(), totals);
+}
+
+#[test]
+fn a_null_where_a_member_may_be_missing_is_a_missing_member() {
+    let (mut client, call) = calling();
+    client.frame(&notification(NOTIFICATION, r#"{"progressToken":2,"progress":1,"total":null,"message":null}"#));
+    assert_eq!(client.events(), [Event::Progress { id: call, progress: Progress::value(1.0) }]);
+}
+
+#[test]
+fn every_update_is_handed_on_as_it_came_and_nothing_is_merged() {
+    let (mut client, _) = calling();
+    for value in 1..=1000 {
+        client.frame(&progress(2, f64::from(value)));
+    }
+    assert_eq!(accepted(&mut client), (1..=1000).map(|value| Progress::value(f64::from(value))).collect::<Vec<_>>());
+}
+
+#[test]
+fn progress_of_two_calls_is_kept_apart() {
+    let mut client = End::client(client_config());
+    let (first, second) = (client.call(), client.call());
+    client.sent();
+    client.frame(&progress(2, 5.0)).frame(&progress(3, 1.0)).frame(&progress(3, 1.0)).frame(&progress(2, 6.0));
+    let seen = |id, value| Event::Progress { id, progress: Progress::value(value) };
+    assert_eq!(
+        client.events(),
+        [seen(first, 5.0), seen(second, 1.0), Event::Violation(Violation::ProgressNotIncreasing), seen(first, 6.0)]
+    );
+}
+
+#[test]
+fn progress_that_came_before_the_answer_is_handed_on_before_the_end() {
+    let (mut client, call) = calling();
+    client.frame(&progress(2, 1.0)).frame(&progress(2, 2.0)).frame(&result(2));
+    let events = client.events();
+    assert_eq!(events[0], Event::Progress { id: call, progress: Progress::value(1.0) });
+    assert_eq!(events[1], Event::Progress { id: call, progress: Progress::value(2.0) });
+    assert!(matches!(&events[2], Event::Done { last: Some(last), .. } if last.value == Some(2.0)), "{events:?}");
+    assert_eq!(events.len(), 3);
+}
+
+// ---- What is dropped ----
+
+#[test]
+fn o6_progress_that_does_not_increase_is_dropped_and_reported() {
+    for value in [5.0, 4.999, 0.0, -5.0] {
+        let (mut client, _) = calling();
+        client.frame(&progress(2, 5.0)).events();
+        client.frame(&progress(2, value));
+        assert_eq!(client.events(), [Event::Violation(Violation::ProgressNotIncreasing)], "{value}");
+        client.frame(&progress(2, 5.5));
+        assert_eq!(accepted(&mut client), [Progress::value(5.5)], "a dropped update is no floor");
+        assert_eq!(client.session.stats().progress_dropped, 1);
+    }
+}
+
+#[test]
+fn o6_malformed_progress_is_dropped_and_reported_and_the_call_goes_on() {
+    for params in [
+        r#"{}"#,
+        r#"{"progress":1}"#,
+        r#"{"progressToken":2}"#,
+        r#"{"progressToken":null,"progress":1}"#,
+        r#"{"progressToken":true,"progress":1}"#,
+        r#"{"progressToken":2.0,"progress":1}"#,
+        r#"{"progressToken":2e0,"progress":1}"#,
+        r#"{"progressToken":[2],"progress":1}"#,
+        r#"{"progressToken":{},"progress":1}"#,
+        r#"{"progressToken":2,"progress":null}"#,
+        r#"{"progressToken":2,"progress":"1"}"#,
+        r#"{"progressToken":2,"progress":true}"#,
+        r#"{"progressToken":2,"progress":[1]}"#,
+        r#"{"progressToken":2,"progress":{}}"#,
+        r#"{"progressToken":2,"progress":1e999}"#,
+        r#"{"progressToken":2,"progress":-1e999}"#,
+        r#"{"progressToken":2,"progress":1,"total":"10"}"#,
+        r#"{"progressToken":2,"progress":1,"total":1e999}"#,
+        r#"{"progressToken":2,"progress":1,"total":[]}"#,
+        r#"{"progressToken":2,"progress":1,"message":1}"#,
+        r#"{"progressToken":2,"progress":1,"message":{}}"#,
+    ] {
+        let (mut client, _) = calling();
+        client.frame(&notification(NOTIFICATION, params));
+        assert_eq!(client.events(), [Event::Violation(Violation::InvalidProgress)], "{params}");
+        assert_eq!(client.sent(), Vec::<String>::new());
+        client.frame(&progress(2, 0.5));
+        assert_eq!(accepted(&mut client), [Progress::value(0.5)], "{params}");
+    }
+    let (mut client, _) = calling();
+    client.frame(r#"{"jsonrpc":"2.0","method":"notifications/progress"}"#);
+    assert_eq!(client.events(), [Event::Violation(Violation::InvalidProgress)]);
+    client.frame(&notification(NOTIFICATION, r#"{"progressToken":2,"progress":1,"_meta":{},"_meta":{}}"#));
+    assert_eq!(client.events(), [Event::Violation(Violation::RepeatedMember)]);
+}
+
+#[test]
+fn progress_under_a_token_that_was_never_ours_is_dropped_and_reported() {
+    for token in ["99", "3", "-2", "\"2\"", "\"\"", "\"tool-call-2\""] {
+        let (mut client, _) = calling();
+        client.frame(&notification(NOTIFICATION, &format!(r#"{{"progressToken":{token},"progress":1}}"#)));
+        assert_eq!(client.events(), [Event::Violation(Violation::UnknownProgress)], "{token}");
+    }
+}
+
+#[test]
+fn progress_that_nobody_asked_for_is_dropped_and_reported() {
+    let mut client = End::client(client_config());
+    client.invoke(Invoke::new(Op::ListTools, json("{}")).without_progress().with_timeouts(CallTimeouts::NONE));
+    client.sent();
+    client.frame(&progress(2, 1.0));
+    assert_eq!(client.events(), [Event::Violation(Violation::UnknownProgress)]);
+}
+
+#[test]
+fn progress_on_a_request_that_has_not_left_was_guessed() {
+    let mut client = End::client(client_config());
+    client.call();
+    client.frame(&progress(2, 1.0));
+    assert_eq!(client.events(), [Event::Violation(Violation::UnknownProgress)]);
+    client.sent();
+    client.frame(&progress(2, 1.0));
+    assert_eq!(accepted(&mut client), [Progress::value(1.0)]);
+}
+
+#[test]
+fn o27_late_progress_is_dropped_without_a_word_however_the_call_ended() {
+    for (name, ending) in ENDINGS.into_iter().filter(|(name, _)| *name != "lost") {
+        let (mut client, call) = calling();
+        ending(&mut client, call);
+        client.drain();
+        client.frame(&progress(2, 1.0)).frame(&progress(2, 1.0));
+        client.expect_silence();
+        assert_eq!((client.session.stats().late_frames, client.session.stats().progress_dropped), (2, 0), "{name}");
+    }
+}
+
+// ---- Floods ----
+
+#[test]
+fn a_flood_of_dropped_progress_surfaces_once_a_window_and_every_one_is_counted() {
+    let stale = || progress(2, 1.0);
+    let unknown = || progress(77, 1.0);
+    let malformed = || notification(NOTIFICATION, "{}");
+    let floods: [(fn() -> String, Violation); 3] =
+        [(stale, Violation::ProgressNotIncreasing), (unknown, Violation::UnknownProgress), (malformed, Violation::InvalidProgress)];
+    for (flood, rule) in floods {
+        let (mut client, _) = calling();
+        client.frame(&progress(2, 1.0)).events();
+        for (millis, surfaced) in [(0, 1), (999, 0), (1000, 1), (1999, 0), (2000, 1)] {
+            client.at(millis);
+            for _ in 0..100 {
+                client.frame(&flood());
+            }
+            assert_eq!(client.events(), vec![Event::Violation(rule); surfaced], "{rule} at {millis}");
+        }
+        let stats = client.session.stats();
+        assert_eq!((stats.violations(rule), stats.progress_dropped), (500, 500), "{rule}");
+    }
+}
+
+#[test]
+fn a_flood_on_one_call_does_not_hide_the_first_of_another_nor_what_is_accepted() {
+    let mut client = End::client(client_config());
+    client.call();
+    client.call();
+    client.sent();
+    client.frame(&progress(2, 1.0)).frame(&progress(3, 1.0)).events();
+    client.frame(&progress(2, 1.0)).frame(&progress(2, 1.0)).frame(&progress(3, 1.0)).frame(&progress(2, 2.0));
+    let events = client.events();
+    assert_eq!(
+        events[..2],
+        [Event::Violation(Violation::ProgressNotIncreasing), Event::Violation(Violation::ProgressNotIncreasing)]
+    );
+    assert!(matches!(events[2..], [Event::Progress { .. }]), "{events:?}");
+}
+
+#[test]
+fn the_window_of_reports_is_the_configured_one() {
+    let mut client = End::client(with(client_config(), |config| {
+        config.progress.window = RateWindow::new(1, Duration::from_secs(5));
+    }));
+    for (millis, surfaced) in [(0, 1), (4999, 0), (5000, 1)] {
+        client.at(millis).frame(&progress(77, 1.0));
+        assert_eq!(client.events().len(), surfaced, "{millis}");
+    }
+}
+
+// ---- The same value again ----
+
+#[test]
+fn an_equal_value_with_a_message_is_only_a_message_where_that_is_wanted() {
+    let equal = notification(NOTIFICATION, r#"{"progressToken":2,"progress":5,"total":9,"message":"still"}"#);
+    let lower = notification(NOTIFICATION, r#"{"progressToken":2,"progress":4,"message":"back"}"#);
+    for accept_equal in [false, true] {
+        let mut client = End::client(with(client_config(), |config| config.progress.accept_equal = accept_equal));
+        let call = client.call();
+        client.sent();
+        client.frame(&progress(2, 5.0)).events();
+        client.frame(&equal);
+        let message = Event::Progress { id: call, progress: Progress::message("still") };
+        let dropped = Event::Violation(Violation::ProgressNotIncreasing);
+        assert_eq!(client.events(), [if accept_equal { message } else { dropped.clone() }]);
+        client.at(5000).frame(&progress(2, 5.0));
+        assert_eq!(client.events(), std::slice::from_ref(&dropped), "without a message it says nothing");
+        client.at(10_000).frame(&lower);
+        assert_eq!(client.events(), [dropped]);
+        client.frame(&progress(2, 6.0));
+        assert_eq!(accepted(&mut client), [Progress::value(6.0)]);
+    }
+}
+
+// ---- What a call knows at its end ----
+
+#[test]
+fn a_partial_result_rides_on_progress_and_comes_with_the_end_unless_that_is_a_result() {
+    for (name, ending) in ENDINGS {
+        let (mut client, call) = calling();
+        for params in [
+            r#"{"progressToken":2,"progress":1,"_meta":{"protocol-core/partial":{"processed":1}}}"#,
+            r#"{"progressToken":2,"progress":2,"_meta":{"protocol-core/partial":{ "processed":2 }}}"#,
+            r#"{"progressToken":2,"progress":3,"message":"on"}"#,
+            r#"{"progressToken":2,"progress":4,"message":"on","_meta":{"protocol-core/partial":[4]}}"#,
+            r#"{"progressToken":2,"progress":3,"_meta":{"protocol-core/partial":{"processed":"dropped"}}}"#,
+        ] {
+            client.frame(&notification(NOTIFICATION, params));
+        }
+        client.events();
+        ending(&mut client, call);
+        let events = client.events();
+        let Some(Event::Done { partial, last, .. }) = events.iter().find(|event| matches!(event, Event::Done { .. })) else {
+            panic!()
+        };
+        assert_eq!(*partial, (name != "result").then(|| json(r#"{ "processed":2 }"#)), "{name}");
+        assert_eq!(*last, Some(Progress::value(4.0).with_message("on")), "{name}");
+    }
+}
+
+#[test]
+fn what_an_error_says_of_the_partial_result_is_newer_than_what_came_with_progress() {
+    let (mut client, _) = calling();
+    client.frame(&notification(
+        NOTIFICATION,
+        r#"{"progressToken":2,"progress":1,"_meta":{"protocol-core/partial":{"processed":1}}}"#,
+    ));
+    client.frame(r#"{"jsonrpc":"2.0","id":2,"error":{"code":1,"message":"","data":{"partial":{"processed":7}}}}"#);
+    assert!(
+        matches!(&client.events()[..], [_, Event::Done { partial: Some(partial), .. }] if *partial == json(r#"{"processed":7}"#))
+    );
+}
+
+#[test]
+fn progress_for_a_session_that_calls_nothing_is_dropped() {
+    let mut server = End::server(server_config());
+    server.frame(&progress(5, 1.0));
+    assert_eq!((server.violations(), server.sent()), (vec![Violation::UnknownProgress], vec![]));
+}

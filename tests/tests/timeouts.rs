@@ -1,0 +1,458 @@
+//! The clocks of calls and of questions (Lifecycle, "Timeouts"): two a call, and only `handle_timeout` lets one run out.
+
+use std::time::Duration;
+
+use protocol_core::{
+    Answer, Ask, CallTimeouts, Clock, CloseReason, Event, InputFailed, Instant, Invoke, Op, OutboundId, Outcome, Progress,
+    Violation,
+};
+use tests::end::{End, cancelled, client_config, error, json, notification, progress, request, result, server_config, with};
+
+const IDLE: Outcome = Outcome::TimedOut(Clock::Idle);
+const MAX_TOTAL: Outcome = Outcome::TimedOut(Clock::MaxTotal);
+
+fn clocks(idle: Option<u64>, max_total: Option<u64>) -> CallTimeouts {
+    let span = |millis: Option<u64>| millis.map(Duration::from_millis);
+    CallTimeouts { idle: span(idle), max_total: span(max_total), reset_on_progress: true }
+}
+
+fn call_with(client: &mut End, timeouts: CallTimeouts) -> OutboundId {
+    client.invoke(Invoke::new(Op::CallTool, json(r#"{"name":"t"}"#)).with_timeouts(timeouts))
+}
+
+/// A client with one call of these clocks in flight under the number 2, begun at 0.
+fn calling(timeouts: CallTimeouts) -> End {
+    let mut client = End::client(client_config());
+    call_with(&mut client, timeouts);
+    client.sent();
+    client
+}
+
+fn due(end: &End) -> Option<u64> {
+    end.session.poll_timeout().map(|at| at.as_micros() / 1000)
+}
+
+fn cancel_frame(id: u64) -> String {
+    notification("notifications/cancelled", &format!(r#"{{"requestId":{id},"reason":"timed out"}}"#))
+}
+
+// ---- Two clocks ----
+
+#[test]
+fn a_call_that_is_not_answered_times_out_with_one_cancel() {
+    let mut client = End::client(client_config());
+    let call = client.call();
+    client.sent();
+    client.at(59_999).expect_silence();
+    client.at(60_000);
+    assert_eq!(client.events(), [Event::Done { id: call, outcome: IDLE, partial: None, last: None }]);
+    assert_eq!(client.sent(), [cancel_frame(2)]);
+    client.at(1_000_000).expect_silence();
+    assert_eq!(due(&client), None);
+}
+
+#[test]
+fn the_earlier_of_the_two_clocks_ends_the_call_and_is_named() {
+    for (idle, max_total, at, outcome) in [
+        (Some(100), Some(200), 100, IDLE),
+        (Some(200), Some(100), 100, MAX_TOTAL),
+        (Some(100), Some(100), 100, MAX_TOTAL),
+        (Some(100), None, 100, IDLE),
+        (None, Some(100), 100, MAX_TOTAL),
+    ] {
+        let mut client = calling(clocks(idle, max_total));
+        assert_eq!(due(&client), Some(at));
+        client.at(at);
+        assert_eq!(client.outcome(), outcome, "{idle:?} {max_total:?}");
+    }
+    let mut client = calling(CallTimeouts::NONE);
+    assert_eq!(due(&client), None);
+    client.at(u64::MAX / 1000).expect_silence();
+}
+
+#[test]
+fn a_clock_beyond_the_end_of_time_never_runs_out() {
+    let mut client = calling(CallTimeouts { idle: Some(Duration::MAX), max_total: Some(Duration::MAX), reset_on_progress: true });
+    client.at(1_000_000).frame(&progress(2, 1.0)).events();
+    client.at(2_000_000).expect_silence();
+}
+
+#[test]
+fn a_span_below_a_microsecond_still_lets_the_request_out() {
+    let mut client = End::client(client_config());
+    let short = Duration::from_nanos(1);
+    call_with(&mut client, CallTimeouts { idle: Some(short), max_total: None, reset_on_progress: false });
+    assert_eq!((client.sent().len(), client.session.poll_timeout()), (1, Some(Instant::from_micros(1))));
+}
+
+#[test]
+fn the_clocks_of_one_call_are_not_those_of_another() {
+    let mut client = End::client(with(client_config(), |config| config.timeouts.call = clocks(Some(300), None)));
+    let usual = client.call();
+    let short = call_with(&mut client, clocks(Some(100), None));
+    client.sent();
+    client.at(100);
+    assert!(matches!(client.events()[..], [Event::Done { id, .. }] if id == short));
+    client.at(300);
+    assert!(matches!(client.events()[..], [Event::Done { id, .. }] if id == usual));
+}
+
+#[test]
+fn calls_that_are_due_together_end_in_the_order_in_which_they_were_made() {
+    let mut client = End::client(client_config());
+    let calls = [client.call(), client.call(), client.call()];
+    client.sent();
+    client.at(60_000);
+    let done: Vec<_> =
+        client.events().into_iter().filter_map(|event| if let Event::Done { id, .. } = event { Some(id) } else { None }).collect();
+    assert_eq!(done, calls);
+    assert_eq!(client.sent(), [cancel_frame(2), cancel_frame(3), cancel_frame(4)]);
+}
+
+// ---- Both start with the verb ----
+
+#[test]
+fn both_clocks_run_while_a_call_is_held_for_the_handshake() {
+    let answer = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#;
+    for (timeouts, outcome) in [(clocks(Some(9000), None), IDLE), (clocks(None, Some(9000)), MAX_TOTAL)] {
+        // Released at 8 s, it has one left.
+        let mut client = End::new(client_config());
+        call_with(&mut client, timeouts);
+        client.at(8000).frame(answer).drain();
+        assert_eq!(due(&client), Some(9000));
+        client.at(9000);
+        assert_eq!((client.outcome(), client.sent()), (outcome.clone(), vec![cancel_frame(2)]));
+
+        // Not released in time, it is never sent.
+        let mut client = End::new(client_config());
+        call_with(&mut client, timeouts);
+        client.sent();
+        client.at(9000);
+        assert_eq!((client.outcome(), client.sent()), (outcome, vec![]));
+        client.frame(answer);
+        assert_eq!(client.sent(), [r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#]);
+    }
+}
+
+#[test]
+fn a_call_that_times_out_before_it_was_polled_is_never_sent() {
+    let mut client = End::client(client_config());
+    client.call();
+    client.at(60_000);
+    assert_eq!((client.outcome(), client.sent()), (IDLE, vec![]));
+}
+
+#[test]
+fn the_caller_is_released_at_the_deadline_though_the_transport_is_stuck() {
+    let mut client = End::client(client_config());
+    client.call();
+    client.session.poll_transmit().unwrap();
+    // Nothing is polled from here on.
+    client.at(60_000);
+    assert_eq!(client.outcome(), IDLE);
+    assert_eq!(client.sent(), [cancel_frame(2)], "the cancel waits for the transport to come back");
+}
+
+// ---- What counts as a sign of life ----
+
+#[test]
+fn accepted_progress_starts_the_idle_clock_afresh_and_max_total_never() {
+    let mut client = calling(clocks(Some(60_000), Some(600_000)));
+    for step in 1..=19_u32 {
+        client.at(u64::from(step) * 30_000).frame(&progress(2, f64::from(step)));
+    }
+    client.events();
+    assert_eq!(due(&client), Some(600_000));
+    client.at(599_999).expect_silence();
+    client.at(600_000);
+    let [Event::Done { outcome, last, .. }] = &client.events()[..] else { panic!() };
+    assert_eq!((outcome, last), (&MAX_TOTAL, &Some(Progress::value(19.0))));
+    assert_eq!(client.sent(), [cancel_frame(2)]);
+}
+
+#[test]
+fn nothing_but_accepted_progress_of_the_call_itself_is_a_sign_of_life() {
+    for frame in [
+        progress(2, 1.0),
+        progress(2, 0.5),
+        progress(3, 5.0),
+        progress(99, 5.0),
+        notification("notifications/progress", r#"{"progressToken":2,"progress":"5"}"#),
+        notification("notifications/progress", r#"{"progressToken":2,"progress":5,"total":"x"}"#),
+        notification("notifications/progress", r#"{"progressToken":"2","progress":5}"#),
+        notification("notifications/message", r#"{"level":"info","data":"t is busy"}"#),
+        notification("notifications/tools/list_changed", "{}"),
+        notification("acme/heartbeat", "{}"),
+        cancelled(2),
+        r#"{"jsonrpc":"2.0","id":9,"method":"ping"}"#.to_owned(),
+        result(3),
+        error(77, 1, ""),
+        "garbage".to_owned(),
+    ] {
+        let mut client = calling(clocks(Some(1000), None));
+        call_with(&mut client, CallTimeouts::NONE);
+        client.sent();
+        client.frame(&progress(2, 1.0)).drain();
+        client.at(500).frame(&frame);
+        assert_eq!(due(&client), Some(1000), "{frame}");
+    }
+    let mut client = calling(clocks(Some(1000), None));
+    client.at(500).frame(&progress(2, 5.0));
+    assert_eq!(due(&client), Some(1500));
+}
+
+#[test]
+fn progress_is_no_sign_of_life_where_that_is_switched_off() {
+    let mut client = calling(CallTimeouts { reset_on_progress: false, ..clocks(Some(1000), None) });
+    client.at(500).frame(&progress(2, 1.0));
+    assert_eq!((client.events().len(), due(&client)), (1, Some(1000)));
+}
+
+#[test]
+fn an_equal_value_that_is_handed_on_for_its_message_is_no_sign_of_life() {
+    let mut client = End::client(with(client_config(), |config| config.progress.accept_equal = true));
+    call_with(&mut client, clocks(Some(1000), None));
+    client.sent();
+    client.frame(&progress(2, 1.0));
+    let equal = r#"{"progressToken":2,"progress":1,"message":"still at it"}"#;
+    client.at(500).frame(&notification("notifications/progress", equal));
+    assert_eq!(client.events().len(), 2, "both are handed on");
+    assert_eq!(due(&client), Some(1000));
+}
+
+// ---- Questions stop the idle clock ----
+
+#[test]
+fn the_idle_clock_stands_still_while_a_question_of_the_call_is_open_and_then_starts_in_full() {
+    type Close = fn(&mut End, protocol_core::InputKey);
+    let closings: [Close; 3] = [
+        |end, key| end.session.provide_input(key, Answer::Roots(json("[]")), end.now).unwrap(),
+        |end, key| end.session.provide_input(key, Answer::Refused(protocol_core::RpcError::new(-1, "no")), end.now).unwrap(),
+        |end, _| {
+            end.frame(&cancelled(7));
+        },
+    ];
+    for close in closings {
+        let mut client = calling(clocks(Some(1000), None));
+        client.at(900).frame(&request(7, "roots/list", "{}"));
+        let question = client.question();
+        assert_eq!(due(&client), None);
+        client.at(50_000).expect_silence();
+        close(&mut client, question);
+        assert_eq!(due(&client), Some(51_000));
+        client.drain().at(51_000);
+        assert_eq!(client.outcome(), IDLE);
+    }
+}
+
+#[test]
+fn the_idle_clock_starts_with_the_last_of_several_questions() {
+    let mut client = calling(clocks(Some(1000), None));
+    client.frame(&request(7, "roots/list", "{}"));
+    let first = client.question();
+    client.frame(&request(8, "roots/list", "{}"));
+    let second = client.question();
+    client.at(5000).session.provide_input(second, Answer::Roots(json("[]")), Instant::from_millis(5000)).unwrap();
+    assert_eq!(due(&client), None);
+    client.at(6000).session.provide_input(first, Answer::Roots(json("[]")), Instant::from_millis(6000)).unwrap();
+    assert_eq!(due(&client), Some(7000));
+}
+
+#[test]
+fn progress_while_a_question_is_open_starts_no_clock() {
+    let mut client = calling(clocks(Some(1000), None));
+    client.frame(&request(7, "roots/list", "{}"));
+    client.at(500).frame(&progress(2, 1.0));
+    assert_eq!(due(&client), None);
+}
+
+#[test]
+fn max_total_runs_on_while_a_question_is_open() {
+    let mut client = calling(clocks(Some(1000), Some(3000)));
+    client.at(900).frame(&request(7, "roots/list", "{}"));
+    let question = client.question();
+    assert_eq!(due(&client), Some(3000));
+    client.at(3000);
+    let events = client.events();
+    assert_eq!(events[0], Event::InputGone { key: question });
+    assert!(matches!(&events[1..], [Event::Done { outcome, .. }] if *outcome == MAX_TOTAL), "{events:?}");
+}
+
+#[test]
+fn a_question_of_one_call_does_not_stop_the_clock_of_another() {
+    let mut client = calling(clocks(Some(1000), None));
+    call_with(&mut client, clocks(Some(2000), None));
+    client.sent();
+    client.frame(&request(7, "roots/list", r#"{"_meta":{"protocol-core/parent":3}}"#));
+    assert_eq!(due(&client), Some(1000));
+}
+
+// ---- Races ----
+
+#[test]
+fn g9_what_is_handled_before_the_timeout_wins_however_late_it_is() {
+    let mut client = calling(clocks(Some(1000), Some(2000)));
+    client.late(9000).frame(&result(2));
+    assert!(matches!(client.outcome(), Outcome::Result(_)));
+
+    let mut client = calling(clocks(Some(1000), Some(2000)));
+    client.late(9000).frame(&error(2, 1, ""));
+    assert!(matches!(client.outcome(), Outcome::Error(_)));
+
+    let mut client = calling(clocks(Some(1000), Some(20_000)));
+    client.late(9000).frame(&progress(2, 1.0));
+    assert_eq!(due(&client), Some(10_000));
+    client.at(9000);
+    assert_eq!(client.events().len(), 1);
+
+    let mut client = calling(clocks(Some(1000), Some(20_000)));
+    client.late(9000).frame(&request(7, "roots/list", "{}"));
+    assert_eq!(due(&client), Some(20_000));
+
+    let mut client = End::client(client_config());
+    let call = client.call();
+    client.sent();
+    client.late(999_000).session.cancel(call, None, Instant::from_millis(999_000)).unwrap();
+    assert_eq!(client.outcome(), Outcome::Cancelled);
+}
+
+#[test]
+fn g9_progress_does_not_save_a_call_from_max_total_once_time_is_told() {
+    let mut client = calling(clocks(Some(1000), Some(2000)));
+    client.late(2500).frame(&progress(2, 1.0)).events();
+    assert_eq!(due(&client), Some(2000), "it has passed, and nobody has said so yet");
+    client.session.handle_timeout(client.now);
+    assert_eq!(client.outcome(), MAX_TOTAL);
+}
+
+#[test]
+fn an_answer_at_the_very_instant_of_the_deadline_wins_if_it_is_read_first() {
+    let mut client = calling(clocks(Some(1000), None));
+    client.late(1000).frame(&result(2)).at(1000);
+    assert!(matches!(client.outcome(), Outcome::Result(_)));
+    let mut client = calling(clocks(Some(1000), None));
+    client.at(1000).frame(&result(2));
+    assert_eq!(client.outcome(), IDLE);
+    assert_eq!(client.session.stats().late_frames, 1);
+}
+
+#[test]
+fn time_that_runs_backwards_is_read_as_the_latest_seen() {
+    let mut client = End::client(client_config());
+    client.at(10_000);
+    client.session.invoke(Invoke::new(Op::CallTool, json("{}")), Instant::from_millis(1)).unwrap();
+    assert_eq!(due(&client), Some(70_000));
+    client.session.handle_timeout(Instant::ZERO);
+    assert_eq!((client.events(), client.session.stats().clock_went_back), (vec![], 2));
+}
+
+#[test]
+fn g7_a_call_with_no_time_at_all_is_over_when_the_verb_returns() {
+    for (timeouts, outcome) in
+        [(clocks(Some(0), None), IDLE), (clocks(None, Some(0)), MAX_TOTAL), (clocks(Some(0), Some(0)), MAX_TOTAL)]
+    {
+        for mut client in [End::client(client_config()), End::new(client_config())] {
+            client.drain();
+            let before = client.session.poll_timeout();
+            client.at(500);
+            let call = call_with(&mut client, timeouts);
+            assert_eq!(client.events(), [Event::Done { id: call, outcome: outcome.clone(), partial: None, last: None }]);
+            assert_eq!((client.sent(), client.session.poll_timeout()), (vec![], before));
+        }
+    }
+}
+
+#[test]
+fn g7_early_and_repeated_timeouts_do_nothing() {
+    let mut client = calling(clocks(Some(1000), None));
+    for micros in [0, 1, 1, 999_999, 999_999] {
+        client.session.handle_timeout(Instant::from_micros(micros));
+        client.expect_silence();
+    }
+    for _ in 0..3 {
+        client.session.handle_timeout(Instant::from_millis(1000));
+    }
+    assert_eq!((client.outcome(), client.sent().len()), (IDLE, 1));
+}
+
+// ---- What is never cancelled ----
+
+#[test]
+fn a_ping_that_is_not_answered_is_reported_and_never_cancelled() {
+    let mut client = End::client(client_config());
+    let ping = client.invoke(Invoke::new(Op::Ping, json("{}")).with_timeouts(clocks(Some(1000), None)));
+    client.sent();
+    client.at(1000);
+    assert_eq!(
+        client.events(),
+        [Event::Done { id: ping, outcome: IDLE, partial: None, last: None }, Event::Violation(Violation::PingUnanswered)]
+    );
+    assert_eq!(client.sent(), Vec::<String>::new());
+    client.frame(&result(2)).expect_silence();
+}
+
+#[test]
+fn the_handshake_is_never_cancelled_whatever_becomes_of_the_calls_that_wait_for_it() {
+    let mut client = End::new(client_config());
+    let short = call_with(&mut client, clocks(Some(1000), None));
+    let long = call_with(&mut client, CallTimeouts::NONE);
+    let cancelled = call_with(&mut client, CallTimeouts::NONE);
+    assert_eq!(client.sent().len(), 1, "the greeting");
+    client.session.cancel(cancelled, Some("no"), client.now).unwrap();
+    client.at(10_000);
+    let done = |id, outcome| Event::Done { id, outcome, partial: None, last: None };
+    assert_eq!(
+        client.events(),
+        [
+            done(cancelled, Outcome::Cancelled),
+            done(short, IDLE),
+            done(long, Outcome::Lost),
+            Event::Closed(CloseReason::HandshakeTimeout)
+        ]
+    );
+    assert_eq!(client.sent(), Vec::<String>::new());
+}
+
+// ---- Questions of ours ----
+
+/// A server with one invocation under the id 1, and its config's time for a question.
+fn serving(input: Option<u64>) -> (End, protocol_core::InboundId) {
+    let mut server = End::server(with(server_config(), |config| config.timeouts.input = input.map(Duration::from_secs)));
+    let id = server.receive_call(1);
+    (server, id)
+}
+
+#[test]
+fn each_question_has_its_own_clock_and_none_where_none_is_set() {
+    let (mut server, id) = serving(Some(1));
+    let first = server.session.request_input(id, Ask::Roots, server.now).unwrap();
+    server.at(400);
+    let second = server.session.request_input(id, Ask::Roots, server.now).unwrap();
+    server.sent();
+    for (at, key) in [(1000, first), (1400, second)] {
+        assert_eq!(due(&server), Some(at));
+        server.at(at);
+        assert_eq!(server.events(), [Event::Input { id, key, answer: Err(InputFailed::TimedOut) }]);
+    }
+    let (mut server, id) = serving(None);
+    server.session.request_input(id, Ask::Roots, server.now).unwrap();
+    assert_eq!(due(&server), None);
+}
+
+#[test]
+fn g9_an_answer_that_is_read_before_the_timeout_is_told_wins() {
+    let (mut server, id) = serving(Some(1));
+    let key = server.session.request_input(id, Ask::Roots, server.now).unwrap();
+    server.sent();
+    server.late(5000).frame(r#"{"jsonrpc":"2.0","id":2,"result":{"roots":[]}}"#).at(5000);
+    assert_eq!(server.events(), [Event::Input { id, key, answer: Ok(Answer::Roots(json("[]"))) }]);
+    assert_eq!(server.sent(), Vec::<String>::new());
+}
+
+#[test]
+fn g7_a_question_with_no_time_at_all_is_over_when_the_verb_returns() {
+    let (mut server, id) = serving(Some(0));
+    let key = server.session.request_input(id, Ask::Roots, server.now).unwrap();
+    assert_eq!(server.events(), [Event::Input { id, key, answer: Err(InputFailed::TimedOut) }]);
+    assert_eq!((server.sent(), due(&server)), (vec![], None));
+}
