@@ -25,6 +25,7 @@
 //! In each case the machine's remaining events are handed out first, then the first error of the transport, if there was one, then
 //! `None`, for ever.
 
+use alloc::boxed::Box;
 use core::future::poll_fn;
 use core::task::{Context, Poll, Waker, ready};
 use core::time::Duration;
@@ -152,6 +153,35 @@ pub trait FrameIo {
     /// From now on a frame longer than `bytes` may be cut one byte behind that. For transports that bound nothing themselves.
     fn set_frame_limit(&mut self, bytes: usize) {
         let _ = bytes;
+    }
+}
+
+/// Whoever chooses the transport at run time keeps it in a box.
+impl<I: FrameIo + ?Sized> FrameIo for Box<I> {
+    type Error = I::Error;
+
+    fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, I::Error>> {
+        (**self).poll_recv(cx)
+    }
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), I::Error>> {
+        (**self).poll_ready(cx)
+    }
+
+    fn start_send(&mut self, transmit: Transmit) -> Result<(), I::Error> {
+        (**self).start_send(transmit)
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), I::Error>> {
+        (**self).poll_flush(cx)
+    }
+
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), I::Error>> {
+        (**self).poll_close(cx)
+    }
+
+    fn set_frame_limit(&mut self, bytes: usize) {
+        (**self).set_frame_limit(bytes);
     }
 }
 

@@ -15,6 +15,8 @@
 
 extern crate alloc;
 
+#[cfg(feature = "endpoint")]
+pub mod adapter;
 pub mod config;
 pub mod dialect;
 pub mod drive;

@@ -28,6 +28,8 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 const PLAIN: usize = 8 * 1024;
 /// A read is offered at least so many bytes.
 const LEAST_ROOM: usize = PLAIN / 4;
+/// A read of [`LineDecoder::read_with`] is offered at most so many bytes.
+const MOST_CLEARED: usize = 64 * 1024;
 /// Bytes that may be taken off a line before it is a frame: a byte order mark and a carriage return.
 const TRIMMED: usize = BYTE_ORDER_MARK.len() + 1;
 const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
@@ -78,6 +80,17 @@ impl LineDecoder {
         self.make_room(LEAST_ROOM);
         let room = self.buffer.capacity().saturating_sub(self.buffer.len());
         (&mut self.buffer).limit(room)
+    }
+
+    /// Has `read` fill the beginning of a slice and say how much of it, for readers that want memory with something in it. Clearing
+    /// that much costs less than a copy; the slice is bounded, so that a long line's room is not cleared at every read.
+    pub fn read_with(&mut self, read: impl FnOnce(&mut [u8]) -> usize) {
+        self.make_room(LEAST_ROOM);
+        let held = self.buffer.len();
+        let room = self.buffer.capacity().saturating_sub(held).min(MOST_CLEARED);
+        self.buffer.resize(held.saturating_add(room), 0);
+        let count = read(self.buffer.get_mut(held..).unwrap_or_default());
+        self.buffer.truncate(held.saturating_add(count.min(room)));
     }
 
     /// Takes a copy of `bytes` that were read elsewhere. Then take all frames.
@@ -435,6 +448,24 @@ mod tests {
             decoder.space().put_slice(b"{\"jsonrpc\":\"2.0\"}\n");
             assert!(lies_within(&decoder.next_frame().unwrap(), memory.clone()));
         }
+    }
+
+    #[test]
+    fn a_reader_that_wants_memory_with_something_in_it_gives_the_same_frames() {
+        let mut decoder = LineDecoder::new(LIMIT);
+        let mut frames = Vec::new();
+        for piece in b"{\"a\":1}\n{\"b\":2}\n".chunks(5).chain([&[] as &[u8]]) {
+            decoder.read_with(|into| {
+                assert!(into.len() >= LEAST_ROOM && into.iter().all(|byte| *byte == 0));
+                into[..piece.len()].copy_from_slice(piece);
+                piece.len()
+            });
+            while let Some(frame) = decoder.next_frame() {
+                frames.push(frame);
+            }
+        }
+        assert_eq!(frames, ["{\"a\":1}", "{\"b\":2}"]);
+        assert_eq!(decoder.finish(), None);
     }
 
     #[test]

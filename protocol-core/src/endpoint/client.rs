@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::dialect::{Answer, Ask, Capabilities, Elicit, Elicited, LogRecord, Notice, Sample, Sampled};
 use crate::endpoint::call::Call;
+use crate::endpoint::diagnose::Span;
 use crate::endpoint::peer::{Peer, tool_call};
 use crate::endpoint::runtime::BoxFuture;
 use crate::endpoint::shared::Shared;
@@ -126,12 +127,13 @@ pub(super) struct Question {
     pub(super) key: InputKey,
     pub(super) parent: Option<OutboundId>,
     pub(super) depth: u8,
+    pub(super) span: Span,
     leash: Leash,
 }
 
 impl Question {
     pub(super) fn new(shared: Arc<Shared>, key: InputKey, parent: Option<OutboundId>, depth: u8) -> Self {
-        Self { shared, key, parent, depth, leash: Leash::default() }
+        Self { shared, key, parent, depth, span: Span::default(), leash: Leash::default() }
     }
 }
 
@@ -140,6 +142,10 @@ impl Duty for Question {
 
     fn leash(&self) -> &Leash {
         &self.leash
+    }
+
+    fn span(&self) -> &Span {
+        &self.span
     }
 
     fn settle(&self, end: End<Answer>) {

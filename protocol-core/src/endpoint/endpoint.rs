@@ -14,12 +14,13 @@ use crate::drive::Machine;
 use crate::endpoint::alarms::Alarmed;
 use crate::endpoint::call::Done;
 use crate::endpoint::client::{Asked, Client, Question, answer};
+use crate::endpoint::diagnose::{self, Note};
 use crate::endpoint::invocation::Invocation;
 use crate::endpoint::peer::Peer;
 use crate::endpoint::runtime::Runtime;
 use crate::endpoint::service::{Service, Start};
 use crate::endpoint::shared::{ServeSlot, Shared, State};
-use crate::endpoint::task::{BlockingTask, Duty, End, Task};
+use crate::endpoint::task::{BlockingTask, Duty, End, Task, let_go};
 use crate::endpoint::wake::Waiters;
 use crate::error::RpcError;
 use crate::json::Json;
@@ -31,9 +32,11 @@ use crate::time::Instant;
 /// Everything that its handles share is under one lock. Every verb locks, mutates, notes what the driver must hear of, unlocks and only
 /// then wakes it; no code of the user runs under the lock, and nothing is locked across a poll.
 ///
-/// When the session has closed, the endpoint goes on until the handlers that were told so have ended or have used up their grace
-/// ([`Timeouts::handler_grace`](crate::Timeouts::handler_grace)): only then [`Machine::is_closed`]. Dropping it is like a transport that failed: open
-/// calls end as [`Outcome::Lost`], handlers are told, and dropped at their next await.
+/// When the session has closed, the endpoint goes on until the handlers that were told to stop have ended or have used up their grace
+/// ([`Timeouts::handler_grace`](crate::Timeouts::handler_grace)): only then [`Machine::is_closed`]. The grace of each counts from when it was told: at its
+/// cancel, at its deadline, or at the end of the session, which after the end of input comes when nothing runs any longer, at the
+/// latest after [`Timeouts::close_grace`](crate::Timeouts::close_grace). Dropping the endpoint is like a transport that failed: open calls end as
+/// [`Outcome::Lost`], handlers are told, and dropped at their next await.
 pub struct Endpoint {
     shared: Arc<Shared>,
     side: Side,
@@ -56,6 +59,7 @@ enum Work {
     Answer(Arc<Question>, Ask),
     Log(LogRecord),
     Notice(Notice),
+    Diagnose(Note),
     /// What may hold a waker: dropped outside.
     Forget(Arc<Question>),
 }
@@ -111,11 +115,17 @@ impl Endpoint {
         match (piece, &self.side) {
             (Work::Wake(waker), _) => waker.wake(),
             (Work::Forget(question), _) => drop(question),
-            (Work::Serve(invocation, op, params), Side::Server(service)) => self.serve(service, invocation, &op, &params),
-            (Work::Serve(invocation, ..), Side::Client(_)) => {
+            (Work::Diagnose(note), _) => note.tell(),
+            (Work::Serve(invocation, op, params), Side::Server(service)) => {
+                invocation.span.serve(invocation.id, &op, &params, invocation.depth);
+                self.serve(service, invocation, &op, &params);
+            }
+            (Work::Serve(invocation, op, params), Side::Client(_)) => {
+                invocation.span.serve(invocation.id, &op, &params, invocation.depth);
                 invocation.respond(Reply::Error(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "method not found")));
             }
             (Work::Answer(question, ask), Side::Client(client)) => {
+                question.span.answer(question.key, question.parent, &ask, question.depth);
                 let future = answer(Arc::clone(client), Asked::new(Arc::clone(&question)), ask);
                 self.shared.runtime().spawn(std::boxed::Box::pin(Task::new(question, future)));
             }
@@ -146,7 +156,9 @@ impl Endpoint {
 
     /// A client that panics over a piece of news must not stop the channel.
     fn tell(&self, tell: impl FnOnce()) {
-        if catch_unwind(AssertUnwindSafe(tell)).is_err() {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(tell)) {
+            diagnose::panicked(&diagnose::Span::default(), &*panic);
+            let_go(panic);
             self.shared.look(|state| state.counters.panics = state.counters.panics.saturating_add(1));
         }
     }
@@ -247,7 +259,7 @@ impl Drop for Endpoint {
             }
             for slot in state.serves.values_mut() {
                 slot.grace = None;
-                work.extend(slot.abandon(&mut state.counters.abandoned).map(Work::Wake));
+                slot.abandon(&mut state.counters.abandoned, &mut work);
             }
             for question in state.questions.values() {
                 work.extend(question.leash().pull().map(Work::Wake));
@@ -277,7 +289,7 @@ impl fmt::Debug for Endpoint {
 impl State {
     fn sort(&mut self, shared: &Arc<Shared>, event: Event, now: Instant, work: &mut Vec<Work>) {
         match event {
-            Event::Ready(_) | Event::PeerChanged(_) => {
+            Event::Ready(_) => {
                 self.ready = true;
                 work.extend(self.on_change.take().map(Work::Wake));
             }
@@ -317,23 +329,35 @@ impl State {
             }
             Event::Done { id, outcome, partial, last } => {
                 if let Some(slot) = self.calls.get_mut(&id) {
+                    work.extend(Note::call_ended(id, &mut slot.span, &outcome).map(Work::Diagnose));
                     slot.done = Some(Done::new(outcome, partial, last));
                     work.extend(slot.waker.take().map(Work::Wake));
                 }
             }
             Event::Log(record) => work.push(Work::Log(record)),
             Event::Notice(notice) => work.push(Work::Notice(notice)),
-            Event::Closed(reason) => self.close(reason, now.saturating_add(shared.handler_grace), work),
-            // Violations are counted by the session. The endpoint sets no alarms there.
-            Event::Violation(_) | Event::Alarm(_) => {}
+            Event::Closed(reason) => {
+                work.extend(Note::closed(reason).map(Work::Diagnose));
+                self.close(reason, now.saturating_add(shared.handler_grace), work);
+            }
+            // The session has counted it.
+            Event::Violation(rule) => work.extend(Note::violation(rule).map(Work::Diagnose)),
+            Event::HandshakeRefused(error) => {
+                work.extend(Note::refused(&error).map(Work::Diagnose));
+                self.refusal = Some(error);
+            }
+            // The endpoint sets none there.
+            Event::Alarm(_) => {}
         }
     }
 
     fn cancel(&mut self, id: InboundId, why: Why, grace: Instant, work: &mut Vec<Work>) {
         let Some(slot) = self.serves.get_mut(&id) else { return };
+        let note = Note::cancelled(&slot.invocation, &why);
         if slot.invocation.why.set(why).is_err() {
             return;
         }
+        work.extend(note.map(Work::Diagnose));
         slot.grace = Some(self.alarms.set(grace, Alarmed::Grace(id)));
         work.extend(slot.on_cancel.take().map(Work::Wake));
         work.extend(slot.inputs.iter_mut().filter_map(|(_, input)| input.waker.take()).map(Work::Wake));
@@ -343,7 +367,7 @@ impl State {
     fn abandon(&mut self, id: InboundId, work: &mut Vec<Work>) {
         if let Some(slot) = self.serves.get_mut(&id) {
             slot.grace = None;
-            work.extend(slot.abandon(&mut self.counters.abandoned).map(Work::Wake));
+            slot.abandon(&mut self.counters.abandoned, work);
         }
     }
 
@@ -375,11 +399,12 @@ impl ServeSlot {
     }
 
     /// Nobody waits for the handler any longer: it ends at its next await.
-    fn abandon(&mut self, count: &mut u64) -> Option<Waker> {
+    fn abandon(&mut self, count: &mut u64, work: &mut Vec<Work>) {
         if core::mem::replace(&mut self.abandoned, true) {
-            return None;
+            return;
         }
         *count = count.saturating_add(1);
-        self.invocation.leash().pull()
+        work.extend(Note::abandoned(&self.invocation).map(Work::Diagnose));
+        work.extend(self.invocation.leash().pull().map(Work::Wake));
     }
 }

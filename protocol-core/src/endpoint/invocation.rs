@@ -11,6 +11,7 @@ use std::vec::Vec;
 use crate::dialect::{Answer, Ask, LogRecord, Progress, Reply};
 use crate::endpoint::alarms::{AlarmKey, Alarmed};
 use crate::endpoint::ask::AskFailed;
+use crate::endpoint::diagnose::{self, Answered, Span};
 use crate::endpoint::shared::{InputSlot, Shared, State};
 use crate::endpoint::task::{Duty, End};
 use crate::endpoint::wake::{Leash, park};
@@ -27,16 +28,17 @@ pub(super) struct Invocation {
     pub(super) observed: bool,
     /// Set once, under the lock, when it is cancelled. Read without it.
     pub(super) why: OnceLock<Why>,
+    pub(super) span: Span,
     leash: Leash,
 }
 
 impl Invocation {
     pub(super) fn new(shared: Arc<Shared>, id: InboundId, depth: u8, observed: bool) -> Self {
-        Self { shared, id, depth, observed, why: OnceLock::new(), leash: Leash::default() }
+        Self { shared, id, depth, observed, why: OnceLock::new(), span: Span::default(), leash: Leash::default() }
     }
 
     pub(super) fn progress(&self, update: Progress) -> Result<Reported, ProgressError> {
-        self.shared.verb(|state, now, after| {
+        let reported = self.shared.verb(|state, now, after| {
             let reported = state.session.progress(self.id, update, now);
             match &reported {
                 Ok(Reported::Sent) => after.output(),
@@ -45,12 +47,13 @@ impl Invocation {
                 Err(_) => state.counters.progress_refused = state.counters.progress_refused.saturating_add(1),
             }
             reported
-        })
+        });
+        reported.inspect_err(|error| diagnose::progress_refused(self, *error))
     }
 
     /// `None`: a value that has no JSON.
     pub(super) fn checkpoint(&self, partial: Option<Json>) -> Result<(), CheckpointError> {
-        self.shared.verb(|state, now, after| {
+        let taken = self.shared.verb(|state, now, after| {
             let taken = match partial {
                 None => Err(CheckpointError::NotAnObject),
                 Some(partial) => {
@@ -69,18 +72,23 @@ impl Invocation {
                 Err(_) => state.counters.values_refused = state.counters.values_refused.saturating_add(1),
             }
             taken
+        });
+        taken.inspect_err(|error| match error {
+            CheckpointError::NotLive => {}
+            error => diagnose::value_refused(self, error),
         })
     }
 
     /// `None`: data that has no JSON.
     pub(super) fn log(&self, record: Option<LogRecord>) {
-        self.shared.verb(|state, now, after| match record {
-            None => state.counters.values_refused = state.counters.values_refused.saturating_add(1),
+        let Some(record) = record else {
+            self.shared.look(|state| state.counters.values_refused = state.counters.values_refused.saturating_add(1));
+            return diagnose::value_refused(self, "a log record that has no JSON");
+        };
+        self.shared.verb(|state, now, after| {
             // An invocation that is over logs nothing; what was dropped is counted by the session.
-            Some(record) => {
-                if state.session.log(Some(self.id), record, now).is_ok() {
-                    after.output();
-                }
+            if state.session.log(Some(self.id), record, now).is_ok() {
+                after.output();
             }
         });
     }
@@ -97,9 +105,11 @@ impl Invocation {
 
     /// Ends the invocation for the session and for everybody who waits on it. The second time it does nothing.
     pub(super) fn respond(&self, reply: Reply) {
-        let slot = self.shared.verb(|state, now, after| {
+        let answered = Answered::of(&reply);
+        let (sent, slot) = self.shared.verb(|state, now, after| {
             // A cancelled one gives NotLive and has its place freed: the wire was free long before.
-            if state.session.respond(self.id, reply, now).is_ok() {
+            let sent = state.session.respond(self.id, reply, now);
+            if sent.is_ok() {
                 after.output();
             }
             let mut slot = state.serves.remove(&self.id);
@@ -113,8 +123,11 @@ impl Invocation {
                     after.output();
                 }
             }
-            slot
+            (sent, slot)
         });
+        if slot.is_some() {
+            diagnose::settled(self, answered, sent);
+        }
         // It may hold the last wakers of a task, so it is dropped here, where nothing is locked.
         drop(slot);
     }
@@ -180,6 +193,10 @@ impl Duty for Invocation {
 
     fn leash(&self) -> &Leash {
         &self.leash
+    }
+
+    fn span(&self) -> &Span {
+        &self.span
     }
 
     fn settle(&self, end: End<Reply>) {

@@ -3,6 +3,11 @@
 //!
 //! It needs no runtime of its own: an adapter lends tasks and a clock through [`Runtime`]. Sleeping and time limits use the endpoint's own
 //! deadlines, so handlers run in virtual time under test ([`testing`]).
+//!
+//! With the feature `tracing`, which is on by default, it tells a subscriber under the target `protocol_core`: a span for each `invocation`
+//! (entered around each poll of its handler, so that what a handler tells lies in it), for each `call` and for each `question` that a
+//! [`Client`] answers, with `id`, `op`, `name` and `depth`; and events for panics (error), for what is refused, broken or given up (warn), for
+//! the end of the session (info), and for how calls and invocations end (debug). No subscriber is ever called under the endpoint's lock.
 
 mod alarms;
 mod ask;
@@ -10,6 +15,7 @@ mod call;
 mod client;
 mod completion;
 mod context;
+mod diagnose;
 #[allow(clippy::module_inception, reason = "the type gave the room its name")]
 mod endpoint;
 mod invocation;

@@ -12,7 +12,9 @@ use serde_json::value::RawValue;
 
 use crate::dialect::{Level, LogRecord, Notice, Op, PeerInfo};
 use crate::endpoint::call::{Call, CallError};
+use crate::endpoint::diagnose::Span;
 use crate::endpoint::shared::{CallSlot, Counters, Shared, State};
+use crate::error::RpcError;
 use crate::json::{Json, write_string};
 use crate::session::{Close, CloseReason, Invoke, InvokeError, Logged, Refused, Stats};
 use crate::time::Instant;
@@ -33,12 +35,17 @@ impl Peer {
     /// # Errors
     /// [`InvokeError`] with the call: the session is closing, too much is in flight, or the peer does not offer it.
     pub fn call(&self, call: Invoke) -> Result<Call, InvokeError> {
-        let id = self.shared.verb(|state, now, after| {
+        let span = Span::call(&call.op, &call.params);
+        // Handed over only when the call is made: a span that ends must not end under the lock.
+        let mut place = Some(span.clone());
+        let (id, depth) = self.shared.verb(|state, now, after| {
+            let depth = call.parent.and_then(|key| state.questions.get(&key)).map_or(0, |question| question.depth);
             let id = state.session.invoke(call, now)?;
             after.output();
-            state.calls.insert(id, CallSlot::default());
-            Ok(id)
+            state.calls.insert(id, CallSlot { span: place.take().unwrap_or_default(), ..CallSlot::default() });
+            Ok::<_, InvokeError>((id, depth))
         })?;
+        span.made(id, depth);
         Ok(Call::new(Arc::clone(&self.shared), id))
     }
 
@@ -72,6 +79,12 @@ impl Peer {
     /// Waits for the end of the session.
     pub async fn closed(&self) -> CloseReason {
         self.wait(|state| state.closed).await
+    }
+
+    /// The error with which the peer refused our handshake; `None` unless it did ([`CloseReason::HandshakeRefused`]).
+    #[must_use]
+    pub fn refusal(&self) -> Option<RpcError> {
+        self.shared.look(|state| state.refusal.clone())
     }
 
     /// Ends the session. Nothing happens when it has ended.

@@ -10,10 +10,12 @@ use crate::dialect::{Answer, Progress};
 use crate::endpoint::alarms::{AlarmKey, Alarms};
 use crate::endpoint::call::Done;
 use crate::endpoint::client::Question;
+use crate::endpoint::diagnose::Span;
 use crate::endpoint::invocation::Invocation;
 use crate::endpoint::runtime::Runtime;
 use crate::endpoint::table::Table;
 use crate::endpoint::wake::Waiters;
+use crate::error::RpcError;
 use crate::json::Json;
 use crate::session::{CloseReason, InboundId, InputFailed, InputKey, OutboundId, Session};
 use crate::time::Instant;
@@ -37,6 +39,8 @@ pub(super) struct State {
     /// No driver any longer: nothing goes out, and no deadline comes.
     pub(super) adrift: bool,
     pub(super) closed: Option<CloseReason>,
+    /// The error with which the peer refused our handshake.
+    pub(super) refusal: Option<RpcError>,
     pub(super) calls: Table<OutboundId, CallSlot>,
     pub(super) serves: Table<InboundId, ServeSlot>,
     pub(super) questions: Table<InputKey, Arc<Question>>,
@@ -58,6 +62,7 @@ pub(super) struct CallSlot {
     pub(super) waker: Option<Waker>,
     /// Whether who waits also wants to hear of progress.
     pub(super) wants_progress: bool,
+    pub(super) span: Span,
 }
 
 /// An invocation whose handler has not ended.
@@ -128,6 +133,7 @@ impl Shared {
             armed: None,
             adrift: false,
             closed: None,
+            refusal: None,
             calls: Table::default(),
             serves: Table::default(),
             questions: Table::default(),

@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 
+use crate::endpoint::diagnose::{self, Span};
 use crate::endpoint::runtime::BoxFuture;
 use crate::endpoint::wake::Leash;
 
@@ -17,6 +18,8 @@ pub(super) trait Duty: Send + Sync + 'static {
     type Output: Send + 'static;
     /// How the task is ended from outside.
     fn leash(&self) -> &Leash;
+    /// What is told of the task.
+    fn span(&self) -> &Span;
     /// Pays what is owed. Called exactly once.
     fn settle(&self, end: End<Self::Output>);
 }
@@ -63,10 +66,12 @@ impl<D: Duty> Task<D> {
         let end = if self.duty.leash().is_pulled() {
             End::Dropped
         } else {
+            let _entered = self.duty.span().enter();
             match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
                 Ok(Poll::Pending) => return Poll::Pending,
                 Ok(Poll::Ready(value)) => End::Value(value),
                 Err(panic) => {
+                    diagnose::panicked(self.duty.span(), &*panic);
                     let_go(panic);
                     End::Panicked
                 }
@@ -79,7 +84,10 @@ impl<D: Duty> Task<D> {
     /// The future goes first, with all that it holds, so that its cleanup lies before the settlement.
     fn settle(&mut self, end: End<D::Output>) {
         let Some(future) = self.future.take() else { return };
-        let_go(future);
+        {
+            let _entered = self.duty.span().enter();
+            let_go(future);
+        }
         if self.held.take().is_some() {
             // It would keep the task in memory as long as somebody keeps a handle of what it was about.
             drop(self.duty.leash().release());
@@ -129,13 +137,18 @@ impl<D: Duty> BlockingTask<D> {
             return;
         }
         let Some(job) = self.job.take() else { return };
-        self.duty.settle(match catch_unwind(AssertUnwindSafe(job)) {
-            Ok(value) => End::Value(value),
-            Err(panic) => {
-                let_go(panic);
-                End::Panicked
+        let end = {
+            let _entered = self.duty.span().enter();
+            match catch_unwind(AssertUnwindSafe(job)) {
+                Ok(value) => End::Value(value),
+                Err(panic) => {
+                    diagnose::panicked(self.duty.span(), &*panic);
+                    let_go(panic);
+                    End::Panicked
+                }
             }
-        });
+        };
+        self.duty.settle(end);
     }
 }
 
@@ -149,7 +162,7 @@ impl<D: Duty> Drop for BlockingTask<D> {
 }
 
 /// Drops something of the user's, which may panic once more: that must not keep us from settling.
-fn let_go<T>(thing: T) {
+pub(super) fn let_go<T>(thing: T) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(thing))) {
         // A panic whose own payload panics when it is dropped is leaked.
         core::mem::forget(panic);
@@ -166,6 +179,7 @@ mod tests {
     #[derive(Default)]
     struct Owed {
         leash: Leash,
+        span: Span,
         ends: Mutex<Vec<&'static str>>,
     }
 
@@ -173,6 +187,9 @@ mod tests {
         type Output = u8;
         fn leash(&self) -> &Leash {
             &self.leash
+        }
+        fn span(&self) -> &Span {
+            &self.span
         }
         fn settle(&self, end: End<u8>) {
             self.ends.lock().unwrap().push(match end {

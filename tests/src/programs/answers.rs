@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::io::{self, IsTerminal, Read, Write, stderr, stdin};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -20,6 +20,8 @@ pub(super) struct Answers {
     display: Arc<Display>,
     forms: Answering<Forms>,
     samples: Answering<Samples>,
+    /// How many commands answer at the moment.
+    commands: Arc<AtomicUsize>,
 }
 
 /// Who answers.
@@ -48,7 +50,7 @@ impl Answers {
     /// Answers with what the command line gives; for the rest a person is asked, if there is one.
     pub(super) fn new(display: Arc<Display>, forms: Option<Forms>, samples: Option<Samples>) -> Self {
         let person = stdin().is_terminal() && stderr().is_terminal();
-        Self { display, forms: Answering::new(forms, person), samples: Answering::new(samples, person) }
+        Self { display, forms: Answering::new(forms, person), samples: Answering::new(samples, person), commands: Arc::default() }
     }
 
     /// Puts a question to the person at the terminal, one at a time.
@@ -120,8 +122,12 @@ impl Client for Answers {
                 Box::pin(async { Ok(reply) })
             }
             Answering::With(Samples::Command(command)) => {
+                let Some(place) = Place::take(&self.commands) else {
+                    return Box::pin(async { Err(RpcError::internal("too many questions for the model at once")) });
+                };
                 let reply = run(command, sample.prompt);
                 Box::pin(async move {
+                    let _place = place;
                     match reply.await {
                         Ok(text) => Ok(Sampled::new(text, "sample-cmd")),
                         Err(why) => Err(RpcError::internal(format!("the command that answers for the model failed: {why}"))),
@@ -163,6 +169,24 @@ impl Client for Answers {
 
     fn log(&self, record: LogRecord) {
         self.display.log(&record);
+    }
+}
+
+/// One of the few commands that run at once: a server may ask a thousand questions in a row.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    const MOST: usize = 8;
+
+    fn take(running: &Arc<AtomicUsize>) -> Option<Self> {
+        let more = |count| (count < Self::MOST).then_some(count + 1);
+        running.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Self(Arc::clone(running)))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

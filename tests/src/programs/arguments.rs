@@ -19,7 +19,11 @@ pub(super) const SERVE_TOOLS: &str = "--serve-tools";
 const TOOLS_HELP: &str = "\
 Without --tcp or --unix it speaks MCP on stdin and stdout, one JSON message a line; stdout carries
 nothing else. At the end of stdin it answers what it has read, for at most five seconds, and exits.
-Ctrl-C and SIGTERM end it at once.
+Told to end by Ctrl-C or SIGTERM it lets nobody in any longer and lets what runs finish, within the
+grace; what is left then is cancelled and told so. A second Ctrl-C or SIGTERM ends it at once.
+
+With --partial-on-progress each update of progress brings along what is done so far, so that a client
+that cancels has it too: MCP lets nothing follow a cancel.
 
 Each line of the audit FILE tells of one call: tool, outcome (ok, error, cancelled, timeout), done,
 steps, and the partial result of one that was cut short.
@@ -43,6 +47,12 @@ pub(super) struct ToolsLine {
     /// End a call that takes longer than S seconds, as in 1.5.
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub(super) deadline: Option<Duration>,
+    /// Let calls run on for S seconds when it is told to end.
+    #[arg(long, value_name = "S", value_parser = seconds, default_value = "5")]
+    pub(super) grace: Duration,
+    /// Let what is done so far ride on progress.
+    #[arg(long)]
+    pub(super) partial_on_progress: bool,
     /// Append one line of JSON for each call to FILE.
     #[arg(long, value_name = "FILE")]
     pub(super) audit: Option<PathBuf>,

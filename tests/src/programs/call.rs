@@ -3,10 +3,10 @@
 use std::env;
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::io::{self, Write, stderr, stdout};
-use std::pin::{Pin, pin};
+use std::io::{self, IsTerminal, Write, stderr, stdout};
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::thread;
 use std::time::Duration;
 
@@ -17,7 +17,8 @@ use serde_json::Value;
 
 use super::answers::Answers;
 use super::arguments::{self, CallWish, SERVE_TOOLS, Server, Work};
-use super::display::{Display, line, one_line};
+use super::display::{Display, line, one_line, printable};
+use super::interrupts::Interrupts;
 use super::serve::{self, Serving};
 use super::threads::in_thread;
 use super::{complain, status};
@@ -131,7 +132,14 @@ where
     match verdict {
         Verdict::Exit(status) => status,
         Verdict::Lost(heard) => {
-            let why = ended.unwrap_or_else(|| "the connection ended".to_owned());
+            if let Some(error) = peer.refusal() {
+                return complain("call", format_args!("the server refused the handshake: {error}"), status::NO_SERVER);
+            }
+            // The session knows at once; how the server ended is heard only if it hurries.
+            let why = match ended {
+                Some(why) => why,
+                None => peer.closed().await.to_string(),
+            };
             complain("call", format_args!("the server is lost: {why}{heard}"), status::NO_SERVER)
         }
     }
@@ -140,43 +148,21 @@ where
 /// How long a server may take to end after the call has.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+fn forever() {
+    loop {
+        thread::park();
+    }
+}
+
+/// How many updates are shown before a Ctrl-C is looked for again.
+const UPDATES_A_TURN: usize = 64;
+
 /// How it went.
 enum Verdict {
     /// All is said.
     Exit(u8),
     /// The connection ended first; why is not known yet. What was heard before.
     Lost(String),
-}
-
-/// One Ctrl-C after the other.
-struct Interrupts<F, C> {
-    make: F,
-    next: Pin<Box<C>>,
-}
-
-impl<F: FnMut() -> C, C: Future<Output = ()>> Interrupts<F, C> {
-    fn new(mut make: F) -> Self {
-        let next = Box::pin(make());
-        Self { make, next }
-    }
-
-    fn poll_next(&mut self, task: &mut Context<'_>) -> Poll<()> {
-        let pressed = self.next.as_mut().poll(task);
-        if pressed.is_ready() {
-            self.next.set((self.make)());
-        }
-        pressed
-    }
-
-    /// Waits for `work`, or for a Ctrl-C: then there is nothing.
-    async fn or<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
-        let mut work = pin!(work);
-        poll_fn(|task| match work.as_mut().poll(task) {
-            Poll::Ready(result) => Poll::Ready(Some(result)),
-            Poll::Pending => self.poll_next(task).map(|()| None),
-        })
-        .await
-    }
 }
 
 impl Calling {
@@ -229,8 +215,14 @@ impl Calling {
     {
         let mut stopped = false;
         poll_fn(|task| {
-            while let Poll::Ready(update) = call.poll_progress(task) {
-                let Some(update) = update else { return Poll::Ready(()) };
+            while interrupts.poll_next(task).is_ready() {
+                stopped = true;
+                self.display.end();
+                call.cancel(Some("interrupted by the user"));
+            }
+            // A server may be quicker than the terminal: some updates at a time, or a Ctrl-C would never be seen.
+            for _ in 0..UPDATES_A_TURN {
+                let Some(update) = ready!(call.poll_progress(task)) else { return Poll::Ready(()) };
                 if stopped {
                     continue;
                 }
@@ -241,11 +233,7 @@ impl Calling {
                     call.cancel(Some(&format!("cancelled after {updates} updates")));
                 }
             }
-            while interrupts.poll_next(task).is_ready() {
-                stopped = true;
-                self.display.end();
-                call.cancel(Some("interrupted by the user"));
-            }
+            task.waker().wake_by_ref();
             Poll::Pending
         })
         .await;
@@ -309,6 +297,14 @@ impl Calling {
             };
             Ok((tools, prompts))
         };
+        // Each page has the clocks of a call; all of them together have the longer one.
+        let all = self.config.timeouts.call.max_total;
+        let mut offered = pin!(offered);
+        let mut limit = pin!(in_thread(move || all.map_or_else(forever, thread::sleep)));
+        let offered = poll_fn(|task| match offered.as_mut().poll(task) {
+            Poll::Ready(offered) => Poll::Ready(offered),
+            Poll::Pending => limit.as_mut().poll(task).map(|_| Err(CallError::Ended(Outcome::TimedOut(Clock::MaxTotal)))),
+        });
         match interrupts.or(offered).await {
             None => cancelled(),
             Some(Err(error)) => self.failed(peer, error),
@@ -395,7 +391,7 @@ fn show_result(result: &Json) -> u8 {
         return print(&text);
     }
     let text = if text.trim().is_empty() { "the tool failed and did not say why\n" } else { &text };
-    let _ = write!(stderr(), "{text}");
+    let _ = write!(stderr(), "{}", printable(text));
     status::TOOL_ERROR
 }
 
@@ -438,6 +434,8 @@ fn block_text(block: &Value) -> String {
 /// Writes to stdout. A reader who has left is content with what it has.
 fn print(text: &str) -> u8 {
     let mut out = stdout().lock();
+    // Into a file or a pipe it goes byte for byte.
+    let text = if out.is_terminal() { printable(text) } else { text.into() };
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             complain("call", format_args!("the result cannot be written: {error}"), status::TOOL_ERROR)

@@ -1,5 +1,6 @@
 //! How far the call is: a live bar on a terminal, one line for each update elsewhere. Always on stderr.
 
+use std::borrow::Cow;
 use std::io::{IsTerminal, Write, stderr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -216,6 +217,10 @@ fn fraction(progress: &Progress) -> Option<f64> {
 
 /// A number as a person would write it: at most three digits after the point, unless it is smaller than that.
 fn number(number: f64) -> String {
+    // A server may count in whatever it likes; the line stays one line.
+    if number != 0.0 && !(1e-9..1e15).contains(&number.abs()) {
+        return format!("{number:e}");
+    }
     if number != 0.0 && number.abs() < 0.001 {
         return number.to_string();
     }
@@ -225,7 +230,18 @@ fn number(number: f64) -> String {
 
 /// `text` without anything that moves the cursor: a peer may not write over what is on the screen.
 pub(super) fn one_line(text: &str) -> String {
-    text.split(char::is_control).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+    text.split(is_unseen).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// `text` as it may be shown on a terminal: what a peer may not do to one is replaced, line by line it stays as it is.
+pub(super) fn printable(text: &str) -> Cow<'_, str> {
+    let is_harmful = |char: char| is_unseen(char) && !matches!(char, '\n' | '\t');
+    if text.contains(is_harmful) { text.replace(is_harmful, "\u{fffd}").into() } else { text.into() }
+}
+
+/// Controls, and what turns the direction of writing: text that is not what it looks like.
+fn is_unseen(char: char) -> bool {
+    char.is_control() || matches!(char, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Writes a line to stderr. Where nobody reads it there is nobody to complain to.
@@ -242,6 +258,19 @@ mod tests {
     use protocol_core::{Json, Level};
 
     use super::*;
+
+    #[test]
+    fn a_peer_cannot_reach_the_terminal_through_what_is_shown() {
+        assert_eq!(printable("a\tb\nc é"), "a\tb\nc é");
+        assert_eq!(printable("\x1b[2J\u{9b}1m\u{202e}x\r"), "\u{fffd}[2J\u{fffd}1m\u{fffd}x\u{fffd}");
+        assert_eq!(one_line("a\x1b[2Jb\u{202e}c\nd"), "a [2Jb c d");
+    }
+
+    #[test]
+    fn absurd_numbers_are_short() {
+        assert_eq!(numbers(&Progress::value(1e308)), "1e308");
+        assert_eq!(numbers(&Progress::value(5e-324)), "5e-324");
+    }
 
     fn update(value: f64, total: Option<f64>, message: &str) -> Progress {
         Progress { total, ..Progress::value(value).with_message(message) }

@@ -4,15 +4,19 @@
 //! Both write one clear line to stderr when something goes wrong, and exit with one of [`status`].
 
 pub mod call;
+pub mod run;
 pub mod serve;
 
 mod answers;
 mod arguments;
 mod display;
+mod ending;
+mod interrupts;
 mod person;
 mod threads;
 
 pub use arguments::Server;
+pub use ending::Ending;
 
 /// What the programs exit with.
 pub mod status {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use protocol_core::endpoint::Service;
 
-use super::{arguments, complain, status};
+use super::{Ending, arguments, complain, status};
 use crate::audit::Audit;
 use crate::tools::{Options, service};
 
@@ -19,6 +19,8 @@ pub struct Serving {
     pub listen: Listen,
     /// The tools.
     pub service: Arc<Service>,
+    /// How it ends when it is told to.
+    pub ending: Ending,
 }
 
 /// Where clients come from.
@@ -52,7 +54,8 @@ pub(super) fn read(line: impl IntoIterator<Item = OsString>) -> Result<Serving, 
         (None, Some(path)) => Listen::Unix(path),
         (None, None) => Listen::Stdio,
     };
-    Ok(Serving { listen, service: Arc::new(service(&Options { deadline: line.deadline, audit })) })
+    let options = Options { deadline: line.deadline, audit, partial_on_progress: line.partial_on_progress };
+    Ok(Serving { listen, service: Arc::new(service(&options)), ending: Ending::new(line.grace) })
 }
 
 impl Serving {

@@ -28,18 +28,23 @@ pub struct Options {
     pub deadline: Option<Duration>,
     /// Where a line is written for each call.
     pub audit: Audit,
+    /// Whether what a call has done so far rides on its progress, so that a caller that cancels has it.
+    pub partial_on_progress: bool,
 }
 
 /// All the tools and the prompt.
 #[must_use]
 pub fn service(options: &Options) -> Service {
     let audit = &options.audit;
-    let deadline = options.deadline;
+    let (deadline, partial_on_progress) = (options.deadline, options.partial_on_progress);
     Service::new(Identity::new("tools", env!("CARGO_PKG_VERSION")))
         .instructions(
             "Tools that take their time: they report progress, can be cancelled at any moment and say what they got done.",
         )
-        .configure(|config| config.timeouts.serve = deadline)
+        .configure(|config| {
+            config.timeouts.serve = deadline;
+            config.progress.partial_on_progress = partial_on_progress;
+        })
         .tool(counting::progress(audit))
         .tool(output::long_output(audit))
         .tool(output::chatty(audit))

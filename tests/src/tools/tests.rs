@@ -28,7 +28,7 @@ impl Write for Lines {
 
 impl Lines {
     fn options(&self, deadline: Option<Duration>) -> Options {
-        Options { deadline, audit: Audit::to(self.clone()) }
+        Options { deadline, audit: Audit::to(self.clone()), ..Options::default() }
     }
 
     /// The one line there is.

@@ -1,0 +1,215 @@
+use core::marker::PhantomData;
+use core::task::{Context, Poll, ready};
+use std::io;
+
+use bytes::{Buf, Bytes};
+
+use crate::config::Limits;
+use crate::drive::FrameIo;
+use crate::lines::{LineDecoder, LineEncoder};
+use crate::session::Transmit;
+
+/// With so many bytes waiting to be written no more frames are taken.
+const FULL: usize = 64 * 1024;
+/// Reads in a row that complete no frame before other tasks get their turn.
+const READS_IN_A_ROW: usize = 32;
+
+/// How a runtime reads bytes from an `R` and writes them to a `W`.
+pub trait ByteIo<R, W> {
+    /// Reads into [`LineDecoder::space`] or [`LineDecoder::read_with`] and says how much; zero at the end.
+    fn poll_read(reader: &mut R, cx: &mut Context<'_>, into: &mut LineDecoder) -> Poll<io::Result<usize>>;
+
+    /// Writes from the beginning of `from`, takes what was written off it and says how much that was; zero if `writer` takes no more.
+    fn poll_write(writer: &mut W, cx: &mut Context<'_>, from: &mut LineEncoder) -> Poll<io::Result<usize>>;
+
+    /// Everything written has left.
+    fn poll_flush(writer: &mut W, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// Ends this direction. Afterwards `writer` is dropped.
+    fn poll_close(writer: &mut W, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+}
+
+/// A reader and a writer of bytes as a transport of frames, one a line. `B` says how they are used.
+///
+/// Frames are gathered and leave in as few writes as the writer allows.
+#[derive(Debug)]
+pub struct LineIo<B, R, W> {
+    reader: R,
+    /// Gone once closed: some pipes end only when they are dropped.
+    writer: Option<W>,
+    decoder: LineDecoder,
+    encoder: LineEncoder,
+    ended: bool,
+    bytes: PhantomData<fn() -> B>,
+}
+
+impl<B: ByteIo<R, W>, R, W> LineIo<B, R, W> {
+    /// Joins the two.
+    pub fn new(reader: R, writer: W) -> Self {
+        let decoder = LineDecoder::new(Limits::default().frame_bytes);
+        Self { reader, writer: Some(writer), decoder, encoder: LineEncoder::new(), ended: false, bytes: PhantomData }
+    }
+
+    /// Writes until no more than `most` bytes wait.
+    fn poll_write_down_to(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<()>> {
+        while self.encoder.remaining() > most {
+            let Some(writer) = &mut self.writer else { return Poll::Ready(Err(io::ErrorKind::NotConnected.into())) };
+            if ready!(B::poll_write(writer, cx, &mut self.encoder))? == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<B: ByteIo<R, W>, R, W> FrameIo for LineIo<B, R, W> {
+    type Error = io::Error;
+
+    fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
+        for _ in 0..READS_IN_A_ROW {
+            if let Some(frame) = self.decoder.next_frame() {
+                return Poll::Ready(Ok(Some(frame)));
+            }
+            if self.ended {
+                return Poll::Ready(Ok(None));
+            }
+            if ready!(B::poll_read(&mut self.reader, cx, &mut self.decoder))? == 0 {
+                self.ended = true;
+                return Poll::Ready(Ok(self.decoder.finish()));
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_write_down_to(cx, FULL)
+    }
+
+    fn start_send(&mut self, transmit: Transmit) -> io::Result<()> {
+        self.encoder.push(transmit.frame);
+        Ok(())
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_write_down_to(cx, 0))?;
+        self.writer.as_mut().map_or(Poll::Ready(Ok(())), |writer| B::poll_flush(writer, cx))
+    }
+
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(writer) = &mut self.writer else { return Poll::Ready(Ok(())) };
+        let shut = ready!(B::poll_close(writer, cx));
+        self.writer = None;
+        // The peer may have gone first; what it was to have was flushed before.
+        Poll::Ready(shut.or_else(|error| if error.kind() == io::ErrorKind::NotConnected { Ok(()) } else { Err(error) }))
+    }
+
+    fn set_frame_limit(&mut self, bytes: usize) {
+        self.decoder.set_limit(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+    use std::vec::Vec;
+
+    /// What a reader has, piece by piece; a piece that is missing is still to come.
+    type Pieces = VecDeque<Option<&'static [u8]>>;
+
+    #[derive(Default)]
+    struct Sink {
+        taken: Vec<u8>,
+        /// So many bytes are taken at once; zero is a writer that takes no more.
+        step: usize,
+        refuses_to_close: Option<io::ErrorKind>,
+    }
+
+    #[derive(Debug)]
+    struct Memory;
+
+    impl ByteIo<Pieces, Sink> for Memory {
+        fn poll_read(reader: &mut Pieces, cx: &mut Context<'_>, into: &mut LineDecoder) -> Poll<io::Result<usize>> {
+            match reader.pop_front() {
+                Some(Some(piece)) => {
+                    into.feed(piece);
+                    Poll::Ready(Ok(piece.len()))
+                }
+                Some(None) => {
+                    cx.waker().wake_by_ref();
+                    Poll::Pending
+                }
+                None => Poll::Ready(Ok(0)),
+            }
+        }
+
+        fn poll_write(writer: &mut Sink, _cx: &mut Context<'_>, from: &mut LineEncoder) -> Poll<io::Result<usize>> {
+            let count = writer.step.min(from.chunk().len());
+            writer.taken.extend_from_slice(&from.chunk()[..count]);
+            from.advance(count);
+            Poll::Ready(Ok(count))
+        }
+
+        fn poll_flush(_writer: &mut Sink, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_close(writer: &mut Sink, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(writer.refuses_to_close.map_or(Ok(()), |kind| Err(kind.into())))
+        }
+    }
+
+    fn io(pieces: &[Option<&'static [u8]>], writer: Sink) -> LineIo<Memory, Pieces, Sink> {
+        LineIo::new(pieces.iter().copied().collect(), writer)
+    }
+
+    fn cx() -> Context<'static> {
+        Context::from_waker(core::task::Waker::noop())
+    }
+
+    #[test]
+    fn frames_are_read_as_they_are_completed_and_the_last_needs_no_line_feed() {
+        let mut io = io(&[Some(b"{\"a\":"), None, Some(b"1}\n{}"), Some(b"\nlast")], Sink::default());
+        assert!(io.poll_recv(&mut cx()).is_pending());
+        for expected in [Some("{\"a\":1}"), Some("{}"), Some("last"), None, None] {
+            let Poll::Ready(Ok(frame)) = io.poll_recv(&mut cx()) else { panic!("it is all there") };
+            assert_eq!(frame.as_deref(), expected.map(str::as_bytes));
+        }
+    }
+
+    #[test]
+    fn a_flood_without_a_line_feed_lets_others_have_their_turn() {
+        let mut io = io(&[Some(b"x".as_slice()); READS_IN_A_ROW + 1], Sink::default());
+        assert!(io.poll_recv(&mut cx()).is_pending());
+        assert_eq!(io.reader.len(), 1);
+    }
+
+    #[test]
+    fn a_writer_that_takes_a_byte_at_a_time_gets_every_frame() {
+        let mut io = io(&[], Sink { step: 1, ..Sink::default() });
+        for frame in ["{}", "[]"] {
+            io.start_send(Transmit::new(Bytes::from_static(frame.as_bytes()))).unwrap();
+        }
+        assert!(matches!(io.poll_flush(&mut cx()), Poll::Ready(Ok(()))));
+        assert_eq!(io.writer.as_ref().unwrap().taken, b"{}\n[]\n");
+    }
+
+    #[test]
+    fn a_writer_that_takes_no_more_is_an_error() {
+        let mut io = io(&[], Sink::default());
+        io.start_send(Transmit::new(Bytes::from_static(b"{}"))).unwrap();
+        let Poll::Ready(Err(error)) = io.poll_flush(&mut cx()) else { panic!("nothing was taken") };
+        assert_eq!(error.kind(), io::ErrorKind::WriteZero);
+    }
+
+    #[test]
+    fn closing_twice_is_closing_and_a_peer_that_went_first_is_no_error() {
+        let gone = Sink { refuses_to_close: Some(io::ErrorKind::NotConnected), ..Sink::default() };
+        let mut io = io(&[], gone);
+        for _ in 0..2 {
+            assert!(matches!(io.poll_close(&mut cx()), Poll::Ready(Ok(()))));
+        }
+        assert!(io.writer.is_none());
+    }
+}

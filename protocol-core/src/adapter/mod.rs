@@ -1,0 +1,43 @@
+//! What every adapter needs and no runtime forces. An adapter for one more runtime says how bytes are read and written there
+//! ([`ByteIo`]), how connections are accepted ([`Accept`]), how an alarm rings ([`Timer`]), how tasks start ([`Runtime`](crate::endpoint::Runtime)) and how the exit of a
+//! process is awaited ([`Process`]); framing, ends, errors and the care for children and socket files are here.
+
+mod child;
+mod error;
+mod line_io;
+mod listen;
+#[cfg(unix)]
+mod socket_file;
+mod stdin;
+
+use std::io;
+
+use crate::drive::{Driver, FrameIo, Timer};
+use crate::endpoint::Endpoint;
+use crate::session::CloseReason;
+
+pub use child::{Child, Exit, Process};
+pub use error::Error;
+pub use line_io::{ByteIo, LineIo};
+pub use listen::{Accept, ListenTcp, TcpListener};
+#[cfg(unix)]
+pub use listen::{ListenUnix, UnixListener};
+#[cfg(unix)]
+pub use socket_file::SocketFile;
+pub use stdin::Stdin;
+
+/// Drives an endpoint to its end: all is written, its handlers have ended and the transport is closed. Gives the reason for which the
+/// session closed.
+///
+/// # Errors
+/// [`Error::Broken`].
+pub async fn drive<I, T>(endpoint: Endpoint, transport: I, alarm: T) -> Result<CloseReason, Error>
+where
+    I: FrameIo<Error = io::Error>,
+    T: Timer,
+{
+    let peer = endpoint.peer();
+    let mut driver = Driver::new(endpoint, transport, alarm);
+    while driver.next_event().await.map_err(Error::Broken)?.is_some() {}
+    Ok(peer.closed().await)
+}

@@ -1,0 +1,40 @@
+//! One Ctrl-C after the other.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+
+/// One Ctrl-C after the other. `make` makes a future of the next.
+pub(super) struct Interrupts<F, C> {
+    make: F,
+    next: Pin<Box<C>>,
+}
+
+impl<F: FnMut() -> C, C: Future<Output = ()>> Interrupts<F, C> {
+    pub(super) fn new(mut make: F) -> Self {
+        let next = Box::pin(make());
+        Self { make, next }
+    }
+
+    pub(super) fn poll_next(&mut self, task: &mut Context<'_>) -> Poll<()> {
+        let pressed = self.next.as_mut().poll(task);
+        if pressed.is_ready() {
+            // Listened for at once: whoever waits listens from the first poll on, and the next press may come before ours.
+            self.next.set((self.make)());
+            if self.next.as_mut().poll(task).is_ready() {
+                self.next.set((self.make)());
+            }
+        }
+        pressed
+    }
+
+    /// Waits for `work`, or for a Ctrl-C: then there is nothing. It listens from before the work begins.
+    pub(super) async fn or<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        poll_fn(|task| match self.poll_next(task) {
+            Poll::Ready(()) => Poll::Ready(None),
+            Poll::Pending => work.as_mut().poll(task).map(Some),
+        })
+        .await
+    }
+}

@@ -1,0 +1,474 @@
+//! What a handler can do with its `Context`, over MCP, in virtual time.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use protocol_core::drive::Timer;
+use protocol_core::endpoint::testing::{Executor, Harness, connect};
+use protocol_core::endpoint::{
+    AskFailed, Call, Cancellation, Cancelled, Context, Endpoint, Peer, Prompt, PromptMessage, PromptOutput, Service, Subrange,
+    TimeoutError, Tool, ToolError,
+};
+use protocol_core::{
+    Answer, Ask, CallTimeouts, Config, Elicit, Elicited, Identity, Json, Level, Outcome, Progress, RateWindow, Reported, RpcError,
+    Sample, Sampled, ServeOptions, Why,
+};
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn service() -> Service {
+    Service::new(Identity::new("service", "1"))
+}
+
+fn json(text: &str) -> Json {
+    Json::parse(text.to_owned()).unwrap()
+}
+
+/// What handlers saw, for a test to look at afterwards. Cloning shares it.
+#[derive(Clone)]
+struct Seen<T>(Arc<Mutex<Vec<T>>>);
+
+impl<T> Seen<T> {
+    fn new() -> Self {
+        Self(Arc::default())
+    }
+
+    fn add(&self, what: T) {
+        self.0.lock().unwrap().push(what);
+    }
+
+    fn take(&self) -> Vec<T> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+/// A client and a server on one clock.
+struct Pair {
+    executor: Executor,
+    client: Peer,
+    server: Peer,
+}
+
+fn pair(service: Service) -> Pair {
+    on(Executor::new(), service)
+}
+
+/// A pair whose clock its handlers may know.
+fn on(executor: Executor, service: Service) -> Pair {
+    let service = service.configure(|config| config.timeouts.handshake = None);
+    let server = Endpoint::server(Arc::new(service), executor.runtime());
+    let mut config = Config::mcp_client(Identity::new("caller", "1"));
+    config.timeouts.call = CallTimeouts::NONE;
+    // A timer that was once armed for it may ring for nothing.
+    config.timeouts.handshake = None;
+    let client = Endpoint::client(Arc::new(()), config, executor.runtime());
+    let (near, far) = (client.peer(), server.peer());
+    connect(&executor, server, client);
+    Pair { executor, client: near, server: far }
+}
+
+impl Pair {
+    fn call(&self, name: &str) -> Call {
+        self.client.call_tool(name, Json::empty_object()).unwrap()
+    }
+
+    /// Calls, and lets everything happen that takes no time.
+    fn begin(&self, name: &str) -> Call {
+        let call = self.call(name);
+        self.executor.run_until_stalled();
+        call
+    }
+
+    fn wait<F: Future>(&self, future: F) -> F::Output {
+        self.executor.block_on(future).expect("it ends")
+    }
+}
+
+async fn sleep(executor: &Executor, span: Duration) {
+    let mut timer = executor.timer();
+    let at = timer.now().saturating_add(span);
+    poll_fn(|cx| timer.poll_until(cx, at)).await;
+}
+
+/// Holds its place until it is told, then cleans up for `span`.
+fn cleans_up(name: &str, executor: &Executor, seen: &Seen<&'static str>, span: Duration) -> Tool {
+    let (executor, seen) = (executor.clone(), seen.clone());
+    Tool::new(name, move |context: Context, (): ()| {
+        let (executor, seen) = (executor.clone(), seen.clone());
+        async move {
+            context.cancelled().await;
+            seen.add("told");
+            sleep(&executor, span).await;
+            seen.add("tidy");
+            Ok(())
+        }
+    })
+}
+
+fn stuck(name: &str) -> Tool {
+    Tool::new(name, async |_: Context, (): ()| {
+        std::future::pending::<()>().await;
+        Ok(())
+    })
+}
+
+// ---- Every method ----
+
+#[test]
+fn percent_count_message_and_progress_each_report_in_their_way() {
+    let tool = Tool::new("reports", async |context: Context, (): ()| {
+        assert!(context.is_observed());
+        context.count(1, 8);
+        context.percent(50.0);
+        context.progress(Progress::value(60.0).with_message("no total"));
+        context.message("rides on the next");
+        assert_eq!(context.try_progress(Progress::count(70, 80)), Ok(Reported::Sent));
+        assert_eq!(context.try_progress(Progress::count(70, 80)), Ok(Reported::NotIncreasing));
+        Ok(())
+    });
+    let run = Harness::new(service().tool(tool.rate_window(RateWindow::UNLIMITED))).call_tool("reports", Json::empty_object());
+    let heard: Vec<Progress> = run.progress.into_iter().map(|(_, progress)| progress).collect();
+    assert_eq!(
+        heard,
+        [
+            Progress::count(1, 8),
+            Progress::percent(50.0),
+            Progress::value(60.0).with_message("no total"),
+            Progress::count(70, 80).with_message("rides on the next"),
+        ]
+    );
+}
+
+#[test]
+fn a_download_a_processing_and_an_upload_each_report_their_own_part_of_the_whole() {
+    async fn work(context: &Context, part: Subrange, steps: u64) -> Result<(), Cancelled> {
+        for step in 1..=steps {
+            context.sleep(ms(1000)).await?;
+            part.count(step, steps);
+        }
+        Ok(())
+    }
+    let tool = Tool::new("pipeline", async |context: Context, (): ()| {
+        work(&context, context.subrange(0.0..0.5), 5).await?;
+        work(&context, context.subrange(0.5..0.8), 3).await?;
+        work(&context, context.subrange(0.8..1.0), 2).await?;
+        Ok(())
+    });
+    let run = Harness::new(service().tool(tool)).call_tool("pipeline", Json::empty_object());
+    let heard: Vec<_> = run.progress.iter().map(|(at, progress)| (at.as_secs(), progress.value.unwrap().round())).collect();
+    let percent = [10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 100.0];
+    assert_eq!(heard, (1..).zip(percent).collect::<Vec<_>>());
+    assert_eq!(run.progress.last().map(|(_, progress)| progress.clone()), Some(Progress::percent(100.0)), "exactly");
+}
+
+#[test]
+fn agent_client_capabilities_and_depth_tell_who_calls() {
+    let tool = Tool::new("who", async |context: Context, (): ()| {
+        let offers = context.capabilities();
+        Ok((context.agent().name, context.client().name, offers.sampling, offers.elicitation, offers.roots, context.depth()))
+    });
+    let run = Harness::new(service().tool(tool))
+        .configure(|config| config.capabilities.roots = false)
+        .call_tool("who", Json::empty_object());
+    assert_eq!(run.text(), r#"{"result":["harness","harness",true,true,false,0]}"#);
+}
+
+#[test]
+fn sample_confirm_and_elicit_bring_the_answers_of_the_caller() {
+    let tool = Tool::new("asks", async |context: Context, (): ()| {
+        let sampled = context.sample(Sample::new("how?")).await?;
+        let confirmed = context.confirm("sure?").await;
+        let form = Elicit::new("where?", json(r#"{"type":"object","properties":{"city":{"type":"string"}}}"#));
+        let content = context.elicit(form).await?.map(|content| content.to_string());
+        let declined = context.confirm("really?").await;
+        Ok((sampled.text, confirmed, content, declined))
+    });
+    let run = Harness::new(service().tool(tool))
+        .answer(Answer::Sample(Sampled::new("so", "m")))
+        .answer(Answer::Elicit(Elicited::Accept(Json::empty_object())))
+        .answer(Answer::Elicit(Elicited::Accept(json(r#"{"city":"Ulm"}"#))))
+        .answer(Answer::Elicit(Elicited::Decline))
+        .call_tool("asks", Json::empty_object());
+    assert_eq!(run.text(), r#"{"result":["so",true,"{\"city\":\"Ulm\"}",false]}"#);
+    assert!(matches!(run.asks[..], [(_, Ask::Sample(_)), (_, Ask::Elicit(_)), (_, Ask::Elicit(_)), (_, Ask::Elicit(_))]));
+}
+
+#[test]
+fn log_and_checkpoint_go_where_they_belong() {
+    let tool = Tool::new("notes", async |context: Context, (): ()| {
+        context.log(Level::Notice, "begun");
+        context.log_as(Level::Error, "disk", serde_json::json!({ "free": 0 }));
+        context.checkpoint(&serde_json::json!({ "done": 1 }));
+        assert!(context.try_checkpoint(&[1]).is_err());
+        Ok(())
+    });
+    let run = Harness::new(service().tool(tool)).call_tool("notes", Json::empty_object());
+    let logged: Vec<_> =
+        run.logs.iter().map(|(_, record)| (record.level, record.logger.as_deref(), record.data.as_str())).collect();
+    assert_eq!(logged, [(Level::Notice, None, r#""begun""#), (Level::Error, Some("disk"), r#"{"free":0}"#)]);
+    let deposited: Vec<_> = run.checkpoints.iter().map(|(_, deposit)| deposit.as_str()).collect();
+    assert_eq!((deposited, run.counters.values_refused), (vec![r#"{"done":1}"#], 1));
+}
+
+#[test]
+fn a_handler_may_set_its_own_deadline_and_rate() {
+    let tool = Tool::new("strict", async |context: Context, (): ()| {
+        let options = ServeOptions::default().with_deadline(ms(500)).with_window(RateWindow::new(1, ms(200)));
+        context.configure(options).map_err(|_| "over")?;
+        for step in 1..=100 {
+            context.count(step, 100);
+            context.sleep(ms(100)).await?;
+        }
+        Ok(())
+    });
+    let run = Harness::new(service().tool(tool)).call_tool("strict", Json::empty_object());
+    assert_eq!(run.progress.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [ms(0), ms(200), ms(400), ms(500)]);
+    assert_eq!(run.done.as_ref().map(|(at, _)| *at), Some(ms(500)));
+}
+
+#[test]
+fn cancelled_is_cancelled_and_cancellation_all_tell_it_with_its_reason_also_in_another_task() {
+    let seen: Seen<(bool, Option<Why>)> = Seen::new();
+    let handed_on: Seen<Cancellation> = Seen::new();
+    let (saw, handed) = (seen.clone(), handed_on.clone());
+    let pair = pair(service().tool(Tool::new("watches", move |context: Context, (): ()| {
+        let (saw, handed) = (saw.clone(), handed.clone());
+        async move {
+            handed.add(context.cancellation());
+            saw.add((context.is_cancelled(), context.cancellation().reason()));
+            let why = context.cancelled().await;
+            saw.add((context.is_cancelled(), Some(why)));
+            Ok(())
+        }
+    })));
+    let call = pair.begin("watches");
+    let handle = handed_on.take().pop().unwrap();
+    assert!(!handle.is_cancelled());
+    let saw = seen.clone();
+    pair.executor.spawn({
+        let handle = handle.clone();
+        async move { saw.add((handle.is_cancelled(), Some(handle.cancelled().await))) }
+    });
+    pair.executor.run_until_stalled();
+    call.cancel(Some("enough"));
+    pair.executor.run_until_stalled();
+    let enough = Some(Why::Peer(Some("enough".into())));
+    let saw = seen.take();
+    assert_eq!(saw[0], (false, None));
+    assert!(saw[1..].iter().all(|(_, why)| *why == enough), "{saw:?}");
+    assert_eq!((saw.len(), handle.reason()), (3, enough));
+}
+
+#[test]
+fn a_prompt_has_the_same_context() {
+    let prompt = Prompt::new("slow", async |context: Context, _: BTreeMap<String, String>| {
+        context.count(1, 2);
+        context.with_timeout(context.sleep(ms(5000)), ms(100)).await.unwrap_err();
+        context.count(2, 2);
+        Ok::<_, ToolError>(PromptOutput::new([PromptMessage::user("done")]))
+    });
+    let run = Harness::new(service().prompt(prompt)).get_prompt("slow", &BTreeMap::new());
+    assert_eq!((run.values(), run.ended), (vec![1.0, 2.0], Some(ms(100))));
+}
+
+// ---- Time ----
+
+#[test]
+fn sleep_and_with_timeout_are_deadlines_of_the_endpoint_in_virtual_time() {
+    let day = Duration::from_secs(86_400);
+    let pair = pair(service().tool(Tool::new("long", move |context: Context, (): ()| async move {
+        context.sleep(day).await?;
+        let stuck = context.with_timeout(std::future::pending::<()>(), day).await;
+        Ok(stuck == Err(TimeoutError::Elapsed))
+    })));
+    let call = pair.begin("long");
+    let at = |days: u64| protocol_core::Instant::from_millis(days * 86_400_000);
+    assert_eq!(pair.executor.next_alarm(), Some(at(1)), "nothing else waits, and nothing polls");
+    pair.executor.advance_to(at(1));
+    pair.executor.run_until_stalled();
+    assert_eq!(pair.executor.next_alarm(), Some(at(2)));
+    let done = pair.wait(call);
+    assert_eq!(pair.executor.now(), at(2));
+    assert!(done.result().unwrap().as_str().contains(r#""result":true"#));
+    assert_eq!(pair.executor.next_alarm(), None, "and nothing is left behind");
+}
+
+/// What `with_timeout` of a second brought over a future that is ready after `ready`, and when.
+fn limited(ready: u64, deadline: Option<u64>, cancel: Option<u64>) -> (Result<&'static str, TimeoutError>, Duration) {
+    let executor = Executor::new();
+    let seen = Seen::new();
+    let (clock, saw) = (executor.clone(), seen.clone());
+    let mut tool = Tool::new("limits", move |context: Context, (): ()| {
+        let (clock, saw) = (clock.clone(), saw.clone());
+        async move {
+            let inner = async {
+                sleep(&clock, ms(ready)).await;
+                "value"
+            };
+            let result = context.with_timeout(inner, ms(1000)).await;
+            saw.add((result, clock.now().saturating_duration_since(protocol_core::Instant::ZERO)));
+            Ok(())
+        }
+    });
+    if let Some(deadline) = deadline {
+        tool = tool.deadline(ms(deadline));
+    }
+    let pair = on(executor, service().tool(tool));
+    let call = pair.begin("limits");
+    if let Some(cancel) = cancel {
+        pair.executor.run_for(ms(cancel));
+        call.cancel(None);
+    }
+    pair.executor.run_for(ms(10_000));
+    seen.take().pop().expect("the handler goes on")
+}
+
+#[test]
+fn with_timeout_brings_the_value_when_it_is_first() {
+    assert_eq!(limited(300, Some(400), None), (Ok("value"), ms(300)));
+}
+
+#[test]
+fn with_timeout_elapses_when_the_limit_is_first() {
+    assert_eq!(limited(5000, Some(5000), None), (Err(TimeoutError::Elapsed), ms(1000)));
+}
+
+#[test]
+fn with_timeout_ends_with_the_cancel_when_that_is_first() {
+    assert_eq!(limited(5000, Some(5000), Some(400)), (Err(TimeoutError::Cancelled(Why::Peer(None))), ms(400)));
+}
+
+#[test]
+fn with_timeout_ends_with_the_deadline_of_the_call_when_that_is_first() {
+    assert_eq!(limited(5000, Some(700), None), (Err(TimeoutError::TimedOut), ms(700)));
+}
+
+#[test]
+fn a_stuck_future_is_dropped_by_with_timeout_and_the_handler_goes_on_to_its_result() {
+    let tool = Tool::new("goes_on", async |context: Context, (): ()| {
+        let held = Arc::new(());
+        let inside = Arc::clone(&held);
+        let stuck = async move {
+            let _inside = inside;
+            std::future::pending::<()>().await;
+        };
+        let result = context.with_timeout(stuck, ms(10)).await;
+        let dropped = Arc::strong_count(&held) == 1;
+        context.sleep(ms(5)).await?;
+        Ok((dropped, result == Err(TimeoutError::Elapsed)))
+    });
+    let run = Harness::new(service().tool(tool)).call_tool("goes_on", Json::empty_object());
+    assert_eq!((run.text().as_str(), run.ended), (r#"{"result":[true,true]}"#, Some(ms(15))));
+}
+
+#[test]
+fn a_question_under_with_timeout_is_taken_back_and_may_be_asked_again() {
+    let tool = Tool::new("impatient", async |context: Context, (): ()| {
+        let first = context.with_timeout(context.sample(Sample::new("one")), ms(100)).await;
+        assert!(matches!(first, Err(TimeoutError::Elapsed)));
+        Ok(context.sample(Sample::new("two")).await?.text)
+    });
+    let answer = |ask: &Ask| match ask {
+        Ask::Sample(sample) if sample.prompt == "two" => Some(Answer::Sample(Sampled::new("second", "m"))),
+        _ => None,
+    };
+    let run = Harness::new(service().tool(tool)).answer_with(answer).call_tool("impatient", Json::empty_object());
+    assert_eq!((run.text().as_str(), run.ended), (r#"{"result":"second"}"#, Some(ms(100))));
+}
+
+// ---- Stopping ----
+
+#[test]
+fn the_cleanup_of_a_cancelled_handler_is_awaited_within_its_grace() {
+    let executor = Executor::new();
+    let seen = Seen::new();
+    let quick = cleans_up("quick", &executor, &seen, ms(4999));
+    let slow = cleans_up("slow", &executor, &seen, ms(5001));
+    let pair = on(executor, service().tool(quick).tool(slow));
+    for (name, saw, abandoned) in [("quick", vec!["told", "tidy"], 0), ("slow", vec!["told"], 1)] {
+        let call = pair.begin(name);
+        call.cancel(None);
+        assert_eq!(pair.wait(call).outcome, Outcome::Cancelled, "at once, whatever the handler does");
+        pair.executor.run_for(ms(4000));
+        assert_eq!(pair.server.stats().orphans, 1, "it still cleans up");
+        pair.executor.run_for(ms(6000));
+        assert_eq!((seen.take(), pair.server.counters().abandoned, pair.server.stats().orphans), (saw, abandoned, 0), "{name}");
+    }
+}
+
+#[test]
+fn orphans_keep_their_places_so_that_they_are_bounded_and_counted() {
+    let tools = service().tool(stuck("stuck")).tool(Tool::new("quick", async |_: Context, (): ()| Ok(())));
+    let pair = pair(tools.configure(|config| config.limits.in_flight = 3));
+    let calls: Vec<Call> = (0..3).map(|_| pair.begin("stuck")).collect();
+    calls.iter().for_each(|call| call.cancel(None));
+    pair.executor.run_until_stalled();
+    assert_eq!((pair.server.stats().serves, pair.server.stats().orphans), (3, 3));
+    assert_eq!(pair.client.stats().calls, 0, "their callers are free");
+    let busy = pair.wait(pair.call("quick"));
+    assert!(matches!(&busy.outcome, Outcome::Error(error) if error.code == RpcError::BUSY), "{busy:?}");
+    pair.executor.run_for(ms(5000));
+    assert_eq!((pair.server.stats().orphans, pair.server.counters().abandoned), (0, 3));
+    assert!(matches!(pair.wait(pair.call("quick")).outcome, Outcome::Result(_)));
+}
+
+#[test]
+fn a_context_is_of_no_use_once_its_call_is_over_and_says_so() {
+    let kept: Seen<Context> = Seen::new();
+    let keep = kept.clone();
+    let pair = pair(service().tool(Tool::new("leaks", move |context: Context, (): ()| {
+        keep.add(context);
+        std::future::ready(Ok(()))
+    })));
+    pair.wait(pair.call("leaks"));
+    let context = kept.take().pop().unwrap();
+    context.count(1, 2);
+    context.log(Level::Error, "nobody hears it");
+    context.checkpoint(&serde_json::json!({}));
+    assert!(!pair.wait(context.confirm("anybody?")));
+    assert_eq!(pair.wait(context.sample(Sample::new("anybody?"))).unwrap_err(), AskFailed::Over);
+    let before = pair.server.stats().frames_out;
+    pair.executor.run_until_stalled();
+    assert_eq!(pair.server.stats().frames_out, before, "nothing is sent");
+}
+
+#[test]
+fn dropping_a_call_cancels_it_and_dropping_the_peers_does_not() {
+    let executor = Executor::new();
+    let seen = Seen::new();
+    let sleeper = Tool::new("sleeps", async |context: Context, (): ()| {
+        context.sleep(ms(1000)).await?;
+        Ok(())
+    });
+    let pair = on(executor.clone(), service().tool(cleans_up("waits", &executor, &seen, ms(1))).tool(sleeper));
+    drop(pair.begin("waits"));
+    executor.run_for(ms(1));
+    assert_eq!(seen.take(), ["told", "tidy"]);
+    let call = pair.begin("sleeps");
+    drop((pair.client, pair.server));
+    assert!(matches!(executor.block_on(call).unwrap().outcome, Outcome::Result(_)));
+}
+
+#[test]
+fn a_panicking_handler_is_an_internal_error_for_its_call_alone() {
+    let panics = Tool::new("panics", async |context: Context, (): ()| -> Result<(), ToolError> {
+        context.sleep(ms(50)).await?;
+        panic!("a planned panic")
+    });
+    let steady = Tool::new("steady", async |context: Context, (): ()| {
+        context.sleep(ms(100)).await?;
+        Ok(())
+    });
+    let pair = pair(service().tool(panics).tool(steady));
+    let (before, panicking, after) = (pair.call("steady"), pair.call("panics"), pair.call("steady"));
+    let done = pair.wait(panicking);
+    assert!(matches!(&done.outcome, Outcome::Error(error) if error.code == RpcError::INTERNAL), "{done:?}");
+    for call in [before, after, pair.call("steady")] {
+        assert!(matches!(pair.wait(call).outcome, Outcome::Result(_)));
+    }
+    assert_eq!((pair.server.counters().panics, pair.server.stats().serves), (1, 0));
+}

@@ -1,0 +1,249 @@
+//! What a tool leaves behind when its call is cut short: what its caller receives, and what the audit keeps.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use protocol_core::endpoint::testing::{Executor, Harness, connect};
+use protocol_core::endpoint::{Call, Context, Done, Endpoint, Peer, Service, Tool, ToolError};
+use protocol_core::{CallTimeouts, Clock, Close, Config, Identity, Json, Level, Outcome, Progress, RpcError};
+use serde_json::{Value, json};
+use tests::audit::Audit;
+use tests::tools::{Options, service};
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// The audit, kept in memory. Cloning shares it.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Lines {
+    /// The one line that was written.
+    fn line(&self) -> Value {
+        serde_json::from_slice(&self.0.lock().unwrap()).expect("one line of JSON")
+    }
+}
+
+/// The example tools and a caller.
+struct World {
+    executor: Executor,
+    caller: Peer,
+    callee: Peer,
+    audit: Lines,
+}
+
+fn world(deadline: Option<Duration>, partial_on_progress: bool) -> World {
+    let audit = Lines::default();
+    let options = Options { deadline, audit: Audit::to(audit.clone()), partial_on_progress };
+    World { audit, ..joined(service(&options)) }
+}
+
+fn joined(service: Service) -> World {
+    let executor = Executor::new();
+    let server = Endpoint::server(Arc::new(service), executor.runtime());
+    let mut config = Config::mcp_client(Identity::new("caller", "1"));
+    config.timeouts.call =
+        CallTimeouts { idle: Some(Duration::from_secs(60)), max_total: Some(Duration::from_secs(1)), ..CallTimeouts::NONE };
+    let client = Endpoint::client(Arc::new(()), config, executor.runtime());
+    let world = World { caller: client.peer(), callee: server.peer(), executor: executor.clone(), audit: Lines::default() };
+    connect(&executor, server, client);
+    world
+}
+
+impl World {
+    /// Four items of 200 ms each, the second of which fails.
+    fn bulk(&self) -> Call {
+        let arguments = json!({ "items": ["a", "b", "c", "d"], "fail": ["b"], "step_ms": 200 });
+        self.caller.call_tool("bulk", Json::encode(&arguments).unwrap()).unwrap()
+    }
+
+    fn wait(&self, call: Call) -> Done {
+        self.executor.block_on(call).expect("it ends")
+    }
+
+    fn now(&self) -> Duration {
+        self.executor.now().saturating_duration_since(protocol_core::Instant::ZERO)
+    }
+}
+
+fn value(json: &Json) -> Value {
+    json.decode().unwrap()
+}
+
+/// What `bulk` has deposited after so many of its items.
+fn after(items: usize) -> Value {
+    let ok = |id| json!({ "id": id, "status": "ok" });
+    let results = ["a", "c", "d"].iter().filter(|id| ["a", "b", "c", "d"][..items].contains(id)).map(ok);
+    let results: Vec<_> = results.collect();
+    let failed = usize::from(items > 1);
+    let mut all = json!({ "total": 4, "processed": results.len(), "failed": failed, "remaining": 4 - items, "results": results });
+    if failed > 0 {
+        all["errors"] = json!([{ "id": "b", "error": "it was asked to fail" }]);
+    }
+    all
+}
+
+fn with_status(mut partial: Value, status: &str) -> Value {
+    partial["status"] = status.into();
+    partial
+}
+
+#[test]
+fn a_job_some_of_whose_items_fail_is_complete_and_names_them() {
+    let world = world(None, false);
+    let done = world.wait(world.bulk());
+    let Outcome::Result(result) = &done.outcome else { panic!("{done:?}") };
+    assert_eq!(value(&result.member("structuredContent").unwrap()), with_status(after(4), "complete"));
+    assert_eq!((result.member("isError"), done.partial), (None, None), "a result is whole: nothing stands beside it");
+    assert_eq!(world.audit.line(), json!({ "tool": "bulk", "outcome": "ok", "done": true, "steps": 4, "partial": null }));
+}
+
+#[test]
+fn a_job_that_its_caller_cancels_leaves_what_rode_on_its_progress_and_the_audit_has_it_too() {
+    let world = world(None, true);
+    let call = world.bulk();
+    world.executor.run_for(ms(700));
+    call.cancel(Some("enough"));
+    let done = world.wait(call);
+    assert_eq!(done.outcome, Outcome::Cancelled);
+    assert_eq!(world.now(), ms(700), "at once");
+    assert_eq!(done.partial.as_ref().map(value), Some(after(3)));
+    assert_eq!(done.last, Some(Progress::count(3, 4).with_message("c done")));
+    world.executor.run_until_stalled();
+    assert_eq!(
+        world.audit.line(),
+        json!({ "tool": "bulk", "outcome": "cancelled", "done": false, "steps": 3, "partial": after(3) })
+    );
+}
+
+#[test]
+fn without_the_switch_a_cancelled_job_leaves_its_caller_nothing_but_the_audit_has_it() {
+    let world = world(None, false);
+    let call = world.bulk();
+    world.executor.run_for(ms(700));
+    call.cancel(None);
+    let done = world.wait(call);
+    assert_eq!((done.outcome, done.partial), (Outcome::Cancelled, None));
+    assert_eq!(done.last, Some(Progress::count(3, 4).with_message("c done")));
+    world.executor.run_until_stalled();
+    assert_eq!(world.audit.line()["partial"], after(3));
+}
+
+#[test]
+fn a_job_that_passes_the_deadline_of_its_callee_returns_what_is_done_as_its_result() {
+    let world = world(Some(ms(500)), false);
+    let done = world.wait(world.bulk());
+    assert_eq!(world.now(), ms(500));
+    let Outcome::Result(result) = &done.outcome else { panic!("{done:?}") };
+    let told = with_status(after(2), "timeout");
+    assert_eq!(value(&result.member("structuredContent").unwrap()), told);
+    let text: Value = value(&result.member("content").unwrap());
+    assert_eq!(serde_json::from_str::<Value>(text[0]["text"].as_str().unwrap()).unwrap(), told, "the same as text");
+    assert_eq!(result.member("isError"), None, "something was processed");
+    world.executor.run_until_stalled();
+    assert_eq!(world.audit.line()["outcome"], "timeout");
+    assert_eq!(world.audit.line()["partial"], after(2));
+}
+
+#[test]
+fn a_job_that_passes_the_deadline_with_nothing_done_is_a_tool_error() {
+    let world = world(Some(ms(100)), false);
+    let Outcome::Result(result) = world.wait(world.bulk()).outcome else { panic!("no result") };
+    assert_eq!(value(&result.member("structuredContent").unwrap()), with_status(after(0), "timeout"));
+    assert_eq!(result.member("isError").as_ref().map(Json::as_str), Some("true"));
+}
+
+#[test]
+fn a_job_that_its_caller_waits_for_no_longer_leaves_what_rode_on_its_progress() {
+    for (partial_on_progress, left) in [(true, Some(after(3))), (false, None)] {
+        let service = service(&Options { partial_on_progress, ..Options::default() });
+        let world = joined(service);
+        let arguments = json!({ "items": ["a", "b", "c", "d"], "fail": ["b"], "step_ms": 300 });
+        let call = world.caller.call_tool("bulk", Json::encode(&arguments).unwrap()).unwrap();
+        let done = world.wait(call);
+        assert_eq!((done.outcome, world.now()), (Outcome::TimedOut(Clock::MaxTotal), ms(1000)));
+        assert_eq!(done.partial.as_ref().map(value), left);
+    }
+}
+
+#[test]
+fn a_job_that_loses_its_connection_leaves_what_rode_on_its_progress() {
+    let world = world(None, true);
+    let call = world.bulk();
+    world.executor.run_for(ms(500));
+    world.executor.shutdown();
+    let done = world.executor.block_on(call).expect("it ends");
+    assert_eq!((done.outcome, done.partial.as_ref().map(value)), (Outcome::Lost, Some(after(2))));
+}
+
+#[test]
+fn a_job_whose_server_closes_returns_what_is_done_as_cancelled() {
+    let world = world(None, false);
+    let call = world.bulk();
+    world.executor.run_for(ms(500));
+    world.callee.close(Close::Now);
+    let Outcome::Result(result) = world.wait(call).outcome else { panic!("no result") };
+    assert_eq!(value(&result.member("structuredContent").unwrap()), with_status(after(2), "cancelled"));
+    world.executor.run_until_stalled();
+    assert_eq!(
+        world.audit.line(),
+        json!({ "tool": "bulk", "outcome": "cancelled", "done": false, "steps": 2, "partial": after(2) })
+    );
+}
+
+#[test]
+fn a_handler_that_fails_leaves_its_last_deposit_beside_what_it_says() {
+    let failing = |name: &str, error: fn() -> ToolError| {
+        Tool::new(name, move |context: Context, (): ()| async move {
+            context.checkpoint(&json!({ "lines": 1 }));
+            context.sleep(ms(10)).await?;
+            context.checkpoint(&json!({ "lines": 2 }));
+            Err::<(), _>(error())
+        })
+    };
+    let says = failing("says", || ToolError::from("the disk is full"));
+    let breaks = failing("breaks", || RpcError::new(-31_999, "the disk is gone").into());
+    let service = || Service::new(Identity::new("s", "1")).tool(says.clone()).tool(breaks.clone());
+    let left = json!({ "status": "failed", "lines": 2 });
+
+    let run = Harness::new(service()).call_tool("says", Json::empty_object());
+    assert!(run.is_tool_error());
+    assert_eq!((run.text().as_str(), run.structured().as_ref().map(value)), ("the disk is full", Some(left.clone())));
+
+    let run = Harness::new(service()).call_tool("breaks", Json::empty_object());
+    let (_, done) = run.done.expect("it ended");
+    assert!(matches!(&done.outcome, Outcome::Error(error) if error.code == -31_999), "{done:?}");
+    assert_eq!(done.partial.as_ref().map(value), Some(left), "the caller finds it beside the outcome");
+}
+
+#[test]
+fn a_handler_that_panics_leaves_its_last_deposit_too() {
+    let panics = Tool::new("panics", async |context: Context, (): ()| -> Result<(), ToolError> {
+        context.checkpoint(&json!({ "lines": 7 }));
+        panic!("a planned panic")
+    });
+    let run = Harness::new(Service::new(Identity::new("s", "1")).tool(panics)).call_tool("panics", Json::empty_object());
+    let (_, done) = run.done.expect("it ended");
+    assert_eq!(done.partial.as_ref().map(value), Some(json!({ "status": "failed", "lines": 7 })));
+}
+
+#[test]
+fn each_item_that_fails_is_told_in_the_log_as_it_happens() {
+    let items = json!({ "items": ["a", "b", "c"], "fail": ["c", "a"], "step_ms": 100 });
+    let run = Harness::new(service(&Options::default())).call_tool("bulk", Json::encode(&items).unwrap());
+    let logged: Vec<_> = run.logs.iter().map(|(at, record)| (*at, record.level, value(&record.data))).collect();
+    assert_eq!(logged, [(ms(100), Level::Warning, json!({ "item": "a" })), (ms(300), Level::Warning, json!({ "item": "c" }))]);
+}
