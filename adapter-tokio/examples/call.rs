@@ -6,14 +6,6 @@
 
 mod glue;
 
-use std::process::ExitCode;
-
-use tests::programs::call::{self, Wanted};
-
-fn main() -> ExitCode {
-    match call::from_command_line() {
-        Ok(Wanted::Call { server, calling }) => glue::run(glue::call(server, *calling)),
-        Ok(Wanted::Serve(serving)) => glue::run(glue::tools(serving)),
-        Err(status) => ExitCode::from(status),
-    }
+fn main() -> std::process::ExitCode {
+    tests::programs::run::call::<glue::Tokio>()
 }

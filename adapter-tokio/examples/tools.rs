@@ -2,13 +2,6 @@
 
 mod glue;
 
-use std::process::ExitCode;
-
-use tests::programs::serve;
-
-fn main() -> ExitCode {
-    match serve::from_command_line() {
-        Ok(serving) => glue::run(glue::tools(serving)),
-        Err(status) => ExitCode::from(status),
-    }
+fn main() -> std::process::ExitCode {
+    tests::programs::run::tools::<glue::Tokio>()
 }

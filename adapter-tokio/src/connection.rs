@@ -5,7 +5,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use protocol_core::drive::{Driver, FrameIo};
+use protocol_core::adapter::drive;
+use protocol_core::drive::FrameIo;
 use protocol_core::endpoint::{Client, Endpoint, Peer, Runtime, Service};
 use protocol_core::{CloseReason, Config};
 use tokio::task::JoinHandle;
@@ -57,12 +58,7 @@ impl Connection {
         let clock = Clock::start();
         let endpoint = endpoint(Arc::new(clock.clone()));
         let peer = endpoint.peer();
-        let mut driver = Driver::new(endpoint, transport, clock.alarm());
-        let ended = peer.clone();
-        let task = tokio::spawn(async move {
-            while driver.next_event().await.map_err(Error::Broken)?.is_some() {}
-            Ok(ended.closed().await)
-        });
+        let task = tokio::spawn(drive(endpoint, transport, clock.alarm()));
         Self { peer, task }
     }
 

@@ -10,19 +10,18 @@
 mod child;
 mod clock;
 mod connection;
-mod error;
 mod line_io;
 mod net;
 mod stdio;
 
-pub use child::{Child, Exit, child};
+pub use child::{Child, Process, child};
 pub use clock::{Alarm, Clock};
 pub use connection::{Connection, connect, serve};
-pub use error::Error;
-pub use line_io::{Duplex, LineIo, duplex};
+pub use line_io::{Duplex, LineIo, TokioIo, duplex};
 pub use net::{Tcp, TcpListener, tcp_connect};
 #[cfg(unix)]
 pub use net::{Unix, UnixListener, unix_connect};
+pub use protocol_core::adapter::{Error, Exit};
 pub use stdio::{Stdin, stdio};
 
 /// The programs of the README compile, and the one that runs by itself does.

@@ -28,7 +28,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 fn program(name: &str) -> PathBuf {
     let own = env::current_exe().expect("the path of this test");
     let profile = own.parent().and_then(|deps| deps.parent()).expect("the folder of the profile");
-    let program = profile.join("examples").join(format!("{name}{}", env::consts::EXE_SUFFIX));
+    // This file is a test of both adapters. Their programs lie in one folder, so those of smol are named after it.
+    let adapter = if env!("CARGO_PKG_NAME") == "adapter-smol" { "smol-" } else { "" };
+    let program = profile.join("examples").join(format!("{adapter}{name}{}", env::consts::EXE_SUFFIX));
     assert!(program.exists(), "build the examples first: cargo build --examples");
     program
 }
@@ -447,4 +449,97 @@ fn ctrl_c_ends_tools() {
     tools.interrupt();
     tools.end().with(0);
     drop(input);
+}
+
+// ---- What was done, and the end ----
+
+#[test]
+fn a_call_that_is_cancelled_prints_what_rode_on_its_progress() {
+    let arguments = serde_json::json!({ "items": ["a", "b", "c", "d", "e"], "fail": ["b"], "step_ms": 200 }).to_string();
+    let audit = scratch("audit");
+    let flags = ["--partial-on-progress", "--audit", audit.to_str().expect("a path in UTF-8")];
+    let ended = call_tools(&["--cancel-after", "3", "bulk", &arguments], &flags).with(130);
+    let partial: serde_json::Value = serde_json::from_str(&ended.out).expect("the partial result as JSON");
+    assert_eq!((&partial["processed"], &partial["failed"], &partial["remaining"]), (&2.into(), &1.into(), &2.into()), "{partial}");
+    assert!(ended.err.last().is_some_and(|line| line.starts_with("call: cancelled; last heard: 3/5 ")), "{ended:?}");
+    let line: serde_json::Value = serde_json::from_str(&fs::read_to_string(&audit).expect("an audit file")).expect("a line");
+    assert_eq!((&line["outcome"], &line["steps"], &line["partial"]), (&"cancelled".into(), &3.into(), &partial));
+
+    let ended = call_tools(&["--cancel-after", "3", "bulk", &arguments], &[]).with(130);
+    assert_eq!(ended.out, "", "nothing rides unless it is asked to");
+}
+
+impl Running {
+    fn terminate(&self) {
+        let killed = Command::new("kill").args(["-TERM", &self.child.0.id().to_string()]).status();
+        assert!(killed.is_ok_and(|status| status.success()), "kill -TERM");
+    }
+}
+
+/// `tools` on stdin, which stays open, with one call under way that has reported `heard`.
+fn serving(flags: &[&str], tool: &str, arguments: &str, heard: &str) -> (Running, std::process::ChildStdin) {
+    let mut tools = start("tools", flags, Stdio::piped());
+    let mut input = tools.child.0.stdin.take().expect("a pipe");
+    let params = format!(r#"{{"name":"{tool}","arguments":{arguments},"_meta":{{"progressToken":2}}}}"#);
+    writeln!(input, "{HELLO}\n{{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"tools/call\",\"params\":{params}}}").expect("a reader");
+    tools.out.until(heard);
+    (tools, input)
+}
+
+#[test]
+fn told_to_end_tools_lets_what_runs_finish_and_refuses_what_is_new() {
+    for tell in [Running::interrupt, Running::terminate] {
+        let (mut tools, mut input) = serving(&[], "countdown", r#"{"from":5,"step_ms":200}"#, "Counting down: 4");
+        tell(&tools);
+        tools.heard("tools: 1 call may finish within 5s; once more ends it at once");
+        writeln!(input, r#"{{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{{"name":"chatty"}}}}"#).expect("a reader");
+        assert!(tools.out.until(r#""id":3"#).contains(r#""code":-32809"#));
+        tools.out.until("Countdown completed successfully");
+        tools.end().with(0);
+    }
+}
+
+#[test]
+fn what_has_not_finished_within_the_grace_is_cancelled_and_leaves_what_was_done() {
+    let audit = scratch("audit");
+    let flags = ["--grace", "0.3", "--audit", audit.to_str().expect("a path in UTF-8")];
+    let (tools, _input) = serving(&flags, "progress", r#"{"steps":100,"step_ms":100}"#, "step 2/100");
+    let start = Instant::now();
+    tools.interrupt();
+    let ended = tools.end().with(0);
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+    let answer = ended.out.lines().last().expect("an answer");
+    assert!(answer.contains(r#""id":2,"result""#) && answer.contains(r#""status":"cancelled""#), "{answer}");
+    let line = fs::read_to_string(&audit).expect("an audit file");
+    assert!(line.starts_with(r#"{"tool":"progress","outcome":"cancelled","done":false,"steps":"#), "{line}");
+}
+
+#[test]
+fn told_twice_tools_ends_at_once() {
+    let (mut tools, _input) = serving(&["--grace", "60"], "progress", r#"{"steps":100,"step_ms":5000}"#, "step 1/100");
+    tools.interrupt();
+    tools.heard("once more ends it at once");
+    let start = Instant::now();
+    tools.interrupt();
+    tools.end().with(0);
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_caller_has_its_result_from_a_server_that_is_told_to_end_and_the_next_caller_finds_nobody() {
+    let mut tools = start("tools", ["--tcp", "127.0.0.1:0"], Stdio::null());
+    let address = tools.heard("listening on").rsplit(' ').next().expect("an address").to_owned();
+    let mut calling = start("call", ["--tcp", &address, "countdown", r#"{"from":5,"step_ms":200}"#], Stdio::null());
+    calling.heard("1/5");
+    tools.interrupt();
+    tools.heard("1 call may finish");
+    call(&["--tcp", &address, "chatty"]).complained(4, &address);
+    assert!(calling.end().with(0).out.contains("Countdown completed successfully"));
+    tools.end().with(0);
+}
+
+#[test]
+fn a_server_that_refuses_the_handshake_is_quoted() {
+    let refuses = r#"read hello; echo '{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"not today"}}'; cat > /dev/null"#;
+    call(&["chatty", "--", "sh", "-c", refuses]).complained(4, "the server refused the handshake: not today (-32000)");
 }

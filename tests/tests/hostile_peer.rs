@@ -84,7 +84,7 @@ impl Watch {
     /// The peer says something.
     fn says(&mut self, frame: &str) {
         let said: Value = serde_json::from_str(frame).unwrap_or_default();
-        for one in said.as_array().map_or(std::slice::from_ref(&said), Vec::as_slice) {
+        for one in said.as_array().map_or_else(|| std::slice::from_ref(&said), Vec::as_slice) {
             if one.get("method").is_some() {
                 *self.asked.entry(one["id"].to_string()).or_default() += 1;
             }

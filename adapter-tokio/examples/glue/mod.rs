@@ -1,166 +1,152 @@
-//! What the examples need of tokio: transports, tasks, Ctrl-C. All the rest is in `tests::programs`.
-#![allow(dead_code, reason = "each example uses its part")]
+//! What the programs and the tests need of tokio. All the rest is in `tests`.
+#![allow(dead_code, reason = "each uses its part")]
 
 use std::future::{Future, pending};
-use std::process::ExitCode;
+use std::io::{self, Read, Write};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adapter_tokio::{Connection, Error, Exit, TcpListener, child, connect, stdio, tcp_connect};
-#[cfg(unix)]
-use adapter_tokio::{UnixListener, unix_connect};
-use protocol_core::drive::FrameIo;
-use protocol_core::endpoint::Service;
-use tests::programs::Server;
-use tests::programs::call::{self, Calling};
-use tests::programs::serve::{self, Listen, Serving};
-use tests::programs::status;
-use tokio::runtime::Runtime;
-use tokio::task::JoinSet;
+use adapter_tokio::{Clock, Error, Exit, TcpListener, connect, serve};
+use protocol_core::Config;
+use protocol_core::endpoint::{BoxFuture, Client, Runtime, Service};
+use tests::adapter::{Adapter, End, Link, Listener, Place, block_on};
+use tests::{boxed, programs};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
+use tokio::runtime::Builder;
 
-/// What a peer that does not read our output may cost at the end.
+/// What a task that does not end may cost at the end.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// Runs a program to its end.
-pub(crate) fn run(program: impl Future<Output = u8>) -> ExitCode {
-    let runtime = match Runtime::new() {
-        Ok(runtime) => runtime,
-        Err(error) => return ExitCode::from(serve::cannot_serve(format_args!("cannot start tokio: {error}"))),
-    };
-    let status = runtime.block_on(program);
-    // Handlers are dropped here, and with them their audit lines are written.
-    runtime.shutdown_timeout(LAST_WORDS);
-    ExitCode::from(status)
-}
+/// tokio.
+#[derive(Clone)]
+pub(crate) struct Tokio;
 
-/// The program `tools`.
-pub(crate) async fn tools(serving: Serving) -> u8 {
-    serving.greet();
-    tokio::select! {
-        // Signals are heard from before the first client can be.
-        biased;
-        () = ctrl_c() => status::OK,
-        () = terminate() => status::OK,
-        status = listen(serving) => status,
+impl Adapter for Tokio {
+    const NAME: &'static str = "adapter-tokio";
+
+    fn run<T, F: Future<Output = T>>(threads: Option<usize>, program: impl FnOnce(Self) -> F) -> T {
+        let mut builder = if threads == Some(1) { Builder::new_current_thread() } else { Builder::new_multi_thread() };
+        if let Some(threads) = threads {
+            builder.worker_threads(threads);
+        }
+        let runtime = builder.enable_all().build().expect("a runtime");
+        let value = runtime.block_on(async { program(Self).await });
+        // Handlers are dropped here, and with them their audit lines are written.
+        runtime.shutdown_timeout(LAST_WORDS);
+        value
     }
-}
 
-async fn listen(Serving { listen, service }: Serving) -> u8 {
-    let ended = match listen {
-        Listen::Stdio => serve_one(adapter_tokio::serve(service, stdio())).await,
-        Listen::Tcp(address) => match TcpListener::bind(&address).await {
-            Ok(listener) => {
-                serve::announce(listener.local_addr());
-                serve_all(&service, async || listener.accept().await).await
-            }
-            Err(error) => Err(error),
-        },
-        #[cfg(unix)]
-        Listen::Unix(path) => match UnixListener::bind(path) {
-            Ok(listener) => {
-                serve::announce(listener.path().display());
-                serve_all(&service, async || listener.accept().await).await
-            }
-            Err(error) => Err(error),
-        },
-        #[cfg(not(unix))]
-        Listen::Unix(_) => return serve::cannot_serve("there are no Unix sockets here"),
-    };
-    ended.map_or_else(serve::cannot_serve, |()| status::OK)
-}
-
-/// Serves the one client. A handler that does not end is not waited for: it ends with the program.
-async fn serve_one(mut connection: Connection) -> Result<(), Error> {
-    let peer = connection.peer();
-    tokio::select! {
-        ended = &mut connection => ended.map(drop),
-        () = async {
-            peer.closed().await;
-            tokio::time::sleep(LAST_WORDS).await;
-        } => Ok(()),
+    fn runtime(&self) -> Arc<dyn Runtime> {
+        Arc::new(Clock::start())
     }
-}
 
-/// Serves each client that comes, for ever. A client that breaks off is no concern of the others.
-async fn serve_all<I>(service: &Arc<Service>, accept: impl AsyncFn() -> Result<I, Error>) -> Result<(), Error>
-where
-    I: FrameIo<Error = std::io::Error> + Send + 'static,
-{
-    let mut clients = JoinSet::new();
-    loop {
-        tokio::select! {
-            client = accept() => match client {
-                Ok(transport) => drop(clients.spawn(adapter_tokio::serve(Arc::clone(service), transport))),
-                Err(error) => {
-                    serve::cannot_serve(error);
-                    // Out of files, most likely: some clients will leave.
-                    tokio::time::sleep(Duration::from_millis(100)).await;
+    fn sleep(&self, span: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(tokio::time::sleep(span))
+    }
+
+    fn serve(&self, service: Arc<Service>, transport: End) -> Link {
+        boxed!(link serve(service, transport))
+    }
+
+    fn connect(&self, client: Arc<dyn Client>, config: Config, transport: End) -> Link {
+        boxed!(link connect(client, config, transport))
+    }
+
+    fn stdio(&self) -> End {
+        Box::new(adapter_tokio::stdio())
+    }
+
+    fn child_with_grace(&self, command: Command, grace: Duration) -> Result<(End, Exit), Error> {
+        let child = adapter_tokio::child(command)?.with_exit_grace(grace);
+        let exit = child.exit();
+        Ok((Box::new(child), exit))
+    }
+
+    fn duplex(&self, bytes: usize) -> (End, End) {
+        boxed!(pair adapter_tokio::duplex(bytes))
+    }
+
+    fn duplex_with_bytes(&self, bytes: usize) -> (End, Box<dyn Read + Send>, Box<dyn Write + Send>) {
+        let (one, other) = tokio::io::duplex(bytes);
+        let (reader, writer) = tokio::io::split(one);
+        let (read, write) = tokio::io::split(other);
+        (Box::new(adapter_tokio::LineIo::new(reader, writer)), Box::new(Reading(read)), Box::new(Writing(write)))
+    }
+
+    fn reach(&self, place: Place) -> BoxFuture<'static, Result<End, Error>> {
+        Box::pin(async move {
+            Ok(match place {
+                Place::Tcp(address) => Box::new(adapter_tokio::tcp_connect(&address).await?) as End,
+                #[cfg(unix)]
+                Place::Unix(path) => Box::new(adapter_tokio::unix_connect(path).await?),
+                #[cfg(not(unix))]
+                Place::Unix(path) => return Err(Error::connecting_to(path.display())(std::io::ErrorKind::Unsupported.into())),
+            })
+        })
+    }
+
+    fn listen(&self, place: Place) -> BoxFuture<'static, Result<Listener, Error>> {
+        Box::pin(async move {
+            Ok(match place {
+                Place::Tcp(address) => {
+                    let listener = TcpListener::bind(&address).await?;
+                    boxed!(listener listener.local_addr(), listener)
                 }
-            },
-            Some(_) = clients.join_next() => {}
-        }
+                #[cfg(unix)]
+                Place::Unix(path) => {
+                    let listener = adapter_tokio::UnixListener::bind(path)?;
+                    boxed!(listener listener.path().display(), listener)
+                }
+                #[cfg(not(unix))]
+                Place::Unix(path) => return Err(Error::listening_on(path.display())(std::io::ErrorKind::Unsupported.into())),
+            })
+        })
     }
 }
 
-/// The program `call`.
-pub(crate) async fn call(server: Server, calling: Calling) -> u8 {
-    match reach(server, &calling).await {
-        Ok((connection, exit)) => {
-            let peer = connection.peer();
-            call::run(calling, peer, end(connection, exit), ctrl_c).await
-        }
-        Err(error) => call::cannot_reach(error),
+/// The reading half of a pipe, for a thread of its own.
+struct Reading(ReadHalf<DuplexStream>);
+
+impl Read for Reading {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        block_on(self.0.read(into))
     }
 }
 
-async fn reach(server: Server, calling: &Calling) -> Result<(Connection, Exit), Error> {
-    let (client, config) = (Arc::clone(&calling.client), calling.config.clone());
-    let mut exit = Exit::default();
-    let connection = match server {
-        Server::Tcp(address) => connect(client, config, tcp_connect(&address).await?),
+/// The writing half.
+struct Writing(WriteHalf<DuplexStream>);
+
+impl Write for Writing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        block_on(self.0.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        block_on(self.0.flush())
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        let _ = block_on(self.0.shutdown());
+    }
+}
+
+impl programs::run::Signals for Tokio {
+    async fn interrupt(&self) {
+        if tokio::signal::ctrl_c().await.is_err() {
+            // Nobody will ever press it.
+            pending::<()>().await;
+        }
+    }
+
+    async fn terminate(&self) {
         #[cfg(unix)]
-        Server::Unix(path) => connect(client, config, unix_connect(path).await?),
-        #[cfg(not(unix))]
-        Server::Unix(path) => {
-            let source = std::io::ErrorKind::Unsupported.into();
-            return Err(Error::Connect { address: path.display().to_string(), source });
+        if let Ok(mut told) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+            told.recv().await;
+            return;
         }
-        Server::Child(command) => {
-            let child = child(command)?;
-            exit = child.exit();
-            connect(client, config, child)
-        }
-    };
-    Ok((connection, exit))
-}
-
-/// Why the connection ended, and how the server did.
-async fn end(connection: Connection, exit: Exit) -> String {
-    let why = connection.await.map_or_else(|error| error.to_string(), |reason| reason.to_string());
-    match exit.status() {
-        Some(status) => format!("{why} ({status})"),
-        None => why,
-    }
-}
-
-async fn ctrl_c() {
-    if tokio::signal::ctrl_c().await.is_err() {
-        // Nobody will ever press it.
         pending::<()>().await;
     }
-}
-
-#[cfg(unix)]
-async fn terminate() {
-    use tokio::signal::unix::{SignalKind, signal};
-    if let Ok(mut told) = signal(SignalKind::terminate()) {
-        told.recv().await;
-    } else {
-        pending::<()>().await;
-    }
-}
-
-#[cfg(not(unix))]
-async fn terminate() {
-    pending::<()>().await;
 }

@@ -1,0 +1,59 @@
+use std::io;
+use std::pin::Pin;
+use std::process::{ExitStatus, Stdio};
+use std::task::{Context, Poll};
+
+use protocol_core::adapter;
+use smol::process::{self, ChildStderr, ChildStdin, ChildStdout, Command};
+
+use crate::{Alarm, Clock, Error, LineIo};
+
+/// A child process as a transport.
+pub type Child = adapter::Child<Process, LineIo<ChildStdout, ChildStdin>, Alarm>;
+
+/// Starts a program and talks to it over its standard input and output. Its standard error is ours unless `command` says otherwise.
+///
+/// # Errors
+/// [`Error::Start`], for one that is not there or may not be run.
+pub fn child(command: impl Into<Command>) -> Result<Child, Error> {
+    let mut command = command.into();
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+    let started = command.spawn().and_then(|mut process| {
+        let pipes = process.stdout.take().zip(process.stdin.take()).ok_or(io::ErrorKind::BrokenPipe)?;
+        Ok((process, pipes))
+    });
+    let (process, (stdout, stdin)) = started.map_err(|source| {
+        let program = command.get_program().to_string_lossy().into_owned();
+        Error::Start { program, source }
+    })?;
+    Ok(Child::new(Process { process, exit: None }, LineIo::new(stdout, stdin), Clock::start().alarm()))
+}
+
+/// A process of smol.
+pub struct Process {
+    process: process::Child,
+    /// Waits for its exit, once somebody does.
+    exit: Option<Pin<Box<dyn Future<Output = io::Result<ExitStatus>> + Send>>>,
+}
+
+impl adapter::Process for Process {
+    type Stderr = ChildStderr;
+
+    fn poll_exit(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<ExitStatus>> {
+        self.exit.get_or_insert_with(|| Box::pin(self.process.status())).as_mut().poll(cx)
+    }
+
+    fn kill(&mut self) -> io::Result<()> {
+        self.process.kill()
+    }
+
+    fn take_stderr(&mut self) -> Option<ChildStderr> {
+        self.process.stderr.take()
+    }
+}
+
+impl std::fmt::Debug for Process {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.process.fmt(f)
+    }
+}

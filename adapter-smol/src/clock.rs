@@ -1,0 +1,94 @@
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use protocol_core::Instant;
+use protocol_core::drive::Timer;
+use protocol_core::endpoint::{BoxFuture, Runtime};
+use smol::Executor;
+
+/// The system's clock, counted from the making of this value, and an executor, for the handlers of an endpoint. All that belongs to
+/// one connection must share one clock.
+#[derive(Clone, Debug)]
+pub struct Clock {
+    origin: std::time::Instant,
+    /// `None` is smol's global one. Weak: its own tasks hold this clock, and would keep it and so each other for ever.
+    executor: Option<Weak<Executor<'static>>>,
+}
+
+impl Clock {
+    /// Begins now. Handlers run on smol's global executor.
+    #[must_use]
+    pub fn start() -> Self {
+        Self { origin: std::time::Instant::now(), executor: None }
+    }
+
+    /// Begins now. Handlers run on `executor`, which somebody must run; when it is dropped, so are they.
+    #[must_use]
+    pub fn start_on(executor: &Arc<Executor<'static>>) -> Self {
+        Self { executor: Some(Arc::downgrade(executor)), ..Self::start() }
+    }
+
+    /// An alarm on this clock, for one driver.
+    #[must_use]
+    pub fn alarm(&self) -> Alarm {
+        Alarm { clock: self.clone(), timer: smol::Timer::never(), at: None }
+    }
+}
+
+impl Runtime for Clock {
+    /// Rounded down to a microsecond, so that no deadline is reached too early.
+    fn now(&self) -> Instant {
+        Instant::ZERO.saturating_add(Duration::from_micros(self.origin.elapsed().as_micros() as u64))
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        match &self.executor {
+            None => smol::spawn(task).detach(),
+            Some(executor) => {
+                if let Some(executor) = executor.upgrade() {
+                    executor.spawn(task).detach();
+                }
+            }
+        }
+    }
+
+    /// On the threads that all of smol shares for what blocks.
+    fn spawn_blocking(&self, job: Box<dyn FnOnce() + Send>) {
+        smol::unblock(job).detach();
+    }
+}
+
+/// One alarm.
+#[derive(Debug)]
+pub struct Alarm {
+    clock: Clock,
+    timer: smol::Timer,
+    /// What `timer` is set to.
+    at: Option<Instant>,
+}
+
+impl Timer for Alarm {
+    fn now(&self) -> Instant {
+        Runtime::now(&self.clock)
+    }
+
+    fn poll_until(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<()> {
+        // Only the clock says whether it is due: a timer that has rung stays silent from then on.
+        if at <= Runtime::now(&self.clock) {
+            return Poll::Ready(());
+        }
+        // What is beyond the system's clock does not ring.
+        if let Some(due) = self.clock.origin.checked_add(Duration::from_micros(at.as_micros())) {
+            if self.at.replace(at) != Some(at) {
+                self.timer.set_at(due);
+            }
+            if Pin::new(&mut self.timer).poll(cx).is_ready() {
+                self.at = None;
+                return Poll::Ready(());
+            }
+        }
+        Poll::Pending
+    }
+}

@@ -1,0 +1,91 @@
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use protocol_core::adapter::drive;
+use protocol_core::drive::FrameIo;
+use protocol_core::endpoint::{Client, Endpoint, Peer, Runtime, Service};
+use protocol_core::{CloseReason, Config};
+use smol::{Executor, Task};
+
+use crate::{Clock, Error};
+
+/// Serves `service` to the peer at the other end of `transport`.
+pub fn serve<I>(service: Arc<Service>, transport: I) -> Connection
+where
+    I: FrameIo<Error = io::Error> + Send + 'static,
+{
+    Connection::start(None, transport, |runtime| Endpoint::server(service, runtime))
+}
+
+/// As [`serve`], on an executor of your own.
+pub fn serve_on<I>(executor: &Arc<Executor<'static>>, service: Arc<Service>, transport: I) -> Connection
+where
+    I: FrameIo<Error = io::Error> + Send + 'static,
+{
+    Connection::start(Some(executor), transport, |runtime| Endpoint::server(service, runtime))
+}
+
+/// Calls the peer at the other end of `transport`, and answers what it asks through `client`.
+pub fn connect<I>(client: Arc<dyn Client>, config: Config, transport: I) -> Connection
+where
+    I: FrameIo<Error = io::Error> + Send + 'static,
+{
+    Connection::start(None, transport, |runtime| Endpoint::client(client, config, runtime))
+}
+
+/// As [`connect`], on an executor of your own.
+pub fn connect_on<I>(executor: &Arc<Executor<'static>>, client: Arc<dyn Client>, config: Config, transport: I) -> Connection
+where
+    I: FrameIo<Error = io::Error> + Send + 'static,
+{
+    Connection::start(Some(executor), transport, |runtime| Endpoint::client(client, config, runtime))
+}
+
+/// A connection that runs in a task of its own.
+///
+/// Awaited it gives the end, when all has been written, handlers have ended and the transport is closed: why the session closed, or
+/// [`Error::Broken`]. [`Peer::close`] brings that about in an orderly way. Dropping it ends the connection at once: calls are lost,
+/// handlers are told and dropped at their next await, a child process is killed.
+#[derive(Debug)]
+#[must_use = "dropping it ends the connection"]
+pub struct Connection {
+    peer: Peer,
+    task: Task<Result<CloseReason, Error>>,
+}
+
+impl Connection {
+    fn start<I>(
+        executor: Option<&Arc<Executor<'static>>>,
+        transport: I,
+        endpoint: impl FnOnce(Arc<dyn Runtime>) -> Endpoint,
+    ) -> Self
+    where
+        I: FrameIo<Error = io::Error> + Send + 'static,
+    {
+        let clock = executor.map_or_else(Clock::start, Clock::start_on);
+        let endpoint = endpoint(Arc::new(clock.clone()));
+        let peer = endpoint.peer();
+        let driven = drive(endpoint, transport, clock.alarm());
+        let task = match executor {
+            Some(executor) => executor.spawn(driven),
+            None => smol::spawn(driven),
+        };
+        Self { peer, task }
+    }
+
+    /// The handle of the other end.
+    #[must_use]
+    pub fn peer(&self) -> Peer {
+        self.peer.clone()
+    }
+}
+
+impl Future for Connection {
+    type Output = Result<CloseReason, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.task).poll(cx)
+    }
+}

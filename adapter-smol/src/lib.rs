@@ -1,0 +1,44 @@
+//! Sockets, pipes and clocks of smol for [`protocol_core`].
+//!
+//! A transport is opened by one of [`stdio`], [`child`], [`tcp_connect`], [`TcpListener`], `unix_connect`, `UnixListener` or
+//! [`duplex`]; [`LineIo`] makes one of any other reader and writer. Then
+//! * [`serve`] or [`connect`] runs an endpoint over it, in a task of its own, and gives a [`Connection`], or
+//! * a [`protocol_core::drive::Driver`] joins it with a bare session and an [`Alarm`] of a [`Clock`].
+//!
+//! No rule of a protocol is in this crate. Tasks run on smol's global executor, which has one thread unless `SMOL_THREADS` says
+//! otherwise; [`serve_on`] and [`connect_on`] take an executor of your own.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use protocol_core::endpoint::{Context, Service, Tool};
+//! use protocol_core::{Config, Identity, Json};
+//!
+//! smol::block_on(async {
+//!     let service = Service::new(Identity::new("server", "1.0")).tool(Tool::new("greet", async |_: Context, ()| Ok("hello")));
+//!     let (one, other) = adapter_smol::duplex(4096);
+//!     let _serving = adapter_smol::serve(Arc::new(service), one);
+//!     let calling = adapter_smol::connect(Arc::new(()), Config::mcp_client(Identity::new("client", "1.0")), other);
+//!     let result = calling.peer().call_tool("greet", Json::parse("{}")?)?.await.result()?;
+//!     assert!(result.as_str().contains("hello"));
+//!     Ok::<_, Box<dyn std::error::Error>>(())
+//! })
+//! # .unwrap();
+//! ```
+
+mod child;
+mod clock;
+mod connection;
+mod line_io;
+mod net;
+mod stdio;
+
+pub use child::{Child, Process, child};
+pub use clock::{Alarm, Clock};
+pub use connection::{Connection, connect, connect_on, serve, serve_on};
+pub use line_io::{Duplex, LineIo, SmolIo, duplex};
+pub use net::{Tcp, TcpListener, tcp_connect};
+#[cfg(unix)]
+pub use net::{Unix, UnixListener, unix_connect};
+pub use protocol_core::adapter::{Error, Exit};
+pub use stdio::{Stdin, stdio};

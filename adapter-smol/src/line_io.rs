@@ -1,0 +1,56 @@
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Buf;
+use piper::{Reader, Writer};
+use protocol_core::adapter::{self, ByteIo};
+use protocol_core::lines::{LineDecoder, LineEncoder};
+use smol::io::{AsyncRead, AsyncWrite};
+
+/// Pieces of output that one write takes.
+const PIECES: usize = 64;
+
+/// Any reader and any writer of smol as a transport of frames, one a line.
+pub type LineIo<R, W> = adapter::LineIo<SmolIo, R, W>;
+
+/// How smol reads, writes and accepts.
+#[derive(Debug)]
+pub enum SmolIo {}
+
+impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> ByteIo<R, W> for SmolIo {
+    fn poll_read(reader: &mut R, cx: &mut Context<'_>, into: &mut LineDecoder) -> Poll<io::Result<usize>> {
+        let mut read = Poll::Pending;
+        into.read_with(|space| {
+            read = Pin::new(reader).poll_read(cx, space);
+            if let Poll::Ready(Ok(count)) = read { count } else { 0 }
+        });
+        read
+    }
+
+    fn poll_write(writer: &mut W, cx: &mut Context<'_>, from: &mut LineEncoder) -> Poll<io::Result<usize>> {
+        let mut pieces = [IoSlice::new(&[]); PIECES];
+        let count = from.chunks_vectored(&mut pieces);
+        let written = ready!(Pin::new(writer).poll_write_vectored(cx, &pieces[..count]))?;
+        from.advance(written);
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_flush(writer: &mut W, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(writer).poll_flush(cx)
+    }
+
+    fn poll_close(writer: &mut W, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(writer).poll_close(cx)
+    }
+}
+
+/// One end of a pair in memory.
+pub type Duplex = LineIo<Reader, Writer>;
+
+/// Two ends in memory, joined. Each direction holds at most `bytes` bytes; it need not hold a whole frame.
+#[must_use]
+pub fn duplex(bytes: usize) -> (Duplex, Duplex) {
+    let (here, there) = (piper::pipe(bytes), piper::pipe(bytes));
+    (LineIo::new(here.0, there.1), LineIo::new(there.0, here.1))
+}

@@ -1,0 +1,90 @@
+use std::io;
+use std::net::SocketAddr;
+
+use protocol_core::adapter::{self, Accept, ListenTcp};
+use smol::net::{self, TcpStream};
+
+use crate::{Error, LineIo, SmolIo};
+
+/// A TCP connection.
+pub type Tcp = LineIo<TcpStream, TcpStream>;
+
+/// Accepts TCP connections.
+pub type TcpListener = adapter::TcpListener<SmolIo, net::TcpListener>;
+
+/// Frames are gathered before they are written, so the system need not wait for more.
+fn tcp(stream: TcpStream) -> io::Result<Tcp> {
+    stream.set_nodelay(true)?;
+    Ok(LineIo::new(stream.clone(), stream))
+}
+
+/// Connects to `address`, a host and a port.
+///
+/// # Errors
+/// [`Error::Connect`].
+pub async fn tcp_connect(address: &str) -> Result<Tcp, Error> {
+    TcpStream::connect(address).await.and_then(tcp).map_err(Error::connecting_to(address))
+}
+
+impl Accept<net::TcpListener> for SmolIo {
+    type Transport = Tcp;
+
+    async fn accept(listener: &net::TcpListener) -> io::Result<Tcp> {
+        listener.accept().await.and_then(|(stream, _)| tcp(stream))
+    }
+}
+
+impl ListenTcp<net::TcpListener> for SmolIo {
+    async fn bind(address: &str) -> io::Result<(net::TcpListener, SocketAddr)> {
+        let listener = net::TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    }
+}
+
+#[cfg(unix)]
+pub use self::unix::{Unix, UnixListener, unix_connect};
+
+#[cfg(unix)]
+mod unix {
+    use std::io;
+    use std::path::Path;
+
+    use protocol_core::adapter::{self, Accept, ListenUnix};
+    use smol::net::unix::{self as net, UnixStream};
+
+    use crate::{Error, LineIo, SmolIo};
+
+    /// A connection over a Unix socket.
+    pub type Unix = LineIo<UnixStream, UnixStream>;
+
+    /// Accepts connections on a Unix socket. Dropping it removes the socket file.
+    pub type UnixListener = adapter::UnixListener<SmolIo, net::UnixListener>;
+
+    fn unix(stream: UnixStream) -> Unix {
+        LineIo::new(stream.clone(), stream)
+    }
+
+    /// Connects to the socket at `path`.
+    ///
+    /// # Errors
+    /// [`Error::Connect`].
+    pub async fn unix_connect(path: impl AsRef<Path>) -> Result<Unix, Error> {
+        let path = path.as_ref();
+        UnixStream::connect(path).await.map(unix).map_err(Error::connecting_to(path.display()))
+    }
+
+    impl Accept<net::UnixListener> for SmolIo {
+        type Transport = Unix;
+
+        async fn accept(listener: &net::UnixListener) -> io::Result<Unix> {
+            listener.accept().await.map(|(stream, _)| unix(stream))
+        }
+    }
+
+    impl ListenUnix<net::UnixListener> for SmolIo {
+        fn bind(path: &Path) -> io::Result<net::UnixListener> {
+            net::UnixListener::bind(path)
+        }
+    }
+}

@@ -1,0 +1,646 @@
+//! The scenarios. Each is what a client, or the bare wire, does at the near end, and the trace of events that both ends must see, the
+//! same on every transport of every adapter. A trace holds no times and nothing that two threads may do in either order.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use protocol_core::endpoint::{Asked, BoxFuture, Call, Client};
+use protocol_core::{
+    CallTimeouts, Capabilities, Elicit, Elicited, Invoke, Json, Level, LogRecord, Op, Outcome, Progress, RpcError, Sample, Sampled,
+    Violation,
+};
+use serde_json::{Value, json};
+
+use super::tools::TOGETHER;
+use super::{Book, Calling, FarEnd, Stage, Wire, client};
+use crate::adapter::Adapter;
+
+super::rows! { $ each_scenario ():
+    success
+    tool_error
+    as_many_updates_as_steps
+    rate_limited_progress_and_its_late_flush
+    cancel_before_send
+    cancel_midway
+    cancel_that_crosses_the_response
+    caller_timeout
+    timeout_reset_by_progress
+    max_total_whatever_the_progress
+    callee_deadline_of_a_handler_that_never_looks
+    sampling_nested_to_three_and_refused_at_four
+    confirm_in_all_six_outcomes
+    elicit_accepted_declined_cancelled_and_with_a_bad_schema
+    log_levels
+    peer_that_closes_mid_call
+    peer_that_closes_mid_frame
+    half_close
+    reader_that_stalls
+    one_byte_reads_and_writes
+    calls_at_once_answered_in_reverse_order
+    large_blocks_and_empty_ones_byte_for_byte
+    handler_that_blocks_its_thread_while_others_run
+}
+
+/// The rows that have the bare wire at the far end.
+pub(super) fn script(row: &str) -> Option<fn(Wire, &Book)> {
+    Some(match row {
+        "cancel_before_send" => notes_what_it_is_asked,
+        "cancel_that_crosses_the_response" => answers_what_is_cancelled,
+        "peer_that_closes_mid_call" => closes_mid_call,
+        "peer_that_closes_mid_frame" => closes_mid_frame,
+        _ => return None,
+    })
+}
+
+fn expect(trace: &[String], expected: &str) {
+    let expected: Vec<_> = expected.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    assert_eq!(trace, expected);
+}
+
+fn tool(name: &str, arguments: &Value) -> Invoke {
+    let params = json!({"name": name, "arguments": arguments});
+    Invoke::new(Op::CallTool, Json::parse(params.to_string()).expect("JSON"))
+}
+
+fn clocks(idle: Option<u64>, max_total: Option<u64>) -> CallTimeouts {
+    let mut clocks = CallTimeouts::NONE;
+    clocks.idle = idle.map(Duration::from_millis);
+    clocks.max_total = max_total.map(Duration::from_millis);
+    clocks.reset_on_progress = true;
+    clocks
+}
+
+/// What a result says.
+fn text(result: &Json) -> String {
+    let result: Value = result.decode().expect("a result");
+    let blocks = result["content"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let text: Vec<_> = blocks.iter().filter_map(|block| block["text"].as_str()).collect();
+    let kind = if result["isError"] == true { "tool error" } else { "result" };
+    // A handler's plain text is wrapped in an object, since structured content must be one.
+    let plain = result["structuredContent"]["result"].as_str();
+    format!("{kind}: {}", plain.map_or_else(|| text.join(" | "), str::to_owned))
+}
+
+fn ended(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Result(result) => text(result),
+        Outcome::Error(error) => format!("error {}: {}", error.code, error.message),
+        outcome => format!("{outcome:?}"),
+    }
+}
+
+fn update(progress: &Progress) -> String {
+    let number = |number: Option<f64>| number.map_or_else(|| "?".to_owned(), |number| number.to_string());
+    let message = progress.message.as_ref().map(|message| format!(" {message}")).unwrap_or_default();
+    format!("progress {}/{}{message}", number(progress.value), number(progress.total))
+}
+
+/// Everything that is heard of a call.
+async fn heard(mut call: Call) -> Vec<String> {
+    let mut trace = Vec::new();
+    while let Some(progress) = call.next_progress().await {
+        trace.push(update(&progress));
+    }
+    trace.push(ended(&call.await.outcome));
+    trace
+}
+
+impl Calling {
+    async fn hears(&self, name: &str, arguments: Value) -> Vec<String> {
+        heard(self.peer.call(tool(name, &arguments)).expect("a call")).await
+    }
+
+    /// Waits until so many lines are noted at the far end.
+    async fn noted<A: Adapter>(&self, stage: &Stage<A>, lines: usize) {
+        while self.far.notes().len() < lines {
+            stage.adapter.sleep(Duration::from_millis(2)).await;
+        }
+    }
+}
+
+async fn with_nobody<A: Adapter>(stage: &Stage<A>) -> Calling {
+    stage.call(Arc::new(()), client()).await
+}
+
+async fn success<A: Adapter>(stage: Stage<A>) {
+    let calling = with_nobody(&stage).await;
+    let mut trace = calling.hears("greet", json!({})).await;
+    trace.extend(calling.close().await);
+    expect(
+        &trace,
+        "result: hello
+         far: the peer ended the connection
+         near: closed by this end",
+    );
+}
+
+async fn tool_error<A: Adapter>(stage: Stage<A>) {
+    let calling = with_nobody(&stage).await;
+    let mut trace = calling.hears("fail", json!({})).await;
+    trace.extend(calling.hears("no_such_tool", json!({})).await);
+    drop(calling.close().await);
+    expect(
+        &trace,
+        "tool error: no such luck
+         error -32602: unknown tool \"no_such_tool\"",
+    );
+}
+
+async fn as_many_updates_as_steps<A: Adapter>(stage: Stage<A>) {
+    let calling = with_nobody(&stage).await;
+    let mut trace = calling.hears("steps", json!({"steps": 3, "step_ms": 5})).await;
+    trace.extend(calling.hears("progress", json!({"steps": 20, "step_ms": 1})).await.into_iter().rev().take(2));
+    drop(calling.close().await);
+    expect(
+        &trace,
+        r#"progress 1/3 step 1
+           progress 2/3 step 2
+           progress 3/3 step 3
+           result: done
+           result: {"steps":20,"notified":true,"done":true}
+           progress 20/20 step 20/20"#,
+    );
+}
+
+async fn rate_limited_progress_and_its_late_flush<A: Adapter>(stage: Stage<A>) {
+    let calling = with_nobody(&stage).await;
+    let trace = calling.hears("flood", json!({})).await;
+    drop(calling.close().await);
+    // 10 is the newest of those that did not fit. It comes before 11 was reported, so it came by a deadline.
+    expect(
+        &trace,
+        "progress 1/20
+         progress 2/20
+         progress 10/20
+         progress 11/20
+         result: done",
+    );
+}
+
+fn notes_what_it_is_asked(mut wire: Wire, book: &Book) {
+    wire.as_server();
+    for message in wire.rest() {
+        book.note(message["method"].as_str().unwrap_or("no method"));
+    }
+}
+
+async fn cancel_before_send<A: Adapter>(stage: Stage<A>) {
+    let calling = with_nobody(&stage).await;
+    let call = calling.peer.call(tool("greet", &json!({}))).expect("a call");
+    // It waits for the handshake, and the driver has had no turn.
+    call.cancel(None);
+    let mut trace = heard(call).await;
+    calling.peer.ready().await.expect("a handshake");
+    trace.extend(calling.close().await);
+    expect(
+        &trace,
+        "Cancelled
+         near: closed by this end",
+    );
+}
+
+async fn cancel_midway<A: Adapter>(stage: Stage<A>) {
+    let calling = with_nobody(&stage).await;
+    let mut call = calling.peer.call(tool("hold", &json!({}))).expect("a call");
+    let mut trace = vec![update(&call.next_progress().await.expect("progress"))];
+    call.cancel(Some("enough"));
+    trace.extend(heard(call).await);
+    calling.noted(&stage, 1).await;
+    trace.extend(calling.close().await);
+    expect(
+        &trace,
+        "progress 1/2
+         Cancelled
+         far: cancelled by the peer: enough
+         far: the peer ended the connection
+         near: closed by this end",
+    );
+}
+
+fn answers_what_is_cancelled(mut wire: Wire, book: &Book) {
+    wire.as_server();
+    let id = wire.read().expect("a call")["id"].clone();
+    book.note(wire.read().expect("a cancel")["method"].as_str().unwrap_or_default());
+    wire.answer(&id, &json!({"content": [{"type": "text", "text": "too late"}]}));
+    let id = wire.read().expect("a call")["id"].clone();
+    wire.answer(&id, &json!({"content": [{"type": "text", "text": "in time"}]}));
+    wire.rest();
+}
+
+async fn cancel_that_crosses_the_response<A: Adapter>(stage: Stage<A>) {
+    let calling = with_nobody(&stage).await;
+    calling.peer.ready().await.expect("a handshake");
+    let first = calling.peer.call(tool("any", &json!({}))).expect("a call");
+    // It has left.
+    while calling.peer.stats().frames_out < 3 {
+        stage.adapter.sleep(Duration::from_millis(1)).await;
+    }
+    first.cancel(None);
+    let mut trace = heard(first).await;
+    trace.extend(calling.hears("any", json!({})).await);
+    let stats = calling.peer.stats();
+    trace.push(format!("{} late, {} in flight", stats.late_frames, stats.calls));
+    trace.extend(calling.close().await);
+    expect(
+        &trace,
+        "Cancelled
+         result: in time
+         1 late, 0 in flight
+         far: notifications/cancelled
+         near: closed by this end",
+    );
+}
+
+async fn caller_timeout<A: Adapter>(stage: Stage<A>) {
+    let calling = with_nobody(&stage).await;
+    calling.peer.ready().await.expect("a handshake");
+    let call = calling.peer.call(tool("hold", &json!({})).with_timeouts(clocks(Some(100), None))).expect("a call");
+    let mut trace = heard(call).await;
+    calling.noted(&stage, 1).await;
+    trace.extend(calling.hears("greet", json!({})).await);
+    let mut notes = calling.close().await;
+    // In words of the session.
+    notes[0].truncate("far: cancelled by the peer".len());
+    trace.extend(notes);
+    expect(
+        &trace,
+        "progress 1/2
+         TimedOut(Idle)
+         result: hello
+         far: cancelled by the peer
+         far: the peer ended the connection
+         near: closed by this end",
+    );
+}
+
+async fn timeout_reset_by_progress<A: Adapter>(stage: Stage<A>) {
+    let calling = with_nobody(&stage).await;
+    calling.peer.ready().await.expect("a handshake");
+    // In all twice as long as it may be silent.
+    let call = tool("steps", &json!({"steps": 10, "step_ms": 100})).with_timeouts(clocks(Some(500), None));
+    let trace = heard(calling.peer.call(call).expect("a call")).await;
+    drop(calling.close().await);
+    expect(
+        &trace[9..],
+        "progress 10/10 step 10
+         result: done",
+    );
+}
+
+async fn max_total_whatever_the_progress<A: Adapter>(stage: Stage<A>) {
+    let calling = with_nobody(&stage).await;
+    calling.peer.ready().await.expect("a handshake");
+    let call = tool("steps", &json!({"steps": 1000, "step_ms": 10})).with_timeouts(clocks(Some(5000), Some(150)));
+    let trace = heard(calling.peer.call(call).expect("a call")).await;
+    drop(calling.close().await);
+    assert!(trace.len() > 1 && trace.len() < 1000, "there was progress before it: {trace:?}");
+    expect(&trace[trace.len() - 1..], "TimedOut(MaxTotal)");
+}
+
+async fn callee_deadline_of_a_handler_that_never_looks<A: Adapter>(stage: Stage<A>) {
+    let calling = with_nobody(&stage).await;
+    let mut trace = calling.hears("deaf", json!({})).await;
+    trace.extend(calling.hears("greet", json!({})).await);
+    trace.extend(calling.close().await);
+    expect(
+        &trace,
+        "tool error: the time for this call has run out
+         result: hello
+         far: the peer ended the connection
+         near: closed by this end",
+    );
+}
+
+/// A model that calls the tool which asked it, and a user who does what the question says.
+struct Person(Book);
+
+impl Client for Person {
+    fn capabilities(&self) -> Capabilities {
+        let mut real = Capabilities::default();
+        real.sampling = true;
+        real.elicitation = true;
+        real
+    }
+
+    fn sample(&self, asked: Asked, _sample: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
+        self.0.note(format!("asked at depth {}", asked.depth()));
+        Box::pin(async move {
+            let call = asked.call(tool("nest", &json!({}))).map_err(|error| RpcError::internal(error.to_string()))?;
+            Ok(Sampled::new(ended(&call.await.outcome), "model"))
+        })
+    }
+
+    fn elicit(&self, _asked: Asked, form: Elicit) -> BoxFuture<'static, Result<Elicited, RpcError>> {
+        Box::pin(async move {
+            match form.message.as_str() {
+                "accept" => Ok(Elicited::Accept(Json::parse(r#"{"name":"Ada"}"#).expect("JSON"))),
+                "decline" => Ok(Elicited::Decline),
+                "cancel" => Ok(Elicited::Cancel),
+                "refuse" => Err(RpcError::new(-32000, "busy")),
+                _ => std::future::pending().await,
+            }
+        })
+    }
+
+    fn log(&self, record: LogRecord) {
+        self.0.note(format!("log {} {}", record.level.as_str(), record.data));
+    }
+}
+
+async fn sampling_nested_to_three_and_refused_at_four<A: Adapter>(stage: Stage<A>) {
+    let book = Book::default();
+    let calling = stage.call(Arc::new(Person(book.clone())), client()).await;
+    let result = calling.hears("nest", json!({})).await;
+    let mut trace = book.read();
+    trace.extend(result);
+    trace.extend(calling.close().await);
+    expect(
+        &trace,
+        "asked at depth 1
+         asked at depth 2
+         asked at depth 3
+         result: result: result: tool error: sampling would be nested 4 deep, 3 is the most
+         far: a call at depth 0
+         far: a call at depth 1
+         far: a call at depth 2
+         far: a call at depth 3
+         far: the peer ended the connection
+         near: closed by this end",
+    );
+}
+
+async fn confirm_in_all_six_outcomes<A: Adapter>(stage: Stage<A>) {
+    let mut trace = Vec::new();
+    let calling = stage.call(Arc::new(Person(Book::default())), client()).await;
+    for question in ["accept", "decline", "cancel", "refuse", "think for ever"] {
+        let heard = calling.hears("confirm", json!({"question": question})).await;
+        trace.push(format!("{question}: {}", heard.join(", ")));
+    }
+    drop(calling.close().await);
+    let calling = with_nobody(&stage).await;
+    let heard = calling.hears("confirm", json!({"question": "nobody is there"})).await;
+    trace.push(format!("nobody is there: {}", heard.join(", ")));
+    drop(calling.close().await);
+    expect(
+        &trace,
+        r#"accept: result: {"result":true}
+           decline: result: {"result":false}
+           cancel: result: {"result":false}
+           refuse: result: {"result":false}
+           think for ever: result: {"result":false}
+           nobody is there: result: {"result":false}"#,
+    );
+}
+
+async fn elicit_accepted_declined_cancelled_and_with_a_bad_schema<A: Adapter>(stage: Stage<A>) {
+    let calling = stage.call(Arc::new(Person(Book::default())), client()).await;
+    let mut trace = Vec::new();
+    for question in ["accept", "decline", "cancel"] {
+        trace.extend(calling.hears("elicit", json!({"question": question})).await);
+    }
+    let asked = calling.peer.stats().frames_in;
+    trace.extend(calling.hears("elicit_badly", json!({})).await.into_iter().map(|line| line.chars().take(36).collect()));
+    trace.push(format!("{} frame for the bad one", calling.peer.stats().frames_in - asked));
+    drop(calling.close().await);
+    expect(
+        &trace,
+        r#"result: {"name":"Ada"}
+           result: nothing
+           result: nothing
+           tool error: the question is not vali
+           1 frame for the bad one"#,
+    );
+}
+
+async fn log_levels<A: Adapter>(stage: Stage<A>) {
+    let book = Book::default();
+    let calling = stage.call(Arc::new(Person(book.clone())), client()).await;
+    for level in [Level::Warning, Level::Info] {
+        calling.peer.set_log_level(level).await.expect("an answer");
+        let result = calling.hears("log", json!({})).await;
+        book.note(result.join(", "));
+    }
+    drop(calling.close().await);
+    expect(
+        &book.read(),
+        r#"log warning "warning"
+           log error "error"
+           result: logged
+           log info "info"
+           log warning "warning"
+           log error "error"
+           result: logged"#,
+    );
+}
+
+fn closes_mid_call(mut wire: Wire, book: &Book) {
+    wire.as_server();
+    for _ in 0..2 {
+        book.note(wire.read().expect("a call")["method"].as_str().unwrap_or_default());
+    }
+}
+
+async fn peer_that_closes_mid_call<A: Adapter>(stage: Stage<A>) {
+    let calling = with_nobody(&stage).await;
+    let calls: Vec<_> = (0..2).map(|_| calling.peer.call(tool("any", &json!({}))).expect("a call")).collect();
+    let mut trace = Vec::new();
+    for call in calls {
+        trace.extend(heard(call).await);
+    }
+    trace.extend(calling.ended().await);
+    expect(
+        &trace,
+        "Lost
+         Lost
+         far: tools/call
+         far: tools/call
+         near: the peer ended the connection",
+    );
+}
+
+fn closes_mid_frame(mut wire: Wire, _book: &Book) {
+    wire.as_server();
+    wire.read();
+    wire.bytes(br#"{"jsonrpc":"2.0","id":1,"result":{"cont"#);
+}
+
+async fn peer_that_closes_mid_frame<A: Adapter>(stage: Stage<A>) {
+    let calling = with_nobody(&stage).await;
+    let before = calling.peer.clone();
+    calling.peer.ready().await.expect("a handshake");
+    let seen = before.stats().violations(Violation::ALL[0]);
+    let mut trace = calling.hears("any", json!({})).await;
+    trace.extend(calling.ended().await);
+    let broken: u64 = Violation::ALL.iter().map(|rule| before.stats().violations(*rule)).sum();
+    assert!(broken > seen, "half a frame is told");
+    expect(
+        &trace,
+        "Lost
+         near: the peer ended the connection",
+    );
+}
+
+/// The ids of answers, in order.
+fn ids(answers: &[Value]) -> String {
+    answers.iter().map(|answer| answer["id"].to_string()).collect::<Vec<_>>().join(" ")
+}
+
+async fn finish(far: FarEnd, mut trace: Vec<String>) -> Vec<String> {
+    trace.extend(far.ended().await);
+    trace
+}
+
+async fn half_close<A: Adapter>(stage: Stage<A>) {
+    let (mut wire, far) = stage.wire().await;
+    let trace = stage
+        .block(move || {
+            wire.as_client();
+            wire.call(1, "steps", &json!({"steps": 3, "step_ms": 20}));
+            wire.call(2, "greet", &json!({}));
+            wire.end();
+            let mut answers = wire.rest();
+            answers.sort_by_key(|answer| answer["id"].as_u64());
+            vec![ids(&answers)]
+        })
+        .await;
+    expect(
+        &finish(far, trace).await,
+        "1 2
+         far: the peer ended the connection",
+    );
+}
+
+async fn reader_that_stalls<A: Adapter>(stage: Stage<A>) {
+    let (mut wire, far) = stage.wire().await;
+    let trace = stage
+        .block(move || {
+            wire.as_client();
+            wire.call(1, "long_output", &json!({"blocks": 50, "chars": 65536}));
+            wire.call(2, "greet", &json!({}));
+            // Nothing is read meanwhile, and what is written is still heard.
+            std::thread::sleep(Duration::from_millis(100));
+            wire.call(3, "greet", &json!({}));
+            let mut answers: Vec<_> = (0..3).map(|_| wire.read().expect("an answer")).collect();
+            answers.sort_by_key(|answer| answer["id"].as_u64());
+            let blocks = answers[0]["result"]["content"].as_array().expect("blocks");
+            let bytes: usize = blocks.iter().filter_map(|block| block["text"].as_str()).map(str::len).sum();
+            let trace = vec![ids(&answers), format!("{bytes} bytes")];
+            wire.end();
+            wire.rest();
+            trace
+        })
+        .await;
+    expect(
+        &finish(far, trace).await,
+        "1 2 3
+         3276800 bytes
+         far: the peer ended the connection",
+    );
+}
+
+async fn one_byte_reads_and_writes<A: Adapter>(stage: Stage<A>) {
+    let stage = stage.with_room(1);
+    let (mut wire, far) = stage.wire().await;
+    let trace = stage
+        .block(move || {
+            let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+            let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "greet"}});
+            let mut trace = Vec::new();
+            for (message, answered) in [(Wire::hello(), true), (initialized, false), (call, true)] {
+                for byte in format!("{message}\n").bytes() {
+                    wire.bytes(&[byte]);
+                }
+                if answered {
+                    trace.push(ids(&[wire.read_slowly().expect("an answer")]));
+                }
+            }
+            wire.end();
+            wire.rest();
+            trace
+        })
+        .await;
+    expect(
+        &finish(far, trace).await,
+        r#""hello"
+           1
+           far: the peer ended the connection"#,
+    );
+}
+
+async fn calls_at_once_answered_in_reverse_order<A: Adapter>(stage: Stage<A>) {
+    let (mut wire, far) = stage.wire().await;
+    let trace = stage
+        .block(move || {
+            wire.as_client();
+            for number in 0..TOGETHER {
+                wire.call(number, "reverse", &json!({"number": number}));
+            }
+            let answers: Vec<_> = (0..TOGETHER).map(|_| wire.read().expect("an answer")).collect();
+            let reversed = answers
+                .iter()
+                .rev()
+                .enumerate()
+                .all(|(number, answer)| answer["id"] == number && answer["result"]["structuredContent"]["result"] == number);
+            wire.end();
+            vec![format!("{} more, in reverse: {reversed}", wire.rest().len())]
+        })
+        .await;
+    expect(
+        &finish(far, trace).await,
+        "0 more, in reverse: true
+         far: the peer ended the connection",
+    );
+}
+
+async fn large_blocks_and_empty_ones_byte_for_byte<A: Adapter>(stage: Stage<A>) {
+    let calling = with_nobody(&stage).await;
+    let call = calling.peer.call(tool("long_output", &json!({"blocks": 50, "chars": 65536}))).expect("a call");
+    let result: Value = call.await.result().expect("a result").decode().expect("JSON");
+    let expected: Vec<_> = (0..50)
+        .map(|number| format!("[block {number}] ").chars().chain("abcdefghij".chars().cycle()).take(65536).collect::<String>())
+        .collect();
+    let blocks: Vec<_> = result["content"].as_array().expect("blocks").iter().map(|block| block["text"].as_str()).collect();
+    let equal = blocks.iter().zip(&expected).filter(|(block, expected)| **block == Some(expected)).count();
+    let mut trace = vec![format!("{equal} of {} are equal", blocks.len())];
+    let call = calling.peer.call(tool("empty", &json!({}))).expect("a call");
+    trace.push(call.await.result().expect("a result").member("content").expect("blocks").to_string());
+    drop(calling.close().await);
+    expect(
+        &trace,
+        r#"50 of 50 are equal
+           [{"type":"text","text":""},{"type":"text","text":""},{"type":"text","text":""}]"#,
+    );
+}
+
+async fn handler_that_blocks_its_thread_while_others_run<A: Adapter>(stage: Stage<A>) {
+    let calling = with_nobody(&stage).await;
+    let mut calls: Vec<_> = ["block", "greet", "greet"]
+        .map(|name| Some(Box::pin(heard(calling.peer.call(tool(name, &json!({}))).expect("a call")))))
+        .into();
+    let mut trace = Vec::new();
+    while calls.iter().any(Option::is_some) {
+        trace.extend(
+            poll_fn(|cx| {
+                for call in &mut calls {
+                    if let Some(running) = call
+                        && let Poll::Ready(heard) = running.as_mut().poll(cx)
+                    {
+                        *call = None;
+                        return Poll::Ready(heard);
+                    }
+                }
+                Poll::Pending
+            })
+            .await,
+        );
+    }
+    drop(calling.close().await);
+    expect(
+        &trace,
+        "result: hello
+         result: hello
+         result: blocked",
+    );
+}

@@ -1,0 +1,161 @@
+//! The service at the far end of a scenario. What its handlers hear and cannot tell their caller they note.
+
+use std::collections::BTreeMap;
+use std::future::{pending, poll_fn};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use protocol_core::endpoint::{Context, Service, Tool, ToolError};
+use protocol_core::{Content, Elicit, Json, Level, Progress, RateWindow, Sample, Text, ToolOutput, Why};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{Book, identity};
+use crate::tools::{Options, service as example_tools};
+
+#[derive(Deserialize, JsonSchema)]
+struct Steps {
+    steps: u64,
+    step_ms: u64,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Question {
+    question: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Number {
+    number: usize,
+}
+
+/// So many calls of `reverse` wait for each other.
+pub(super) const TOGETHER: usize = 256;
+
+/// At most two updates in this span, in `flood`.
+const WINDOW: Duration = Duration::from_millis(150);
+
+pub(super) fn service(book: &Book) -> Service {
+    let holding = book.clone();
+    let nesting = book.clone();
+    let turns = Turns::new();
+    example_tools(&Options::default())
+        .configure(|config| {
+            config.identity = identity();
+            config.timeouts.handler_grace = Duration::from_millis(50);
+            config.timeouts.input = Some(Duration::from_millis(100));
+        })
+        .tool(Tool::new("greet", async |_: Context, ()| Ok("hello")))
+        .tool(Tool::new("length", async |_: Context, given: BTreeMap<String, String>| Ok(given["text"].len())))
+        .tool(Tool::new("fail", async |_: Context, ()| Err::<(), _>(ToolError::failed("no such luck"))))
+        .tool(Tool::new("steps", steps).rate_window(RateWindow::UNLIMITED))
+        .tool(Tool::new("flood", flood).rate_window(RateWindow::new(2, WINDOW)))
+        .tool(Tool::new("hold", move |context: Context, ()| hold(context, holding.clone())))
+        .tool(
+            Tool::new("deaf", async |_: Context, ()| pending::<Result<(), ToolError>>().await).deadline(Duration::from_millis(40)),
+        )
+        .tool(Tool::new("nest", move |context: Context, ()| nest(context, nesting.clone())))
+        .tool(Tool::new("confirm", async |context: Context, asked: Question| Ok(context.confirm(asked.question).await)))
+        .tool(Tool::with_output("elicit", elicit))
+        .tool(Tool::with_output("elicit_badly", elicit_badly))
+        .tool(Tool::new("log", log))
+        .tool(Tool::with_output("empty", async |_: Context, ()| {
+            Ok(ToolOutput::blocks((0..3).map(|_| Content::Text(Text::from_static("")))))
+        }))
+        .tool(Tool::blocking("block", |_: Context, ()| {
+            std::thread::sleep(Duration::from_millis(150));
+            Ok("blocked")
+        }))
+        .tool(Tool::new("reverse", move |_: Context, Number { number }: Number| {
+            let turns = turns.clone();
+            async move {
+                turns.wait(number).await;
+                Ok::<_, ToolError>(number)
+            }
+        }))
+}
+
+async fn steps(context: Context, job: Steps) -> Result<&'static str, ToolError> {
+    for step in 1..=job.steps {
+        context.progress(Progress::count(step, job.steps).with_message(format!("step {step}")));
+        context.sleep(Duration::from_millis(job.step_ms)).await?;
+    }
+    Ok("done")
+}
+
+/// Ten updates at once, of which two fit; the last goes out when the window opens, and only then comes one more.
+async fn flood(context: Context, (): ()) -> Result<&'static str, ToolError> {
+    for step in 1..=10 {
+        context.count(step, 20);
+    }
+    context.sleep(2 * WINDOW).await?;
+    context.count(11, 20);
+    Ok("done")
+}
+
+async fn hold(context: Context, book: Book) -> Result<(), ToolError> {
+    context.count(1, 2);
+    let why = match context.cancelled().await {
+        Why::Peer(Some(reason)) => format!("cancelled by the peer: {reason}"),
+        Why::Peer(None) => "cancelled by the peer".into(),
+        why => format!("cancelled: {why:?}"),
+    };
+    book.note(why);
+    Err(ToolError::Cancelled)
+}
+
+async fn nest(context: Context, book: Book) -> Result<String, ToolError> {
+    book.note(format!("a call at depth {}", context.depth()));
+    Ok(context.sample(Sample::new("deeper")).await?.text)
+}
+
+fn form(schema: &str) -> Elicit {
+    Elicit::new("accept", Json::parse(schema.to_owned()).unwrap_or_default())
+}
+
+async fn elicit(context: Context, Question { question }: Question) -> Result<ToolOutput, ToolError> {
+    let mut form = form(r#"{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}"#);
+    form.message = question;
+    let content = context.elicit(form).await?;
+    Ok(ToolOutput::text(content.map_or_else(|| "nothing".to_owned(), |content| content.to_string())))
+}
+
+async fn elicit_badly(context: Context, (): ()) -> Result<ToolOutput, ToolError> {
+    context.elicit(form(r#"{"type":"object","properties":{"list":{"type":"array"}}}"#)).await?;
+    Ok(ToolOutput::text("taken"))
+}
+
+async fn log(context: Context, (): ()) -> Result<&'static str, ToolError> {
+    for level in [Level::Debug, Level::Info, Level::Warning, Level::Error] {
+        context.log(level, level.as_str());
+    }
+    Ok("logged")
+}
+
+/// Lets those who wait go one by one, the last number first.
+#[derive(Clone)]
+struct Turns(Arc<Mutex<(usize, Vec<Option<Waker>>)>>);
+
+impl Turns {
+    fn new() -> Self {
+        Self(Arc::new(Mutex::new((TOGETHER, (0..=TOGETHER).map(|_| None).collect()))))
+    }
+
+    /// Waits for the turn of `number`, and makes it that of the one before.
+    async fn wait(&self, number: usize) {
+        poll_fn(|cx| {
+            let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if turns.0 != number + 1 {
+                turns.1[number] = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            turns.0 = number;
+            let next = number.checked_sub(1).and_then(|next| turns.1[next].take());
+            drop(turns);
+            next.into_iter().for_each(Waker::wake);
+            Poll::Ready(())
+        })
+        .await;
+    }
+}

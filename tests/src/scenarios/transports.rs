@@ -1,0 +1,303 @@
+//! Transports that cannot be opened, that break and that belong to a child: what is said then, and that every open call hears of it.
+
+use std::fs;
+use std::io;
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::process::Command;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use protocol_core::adapter::Error;
+use protocol_core::drive::FrameIo;
+use protocol_core::endpoint::{Call, Peer, Service, Tool};
+use protocol_core::{Close, CloseReason, Json, Outcome, Transmit};
+
+use super::{Stage, client, identity, scratch};
+use crate::adapter::{Adapter, Link, Place};
+
+super::rows! { $ each_transport_fault ():
+    a_port_in_use_is_named
+    nobody_at_an_address_is_named
+    a_path_that_exists_is_left_alone_and_named
+    a_socket_file_goes_with_its_listener
+    a_socket_file_that_somebody_put_in_our_place_is_left_alone
+    a_program_that_is_not_there_is_named
+    a_transport_that_fails_mid_write_loses_every_open_call
+    a_reader_that_is_reset_loses_every_open_call
+    a_child_that_dies_with_output_unread_has_its_answers_heard_and_the_rest_lost
+    a_child_that_is_killed_loses_every_open_call
+    a_child_is_asked_to_exit_by_the_end_of_its_input
+    a_child_that_does_not_exit_is_killed_after_the_grace_although_it_talks_without_end
+    a_child_whose_connection_is_dropped_is_killed_and_leaves_no_zombie
+    a_server_on_stdio_answers_and_exits_when_its_input_ends
+    a_server_on_stdio_exits_when_its_session_ends_although_its_input_stays_open
+}
+
+/// With so many bytes read the server of one row leaves by itself.
+const LEAVES_AFTER: usize = 3_000_000;
+
+pub(super) async fn leaves<A: Adapter>(row: &str, adapter: &A, peer: Peer) {
+    while row != "a_server_on_stdio_exits_when_its_session_ends_although_its_input_stays_open"
+        || peer.stats().bytes_in < LEAVES_AFTER as u64
+    {
+        adapter.sleep(Duration::from_millis(5)).await;
+    }
+    peer.close(Close::Now);
+    std::future::pending::<()>().await;
+}
+
+fn any() -> Json {
+    Json::parse("{}").expect("JSON")
+}
+
+fn failed<T>(result: Result<T, Error>) -> Error {
+    match result {
+        Ok(_) => panic!("it went well"),
+        Err(error) => error,
+    }
+}
+
+async fn a_port_in_use_is_named<A: Adapter>(stage: Stage<A>) {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    let error = failed(stage.adapter.listen(Place::Tcp(address.clone())).await);
+    assert!(matches!(&error, Error::Listen { address: named, .. } if *named == address), "{error}");
+    assert!(error.to_string().starts_with(&format!("cannot listen on {address}: Address already in use")), "{error}");
+}
+
+async fn nobody_at_an_address_is_named<A: Adapter>(stage: Stage<A>) {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    drop(taken);
+    let error = failed(stage.adapter.reach(Place::Tcp(address.clone())).await);
+    assert!(error.to_string().starts_with(&format!("cannot connect to {address}: Connection refused")), "{error}");
+    let error = failed(stage.adapter.reach(Place::Tcp("no port".into())).await);
+    assert!(matches!(error, Error::Connect { .. }), "{error}");
+    let path = scratch("nowhere");
+    let error = failed(stage.adapter.reach(Place::Unix(path.clone())).await);
+    assert!(error.to_string().starts_with(&format!("cannot connect to {}: No such file", path.display())), "{error}");
+}
+
+async fn a_path_that_exists_is_left_alone_and_named<A: Adapter>(stage: Stage<A>) {
+    let path = scratch("exists");
+    fs::write(&path, "precious").expect("a file");
+    let error = failed(stage.adapter.listen(Place::Unix(path.clone())).await);
+    assert!(matches!(&error, Error::PathExists { path: named } if *named == path), "{error}");
+    assert!(error.to_string().contains("exists already"), "{error}");
+    assert_eq!(fs::read(&path).expect("the file"), b"precious");
+    fs::remove_file(&path).expect("the file");
+    // A socket that nobody listens on any longer too: somebody may think otherwise.
+    drop(UnixListener::bind(&path).expect("a socket"));
+    assert!(matches!(failed(stage.adapter.listen(Place::Unix(path.clone())).await), Error::PathExists { .. }));
+    fs::remove_file(&path).expect("the file");
+}
+
+async fn a_socket_file_goes_with_its_listener<A: Adapter>(stage: Stage<A>) {
+    let path = scratch("goes");
+    let listener = stage.adapter.listen(Place::Unix(path.clone())).await.expect("a listener");
+    assert!(path.exists());
+    drop(listener);
+    assert!(!path.exists());
+}
+
+async fn a_socket_file_that_somebody_put_in_our_place_is_left_alone<A: Adapter>(stage: Stage<A>) {
+    let path = scratch("replaced");
+    let ours = stage.adapter.listen(Place::Unix(path.clone())).await.expect("a listener");
+    // Made before ours is removed, so that it cannot get the same number.
+    let elsewhere = path.with_extension("other");
+    fs::write(&elsewhere, "theirs").expect("a file");
+    fs::rename(&elsewhere, &path).expect("a file");
+    drop(ours);
+    assert_eq!(fs::read(&path).expect("the file"), b"theirs");
+    fs::remove_file(&path).expect("the file");
+}
+
+async fn a_program_that_is_not_there_is_named<A: Adapter>(stage: Stage<A>) {
+    let error = failed(stage.adapter.child(Command::new("no-such-program")));
+    assert!(error.to_string().starts_with("cannot start `no-such-program`: No such file"), "{error}");
+}
+
+/// Starts calls before the transport can break, and waits for their ends.
+async fn calls_are_lost(Link { peer, end }: Link, calls: Vec<Call>) -> Result<CloseReason, Error> {
+    for call in calls {
+        assert_eq!(call.await.outcome, Outcome::Lost);
+    }
+    assert!(peer.call_tool("any", any()).is_err(), "it is over");
+    end.await
+}
+
+/// A transport that breaks in one direction, and stays silent in the other.
+struct Broken {
+    write: bool,
+}
+
+impl FrameIo for Broken {
+    type Error = io::Error;
+
+    fn poll_recv(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
+        if self.write { Poll::Pending } else { Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())) }
+    }
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn start_send(&mut self, _transmit: Transmit) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn poll_flush(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(if self.write { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) })
+    }
+
+    fn poll_close(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+async fn breaks<A: Adapter>(stage: &Stage<A>, broken: Broken) -> Error {
+    let link = stage.adapter.connect(Arc::new(()), client(), Box::new(broken));
+    let calls = (0..3).filter_map(|_| link.peer.call_tool("any", any()).ok()).collect();
+    failed(calls_are_lost(link, calls).await)
+}
+
+async fn a_transport_that_fails_mid_write_loses_every_open_call<A: Adapter>(stage: Stage<A>) {
+    let error = breaks(&stage, Broken { write: true }).await;
+    assert_eq!(error.to_string(), "the connection broke: broken pipe");
+}
+
+async fn a_reader_that_is_reset_loses_every_open_call<A: Adapter>(stage: Stage<A>) {
+    let error = breaks(&stage, Broken { write: false }).await;
+    assert_eq!(error.to_string(), "the connection broke: connection reset");
+    // The same at the serving end.
+    let service = Service::new(identity()).tool(Tool::new("greet", async |_: protocol_core::endpoint::Context, ()| Ok("hello")));
+    let link = stage.adapter.serve(Arc::new(service), Box::new(Broken { write: false }));
+    assert_eq!(failed(link.end.await).to_string(), "the connection broke: connection reset");
+}
+
+fn sh(script: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]);
+    command
+}
+
+/// A server of one answer each for the handshake and for the first call.
+const ANSWERS: &str = r#"
+    answer() {
+        read -r request
+        id=${request##*\"id\":}
+        echo '{"jsonrpc":"2.0","id":'${id%%[,\}]*}',"result":'$1'}'
+    }
+    answer '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"sh","version":"1"}}'
+    read -r initialized
+    answer '{"content":[]}'
+"#;
+
+async fn a_child_that_dies_with_output_unread_has_its_answers_heard_and_the_rest_lost<A: Adapter>(stage: Stage<A>) {
+    // Its exit and our next write race; the answer must win either way.
+    for _ in 0..20 {
+        let (transport, exit) = stage.adapter.child(sh(&format!("{ANSWERS}\nexit 3"))).expect("a shell");
+        let Link { peer, end } = stage.adapter.connect(Arc::new(()), client(), transport);
+        let first = peer.call_tool("any", any()).expect("a call");
+        let done = first.await;
+        assert!(matches!(done.outcome, Outcome::Result(_)), "{:?}", done.outcome);
+        if let Ok(second) = peer.call_tool("any", any()) {
+            assert_eq!(second.await.outcome, Outcome::Lost);
+        }
+        // In order or not: that depends on whether our second call was written before it exited.
+        let _ = end.await;
+        assert_eq!(exit.status().and_then(|status| status.code()), Some(3));
+    }
+}
+
+async fn a_child_that_is_killed_loses_every_open_call<A: Adapter>(stage: Stage<A>) {
+    let (transport, exit) = stage.adapter.child(sh(&format!("{ANSWERS}\nread -r more; kill -9 $$"))).expect("a shell");
+    let link = stage.adapter.connect(Arc::new(()), client(), transport);
+    link.peer.call_tool("any", any()).expect("a call").await;
+    let calls = (0..3).filter_map(|_| link.peer.call_tool("any", any()).ok()).collect();
+    // An end of its output, or a pipe that breaks first.
+    let _ = calls_are_lost(link, calls).await;
+    assert_eq!(exit.status().map(|status| status.success()), Some(false));
+}
+
+async fn a_child_is_asked_to_exit_by_the_end_of_its_input<A: Adapter>(stage: Stage<A>) {
+    let script = format!("{ANSWERS}\ncat >/dev/null; echo 'last words'; exit 7");
+    let (transport, exit) = stage.adapter.child(sh(&script)).expect("a shell");
+    let Link { peer, end } = stage.adapter.connect(Arc::new(()), client(), transport);
+    peer.ready().await.expect("a handshake");
+    assert_eq!(exit.status(), None);
+    peer.call_tool("any", any()).expect("a call").await;
+    peer.close(Close::Now);
+    assert_eq!(end.await.expect("an end in order"), CloseReason::Local);
+    assert_eq!(exit.status().and_then(|status| status.code()), Some(7));
+}
+
+/// Whether there is a process, a zombie included.
+fn is_there(process: &str) -> bool {
+    let asked = Command::new("kill").args(["-0", process]).stderr(std::process::Stdio::null()).status();
+    asked.is_ok_and(|status| status.success())
+}
+
+/// A child that leaves its process id in a file, and its transport.
+async fn with_id<A: Adapter>(stage: &Stage<A>, script: &str) -> (crate::adapter::End, protocol_core::adapter::Exit, String) {
+    let file = scratch("id");
+    let script = format!("echo $$ > {0}.tmp; mv {0}.tmp {0}; {script}", file.display());
+    let (transport, exit) = stage.adapter.child_with_grace(sh(&script), Duration::from_millis(300)).expect("a shell");
+    while !file.exists() {
+        stage.adapter.sleep(Duration::from_millis(2)).await;
+    }
+    let id = fs::read_to_string(&file).expect("its id").trim().to_owned();
+    fs::remove_file(&file).expect("the file");
+    (transport, exit, id)
+}
+
+async fn a_child_that_does_not_exit_is_killed_after_the_grace_although_it_talks_without_end<A: Adapter>(stage: Stage<A>) {
+    let (transport, exit, process) = with_id(&stage, "exec yes '{}'").await;
+    let Link { peer, end } = stage.adapter.connect(Arc::new(()), client(), transport);
+    let begin = Instant::now();
+    peer.close(Close::Now);
+    assert_eq!(end.await.expect("an end in order"), CloseReason::Local);
+    assert!(begin.elapsed() >= Duration::from_millis(300) && begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
+    assert_eq!(exit.status().map(|status| status.success()), Some(false));
+    assert!(!is_there(&process));
+}
+
+async fn a_child_whose_connection_is_dropped_is_killed_and_leaves_no_zombie<A: Adapter>(stage: Stage<A>) {
+    let (transport, _, process) = with_id(&stage, "exec sleep 1000").await;
+    assert!(is_there(&process));
+    drop(stage.adapter.connect(Arc::new(()), client(), transport));
+    for _ in 0..200 {
+        if !is_there(&process) {
+            return;
+        }
+        stage.adapter.sleep(Duration::from_millis(20)).await;
+    }
+    panic!("the child is still there");
+}
+
+fn long(length: usize) -> Json {
+    Json::parse(format!(r#"{{"text":"{}"}}"#, "x".repeat(length))).expect("JSON")
+}
+
+async fn a_server_on_stdio_answers_and_exits_when_its_input_ends<A: Adapter>(stage: Stage<A>) {
+    let calling = stage.call(Arc::new(()), client()).await;
+    for length in [0, 1, 1000, 1_000_000] {
+        let result = calling.peer.call_tool("length", long(length)).expect("a call").await.result().expect("a result");
+        assert_eq!(result.member("structuredContent").expect("a number").as_str(), format!(r#"{{"result":{length}}}"#));
+    }
+    let exit = calling.exit.clone();
+    assert_eq!(calling.close().await, ["far: the peer ended the connection", "near: closed by this end"]);
+    assert!(exit.status().is_some_and(|status| status.success()));
+}
+
+async fn a_server_on_stdio_exits_when_its_session_ends_although_its_input_stays_open<A: Adapter>(stage: Stage<A>) {
+    let calling = stage.call(Arc::new(()), client()).await;
+    let _ = calling.peer.call_tool("length", long(LEAVES_AFTER)).expect("a call").await;
+    let exit = calling.exit.clone();
+    // Our end keeps its input open until its output ends.
+    assert_eq!(calling.ended().await, ["far: closed by this end", "near: the peer ended the connection"]);
+    assert!(exit.status().is_some_and(|status| status.success()));
+}
