@@ -1,8 +1,14 @@
 //! What the tests share.
 
+pub mod adapter;
 pub mod audit;
 pub mod end;
+pub mod fuzz;
 pub mod pair;
 pub mod programs;
+#[cfg(unix)]
+pub mod scenarios;
+pub mod speed;
 pub mod storm;
 pub mod tools;
+pub mod world;

@@ -1,18 +1,21 @@
 //! G1 to G13, each by its name. What a single scenario can show is shown by one; what must hold on every interleaving is watched in
-//! storms of random verbs.
+//! storms of random operations.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use protocol_core::{
     Ask, AskError, CallTimeouts, Close, CloseReason, Event, Instant, Invoke, Op, Outcome, Progress, RateWindow, Reply, Sample,
-    ServeOptions, Session, ToolOutput, TransportEnd,
+    ServeOptions, ToolOutput, TransportEnd,
 };
 use tests::end::{End, call_tool, cancelled, client_config, json, progress, result, server_config, with};
 use tests::pair::Pair;
-use tests::storm::{Rng, Storm};
+use tests::storm::Rng;
+use tests::world::{Wire, World};
 
-fn storm(seed: u64, steps: usize) -> Vec<String> {
+/// A storm of random operations on a world of two ends, watched after every call, and its trace. Sizes are in play that the model does
+/// not know (a congested outbox, few events), so the judge is alone; `model.rs` has the storms that are predicted.
+fn storm(seed: u64, steps: usize) -> [Vec<String>; 2] {
     let client = with(client_config(), |config| {
         config.timeouts.call =
             CallTimeouts { idle: Some(Duration::from_secs(2)), max_total: Some(Duration::from_secs(9)), reset_on_progress: true };
@@ -29,20 +32,30 @@ fn storm(seed: u64, steps: usize) -> Vec<String> {
         config.limits.output_bytes = 2_000;
         config.timeouts.response_gap = Duration::from_millis(seed % 3);
     });
-    Storm::new(seed, Session::new(client, Instant::ZERO), Session::new(server, Instant::ZERO)).run(steps)
+    let wire = if seed.is_multiple_of(3) { Wire::Bytes } else { Wire::Messages };
+    let mut world = World::of_sessions(client, server, wire, seed);
+    world.forget_models();
+    world.run_until(Instant::from_millis(1));
+    tests::storm::storm(&mut world, seed, steps);
+    world.finish(seed as u8);
+    world.trace()
 }
 
 #[test]
 fn g1_to_g5_g7_and_g12_hold_in_every_storm() {
-    for seed in 0..150 {
-        storm(seed, 1_500);
+    let (mut done, mut congested) = (0, 0);
+    for seed in 0..60 {
+        let trace = storm(seed, 1_200).concat();
+        done += trace.iter().filter(|line| line.contains("Done {")).count();
+        congested += trace.iter().filter(|line| line.contains("Coalesced") || line.contains("Full")).count();
     }
+    assert!(done > 2_000 && congested > 200, "a breeze: {done} calls done, {congested} verbs met a full outbox");
 }
 
 #[test]
 fn g10_equal_operations_give_equal_output() {
-    for seed in 0..20 {
-        assert_eq!(storm(seed, 800), storm(seed, 800));
+    for seed in 0..12 {
+        assert_eq!(storm(seed, 600), storm(seed, 600));
     }
 }
 

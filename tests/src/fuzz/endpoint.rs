@@ -1,0 +1,76 @@
+//! Hostile frames against the example service behind an endpoint, with its handlers running in virtual time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol_core::drive::Driver;
+use protocol_core::endpoint::Endpoint;
+use protocol_core::endpoint::testing::{Executor, Pipe, pipe};
+use serde_json::{Value, json};
+
+use crate::end::initialize;
+use crate::tools::{Options, service};
+
+/// Byte 0: whether the handshake was made (bit 0), whether the peer answers questions (bit 1), the deadline of calls (bit 2), partial
+/// results on progress (bit 3). Then lines: each is a frame, and one that begins with the byte 1 lets time pass, 100 ms for each unit of its
+/// second byte.
+pub fn endpoint(data: &[u8]) {
+    let ([kind], rest) = super::head(data);
+    let executor = Executor::new();
+    let options = Options {
+        deadline: (kind & 4 != 0).then_some(Duration::from_secs(3)),
+        partial_on_progress: kind & 8 != 0,
+        ..Options::default()
+    };
+    let endpoint = Endpoint::server(Arc::new(service(&options)), executor.runtime());
+    let (mut peer, io) = pipe();
+    let over = Arc::new(AtomicBool::new(false));
+    {
+        let over = Arc::clone(&over);
+        let mut driver = Driver::new(endpoint, io, executor.timer());
+        executor.spawn(async move {
+            while let Ok(Some(_)) = driver.next_event().await {}
+            over.store(true, Ordering::Relaxed);
+        });
+    }
+    let answers = kind & 2 != 0;
+    if kind & 1 != 0 {
+        let declares = r#"{"sampling":{},"elicitation":{},"roots":{}}"#;
+        let _ = peer.send(Bytes::from(initialize(0, "2025-11-25", declares)));
+        let _ = peer.send(Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#));
+    }
+    for line in rest.split(|byte| *byte == b'\n') {
+        match line {
+            [1, tenths, ..] => executor.run_for(Duration::from_millis(100 * u64::from(*tenths))),
+            frame => drop(peer.send(Bytes::copy_from_slice(frame))),
+        }
+        executor.run_until_stalled();
+        read(&mut peer, answers);
+        executor.run_until_stalled();
+    }
+    read(&mut peer, false);
+    peer.end();
+    executor.run_for(Duration::from_secs(120));
+    read(&mut peer, false);
+    assert!(over.load(Ordering::Relaxed), "an endpoint whose peer has gone comes to its end");
+    executor.shutdown();
+}
+
+/// Reads what was sent, and answers questions if it is to.
+fn read(peer: &mut Pipe, answers: bool) {
+    while let Some(frame) = peer.try_recv() {
+        let text = core::str::from_utf8(&frame).expect("UTF-8");
+        let frame: Value = serde_json::from_str(text).expect("every frame is JSON");
+        assert!(!text.contains(['\n', '\r']), "one frame is one line");
+        let (Some(method), Some(id), true) = (frame["method"].as_str(), frame.get("id"), answers) else { continue };
+        let result = match method {
+            "sampling/createMessage" => json!({"role": "assistant", "content": {"type": "text", "text": "short"}, "model": "m"}),
+            "elicitation/create" => json!({"action": "accept", "content": {"name": "n"}}),
+            _ => json!({"roots": []}),
+        };
+        let answer = json!({"jsonrpc": "2.0", "id": id, "result": result});
+        let _ = peer.send(Bytes::from(answer.to_string()));
+    }
+}

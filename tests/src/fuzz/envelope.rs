@@ -1,0 +1,155 @@
+//! Two readers of one frame must agree: the core's and `serde_json`'s.
+
+use bytes::Bytes;
+use protocol_core::{Event, Invalid, Json, Op, Outcome, Reply, Violation};
+use serde_json::value::RawValue;
+
+use super::judge::{Body, Id, Message, Verdict, depth, judge, members, object};
+use crate::end::{End, client_config, server_config};
+
+/// Reads the bytes as JSON, as a frame to a server and as a frame to a client with a call in flight: whatever the core accepts
+/// `serde_json` accepts, with the same meaning, and the other way round; and what follows is what JSON-RPC says.
+pub fn envelope(data: &[u8]) {
+    json(data);
+    let verdict = judge(data);
+    to_a_server(data, &verdict);
+    to_a_client(data, &verdict);
+}
+
+fn json(data: &[u8]) {
+    let theirs = serde_json::from_slice::<&RawValue>(data).ok().map(RawValue::get).filter(|text| depth(text) <= PAYLOAD_DEPTH);
+    let ours = Json::parse(data.to_vec()).ok();
+    assert_eq!(ours.as_ref().map(Json::as_str), theirs, "the same text, or both refuse it");
+    let (Some(ours), Some(theirs)) = (ours, theirs) else { return };
+    assert_eq!(ours.is_object(), theirs.starts_with('{'));
+    let value = serde_json::from_str::<serde_json::Value>(theirs).ok();
+    assert_eq!(ours.decode::<serde_json::Value>().ok(), value);
+    if let Ok(text) = serde_json::from_str::<String>(theirs) {
+        assert_eq!(Json::string(&text).decode::<String>().as_deref(), Ok(&*text), "what is written is read again");
+    }
+    for (name, _) in members(theirs).unwrap_or_default() {
+        let last = members(theirs).and_then(|all| all.into_iter().rev().find(|(key, _)| *key == name));
+        assert_eq!(ours.member(&name).as_ref().map(Json::as_str), last.map(|(_, value)| value.get()), "the last {name:?} counts");
+    }
+}
+
+/// The methods that become requests to the owner of a server.
+const SERVED: [&str; 10] = [
+    "tools/call",
+    "tools/list",
+    "prompts/get",
+    "prompts/list",
+    "resources/read",
+    "resources/list",
+    "resources/templates/list",
+    "resources/subscribe",
+    "resources/unsubscribe",
+    "completion/complete",
+];
+
+/// The deepest nesting of a payload: in a frame it stands a few levels deeper.
+const PAYLOAD_DEPTH: usize = 120;
+
+/// What an answer names, and its error code if it is an error.
+type Answer = (Option<Id>, Option<i64>);
+
+fn to_a_server(data: &[u8], verdict: &Verdict<'_>) {
+    let mut end = End::server(server_config());
+    end.session.handle_frame(Bytes::copy_from_slice(data), end.now).expect("the session takes frames");
+    let mut rules = Vec::new();
+    let mut served = None;
+    for event in end.events() {
+        match event {
+            Event::Violation(rule) => rules.push(rule),
+            Event::Request { id, params, .. } => {
+                // It goes back as it came.
+                end.session.respond(id, Reply::Raw(params.clone()), end.now).expect("it is live");
+                served = Some(params);
+            }
+            Event::Log(_) | Event::Notice(_) | Event::Cancelled { .. } => {}
+            other => panic!("a frame does not cause {other:?}"),
+        }
+    }
+    let raw = end.sent();
+    let answered = answers(&raw);
+    let expected = |answer: Answer, rule| {
+        assert_eq!(answered, [answer]);
+        assert_eq!(rules, [rule]);
+        assert_eq!(served, None);
+    };
+    match verdict {
+        Verdict::NotJson => {
+            let rule = rules.first().copied().expect("a rule is broken");
+            assert!(matches!(rule, Violation::NotJson | Violation::TooDeep), "{rule:?}");
+            expected((None, Some(-32700)), rule);
+        }
+        Verdict::TooDeep => expected((None, Some(-32700)), Violation::TooDeep),
+        Verdict::Scalar => expected((None, Some(-32600)), Violation::InvalidEnvelope),
+        Verdict::Array => expected((None, Some(-32600)), Violation::InvalidBatch),
+        Verdict::Unknown => {}
+        Verdict::Object(message) => match message {
+            Message::Repeated { is_request } => {
+                assert_eq!(rules, [Violation::RepeatedMember]);
+                assert_eq!(answered, if *is_request { vec![(None, Some(-32600))] } else { vec![] });
+            }
+            Message::Invalid(id) => expected((id.clone(), Some(-32600)), Violation::InvalidEnvelope),
+            Message::WrongParams(id) => expected((Some(id.clone()), Some(-32602)), Violation::InvalidParams),
+            Message::InvalidNotification | Message::Notification | Message::LostResponse | Message::Response { .. } => {
+                assert_eq!(answered, [], "a notification and a response are never answered");
+                assert_eq!(served, None);
+            }
+            Message::Request { id, method, params } => {
+                let repeated = rules.contains(&Violation::RepeatedMember);
+                assert_eq!(answered.len(), 1, "a request is answered once");
+                assert!(repeated || answered[0].0.as_ref() == Some(id), "under its id: {answered:?}");
+                if let Some(served) = served {
+                    assert!(SERVED.contains(&method.as_str()), "{method} is not served");
+                    assert_eq!(served.as_str(), params.unwrap_or("{}"), "G13");
+                    let back: String = params.unwrap_or("{}").replace(['\r', '\n'], " ");
+                    assert!(raw[0].contains(&back), "G13: {raw:?}");
+                }
+            }
+        },
+    }
+}
+
+fn answers(frames: &[String]) -> Vec<Answer> {
+    let read = |frame: &String| match object(&members(frame).expect("an object")) {
+        Message::Response { id, body: Body::Result(_) } => (Some(id), None),
+        Message::Response { id, body: Body::Error { code, .. } } => (Some(id), Some(code)),
+        Message::LostResponse => {
+            let error: serde_json::Value = serde_json::from_str(frame).expect("JSON");
+            (None, Some(error["error"]["code"].as_i64().expect("a code")))
+        }
+        other => panic!("a server with nothing to do only answers: {other:?}"),
+    };
+    frames.iter().map(read).collect()
+}
+
+fn to_a_client(data: &[u8], verdict: &Verdict<'_>) {
+    let mut end = End::client(client_config());
+    let call = end.invoke(protocol_core::Invoke::new(Op::Custom("x/y".into()), Json::empty_object()));
+    end.drain();
+    end.session.handle_frame(Bytes::copy_from_slice(data), end.now).expect("the session takes frames");
+    let done = end.events().into_iter().find_map(|event| match event {
+        Event::Done { id, outcome, .. } => {
+            assert_eq!(id, call);
+            Some(outcome)
+        }
+        _ => None,
+    });
+    let body = match verdict {
+        Verdict::Object(Message::Response { id: Id::Number(2), body }) => body,
+        Verdict::Unknown => return,
+        _ => return assert_eq!(done, None, "only the response to it ends a call"),
+    };
+    match (done.expect("a response ends its call"), body) {
+        (Outcome::Result(ours), Body::Result(theirs)) => assert_eq!(ours.as_str(), *theirs, "G13"),
+        (Outcome::Error(ours), Body::Error { code, message, data }) => {
+            assert_eq!((ours.code, ours.message.as_str()), (*code, message.as_str()));
+            assert_eq!(ours.data.as_ref().map(Json::as_str), *data);
+        }
+        (Outcome::Invalid(Invalid::Response), Body::Malformed) => {}
+        (ours, theirs) => panic!("{ours:?} is not {theirs:?}"),
+    }
+}

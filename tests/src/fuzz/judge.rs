@@ -1,0 +1,183 @@
+//! What a frame is, according to `serde_json` and the JSON-RPC specification: written for clarity, and apart from the core's reader.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// The members of an object in their order, repeated ones included.
+pub(super) type Members<'a> = Vec<(String, &'a RawValue)>;
+
+/// The members of `text`. `None` if it is no object, or if a name in it is no text at all (half of a surrogate pair).
+pub(super) fn members(text: &str) -> Option<Members<'_>> {
+    struct Object;
+    impl<'de> Visitor<'de> for Object {
+        type Value = Members<'de>;
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut all = Vec::new();
+            while let Some(member) = map.next_entry()? {
+                all.push(member);
+            }
+            Ok(all)
+        }
+    }
+    impl<'de> DeserializeSeed<'de> for Object {
+        type Value = Members<'de>;
+        fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+            deserializer.deserialize_map(self)
+        }
+    }
+    Object.deserialize(&mut serde_json::Deserializer::from_str(text)).ok()
+}
+
+/// The elements of an array.
+pub(super) fn elements(text: &str) -> Option<Vec<&RawValue>> {
+    serde_json::from_str(text).ok()
+}
+
+/// The deepest nesting of text that is JSON.
+pub(super) fn depth(text: &str) -> usize {
+    let (mut depth, mut deepest, mut in_text, mut escaped) = (0_usize, 0, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_text => escaped = true,
+            b'"' => in_text = !in_text,
+            b'{' | b'[' if !in_text => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' if !in_text => depth -= 1,
+            _ => {}
+        }
+    }
+    deepest
+}
+
+/// A request id.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Id {
+    Number(i64),
+    Text(String),
+}
+
+impl Id {
+    /// `None` for what cannot be echoed.
+    pub(super) fn read(value: &RawValue) -> Option<Self> {
+        let number = serde_json::from_str(value.get()).map(Self::Number);
+        number.or_else(|_| serde_json::from_str(value.get()).map(Self::Text)).ok()
+    }
+}
+
+/// What a frame is.
+#[derive(Debug)]
+pub(super) enum Verdict<'a> {
+    NotJson,
+    TooDeep,
+    /// JSON that is neither object nor array.
+    Scalar,
+    Array,
+    /// An object that `serde_json` cannot take apart.
+    Unknown,
+    Object(Message<'a>),
+}
+
+/// What an object is.
+#[derive(Debug)]
+pub(super) enum Message<'a> {
+    /// A member stands twice.
+    Repeated {
+        is_request: bool,
+    },
+    /// No message, or a request that is none; to be answered, under its id where that can be echoed.
+    Invalid(Option<Id>),
+    /// A malformed notification.
+    InvalidNotification,
+    Notification,
+    /// Parameters that are no object.
+    WrongParams(Id),
+    Request {
+        id: Id,
+        method: String,
+        params: Option<&'a str>,
+    },
+    /// A response without an id that could be ours.
+    LostResponse,
+    Response {
+        id: Id,
+        body: Body<'a>,
+    },
+}
+
+/// What a response says.
+#[derive(Debug)]
+pub(super) enum Body<'a> {
+    Result(&'a str),
+    Error { code: i64, message: String, data: Option<&'a str> },
+    Malformed,
+}
+
+/// The deepest nesting of a frame.
+const DEPTH: usize = 128;
+
+/// Judges a frame.
+pub(super) fn judge(frame: &[u8]) -> Verdict<'_> {
+    let Ok(raw) = serde_json::from_slice::<&RawValue>(frame) else { return Verdict::NotJson };
+    let text = raw.get();
+    match text.as_bytes().first() {
+        _ if depth(text) > DEPTH => Verdict::TooDeep,
+        Some(b'{') => members(text).map_or(Verdict::Unknown, |members| Verdict::Object(object(&members))),
+        Some(b'[') => Verdict::Array,
+        _ => Verdict::Scalar,
+    }
+}
+
+/// Judges a message.
+pub(super) fn object<'a>(members: &Members<'a>) -> Message<'a> {
+    let get = |name: &str| members.iter().find(|(key, _)| key == name).map(|(_, value)| *value);
+    let text = |value: &RawValue| serde_json::from_str::<String>(value.get()).ok();
+    let is_object = |value: &RawValue| value.get().starts_with('{');
+    let names = ["jsonrpc", "id", "method", "params", "result", "error"];
+    let (id, method, params) = (get("id"), get("method"), get("params"));
+    if names.iter().any(|name| members.iter().filter(|(key, _)| key == name).count() > 1) {
+        return Message::Repeated { is_request: method.is_some() && id.is_some() };
+    }
+    let proper_id = id.and_then(Id::read);
+    let current = get("jsonrpc").and_then(text).is_some_and(|version| version == "2.0");
+    let (result, error) = (get("result"), get("error"));
+    let is_response = result.is_some() || error.is_some();
+    if let Some(method) = method {
+        let method = text(method).filter(|_| current && !is_response);
+        let fits = params.is_none_or(is_object);
+        return match (method, id.is_some(), proper_id) {
+            (Some(_), false, _) if fits => Message::Notification,
+            (_, false, _) => Message::InvalidNotification,
+            (Some(method), true, Some(id)) if fits => Message::Request { id, method, params: params.map(RawValue::get) },
+            (Some(_), true, Some(id)) => Message::WrongParams(id),
+            (_, true, id) => Message::Invalid(id),
+        };
+    }
+    if !is_response {
+        return Message::Invalid(proper_id);
+    }
+    let Some(id) = proper_id else { return Message::LostResponse };
+    let body = match (result, error) {
+        (Some(result), None) if current && is_object(result) => Body::Result(result.get()),
+        (None, Some(error)) if current => error_object(error.get()).unwrap_or(Body::Malformed),
+        _ => Body::Malformed,
+    };
+    Message::Response { id, body }
+}
+
+fn error_object(text: &str) -> Option<Body<'_>> {
+    let all = members(text)?;
+    let get = |name: &str| all.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.get());
+    // Minus zero is the whole number zero, which `serde_json` takes for a fraction.
+    let code = get("code").map(|code| if code == "-0" { "0" } else { code });
+    let code = serde_json::from_str(code?).ok()?;
+    let message = serde_json::from_str(get("message")?).ok()?;
+    Some(Body::Error { code, message, data: get("data") })
+}

@@ -1,0 +1,94 @@
+//! However bytes are split into reads, the frames are equal, and they are what the rule of lines says.
+
+use bytes::{Buf, BufMut, Bytes};
+use protocol_core::lines::{LineDecoder, LineEncoder};
+
+use crate::storm::Rng;
+
+/// Byte 0: the limit. Byte 1: how the rest is split. The rest: what is read.
+pub fn lines(data: &[u8]) {
+    let ([limit, seed], input) = super::head(data);
+    let limit = if limit < 128 { usize::from(limit) } else { 1 << (limit % 24) };
+    let expected = by_the_rule(input, limit);
+    let mut rng = Rng::new(seed.into());
+    for way in 0..5 {
+        let frames = decode(input, limit, |left| match way {
+            0 => left,
+            1 => 1,
+            _ => {
+                let most = 1 << rng.below(13);
+                1 + rng.below(most)
+            }
+        });
+        assert!(frames == expected, "split in way {way}: {frames:?} instead of {expected:?}");
+    }
+    encode(&expected, &mut rng);
+}
+
+/// A line is what stands before a line feed, or before the end; one mark before it and one carriage return behind it are not part
+/// of it; blank ones are none; of one that is too long the beginning is left, one byte more than allowed.
+fn by_the_rule(input: &[u8], limit: usize) -> Vec<Bytes> {
+    let lines = input.split(|byte| *byte == b'\n').map(|line| {
+        let line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
+        line.strip_suffix(b"\r").unwrap_or(line)
+    });
+    let is_blank = |line: &[u8]| line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r'));
+    let kept = lines.filter(|line| line.len() > limit || !is_blank(line));
+    kept.map(|line| Bytes::copy_from_slice(&line[..line.len().min(limit + 1)])).collect()
+}
+
+fn decode(mut input: &[u8], limit: usize, mut step: impl FnMut(usize) -> usize) -> Vec<Bytes> {
+    let mut decoder = LineDecoder::new(limit);
+    let mut frames = Vec::new();
+    while !input.is_empty() {
+        let (piece, rest) = input.split_at(step(input.len()).min(input.len()));
+        let taken = match piece.len() % 3 {
+            0 => {
+                decoder.feed(piece);
+                piece.len()
+            }
+            1 => {
+                let mut space = decoder.space();
+                let count = piece.len().min(space.remaining_mut());
+                space.put_slice(&piece[..count]);
+                count
+            }
+            _ => {
+                let mut taken = 0;
+                decoder.read_with(|space| {
+                    taken = piece.len().min(space.len());
+                    space[..taken].copy_from_slice(&piece[..taken]);
+                    taken
+                });
+                taken
+            }
+        };
+        assert!(taken > 0, "there is always room");
+        input = if taken == piece.len() { rest } else { &input[taken..] };
+        frames.extend(std::iter::from_fn(|| decoder.next_frame()));
+    }
+    frames.extend(decoder.finish());
+    assert_eq!(decoder.finish(), None);
+    frames
+}
+
+/// What an encoder gives, whatever is taken at once, is each frame and a line feed.
+fn encode(frames: &[Bytes], rng: &mut Rng) {
+    let mut encoder = LineEncoder::new();
+    let (mut written, mut expected) = (Vec::new(), Vec::new());
+    let mut take = |encoder: &mut LineEncoder, most: usize| {
+        let count = encoder.chunk().len().min(most);
+        written.extend_from_slice(&encoder.chunk()[..count]);
+        encoder.advance(count);
+    };
+    for frame in frames {
+        encoder.push(frame.clone());
+        expected.extend_from_slice(frame);
+        expected.push(b'\n');
+        take(&mut encoder, rng.below(2 * frame.len() + 2));
+    }
+    while encoder.has_remaining() {
+        take(&mut encoder, 1 + rng.below(4096));
+    }
+    assert!(written == expected, "frames leave as they came");
+}

@@ -1,0 +1,32 @@
+//! The bodies of the fuzz targets in `fuzz/`. Each takes any bytes, and panics if something does not hold.
+//!
+//! They stand here so that `cargo test` replays the stored cases of `tests/corpus` on stable (`tests/tests/corpus.rs`). How bytes are
+//! read is frozen: a stored case must go on meaning what it meant. New meanings only take values that did nothing before.
+
+mod endpoint;
+mod envelope;
+mod judge;
+mod lines;
+mod pair;
+mod session;
+
+pub use endpoint::endpoint;
+pub use envelope::envelope;
+pub use lines::lines;
+pub use pair::pair;
+pub use session::session;
+
+/// What a fuzz target does with its bytes.
+pub type Target = fn(&[u8]);
+
+/// Every target, under the name of its corpus.
+pub const TARGETS: [(&str, Target); 5] =
+    [("endpoint", endpoint), ("envelope", envelope), ("lines", lines), ("pair", pair), ("session", session)];
+
+/// The first bytes of a case choose; those that are missing are zero.
+fn head<const COUNT: usize>(data: &[u8]) -> ([u8; COUNT], &[u8]) {
+    let mut head = [0; COUNT];
+    let (chosen, rest) = data.split_at(COUNT.min(data.len()));
+    head[..chosen.len()].copy_from_slice(chosen);
+    (head, rest)
+}

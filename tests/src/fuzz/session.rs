@@ -1,0 +1,382 @@
+//! Hostile bytes against one end, in every role and phase, with an application that does what the bytes say.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol_core::{
+    Answer, Ask, CallTimeouts, Close, Config, Elicited, Event, InboundId, InputKey, Instant, Invoke, Json, Level, LogRecord, Op,
+    OutboundId, Progress, RateWindow, Reply, RpcError, Sample, Sampled, ServeOptions, Session, ToolOutput, TransportEnd, Violation,
+};
+use serde_json::value::RawValue;
+
+use super::judge::{Id, Message, elements, members, object};
+use crate::end::{client_config, initialize, json, server_config};
+
+/// Byte 0: the role (bit 0), whether the handshake was made (bit 1), the revision (bits 2 and 3), the limits (bit 4), whether the
+/// application polls only when it is told to (bit 5), whether a call, an invocation and a question are open before (bit 6). Byte 1:
+/// the clocks. Then lines: each is a frame, and one that begins with the byte 1 is what the application does, see [`Fuzzed::act`].
+pub fn session(data: &[u8]) {
+    let ([kind, clocks], rest) = super::head(data);
+    let mut fuzzed = Fuzzed::new(kind, clocks);
+    for line in rest.split(|byte| *byte == b'\n') {
+        match line.split_first() {
+            Some((1, action)) => action.chunks_exact(2).for_each(|action| fuzzed.act(action[0], action[1])),
+            _ => fuzzed.frame(line),
+        }
+        fuzzed.check();
+        if !fuzzed.waits {
+            fuzzed.poll();
+        }
+    }
+    fuzzed.finish();
+}
+
+const REVISIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+
+struct Fuzzed {
+    session: Session,
+    now: Instant,
+    /// The greatest time that it was told is over.
+    over: Instant,
+    /// Polls only when it is told to.
+    waits: bool,
+    calls: BTreeSet<OutboundId>,
+    done: BTreeSet<OutboundId>,
+    serves: VecDeque<InboundId>,
+    cancelled: BTreeSet<InboundId>,
+    asked: VecDeque<(InputKey, Ask)>,
+    questions: VecDeque<InputKey>,
+    closed: bool,
+    /// How often the peer has asked under an id, less the answers.
+    owed: BTreeMap<Id, usize>,
+    /// A frame came that cannot be taken apart here; answers are no longer counted.
+    unsure: bool,
+    /// Bytes of all frames that came in.
+    heard: usize,
+}
+
+impl Fuzzed {
+    fn new(kind: u8, clocks: u8) -> Self {
+        let is_client = kind & 1 == 0;
+        let mut config = if is_client { client_config() } else { server_config() };
+        if kind & 0x10 != 0 {
+            tighten(&mut config);
+        }
+        if clocks & 1 != 0 {
+            config.timeouts.serve = Some(Duration::from_millis(300));
+            config.timeouts.call.idle = Some(Duration::from_millis(200));
+            config.timeouts.input = Some(Duration::from_millis(250));
+        }
+        if clocks & 2 != 0 {
+            config.timeouts.response_gap = Duration::from_millis(50);
+            config.progress.window = RateWindow::new(2, Duration::from_millis(400));
+        }
+        if clocks & 4 != 0 {
+            config.depth.inference = protocol_core::DepthInference::DeepestOpen;
+            config.progress.accept_equal = true;
+            config.progress.repeat_value_for_message = true;
+            config.progress.partial_on_progress = true;
+        }
+        let now = Instant::ZERO;
+        let mut fuzzed = Self {
+            session: Session::new(config, now),
+            now,
+            over: now,
+            waits: kind & 0x20 != 0,
+            calls: BTreeSet::new(),
+            done: BTreeSet::new(),
+            serves: VecDeque::new(),
+            cancelled: BTreeSet::new(),
+            asked: VecDeque::new(),
+            questions: VecDeque::new(),
+            closed: false,
+            owed: BTreeMap::new(),
+            unsure: false,
+            heard: 0,
+        };
+        if kind & 2 != 0 {
+            fuzzed.greet(is_client, REVISIONS[usize::from(kind >> 2 & 3)]);
+        }
+        if kind & 0x40 != 0 {
+            for action in [[1, 0], [1, 1], [7, 0]] {
+                fuzzed.act(action[0], action[1]);
+            }
+            if !is_client && kind & 2 != 0 {
+                fuzzed.frame(
+                    br#"{"jsonrpc":"2.0","id":900,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":"t"}}}"#,
+                );
+                fuzzed.poll();
+                fuzzed.act(6, 0);
+            }
+            fuzzed.poll();
+        }
+        fuzzed
+    }
+
+    fn greet(&mut self, is_client: bool, revision: &str) {
+        self.poll();
+        if is_client {
+            let greeting = format!(
+                r#"{{"jsonrpc":"2.0","id":1,"result":{{"protocolVersion":"{revision}","capabilities":{{"tools":{{}},"prompts":{{}},"resources":{{"subscribe":true}},"completions":{{}},"logging":{{}}}},"serverInfo":{{"name":"s","version":"1"}}}}}}"#
+            );
+            self.frame(greeting.as_bytes());
+        } else {
+            let declares = r#"{"sampling":{},"elicitation":{},"roots":{"listChanged":true}}"#;
+            self.frame(initialize(0, revision, declares).as_bytes());
+            self.frame(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+        }
+        self.poll();
+        assert!(self.session.is_ready());
+    }
+
+    fn frame(&mut self, frame: &[u8]) {
+        let wanted = self.session.wants_input();
+        let taken = self.session.handle_frame(Bytes::copy_from_slice(frame), self.now).is_ok();
+        assert_eq!(taken, wanted || self.session.is_closed(), "a frame is taken while input is wanted");
+        if taken {
+            self.heard += frame.len();
+            self.hear(frame);
+        }
+    }
+
+    /// Counts what the peer asks, however malformed.
+    fn hear(&mut self, frame: &[u8]) {
+        let Ok(raw) = serde_json::from_slice::<&RawValue>(frame) else { return };
+        let single = [raw];
+        let batch = elements(raw.get());
+        for one in batch.as_deref().unwrap_or(&single) {
+            match members(one.get()) {
+                Some(all) => {
+                    let id = all.iter().find(|(name, _)| name == "id").and_then(|(_, id)| Id::read(id));
+                    if let (Some(id), false) = (id, matches!(object(&all), Message::Response { .. })) {
+                        *self.owed.entry(id).or_default() += 1;
+                    }
+                }
+                None => self.unsure |= one.get().starts_with('{'),
+            }
+        }
+    }
+
+    /// The application does something; what is not live is left alone.
+    fn act(&mut self, action: u8, detail: u8) {
+        let now = self.now;
+        match action {
+            0 => self.poll(),
+            1 => {
+                let op = match detail % 4 {
+                    0 => Op::CallTool,
+                    1 => Op::Custom("x/y".into()),
+                    2 => Op::Ping,
+                    _ => Op::ListTools,
+                };
+                let mut invoke = Invoke::new(op, json(r#"{"name":"t"}"#));
+                invoke.parent = self.asked.front().filter(|_| detail & 4 != 0).map(|(key, _)| *key);
+                invoke.progress = detail & 8 == 0;
+                if detail & 16 != 0 {
+                    let (idle, max_total) = (Some(Duration::from_millis(100)), Some(Duration::from_millis(detail.into())));
+                    invoke.timeouts = Some(CallTimeouts { idle, max_total, reset_on_progress: detail & 32 != 0 });
+                }
+                if let Ok(id) = self.session.invoke(invoke, now) {
+                    assert!(self.calls.insert(id), "an id was used twice");
+                }
+            }
+            2 => {
+                // Its end may wait among the events.
+                self.poll_events();
+                let open = self.calls.difference(&self.done).next().copied();
+                if let Some(id) = open {
+                    let reason = (detail & 1 == 0).then_some("why");
+                    self.session.cancel(id, reason, now).expect("a call that is not done can be cancelled");
+                }
+            }
+            3 => {
+                self.now = now.saturating_add(Duration::from_millis(u64::from(detail) * 4));
+                self.timeout();
+            }
+            4 => self.timeout_when_due(),
+            5 => {
+                if let Some(id) = self.serves.pop_front() {
+                    let reply = match detail % 3 {
+                        0 => Reply::Tool(ToolOutput::text("ok")),
+                        1 => Reply::Raw(Json::empty_object()),
+                        _ => Reply::Error(RpcError::internal("no")),
+                    };
+                    self.poll_events();
+                    let live = !self.cancelled.remove(&id);
+                    assert_eq!(self.session.respond(id, reply, now).is_ok(), live && !self.session_was_closed());
+                }
+            }
+            6 => {
+                if let Some(id) = self.serves.front() {
+                    let ask = match detail % 4 {
+                        0 => Ask::Sample(Sample::new("?")),
+                        1 => Ask::Confirm { message: "?".into() },
+                        2 => Ask::Roots,
+                        _ => Ask::Elicit(protocol_core::Elicit::new("?", json(r#"{"type":"object","properties":{}}"#))),
+                    };
+                    self.questions.extend(self.session.request_input(*id, ask, now));
+                }
+            }
+            7 => {
+                if let Some(id) = self.serves.front() {
+                    let mut update = Progress::value(f64::from(detail % 50));
+                    update.total = (detail & 64 != 0).then_some(50.0);
+                    update.message = (detail & 128 != 0).then(|| "m".into());
+                    let _ = self.session.progress(*id, update, now);
+                }
+            }
+            8 => {
+                self.poll_events();
+                if let Some((key, ask)) = self.asked.pop_front() {
+                    let answer = match ask {
+                        _ if detail & 1 == 1 => Answer::Refused(RpcError::internal("no")),
+                        Ask::Sample(_) => Answer::Sample(Sampled::new("!", "m")),
+                        Ask::Elicit(_) => Answer::Elicit(Elicited::Decline),
+                        _ => Answer::Roots(json("[]")),
+                    };
+                    self.session.provide_input(key, answer, now).expect("a question that is not gone can be answered");
+                }
+            }
+            9 => {
+                if let Some(key) = self.questions.pop_front() {
+                    let _ = self.session.abandon_input(key, now);
+                }
+            }
+            10 => {
+                if let Some(id) = self.serves.front() {
+                    let _ = self.session.checkpoint(*id, json(r#"{"processed":1}"#));
+                    let options = ServeOptions::default().with_deadline(Duration::from_millis(u64::from(detail) * 8));
+                    if detail & 1 == 0 {
+                        let _ = self.session.configure(*id, options, now);
+                    }
+                }
+            }
+            11 => {
+                let _ = self.session.set_alarm(now.saturating_add(Duration::from_millis(detail.into())));
+                let record = LogRecord { level: Level::Error, logger: None, data: Json::null() };
+                let _ = self.session.log(self.serves.front().copied().filter(|_| detail & 1 == 1), record, now);
+            }
+            12 => self.session.close(Close::Graceful { grace: Duration::from_millis(detail.into()) }, now),
+            13 => self.session.handle_end(TransportEnd::Eof, now),
+            // Answers the last question as whoever is asked would, so that bytes need not guess its number.
+            14 => {
+                if let Some(key) = self.questions.back() {
+                    let number = key.to_string().trim_start_matches("input-").to_owned();
+                    let result = match detail % 4 {
+                        0 => r#"{"role":"assistant","content":{"type":"text","text":"!"},"model":"m"}"#,
+                        1 => r#"{"action":"accept","content":{}}"#,
+                        2 => r#"{"roots":[]}"#,
+                        _ => "{}",
+                    };
+                    self.frame(format!(r#"{{"jsonrpc":"2.0","id":{number},"result":{result}}}"#).as_bytes());
+                }
+            }
+            _ => {}
+        }
+        self.check();
+    }
+
+    fn session_was_closed(&self) -> bool {
+        self.closed
+    }
+
+    fn timeout(&mut self) {
+        self.session.handle_timeout(self.now);
+        self.over = self.over.max(self.now);
+        if let Some(next) = self.session.poll_timeout() {
+            assert!(next > self.over, "G7: a deadline at {next} after {}", self.over);
+        }
+    }
+
+    fn timeout_when_due(&mut self) {
+        if let Some(due) = self.session.poll_timeout() {
+            self.now = self.now.max(due);
+            self.timeout();
+        }
+    }
+
+    fn check(&self) {
+        let (stats, limits) = (self.session.stats(), self.session.config().limits);
+        assert!(stats.calls <= limits.in_flight && stats.serves <= limits.in_flight, "G5: {stats:?}");
+        assert!(stats.orphans <= stats.serves, "{stats:?}");
+        let slack = limits.frame_bytes.min(self.heard + 4096);
+        assert!(stats.queued_bytes <= limits.output_bytes_hard + slack, "G5: {stats:?}");
+    }
+
+    fn poll(&mut self) {
+        while let Some(out) = self.session.poll_transmit() {
+            let text = core::str::from_utf8(&out.frame).expect("UTF-8");
+            let raw: &RawValue = serde_json::from_str(text).expect("G13: every frame is JSON");
+            assert!(!text.contains(['\n', '\r']), "one frame is one line");
+            assert!(text.len() <= self.session.config().limits.frame_bytes.max(512), "a frame over the limit");
+            let all = members(raw.get()).expect("an object");
+            if let Message::Response { id, .. } = object(&all) {
+                let owed = self.owed.get_mut(&id).filter(|owed| **owed > 0);
+                assert!(owed.is_some() || self.unsure, "G2: an answer too many: {text}");
+                if let Some(owed) = owed {
+                    *owed -= 1;
+                }
+            }
+        }
+        self.poll_events();
+    }
+
+    fn poll_events(&mut self) {
+        let limits = self.session.config().limits;
+        let mut count = 0;
+        while let Some(event) = self.session.poll_event() {
+            count += 1;
+            self.told(event);
+        }
+        // One frame of a batch may bring as many as the batch has messages, twice; every live thing may end.
+        let most = limits.events + 2 * limits.batch + 8 * limits.in_flight + limits.alarms + 16;
+        assert!(count <= most, "G5: {count} events at once");
+    }
+
+    fn told(&mut self, event: Event) {
+        assert!(!self.closed, "G4: {event:?} after the end");
+        match event {
+            Event::Request { id, .. } => {
+                assert!(!self.serves.contains(&id));
+                self.serves.push_back(id);
+            }
+            Event::Cancelled { id, .. } => assert!(self.cancelled.insert(id), "cancelled twice"),
+            Event::InputRequested { key, ask, depth, .. } => {
+                assert!(!matches!(ask, Ask::Sample(_)) || (1..=3).contains(&depth), "G12: depth {depth}");
+                self.asked.push_back((key, ask));
+            }
+            Event::InputGone { key } => self.asked.retain(|(open, _)| *open != key),
+            Event::Input { key, .. } => self.questions.retain(|open| *open != key),
+            Event::Progress { id, .. } => assert!(self.calls.contains(&id) && !self.done.contains(&id)),
+            Event::Done { id, .. } => assert!(self.calls.contains(&id) && self.done.insert(id), "G1: {id} is done twice"),
+            Event::Closed(_) => self.closed = true,
+            Event::Violation(rule) => assert!(self.session.stats().violations(rule) > 0 && Violation::ALL.contains(&rule)),
+            _ => {}
+        }
+    }
+
+    fn finish(mut self) {
+        self.session.close(Close::Graceful { grace: Duration::from_millis(50) }, self.now);
+        for _ in 0..10_000 {
+            self.poll();
+            if self.session.poll_timeout().is_none() {
+                break;
+            }
+            self.timeout_when_due();
+        }
+        assert!(self.closed, "the session closes");
+        assert_eq!(self.calls, self.done, "G1: every call is done");
+        assert_eq!(self.session.poll_timeout(), None, "G4");
+        assert_eq!(self.session.handle_frame(Bytes::from_static(b"{}"), self.now), Ok(()));
+        assert!(self.session.poll_transmit().is_none() && self.session.poll_event().is_none(), "G4");
+    }
+}
+
+/// Limits that are soon run into.
+fn tighten(config: &mut Config) {
+    let limits = &mut config.limits;
+    (limits.in_flight, limits.events, limits.strays, limits.tombstones, limits.alarms) = (3, 6, 4, 2, 3);
+    (limits.output_bytes, limits.output_bytes_hard, limits.frame_bytes, limits.batch) = (600, 6000, 2000, 5);
+    limits.checkpoint_bytes = 64;
+}

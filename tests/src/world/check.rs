@@ -1,0 +1,701 @@
+//! The guarantees, watched at the boundary of a session: every verb, every frame and every event passes here, is compared with the
+//! [model](super::model) and judged by the [`Judge`], who knows nothing but what has crossed.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fmt::Debug;
+use std::rc::Rc;
+use std::task::Waker;
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol_core::drive::Machine;
+use protocol_core::{
+    AlarmId, Answer, Ask, Close, Config, Event, Full, InboundId, InputKey, Instant, Invoke, Json, Level, LogRecord, Notice,
+    OutboundId, Outcome, Progress, Reply, ServeOptions, Session, Transmit, TransportEnd, Violation, mcp,
+};
+use serde_json::Value;
+
+use super::model::{Answered, Model};
+use super::told;
+
+/// What is watched: a session, or something around one that is broken on purpose. Each verb is that of [`Session`] unless a wrapper says
+/// otherwise.
+pub trait Subject: Clone + Debug {
+    /// The session inside.
+    fn session(&self) -> &Session;
+    /// The session inside.
+    fn session_mut(&mut self) -> &mut Session;
+    /// [`Session::handle_frame`].
+    ///
+    /// # Errors
+    /// As there.
+    fn handle_frame(&mut self, frame: Bytes, now: Instant) -> Result<(), Full> {
+        self.session_mut().handle_frame(frame, now)
+    }
+    /// [`Session::handle_timeout`].
+    fn handle_timeout(&mut self, now: Instant) {
+        self.session_mut().handle_timeout(now);
+    }
+    /// [`Session::handle_end`].
+    fn handle_end(&mut self, end: TransportEnd, now: Instant) {
+        self.session_mut().handle_end(end, now);
+    }
+    /// [`Session::poll_transmit`].
+    fn poll_transmit(&mut self) -> Option<Transmit> {
+        self.session_mut().poll_transmit()
+    }
+    /// [`Session::poll_event`].
+    fn poll_event(&mut self) -> Option<Event> {
+        self.session_mut().poll_event()
+    }
+    /// [`Session::poll_timeout`].
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.session().poll_timeout()
+    }
+}
+
+impl Subject for Session {
+    fn session(&self) -> &Session {
+        self
+    }
+    fn session_mut(&mut self) -> &mut Session {
+        self
+    }
+}
+
+/// What both ends of a world have in common.
+#[derive(Debug, Default)]
+pub struct Shared {
+    /// Frames that were sent: whatever else arrives was altered on its way.
+    sent: HashSet<Bytes>,
+    /// Something that was not sent has arrived. From then on there are no models, only the judges.
+    pub altered: bool,
+    /// Frames came twice, in another order, not at all, or from somebody else: then rules may be broken without our ends' fault.
+    pub unfaithful: bool,
+}
+
+/// What a judge remembers of what has crossed. Hashable, since what it would object to later is part of a state that is explored.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Judge {
+    calls: BTreeSet<u64>,
+    newest: u64,
+    live_serves: BTreeSet<u64>,
+    cancelled_serves: BTreeSet<u64>,
+    questions: BTreeMap<u64, u64>,
+    /// Requests of ours on the wire; whether they were cancelled; whether they were answered.
+    requests: BTreeMap<u64, (bool, bool)>,
+    /// Requests of the peer that may be answered.
+    pending: BTreeMap<String, u32>,
+    /// Progress tokens of the peer in use: whose, and the bits of the last value.
+    tokens: BTreeMap<String, (String, Option<u64>)>,
+    closed: bool,
+    /// A damaged frame could not be read here: it may have been a request.
+    missed: bool,
+}
+
+/// What the application at one end knows, for choosing what to do next.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// Calls that are not done.
+    pub calls: Vec<OutboundId>,
+    /// Invocations whose handler runs, cancelled or not.
+    pub serves: Vec<InboundId>,
+    /// Questions that were asked and not answered.
+    pub questions: Vec<InputKey>,
+    /// Questions of the peer.
+    pub asked: Vec<(InputKey, &'static str)>,
+    /// Alarms that were set.
+    pub alarms: Vec<AlarmId>,
+    /// The newest of each that has ended: for verbs that come too late.
+    pub gone: (Option<OutboundId>, Option<InboundId>, Option<InputKey>),
+}
+
+/// Arguments with everything that a careless hand would change.
+pub const ODD: &str = r#"{ "n" : 1.50e+3, "u":"\u00e9\ud83d\ude00 é","d":1,"d":2 , "z":[ ] }"#;
+/// A result with the same.
+pub const ODD_RESULT: &str = r#"{"content":[ ],"odd":{ "n" : 1.50e+3, "u":"\u00e9\ud83d\ude00 é","d":1,"d":2 , "z":[ ] }}"#;
+
+/// A session with somebody who watches it. Objections are panics that begin with the guarantee.
+#[derive(Clone, Debug)]
+pub struct Watched<S> {
+    subject: S,
+    model: Option<Model>,
+    /// What has crossed, as the judge remembers it.
+    pub judge: Judge,
+    /// What the application knows.
+    pub known: Known,
+    /// Everything that happened, in order, if it is kept.
+    pub trace: Option<Vec<String>>,
+    shared: Option<Rc<RefCell<Shared>>>,
+    /// Looks after every verb whether a needless `handle_timeout` is invisible. Slow.
+    pub probes: bool,
+    now: Instant,
+    timed: Option<Instant>,
+}
+
+impl<S: Subject> Watched<S> {
+    /// Watches a session that began at `now`.
+    pub fn new(subject: S, now: Instant, shared: Option<Rc<RefCell<Shared>>>) -> Self {
+        let config: &Config = subject.session().config();
+        let protocol_core::Protocol::Mcp { side, .. } = config.protocol else {
+            unreachable!("the other protocol has a model of its own")
+        };
+        let model = Model::new(config, side == mcp::Side::Client, now.as_micros());
+        let (judge, known) = (Judge::default(), Known::default());
+        let watched =
+            Self { subject, model: Some(model), judge, known, trace: Some(Vec::new()), shared, probes: false, now, timed: None };
+        watched.agree();
+        watched
+    }
+
+    /// What is watched.
+    pub fn subject(&self) -> &S {
+        &self.subject
+    }
+
+    /// The prediction, unless it was given up.
+    #[must_use]
+    pub fn model(&self) -> Option<&Model> {
+        self.model.as_ref()
+    }
+
+    /// Does without the prediction: only the judge goes on.
+    pub fn forget_model(&mut self) {
+        self.model = None;
+    }
+
+    fn note(&mut self, what: impl FnOnce() -> String) {
+        if let Some(trace) = &mut self.trace {
+            trace.push(format!("{} {}", self.now.as_micros(), what()));
+        }
+    }
+
+    /// Runs a verb on the session and on the model, and compares.
+    fn verb(
+        &mut self,
+        now: Instant,
+        name: &str,
+        run: impl FnOnce(&mut S) -> Answered,
+        predict: impl FnOnce(&mut Model) -> Answered,
+    ) -> Answered {
+        self.now = self.now.max(now);
+        let got = run(&mut self.subject);
+        self.note(|| format!("{name} -> {got:?}"));
+        if let Some(model) = &mut self.model {
+            assert_eq!(got, predict(model), "the model has another answer of `{name}`");
+        }
+        self.after();
+        got
+    }
+
+    /// What must hold after every call.
+    fn after(&mut self) {
+        self.agree();
+        if self.probes && self.subject.poll_timeout().is_none_or(|at| at > self.now) {
+            let mut twin = self.subject.clone();
+            twin.handle_timeout(self.now);
+            assert_eq!(format!("{twin:?}"), format!("{:?}", self.subject), "G8: a needless handle_timeout changed something");
+        }
+    }
+
+    fn agree(&self) {
+        let session = self.subject.session();
+        let (stats, limits, due) = (session.stats(), &session.config().limits, self.subject.poll_timeout());
+        assert!(stats.calls <= limits.in_flight && stats.serves <= limits.in_flight, "G5: {stats:?}");
+        assert!(stats.orphans <= stats.serves && stats.queued_bytes <= limits.output_bytes_hard, "G5: {stats:?}");
+        if let Some(timed) = self.timed {
+            assert!(due.is_none_or(|due| due > timed), "G7: a deadline at {due:?} after handle_timeout({timed})");
+        }
+        assert!(!self.judge.closed || due.is_none(), "G4: a deadline after the end");
+        if let Some(model) = &self.model {
+            assert_eq!(due.map(Instant::as_micros), model.poll_timeout(), "the model has another deadline");
+            assert_eq!((stats.calls, stats.serves, stats.orphans), model.sizes(), "the model has other tables");
+            assert_eq!(session.wants_input(), model.wants_input(), "the model differs about wanting input");
+            assert_eq!(session.is_closed(), model.is_closed(), "the model differs about the end");
+        }
+    }
+
+    fn check_new(&mut self, id: u64) {
+        assert!(id > self.judge.newest, "G1: an id was used twice");
+        self.judge.newest = id;
+    }
+
+    // ---- The verbs ----
+
+    /// [`Session::invoke`].
+    pub fn invoke(&mut self, call: Invoke, now: Instant) -> Option<OutboundId> {
+        let mut made = None;
+        let copy = call.clone();
+        let run = |subject: &mut S| match subject.session_mut().invoke(call, now) {
+            Ok(id) => {
+                made = Some(id);
+                Ok(told::number(id))
+            }
+            Err(refused) => Err(format!("{:?}", refused.why)),
+        };
+        let result = self.verb(now, "invoke", run, |model| model.invoke(&copy, now.as_micros()));
+        if let Ok(id) = result {
+            self.check_new(id);
+            self.judge.calls.insert(id);
+        }
+        self.known.calls.extend(made);
+        made
+    }
+
+    /// [`Session::cancel`].
+    pub fn cancel(&mut self, id: OutboundId, now: Instant) {
+        let run = |subject: &mut S| answered(subject.session_mut().cancel(id, Some("why"), now));
+        let _ = self.verb(now, "cancel", run, |model| model.cancel(told::number(id), now.as_micros()));
+    }
+
+    /// [`Session::provide_input`].
+    pub fn provide_input(&mut self, key: InputKey, answer: Answer, now: Instant) {
+        self.known.asked.retain(|(open, _)| *open != key);
+        let copy = answer.clone();
+        let run = |subject: &mut S| answered(subject.session_mut().provide_input(key, answer, now));
+        let _ = self.verb(now, "provide_input", run, |model| model.provide_input(told::number(key), &copy, now.as_micros()));
+    }
+
+    /// [`Session::configure`].
+    pub fn configure(&mut self, id: InboundId, options: ServeOptions, now: Instant) {
+        let run = |subject: &mut S| answered(subject.session_mut().configure(id, options, now));
+        let _ = self.verb(now, "configure", run, |model| model.configure(told::number(id), options, now.as_micros()));
+    }
+
+    /// [`Session::progress`].
+    pub fn progress(&mut self, id: InboundId, update: Progress, now: Instant) {
+        let copy = update.clone();
+        let run = |subject: &mut S| match subject.session_mut().progress(id, update, now) {
+            Ok(reported) => Err(format!("{reported:?}")),
+            Err(error) => Err(format!("{error:?}")),
+        };
+        let _ = self.verb(now, "progress", run, |model| model.progress(told::number(id), &copy, now.as_micros()));
+    }
+
+    /// [`Session::checkpoint`] of an object.
+    pub fn checkpoint(&mut self, id: InboundId, partial: Json) {
+        let run = |subject: &mut S| answered(subject.session_mut().checkpoint(id, partial));
+        let _ = self.verb(self.now, "checkpoint", run, |model| model.checkpoint(told::number(id)));
+    }
+
+    /// [`Session::request_input`].
+    pub fn request_input(&mut self, id: InboundId, ask: Ask, now: Instant) -> Option<InputKey> {
+        let mut made = None;
+        let copy = ask.clone();
+        let run = |subject: &mut S| match subject.session_mut().request_input(id, ask, now) {
+            Ok(key) => {
+                made = Some(key);
+                Ok(told::number(key))
+            }
+            Err(error) => Err(format!("{error:?}")),
+        };
+        let result = self.verb(now, "request_input", run, |model| model.request_input(told::number(id), &copy, now.as_micros()));
+        if let Ok(key) = result {
+            self.check_new(key);
+            self.judge.questions.insert(key, told::number(id));
+        }
+        self.known.questions.extend(made);
+        made
+    }
+
+    /// [`Session::abandon_input`].
+    pub fn abandon_input(&mut self, key: InputKey, now: Instant) {
+        let run = |subject: &mut S| answered(subject.session_mut().abandon_input(key, now));
+        let taken = self.verb(now, "abandon_input", run, |model| model.abandon_input(told::number(key), now.as_micros()));
+        if taken.is_ok() {
+            self.judge.questions.remove(&told::number(key));
+            self.known.questions.retain(|open| *open != key);
+        }
+    }
+
+    /// [`Session::respond`]. It succeeds exactly if the invocation was neither answered nor cancelled.
+    pub fn respond(&mut self, id: InboundId, reply: Reply, now: Instant) {
+        let copy = reply.clone();
+        let run = |subject: &mut S| answered(subject.session_mut().respond(id, reply, now));
+        let result = self.verb(now, "respond", run, |model| model.respond(told::number(id), &copy, now.as_micros()));
+        // One that is cancelled, but not yet told so, stays: the news are still to come.
+        let was_live = result.is_err() || self.judge.live_serves.remove(&told::number(id));
+        assert!(was_live, "G2: {id} was answered although it was over");
+        self.judge.cancelled_serves.remove(&told::number(id));
+        self.known.serves.retain(|open| *open != id);
+        self.known.gone.1 = Some(id);
+    }
+
+    /// [`Session::log`].
+    pub fn log(&mut self, now: Instant) {
+        let record = LogRecord { level: Level::Warning, logger: None, data: Json::null() };
+        let copy = record.clone();
+        let run = |subject: &mut S| match subject.session_mut().log(None, record, now) {
+            Ok(logged) => Err(format!("{logged:?}")),
+            Err(error) => Err(format!("{error:?}")),
+        };
+        let _ = self.verb(now, "log", run, |model| model.log(&copy, now.as_micros()));
+    }
+
+    /// [`Session::notify`] with news of ours.
+    pub fn notify(&mut self, now: Instant) {
+        let notice = Notice::Custom { method: "notifications/x".into(), params: None };
+        let run = |subject: &mut S| answered(subject.session_mut().notify(notice, now));
+        let _ = self.verb(now, "notify", run, |model| model.notify("notifications/x", now.as_micros()));
+    }
+
+    /// [`Session::set_alarm`].
+    pub fn set_alarm(&mut self, at: Instant) {
+        let mut made = None;
+        let run = |subject: &mut S| match subject.session_mut().set_alarm(at) {
+            Ok(id) => {
+                made = Some(id);
+                Ok(told::number(id))
+            }
+            Err(error) => Err(format!("{error:?}")),
+        };
+        if let Ok(id) = self.verb(self.now, "set_alarm", run, |model| model.set_alarm(at.as_micros())) {
+            self.check_new(id);
+        }
+        self.known.alarms.extend(made);
+    }
+
+    /// [`Session::clear_alarm`].
+    pub fn clear_alarm(&mut self, id: AlarmId) {
+        self.known.alarms.retain(|set| *set != id);
+        let run = |subject: &mut S| {
+            subject.session_mut().clear_alarm(id);
+            Ok(0)
+        };
+        let _ = self.verb(self.now, "clear_alarm", run, |model| {
+            model.clear_alarm(told::number(id));
+            Ok(0)
+        });
+    }
+
+    /// [`Session::close`]; no grace is [`Close::Now`].
+    pub fn close(&mut self, grace: Duration, now: Instant) {
+        let how = if grace.is_zero() { Close::Now } else { Close::Graceful { grace } };
+        let run = |subject: &mut S| {
+            subject.session_mut().close(how, now);
+            Ok(0)
+        };
+        let _ = self.verb(now, "close", run, |model| {
+            model.close(grace, now.as_micros());
+            Ok(0)
+        });
+    }
+
+    // ---- What happens outside ----
+
+    /// [`Session::handle_end`].
+    pub fn handle_end(&mut self, end: TransportEnd, now: Instant) {
+        let run = |subject: &mut S| {
+            subject.handle_end(end, now);
+            Ok(0)
+        };
+        let _ = self.verb(now, "handle_end", run, |model| {
+            model.handle_end(end, now.as_micros());
+            Ok(0)
+        });
+    }
+
+    /// [`Session::handle_timeout`].
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.timed = self.timed.max(Some(now));
+        let run = |subject: &mut S| {
+            subject.handle_timeout(now);
+            Ok(0)
+        };
+        let _ = self.verb(now, "handle_timeout", run, |model| {
+            model.handle_timeout(now.as_micros());
+            Ok(0)
+        });
+    }
+
+    /// [`Session::handle_frame`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn handle_frame(&mut self, frame: Bytes, now: Instant) -> Result<(), Full> {
+        let session = self.subject.session();
+        let (wanted, closed, orphans) = (session.wants_input(), session.is_closed(), session.stats().orphans);
+        let copy = frame.clone();
+        if let Some(shared) = &self.shared {
+            let mut shared = shared.borrow_mut();
+            shared.altered |= !shared.sent.contains(&copy);
+            if shared.altered {
+                self.model = None;
+            }
+        }
+        self.now = self.now.max(now);
+        let result = self.subject.handle_frame(frame, now);
+        if let Err(full) = result {
+            assert!(!wanted && full.0 == copy, "a frame was refused although input was wanted");
+            return Err(full);
+        }
+        assert!(wanted || closed, "a frame was taken although no input was wanted");
+        self.note(|| format!("handle_frame {}", String::from_utf8_lossy(&copy)));
+        if let Some(model) = &mut self.model {
+            let text = std::str::from_utf8(&copy).expect("a frame that was sent is UTF-8");
+            model.handle_frame(text, now.as_micros());
+        }
+        self.after();
+        if !closed {
+            let was_cancelled = self.subject.session().stats().orphans > orphans;
+            let altered = self.is_altered();
+            self.judge.hear(&copy, was_cancelled, altered);
+        }
+        Ok(())
+    }
+
+    /// A frame of somebody else arrives: it counts as sent.
+    ///
+    /// # Panics
+    /// If no input is wanted.
+    pub fn handle_injected(&mut self, frame: Bytes, now: Instant) {
+        if let Some(shared) = &self.shared {
+            shared.borrow_mut().sent.insert(frame.clone());
+        }
+        self.handle_frame(frame, now).expect("input is wanted");
+    }
+
+    // ---- What there is to do ----
+
+    /// [`Session::poll_transmit`].
+    pub fn poll_transmit(&mut self) -> Option<Transmit> {
+        let out = self.subject.poll_transmit();
+        let text = out.as_ref().map(|out| String::from_utf8(out.frame.to_vec()).expect("G13: frames are UTF-8"));
+        if let Some(text) = &text {
+            self.note(|| format!("> {text}"));
+        }
+        if let Some(model) = &mut self.model {
+            assert_eq!(text.as_deref().map(told::frame), model.poll_transmit(), "the model has another frame: {text:?}");
+        }
+        if let (Some(out), Some(text)) = (&out, &text) {
+            if let Some(shared) = &self.shared {
+                shared.borrow_mut().sent.insert(out.frame.clone());
+            }
+            let depth = self.subject.session().config().depth.max;
+            let altered = self.is_altered();
+            self.judge.say(text, depth, altered);
+        }
+        self.after();
+        out
+    }
+
+    fn is_altered(&self) -> bool {
+        self.shared.as_ref().is_some_and(|shared| shared.borrow().altered)
+    }
+
+    fn is_unfaithful(&self) -> bool {
+        self.shared.as_ref().is_some_and(|shared| shared.borrow().unfaithful)
+    }
+
+    /// [`Session::poll_event`].
+    pub fn poll_event(&mut self) -> Option<Event> {
+        let event = self.subject.poll_event();
+        if let Some(event) = &event {
+            self.note(|| format!("{event:?}"));
+        }
+        if let Some(model) = &mut self.model {
+            assert_eq!(event.as_ref().map(told::event), model.poll_event(), "the model has another event: {event:?}");
+        }
+        if let Some(event) = &event {
+            let (depth, altered) = (self.subject.session().config().depth.max, self.is_altered());
+            let faithful = !altered && !self.is_unfaithful();
+            self.judge.told(event, depth, faithful);
+            self.learn(event);
+        }
+        self.after();
+        event
+    }
+
+    fn learn(&mut self, event: &Event) {
+        let known = &mut self.known;
+        match event {
+            Event::Request { id, .. } => known.serves.push(*id),
+            Event::Input { key, .. } => {
+                known.questions.retain(|open| open != key);
+                known.gone.2 = Some(*key);
+            }
+            Event::InputRequested { key, ask, .. } => known.asked.push((*key, told::ask(ask))),
+            Event::InputGone { key } => known.asked.retain(|(open, _)| open != key),
+            Event::Done { id, .. } => {
+                known.calls.retain(|open| open != id);
+                known.gone.0 = Some(*id);
+            }
+            Event::Alarm(id) => known.alarms.retain(|set| set != id),
+            _ => {}
+        }
+    }
+
+    /// What must hold once the session has closed and its last event was polled.
+    pub fn check_end(&self) {
+        assert!(self.judge.closed, "the session does not close");
+        assert!(self.judge.calls.is_empty(), "G1: never done: {:?}", self.judge.calls);
+        assert_eq!(self.subject.poll_timeout(), None, "G4");
+    }
+}
+
+fn answered<E: Debug>(result: Result<(), E>) -> Answered {
+    result.map(|()| 0).map_err(|error| format!("{error:?}"))
+}
+
+impl Judge {
+    /// A frame leaves.
+    fn say(&mut self, text: &str, max_depth: u8, altered: bool) {
+        assert!(!self.closed, "G4: a frame after the end: {text}");
+        assert!(!text.contains(['\n', '\r']), "G13: one frame is one line: {text:?}");
+        let frame: Value = serde_json::from_str(text).expect("G13: every frame is JSON");
+        let params = &frame["params"];
+        match (frame["method"].as_str(), frame.get("id")) {
+            (Some(_), Some(id)) => {
+                let id = id.as_u64().expect("ids of ours are numbers");
+                assert!(self.requests.insert(id, (false, false)).is_none(), "G2: an id was used twice: {text}");
+                let depth = params["_meta"]["protocol-core/samplingDepth"].as_u64().unwrap_or(0);
+                assert!(depth <= max_depth.into(), "G12: {text}");
+            }
+            (Some("notifications/cancelled"), None) => {
+                let request = params["requestId"].as_u64().and_then(|id| self.requests.get_mut(&id));
+                let Some((cancelled, answered)) = request else { panic!("G2: a cancel without a request: {text}") };
+                assert!(!*cancelled && !*answered, "G2: cancelled although it was cancelled or answered: {text}");
+                *cancelled = true;
+            }
+            (Some("notifications/progress"), None) => {
+                let value = params["progress"].as_f64().expect("progress has a value");
+                let Some((_, last)) = self.tokens.get_mut(&params["progressToken"].to_string()) else {
+                    if self.missed {
+                        return;
+                    }
+                    panic!("G3: progress before its request or after its end: {text}")
+                };
+                assert!(altered || last.is_none_or(|last| value > f64::from_bits(last)), "G3: not above the last value: {text}");
+                *last = Some(value.to_bits());
+            }
+            (None, Some(id)) if !id.is_null() => {
+                let id = id.to_string();
+                let Some(left) = self.pending.get_mut(&id) else {
+                    if self.missed {
+                        return;
+                    }
+                    panic!("G2: an answer that nobody waits for: {text}")
+                };
+                *left -= 1;
+                if *left == 0 {
+                    self.pending.remove(&id);
+                }
+                self.tokens.retain(|_, (whose, _)| *whose != id);
+            }
+            _ => {}
+        }
+    }
+
+    /// A frame was read. `cancelled`: it made an invocation an orphan.
+    fn hear(&mut self, frame: &[u8], cancelled: bool, altered: bool) {
+        let Ok(frame) = serde_json::from_slice::<Value>(frame) else {
+            // Half a surrogate pair is JSON by its grammar, and a session reads it, but it is no text of ours.
+            self.missed = true;
+            return;
+        };
+        let params = &frame["params"];
+        // What was damaged so that it is no request any longer is answered nevertheless if it has an id.
+        let is_request = frame.get("method").is_some() || (frame.get("result").is_none() && frame.get("error").is_none());
+        if let (true, Some(id)) = (is_request || altered, frame.get("id")) {
+            let id = id.to_string();
+            *self.pending.entry(id.clone()).or_default() += 1;
+            if let Some(token) = params["_meta"].get("progressToken") {
+                self.tokens.entry(token.to_string()).or_insert((id, None));
+            }
+        } else if cancelled && frame["method"] == "notifications/cancelled" {
+            let id = params["requestId"].to_string();
+            // An earlier request of that name may have been refused, and its refusal may still wait.
+            if let Some(left) = self.pending.get_mut(&id) {
+                *left -= 1;
+                if *left == 0 {
+                    self.pending.remove(&id);
+                }
+            }
+            self.tokens.retain(|_, (whose, _)| *whose != id);
+        }
+    }
+
+    /// An event was polled. `faithful`: the link has done nothing wrong so far.
+    fn told(&mut self, event: &Event, max_depth: u8, faithful: bool) {
+        assert!(!self.closed, "G4: an event after the end: {event:?}");
+        match event {
+            Event::Request { id, params, .. } => {
+                assert!(self.live_serves.insert(told::number(id)), "G2: {id} twice");
+                assert!(!faithful || params.as_str().contains(ODD), "G13: {}", params.as_str());
+            }
+            Event::Cancelled { id, .. } => {
+                assert!(self.live_serves.remove(&told::number(id)), "cancelled although it is over: {id}");
+                self.cancelled_serves.insert(told::number(id));
+            }
+            Event::Input { id, key, .. } => {
+                let asker = self.questions.remove(&told::number(key));
+                assert_eq!(asker, Some(told::number(id)), "G1: an answer that nobody waits for: {event:?}");
+            }
+            Event::InputRequested { ask: Ask::Sample(_), depth, .. } => {
+                assert!((1..=max_depth).contains(depth), "G12: {event:?}");
+            }
+            Event::Progress { id, .. } => assert!(self.calls.contains(&told::number(id)), "progress after the end: {event:?}"),
+            Event::Done { id, outcome, .. } => {
+                assert!(self.calls.remove(&told::number(id)), "G1: done twice, or never begun: {event:?}");
+                if let (Some((_, answered)), Outcome::Result(_) | Outcome::Error(_)) =
+                    (self.requests.get_mut(&told::number(id)), outcome)
+                {
+                    *answered = true;
+                }
+                if let (Outcome::Result(result), true) = (outcome, faithful) {
+                    let text = result.as_str();
+                    let is_plain = !text.contains("odd");
+                    assert!(is_plain || text == ODD_RESULT, "G13: {text}");
+                }
+            }
+            // A cancelled handler keeps its place with the callee while the caller's is free again; and people may pull the plug.
+            Event::Violation(Violation::TooManyRequests | Violation::PingUnanswered) => {}
+            Event::Violation(rule) => assert!(!faithful, "two of our own ends keep the rules: {rule}"),
+            Event::Closed(_) => self.closed = true,
+            _ => {}
+        }
+    }
+}
+
+impl<S: Subject> Machine for Watched<S> {
+    type Event = Event;
+
+    fn handle_frame(&mut self, frame: Bytes, now: Instant) -> Result<(), Full> {
+        Self::handle_frame(self, frame, now)
+    }
+
+    fn handle_end(&mut self, end: TransportEnd, now: Instant) {
+        Self::handle_end(self, end, now);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        Self::handle_timeout(self, now);
+    }
+
+    fn poll_transmit(&mut self) -> Option<Transmit> {
+        Self::poll_transmit(self)
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        Self::poll_event(self)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.subject.poll_timeout()
+    }
+
+    fn wants_input(&self) -> bool {
+        self.subject.session().wants_input()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.subject.session().is_closed()
+    }
+
+    fn frame_limit(&self) -> usize {
+        self.subject.session().config().limits.frame_bytes
+    }
+
+    fn register(&mut self, _waker: &Waker) {}
+}

@@ -1,0 +1,84 @@
+//! What a load leaves behind, counted and not timed; `examples/load.rs` times the full one.
+
+use allocation_counter::measure;
+use protocol_core::{Event, InboundId, Instant, Progress, Reply, Session, ToolOutput};
+use tests::end::{End, client_config, server_config, with};
+use tests::pair::Pair;
+
+const NOW: Instant = Instant::ZERO;
+
+fn pair(in_flight: usize) -> Pair {
+    let roomy = |config| {
+        with(config, |config| {
+            config.limits.in_flight = in_flight;
+            config.limits.events = in_flight + 16;
+            config.limits.output_bytes = 1 << 30;
+        })
+    };
+    Pair::with(roomy(client_config()), roomy(server_config()))
+}
+
+fn carry(from: &mut End, to: &mut Session) {
+    while let Some(out) = from.session.poll_transmit() {
+        to.handle_frame(out.frame, NOW).unwrap();
+    }
+}
+
+fn begin(pair: &mut Pair) -> InboundId {
+    pair.client.call();
+    carry(&mut pair.client, &mut pair.server.session);
+    let Some(Event::Request { id, .. }) = pair.server.session.poll_event() else { panic!("a request") };
+    id
+}
+
+fn finish(pair: &mut Pair, id: InboundId) {
+    pair.server.session.respond(id, Reply::Tool(ToolOutput::text("ok")), NOW).unwrap();
+    carry(&mut pair.server, &mut pair.client.session);
+    assert!(matches!(pair.client.session.poll_event(), Some(Event::Done { .. })));
+}
+
+#[test]
+fn calls_one_after_the_other_leave_nothing_behind() {
+    let mut pair = pair(8);
+    let mut round = || {
+        let id = begin(&mut pair);
+        finish(&mut pair, id);
+    };
+    // Until as many ids are remembered as will ever be.
+    (0..1_000).for_each(|_| round());
+    let counted = measure(|| (0..5_000).for_each(|_| round()));
+    assert!(counted.bytes_current.abs() < 4_096, "{counted:?}");
+    assert!(counted.bytes_max < 64 * 1024, "{counted:?}");
+}
+
+#[test]
+fn progress_updates_leave_nothing_behind() {
+    let mut pair = pair(8);
+    let id = begin(&mut pair);
+    let mut update = |value| {
+        pair.server.session.progress(id, Progress::count(value, 1 << 40), NOW).unwrap();
+        carry(&mut pair.server, &mut pair.client.session);
+        assert!(matches!(pair.client.session.poll_event(), Some(Event::Progress { .. })));
+    };
+    (1..100).for_each(&mut update);
+    let counted = measure(|| (100..20_000).for_each(&mut update));
+    assert!(counted.bytes_current.abs() < 1_024 && counted.bytes_max < 4_096, "{counted:?}");
+}
+
+#[test]
+fn ten_thousand_calls_in_flight_cost_a_bounded_amount_each_and_are_freed_with_their_end() {
+    const CALLS: usize = 10_000;
+    let mut pair = pair(CALLS);
+    let mut ids = Vec::with_capacity(CALLS);
+    let whole = measure(|| {
+        let begun = measure(|| ids.extend((0..CALLS).map(|_| begin(&mut pair))));
+        assert!(begun.bytes_current < 3_000 * CALLS as i64, "{begun:?}");
+        assert_eq!(pair.client.session.stats().calls, CALLS);
+        // However many there are, one more is no more work: as many allocations as for the first.
+        assert!(begun.count_total < 24 * CALLS as u64, "{begun:?}");
+        for id in ids.drain(..).rev() {
+            finish(&mut pair, id);
+        }
+    });
+    assert!(whole.bytes_current < 256 * 1024, "{whole:?}");
+}

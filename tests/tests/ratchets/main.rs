@@ -1,0 +1,225 @@
+//! What may only get better: the core reads no clock, has no way to panic, no unsafe code, and no dependency that was not agreed to.
+//!
+//! Indexing, arithmetic, `unwrap`, `expect` and `panic!` are refused by lints (`scripts/lints` proves that they bite); here it is checked that
+//! the lints stay switched on, and what no lint knows.
+
+mod source;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use source::{attributes, code, sources, words};
+
+/// Lints that `protocol-core/src/lib.rs` denies outside of its tests.
+const DENIED: [&str; 6] = [
+    "clippy::arithmetic_side_effects",
+    "clippy::expect_used",
+    "clippy::indexing_slicing",
+    "clippy::panic",
+    "clippy::unreachable",
+    "clippy::unwrap_used",
+];
+
+/// Groups that hold one of them, or everything.
+const GROUPS: [&str; 3] = ["clippy::restriction", "clippy::all", "warnings"];
+
+/// Macros that panic and that none of the lints knows.
+const PANICKING_MACROS: [&str; 6] = ["assert!", "assert_eq!", "assert_ne!", "todo!", "unimplemented!", "debug_assert_eq!"];
+
+/// Calls that panic on a wrong number.
+const PANICKING_CALLS: [&str; 12] = [
+    ".split_at(",
+    ".split_to(",
+    ".split_off(",
+    ".slice_ref(",
+    ".swap_remove(",
+    ".drain(",
+    ".advance(",
+    ".step_by(",
+    ".chunks(",
+    ".windows(",
+    "from_secs_f64(",
+    "debug_assert!",
+];
+
+/// Where they stand, how often, and why the number is right. A new place needs a line here, and so a look.
+const LOOKED_AT: [(&str, &str, usize, &str); 8] = [
+    ("adapter/stdin.rs", ".advance(", 1, "bounded in place"),
+    ("endpoint/invocation.rs", ".swap_remove(", 2, "the index was found in the very list"),
+    ("endpoint/wake.rs", ".swap_remove(", 1, "the index was found in the very list"),
+    ("json/mod.rs", ".slice_ref(", 3, "the part was found in the very text"),
+    ("json/mod.rs", ".split_at(", 1, "the index was found in the very slice"),
+    ("lines.rs", ".advance(", 4, "over a line feed that was found, a mark that was seen, and steps that are bounded"),
+    ("lines.rs", ".split_to(", 1, "a line feed was found there"),
+    ("lines.rs", "debug_assert!", 1, "says what the caller owes; a frame of a session holds no line feed (G13)"),
+];
+
+/// Whatever asks the machine for the time, or waits for it. `std::{` could hide one of them.
+const CLOCKS: [&str; 6] = ["Instant::now", "SystemTime", "std::time", "std::{", "thread::sleep", "park_timeout"];
+
+fn core_sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../protocol-core/src")
+}
+
+/// Every place in `text` where one of `wanted` stands as code, as `file: what`.
+fn found<'a>(file: &str, text: &str, wanted: &[&'a str]) -> Vec<(String, &'a str)> {
+    let code = code(text);
+    let all = wanted.iter().flat_map(|word| words(&code, word).map(move |at| (at, *word)));
+    all.filter(|(at, word)| !is_harmless(&code[..*at], word, &code[at + word.len()..]))
+        .map(|(_, word)| (file.to_owned(), word))
+        .collect()
+}
+
+/// A method of our own, the whole of something, a size that is written down and not zero.
+fn is_harmless(before: &str, word: &str, after: &str) -> bool {
+    let is_size = [".step_by(", ".chunks(", ".windows("].contains(&word);
+    let is_drain = word == ".drain(";
+    (word.starts_with('.') && before.ends_with("self"))
+        || (is_drain && (after.starts_with("..)") || after.starts_with(')')))
+        || (is_size && after.starts_with(|digit| ('1'..='9').contains(&digit)))
+}
+
+fn found_in_core<'a>(wanted: &[&'a str]) -> Vec<(String, &'a str)> {
+    sources(&core_sources()).iter().flat_map(|(file, text)| found(file, text, wanted)).collect()
+}
+
+/// Attributes that would soften one of the denied lints.
+fn softened(text: &str) -> Vec<String> {
+    let softens = |attribute: &String| {
+        let levels = ["allow(", "expect(", "warn("];
+        levels.iter().any(|level| attribute.contains(level))
+            && DENIED.iter().chain(&GROUPS).any(|lint| words(attribute, lint).next().is_some())
+    };
+    attributes(&code(text)).into_iter().filter(softens).collect()
+}
+
+/// What keeps a crate's header from refusing what it must.
+fn header_lacks(header: &str) -> Vec<&'static str> {
+    let attributes = attributes(&code(header));
+    let squeezed: Vec<String> = attributes.iter().map(|text| text.split_whitespace().collect()).collect();
+    let denies = |lint: &&str| {
+        squeezed.iter().any(|text| {
+            let begins = text.strip_prefix("#![deny(").or_else(|| text.strip_prefix("#![cfg_attr(not(test),deny("));
+            begins.is_some_and(|lints| lints.split([',', ')']).any(|name| name == *lint))
+        })
+    };
+    let mut lacks: Vec<_> = DENIED.into_iter().filter(|lint| !denies(lint)).collect();
+    if !squeezed.iter().any(|text| text == "#![forbid(unsafe_code)]") {
+        lacks.push("forbid(unsafe_code)");
+    }
+    lacks
+}
+
+#[test]
+fn the_core_reads_no_clock() {
+    assert_eq!(found_in_core(&CLOCKS), []);
+}
+
+#[test]
+fn the_core_has_no_unsafe_code() {
+    assert_eq!(found_in_core(&["unsafe"]), []);
+}
+
+#[test]
+fn the_core_denies_every_way_to_panic_that_a_lint_knows() {
+    let header = std::fs::read_to_string(core_sources().join("lib.rs")).expect("lib.rs");
+    assert_eq!(header_lacks(&header), [""; 0]);
+    for (file, text) in sources(&core_sources()) {
+        assert_eq!(softened(&text), [""; 0], "{file} softens a lint that is denied");
+    }
+}
+
+#[test]
+fn the_core_has_no_panicking_macro_that_no_lint_knows() {
+    assert_eq!(found_in_core(&PANICKING_MACROS), []);
+}
+
+#[test]
+fn every_call_of_the_core_that_could_panic_on_a_wrong_number_was_looked_at() {
+    let all = found_in_core(&PANICKING_CALLS);
+    let mut places: Vec<_> = all.iter().map(|(file, call)| (file.as_str(), *call)).collect();
+    places.sort_unstable();
+    places.dedup();
+    let counted: Vec<_> = places
+        .into_iter()
+        .map(|(file, call)| (file, call, all.iter().filter(|(at, word)| at == file && *word == call).count()))
+        .collect();
+    let known: Vec<_> = LOOKED_AT.iter().map(|(file, call, count, _)| (*file, *call, *count)).collect();
+    assert_eq!(counted, known);
+}
+
+#[test]
+fn the_core_without_features_depends_on_what_was_agreed_and_no_more() {
+    let tree = Command::new(env!("CARGO"))
+        .args(["tree", "--locked", "-p", "protocol-core", "--no-default-features", "-e", "normal", "--prefix", "none"])
+        .args(["--format", "{p}"])
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
+        .output()
+        .expect("cargo tree");
+    assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
+    let tree = String::from_utf8(tree.stdout).expect("names");
+    let mut names: Vec<_> = tree.lines().filter_map(|line| line.split(' ').next()).filter(|name| !name.is_empty()).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names, include_str!("dependencies.txt").lines().collect::<Vec<_>>(), "tests/tests/ratchets/dependencies.txt");
+}
+
+// ---- The ratchets bite ----
+
+#[test]
+fn a_clock_a_macro_a_call_and_unsafe_code_are_found_wherever_they_stand() {
+    let bad = "
+        fn f() { let t = std::time::Instant::now(); }
+        #[cfg(test)] mod tests { fn g() { assert!(true); } }
+        fn h() { assert!(1 == 1); unsafe { x() } }
+    ";
+    let seen = |wanted: &[&'static str]| found("f", bad, wanted).into_iter().map(|(_, word)| word).collect::<Vec<_>>();
+    assert_eq!(seen(&CLOCKS), ["Instant::now", "std::time"]);
+    assert_eq!(seen(&PANICKING_MACROS), ["assert!"], "the one in the tests does not count, the one behind them does");
+    assert_eq!(seen(&["unsafe"]), ["unsafe"]);
+    for call in ["a.split_at(at)", "a.swap_remove(0)", "self.list.drain(2..)", "a.chunks(n)", "a.windows(0)", "debug_assert!(x)"] {
+        assert_eq!(found("f", &format!("fn f() {{ {call}; }}"), &PANICKING_CALLS).len(), 1, "{call}");
+    }
+    for call in ["self.advance(now)", "a.drain(..)", "a.chunks(3)"] {
+        assert_eq!(found("f", &format!("fn f() {{ {call}; }}"), &PANICKING_CALLS), [], "{call}");
+    }
+}
+
+#[test]
+fn words_in_comments_and_texts_are_not_taken_for_code() {
+    let innocent = r###"
+        //! Instant::now is never read. assert!
+        /* unsafe /* nested */ std::time */
+        const A: &str = "unsafe \" std::time"; const B: &str = r#"SystemTime "assert!" "#; const C: char = '"'; const D: u8 = b'\'';
+        #![forbid(unsafe_code)] fn f<'a>(x: &'a str) { debug_assert!(true); unsafely() }
+    "###;
+    assert_eq!(found("f", innocent, &CLOCKS), []);
+    assert_eq!(found("f", innocent, &PANICKING_MACROS), []);
+    assert_eq!(found("f", innocent, &["unsafe"]), []);
+}
+
+#[test]
+fn a_softened_lint_and_a_shorter_header_are_found() {
+    for bad in [
+        "#[allow(clippy::unwrap_used)] fn f() {}",
+        "#[expect(dead_code, clippy::panic, reason = \"x\")] fn f() {}",
+        "#![cfg_attr(feature = \"x\", allow(clippy::indexing_slicing))]",
+        "#![warn(\n    clippy::restriction\n)]",
+        "#[allow(warnings)] fn f() {}",
+    ] {
+        assert_eq!(softened(bad).len(), 1, "{bad}");
+    }
+    for good in
+        ["#[allow(clippy::large_enum_variant)] fn f() {}", "#![deny(clippy::panic)]", "#[allow(clippy::panic_in_result_fn)] x"]
+    {
+        assert_eq!(softened(good), [""; 0], "{good}");
+    }
+    let header = std::fs::read_to_string(core_sources().join("lib.rs")).expect("lib.rs");
+    for lint in DENIED {
+        assert_eq!(header_lacks(&header.replace(lint, "clippy::nothing")), [lint]);
+        assert_eq!(header_lacks(&header.replace("clippy::panic,", "")), ["clippy::panic"]);
+    }
+    assert_eq!(header_lacks(&header.replace("forbid(unsafe_code)", "deny(unsafe_code)")), ["forbid(unsafe_code)"]);
+    assert_eq!(header_lacks(&header.replace("not(test)", "test")).len(), DENIED.len());
+    assert_eq!(header_lacks(&header.replace("#![forbid", "// #![forbid")), ["forbid(unsafe_code)"]);
+}

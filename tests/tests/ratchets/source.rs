@@ -1,0 +1,162 @@
+//! Reads Rust as far as the ratchets need it: without comments, texts and tests.
+
+use std::fs;
+use std::path::Path;
+
+/// Every source file below `root` with its text, directories of tests left out, in order.
+pub(crate) fn sources(root: &Path) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut left = vec![root.to_path_buf()];
+    while let Some(directory) = left.pop() {
+        for entry in fs::read_dir(&directory).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                if path.file_name().is_none_or(|name| name != "tests") {
+                    left.push(path);
+                }
+            } else if path.extension().is_some_and(|end| end == "rs") {
+                let name = path.strip_prefix(root).expect("below the root").to_string_lossy().replace('\\', "/");
+                found.push((name, fs::read_to_string(&path).expect("a source file")));
+            }
+        }
+    }
+    assert!(found.len() > 10, "the sources of the core are where they were");
+    found.sort();
+    found
+}
+
+/// The code of `text`: comments and the insides of texts are blanked, items behind `#[cfg(test)]` are gone.
+pub(crate) fn code(text: &str) -> String {
+    without_tests(&without_texts(text))
+}
+
+fn without_texts(text: &str) -> String {
+    let mut code = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let length = if rest.starts_with("//") {
+            rest.find('\n').unwrap_or(rest.len())
+        } else if rest.starts_with("/*") {
+            block_comment(rest)
+        } else if let Some(length) = raw_text(rest).filter(|_| !code.ends_with(is_word)) {
+            length
+        } else if first == '"' {
+            plain_text(rest, '"')
+        } else if let Some(length) = character(rest) {
+            length
+        } else {
+            code.push(first);
+            rest = &rest[first.len_utf8()..];
+            continue;
+        };
+        code.push(' ');
+        rest = &rest[length..];
+    }
+    code
+}
+
+fn block_comment(text: &str) -> usize {
+    let (mut at, mut depth) = (0, 0_usize);
+    loop {
+        let rest = &text[at..];
+        if rest.starts_with("/*") {
+            depth += 1;
+            at += 2;
+        } else if rest.starts_with("*/") {
+            depth -= 1;
+            at += 2;
+            if depth == 0 {
+                return at;
+            }
+        } else {
+            let Some(next) = rest.chars().next() else { return at };
+            at += next.len_utf8();
+        }
+    }
+}
+
+/// How long the raw text is that begins here, if one does.
+fn raw_text(text: &str) -> Option<usize> {
+    let after = text.strip_prefix("br").or_else(|| text.strip_prefix('r'))?;
+    let hashes = after.len() - after.trim_start_matches('#').len();
+    let begin = text.len() - after.len() + hashes + 1;
+    after[hashes..].strip_prefix('"')?;
+    let end = format!("\"{}", "#".repeat(hashes));
+    text[begin..].find(&end).map(|at| begin + at + end.len())
+}
+
+fn plain_text(text: &str, quote: char) -> usize {
+    let mut characters = text.char_indices().skip(1);
+    while let Some((at, character)) = characters.next() {
+        if character == '\\' {
+            characters.next();
+        } else if character == quote {
+            return at + 1;
+        }
+    }
+    text.len()
+}
+
+/// A character in quotes; a lifetime is none.
+fn character(text: &str) -> Option<usize> {
+    let inside = text.strip_prefix('\'')?;
+    let first = inside.chars().next()?;
+    let is_character = first == '\\' || inside[first.len_utf8()..].starts_with('\'');
+    is_character.then(|| plain_text(text, '\''))
+}
+
+fn without_tests(code: &str) -> String {
+    let mut kept = String::with_capacity(code.len());
+    let mut rest = code;
+    while let Some(at) = rest.find("#[cfg(test)]") {
+        kept.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let mut depth = 0_usize;
+        let end = rest.char_indices().skip(1).find_map(|(at, character)| {
+            match character {
+                '{' | '(' | '[' => depth += 1,
+                '}' | ')' | ']' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            (depth == 0 && matches!(character, '}' | ';' | ',')).then_some(at + 1)
+        });
+        rest = &rest[end.unwrap_or(rest.len())..];
+    }
+    kept.push_str(rest);
+    kept
+}
+
+/// Every attribute, from `#` to its closing bracket.
+pub(crate) fn attributes(code: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for (at, _) in code.match_indices('#') {
+        let rest = &code[at..];
+        if !rest.starts_with("#[") && !rest.starts_with("#![") {
+            continue;
+        }
+        let mut depth = 0_usize;
+        let end = rest.char_indices().find_map(|(at, character)| {
+            match character {
+                '[' => depth += 1,
+                ']' => depth -= 1,
+                _ => {}
+            }
+            (depth == 0 && character == ']').then_some(at + 1)
+        });
+        found.push(rest[..end.unwrap_or(rest.len())].to_owned());
+    }
+    found
+}
+
+/// Where `word` stands, not as a part of a longer one.
+pub(crate) fn words<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> {
+    code.match_indices(word).map(|(at, _)| at).filter(move |at| {
+        let before = !word.starts_with(is_word) || !code[..*at].ends_with(is_word);
+        let after = !word.ends_with(is_word) || !code[at + word.len()..].starts_with(is_word);
+        before && after
+    })
+}
+
+fn is_word(character: char) -> bool {
+    character.is_alphanumeric() || character == '_'
+}

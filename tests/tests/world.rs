@@ -1,0 +1,188 @@
+//! The world itself: links do what they say, time is exact, and what never comes to rest is found out.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol_core::{CallTimeouts, Instant, Invoke, Op, Outcome, Session, TransportEnd};
+use tests::end::{client_config, json, server_config, with};
+use tests::world::broken::{Broken, Fault};
+use tests::world::links::{Arrival, ByteLink, Faults, MessageLink, Read};
+use tests::world::{Wire, World};
+
+fn ms(millis: u64) -> Instant {
+    Instant::from_millis(millis)
+}
+
+/// Sends the numbers to 100 at the beginning of time, and gives when each message arrived and what it says.
+fn sent_over(faults: Faults) -> Vec<(u64, String)> {
+    let mut link = MessageLink::new(7);
+    link.faults = faults;
+    for number in 0..100 {
+        link.send(&Bytes::from(number.to_string()), Instant::ZERO);
+    }
+    let mut arrived = Vec::new();
+    while let Some(due) = link.due() {
+        let Some(Arrival::Message(message)) = link.receive(due) else { panic!("a message") };
+        arrived.push((due.as_micros(), String::from_utf8_lossy(&message).into_owned()));
+    }
+    arrived
+}
+
+fn numbers(arrived: &[(u64, String)]) -> Vec<u32> {
+    arrived.iter().map(|(_, message)| message.parse().unwrap()).collect()
+}
+
+#[test]
+fn a_link_without_faults_brings_everything_at_once_and_in_order() {
+    let arrived = sent_over(Faults::default());
+    assert_eq!(numbers(&arrived), (0..100).collect::<Vec<_>>());
+    assert!(arrived.iter().all(|(at, _)| *at == 0));
+}
+
+#[test]
+fn latency_is_exact_and_jitter_keeps_the_order() {
+    let latency = Duration::from_millis(5);
+    assert!(sent_over(Faults { latency, ..Faults::default() }).iter().all(|(at, _)| *at == 5_000));
+    let arrived = sent_over(Faults { latency, jitter: Duration::from_millis(3), ..Faults::default() });
+    assert_eq!(numbers(&arrived), (0..100).collect::<Vec<_>>());
+    assert!(arrived.iter().all(|(at, _)| (5_000..8_000).contains(at)) && arrived[0].0 < arrived[99].0);
+}
+
+#[test]
+fn messages_are_lost_doubled_and_overtaken() {
+    let lost = numbers(&sent_over(Faults { drop: 128, ..Faults::default() }));
+    assert!((30..70).contains(&lost.len()) && lost.is_sorted());
+    let doubled = numbers(&sent_over(Faults { duplicate: 128, ..Faults::default() }));
+    assert!((130..170).contains(&doubled.len()));
+    let overtaken = numbers(&sent_over(Faults { reorder: 128, ..Faults::default() }));
+    assert!(overtaken.len() == 100 && !overtaken.is_sorted());
+}
+
+#[test]
+fn messages_are_damaged_and_cut() {
+    let count = |faults| {
+        let arrived = sent_over(faults);
+        arrived.iter().enumerate().filter(|(number, (_, message))| *message != number.to_string()).count()
+    };
+    assert!((30..70).contains(&count(Faults { corrupt: 128, ..Faults::default() })));
+    assert!((30..70).contains(&count(Faults { truncate: 128, ..Faults::default() })));
+}
+
+#[test]
+fn the_end_of_a_link_comes_behind_what_is_in_flight_and_a_reset_before_it() {
+    for (how, messages) in [(TransportEnd::Eof, 2), (TransportEnd::Failed, 0)] {
+        let mut link = MessageLink::new(1);
+        link.faults.latency = Duration::from_millis(5);
+        link.send(&Bytes::from_static(b"a"), ms(0));
+        link.send(&Bytes::from_static(b"b"), ms(1));
+        link.end(how, ms(2));
+        link.send(&Bytes::from_static(b"late"), ms(3));
+        let arrived: Vec<_> = std::iter::from_fn(|| link.receive(ms(9))).collect();
+        assert_eq!((arrived.len(), arrived.last()), (messages + 1, Some(&Arrival::End(how))));
+    }
+}
+
+#[test]
+fn a_stream_splits_and_merges_and_never_holds_more_than_its_buffer() {
+    let mut link = ByteLink::new(3, 10);
+    assert_eq!(link.write(b"0123456789abc", ms(0)), Ok(10));
+    assert_eq!(link.write(b"abc", ms(0)), Ok(0));
+    link.faults.piece = 4;
+    let mut got = Vec::new();
+    let mut reads = 0;
+    while let Read::Bytes(bytes) = link.read(ms(0)) {
+        assert!((1..=4).contains(&bytes.len()));
+        got.extend(bytes);
+        reads += 1;
+    }
+    assert!(got == b"0123456789" && reads > 2);
+    link.faults.piece = 0;
+    assert_eq!((link.write(b"ab", ms(0)), link.write(b"cd", ms(0))), (Ok(2), Ok(2)));
+    assert_eq!(link.read(ms(0)), Read::Bytes(b"abcd".to_vec()));
+    link.stalled = true;
+    assert_eq!((link.write(b"x", ms(0)), link.read(ms(0))), (Ok(0), Read::Pending));
+    link.finish(TransportEnd::Eof, ms(0));
+    assert_eq!(link.read(ms(0)), Read::End(TransportEnd::Eof));
+    assert!(link.write(b"x", ms(0)).is_err());
+}
+
+fn world(wire: Wire) -> World {
+    let client = with(client_config(), |config| {
+        config.timeouts.call = CallTimeouts { idle: Some(Duration::from_millis(50)), max_total: None, reset_on_progress: true };
+    });
+    let mut world = World::of_sessions(client, server_config(), wire, 1);
+    for at in 0..2 {
+        world.faults(at, |faults| faults.latency = Duration::from_millis(10));
+    }
+    world.run_until(ms(100));
+    assert!((0..2).all(|at| world.end(at).subject().is_ready()));
+    world
+}
+
+fn call(world: &mut World) {
+    let now = world.now();
+    let params = format!(r#"{{"name":"t","arguments":{}}}"#, tests::world::check::ODD);
+    world.end_mut(0).invoke(Invoke::new(Op::CallTool, json(&params)), now).expect("it is admitted");
+    world.settle();
+}
+
+#[test]
+fn time_stops_exactly_where_something_happens() {
+    for wire in [Wire::Messages, Wire::Bytes] {
+        let mut world = world(wire);
+        call(&mut world);
+        let mut stops = Vec::new();
+        while let Some(at) = world.next() {
+            world.jump(at);
+            stops.push(at.as_micros() / 1000);
+        }
+        // The request arrives (on a stream whose buffer it does not fit, in pieces), the call times out, its cancel arrives.
+        stops.retain(|at| [110, 150, 160].contains(at));
+        assert_eq!(stops, [110, 150, 160], "{wire:?}");
+        assert_eq!(world.end(1).subject().stats().orphans, 1);
+        world.finish(0);
+    }
+}
+
+#[test]
+fn what_comes_late_and_before_its_deadline_is_looked_at_wins() {
+    for (timeouts_first, outcome) in [(false, "Result"), (true, "TimedOut")] {
+        let mut world = world(Wire::Messages);
+        call(&mut world);
+        world.run_until(ms(110));
+        let id = world.end(1).known.serves[0];
+        let reply = protocol_core::Reply::Tool(protocol_core::ToolOutput::text("ok"));
+        world.end_mut(1).respond(id, reply, ms(110));
+        world.settle();
+        world.timeouts_first(timeouts_first);
+        world.jump(ms(500));
+        let trace = world.trace()[0].concat();
+        assert!(trace.contains(&format!("outcome: {outcome}")), "{trace}");
+        world.finish(1);
+    }
+}
+
+#[test]
+fn a_stall_keeps_frames_where_they_can_be_taken_back() {
+    let mut world = world(Wire::Messages);
+    world.stall(0, true);
+    call(&mut world);
+    world.run_until(ms(400));
+    world.stall(0, false);
+    world.run_until(ms(500));
+    assert_eq!(world.end(1).known.serves, [], "the request was withdrawn when its time was over");
+    assert!(world.trace()[0].concat().contains(&format!("outcome: {:?}", Outcome::TimedOut(protocol_core::Clock::Idle))));
+    world.finish(2);
+}
+
+#[test]
+#[should_panic(expected = "a livelock")]
+fn a_livelock_is_a_failure() {
+    let [client, server] =
+        [client_config(), server_config()].map(|config| Broken::new(Session::new(config, Instant::ZERO), Fault::Chatters));
+    let mut world = World::new(client, server, Wire::Messages, 1);
+    world.forget_models();
+    world.settle();
+    world.end_mut(0).invoke(Invoke::new(Op::Ping, json("{}")), Instant::ZERO).expect("it is admitted");
+    world.settle();
+}
