@@ -37,7 +37,7 @@ fn every_interleaving_of_a_few_calls_is_as_predicted() {
 }
 
 #[test]
-#[ignore = "takes a minute or two in release and far longer without; .ci/run runs it"]
+#[ignore = "takes a minute or two: cargo test --release -p tests --test explore -- --ignored"]
 fn every_interleaving_of_up_to_three_calls_is_as_predicted() {
     let states = search(&[
         // Everything at once, for one call.
