@@ -65,8 +65,11 @@ pub(super) enum Id {
 }
 
 impl Id {
-    /// `None` for what cannot be echoed.
+    /// `None` for what cannot be echoed, or is longer than a session remembers (`Limits::id_bytes`).
     pub(super) fn read(value: &RawValue) -> Option<Self> {
+        if value.get().len() > 1024 {
+            return None;
+        }
         let number = serde_json::from_str(value.get()).map(Self::Number);
         number.or_else(|_| serde_json::from_str(value.get()).map(Self::Text)).ok()
     }
