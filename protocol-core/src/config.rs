@@ -3,22 +3,25 @@
 use alloc::string::String;
 use core::time::Duration;
 
-use crate::dialect::mcp;
+use crate::claims::AppId;
 use crate::dialect::{Capabilities, Identity, Level};
+use crate::dialect::{mcp, tesseron};
 
 /// Everything a session is told at its birth.
 ///
-/// Made by [`Config::mcp_client`] or [`Config::mcp_server`], then changed field by field.
+/// Made by [`Config::mcp_client`], [`Config::mcp_server`], [`Config::tesseron_app`] or [`Config::tesseron_gateway`], then changed field by
+/// field.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
     /// The protocol and the end of it that this session is.
     pub protocol: Protocol,
-    /// Who we are, as the peer is told.
+    /// Who we are, as the peer is told. Of a Tesseron app the name is its id, of a gateway this is the agent.
     pub identity: Identity,
-    /// What we can do, as the peer is told. What is not declared here is refused on arrival.
+    /// What we can do, as the peer is told. What is not declared here is refused on arrival. A Tesseron app declares here what it makes
+    /// use of: sampling, elicitation, subscriptions.
     pub capabilities: Capabilities,
-    /// What a server tells the model of its client about itself.
+    /// What a server tells the model of its client about itself; the description of a Tesseron app.
     pub instructions: Option<String>,
     /// Every bound.
     pub limits: Limits,
@@ -48,9 +51,44 @@ impl Config {
         Self::mcp(mcp::Side::Server, identity, capabilities)
     }
 
+    /// The app end of Tesseron 1.2: it runs actions. Its version goes into [`Config::identity`], its description into
+    /// [`Config::instructions`].
+    ///
+    /// Invocations time out after 60 s (actions page); progress goes out at most 10 times in 5 s (progress page: about twice a second,
+    /// with room for a burst).
+    #[must_use]
+    pub fn tesseron_app(id: &AppId, name: impl Into<String>, app: tesseron::App) -> Self {
+        let identity = Identity { name: id.as_str().into(), version: String::new(), title: Some(name.into()) };
+        let capabilities =
+            Capabilities { sampling: true, elicitation: true, resources_subscribe: true, logging: true, ..Capabilities::default() };
+        let mut config = Self::tesseron(tesseron::End::App(alloc::boxed::Box::new(app)), identity, capabilities);
+        config.timeouts.serve = Some(Duration::from_secs(60));
+        config
+    }
+
+    /// The gateway end of Tesseron 1.2: it calls actions for an agent, whose [`Identity`] and whose capabilities (sampling, elicitation)
+    /// are those of the configuration. There is none yet: see [`crate::Session::claim`].
+    ///
+    /// Calls have no clock unless they are given one: the app has its own.
+    #[must_use]
+    pub fn tesseron_gateway(gateway: tesseron::Gateway) -> Self {
+        let mut config = Self::tesseron(tesseron::End::Gateway(gateway), tesseron::pending_agent(), Capabilities::default());
+        config.timeouts.call = CallTimeouts::NONE;
+        config
+    }
+
+    fn tesseron(end: tesseron::End, identity: Identity, capabilities: Capabilities) -> Self {
+        let progress = ProgressPolicy { window: RateWindow::new(10, Duration::from_secs(5)), ..ProgressPolicy::default() };
+        Self { progress, log_level: Level::Debug, ..Self::of(Protocol::Tesseron(end), identity, capabilities) }
+    }
+
     fn mcp(side: mcp::Side, identity: Identity, capabilities: Capabilities) -> Self {
+        Self::of(Protocol::Mcp { side, newest: mcp::Revision::NEWEST }, identity, capabilities)
+    }
+
+    fn of(protocol: Protocol, identity: Identity, capabilities: Capabilities) -> Self {
         Self {
-            protocol: Protocol::Mcp { side, newest: mcp::Revision::NEWEST },
+            protocol,
             identity,
             capabilities,
             instructions: None,
@@ -64,7 +102,7 @@ impl Config {
 }
 
 /// Which protocol a session speaks, and as which of its ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Protocol {
     /// The Model Context Protocol.
@@ -74,6 +112,8 @@ pub enum Protocol {
         /// The newest revision to agree on; older ones are spoken too.
         newest: mcp::Revision,
     },
+    /// Tesseron 1.2.
+    Tesseron(tesseron::End),
 }
 
 /// Every bound of a session. None may be exceeded, whatever the peer or the owner does.
@@ -141,6 +181,9 @@ pub struct Timeouts {
     pub serve: Option<Duration>,
     /// How long an input that we asked for may take; people may be asked, so it is long. 600 s.
     pub input: Option<Duration>,
+    /// How long a call that we cancelled may wait for what the peer still says of it, a partial result above all, where the protocol
+    /// has it say so (Tesseron). It ends as cancelled in any case. Zero: at once.
+    pub cancel_grace: Duration,
     /// After the end of input, or a close that was not told otherwise: how long running invocations are still answered. 5 s.
     pub close_grace: Duration,
     /// How long a cancelled handler may go on to clean up. Read by the endpoint. 5 s.
@@ -157,6 +200,7 @@ impl Default for Timeouts {
             call: CallTimeouts::default(),
             serve: None,
             input: Some(Duration::from_secs(600)),
+            cancel_grace: Duration::ZERO,
             close_grace: Duration::from_secs(5),
             handler_grace: Duration::from_secs(5),
             response_gap: Duration::ZERO,

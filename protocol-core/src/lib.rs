@@ -17,6 +17,8 @@ extern crate alloc;
 
 #[cfg(feature = "endpoint")]
 pub mod adapter;
+pub mod bridge;
+pub mod claims;
 pub mod config;
 pub mod dialect;
 pub mod drive;
@@ -32,8 +34,8 @@ mod wire;
 
 pub use config::{CallTimeouts, Config, DepthInference, DepthPolicy, Limits, ProgressPolicy, Protocol, RateWindow, Timeouts};
 pub use dialect::{
-    Answer, Ask, Capabilities, Content, Elicit, Elicited, Identity, Level, LogRecord, Notice, Op, PeerInfo, Progress, Reply,
-    Sample, Sampled, ToolOutput, mcp,
+    Answer, Ask, Capabilities, Content, Elicit, Elicited, Identity, Level, LogRecord, NotFound, Notice, Op, Pass, PeerInfo,
+    Progress, Reply, Sample, Sampled, ToolOutput, mcp, tesseron,
 };
 pub use error::{RpcError, Violation};
 pub use json::{Json, JsonError, Text};

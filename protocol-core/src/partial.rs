@@ -103,6 +103,11 @@ impl PartialResult {
         self.status = Some(status);
         let is_error = status != Status::Complete && self.processed == 0;
         let pretty = serde_json::to_string_pretty(&self).unwrap_or_default();
-        ToolOutput { content: alloc::vec![Content::Text(Text::from(pretty))], structured: Json::encode(&self).ok(), is_error }
+        ToolOutput {
+            content: alloc::vec![Content::Text(Text::from(pretty))],
+            structured: Json::encode(&self).ok(),
+            is_error,
+            fault: None,
+        }
     }
 }

@@ -10,5 +10,6 @@ pub mod programs;
 pub mod scenarios;
 pub mod speed;
 pub mod storm;
+pub mod tesseron;
 pub mod tools;
 pub mod world;

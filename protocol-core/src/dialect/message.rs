@@ -1,8 +1,10 @@
 //! The contract between a dialect and the session: what a frame means, and what the session must know of a protocol.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::dialect::{Ask, Level, LogRecord, Notice, Op, PeerInfo, Progress};
+use crate::dialect::tesseron::Credentials;
+use crate::dialect::{Ask, Capabilities, Identity, Level, LogRecord, Notice, Op, PeerInfo, Progress};
 use crate::error::{RpcError, Violation};
 use crate::json::{Json, Text};
 use crate::wire::WireId;
@@ -13,7 +15,7 @@ pub(crate) enum Message {
     /// The peer opens the handshake.
     Greeting {
         id: WireId,
-        greeting: Result<Greeting, RpcError>,
+        greeting: Result<Greeting, GreetingRefused>,
     },
     /// The peer has seen our half of the handshake.
     Greeted,
@@ -52,7 +54,9 @@ pub(crate) enum Message {
         progress: Progress,
         partial: Option<Json>,
     },
-    /// Stop serving.
+    /// The peer is somebody else now, or can do something else.
+    Changed(Box<Change>),
+    /// Stop serving. It names the exchange, or where [`Rules::names_invocations`] its token.
     Cancel {
         id: WireId,
         reason: Option<Text>,
@@ -66,6 +70,14 @@ pub(crate) enum Message {
     },
 }
 
+/// What the peer is from now on.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    pub(crate) identity: Identity,
+    /// What it can do, and that word for word; unless that stays as it was.
+    pub(crate) capabilities: Option<(Capabilities, Json)>,
+}
+
 /// What the end of an exchange says, before anybody knows what it was about.
 #[derive(Debug)]
 pub(crate) enum ResponseBody {
@@ -77,9 +89,31 @@ pub(crate) enum ResponseBody {
 /// The peer's half of the handshake, and our answer to it.
 #[derive(Debug)]
 pub(crate) struct Greeting {
-    pub(crate) peer: PeerInfo,
-    /// The `result` that answers it, if the peer waits for one.
-    pub(crate) answer: Json,
+    pub(crate) peer: Box<PeerInfo>,
+    pub(crate) answer: GreetingAnswer,
+}
+
+/// How a greeting is answered.
+#[derive(Debug)]
+pub(crate) enum GreetingAnswer {
+    /// With this `result`.
+    Result(Json),
+    /// As the owner of the session decides. The peer may want to go on with a session of before.
+    Owner(Option<Credentials>),
+}
+
+/// Why a greeting is answered with an error.
+#[derive(Debug)]
+pub(crate) struct GreetingRefused {
+    pub(crate) error: RpcError,
+    /// There is no use in a further one: the session closes.
+    pub(crate) is_final: bool,
+}
+
+impl From<RpcError> for GreetingRefused {
+    fn from(error: RpcError) -> Self {
+        Self { error, is_final: false }
+    }
 }
 
 /// Why a handshake failed on our side.
@@ -94,8 +128,12 @@ pub(crate) enum GreetingFailed {
 pub(crate) struct Rules {
     /// We speak first.
     pub(crate) opens: bool,
-    /// Our requests wait until the peer has confirmed the handshake, not only until we have answered it.
-    pub(crate) waits_for_confirmation: bool,
+    /// Who lets our requests go out, once we have answered the peer's greeting.
+    pub(crate) confirmation: Confirmation,
+    /// The peer names an invocation by its token: its cancels do, and each question of it names one that is live.
+    pub(crate) names_invocations: bool,
+    /// What the peer cancels is answered.
+    pub(crate) answers_cancelled: bool,
     /// A question that is no longer wanted is taken back by a cancel; otherwise both sides forget it.
     pub(crate) cancels_questions: bool,
     /// What was read before the end of input is still answered.
@@ -108,6 +146,15 @@ pub(crate) struct Rules {
     pub(crate) percent: bool,
     /// An equal value with a message is an update with only a message.
     pub(crate) accepts_equal: bool,
+}
+
+/// Who lets the requests of an end go out that did not speak first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Confirmation {
+    /// The peer, by one more message; until then they wait.
+    Peer,
+    /// The owner, by [`crate::Session::claim`]; until then they are refused.
+    Owner,
 }
 
 /// Messages of one frame.

@@ -3,9 +3,12 @@
 //! [`Dialect`] is an enum, not a trait: the set of protocols is closed, the revision is chosen at run time, and the compiler lists
 //! what a further one has to answer.
 
+mod checkpoint;
+mod form;
 pub mod mcp;
 mod message;
 mod terms;
+pub mod tesseron;
 
 use bytes::Bytes;
 
@@ -14,15 +17,19 @@ use crate::error::RpcError;
 use crate::json::Json;
 use crate::wire::WireId;
 
-pub(crate) use message::{Greeting, GreetingFailed, Message, Messages, ResponseBody, Rules};
+pub(crate) use message::{
+    Change, Confirmation, Greeting, GreetingAnswer, GreetingFailed, GreetingRefused, Message, Messages, ResponseBody, Rules,
+};
 pub use terms::{
-    Answer, Ask, Capabilities, Content, Elicit, Elicited, Identity, Level, LogRecord, Notice, Op, PeerInfo, Progress, Reply,
-    Sample, Sampled, ToolOutput,
+    Answer, Ask, Capabilities, Content, Elicit, Elicited, Identity, Level, LogRecord, NotFound, Notice, Op, Pass, PeerInfo,
+    Progress, Reply, Sample, Sampled, ToolOutput,
 };
 
 /// How an invocation was cut short, in the words of its checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CutShort {
+    /// By the peer, where it waits for an answer.
+    Cancelled,
     Deadline,
     Closing,
 }
@@ -31,21 +38,24 @@ pub(crate) enum CutShort {
 #[derive(Clone, Debug)]
 pub(crate) enum Dialect {
     Mcp(mcp::Mcp),
+    Tesseron(tesseron::Tesseron),
 }
 
-/// Hands a call on to the one protocol there is; the next one is an arm more.
+/// Hands a call on to the protocol that is spoken; the next one is an arm more.
 macro_rules! delegate {
     ($self:ident, $protocol:ident => $call:expr) => {
         match $self {
             Dialect::Mcp($protocol) => $call,
+            Dialect::Tesseron($protocol) => $call,
         }
     };
 }
 
 impl Dialect {
     pub(crate) fn new(config: &Config) -> Self {
-        match config.protocol {
-            Protocol::Mcp { side, newest } => Self::Mcp(mcp::Mcp::new(side, newest, config)),
+        match &config.protocol {
+            Protocol::Mcp { side, newest } => Self::Mcp(mcp::Mcp::new(*side, *newest, config)),
+            Protocol::Tesseron(end) => Self::Tesseron(tesseron::Tesseron::new(end.clone(), config)),
         }
     }
 
@@ -66,12 +76,16 @@ impl Dialect {
 
     /// From here on the revision that `peer` speaks is spoken.
     pub(crate) fn agree(&mut self, peer: &PeerInfo) {
-        delegate!(self, protocol => protocol.agree(peer));
+        match self {
+            Self::Mcp(protocol) => protocol.agree(peer),
+            // There is one version of it.
+            Self::Tesseron(_) => {}
+        }
     }
 
     /// Whether a result can be the one of this operation, as far as the protocol says.
-    pub(crate) fn is_result(&self, op: &Op, result: &Json) -> bool {
-        delegate!(self, protocol => protocol.is_result(op, result))
+    pub(crate) fn fit(&self, exchange: u64, op: &Op, result: &Json) -> Fit {
+        delegate!(self, protocol => protocol.fit(exchange, op, result))
     }
 
     /// How many bytes of a frame the operation takes beside its parameters, at the most.
@@ -86,7 +100,7 @@ impl Dialect {
 
     /// What the error of a call tells of its partial result.
     pub(crate) fn read_partial(&self, error: &RpcError) -> Option<Json> {
-        delegate!(self, protocol => protocol.read_partial(error))
+        checkpoint::read_partial(error)
     }
 
     /// Whether a peer with these capabilities can be asked for this. Says why not.
@@ -110,33 +124,85 @@ impl Dialect {
 
     /// What follows a handshake that went well, if anything does.
     pub(crate) fn write_greeted(&self) -> Option<Bytes> {
-        delegate!(self, protocol => protocol.write_greeted())
+        match self {
+            Self::Mcp(protocol) => protocol.write_greeted(),
+            Self::Tesseron(_) => None,
+        }
+    }
+
+    /// The `result` of a greeting that the owner answers. `None` where no owner does.
+    pub(crate) fn welcome(&self, welcome: &tesseron::Welcome) -> Option<Json> {
+        match self {
+            Self::Mcp(_) => None,
+            Self::Tesseron(protocol) => Some(protocol.welcome(welcome)),
+        }
+    }
+
+    /// From here on we speak for `agent`, where somebody does so.
+    pub(crate) fn speak_for(&mut self, agent: Identity, capabilities: Capabilities) {
+        match self {
+            Self::Mcp(_) => {}
+            Self::Tesseron(protocol) => protocol.speak_for(agent, capabilities),
+        }
+    }
+
+    /// Tells the peer for whom we speak.
+    pub(crate) fn write_claimed(&self, at_millis: u64) -> Option<Bytes> {
+        match self {
+            Self::Mcp(_) => None,
+            Self::Tesseron(protocol) => Some(protocol.write_claimed(at_millis)),
+        }
     }
 
     pub(crate) fn write_call(&self, id: u64, op: &Op, params: &Json, observed: bool, depth: u8) -> Bytes {
-        delegate!(self, protocol => protocol.write_call(id, op, params, observed, depth))
+        match self {
+            Self::Mcp(protocol) => protocol.write_call(id, op, params, observed, depth),
+            // Every invocation is observed there, and depth has no place.
+            Self::Tesseron(protocol) => protocol.write_call(id, op, params),
+        }
     }
 
-    /// `parent` is what the peer calls the exchange that the question belongs to.
+    /// `parent` is what the peer calls the invocation that the question belongs to.
     pub(crate) fn write_ask(&self, id: u64, ask: &Ask, parent: &WireId, depth: u8) -> Bytes {
-        delegate!(self, protocol => protocol.write_ask(id, ask, parent, depth))
+        match self {
+            Self::Mcp(protocol) => protocol.write_ask(id, ask, parent, depth),
+            Self::Tesseron(protocol) => protocol.write_ask(id, ask, parent),
+        }
+    }
+
+    /// Whether the peer can be told that a call of this kind is given up.
+    pub(crate) fn is_cancellable(&self, op: &Op) -> bool {
+        delegate!(self, protocol => protocol.is_cancellable(op))
     }
 
     pub(crate) fn write_cancel(&self, id: u64, reason: Option<&str>) -> Bytes {
-        delegate!(self, protocol => protocol.write_cancel(id, reason))
+        match self {
+            Self::Mcp(protocol) => protocol.write_cancel(id, reason),
+            Self::Tesseron(protocol) => protocol.write_cancel(id),
+        }
     }
 
     pub(crate) fn write_progress(&self, token: &WireId, progress: &Progress, partial: Option<&Json>) -> Bytes {
-        delegate!(self, protocol => protocol.write_progress(token, progress, partial))
+        match self {
+            Self::Mcp(protocol) => protocol.write_progress(token, progress, partial),
+            Self::Tesseron(protocol) => protocol.write_progress(token, progress),
+        }
     }
 
-    pub(crate) fn write_reply(&self, id: &WireId, op: &Op, reply: &Reply, partial: Option<&Json>) -> Bytes {
-        delegate!(self, protocol => protocol.write_reply(id, op, reply, partial))
+    /// `token` is what the peer calls the progress of the invocation.
+    pub(crate) fn write_reply(&self, id: &WireId, token: Option<&WireId>, op: &Op, reply: &Reply, partial: Option<&Json>) -> Bytes {
+        match self {
+            Self::Mcp(protocol) => protocol.write_reply(id, op, reply, partial),
+            Self::Tesseron(protocol) => protocol.write_reply(id, token, op, reply, partial),
+        }
     }
 
     /// The reply to an invocation that is cut short on our side.
     pub(crate) fn cut_short(&self, op: &Op, why: CutShort, partial: Option<&Json>) -> Reply {
-        delegate!(self, protocol => protocol.cut_short(op, why, partial))
+        match self {
+            Self::Mcp(protocol) => protocol.cut_short(op, why, partial),
+            Self::Tesseron(protocol) => protocol.cut_short(why, partial),
+        }
     }
 
     pub(crate) fn write_answer(&self, id: &WireId, answer: &Answer) -> Bytes {
@@ -151,8 +217,12 @@ impl Dialect {
         crate::wire::error(id, error)
     }
 
-    pub(crate) fn write_log(&self, record: &LogRecord) -> Bytes {
-        delegate!(self, protocol => protocol.write_log(record))
+    /// `invocation` is what the peer calls the invocation on whose behalf it is logged.
+    pub(crate) fn write_log(&self, record: &LogRecord, invocation: Option<&WireId>) -> Bytes {
+        match self {
+            Self::Mcp(protocol) => protocol.write_log(record),
+            Self::Tesseron(protocol) => protocol.write_log(record, invocation),
+        }
     }
 
     pub(crate) fn write_notice(&self, notice: &Notice) -> Bytes {
@@ -173,6 +243,25 @@ impl Dialect {
     pub(crate) fn call_is_over(&self) -> RpcError {
         delegate!(self, protocol => protocol.call_is_over())
     }
+
+    /// The answer to a question of the peer that names no call of ours.
+    pub(crate) fn no_such_call(&self) -> RpcError {
+        delegate!(self, protocol => protocol.no_such_call())
+    }
+
+    /// The answer to what may not come yet.
+    pub(crate) fn too_early(&self, why: &'static str) -> RpcError {
+        delegate!(self, protocol => protocol.too_early(why))
+    }
+}
+
+/// Whether a result can be the one that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fit {
+    Fits,
+    /// It breaks a rule, and is of use all the same.
+    Odd,
+    Wrong,
 }
 
 /// Why something cannot be asked of this peer.

@@ -74,15 +74,36 @@ pub struct PeerInfo {
     pub capabilities: Capabilities,
     /// What it declared, word for word.
     pub declared: Json,
-    /// What a server says about itself for the model.
+    /// What a server says about itself for the model; on Tesseron the description of an app.
     pub instructions: Option<Text>,
+    /// What names the session beyond its channel, as a Tesseron gateway told its app. MCP has no such thing.
+    pub pass: Option<Pass>,
+}
+
+/// What an app was given to come back with, and to be claimed by (Tesseron, handshake and resume).
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Pass {
+    /// Names the session; it stays the same over every channel.
+    pub session_id: Text,
+    /// What a person tells the agent to claim the session; gone once it is claimed.
+    pub claim_code: Option<Text>,
+    /// What resumes the session, once. Secret.
+    pub resume_token: Option<Text>,
+}
+
+impl fmt::Debug for Pass {
+    /// Without the secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pass").field("session_id", &self.session_id).finish_non_exhaustive()
+    }
 }
 
 /// A request of the caller: what kind of thing is invoked. The parameters travel beside it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Op {
-    /// Run a tool: `{name, arguments?}`.
+    /// Run a tool: `{name, arguments?}`; on Tesseron an action.
     CallTool,
     /// List the tools: `{cursor?}`.
     ListTools,
@@ -90,15 +111,15 @@ pub enum Op {
     GetPrompt,
     /// List the prompts: `{cursor?}`.
     ListPrompts,
-    /// Read a resource: `{uri}`.
+    /// Read a resource: `{uri}`, which on Tesseron is its name.
     ReadResource,
     /// List the resources: `{cursor?}`.
     ListResources,
     /// List the resource templates: `{cursor?}`.
     ListResourceTemplates,
-    /// Be told when a resource changes: `{uri}`.
+    /// Be told when a resource changes: `{uri}`; on Tesseron `{uri, subscriptionId}`, with an id that the caller makes up.
     Subscribe,
-    /// Be told no longer: `{uri}`.
+    /// Be told no longer: `{uri}`; on Tesseron `{subscriptionId}`.
     Unsubscribe,
     /// Complete an argument: `{ref, argument, context?}`.
     Complete,
@@ -143,7 +164,8 @@ pub struct Sample {
     pub prompt: String,
     /// The longest answer, in tokens. 1024 where it is not said and the protocol wants a number.
     pub max_tokens: Option<u64>,
-    /// The JSON Schema that the answer's text shall follow. MCP has no place for it, so there it becomes part of the prompt.
+    /// The JSON Schema that the answer's text shall follow. MCP has no place for it, so there it becomes part of the prompt; Tesseron
+    /// has.
     pub schema: Option<Json>,
     /// The parameters exactly as they are on the wire: on arrival always; on sending, instead of everything above.
     pub params: Option<Json>,
@@ -234,12 +256,28 @@ pub enum Elicited {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reply {
-    /// The exact `result`. It must be an object.
+    /// The exact `result`. On MCP it must be an object.
     Raw(Json),
     /// A tool's output, shaped by the dialect.
     Tool(ToolOutput),
+    /// It is done, and there is nothing to tell.
+    Done,
+    /// The contents of a resource, shaped by the dialect: an array of `{uri, mimeType?, text | blob}`.
+    Contents(Json),
+    /// There is no such thing here.
+    NotFound(NotFound),
     /// A protocol error.
     Error(RpcError),
+}
+
+/// What there is not, by the name that the peer used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotFound {
+    /// No such tool.
+    Tool(Text),
+    /// No such resource.
+    Resource(Text),
 }
 
 /// What a tool returns.
@@ -250,8 +288,10 @@ pub struct ToolOutput {
     pub content: Vec<Content>,
     /// What programs read. MCP 2025-06-18 and later.
     pub structured: Option<Json>,
-    /// Whether the tool failed. A failure is a result, so that the model can read it and try otherwise.
+    /// Whether the tool failed. On MCP a failure is a result, so that the model can read it and try otherwise.
     pub is_error: bool,
+    /// The failure for programs, where a failure is an error (Tesseron). Without it that is an internal error with the text.
+    pub fault: Option<RpcError>,
 }
 
 impl ToolOutput {
@@ -280,6 +320,14 @@ impl ToolOutput {
     pub fn error(message: impl Into<Text>) -> Self {
         let mut output = Self::text(message);
         output.is_error = true;
+        output
+    }
+
+    /// A failure with a number of its own, for protocols that send it. The message is what the model reads.
+    #[must_use]
+    pub fn fault(error: RpcError) -> Self {
+        let mut output = Self::error(error.message.clone());
+        output.fault = Some(error);
         output
     }
 }
@@ -411,6 +459,10 @@ pub struct LogRecord {
 pub enum Notice {
     /// The tools of the server changed.
     ToolsChanged,
+    /// The actions of a Tesseron app, all that there are now: an array.
+    Actions(Json),
+    /// The resources of a Tesseron app, all that there are now: an array.
+    Resources(Json),
     /// The prompts of the server changed.
     PromptsChanged,
     /// The resources of the server changed.
@@ -419,6 +471,15 @@ pub enum Notice {
     ResourceUpdated {
         /// Which.
         uri: Text,
+    },
+    /// The new value of a subscribed resource. On MCP it is sent as [`Notice::ResourceUpdated`], without the value.
+    ResourceValue {
+        /// What the subscriber called the subscription. MCP has no such name.
+        subscription: Text,
+        /// Which resource. Empty on arrival: Tesseron names only the subscription.
+        uri: Text,
+        /// What it is now.
+        value: Json,
     },
     /// The roots of the client changed.
     RootsChanged,

@@ -1,11 +1,12 @@
 //! What a handler asks of its caller: model, user, roots.
 
+use std::collections::BTreeMap;
 use std::string::String;
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-use crate::dialect::{Answer, Ask, Elicit, Elicited, Sample, Sampled};
+use crate::dialect::{Answer, Ask, Elicit, Elicited, Sample, Sampled, tesseron};
 use crate::endpoint::context::{Context, stopped};
 use crate::endpoint::schema::{Shape, flat};
 use crate::error::RpcError;
@@ -145,6 +146,26 @@ impl AskFailed {
             Self::Mismatch(_) => -32005,
             Self::TimedOut | Self::Lost => RpcError::INTERNAL,
             Self::Cancelled(_) | Self::Over => RpcError::CANCELLED,
+        }
+    }
+}
+
+impl AskFailed {
+    /// The error that a protocol sends whose failures are errors (Tesseron, errors page). What the caller said goes back as it is.
+    pub(super) fn fault(&self) -> RpcError {
+        let code = match self {
+            Self::Refused(error) => return error.clone(),
+            Self::TooDeep { .. } => tesseron::code::SAMPLING_TOO_DEEP,
+            Self::NoRoots | Self::Busy | Self::Over | Self::Cancelled(_) => RpcError::INTERNAL,
+            failed => failed.code(),
+        };
+        let error = RpcError::new(code, std::string::ToString::to_string(self));
+        match self {
+            Self::TooDeep { depth, max } => match Json::encode(&BTreeMap::from([("depth", depth), ("max", max)])) {
+                Ok(data) => error.with_data(data),
+                Err(_) => error,
+            },
+            _ => error,
         }
     }
 }

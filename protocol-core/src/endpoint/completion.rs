@@ -105,7 +105,7 @@ pub(super) fn read(params: &Json) -> Result<CompletionRequest, RpcError> {
 pub(super) fn start(completer: Completer, context: Context, request: CompletionRequest) -> BoxFuture<'static, Reply> {
     Box::pin(async move {
         let completed = completer(context, request).await;
-        completed.map_or_else(|error| Reply::Error(error.into_rpc()), |completion| Reply::Raw(encode(completion)))
+        completed.map_or_else(|error| error.into_reply(), |completion| Reply::Raw(encode(completion)))
     })
 }
 

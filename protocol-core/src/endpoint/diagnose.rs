@@ -144,9 +144,10 @@ mod on {
     impl Answered {
         pub(in crate::endpoint) fn of(reply: &Reply) -> Self {
             Self(match reply {
-                Reply::Raw(_) => "result",
+                Reply::Raw(_) | Reply::Contents(_) | Reply::Done => "result",
                 Reply::Tool(output) if output.is_error => "tool error",
                 Reply::Tool(_) => "result",
+                Reply::NotFound(_) => "not found",
                 Reply::Error(_) => "error",
             })
         }

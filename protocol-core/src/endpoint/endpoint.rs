@@ -9,7 +9,7 @@ use std::vec::Vec;
 use bytes::Bytes;
 
 use crate::config::Config;
-use crate::dialect::{Ask, LogRecord, Notice, Op, Reply};
+use crate::dialect::{Ask, LogRecord, Notice, Op, Reply, tesseron};
 use crate::drive::Machine;
 use crate::endpoint::alarms::Alarmed;
 use crate::endpoint::call::Done;
@@ -69,6 +69,12 @@ impl Endpoint {
     #[must_use]
     pub fn server(service: Arc<Service>, runtime: Arc<dyn Runtime>) -> Self {
         let config = service.config();
+        Self::new(Side::Server(service), config, runtime)
+    }
+
+    /// The end that serves `service` as `config` says: as an app of Tesseron with [`Service::app`], for one.
+    #[must_use]
+    pub fn serving(service: Arc<Service>, config: Config, runtime: Arc<dyn Runtime>) -> Self {
         Self::new(Side::Server(service), config, runtime)
     }
 
@@ -345,6 +351,13 @@ impl State {
             Event::HandshakeRefused(error) => {
                 work.extend(Note::refused(&error).map(Work::Diagnose));
                 self.refusal = Some(error);
+            }
+            // Whoever asks what the peer can do reads it from the session.
+            Event::PeerChanged(_) => {}
+            Event::Greeting { .. } => {
+                // Who may come back is for somebody to decide who sees all channels.
+                let error = RpcError::fixed(tesseron::code::UNAUTHORIZED, "this gateway takes nobody in");
+                let _ = self.session.welcome(Err(error), now);
             }
             // The endpoint sets none there.
             Event::Alarm(_) => {}

@@ -16,7 +16,7 @@ use crate::endpoint::shared::{InputSlot, Shared, State};
 use crate::endpoint::task::{Duty, End};
 use crate::endpoint::wake::{Leash, park};
 use crate::error::RpcError;
-use crate::json::Json;
+use crate::json::{Json, Text};
 use crate::session::{
     AskError, CheckpointError, InboundId, InputFailed, InputKey, NotLive, ProgressError, Reported, ServeOptions, Why,
 };
@@ -101,6 +101,27 @@ impl Invocation {
             }
             configured
         })
+    }
+
+    /// From now on the peer hears of every new value of `uri`, under the name of the subscription; where it gives it none, under that
+    /// of the resource.
+    pub(super) fn subscribe(&self, name: Option<Text>, uri: Text) -> Result<(), RpcError> {
+        self.shared.look(|state| {
+            if let Some(name) = &name
+                && state.subscriptions.contains_key(name)
+            {
+                return Err(RpcError::fixed(RpcError::INVALID_REQUEST, "a subscription of that name is active"));
+            }
+            if state.subscriptions.len() >= state.session.config().limits.in_flight {
+                return Err(RpcError::fixed(RpcError::INTERNAL, "too many subscriptions"));
+            }
+            state.subscriptions.insert(name.unwrap_or_else(|| uri.clone()), uri);
+            Ok(())
+        })
+    }
+
+    pub(super) fn unsubscribe(&self, name: &Text) {
+        self.shared.look(|state| state.subscriptions.remove(name));
     }
 
     /// Ends the invocation for the session and for everybody who waits on it. The second time it does nothing.

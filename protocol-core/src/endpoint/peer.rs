@@ -10,7 +10,7 @@ use std::vec::Vec;
 
 use serde_json::value::RawValue;
 
-use crate::dialect::{Level, LogRecord, Notice, Op, PeerInfo};
+use crate::dialect::{Capabilities, Identity, Level, LogRecord, Notice, Op, PeerInfo};
 use crate::endpoint::call::{Call, CallError};
 use crate::endpoint::diagnose::Span;
 use crate::endpoint::shared::{CallSlot, Counters, Shared, State};
@@ -106,6 +106,38 @@ impl Peer {
                 after.output();
             }
             sent
+        })
+    }
+
+    /// Tells everybody at the other end who has subscribed to the resource `uri` that it is `value` now, and says how many that were.
+    /// What finds no place is left out: the next value tells more.
+    pub fn update(&self, uri: &str, value: &Json) -> usize {
+        self.shared.verb(|state, now, after| {
+            let subscribed = state.subscriptions.iter().filter(|(_, of)| of.as_str() == uri);
+            let notices = subscribed.map(|(name, uri)| (name.clone(), uri.clone())).collect::<Vec<_>>();
+            let told = notices.into_iter().filter(|(subscription, uri)| {
+                let (subscription, uri, value) = (subscription.clone(), uri.clone(), value.clone());
+                state.session.notify(Notice::ResourceValue { subscription, uri, value }, now).is_ok()
+            });
+            let told = told.count();
+            if told > 0 {
+                after.output();
+            }
+            told
+        })
+    }
+
+    /// Says that `agent` has claimed the session: from now on its actions may be called. For a gateway of Tesseron.
+    ///
+    /// # Errors
+    /// As for [`Session::claim`](crate::Session::claim).
+    pub fn claim(&self, agent: Identity, capabilities: Capabilities, at_millis: u64) -> Result<(), Refused> {
+        self.shared.verb(|state, now, after| {
+            let claimed = state.session.claim(agent, capabilities, at_millis, now);
+            if claimed.is_ok() {
+                after.output();
+            }
+            claimed
         })
     }
 

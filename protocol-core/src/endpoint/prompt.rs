@@ -125,7 +125,7 @@ impl Prompt {
         Ok(Box::pin(async move {
             let output = handler(context, arguments).await;
             let encoded = output.and_then(|output| Ok(Json::encode(&output)?));
-            encoded.map_or_else(|error| Reply::Error(error.into_rpc()), Reply::Raw)
+            encoded.map_or_else(|error| error.into_reply(), Reply::Raw)
         }))
     }
 }

@@ -23,6 +23,7 @@ type Read = dyn Fn(Context, ResourceUri) -> BoxFuture<'static, Result<Vec<Resour
 pub struct Resource {
     pub(super) uri: String,
     about: About,
+    pub(super) subscribable: bool,
     read: Arc<Read>,
 }
 
@@ -97,6 +98,7 @@ impl Resource {
         Self {
             uri: uri.into(),
             about: About { name: name.into(), ..About::default() },
+            subscribable: false,
             read: Arc::new(move |context, _| {
                 let read = Arc::clone(&read);
                 Box::pin(async move { read(context).await.map(|contents| Vec::from([contents])) })
@@ -105,6 +107,13 @@ impl Resource {
     }
 
     about_builders!();
+
+    /// Callers may ask to be told of every new value: what is given to [`Peer::update`](crate::endpoint::Peer::update).
+    #[must_use]
+    pub fn subscribable(mut self) -> Self {
+        self.subscribable = true;
+        self
+    }
 
     pub(super) fn describe(&self) -> Json {
         #[derive(Serialize)]
@@ -167,10 +176,6 @@ impl ResourceTemplate {
 }
 
 fn start(read: &Arc<Read>, about: &About, context: Context, uri: ResourceUri) -> BoxFuture<'static, Reply> {
-    #[derive(Serialize)]
-    struct Answer {
-        contents: Vec<ResourceContents>,
-    }
     let read = Arc::clone(read);
     let mime_type = about.mime_type.clone();
     Box::pin(async move {
@@ -184,9 +189,9 @@ fn start(read: &Arc<Read>, about: &About, context: Context, uri: ResourceUri) ->
                     one.mime_type.clone_from(&mime_type);
                 }
             }
-            Ok(Json::encode(&Answer { contents })?)
+            Ok(Json::encode(&contents)?)
         });
-        contents.map_or_else(|error| Reply::Error(error.into_rpc()), Reply::Raw)
+        contents.map_or_else(ToolError::into_reply, Reply::Contents)
     })
 }
 

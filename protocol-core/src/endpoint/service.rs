@@ -8,17 +8,18 @@ use std::string::{String, ToString};
 use std::sync::Arc;
 use std::vec::Vec;
 
-use crate::config::Config;
-use crate::dialect::{Identity, Op, Reply};
+use crate::claims::AppId;
+use crate::config::{Config, Timeouts};
+use crate::dialect::{Identity, NotFound, Op, Reply, tesseron};
 use crate::endpoint::completion::{self, Completer, Completion, CompletionOf, CompletionRequest};
 use crate::endpoint::context::Context;
 use crate::endpoint::invocation::Invocation;
 use crate::endpoint::prompt::Prompt;
 use crate::endpoint::resource::{Resource, ResourceTemplate};
 use crate::endpoint::runtime::BoxFuture;
-use crate::endpoint::tool::{Handler, Tool, ToolError, resource_not_found};
+use crate::endpoint::tool::{Handler, Tool, ToolError};
 use crate::error::RpcError;
-use crate::json::{Json, scan};
+use crate::json::{Json, Text, scan};
 use crate::session::ServeOptions;
 
 /// Tools, prompts and resources by name. One service can be behind any number of endpoints at once.
@@ -148,9 +149,31 @@ impl Service {
         offers.prompts = !self.prompts.is_empty();
         offers.prompts_list_changed = false;
         offers.resources = !self.resources.is_empty() || !self.templates.is_empty();
-        offers.resources_subscribe = false;
+        offers.resources_subscribe = self.resources.values().any(|(resource, _)| resource.subscribable);
         offers.resources_list_changed = false;
         offers.completions = self.completer.is_some();
+        config
+    }
+
+    /// What a session is told at its birth that serves this as the app `id` of Tesseron: tools are its actions, and resources are known
+    /// by their uris. Its name is the title of the service, or the name if it has none.
+    ///
+    /// Deadlines, limits and depth are those of the service; a call has 60 s where nothing is said, and rates of progress are those of
+    /// Tesseron.
+    #[must_use]
+    pub fn app(&self, id: &AppId, app: tesseron::App) -> Config {
+        let own = self.config();
+        let timeout = own.timeouts.serve;
+        let name = own.identity.title.clone().unwrap_or_else(|| own.identity.name.clone());
+        let actions = self.tools.values().map(|(tool, told)| tesseron::action(told, tool.options.deadline.or(timeout)));
+        let resources = self.resources.values().map(|(resource, told)| tesseron::resource(told, resource.subscribable));
+        let mut config = Config::tesseron_app(id, name, app.with_manifest(actions, resources));
+        config.identity.version = own.identity.version;
+        config.instructions = own.instructions;
+        config.capabilities.resources_subscribe = own.capabilities.resources_subscribe;
+        config.limits = own.limits;
+        config.depth = own.depth;
+        config.timeouts = Timeouts { serve: timeout.or(config.timeouts.serve), ..own.timeouts };
         config
     }
 
@@ -160,6 +183,8 @@ impl Service {
             Op::CallTool => self.call_tool(invocation, params),
             Op::GetPrompt => self.get_prompt(invocation, params),
             Op::ReadResource => self.read_resource(invocation, params),
+            Op::Subscribe => self.subscribe(invocation, params),
+            Op::Unsubscribe => unsubscribe(invocation, params),
             Op::Complete => self.complete(invocation, params),
             Op::ListTools => page("tools", told(&self.tools), self.page_size, params),
             Op::ListPrompts => page("prompts", told(&self.prompts), self.page_size, params),
@@ -173,7 +198,7 @@ impl Service {
     fn call_tool(&self, invocation: &Arc<Invocation>, params: &Json) -> Result<Start, RpcError> {
         let (name, arguments) = named(params, "name")?;
         let Some((tool, _)) = self.tools.get(&*name) else {
-            return Err(RpcError::invalid_params(std::format!("unknown tool {name:?}")));
+            return Ok(Start::Reply(Reply::NotFound(NotFound::Tool(Text::from(&*name)))));
         };
         configure(invocation, tool.options);
         let arguments = arguments.unwrap_or_else(Json::empty_object);
@@ -207,8 +232,18 @@ impl Service {
         let followed = self.templates.values().find_map(|(template, _)| template.matches(&uri).map(|uri| (template, uri)));
         match followed {
             Some((template, uri)) => Ok(Start::Task(template.start(context, uri))),
-            None => Err(resource_not_found(&uri)),
+            None => Ok(unknown(&uri)),
         }
+    }
+
+    fn subscribe(&self, invocation: &Arc<Invocation>, params: &Json) -> Result<Start, RpcError> {
+        let (uri, _) = named(params, "uri")?;
+        if !self.resources.get(&*uri).is_some_and(|(resource, _)| resource.subscribable) {
+            return Ok(unknown(&uri));
+        }
+        let uri = Text::from(&*uri);
+        let subscription = params.member("subscriptionId").and_then(|name| name.as_text());
+        invocation.subscribe(subscription, uri).map(|()| Start::Reply(Reply::Done))
     }
 
     fn complete(&self, invocation: &Arc<Invocation>, params: &Json) -> Result<Start, RpcError> {
@@ -240,6 +275,18 @@ impl fmt::Debug for Service {
             .field("resource_templates", &self.templates.keys())
             .finish_non_exhaustive()
     }
+}
+
+/// What was never subscribed, or is no longer, is well.
+fn unsubscribe(invocation: &Invocation, params: &Json) -> Result<Start, RpcError> {
+    let subscription = params.member("subscriptionId").or_else(|| params.member("uri")).and_then(|name| name.as_text());
+    let subscription = subscription.ok_or_else(|| RpcError::invalid_params("`uri` is missing or no string"))?;
+    invocation.unsubscribe(&subscription);
+    Ok(Start::Reply(Reply::Done))
+}
+
+fn unknown(uri: &str) -> Start {
+    Start::Reply(Reply::NotFound(NotFound::Resource(uri.into())))
 }
 
 fn configure(invocation: &Invocation, options: ServeOptions) {

@@ -1,7 +1,7 @@
 //! The one lock of an endpoint, what stands under it, and the order in which a verb does its work.
 
 use core::time::Duration;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::vec::Vec;
@@ -16,7 +16,7 @@ use crate::endpoint::runtime::Runtime;
 use crate::endpoint::table::Table;
 use crate::endpoint::wake::Waiters;
 use crate::error::RpcError;
-use crate::json::Json;
+use crate::json::{Json, Text};
 use crate::session::{CloseReason, InboundId, InputFailed, InputKey, OutboundId, Session};
 use crate::time::Instant;
 
@@ -44,6 +44,8 @@ pub(super) struct State {
     pub(super) calls: Table<OutboundId, CallSlot>,
     pub(super) serves: Table<InboundId, ServeSlot>,
     pub(super) questions: Table<InputKey, Arc<Question>>,
+    /// What the peer wants to be told of: the name of each subscription, and the uri of its resource.
+    pub(super) subscriptions: BTreeMap<Text, Text>,
     pub(super) alarms: Alarms,
     /// The handshake is through.
     pub(super) ready: bool,
@@ -137,6 +139,7 @@ impl Shared {
             calls: Table::default(),
             serves: Table::default(),
             questions: Table::default(),
+            subscriptions: BTreeMap::new(),
             alarms: Alarms::default(),
             ready: false,
             on_change: Waiters::default(),

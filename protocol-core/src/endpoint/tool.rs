@@ -4,7 +4,7 @@ use core::fmt;
 use core::time::Duration;
 use std::borrow::Cow;
 use std::boxed::Box;
-use std::string::String;
+use std::string::{String, ToString as _};
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::config::RateWindow;
-use crate::dialect::{Reply, ToolOutput};
+use crate::dialect::{NotFound, Reply, ToolOutput, tesseron};
 use crate::endpoint::ask::AskFailed;
 use crate::endpoint::context::{Cancelled, Context, TimeoutError};
 use crate::endpoint::runtime::BoxFuture;
@@ -281,7 +281,13 @@ fn typed<R: Serialize>(output: &Output, value: Result<R, ToolError>) -> Reply {
 }
 
 fn invalid(violations: &str) -> Reply {
-    Reply::Tool(ToolOutput::error(std::format!("invalid arguments: {violations}")))
+    #[derive(Serialize)]
+    struct Issue<'a> {
+        message: &'a str,
+    }
+    let error = RpcError::new(tesseron::code::INPUT_VALIDATION, std::format!("invalid arguments: {violations}"));
+    let issues = Json::encode(&[Issue { message: violations }]).ok();
+    Reply::Tool(ToolOutput::fault(RpcError { data: issues, ..error }))
 }
 
 /// Why a handler brought no result.
@@ -295,6 +301,12 @@ pub enum ToolError {
     /// The handler stopped since it was told to. Nothing is sent, unless nobody told it to.
     #[error("cancelled")]
     Cancelled,
+    /// A question to the caller failed. As [`ToolError::Failed`], with a number where the protocol sends one (Tesseron).
+    #[error("{0}")]
+    Ask(AskFailed),
+    /// There is no such thing.
+    #[error("not found")]
+    NotFound(NotFound),
     /// A protocol error, which clients show to people rather than to models.
     #[error("{0}")]
     Rpc(RpcError),
@@ -310,7 +322,7 @@ impl ToolError {
     /// There is no such resource.
     #[must_use]
     pub fn resource_not_found(uri: &str) -> Self {
-        Self::Rpc(resource_not_found(uri))
+        Self::NotFound(NotFound::Resource(uri.into()))
     }
 
     fn settle(result: Result<ToolOutput, Self>) -> Reply {
@@ -318,29 +330,25 @@ impl ToolError {
             Ok(output) => Reply::Tool(output),
             Err(Self::Failed(message)) => Reply::Tool(ToolOutput::error(message)),
             Err(Self::Cancelled) => Reply::Tool(ToolOutput::error(Text::from_static("cancelled"))),
+            Err(Self::Ask(failed)) => {
+                let mut output = ToolOutput::error(failed.to_string());
+                output.fault = Some(failed.fault());
+                Reply::Tool(output)
+            }
+            Err(Self::NotFound(what)) => Reply::NotFound(what),
             Err(Self::Rpc(error)) => Reply::Error(error),
         }
     }
 
-    /// The error of what is no tool.
-    pub(super) fn into_rpc(self) -> RpcError {
-        match self {
+    /// The answer to what is no call of a tool.
+    pub(super) fn into_reply(self) -> Reply {
+        Reply::Error(match self {
             Self::Failed(message) => RpcError::internal(message),
+            Self::Ask(failed) => RpcError::internal(failed.to_string()),
             Self::Cancelled => RpcError::fixed(RpcError::INTERNAL, "cancelled"),
+            Self::NotFound(what) => return Reply::NotFound(what),
             Self::Rpc(error) => error,
-        }
-    }
-}
-
-pub(super) fn resource_not_found(uri: &str) -> RpcError {
-    #[derive(Serialize)]
-    struct Which<'a> {
-        uri: &'a str,
-    }
-    let error = RpcError::fixed(RpcError::RESOURCE_NOT_FOUND, "resource not found");
-    match Json::encode(&Which { uri }) {
-        Ok(data) => error.with_data(data),
-        Err(_) => error,
+        })
     }
 }
 
@@ -378,7 +386,7 @@ impl From<AskFailed> for ToolError {
     fn from(failed: AskFailed) -> Self {
         match failed {
             AskFailed::Cancelled(_) => Self::Cancelled,
-            failed => Self::Failed(std::string::ToString::to_string(&failed).into()),
+            failed => Self::Ask(failed),
         }
     }
 }
@@ -394,12 +402,12 @@ impl From<TimeoutError> for ToolError {
 
 impl From<JsonError> for ToolError {
     fn from(error: JsonError) -> Self {
-        Self::Failed(std::string::ToString::to_string(&error).into())
+        Self::Failed(error.to_string().into())
     }
 }
 
 impl From<std::io::Error> for ToolError {
     fn from(error: std::io::Error) -> Self {
-        Self::Failed(std::string::ToString::to_string(&error).into())
+        Self::Failed(error.to_string().into())
     }
 }

@@ -1,5 +1,6 @@
 //! Payloads: JSON and text that are slices of the frame they came in.
 
+pub(crate) mod pretty;
 pub(crate) mod scan;
 
 use alloc::borrow::Cow;
@@ -93,6 +94,32 @@ impl Json {
     #[must_use]
     pub fn is_object(&self) -> bool {
         self.0.first() == Some(&b'{')
+    }
+
+    /// The array of these.
+    #[cfg(feature = "endpoint")]
+    pub(crate) fn array(items: impl Iterator<Item = Self>) -> Self {
+        let mut out = Vec::from(*b"[");
+        for item in items {
+            if out.len() > 1 {
+                out.push(b',');
+            }
+            out.extend_from_slice(item.as_bytes());
+        }
+        out.push(b']');
+        Self::written(out)
+    }
+
+    /// Whether the value is an array.
+    #[must_use]
+    pub fn is_array(&self) -> bool {
+        self.0.first() == Some(&b'[')
+    }
+
+    /// The text, if this is a string that is one: half a surrogate pair is none.
+    #[must_use]
+    pub fn as_text(&self) -> Option<Text> {
+        scan::string(self.as_str()).map(|text| Text::from(&*text))
     }
 
     /// The member `name`, if this is an object that has it. Where a key is repeated the last one counts.

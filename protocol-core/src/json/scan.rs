@@ -5,6 +5,7 @@
 
 use alloc::borrow::Cow;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 /// The deepest nesting that a scan can follow.
 pub(crate) const MAX_DEPTH: u8 = 128;
@@ -427,6 +428,21 @@ pub(crate) fn member<'a>(text: &'a str, name: &str) -> Option<&'a str> {
         }
     });
     found
+}
+
+/// The elements of an array that passed a scan.
+pub(crate) fn elements(array: &str) -> Vec<&str> {
+    let mut cursor = Cursor::new(array, MAX_DEPTH);
+    let mut all = Vec::new();
+    if !cursor.take(b'[') {
+        return all;
+    }
+    while cursor.peek() != Some(b']') {
+        let Ok(value) = cursor.value() else { break };
+        all.push(value);
+        cursor.take(b',');
+    }
+    all
 }
 
 /// The text of a JSON string, or `None` if `value` is none, or names half a surrogate pair.

@@ -12,6 +12,9 @@
 //!                              (gone)
 //! ```
 //!
+//! Where the peer answers what we cancel, a call may go from `InFlight` to `GivenUp` by a cancel, and wait there for a partial result:
+//! whatever comes then, or does not, it is gone as cancelled.
+//!
 //! A call that is gone leaves nothing behind: its exchange was numbered by us, so a late frame is one whose number is
 //! below the next and in no table.
 
@@ -50,15 +53,17 @@ enum State {
     Held { params: Json, observed: bool },
     /// Written to the outbox; whether it has left is the outbox's to say.
     InFlight { exchange: u64, ticket: Ticket, observed: bool },
+    /// Cancelled, and the peer has so long to say what it did; then it is gone.
+    GivenUp { exchange: u64, until: Instant },
 }
 
 /// What the wire must hear when a call is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Withdrawal {
-    /// It was never written.
+    /// It was never written, or a cancel was before.
     Nothing,
     /// The request, if it has not left; otherwise a cancel, unless the operation has none.
-    Request { exchange: u64, ticket: Ticket, cancellable: bool },
+    Request { exchange: u64, ticket: Ticket },
 }
 
 impl Call {
@@ -82,7 +87,7 @@ impl Call {
     pub(super) fn request(&self) -> Option<(&Op, &Json, bool)> {
         match &self.state {
             State::Held { params, observed } => Some((&self.op, params, *observed)),
-            State::InFlight { .. } => None,
+            State::InFlight { .. } | State::GivenUp { .. } => None,
         }
     }
 
@@ -92,14 +97,34 @@ impl Call {
         self.state = State::InFlight { exchange, ticket, observed };
     }
 
-    pub(super) fn is_in_flight(&self) -> bool {
-        matches!(self.state, State::InFlight { .. })
+    /// InFlight -> GivenUp. Nothing that the peer still says changes how it ends.
+    pub(super) fn give_up(&mut self, until: Instant) {
+        if let State::InFlight { exchange, .. } = self.state {
+            self.state = State::GivenUp { exchange, until };
+        }
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        matches!(self.state, State::Held { .. })
+    }
+
+    pub(super) fn is_given_up(&self) -> bool {
+        matches!(self.state, State::GivenUp { .. })
+    }
+
+    /// What it is called on the wire.
+    pub(super) fn exchange(&self) -> Option<u64> {
+        match self.state {
+            State::Held { .. } => None,
+            State::InFlight { exchange, .. } | State::GivenUp { exchange, .. } => Some(exchange),
+        }
     }
 
     /// Whether the peer was asked for progress.
     pub(super) fn is_observed(&self) -> bool {
         match self.state {
             State::Held { observed, .. } | State::InFlight { observed, .. } => observed,
+            State::GivenUp { .. } => false,
         }
     }
 
@@ -107,7 +132,7 @@ impl Call {
     pub(super) fn ticket(&self) -> Option<Ticket> {
         match self.state {
             State::InFlight { ticket, .. } => Some(ticket),
-            State::Held { .. } => None,
+            State::Held { .. } | State::GivenUp { .. } => None,
         }
     }
 
@@ -115,7 +140,7 @@ impl Call {
     pub(super) fn held_bytes(&self) -> usize {
         match &self.state {
             State::Held { params, .. } => params.as_bytes().len(),
-            State::InFlight { .. } => 0,
+            State::InFlight { .. } | State::GivenUp { .. } => 0,
         }
     }
 
@@ -159,8 +184,11 @@ impl Call {
         core::mem::take(&mut self.questions)
     }
 
-    /// `min(last activity + idle, start + max_total)`, and which of the two it is.
+    /// `min(last activity + idle, start + max_total)`, and which of the two it is. One that is given up has another one.
     pub(super) fn deadline(&self) -> Option<(Instant, Clock)> {
+        if let State::GivenUp { until, .. } = self.state {
+            return Some((until, Clock::MaxTotal));
+        }
         let idle =
             self.clocks.idle.filter(|_| self.questions.is_empty()).map(|idle| (self.activity.saturating_add(idle), Clock::Idle));
         let total = self.clocks.max_total.map(|total| (self.started.saturating_add(total), Clock::MaxTotal));
@@ -173,8 +201,8 @@ impl Call {
     /// What is to be taken back when it is given up.
     pub(super) fn withdrawal(&self) -> Withdrawal {
         match self.state {
-            State::Held { .. } => Withdrawal::Nothing,
-            State::InFlight { exchange, ticket, .. } => Withdrawal::Request { exchange, ticket, cancellable: !self.op.is_probe() },
+            State::Held { .. } | State::GivenUp { .. } => Withdrawal::Nothing,
+            State::InFlight { exchange, ticket, .. } => Withdrawal::Request { exchange, ticket },
         }
     }
 }
@@ -210,6 +238,7 @@ pub(super) mod transitions {
                 State::InFlight { ticket, .. } if caller.session.outbox.holds(*ticket) => "Written",
                 State::InFlight { .. } if call.questions.is_empty() => "InFlight",
                 State::InFlight { .. } => "Asked",
+                State::GivenUp { .. } => "GivenUp",
             },
         }
     }

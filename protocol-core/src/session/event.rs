@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use core::fmt;
 
+use crate::dialect::tesseron::Credentials;
 use crate::dialect::{Answer, Ask, LogRecord, Notice, Op, PeerInfo, Progress};
 use crate::error::{RpcError, Violation};
 use crate::json::{Json, Text};
@@ -39,6 +40,16 @@ ids! {
 pub enum Event {
     /// The handshake is through. This is the peer.
     Ready(Box<PeerInfo>),
+    /// An app greets us, and the owner decides whether it is taken in: answer with [`crate::Session::welcome`] (Tesseron gateway whose
+    /// configuration holds no welcome).
+    Greeting {
+        /// Who greets.
+        peer: Box<PeerInfo>,
+        /// The session of before that it wants to go on with.
+        resume: Option<Credentials>,
+    },
+    /// The peer is somebody else now, or can do something else: a Tesseron session was claimed.
+    PeerChanged(Box<PeerInfo>),
     /// The peer wants something done. End it with [`crate::Session::respond`], whatever happens.
     Request {
         /// Names the invocation in the callee's verbs.

@@ -3,11 +3,17 @@
 //! ```text
 //!   opening end:    Opened --- answer ---> Ready
 //!                      `------ refusal, other version, silence ---> the session closes
-//!   answering end:  Fresh --- greeting ---> Answered --- confirmation ---> Ready
+//!   answering end:  Fresh --- greeting ---> Asked --- welcome ---> Answered --- confirmation ---> Ready
+//!                     ^  `------------------------------------------^
+//!                     `------ refusal --------'
 //! ```
 //!
-//! In `Answered` the peer is served already (MCP Lifecycle: only the *server's* requests wait for the confirmation).
+//! In `Answered` the peer is served already (MCP Lifecycle: only the *server's* requests wait for the confirmation). Where the owner of the
+//! session decides who is taken in it goes by way of `Asked`; where it confirms, too, `Ready` is a claim.
 
+use alloc::boxed::Box;
+
+use crate::dialect::PeerInfo;
 use crate::wire::WireId;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +22,9 @@ pub(super) enum Handshake {
     Fresh,
     /// Our greeting is out.
     Opened,
-    /// The peer's greeting was answered; it has not confirmed.
+    /// The peer has greeted; the owner has not decided.
+    Asked { greeting: WireId, peer: Box<PeerInfo> },
+    /// The peer's greeting was answered; nobody has confirmed.
     Answered { greeting: WireId },
     /// Everything may be said.
     Ready,

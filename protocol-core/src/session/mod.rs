@@ -27,10 +27,15 @@ use core::time::Duration;
 use bytes::Bytes;
 
 use crate::config::Config;
-use crate::dialect::{Answer, Ask, AskUnfit, Dialect, Level, LogRecord, Notice, PeerInfo, Progress, Reply, Rules, Unfit};
-use crate::error::Violation;
+use crate::dialect::tesseron::{Standing, Welcome};
+use crate::dialect::{
+    Answer, Ask, AskUnfit, Capabilities, Change, Confirmation, Dialect, Identity, Level, LogRecord, Notice, PeerInfo, Progress,
+    Reply, Rules, Unfit,
+};
+use crate::error::{RpcError, Violation};
 use crate::json::Json;
 use crate::time::Instant;
+use crate::wire::WireId;
 
 use call::Call;
 pub use event::{AlarmId, Clock, CloseReason, Event, InboundId, InputFailed, InputKey, Invalid, OutboundId, Outcome, Why};
@@ -58,6 +63,7 @@ pub use verbs::{
 /// * As a caller: [`invoke`](Self::invoke), [`cancel`](Self::cancel), [`provide_input`](Self::provide_input).
 /// * As a callee: [`progress`](Self::progress), [`checkpoint`](Self::checkpoint), [`request_input`](Self::request_input),
 ///   [`respond`](Self::respond), [`configure`](Self::configure).
+/// * As a gateway of Tesseron: [`welcome`](Self::welcome), [`claim`](Self::claim).
 /// * As either: [`log`](Self::log), [`notify`](Self::notify), [`set_alarm`](Self::set_alarm), [`close`](Self::close).
 /// * `poll_*` takes what there is to do: [`poll_transmit`](Self::poll_transmit), [`poll_event`](Self::poll_event),
 ///   [`poll_timeout`](Self::poll_timeout). In any order, at any time; `None` until something happens again.
@@ -129,6 +135,8 @@ pub struct Session {
     /// Where the timers have the end of the handshake.
     handshake_armed: Option<Instant>,
     peer: Option<Box<PeerInfo>>,
+    /// What the peer told of itself before it answered our greeting.
+    change: Option<Box<Change>>,
     ending: Ending,
     /// The peer says nothing more.
     peer_ended: bool,
@@ -146,6 +154,8 @@ pub struct Session {
     held_bytes: usize,
     /// The peer's exchanges that wait for a response.
     peer_ids: PeerIds,
+    /// What it calls the invocations that it can name, where their tokens are names. A part of `serves`.
+    names: BTreeMap<WireId, InboundId>,
     serves: BTreeMap<InboundId, Serve>,
     /// How many of them were cancelled and have a handler that has not ended.
     orphans: usize,
@@ -194,6 +204,7 @@ impl Session {
             handshake: Handshake::Fresh,
             handshake_armed: None,
             peer: None,
+            change: None,
             ending: Ending::Open,
             peer_ended: false,
             close_armed: None,
@@ -203,6 +214,7 @@ impl Session {
             calls: BTreeMap::new(),
             held_bytes: 0,
             peer_ids: PeerIds::new(config.limits.tombstones),
+            names: BTreeMap::new(),
             serves: BTreeMap::new(),
             orphans: 0,
             questions: BTreeMap::new(),
@@ -305,12 +317,16 @@ impl Session {
             return Err(Refused::Params);
         }
         let depth = match call.parent {
-            None => 0,
-            Some(key) => self.asked.get(&key).map(|asked| asked.depth).ok_or(Refused::NoParent)?,
+            None => call.depth,
+            Some(key) => self.asked.get(&key).map(|asked| asked.depth.max(call.depth)).ok_or(Refused::NoParent)?,
         };
+        if self.rules.confirmation == Confirmation::Owner && !self.handshake.asks() {
+            self.dialect.check_op(&call.op, &Capabilities::default()).map_err(Refused::from)?;
+            return Err(Refused::NotReady);
+        }
         if let Some(peer) = &self.peer {
             self.dialect.check_op(&call.op, &peer.capabilities).map_err(Refused::from)?;
-        } else if self.dialect.check_op(&call.op, &crate::dialect::Capabilities::default()) == Err(Unfit::WrongEnd) {
+        } else if self.dialect.check_op(&call.op, &Capabilities::default()) == Err(Unfit::WrongEnd) {
             return Err(Refused::WrongEnd);
         }
         let size = call.params.as_bytes().len().saturating_add(self.dialect.envelope_size(&call.op));
@@ -328,7 +344,7 @@ impl Session {
     fn start(&mut self, call: Invoke, depth: u8) -> OutboundId {
         let id = OutboundId(self.number());
         let clocks = call.timeouts.unwrap_or(self.config.timeouts.call);
-        let observed = call.progress || (clocks.reset_on_progress && clocks.idle.is_some());
+        let observed = call.progress || (clocks.reset_on_progress && clocks.idle.is_some()) || self.rules.names_invocations;
         let at_once = self.handshake.asks() || call.op.is_probe();
         let held = Call::held(call.op, call.params, depth, clocks, observed, self.now);
         self.held_bytes = self.held_bytes.saturating_add(held.held_bytes());
@@ -345,17 +361,18 @@ impl Session {
         id
     }
 
-    /// Gives a call up: [`Outcome::Cancelled`] at once, whatever the transport does. A call that has not been polled out is never
-    /// sent; otherwise one cancel follows it, with `reason` for the peer's log. A late answer is swallowed.
+    /// Gives a call up: [`Outcome::Cancelled`] at once, whatever the transport does, or after [`crate::Timeouts::cancel_grace`] if there is
+    /// any. A call that has not been polled out is never sent; otherwise one cancel follows it, with `reason` for the peer's log. A late
+    /// answer is swallowed.
     ///
     /// # Errors
-    /// [`NotLive`] if it has ended.
+    /// [`NotLive`] if it has ended or was given up before.
     pub fn cancel(&mut self, id: OutboundId, reason: Option<&str>, now: Instant) -> Result<(), NotLive> {
         self.advance(now);
-        if !self.calls.contains_key(&id) {
+        if self.calls.get(&id).is_none_or(Call::is_given_up) {
             return Err(NotLive);
         }
-        self.settle_call(id, Outcome::Cancelled, reason);
+        self.give_call_up(id, reason);
         self.tidy();
         Ok(())
     }
@@ -468,7 +485,8 @@ impl Session {
         if open >= self.config.limits.in_flight || self.outbox.is_congested() {
             return Err(AskError::Full);
         }
-        let frame = self.dialect.write_ask(self.next, &ask, &serve.exchange, depth);
+        let named = if self.rules.names_invocations { serve.token.as_ref() } else { Some(&serve.exchange) };
+        let frame = self.dialect.write_ask(self.next, &ask, named.ok_or(AskError::Unsupported)?, depth);
         if frame.len() > self.config.limits.frame_bytes {
             return Err(AskError::TooLarge);
         }
@@ -524,6 +542,64 @@ impl Session {
 
     // ---- As either ----
 
+    /// Answers [`Event::Greeting`]: the app is taken in, or hears why not and may greet anew.
+    ///
+    /// # Errors
+    /// [`NotLive`] if no greeting waits.
+    pub fn welcome(&mut self, answer: Result<Welcome, RpcError>, now: Instant) -> Result<(), NotLive> {
+        self.advance(now);
+        let handshake = core::mem::replace(&mut self.handshake, Handshake::Fresh);
+        let Handshake::Asked { greeting, peer } = handshake else {
+            self.handshake = handshake;
+            return Err(NotLive);
+        };
+        match answer {
+            Err(error) => {
+                let frame = self.dialect.write_error(Some(&greeting), &error);
+                self.outbox.push(Class::Bound, frame);
+            }
+            Ok(welcome) => {
+                let result = self.dialect.welcome(&welcome).ok_or(NotLive)?;
+                self.answer_greeting(greeting, &result, peer);
+                if welcome.standing == Standing::Resumed {
+                    self.dialect.speak_for(self.config.identity.clone(), self.config.capabilities);
+                    self.confirm();
+                }
+            }
+        }
+        self.tidy();
+        Ok(())
+    }
+
+    /// Says that the session was claimed, by `agent`, which can do so much: the app is told, and its actions may be called. `at_millis`
+    /// counts from 1970 (Tesseron handshake page, "Claim"). A session that is claimed already stays as it is.
+    ///
+    /// # Errors
+    /// [`Refused::WrongEnd`] but for a gateway, [`Refused::NotReady`] before an app was taken in, [`Refused::Closing`].
+    pub fn claim(&mut self, agent: Identity, capabilities: Capabilities, at_millis: u64, now: Instant) -> Result<(), Refused> {
+        self.advance(now);
+        if self.rules.opens || self.rules.confirmation != Confirmation::Owner {
+            return Err(Refused::WrongEnd);
+        }
+        if self.ending != Ending::Open {
+            return Err(Refused::Closing);
+        }
+        match self.handshake {
+            Handshake::Ready => return Ok(()),
+            Handshake::Answered { .. } => {}
+            Handshake::Fresh | Handshake::Opened | Handshake::Asked { .. } => return Err(Refused::NotReady),
+        }
+        self.config.identity = agent.clone();
+        self.config.capabilities = capabilities;
+        self.dialect.speak_for(agent, capabilities);
+        if let Some(frame) = self.dialect.write_claimed(at_millis) {
+            self.outbox.push(Class::Bound, frame);
+        }
+        self.confirm();
+        self.tidy();
+        Ok(())
+    }
+
     /// Sends a log record, on behalf of invocation `id` if one is named. It never waits: while too much output waits, the oldest
     /// records that wait make room, or this one is left out.
     ///
@@ -531,13 +607,11 @@ impl Session {
     /// [`NotLive`] if `id` is over.
     pub fn log(&mut self, id: Option<InboundId>, record: LogRecord, now: Instant) -> Result<Logged, NotLive> {
         self.advance(now);
-        if id.is_some_and(|id| !self.serves.get(&id).is_some_and(Serve::is_active)) {
-            return Err(NotLive);
-        }
+        let serve = id.map(|id| self.serves.get(&id).filter(|serve| serve.is_active()).ok_or(NotLive)).transpose()?;
         if !self.config.capabilities.logging || record.level < self.log_level || !self.may_write() {
             return Ok(Logged::Unwanted);
         }
-        let frame = self.dialect.write_log(&record);
+        let frame = self.dialect.write_log(&record, serve.and_then(|serve| serve.token.as_ref()));
         let mut logged = Logged::Sent;
         if frame.len() > self.config.limits.frame_bytes {
             return Ok(self.drop_logs(1));
@@ -562,7 +636,12 @@ impl Session {
         if self.ending != Ending::Open {
             return Err(Refused::Closing);
         }
-        if matches!(&notice, Notice::Custom { params: Some(params), .. } if !params.is_object()) {
+        let proper = match &notice {
+            Notice::Custom { params: Some(params), .. } => params.is_object(),
+            Notice::Actions(list) | Notice::Resources(list) => list.is_array(),
+            _ => true,
+        };
+        if !proper {
             return Err(Refused::Params);
         }
         self.dialect.check_notice(&notice).map_err(Refused::from)?;

@@ -36,7 +36,7 @@ impl PeerIds {
         let fresh = match (&id, self.highest) {
             (WireId::Int(number), Some(highest)) => *number > highest,
             (WireId::Int(_), None) => true,
-            (WireId::Str(_), _) => false,
+            (WireId::Null | WireId::Str(_), _) => false,
         };
         if let WireId::Int(number) = id {
             self.highest = self.highest.max(Some(number));

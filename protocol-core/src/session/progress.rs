@@ -223,7 +223,11 @@ impl Reporter {
 /// 100 * value / total within 0 to 100; without a total the value is the percent.
 fn as_percent(update: Progress) -> Progress {
     let percent = match (update.value, update.total) {
-        (Some(value), Some(total)) if total > 0.0 => Some(100.0 * (value / total)),
+        (Some(value), Some(total)) if total > 0.0 => {
+            // Multiplied first, so that a whole share of a hundred stays whole; unless that is too large.
+            let hundredfold = 100.0 * value;
+            Some(if hundredfold.is_finite() { hundredfold / total } else { 100.0 * (value / total) })
+        }
         // Nothing of nothing is all of it.
         (Some(_), Some(_)) => Some(100.0),
         (value, _) => value,
@@ -261,7 +265,15 @@ impl Watcher {
         };
         if is_above {
             self.floor = value.or(self.floor);
-            self.last = Some(progress.clone());
+            self.last = Some(match self.last.take() {
+                // What comes without a value leaves the last one as it is.
+                Some(last) if value.is_none() => Progress {
+                    message: progress.message.clone().or(last.message),
+                    data: progress.data.clone().or(last.data),
+                    ..last
+                },
+                _ => progress.clone(),
+            });
         } else if rules.accepts_equal && value == self.floor && progress.message.is_some() {
             (progress.value, progress.total) = (None, None);
             if let Some(last) = &mut self.last {
@@ -287,7 +299,9 @@ mod tests {
 
     const MCP: Rules = Rules {
         opens: false,
-        waits_for_confirmation: false,
+        confirmation: crate::dialect::Confirmation::Peer,
+        names_invocations: false,
+        answers_cancelled: false,
         cancels_questions: true,
         answers_after_eof: true,
         answers_garbage: true,
@@ -490,6 +504,13 @@ mod tests {
         bench.rules = PERCENT;
         assert_eq!(bench.values([of(1.0, 2.0), of(2.0, 8.0), of(8.0, 8.0)]), [50.0, 100.0]);
         assert_eq!(unlimited().values([Progress::value(150.0)]), [150.0]);
+        let mut whole = unlimited();
+        whole.rules = PERCENT;
+        let every: Vec<f64> = (0..=100).map(f64::from).collect();
+        assert_eq!(whole.values(every.iter().map(|percent| Progress::percent(*percent))), every);
+        let mut huge = unlimited();
+        huge.rules = PERCENT;
+        assert_eq!(huge.values([of(f64::MAX / 2.0, f64::MAX)]), [50.0]);
         let mut clamped = unlimited();
         clamped.rules = PERCENT;
         assert_eq!(clamped.values([Progress::value(150.0)]), [100.0]);

@@ -1,5 +1,7 @@
 //! What the messages of the peer do to the session: one function for each kind, one transition in each.
 
+use alloc::boxed::Box;
+
 use bytes::Bytes;
 
 use super::call::Call;
@@ -11,10 +13,13 @@ use super::progress::Seen;
 use super::settle::Ending;
 use super::{
     Asked, CloseReason, Event, Exchange, InboundId, InputFailed, InputKey, Invalid, OutboundId, Outcome, Question, Serve, Session,
-    TimerKey, Why,
+    TimerKey,
 };
 use crate::config::DepthInference;
-use crate::dialect::{Ask, Greeting, GreetingFailed, Level, Message, Messages, Op, PeerInfo, Progress, ResponseBody};
+use crate::dialect::{
+    Ask, Change, Fit, Greeting, GreetingAnswer, GreetingFailed, GreetingRefused, Level, Message, Messages, Op, PeerInfo, Progress,
+    ResponseBody,
+};
 use crate::error::{RpcError, Violation};
 use crate::json::{Json, Text};
 use crate::wire::WireId;
@@ -46,6 +51,7 @@ impl Session {
             Message::Request { id, op, params, token, depth } => self.take_request(id, op, params, token, depth),
             Message::Ask { id, ask, parent, depth } => self.take_ask(id, ask, parent, depth),
             Message::Cancel { id, reason } => self.take_cancel(&id, reason),
+            Message::Changed(change) => self.take_change(change),
             Message::Ping { id } => self.answer(id, |session, id| session.dialect.write_result(id, &Json::empty_object())),
             Message::SetLevel { id, level } => self.take_level(id, level),
             Message::Greeting { id, greeting } => self.take_greeting(id, greeting),
@@ -73,20 +79,26 @@ impl Session {
                 self.take_greeting_answer(body);
             }
             Exchange::Call(id) => {
+                let Some(call) = self.calls.get_mut(&id) else { return };
                 // What has not left cannot be answered: the number was guessed.
-                if self.calls.get(&id).and_then(Call::ticket).is_some_and(|ticket| self.outbox.holds(ticket)) {
+                if call.ticket().is_some_and(|ticket| self.outbox.holds(ticket)) {
                     return self.violation(Violation::UnknownResponse);
                 }
-                let fits = |result: &Json| self.calls.get(&id).is_none_or(|call| self.dialect.is_result(&call.op, result));
-                let outcome = match body {
-                    ResponseBody::Result(result) if fits(&result) => Outcome::Result(result),
-                    ResponseBody::Error(error) => Outcome::Error(error),
-                    ResponseBody::Result(_) | ResponseBody::Malformed => {
-                        self.violation(Violation::InvalidResponse);
-                        Outcome::Invalid(Invalid::Response)
+                if call.is_given_up() {
+                    if let ResponseBody::Error(error) = &body {
+                        call.partial = self.dialect.read_partial(error).or_else(|| call.partial.take());
                     }
+                    return self.finish_call(id, Outcome::Cancelled);
+                }
+                let (fit, outcome) = match body {
+                    ResponseBody::Result(result) => (self.dialect.fit(number, &call.op, &result), Outcome::Result(result)),
+                    ResponseBody::Error(error) => (Fit::Fits, Outcome::Error(error)),
+                    ResponseBody::Malformed => (Fit::Wrong, Outcome::Invalid(Invalid::Response)),
                 };
-                self.finish_call(id, outcome);
+                if fit != Fit::Fits {
+                    self.violation(Violation::InvalidResponse);
+                }
+                self.finish_call(id, if fit == Fit::Wrong { Outcome::Invalid(Invalid::Response) } else { outcome });
             }
             Exchange::Question(key) => self.take_answer(key, body),
         }
@@ -118,6 +130,10 @@ impl Session {
             return;
         };
         let Some(call) = self.calls.get_mut(&id) else { return };
+        if call.is_given_up() {
+            self.stats.late_frames = self.stats.late_frames.saturating_add(1);
+            return;
+        }
         if !call.is_observed() || call.ticket().is_some_and(|ticket| self.outbox.holds(ticket)) {
             return self.drop_stray_progress(Violation::UnknownProgress);
         }
@@ -155,8 +171,8 @@ impl Session {
     /// I1 to I4.
     fn take_request(&mut self, id: WireId, op: Op, params: Json, token: Option<WireId>, claimed: u8) {
         if !self.handshake.serves() {
-            return self.refuse(id, Some(Violation::OutOfPhase), |_| {
-                RpcError::fixed(RpcError::INVALID_REQUEST, "the first request must be the handshake")
+            return self.refuse(id, Some(Violation::OutOfPhase), |session| {
+                session.dialect.too_early("the first request must be the handshake")
             });
         }
         if self.ending != Ending::Open {
@@ -165,11 +181,20 @@ impl Session {
         if self.serves.len() >= self.config.limits.in_flight {
             return self.refuse(id, Some(Violation::TooManyRequests), |session| session.dialect.busy(false));
         }
+        let name = token.as_ref().filter(|_| self.rules.names_invocations);
+        if name.is_some_and(|name| self.names.contains_key(name)) {
+            return self.refuse(id, Some(Violation::DuplicateRequest), |_| {
+                RpcError::fixed(RpcError::INVALID_REQUEST, "an invocation of that name is active")
+            });
+        }
         let inbound = InboundId(self.next);
         if !self.take_id(&id, Owner::Serve(inbound)) {
             return;
         }
         self.number();
+        if let Some(name) = name {
+            self.names.insert(name.clone(), inbound);
+        }
         let depth = claimed.max(self.inferred_depth());
         let observed = token.is_some();
         self.serves.insert(inbound, Serve::new(id, op.clone(), token, depth, self.config.progress.window, self.now));
@@ -191,15 +216,17 @@ impl Session {
 
     /// O8.
     fn take_ask(&mut self, id: WireId, ask: Ask, named: Option<u64>, claimed: u8) {
-        if !self.handshake.serves() {
-            return self.refuse(id, Some(Violation::OutOfPhase), |_| {
-                RpcError::fixed(RpcError::INVALID_REQUEST, "the handshake is not through")
-            });
+        if !self.handshake.asks() {
+            return self
+                .refuse(id, Some(Violation::OutOfPhase), |session| session.dialect.too_early("the handshake is not through"));
         }
         if !self.may_write() {
             return self.refuse(id, None, |session| session.dialect.busy(true));
         }
         let parent = self.parent_of_ask(named);
+        if parent.is_none() && self.rules.names_invocations {
+            return self.refuse(id, Some(Violation::UndeclaredInput), |session| session.dialect.no_such_call());
+        }
         let inherited = parent.and_then(|id| self.calls.get(&id)).map_or(0, |call| call.depth);
         let (depth, max) = (depth::of_question(&ask, inherited, claimed), self.config.depth.max);
         if !depth::is_allowed(&ask, depth, max) {
@@ -231,6 +258,9 @@ impl Session {
             Some(Exchange::Call(id)) => self.calls.get(id).filter(|call| has_left(call)).map(|_| *id),
             _ => None,
         };
+        if self.rules.names_invocations {
+            return named;
+        }
         named.or_else(|| {
             let in_flight = self.calls.iter().filter(|(_, call)| has_left(call));
             in_flight.max_by_key(|(id, call)| (call.depth, **id)).map(|(id, _)| *id)
@@ -239,8 +269,10 @@ impl Session {
 
     /// I14, I17 to I19, O22.
     fn take_cancel(&mut self, id: &WireId, reason: Option<Text>) {
-        match self.peer_ids.owner(id) {
-            Some(Owner::Serve(inbound)) => self.cancel_serve(inbound, Why::Peer(reason)),
+        let owner =
+            if self.rules.names_invocations { self.names.get(id).copied().map(Owner::Serve) } else { self.peer_ids.owner(id) };
+        match owner {
+            Some(Owner::Serve(inbound)) => self.cancel_by_peer(inbound, reason),
             Some(Owner::Asked(key)) => {
                 if let Some(asked) = self.withdraw_asked(key) {
                     self.close_question_of_call(asked.parent, key);
@@ -271,8 +303,8 @@ impl Session {
 
     fn take_level(&mut self, id: WireId, level: Level) {
         if !self.handshake.serves() {
-            return self.refuse(id, Some(Violation::OutOfPhase), |_| {
-                RpcError::fixed(RpcError::INVALID_REQUEST, "the first request must be the handshake")
+            return self.refuse(id, Some(Violation::OutOfPhase), |session| {
+                session.dialect.too_early("the first request must be the handshake")
             });
         }
         self.answer(id, |session, id| {
@@ -325,31 +357,62 @@ impl Session {
 
     // ---- The handshake ----
 
-    fn take_greeting(&mut self, id: WireId, greeting: Result<Greeting, RpcError>) {
+    fn take_greeting(&mut self, id: WireId, greeting: Result<Greeting, GreetingRefused>) {
         if self.handshake != Handshake::Fresh {
             return self.refuse(id, Some(Violation::OutOfPhase), |_| {
                 RpcError::fixed(RpcError::INVALID_REQUEST, "the handshake was made before")
             });
         }
         match greeting {
-            Err(error) => self.refuse(id, Some(Violation::InvalidParams), |_| error),
-            Ok(Greeting { peer, answer }) => {
-                self.outbox.push(Class::Bound, self.dialect.write_result(&id, &answer));
-                self.handshake =
-                    if self.rules.waits_for_confirmation { Handshake::Answered { greeting: id } } else { Handshake::Ready };
-                self.meet(peer);
+            Err(GreetingRefused { error, is_final }) => {
+                self.refuse(id, Some(Violation::InvalidParams), |_| error);
+                if is_final {
+                    self.drain(CloseReason::VersionMismatch);
+                }
+            }
+            Ok(Greeting { peer, answer: GreetingAnswer::Result(answer) }) => self.answer_greeting(id, &answer, peer),
+            Ok(Greeting { peer, answer: GreetingAnswer::Owner(resume) }) => {
+                self.handshake = Handshake::Asked { greeting: id, peer: peer.clone() };
+                self.tell(Event::Greeting { peer, resume });
             }
         }
     }
 
+    /// Fresh, Asked -> Answered.
+    pub(super) fn answer_greeting(&mut self, id: WireId, answer: &Json, peer: Box<PeerInfo>) {
+        self.outbox.push(Class::Bound, self.dialect.write_result(&id, answer));
+        self.handshake = Handshake::Answered { greeting: id };
+        self.meet(peer);
+    }
+
+    /// Answered -> Ready.
+    pub(super) fn confirm(&mut self) {
+        self.handshake = Handshake::Ready;
+        self.release_held();
+    }
+
+    /// Told before the peer's half of the handshake it counts from then on.
+    fn take_change(&mut self, change: Box<Change>) {
+        let Some(peer) = &mut self.peer else {
+            self.change = Some(change);
+            return;
+        };
+        peer.identity = change.identity;
+        if let Some((capabilities, declared)) = change.capabilities {
+            (peer.capabilities, peer.declared) = (capabilities, declared);
+        }
+        if let Some(pass) = &mut peer.pass {
+            pass.claim_code = None;
+        }
+        let peer = peer.clone();
+        self.tell(Event::PeerChanged(peer));
+    }
+
     fn take_confirmation(&mut self) {
         match self.handshake {
-            Handshake::Answered { .. } => {
-                self.handshake = Handshake::Ready;
-                self.release_held();
-            }
+            Handshake::Answered { .. } => self.confirm(),
             Handshake::Ready => {}
-            Handshake::Fresh | Handshake::Opened => self.violation(Violation::OutOfPhase),
+            Handshake::Fresh | Handshake::Opened | Handshake::Asked { .. } => self.violation(Violation::OutOfPhase),
         }
     }
 
@@ -365,28 +428,30 @@ impl Session {
         match answer {
             Ok(peer) => {
                 self.handshake = Handshake::Ready;
-                self.meet(peer);
+                self.meet(peer.into());
                 if let Some(frame) = self.dialect.write_greeted() {
                     self.outbox.push(Class::Bound, frame);
                 }
                 self.release_held();
+                if let Some(change) = self.change.take() {
+                    self.take_change(change);
+                }
             }
             Err(GreetingFailed::Malformed) => self.fail(CloseReason::HandshakeRefused),
             Err(GreetingFailed::Version) => self.fail(CloseReason::VersionMismatch),
         }
     }
 
-    fn meet(&mut self, peer: PeerInfo) {
+    fn meet(&mut self, peer: Box<PeerInfo>) {
         self.timers.set(TimerKey::Handshake, &mut self.handshake_armed, None);
         self.dialect.agree(&peer);
-        let peer = alloc::boxed::Box::new(peer);
         self.peer = Some(peer.clone());
         self.tell(Event::Ready(peer));
     }
 
     /// What waited for the handshake goes out, oldest first.
     fn release_held(&mut self) {
-        let calls: alloc::vec::Vec<_> = self.calls.iter().filter(|(_, call)| !call.is_in_flight()).map(|(id, _)| *id).collect();
+        let calls: alloc::vec::Vec<_> = self.calls.iter().filter(|(_, call)| call.is_held()).map(|(id, _)| *id).collect();
         for id in calls {
             self.release_call(id);
         }

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::dialect::{Answer, Ask, CutShort, Reply};
 use crate::error::{RpcError, Violation};
+use crate::json::Text;
 use crate::wire::WireId;
 
 /// How far the end has come.
@@ -100,9 +101,10 @@ impl Session {
     /// O4, O14 to O17, O25: gives a call up. What was not polled out is never sent.
     pub(super) fn settle_call(&mut self, id: OutboundId, outcome: Outcome, reason: Option<&str>) {
         let Some(call) = self.calls.get(&id) else { return };
-        if let Withdrawal::Request { exchange, ticket, cancellable } = call.withdrawal() {
+        let outcome = if call.is_given_up() { Outcome::Cancelled } else { outcome };
+        if let Withdrawal::Request { exchange, ticket } = call.withdrawal() {
+            let speaks = self.dialect.is_cancellable(&call.op) && !matches!(outcome, Outcome::Lost);
             let unsent = self.outbox.withdraw(ticket);
-            let speaks = cancellable && !matches!(outcome, Outcome::Lost);
             if !unsent && speaks {
                 self.push_cancel(exchange, reason);
             }
@@ -110,11 +112,30 @@ impl Session {
         self.finish_call(id, outcome);
     }
 
+    /// O14 with a grace: what has left is cancelled, and may still tell what it did. Anything else ends at once.
+    pub(super) fn give_call_up(&mut self, id: OutboundId, reason: Option<&str>) {
+        let grace = self.config.timeouts.cancel_grace;
+        let until = self.now.saturating_add(grace);
+        let Some(call) = self.calls.get_mut(&id) else { return };
+        let has_left = call.ticket().is_some_and(|ticket| !self.outbox.holds(ticket));
+        let waits = self.rules.answers_cancelled && until > self.now && has_left && self.dialect.is_cancellable(&call.op);
+        let Some(exchange) = call.exchange().filter(|_| waits) else {
+            return self.settle_call(id, Outcome::Cancelled, reason);
+        };
+        let questions = call.take_questions();
+        call.give_up(until);
+        self.push_cancel(exchange, reason);
+        for key in questions {
+            self.refuse_asked(key);
+        }
+        self.arm_call(id);
+    }
+
     /// The end of a call, on whoever's account: its questions close, then it is done.
     pub(super) fn finish_call(&mut self, id: OutboundId, outcome: Outcome) {
         let Some(mut call) = self.calls.remove(&id) else { return };
         self.held_bytes = self.held_bytes.saturating_sub(call.held_bytes());
-        if let Withdrawal::Request { exchange, .. } = call.withdrawal() {
+        if let Some(exchange) = call.exchange() {
             self.exchanges.remove(&exchange);
         }
         self.timers.set(TimerKey::Call(id), &mut call.armed, None);
@@ -217,7 +238,8 @@ impl Session {
         }
         self.quiet(id);
         let serve = self.serves.get(&id)?;
-        let frame = self.dialect.write_reply(&serve.exchange, &serve.op, reply, serve.checkpoint.as_ref());
+        let (token, partial) = (serve.token.as_ref(), serve.checkpoint.as_ref());
+        let frame = self.dialect.write_reply(&serve.exchange, token, &serve.op, reply, partial);
         Some(if frame.len() > self.config.limits.frame_bytes { self.too_large(&serve.exchange) } else { frame })
     }
 
@@ -242,7 +264,7 @@ impl Session {
         let Some(frame) = serve.take_held() else { return };
         self.timers.set(TimerKey::Release(id), &mut serve.armed_flush, None);
         if let Some(serve) = self.serves.remove(&id) {
-            self.peer_ids.retire(&serve.exchange);
+            self.retire(&serve.exchange, serve.token.as_ref());
         }
         self.outbox.push(Class::Bound, frame);
     }
@@ -276,11 +298,28 @@ impl Session {
         let Some(serve) = self.serves.get_mut(&id) else { return };
         serve.cancel();
         self.orphans = self.orphans.saturating_add(1);
-        let exchange = serve.exchange.clone();
+        let (exchange, token) = (serve.exchange.clone(), serve.token.clone());
         self.push_bound(frame, &exchange);
         // Answered: the peer may use the id again.
-        self.peer_ids.retire(&exchange);
+        self.retire(&exchange, token.as_ref());
         self.tell(Event::Cancelled { id, why });
+    }
+
+    /// What the peer calls an invocation is free again.
+    fn retire(&mut self, exchange: &WireId, token: Option<&WireId>) {
+        self.peer_ids.retire(exchange);
+        if let Some(token) = token {
+            self.names.remove(token);
+        }
+    }
+
+    /// The peer gives an invocation up. Where it waits for an answer to that it gets one.
+    pub(super) fn cancel_by_peer(&mut self, id: InboundId, reason: Option<Text>) {
+        if self.rules.answers_cancelled {
+            self.cut_short(id, CutShort::Cancelled, Why::Peer(reason));
+        } else {
+            self.cancel_serve(id, Why::Peer(reason));
+        }
     }
 
     /// The handler of a cancelled invocation has ended.
@@ -373,7 +412,7 @@ impl Session {
     }
 
     /// Finishing -> Draining: nothing runs any longer.
-    fn drain(&mut self, reason: CloseReason) {
+    pub(super) fn drain(&mut self, reason: CloseReason) {
         if matches!(self.ending, Ending::Draining(_) | Ending::Closed) {
             return;
         }
@@ -460,6 +499,7 @@ impl Session {
         self.line.clear();
         self.line_armed = None;
         self.peer_ids.clear();
+        self.names.clear();
         self.serves.clear();
         self.orphans = 0;
         self.tell(Event::Closed(reason));

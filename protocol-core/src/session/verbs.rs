@@ -21,6 +21,8 @@ pub struct Invoke {
     pub params: Json,
     /// The question of the peer on whose behalf the call is made, so that sampling depth counts.
     pub parent: Option<InputKey>,
+    /// How many samplings it is nested in, where the owner knows more than `parent` says: a gateway does, of calls that it passes on.
+    pub depth: u8,
     /// Its clocks, if not those of the session.
     pub timeouts: Option<CallTimeouts>,
     /// Whether the peer is asked for progress. Resetting the idle clock on progress asks for it, too.
@@ -31,7 +33,7 @@ impl Invoke {
     /// A call with the session's clocks that asks for progress.
     #[must_use]
     pub fn new(op: Op, params: Json) -> Self {
-        Self { op, params, parent: None, timeouts: None, progress: true }
+        Self { op, params, parent: None, depth: 0, timeouts: None, progress: true }
     }
 
     /// Sets the clocks of this call.
@@ -45,6 +47,13 @@ impl Invoke {
     #[must_use]
     pub fn without_progress(mut self) -> Self {
         self.progress = false;
+        self
+    }
+
+    /// Says how deep the call is nested.
+    #[must_use]
+    pub fn with_depth(mut self, depth: u8) -> Self {
+        self.depth = depth;
         self
     }
 
@@ -79,8 +88,8 @@ pub enum Refused {
     /// The peer did not say that it can do this.
     #[error("the peer does not offer this")]
     Unsupported,
-    /// The handshake is not through.
-    #[error("the handshake is not through")]
+    /// The handshake is not through, or nobody has claimed the session (Tesseron).
+    #[error("the handshake is not through, or the session is not claimed")]
     NotReady,
     /// It belongs to the other end of the protocol.
     #[error("only the other end of the protocol may send this")]

@@ -5,9 +5,10 @@ use alloc::vec::Vec;
 use crate::json::scan::{Kind, string};
 use crate::json::{Text, write_integer, write_string};
 
-/// An id or a token: text or a whole number, and `1` is not `"1"`.
+/// An id or a token: text or a whole number, and `1` is not `"1"`. Where a protocol allows it, a request may also be called `null`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum WireId {
+    Null,
     Int(i64),
     Str(Text),
 }
@@ -27,6 +28,7 @@ impl WireId {
 
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         match self {
+            Self::Null => out.extend_from_slice(b"null"),
             Self::Int(number) => write_integer(out, *number),
             Self::Str(text) => write_string(out, text),
         }
@@ -36,7 +38,7 @@ impl WireId {
     pub(crate) fn as_ours(&self) -> Option<u64> {
         match self {
             Self::Int(number) => u64::try_from(*number).ok(),
-            Self::Str(_) => None,
+            Self::Null | Self::Str(_) => None,
         }
     }
 }

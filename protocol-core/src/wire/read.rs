@@ -19,6 +19,9 @@ pub(crate) struct Options {
     pub(crate) id: usize,
     /// The largest batch; `None` where there are no batches.
     pub(crate) batch: Option<usize>,
+    /// A request may be called `null`, a response without a result has the result `null`, of a result and an error the error counts, and
+    /// what is no JSON-RPC 2.0 is passed over.
+    pub(crate) lenient: bool,
 }
 
 /// What a frame holds.
@@ -147,7 +150,7 @@ fn one<'a>(cursor: Cursor<'a>, frame: Frame<'a>, options: Options) -> Result<(El
         };
         found.repeated |= slot.replace(members.value()?).is_some();
     }
-    Ok((found.envelope(frame, options.id), members.rest()))
+    Ok((found.envelope(frame, options), members.rest()))
 }
 
 #[derive(Default)]
@@ -162,14 +165,25 @@ struct Found<'a> {
 }
 
 impl<'a> Found<'a> {
-    fn envelope(self, frame: Frame<'a>, most: usize) -> Element<'a> {
-        let id = self.id.and_then(|id| WireId::read(id, most));
+    fn envelope(mut self, frame: Frame<'a>, options: Options) -> Element<'a> {
+        let mut id = self.id.and_then(|id| WireId::read(id, options.id));
         let current = self.jsonrpc.is_some_and(|value| value == "\"2.0\"" || string(value).as_deref() == Some("2.0"));
         if self.repeated {
             // Which of the two ids was meant is not known, so none is named.
             let is_request = self.method.is_some() && self.id.is_some();
             let answer = is_request.then(|| (None, RpcError::fixed(RpcError::INVALID_REQUEST, Violation::RepeatedMember.as_str())));
             return Err(Malformed { violation: Violation::RepeatedMember, answer });
+        }
+        if options.lenient {
+            if !current {
+                return Err(Malformed::silent(Violation::InvalidEnvelope));
+            }
+            match self.method {
+                Some(_) if self.id == Some("null") => id = Some(WireId::Null),
+                None if self.error.is_some() => self.result = None,
+                None if id.is_some() => self.result = self.result.or(Some("null")),
+                _ => {}
+            }
         }
         match self.method {
             Some(method) => self.call(method, id, current),
@@ -228,7 +242,7 @@ fn error_object(value: &str, frame: Frame<'_>) -> Option<RpcError> {
 mod tests {
     use super::*;
 
-    const OPTIONS: Options = Options { depth: 128, id: 64, batch: None };
+    const OPTIONS: Options = Options { depth: 128, id: 64, batch: None, lenient: false };
 
     fn shown(text: &str) -> alloc::string::String {
         shown_with(text, OPTIONS)
@@ -383,6 +397,21 @@ mod tests {
         assert_eq!(shown(r#"{"jsonrpc":"2.0","id":1,"method":"a","method":"b"}"#), "RepeatedMember Some((None, -32600))");
         assert_eq!(shown(r#"{"jsonrpc":"2.0","id":1,"result":{},"result":{}}"#), "RepeatedMember None");
         assert_eq!(shown(r#"{"jsonrpc":"2.0","method":"a","params":{},"params":{}}"#), "RepeatedMember None");
+    }
+
+    #[test]
+    fn a_lenient_reader_takes_null_for_an_id_and_for_a_missing_result() {
+        let lenient = Options { lenient: true, ..OPTIONS };
+        assert_eq!(shown_with(r#"{"jsonrpc":"2.0","id":null,"method":"a"}"#, lenient), "request Null a None");
+        assert_eq!(shown_with(r#"{"jsonrpc":"2.0","id":1}"#, lenient), r#"response Int(1) Result("null")"#);
+        let both = r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":-1,"message":"no"}}"#;
+        assert!(shown_with(both, lenient).starts_with("response Int(1) Error("));
+        assert_eq!(shown_with(r#"{"jsonrpc":"2.0","id":1,"error":7}"#, lenient), "response Int(1) Malformed");
+        for other in
+            [r#"{"id":1,"method":"a"}"#, r#"{"jsonrpc":"1.0","id":1,"result":{}}"#, r#"{"jsonrpc":2.0,"id":1,"method":"a"}"#]
+        {
+            assert_eq!(shown_with(other, lenient), "InvalidEnvelope None");
+        }
     }
 
     #[test]

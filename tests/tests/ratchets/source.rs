@@ -14,7 +14,7 @@ pub(crate) fn sources(root: &Path) -> Vec<(String, String)> {
                 if path.file_name().is_none_or(|name| name != "tests") {
                     left.push(path);
                 }
-            } else if path.extension().is_some_and(|end| end == "rs") {
+            } else if path.extension().is_some_and(|end| end == "rs") && path.file_stem().is_none_or(|stem| stem != "tests") {
                 let name = path.strip_prefix(root).expect("below the root").to_string_lossy().replace('\\', "/");
                 found.push((name, fs::read_to_string(&path).expect("a source file")));
             }

@@ -2,14 +2,14 @@
 //!
 //! Section numbers in this folder are those of the specification's pages for 2025-11-25 unless another revision is named.
 
-mod form;
 mod read;
 mod sampling;
 mod write;
 
 use crate::config::{Config, Limits};
+use crate::dialect::form::{self, Fields};
+use crate::dialect::message::Confirmation;
 use crate::dialect::{AskUnfit, Capabilities, Identity, Notice, Op, PeerInfo, Rules, Unfit};
-use crate::json::Json;
 
 /// Which end of MCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +101,9 @@ impl Mcp {
     pub(crate) fn rules(&self) -> Rules {
         Rules {
             opens: self.side == Side::Client,
-            waits_for_confirmation: self.side == Side::Server,
+            confirmation: Confirmation::Peer,
+            names_invocations: false,
+            answers_cancelled: false,
             cancels_questions: true,
             answers_after_eof: true,
             answers_garbage: self.side == Side::Server,
@@ -113,6 +115,15 @@ impl Mcp {
 
     pub(crate) fn agree(&mut self, peer: &PeerInfo) {
         self.agreed = Revision::from_name(&peer.protocol);
+    }
+
+    pub(crate) fn is_cancellable(&self, op: &Op) -> bool {
+        *op != Op::Ping
+    }
+
+    /// What a form may have.
+    fn fields(&self) -> Fields {
+        if self.revision() >= Revision::R2025_11_25 { Fields::Rich } else { Fields::Plain }
     }
 
     /// The revision in force. Before the handshake the oldest: nothing is sent then that it lacks.
@@ -156,7 +167,7 @@ impl Mcp {
                 None if sample.max_tokens == Some(0) => Err("an answer needs at least one token".into()),
                 None => Ok(()),
             },
-            Ask::Elicit(form) => form::check(&form.schema, self.revision()).and_then(|()| form::check_formats(&form.schema)),
+            Ask::Elicit(form) => form::check(&form.schema, self.fields()).and_then(|()| form::check_formats(&form.schema)),
             Ask::Confirm { .. } | Ask::Roots => Ok(()),
         }
         .map_err(AskUnfit::Invalid)
@@ -167,10 +178,11 @@ impl Mcp {
             Notice::ToolsChanged => (Side::Server, self.own.tools_list_changed),
             Notice::PromptsChanged => (Side::Server, self.own.prompts_list_changed),
             Notice::ResourcesChanged => (Side::Server, self.own.resources_list_changed),
-            Notice::ResourceUpdated { .. } => (Side::Server, self.own.resources_subscribe),
+            Notice::ResourceUpdated { .. } | Notice::ResourceValue { .. } => (Side::Server, self.own.resources_subscribe),
             Notice::RootsChanged => (Side::Client, self.own.roots_list_changed),
             Notice::Custom { method, .. } if is_ours(method) || op_of(method).is_some() => return Err(Unfit::WrongEnd),
             Notice::Custom { .. } => (self.side, true),
+            Notice::Actions(_) | Notice::Resources(_) => return Err(Unfit::Unsupported),
         };
         match (side == self.side, declared) {
             (false, _) => Err(Unfit::WrongEnd),
@@ -238,18 +250,4 @@ fn method_of(op: &Op) -> &str {
 
 fn op_of(method: &str) -> Option<Op> {
     METHODS.iter().find(|(name, _)| *name == method).map(|(_, op)| op.clone())
-}
-
-/// Writes `status` into a checkpoint, which is an object without one.
-fn with_status(partial: &Json, status: &str) -> Json {
-    let mut out = alloc::vec::Vec::with_capacity(partial.as_bytes().len().saturating_add(32));
-    crate::wire::Object::write(&mut out, |object| {
-        object.string("status", status);
-        crate::json::scan::for_each_key(partial.as_str(), |key, value| {
-            if key.name() != "status" {
-                object.copy(key, value);
-            }
-        });
-    });
-    Json::written(out)
 }

@@ -4,13 +4,14 @@ use alloc::string::String;
 
 use bytes::Bytes;
 
-use super::{Mcp, Revision, Side, form, meta, offers, op_of, sampling};
+use super::{Mcp, Revision, Side, meta, offers, op_of, sampling};
+use crate::dialect::form::{self, Fields};
 use crate::dialect::{
-    Answer, Ask, Capabilities, Elicit, Elicited, Greeting, GreetingFailed, Identity, Level, LogRecord, Message, Messages, Notice,
-    Op, PeerInfo, Progress, ResponseBody, Sampled,
+    Answer, Ask, Capabilities, Elicit, Elicited, Fit, Greeting, GreetingAnswer, GreetingFailed, GreetingRefused, Identity, Level,
+    LogRecord, Message, Messages, Notice, Op, PeerInfo, Progress, ResponseBody, Sampled,
 };
 use crate::error::{RpcError, Violation};
-use crate::json::scan::{Kind, Noted, for_each_member, member, string};
+use crate::json::scan::{Kind, Noted, elements, for_each_member, member, string};
 use crate::json::{Frame, Json, Text, number};
 use crate::wire::{self, Body, Contents, Envelope, Malformed, WireId};
 
@@ -18,7 +19,7 @@ impl Mcp {
     pub(crate) fn read(&self, bytes: &Bytes) -> Messages {
         let batch = (self.agreed == Some(Revision::R2025_03_26)).then_some(self.limits.batch);
         let frame = Frame::new(bytes);
-        match wire::read(bytes, wire::Options { depth: self.limits.json_depth, id: self.limits.id_bytes, batch }) {
+        match wire::read(bytes, wire::Options { depth: self.limits.json_depth, id: self.limits.id_bytes, batch, lenient: false }) {
             Contents::One(element) => Messages::One(self.message(element, frame)),
             Contents::Batch(all) => {
                 let messages = all.into_iter().map(|element| match self.message(element, frame) {
@@ -72,7 +73,7 @@ impl Mcp {
             (Side::Server, "initialize") => Message::Greeting { id, greeting: self.greeting(&payload) },
             (Side::Server, "logging/setLevel") if self.own.logging => {
                 if self.agreed.is_none() {
-                    return self.too_early(id, "the first request must be the handshake");
+                    return self.refuse_early(id, "the first request must be the handshake");
                 }
                 let level =
                     params.and_then(|params| params.member("level")).and_then(string).and_then(|name| Level::from_name(&name));
@@ -103,13 +104,13 @@ impl Mcp {
     }
 
     /// Before the handshake nothing is looked at: what was declared depends on the revision.
-    fn too_early(&self, id: WireId, why: &'static str) -> Message {
-        invalid(Some(Violation::OutOfPhase), id, RpcError::INVALID_REQUEST, Text::from_static(why))
+    fn refuse_early(&self, id: WireId, why: &'static str) -> Message {
+        Message::Reject { violation: Some(Violation::OutOfPhase), answer: Some((Some(id), self.too_early(why))) }
     }
 
     fn ask(&self, id: WireId, method: &str, params: Json, meta: Meta) -> Message {
         if self.agreed.is_none() {
-            return self.too_early(id, "the handshake is not through");
+            return self.refuse_early(id, "the handshake is not through");
         }
         let declared = match method {
             "sampling/createMessage" => self.own.sampling,
@@ -123,7 +124,7 @@ impl Mcp {
             "sampling/createMessage" => {
                 sampling::check(&params, self.own.sampling_tools, self.revision()).map(|()| sampling::read(params))
             }
-            "elicitation/create" => read_form(&params, self.revision()),
+            "elicitation/create" => read_form(&params, self.fields()),
             _ => Ok(Ask::Roots),
         };
         match ask {
@@ -177,7 +178,7 @@ impl Mcp {
     }
 
     /// Lifecycle, "Version Negotiation": the client's revision if we speak it, else our newest.
-    fn greeting(&self, params: &Json) -> Result<Greeting, RpcError> {
+    fn greeting(&self, params: &Json) -> Result<Greeting, GreetingRefused> {
         let wrong = |what| RpcError::new(RpcError::INVALID_PARAMS, what);
         let asked = params.member("protocolVersion").as_ref().and_then(json_string);
         let asked = asked.ok_or_else(|| wrong("protocolVersion must be text"))?;
@@ -192,8 +193,9 @@ impl Mcp {
             capabilities: read_capabilities(&declared),
             declared,
             instructions: None,
+            pass: None,
         };
-        Ok(Greeting { answer: self.greeting_answer(revision), peer })
+        Ok(Greeting { answer: GreetingAnswer::Result(self.greeting_answer(revision)), peer: peer.into() })
     }
 
     pub(crate) fn read_greeting_answer(&self, result: &Json) -> Result<PeerInfo, GreetingFailed> {
@@ -208,15 +210,17 @@ impl Mcp {
             capabilities: read_capabilities(&declared),
             declared,
             instructions: text("instructions").map(Text::from),
+            pass: None,
         })
     }
 
     /// A task where none was asked for is no result (2025-11-25, Tasks): whoever called waits for content.
-    pub(crate) fn is_result(&self, op: &Op, result: &Json) -> bool {
+    pub(crate) fn fit(&self, _exchange: u64, op: &Op, result: &Json) -> Fit {
         /// A task is a handful of short members. A longer text is not worth a look, which takes as long as reading it.
         const TASK: usize = 4096;
         let may_be_task = *op == Op::CallTool && result.as_bytes().len() <= TASK && result.as_str().contains("task");
-        !may_be_task || result.member("task").is_none() || result.member("content").is_some()
+        let is_task = may_be_task && result.member("task").is_some() && result.member("content").is_none();
+        if is_task { Fit::Wrong } else { Fit::Fits }
     }
 
     pub(crate) fn read_answer(&self, ask: &Ask, result: &Json) -> Option<Answer> {
@@ -240,10 +244,6 @@ impl Mcp {
             Ask::Confirm { .. } => Answer::Confirm(matches!(read_action(result)?, Action::Accept)),
             Ask::Roots => Answer::Roots(result.member("roots").filter(are_roots)?),
         })
-    }
-
-    pub(crate) fn read_partial(&self, error: &RpcError) -> Option<Json> {
-        error.data.as_ref()?.member("partial").filter(Json::is_object)
     }
 }
 
@@ -369,21 +369,21 @@ fn read_capabilities(declared: &Json) -> Capabilities {
     }
 }
 
-fn read_form(params: &Json, revision: Revision) -> Result<Ask, String> {
+fn read_form(params: &Json, fields: Fields) -> Result<Ask, String> {
     // Elicitation, "Elicitation Requests": a missing mode is a form, and other modes were not declared.
     if params.member("mode").is_some_and(|mode| json_string(&mode).as_deref() != Some("form")) {
         return Err(String::from("only elicitation by form was declared"));
     }
     let message = params.member("message").as_ref().and_then(json_string).ok_or("message must be text")?;
     let schema = params.member("requestedSchema").ok_or("requestedSchema is missing")?;
-    form::check(&schema, revision)?;
+    form::check(&schema, fields)?;
     Ok(Ask::Elicit(Elicit { message, schema }))
 }
 
 /// Roots, "Data Types": an array of objects with a file URI.
 fn are_roots(roots: &Json) -> bool {
     let is_file = |root: &str| member(root, "uri").and_then(string).is_some_and(|uri| uri.starts_with("file://"));
-    Kind::of(roots.as_str()) == Kind::Array && sampling::elements(roots.as_str()).into_iter().all(is_file)
+    Kind::of(roots.as_str()) == Kind::Array && elements(roots.as_str()).into_iter().all(is_file)
 }
 
 enum Action {

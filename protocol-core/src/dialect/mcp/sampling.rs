@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::Revision;
 use crate::dialect::{Ask, Sample};
-use crate::json::scan::{Cursor, Kind, MAX_DEPTH, member, string};
+use crate::json::scan::{Kind, elements, member, string};
 use crate::json::{Json, number};
 
 /// Whether `params` may be sent to, or come from, a server. `tools` says whether the client declared sampling with tools.
@@ -113,19 +113,4 @@ fn content_text(content: &str) -> String {
     let is_text = member(content, "type").and_then(string).as_deref() == Some("text");
     let text = if is_text { member(content, "text").and_then(string) } else { None };
     text.map_or_else(|| String::from(content), alloc::borrow::Cow::into_owned)
-}
-
-/// The elements of an array that passed a scan.
-pub(super) fn elements(array: &str) -> Vec<&str> {
-    let mut cursor = Cursor::new(array, MAX_DEPTH);
-    let mut all = Vec::new();
-    if !cursor.take(b'[') {
-        return all;
-    }
-    while cursor.peek() != Some(b']') {
-        let Ok(value) = cursor.value() else { break };
-        all.push(value);
-        cursor.take(b',');
-    }
-    all
 }

@@ -5,9 +5,11 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::{Mcp, Revision, Side, meta, method_of, with_status};
+use super::{Mcp, Revision, Side, meta, method_of};
+use crate::dialect::checkpoint::{with_partial, with_status};
+use crate::dialect::form::confirmation;
 use crate::dialect::{
-    Answer, Ask, Content, CutShort, Elicited, LogRecord, Notice, Op, Progress, Reply, Sample, Sampled, ToolOutput,
+    Answer, Ask, Content, CutShort, Elicited, LogRecord, NotFound, Notice, Op, Progress, Reply, Sample, Sampled, ToolOutput,
 };
 use crate::error::RpcError;
 use crate::json::scan::{Kind, for_each_key, for_each_member};
@@ -200,19 +202,24 @@ impl Mcp {
 
     pub(crate) fn write_reply(&self, id: &WireId, op: &Op, reply: &Reply, partial: Option<&Json>) -> Bytes {
         let failed = partial.map(|partial| with_status(partial, "failed"));
+        let misfit = |what| wire::error(Some(id), &RpcError::fixed(RpcError::INTERNAL, what));
         match reply {
             Reply::Raw(result) if result.is_object() => {
                 wire::response(id, result.as_bytes().len(), |out| push_json(out, result.as_bytes()))
             }
-            Reply::Raw(_) => wire::error(Some(id), &RpcError::fixed(RpcError::INTERNAL, "the handler's result is not an object")),
+            Reply::Done => wire::response(id, 2, |out| push_json(out, b"{}")),
+            Reply::Raw(_) => misfit("the handler's result is not an object"),
             Reply::Tool(output) if *op == Op::CallTool => {
                 let size = output.content.iter().map(Content::size).fold(0_usize, usize::saturating_add);
                 let failed = failed.filter(|_| output.is_error);
                 wire::response(id, size, |out| self.write_output(out, output, failed.as_ref()))
             }
-            Reply::Tool(_) => {
-                wire::error(Some(id), &RpcError::fixed(RpcError::INTERNAL, "a tool's output answers only a call of a tool"))
-            }
+            Reply::Tool(_) => misfit("a tool's output answers only a call of a tool"),
+            Reply::Contents(contents) if *op == Op::ReadResource => wire::response(id, contents.as_bytes().len(), |out| {
+                Object::write(out, |object| object.json("contents", contents));
+            }),
+            Reply::Contents(_) => misfit("the contents of a resource answer only the reading of one"),
+            Reply::NotFound(what) => wire::error(Some(id), &missing(what)),
             Reply::Error(error) => match failed {
                 Some(failed) => wire::error(Some(id), &with_partial(error, &failed)),
                 None => wire::error(Some(id), error),
@@ -222,13 +229,7 @@ impl Mcp {
 
     fn write_output(&self, out: &mut Vec<u8>, output: &ToolOutput, failed: Option<&Json>) {
         Object::write(out, |object| {
-            object.array("content", &output.content, |out, block| match block {
-                Content::Text(text) => Object::write(out, |object| {
-                    object.string("type", "text");
-                    object.string("text", text);
-                }),
-                Content::Raw(block) => push_json(out, block.as_bytes()),
-            });
+            object.array("content", &output.content, |out, block| block.write(out));
             let structured = output.structured.as_ref().or(failed);
             if let (Some(structured), true) = (structured, self.revision() >= Revision::R2025_06_18) {
                 object.json("structuredContent", structured);
@@ -241,6 +242,7 @@ impl Mcp {
 
     pub(crate) fn cut_short(&self, op: &Op, why: CutShort, partial: Option<&Json>) -> Reply {
         let (status, reason, text) = match why {
+            CutShort::Cancelled => ("cancelled", "cancelled", "the call was cancelled"),
             CutShort::Deadline => ("timeout", "timeout", "the time for this call has run out"),
             CutShort::Closing => ("cancelled", "closing", "the server is closing"),
         };
@@ -310,7 +312,9 @@ impl Mcp {
             Notice::PromptsChanged => "notifications/prompts/list_changed",
             Notice::ResourcesChanged => "notifications/resources/list_changed",
             Notice::RootsChanged => "notifications/roots/list_changed",
-            Notice::ResourceUpdated { uri } => {
+            // `check_notice` lets neither through.
+            Notice::Actions(_) | Notice::Resources(_) => "",
+            Notice::ResourceUpdated { uri } | Notice::ResourceValue { uri, .. } => {
                 return notify("notifications/resources/updated", |object| object.string("uri", uri));
             }
             Notice::Custom { method, params } => {
@@ -334,12 +338,43 @@ impl Mcp {
         RpcError::fixed(RpcError::BUSY, if closing { "closing" } else { "too many requests at once" })
     }
 
+    pub(crate) fn no_such_call(&self) -> RpcError {
+        RpcError::fixed(RpcError::INVALID_PARAMS, "it belongs to no call")
+    }
+
+    pub(crate) fn too_early(&self, why: &'static str) -> RpcError {
+        RpcError::fixed(RpcError::INVALID_REQUEST, why)
+    }
+
     pub(crate) fn call_is_over(&self) -> RpcError {
         RpcError::fixed(RpcError::CANCELLED, "the call that this belongs to is over")
     }
 }
 
+/// Tools, "Error Handling"; Resources, "Error Handling".
+fn missing(what: &NotFound) -> RpcError {
+    match what {
+        NotFound::Tool(name) => RpcError::invalid_params(alloc::format!("unknown tool {:?}", name.as_str())),
+        NotFound::Resource(uri) => {
+            let mut data = Vec::new();
+            Object::write(&mut data, |object| object.string("uri", uri));
+            RpcError::fixed(RpcError::RESOURCE_NOT_FOUND, "resource not found").with_data(Json::written(data))
+        }
+    }
+}
+
 impl Content {
+    /// A block as it is on MCP.
+    pub(in crate::dialect) fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Text(text) => Object::write(out, |object| {
+                object.string("type", "text");
+                object.string("text", text);
+            }),
+            Self::Raw(block) => push_json(out, block.as_bytes()),
+        }
+    }
+
     fn size(&self) -> usize {
         match self {
             Self::Text(text) => text.len().saturating_add(32),
@@ -350,24 +385,6 @@ impl Content {
 
 fn notify(method: &str, params: impl FnOnce(&mut Object<'_>)) -> Bytes {
     wire::notification(method, 64, Some(|out: &mut Vec<u8>| Object::write(out, params)))
-}
-
-/// `error` with the partial result in its data, next to what is there.
-fn with_partial(error: &RpcError, partial: &Json) -> RpcError {
-    let mut data = Vec::new();
-    Object::write(&mut data, |object| {
-        match &error.data {
-            Some(given) if given.is_object() => for_each_key(given.as_str(), |key, value| {
-                if key.name() != "partial" {
-                    object.copy(key, value);
-                }
-            }),
-            Some(given) => object.json("data", given),
-            None => {}
-        }
-        object.json("partial", partial);
-    });
-    RpcError { data: Some(Json::written(data)), ..error.clone() }
 }
 
 /// MCP has no place for a schema, so it becomes part of the prompt, and it wants a number of tokens.
@@ -404,9 +421,4 @@ fn form_params(message: &str, schema: &Json) -> Json {
         object.json("requestedSchema", schema);
     });
     Json::written(out)
-}
-
-/// The form of a confirmation: no field at all.
-fn confirmation() -> Json {
-    Json::written(Vec::from(*b"{\"type\":\"object\",\"properties\":{},\"required\":[]}"))
 }

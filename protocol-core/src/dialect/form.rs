@@ -1,17 +1,25 @@
-//! Forms: the flat schemas of elicitation, and whether an answer fits one (Client Features, "Elicitation", "Requested Schema").
+//! Forms: the flat schemas of elicitation, and whether an answer fits one (MCP 2025-11-25, Client Features, "Elicitation",
+//! "Requested Schema"; Tesseron, elicitation).
 
 use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 
-use super::Revision;
-use super::sampling::elements;
-use crate::json::scan::{Kind, Members, for_each_member, member, string};
+use crate::json::scan::{Kind, Members, elements, for_each_member, member, string};
 use crate::json::{Json, number};
 
-/// Whether `schema` is a flat object of primitives that `revision` knows.
-pub(super) fn check(schema: &Json, revision: Revision) -> Result<(), String> {
-    Form::read(schema.as_str(), revision).map(drop)
+/// What a protocol lets a field be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fields {
+    /// Text, numbers, truth values, and one choice out of plain names.
+    Plain,
+    /// Choices with titles, and several at once, too (MCP 2025-11-25).
+    Rich,
+}
+
+/// Whether `schema` is a flat object of such fields.
+pub(super) fn check(schema: &Json, fields: Fields) -> Result<(), String> {
+    Form::read(schema.as_str(), fields).map(drop)
 }
 
 /// Whether every `format` in a schema that passed [`check`] is one that the protocol names. Of a peer an unknown one is taken as
@@ -29,7 +37,12 @@ pub(super) fn check_formats(schema: &Json) -> Result<(), String> {
 
 /// Whether `content` answers the form `schema`, which passed [`check`].
 pub(super) fn check_content(schema: &Json, content: &Json) -> Result<(), String> {
-    Form::read(schema.as_str(), Revision::NEWEST)?.fits(content.as_str())
+    Form::read(schema.as_str(), Fields::Rich)?.fits(content.as_str())
+}
+
+/// The form of a confirmation: no field at all.
+pub(super) fn confirmation() -> Json {
+    Json::written(alloc::vec::Vec::from(*b"{\"type\":\"object\",\"properties\":{},\"required\":[]}"))
 }
 
 /// A schema, read once: what a peer sends is looked at in a time that goes with its length, however its parts refer to each other.
@@ -39,7 +52,7 @@ struct Form<'a> {
 }
 
 impl<'a> Form<'a> {
-    fn read(schema: &'a str, revision: Revision) -> Result<Self, String> {
+    fn read(schema: &'a str, fields: Fields) -> Result<Self, String> {
         if Kind::of(schema) != Kind::Object || text_member(schema, "type").as_deref() != Some("object") {
             return Err(String::from("the requested schema must be of type object"));
         }
@@ -51,7 +64,7 @@ impl<'a> Form<'a> {
             let mut members = Members::of(properties).ok_or("properties of the requested schema must be an object")?;
             while let Ok(Some((key, property))) = members.next() {
                 let name = key.name();
-                let field = Field::read(property, revision).map_err(|why| alloc::format!("property {name}: {why}"))?;
+                let field = Field::read(property, fields).map_err(|why| alloc::format!("property {name}: {why}"))?;
                 if form.fields.insert(name.clone(), field).is_some() {
                     return Err(alloc::format!("property {name} stands twice"));
                 }
@@ -97,15 +110,15 @@ enum Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    fn read(property: &'a str, revision: Revision) -> Result<Self, String> {
+    fn read(property: &'a str, fields: Fields) -> Result<Self, String> {
         if Kind::of(property) != Kind::Object {
             return Err(String::from("must be an object"));
         }
         let kind = text_member(property, "type").ok_or("needs one type, as text")?;
-        let newest = revision >= Revision::R2025_11_25;
+        let rich = fields == Fields::Rich;
         let nested: &[&str] = match &*kind {
             "array" => &["properties", "$ref", "anyOf", "oneOf", "allOf", "not"],
-            "string" if newest => &["properties", "items", "$ref", "anyOf", "allOf", "not"],
+            "string" if rich => &["properties", "items", "$ref", "anyOf", "allOf", "not"],
             "string" => &["properties", "items", "$ref", "anyOf", "oneOf", "allOf", "not"],
             _ => &["properties", "items", "enum", "$ref", "anyOf", "oneOf", "allOf", "not"],
         };
@@ -127,7 +140,7 @@ impl<'a> Field<'a> {
             },
             "number" | "integer" => Self::Number { whole: kind == "integer", least: real("minimum")?, most: real("maximum")? },
             "boolean" => Self::Boolean,
-            "array" if newest => {
+            "array" if rich => {
                 let items =
                     member(property, "items").filter(|items| Kind::of(items) == Kind::Object).ok_or("items must be an object")?;
                 let choices = choices(items)?.ok_or("items must list what may be chosen")?;

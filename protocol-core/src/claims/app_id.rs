@@ -1,0 +1,82 @@
+//! App ids: what an app is called, and what the names of its tools begin with.
+
+use core::fmt;
+
+use crate::json::Text;
+
+/// Names that the gateway and its surroundings need for themselves.
+const RESERVED: [&str; 3] = ["tesseron", "mcp", "system"];
+
+/// What an app is called: a small letter, then small letters, digits and `_`; at most 128 bytes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AppId(Text);
+
+impl AppId {
+    /// The most bytes of an app id. The protocol sets no bound.
+    pub const LONGEST: usize = 128;
+
+    /// Reads the id that an app gives itself.
+    ///
+    /// # Errors
+    /// [`AppIdError`] if it is none, or one that no app may have.
+    pub fn parse(text: &str) -> Result<Self, AppIdError> {
+        if text.len() > Self::LONGEST {
+            return Err(AppIdError::TooLong);
+        }
+        let proper = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+        if !text.starts_with(|first: char| first.is_ascii_lowercase()) || !text.bytes().all(proper) {
+            return Err(AppIdError::Malformed);
+        }
+        if RESERVED.contains(&text) { Err(AppIdError::Reserved) } else { Ok(Self(Text::from(text))) }
+    }
+
+    /// The id as it is written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for AppId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Why a text is no app id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AppIdError {
+    /// More than 128 bytes.
+    #[error("an app id has at most 128 bytes")]
+    TooLong,
+    /// Not `^[a-z][a-z0-9_]*$`.
+    #[error("an app id is a small letter, then small letters, digits and `_`")]
+    Malformed,
+    /// `tesseron`, `mcp` or `system`.
+    #[error("this app id is reserved")]
+    Reserved,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_app_id_is_a_small_letter_and_then_small_letters_digits_and_underscores() {
+        for text in ["a", "ledger", "a1", "a_b", "a__b", "a_", "tesseron_", "mcp2", &"a".repeat(128)] {
+            assert_eq!(AppId::parse(text).unwrap().as_str(), text);
+        }
+        for text in ["", "A", "1a", "_a", "a-b", "a.b", "a b", "aB", "\u{e4}", "a\u{e4}", "a\n"] {
+            assert_eq!(AppId::parse(text).unwrap_err(), AppIdError::Malformed, "{text:?}");
+        }
+        assert_eq!(AppId::parse(&"a".repeat(129)).unwrap_err(), AppIdError::TooLong);
+    }
+
+    #[test]
+    fn item_27_reserved_words_are_no_app_ids() {
+        for text in RESERVED {
+            assert_eq!(AppId::parse(text).unwrap_err(), AppIdError::Reserved);
+        }
+    }
+}

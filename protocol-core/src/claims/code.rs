@@ -1,0 +1,145 @@
+//! Claim codes: what a person tells an agent.
+
+use core::fmt;
+
+use subtle::ConstantTimeEq;
+
+use super::draw::draw;
+
+/// Without the letters and digits that look alike.
+const ALPHABET: &[u8] = b"ABCDEFGHJKMNPQRSTUVWXYZ23456789";
+
+/// What lets an agent have an app: six symbols of our own, `XXXX-XX`, or up to 64 of a peer's. Secret until it is used.
+///
+/// It is held in upper case, and its text consists of `A` to `Z`, digits, `_` and `-`: it names no other directory where somebody
+/// makes a file name of it (10.2-18 of the Tesseron sheet).
+#[derive(Clone)]
+pub struct ClaimCode {
+    /// Upper case, filled up with zeros: all codes take the same time to compare, however long they are.
+    symbols: [u8; Self::LONGEST],
+    length: usize,
+}
+
+impl ClaimCode {
+    /// The most symbols of a code.
+    pub const LONGEST: usize = 64;
+
+    /// A new one, of 31^6 that are equally likely.
+    #[must_use]
+    pub fn mint(random: &mut dyn FnMut(&mut [u8])) -> Self {
+        let [a, b, c, d, e, f] = draw(ALPHABET, random);
+        Self::from_symbols(&[a, b, c, d, b'-', e, f])
+    }
+
+    /// Reads what a peer or a person wrote, in any case.
+    ///
+    /// # Errors
+    /// [`ClaimCodeError`] unless it is 1 to 64 of `A` to `Z`, `a` to `z`, digits, `_` and `-`.
+    pub fn parse(text: &str) -> Result<Self, ClaimCodeError> {
+        if text.is_empty() || text.len() > Self::LONGEST {
+            return Err(ClaimCodeError::Length);
+        }
+        if !text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')) {
+            return Err(ClaimCodeError::Symbol);
+        }
+        Ok(Self::from_symbols(text.as_bytes()))
+    }
+
+    /// At most [`Self::LONGEST`], which the callers have checked.
+    fn from_symbols(text: &[u8]) -> Self {
+        let mut symbols = [0; Self::LONGEST];
+        for (symbol, byte) in symbols.iter_mut().zip(text) {
+            *symbol = byte.to_ascii_uppercase();
+        }
+        Self { symbols, length: text.len() }
+    }
+
+    /// The secret itself, for the person, the manifest or the wire.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        self.symbols.get(..self.length).and_then(|symbols| core::str::from_utf8(symbols).ok()).unwrap_or_default()
+    }
+
+    /// Whether both are the same code, in constant time.
+    #[must_use]
+    pub fn matches(&self, other: &Self) -> bool {
+        self.ct_eq(other).into()
+    }
+}
+
+impl ConstantTimeEq for ClaimCode {
+    fn ct_eq(&self, other: &Self) -> subtle::Choice {
+        self.symbols.ct_eq(&other.symbols)
+    }
+}
+
+impl fmt::Debug for ClaimCode {
+    /// Without the secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClaimCode(..)")
+    }
+}
+
+/// Why a text is no claim code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClaimCodeError {
+    /// Nothing, or more than 64 bytes.
+    #[error("a claim code has 1 to 64 symbols")]
+    Length,
+    /// Something else than letters, digits, `_` and `-`.
+    #[error("a claim code consists of letters, digits, `_` and `-`")]
+    Symbol,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claims::draw::sequence;
+
+    #[test]
+    fn a_minted_code_is_six_symbols_of_the_alphabet_with_a_hyphen() {
+        let mut random = sequence(1);
+        for _ in 0..1000 {
+            let code = ClaimCode::mint(&mut random);
+            let text = code.reveal();
+            assert_eq!(text.len(), 7);
+            for (at, symbol) in text.bytes().enumerate() {
+                assert!(if at == 4 { symbol == b'-' } else { ALPHABET.contains(&symbol) }, "{text}");
+            }
+            assert!(ClaimCode::parse(&text.to_lowercase()).unwrap().matches(&code));
+        }
+    }
+
+    #[test]
+    fn item_111_a_code_is_1_to_64_symbols_of_its_grammar_folded_to_upper_case() {
+        assert_eq!(ClaimCode::parse("pq7n-4d_z").unwrap().reveal(), "PQ7N-4D_Z");
+        assert_eq!(ClaimCode::parse(&"x".repeat(64)).unwrap().reveal(), "X".repeat(64));
+        assert_eq!(ClaimCode::parse(&"x".repeat(65)).unwrap_err(), ClaimCodeError::Length);
+        assert_eq!(ClaimCode::parse("").unwrap_err(), ClaimCodeError::Length);
+        for text in [" ", "A B", "A.B", "A\n", "\u{e4}", "A\0", "%41"] {
+            assert_eq!(ClaimCode::parse(text).unwrap_err(), ClaimCodeError::Symbol, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn bug_18_no_code_is_a_way_out_of_a_directory() {
+        for text in ["../../etc/passwd", "..", ".", "a/b", "a\\b", "C:", "~", "AUX.json", "/"] {
+            assert_eq!(ClaimCode::parse(text).unwrap_err(), ClaimCodeError::Symbol, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn codes_match_when_they_are_the_same_and_only_then() {
+        let code = |text| ClaimCode::parse(text).unwrap();
+        assert!(code("abcd-ef").matches(&code("ABCD-EF")));
+        for other in ["ABCD-EG", "ABCD-E", "ABCD-EFF", "A", "ABCDEF"] {
+            assert!(!code("ABCD-EF").matches(&code(other)), "{other}");
+        }
+    }
+
+    #[test]
+    fn debug_does_not_show_a_code() {
+        assert_eq!(alloc::format!("{:?}", ClaimCode::parse("ABCD-EF").unwrap()), "ClaimCode(..)");
+    }
+}

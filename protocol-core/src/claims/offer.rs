@@ -1,0 +1,120 @@
+//! What a WebSocket upgrade offers in `Sec-WebSocket-Protocol` (Tesseron section 7.5).
+
+use alloc::string::String;
+
+use super::ClaimCode;
+
+/// The subprotocol that a gateway offers and a host answers with.
+pub const SUBPROTOCOL: &str = "tesseron-gateway";
+
+/// What stands before the claim code in the second element of a bound dial.
+const BIND: &str = "tesseron-bind.";
+
+/// The subprotocols of an upgrade, as far as they matter.
+#[derive(Clone, Debug)]
+pub struct Offer {
+    pub(super) gateway: bool,
+    pub(super) bind: OfferedBind,
+}
+
+/// What an upgrade says about a claim.
+#[derive(Clone, Debug)]
+pub(super) enum OfferedBind {
+    None,
+    Code(ClaimCode),
+    /// A code out of its grammar, or two of them.
+    Malformed,
+}
+
+impl Offer {
+    /// Reads the values of the header: as many items as the header has lines, none if there is no such header. Subprotocols that
+    /// we do not know are passed over.
+    #[must_use]
+    pub fn parse<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut offer = Self { gateway: false, bind: OfferedBind::None };
+        let elements = values.into_iter().flat_map(|value| value.split(',')).map(|element| element.trim_matches([' ', '\t']));
+        for element in elements {
+            if element == SUBPROTOCOL {
+                offer.gateway = true;
+            } else if let Some(code) = element.strip_prefix(BIND) {
+                offer.bind = match (offer.bind, ClaimCode::parse(code)) {
+                    (OfferedBind::None, Ok(code)) => OfferedBind::Code(code),
+                    _ => OfferedBind::Malformed,
+                };
+            }
+        }
+        offer
+    }
+
+    /// The header of a dial: with the claim code of a host-minted instance, without one otherwise.
+    #[must_use]
+    pub fn header(code: Option<&ClaimCode>) -> String {
+        let mut header = String::from(SUBPROTOCOL);
+        if let Some(code) = code {
+            header.push(',');
+            header.push_str(BIND);
+            header.push_str(code.reveal());
+        }
+        header
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(values: &[&str]) -> String {
+        let offer = Offer::parse(values.iter().copied());
+        let bind = match &offer.bind {
+            OfferedBind::None => "none",
+            OfferedBind::Code(code) => code.reveal(),
+            OfferedBind::Malformed => "malformed",
+        };
+        alloc::format!("{} {bind}", offer.gateway)
+    }
+
+    #[test]
+    fn item_111_zero_one_and_two_bind_elements() {
+        assert_eq!(shown(&["tesseron-gateway"]), "true none");
+        assert_eq!(shown(&["tesseron-gateway,tesseron-bind.PQ7N-4D"]), "true PQ7N-4D");
+        assert_eq!(shown(&["tesseron-gateway,tesseron-bind.A,tesseron-bind.B"]), "true malformed");
+        assert_eq!(shown(&["tesseron-bind.A,tesseron-gateway,tesseron-bind.A"]), "true malformed", "the same one twice, too");
+        assert_eq!(shown(&["tesseron-bind.!,tesseron-bind.A,tesseron-gateway"]), "true malformed");
+    }
+
+    #[test]
+    fn item_111_white_space_around_elements_and_several_header_lines() {
+        assert_eq!(shown(&[" tesseron-gateway \t,\t tesseron-bind.pq7n-4d "]), "true PQ7N-4D");
+        assert_eq!(shown(&["tesseron-gateway", "tesseron-bind.A"]), "true A");
+        assert_eq!(shown(&["tesseron-gateway,,"]), "true none");
+        assert_eq!(shown(&["tesseron-gateway,tesseron-bind. A"]), "true malformed");
+        assert_eq!(shown(&["tesseron-gateway,tesseron-bind.A B"]), "true malformed");
+    }
+
+    #[test]
+    fn item_111_the_grammar_and_the_bound_of_a_code() {
+        let of = |code: &str| shown(&[&alloc::format!("tesseron-gateway,tesseron-bind.{code}")]);
+        assert_eq!(of(""), "true malformed");
+        assert_eq!(of("a_B-9"), "true A_B-9");
+        assert_eq!(of("../x"), "true malformed");
+        assert_eq!(of(&"x".repeat(64)), alloc::format!("true {}", "X".repeat(64)));
+        assert_eq!(of(&"x".repeat(65)), "true malformed");
+    }
+
+    #[test]
+    fn only_the_exact_name_is_a_gateway() {
+        assert_eq!(shown(&[]), "false none");
+        assert_eq!(shown(&[""]), "false none");
+        assert_eq!(shown(&["chat, superchat"]), "false none");
+        assert_eq!(shown(&["Tesseron-Gateway"]), "false none");
+        assert_eq!(shown(&["tesseron-gateway2,tesseron-bind"]), "false none");
+    }
+
+    #[test]
+    fn what_a_gateway_sends_a_host_reads() {
+        let code = ClaimCode::parse("PQ7N-4D").unwrap();
+        assert_eq!(Offer::header(None), "tesseron-gateway");
+        assert_eq!(Offer::header(Some(&code)), "tesseron-gateway,tesseron-bind.PQ7N-4D");
+        assert_eq!(shown(&[&Offer::header(Some(&code))]), "true PQ7N-4D");
+    }
+}

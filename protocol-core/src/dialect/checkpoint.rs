@@ -1,0 +1,45 @@
+//! A partial result on its way to the caller: it travels in the data of an error, and says with `status` what cut it short.
+
+use alloc::vec::Vec;
+
+use crate::error::RpcError;
+use crate::json::Json;
+use crate::json::scan::for_each_key;
+use crate::wire::Object;
+
+/// Writes `status` into a checkpoint, which is an object without one.
+pub(super) fn with_status(partial: &Json, status: &str) -> Json {
+    let mut out = Vec::with_capacity(partial.as_bytes().len().saturating_add(32));
+    Object::write(&mut out, |object| {
+        object.string("status", status);
+        for_each_key(partial.as_str(), |key, value| {
+            if key.name() != "status" {
+                object.copy(key, value);
+            }
+        });
+    });
+    Json::written(out)
+}
+
+/// `error` with the partial result in its data, next to what is there.
+pub(super) fn with_partial(error: &RpcError, partial: &Json) -> RpcError {
+    let mut data = Vec::new();
+    Object::write(&mut data, |object| {
+        match &error.data {
+            Some(given) if given.is_object() => for_each_key(given.as_str(), |key, value| {
+                if key.name() != "partial" {
+                    object.copy(key, value);
+                }
+            }),
+            Some(given) => object.json("data", given),
+            None => {}
+        }
+        object.json("partial", partial);
+    });
+    RpcError { data: Some(Json::written(data)), ..error.clone() }
+}
+
+/// What the data of an error tells of a partial result.
+pub(super) fn read_partial(error: &RpcError) -> Option<Json> {
+    error.data.as_ref()?.member("partial").filter(Json::is_object)
+}

@@ -1,0 +1,187 @@
+//! The frames of `tesseron/bind`: the first ones on a Unix socket that is bound by a claim code (Tesseron sections 2.3 and 7.6).
+
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+
+use crate::error::{RpcError, Violation};
+use crate::json::scan::{Kind, member, string};
+use crate::wire::{self, Body, Contents, Envelope, Malformed, Object, WireId};
+
+const METHOD: &str = "tesseron/bind";
+
+/// The requests of a session have numbers for ids, so this one never meets them on the same channel.
+const ID: &str = "bind";
+
+const OPTIONS: wire::Options = wire::Options { depth: 128, id: 1024, batch: None, lenient: true };
+
+/// What a frame is to an app that waits for a bind.
+#[derive(Debug)]
+pub(crate) enum Asked<'a> {
+    /// A bind; `None` where `code` is missing or no text.
+    Bind { id: WireId, code: Option<Cow<'a, str>> },
+    /// Anything else, and what it can be answered by; `null` where it has no id.
+    Other { id: WireId },
+}
+
+/// What a frame is to a gateway that has asked for a bind.
+#[derive(Debug)]
+pub(crate) enum Answered {
+    Bound,
+    Refused(RpcError),
+    /// Our id, and no answer to our question.
+    Malformed,
+    /// Not for us.
+    Other,
+}
+
+/// Reads a frame of a gateway.
+pub(crate) fn read_asked(frame: &Bytes) -> Asked<'_> {
+    match wire::read(frame, OPTIONS) {
+        Contents::One(Ok(Envelope::Request { id, method, params })) if method == METHOD => {
+            let code = params.and_then(|params| params.member("code")).and_then(string);
+            Asked::Bind { id, code }
+        }
+        Contents::One(Ok(Envelope::Request { id, .. } | Envelope::Response { id, .. })) => Asked::Other { id },
+        Contents::One(Err(Malformed { violation, answer: Some((Some(id), _)) })) => {
+            // Parameters that are no object spoil a bind, but its envelope is sound: the code is what is missing.
+            let is_bind = violation == Violation::InvalidParams && method_of(frame).as_deref() == Some(METHOD);
+            if is_bind { Asked::Bind { id, code: None } } else { Asked::Other { id } }
+        }
+        Contents::One(_) | Contents::Batch(_) => Asked::Other { id: WireId::Null },
+    }
+}
+
+fn method_of(frame: &[u8]) -> Option<Cow<'_, str>> {
+    member(core::str::from_utf8(frame).ok()?, "method").and_then(string)
+}
+
+/// Reads a frame of an app.
+pub(crate) fn read_answered(frame: &Bytes) -> Answered {
+    match wire::read(frame, OPTIONS) {
+        Contents::One(Ok(Envelope::Response { id: WireId::Str(id), body })) if id == ID => match body {
+            Body::Result(result) if Kind::of(result) == Kind::Object && member(result, "ok") == Some("true") => Answered::Bound,
+            Body::Error(error) => Answered::Refused(error),
+            Body::Result(_) | Body::Malformed => Answered::Malformed,
+        },
+        _ => Answered::Other,
+    }
+}
+
+/// The gateway's first frame.
+pub(crate) fn write_bind(code: &str) -> Bytes {
+    let mut out = Vec::new();
+    Object::write(&mut out, |object| {
+        object.string("jsonrpc", "2.0");
+        object.string("id", ID);
+        object.string("method", METHOD);
+        object.object("params", |params| params.string("code", code));
+    });
+    out.into()
+}
+
+/// The app's answer to a bind that holds.
+pub(crate) fn write_bound(id: &WireId) -> Bytes {
+    wire::response(id, 0, |out| Object::write(out, |result| result.boolean("ok", true)))
+}
+
+/// The app's answer to a bind that does not, and to anything that is none.
+pub(crate) fn write_refused(id: &WireId, error: &RpcError) -> Bytes {
+    wire::error(Some(id), error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::String;
+
+    fn asked(text: &str) -> String {
+        match read_asked(&Bytes::copy_from_slice(text.as_bytes())) {
+            Asked::Bind { id, code } => alloc::format!("bind {id:?} {code:?}"),
+            Asked::Other { id } => alloc::format!("other {id:?}"),
+        }
+    }
+
+    fn answered(text: &str) -> String {
+        alloc::format!("{:?}", read_answered(&Bytes::copy_from_slice(text.as_bytes())))
+    }
+
+    fn text(frame: &Bytes) -> &str {
+        core::str::from_utf8(frame).unwrap()
+    }
+
+    #[test]
+    fn a_bind_is_read_with_its_id_and_its_code() {
+        let of = |params: &str| asked(&alloc::format!(r#"{{"jsonrpc":"2.0","id":"x","method":"tesseron/bind"{params}}}"#));
+        assert_eq!(of(r#","params":{"code":"PQ7N-4D"}"#), r#"bind Str("x") Some("PQ7N-4D")"#);
+        assert_eq!(of(r#","params":{"code":"\u0041\n","more":[]}"#), r#"bind Str("x") Some("A\n")"#);
+        for params in
+            ["", r#","params":{}"#, r#","params":{"code":7}"#, r#","params":{"code":null}"#, r#","params":[]"#, r#","params":null"#]
+        {
+            assert_eq!(of(params), r#"bind Str("x") None"#, "{params}");
+        }
+    }
+
+    #[test]
+    fn a_bind_may_be_called_null() {
+        let text = r#"{"jsonrpc":"2.0","id":null,"method":"tesseron/bind","params":{"code":"A"}}"#;
+        assert_eq!(asked(text), r#"bind Null Some("A")"#);
+    }
+
+    #[test]
+    fn whatever_else_comes_first_is_read_with_the_id_that_it_can_be_answered_by() {
+        assert_eq!(asked(r#"{"jsonrpc":"2.0","id":7,"method":"actions/invoke","params":{}}"#), "other Int(7)");
+        assert_eq!(asked(r#"{"jsonrpc":"2.0","id":7,"method":"actions/invoke","params":[]}"#), "other Int(7)");
+        assert_eq!(asked(r#"{"jsonrpc":"2.0","id":"a","result":{}}"#), r#"other Str("a")"#);
+        for text in [
+            r#"{"jsonrpc":"2.0","method":"tesseron/bind","params":{"code":"A"}}"#,
+            r#"{"jsonrpc":"2.0","method":"tesseron/bind","params":[]}"#,
+            r#"[{"jsonrpc":"2.0","id":1,"method":"tesseron/bind","params":{"code":"A"}}]"#,
+            r#"{"id":1,"id":2,"jsonrpc":"2.0","method":"tesseron/bind","params":{"code":"A"}}"#,
+            "nope",
+            "",
+            "7",
+        ] {
+            assert_eq!(asked(text), "other Null", "{text}");
+        }
+    }
+
+    #[test]
+    fn only_an_answer_with_our_id_is_an_answer() {
+        assert_eq!(answered(r#"{"jsonrpc":"2.0","id":"bind","result":{"ok":true}}"#), "Bound");
+        assert!(answered(r#"{"jsonrpc":"2.0","id":"bind","error":{"code":-32009,"message":"no"}}"#).starts_with("Refused("));
+        for result in ["{}", r#"{"ok":false}"#, "null", "true", r#"[{"ok":true}]"#] {
+            let text = alloc::format!(r#"{{"jsonrpc":"2.0","id":"bind","result":{result}}}"#);
+            assert_eq!(answered(&text), "Malformed", "{result}");
+        }
+        for text in [
+            r#"{"jsonrpc":"2.0","id":"other","result":{"ok":true}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":{"ok":true}}"#,
+            r#"{"jsonrpc":"2.0","id":"bind","method":"tesseron/hello","params":{}}"#,
+            r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}"#,
+            "nope",
+        ] {
+            assert_eq!(answered(text), "Other", "{text}");
+        }
+    }
+
+    #[test]
+    fn each_end_reads_what_the_other_writes() {
+        let bind = write_bind("PQ7N-4D");
+        assert_eq!(text(&bind), r#"{"jsonrpc":"2.0","id":"bind","method":"tesseron/bind","params":{"code":"PQ7N-4D"}}"#);
+        assert_eq!(asked(text(&bind)), r#"bind Str("bind") Some("PQ7N-4D")"#);
+        let bound = write_bound(&WireId::Str("bind".into()));
+        assert_eq!(text(&bound), r#"{"jsonrpc":"2.0","id":"bind","result":{"ok":true}}"#);
+        assert_eq!(answered(text(&bound)), "Bound");
+        let error = RpcError::fixed(-32009, "no \"entry\"");
+        assert_eq!(
+            text(&write_refused(&WireId::Int(3), &error)),
+            r#"{"jsonrpc":"2.0","id":3,"error":{"code":-32009,"message":"no \"entry\""}}"#
+        );
+        assert_eq!(
+            text(&write_refused(&WireId::Null, &error)),
+            r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32009,"message":"no \"entry\""}}"#
+        );
+    }
+}

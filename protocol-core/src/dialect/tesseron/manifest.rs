@@ -1,0 +1,48 @@
+//! What an app tells of its tools and resources, made from what MCP tells of them.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use crate::json::Json;
+use crate::json::scan::{for_each_key, for_each_member, member};
+use crate::wire::{Object, push_json};
+
+/// An action. `timeout` is how long a call may take.
+pub(crate) fn action(tool: &Json, timeout: Option<Duration>) -> Json {
+    let mut out = Vec::new();
+    Object::write(&mut out, |object| {
+        let mut described = false;
+        for_each_key(tool.as_str(), |key, value| {
+            let name = key.name();
+            described |= name == "description";
+            if matches!(&*name, "name" | "description" | "inputSchema" | "outputSchema") {
+                object.copy(key, value);
+            }
+        });
+        if !described {
+            object.string("description", "");
+        }
+        object.object("annotations", |object| {
+            for_each_member(member(tool.as_str(), "annotations").unwrap_or_default(), |name, value| match name {
+                "readOnlyHint" => object.boolean("readOnly", value == "true"),
+                "destructiveHint" => object.boolean("destructive", value == "true"),
+                _ => {}
+            });
+        });
+        if let Some(timeout) = timeout {
+            object.integer("timeoutMs", u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
+        }
+    });
+    Json::written(out)
+}
+
+/// A resource: its name is its uri.
+pub(crate) fn resource(told: &Json, subscribable: bool) -> Json {
+    let mut out = Vec::new();
+    Object::write(&mut out, |object| {
+        push_json(object.member("name"), member(told.as_str(), "uri").unwrap_or("null").as_bytes());
+        push_json(object.member("description"), member(told.as_str(), "description").unwrap_or("\"\"").as_bytes());
+        object.boolean("subscribable", subscribable);
+    });
+    Json::written(out)
+}

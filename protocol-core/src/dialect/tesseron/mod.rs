@@ -1,0 +1,344 @@
+//! Tesseron 1.2, both ends: the app, which has actions and resources, and the gateway, which calls them for an agent.
+//!
+//! The words of the session are the same as on MCP: an action is a tool, its input the arguments. `{name, arguments}` of
+//! [`Op::CallTool`] is written as `{name, input, invocationId}`, `{uri}` of [`Op::ReadResource`] as `{name}`.
+
+pub(crate) mod bind;
+#[cfg(feature = "endpoint")]
+mod manifest;
+mod read;
+mod write;
+
+#[cfg(feature = "endpoint")]
+pub(crate) use manifest::{action, resource};
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use core::fmt;
+
+use crate::config::{Config, Limits};
+use crate::dialect::form::{self, Fields};
+use crate::dialect::message::Confirmation;
+use crate::dialect::{Ask, AskUnfit, Capabilities, Identity, Notice, Op, Rules, Unfit};
+use crate::json::{Json, Text};
+
+/// The version of the protocol that this crate speaks.
+pub const VERSION: &str = "1.2.0";
+
+/// The numbers of the errors that only Tesseron has (errors page).
+pub mod code {
+    /// No major version is common to both ends.
+    pub const PROTOCOL_MISMATCH: i64 = -32000;
+    /// The invocation was cancelled.
+    pub const CANCELLED: i64 = -32001;
+    /// The invocation took too long.
+    pub const TIMEOUT: i64 = -32002;
+    /// No such action, and no such resource.
+    pub const ACTION_NOT_FOUND: i64 = -32003;
+    /// The input does not fit the schema of the action.
+    pub const INPUT_VALIDATION: i64 = -32004;
+    /// What came back does not fit its schema.
+    pub const HANDLER_ERROR: i64 = -32005;
+    /// The agent does not sample.
+    pub const SAMPLING_NOT_AVAILABLE: i64 = -32006;
+    /// The agent does not elicit.
+    pub const ELICITATION_NOT_AVAILABLE: i64 = -32007;
+    /// Sampling is nested too deep.
+    pub const SAMPLING_TOO_DEEP: i64 = -32008;
+    /// The session is not greeted, not claimed, or what was named is not its own.
+    pub const UNAUTHORIZED: i64 = -32009;
+    /// The channel ended first. Never on the wire.
+    pub const TRANSPORT_CLOSED: i64 = -32010;
+    /// The session cannot be resumed.
+    pub const RESUME_FAILED: i64 = -32011;
+}
+
+/// Which end of Tesseron.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Runs actions. It speaks first.
+    App(Box<App>),
+    /// Calls actions for an agent.
+    Gateway(Gateway),
+}
+
+/// What an app tells of itself in its hello, beside its id, its name and what else [`Config`] holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct App {
+    /// Where it comes from; `unknown` where there is nothing to say.
+    pub origin: String,
+    /// A picture of it.
+    pub icon_url: Option<String>,
+    /// Its actions: an array of `{name, description, inputSchema, ..}`.
+    pub actions: Json,
+    /// Its resources: an array of `{name, description, subscribable, ..}`.
+    pub resources: Json,
+    /// The session to go on with, instead of a new one.
+    pub resume: Option<Credentials>,
+}
+
+impl Default for App {
+    /// From nowhere, with nothing to offer.
+    fn default() -> Self {
+        let none = || Json::written(alloc::vec::Vec::from(*b"[]"));
+        Self { origin: String::from("unknown"), icon_url: None, actions: none(), resources: none(), resume: None }
+    }
+}
+
+#[cfg(feature = "endpoint")]
+impl App {
+    /// With these actions and resources instead of its own.
+    pub(crate) fn with_manifest(self, actions: impl Iterator<Item = Json>, resources: impl Iterator<Item = Json>) -> Self {
+        Self { actions: Json::array(actions), resources: Json::array(resources), ..self }
+    }
+}
+
+/// What a gateway answers its app. The [`Identity`] of its configuration is that of the agent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Gateway {
+    /// The answer to a hello; no session is resumed then. `None`: the owner answers each greeting by
+    /// [`crate::Session::welcome`].
+    pub welcome: Option<Welcome>,
+}
+
+impl Gateway {
+    /// Answers every hello with this.
+    #[must_use]
+    pub const fn welcoming(welcome: Welcome) -> Self {
+        Self { welcome: Some(welcome) }
+    }
+}
+
+/// The agent as it is named while there is none yet (handshake page).
+#[must_use]
+pub fn pending_agent() -> Identity {
+    Identity { name: String::from("pending"), version: String::new(), title: Some(String::from("Awaiting agent")) }
+}
+
+/// What resumes a session (resume page).
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// Names the session.
+    pub session_id: Text,
+    /// Secret, and good for one time.
+    pub resume_token: Text,
+}
+
+impl fmt::Debug for Credentials {
+    /// Without the secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials").field("session_id", &self.session_id).finish_non_exhaustive()
+    }
+}
+
+/// What a gateway says to an app that it takes in.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Welcome {
+    /// Names the session, over every channel.
+    pub session_id: Text,
+    /// What resumes the session, once.
+    pub resume_token: Option<Text>,
+    /// How the session stands.
+    pub standing: Standing,
+}
+
+impl fmt::Debug for Welcome {
+    /// Without the secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Welcome").field("session_id", &self.session_id).finish_non_exhaustive()
+    }
+}
+
+/// How a session stands when its app is taken in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Whoever brings this code may claim it, by [`crate::Session::claim`].
+    Unclaimed {
+        /// What a person tells the agent.
+        claim_code: Text,
+    },
+    /// It was claimed before it was taken in: the gateway dialled it with its code. [`crate::Session::claim`] follows at once.
+    Bound,
+    /// It was claimed on a channel of before, and is again.
+    Resumed,
+}
+
+/// One end of Tesseron.
+#[derive(Clone, Debug)]
+pub(crate) struct Tesseron {
+    end: End,
+    identity: Identity,
+    own: Capabilities,
+    description: Option<String>,
+    /// A gateway speaks for an agent now.
+    claimed: bool,
+    limits: Limits,
+}
+
+impl Tesseron {
+    pub(crate) fn new(end: End, config: &Config) -> Self {
+        Self {
+            end,
+            identity: config.identity.clone(),
+            own: config.capabilities,
+            description: config.instructions.clone(),
+            claimed: false,
+            limits: config.limits,
+        }
+    }
+
+    const fn is_app(&self) -> bool {
+        matches!(self.end, End::App(_))
+    }
+
+    pub(crate) fn rules(&self) -> Rules {
+        Rules {
+            opens: self.is_app(),
+            confirmation: Confirmation::Owner,
+            names_invocations: true,
+            answers_cancelled: true,
+            cancels_questions: false,
+            answers_after_eof: false,
+            answers_garbage: false,
+            lone_messages: true,
+            percent: true,
+            accepts_equal: true,
+        }
+    }
+
+    /// A gateway speaks for the agent that has claimed the session.
+    pub(crate) fn speak_for(&mut self, agent: Identity, capabilities: Capabilities) {
+        self.identity = agent;
+        self.own = capabilities;
+        self.claimed = true;
+    }
+
+    pub(crate) fn check_op(&self, op: &Op, peer: &Capabilities) -> Result<(), Unfit> {
+        match op {
+            // An app has nothing to call.
+            _ if self.is_app() => Err(Unfit::WrongEnd),
+            Op::CallTool | Op::ReadResource => Ok(()),
+            Op::Subscribe | Op::Unsubscribe if peer.resources_subscribe => Ok(()),
+            Op::Custom(method) if is_ours(method) => Err(Unfit::WrongEnd),
+            Op::Custom(_) => Ok(()),
+            _ => Err(Unfit::Unsupported),
+        }
+    }
+
+    /// Only an invocation has a name to be cancelled by.
+    pub(crate) fn is_cancellable(&self, op: &Op) -> bool {
+        *op == Op::CallTool
+    }
+
+    pub(crate) fn check_ask(&self, ask: &Ask, peer: &Capabilities) -> Result<(), AskUnfit> {
+        let supported = self.is_app()
+            && match ask {
+                Ask::Sample(_) => peer.sampling,
+                Ask::Elicit(_) | Ask::Confirm { .. } => peer.elicitation,
+                Ask::Roots => false,
+            };
+        match ask {
+            _ if !supported => Err(AskUnfit::Unsupported),
+            Ask::Elicit(asked) => form::check(&asked.schema, Fields::Plain).map_err(AskUnfit::Invalid),
+            Ask::Sample(_) | Ask::Confirm { .. } | Ask::Roots => Ok(()),
+        }
+    }
+
+    pub(crate) fn check_notice(&self, notice: &Notice) -> Result<(), Unfit> {
+        match notice {
+            Notice::Actions(_) | Notice::Resources(_) | Notice::ResourceValue { .. } if self.is_app() => Ok(()),
+            Notice::Actions(_) | Notice::Resources(_) | Notice::ResourceValue { .. } => Err(Unfit::WrongEnd),
+            Notice::Custom { method, .. } if is_ours(method) || op_of(method).is_some() => Err(Unfit::WrongEnd),
+            Notice::Custom { .. } => Ok(()),
+            _ => Err(Unfit::Unsupported),
+        }
+    }
+}
+
+/// What the peer calls an invocation of ours: the number of its exchange.
+fn invocation_name(exchange: u64) -> String {
+    alloc::format!("inv_{exchange}")
+}
+
+/// The exchange of ours that the peer names; a name that we never gave is none.
+fn named_exchange(name: &str) -> Option<u64> {
+    let number = name.strip_prefix("inv_")?;
+    let exchange: u64 = number.parse().ok()?;
+    // `+5` and `05` parse, too, but we never wrote them.
+    (invocation_name(exchange) == name).then_some(exchange)
+}
+
+/// The methods of what a gateway asks for.
+const METHODS: [(&str, Op); 4] = [
+    ("actions/invoke", Op::CallTool),
+    ("resources/read", Op::ReadResource),
+    ("resources/subscribe", Op::Subscribe),
+    ("resources/unsubscribe", Op::Unsubscribe),
+];
+
+fn op_of(method: &str) -> Option<Op> {
+    METHODS.iter().find(|(name, _)| *name == method).map(|(_, op)| op.clone())
+}
+
+fn method_of(op: &Op) -> &str {
+    if let Op::Custom(method) = op {
+        return method;
+    }
+    METHODS.iter().find(|(_, other)| other == op).map_or("", |(method, _)| method)
+}
+
+/// Whether the session sends this method by itself, at its own time.
+fn is_ours(method: &str) -> bool {
+    matches!(
+        method,
+        "tesseron/hello"
+            | "tesseron/resume"
+            | "tesseron/bind"
+            | "tesseron/claimed"
+            | "actions/cancel"
+            | "actions/progress"
+            | "actions/list_changed"
+            | "resources/updated"
+            | "resources/list_changed"
+            | "sampling/request"
+            | "elicitation/request"
+            | "log"
+    )
+}
+
+/// The major number of a version, as the reference reads it: what is no number counts as 0 (handshake page, "Version negotiation").
+fn major(version: &str) -> u64 {
+    let digits = version.split('.').next().unwrap_or_default().trim_start();
+    let end = digits.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(digits.len());
+    digits.get(..end).and_then(|digits| digits.parse().ok()).unwrap_or(0)
+}
+
+/// Whether a peer that says this speaks what we speak. Minor versions add nothing that may not be ignored.
+fn is_compatible(version: &str) -> bool {
+    major(version) == major(VERSION)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_compared_by_their_major_number_alone() {
+        for version in ["1.2.0", "1", "1.0.0", "1.9", "1.2.0-rc", "1.x"] {
+            assert!(is_compatible(version), "{version}");
+        }
+        for version in ["", "v1.2", "2", "2.0.0", "0.9", ".1", "-1", "10.0", "one"] {
+            assert!(!is_compatible(version), "{version}");
+        }
+    }
+
+    #[test]
+    fn only_names_that_we_gave_name_an_exchange() {
+        assert_eq!(named_exchange(&invocation_name(17)), Some(17));
+        for name in ["", "inv_", "inv_017", "inv_+17", "inv_17 ", "INV_17", "17", "inv_99999999999999999999"] {
+            assert_eq!(named_exchange(name), None, "{name}");
+        }
+    }
+}

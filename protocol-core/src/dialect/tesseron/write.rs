@@ -1,0 +1,409 @@
+//! From what we mean to frames of Tesseron.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+
+use super::{App, End, Standing, Tesseron, VERSION, Welcome, code, invocation_name, method_of};
+use crate::dialect::checkpoint::{with_partial, with_status};
+use crate::dialect::form::confirmation;
+use crate::dialect::{
+    Answer, Ask, Content, CutShort, Elicited, Level, LogRecord, NotFound, Notice, Op, Progress, Reply, Sampled, ToolOutput,
+};
+use crate::error::RpcError;
+use crate::json::scan::{Kind, elements, for_each_key, for_each_member, member, string};
+use crate::json::{Json, write_string};
+use crate::wire::{self, Object, WireId, push_json};
+
+impl Tesseron {
+    // ---- The handshake ----
+
+    pub(crate) fn write_greeting(&self, id: u64) -> Bytes {
+        let End::App(app) = &self.end else { return Bytes::new() };
+        let hint = app.actions.as_bytes().len().saturating_add(app.resources.as_bytes().len()).saturating_add(512);
+        wire::request(id, app.greeting_method(), hint, |out| Object::write(out, |object| self.write_manifest(object, app)))
+    }
+
+    fn write_manifest(&self, object: &mut Object<'_>, app: &App) {
+        object.string("protocolVersion", VERSION);
+        if let Some(credentials) = &app.resume {
+            object.string("sessionId", &credentials.session_id);
+            object.string("resumeToken", &credentials.resume_token);
+        }
+        object.object("app", |object| {
+            let Self { identity, .. } = self;
+            object.string("id", &identity.name);
+            object.string("name", identity.title.as_deref().unwrap_or(&identity.name));
+            object.string("origin", &app.origin);
+            let optional = |text: &str| Some(String::from(text)).filter(|text| !text.is_empty());
+            for (name, value) in [
+                ("description", self.description.clone()),
+                ("iconUrl", app.icon_url.clone()),
+                ("version", optional(&identity.version)),
+            ] {
+                if let Some(value) = value {
+                    object.string(name, &value);
+                }
+            }
+        });
+        object.json("actions", &app.actions);
+        object.json("resources", &app.resources);
+        let own = &self.own;
+        write_capabilities(object, "capabilities", own.resources_subscribe, own.sampling, own.elicitation);
+    }
+
+    /// The `result` for an app that is taken in.
+    pub(crate) fn welcome(&self, welcome: &Welcome) -> Json {
+        let mut out = Vec::new();
+        Object::write(&mut out, |object| {
+            object.string("sessionId", &welcome.session_id);
+            object.string("protocolVersion", VERSION);
+            write_capabilities(object, "capabilities", true, self.own.sampling, self.own.elicitation);
+            self.write_agent(object);
+            if let Standing::Unclaimed { claim_code } = &welcome.standing {
+                object.string("claimCode", claim_code);
+            }
+            if let Some(token) = &welcome.resume_token {
+                object.string("resumeToken", token);
+            }
+        });
+        Json::written(out)
+    }
+
+    pub(crate) fn write_claimed(&self, at_millis: u64) -> Bytes {
+        notify("tesseron/claimed", |object| {
+            self.write_agent(object);
+            object.integer("claimedAt", at_millis);
+            write_capabilities(object, "agentCapabilities", true, self.own.sampling, self.own.elicitation);
+        })
+    }
+
+    fn write_agent(&self, object: &mut Object<'_>) {
+        object.object("agent", |object| {
+            object.string("id", &self.identity.name);
+            object.string("name", self.identity.title.as_deref().unwrap_or(&self.identity.name));
+        });
+    }
+
+    pub(super) fn client_name(&self) -> Json {
+        let mut out = Vec::new();
+        Object::write(&mut out, |object| object.string("clientName", &self.identity.name));
+        Json::written(out)
+    }
+
+    // ---- As a caller ----
+
+    pub(crate) fn envelope_size(&self, op: &Op) -> usize {
+        /// `jsonrpc`, the id and the name of the invocation.
+        const MEMBERS: usize = 192;
+        // A character takes up to six bytes when it is escaped.
+        method_of(op).len().saturating_mul(6).saturating_add(MEMBERS)
+    }
+
+    pub(crate) fn write_call(&self, id: u64, op: &Op, params: &Json) -> Bytes {
+        let copied = |object: &mut Object<'_>, names: &[(&str, &str)]| {
+            for_each_member(params.as_str(), |given, value| {
+                if let Some((_, name)) = names.iter().find(|(ours, _)| *ours == given) {
+                    push_json(object.member(name), value.as_bytes());
+                }
+            });
+        };
+        wire::request(id, method_of(op), params.as_bytes().len(), |out| match op {
+            Op::CallTool => Object::write(out, |object| {
+                copied(object, &[("name", "name"), ("arguments", "input")]);
+                if member(params.as_str(), "arguments").is_none() {
+                    object.json("input", &Json::empty_object());
+                }
+                object.string("invocationId", &invocation_name(id));
+            }),
+            Op::ReadResource | Op::Subscribe | Op::Unsubscribe => Object::write(out, |object| {
+                let uri = ("uri", "name");
+                let subscription = ("subscriptionId", "subscriptionId");
+                match op {
+                    Op::ReadResource => copied(object, &[uri]),
+                    Op::Subscribe => copied(object, &[uri, subscription]),
+                    _ => copied(object, &[subscription]),
+                }
+            }),
+            _ => push_json(out, params.as_bytes()),
+        })
+    }
+
+    pub(crate) fn write_cancel(&self, id: u64) -> Bytes {
+        notify("actions/cancel", |object| object.string("invocationId", &invocation_name(id)))
+    }
+
+    pub(crate) fn write_answer(&self, id: &WireId, answer: &Answer) -> Bytes {
+        let result = |members: &dyn Fn(&mut Object<'_>)| wire::response(id, 64, |out| Object::write(out, |object| members(object)));
+        let wrong = || wire::error(Some(id), &RpcError::fixed(RpcError::INTERNAL, "the answer has the wrong shape"));
+        match answer {
+            Answer::Sample(Sampled { result: Some(raw), .. }) if !raw.is_object() => wrong(),
+            Answer::Elicit(Elicited::Accept(value)) if !value.is_object() => wrong(),
+            Answer::Roots(_) => wrong(),
+            Answer::Sample(Sampled { result: Some(raw), .. }) => {
+                wire::response(id, raw.as_bytes().len(), |out| push_json(out, raw.as_bytes()))
+            }
+            Answer::Sample(sampled) => result(&|object| object.string("content", &sampled.text)),
+            Answer::Elicit(Elicited::Accept(value)) => result(&|object| {
+                object.string("action", "accept");
+                object.json("value", value);
+            }),
+            Answer::Confirm(true) => result(&|object| object.string("action", "accept")),
+            Answer::Elicit(Elicited::Decline) | Answer::Confirm(false) => result(&|object| object.string("action", "decline")),
+            Answer::Elicit(Elicited::Cancel) => result(&|object| object.string("action", "cancel")),
+            Answer::Refused(error) => wire::error(Some(id), error),
+        }
+    }
+
+    // ---- As a callee ----
+
+    pub(crate) fn write_ask(&self, id: u64, ask: &Ask, invocation: &WireId) -> Bytes {
+        let method = if matches!(ask, Ask::Sample(_)) { "sampling/request" } else { "elicitation/request" };
+        wire::request(id, method, 256, |out| {
+            Object::write(out, |object| {
+                object.id("invocationId", invocation);
+                match ask {
+                    Ask::Sample(sample) => match &sample.params {
+                        Some(params) => for_each_key(params.as_str(), |key, value| {
+                            if key.name() != "invocationId" {
+                                object.copy(key, value);
+                            }
+                        }),
+                        None => {
+                            object.string("prompt", &sample.prompt);
+                            if let Some(schema) = &sample.schema {
+                                object.json("schema", schema);
+                            }
+                            if let Some(most) = sample.max_tokens {
+                                object.integer("maxTokens", most);
+                            }
+                        }
+                    },
+                    Ask::Elicit(form) => write_question(object, &form.message, &form.schema),
+                    Ask::Confirm { message } => write_question(object, message, &confirmation()),
+                    Ask::Roots => {}
+                }
+            });
+        })
+    }
+
+    pub(crate) fn write_progress(&self, token: &WireId, progress: &Progress) -> Bytes {
+        notify("actions/progress", |object| {
+            object.id("invocationId", token);
+            if let Some(percent) = progress.value {
+                object.number("percent", percent);
+            }
+            if let Some(message) = &progress.message {
+                object.string("message", message);
+            }
+            if let Some(data) = &progress.data {
+                object.json("data", data);
+            }
+        })
+    }
+
+    pub(crate) fn write_reply(&self, id: &WireId, token: Option<&WireId>, op: &Op, reply: &Reply, partial: Option<&Json>) -> Bytes {
+        let failed = |error: &RpcError| match partial {
+            Some(partial) => wire::error(Some(id), &with_partial(error, &with_status(partial, "failed"))),
+            None => wire::error(Some(id), error),
+        };
+        let misfit = |what| wire::error(Some(id), &RpcError::fixed(RpcError::INTERNAL, what));
+        match (reply, op) {
+            (Reply::Raw(result), _) => wire::response(id, result.as_bytes().len(), |out| push_json(out, result.as_bytes())),
+            (Reply::Done, _) => wire::response(id, 4, |out| push_json(out, b"null")),
+            (Reply::Tool(output), Op::CallTool) if output.is_error => failed(&fault(output)),
+            (Reply::Tool(output), Op::CallTool) => {
+                let size = output.structured.as_ref().map_or(256, |value| value.as_bytes().len());
+                wire::response(id, size, |out| {
+                    Object::write(out, |object| {
+                        if let Some(name) = token {
+                            object.id("invocationId", name);
+                        }
+                        write_output(object.member("output"), output);
+                    });
+                })
+            }
+            (Reply::Tool(_), _) => misfit("a tool's output answers only a call of a tool"),
+            (Reply::Contents(contents), Op::ReadResource) => wire::response(id, contents.as_bytes().len(), |out| {
+                Object::write(out, |object| write_value(object.member("value"), contents));
+            }),
+            (Reply::Contents(_), _) => misfit("the contents of a resource answer only the reading of one"),
+            (Reply::NotFound(what), _) => wire::error(Some(id), &missing(what)),
+            (Reply::Error(error), _) => failed(error),
+        }
+    }
+
+    pub(crate) fn cut_short(&self, why: CutShort, partial: Option<&Json>) -> Reply {
+        let (error, status) = match why {
+            CutShort::Deadline => (RpcError::fixed(code::TIMEOUT, "Action timed out."), "timeout"),
+            CutShort::Cancelled => (RpcError::fixed(code::CANCELLED, "Action invocation was cancelled."), "cancelled"),
+            CutShort::Closing => (RpcError::fixed(code::CANCELLED, "The app is closing."), "cancelled"),
+        };
+        Reply::Error(match partial {
+            Some(partial) => with_partial(&error, &with_status(partial, status)),
+            None => error,
+        })
+    }
+
+    // ---- As either ----
+
+    pub(crate) fn write_log(&self, record: &LogRecord, invocation: Option<&WireId>) -> Bytes {
+        let level = match record.level {
+            Level::Debug => "debug",
+            Level::Info | Level::Notice => "info",
+            Level::Warning => "warn",
+            Level::Error | Level::Critical | Level::Alert | Level::Emergency => "error",
+        };
+        let data = record.data.as_str();
+        let words = member(data, "message").filter(|words| Kind::of(words) == Kind::String);
+        notify("log", |object| {
+            if let Some(invocation) = invocation {
+                object.id("invocationId", invocation);
+            }
+            object.string("level", level);
+            let message = object.member("message");
+            match words.or_else(|| Some(data).filter(|data| Kind::of(data) == Kind::String)) {
+                Some(words) => push_json(message, words.as_bytes()),
+                None => write_string(message, data),
+            }
+            let mut meta = Vec::new();
+            Object::write(&mut meta, |object| {
+                if let Some(logger) = &record.logger {
+                    object.string("logger", logger);
+                }
+                if words.is_some() {
+                    for_each_key(data, |key, value| {
+                        if !matches!(&*key.name(), "message" | "logger") {
+                            object.copy(key, value);
+                        }
+                    });
+                }
+            });
+            if meta != b"{}" {
+                push_json(object.member("meta"), &meta);
+            }
+        })
+    }
+
+    pub(crate) fn write_notice(&self, notice: &Notice) -> Bytes {
+        match notice {
+            Notice::Actions(actions) => notify("actions/list_changed", |object| object.json("actions", actions)),
+            Notice::Resources(resources) => notify("resources/list_changed", |object| object.json("resources", resources)),
+            Notice::ResourceValue { subscription, value, .. } => notify("resources/updated", |object| {
+                object.string("subscriptionId", subscription);
+                object.json("value", value);
+            }),
+            Notice::Custom { method, params } => {
+                let write = params.as_ref().map(|params| |out: &mut Vec<u8>| push_json(out, params.as_bytes()));
+                wire::notification(method, params.as_ref().map_or(0, |params| params.as_bytes().len()), write)
+            }
+            // `check_notice` lets nothing else through.
+            _ => Bytes::new(),
+        }
+    }
+
+    pub(crate) fn too_deep(&self, depth: u8, max: u8) -> RpcError {
+        let mut data = Vec::new();
+        Object::write(&mut data, |object| {
+            object.integer("depth", depth.into());
+            object.integer("max", max.into());
+        });
+        RpcError::fixed(code::SAMPLING_TOO_DEEP, "sampling is nested too deep").with_data(Json::written(data))
+    }
+
+    pub(crate) fn busy(&self, closing: bool) -> RpcError {
+        let mut data = Vec::new();
+        Object::write(&mut data, |object| object.boolean("busy", true));
+        let why = if closing { "closing" } else { "too many requests at once" };
+        RpcError::fixed(RpcError::INTERNAL, why).with_data(Json::written(data))
+    }
+
+    pub(crate) fn call_is_over(&self) -> RpcError {
+        RpcError::fixed(code::CANCELLED, "the invocation that this belongs to is over")
+    }
+
+    pub(crate) fn no_such_call(&self) -> RpcError {
+        RpcError::fixed(code::UNAUTHORIZED, "no invocation of that name is active in this session")
+    }
+
+    pub(crate) fn too_early(&self, why: &'static str) -> RpcError {
+        RpcError::fixed(code::UNAUTHORIZED, why)
+    }
+}
+
+fn notify(method: &str, params: impl FnOnce(&mut Object<'_>)) -> Bytes {
+    wire::notification(method, 64, Some(|out: &mut Vec<u8>| Object::write(out, params)))
+}
+
+fn write_capabilities(object: &mut Object<'_>, name: &str, subscriptions: bool, sampling: bool, elicitation: bool) {
+    object.object(name, |object| {
+        object.boolean("streaming", true);
+        object.boolean("subscriptions", subscriptions);
+        object.boolean("sampling", sampling);
+        object.boolean("elicitation", elicitation);
+    });
+}
+
+fn write_question(object: &mut Object<'_>, message: &str, schema: &Json) {
+    object.string("question", message);
+    object.json("schema", schema);
+}
+
+/// The error of a tool that failed: its own, or its words as an internal one (errors page: what a handler throws).
+fn fault(output: &ToolOutput) -> RpcError {
+    if let Some(error) = &output.fault {
+        return error.clone();
+    }
+    let mut words = String::new();
+    for block in &output.content {
+        if let Content::Text(text) = block {
+            if !words.is_empty() {
+                words.push('\n');
+            }
+            words.push_str(text);
+        }
+    }
+    let error = RpcError::internal(words);
+    match &output.structured {
+        Some(data) => error.with_data(data.clone()),
+        None => error,
+    }
+}
+
+/// What programs read, else the one text as a string, else all blocks in the shape that MCP gives them: a gateway to MCP can tell that
+/// they are blocks.
+fn write_output(out: &mut Vec<u8>, output: &ToolOutput) {
+    match (&output.structured, &*output.content) {
+        (Some(value), _) => push_json(out, value.as_bytes()),
+        (None, []) => out.extend_from_slice(b"null"),
+        (None, [Content::Text(text)]) => write_string(out, text),
+        (None, blocks) => Object::write(out, |object| object.array("content", blocks, |out, block| block.write(out))),
+    }
+}
+
+/// The value of a resource: one content that says it is JSON is that JSON, one of text is a string; others stay as they are.
+fn write_value(out: &mut Vec<u8>, contents: &Json) {
+    let all = elements(contents.as_str());
+    let [one] = &*all else { return push_json(out, contents.as_bytes()) };
+    let text = member(one, "text");
+    let is_json = member(one, "mimeType").and_then(string).as_deref() == Some("application/json");
+    match text {
+        Some(text) if is_json => match string(text).and_then(|text| Json::parse(text.into_owned()).ok()) {
+            Some(value) => push_json(out, value.as_bytes()),
+            None => push_json(out, text.as_bytes()),
+        },
+        Some(text) => push_json(out, text.as_bytes()),
+        None => push_json(out, one.as_bytes()),
+    }
+}
+
+fn missing(what: &NotFound) -> RpcError {
+    RpcError::new(
+        code::ACTION_NOT_FOUND,
+        match what {
+            NotFound::Tool(name) => alloc::format!("Action not found: {name}"),
+            NotFound::Resource(name) => alloc::format!("Resource not readable: {name}"),
+        },
+    )
+}

@@ -1,0 +1,69 @@
+//! JSON text for people.
+
+use alloc::string::String;
+
+/// The same JSON with a member or an element a line, each level two spaces further in. Strings and numbers stay as they are written.
+pub(crate) fn pretty(text: &str) -> String {
+    let mut out = String::with_capacity(text.len().saturating_mul(2));
+    let mut level = 0_usize;
+    let mut in_string = false;
+    let mut escaped = false;
+    // What is between the last token and the next one: an opened container may turn out to be empty.
+    let mut opened = false;
+    for letter in text.chars() {
+        if in_string {
+            out.push(letter);
+            in_string = escaped || letter != '"';
+            escaped = !escaped && letter == '\\';
+            continue;
+        }
+        if letter.is_ascii_whitespace() {
+            continue;
+        }
+        if opened && !matches!(letter, '}' | ']') {
+            new_line(&mut out, level);
+        }
+        match letter {
+            '{' | '[' => level = level.saturating_add(1),
+            '}' | ']' => {
+                level = level.saturating_sub(1);
+                if !opened {
+                    new_line(&mut out, level);
+                }
+            }
+            _ => {}
+        }
+        opened = matches!(letter, '{' | '[');
+        out.push(letter);
+        match letter {
+            '"' => in_string = true,
+            ',' => new_line(&mut out, level),
+            ':' => out.push(' '),
+            _ => {}
+        }
+    }
+    out
+}
+
+fn new_line(out: &mut String, level: usize) {
+    out.push('\n');
+    for _ in 0..level {
+        out.push_str("  ");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_what_javascript_makes_of_it_and_numbers_keep_their_digits() {
+        let text = r#"{"a":[1.50,{"b":"x: {\"y\"}, \\"},[],{}],"c":null}"#;
+        let expected = "{\n  \"a\": [\n    1.50,\n    {\n      \"b\": \"x: {\\\"y\\\"}, \\\\\"\n    },\n    [],\n    {}\n  ],\n  \"c\": null\n}";
+        assert_eq!(pretty(text), expected);
+        assert_eq!(pretty(expected), expected);
+        for plain in ["1", "\"a b\"", "null", "[]", "{}"] {
+            assert_eq!(pretty(plain), plain);
+        }
+    }
+}
