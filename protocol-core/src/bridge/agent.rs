@@ -21,7 +21,6 @@ impl Bridge {
                     self.answer_app(channel, asked, translate::answer(answer));
                 }
             }
-            Event::Alarm(alarm) => self.on_alarm(alarm),
             Event::Violation(rule) => self.tell(BridgeEvent::Violation { leg: Leg::Agent, rule }),
             Event::Closed(reason) => {
                 self.routes.clear();

@@ -121,7 +121,8 @@ impl Bridge {
         // Its calls have ended and its questions were withdrawn: that comes before the end.
         self.apps.remove(&channel);
         self.subscriptions.retain(|_, subscription| subscription.channel != channel);
-        self.miss_claim_of(channel, "the app hung up");
+        let silent = reason == CloseReason::HandshakeTimeout;
+        self.miss_claim_of(channel, if silent { "the app was reached, and said no hello" } else { "the app hung up" });
         if matches!(departure, Departure::Kept | Departure::Forgotten) {
             self.change_surface();
         }

@@ -11,7 +11,7 @@ use crate::dialect::{Op, Reply, ToolOutput};
 use crate::json::Json;
 use crate::json::pretty::pretty;
 use crate::json::scan::member;
-use crate::session::{AlarmId, InboundId, Invoke};
+use crate::session::{Close, InboundId, Invoke};
 use crate::wire::Object;
 
 /// Which tools the agent is shown.
@@ -47,8 +47,8 @@ pub struct Advertised {
 #[derive(Debug)]
 pub(super) struct Claiming {
     code: ClaimCode,
-    /// The channel on which its app shall say hello, and until when.
-    hello: Option<(ChannelId, Option<AlarmId>)>,
+    /// The channel on which its app shall say hello, once there is one.
+    channel: Option<ChannelId>,
 }
 
 /// One of them.
@@ -193,29 +193,22 @@ impl Bridge {
             return self.reply(id, Reply::Tool(ToolOutput::error("this code is being claimed already")));
         }
         self.routes.insert(id, Route::Claim);
-        self.claiming.insert(id, Claiming { code: code.clone(), hello: None });
+        self.claiming.insert(id, Claiming { code: code.clone(), channel: None });
         self.tell(BridgeEvent::ClaimWanted { claim: ClaimId(id), code });
     }
 
-    /// The app that was dialled for a claim has so long to say hello.
+    /// The app on `channel` was dialled for a claim. If nobody waits for it any longer there is no use in it.
     pub(super) fn wait_for_hello(&mut self, claim: ClaimId, channel: ChannelId) {
-        let Some(claiming) = self.claiming.get_mut(&claim.0) else { return };
-        let at = self.now.saturating_add(self.config.hello);
-        claiming.hello = Some((channel, self.agent.set_alarm(at).ok()));
-        self.stir(super::Leg::Agent);
-    }
-
-    pub(super) fn on_alarm(&mut self, alarm: AlarmId) {
-        let late = self.claiming.iter().find(|(_, claiming)| matches!(claiming.hello, Some((_, Some(set))) if set == alarm));
-        let Some((id, channel)) = late.and_then(|(id, claiming)| claiming.hello.map(|(channel, _)| (*id, channel))) else { return };
-        self.miss_claim(ClaimId(id), "the app was reached, and said no hello");
-        self.close_app(channel, crate::session::Close::Now, self.now);
+        match self.claiming.get_mut(&claim.0) {
+            Some(claiming) => claiming.channel = Some(channel),
+            None => self.close_app(channel, Close::Now, self.now),
+        }
     }
 
     /// The app on `channel` has said hello.
     pub(super) fn settle_claim_of(&mut self, channel: ChannelId) {
         if let Some(id) = self.claim_on(channel) {
-            self.forget_alarm(id);
+            self.claiming.remove(&id);
             self.tell(BridgeEvent::AppClaimed { channel });
             self.reply(id, Reply::Tool(ToolOutput::text(self.describe_claimed(channel))));
         }
@@ -229,15 +222,13 @@ impl Bridge {
     }
 
     fn claim_on(&self, channel: ChannelId) -> Option<InboundId> {
-        let on = |claiming: &Claiming| matches!(claiming.hello, Some((dialled, _)) if dialled == channel);
-        self.claiming.iter().find(|(_, claiming)| on(claiming)).map(|(id, _)| *id)
+        self.claiming.iter().find(|(_, claiming)| claiming.channel == Some(channel)).map(|(id, _)| *id)
     }
 
     pub(super) fn miss_claim(&mut self, ClaimId(id): ClaimId, why: &str) {
-        if !self.claiming.contains_key(&id) {
+        if self.claiming.remove(&id).is_none() {
             return;
         }
-        self.forget_alarm(id);
         let mut text = alloc::format!("No app could be claimed with this code: {why}.");
         let waiting = self.waiting_codes();
         if !waiting.is_empty() {
@@ -248,18 +239,10 @@ impl Bridge {
 
     /// The agent waits for it no longer.
     pub(super) fn forget_claim(&mut self, id: InboundId) {
-        if let Some((channel, _)) = self.forget_alarm(id) {
-            self.close_app(channel, crate::session::Close::Now, self.now);
+        if let Some(Claiming { channel: Some(channel), .. }) = self.claiming.remove(&id) {
+            self.close_app(channel, Close::Now, self.now);
         }
         self.tell(BridgeEvent::ClaimGone { claim: ClaimId(id) });
-    }
-
-    fn forget_alarm(&mut self, id: InboundId) -> Option<(ChannelId, Option<AlarmId>)> {
-        let hello = self.claiming.remove(&id)?.hello;
-        if let Some((_, Some(alarm))) = hello {
-            self.agent.clear_alarm(alarm);
-        }
-        hello
     }
 
     // ---- Words for the model ----

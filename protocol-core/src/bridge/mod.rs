@@ -78,7 +78,7 @@ pub struct BridgeConfig {
     pub app_limits: Limits,
     /// The clocks of each call to an app. None: the app has its own.
     pub call: CallTimeouts,
-    /// How long an app may take to say hello once it was dialled for a claim. 5 s.
+    /// How long an app may take to say hello once it was dialled. 5 s.
     pub hello: Duration,
     /// Which call a call belongs to that the agent makes while it samples: MCP does not say. The deepest.
     pub inference: DepthInference,
@@ -129,6 +129,7 @@ impl BridgeConfig {
         config.capabilities = agent.capabilities;
         config.limits = self.app_limits;
         config.timeouts.call = self.call;
+        config.timeouts.handshake = Some(self.hello);
         config
     }
 }

@@ -2,8 +2,8 @@
 
 use core::slice;
 
-/// A byte that is no multiple of the alphabet away from the end is drawn again, at most so often. A sound source passes this with a chance
-/// of less than one in 2^64 for any alphabet here; one that repeats a single byte would otherwise hang its caller.
+/// A byte beyond the last whole alphabet is drawn again, at most so often. With a sound source that is enough but for one case in 2^300; a
+/// source that repeats a single byte would otherwise hang its caller.
 const REDRAWS: usize = 64;
 
 /// `N` symbols of `alphabet`, by rejection sampling.

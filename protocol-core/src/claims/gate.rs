@@ -293,7 +293,9 @@ mod tests {
         let step = first.handle_frame(good.clone(), &mut host, at(0));
         assert_eq!(shown(&step), r#""bind" {"ok":true}, open"#);
         let channel = opened(step);
-        assert_eq!(shown(&first.handle_frame(good.clone(), &mut host, at(0))), r#""bind" -32009, keep"#);
+        for _ in 0..20 {
+            assert_eq!(shown(&first.handle_frame(good.clone(), &mut host, at(0))), r#""bind" -32009, keep"#);
+        }
         // Spent, whatever the code is.
         assert_eq!(of(&mut host, good.clone()), r#""bind" -32009, keep"#);
         host.handle_agent(channel, Agent::pending());

@@ -454,15 +454,16 @@ mod tests {
 
     #[test]
     fn item_113_a_lockout_clears_the_window() {
-        let mut host = minting();
+        let policy = HostPolicy { lockout: Duration::from_secs(10), ..HostPolicy::default() };
+        let mut host = Host::minting(policy, at(0), EPOCH, &mut sequence(7));
         for _ in 0..5 {
-            let _ = dial(&mut host, Some("WRONG"), at(0));
+            assert_eq!(dial(&mut host, Some("WRONG"), at(0)), Err(BindRefused::Mismatch));
         }
-        for _ in 0..4 {
-            assert_eq!(dial(&mut host, Some("WRONG"), at(60)), Err(BindRefused::Mismatch));
+        assert_eq!(dial(&mut host, Some("WRONG"), at(9)), Err(BindRefused::LockedOut));
+        for _ in 0..5 {
+            assert_eq!(dial(&mut host, Some("WRONG"), at(10)), Err(BindRefused::Mismatch));
         }
-        let right = code(&host);
-        assert!(dial(&mut host, Some(&right), at(60)).is_ok());
+        assert_eq!(dial(&mut host, Some("WRONG"), at(10)), Err(BindRefused::LockedOut));
     }
 
     #[test]

@@ -219,7 +219,7 @@ struct Session {
     minted: (u64, u64),
     /// When it was claimed, in milliseconds of the epoch, and in which order.
     claimed: Option<(u64, u64)>,
-    /// What it was or can be claimed by, as long as its first channel lives.
+    /// What it was or can be claimed by, on the channel where that was said.
     code: Option<ClaimCode>,
     token: ResumeToken,
     /// The token before that, until the app is known to have the new one.
@@ -449,7 +449,6 @@ impl Lobby {
         }
         let expiry = (self.now.saturating_add(self.policy.resume_ttl), order);
         session.place = Place::Zombie(expiry);
-        session.code = None;
         self.zombies.insert(expiry, id);
         if self.zombies.len() > self.policy.max_zombies {
             self.forget_oldest();

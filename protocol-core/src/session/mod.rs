@@ -321,8 +321,8 @@ impl Session {
             Some(key) => self.asked.get(&key).map(|asked| asked.depth.max(call.depth)).ok_or(Refused::NoParent)?,
         };
         if self.rules.confirmation == Confirmation::Owner && !self.handshake.asks() {
-            self.dialect.check_op(&call.op, &Capabilities::default()).map_err(Refused::from)?;
-            return Err(Refused::NotReady);
+            let wrong_end = self.dialect.check_op(&call.op, &Capabilities::default()) == Err(Unfit::WrongEnd);
+            return Err(if wrong_end { Refused::WrongEnd } else { Refused::NotReady });
         }
         if let Some(peer) = &self.peer {
             self.dialect.check_op(&call.op, &peer.capabilities).map_err(Refused::from)?;
@@ -545,9 +545,12 @@ impl Session {
     /// Answers [`Event::Greeting`]: the app is taken in, or hears why not and may greet anew.
     ///
     /// # Errors
-    /// [`NotLive`] if no greeting waits.
+    /// [`NotLive`] if no greeting waits, or the session is closing.
     pub fn welcome(&mut self, answer: Result<Welcome, RpcError>, now: Instant) -> Result<(), NotLive> {
         self.advance(now);
+        if self.ending != Ending::Open {
+            return Err(NotLive);
+        }
         let handshake = core::mem::replace(&mut self.handshake, Handshake::Fresh);
         let Handshake::Asked { greeting, peer } = handshake else {
             self.handshake = handshake;

@@ -341,7 +341,8 @@ impl Session {
 
     /// Answers at once, unless the id is that of a request in flight: the answer would end that one.
     fn answer(&mut self, id: WireId, write: impl FnOnce(&mut Self, &WireId) -> Bytes) {
-        if self.peer_ids.owner(&id).is_some() {
+        let is_greeting = matches!(&self.handshake, Handshake::Asked { greeting, .. } if *greeting == id);
+        if is_greeting || self.peer_ids.owner(&id).is_some() {
             return self.violation(Violation::DuplicateRequest);
         }
         let frame = write(self, &id);
@@ -362,6 +363,9 @@ impl Session {
             return self.refuse(id, Some(Violation::OutOfPhase), |_| {
                 RpcError::fixed(RpcError::INVALID_REQUEST, "the handshake was made before")
             });
+        }
+        if self.ending != Ending::Open {
+            return self.refuse(id, None, |session| session.dialect.busy(true));
         }
         match greeting {
             Err(GreetingRefused { error, is_final }) => {

@@ -45,6 +45,8 @@ pub(crate) enum Envelope<'a> {
 pub(crate) enum Body<'a> {
     Result(&'a str),
     Error(RpcError),
+    /// Neither, where that is a result: `null`.
+    Missing,
     /// Both, or an `error` that is none.
     Malformed,
 }
@@ -181,7 +183,10 @@ impl<'a> Found<'a> {
             match self.method {
                 Some(_) if self.id == Some("null") => id = Some(WireId::Null),
                 None if self.error.is_some() => self.result = None,
-                None if id.is_some() => self.result = self.result.or(Some("null")),
+                None if self.result.is_none() => {
+                    let silent = || Malformed::silent(Violation::InvalidEnvelope);
+                    return id.map(|id| Envelope::Response { id, body: Body::Missing }).ok_or_else(silent);
+                }
                 _ => {}
             }
         }
@@ -403,7 +408,7 @@ mod tests {
     fn a_lenient_reader_takes_null_for_an_id_and_for_a_missing_result() {
         let lenient = Options { lenient: true, ..OPTIONS };
         assert_eq!(shown_with(r#"{"jsonrpc":"2.0","id":null,"method":"a"}"#, lenient), "request Null a None");
-        assert_eq!(shown_with(r#"{"jsonrpc":"2.0","id":1}"#, lenient), r#"response Int(1) Result("null")"#);
+        assert_eq!(shown_with(r#"{"jsonrpc":"2.0","id":1}"#, lenient), "response Int(1) Missing");
         let both = r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":-1,"message":"no"}}"#;
         assert!(shown_with(both, lenient).starts_with("response Int(1) Error("));
         assert_eq!(shown_with(r#"{"jsonrpc":"2.0","id":1,"error":7}"#, lenient), "response Int(1) Malformed");

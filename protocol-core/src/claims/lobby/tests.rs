@@ -214,13 +214,17 @@ fn a_code_that_is_nobodys_is_a_typed_miss() {
 }
 
 #[test]
-fn a_code_is_good_as_long_as_the_channel_on_which_it_was_given() {
+fn a_code_is_good_as_long_as_the_session_keeps_the_channel_on_which_it_was_given() {
     let mut gateway = Gateway::new();
     let (channel, admission) = gateway.claimed("ledger");
     gateway.lobby.handle_closed(channel, at(0));
-    assert_eq!(gateway.lobby.claim(code(&admission), 0), Err(ClaimMissed::Unknown));
+    assert_eq!(gateway.lobby.claim(code(&admission), 0), Err(ClaimMissed::Unknown), "while it waits");
     gateway.resume(&admission, "ledger").unwrap();
-    assert_eq!(gateway.lobby.claim(code(&admission), 0), Err(ClaimMissed::Unknown));
+    assert_eq!(gateway.lobby.claim(code(&admission), 0), Err(ClaimMissed::Unknown), "and when it is back");
+
+    let (_, admission) = gateway.claimed("ledger");
+    gateway.resume(&admission, "ledger").unwrap();
+    assert_eq!(gateway.lobby.claim(code(&admission), 0), Err(ClaimMissed::Unknown), "also when it went on without a pause");
 }
 
 #[test]

@@ -46,7 +46,7 @@ impl Mcp {
                     // Every result of MCP is an object (schema, "Result").
                     Body::Result(result) if Kind::of(result) == Kind::Object => ResponseBody::Result(frame.json(result)),
                     Body::Error(error) => ResponseBody::Error(error),
-                    Body::Result(_) | Body::Malformed => ResponseBody::Malformed,
+                    Body::Result(_) | Body::Missing | Body::Malformed => ResponseBody::Malformed,
                 };
                 Message::Response { id, body }
             }

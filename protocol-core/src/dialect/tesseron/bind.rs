@@ -63,7 +63,7 @@ pub(crate) fn read_answered(frame: &Bytes) -> Answered {
         Contents::One(Ok(Envelope::Response { id: WireId::Str(id), body })) if id == ID => match body {
             Body::Result(result) if Kind::of(result) == Kind::Object && member(result, "ok") == Some("true") => Answered::Bound,
             Body::Error(error) => Answered::Refused(error),
-            Body::Result(_) | Body::Malformed => Answered::Malformed,
+            Body::Result(_) | Body::Missing | Body::Malformed => Answered::Malformed,
         },
         _ => Answered::Other,
     }

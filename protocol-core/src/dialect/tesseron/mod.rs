@@ -152,7 +152,7 @@ impl fmt::Debug for Welcome {
 }
 
 /// How a session stands when its app is taken in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Standing {
     /// Whoever brings this code may claim it, by [`crate::Session::claim`].
     Unclaimed {
@@ -163,6 +163,17 @@ pub enum Standing {
     Bound,
     /// It was claimed on a channel of before, and is again.
     Resumed,
+}
+
+impl fmt::Debug for Standing {
+    /// Without the code.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unclaimed { .. } => "Unclaimed",
+            Self::Bound => "Bound",
+            Self::Resumed => "Resumed",
+        })
+    }
 }
 
 /// One end of Tesseron.

@@ -38,6 +38,7 @@ impl Tesseron {
             Ok(Envelope::Response { id, body }) => {
                 let body = match body {
                     Body::Result(result) => ResponseBody::Result(frame.json(result)),
+                    Body::Missing => ResponseBody::Result(Json::null()),
                     Body::Error(error) => ResponseBody::Error(error),
                     Body::Malformed => ResponseBody::Malformed,
                 };
