@@ -2,7 +2,7 @@
 //! [model](super::model) and judged by the [`Judge`], who knows nothing but what has crossed.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::fmt::Debug;
 use std::rc::Rc;
 use std::task::Waker;
@@ -85,13 +85,21 @@ pub struct Judge {
     questions: BTreeMap<u64, u64>,
     /// Requests of ours on the wire; whether they were cancelled; whether they were answered.
     requests: BTreeMap<u64, (bool, bool)>,
-    /// Requests of the peer that may be answered.
-    pending: BTreeMap<String, u32>,
-    /// Progress tokens of the peer in use: whose, and the bits of the last value.
-    tokens: BTreeMap<String, (String, Option<u64>)>,
+    /// Requests of the peer that may be answered, by id. A peer that uses an id again may do so while the answer to its first use waits
+    /// to leave: oldest first, and only the newest runs.
+    pending: BTreeMap<String, VecDeque<Pending>>,
     closed: bool,
     /// A damaged frame could not be read here: it may have been a request.
     missed: bool,
+}
+
+/// A request of the peer that may be answered.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Pending {
+    /// What its progress is called.
+    token: Option<String>,
+    /// The bits of the last value.
+    last: Option<u64>,
 }
 
 /// What the application at one end knows, for choosing what to do next.
@@ -415,7 +423,7 @@ impl<S: Subject> Watched<S> {
     /// As there.
     pub fn handle_frame(&mut self, frame: Bytes, now: Instant) -> Result<(), Full> {
         let session = self.subject.session();
-        let (wanted, closed, orphans) = (session.wants_input(), session.is_closed(), session.stats().orphans);
+        let (wanted, closed, before) = (session.wants_input(), session.is_closed(), session.stats());
         let copy = frame.clone();
         if let Some(shared) = &self.shared {
             let mut shared = shared.borrow_mut();
@@ -438,9 +446,10 @@ impl<S: Subject> Watched<S> {
         }
         self.after();
         if !closed {
-            let was_cancelled = self.subject.session().stats().orphans > orphans;
-            let altered = self.is_altered();
-            self.judge.hear(&copy, was_cancelled, altered);
+            let (stats, altered) = (self.subject.session().stats(), self.is_altered());
+            let was_cancelled = stats.orphans > before.orphans;
+            let was_dropped = stats.violations(Violation::DuplicateRequest) > before.violations(Violation::DuplicateRequest);
+            self.judge.hear(&copy, was_cancelled, was_dropped, altered);
         }
         Ok(())
     }
@@ -560,35 +569,39 @@ impl Judge {
             }
             (Some("notifications/progress"), None) => {
                 let value = params["progress"].as_f64().expect("progress has a value");
-                let Some((_, last)) = self.tokens.get_mut(&params["progressToken"].to_string()) else {
+                let token = Some(params["progressToken"].to_string());
+                // The oldest of that name: what a newer one says leaves behind the answer to it.
+                let Some(pending) = self.pending.values_mut().flatten().find(|pending| pending.token == token) else {
                     if self.missed {
                         return;
                     }
                     panic!("G3: progress before its request or after its end: {text}")
                 };
-                assert!(altered || last.is_none_or(|last| value > f64::from_bits(last)), "G3: not above the last value: {text}");
-                *last = Some(value.to_bits());
+                let rises = pending.last.is_none_or(|last| value > f64::from_bits(last));
+                assert!(altered || rises, "G3: not above the last value: {text}");
+                pending.last = Some(value.to_bits());
             }
             (None, Some(id)) if !id.is_null() => {
-                let id = id.to_string();
-                let Some(left) = self.pending.get_mut(&id) else {
-                    if self.missed {
-                        return;
-                    }
-                    panic!("G2: an answer that nobody waits for: {text}")
-                };
-                *left -= 1;
-                if *left == 0 {
-                    self.pending.remove(&id);
-                }
-                self.tokens.retain(|_, (whose, _)| *whose != id);
+                let answered = self.settle(&id.to_string(), VecDeque::pop_front);
+                assert!(answered || self.missed, "G2: an answer that nobody waits for: {text}");
             }
             _ => {}
         }
     }
 
-    /// A frame was read. `cancelled`: it made an invocation an orphan.
-    fn hear(&mut self, frame: &[u8], cancelled: bool, altered: bool) {
+    /// A request of the peer is over: the oldest of its id if its answer leaves, the newest if it is cancelled. `false` if there is none.
+    fn settle(&mut self, id: &str, take: fn(&mut VecDeque<Pending>) -> Option<Pending>) -> bool {
+        let Some(pending) = self.pending.get_mut(id) else { return false };
+        take(pending);
+        if pending.is_empty() {
+            self.pending.remove(id);
+        }
+        true
+    }
+
+    /// A frame was read. `cancelled`: it made an invocation an orphan. `dropped`: its id was that of a request in flight, so it is never
+    /// answered.
+    fn hear(&mut self, frame: &[u8], cancelled: bool, dropped: bool, altered: bool) {
         let Ok(frame) = serde_json::from_slice::<Value>(frame) else {
             // Half a surrogate pair is JSON by its grammar, and a session reads it, but it is no text of ours.
             self.missed = true;
@@ -597,22 +610,15 @@ impl Judge {
         let params = &frame["params"];
         // What was damaged so that it is no request any longer is answered nevertheless if it has an id.
         let is_request = frame.get("method").is_some() || (frame.get("result").is_none() && frame.get("error").is_none());
-        if let (true, Some(id)) = (is_request || altered, frame.get("id")) {
-            let id = id.to_string();
-            *self.pending.entry(id.clone()).or_default() += 1;
-            if let Some(token) = params["_meta"].get("progressToken") {
-                self.tokens.entry(token.to_string()).or_insert((id, None));
+        match frame.get("id") {
+            Some(id) if (is_request || altered) && !dropped => {
+                let token = params["_meta"].get("progressToken").map(Value::to_string);
+                self.pending.entry(id.to_string()).or_default().push_back(Pending { token, last: None });
             }
-        } else if cancelled && frame["method"] == "notifications/cancelled" {
-            let id = params["requestId"].to_string();
-            // An earlier request of that name may have been refused, and its refusal may still wait.
-            if let Some(left) = self.pending.get_mut(&id) {
-                *left -= 1;
-                if *left == 0 {
-                    self.pending.remove(&id);
-                }
+            _ if cancelled && frame["method"] == "notifications/cancelled" => {
+                self.settle(&params["requestId"].to_string(), VecDeque::pop_back);
             }
-            self.tokens.retain(|_, (whose, _)| *whose != id);
+            _ => {}
         }
     }
 
