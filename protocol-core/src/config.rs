@@ -33,9 +33,20 @@ pub struct Config {
     pub depth: DepthPolicy,
     /// The least severe log record that is sent until the peer sets a level of its own.
     pub log_level: Level,
+    /// The number of our first request, 1 to 2^52: 1. Programs in JavaScript keep whole numbers only so far. A gateway that speaks to one app over several channels, one after the
+    /// other, gives each numbers of its own: what an app still says of the last channel then means nothing on the next.
+    pub first_id: u64,
 }
 
+/// The highest number that a first request may have.
+const HIGHEST_FIRST_ID: u64 = 1 << 52;
+
 impl Config {
+    /// The number of our first request.
+    pub(crate) fn first_id(&self) -> u64 {
+        self.first_id.clamp(1, HIGHEST_FIRST_ID)
+    }
+
     /// The client end of MCP: it calls tools and answers sampling, elicitation and roots. It declares nothing yet.
     ///
     /// Newest revision first: 2025-11-25. Calls time out after 60 s without progress and after 600 s in all.
@@ -97,6 +108,7 @@ impl Config {
             progress: ProgressPolicy::default(),
             depth: DepthPolicy::default(),
             log_level: Level::Info,
+            first_id: 1,
         }
     }
 }

@@ -17,8 +17,9 @@ impl Bridge {
             Event::Request { id, op, params, depth, .. } => self.on_request(id, &op, &params, depth),
             Event::Cancelled { id, why } => self.give_up(id, &why),
             Event::Input { key, answer, .. } => {
-                if let Some((channel, asked)) = self.questions.remove(&key) {
-                    self.answer_app(channel, asked, translate::answer(answer));
+                if let Some(question) = self.questions.remove(&key) {
+                    let answer = translate::answer(answer, question.unavailable, &self.speaks_for.identity.name);
+                    self.answer_app(question.channel, question.key, answer);
                 }
             }
             Event::Violation(rule) => self.tell(BridgeEvent::Violation { leg: Leg::Agent, rule }),
@@ -64,9 +65,11 @@ impl Bridge {
         if let Some(tool) = meta::Tool::from_name(&name) {
             return self.call_meta(id, tool, params.member("arguments"), depth);
         }
-        let Some(resolved) = self.lobby.resolve(&name) else { return self.reply(id, self.unknown_tool(&name)) };
-        let (channel, action) = (resolved.channel, String::from(resolved.action));
-        self.call_action(id, channel, &action, params.member("arguments"), depth);
+        let resolved = self.resolve(&name).map(|(channel, action)| (channel, String::from(action)));
+        match resolved {
+            Some((channel, action)) => self.call_action(id, channel, &action, params.member("arguments"), depth),
+            None => self.reply(id, self.unknown_tool(&name)),
+        }
     }
 
     pub(super) fn call_action(
@@ -106,7 +109,7 @@ impl Bridge {
                 self.cancel_at_app(channel, call, reason);
             }
             Some(Route::Claim) => self.forget_claim(id),
-            None => {}
+            None => self.forget_subscriber(id),
         }
     }
 

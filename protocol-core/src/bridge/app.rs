@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use super::surface::Manifest;
 use super::translate::{self, Purpose};
-use super::{Bridge, BridgeEvent, Leg, Route};
+use super::{Bridge, BridgeEvent, Leg, Question, Route};
 use crate::claims::{Admission, ChannelId, Departure};
 use crate::dialect::tesseron::{Credentials, Standing};
 use crate::dialect::{Answer, Ask, LogRecord, Notice, PeerInfo, Progress};
@@ -117,16 +117,23 @@ impl Bridge {
     }
 
     fn lose_app(&mut self, channel: ChannelId, reason: CloseReason) {
-        let departure = self.lobby.handle_closed(channel, self.now);
+        self.depart(channel);
         // Its calls have ended and its questions were withdrawn: that comes before the end.
         self.apps.remove(&channel);
+        // Whoever drives this leg must hear of it; of legs that went before they have.
+        let apps = &self.apps;
+        self.touched.retain(|leg| matches!(leg, Leg::App(known) if apps.contains_key(known)) || *leg == Leg::Agent);
         self.subscriptions.retain(|_, subscription| subscription.channel != channel);
         let silent = reason == CloseReason::HandshakeTimeout;
         self.miss_claim_of(channel, if silent { "the app was reached, and said no hello" } else { "the app hung up" });
-        if matches!(departure, Departure::Kept | Departure::Forgotten) {
+        self.tell(BridgeEvent::AppClosed { channel, reason });
+    }
+
+    /// A session that is about to end serves no calls: an older one of the same app may.
+    pub(super) fn depart(&mut self, channel: ChannelId) {
+        if matches!(self.lobby.handle_closed(channel, self.now), Departure::Kept | Departure::Forgotten) {
             self.change_surface();
         }
-        self.tell(BridgeEvent::AppClosed { channel, reason });
     }
 
     // ---- Calls ----
@@ -154,7 +161,7 @@ impl Bridge {
             Purpose::Tool(invocation) => self.reply(invocation, translate::tool(outcome, partial, last.as_ref())),
             Purpose::Resource { invocation, uri } => self.reply(invocation, translate::resource(outcome, &uri)),
             Purpose::ResourceText(invocation) => self.reply(invocation, translate::resource_text(outcome)),
-            Purpose::Subscribe { uri } => self.end_subscribe(&uri, outcome),
+            Purpose::Subscribe { uri, name } => self.end_subscribe(&uri, &name, outcome),
             Purpose::Unsubscribe => {}
         }
     }
@@ -163,17 +170,18 @@ impl Bridge {
 
     fn ask_agent(&mut self, channel: ChannelId, key: InputKey, parent: Option<OutboundId>, ask: Ask) {
         let now = self.now;
+        let unavailable = translate::unavailable(&ask);
         let asked = match parent.and_then(|parent| self.invocation(channel, parent)) {
             Some(invocation) => self
                 .agent
                 .request_input(invocation, translate::ask(ask), now)
-                .map_err(|error| translate::not_asked(&error, &self.speaks_for.identity.name)),
+                .map_err(|error| translate::not_asked(&error, unavailable, &self.speaks_for.identity.name)),
             None => Err(RpcError::fixed(RpcError::INTERNAL, "nobody waits for this call any longer")),
         };
         self.stir(Leg::Agent);
         match asked {
             Ok(at_agent) => {
-                self.questions.insert(at_agent, (channel, key));
+                self.questions.insert(at_agent, Question { channel, key, unavailable });
                 if let Some(app) = self.apps.get_mut(&channel) {
                     app.questions.insert(key, at_agent);
                 }

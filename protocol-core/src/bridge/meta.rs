@@ -148,9 +148,9 @@ impl Bridge {
             return self.reply(id, Reply::Tool(ToolOutput::error(self.no_session(app))));
         };
         if let Some(manifest) = self.manifest(channel)
-            && !manifest.resources.contains_key(name)
+            && !manifest.has_resource(name)
         {
-            let known: Vec<_> = manifest.resources.keys().map(String::as_str).collect();
+            let known: Vec<_> = manifest.resources.iter().map(|(known, _)| known.as_str()).collect();
             let known = if known.is_empty() { String::from("none") } else { known.join(", ") };
             let shown: String = name.chars().take(64).collect();
             let text = alloc::format!("{app} has no resource {shown:?}. It has: {known}");
@@ -252,8 +252,8 @@ impl Bridge {
         let routed = self.lobby.routed();
         let app = routed.iter().find(|routed| routed.channel == channel).map_or("", |routed| routed.app.as_str());
         let names = |names: Vec<String>| if names.is_empty() { String::from("none") } else { names.join(", ") };
-        let tools = manifest.actions.keys().map(|name| alloc::format!("{app}__{name}")).collect();
-        let resources = manifest.resources.keys().map(|name| uri_of(app, name)).collect();
+        let tools = manifest.actions.iter().map(|(name, _)| alloc::format!("{app}__{name}")).collect();
+        let resources = manifest.resources.iter().map(|(name, _)| uri_of(app, name)).collect();
         alloc::format!("Claimed {} ({app}). Tools: {}. Resources: {}.", manifest.name, names(tools), names(resources))
     }
 
@@ -268,12 +268,17 @@ impl Bridge {
         text
     }
 
+    /// Those that nobody on a channel of ours has claimed yet: a manifest may be behind.
+    fn advertised(&self) -> impl Iterator<Item = &Advertised> {
+        self.advertised.iter().filter(|one| !self.lobby.holds(&one.code))
+    }
+
     /// The newest few that wait, with their codes.
     fn waiting_codes(&self) -> Vec<String> {
         /// As many as a person reads.
         const SHOWN: usize = 3;
         let pending = self.lobby.pending().into_iter().map(|one| alloc::format!("{} ({})", one.code.reveal(), one.app));
-        let advertised = self.advertised.iter().map(|one| alloc::format!("{} ({})", one.code.reveal(), one.app_name));
+        let advertised = self.advertised().map(|one| alloc::format!("{} ({})", one.code.reveal(), one.app_name));
         pending.chain(advertised).take(SHOWN).collect()
     }
 
@@ -330,7 +335,7 @@ impl Bridge {
 
     fn describe_pending(&self) -> String {
         let pending = self.lobby.pending();
-        if pending.is_empty() && self.advertised.is_empty() {
+        if pending.is_empty() && self.advertised().next().is_none() {
             return String::from("No app waits to be claimed. Ask the user to open one.");
         }
         let mut entries: Vec<(u64, Json)> = Vec::new();
@@ -346,7 +351,7 @@ impl Bridge {
             });
             entries.push((one.minted_at, Json::written(out)));
         }
-        for one in &self.advertised {
+        for one in self.advertised() {
             let mut out = Vec::new();
             Object::write(&mut out, |object| {
                 object.string("code", one.code.reveal());

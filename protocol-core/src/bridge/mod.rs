@@ -123,16 +123,21 @@ impl BridgeConfig {
         config
     }
 
-    fn app(&self, agent: &Agent) -> Config {
+    fn app(&self, agent: &Agent, channel: ChannelId) -> Config {
         let mut config = Config::tesseron_gateway(Gateway::default());
         config.identity = agent.identity.clone();
         config.capabilities = agent.capabilities;
         config.limits = self.app_limits;
         config.timeouts.call = self.call;
         config.timeouts.handshake = Some(self.hello);
+        config.first_id = channel.number().saturating_mul(IDS_A_CHANNEL).saturating_add(1);
         config
     }
 }
+
+/// So many numbers each channel has for itself: an app that comes back may still talk of calls on the last one. All are exact in JSON for
+/// half a billion channels.
+const IDS_A_CHANNEL: u64 = 1 << 24;
 
 /// For whom the bridge speaks to the apps.
 #[derive(Clone, Debug)]
@@ -140,6 +145,16 @@ struct Agent {
     identity: Identity,
     /// Sampling and elicitation, as far as the apps are concerned.
     capabilities: Capabilities,
+}
+
+/// A question of an app that is open at the agent.
+#[derive(Clone, Copy, Debug)]
+struct Question {
+    channel: ChannelId,
+    /// What it is called there.
+    key: InputKey,
+    /// What the app is told when the agent does not do such things.
+    unavailable: i64,
 }
 
 /// Where a call of the agent goes on.
@@ -167,7 +182,7 @@ pub struct Bridge {
     /// Calls of the agent that run elsewhere.
     routes: BTreeMap<InboundId, Route>,
     /// Questions of apps that are open at the agent.
-    questions: BTreeMap<InputKey, (ChannelId, InputKey)>,
+    questions: BTreeMap<InputKey, Question>,
     /// What the agent wants to be told of, by uri.
     subscriptions: BTreeMap<Text, Subscription>,
     /// How many subscriptions were made.
@@ -180,6 +195,8 @@ pub struct Bridge {
     news: News,
     /// Legs on which something has happened that was not carried on.
     stirred: BTreeSet<Leg>,
+    /// Legs on which something has happened that their drivers were not told.
+    touched: BTreeSet<Leg>,
     /// When the session of each leg is due, and the same by time.
     due: BTreeMap<Leg, Instant>,
     deadlines: BTreeSet<(Instant, Leg)>,
@@ -207,6 +224,7 @@ impl Bridge {
             advertised: Vec::new(),
             news: News::default(),
             stirred: BTreeSet::new(),
+            touched: BTreeSet::new(),
             due: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             events: VecDeque::new(),
@@ -246,7 +264,7 @@ impl Bridge {
             return Err(OpenRefused::Full);
         }
         let channel = self.lobby.open(dial)?;
-        let session = Session::new(self.config.app(&self.speaks_for), self.now);
+        let session = Session::new(self.config.app(&self.speaks_for, channel), self.now);
         self.apps.insert(channel, App::new(session));
         self.stir(Leg::App(channel));
         self.pump();
@@ -279,6 +297,9 @@ impl Bridge {
             // It has its welcome, so it has its new token.
             self.lobby.confirm(channel);
         }
+        if self.events.len() >= self.config.agent_limits.events {
+            return Err(Full(frame));
+        }
         let at = self.now;
         match self.session_mut(leg) {
             Some(session) => session.handle_frame(frame, at)?,
@@ -295,6 +316,9 @@ impl Bridge {
         let at = self.now;
         if let Some(session) = self.session_mut(leg) {
             session.handle_end(end, at);
+        }
+        if let Leg::App(channel) = leg {
+            self.depart(channel);
         }
         self.stir(leg);
         self.pump();
@@ -329,6 +353,7 @@ impl Bridge {
         if let Some(app) = self.apps.get_mut(&channel) {
             app.session.close(how, at);
         }
+        self.depart(channel);
         self.stir(Leg::App(channel));
         self.pump();
     }
@@ -358,6 +383,17 @@ impl Bridge {
     #[must_use = "an event that is polled is not repeated"]
     pub fn poll_event(&mut self) -> Option<BridgeEvent> {
         self.events.pop_front()
+    }
+
+    /// A leg on which something has happened since it was last given: for whoever drives each leg by itself.
+    pub fn poll_touched(&mut self) -> Option<Leg> {
+        self.touched.pop_first()
+    }
+
+    /// Whether [`Self::poll_event`] has something.
+    #[must_use]
+    pub fn has_event(&self) -> bool {
+        !self.events.is_empty()
     }
 
     /// When [`Self::handle_timeout`] has something to do, on any leg.
@@ -395,7 +431,8 @@ impl Bridge {
     /// How much the bridge itself keeps, beside what its sessions count: for whoever checks that nothing leaks.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        [self.routes.len(), self.questions.len(), self.claiming.len()].into_iter().fold(0, usize::saturating_add)
+        let subscribing = self.subscriptions.values().map(Subscription::waiting).fold(0, usize::saturating_add);
+        [self.routes.len(), self.questions.len(), self.claiming.len(), subscribing].into_iter().fold(0, usize::saturating_add)
     }
 
     // ---- Shared by the verbs ----
@@ -446,6 +483,7 @@ impl Bridge {
                 }
             }
             self.note_deadline(leg);
+            self.touched.insert(leg);
         }
     }
 

@@ -1,7 +1,7 @@
 //! What the agent sees of the apps: names of tools, uris of resources, lists, and the news that they have changed.
 
 use alloc::borrow::Cow;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -25,14 +25,14 @@ pub(super) struct Manifest {
     /// For people.
     pub(super) name: String,
     pub(super) origin: String,
-    /// By name; of two of one name the first counts.
-    pub(super) actions: BTreeMap<String, Json>,
-    pub(super) resources: BTreeMap<String, Json>,
+    /// In its own order; of two of one name the first counts.
+    pub(super) actions: Vec<(String, Json)>,
+    pub(super) resources: Vec<(String, Json)>,
 }
 
 impl Manifest {
     pub(super) fn read(app: &PeerInfo) -> Self {
-        let list = |name: &str| app.declared.member(name).map_or_else(BTreeMap::new, |list| by_name(&list));
+        let list = |name: &str| app.declared.member(name).map_or_else(Vec::new, |list| by_name(&list));
         let origin = app.declared.member("app").and_then(|app| app.member("origin")).and_then(|origin| origin.as_text());
         Self {
             name: app.identity.title.clone().unwrap_or_else(|| app.identity.name.clone()),
@@ -40,6 +40,14 @@ impl Manifest {
             actions: list("actions"),
             resources: list("resources"),
         }
+    }
+
+    pub(super) fn has_action(&self, name: &str) -> bool {
+        self.actions.iter().any(|(known, _)| known == name)
+    }
+
+    pub(super) fn has_resource(&self, name: &str) -> bool {
+        self.resources.iter().any(|(known, _)| known == name)
     }
 
     pub(super) fn set_actions(&mut self, list: &Json) {
@@ -52,11 +60,12 @@ impl Manifest {
 }
 
 /// What has no name cannot be asked for, so it is left out.
-fn by_name(list: &Json) -> BTreeMap<String, Json> {
-    let mut named = BTreeMap::new();
+fn by_name(list: &Json) -> Vec<(String, Json)> {
+    let mut seen = BTreeSet::new();
+    let mut named = Vec::new();
     for item in elements(list.as_str()) {
-        if let Some(name) = member(item, "name").and_then(string) {
-            named.entry(name.into_owned()).or_insert_with(|| list.part(item));
+        if let Some(name) = member(item, "name").and_then(string).filter(|name| seen.insert(name.clone())) {
+            named.push((name.into_owned(), list.part(item)));
         }
     }
     named
@@ -86,6 +95,13 @@ pub(super) struct Subscription {
     /// Who waits for the app to agree; nobody once it has.
     waiting: Vec<InboundId>,
     agreed: bool,
+}
+
+impl Subscription {
+    /// How many requests of the agent wait for it.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
 }
 
 impl Bridge {
@@ -123,11 +139,33 @@ impl Bridge {
         if self.config.surface != Surface::Meta {
             for routed in self.lobby.routed() {
                 let Some(manifest) = self.manifest(routed.channel) else { continue };
-                let described = manifest.actions.iter().map(|(name, action)| tool(routed.app.as_str(), manifest, name, action));
-                tools.extend(described);
+                for (name, action) in &manifest.actions {
+                    let listed = alloc::format!("{}__{name}", routed.app);
+                    // Two apps can come to the same name: `a` with `b__c`, and `a__b` with `c`. It is listed where it leads.
+                    if self.resolve(&listed).is_some_and(|(channel, _)| channel == routed.channel) {
+                        tools.push(tool(&listed, manifest, name, action));
+                    }
+                }
             }
         }
         translate::list("tools", &tools, |out, tool: &Json| out.extend_from_slice(tool.as_bytes()))
+    }
+
+    /// Where a tool's name leads: to the app with the longest id that has such an action; if none has, to that with the longest id, which
+    /// may have learned of it since.
+    pub(super) fn resolve<'a>(&self, name: &'a str) -> Option<(ChannelId, &'a str)> {
+        let longest = self.lobby.resolve(name)?;
+        let first = name.len().saturating_sub(longest.action.len());
+        let (channel, action) = (longest.channel, name.get(first..).unwrap_or_default());
+        if self.manifest(channel).is_some_and(|manifest| manifest.has_action(action)) {
+            return Some((channel, action));
+        }
+        let mut others = (0..name.len()).rev().filter_map(|at| {
+            let (app, rest) = name.split_at_checked(at)?;
+            let (action, channel) = (rest.strip_prefix("__")?, self.lobby.route(app)?);
+            self.manifest(channel)?.has_action(action).then_some((channel, action))
+        });
+        others.next().or(Some((channel, action)))
     }
 
     pub(super) fn manifest(&self, channel: ChannelId) -> Option<&Manifest> {
@@ -191,16 +229,17 @@ impl Bridge {
         });
         // Known before it is asked for: the first value may come before the answer.
         let waiting = alloc::vec![id];
-        self.subscriptions.insert(uri.clone(), Subscription { channel, name, waiting, agreed: false });
+        let subscription = Subscription { channel, name: name.clone(), waiting, agreed: false };
+        self.subscriptions.insert(uri.clone(), subscription);
         let call = Invoke::new(Op::Subscribe, Json::written(out));
-        if let Err(why) = self.start_at_app(channel, call, Purpose::Subscribe { uri: uri.clone() }) {
+        if let Err(why) = self.start_at_app(channel, call, Purpose::Subscribe { uri: uri.clone(), name }) {
             self.subscriptions.remove(&uri);
             self.reply(id, Reply::Error(RpcError::internal(why)));
         }
     }
 
-    pub(super) fn end_subscribe(&mut self, uri: &Text, outcome: Outcome) {
-        let Some(subscription) = self.subscriptions.get_mut(uri) else { return };
+    pub(super) fn end_subscribe(&mut self, uri: &Text, name: &Text, outcome: Outcome) {
+        let Some(subscription) = self.subscriptions.get_mut(uri).filter(|subscription| subscription.name == *name) else { return };
         let waiting = core::mem::take(&mut subscription.waiting);
         subscription.agreed = true;
         let reply = match outcome {
@@ -216,21 +255,35 @@ impl Bridge {
         }
     }
 
+    /// The agent waits for a subscription no longer. One that nobody else waits for, and that was not agreed on, is taken back.
+    pub(super) fn forget_subscriber(&mut self, id: InboundId) {
+        let found = self.subscriptions.iter_mut().find(|(_, subscription)| subscription.waiting.contains(&id));
+        let Some((uri, subscription)) = found else { return };
+        subscription.waiting.retain(|waiting| *waiting != id);
+        if subscription.waiting.is_empty() {
+            let uri = uri.clone();
+            self.drop_subscription(&uri);
+        }
+    }
+
+    fn drop_subscription(&mut self, uri: &Text) {
+        let Some(subscription) = self.subscriptions.remove(uri) else { return };
+        for waiting in subscription.waiting {
+            self.reply(waiting, Reply::Done);
+        }
+        let mut out = Vec::new();
+        Object::write(&mut out, |object| object.string("subscriptionId", &subscription.name));
+        let call = Invoke::new(Op::Unsubscribe, Json::written(out));
+        // An app that takes no more is about to go, and its subscriptions with it.
+        let _ = self.start_at_app(subscription.channel, call, Purpose::Unsubscribe);
+        self.news.updated.remove(uri);
+    }
+
     /// What was never subscribed is well.
     pub(super) fn unsubscribe(&mut self, id: InboundId, params: &Json) {
         let uri = params.member("uri").and_then(|uri| uri.as_text());
         let Some(uri) = uri else { return self.reply(id, Reply::Error(RpcError::invalid_params("uri must be text"))) };
-        if let Some(subscription) = self.subscriptions.remove(&uri) {
-            for waiting in subscription.waiting {
-                self.reply(waiting, Reply::Done);
-            }
-            let mut out = Vec::new();
-            Object::write(&mut out, |object| object.string("subscriptionId", &subscription.name));
-            let call = Invoke::new(Op::Unsubscribe, Json::written(out));
-            // An app that takes no more is about to go, and its subscriptions with it.
-            let _ = self.start_at_app(subscription.channel, call, Purpose::Unsubscribe);
-        }
-        self.news.updated.remove(&uri);
+        self.drop_subscription(&uri);
         self.reply(id, Reply::Done);
     }
 
@@ -245,11 +298,11 @@ impl Bridge {
 }
 
 /// An action as MCP describes a tool. A schema that is none would make clients throw the whole list away.
-fn tool(app: &str, manifest: &Manifest, name: &str, action: &Json) -> Json {
+fn tool(listed: &str, manifest: &Manifest, name: &str, action: &Json) -> Json {
     let part = |name: &str| member(action.as_str(), name);
     let mut out = Vec::new();
     Object::write(&mut out, |object| {
-        object.string("name", &alloc::format!("{app}__{name}"));
+        object.string("name", listed);
         match part("description").filter(|text| string(text).is_some_and(|text| !text.is_empty())) {
             Some(description) => translate::copy(object, "description", description),
             None => object.string("description", &alloc::format!("Action {name} from {}", manifest.name)),

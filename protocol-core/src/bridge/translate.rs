@@ -21,8 +21,8 @@ pub(super) enum Purpose {
     Resource { invocation: InboundId, uri: Text },
     /// A resource that the agent reads by a tool.
     ResourceText(InboundId),
-    /// A subscription of the agent's, which knows who waits.
-    Subscribe { uri: Text },
+    /// A subscription of the agent's, which knows who waits; it may be another one by now.
+    Subscribe { uri: Text, name: Text },
     /// Nobody waits.
     Unsubscribe,
 }
@@ -169,36 +169,43 @@ pub(super) fn ask(ask: Ask) -> Ask {
     }
 }
 
+/// What an app is told when the agent does not do such things.
+pub(super) fn unavailable(ask: &Ask) -> i64 {
+    if matches!(ask, Ask::Sample(_)) { code::SAMPLING_NOT_AVAILABLE } else { code::ELICITATION_NOT_AVAILABLE }
+}
+
+fn not_offered(unavailable: i64, client: &str) -> RpcError {
+    let mut data = Vec::new();
+    Object::write(&mut data, |object| object.string("clientName", client));
+    RpcError::fixed(unavailable, "the agent does not offer this").with_data(Json::written(data))
+}
+
 /// Why a question of an app did not reach the agent.
-pub(super) fn not_asked(error: &AskError, client: &str) -> RpcError {
-    let data = |write: &dyn Fn(&mut Object<'_>)| {
-        let mut out = Vec::new();
-        Object::write(&mut out, |object| write(object));
-        Json::written(out)
-    };
+pub(super) fn not_asked(error: &AskError, unavailable: i64, client: &str) -> RpcError {
     match error {
         AskError::TooDeep { depth, max } => {
-            RpcError::fixed(code::SAMPLING_TOO_DEEP, "sampling is nested too deep").with_data(data(&|object| {
+            let mut data = Vec::new();
+            Object::write(&mut data, |object| {
                 object.integer("depth", (*depth).into());
                 object.integer("max", (*max).into());
-            }))
+            });
+            RpcError::fixed(code::SAMPLING_TOO_DEEP, "sampling is nested too deep").with_data(Json::written(data))
         }
+        AskError::Unsupported => not_offered(unavailable, client),
         AskError::Invalid(why) => RpcError::new(RpcError::INVALID_PARAMS, why.clone()),
-        AskError::Unsupported => RpcError::fixed(code::SAMPLING_NOT_AVAILABLE, "the agent does not offer this")
-            .with_data(data(&|object| object.string("clientName", client))),
         other => RpcError::internal(alloc::string::ToString::to_string(other)),
     }
 }
 
 /// What the agent answered, in the words of the app's protocol.
-pub(super) fn answer(answer: Result<Answer, InputFailed>) -> Answer {
+pub(super) fn answer(answer: Result<Answer, InputFailed>, unavailable: i64, client: &str) -> Answer {
     let failed = |why: &'static str| Answer::Refused(RpcError::fixed(RpcError::INTERNAL, why));
     match answer {
         Ok(Answer::Sample(sampled)) => Answer::Sample(Sampled::new(sampled.text, sampled.model)),
         Ok(answer) => answer,
         // Numbers mean other things there.
         Err(InputFailed::Refused(error)) => Answer::Refused(if error.code == RpcError::METHOD_NOT_FOUND {
-            RpcError { code: code::SAMPLING_NOT_AVAILABLE, ..error }
+            not_offered(unavailable, client)
         } else {
             let message = alloc::format!("MCP error {}: {}", error.code, error.message);
             RpcError { code: RpcError::INTERNAL, message: message.into(), data: error.data }

@@ -72,6 +72,13 @@ impl Default for LobbyPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelId(u64);
 
+impl ChannelId {
+    /// How many channels were opened before it, and itself.
+    pub(crate) const fn number(self) -> u64 {
+        self.0
+    }
+}
+
 impl fmt::Display for ChannelId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "channel-{}", self.0)
@@ -475,6 +482,12 @@ impl Lobby {
     pub fn is_claimed(&self, channel: ChannelId) -> bool {
         matches!(self.channels.get(&channel), Some(Channel::Seated(id))
             if self.sessions.get(id).is_some_and(|session| session.claimed.is_some()))
+    }
+
+    /// Whether the session on some channel was or can be claimed by this code.
+    #[must_use]
+    pub fn holds(&self, code: &ClaimCode) -> bool {
+        self.find_code(code).is_some()
     }
 
     /// Where calls to this app go: to the session that was claimed last, of those that have a channel.

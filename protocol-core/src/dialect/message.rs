@@ -61,7 +61,11 @@ pub(crate) enum Message {
         id: WireId,
         reason: Option<Text>,
     },
-    Log(LogRecord),
+    /// `invocation` is the exchange of ours on whose behalf it is logged; 0, which none has, where a name stands that we never gave.
+    Log {
+        record: LogRecord,
+        invocation: Option<u64>,
+    },
     Notice(Notice),
     /// Nothing to act on: a broken rule, an error to answer with, or both.
     Reject {

@@ -209,7 +209,7 @@ impl Session {
             peer_ended: false,
             close_armed: None,
             overload_armed: None,
-            next: 1,
+            next: config.first_id(),
             exchanges: BTreeMap::new(),
             calls: BTreeMap::new(),
             held_bytes: 0,
@@ -344,7 +344,11 @@ impl Session {
     fn start(&mut self, call: Invoke, depth: u8) -> OutboundId {
         let id = OutboundId(self.number());
         let clocks = call.timeouts.unwrap_or(self.config.timeouts.call);
-        let observed = call.progress || (clocks.reset_on_progress && clocks.idle.is_some()) || self.rules.names_invocations;
+        let observed = match self.rules.names_invocations {
+            // Whoever has a name may tell, wanted or not.
+            true => self.dialect.is_cancellable(&call.op),
+            false => call.progress || (clocks.reset_on_progress && clocks.idle.is_some()),
+        };
         let at_once = self.handshake.asks() || call.op.is_probe();
         let held = Call::held(call.op, call.params, depth, clocks, observed, self.now);
         self.held_bytes = self.held_bytes.saturating_add(held.held_bytes());

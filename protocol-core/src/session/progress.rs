@@ -245,6 +245,12 @@ pub(super) enum Seen {
     Dropped { surfaces: bool },
 }
 
+/// Whether an update that does not increase says something all the same. Where a share goes over the wire its sender may not know that it
+/// must increase (Tesseron, progress page), so nothing that goes with it is lost.
+fn is_worth_telling(progress: &Progress, rules: Rules) -> bool {
+    progress.message.is_some() || (rules.percent && progress.data.is_some())
+}
+
 /// The receiving half, for one call.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watcher {
@@ -274,10 +280,11 @@ impl Watcher {
                 },
                 _ => progress.clone(),
             });
-        } else if rules.accepts_equal && value == self.floor && progress.message.is_some() {
+        } else if rules.accepts_equal && is_worth_telling(&progress, rules) && (rules.percent || value == self.floor) {
             (progress.value, progress.total) = (None, None);
             if let Some(last) = &mut self.last {
-                last.message.clone_from(&progress.message);
+                last.message = progress.message.clone().or_else(|| last.message.take());
+                last.data = progress.data.clone().or_else(|| last.data.take());
             }
         } else {
             let surfaces = self.quiet_until.is_none_or(|until| now >= until);

@@ -17,8 +17,8 @@ use super::{
 };
 use crate::config::DepthInference;
 use crate::dialect::{
-    Ask, Change, Fit, Greeting, GreetingAnswer, GreetingFailed, GreetingRefused, Level, Message, Messages, Op, PeerInfo, Progress,
-    ResponseBody,
+    Ask, Change, Fit, Greeting, GreetingAnswer, GreetingFailed, GreetingRefused, Level, LogRecord, Message, Messages, Op, PeerInfo,
+    Progress, ResponseBody,
 };
 use crate::error::{RpcError, Violation};
 use crate::json::{Json, Text};
@@ -56,7 +56,7 @@ impl Session {
             Message::SetLevel { id, level } => self.take_level(id, level),
             Message::Greeting { id, greeting } => self.take_greeting(id, greeting),
             Message::Greeted => self.take_confirmation(),
-            Message::Log(record) => self.tell(Event::Log(record)),
+            Message::Log { record, invocation } => self.take_log(record, invocation),
             Message::Notice(notice) if self.handshake.serves() => self.tell(Event::Notice(notice)),
             Message::Notice(_) => self.violation(Violation::OutOfPhase),
             Message::Reject { violation, answer } => self.take_reject(violation, answer),
@@ -214,6 +214,13 @@ impl Session {
         }
     }
 
+    /// Whether this was the number of an exchange of ours that is over, or that was given up.
+    fn was_ours(&self, number: u64) -> bool {
+        let given_up =
+            |exchange: &Exchange| matches!(exchange, Exchange::Call(id) if self.calls.get(id).is_some_and(Call::is_given_up));
+        (self.config.first_id()..self.next).contains(&number) && self.exchanges.get(&number).is_none_or(given_up)
+    }
+
     /// O8.
     fn take_ask(&mut self, id: WireId, ask: Ask, named: Option<u64>, claimed: u8) {
         if !self.handshake.asks() {
@@ -225,7 +232,11 @@ impl Session {
         }
         let parent = self.parent_of_ask(named);
         if parent.is_none() && self.rules.names_invocations {
-            return self.refuse(id, Some(Violation::UndeclaredInput), |session| session.dialect.no_such_call());
+            // One that crosses the end of its call breaks no rule.
+            let is_late = named.is_some_and(|number| self.was_ours(number));
+            self.stats.late_frames = self.stats.late_frames.saturating_add(u64::from(is_late));
+            let violation = (!is_late).then_some(Violation::UndeclaredInput);
+            return self.refuse(id, violation, |session| session.dialect.no_such_call());
         }
         let inherited = parent.and_then(|id| self.calls.get(&id)).map_or(0, |call| call.depth);
         let (depth, max) = (depth::of_question(&ask, inherited, claimed), self.config.depth.max);
@@ -253,7 +264,8 @@ impl Session {
     /// The call that a question belongs to: the one that the wire names, else the deepest in flight, the newest among equals.
     fn parent_of_ask(&self, named: Option<u64>) -> Option<OutboundId> {
         // What has not left cannot have caused a question.
-        let has_left = |call: &Call| !call.op.is_probe() && call.ticket().is_some_and(|ticket| !self.outbox.holds(ticket));
+        let may_ask = |op: &Op| !op.is_probe() && (!self.rules.names_invocations || self.dialect.is_cancellable(op));
+        let has_left = |call: &Call| may_ask(&call.op) && call.ticket().is_some_and(|ticket| !self.outbox.holds(ticket));
         let named = match named.and_then(|number| self.exchanges.get(&number)) {
             Some(Exchange::Call(id)) => self.calls.get(id).filter(|call| has_left(call)).map(|_| *id),
             _ => None,
@@ -297,6 +309,16 @@ impl Session {
             self.violation(Violation::ReusedId);
         }
         true
+    }
+
+    /// What is logged on behalf of a call is of no interest once that is over.
+    fn take_log(&mut self, record: LogRecord, invocation: Option<u64>) {
+        let is_live = |number: u64| self.exchanges.contains_key(&number) && !self.was_ours(number);
+        if invocation.is_none_or(is_live) {
+            self.tell(Event::Log(record));
+        } else {
+            self.stats.late_frames = self.stats.late_frames.saturating_add(1);
+        }
     }
 
     // ---- Replies that belong to no invocation ----

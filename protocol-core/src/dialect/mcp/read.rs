@@ -165,7 +165,9 @@ impl Mcp {
         }
         match method {
             "notifications/initialized" => Message::Greeted,
-            "notifications/message" => read_log(params, frame).map_or_else(wrong, Message::Log),
+            "notifications/message" => {
+                read_log(params, frame).map_or_else(wrong, |record| Message::Log { record, invocation: None })
+            }
             "notifications/tools/list_changed" => Message::Notice(Notice::ToolsChanged),
             "notifications/prompts/list_changed" => Message::Notice(Notice::PromptsChanged),
             "notifications/resources/list_changed" => Message::Notice(Notice::ResourcesChanged),
@@ -187,10 +189,12 @@ impl Mcp {
         let identity = params.member("clientInfo").as_ref().and_then(read_identity);
         let identity = identity.ok_or_else(|| wrong("clientInfo must be an object with a name and a version"))?;
         let revision = Revision::from_name(&asked).filter(|revision| *revision <= self.newest).unwrap_or(self.newest);
+        let declares = read_capabilities(&declared);
         let peer = PeerInfo {
             identity,
             protocol: Text::from_static(revision.as_str()),
-            capabilities: read_capabilities(&declared),
+            // Forms came with 2025-06-18.
+            capabilities: Capabilities { elicitation: declares.elicitation && revision >= Revision::R2025_06_18, ..declares },
             declared,
             instructions: None,
             pass: None,

@@ -253,7 +253,8 @@ impl Tesseron {
         match ask {
             _ if !supported => Err(AskUnfit::Unsupported),
             Ask::Elicit(asked) => form::check(&asked.schema, Fields::Plain).map_err(AskUnfit::Invalid),
-            Ask::Sample(_) | Ask::Confirm { .. } | Ask::Roots => Ok(()),
+            Ask::Sample(sample) => read::check_sample(sample).map_err(AskUnfit::Invalid),
+            Ask::Confirm { .. } | Ask::Roots => Ok(()),
         }
     }
 

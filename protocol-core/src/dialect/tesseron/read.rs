@@ -125,7 +125,11 @@ impl Tesseron {
             (End::Gateway(_), "actions/progress") => {
                 return parse_progress(params, frame, self.limits.id_bytes).unwrap_or_else(|| ignored(Violation::InvalidProgress));
             }
-            (End::Gateway(_), "log") => read_log(params, frame).map(Message::Log),
+            (End::Gateway(_), "log") => read_log(params, frame).map(|record| {
+                let named = params.member("invocationId").filter(|name| *name != "null");
+                let invocation = named.map(|name| string(name).as_deref().and_then(named_exchange).unwrap_or_default());
+                Message::Log { record, invocation }
+            }),
             (End::Gateway(_), "actions/list_changed") => array(params, "actions", frame).map(Notice::Actions).map(Message::Notice),
             (End::Gateway(_), "resources/list_changed") => {
                 array(params, "resources", frame).map(Notice::Resources).map(Message::Notice)
@@ -435,13 +439,28 @@ fn read_update(params: &Noted<'_>, frame: Frame<'_>) -> Option<Notice> {
 
 fn read_sample(params: &Noted<'_>, frame: Frame<'_>) -> Result<Ask, String> {
     let prompt = params.member("prompt").and_then(string).ok_or("prompt must be text")?;
-    let max_tokens = match params.member("maxTokens") {
-        None | Some("null") => None,
-        Some(most) => Some(most.parse().ok().filter(|most| *most > 0).ok_or("maxTokens must be a positive whole number")?),
-    };
+    let max_tokens = read_tokens(params.member("maxTokens"))?;
     let schema = params.member("schema").filter(|schema| *schema != "null").map(|schema| frame.json(schema));
     let params = Some(frame.json(params.text()));
     Ok(Ask::Sample(Sample { prompt: prompt.into_owned(), max_tokens, schema, params }))
+}
+
+/// What a gateway would refuse need not be sent.
+pub(super) fn check_sample(sample: &Sample) -> Result<(), String> {
+    let Some(params) = &sample.params else {
+        return if sample.max_tokens == Some(0) { Err(String::from(TOKENS)) } else { Ok(()) };
+    };
+    member(params.as_str(), "prompt").and_then(string).ok_or("prompt must be text")?;
+    read_tokens(member(params.as_str(), "maxTokens")).map(drop)
+}
+
+const TOKENS: &str = "maxTokens must be a positive whole number";
+
+fn read_tokens(most: Option<&str>) -> Result<Option<u64>, String> {
+    match most {
+        None | Some("null") => Ok(None),
+        Some(most) => most.parse().ok().filter(|most| *most > 0).map(Some).ok_or_else(|| String::from(TOKENS)),
+    }
 }
 
 /// Elicitation page. The agent's protocol is stricter than this one, so what it would refuse is refused here.

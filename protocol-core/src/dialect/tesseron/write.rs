@@ -211,6 +211,7 @@ impl Tesseron {
         let misfit = |what| wire::error(Some(id), &RpcError::fixed(RpcError::INTERNAL, what));
         match (reply, op) {
             (Reply::Raw(result), _) => wire::response(id, result.as_bytes().len(), |out| push_json(out, result.as_bytes())),
+            (Reply::Done, Op::CallTool) => self.write_reply(id, token, op, &Reply::Tool(ToolOutput::default()), None),
             (Reply::Done, _) => wire::response(id, 4, |out| push_json(out, b"null")),
             (Reply::Tool(output), Op::CallTool) if output.is_error => failed(&fault(output)),
             (Reply::Tool(output), Op::CallTool) => {
