@@ -131,6 +131,8 @@ impl Bridge {
 
     /// A session that is about to end serves no calls: an older one of the same app may.
     pub(super) fn depart(&mut self, channel: ChannelId) {
+        // Those that wait for the app to agree hear of its end; the others are over.
+        self.subscriptions.retain(|_, subscription| subscription.channel != channel || subscription.waiting() > 0);
         if matches!(self.lobby.handle_closed(channel, self.now), Departure::Kept | Departure::Forgotten) {
             self.change_surface();
         }

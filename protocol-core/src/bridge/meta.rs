@@ -249,8 +249,7 @@ impl Bridge {
 
     fn describe_claimed(&self, channel: ChannelId) -> String {
         let Some(manifest) = self.manifest(channel) else { return String::from("Claimed.") };
-        let routed = self.lobby.routed();
-        let app = routed.iter().find(|routed| routed.channel == channel).map_or("", |routed| routed.app.as_str());
+        let app = &manifest.id;
         let names = |names: Vec<String>| if names.is_empty() { String::from("none") } else { names.join(", ") };
         let tools = manifest.actions.iter().map(|(name, _)| alloc::format!("{app}__{name}")).collect();
         let resources = manifest.resources.iter().map(|(name, _)| uri_of(app, name)).collect();

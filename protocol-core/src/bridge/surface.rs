@@ -22,6 +22,8 @@ const SCHEME: &str = "tesseron://";
 /// What an app has, as it said.
 #[derive(Clone, Debug)]
 pub(super) struct Manifest {
+    /// What it calls itself.
+    pub(super) id: String,
     /// For people.
     pub(super) name: String,
     pub(super) origin: String,
@@ -35,6 +37,7 @@ impl Manifest {
         let list = |name: &str| app.declared.member(name).map_or_else(Vec::new, |list| by_name(&list));
         let origin = app.declared.member("app").and_then(|app| app.member("origin")).and_then(|origin| origin.as_text());
         Self {
+            id: app.identity.name.clone(),
             name: app.identity.title.clone().unwrap_or_else(|| app.identity.name.clone()),
             origin: origin.map_or_else(String::new, |origin| String::from(origin.as_str())),
             actions: list("actions"),

@@ -67,6 +67,9 @@ impl HostGate {
 
     /// Takes a frame. `host` must be the one that made the gate.
     pub fn handle_frame(&mut self, frame: Bytes, host: &mut Host, now: Instant) -> HostStep {
+        if self.open && !bind::may_be_asked(&frame) {
+            return HostStep { reply: None, next: HostNext::Deliver(frame) };
+        }
         let (id, code) = match bind::read_asked(&frame) {
             Asked::Bind { id, code } => (id, code),
             Asked::Other { .. } if self.open => return HostStep { reply: None, next: HostNext::Deliver(frame) },

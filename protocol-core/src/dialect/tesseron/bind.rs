@@ -36,6 +36,13 @@ pub(crate) enum Answered {
     Other,
 }
 
+/// A bind is short. What is longer, or does not name it in so many letters, needs no second look: the session reads it anyway, and knows
+/// no such method.
+pub(crate) fn may_be_asked(frame: &[u8]) -> bool {
+    const LONGEST: usize = 512;
+    frame.len() <= LONGEST && frame.windows(METHOD.len()).any(|part| part == METHOD.as_bytes())
+}
+
 /// Reads a frame of a gateway.
 pub(crate) fn read_asked(frame: &Bytes) -> Asked<'_> {
     match wire::read(frame, OPTIONS) {

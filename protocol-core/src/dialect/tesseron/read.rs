@@ -56,7 +56,6 @@ impl Tesseron {
         let none = Noted::empty_object();
         let params = given.unwrap_or(&none);
         match (&self.end, method) {
-            (End::App(_), "tesseron/bind") => invalid(None, id, code::UNAUTHORIZED, "the channel is bound already"),
             (End::App(_), _) => match op_of(method) {
                 Some(op) => self.operation(id, op, params),
                 None => not_found(id, method),
@@ -234,7 +233,9 @@ fn invalid(violation: Option<Violation>, id: WireId, code: i64, why: impl Into<T
 }
 
 fn not_found(id: WireId, method: &str) -> Message {
-    let violation = (op_of(method).is_some() || is_ours(method)).then_some(Violation::WrongDirection);
+    // A bind belongs to the channel, before there is a session.
+    let is_known = (op_of(method).is_some() || is_ours(method)) && method != "tesseron/bind";
+    let violation = is_known.then_some(Violation::WrongDirection);
     // What the peer wrote goes back only as far as it is needed to recognise it.
     let shown: String = method.chars().take(64).collect();
     invalid(violation, id, RpcError::METHOD_NOT_FOUND, alloc::format!("Method not found: {shown}"))
