@@ -4,7 +4,6 @@ use alloc::string::String;
 
 use super::translate::{self, Purpose};
 use super::{Bridge, BridgeEvent, Leg, Route, meta, surface};
-use crate::dialect::tesseron::code;
 use crate::dialect::{Capabilities, NotFound, Op, PeerInfo, Reply, ToolOutput};
 use crate::error::RpcError;
 use crate::json::Json;
@@ -83,7 +82,7 @@ impl Bridge {
         let params = translate::call(action, arguments.as_ref());
         let call = Invoke::new(Op::CallTool, params).with_depth(depth);
         if let Err(why) = self.start_at_app(channel, call, Purpose::Tool(id)) {
-            self.reply(id, Reply::Tool(ToolOutput::error(why)));
+            self.reply(id, Reply::Tool(ToolOutput::error(why.message)));
         }
     }
 
@@ -95,7 +94,7 @@ impl Bridge {
         };
         let call = Invoke::new(Op::ReadResource, translate::named(&name));
         if let Err(why) = self.start_at_app(channel, call, Purpose::Resource { invocation: id, uri }) {
-            self.reply(id, Reply::Error(RpcError::new(code::UNAUTHORIZED, why)));
+            self.reply(id, Reply::Error(why));
         }
     }
 

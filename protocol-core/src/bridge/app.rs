@@ -2,7 +2,6 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use alloc::string::ToString as _;
 use alloc::vec::Vec;
 
 use super::surface::Manifest;
@@ -13,7 +12,7 @@ use crate::dialect::tesseron::{Credentials, Standing};
 use crate::dialect::{Answer, Ask, LogRecord, Notice, PeerInfo, Progress};
 use crate::error::RpcError;
 use crate::json::{Json, Text};
-use crate::session::{Close, CloseReason, Event, InboundId, InputKey, OutboundId, Outcome, Session};
+use crate::session::{Close, CloseReason, Event, InboundId, InputKey, OutboundId, Outcome, Refused, Session};
 
 /// One app, from the dial to the end of its session.
 pub(super) struct App {
@@ -237,10 +236,10 @@ impl Bridge {
         channel: ChannelId,
         call: crate::session::Invoke,
         purpose: Purpose,
-    ) -> Result<OutboundId, alloc::string::String> {
+    ) -> Result<OutboundId, RpcError> {
         let now = self.now;
-        let Some(app) = self.apps.get_mut(&channel) else { return Err("the app is gone".into()) };
-        let id = app.session.invoke(call, now).map_err(|refused| refused.why.to_string())?;
+        let Some(app) = self.apps.get_mut(&channel) else { return Err(translate::not_started(Refused::Closing)) };
+        let id = app.session.invoke(call, now).map_err(|refused| translate::not_started(refused.why))?;
         if let Some(invocation) = purpose.invocation() {
             self.routes.insert(invocation, Route::App(channel, id));
         }

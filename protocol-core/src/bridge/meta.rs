@@ -158,7 +158,7 @@ impl Bridge {
         }
         let call = Invoke::new(Op::ReadResource, translate::named(name));
         if let Err(why) = self.start_at_app(channel, call, Purpose::ResourceText(id)) {
-            self.reply(id, Reply::Tool(ToolOutput::error(why)));
+            self.reply(id, Reply::Tool(ToolOutput::error(why.message)));
         }
     }
 
@@ -288,10 +288,12 @@ impl Bridge {
                 "No app is claimed. Ask the user for the code that an app shows, and use tesseron__claim_session.",
             );
         }
-        let sessions = translate::list("sessions", &routed, |out, routed| {
-            let Some(manifest) = self.manifest(routed.channel) else { return out.extend_from_slice(b"null") };
+        let (mut described, mut room) = (Vec::new(), self.room());
+        for routed in &routed {
+            let Some(manifest) = self.manifest(routed.channel) else { continue };
             let app = routed.app.as_str();
-            Object::write(out, |object| {
+            let mut out = Vec::new();
+            Object::write(&mut out, |object| {
                 object.string("app_id", app);
                 object.string("name", &manifest.name);
                 object.string("origin", &manifest.origin);
@@ -321,7 +323,9 @@ impl Bridge {
                     });
                 });
             });
-        });
+            room.admit(&mut described, Vec::from([Json::written(out)]));
+        }
+        let sessions = translate::list("sessions", &described, |out, session: &Json| out.extend_from_slice(session.as_bytes()));
         let mut out = Vec::new();
         Object::write(&mut out, |object| {
             object.string("mcp_server_name", &self.config.identity.name);

@@ -71,7 +71,7 @@ pub struct BridgeConfig {
     pub surface: Surface,
     /// Who may come back, and for how long.
     pub lobby: LobbyPolicy,
-    /// Every bound of the agent's session. Four times as many calls at once as an app may have, so that one stuck app leaves room for
+    /// Every bound of the agent's session; as many subscriptions as calls. Four times as many calls at once as an app may have, so that one stuck app leaves room for
     /// others.
     pub agent_limits: Limits,
     /// Every bound of the session of each app.

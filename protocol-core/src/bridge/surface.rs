@@ -100,6 +100,20 @@ pub(super) struct Subscription {
     agreed: bool,
 }
 
+/// What a list may still take of a frame: a quarter of it in all, since as a text in a text it may grow to nearly four times that. An app that
+/// does not fit is left out as a whole, so that none hides the others.
+pub(super) struct Room(usize);
+
+impl Room {
+    pub(super) fn admit(&mut self, list: &mut Vec<Json>, of_app: Vec<Json>) {
+        let bytes = of_app.iter().map(|entry| entry.as_bytes().len().saturating_add(1)).fold(0, usize::saturating_add);
+        if let Some(left) = self.0.checked_sub(bytes) {
+            self.0 = left;
+            list.extend(of_app);
+        }
+    }
+}
+
 impl Subscription {
     /// How many requests of the agent wait for it.
     pub(super) fn waiting(&self) -> usize {
@@ -139,19 +153,26 @@ impl Bridge {
     /// The tools of the bridge, then those of the apps that are routed to.
     pub(super) fn list_tools(&self) -> Json {
         let mut tools = meta::tools(self.config.surface);
+        let mut room = self.room();
         if self.config.surface != Surface::Meta {
             for routed in self.lobby.routed() {
                 let Some(manifest) = self.manifest(routed.channel) else { continue };
+                let mut of_app = Vec::new();
                 for (name, action) in &manifest.actions {
                     let listed = alloc::format!("{}__{name}", routed.app);
                     // Two apps can come to the same name: `a` with `b__c`, and `a__b` with `c`. It is listed where it leads.
                     if self.resolve(&listed).is_some_and(|(channel, _)| channel == routed.channel) {
-                        tools.push(tool(&listed, manifest, name, action));
+                        of_app.push(tool(&listed, manifest, name, action));
                     }
                 }
+                room.admit(&mut tools, of_app);
             }
         }
         translate::list("tools", &tools, |out, tool: &Json| out.extend_from_slice(tool.as_bytes()))
+    }
+
+    pub(super) fn room(&self) -> Room {
+        Room(self.config.agent_limits.frame_bytes / 4)
     }
 
     /// Where a tool's name leads: to the app with the longest id that has such an action; if none has, to that with the longest id, which
@@ -186,8 +207,10 @@ impl Bridge {
 
     pub(super) fn list_resources(&self) -> Json {
         let mut resources = Vec::new();
+        let mut room = self.room();
         for routed in self.lobby.routed() {
             let Some(manifest) = self.manifest(routed.channel) else { continue };
+            let mut of_app = Vec::new();
             for (name, resource) in &manifest.resources {
                 let mut out = Vec::new();
                 Object::write(&mut out, |object| {
@@ -198,8 +221,9 @@ impl Bridge {
                     }
                     object.string("mimeType", "application/json");
                 });
-                resources.push(Json::written(out));
+                of_app.push(Json::written(out));
             }
+            room.admit(&mut resources, of_app);
         }
         translate::list("resources", &resources, |out, resource: &Json| out.extend_from_slice(resource.as_bytes()))
     }
@@ -220,6 +244,9 @@ impl Bridge {
             }
             return self.reply(id, Reply::Done);
         }
+        if self.subscriptions.len() >= self.config.agent_limits.in_flight {
+            return self.reply(id, Reply::Error(RpcError::fixed(RpcError::BUSY, "too many subscriptions")));
+        }
         let Some((channel, resource)) = self.find_resource(&uri) else {
             return self.reply(id, Reply::NotFound(NotFound::Resource(uri)));
         };
@@ -237,7 +264,7 @@ impl Bridge {
         let call = Invoke::new(Op::Subscribe, Json::written(out));
         if let Err(why) = self.start_at_app(channel, call, Purpose::Subscribe { uri: uri.clone(), name }) {
             self.subscriptions.remove(&uri);
-            self.reply(id, Reply::Error(RpcError::internal(why)));
+            self.reply(id, Reply::Error(why));
         }
     }
 

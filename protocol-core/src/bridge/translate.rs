@@ -9,7 +9,7 @@ use crate::error::RpcError;
 use crate::json::pretty::pretty;
 use crate::json::scan::{Kind, elements, for_each_member, member, string};
 use crate::json::{Json, Text};
-use crate::session::{AskError, InboundId, InputFailed, Outcome};
+use crate::session::{AskError, InboundId, InputFailed, Outcome, Refused};
 use crate::wire::{Object, push_json};
 
 /// Why something is asked of an app.
@@ -130,6 +130,18 @@ fn value(outcome: Outcome, name: &str) -> Result<Json, RpcError> {
     }
 }
 
+/// Why something was not asked of an app.
+pub(super) fn not_started(refused: Refused) -> RpcError {
+    let code = match refused {
+        Refused::Full => RpcError::BUSY,
+        Refused::Closing => code::TRANSPORT_CLOSED,
+        Refused::NotReady => code::UNAUTHORIZED,
+        Refused::Unsupported => RpcError::METHOD_NOT_FOUND,
+        _ => RpcError::INTERNAL,
+    };
+    RpcError::new(code, alloc::format!("the app cannot be asked: {refused}"))
+}
+
 /// The value of a resource as its contents.
 pub(super) fn resource(outcome: Outcome, uri: &str) -> Reply {
     match value(outcome, "value") {
@@ -217,13 +229,13 @@ pub(super) fn answer(answer: Result<Answer, InputFailed>, unavailable: i64, clie
 }
 
 /// An array whose elements are written by `each`.
-pub(super) fn list<T>(name: &str, items: impl IntoIterator<Item = T>, each: impl Fn(&mut Vec<u8>, T)) -> Json {
+pub(super) fn list<T>(name: &'static str, items: impl IntoIterator<Item = T>, each: impl Fn(&mut Vec<u8>, T)) -> Json {
     let mut out = Vec::new();
     Object::write(&mut out, |object| object.array(name, items, each));
     Json::written(out)
 }
 
 /// Copies JSON that stands somewhere else.
-pub(super) fn copy(object: &mut Object<'_>, name: &str, value: &str) {
+pub(super) fn copy(object: &mut Object<'_>, name: &'static str, value: &str) {
     push_json(object.member(name), value.as_bytes());
 }

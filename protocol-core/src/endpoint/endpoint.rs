@@ -100,7 +100,6 @@ impl Endpoint {
 
     /// Takes every event of the session to where it belongs. The one place where that happens.
     fn dispatch(&mut self) {
-        let now = self.shared.runtime().now();
         let mut work = core::mem::take(&mut self.work);
         {
             let mut state = self.shared.lock();
@@ -108,7 +107,7 @@ impl Endpoint {
                 if let Event::Closed(reason) = event {
                     self.end = Some(reason);
                 }
-                state.sort(&self.shared, event, now, &mut work);
+                state.sort(&self.shared, event, &mut work);
             }
         }
         for piece in work.drain(..) {
@@ -254,7 +253,7 @@ impl Drop for Endpoint {
             let state = &mut *state;
             state.session.handle_end(TransportEnd::Failed, now);
             while let Some(event) = state.session.poll_event() {
-                state.sort(&self.shared, event, now, &mut work);
+                state.sort(&self.shared, event, &mut work);
             }
             state.adrift = true;
             work.extend(state.driver.take().map(Work::Wake));
@@ -293,7 +292,9 @@ impl fmt::Debug for Endpoint {
 }
 
 impl State {
-    fn sort(&mut self, shared: &Arc<Shared>, event: Event, now: Instant, work: &mut Vec<Work>) {
+    /// The clock is read only for what has a grace: most events have none.
+    fn sort(&mut self, shared: &Arc<Shared>, event: Event, work: &mut Vec<Work>) {
+        let grace_ends = || shared.runtime().now().saturating_add(shared.handler_grace);
         match event {
             Event::Ready(_) => {
                 self.ready = true;
@@ -304,7 +305,7 @@ impl State {
                 self.serves.insert(id, ServeSlot::new(Arc::clone(&invocation)));
                 work.push(Work::Serve(invocation, op, params));
             }
-            Event::Cancelled { id, why } => self.cancel(id, why, now.saturating_add(shared.handler_grace), work),
+            Event::Cancelled { id, why } => self.cancel(id, why, grace_ends(), work),
             Event::Input { id, key, answer } => {
                 let input = self.serves.get_mut(&id).and_then(|slot| slot.inputs.iter_mut().find(|(asked, _)| *asked == key));
                 // Whoever asked may have lost interest meanwhile.
@@ -344,7 +345,7 @@ impl State {
             Event::Notice(notice) => work.push(Work::Notice(notice)),
             Event::Closed(reason) => {
                 work.extend(Note::closed(reason).map(Work::Diagnose));
-                self.close(reason, now.saturating_add(shared.handler_grace), work);
+                self.close(reason, grace_ends(), work);
             }
             // The session has counted it.
             Event::Violation(rule) => work.extend(Note::violation(rule).map(Work::Diagnose)),
@@ -357,7 +358,7 @@ impl State {
             Event::Greeting { .. } => {
                 // Who may come back is for somebody to decide who sees all channels.
                 let error = RpcError::fixed(tesseron::code::UNAUTHORIZED, "this gateway takes nobody in");
-                let _ = self.session.welcome(Err(error), now);
+                let _ = self.session.welcome(Err(error), shared.runtime().now());
             }
             // The endpoint sets none there.
             Event::Alarm(_) => {}

@@ -83,8 +83,10 @@ impl Shape {
         if self.unit {
             return serde_json::from_value(Value::Null).map_err(|error| error.to_string());
         }
-        // Mostly this is all. But `3.0` is an integer to a schema and none to serde.
-        json.decode().or_else(|_| serde_json::from_value(whole_numbers(value)).map_err(|error| error.to_string()))
+        // Mostly this is all. But some types want the text itself, and `3.0` is an integer to a schema and none to serde.
+        T::deserialize(&value)
+            .or_else(|_| json.decode())
+            .or_else(|_| serde_json::from_value(whole_numbers(value)).map_err(|error| error.to_string()))
     }
 }
 

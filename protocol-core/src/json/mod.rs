@@ -56,6 +56,10 @@ impl Json {
     /// [`JsonError::Syntax`] if it is nested more than 120 deep.
     pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Self, JsonError> {
         match serde_json::to_vec(value) {
+            // What serde_json writes is JSON; only its depth is to be looked at, and few brackets are never deep.
+            Ok(text) if text.iter().filter(|byte| matches!(byte, b'{' | b'[')).count() <= usize::from(DEPTH) => {
+                Ok(Self::written(text))
+            }
             Ok(text) => Self::parse(text),
             Err(error) => Err(JsonError::Encode(describe(&error))),
         }
@@ -287,8 +291,9 @@ impl fmt::Display for Text {
 pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     let mut plain = text.as_bytes();
-    while let Some(at) = plain.iter().position(|b| matches!(b, b'"' | b'\\' | ..=0x1f)) {
-        let (before, from) = plain.split_at(at);
+    loop {
+        let from = scan::skip_plain(plain);
+        let (before, _) = plain.split_at_checked(plain.len().saturating_sub(from.len())).unwrap_or_default();
         out.extend_from_slice(before);
         let Some((special, after)) = from.split_first() else { break };
         match special {
@@ -305,7 +310,6 @@ pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
         }
         plain = after;
     }
-    out.extend_from_slice(plain);
     out.push(b'"');
 }
 
@@ -313,12 +317,13 @@ pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
 pub(crate) fn write_number(out: &mut Vec<u8>, number: f64) {
     /// Every whole number below this is exact as a double.
     const EXACT: f64 = 9_007_199_254_740_992.0;
-    let mut sink = Sink(out);
     let whole = number as i64;
+    if number.abs() < EXACT && whole as f64 == number {
+        return write_integer(out, whole);
+    }
+    let mut sink = Sink(out);
     // Writing to a Vec cannot fail.
-    let _ = if number.abs() < EXACT && whole as f64 == number {
-        fmt::write(&mut sink, format_args!("{whole}"))
-    } else if (1e-6..1e17).contains(&number.abs()) {
+    let _ = if (1e-6..1e17).contains(&number.abs()) {
         fmt::write(&mut sink, format_args!("{number}"))
     } else {
         fmt::write(&mut sink, format_args!("{number:e}"))
@@ -327,7 +332,25 @@ pub(crate) fn write_number(out: &mut Vec<u8>, number: f64) {
 
 /// Appends a whole number.
 pub(crate) fn write_integer(out: &mut Vec<u8>, number: i64) {
-    let _ = fmt::write(&mut Sink(out), format_args!("{number}"));
+    /// The longest has nineteen digits.
+    const LONGEST: usize = 20;
+    let mut digits = [0; LONGEST];
+    let mut first = LONGEST;
+    let mut rest = number.unsigned_abs();
+    loop {
+        first = first.saturating_sub(1);
+        if let Some(digit) = digits.get_mut(first) {
+            *digit = b'0'.saturating_add((rest % 10) as u8);
+        }
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if number < 0 {
+        out.push(b'-');
+    }
+    out.extend_from_slice(digits.get(first..).unwrap_or_default());
 }
 
 struct Sink<'a>(&'a mut Vec<u8>);

@@ -239,7 +239,7 @@ fn some_digits(text: &[u8]) -> Result<&[u8], ScanError> {
 /// Passes over bytes that need no look: neither quote, backslash nor control character. Eight at a time, since
 /// a tool's output is mostly such bytes.
 #[inline]
-fn skip_plain(mut text: &[u8]) -> &[u8] {
+pub(crate) fn skip_plain(mut text: &[u8]) -> &[u8] {
     const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
     const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
     /// Marks the bytes of `word` below `limit`, which is at most 0x80. The lowest mark is exact; above it there may be false ones.
@@ -298,6 +298,13 @@ impl<'a> Members<'a> {
     pub(crate) fn of(text: &'a str) -> Option<Self> {
         let mut cursor = Cursor::new(text, MAX_DEPTH);
         cursor.take(b'{').then_some(Self { cursor, first: true })
+    }
+
+    /// Of the object that comes next at `cursor`, if it begins with these members as they stand: they are passed over.
+    pub(crate) fn behind(mut cursor: Cursor<'a>, members: &str) -> Option<Self> {
+        cursor.rest = cursor.rest.strip_prefix(b"{")?.strip_prefix(members.as_bytes())?;
+        cursor.depth = cursor.depth.saturating_sub(1);
+        Some(Self { cursor, first: false })
     }
 
     /// Of the object that comes next at `cursor`, if one does. Read it to its end, then go on with [`Self::rest`].

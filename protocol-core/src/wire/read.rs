@@ -130,10 +130,20 @@ fn batch<'a>(cursor: Cursor<'a>, frame: Frame<'a>, options: Options) -> Result<V
     if all.is_empty() { Err(refused()) } else { Ok(all) }
 }
 
+/// What nearly every message begins with.
+const USUAL: &str = r#""jsonrpc":"2.0""#;
+const CURRENT: &str = r#""2.0""#;
+
 /// One object. The outer error is one of syntax, after which there is no going on; the inner one is about this message.
 fn one<'a>(cursor: Cursor<'a>, frame: Frame<'a>, options: Options) -> Result<(Element<'a>, Cursor<'a>), Malformed> {
-    let Some(mut members) = Members::at(cursor) else { return Err(Malformed::invalid(None)) };
     let mut found = Found::default();
+    let mut members = match Members::behind(cursor, USUAL) {
+        Some(members) => {
+            found.jsonrpc = Some(CURRENT);
+            members
+        }
+        None => Members::at(cursor).ok_or_else(|| Malformed::invalid(None))?,
+    };
     while let Some(key) = members.next_key()? {
         let slot = match &*key.name() {
             "jsonrpc" => &mut found.jsonrpc,
@@ -169,7 +179,7 @@ struct Found<'a> {
 impl<'a> Found<'a> {
     fn envelope(mut self, frame: Frame<'a>, options: Options) -> Element<'a> {
         let mut id = self.id.and_then(|id| WireId::read(id, options.id));
-        let current = self.jsonrpc.is_some_and(|value| value == "\"2.0\"" || string(value).as_deref() == Some("2.0"));
+        let current = self.jsonrpc.is_some_and(|value| value == CURRENT || string(value).as_deref() == Some("2.0"));
         if self.repeated {
             // Which of the two ids was meant is not known, so none is named.
             let is_request = self.method.is_some() && self.id.is_some();

@@ -27,19 +27,20 @@ impl Object<'_> {
         object.out.push(b'}');
     }
 
-    /// Writes the key; the value is the caller's to append.
-    pub(crate) fn member(&mut self, name: &str) -> &mut Vec<u8> {
+    /// Writes the key; the value is the caller's to append. Names are ours, and need no escape.
+    pub(crate) fn member(&mut self, name: &'static str) -> &mut Vec<u8> {
         self.separate();
-        write_string(self.out, name);
-        self.out.push(b':');
+        self.out.push(b'"');
+        self.out.extend_from_slice(name.as_bytes());
+        self.out.extend_from_slice(b"\":");
         self.out
     }
 
-    pub(crate) fn object(&mut self, name: &str, members: impl FnOnce(&mut Object<'_>)) {
+    pub(crate) fn object(&mut self, name: &'static str, members: impl FnOnce(&mut Object<'_>)) {
         Object::write(self.member(name), members);
     }
 
-    pub(crate) fn array<T>(&mut self, name: &str, items: impl IntoIterator<Item = T>, item: impl Fn(&mut Vec<u8>, T)) {
+    pub(crate) fn array<T>(&mut self, name: &'static str, items: impl IntoIterator<Item = T>, item: impl Fn(&mut Vec<u8>, T)) {
         let out = self.member(name);
         out.push(b'[');
         let mut first = true;
@@ -52,27 +53,27 @@ impl Object<'_> {
         out.push(b']');
     }
 
-    pub(crate) fn string(&mut self, name: &str, text: &str) {
+    pub(crate) fn string(&mut self, name: &'static str, text: &str) {
         write_string(self.member(name), text);
     }
 
-    pub(crate) fn integer(&mut self, name: &str, number: u64) {
+    pub(crate) fn integer(&mut self, name: &'static str, number: u64) {
         write_integer(self.member(name), i64::try_from(number).unwrap_or(i64::MAX));
     }
 
-    pub(crate) fn number(&mut self, name: &str, number: f64) {
+    pub(crate) fn number(&mut self, name: &'static str, number: f64) {
         write_number(self.member(name), number);
     }
 
-    pub(crate) fn boolean(&mut self, name: &str, value: bool) {
+    pub(crate) fn boolean(&mut self, name: &'static str, value: bool) {
         self.member(name).extend_from_slice(if value { b"true" } else { b"false" });
     }
 
-    pub(crate) fn id(&mut self, name: &str, id: &WireId) {
+    pub(crate) fn id(&mut self, name: &'static str, id: &WireId) {
         id.write(self.member(name));
     }
 
-    pub(crate) fn json(&mut self, name: &str, value: &Json) {
+    pub(crate) fn json(&mut self, name: &'static str, value: &Json) {
         push_json(self.member(name), value.as_bytes());
     }
 
@@ -151,10 +152,9 @@ pub(crate) fn error(id: Option<&WireId>, error: &RpcError) -> Bytes {
 
 fn frame(hint: usize, members: impl FnOnce(&mut Object<'_>)) -> Bytes {
     let mut out = Vec::with_capacity(ENVELOPE.saturating_add(hint));
-    Object::write(&mut out, |object| {
-        object.string("jsonrpc", "2.0");
-        members(object);
-    });
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\"");
+    members(&mut Object { out: &mut out, empty: false });
+    out.push(b'}');
     out.into()
 }
 

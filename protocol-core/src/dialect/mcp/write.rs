@@ -45,8 +45,25 @@ impl Added<'_> {
         matches!(name, "progressToken" | meta::DEPTH | meta::PARENT)
     }
 
+    /// Writes `params`, an object that has no `_meta`, with this as its `_meta`.
+    fn append(&self, params: &Json, out: &mut Vec<u8>) {
+        let whole = params.as_bytes();
+        let Some(open) = whole.strip_suffix(b"}").filter(|_| !self.is_empty()) else { return push_json(out, whole) };
+        push_json(out, open);
+        // A white space or the bracket that opens it is all that stands there if it has no member.
+        if open.iter().skip(1).any(|byte| !byte.is_ascii_whitespace()) {
+            out.push(b',');
+        }
+        out.extend_from_slice(b"\"_meta\":");
+        Object::write(out, |object| self.write(object));
+        out.push(b'}');
+    }
+
     /// Writes `params` with this merged into its `_meta`.
     fn merge(&self, params: &Json, out: &mut Vec<u8>) {
+        if !may_have_meta(params) {
+            return self.append(params, out);
+        }
         let mut given = None;
         for_each_member(params.as_str(), |name, value| {
             if name == "_meta" {
@@ -72,6 +89,20 @@ impl Added<'_> {
             });
         });
     }
+}
+
+/// Whether there may be a `_meta` in it: without these letters, and without an escape that could stand for one of them, there is none.
+fn may_have_meta(params: &Json) -> bool {
+    let mut rest = params.as_bytes();
+    while let Some(at) = rest.iter().position(|byte| matches!(byte, b'_' | b'\\')) {
+        let from = rest.get(at..).unwrap_or_default();
+        if from.starts_with(b"_meta") || from.starts_with(b"\\u") {
+            return true;
+        }
+        // What an escape makes of the byte behind it is no letter of the name.
+        rest = from.get(1..).unwrap_or_default();
+    }
+    false
 }
 
 impl Mcp {
@@ -108,7 +139,7 @@ impl Mcp {
 
     fn write_capabilities(&self, object: &mut Object<'_>, revision: Revision) {
         let own = &self.own;
-        let mut capability = |name: &str, has: bool, parts: &[(&str, bool)]| {
+        let mut capability = |name: &'static str, has: bool, parts: &[(&'static str, bool)]| {
             if has {
                 object.object(name, |object| {
                     for (part, _) in parts.iter().filter(|(_, has)| *has) {
@@ -421,4 +452,37 @@ fn form_params(message: &str, schema: &Json) -> Json {
         object.json("requestedSchema", schema);
     });
     Json::written(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn merged(params: &str) -> String {
+        let mut out = Vec::new();
+        let params = Json::parse(String::from(params)).unwrap();
+        Added { token: Some(7), depth: 0, parent: None }.merge(&params, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn what_the_session_adds_stands_behind_what_was_given_however_that_is_written() {
+        for (given, expected) in [
+            ("{}", r#"{"_meta":{"progressToken":7}}"#),
+            ("{ \t }", "{ \t \"_meta\":{\"progressToken\":7}}"),
+            ("{\"a\":1\n}", "{\"a\":1 ,\"_meta\":{\"progressToken\":7}}"),
+            (r#"{"a_b":"c\\d\n"}"#, r#"{"a_b":"c\\d\n","_meta":{"progressToken":7}}"#),
+        ] {
+            assert_eq!(merged(given), expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn a_meta_that_was_given_is_merged_even_if_its_name_is_written_with_escapes() {
+        for given in [r#"{"_meta":{"x":1,"progressToken":9},"a":2}"#, r#"{"\u005fmeta":{"x":1},"a":2}"#] {
+            assert_eq!(merged(given), r#"{"a":2,"_meta":{"x":1,"progressToken":7}}"#, "{given}");
+        }
+        // The letters alone, in a text, only cost a second look.
+        assert_eq!(merged(r#"{"a":"_meta"}"#), r#"{"a":"_meta","_meta":{"progressToken":7}}"#);
+    }
 }

@@ -242,7 +242,7 @@ fn not_found(id: WireId, method: &str) -> Message {
 }
 
 /// An object of these members, each with the JSON of its value.
-fn rewritten(members: &[(&str, &str)]) -> Json {
+fn rewritten(members: &[(&'static str, &str)]) -> Json {
     let mut out = Vec::new();
     Object::write(&mut out, |object| {
         for (name, value) in members {

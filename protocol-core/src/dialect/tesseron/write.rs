@@ -102,7 +102,7 @@ impl Tesseron {
     }
 
     pub(crate) fn write_call(&self, id: u64, op: &Op, params: &Json) -> Bytes {
-        let copied = |object: &mut Object<'_>, names: &[(&str, &str)]| {
+        let copied = |object: &mut Object<'_>, names: &[(&str, &'static str)]| {
             for_each_member(params.as_str(), |given, value| {
                 if let Some((_, name)) = names.iter().find(|(ours, _)| *ours == given) {
                     push_json(object.member(name), value.as_bytes());
@@ -337,7 +337,7 @@ fn notify(method: &str, params: impl FnOnce(&mut Object<'_>)) -> Bytes {
     wire::notification(method, 64, Some(|out: &mut Vec<u8>| Object::write(out, params)))
 }
 
-fn write_capabilities(object: &mut Object<'_>, name: &str, subscriptions: bool, sampling: bool, elicitation: bool) {
+fn write_capabilities(object: &mut Object<'_>, name: &'static str, subscriptions: bool, sampling: bool, elicitation: bool) {
     object.object(name, |object| {
         object.boolean("streaming", true);
         object.boolean("subscriptions", subscriptions);
