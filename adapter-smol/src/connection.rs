@@ -27,6 +27,22 @@ where
     Connection::start(Some(executor), transport, |runtime| Endpoint::server(service, runtime))
 }
 
+/// Serves `service` as `config` says, [`Service::app`] for one: as an app of Tesseron.
+pub fn serve_as<I>(service: Arc<Service>, config: Config, transport: I) -> Connection
+where
+    I: FrameIo<Error = io::Error> + Send + 'static,
+{
+    Connection::start(None, transport, |runtime| Endpoint::serving(service, config, runtime))
+}
+
+/// As [`serve_as`], on an executor of your own.
+pub fn serve_as_on<I>(executor: &Arc<Executor<'static>>, service: Arc<Service>, config: Config, transport: I) -> Connection
+where
+    I: FrameIo<Error = io::Error> + Send + 'static,
+{
+    Connection::start(Some(executor), transport, |runtime| Endpoint::serving(service, config, runtime))
+}
+
 /// Calls the peer at the other end of `transport`, and answers what it asks through `client`.
 pub fn connect<I>(client: Arc<dyn Client>, config: Config, transport: I) -> Connection
 where

@@ -1,12 +1,12 @@
 //! Sockets, pipes and clocks of smol for [`protocol_core`].
 //!
 //! A transport is opened by one of [`stdio`], [`child`], [`tcp_connect`], [`TcpListener`], `unix_connect`, `UnixListener` or
-//! [`duplex`]; [`LineIo`] makes one of any other reader and writer. Then
+//! [`duplex`], for Tesseron by [`tesseron_listen`] and [`tesseron_dial`]; [`LineIo`] makes one of any other reader and writer. Then
 //! * [`serve`] or [`connect`] runs an endpoint over it, in a task of its own, and gives a [`Connection`], or
 //! * a [`protocol_core::drive::Driver`] joins it with a bare session and an [`Alarm`] of a [`Clock`].
 //!
 //! No rule of a protocol is in this crate. Tasks run on smol's global executor, which has one thread unless `SMOL_THREADS` says
-//! otherwise; [`serve_on`] and [`connect_on`] take an executor of your own.
+//! otherwise; [`serve_on`], [`connect_on`] and [`tesseron_listen_on`] take an executor of your own.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -32,13 +32,18 @@ mod connection;
 mod line_io;
 mod net;
 mod stdio;
+mod tesseron;
 
 pub use child::{Child, Process, child};
 pub use clock::{Alarm, Clock};
-pub use connection::{Connection, connect, connect_on, serve, serve_on};
+pub use connection::{Connection, connect, connect_on, serve, serve_as, serve_as_on, serve_on};
 pub use line_io::{Duplex, LineIo, SmolIo, duplex};
 pub use net::{Tcp, TcpListener, tcp_connect};
 #[cfg(unix)]
 pub use net::{Unix, UnixListener, unix_connect};
+pub use protocol_core::adapter::tesseron::{
+    Binding, ClaimMode, Home, Instance, TesseronListener, TesseronOptions, TesseronTransport,
+};
 pub use protocol_core::adapter::{Error, Exit};
 pub use stdio::{Stdin, stdio};
+pub use tesseron::{tesseron_dial, tesseron_listen, tesseron_listen_on};

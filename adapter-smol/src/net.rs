@@ -43,6 +43,8 @@ impl ListenTcp<net::TcpListener> for SmolIo {
 }
 
 #[cfg(unix)]
+pub(crate) use self::unix::connect;
+#[cfg(unix)]
 pub use self::unix::{Unix, UnixListener, unix_connect};
 
 #[cfg(unix)]
@@ -65,13 +67,17 @@ mod unix {
         LineIo::new(stream.clone(), stream)
     }
 
+    pub(crate) async fn connect(path: &Path) -> io::Result<Unix> {
+        UnixStream::connect(path).await.map(unix)
+    }
+
     /// Connects to the socket at `path`.
     ///
     /// # Errors
     /// [`Error::Connect`].
     pub async fn unix_connect(path: impl AsRef<Path>) -> Result<Unix, Error> {
         let path = path.as_ref();
-        UnixStream::connect(path).await.map(unix).map_err(Error::connecting_to(path.display()))
+        connect(path).await.map_err(Error::connecting_to(path.display()))
     }
 
     impl Accept<net::UnixListener> for SmolIo {

@@ -66,8 +66,14 @@ impl Timer for Alarm {
     }
 
     fn poll_until(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<()> {
-        let far = tokio::time::Instant::now() + FAR;
-        let at = self.clock.origin.checked_add(Duration::from_micros(at.as_micros())).map_or(far, |at| at.min(far));
+        let at = Duration::from_micros(at.as_micros());
+        let at = match self.clock.origin.checked_add(at) {
+            Some(due) if at < FAR => due,
+            due => {
+                let far = tokio::time::Instant::now() + FAR;
+                due.map_or(far, |due| due.min(far))
+            }
+        };
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at)));
         if sleep.deadline() != at {
             sleep.as_mut().reset(at);

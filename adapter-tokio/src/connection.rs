@@ -25,6 +25,18 @@ where
     Connection::start(transport, |runtime| Endpoint::server(service, runtime))
 }
 
+/// Serves `service` as `config` says, [`Service::app`] for one: as an app of Tesseron.
+///
+/// # Panics
+/// Outside of a tokio runtime.
+#[track_caller]
+pub fn serve_as<I>(service: Arc<Service>, config: Config, transport: I) -> Connection
+where
+    I: FrameIo<Error = io::Error> + Send + 'static,
+{
+    Connection::start(transport, |runtime| Endpoint::serving(service, config, runtime))
+}
+
 /// Calls the peer at the other end of `transport`, and answers what it asks through `client`.
 ///
 /// # Panics

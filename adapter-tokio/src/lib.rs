@@ -1,7 +1,7 @@
 //! Sockets, pipes and clocks of tokio for [`protocol_core`].
 //!
 //! A transport is opened by one of [`stdio`], [`child`], [`tcp_connect`], [`TcpListener`], `unix_connect`, `UnixListener` or
-//! [`duplex`]; [`LineIo`] makes one of any other reader and writer. Then
+//! [`duplex`], for Tesseron by [`tesseron_listen`] and [`tesseron_dial`]; [`LineIo`] makes one of any other reader and writer. Then
 //! * [`serve`] or [`connect`] runs an endpoint over it, in a task of its own, and gives a [`Connection`], or
 //! * a [`protocol_core::drive::Driver`] joins it with a bare session and an [`Alarm`] of a [`Clock`].
 //!
@@ -13,16 +13,21 @@ mod connection;
 mod line_io;
 mod net;
 mod stdio;
+mod tesseron;
 
 pub use child::{Child, Process, child};
 pub use clock::{Alarm, Clock};
-pub use connection::{Connection, connect, serve};
+pub use connection::{Connection, connect, serve, serve_as};
 pub use line_io::{Duplex, LineIo, TokioIo, duplex};
 pub use net::{Tcp, TcpListener, tcp_connect};
 #[cfg(unix)]
 pub use net::{Unix, UnixListener, unix_connect};
+pub use protocol_core::adapter::tesseron::{
+    Binding, ClaimMode, Home, Instance, TesseronListener, TesseronOptions, TesseronTransport,
+};
 pub use protocol_core::adapter::{Error, Exit};
 pub use stdio::{Stdin, stdio};
+pub use tesseron::{tesseron_dial, tesseron_listen};
 
 /// The programs of the README compile, and the one that runs by itself does.
 #[cfg(doctest)]

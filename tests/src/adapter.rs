@@ -11,7 +11,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
+use protocol_core::adapter::tesseron::{Instance, Sockets, TesseronListener, TesseronOptions, TesseronTransport};
 use protocol_core::adapter::{Error, Exit};
+use protocol_core::claims::ClaimCode;
 use protocol_core::drive::FrameIo;
 use protocol_core::endpoint::{BoxFuture, Client, Peer, Runtime, Service};
 use protocol_core::{CloseReason, Config};
@@ -28,6 +30,12 @@ pub trait Adapter: Clone + Send + Sync + 'static {
     /// dropped.
     fn run<T, F: Future<Output = T>>(threads: Option<usize>, program: impl FnOnce(Self) -> F) -> T;
 
+    /// What it lends to Tesseron.
+    type Sockets: Sockets;
+
+    /// Its sockets and its clock, which begins now.
+    fn sockets(&self) -> Self::Sockets;
+
     /// Where tasks start.
     fn runtime(&self) -> Arc<dyn Runtime>;
 
@@ -36,6 +44,9 @@ pub trait Adapter: Clone + Send + Sync + 'static {
 
     /// `serve`.
     fn serve(&self, service: Arc<Service>, transport: End) -> Link;
+
+    /// `serve_as`.
+    fn serve_as(&self, service: Arc<Service>, config: Config, transport: End) -> Link;
 
     /// `connect`.
     fn connect(&self, client: Arc<dyn Client>, config: Config, transport: End) -> Link;
@@ -68,6 +79,12 @@ pub trait Adapter: Clone + Send + Sync + 'static {
 
     /// Begins to listen.
     fn listen(&self, place: Place) -> BoxFuture<'static, Result<Listener, Error>>;
+
+    /// `tesseron_listen`.
+    fn tesseron_listen(&self, options: TesseronOptions) -> BoxFuture<'static, Result<TesseronListener, Error>>;
+
+    /// `tesseron_dial`.
+    fn tesseron_dial(&self, instance: &Instance, code: Option<ClaimCode>) -> BoxFuture<'static, Result<TesseronTransport, Error>>;
 }
 
 /// Where somebody listens.

@@ -7,9 +7,13 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adapter_smol::{Clock, Error, Exit, TcpListener, connect_on, serve_on};
+use adapter_smol::{
+    Clock, Error, Exit, Instance, TcpListener, TesseronListener, TesseronOptions, TesseronTransport, connect_on, serve_as_on,
+    serve_on,
+};
 use async_signal::{Signal, Signals};
 use protocol_core::Config;
+use protocol_core::claims::ClaimCode;
 use protocol_core::endpoint::{BoxFuture, Client, Runtime, Service};
 use smol::Executor;
 use smol::stream::StreamExt;
@@ -41,6 +45,12 @@ impl Adapter for Smol {
         value
     }
 
+    type Sockets = Clock;
+
+    fn sockets(&self) -> Clock {
+        Clock::start_on(&self.0)
+    }
+
     fn runtime(&self) -> Arc<dyn Runtime> {
         Arc::new(Clock::start_on(&self.0))
     }
@@ -53,6 +63,10 @@ impl Adapter for Smol {
 
     fn serve(&self, service: Arc<Service>, transport: End) -> Link {
         boxed!(link serve_on(&self.0, service, transport))
+    }
+
+    fn serve_as(&self, service: Arc<Service>, config: Config, transport: End) -> Link {
+        boxed!(link serve_as_on(&self.0, service, config, transport))
     }
 
     fn connect(&self, client: Arc<dyn Client>, config: Config, transport: End) -> Link {
@@ -107,6 +121,16 @@ impl Adapter for Smol {
                 Place::Unix(path) => return Err(Error::listening_on(path.display())(std::io::ErrorKind::Unsupported.into())),
             })
         })
+    }
+
+    fn tesseron_listen(&self, options: TesseronOptions) -> BoxFuture<'static, Result<TesseronListener, Error>> {
+        let executor = Arc::clone(&self.0);
+        Box::pin(async move { adapter_smol::tesseron_listen_on(&executor, options).await })
+    }
+
+    fn tesseron_dial(&self, instance: &Instance, code: Option<ClaimCode>) -> BoxFuture<'static, Result<TesseronTransport, Error>> {
+        let instance = instance.clone();
+        Box::pin(async move { adapter_smol::tesseron_dial(&instance, code.as_ref()).await })
     }
 }
 

@@ -7,8 +7,11 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adapter_tokio::{Clock, Error, Exit, TcpListener, connect, serve};
+use adapter_tokio::{
+    Clock, Error, Exit, Instance, TcpListener, TesseronListener, TesseronOptions, TesseronTransport, connect, serve, serve_as,
+};
 use protocol_core::Config;
+use protocol_core::claims::ClaimCode;
 use protocol_core::endpoint::{BoxFuture, Client, Runtime, Service};
 use tests::adapter::{Adapter, End, Link, Listener, Place, block_on};
 use tests::{boxed, programs};
@@ -37,6 +40,12 @@ impl Adapter for Tokio {
         value
     }
 
+    type Sockets = Clock;
+
+    fn sockets(&self) -> Clock {
+        Clock::start()
+    }
+
     fn runtime(&self) -> Arc<dyn Runtime> {
         Arc::new(Clock::start())
     }
@@ -47,6 +56,10 @@ impl Adapter for Tokio {
 
     fn serve(&self, service: Arc<Service>, transport: End) -> Link {
         boxed!(link serve(service, transport))
+    }
+
+    fn serve_as(&self, service: Arc<Service>, config: Config, transport: End) -> Link {
+        boxed!(link serve_as(service, config, transport))
     }
 
     fn connect(&self, client: Arc<dyn Client>, config: Config, transport: End) -> Link {
@@ -102,6 +115,15 @@ impl Adapter for Tokio {
                 Place::Unix(path) => return Err(Error::listening_on(path.display())(std::io::ErrorKind::Unsupported.into())),
             })
         })
+    }
+
+    fn tesseron_listen(&self, options: TesseronOptions) -> BoxFuture<'static, Result<TesseronListener, Error>> {
+        Box::pin(adapter_tokio::tesseron_listen(options))
+    }
+
+    fn tesseron_dial(&self, instance: &Instance, code: Option<ClaimCode>) -> BoxFuture<'static, Result<TesseronTransport, Error>> {
+        let instance = instance.clone();
+        Box::pin(async move { adapter_tokio::tesseron_dial(&instance, code.as_ref()).await })
     }
 }
 

@@ -3,6 +3,9 @@ use std::io;
 use std::path::PathBuf;
 use std::string::{String, ToString};
 
+use crate::adapter::tesseron::FolderRefused;
+use crate::claims::DialFailed;
+
 /// What was tried, and why it failed. One line, to be shown as it is.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -45,9 +48,63 @@ pub enum Error {
         /// What the system says.
         source: io::Error,
     },
+    /// The name of an app cannot be shown to a person: it is empty, has over 256 bytes, or a control character.
+    #[error("an app needs a name of 1 to 256 bytes without control characters")]
+    AppName,
+    /// Nobody knows where the home of this user is.
+    #[error("this user has no home folder")]
+    NoHome,
+    /// A folder for manifests or sockets is not used.
+    #[error("cannot use the folder {}: {refused}", path.display())]
+    Folder {
+        /// Where it is.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        refused: FolderRefused,
+    },
+    /// A manifest was not written.
+    #[error("cannot write the manifest {}: {source}", path.display())]
+    Manifest {
+        /// Where it was to be.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The system gives no random bytes to make a claim code of.
+    #[error("cannot mint a claim code: {0}")]
+    Random(#[source] io::Error),
+    /// An app of Tesseron does not let this gateway in over a WebSocket.
+    #[error("{address} refuses this gateway: {} (HTTP status {status})", meaning(*status))]
+    Refused {
+        /// Its URL.
+        address: String,
+        /// The status with which it answered.
+        status: u16,
+    },
+    /// An app of Tesseron does not let this gateway in over a Unix socket.
+    #[error("cannot bind {address}: {source}")]
+    Unbound {
+        /// Its path.
+        address: String,
+        /// What it answered, if anything.
+        source: DialFailed,
+    },
     /// A connection failed in the middle.
     #[error("the connection broke: {0}")]
     Broken(#[source] io::Error),
+}
+
+/// What an app means by a status.
+fn meaning(status: u16) -> &'static str {
+    match status {
+        400 => "it cannot read the claim code",
+        403 => "the claim code is wrong",
+        409 => "the claim is spent",
+        426 => "it needs a claim code",
+        429 => "too many wrong codes, try again in a minute",
+        _ => "it answers like no app of Tesseron",
+    }
 }
 
 impl Error {

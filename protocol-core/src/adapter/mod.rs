@@ -1,14 +1,19 @@
 //! What every adapter needs and no runtime forces. An adapter for one more runtime says how bytes are read and written there
-//! ([`ByteIo`]), how connections are accepted ([`Accept`]), how an alarm rings ([`Timer`]), how tasks start ([`Runtime`](crate::endpoint::Runtime)) and how the exit of a
+//! ([`ByteIo`], [`StreamIo`]), how connections are accepted ([`Accept`]), how an alarm rings ([`Timer`]), how tasks start ([`Runtime`](crate::endpoint::Runtime)) and how the exit of a
 //! process is awaited ([`Process`]); framing, ends, errors and the care for children and socket files are here.
 
 mod child;
 mod error;
 mod line_io;
 mod listen;
+mod shared_bridge;
 #[cfg(unix)]
 mod socket_file;
 mod stdin;
+mod stream_io;
+pub mod tesseron;
+#[cfg(feature = "websocket")]
+mod web_socket;
 
 use std::io;
 
@@ -22,9 +27,13 @@ pub use line_io::{ByteIo, LineIo};
 pub use listen::{Accept, ListenTcp, TcpListener};
 #[cfg(unix)]
 pub use listen::{ListenUnix, UnixListener};
+pub use shared_bridge::{BridgeLeg, SharedBridge};
 #[cfg(unix)]
 pub use socket_file::SocketFile;
 pub use stdin::Stdin;
+pub use stream_io::StreamIo;
+#[cfg(feature = "websocket")]
+pub use web_socket::WebSocket;
 
 /// Drives an endpoint to its end: all is written, its handlers have ended and the transport is closed. Gives the reason for which the
 /// session closed.

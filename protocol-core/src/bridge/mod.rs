@@ -74,7 +74,7 @@ pub struct BridgeConfig {
     /// Every bound of the agent's session; as many subscriptions as calls. Four times as many calls at once as an app may have, so that one stuck app leaves room for
     /// others.
     pub agent_limits: Limits,
-    /// Every bound of the session of each app.
+    /// Every bound of the session of each app. Of its manifest the first 4096 actions and as many resources are known.
     pub app_limits: Limits,
     /// The clocks of each call to an app. None: the app has its own.
     pub call: CallTimeouts,
@@ -135,9 +135,9 @@ impl BridgeConfig {
     }
 }
 
-/// So many numbers each channel has for itself: an app that comes back may still talk of calls on the last one. All are exact in JSON for
-/// half a billion channels.
-const IDS_A_CHANNEL: u64 = 1 << 24;
+/// So many numbers each channel has for itself: an app that comes back may still talk of calls on the last one. They are exact in JSON for
+/// sixteen million channels.
+const IDS_A_CHANNEL: u64 = 1 << 28;
 
 /// For whom the bridge speaks to the apps.
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use super::meta::{self, Surface};
 use super::translate::{self, Purpose};
 use super::{Bridge, Leg};
-use crate::claims::ChannelId;
+use crate::claims::{AppId, ChannelId};
 use crate::dialect::{NotFound, Notice, Op, PeerInfo, Reply, ToolOutput};
 use crate::error::RpcError;
 use crate::json::scan::{Kind, elements, member, string};
@@ -62,11 +62,17 @@ impl Manifest {
     }
 }
 
+/// As many actions of an app are known, and as many resources: the first ones.
+const ENTRIES: usize = 4096;
+
 /// What has no name cannot be asked for, so it is left out.
 fn by_name(list: &Json) -> Vec<(String, Json)> {
     let mut seen = BTreeSet::new();
     let mut named = Vec::new();
     for item in elements(list.as_str()) {
+        if named.len() >= ENTRIES {
+            break;
+        }
         if let Some(name) = member(item, "name").and_then(string).filter(|name| seen.insert(name.clone())) {
             named.push((name.into_owned(), list.part(item)));
         }
@@ -184,7 +190,7 @@ impl Bridge {
         if self.manifest(channel).is_some_and(|manifest| manifest.has_action(action)) {
             return Some((channel, action));
         }
-        let mut others = (0..name.len()).rev().filter_map(|at| {
+        let mut others = (0..name.len().min(AppId::LONGEST.saturating_add(1))).rev().filter_map(|at| {
             let (app, rest) = name.split_at_checked(at)?;
             let (action, channel) = (rest.strip_prefix("__")?, self.lobby.route(app)?);
             self.manifest(channel)?.has_action(action).then_some((channel, action))

@@ -563,7 +563,7 @@ impl Session {
         match answer {
             Err(error) => {
                 let frame = self.dialect.write_error(Some(&greeting), &error);
-                self.outbox.push(Class::Bound, frame);
+                self.push_stray(frame);
             }
             Ok(welcome) => {
                 let result = self.dialect.welcome(&welcome).ok_or(NotLive)?;

@@ -371,7 +371,7 @@ impl Session {
         self.push_stray(frame);
     }
 
-    fn push_stray(&mut self, frame: Bytes) {
+    pub(super) fn push_stray(&mut self, frame: Bytes) {
         self.outbox.push(Class::Stray, frame);
         if self.overload_armed.is_none() {
             self.arm_overload();

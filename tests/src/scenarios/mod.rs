@@ -6,10 +6,13 @@
 //! the far end sees it notes in a [`Book`].
 
 pub mod faults;
+pub mod gateway;
 pub mod list;
+pub mod tesseron;
 pub mod transports;
 
 mod book;
+mod raw;
 mod tools;
 mod wire;
 

@@ -232,7 +232,7 @@ impl Tesseron {
             _ if self.is_app() => Err(Unfit::WrongEnd),
             Op::CallTool | Op::ReadResource => Ok(()),
             Op::Subscribe | Op::Unsubscribe if peer.resources_subscribe => Ok(()),
-            Op::Custom(method) if is_ours(method) => Err(Unfit::WrongEnd),
+            Op::Custom(method) if is_ours(method) || op_of(method).is_some() => Err(Unfit::WrongEnd),
             Op::Custom(_) => Ok(()),
             _ => Err(Unfit::Unsupported),
         }

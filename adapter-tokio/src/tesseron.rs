@@ -1,0 +1,96 @@
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use protocol_core::adapter::StreamIo;
+use protocol_core::adapter::tesseron::{self, Instance, Sockets, TesseronListener, TesseronOptions, TesseronTransport};
+use protocol_core::claims::ClaimCode;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::{Alarm, Clock, Error, TokioIo};
+
+/// Listens for gateways of Tesseron as an app, and says so in a manifest.
+///
+/// # Errors
+/// As [`tesseron::listen`].
+///
+/// # Panics
+/// Outside of a tokio runtime.
+pub async fn tesseron_listen(options: TesseronOptions) -> Result<TesseronListener, Error> {
+    tesseron::listen(Clock::start(), options).await
+}
+
+/// Dials an app as a gateway of Tesseron, with the code of its claim if it has minted one.
+///
+/// # Errors
+/// As [`tesseron::dial`].
+///
+/// # Panics
+/// Outside of a tokio runtime.
+pub async fn tesseron_dial(instance: &Instance, code: Option<&ClaimCode>) -> Result<TesseronTransport, Error> {
+    tesseron::dial(&Clock::start(), instance, code).await
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> StreamIo<S> for TokioIo {
+    fn poll_read(stream: &mut S, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
+        let mut into = ReadBuf::new(into);
+        ready!(Pin::new(stream).poll_read(cx, &mut into))?;
+        Poll::Ready(Ok(into.filled().len()))
+    }
+
+    fn poll_write(stream: &mut S, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(stream).poll_write(cx, from)
+    }
+
+    fn poll_flush(stream: &mut S, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(stream).poll_flush(cx)
+    }
+
+    fn poll_close(stream: &mut S, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(stream).poll_shutdown(cx)
+    }
+}
+
+/// Frames are gathered before they are written, so the system need not wait for more.
+fn tcp(stream: TcpStream) -> io::Result<TcpStream> {
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+impl Sockets for Clock {
+    type Alarm = Alarm;
+    type Tcp = TcpStream;
+    type TcpListener = TcpListener;
+    type Io = TokioIo;
+    #[cfg(unix)]
+    type Unix = crate::Unix;
+    #[cfg(unix)]
+    type UnixListener = tokio::net::UnixListener;
+    #[cfg(unix)]
+    type UnixIo = TokioIo;
+
+    fn alarm(&self) -> Alarm {
+        Self::alarm(self)
+    }
+
+    fn epoch_ms(&self) -> u64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    async fn accept_tcp(listener: &TcpListener) -> io::Result<TcpStream> {
+        listener.accept().await.and_then(|(stream, _)| tcp(stream))
+    }
+
+    async fn connect_tcp(address: SocketAddr) -> io::Result<TcpStream> {
+        TcpStream::connect(address).await.and_then(tcp)
+    }
+
+    #[cfg(unix)]
+    async fn connect_unix(path: &std::path::Path) -> io::Result<crate::Unix> {
+        crate::net::connect(path).await
+    }
+}

@@ -1,0 +1,151 @@
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::num::NonZeroU16;
+use std::string::String;
+use std::vec;
+use std::vec::Vec;
+
+/// Bytes of the longest URL.
+const LONGEST: usize = 1024;
+
+/// The URL of a WebSocket on this machine: `ws://`, a loopback address or `localhost`, a port, and perhaps a path. `localhost` is
+/// never looked up, it is the loopback address of either family.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoopbackUrl {
+    url: String,
+    /// Bytes of `url` behind which its path begins.
+    authority_end: usize,
+    port: u16,
+    /// `None` is `localhost`.
+    address: Option<IpAddr>,
+}
+
+/// A URL that leads, or may lead, to another machine, or is none of a WebSocket at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it is no URL of a WebSocket on this machine (ws://127.0.0.1:PORT/)")]
+pub struct NotLoopback;
+
+const SCHEME: &str = "ws://";
+
+impl LoopbackUrl {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// [`NotLoopback`], also for a URL of more than 1024 bytes, with a user, a fragment, or a character that has no place in a URL.
+    pub fn parse(url: &str) -> Result<Self, NotLoopback> {
+        let behind = url.strip_prefix(SCHEME).ok_or(NotLoopback)?;
+        if url.len() > LONGEST || !url.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#') {
+            return Err(NotLoopback);
+        }
+        let authority = behind.split(['/', '?']).next().ok_or(NotLoopback)?;
+        let (address, port) = if let Some(port) = authority.strip_prefix("localhost:") {
+            (None, port.parse::<NonZeroU16>().map_err(|_| NotLoopback)?.get())
+        } else {
+            let address: SocketAddr = authority.parse().map_err(|_| NotLoopback)?;
+            if !address.ip().is_loopback() || address.port() == 0 {
+                return Err(NotLoopback);
+            }
+            (Some(address.ip()), address.port())
+        };
+        let authority_end = SCHEME.len().saturating_add(authority.len());
+        Ok(Self { url: url.into(), authority_end, port, address })
+    }
+
+    /// That of a socket that listens there.
+    #[cfg(feature = "websocket")]
+    pub(super) fn at(address: SocketAddr) -> Result<Self, NotLoopback> {
+        Self::parse(&std::format!("{SCHEME}{address}/"))
+    }
+
+    /// As it was given.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.url
+    }
+
+    /// Where to try, in order.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        let here = |address| SocketAddr::new(address, self.port);
+        self.address.map_or_else(|| vec![here(Ipv4Addr::LOCALHOST.into()), here(Ipv6Addr::LOCALHOST.into())], |one| vec![here(one)])
+    }
+
+    /// What a request calls the host.
+    #[cfg(feature = "websocket")]
+    pub(super) fn authority(&self) -> &str {
+        self.url.get(SCHEME.len()..self.authority_end).unwrap_or_default()
+    }
+
+    /// What a request asks for.
+    #[cfg(feature = "websocket")]
+    pub(super) fn target(&self) -> String {
+        let path = self.url.get(self.authority_end..).unwrap_or_default();
+        if path.starts_with('/') { path.into() } else { std::format!("/{path}") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn urls_of_this_machine_are_read() {
+        for (url, addresses) in [
+            ("ws://127.0.0.1:45987/", &["127.0.0.1:45987"][..]),
+            ("ws://127.0.0.1:45987", &["127.0.0.1:45987"]),
+            ("ws://127.8.9.10:1/a/b?c=d", &["127.8.9.10:1"]),
+            ("ws://[::1]:80/", &["[::1]:80"]),
+            ("ws://localhost:5173/@tesseron/ws/inst-1", &["127.0.0.1:5173", "[::1]:5173"]),
+        ] {
+            let read = LoopbackUrl::parse(url).unwrap();
+            assert_eq!(read.addresses().iter().map(ToString::to_string).collect::<Vec<_>>(), addresses, "{url}");
+            assert_eq!(read.as_str(), url);
+        }
+    }
+
+    #[test]
+    fn urls_that_may_lead_elsewhere_are_refused() {
+        for url in [
+            "",
+            "ws://",
+            "ws:///",
+            "wss://127.0.0.1:1/",
+            "http://127.0.0.1:1/",
+            "WS://127.0.0.1:1/",
+            "ws://127.0.0.1/",
+            "ws://127.0.0.1:0/",
+            "ws://127.0.0.1:65536/",
+            "ws://127.1:80/",
+            "ws://0x7f.0.0.1:80/",
+            "ws://0.0.0.0:80/",
+            "ws://10.0.0.1:80/",
+            "ws://[::ffff:127.0.0.1]:80/",
+            "ws://[::]:80/",
+            "ws://example.com:80/",
+            "ws://localhost.example.com:80/",
+            "ws://localhost:80@example.com/",
+            "ws://127.0.0.1:80@example.com:80/",
+            "ws://user@127.0.0.1:80/",
+            "ws://127.0.0.1:80\\@example.com/",
+            "ws://127.0.0.1:80/#fragment",
+            "ws://127.0.0.1:80/ HTTP/1.1\r\nHost: example.com",
+            "ws://127.0.0.1:80/\u{e9}",
+        ] {
+            assert_eq!(LoopbackUrl::parse(url), Err(NotLoopback), "{url}");
+        }
+        assert_eq!(LoopbackUrl::parse(&std::format!("ws://127.0.0.1:80/{}", "a".repeat(LONGEST))), Err(NotLoopback));
+    }
+
+    #[cfg(feature = "websocket")]
+    #[test]
+    fn a_request_asks_for_the_path_and_names_the_host() {
+        for (url, authority, target) in [
+            ("ws://127.0.0.1:1", "127.0.0.1:1", "/"),
+            ("ws://127.0.0.1:1?a", "127.0.0.1:1", "/?a"),
+            ("ws://[::1]:1/a/b?c", "[::1]:1", "/a/b?c"),
+        ] {
+            let read = LoopbackUrl::parse(url).unwrap();
+            assert_eq!((read.authority(), read.target()), (authority, target.into()), "{url}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Peers of Tesseron that speak by hand: HTTP, frames of a WebSocket, and lines. They block, so they want a thread of their own.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use protocol_core::adapter::tesseron::Address;
+
+/// How long one waits for what must come.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The key and the answer to it that the specification of WebSockets has for an example.
+const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
+pub(super) const ACCEPTED: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
+
+/// Kinds of messages, each the last of its fragments.
+pub(super) const TEXT: u8 = 0x81;
+pub(super) const BINARY: u8 = 0x82;
+pub(super) const CLOSE: u8 = 0x88;
+pub(super) const PING: u8 = 0x89;
+pub(super) const PONG: u8 = 0x8a;
+
+/// One end of a TCP connection.
+pub(super) struct Raw(TcpStream);
+
+impl Raw {
+    pub(super) fn over(stream: TcpStream) -> Self {
+        stream.set_read_timeout(Some(PATIENCE)).expect("a stream");
+        Self(stream)
+    }
+
+    /// Connects to an app.
+    pub(super) fn connect(address: &Address) -> Self {
+        let Address::WebSocket(url) = address else { panic!("{address} is of no WebSocket") };
+        Self::over(TcpStream::connect(&url.addresses()[..]).expect("an app"))
+    }
+
+    /// Connects to an app and asks for an upgrade.
+    pub(super) fn dial(address: &Address, protocols: &str) -> Self {
+        let mut raw = Self::connect(address);
+        raw.write(upgrade(protocols).as_bytes());
+        raw
+    }
+
+    /// Writes bytes as they are. A peer that is gone is no concern here.
+    pub(super) fn write(&mut self, bytes: &[u8]) {
+        let _ = self.0.write_all(bytes);
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> bool {
+        self.0.read_exact(into).is_ok()
+    }
+
+    /// The next head of HTTP; `None` if the connection ends without one.
+    pub(super) fn head(&mut self) -> Option<String> {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            if !self.read(&mut byte) {
+                assert!(head.is_empty(), "{}", String::from_utf8_lossy(&head));
+                return None;
+            }
+            head.extend(byte);
+        }
+        Some(String::from_utf8(head).expect("text"))
+    }
+
+    /// The status of the next head.
+    pub(super) fn status(&mut self) -> Option<u16> {
+        let head = self.head()?;
+        let status = head.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)).and_then(|status| status.parse().ok());
+        Some(status.unwrap_or_else(|| panic!("{head}")))
+    }
+
+    /// Sends a message as a client must: masked, here by zeros.
+    pub(super) fn send(&mut self, kind: u8, payload: &[u8]) {
+        let length = u8::try_from(payload.len()).ok().filter(|length| *length < 126).expect("a short message");
+        self.write(&[&[kind, 0x80 | length, 0, 0, 0, 0], payload].concat());
+    }
+
+    /// The next message of a server; `None` at the end.
+    pub(super) fn message(&mut self) -> Option<(u8, Vec<u8>)> {
+        let mut head = [0; 2];
+        if !self.read(&mut head) {
+            return None;
+        }
+        let [kind, length] = head;
+        let length = match length {
+            0..=125 => length.into(),
+            126 => {
+                let mut length = [0; 2];
+                assert!(self.read(&mut length));
+                u16::from_be_bytes(length).into()
+            }
+            _ => panic!("the message is masked, or longer than any here"),
+        };
+        let mut payload = vec![0; length];
+        assert!(self.read(&mut payload));
+        Some((kind, payload))
+    }
+}
+
+/// A request to upgrade. It offers compression, as the reference does.
+pub(super) fn upgrade(protocols: &str) -> String {
+    let protocols = if protocols.is_empty() { String::new() } else { format!("Sec-WebSocket-Protocol: {protocols}\r\n") };
+    format!(
+        "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+         Sec-WebSocket-Key: {KEY}\r\nSec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n{protocols}\r\n"
+    )
+}
+
+/// A short message as a server sends it.
+pub(super) fn unmasked(kind: u8, payload: &[u8]) -> Vec<u8> {
+    [&[kind, u8::try_from(payload.len()).expect("a short message")], payload].concat()
+}

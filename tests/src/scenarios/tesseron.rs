@@ -1,0 +1,916 @@
+//! Both bindings of Tesseron, both ends of them, and the manifests by which they find each other: what an app answers to each way of
+//! dialling it, and what a gateway makes of each way of being answered.
+
+use std::fs;
+use std::future::poll_fn;
+use std::net::TcpListener;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use protocol_core::adapter::Error;
+use protocol_core::adapter::tesseron::{
+    Address, Binding, ClaimMode, FolderRefused, Home, Instance, LoopbackUrl, TesseronListener, TesseronOptions, TesseronTransport,
+};
+use protocol_core::claims::{Agent, ClaimCode, DialFailed, HostPolicy};
+use protocol_core::drive::FrameIo;
+use protocol_core::{Close, CloseReason, Json, Transmit};
+use serde_json::{Value, json};
+use tungstenite::handshake::derive_accept_key;
+
+use super::raw::{self, Raw};
+use super::{Book, Over, Stage, Wire, client, scratch, tools};
+use crate::adapter::{Adapter, Link, Started, start, start_blocking};
+
+super::rows! { $ each_tesseron_row ():
+    a_dial_without_the_subprotocol_of_a_gateway_is_dropped_without_a_word
+    what_is_no_upgrade_is_dropped_without_a_word
+    a_bind_that_is_malformed_is_answered_400
+    a_wrong_code_is_answered_403_and_the_fifth_locks_everybody_out
+    a_dial_without_a_code_is_answered_426_as_long_as_there_is_a_claim
+    the_right_code_is_let_in_in_any_case_and_told_the_subprotocol_and_no_extension
+    a_claim_that_is_taken_or_spent_is_answered_409
+    an_app_without_a_claim_takes_one_gateway_at_a_time
+    diallers_that_stall_cost_nobody_else_anything_and_are_dropped_in_time
+    messages_of_a_web_socket_are_frames_and_pings_are_answered
+    a_web_socket_is_closed_with_1000_and_a_reason_by_either_end
+    a_message_over_the_limit_closes_the_session
+    a_unix_socket_is_bound_before_anything_else
+    a_bind_without_a_code_is_refused_and_the_socket_kept
+    what_comes_before_the_bind_is_refused_and_the_socket_closed
+    a_wrong_code_on_a_unix_socket_closes_it_and_the_fifth_locks_everybody_out
+    a_second_bind_is_refused_and_the_socket_kept
+    a_dialler_that_never_binds_is_dropped_in_time
+    the_socket_is_for_us_alone
+    calls_pass_in_both_directions_over_either_binding
+    a_peer_that_hangs_up_frees_the_place_at_once_for_a_new_code
+    a_transport_that_is_dropped_or_closed_frees_the_place
+    the_manifest_says_what_it_must_and_goes_with_its_listener
+    the_manifest_is_refreshed_while_nobody_is_bound
+    the_manifest_says_who_has_the_claim
+    a_manifest_that_cannot_be_written_is_told_and_written_later
+    a_listener_that_is_dropped_lets_nobody_in_and_leaves_its_channel_alone
+    an_app_whose_runtime_has_ended_is_no_longer_shown
+    a_host_that_never_answers_is_given_up
+    an_answer_that_is_no_upgrade_of_tesseron_is_refused
+    what_comes_right_behind_the_upgrade_is_not_lost
+    what_comes_before_the_answer_to_a_bind_is_nobodys
+    a_path_that_is_no_socket_of_ours_is_not_dialled
+    a_gateway_that_is_refused_hears_why
+    an_app_that_cannot_be_shown_does_not_listen
+}
+
+/// A test for each row.
+#[macro_export]
+macro_rules! tesseron_tests {
+    ([$adapter:ty] $($row:ident)*) => {$(
+        #[test]
+        fn $row() {
+            use $crate::scenarios::{Over, play_on, tesseron};
+            play_on::<$adapter>(1, Over::Duplex, stringify!($row), tesseron::play);
+        }
+    )*};
+}
+
+const GATEWAY: &str = "tesseron-gateway";
+
+/// What a gateway with this code offers.
+fn with(code: &str) -> String {
+    format!("{GATEWAY},tesseron-bind.{code}")
+}
+
+/// A code that is not the one: no minted code is so long.
+const WRONG: &str = "WRONG-CODE";
+
+/// An app that listens in a home of its own, which goes with it.
+struct App {
+    listener: TesseronListener,
+    home: Scratch,
+}
+
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        Self(scratch("home"))
+    }
+
+    fn instances(&self) -> PathBuf {
+        Home::at(&self.0).instances()
+    }
+
+    /// All apps of this home.
+    fn read(&self) -> Vec<Instance> {
+        let read = Home::at(&self.0).read_instances().expect("a folder of ours");
+        read.into_iter().map(|instance| instance.expect("a manifest of ours")).collect()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+impl App {
+    async fn start<A: Adapter>(stage: &Stage<A>, binding: Binding, claim: ClaimMode) -> Self {
+        let home = Scratch::new();
+        let mut options = TesseronOptions::new("An app", binding);
+        options.claim = claim;
+        options.home = Some(home.0.clone());
+        let listener = stage.adapter.tesseron_listen(options).await.expect("a listener");
+        Self { listener, home }
+    }
+
+    /// With a claim of its own.
+    async fn minting<A: Adapter>(stage: &Stage<A>, binding: Binding) -> Self {
+        Self::start(stage, binding, ClaimMode::default()).await
+    }
+
+    fn address(&self) -> &Address {
+        self.listener.address()
+    }
+
+    fn code(&self) -> ClaimCode {
+        self.listener.claim_code().expect("a claim")
+    }
+
+    /// The one app of this home.
+    fn instance(&self) -> Instance {
+        let [instance] = <[_; 1]>::try_from(self.home.read()).expect("one manifest");
+        instance
+    }
+
+    fn manifest(&self) -> Value {
+        serde_json::from_slice(&fs::read(self.listener.manifest_path()).expect("a manifest")).expect("JSON")
+    }
+
+    /// A gateway of ours that dials with this code, and the app's end of the channel.
+    async fn bound<A: Adapter>(&self, stage: &Stage<A>, code: Option<ClaimCode>) -> (TesseronTransport, TesseronTransport) {
+        let gateway = stage.adapter.tesseron_dial(&self.instance(), code).await.expect("a channel");
+        (gateway, self.listener.accept().await.expect("a channel"))
+    }
+
+    /// Has somebody dial by hand.
+    async fn dialled<A: Adapter>(&self, stage: &Stage<A>, protocols: &str) -> Raw {
+        let (address, protocols) = (self.address().clone(), protocols.to_owned());
+        stage.block(move || Raw::dial(&address, &protocols)).await
+    }
+
+    /// The status that answers a dial by hand.
+    async fn status<A: Adapter>(&self, stage: &Stage<A>, protocols: &str) -> Option<u16> {
+        let mut raw = self.dialled(stage, protocols).await;
+        stage.block(move || raw.status()).await
+    }
+
+    /// Somebody who writes and reads lines of a Unix socket by hand.
+    fn wire(&self) -> Wire {
+        let Address::Unix(path) = self.address() else { panic!("{} is no Unix socket", self.address()) };
+        Wire::over_unix(UnixStream::connect(path).expect("an app"))
+    }
+
+    /// What is answered to each of these lines; the last `None` is the end.
+    async fn answers<A: Adapter>(&self, stage: &Stage<A>, lines: &[Value]) -> Vec<Option<Value>> {
+        let (mut wire, lines) = (self.wire(), lines.to_vec());
+        stage.block(move || lines.iter().map(|line| ask(&mut wire, line)).collect()).await
+    }
+}
+
+fn ask(wire: &mut Wire, line: &Value) -> Option<Value> {
+    wire.write(line);
+    wire.read()
+}
+
+fn bind(id: &str, code: &str) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "method": "tesseron/bind", "params": {"code": code}})
+}
+
+/// The id and the code of an error.
+fn error(answer: Option<&Value>) -> (Value, i64) {
+    let answer = answer.expect("an answer");
+    (answer["id"].clone(), answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("{answer}")))
+}
+
+async fn receive(transport: &mut TesseronTransport) -> Option<String> {
+    let frame = poll_fn(|cx| transport.poll_recv(cx)).await.expect("a transport in order");
+    frame.map(|frame| String::from_utf8(frame.to_vec()).expect("text"))
+}
+
+async fn send(transport: &mut TesseronTransport, frame: &'static str) {
+    poll_fn(|cx| transport.poll_ready(cx)).await.expect("a transport in order");
+    transport.start_send(Transmit::new(Bytes::from_static(frame.as_bytes()))).expect("a transport in order");
+    poll_fn(|cx| transport.poll_flush(cx)).await.expect("a transport in order");
+}
+
+fn failed<T>(result: Result<T, Error>) -> Error {
+    match result {
+        Ok(_) => panic!("it went well"),
+        Err(error) => error,
+    }
+}
+
+/// Runs what blocks beside the row; what is given back waits for it.
+fn aside<A: Adapter, T: Send + 'static>(stage: &Stage<A>, job: impl FnOnce() -> T + Send + 'static) -> Started<T> {
+    start_blocking(&*stage.adapter.runtime(), job)
+}
+
+/// Waits until it is so.
+async fn until<A: Adapter>(stage: &Stage<A>, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < Duration::from_secs(20), "it never is");
+        stage.adapter.sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).expect("a file").permissions().mode() & 0o777
+}
+
+// ---- An app on a WebSocket ----
+
+async fn a_dial_without_the_subprotocol_of_a_gateway_is_dropped_without_a_word<A: Adapter>(stage: Stage<A>) {
+    for claim in [ClaimMode::default(), ClaimMode::GatewayMinted] {
+        let app = App::start(&stage, Binding::WebSocket, claim).await;
+        for protocols in ["", "chat", "Tesseron-Gateway", "tesseron-bind.ABCD-EF"] {
+            assert_eq!(app.status(&stage, protocols).await, None, "{protocols}");
+        }
+    }
+}
+
+async fn what_is_no_upgrade_is_dropped_without_a_word<A: Adapter>(stage: Stage<A>) {
+    let app = App::minting(&stage, Binding::WebSocket).await;
+    let whole = raw::upgrade(&with(app.code().reveal()));
+    let requests = [
+        "\r\n\r\n".into(),
+        "{}\n".into(),
+        "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".into(),
+        whole.replace("GET", "POST"),
+        whole.replace("HTTP/1.1", "HTTP/1.0"),
+        whole.replace("Version: 13", "Version: 8"),
+        whole.replace("Sec-WebSocket-Key", "Key"),
+        whole.replace("Upgrade: websocket\r\n", ""),
+        whole.replace("Host: ", &"X-Filler: yes\r\n".repeat(1000)),
+        format!("GET /{}", "x".repeat(100_000)),
+    ];
+    for request in requests {
+        let address = app.address().clone();
+        let answer = stage.block(move || {
+            let mut raw = Raw::connect(&address);
+            raw.write(request.as_bytes());
+            raw.head()
+        });
+        assert_eq!(answer.await, None);
+    }
+    assert_eq!(app.status(&stage, &with(app.code().reveal())).await, Some(101), "none of it has cost the claim");
+}
+
+async fn a_bind_that_is_malformed_is_answered_400<A: Adapter>(stage: Stage<A>) {
+    let app = App::minting(&stage, Binding::WebSocket).await;
+    let code = app.code();
+    let right = with(code.reveal());
+    for protocols in [with(""), with("A!"), with("../x"), with(&"x".repeat(65)), format!("{right},tesseron-bind.{}", code.reveal())]
+    {
+        assert_eq!(app.status(&stage, &protocols).await, Some(400), "{protocols}");
+    }
+}
+
+async fn a_wrong_code_is_answered_403_and_the_fifth_locks_everybody_out<A: Adapter>(stage: Stage<A>) {
+    let app = App::minting(&stage, Binding::WebSocket).await;
+    for _ in 0..5 {
+        assert_eq!(app.status(&stage, &with(WRONG)).await, Some(403));
+    }
+    for protocols in [with(WRONG), with(app.code().reveal()), GATEWAY.into()] {
+        assert_eq!(app.status(&stage, &protocols).await, Some(429), "{protocols}");
+    }
+}
+
+async fn a_dial_without_a_code_is_answered_426_as_long_as_there_is_a_claim<A: Adapter>(stage: Stage<A>) {
+    let app = App::minting(&stage, Binding::WebSocket).await;
+    assert_eq!(app.status(&stage, GATEWAY).await, Some(426));
+    let (gateway, host) = app.bound(&stage, Some(app.code())).await;
+    assert_eq!(app.status(&stage, GATEWAY).await, Some(426));
+    drop((gateway, host));
+    assert_eq!(app.status(&stage, GATEWAY).await, Some(426));
+}
+
+async fn the_right_code_is_let_in_in_any_case_and_told_the_subprotocol_and_no_extension<A: Adapter>(stage: Stage<A>) {
+    let app = App::minting(&stage, Binding::WebSocket).await;
+    let mut raw = app.dialled(&stage, &format!(" {GATEWAY} , tesseron-bind.{} ", app.code().reveal().to_lowercase())).await;
+    let head = stage.block(move || raw.head().expect("an answer")).await;
+    let mut lines: Vec<_> = head.trim_end().split("\r\n").map(str::to_lowercase).collect();
+    lines[1..].sort_unstable();
+    assert_eq!(
+        lines,
+        [
+            "http/1.1 101 switching protocols".into(),
+            "connection: upgrade".into(),
+            format!("sec-websocket-accept: {}", raw::ACCEPTED.to_lowercase()),
+            "sec-websocket-protocol: tesseron-gateway".into(),
+            "upgrade: websocket".into(),
+        ]
+    );
+    assert!(head.contains(raw::ACCEPTED), "{head}");
+    drop(app.listener.accept().await.expect("a channel"));
+}
+
+async fn a_claim_that_is_taken_or_spent_is_answered_409<A: Adapter>(stage: Stage<A>) {
+    let app = App::minting(&stage, Binding::WebSocket).await;
+    let code = app.code();
+    let (_gateway, host) = app.bound(&stage, Some(code.clone())).await;
+    assert_eq!(app.status(&stage, &with(code.reveal())).await, Some(409));
+    app.listener.handle_agent(host.channel().expect("its place"), Agent { id: "a".into(), name: "An agent".into() });
+    assert_eq!(app.status(&stage, &with(code.reveal())).await, Some(409));
+    assert_eq!(app.status(&stage, &with(WRONG)).await, Some(403));
+}
+
+async fn an_app_without_a_claim_takes_one_gateway_at_a_time<A: Adapter>(stage: Stage<A>) {
+    let app = App::start(&stage, Binding::WebSocket, ClaimMode::GatewayMinted).await;
+    assert!(app.listener.claim_code().is_none() && app.listener.next_code().await.is_none());
+    assert_eq!(app.status(&stage, &with(WRONG)).await, Some(403));
+    let first = app.bound(&stage, None).await;
+    assert_eq!(app.status(&stage, GATEWAY).await, Some(409));
+    drop(first);
+    let _second = app.bound(&stage, None).await;
+    // A second connection to a Unix socket is closed without a word.
+    let app = App::start(&stage, Binding::Unix, ClaimMode::GatewayMinted).await;
+    let first = app.bound(&stage, None).await;
+    assert_eq!(app.answers(&stage, &[json!({})]).await, [None]);
+    drop(first);
+    let (mut gateway, mut host) = app.bound(&stage, None).await;
+    send(&mut host, "{}").await;
+    assert_eq!(receive(&mut gateway).await.as_deref(), Some("{}"));
+}
+
+async fn diallers_that_stall_cost_nobody_else_anything_and_are_dropped_in_time<A: Adapter>(stage: Stage<A>) {
+    let app = App::minting(&stage, Binding::WebSocket).await;
+    let begin = Instant::now();
+    let mut stalled = Vec::new();
+    for count in 0..20 {
+        let (address, request) = (app.address().clone(), raw::upgrade(&with(app.code().reveal())));
+        stalled.push(
+            stage
+                .block(move || {
+                    let mut raw = Raw::connect(&address);
+                    raw.write(&request.as_bytes()[..count * 10]);
+                    raw
+                })
+                .await,
+        );
+    }
+    let _bound = app.bound(&stage, Some(app.code())).await;
+    assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
+    for mut raw in stalled {
+        assert_eq!(stage.block(move || raw.status()).await, None);
+    }
+    assert!(begin.elapsed() >= Duration::from_secs(4), "{:?}", begin.elapsed());
+}
+
+async fn messages_of_a_web_socket_are_frames_and_pings_are_answered<A: Adapter>(stage: Stage<A>) {
+    let app = App::minting(&stage, Binding::WebSocket).await;
+    let mut raw = app.dialled(&stage, &with(app.code().reveal())).await;
+    let mut raw = stage
+        .block(move || {
+            assert_eq!(raw.status(), Some(101));
+            raw.send(raw::TEXT, b"{}");
+            raw.send(raw::BINARY, "[\"\u{2603}\"]".as_bytes());
+            raw.send(raw::PING, b"there?");
+            // One message in three fragments.
+            raw.send(0x01, b"[1");
+            raw.send(0x00, b",");
+            raw.send(0x80, b"2]");
+            raw
+        })
+        .await;
+    let mut host = app.listener.accept().await.expect("a channel");
+    for frame in ["{}", "[\"\u{2603}\"]", "[1,2]"] {
+        assert_eq!(receive(&mut host).await.as_deref(), Some(frame));
+    }
+    send(&mut host, "{\"a\":\"\u{2603}\"}").await;
+    let long = Box::leak("x".repeat(1000).into_boxed_str());
+    send(&mut host, long).await;
+    let messages = stage.block(move || [raw.message(), raw.message(), raw.message()]).await;
+    let [pong, short, all] = messages.map(|message| message.expect("a message"));
+    assert_eq!(pong, (raw::PONG, b"there?".to_vec()));
+    assert_eq!(short, (raw::TEXT, "{\"a\":\"\u{2603}\"}".as_bytes().to_vec()));
+    assert_eq!(all, (raw::TEXT, long.as_bytes().to_vec()), "in one piece");
+}
+
+async fn a_web_socket_is_closed_with_1000_and_a_reason_by_either_end<A: Adapter>(stage: Stage<A>) {
+    let app = App::minting(&stage, Binding::WebSocket).await;
+    let mut raw = app.dialled(&stage, &with(app.code().reveal())).await;
+    let mut host = app.listener.accept().await.expect("a channel");
+    poll_fn(|cx| host.poll_close(cx)).await.expect("an end in order");
+    let close = stage.block(move || raw.head().and_then(|_| raw.message())).await;
+    assert_eq!(close, Some((raw::CLOSE, b"\x03\xe8the session is over".to_vec())));
+    // Whatever code the peer has is an end.
+    for code in [1000_u16, 1001, 4000] {
+        let mut raw = app.dialled(&stage, &with(app.code().reveal())).await;
+        let mut host = app.listener.accept().await.expect("a channel");
+        let mut raw = stage
+            .block(move || {
+                raw.head();
+                raw.send(raw::CLOSE, &code.to_be_bytes());
+                raw
+            })
+            .await;
+        assert_eq!(receive(&mut host).await, None);
+        poll_fn(|cx| host.poll_close(cx)).await.expect("an end in order");
+        let close = stage.block(move || raw.message()).await;
+        assert_eq!(close, Some((raw::CLOSE, code.to_be_bytes().to_vec())));
+    }
+}
+
+async fn a_message_over_the_limit_closes_the_session<A: Adapter>(stage: Stage<A>) {
+    let app = App::minting(&stage, Binding::WebSocket).await;
+    let (mut gateway, host) = app.bound(&stage, Some(app.code())).await;
+    let service = tools::service(&Book::default()).configure(|config| config.limits.frame_bytes = 1000);
+    let link = stage.adapter.serve(Arc::new(service), Box::new(host));
+    send(&mut gateway, Box::leak("x".repeat(1001).into_boxed_str())).await;
+    assert_eq!(link.end.await.expect("an end in order"), CloseReason::FrameTooLarge);
+}
+
+// ---- An app on a Unix socket ----
+
+async fn a_unix_socket_is_bound_before_anything_else<A: Adapter>(stage: Stage<A>) {
+    let app = App::minting(&stage, Binding::Unix).await;
+    let code = app.code().reveal().to_lowercase();
+    let mut wire = app.wire();
+    let answer = aside(&stage, move || {
+        // All of it at once, and some white space.
+        wire.bytes(format!("\r\n{}\r\n\n{{\"first\":1}}\n", bind("b", &code)).as_bytes());
+        (wire.read(), wire)
+    });
+    let mut host = app.listener.accept().await.expect("a channel");
+    assert_eq!(receive(&mut host).await.as_deref(), Some("{\"first\":1}"));
+    send(&mut host, "{\"second\":2}").await;
+    let (answer, mut wire) = answer.await;
+    assert_eq!(answer, Some(json!({"jsonrpc": "2.0", "id": "b", "result": {"ok": true}})));
+    assert_eq!(stage.block(move || wire.read()).await, Some(json!({"second": 2})));
+}
+
+async fn a_bind_without_a_code_is_refused_and_the_socket_kept<A: Adapter>(stage: Stage<A>) {
+    let app = App::minting(&stage, Binding::Unix).await;
+    let missing = json!({"jsonrpc": "2.0", "id": 1, "method": "tesseron/bind", "params": {}});
+    let number = json!({"jsonrpc": "2.0", "id": "2", "method": "tesseron/bind", "params": {"code": 42}});
+    let answers = app.answers(&stage, &[missing, number, bind("3", app.code().reveal())]).await;
+    assert_eq!(error(answers[0].as_ref()), (json!(1), -32602));
+    assert_eq!(error(answers[1].as_ref()), (json!("2"), -32602));
+    assert_eq!(answers[2].as_ref().expect("an answer")["result"], json!({"ok": true}));
+}
+
+async fn what_comes_before_the_bind_is_refused_and_the_socket_closed<A: Adapter>(stage: Stage<A>) {
+    let app = App::minting(&stage, Binding::Unix).await;
+    let request = json!({"jsonrpc": "2.0", "id": "x", "method": "actions/invoke", "params": {"name": "text"}});
+    let notification = json!({"jsonrpc": "2.0", "method": "actions/cancel", "params": {"invocationId": "i"}});
+    for (frame, id) in [(request, json!("x")), (notification, Value::Null)] {
+        let answers = app.answers(&stage, &[frame, bind("b", app.code().reveal())]).await;
+        assert_eq!(error(answers[0].as_ref()), (id, -32600));
+        assert_eq!(answers[1], None);
+    }
+    let mut wire = app.wire();
+    let answers = stage.block(move || {
+        wire.bytes(&[b'x'; 100_000]);
+        wire.rest()
+    });
+    assert_eq!(answers.await.iter().map(|answer| error(Some(answer)).1).collect::<Vec<_>>(), [-32600]);
+}
+
+async fn a_wrong_code_on_a_unix_socket_closes_it_and_the_fifth_locks_everybody_out<A: Adapter>(stage: Stage<A>) {
+    let app = App::minting(&stage, Binding::Unix).await;
+    let right = bind("r", app.code().reveal());
+    for _ in 0..5 {
+        let answers = app.answers(&stage, &[bind("b", WRONG), right.clone()]).await;
+        assert_eq!(error(answers[0].as_ref()), (json!("b"), -32009));
+        assert_eq!(answers[1], None);
+    }
+    let answers = app.answers(&stage, &[right.clone(), right]).await;
+    assert_eq!(error(answers[0].as_ref()), (json!("r"), -32009));
+    assert_eq!(answers[1], None);
+}
+
+async fn a_second_bind_is_refused_and_the_socket_kept<A: Adapter>(stage: Stage<A>) {
+    let app = App::minting(&stage, Binding::Unix).await;
+    let right = bind("b", app.code().reveal());
+    let (mut wire, first) = (app.wire(), right.clone());
+    let (answer, mut wire) = stage.block(move || (ask(&mut wire, &first), wire)).await;
+    assert!(answer.expect("an answer")["result"].is_object());
+    // Elsewhere, the claim is taken.
+    let elsewhere = app.answers(&stage, &[right.clone(), right.clone()]).await;
+    assert_eq!([error(elsewhere[0].as_ref()).1, error(elsewhere[1].as_ref()).1], [-32009, -32009]);
+    // Here, the channel goes on, while somebody listens.
+    let mut host = app.listener.accept().await.expect("a channel");
+    let again = aside(&stage, move || {
+        let answer = ask(&mut wire, &right);
+        wire.write(&json!({"later": true}));
+        (answer, wire)
+    });
+    assert_eq!(receive(&mut host).await.as_deref(), Some("{\"later\":true}"));
+    let (answer, wire) = again.await;
+    assert_eq!(error(answer.as_ref()), (json!("b"), -32009));
+    drop(wire);
+    assert_eq!(receive(&mut host).await, None);
+}
+
+async fn a_dialler_that_never_binds_is_dropped_in_time<A: Adapter>(stage: Stage<A>) {
+    let mut policy = HostPolicy::default();
+    policy.bind_wait = Duration::from_millis(300);
+    let app = App::start(&stage, Binding::Unix, ClaimMode::HostMinted(policy)).await;
+    let begin = Instant::now();
+    let mut silent = app.wire();
+    let silent = aside(&stage, move || silent.rest());
+    let _bound = app.bound(&stage, Some(app.code())).await;
+    assert_eq!(silent.await, [Value::Null; 0]);
+    assert!(begin.elapsed() >= Duration::from_millis(300), "{:?}", begin.elapsed());
+}
+
+async fn the_socket_is_for_us_alone<A: Adapter>(stage: Stage<A>) {
+    let app = App::minting(&stage, Binding::Unix).await;
+    let Address::Unix(path) = app.address().clone() else { panic!("it is no Unix socket") };
+    let folder = path.parent().expect("a folder").to_owned();
+    assert_eq!((mode(&path), mode(&folder)), (0o600, 0o700));
+    drop(app.listener);
+    assert!(!path.exists());
+    // A folder that others may use is not used, and neither is a link to one of ours.
+    let listen = || {
+        let mut options = TesseronOptions::new("An app", Binding::Unix);
+        options.home = Some(app.home.0.clone());
+        stage.adapter.tesseron_listen(options)
+    };
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o711)).expect("our folder");
+    let error = failed(listen().await);
+    assert!(matches!(&error, Error::Folder { path, refused: FolderRefused::Open(0o711) } if *path == folder), "{error}");
+    fs::remove_dir(&folder).expect("our folder");
+    std::os::unix::fs::symlink(app.home.instances(), &folder).expect("a link");
+    let error = failed(listen().await);
+    assert!(matches!(error, Error::Folder { refused: FolderRefused::NotAFolder, .. }), "{error}");
+}
+
+// ---- Both bindings ----
+
+const BOTH: [Binding; 2] = [Binding::WebSocket, Binding::Unix];
+
+async fn calls_pass_in_both_directions_over_either_binding<A: Adapter>(stage: Stage<A>) {
+    for binding in BOTH {
+        for claim in [ClaimMode::default(), ClaimMode::GatewayMinted] {
+            let app = App::start(&stage, binding, claim).await;
+            let (gateway, host) = app.bound(&stage, app.listener.claim_code()).await;
+            let book = Book::default();
+            let serving = stage.adapter.serve(Arc::new(tools::service(&book)), Box::new(host));
+            let Link { peer, end } = stage.adapter.connect(Arc::new(()), client(), Box::new(gateway));
+            let calls: Vec<_> = [0, 1, 100, 1_000_000, 3_000_000]
+                .into_iter()
+                .map(|length| {
+                    let text = Json::parse(format!(r#"{{"text":"{}"}}"#, "x".repeat(length))).expect("JSON");
+                    (length, peer.call_tool("length", text).expect("a call"))
+                })
+                .collect();
+            for (length, call) in calls {
+                let result = call.await.result().expect("a result");
+                assert_eq!(result.member("structuredContent").expect("a number").as_str(), format!(r#"{{"result":{length}}}"#));
+            }
+            peer.close(Close::Now);
+            assert_eq!(end.await.expect("an end in order"), CloseReason::Local);
+            assert_eq!(serving.end.await.expect("an end in order"), CloseReason::Eof);
+        }
+    }
+}
+
+async fn a_peer_that_hangs_up_frees_the_place_at_once_for_a_new_code<A: Adapter>(stage: Stage<A>) {
+    for binding in BOTH {
+        let app = App::minting(&stage, binding).await;
+        let old = app.listener.next_code().await.expect("a code");
+        assert!(old.matches(&app.code()));
+        let (gateway, mut host) = app.bound(&stage, Some(old.clone())).await;
+        drop(gateway);
+        assert_eq!(receive(&mut host).await, None);
+        // The app still holds its end, and yet another may come.
+        assert_eq!(host.channel(), None);
+        let new = app.listener.next_code().await.expect("a code");
+        assert!(!new.matches(&old));
+        let claim = app.instance().claim.expect("a claim");
+        assert!(claim.code.matches(&new) && claim.bound_agent.is_none());
+        for code in [None, Some(old)] {
+            if code.is_none() && binding == Binding::Unix {
+                // Nothing is awaited without a code: the app refuses what it hears.
+                let mut gateway = stage.adapter.tesseron_dial(&app.instance(), code).await.expect("a connection");
+                send(&mut gateway, r#"{"jsonrpc":"2.0","id":1,"method":"actions/invoke","params":{}}"#).await;
+                assert!(receive(&mut gateway).await.expect("an error").contains("-32600"));
+                assert_eq!(receive(&mut gateway).await, None);
+            } else {
+                let error = failed(stage.adapter.tesseron_dial(&app.instance(), code).await);
+                assert!(matches!(error, Error::Refused { status: 426 | 403, .. } | Error::Unbound { .. }), "{error}");
+            }
+        }
+        let (mut gateway, mut second) = app.bound(&stage, Some(new)).await;
+        // The end that is gone takes nothing with it.
+        drop(host);
+        send(&mut second, "{}").await;
+        assert_eq!(receive(&mut gateway).await.as_deref(), Some("{}"));
+        assert!(second.channel().is_some());
+    }
+}
+
+async fn a_transport_that_is_dropped_or_closed_frees_the_place<A: Adapter>(stage: Stage<A>) {
+    for binding in BOTH {
+        let app = App::minting(&stage, binding).await;
+        let first = app.code();
+        let (mut gateway, host) = app.bound(&stage, Some(first.clone())).await;
+        drop(host);
+        let second = app.code();
+        assert!(!second.matches(&first));
+        assert_eq!(receive(&mut gateway).await, None);
+        let (_gateway, mut host) = app.bound(&stage, Some(second.clone())).await;
+        poll_fn(|cx| host.poll_close(cx)).await.expect("an end in order");
+        assert!(!app.code().matches(&second));
+        let _third = app.bound(&stage, Some(app.code())).await;
+    }
+}
+
+// ---- Manifests ----
+
+async fn the_manifest_says_what_it_must_and_goes_with_its_listener<A: Adapter>(stage: Stage<A>) {
+    for binding in BOTH {
+        for claim in [ClaimMode::default(), ClaimMode::GatewayMinted] {
+            let app = App::start(&stage, binding, claim).await;
+            let path = app.listener.manifest_path().to_owned();
+            assert_eq!((mode(&path), mode(path.parent().expect("a folder"))), (0o600, 0o700));
+            let manifest = app.manifest();
+            let id = path.file_stem().expect("a name").to_str().expect("text");
+            let transport = match app.address() {
+                Address::WebSocket(url) => json!({"kind": "ws", "url": url.as_str()}),
+                Address::Unix(path) => json!({"kind": "uds", "path": path}),
+                _ => panic!("{}", app.address()),
+            };
+            let mut expected = json!({
+                "version": 2, "instanceId": id, "appName": "An app", "addedAt": manifest["addedAt"].as_u64().expect("a time"),
+                "pid": std::process::id(), "transport": transport,
+            });
+            if let Some(code) = app.listener.claim_code() {
+                let claim = &manifest["hostMintedClaim"];
+                let (minted_at, expires_at) = (claim["mintedAt"].as_u64(), claim["expiresAt"].as_u64());
+                assert_eq!(expires_at, minted_at.map(|at| at + 600_000));
+                expected["helloHandledByHost"] = true.into();
+                expected["hostMintedClaim"] = json!({
+                    "code": code.reveal(), "sessionId": claim["sessionId"].as_str().expect("an id"),
+                    "resumeToken": claim["resumeToken"].as_str().expect("a token"), "mintedAt": minted_at, "expiresAt": expires_at,
+                    "boundAgent": null,
+                });
+            }
+            assert_eq!(manifest, expected);
+            drop(app.listener);
+            assert!(!path.exists());
+        }
+    }
+}
+
+async fn the_manifest_is_refreshed_while_nobody_is_bound<A: Adapter>(stage: Stage<A>) {
+    let mut policy = HostPolicy::default();
+    policy.refresh = Duration::from_millis(20);
+    let app = App::start(&stage, Binding::Unix, ClaimMode::HostMinted(policy)).await;
+    let first = app.instance().claim.expect("a claim");
+    until(&stage, || app.instance().claim.is_some_and(|claim| claim.expires_at > first.expires_at + 50)).await;
+    let refreshed = app.instance().claim.expect("a claim");
+    assert!(refreshed.code.matches(&first.code) && refreshed.minted_at == first.minted_at);
+    let _bound = app.bound(&stage, Some(first.code)).await;
+    let bound = fs::metadata(app.listener.manifest_path()).expect("a manifest").ino();
+    stage.adapter.sleep(Duration::from_millis(100)).await;
+    assert_eq!(fs::metadata(app.listener.manifest_path()).expect("a manifest").ino(), bound, "it is not written again");
+}
+
+async fn the_manifest_says_who_has_the_claim<A: Adapter>(stage: Stage<A>) {
+    for binding in BOTH {
+        let app = App::minting(&stage, binding).await;
+        let (gateway, host) = app.bound(&stage, Some(app.code())).await;
+        assert!(!app.instance().is_claimable(0), "nobody else is to try");
+        let channel = host.channel().expect("its place");
+        app.listener.handle_agent(channel, Agent { id: "a".into(), name: "An agent".into() });
+        assert_eq!(app.manifest()["hostMintedClaim"]["boundAgent"], json!({"id": "a", "name": "An agent"}));
+        drop((gateway, host));
+        app.listener.handle_agent(channel, Agent { id: "late".into(), name: "Too late".into() });
+        assert_eq!(app.manifest()["hostMintedClaim"]["boundAgent"], Value::Null);
+    }
+}
+
+async fn a_manifest_that_cannot_be_written_is_told_and_written_later<A: Adapter>(stage: Stage<A>) {
+    let app = App::minting(&stage, Binding::WebSocket).await;
+    let (gateway, host) = app.bound(&stage, Some(app.code())).await;
+    fs::remove_dir_all(app.home.instances()).expect("our folder");
+    drop((gateway, host));
+    let error = failed(app.listener.accept().await);
+    assert!(matches!(&error, Error::Manifest { path, .. } if path == app.listener.manifest_path()), "{error}");
+    fs::create_dir(app.home.instances()).expect("our folder");
+    // The next change writes it.
+    let mut raw = app.dialled(&stage, &with(app.code().reveal())).await;
+    assert_eq!(stage.block(move || raw.status()).await, Some(101));
+    assert!(app.listener.manifest_path().exists());
+}
+
+async fn a_listener_that_is_dropped_lets_nobody_in_and_leaves_its_channel_alone<A: Adapter>(stage: Stage<A>) {
+    for binding in BOTH {
+        let app = App::start(&stage, binding, ClaimMode::GatewayMinted).await;
+        let (mut gateway, mut host) = app.bound(&stage, None).await;
+        let (instance, path) = (app.instance(), app.listener.manifest_path().to_owned());
+        drop(app.listener);
+        assert!(!path.exists());
+        // Its task has a turn.
+        stage.adapter.sleep(Duration::from_millis(50)).await;
+        let error = failed(stage.adapter.tesseron_dial(&instance, None).await);
+        assert!(matches!(error, Error::Connect { .. }), "{error}");
+        send(&mut host, "{}").await;
+        assert_eq!(receive(&mut gateway).await.as_deref(), Some("{}"));
+        drop(host);
+        assert_eq!(receive(&mut gateway).await, None);
+        assert!(!path.exists());
+    }
+}
+
+async fn an_app_whose_runtime_has_ended_is_no_longer_shown<A: Adapter>(stage: Stage<A>) {
+    for binding in BOTH {
+        let run = move || {
+            A::run(Some(1), move |adapter| async move { App::minting(&Stage::new(adapter, Over::Duplex, ""), binding).await })
+        };
+        let app = stage.block(move || std::thread::spawn(run).join().expect("an app")).await;
+        assert!(app.home.read().is_empty());
+        assert!(app.listener.next_code().await.is_none());
+        for _ in 0..2 {
+            let error = failed(app.listener.accept().await);
+            assert!(matches!(&error, Error::Accept { address, .. } if *address == app.address().to_string()), "{error}");
+        }
+    }
+}
+
+async fn an_app_that_cannot_be_shown_does_not_listen<A: Adapter>(stage: Stage<A>) {
+    for name in ["", "two\nlines", &"x".repeat(257)] {
+        let mut options = TesseronOptions::new(name, Binding::WebSocket);
+        options.home = Some(scratch("unused"));
+        assert!(matches!(failed(stage.adapter.tesseron_listen(options).await), Error::AppName), "{name}");
+    }
+}
+
+// ---- A gateway that dials ----
+
+/// The manifest of an app that is there, with another address.
+async fn elsewhere<A: Adapter>(stage: &Stage<A>, address: Address) -> Instance {
+    let app = App::start(stage, Binding::Unix, ClaimMode::GatewayMinted).await;
+    let mut instance = app.instance();
+    instance.address = address;
+    instance
+}
+
+/// Somebody who listens for WebSockets by hand.
+async fn tcp<A: Adapter>(stage: &Stage<A>) -> (TcpListener, Instance) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("ws://{}/app?x=y", listener.local_addr().expect("an address"));
+    let address = Address::WebSocket(LoopbackUrl::parse(&url).expect("a URL"));
+    (listener, elsewhere(stage, address).await)
+}
+
+/// Somebody who listens on a Unix socket by hand. The last is where it is, and goes with it.
+async fn unix<A: Adapter>(stage: &Stage<A>) -> (UnixListener, Instance, Scratch) {
+    let folder = Scratch::new();
+    fs::create_dir(&folder.0).expect("a folder");
+    let path = folder.0.join("socket");
+    let listener = UnixListener::bind(&path).expect("a socket");
+    (listener, elsewhere(stage, Address::Unix(path)).await, folder)
+}
+
+fn code() -> ClaimCode {
+    ClaimCode::parse("PQ7N-4D").expect("a code")
+}
+
+/// The request of the next dialler.
+fn asked(listener: &TcpListener) -> (String, Raw) {
+    let mut raw = Raw::over(listener.accept().expect("a dialler").0);
+    (raw.head().expect("a request"), raw)
+}
+
+/// What a host answers that takes the upgrade.
+fn taken(request: &str) -> String {
+    let key = request.lines().find_map(|line| line.strip_prefix("Sec-WebSocket-Key: ")).expect("a key");
+    let accept = derive_accept_key(key.as_bytes());
+    format!(
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {accept}\r\n\
+         Sec-WebSocket-Protocol: tesseron-gateway\r\n\r\n"
+    )
+}
+
+async fn a_host_that_never_answers_is_given_up<A: Adapter>(stage: Stage<A>) {
+    let begin = Instant::now();
+    let ((_tcp, web_socket), (_unix, unix, _folder)) = (tcp(&stage).await, unix(&stage).await);
+    // All of them at once; the system accepts the connections.
+    let dials = [(&web_socket, None), (&web_socket, Some(code())), (&unix, Some(code()))];
+    let dials: Vec<_> = dials.into_iter().map(|(instance, code)| stage.adapter.tesseron_dial(instance, code)).collect();
+    let runtime = stage.adapter.runtime();
+    let started: Vec<_> = dials.into_iter().map(|dial| start(&*runtime, dial)).collect();
+    let mut errors = Vec::new();
+    for dial in started {
+        errors.push(failed(dial.await).to_string());
+    }
+    assert!(begin.elapsed() >= Duration::from_secs(4) && begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
+    for error in &errors[..2] {
+        assert_eq!(*error, format!("cannot connect to {}: timed out", web_socket.address));
+    }
+    assert_eq!(errors[2], format!("cannot bind {}: {}", unix.address, DialFailed::TimedOut));
+}
+
+async fn an_answer_that_is_no_upgrade_of_tesseron_is_refused<A: Adapter>(stage: Stage<A>) {
+    let (listener, instance) = tcp(&stage).await;
+    let changes: [fn(String) -> String; 9] = [
+        |_| String::new(),
+        |_| "SSH-2.0-OpenSSH_9.6\r\n".into(),
+        |_| "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".into(),
+        |answer| answer.replace("Sec-WebSocket-Protocol: tesseron-gateway\r\n", ""),
+        |answer| answer.replace("tesseron-gateway", "tesseron-bind.PQ7N-4D"),
+        |answer| answer.replace("Accept: ", "Accept: x"),
+        |answer| answer.replace("Upgrade: websocket", "Upgrade: h2c"),
+        |answer| answer.replace("\r\n\r\n", "\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n"),
+        |answer| answer.replace("\r\n\r\n", &format!("\r\nX-Filler: {}\r\n\r\n", "x".repeat(100_000))),
+    ];
+    let listener = Arc::new(listener);
+    for (row, change) in changes.into_iter().enumerate() {
+        let listening = Arc::clone(&listener);
+        let answered = aside(&stage, move || {
+            let (request, mut raw) = asked(&listening);
+            raw.write(change(taken(&request)).as_bytes());
+            request
+        });
+        let dialled = stage.adapter.tesseron_dial(&instance, Some(code())).await;
+        let request = answered.await;
+        assert!(request.starts_with("GET /app?x=y HTTP/1.1\r\n"), "{request}");
+        assert!(request.contains("\r\nSec-WebSocket-Protocol: tesseron-gateway,tesseron-bind.PQ7N-4D\r\n"), "{request}");
+        assert!(!request.contains("Extensions"), "{request}");
+        match failed(dialled) {
+            Error::Refused { status: 200, .. } if row == 2 => {}
+            Error::Connect { .. } if row != 2 => {}
+            error => panic!("{row}: {error}"),
+        }
+    }
+}
+
+async fn what_comes_right_behind_the_upgrade_is_not_lost<A: Adapter>(stage: Stage<A>) {
+    let (listener, instance) = tcp(&stage).await;
+    let answered = aside(&stage, move || {
+        let (request, mut raw) = asked(&listener);
+        raw.write(&[taken(&request).as_bytes(), &raw::unmasked(raw::TEXT, b"{\"hello\":1}")].concat());
+        raw
+    });
+    let dialled = stage.adapter.tesseron_dial(&instance, None).await;
+    let _raw = answered.await;
+    assert_eq!(receive(&mut dialled.expect("a channel")).await.as_deref(), Some("{\"hello\":1}"));
+}
+
+async fn what_comes_before_the_answer_to_a_bind_is_nobodys<A: Adapter>(stage: Stage<A>) {
+    let (listener, instance, _folder) = unix(&stage).await;
+    let answered = aside(&stage, move || {
+        let mut wire = Wire::over_unix(listener.accept().expect("a dialler").0);
+        let bind = wire.read().expect("a bind");
+        for frame in
+            [json!({"jsonrpc": "2.0", "id": 1, "method": "tesseron/hello"}), json!({"jsonrpc": "2.0", "id": "?", "result": {}})]
+        {
+            wire.write(&frame);
+        }
+        wire.answer(&bind["id"], &json!({"ok": true}));
+        wire.write(&json!({"first": 1}));
+        (bind, wire)
+    });
+    let dialled = stage.adapter.tesseron_dial(&instance, Some(code())).await;
+    let (bind, _wire) = answered.await;
+    assert_eq!((&bind["method"], &bind["params"]), (&json!("tesseron/bind"), &json!({"code": "PQ7N-4D"})));
+    assert_eq!(receive(&mut dialled.expect("a channel")).await.as_deref(), Some("{\"first\":1}"));
+}
+
+async fn a_path_that_is_no_socket_of_ours_is_not_dialled<A: Adapter>(stage: Stage<A>) {
+    let (listener, mut instance, folder) = unix(&stage).await;
+    let [socket, file, link, nothing] = ["socket", "file", "link", "nothing"].map(|name| folder.0.join(name));
+    fs::write(&file, "").expect("a file");
+    std::os::unix::fs::symlink(&socket, &link).expect("a link");
+    for (path, because) in
+        [(&file, "it is no socket of this user"), (&link, "it is no socket of this user"), (&nothing, "No such file")]
+    {
+        instance.address = Address::Unix(path.clone());
+        let error = failed(stage.adapter.tesseron_dial(&instance, Some(code())).await).to_string();
+        assert!(error.starts_with(&format!("cannot connect to {}: {because}", path.display())), "{error}");
+    }
+    // Where nobody listens any longer.
+    drop(listener);
+    instance.address = Address::Unix(socket);
+    let error = failed(stage.adapter.tesseron_dial(&instance, Some(code())).await);
+    assert!(matches!(error, Error::Connect { .. }), "{error}");
+}
+
+async fn a_gateway_that_is_refused_hears_why<A: Adapter>(stage: Stage<A>) {
+    let app = App::minting(&stage, Binding::WebSocket).await;
+    for (wrong, because) in
+        [(Some(code()), "the claim code is wrong (HTTP status 403)"), (None, "it needs a claim code (HTTP status 426)")]
+    {
+        let error = failed(stage.adapter.tesseron_dial(&app.instance(), wrong).await).to_string();
+        assert_eq!(error, format!("{} refuses this gateway: {because}", app.address()));
+    }
+    let app = App::minting(&stage, Binding::Unix).await;
+    let error = failed(stage.adapter.tesseron_dial(&app.instance(), Some(code())).await);
+    assert!(matches!(&error, Error::Unbound { source: DialFailed::Refused(error), .. } if error.code == -32009), "{error}");
+}
