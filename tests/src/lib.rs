@@ -2,10 +2,13 @@
 
 pub mod adapter;
 pub mod audit;
+pub mod bridge;
 pub mod end;
+pub mod fixtures;
 pub mod fuzz;
 pub mod pair;
 pub mod programs;
+pub mod replay;
 #[cfg(unix)]
 pub mod scenarios;
 pub mod speed;

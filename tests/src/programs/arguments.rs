@@ -9,21 +9,32 @@ use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{ArgGroup, Parser};
+use protocol_core::adapter::tesseron::{Binding, ClaimMode, TesseronOptions};
+use protocol_core::bridge::Surface;
+use protocol_core::claims::{AppId, LobbyPolicy};
 use protocol_core::{Json, Level};
 
+use super::gateway::Wish;
+use super::serve::{AppWish, Listen};
 use super::status;
 
 /// The hidden first flag that turns `call` into `tools`, so that one program is enough to see both.
 pub(super) const SERVE_TOOLS: &str = "--serve-tools";
 
 const TOOLS_HELP: &str = "\
-Without --tcp or --unix it speaks MCP on stdin and stdout, one JSON message a line; stdout carries
+Without --tcp, --unix or --tesseron it speaks MCP on stdin and stdout, one JSON message a line; stdout carries
 nothing else. At the end of stdin it answers what it has read, for at most five seconds, and exits.
 Told to end by Ctrl-C or SIGTERM it lets nobody in any longer and lets what runs finish, within the
 grace; what is left then is cancelled and told so. A second Ctrl-C or SIGTERM ends it at once.
 
 With --partial-on-progress each update of progress brings along what is done so far, so that a client
 that cancels has it too: MCP lets nothing follow a cancel.
+
+With --tesseron the same tools are the actions of a Tesseron app, with a resource `clock` that can be
+subscribed. It listens on a WebSocket of this machine, or with --unix on a socket in the home, says so in
+a manifest there that goes away with it, and tells on stderr by which code a gateway may claim it. Once
+the gateway is gone there is a new code. With --gateway-claims any gateway may dial, and the code is its
+own; a session that was claimed is then resumed when the gateway comes back.
 
 Each line of the audit FILE tells of one call: tool, outcome (ok, error, cancelled, timeout), done,
 steps, and the partial result of one that was cut short.
@@ -34,16 +45,31 @@ Exit status:
   4  the transport or the audit file cannot be opened, or the transport broke
 ";
 
-/// An MCP server with tools that take their time.
+/// An MCP server, or a Tesseron app, with tools that take their time.
 #[derive(Debug, Parser)]
 #[command(name = "tools", disable_help_subcommand = true, after_help = TOOLS_HELP)]
 pub(super) struct ToolsLine {
     /// Listen on ADDR, as in 127.0.0.1:7777; port 0 picks one. The address goes to stderr.
     #[arg(long, value_name = "ADDR", conflicts_with = "unix")]
-    pub(super) tcp: Option<String>,
-    /// Listen on a Unix socket at PATH.
-    #[arg(long, value_name = "PATH")]
-    pub(super) unix: Option<PathBuf>,
+    tcp: Option<String>,
+    /// Listen on a Unix socket at PATH; with --tesseron on one in the home, and without a PATH.
+    #[arg(long, value_name = "PATH", num_args = 0..=1)]
+    unix: Option<Option<PathBuf>>,
+    /// Be a Tesseron app.
+    #[arg(long, conflicts_with = "tcp")]
+    tesseron: bool,
+    /// Listen on a WebSocket, as is done unless --unix says otherwise.
+    #[arg(long, requires = "tesseron", conflicts_with = "unix")]
+    ws: bool,
+    /// Let the gateway make up the code.
+    #[arg(long, requires = "tesseron")]
+    gateway_claims: bool,
+    /// Keep the manifest below DIR instead of the home of the user.
+    #[arg(long, value_name = "DIR", requires = "tesseron")]
+    home: Option<PathBuf>,
+    /// Be the app ID: a small letter, then small letters, digits and _ [default: tools].
+    #[arg(long, value_name = "ID", requires = "tesseron")]
+    app_id: Option<String>,
     /// End a call that takes longer than S seconds, as in 1.5.
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub(super) deadline: Option<Duration>,
@@ -56,6 +82,42 @@ pub(super) struct ToolsLine {
     /// Append one line of JSON for each call to FILE.
     #[arg(long, value_name = "FILE")]
     pub(super) audit: Option<PathBuf>,
+}
+
+const GATEWAY_HELP: &str = "\
+It speaks MCP on stdin and stdout, one JSON message a line, or with --tcp to one client after the
+other. At the end of stdin it answers what it has read, for at most five seconds, and exits.
+
+Apps are found by the manifests that they keep in the home; only those of this user and of this machine
+are dialled. Claim one by telling the model the code that it shows.
+
+Environment: TESSERON_TOOL_SURFACE and TESSERON_RESUME_TTL_MS say what --surface and --resume-ttl do.
+
+Exit status:
+  0  the client is gone, or it was told to end
+  2  the command line makes no sense
+  4  the transport cannot be opened, or it broke
+";
+
+/// A gateway from an MCP client to the Tesseron apps of this user.
+#[derive(Debug, Parser)]
+#[command(name = "gateway", disable_help_subcommand = true, after_help = GATEWAY_HELP)]
+struct GatewayLine {
+    /// Listen on ADDR, as in 127.0.0.1:7777, instead of stdin; port 0 picks one. The address goes to stderr.
+    #[arg(long, value_name = "ADDR")]
+    tcp: Option<String>,
+    /// Find the manifests below DIR instead of the home of the user.
+    #[arg(long, value_name = "DIR")]
+    home: Option<PathBuf>,
+    /// Which tools to list: `dynamic` is one for each action, `meta` those of the gateway [default: both].
+    #[arg(long, value_name = "MODE", value_parser = surface)]
+    surface: Option<Surface>,
+    /// How long an app that is gone may come back, in seconds; 0 is not at all [default: 14400].
+    #[arg(long, value_name = "S", value_parser = span)]
+    resume_ttl: Option<Duration>,
+    /// Tell on stderr whatever happens.
+    #[arg(long)]
+    verbose: bool,
 }
 
 const CALL_USAGE: &str = "\
@@ -194,8 +256,83 @@ pub(super) enum Samples {
 }
 
 /// Reads the command line of `tools`, or says why not and with which status to exit.
-pub(super) fn tools(line: impl IntoIterator<Item = OsString>) -> Result<ToolsLine, u8> {
-    ToolsLine::try_parse_from(line).map_err(|error| explain("tools", &error))
+pub(super) fn tools(line: impl IntoIterator<Item = OsString>) -> Result<(Listen, ToolsLine), u8> {
+    let mut line = ToolsLine::try_parse_from(line).map_err(|error| explain("tools", &error))?;
+    let listen = line.listen().map_err(|why| super::complain("tools", format_args!("{why} (try --help)"), status::USAGE))?;
+    Ok((listen, line))
+}
+
+impl ToolsLine {
+    /// Where clients come from.
+    fn listen(&mut self) -> Result<Listen, String> {
+        if self.tesseron {
+            return self.app().map(Listen::Tesseron);
+        }
+        match (self.tcp.take(), self.unix.take()) {
+            (Some(address), _) => Ok(Listen::Tcp(address)),
+            (None, Some(Some(path))) => Ok(Listen::Unix(path)),
+            (None, Some(None)) => Err("--unix needs a PATH, or --tesseron".to_owned()),
+            (None, None) => Ok(Listen::Stdio),
+        }
+    }
+
+    fn app(&mut self) -> Result<AppWish, String> {
+        let binding = match self.unix.take() {
+            None => Binding::WebSocket,
+            #[cfg(unix)]
+            Some(None) => Binding::Unix,
+            #[cfg(not(unix))]
+            Some(None) => return Err("there are no Unix sockets here".to_owned()),
+            Some(Some(path)) => return Err(format!("with --tesseron the socket is in the home, not at {}", path.display())),
+        };
+        let id = self.app_id.as_deref().unwrap_or("tools");
+        let id = AppId::parse(id).map_err(|why| format!("--app-id {id}: {why}"))?;
+        let mut options = TesseronOptions::new(id.as_str(), binding);
+        options.home = self.home.take();
+        if self.gateway_claims {
+            options.claim = ClaimMode::GatewayMinted;
+        }
+        Ok(AppWish { id, options })
+    }
+}
+
+/// Reads the command line and the environment of `gateway`, or says why not and with which status to exit.
+pub(super) fn gateway(
+    line: impl IntoIterator<Item = OsString>,
+    environment: impl Fn(&str) -> Option<OsString>,
+) -> Result<Wish, u8> {
+    let line = GatewayLine::try_parse_from(line).map_err(|error| explain("gateway", &error))?;
+    let said = |name: &str| environment(name).and_then(|value| value.into_string().ok());
+    // What makes no sense there is as good as not said, but somebody should know.
+    let ignored = |name: &str, value: &str| {
+        super::complain("gateway", format_args!("{name}={value} makes no sense and is ignored"), status::USAGE);
+    };
+    let from_environment = || {
+        let value = said("TESSERON_TOOL_SURFACE")?;
+        surface(&value).inspect_err(|_| ignored("TESSERON_TOOL_SURFACE", &value)).ok()
+    };
+    let ttl_from_environment = || {
+        let value = said("TESSERON_RESUME_TTL_MS")?;
+        let millis = value.parse().inspect_err(|_| ignored("TESSERON_RESUME_TTL_MS", &value)).ok()?;
+        Some(Duration::from_millis(millis))
+    };
+    let default = LobbyPolicy::default().resume_ttl;
+    Ok(Wish {
+        surface: line.surface.or_else(from_environment).unwrap_or_default(),
+        resume_ttl: line.resume_ttl.or_else(ttl_from_environment).unwrap_or(default),
+        tcp: line.tcp,
+        home: line.home,
+        verbose: line.verbose,
+    })
+}
+
+fn surface(name: &str) -> Result<Surface, String> {
+    match name {
+        "dynamic" => Ok(Surface::Dynamic),
+        "meta" => Ok(Surface::Meta),
+        "both" => Ok(Surface::Both),
+        _ => Err("must be dynamic, meta or both".to_owned()),
+    }
 }
 
 /// Reads the command line of `call`, or says why not and with which status to exit.
@@ -296,8 +433,13 @@ fn object(text: &str) -> Result<Json, String> {
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
+    let span = span(text).ok().filter(|span| !span.is_zero());
+    span.ok_or_else(|| "seconds are a number above 0, as in 1.5".to_owned())
+}
+
+fn span(text: &str) -> Result<Duration, String> {
     let span = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    span.filter(|span| !span.is_zero()).ok_or_else(|| "seconds are a number above 0, as in 1.5".to_owned())
+    span.ok_or_else(|| "seconds are a number, as in 1.5".to_owned())
 }
 
 fn updates(text: &str) -> Result<u64, String> {

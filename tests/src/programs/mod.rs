@@ -1,9 +1,10 @@
-//! The programs `tools` and `call`, without the runtime: an adapter's example opens the transport, watches for Ctrl-C and runs what
+//! The programs `tools`, `call` and `gateway`, without the runtime: an adapter's example opens the transport, watches for Ctrl-C and runs what
 //! is here.
 //!
 //! Both write one clear line to stderr when something goes wrong, and exit with one of [`status`].
 
 pub mod call;
+pub mod gateway;
 pub mod run;
 pub mod serve;
 

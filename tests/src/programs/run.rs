@@ -1,17 +1,22 @@
 //! The programs `tools` and `call` from their first step to their last, on any adapter.
 
-use std::future::Future;
+use std::future::{Future, pending};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use protocol_core::Config;
+use protocol_core::adapter::tesseron::{ClaimMode, TesseronListener, TesseronTransport};
 use protocol_core::adapter::{Error, Exit};
+use protocol_core::claims::Agent;
 use protocol_core::endpoint::Service;
+use protocol_core::tesseron::{App, Credentials};
 
 use super::call::{self, Calling, Wanted};
-use super::serve::{self, Listen, Serving};
+use super::serve::{self, AppWish, Listen, Serving};
 use super::{Ending, Server, status};
 use crate::adapter::{Adapter, Link, Place, first, start, task};
+use crate::tools::clock;
 
 /// What a peer that does not read our output may cost at the end.
 const LAST_WORDS: Duration = Duration::from_millis(200);
@@ -53,6 +58,7 @@ async fn listen<A: Adapter>(adapter: &A, Serving { listen, service, ending }: Se
         Listen::Stdio => serve_one(adapter, &ending, adapter.serve(service, adapter.stdio())).await,
         Listen::Tcp(address) => serve_all(adapter, Place::Tcp(address), &service, &ending).await,
         Listen::Unix(path) => serve_all(adapter, Place::Unix(path), &service, &ending).await,
+        Listen::Tesseron(wish) => serve_gateways(adapter, wish, &service, &ending).await,
     };
     ended.map_or_else(serve::cannot_serve, |()| status::OK)
 }
@@ -87,6 +93,79 @@ async fn serve_all<A: Adapter>(adapter: &A, place: Place, service: &Arc<Service>
             }
         }
     }
+}
+
+/// Is an app to one gateway after the other, for ever.
+async fn serve_gateways<A: Adapter>(adapter: &A, wish: AppWish, service: &Arc<Service>, ending: &Ending) -> Result<(), Error> {
+    let comes_back = wish.options.claim == ClaimMode::GatewayMinted;
+    let listener = Arc::new(adapter.tesseron_listen(wish.options).await?);
+    serve::announce(listener.address());
+    let codes = async {
+        while let Some(code) = listener.next_code().await {
+            serve::announce_code(code.reveal());
+        }
+        pending().await
+    };
+    let channels = async {
+        let mut resume = None;
+        loop {
+            match listener.accept().await {
+                Ok(transport) => {
+                    let mut app = App::default();
+                    app.resume = resume.take();
+                    let config = service.app(&wish.id, app);
+                    let pass = be_app(adapter, &listener, ending, transport, (Arc::clone(service), config)).await;
+                    // Only a gateway that dials by itself comes back.
+                    resume = pass.filter(|_| comes_back);
+                }
+                Err(error) => {
+                    serve::cannot_serve(error);
+                    adapter.sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    };
+    first(codes, channels).await
+}
+
+/// Is an app on one channel. Gives what the session can be gone on with on the next one.
+async fn be_app<A: Adapter>(
+    adapter: &A,
+    listener: &Arc<TesseronListener>,
+    ending: &Ending,
+    transport: TesseronTransport,
+    (service, config): (Arc<Service>, Config),
+) -> Option<Credentials> {
+    let channel = transport.channel();
+    let link = adapter.serve_as(service, config, Box::new(transport));
+    let peer = link.peer.clone();
+    let told = {
+        let (peer, adapter, listener) = (peer.clone(), adapter.clone(), Arc::clone(listener));
+        async move {
+            if let Ok(gateway) = peer.ready().await
+                && let Some(code) = gateway.pass.and_then(|pass| pass.claim_code)
+            {
+                serve::announce_code(&code);
+            }
+            loop {
+                peer.update(clock::NAME, &clock::now());
+                if let (Some(channel), Some(gateway)) = (channel, peer.info()) {
+                    let agent = gateway.identity;
+                    let name = agent.title.unwrap_or_else(|| agent.name.clone()).into();
+                    listener.handle_agent(channel, Agent { id: agent.name.into(), name });
+                }
+                adapter.sleep(clock::TICK).await;
+            }
+        }
+    };
+    let connection = start(&*adapter.runtime(), ending.serve(link.peer, first(async { drop(link.end.await) }, told)));
+    // The next gateway does not wait for a handler that does not end.
+    let closed = async {
+        peer.closed().await;
+    };
+    first(connection, closed).await;
+    let pass = peer.info().and_then(|gateway| gateway.pass)?;
+    Some(Credentials { session_id: pass.session_id, resume_token: pass.resume_token? })
 }
 
 async fn call_once<A: Adapter + Signals>(adapter: A, server: Server, calling: Calling) -> u8 {

@@ -7,11 +7,13 @@ use std::io::{IsTerminal, stderr, stdin};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use protocol_core::adapter::tesseron::TesseronOptions;
+use protocol_core::claims::AppId;
 use protocol_core::endpoint::Service;
 
 use super::{Ending, arguments, complain, status};
 use crate::audit::Audit;
-use crate::tools::{Options, service};
+use crate::tools::{Options, clock, service};
 
 /// What to serve, and where.
 pub struct Serving {
@@ -32,6 +34,17 @@ pub enum Listen {
     Tcp(String),
     /// Any number of them, on a Unix socket.
     Unix(PathBuf),
+    /// One Tesseron gateway after the other.
+    Tesseron(AppWish),
+}
+
+/// Which app to be, and where.
+#[derive(Clone, Debug)]
+pub struct AppWish {
+    /// What it is called.
+    pub id: AppId,
+    /// Where gateways find it.
+    pub options: TesseronOptions,
 }
 
 /// Reads the command line of this process.
@@ -43,19 +56,16 @@ pub fn from_command_line() -> Result<Serving, u8> {
 }
 
 pub(super) fn read(line: impl IntoIterator<Item = OsString>) -> Result<Serving, u8> {
-    let line = arguments::tools(line)?;
+    let (listen, line) = arguments::tools(line)?;
     let audit = match &line.audit {
         Some(path) => Audit::append(path)
             .map_err(|error| complain("tools", format_args!("cannot write to {}: {error}", path.display()), status::NO_SERVER))?,
         None => Audit::default(),
     };
-    let listen = match (line.tcp, line.unix) {
-        (Some(address), _) => Listen::Tcp(address),
-        (None, Some(path)) => Listen::Unix(path),
-        (None, None) => Listen::Stdio,
-    };
     let options = Options { deadline: line.deadline, audit, partial_on_progress: line.partial_on_progress };
-    Ok(Serving { listen, service: Arc::new(service(&options)), ending: Ending::new(line.grace) })
+    let service = service(&options);
+    let service = if matches!(listen, Listen::Tesseron(_)) { service.resource(clock::resource()) } else { service };
+    Ok(Serving { listen, service: Arc::new(service), ending: Ending::new(line.grace) })
 }
 
 impl Serving {
@@ -70,6 +80,11 @@ impl Serving {
 /// Tells where clients may connect now.
 pub fn announce(address: impl fmt::Display) {
     eprintln!("tools: listening on {address}");
+}
+
+/// Tells by which code a gateway may claim the app.
+pub fn announce_code(code: &str) {
+    eprintln!("tools: claim code {code}");
 }
 
 /// Says why the transport cannot be opened, or why it failed, and gives back the status to exit with.

@@ -5,6 +5,7 @@
 
 mod asking;
 mod bulk;
+pub mod clock;
 mod count;
 mod counting;
 mod output;
