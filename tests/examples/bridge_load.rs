@@ -1,0 +1,411 @@
+//! What a gateway costs: `cargo run --release -p tests --example bridge_load`.
+//!
+//! First the time of a round trip and of a progress update, from handler to caller, over two bare sessions and with a bridge between.
+//! Then 200 apps with 50 calls each: what the bridge holds for them, and the time of an update from the frame of its app to the frame for
+//! the agent, beside as many bare sessions with nothing but a table between them. Both sides do the same work in turns; medians.
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::time::Instant as Clock;
+
+use bytes::Bytes;
+use protocol_core::bridge::{Bridge, BridgeConfig, BridgeEvent, Leg};
+use protocol_core::claims::ChannelId;
+use protocol_core::{Config, Event, InboundId, Instant, Invoke, Json, Op, OutboundId, Progress, Reply, Session, ToolOutput};
+use tests::bridge::{ACTIONS, DECLARES, Invoked, RESOURCES, app_config, call_tool, config, hello};
+use tests::end::{End, client_config, initialize, notification, server_config};
+use tests::tesseron::gateway_config;
+use tests::world::rng::Rng;
+
+const APPS: usize = 200;
+const CALLS: usize = 50;
+const ROUNDS: usize = 201;
+const BATCH: u64 = 200;
+
+/// A caller and a callee, and perhaps something between them.
+trait Path {
+    /// Starts a call and brings it to its callee.
+    fn call(&mut self) -> InboundId;
+    /// Reports progress of it and brings that to the caller.
+    fn report(&mut self, call: InboundId, value: f64);
+    /// Answers it and brings that to the caller.
+    fn answer(&mut self, call: InboundId);
+}
+
+fn invoke(caller: &mut Session, tool: &str) {
+    let params = Json::parse(format!(r#"{{"name":"{tool}","arguments":{{"cents":4200}}}}"#)).expect("JSON");
+    caller.invoke(Invoke::new(Op::CallTool, params), Instant::ZERO).expect("there is room");
+}
+
+fn served(callee: &mut Session) -> InboundId {
+    loop {
+        match callee.poll_event() {
+            Some(Event::Request { id, .. }) => return id,
+            Some(_) => {}
+            None => panic!("a request"),
+        }
+    }
+}
+
+/// Two sessions, joined.
+struct Bare {
+    caller: Session,
+    callee: Session,
+}
+
+impl Bare {
+    fn new() -> Self {
+        let open = |config: Config| Session::new(config, Instant::ZERO);
+        let mut path = Self { caller: open(client_config()), callee: open(server_config()) };
+        for _ in 0..2 {
+            path.carry();
+        }
+        while path.caller.poll_event().is_some() || path.callee.poll_event().is_some() {}
+        path
+    }
+
+    fn carry(&mut self) {
+        while let Some(out) = self.caller.poll_transmit() {
+            self.callee.handle_frame(out.frame, Instant::ZERO).expect("there is room");
+        }
+        while let Some(out) = self.callee.poll_transmit() {
+            self.caller.handle_frame(out.frame, Instant::ZERO).expect("there is room");
+        }
+    }
+}
+
+impl Path for Bare {
+    fn call(&mut self) -> InboundId {
+        invoke(&mut self.caller, "t");
+        self.carry();
+        served(&mut self.callee)
+    }
+
+    fn report(&mut self, call: InboundId, value: f64) {
+        self.callee.progress(call, Progress::value(value), Instant::ZERO).expect("it makes sense");
+        self.carry();
+        assert!(matches!(self.caller.poll_event(), Some(Event::Progress { .. })));
+    }
+
+    fn answer(&mut self, call: InboundId) {
+        self.callee.respond(call, Reply::Tool(ToolOutput::text("ok")), Instant::ZERO).expect("it is live");
+        self.carry();
+        assert!(matches!(self.caller.poll_event(), Some(Event::Done { .. })));
+    }
+}
+
+/// The same with a bridge between an agent and an app.
+struct Bridged {
+    agent: Session,
+    bridge: Bridge,
+    channel: ChannelId,
+    app: Session,
+}
+
+impl Bridged {
+    fn new() -> Self {
+        let mut bridge = bridge(config());
+        let channel = bridge.open(Instant::ZERO).expect("a channel");
+        let open = |config: Config| Session::new(config, Instant::ZERO);
+        let mut path = Self { agent: open(client_config()), bridge, channel, app: open(app_config("ledger")) };
+        for _ in 0..3 {
+            path.carry();
+        }
+        let code = std::iter::from_fn(|| path.bridge.poll_event())
+            .find_map(|event| if let BridgeEvent::AppReady { code, .. } = event { code } else { None })
+            .expect("a code");
+        let params = format!(r#"{{"name":"tesseron__claim_session","arguments":{{"code":"{code}"}}}}"#);
+        let params = Json::parse(params).expect("JSON");
+        path.agent.invoke(Invoke::new(Op::CallTool, params), Instant::ZERO).expect("there is room");
+        for _ in 0..3 {
+            path.carry();
+        }
+        while path.agent.poll_event().is_some() || path.app.poll_event().is_some() || path.bridge.poll_event().is_some() {}
+        path
+    }
+
+    fn carry(&mut self) {
+        let (now, app) = (Instant::ZERO, Leg::App(self.channel));
+        loop {
+            let mut moved = false;
+            while let Some(out) = self.agent.poll_transmit() {
+                self.bridge.handle_frame(Leg::Agent, out.frame, now).expect("there is room");
+                moved = true;
+            }
+            while let Some(out) = self.app.poll_transmit() {
+                self.bridge.handle_frame(app, out.frame, now).expect("there is room");
+                moved = true;
+            }
+            while let Some(out) = self.bridge.poll_transmit(app) {
+                self.app.handle_frame(out.frame, now).expect("there is room");
+                moved = true;
+            }
+            while let Some(out) = self.bridge.poll_transmit(Leg::Agent) {
+                self.agent.handle_frame(out.frame, now).expect("there is room");
+                moved = true;
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+}
+
+impl Path for Bridged {
+    fn call(&mut self) -> InboundId {
+        invoke(&mut self.agent, "ledger__t");
+        self.carry();
+        served(&mut self.app)
+    }
+
+    fn report(&mut self, call: InboundId, value: f64) {
+        self.app.progress(call, Progress::percent(value), Instant::ZERO).expect("it makes sense");
+        self.carry();
+        assert!(matches!(self.agent.poll_event(), Some(Event::Progress { .. })));
+    }
+
+    fn answer(&mut self, call: InboundId) {
+        self.app.respond(call, Reply::Tool(ToolOutput::text("ok")), Instant::ZERO).expect("it is live");
+        self.carry();
+        assert!(matches!(self.agent.poll_event(), Some(Event::Done { .. })));
+    }
+}
+
+fn bridge(config: BridgeConfig) -> Bridge {
+    let mut rng = Rng::new(1);
+    Bridge::new(config, Box::new(move |bytes: &mut [u8]| bytes.fill_with(|| rng.number() as u8)), Instant::ZERO)
+}
+
+/// Nanoseconds of one operation, out of a batch.
+fn timed(count: u64, operation: impl FnOnce()) -> f64 {
+    let began = Clock::now();
+    operation();
+    began.elapsed().as_nanos() as f64 / count as f64
+}
+
+fn median(mut samples: Vec<f64>) -> f64 {
+    samples.sort_by(f64::total_cmp);
+    samples[samples.len() / 2]
+}
+
+fn round_trips(path: &mut impl Path) -> f64 {
+    timed(BATCH, || {
+        for _ in 0..BATCH {
+            let call = path.call();
+            path.answer(call);
+        }
+    })
+}
+
+fn updates(path: &mut impl Path) -> f64 {
+    let call = path.call();
+    let nanos = timed(BATCH, || {
+        for step in 1..=BATCH {
+            path.report(call, step as f64 * 99.0 / BATCH as f64);
+        }
+    });
+    path.answer(call);
+    nanos
+}
+
+/// One line of the first table. Both sides take turns, so that whatever else the machine does falls on both.
+fn compare(what: &str, measure: impl Fn(&mut Bare) -> f64, bridged: impl Fn(&mut Bridged) -> f64) {
+    let (mut without, mut with) = (Bare::new(), Bridged::new());
+    let (mut bare_nanos, mut bridged_nanos) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        bare_nanos.push(measure(&mut without));
+        bridged_nanos.push(bridged(&mut with));
+    }
+    let (bare, bridged) = (median(bare_nanos), median(bridged_nanos));
+    println!("{what:<34} {bare:>10.0} {bridged:>10.0} {:>10.0} {:>8.2}", bridged - bare, bridged / bare);
+}
+
+// ---- Many ----
+
+/// Updates on their way from apps to an agent.
+trait Crowd {
+    /// Takes the frame of an app, and gives that for the agent.
+    fn pass(&mut self, app: usize, frame: Bytes) -> Option<Bytes>;
+}
+
+/// Bare sessions, as many as a bridge has, with the least that can be between them: what one says of a call is said by the other one.
+struct Loose {
+    agent: End,
+    apps: Vec<End>,
+    calls: BTreeMap<(usize, OutboundId), InboundId>,
+}
+
+impl Loose {
+    fn of_apps(apps: usize) -> Self {
+        let mut config = server_config();
+        config.limits.in_flight = APPS * CALLS + 16;
+        config.progress.repeat_value_for_message = true;
+        let apps = (0..apps).map(|_| End::gateway(gateway_config())).collect();
+        Self { agent: End::server(config), apps, calls: BTreeMap::new() }
+    }
+
+    fn call(&mut self, calls: usize) -> Vec<(usize, Invoked)> {
+        let mut made = Vec::new();
+        for number in 0..calls {
+            for app in 0..self.apps.len() {
+                let id = (number * self.apps.len() + app + 1).to_string();
+                self.agent.frame(&call_tool(&id, &format!("app{app}__t"), r#"{"cents":4200}"#, Some(&id)));
+                let inbound = self.agent.request();
+                let params = Json::parse(r#"{"name":"t","arguments":{"cents":4200}}"#).expect("JSON");
+                let outbound = self.apps[app].invoke(Invoke::new(Op::CallTool, params));
+                self.calls.insert((app, outbound), inbound);
+                made.push((app, Invoked::read(&self.apps[app].sent()[0]).expect("an invocation")));
+            }
+        }
+        made
+    }
+}
+
+impl Crowd for Loose {
+    fn pass(&mut self, app: usize, frame: Bytes) -> Option<Bytes> {
+        let session = &mut self.apps[app].session;
+        session.handle_frame(frame, Instant::ZERO).expect("there is room");
+        let Some(Event::Progress { id, mut progress }) = session.poll_event() else { return None };
+        progress.total = Some(100.0);
+        let inbound = self.calls[&(app, id)];
+        self.agent.session.progress(inbound, progress, Instant::ZERO).expect("it makes sense");
+        self.agent.session.poll_transmit().map(|out| out.frame)
+    }
+}
+
+/// A bridge with an agent and so many apps, claimed. What is at the far ends is not kept.
+struct Joined {
+    bridge: Bridge,
+    apps: Vec<ChannelId>,
+}
+
+impl Joined {
+    fn of_apps(apps: usize) -> Self {
+        let mut config = config();
+        config.agent_limits.in_flight = APPS * CALLS + 16;
+        config.lobby.max_pending = apps;
+        let mut joined = Self { bridge: bridge(config), apps: Vec::new() };
+        joined.say(Leg::Agent, &initialize(0, "2025-11-25", DECLARES));
+        joined.say(Leg::Agent, &notification("notifications/initialized", "{}"));
+        for number in 0..apps {
+            let channel = joined.bridge.open(Instant::ZERO).expect("a channel");
+            joined.apps.push(channel);
+            joined.say(Leg::App(channel), &hello(&format!("app{number}"), ACTIONS, RESOURCES));
+            let code = std::iter::from_fn(|| joined.bridge.poll_event())
+                .find_map(|event| if let BridgeEvent::AppReady { code, .. } = event { code } else { None });
+            let arguments = format!(r#"{{"code":"{}"}}"#, code.expect("a code"));
+            joined.say(Leg::Agent, &call_tool(&format!(r#""claim{number}""#), "tesseron__claim_session", &arguments, None));
+            for leg in [Leg::Agent, Leg::App(channel)] {
+                while joined.bridge.poll_transmit(leg).is_some() {}
+            }
+        }
+        while joined.bridge.poll_event().is_some() {}
+        joined
+    }
+
+    fn call(&mut self, calls: usize) -> Vec<(usize, Invoked)> {
+        let mut made = Vec::new();
+        for number in 0..calls {
+            for app in 0..self.apps.len() {
+                let id = (number * self.apps.len() + app + 1).to_string();
+                self.say(Leg::Agent, &call_tool(&id, &format!("app{app}__t"), r#"{"cents":4200}"#, Some(&id)));
+                let out = self.bridge.poll_transmit(Leg::App(self.apps[app])).expect("an invocation");
+                let text = std::str::from_utf8(&out.frame).expect("UTF-8");
+                made.push((app, Invoked::read(text).expect("an invocation")));
+            }
+        }
+        made
+    }
+
+    fn say(&mut self, leg: Leg, text: &str) {
+        self.bridge.handle_frame(leg, Bytes::copy_from_slice(text.as_bytes()), Instant::ZERO).expect("there is room");
+    }
+}
+
+impl Crowd for Joined {
+    fn pass(&mut self, app: usize, frame: Bytes) -> Option<Bytes> {
+        self.bridge.handle_frame(Leg::App(self.apps[app]), frame, Instant::ZERO).expect("there is room");
+        self.bridge.poll_transmit(Leg::Agent).map(|out| out.frame)
+    }
+}
+
+/// What was measured of a crowd.
+struct Measured {
+    bytes_an_app: f64,
+    bytes_a_call: f64,
+    crowd: Box<dyn Crowd>,
+    calls: Vec<(usize, Invoked)>,
+}
+
+/// Bytes that are alive after `work` and were not before.
+fn held<T>(work: impl FnOnce() -> T) -> (f64, T) {
+    let mut made = None;
+    let counted = allocation_counter::measure(|| made = Some(work()));
+    (counted.bytes_current as f64, made.expect("it was made"))
+}
+
+fn fill<C: Crowd + 'static>(
+    apps: usize,
+    calls: usize,
+    make: fn(usize) -> C,
+    call: fn(&mut C, usize) -> Vec<(usize, Invoked)>,
+) -> Measured {
+    let (of_apps, mut crowd) = held(|| make(apps));
+    let (of_calls, calls_made) = held(|| call(&mut crowd, calls));
+    // What the far ends remember of their calls is no part of it.
+    let (far_ends, _copy) = held(|| calls_made.clone());
+    Measured {
+        bytes_an_app: of_apps / apps as f64,
+        bytes_a_call: (of_calls - far_ends) / (apps * calls) as f64,
+        crowd: Box::new(crowd),
+        calls: calls_made,
+    }
+}
+
+/// Nanoseconds of an update of each call in turn, from the frame of its app to the frame for the agent, with this percent.
+fn report(measured: &mut Measured, percent: f64) -> f64 {
+    let frame = |call: &Invoked| Bytes::from(call.progress(&format!(r#","percent":{percent},"message":"step""#)));
+    let frames: Vec<(usize, Bytes)> = measured.calls.iter().map(|(app, call)| (*app, frame(call))).collect();
+    timed(frames.len() as u64, || {
+        for (app, frame) in frames {
+            assert!(black_box(measured.crowd.pass(app, frame)).is_some());
+        }
+    })
+}
+
+/// One line of the second table.
+fn many(apps: usize, calls: usize) {
+    let mut loose = fill(apps, calls, Loose::of_apps, Loose::call);
+    let mut joined = fill(apps, calls, Joined::of_apps, Joined::call);
+    let rounds = if apps * calls < 100 { 2_000 } else { 41 };
+    let (mut bare, mut bridged) = (Vec::new(), Vec::new());
+    for round in 1..=rounds {
+        let percent = f64::from(round) * 99.0 / f64::from(rounds);
+        bare.push(report(&mut loose, percent));
+        bridged.push(report(&mut joined, percent));
+    }
+    let pair = |bare: f64, bridged: f64| format!("{bare:>9.0} {bridged:>9.0}");
+    let (bare, bridged) = (median(bare), median(bridged));
+    println!(
+        "{apps:>5} {calls:>5}  {}  {}  {} {:>6.2}",
+        pair(loose.bytes_an_app, joined.bytes_an_app),
+        pair(loose.bytes_a_call, joined.bytes_a_call),
+        pair(bare, bridged),
+        bridged / bare
+    );
+}
+
+fn main() {
+    println!("{:<34} {:>10} {:>10} {:>10} {:>8}", "nanoseconds each, medians", "bare", "bridged", "added", "ratio");
+    compare("round trip of a call", round_trips, round_trips);
+    compare("update from handler to caller", updates, updates);
+    println!();
+    println!("{:>5} {:>5}  {:>19}  {:>19}  {:>19}", "", "", "bytes an app", "bytes a call", "ns an update");
+    println!(
+        "{:>5} {:>5}  {:>9} {:>9}  {:>9} {:>9}  {:>9} {:>9} {:>6}",
+        "apps", "calls", "bare", "bridged", "bare", "bridged", "bare", "bridged", "ratio"
+    );
+    for (apps, calls) in [(1, 1), (1, CALLS), (APPS, 1), (APPS, CALLS)] {
+        many(apps, calls);
+    }
+}

@@ -1,0 +1,194 @@
+//! What the owner of a session does to make it say what a recorded end of MCP said.
+
+use protocol_core::{
+    Answer, Ask, CallTimeouts, Config, Elicit, Elicited, Identity, Invoke, Level, LogRecord, Notice, Op, Progress, RateWindow,
+    Reply, RpcError, Sample, Sampled,
+};
+use serde_json::Value;
+
+use super::player::{Player, json};
+use super::recording::{Channel, What};
+
+/// A session that tells of itself what the recorded end told.
+pub(super) fn config(calls: bool, channel: &Channel) -> Config {
+    let said = channel.turns.iter().filter_map(|turn| if let What::Said(frame) = &turn.what { Some(frame) } else { None });
+    let mut config = if calls {
+        let greeting = said.clone().find(|frame| frame["method"] == "initialize").map_or(&Value::Null, |frame| &frame["params"]);
+        let mut config = Config::mcp_client(identity(&greeting["clientInfo"]));
+        let declares = &greeting["capabilities"];
+        config.capabilities.sampling = declares.get("sampling").is_some();
+        config.capabilities.elicitation = declares.get("elicitation").is_some();
+        config.capabilities.roots = declares.get("roots").is_some();
+        config
+    } else {
+        let welcome =
+            said.clone().find(|frame| frame.pointer("/result/serverInfo").is_some()).map_or(&Value::Null, |frame| &frame["result"]);
+        let mut config = Config::mcp_server(identity(&welcome["serverInfo"]));
+        let declares = &welcome["capabilities"];
+        let has = |name: &str| declares.get(name).is_some();
+        let changes = |name: &str| declares[name]["listChanged"] == true;
+        // One that never said what it has has tools: they are called.
+        config.capabilities.tools = has("tools") || welcome.is_null();
+        config.capabilities.tools_list_changed = changes("tools");
+        config.capabilities.prompts = has("prompts");
+        config.capabilities.prompts_list_changed = changes("prompts");
+        config.capabilities.resources = has("resources");
+        config.capabilities.resources_list_changed = changes("resources");
+        config.capabilities.resources_subscribe = declares["resources"]["subscribe"] == true;
+        config.capabilities.completions = has("completions");
+        config.capabilities.logging = has("logging");
+        config.instructions = welcome["instructions"].as_str().map(str::to_owned);
+        config
+    };
+    config.log_level = Level::Debug;
+    config.progress.window = RateWindow::UNLIMITED;
+    config.timeouts.call = CallTimeouts::NONE;
+    config.timeouts.handshake = None;
+    config
+}
+
+fn identity(info: &Value) -> Identity {
+    let text = |name: &str| info[name].as_str().unwrap_or_default();
+    let mut identity = Identity::new(text("name"), text("version"));
+    identity.title = info["title"].as_str().map(str::to_owned);
+    identity
+}
+
+pub(super) fn make(player: &mut Player, frame: &Value) -> Result<(), String> {
+    match (frame["method"].as_str(), frame.get("id").is_some()) {
+        (None, _) if player.calls => answer(player, frame),
+        (None, _) => respond(player, frame),
+        (Some("notifications/cancelled"), _) if player.calls => {
+            let call = player.outbound.get(&frame["params"]["requestId"].to_string()).copied().ok_or("nobody made that call")?;
+            let (reason, now) = (frame["params"]["reason"].as_str(), player.now);
+            player.live()?.cancel(call, reason, now).map_err(|error| error.to_string())
+        }
+        (Some("notifications/progress"), _) => progress(player, &frame["params"]),
+        (Some(method), true) if player.calls => call(player, frame, method),
+        (Some(method), true) => ask(player, method, &frame["params"]),
+        (Some(method), false) => notify(player, method, frame.get("params")),
+    }
+}
+
+fn call(player: &mut Player, frame: &Value, method: &str) -> Result<(), String> {
+    let op = match method {
+        "tools/call" => Op::CallTool,
+        "tools/list" => Op::ListTools,
+        "resources/list" => Op::ListResources,
+        "resources/templates/list" => Op::ListResourceTemplates,
+        "resources/read" => Op::ReadResource,
+        "resources/subscribe" => Op::Subscribe,
+        "resources/unsubscribe" => Op::Unsubscribe,
+        "prompts/list" => Op::ListPrompts,
+        "prompts/get" => Op::GetPrompt,
+        "logging/setLevel" => Op::SetLogLevel,
+        "ping" => Op::Ping,
+        other => Op::Custom(other.into()),
+    };
+    let mut params = frame.get("params").cloned().unwrap_or_else(|| Value::Object(Default::default()));
+    let mut observed = false;
+    if let Some(meta) = params.get_mut("_meta").and_then(Value::as_object_mut) {
+        observed = meta.remove("progressToken").is_some();
+        if meta.is_empty() {
+            params.as_object_mut().expect("it has a member").remove("_meta");
+        }
+    }
+    let call = Invoke::new(op, json(&params));
+    player.invoke(frame, if observed { call } else { call.without_progress() })
+}
+
+fn answer(player: &mut Player, frame: &Value) -> Result<(), String> {
+    let (key, method) = player.asked.remove(&frame["id"].to_string()).ok_or("nobody asked that")?;
+    let result = &frame["result"];
+    let answer = match (frame.get("error"), &*method) {
+        (Some(error), _) => Answer::Refused(rpc_error(error)),
+        (None, "sampling/createMessage") => sampled(result),
+        (None, "roots/list") => Answer::Roots(json(&result["roots"])),
+        (None, _) if result["action"] == "accept" && result.get("content").is_none() => Answer::Confirm(true),
+        (None, _) => Answer::Elicit(match result["action"].as_str() {
+            Some("accept") => Elicited::Accept(json(&result["content"])),
+            Some("decline") => Elicited::Decline,
+            _ => Elicited::Cancel,
+        }),
+    };
+    let now = player.now;
+    player.live()?.provide_input(key, answer, now).map_err(|error| error.to_string())
+}
+
+fn respond(player: &mut Player, frame: &Value) -> Result<(), String> {
+    let id = player.inbound.get(&frame["id"].to_string()).copied().ok_or("nobody asked for that")?;
+    let reply = match frame.get("error") {
+        Some(error) => Reply::Error(rpc_error(error)),
+        None => Reply::Raw(json(&frame["result"])),
+    };
+    let now = player.now;
+    player.live()?.respond(id, reply, now).map_err(|error| error.to_string())
+}
+
+fn progress(player: &mut Player, params: &Value) -> Result<(), String> {
+    let id = player.named.get(&params["progressToken"].to_string()).copied().ok_or("nobody wants that progress")?;
+    let update = Progress {
+        value: params["progress"].as_f64(),
+        total: params["total"].as_f64(),
+        message: params["message"].as_str().map(Into::into),
+        data: None,
+    };
+    let now = player.now;
+    player.live()?.progress(id, update, now).map(drop).map_err(|error| error.to_string())
+}
+
+fn ask(player: &mut Player, method: &str, params: &Value) -> Result<(), String> {
+    let ask = match method {
+        "sampling/createMessage" => sample(params),
+        "elicitation/create" => {
+            Ask::Elicit(Elicit::new(params["message"].as_str().unwrap_or_default(), json(&params["requestedSchema"])))
+        }
+        "roots/list" => Ask::Roots,
+        other => return Err(format!("no server asks for {other}")),
+    };
+    let (parent, now) = (*player.newest.last().ok_or("it is on behalf of nothing")?, player.now);
+    player.live()?.request_input(parent, ask, now).map(drop).map_err(|error| error.to_string())
+}
+
+fn notify(player: &mut Player, method: &str, params: Option<&Value>) -> Result<(), String> {
+    let now = player.now;
+    let notice = match method {
+        "notifications/message" => {
+            let record = params.unwrap_or(&Value::Null);
+            let level = record["level"].as_str().and_then(Level::from_name).unwrap_or(Level::Info);
+            let record = LogRecord { level, logger: record["logger"].as_str().map(Into::into), data: json(&record["data"]) };
+            return player.live()?.log(None, record, now).map(drop).map_err(|error| error.to_string());
+        }
+        "notifications/tools/list_changed" => Notice::ToolsChanged,
+        "notifications/prompts/list_changed" => Notice::PromptsChanged,
+        "notifications/resources/list_changed" => Notice::ResourcesChanged,
+        "notifications/resources/updated" => {
+            Notice::ResourceUpdated { uri: params.and_then(|params| params["uri"].as_str()).unwrap_or_default().into() }
+        }
+        "notifications/roots/list_changed" => Notice::RootsChanged,
+        other => Notice::Custom { method: other.into(), params: params.map(json) },
+    };
+    player.live()?.notify(notice, now).map_err(|error| error.to_string())
+}
+
+pub(super) fn rpc_error(error: &Value) -> RpcError {
+    let plain = RpcError::new(error["code"].as_i64().unwrap_or_default(), error["message"].as_str().unwrap_or_default());
+    match error.get("data") {
+        Some(data) => plain.with_data(json(data)),
+        None => plain,
+    }
+}
+
+/// An answer of a model, word for word.
+pub(super) fn sampled(result: &Value) -> Answer {
+    let mut sampled = Sampled::default();
+    sampled.result = Some(json(result));
+    Answer::Sample(sampled)
+}
+
+/// A question for a model, word for word.
+pub(super) fn sample(params: &Value) -> Ask {
+    let mut sample = Sample::default();
+    sample.params = Some(json(params));
+    Ask::Sample(sample)
+}

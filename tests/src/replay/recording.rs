@@ -1,0 +1,199 @@
+//! Recorded traffic: what crossed one hop, as each of its ends saw it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use protocol_core::Instant;
+use serde_json::Value;
+
+/// The hops of the recordings: who calls, who is called, and what they speak.
+const HOPS: [(&str, &str, Protocol); 6] = [
+    ("agent", "gw", Protocol::Mcp),
+    ("client", "server", Protocol::Mcp),
+    ("gw", "app", Protocol::Tesseron),
+    ("rawgw", "app", Protocol::Tesseron),
+    ("host", "sdk", Protocol::Tesseron),
+    ("host", "tab", Protocol::Tesseron),
+];
+
+/// What is spoken on a hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// MCP over stdio.
+    Mcp,
+    /// Tesseron.
+    Tesseron,
+}
+
+/// One end of one hop of one recording.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// Who, and who the peer is: `gw of gw<->app`.
+    pub end: String,
+    /// What is spoken.
+    pub protocol: Protocol,
+    /// Whether this end is the one that calls.
+    pub calls: bool,
+    /// Its connections, one after the other.
+    pub channels: Vec<Channel>,
+}
+
+/// One connection.
+#[derive(Clone, Debug, Default)]
+pub struct Channel {
+    /// The code that the app shows just now, if the connection is a Unix socket that must be bound by one.
+    pub code: Option<String>,
+    /// What happened.
+    pub turns: Vec<Turn>,
+    /// The connection before may end only while this one goes on.
+    overlaps: bool,
+}
+
+/// Something that happened at an end.
+#[derive(Clone, Debug)]
+pub struct Turn {
+    /// When, since the recording began.
+    pub at: Instant,
+    /// What.
+    pub what: What,
+}
+
+/// What happened at an end.
+#[derive(Clone, Debug, PartialEq)]
+pub enum What {
+    /// A frame arrived.
+    Heard(Value),
+    /// The end sent a frame.
+    Said(Value),
+    /// The peer ended its side.
+    HeardEnd,
+    /// The end closed the connection.
+    SaidEnd,
+}
+
+struct Record {
+    from: String,
+    to: String,
+    at: Instant,
+    line: Value,
+}
+
+impl Record {
+    fn parse(line: &str) -> Option<Self> {
+        let line: Value = serde_json::from_str(line).ok()?;
+        let (from, to) = line["dir"].as_str()?.split_once("->").unwrap_or((line["dir"].as_str()?, ""));
+        let micros = line["t_ms"].as_f64()? * 1000.0;
+        Some(Self { from: from.to_owned(), to: to.to_owned(), at: Instant::from_micros(micros as u64), line })
+    }
+
+    fn event(&self) -> Option<&str> {
+        self.line.get("ev")?.as_str()
+    }
+
+    /// What it is to `end`, if it is a turn at all.
+    fn what(&self, end: &str) -> Option<What> {
+        let own = self.from == end;
+        match self.event() {
+            None => {
+                let frame = self.line.get("msg")?.clone();
+                Some(if own { What::Said(frame) } else { What::Heard(frame) })
+            }
+            // A cut in the wire is nobody's doing.
+            Some("cut") => Some(What::HeardEnd),
+            Some("ws-close" | "fin" | "close" | "stdin-eof" | "exit") => Some(if own { What::SaidEnd } else { What::HeardEnd }),
+            Some(_) => None,
+        }
+    }
+}
+
+/// The names of all recordings, in order, as paths below their folder.
+///
+/// # Panics
+/// If they cannot be read.
+#[must_use]
+pub fn names() -> Vec<String> {
+    let list = |folder: &str| -> Vec<String> {
+        let entries = fs::read_dir(root().join(folder)).expect("a folder of recordings");
+        entries
+            .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+            .filter(|name| name.ends_with(".jsonl"))
+            .map(|name| format!("{folder}{name}"))
+            .collect()
+    };
+    let mut all = [list(""), list("mcp/")].concat();
+    all.sort();
+    all
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("traces")
+}
+
+/// Every end that a recording shows.
+///
+/// # Panics
+/// If there is no such recording, or it has lines of another kind.
+#[must_use]
+pub fn seen(name: &str) -> Vec<Seen> {
+    let text = fs::read_to_string(root().join(name)).expect("a recording");
+    let records: Vec<_> = text.lines().map(|line| Record::parse(line).unwrap_or_else(|| panic!("{name}: {line}"))).collect();
+    let mut all = Vec::new();
+    for (caller, callee, protocol) in HOPS {
+        for (end, calls) in [(caller, true), (callee, false)] {
+            let peer = if calls { callee } else { caller };
+            let channels = channels(&records, end, peer);
+            if !channels.is_empty() {
+                all.push(Seen { end: format!("{end} of {caller}<->{callee}"), protocol, calls, channels });
+            }
+        }
+    }
+    all
+}
+
+fn channels(records: &[Record], end: &str, peer: &str) -> Vec<Channel> {
+    let mut code = None;
+    let mut channels = Vec::new();
+    let mut channel = Channel::default();
+    for record in records {
+        if let Some(shown) = record.line.pointer("/msg/hostMintedClaim/code").and_then(Value::as_str) {
+            code = Some(shown.to_owned());
+        }
+        let here = [(end, peer), (peer, end)].contains(&(&*record.from, &*record.to));
+        if here && (record.event() == Some("connect") || begins_anew(record, &channel)) {
+            channels.push(std::mem::take(&mut channel));
+            channel.code = code.clone().filter(|_| record.line["kind"] == "uds");
+            channel.overlaps = record.event().is_some();
+        }
+        if here || record.from == "tap" && [end, peer].contains(&"gw") && [end, peer].contains(&"app") {
+            channel.turns.extend(record.what(end).map(|what| Turn { at: record.at, what }));
+        }
+    }
+    channels.push(channel);
+    channels.into_iter().map(tidied).filter(|channel| channel.turns.iter().any(|turn| is_frame(&turn.what))).collect()
+}
+
+/// Inside an app nobody records that a connection begins: it does with a further greeting.
+fn begins_anew(record: &Record, channel: &Channel) -> bool {
+    let greets = |frame: &Value| matches!(frame["method"].as_str(), Some("tesseron/hello" | "tesseron/resume"));
+    let before = |turn: &Turn| matches!(&turn.what, What::Heard(frame) | What::Said(frame) if greets(frame));
+    record.from == "sdk" && record.line.get("msg").is_some_and(greets) && channel.turns.iter().any(before)
+}
+
+fn is_frame(what: &What) -> bool {
+    matches!(what, What::Heard(_) | What::Said(_))
+}
+
+/// Of the ends the first one counts; where connections overlap, the first one after which nothing more is said: those before it are of the
+/// connection before.
+fn tidied(mut channel: Channel) -> Channel {
+    let last = channel.turns.iter().rposition(|turn| matches!(turn.what, What::Said(_))).unwrap_or_default();
+    let overlaps = channel.overlaps;
+    let mut ended = false;
+    let mut index = 0;
+    channel.turns.retain(|turn| {
+        let keeps = is_frame(&turn.what) || (index > last || !overlaps) && !std::mem::replace(&mut ended, true);
+        index += 1;
+        keeps
+    });
+    channel
+}

@@ -1,0 +1,691 @@
+//! Who may speak at the gateway: claims by code, apps that are dialled for one, apps that come back, twins, and what the agent sees of all
+//! that.
+
+use protocol_core::bridge::{Advertised, BridgeEvent, Surface};
+use protocol_core::claims::{ClaimCode, OpenRefused};
+use protocol_core::{Close, TransportEnd};
+use serde_json::{Value, json};
+use tests::bridge::{ACTIONS, EPOCH_MS, House, RESOURCES, bound, call_tool, config, credentials, hello, manifest, resume, value};
+use tests::end::{cancelled, initialize, notification, request};
+
+const CLAIM: &str = "tesseron__claim_session";
+const META: [&str; 5] =
+    [CLAIM, "tesseron__list_actions", "tesseron__invoke_action", "tesseron__read_resource", "tesseron__list_pending_claims"];
+
+/// The agent says a code.
+fn say(house: &mut House, id: u64, code: &str) {
+    house.agent(&call_tool(&id.to_string(), CLAIM, &json!({"code": code}).to_string(), None));
+}
+
+/// An app that was dialled for the code `PQ7N-4D` has said hello.
+fn bound_app(house: &mut House) -> usize {
+    say(house, 1, "PQ7N-4D");
+    let (claim, _) = house.wanted();
+    let app = house.dial_claimed(claim, bound("PQ7N-4D", "s_1", "rt_1")).unwrap();
+    house.app(app, &hello("ledger", ACTIONS, RESOURCES));
+    app
+}
+
+/// A claimed app with what resumes it.
+fn with_credentials(house: &mut House, id: &str) -> (usize, String, String) {
+    let app = house.dial();
+    house.app(app, &hello(id, ACTIONS, RESOURCES));
+    let (session, token) = credentials(&house.app_response(app, 1));
+    house.claim(app);
+    (app, session, token)
+}
+
+// ---- By code ----
+
+#[test]
+fn an_app_is_welcomed_with_a_code_and_means_nothing_until_it_is_claimed() {
+    let mut house = House::new();
+    let app = house.dial();
+    house.app(app, &hello("ledger", ACTIONS, RESOURCES));
+    let welcome = house.app_response(app, 1)["result"].clone();
+    assert_eq!(welcome["protocolVersion"], "1.2.0");
+    assert_eq!(welcome["agent"]["id"], "c", "the agent is known already");
+    assert_eq!(welcome["claimCode"].as_str().map(str::len), Some(7));
+    assert!(matches!(&house.events()[..], [BridgeEvent::AppReady { code: Some(_), .. }]));
+    assert_eq!(house.app_tools(), Vec::<String>::new());
+    let (text, failed) = house.ask_text(1, "ledger__t", "{}");
+    assert!(failed && text.contains(welcome["claimCode"].as_str().unwrap()), "it says how to go on: {text}");
+    house.app(app, &notification("actions/list_changed", r#"{"actions":[]}"#));
+    house.app(app, &notification("log", r#"{"level":"error","message":"spam"}"#));
+    assert!(house.heard().is_empty());
+    assert_eq!(house.app_heard(app), Vec::<String>::new());
+}
+
+#[test]
+fn item_34_a_code_claims_in_any_case_and_the_app_hears_of_it_once() {
+    let mut house = House::new();
+    let app = house.greet("ledger");
+    let code = house.guests[app].code.clone().unwrap();
+    for (id, said) in [(1, code.to_lowercase()), (2, code.clone()), (3, code.to_uppercase())] {
+        say(&mut house, id, &said);
+        let (text, failed) = tests::bridge::text_of(&house.response(id)["result"]);
+        assert!(!failed && text.contains("ledger__t") && text.contains("tesseron://ledger/balance"), "{text}");
+    }
+    let heard = house.app_heard(app);
+    assert_eq!(heard.len(), 1, "{heard:?}");
+    let claimed = value(&heard[0]);
+    assert_eq!(claimed["method"], "tesseron/claimed");
+    assert_eq!(claimed["params"]["agent"], json!({"id": "c", "name": "c"}));
+    assert_eq!(claimed["params"]["claimedAt"], EPOCH_MS);
+    assert_eq!(
+        claimed["params"]["agentCapabilities"],
+        json!({"streaming": true, "subscriptions": true, "sampling": true, "elicitation": true})
+    );
+}
+
+#[test]
+fn a_claim_tells_the_agent_that_tools_and_resources_have_changed() {
+    let mut house = House::new();
+    let app = house.greet("ledger");
+    let code = house.guests[app].code.clone().unwrap();
+    say(&mut house, 1, &code);
+    let mut methods: Vec<Value> = house.heard().iter().map(|text| value(text)["method"].clone()).collect();
+    methods.sort_by_key(ToString::to_string);
+    assert_eq!(methods, [json!("notifications/resources/list_changed"), json!("notifications/tools/list_changed"), Value::Null]);
+    assert_eq!(house.app_tools(), ["ledger__t"]);
+    say(&mut house, 2, &code);
+    assert_eq!(house.heard().len(), 1, "a second time nothing has changed");
+    house.lose(app);
+    assert_eq!(house.notifications("notifications/tools/list_changed").len(), 1);
+    assert_eq!(house.app_tools(), Vec::<String>::new());
+}
+
+#[test]
+fn the_time_of_a_claim_is_that_of_the_wall_clock() {
+    let mut house = House::new();
+    let app = house.greet("ledger");
+    house.at(90_000);
+    let code = house.guests[app].code.clone().unwrap();
+    say(&mut house, 1, &code);
+    assert_eq!(value(&house.app_heard(app)[0])["params"]["claimedAt"], EPOCH_MS + 90_000);
+}
+
+#[test]
+fn a_text_that_is_no_code_claims_nothing_and_nobody_is_sent_to_look_for_it() {
+    let mut house = House::new();
+    house.greet("ledger");
+    for (id, said) in ["", " ", "../../etc/passwd", "a/b", "A B", "%41", "\u{e4}"].into_iter().enumerate() {
+        say(&mut house, id as u64, said);
+        let (text, failed) = tests::bridge::text_of(&house.response(id as u64)["result"]);
+        assert!(failed && !text.is_empty(), "{said:?}");
+    }
+    say(&mut house, 10, &"x".repeat(65));
+    assert!(tests::bridge::text_of(&house.response(10)["result"]).1);
+    for (id, arguments) in [(11, "{}"), (12, r#"{"code":7}"#), (13, "[]"), (14, r#""PQ7N-4D""#)] {
+        assert!(house.ask_text(id, CLAIM, arguments).1, "{arguments}");
+    }
+    assert!(house.events().iter().all(|event| !matches!(event, BridgeEvent::ClaimWanted { .. })));
+}
+
+// ---- By a dial ----
+
+#[test]
+fn a_code_that_nobody_on_a_channel_has_is_looked_for_outside() {
+    let mut house = House::new();
+    say(&mut house, 1, "pq7n-4d");
+    assert!(house.heard().is_empty(), "the agent waits");
+    let (claim, code) = house.wanted();
+    assert_eq!(code.reveal(), "PQ7N-4D");
+    house.bridge.refuse_claim(claim, "no app wears it", house.now);
+    house.carry();
+    let (text, failed) = tests::bridge::text_of(&house.response(1)["result"]);
+    assert!(failed && text.contains("no app wears it"), "{text}");
+    house.bridge.refuse_claim(claim, "again", house.now);
+    house.carry().assert_idle();
+    assert!(house.heard().is_empty());
+}
+
+#[test]
+fn item_38_an_app_that_was_dialled_is_born_claimed_and_hears_so_after_its_welcome() {
+    let mut house = House::new();
+    let app = bound_app(&mut house);
+    let heard: Vec<Value> = house.app_heard(app).iter().map(|text| value(text)).collect();
+    assert_eq!(heard.len(), 2);
+    assert_eq!(heard[0]["result"]["sessionId"], "s_1");
+    assert_eq!(heard[0]["result"]["resumeToken"], "rt_1");
+    assert!(heard[0]["result"].get("claimCode").is_none(), "item 30");
+    assert_eq!((heard[1]["method"].clone(), heard[1]["params"]["agent"]["id"].clone()), (json!("tesseron/claimed"), json!("c")));
+    let (text, failed) = tests::bridge::text_of(&house.response(1)["result"]);
+    assert!(!failed && text.contains("ledger__t"), "{text}");
+    assert!(house.events().iter().any(|event| matches!(event, BridgeEvent::AppClaimed { .. })));
+    assert_eq!(house.app_tools(), ["ledger__t"]);
+    say(&mut house, 2, "PQ7N-4D");
+    assert!(!tests::bridge::text_of(&house.response(2)["result"]).1, "claimed again it is found, and not dialled again");
+    assert!(house.events().is_empty());
+    house.call(3, "ledger__t");
+    house.invoked(app);
+}
+
+#[test]
+fn an_app_that_is_reached_and_says_no_hello_is_given_up_after_five_seconds() {
+    let mut house = House::new();
+    house.at(1000);
+    say(&mut house, 1, "PQ7N-4D");
+    let (claim, _) = house.wanted();
+    house.at(3000);
+    let app = house.dial_claimed(claim, bound("PQ7N-4D", "s_1", "rt_1")).unwrap();
+    house.at(7999);
+    assert!(house.heard().is_empty() && !house.guests[app].gone);
+    house.at(8000);
+    assert!(tests::bridge::text_of(&house.response(1)["result"]).1);
+    assert!(house.guests[app].gone, "the channel is closed");
+    house.assert_idle();
+    assert_eq!(house.bridge.channels().count(), 0);
+}
+
+#[test]
+fn an_app_that_hangs_up_or_is_refused_before_its_hello_ends_the_claim_at_once() {
+    type Fail = fn(&mut House, usize);
+    let ways: [(&str, Fail); 4] = [
+        ("eof", |house, app| {
+            house.end(house.leg(app), TransportEnd::Eof);
+        }),
+        ("failure", |house, app| {
+            house.lose(app);
+        }),
+        ("another version", |house, app| {
+            house.app(app, &hello("ledger", "[]", "[]").replace("1.2.0", "2.0.0"));
+        }),
+        ("closed by the owner", |house, app| {
+            house.bridge.close_app(house.guests[app].channel, Close::Now, house.now);
+            house.carry();
+        }),
+    ];
+    for (name, fail) in ways {
+        let mut house = House::new();
+        say(&mut house, 1, "PQ7N-4D");
+        let (claim, _) = house.wanted();
+        let app = house.dial_claimed(claim, bound("PQ7N-4D", "s_1", "rt_1")).unwrap();
+        fail(&mut house, app);
+        assert!(tests::bridge::text_of(&house.response(1)["result"]).1, "{name}");
+        house.assert_idle();
+        assert!(house.guests[app].gone, "{name}");
+    }
+}
+
+#[test]
+fn an_agent_that_gives_a_claim_up_stops_the_dial_wherever_it_is() {
+    let mut house = House::new();
+    say(&mut house, 1, "PQ7N-4D");
+    let (claim, _) = house.wanted();
+    house.agent(&cancelled(1));
+    assert!(matches!(house.events()[..], [BridgeEvent::ClaimGone { claim: gone }] if gone == claim));
+    house.assert_idle();
+    house.bridge.refuse_claim(claim, "nobody", house.now);
+    house.carry();
+    assert!(house.heard().is_empty());
+
+    say(&mut house, 2, "PQ7N-4D");
+    let (claim, _) = house.wanted();
+    let app = house.dial_claimed(claim, bound("PQ7N-4D", "s_1", "rt_1")).unwrap();
+    house.agent(&cancelled(2));
+    assert!(house.guests[app].gone, "an app that has not said hello is hung up on");
+    assert!(house.heard().is_empty());
+    house.assert_idle();
+    house.at(60_000).assert_idle();
+}
+
+#[test]
+fn an_app_that_was_reached_just_after_the_agent_gave_up_is_hung_up_on() {
+    let mut house = House::new();
+    say(&mut house, 1, "PQ7N-4D");
+    let (claim, _) = house.wanted();
+    house.agent(&cancelled(1));
+    let app = house.dial_claimed(claim, bound("PQ7N-4D", "s_1", "rt_1")).unwrap();
+    assert!(house.guests[app].gone);
+    house.app(app, &hello("ledger", ACTIONS, RESOURCES));
+    assert_eq!((house.heard(), house.app_heard(app)), (vec![], vec![]));
+    house.assert_idle();
+}
+
+#[test]
+fn two_claims_of_one_code_do_not_dial_twice() {
+    let mut house = House::new();
+    say(&mut house, 1, "PQ7N-4D");
+    house.events();
+    say(&mut house, 2, "pq7n-4d");
+    assert!(tests::bridge::text_of(&house.response(2)["result"]).1);
+    assert!(house.events().is_empty());
+}
+
+#[test]
+fn a_claim_that_is_being_dialled_is_dialled_once() {
+    let mut house = House::new();
+    say(&mut house, 1, "PQ7N-4D");
+    let (first, _) = house.wanted();
+    house.dial_claimed(first, bound("PQ7N-4D", "s_1", "rt_1")).unwrap();
+    say(&mut house, 2, "OTHER");
+    let (second, _) = house.wanted();
+    assert_eq!(house.dial_claimed(second, bound("OTHER", "s_1", "rt_1")).unwrap_err(), OpenRefused::AlreadyDialled);
+    assert!(tests::bridge::text_of(&house.response(2)["result"]).1, "the agent is told");
+}
+
+#[test]
+fn the_agent_leaves_while_a_claim_is_dialled() {
+    let mut house = House::new();
+    say(&mut house, 1, "PQ7N-4D");
+    let (claim, _) = house.wanted();
+    let app = house.dial_claimed(claim, bound("PQ7N-4D", "s_1", "rt_1")).unwrap();
+    house.end(protocol_core::bridge::Leg::Agent, TransportEnd::Failed);
+    assert!(house.guests[app].gone);
+    assert!(house.events().iter().any(|event| matches!(event, BridgeEvent::AgentClosed(_))));
+    house.assert_idle();
+    assert_eq!(house.bridge.open(house.now).unwrap_err(), OpenRefused::Full, "an app has nobody to speak to");
+}
+
+// ---- Coming back ----
+
+#[test]
+fn item_105_an_app_comes_back_with_its_token_and_is_claimed_still() {
+    let mut house = House::new();
+    let (app, session, token) = with_credentials(&mut house, "ledger");
+    house.lose(app).later(60_000);
+    assert!(house.ask_text(1, "ledger__t", "{}").1, "while it is away nobody answers");
+    let again = house.dial();
+    let late = r#"[{"name":"t"},{"name":"late","description":""}]"#;
+    let params = manifest("ledger", late, RESOURCES, &format!(r#""sessionId":"{session}","resumeToken":"{token}","#));
+    house.forget().app(again, &request(1, "tesseron/resume", &params));
+    let heard: Vec<Value> = house.app_heard(again).iter().map(|text| value(text)).collect();
+    assert_eq!(heard.len(), 1, "no claim is told again: {heard:?}");
+    let welcome = &heard[0]["result"];
+    assert_eq!(welcome["sessionId"], session);
+    assert_ne!(welcome["resumeToken"], token);
+    assert!(welcome.get("claimCode").is_none());
+    assert_eq!(welcome["agent"]["id"], "c");
+    assert_eq!(
+        (welcome["capabilities"]["sampling"].clone(), welcome["capabilities"]["elicitation"].clone()),
+        (json!(true), json!(true))
+    );
+    assert_eq!(house.notifications("notifications/tools/list_changed").len(), 1);
+    let mut tools = house.app_tools();
+    tools.sort();
+    assert_eq!(tools, ["ledger__late", "ledger__t"], "its new list counts");
+    house.call(2, "ledger__late");
+    house.invoked(again);
+}
+
+#[test]
+fn items_106_and_107_a_token_is_good_for_one_time_and_a_refusal_costs_nothing() {
+    let mut house = House::new();
+    let (app, session, token) = with_credentials(&mut house, "ledger");
+    house.lose(app);
+    for (name, frame) in [
+        ("another app", resume("thief", &session, &token)),
+        ("a wrong token", resume("ledger", &session, "guessed")),
+        ("an unknown session", resume("ledger", "s_unknown", &token)),
+        ("no token", request(1, "tesseron/resume", &manifest("ledger", "[]", "[]", &format!(r#""sessionId":"{session}","#)))),
+    ] {
+        let other = house.dial();
+        house.app(other, &frame);
+        assert_eq!(house.app_response(other, 1)["error"]["code"], -32011, "{name}");
+    }
+    let again = house.dial();
+    house.app(again, &resume("ledger", &session, &token));
+    let (_, next) = credentials(&house.app_response(again, 1));
+    // Its first frame says that it has the new token.
+    house.app(again, &notification("log", r#"{"level":"info","message":"back"}"#)).lose(again);
+    let third = house.dial();
+    house.app(third, &resume("ledger", &session, &token));
+    assert_eq!(house.app_response(third, 1)["error"]["code"], -32011, "the old one is spent");
+    house.app(third, &resume("ledger", &session, &next));
+    assert_eq!(house.app_response(third, 1)["result"]["sessionId"], session, "on the same channel");
+}
+
+#[test]
+fn an_app_whose_welcome_was_lost_comes_back_with_the_token_it_has() {
+    let mut house = House::new();
+    let (app, session, token) = with_credentials(&mut house, "ledger");
+    house.lose(app);
+    for _ in 0..3 {
+        let again = house.dial();
+        house.app(again, &resume("ledger", &session, &token));
+        assert_eq!(house.app_response(again, 1)["result"]["sessionId"], session);
+        house.lose(again);
+    }
+}
+
+#[test]
+fn an_app_takes_its_session_over_from_a_channel_that_nobody_knows_to_be_dead() {
+    let mut house = House::new();
+    let (app, session, token) = with_credentials(&mut house, "ledger");
+    let leg = house.leg(app);
+    house.call(1, "ledger__t").stall(leg).agent(&request(2, "resources/read", r#"{"uri":"tesseron://ledger/balance"}"#));
+    let again = house.dial();
+    house.app(again, &resume("ledger", &session, &token));
+    let answers: Vec<Value> = house.heard().iter().map(|text| value(text)).filter(|frame| frame.get("id").is_some()).collect();
+    assert_eq!(answers.len(), 2, "what ran on the old channel is told: {answers:?}");
+    house.call(3, "ledger__t");
+    house.invoked(again);
+    house.later(10_000);
+    assert!(house.guests[app].gone && !house.guests[again].gone);
+    assert_eq!(house.app_tools(), ["ledger__t"]);
+}
+
+#[test]
+fn item_108_a_session_waits_as_long_as_the_policy_says_and_no_longer() {
+    for (away, comes_back) in [(999, true), (1000, false)] {
+        let mut config = config();
+        config.lobby.resume_ttl = std::time::Duration::from_secs(1);
+        let mut house = House::with(config);
+        let (app, session, token) = with_credentials(&mut house, "ledger");
+        house.lose(app).later(away);
+        let again = house.dial();
+        house.app(again, &resume("ledger", &session, &token));
+        assert_eq!(house.app_response(again, 1).get("result").is_some(), comes_back, "after {away} ms");
+    }
+    let mut config = config();
+    config.lobby.max_zombies = 0;
+    let mut house = House::with(config);
+    let (app, session, token) = with_credentials(&mut house, "ledger");
+    let again = house.lose(app).dial();
+    house.app(again, &resume("ledger", &session, &token));
+    assert_eq!(house.app_response(again, 1)["error"]["code"], -32011);
+    house.at(1_000_000);
+}
+
+#[test]
+fn item_109_the_end_of_an_old_channel_ends_nothing_of_the_new_one() {
+    let mut house = House::new();
+    let (app, session, token) = with_credentials(&mut house, "ledger");
+    let again = house.dial();
+    house.app(again, &resume("ledger", &session, &token)).lose(app);
+    assert_eq!(house.app_tools(), ["ledger__t"]);
+    house.call(1, "ledger__t");
+    house.invoked(again);
+}
+
+#[test]
+fn item_110_calls_are_not_carried_over() {
+    let mut house = House::new();
+    let (app, session, token) = with_credentials(&mut house, "ledger");
+    house.call(1, "ledger__t").lose(app);
+    let result = house.response(1)["result"].clone();
+    assert_eq!(result["structuredContent"]["code"], -32010);
+    let again = house.dial();
+    house.app(again, &resume("ledger", &session, &token));
+    assert_eq!(house.all_invoked(again).len(), 0);
+    house.assert_idle();
+}
+
+// ---- Several apps, and twins ----
+
+#[test]
+fn apps_are_called_by_their_ids_whatever_those_are() {
+    let mut house = House::new();
+    let ids = ["a", "a_", "a__b", "a__b__", "z9_x", "tesseron_"];
+    let apps = ids.map(|id| house.join(id));
+    let mut tools = house.app_tools();
+    tools.retain(|name| name.ends_with("__t"));
+    assert_eq!(tools.len(), ids.len() - 1, "`tesseron_` has the prefix of the gateway's own");
+    for (id, app) in ids.into_iter().zip(apps) {
+        for (number, tool, arguments) in [
+            (1, format!("{id}__t"), "{}".to_owned()),
+            (2, String::from("tesseron__invoke_action"), json!({"app_id": id, "action": "t"}).to_string()),
+        ] {
+            house.agent(&call_tool(&number.to_string(), &tool, &arguments, None));
+            let call = house.invoked(app);
+            assert_eq!(call.name, "t", "{id}");
+            house.app(app, &call.output("1"));
+            house.response(number);
+        }
+    }
+    house.assert_idle();
+}
+
+#[test]
+fn every_listed_tool_leads_to_the_app_and_the_action_that_it_was_listed_for() {
+    let mut house = House::new();
+    let named =
+        |names: &[&str]| json!(names.iter().map(|name| json!({"name": name, "description": ""})).collect::<Vec<_>>()).to_string();
+    let apps = [
+        house.join_with("a", &named(&["t", "_t", "b__c", "b__d"]), "[]"),
+        house.join_with("a_", &named(&["u", "t"]), "[]"),
+        house.join_with("a__b", &named(&["d", "e"]), "[]"),
+    ];
+    let tools = house.app_tools();
+    let mut unique = tools.clone();
+    unique.sort();
+    unique.dedup();
+    assert_eq!(unique.len(), tools.len(), "no name is listed twice: {tools:?}");
+    let listed = |app: usize, action: &str| match app {
+        0 => ["t", "_t", "b__c", "b__d"].contains(&action),
+        1 => ["u", "t"].contains(&action),
+        _ => ["d", "e"].contains(&action),
+    };
+    for (id, tool) in (1..).zip(&tools) {
+        house.call(id, tool);
+        let mut reached = Vec::new();
+        for app in apps {
+            reached.extend(house.all_invoked(app).into_iter().map(|call| (app, call.name)));
+        }
+        assert_eq!(reached.len(), 1);
+        assert!(listed(reached[0].0, &reached[0].1), "{tool} leads to {reached:?}");
+    }
+}
+
+#[test]
+fn of_twins_the_newest_that_lives_is_called_and_they_are_listed_once() {
+    let mut house = House::new();
+    let twins = [house.join("ledger"), house.join("ledger"), house.join("ledger")];
+    assert_eq!(house.app_tools(), ["ledger__t"]);
+    house.agent(&request(1, "resources/list", "{}"));
+    assert_eq!(house.response(1)["result"]["resources"].as_array().unwrap().len(), 1);
+    let list = house.ask_text(2, "tesseron__list_actions", "{}").0;
+    assert_eq!(value(&list)["sessions"].as_array().unwrap().len(), 1);
+    for twin in twins.into_iter().rev() {
+        house.call(3, "ledger__t");
+        house.invoked(twin);
+        house.lose(twin);
+        assert_eq!(house.response(3)["result"]["structuredContent"]["code"], -32010);
+    }
+    assert!(house.ask_text(4, "ledger__t", "{}").1);
+}
+
+#[test]
+fn item_121_a_twin_that_is_about_to_go_is_not_called_any_longer() {
+    type Go = fn(&mut House, usize);
+    let ways: [(&str, Go); 3] = [
+        ("it has ended its side", |house, app| {
+            house.end(house.leg(app), TransportEnd::Eof);
+        }),
+        ("its owner closes it", |house, app| {
+            house.bridge.close_app(house.guests[app].channel, Close::Now, house.now);
+            house.carry();
+        }),
+        ("its owner closes it in a while", |house, app| {
+            let how = Close::Graceful { grace: std::time::Duration::from_secs(5) };
+            house.bridge.close_app(house.guests[app].channel, how, house.now);
+            house.carry();
+        }),
+    ];
+    for (name, go) in ways {
+        let mut house = House::new();
+        let (older, newer) = (house.join("ledger"), house.join("ledger"));
+        // Something that nobody reads and that cannot be taken back.
+        house.call(1, "ledger__t");
+        house.invoked(newer);
+        house.stall(house.leg(newer)).agent(&cancelled(1));
+        go(&mut house, newer);
+        house.forget().call(2, "ledger__t");
+        assert_eq!(house.all_invoked(older).len(), 1, "{name}");
+    }
+}
+
+#[test]
+fn claiming_an_older_twin_again_names_it_properly() {
+    let mut house = House::new();
+    let older = house.join("ledger");
+    house.join("ledger");
+    let code = house.guests[older].code.clone().unwrap();
+    say(&mut house, 1, &code);
+    let (text, _) = tests::bridge::text_of(&house.response(1)["result"]);
+    assert!(text.contains("(ledger)") && text.contains("ledger__t"), "{text}");
+}
+
+#[test]
+fn an_app_that_calls_itself_like_a_claimed_one_is_nobody_until_it_is_claimed() {
+    let mut house = House::new();
+    let ledger = house.join("ledger");
+    let impostor = house.greet("ledger");
+    house.call(1, "ledger__t");
+    assert_eq!((house.all_invoked(ledger).len(), house.all_invoked(impostor).len()), (1, 0));
+    house.lose(ledger);
+    assert_eq!(house.app_tools(), Vec::<String>::new());
+    assert!(house.ask_text(2, "ledger__t", "{}").1);
+}
+
+// ---- What the agent is shown ----
+
+#[test]
+fn a_surface_says_which_tools_are_listed_and_hides_none_from_a_caller() {
+    for (surface, listed) in [
+        (Surface::Both, META.into_iter().chain(["ledger__t"]).collect::<Vec<_>>()),
+        (Surface::Meta, META.to_vec()),
+        (Surface::Dynamic, vec![CLAIM, "ledger__t"]),
+    ] {
+        let mut config = config();
+        config.surface = surface;
+        let mut house = House::with(config);
+        let app = house.join("ledger");
+        assert_eq!(house.tools(), listed);
+        house.call(1, "ledger__t");
+        house.invoked(app);
+        assert!(!house.ask_text(2, "tesseron__list_actions", "{}").1, "{surface:?}");
+    }
+}
+
+#[test]
+fn list_actions_describes_what_there_is() {
+    let mut house = House::new();
+    assert!(!house.ask_text(1, "tesseron__list_actions", "{}").0.starts_with('{'), "a sentence while there is nothing");
+    house.join("ledger");
+    let said = value(&house.ask_text(2, "tesseron__list_actions", "{}").0);
+    assert_eq!(said["mcp_server_name"], "gateway");
+    let session = &said["sessions"][0];
+    assert_eq!((&session["app_id"], &session["name"], &session["origin"]), (&json!("ledger"), &json!("LEDGER"), &json!("here")));
+    assert_eq!(
+        session["actions"],
+        json!([{"action": "t", "description": "", "mcp_tool_name": "ledger__t", "input_schema": {"type": "object"}}])
+    );
+    let resource = &session["resources"][0];
+    assert_eq!((&resource["name"], &resource["uri"]), (&json!("balance"), &json!("tesseron://ledger/balance")));
+    assert_eq!(resource["read_via"], json!({"preferred": "resources/read", "fallback": "tesseron__read_resource"}));
+}
+
+#[test]
+fn invoke_action_is_a_call_like_any_other() {
+    let mut house = House::new();
+    let app = house.join("ledger");
+    let arguments = r#"{"app_id":"ledger","action":"t","args":{"n":1e400}}"#;
+    house.agent(&call_tool("1", "tesseron__invoke_action", arguments, Some("1")));
+    let heard = house.app_heard(app);
+    assert!(heard[0].contains(r#""input":{"n":1e400}"#), "{heard:?}");
+    let call = tests::bridge::Invoked::read(&heard[0].replace("1e400", "1")).unwrap();
+    house.app(app, &call.progress(r#","percent":5"#));
+    assert_eq!(house.progress(), [(5.0, None)]);
+    house.agent(&cancelled(1));
+    assert!(house.app_heard(app)[0].contains("actions/cancel"));
+    house.assert_idle();
+    for (id, arguments) in
+        [(2, r#"{"action":"t"}"#), (3, r#"{"app_id":"ledger"}"#), (4, r#"{"app_id":"nobody","action":"t"}"#), (5, "7")]
+    {
+        assert!(house.ask_text(id, "tesseron__invoke_action", arguments).1, "{arguments}");
+    }
+}
+
+#[test]
+fn read_resource_gives_the_text_of_a_value() {
+    let mut house = House::new();
+    let app = house.join("ledger");
+    house.agent(&call_tool("1", "tesseron__read_resource", r#"{"app_id":"ledger","name":"balance"}"#, None));
+    let (asked, _) = house.app_asked(app, "resources/read");
+    house.app(app, &tests::bridge::answered(&asked, r#"{"value":{"cents":991}}"#));
+    assert_eq!(tests::bridge::text_of(&house.response(1)["result"]), (r#"{"cents":991}"#.to_owned(), false));
+    let (text, failed) = house.ask_text(2, "tesseron__read_resource", r#"{"app_id":"ledger","name":"secret"}"#);
+    assert!(failed && text.contains("balance"), "it says what there is: {text}");
+    for (id, arguments) in
+        [(3, r#"{"name":"balance"}"#), (4, r#"{"app_id":"ledger"}"#), (5, r#"{"app_id":"nobody","name":"balance"}"#)]
+    {
+        assert!(house.ask_text(id, "tesseron__read_resource", arguments).1);
+    }
+    house.assert_idle();
+}
+
+#[test]
+fn pending_claims_are_listed_newest_first_whether_they_are_on_a_channel_or_announced() {
+    let mut house = House::new();
+    assert!(!house.ask_text(1, "tesseron__list_pending_claims", "{}").0.starts_with('{'));
+    let first = house.greet("first");
+    house.at(1000);
+    let second = house.greet("second");
+    house.bridge.advertise(vec![Advertised {
+        code: ClaimCode::parse("PQ7N-4D").unwrap(),
+        app_id: Some(String::from("third")),
+        app_name: String::from("Third"),
+        instance_id: String::from("i-3"),
+        minted_at: EPOCH_MS + 500,
+        expires_at: Some(EPOCH_MS + 600_500),
+    }]);
+    let said = value(&house.ask_text(2, "tesseron__list_pending_claims", "{}").0);
+    let claims = said["pending_claims"].as_array().unwrap();
+    let ids: Vec<_> = claims.iter().map(|claim| claim["app_id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["second", "third", "first"]);
+    assert_eq!(claims[0]["code"], json!(house.guests[second].code));
+    assert_eq!((&claims[1]["instance_id"], &claims[1]["expires_at"]), (&json!("i-3"), &json!(EPOCH_MS + 600_500)));
+    assert!(said["next_step"].is_string());
+    house.claim(first);
+    let said = value(&house.ask_text(3, "tesseron__list_pending_claims", "{}").0);
+    assert_eq!(said["pending_claims"].as_array().unwrap().len(), 2, "a claimed one waits no longer");
+}
+
+#[test]
+fn apps_that_wait_are_bounded() {
+    let mut config = config();
+    config.lobby.max_pending = 2;
+    config.lobby.max_channels = 3;
+    let mut house = House::with(config);
+    let apps = [house.dial(), house.dial(), house.dial()];
+    assert_eq!(house.bridge.open(house.now).unwrap_err(), OpenRefused::Full);
+    for app in apps {
+        house.app(app, &hello("ledger", "[]", "[]"));
+    }
+    assert!(house.app_response(apps[2], 1).get("error").is_some());
+    assert!(house.told.iter().any(|event| matches!(event, BridgeEvent::AppRefused { .. })));
+    house.claim(apps[0]).app(apps[2], &hello("ledger", "[]", "[]"));
+    assert!(house.app_response(apps[2], 1).get("result").is_some(), "there is room again, on the same channel");
+}
+
+#[test]
+fn an_app_that_never_says_hello_is_hung_up_on() {
+    let mut house = House::new();
+    let app = house.dial();
+    house.at(4_999);
+    assert!(!house.guests[app].gone);
+    house.at(5_000);
+    assert!(house.guests[app].gone);
+    assert_eq!(house.bridge.channels().count(), 0);
+}
+
+#[test]
+fn item_29_an_app_that_came_before_the_agent_learns_of_it_by_the_claim() {
+    let mut house = House::empty(config());
+    let app = house.dial();
+    house.app(app, &hello("ledger", ACTIONS, RESOURCES));
+    let welcome = house.app_response(app, 1)["result"].clone();
+    assert_eq!(welcome["agent"], json!({"id": "pending", "name": "Awaiting agent"}));
+    assert_eq!(welcome["capabilities"]["sampling"], false);
+    house.agent(&initialize(0, "2025-11-25", r#"{"sampling":{}}"#)).agent(&notification("notifications/initialized", "{}"));
+    let code = house.guests[app].code.clone().unwrap();
+    say(&mut house, 1, &code);
+    let claimed = value(&house.app_heard(app)[0])["params"].clone();
+    assert_eq!(claimed["agent"]["id"], "c");
+    assert_eq!(
+        (&claimed["agentCapabilities"]["sampling"], &claimed["agentCapabilities"]["elicitation"]),
+        (&json!(true), &json!(false))
+    );
+}

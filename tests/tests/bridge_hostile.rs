@@ -1,0 +1,511 @@
+//! Bad apps and bad agents at the gateway: each costs only its own leg, whatever runs on the others goes on or is told, and nothing is left
+//! of it.
+
+use protocol_core::bridge::{BridgeConfig, BridgeEvent, Leg};
+use protocol_core::{Close, CloseReason, TransportEnd};
+use serde_json::{Value, json};
+use tests::bridge::{ACTIONS, House, Invoked, RESOURCES, answered, call_tool, config, hello, manifest, sampled, value};
+use tests::end::{cancelled, notification, request};
+
+/// A house with the app `good`, whose call 1 runs, and the app `bad`, whose call 2 does.
+struct Street {
+    house: House,
+    good: usize,
+    bad: usize,
+    good_call: Invoked,
+    bad_call: Invoked,
+}
+
+impl Street {
+    fn new() -> Self {
+        Self::with(config())
+    }
+
+    fn with(config: BridgeConfig) -> Self {
+        let mut house = House::with(config);
+        let (good, bad) = (house.join("good"), house.join("bad"));
+        house.call(1, "good__t").call(2, "bad__t");
+        let (good_call, bad_call) = (house.invoked(good), house.invoked(bad));
+        Self { house, good, bad, good_call, bad_call }
+    }
+
+    /// A small outbox for the agent, so that a flood need not be large.
+    fn narrow() -> Self {
+        let mut config = config();
+        config.agent_limits.output_bytes = 16 << 10;
+        Self::with(config)
+    }
+
+    /// The call of the good app goes on, is answered, and can be made again.
+    #[track_caller]
+    fn good_goes_on(&mut self) {
+        let Self { house, good, good_call, .. } = self;
+        house.forget().app(*good, &good_call.progress(r#","percent":50"#));
+        assert_eq!(house.progress(), [(50.0, None)]);
+        house.app(*good, &good_call.sample(70));
+        let (asked, _) = house.asked("sampling/createMessage");
+        house.agent(&sampled(&asked, "x"));
+        assert_eq!(house.app_response(*good, 70)["result"]["content"], "x");
+        house.app(*good, &good_call.output("\"fine\""));
+        assert_eq!(house.response(1)["result"]["content"][0]["text"], "fine");
+        house.call(1, "good__t");
+        *good_call = house.invoked(*good);
+    }
+}
+
+// ---- Apps that flood ----
+
+#[test]
+fn a_flood_of_progress_is_merged_for_an_agent_that_does_not_read_and_stalls_nobody() {
+    let Street { mut house, good, bad, good_call, bad_call } = Street::narrow();
+    house.stall(Leg::Agent);
+    for step in 0..20_000 {
+        let percent = f64::from(step) / 200.0;
+        house.app(bad, &bad_call.progress(&format!(r#","percent":{percent},"message":"{step}""#)));
+        assert!(house.stats(Leg::Agent).queued_bytes <= 17 << 10);
+    }
+    assert_eq!((house.unread(house.leg(bad)), house.unread(house.leg(good))), (0, 0), "apps are read on");
+    house.app(good, &good_call.progress(r#","percent":7,"message":"good""#)).app(good, &good_call.output("1"));
+    house.read(Leg::Agent);
+    let frames: Vec<Value> = house.heard().iter().map(|text| value(text)).collect();
+    let of = |token: u64| -> Vec<f64> {
+        let mine = frames.iter().filter(|frame| frame["params"]["progressToken"] == token);
+        mine.map(|frame| frame["params"]["progress"].as_f64().unwrap()).collect()
+    };
+    assert_eq!(of(1), [7.0]);
+    let bad_values = of(2);
+    assert!(bad_values.len() < 200 && bad_values.windows(2).all(|pair| pair[0] < pair[1]));
+    assert_eq!(bad_values.last(), Some(&99.995));
+    assert!(frames.iter().any(|frame| frame["id"] == 1 && frame.get("result").is_some()));
+}
+
+#[test]
+fn floods_of_what_belongs_to_no_call_are_bounded_and_the_answer_comes_through() {
+    type Frame = fn(u64) -> String;
+    let floods: [(&str, Frame); 4] = [
+        ("log", |step| notification("log", &format!(r#"{{"level":"error","message":"{step}"}}"#))),
+        ("actions", |step| notification("actions/list_changed", &format!(r#"{{"actions":[{{"name":"t{step}"}}]}}"#))),
+        ("resources", |step| notification("resources/list_changed", &format!(r#"{{"resources":[{{"name":"r{step}"}}]}}"#))),
+        ("nonsense", |step| notification("x/y", &format!(r#"{{"n":{step}}}"#))),
+    ];
+    for (name, frame) in floods {
+        let Street { mut house, good, bad, good_call, bad_call } = Street::narrow();
+        house.stall(Leg::Agent);
+        for step in 0..5_000 {
+            house.app(bad, &frame(step));
+            assert!(house.stats(Leg::Agent).queued_bytes <= 17 << 10, "{name}");
+        }
+        assert_eq!(house.unread(house.leg(bad)), 0, "{name}");
+        house.app(good, &good_call.output("1")).app(bad, &bad_call.output("1")).read(Leg::Agent);
+        let answers: Vec<Value> =
+            house.heard().iter().map(|text| value(text)).filter(|frame| frame.get("result").is_some()).collect();
+        assert_eq!(answers.len(), 2, "{name}");
+        house.assert_idle();
+    }
+}
+
+#[test]
+fn news_that_found_no_room_are_told_once_there_is_some() {
+    let Street { mut house, bad, .. } = Street::narrow();
+    house.stall(Leg::Agent);
+    let spam = "x".repeat(1 << 10);
+    for _ in 0..40 {
+        house.app(bad, &notification("log", &format!(r#"{{"level":"error","message":"{spam}"}}"#)));
+    }
+    house.app(bad, &notification("actions/list_changed", r#"{"actions":[]}"#)).lose(bad);
+    house.read(Leg::Agent);
+    let methods: Vec<Value> = house.heard().iter().map(|text| value(text)["method"].clone()).collect();
+    assert!(methods.contains(&json!("notifications/tools/list_changed")), "{methods:?}");
+    assert!(methods.contains(&json!("notifications/resources/list_changed")));
+}
+
+#[test]
+fn a_flood_of_updates_of_a_resource_is_one_piece_of_news_for_an_agent_that_does_not_read() {
+    let Street { mut house, bad, .. } = Street::narrow();
+    house.agent(&request(5, "resources/subscribe", r#"{"uri":"tesseron://bad/balance"}"#));
+    let (asked, params) = house.app_asked(bad, "resources/subscribe");
+    house.app(bad, &answered(&asked, "null")).forget();
+    house.stall(Leg::Agent);
+    for step in 0..5_000 {
+        let update = json!({"subscriptionId": params["subscriptionId"], "value": step});
+        house.app(bad, &notification("resources/updated", &update.to_string()));
+        assert!(house.stats(Leg::Agent).queued_bytes <= 17 << 10);
+    }
+    house.read(Leg::Agent);
+    assert!(house.notifications("notifications/resources/updated").len() < 500);
+}
+
+#[test]
+fn a_flood_of_questions_is_refused_beyond_its_limit_and_leaves_room_for_others() {
+    let mut config = config();
+    config.app_limits.in_flight = 16;
+    config.agent_limits.in_flight = 64;
+    let mut street = Street::with(config);
+    let Street { house, bad, bad_call, .. } = &mut street;
+    for id in 0..200 {
+        house.app(*bad, &bad_call.sample(id));
+    }
+    assert_eq!(house.heard().len(), 16);
+    let refusals = house.app_heard(*bad);
+    assert_eq!(refusals.len(), 184);
+    assert!(refusals.iter().all(|text| value(text)["error"]["data"]["busy"] == true), "{:?}", refusals[0]);
+    let Street { house, good, good_call, bad_call, bad } = &mut street;
+    house.app(*good, &good_call.sample(70));
+    house.asked("sampling/createMessage");
+    house.app(*bad, &bad_call.output("1")).app(*good, &good_call.output("1")).assert_idle();
+}
+
+#[test]
+fn an_app_that_makes_the_gateway_refuse_more_than_it_reads_is_read_no_further_and_then_hung_up_on() {
+    let mut street = Street::new();
+    let Street { house, bad, .. } = &mut street;
+    let leg = house.leg(*bad);
+    house.stall(leg);
+    for id in 0..1_000 {
+        house.app(*bad, &request(id, "no/such/method", "{}"));
+    }
+    assert!(house.unread(leg) > 700, "it is read no further");
+    assert!(house.stats(leg).queued_bytes < 64 << 10);
+    street.good_goes_on();
+    let Street { house, bad, .. } = &mut street;
+    house.later(6_000);
+    assert!(house.guests[*bad].gone);
+    assert_eq!(house.response(2)["result"]["structuredContent"]["code"], -32010);
+    street.good_goes_on();
+}
+
+// ---- Apps that stall, break off, or speak nonsense ----
+
+#[test]
+fn an_app_that_reads_nothing_fills_only_its_own_leg() {
+    let mut config = config();
+    config.app_limits.output_bytes = 4 << 10;
+    let mut street = Street::with(config);
+    let Street { house, bad, .. } = &mut street;
+    let leg = house.leg(*bad);
+    house.stall(leg);
+    let mut refused = 0;
+    for id in 100..400 {
+        house.agent(&call_tool(&id.to_string(), "bad__t", r#"{"text":"some words that take room"}"#, None));
+        assert!(house.stats(leg).queued_bytes <= 5 << 10);
+        refused += house.heard().len();
+    }
+    assert!(refused > 200, "what finds no room is told at once: {refused}");
+    street.good_goes_on();
+    let Street { house, bad, .. } = &mut street;
+    let waiting = 300 - refused;
+    // Nothing of what is given up before it left ever leaves.
+    for id in 100..400 {
+        house.agent(&cancelled(id));
+    }
+    house.read(leg);
+    assert_eq!(house.all_invoked(*bad).len(), 0);
+    assert!(waiting > 0);
+    assert_eq!(house.stats(leg).calls, 1, "the one that ran before");
+}
+
+#[test]
+fn an_app_that_leaves_amid_many_calls_costs_one_error_for_each() {
+    for (how, graceful) in [(Some(TransportEnd::Failed), false), (Some(TransportEnd::Eof), false), (None, false), (None, true)] {
+        let mut street = Street::new();
+        let Street { house, bad, .. } = &mut street;
+        for id in 100..140 {
+            house.call(id, "bad__t");
+        }
+        house.forget();
+        match how {
+            Some(end) => {
+                house.end(house.leg(*bad), end);
+            }
+            None => {
+                let close = if graceful { Close::Graceful { grace: std::time::Duration::from_secs(1) } } else { Close::Now };
+                house.bridge.close_app(house.guests[*bad].channel, close, house.now);
+                house.carry();
+                house.later(1_000);
+            }
+        }
+        let mut ids: Vec<u64> = Vec::new();
+        for frame in house.heard().iter().map(|text| value(text)).filter(|frame| frame.get("id").is_some()) {
+            assert_eq!(frame["result"]["structuredContent"]["code"], -32010);
+            ids.push(frame["id"].as_u64().unwrap());
+        }
+        ids.sort_unstable();
+        assert_eq!(ids, [2].into_iter().chain(100..140).collect::<Vec<_>>());
+        assert!(house.guests[*bad].gone);
+        street.good_goes_on();
+    }
+}
+
+#[test]
+fn an_app_that_its_owner_closes_in_a_while_ends_what_runs_and_begins_nothing() {
+    let mut street = Street::new();
+    let Street { house, bad, bad_call, .. } = &mut street;
+    let how = Close::Graceful { grace: std::time::Duration::from_secs(5) };
+    house.bridge.close_app(house.guests[*bad].channel, how, house.now);
+    house.carry().later(3_000);
+    assert!(house.ask_text(9, "bad__t", "{}").1);
+    house.app(*bad, &bad_call.progress(r#","percent":80"#)).app(*bad, &bad_call.output("\"done\""));
+    assert_eq!(house.response(2)["result"]["content"][0]["text"], "done");
+    assert!(house.guests[*bad].gone);
+    street.good_goes_on();
+}
+
+#[test]
+fn a_frame_that_is_too_large_ends_its_own_leg() {
+    let mut config = config();
+    config.app_limits.frame_bytes = 4 << 10;
+    let mut street = Street::with(config);
+    let Street { house, bad, bad_call, .. } = &mut street;
+    house.app(*bad, &bad_call.output(&format!(r#""{}""#, "x".repeat(5 << 10))));
+    assert!(house.told.iter().any(|event| matches!(event, BridgeEvent::AppClosed { reason: CloseReason::FrameTooLarge, .. })));
+    assert_eq!(house.response(2)["result"]["structuredContent"]["code"], -32010);
+    street.good_goes_on();
+}
+
+#[test]
+fn garbage_is_told_to_the_owner_and_to_nobody_else() {
+    let mut street = Street::new();
+    let Street { house, bad, bad_call, .. } = &mut street;
+    house.forget();
+    for id in 0..2_000 {
+        house.app(*bad, ["{", "[]", "null", r#"{"jsonrpc":"2.0"}"#, r#"{"jsonrpc":"2.0","id":"x","result":1}"#][id % 5]);
+    }
+    assert!(house.heard().is_empty() && house.app_heard(*bad).is_empty());
+    assert_eq!(house.unread(house.leg(*bad)), 0);
+    let violations = house.events().into_iter().filter(|event| matches!(event, BridgeEvent::Violation { .. })).count();
+    assert_eq!(violations, 2_000);
+    house.app(*bad, &bad_call.output("1"));
+    assert!(house.response(2).get("result").is_some());
+    street.good_goes_on();
+}
+
+#[test]
+fn an_owner_that_takes_no_events_stops_the_reading_and_nothing_grows() {
+    let Street { mut house, bad, .. } = Street::new();
+    let leg = house.leg(bad);
+    let mut read = 0;
+    while house.bridge.wants_input(leg) {
+        house.bridge.handle_frame(leg, bytes::Bytes::from_static(b"{"), house.now).unwrap();
+        read += 1;
+        assert!(read <= 2_000);
+    }
+    assert!(house.bridge.handle_frame(leg, bytes::Bytes::from_static(b"{"), house.now).is_err(), "it hands the frame back");
+    house.carry();
+    assert!(house.bridge.wants_input(leg));
+}
+
+#[test]
+fn no_app_can_make_the_list_of_tools_too_long_for_all() {
+    let mut config = config();
+    config.agent_limits.frame_bytes = 64 << 10;
+    let mut house = House::with(config);
+    house.join("good");
+    let long: Vec<Value> = (0..40).map(|n| json!({"name": format!("t{n}"), "description": "x".repeat(1 << 10)})).collect();
+    house.join_with("long", &json!(long).to_string(), "[]");
+    house.join_with("wide", &json!(long).to_string(), "[]");
+    assert!(house.app_tools().iter().any(|name| name == "good__t"), "the tools of others are listed still");
+}
+
+#[test]
+fn an_app_with_very_many_actions_costs_no_more_than_the_list_may_hold() {
+    let mut config = config();
+    config.agent_limits.frame_bytes = 64 << 10;
+    let mut house = House::with(config);
+    house.join("good");
+    let actions: Vec<Value> = (0..60_000).map(|n| json!({"name": format!("t{n}")})).collect();
+    house.join_with("many", &json!(actions).to_string(), "[]");
+    let list = bytes::Bytes::from(request(5, "tools/list", "{}"));
+    let counted = allocation_counter::measure(|| {
+        house.bridge.handle_frame(Leg::Agent, list, house.now).unwrap();
+    });
+    assert!(counted.bytes_max < 1 << 20, "{counted:?}");
+    assert_eq!(house.carry().response(5)["result"]["tools"].as_array().map(Vec::len), Some(6));
+}
+
+// ---- Bad agents ----
+
+#[test]
+fn an_agent_that_leaves_while_forty_calls_run_is_missed_by_every_app_and_nothing_is_left() {
+    for end in [TransportEnd::Failed, TransportEnd::Eof] {
+        let mut house = House::new();
+        let apps = [house.join("a"), house.join("b")];
+        for id in 0..40 {
+            house.call(id, if id % 2 == 0 { "a__t" } else { "b__t" });
+        }
+        let calls = apps.map(|app| house.all_invoked(app));
+        house.app(apps[0], &calls[0][0].sample(1)).app(apps[1], &calls[1][0].confirm(1));
+        house.forget().end(Leg::Agent, end);
+        house.later(5_000);
+        for (app, calls) in apps.into_iter().zip(&calls) {
+            let heard = house.app_heard(app);
+            for call in calls {
+                let cancels = heard
+                    .iter()
+                    .filter(|text| text.contains("actions/cancel") && text.contains(&format!("\"{}\"", call.invocation)));
+                assert_eq!(cancels.count(), 1, "{end:?}: {heard:?}");
+            }
+            assert_eq!(heard.iter().filter(|text| value(text)["id"] == 1).count(), 1, "its question is answered: {heard:?}");
+            assert!(house.guests[app].gone);
+        }
+        house.assert_idle();
+        assert_eq!((house.bridge.channels().count(), house.bridge.is_closed(Leg::Agent)), (0, true));
+        house.later(24 * 60 * 60 * 1000);
+        assert_eq!(house.bridge.poll_timeout(), None);
+    }
+}
+
+#[test]
+fn an_agent_that_has_ended_its_side_is_still_answered_for_a_while() {
+    let mut house = House::new();
+    let app = house.join("a");
+    house.call(1, "a__t").call(2, "a__t");
+    let calls = house.all_invoked(app);
+    house.end(Leg::Agent, TransportEnd::Eof).later(4_000);
+    house.app(app, &calls[0].output("1"));
+    assert!(house.response(1).get("result").is_some());
+    house.later(1_000);
+    assert!(house.bridge.is_closed(Leg::Agent) && house.guests[app].gone);
+    house.assert_idle();
+}
+
+#[test]
+fn an_agent_that_never_reads_is_hung_up_on_in_the_end_and_until_then_no_app_waits() {
+    let mut config = config();
+    (config.agent_limits.output_bytes, config.agent_limits.output_bytes_hard) = (16 << 10, 64 << 10);
+    let mut house = House::with(config);
+    let app = house.join("a");
+    house.stall(Leg::Agent);
+    let answer = format!(r#""{}""#, "x".repeat(4 << 10));
+    for id in 0..40 {
+        house.call(id, "a__t");
+        if house.bridge.is_closed(Leg::Agent) {
+            break;
+        }
+        for call in house.all_invoked(app) {
+            house.app(app, &call.output(&answer));
+        }
+        assert_eq!(house.unread(house.leg(app)), 0);
+    }
+    assert!(house.told.iter().any(|event| matches!(event, BridgeEvent::AgentClosed(CloseReason::Overload))));
+    assert!(house.guests[app].gone);
+    house.assert_idle();
+}
+
+#[test]
+fn an_agent_that_uses_an_id_twice_at_once_gets_one_answer_and_the_first_call_goes_on() {
+    let mut house = House::new();
+    let app = house.join("a");
+    house.call(1, "a__t").call(1, "a__t");
+    let calls = house.all_invoked(app);
+    assert_eq!(calls.len(), 1);
+    house.app(app, &calls[0].output("1"));
+    assert!(house.response(1).get("result").is_some());
+    house.assert_idle();
+}
+
+#[test]
+fn an_agent_that_calls_more_than_an_app_may_have_at_once_is_told() {
+    let mut config = config();
+    config.app_limits.in_flight = 8;
+    let mut house = House::with(config);
+    let (app, other) = (house.join("a"), house.join("b"));
+    for id in 0..20 {
+        house.call(id, "a__t");
+    }
+    let refused = house.heard();
+    assert_eq!((house.all_invoked(app).len(), refused.len()), (8, 12));
+    assert!(refused.iter().all(|text| value(text)["result"]["isError"] == true));
+    house.call(50, "b__t");
+    house.invoked(other);
+    house.agent(&request(51, "resources/read", r#"{"uri":"tesseron://a/balance"}"#));
+    assert_ne!(house.response(51)["error"]["code"], -32009, "busy is not unauthorised");
+}
+
+#[test]
+fn an_agent_cannot_make_the_gateway_remember_subscriptions_without_bound() {
+    let mut config = config();
+    config.agent_limits.in_flight = 64;
+    config.app_limits.in_flight = 64;
+    let mut house = House::with(config);
+    let app = house.join("a");
+    let mut agreed = 0;
+    for id in 0..5_000 {
+        house.agent(&request(id, "resources/subscribe", &json!({"uri": format!("tesseron://a/r{id}")}).to_string()));
+        for text in house.app_heard(app) {
+            house.app(app, &answered(&value(&text)["id"], "null"));
+        }
+        agreed += house.heard().iter().filter(|text| value(text).get("result").is_some()).count();
+    }
+    assert!(agreed < 5_000, "there is an end to it");
+}
+
+#[test]
+fn a_very_long_name_of_a_tool_is_looked_up_as_fast_as_a_short_one() {
+    let mut house = House::new();
+    let app = house.join("a");
+    house.call(1, &format!("a{}", "_".repeat(4 << 20)));
+    let call = house.invoked(app);
+    assert_eq!(call.name.len(), (4 << 20) - 2, "what it does not know the app refuses");
+}
+
+#[test]
+fn before_its_handshake_an_agent_can_do_nothing() {
+    let mut house = House::empty(config());
+    let app = house.dial();
+    house.app(app, &hello("a", ACTIONS, RESOURCES)).forget();
+    for (id, method) in [(1, "tools/list"), (2, "tools/call"), (3, "resources/list")] {
+        house.agent(&request(id, method, r#"{"name":"tesseron__list_pending_claims"}"#));
+        assert!(house.response(id).get("error").is_some());
+    }
+    house.agent(&notification("notifications/cancelled", r#"{"requestId":1}"#));
+    assert_eq!(house.app_heard(app), Vec::<String>::new());
+}
+
+#[test]
+fn an_agent_that_never_introduces_itself_is_hung_up_on_and_so_are_the_apps() {
+    let mut house = House::empty(config());
+    let app = house.dial();
+    house.app(app, &hello("a", ACTIONS, RESOURCES));
+    house.at(10_000);
+    assert!(house.bridge.is_closed(Leg::Agent) && house.guests[app].gone);
+    house.assert_idle();
+}
+
+// ---- One leg and another ----
+
+#[test]
+fn what_is_carried_to_one_app_never_waits_for_another() {
+    let mut street = Street::new();
+    let Street { house, bad, bad_call, .. } = &mut street;
+    let leg = house.leg(*bad);
+    house.stall(leg);
+    house.app(*bad, &bad_call.sample(3)).app(*bad, &bad_call.progress(r#","percent":10"#));
+    street.good_goes_on();
+    let Street { house, bad, bad_call, .. } = &mut street;
+    house.app(*bad, &bad_call.output("1"));
+    assert!(house.heard().iter().any(|text| value(text)["id"] == 2), "and what the stalled app says is heard");
+}
+
+#[test]
+fn frames_for_legs_that_are_gone_are_nothing() {
+    let Street { mut house, bad, bad_call, .. } = Street::new();
+    let leg = house.leg(bad);
+    house.lose(bad).forget();
+    house.app(bad, &bad_call.output("1")).app(bad, &hello("bad", ACTIONS, RESOURCES)).end(leg, TransportEnd::Eof);
+    house.bridge.close_app(house.guests[bad].channel, Close::Now, house.now);
+    assert!(house.carry().heard().is_empty() && house.events().is_empty());
+    assert!(house.bridge.is_closed(leg) && house.bridge.poll_transmit(leg).is_none() && house.bridge.stats(leg).is_none());
+}
+
+#[test]
+fn an_app_cannot_speak_for_another_by_resuming_it() {
+    let mut street = Street::new();
+    let Street { house, .. } = &mut street;
+    for (session, token) in [("s_1", "x"), ("", ""), ("../x", "y")] {
+        let thief = house.dial();
+        let credentials = format!(r#""sessionId":"{session}","resumeToken":"{token}","#);
+        house.app(thief, &request(1, "tesseron/resume", &manifest("good", ACTIONS, RESOURCES, &credentials)));
+        assert_eq!(house.app_response(thief, 1)["error"]["code"], -32011);
+    }
+    street.good_goes_on();
+}

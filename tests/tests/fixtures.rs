@@ -1,0 +1,508 @@
+//! The fixtures of Tesseron and ours, played against both ends, and the proof that each of them notices when its rule is broken.
+
+use serde_json::{Value, json};
+use tests::fixtures::{
+    Deed, FOLDERS, Failure, Fixture, Outcome, Saboteur, ScriptedApp, ScriptedGateway, StepKind, Subject, World, breaches, load,
+    mirror, run,
+};
+
+fn told(outcome: Result<Outcome, Failure>) -> String {
+    match outcome {
+        Ok(Outcome::Passed) => "passed".to_owned(),
+        Ok(Outcome::Skipped { missing }) => format!("skipped for want of {missing}"),
+        Err(failure) => failure.to_string(),
+    }
+}
+
+fn all() -> impl Iterator<Item = Fixture> {
+    FOLDERS.into_iter().flat_map(load)
+}
+
+fn fixture(id: &str) -> Fixture {
+    all().find(|fixture| fixture.id == id).unwrap_or_else(|| panic!("there is no fixture {id}"))
+}
+
+/// How each goes, apart from those that pass.
+fn played(fixtures: impl Iterator<Item = Fixture>, play: impl Fn(&Fixture) -> Result<Outcome, Failure>) -> Vec<String> {
+    fixtures
+        .map(|fixture| (told(play(&fixture)), fixture.id))
+        .filter(|(how, _)| how != "passed")
+        .map(|(how, id)| format!("{id}: {how}"))
+        .collect()
+}
+
+#[test]
+fn all_twelve_fixtures_of_upstream_pass_on_the_bare_session() {
+    assert_eq!(load("tesseron").len(), 12);
+    assert_eq!(played(load("tesseron").into_iter(), |fixture| run(fixture, &mut ScriptedApp::new(&fixture.world))), [""; 0]);
+}
+
+#[test]
+fn every_fixture_of_ours_passes_but_the_one_of_an_app_that_misbehaves() {
+    let played = played(load("ours").into_iter(), |fixture| run(fixture, &mut ScriptedApp::new(&fixture.world)));
+    assert_eq!(played, ["elicitation/schema-matrix-at-the-gateway: skipped for want of rogue-app"]);
+}
+
+#[test]
+fn every_fixture_is_mirrored_for_a_gateway_but_those_of_a_gateway_that_misbehaves() {
+    let played = played(all(), |fixture| mirror(fixture, &mut ScriptedGateway::new(fixture)));
+    let rogue = [
+        "actions/cancel-of-nothing",
+        "actions/name-in-use",
+        "handshake/bind-comes-first",
+        "handshake/bind-in-time",
+        "handshake/bind-on-a-plain-channel",
+        "handshake/bind-twice",
+        "handshake/bind-without-code",
+    ];
+    assert_eq!(played, rogue.map(|id| format!("{id}: skipped for want of rogue-gateway")));
+}
+
+// ---- A fixture fails when what it says is broken ----
+
+/// The steps of a kind, with their patterns.
+fn frames(fixture: &Fixture, is: fn(&StepKind) -> Option<&Value>) -> Vec<(usize, &Value)> {
+    fixture.steps.iter().enumerate().filter_map(|(index, step)| is(&step.kind).map(|frame| (index, frame))).collect()
+}
+
+fn received(fixture: &Fixture) -> Vec<(usize, &Value)> {
+    frames(fixture, |kind| if let StepKind::Recv(frame) = kind { Some(frame) } else { None })
+}
+
+fn sent(fixture: &Fixture) -> Vec<(usize, &Value)> {
+    frames(fixture, |kind| if let StepKind::Send(frame) = kind { Some(frame) } else { None })
+}
+
+fn sabotaged(fixture: &Fixture, deed: Deed) -> Result<Outcome, Failure> {
+    run(fixture, &mut Saboteur::new(ScriptedApp::new(&fixture.world), deed))
+}
+
+/// The fixtures that an app is asked.
+fn of_apps() -> impl Iterator<Item = Fixture> {
+    all().filter(|fixture| fixture.requires.iter().all(|tag| ScriptedApp::new(&World::default()).offers(tag)))
+}
+
+/// The fixtures that a gateway is asked.
+fn of_gateways() -> impl Iterator<Item = Fixture> {
+    all().filter(|fixture| fixture.requires.iter().all(|tag| ScriptedGateway::new(fixture).offers(tag)))
+}
+
+#[test]
+fn an_app_that_gets_any_one_thing_of_any_frame_wrong_fails_at_that_frame() {
+    let mut broken = 0;
+    for fixture in of_apps() {
+        for (nth, (step, pattern)) in received(&fixture).into_iter().enumerate() {
+            for (path, change) in breaches(pattern) {
+                let outcome = sabotaged(&fixture, Deed::Says(nth, change));
+                let failed = outcome.expect_err(&format!("{}, step {step}: {path} is wrong, and nobody noticed", fixture.id));
+                assert_eq!(failed.step, step, "{path}: {failed}");
+                assert!(failed.what.contains(&format!("`{path}`")), "{path}: {failed}");
+                broken += 1;
+            }
+        }
+    }
+    assert!(broken > 500, "{broken}");
+}
+
+#[test]
+fn an_app_that_leaves_a_frame_out_fails_at_that_frame() {
+    for fixture in of_apps() {
+        for (nth, (step, _)) in received(&fixture).into_iter().enumerate() {
+            let failed = sabotaged(&fixture, Deed::Withholds(nth)).expect_err(&fixture.id);
+            assert_eq!(failed.step, step, "{failed}");
+        }
+    }
+}
+
+#[test]
+fn an_app_that_says_a_frame_twice_fails_at_what_comes_next() {
+    for fixture in of_apps() {
+        for (nth, (step, _)) in received(&fixture).into_iter().enumerate() {
+            let says = |kind: &StepKind| !matches!(kind, StepKind::Send(_) | StepKind::DropTransport | StepKind::Reconnect);
+            let next = fixture.steps.iter().enumerate().skip(step + 1).find(|(_, next)| says(&next.kind));
+            if next.is_some_and(|(_, next)| matches!(next.kind, StepKind::ExpectSilence(_))) {
+                // There only one method counts.
+                continue;
+            }
+            let failed = sabotaged(&fixture, Deed::Repeats(nth)).expect_err(&fixture.id);
+            assert_eq!(failed.step, next.map_or(fixture.steps.len(), |(index, _)| index), "{failed}");
+        }
+    }
+}
+
+#[test]
+fn an_app_that_speaks_when_it_should_be_silent_or_stays_when_it_should_go_fails_there() {
+    let mut broken = 0;
+    for fixture in of_apps() {
+        for (step, kind) in fixture.steps.iter().map(|step| &step.kind).enumerate() {
+            let before = received(&fixture).into_iter().filter(|(index, _)| *index < step).count();
+            let deeds = match kind {
+                StepKind::ExpectSilence(method) => vec![Deed::Blurts(before, json!({"jsonrpc": "2.0", "method": method}))],
+                // The hello once more: "re-sending hello on the same channel is a fail".
+                StepKind::ExpectClosed => {
+                    vec![
+                        Deed::StaysOpen(before),
+                        Deed::Blurts(before, json!({"jsonrpc": "2.0", "id": 2, "method": "tesseron/hello"})),
+                    ]
+                }
+                _ => continue,
+            };
+            for deed in deeds {
+                let failed = sabotaged(&fixture, deed).expect_err(&fixture.id);
+                assert_eq!(failed.step, step, "{failed}");
+                broken += 1;
+            }
+        }
+    }
+    assert!(broken > 10, "{broken}");
+}
+
+/// What breaks the behaviour itself that a fixture is about: a saboteur, or an app that is written otherwise.
+enum Broken {
+    By(Deed),
+    App(fn(&mut World)),
+}
+
+/// Fixture, where it must fail, how the app is broken.
+fn broken_apps() -> Vec<(&'static str, usize, Broken)> {
+    use Broken::{App, By};
+    let set = |path: &'static str, value: Value| {
+        move |frame: &mut Value| *frame.pointer_mut(path).unwrap_or_else(|| panic!("{path} is there")) = value.clone()
+    };
+    vec![
+        // It does not hear the cancel.
+        ("actions/cancel", 4, By(Deed::Ignores(2))),
+        // It checks nothing.
+        ("actions/input-validation-failure", 3, App(|world| world.actions[0].input_schema = None)),
+        ("actions/invoke-success", 3, App(|world| world.actions[0].returns = json!({"sum": 4}))),
+        // It runs whatever it is asked for.
+        ("actions/not-found", 3, App(|world| world.actions[0].name = "subtract".to_owned())),
+        // It goes back, and is held to what it said.
+        ("actions/progress-monotonic", 4, App(|world| world.actions[0].progress.swap(1, 2))),
+        ("elicitation/confirm-decline-is-false", 5, By(Deed::hears(2, set("/result/action", json!("accept"))))),
+        ("handshake/hello-declares-manifest", 0, App(|world| world.resources[0].subscribable = false)),
+        ("handshake/hello-minimal", 0, By(Deed::says(0, set("/params/protocolVersion", json!("2.0.0"))))),
+        // It takes the refusal for a welcome.
+        ("handshake/protocol-major-mismatch", 2, By(Deed::Ignores(0))),
+        ("resources/read", 3, App(|world| world.resources[0].value = json!([]))),
+        // It never tells of the change.
+        ("resources/subscribe-update-unsubscribe", 4, App(|world| world.resources[0].emits.clear())),
+        // It comes back with the token of before.
+        ("resume/token-rotation", 9, By(Deed::hears(2, set("/result/resumeToken", json!("rt_conformance_0001"))))),
+        // It has kept nothing to come back with.
+        (
+            "resume/token-rotation",
+            5,
+            By(Deed::hears(0, |frame| drop(frame["result"].as_object_mut().expect("a welcome").remove("resumeToken")))),
+        ),
+        ("actions/cancel-with-input-schema", 4, By(Deed::Ignores(2))),
+        // The cancel comes when the check is through.
+        ("actions/cancel-while-validating", 4, By(Deed::Ignores(2))),
+        // The handler runs although the cancel comes before the check is through. It shows after the last step.
+        ("actions/cancel-while-validating", 6, App(|world| world.actions[0].validates_for_ms = 0)),
+        // A cancel that comes too early is kept for what it names.
+        ("actions/cancel-of-nothing", 4, By(Deed::Delays(1))),
+        ("actions/timeout-frees-the-wire", 4, App(|world| world.actions[0].blocks_until_cancelled = false)),
+        ("actions/progress-backwards", 4, By(Deed::says(2, |frame| frame["params"]["percent"] = json!(20)))),
+        ("actions/name-in-use", 4, By(Deed::Ignores(2))),
+        // It goes on as if it had been answered.
+        (
+            "sampling/depth",
+            12,
+            By(Deed::hears(6, |frame| *frame = json!({"jsonrpc": "2.0", "id": frame["id"], "result": {"content": ""}}))),
+        ),
+        ("sampling/one-after-another", 4, App(|world| world.actions[0].samples = None)),
+        // It asks with a form that no agent can show.
+        (
+            "elicitation/schema-matrix",
+            35,
+            App(|world| world.actions[6].elicits.as_mut().expect("a form").schema = json!({"type": "object"})),
+        ),
+        // It asks although nobody answers.
+        ("elicitation/not-available", 3, By(Deed::hears(0, set("/result/capabilities/elicitation", json!(true))))),
+        // It comes back with what was refused.
+        ("resume/refused", 9, By(Deed::Ignores(2))),
+        // It greets whoever dials.
+        ("handshake/bind", 0, App(|world| world.host_minted = false)),
+        // It has no words for what it does not know.
+        ("handshake/bind-on-a-plain-channel", 3, By(Deed::Ignores(1))),
+        // It takes no notice of the second bind.
+        ("handshake/bind-twice", 5, By(Deed::Ignores(2))),
+        // It lets in who says nothing.
+        ("handshake/bind-without-code", 1, By(Deed::hears(0, |frame| frame["params"]["code"] = known_code()))),
+        ("handshake/bind-comes-first", 1, App(|world| world.host_minted = false)),
+        ("handshake/bind-in-time", 0, App(|world| world.host_minted = false)),
+        // It lets anybody in.
+        ("handshake/bind-wrong-code", 1, By(Deed::hears(0, set("/params/code", known_code())))),
+        // It counts no wrong codes.
+        (
+            "handshake/bind-lockout",
+            21,
+            By(Deed::says(5, |frame| *frame = json!({"jsonrpc": "2.0", "id": frame["id"], "result": {"ok": true}}))),
+        ),
+    ]
+}
+
+fn known_code() -> Value {
+    ScriptedApp::new(&fixture("handshake/bind").world).known()["claimCode"].clone()
+}
+
+#[test]
+fn every_fixture_fails_where_the_behaviour_that_it_is_about_is_broken() {
+    let (mut proven, mut elsewhere) = (Vec::new(), Vec::new());
+    for (id, step, broken) in broken_apps() {
+        let mut fixture = fixture(id);
+        let outcome = match broken {
+            Broken::By(deed) => sabotaged(&fixture, deed),
+            Broken::App(change) => {
+                change(&mut fixture.world);
+                let mut app = ScriptedApp::new(&fixture.world);
+                run(&fixture, &mut app)
+            }
+        };
+        match outcome {
+            Err(failed) if failed.step == step => proven.push(id.to_owned()),
+            other => elsewhere.push(format!("{id} should fail at step {step}: {}", told(other))),
+        }
+    }
+    assert_eq!(elsewhere, [""; 0]);
+    let missing: Vec<_> = of_apps().map(|fixture| fixture.id).filter(|id| !proven.contains(id)).collect();
+    assert_eq!(missing, [""; 0]);
+}
+
+// ---- The same for the gateway ----
+
+/// Where the frames of the sending steps are among those that the gateway says: a claim that is left out comes before the first call.
+fn places(fixture: &Fixture) -> Vec<(usize, usize, Value)> {
+    let sent = sent(fixture);
+    let claims = sent.iter().any(|(_, frame)| frame["method"] == "tesseron/claimed");
+    let is_call = |frame: &Value| frame.get("id").is_some() && frame.get("method").is_some_and(|method| method != "tesseron/bind");
+    let first = sent.iter().position(|(_, frame)| is_call(frame)).filter(|_| !claims).unwrap_or(sent.len());
+    sent.iter().enumerate().map(|(nth, (step, frame))| (nth + usize::from(nth >= first), *step, (*frame).clone())).collect()
+}
+
+fn sabotaged_gateway(fixture: &Fixture, deed: Deed) -> Result<Outcome, Failure> {
+    mirror(fixture, &mut Saboteur::new(ScriptedGateway::new(fixture), deed))
+}
+
+#[test]
+fn a_gateway_that_gets_any_one_thing_of_any_frame_wrong_fails_at_that_frame() {
+    let mut broken = 0;
+    for fixture in of_gateways() {
+        for (nth, step, pattern) in places(&fixture) {
+            let is_request = pattern.get("method").is_some();
+            for (path, change) in breaches(&pattern) {
+                // What a gateway makes up, and its words for people.
+                if path == "error.message"
+                    || is_request && (path == "id" || path == "params.invocationId" && pattern.get("id").is_some())
+                {
+                    continue;
+                }
+                let outcome = sabotaged_gateway(&fixture, Deed::Says(nth, change));
+                let failed = outcome.expect_err(&format!("{}, step {step}: {path} is wrong, and nobody noticed", fixture.id));
+                assert_eq!(failed.step, step, "{path}: {failed}");
+                broken += 1;
+            }
+        }
+    }
+    assert!(broken > 300, "{broken}");
+}
+
+#[test]
+fn a_gateway_that_leaves_a_frame_out_fails_at_that_frame() {
+    for fixture in of_gateways() {
+        for (nth, step, _) in places(&fixture) {
+            let failed = sabotaged_gateway(&fixture, Deed::Withholds(nth)).expect_err(&fixture.id);
+            assert_eq!(failed.step, step, "{failed}");
+        }
+    }
+}
+
+#[test]
+fn a_gateway_that_does_not_hear_a_frame_fails_there_unless_it_has_given_the_call_up() {
+    for fixture in of_gateways() {
+        for (nth, (step, pattern)) in received(&fixture).into_iter().enumerate() {
+            if pattern["error"]["code"] == -32001 {
+                continue;
+            }
+            let failed = sabotaged_gateway(&fixture, Deed::Ignores(nth)).expect_err(&fixture.id);
+            // That a dial has not been answered shows when its session should begin.
+            let at_once = pattern.pointer("/result/ok").is_none() && pattern["id"].as_str().is_none_or(|id| !id.starts_with("b-"));
+            assert!(if at_once { failed.step == step } else { failed.step > step }, "{failed}");
+        }
+    }
+}
+
+// ---- What is no fixture is told, with its file and its step ----
+
+fn told_of(change: impl FnOnce(&mut Value)) -> Vec<String> {
+    let mut file = json!({
+        "id": "actions/x",
+        "title": "X",
+        "spec": "/protocol/actions/",
+        "requires": [],
+        "fixture": {},
+        "steps": [
+            {"recv": {"id": "~capture:helloId"}, "label": "greeted"},
+            {"send": {"jsonrpc": "2.0", "id": "~ref:helloId", "result": {}}},
+        ],
+    });
+    change(&mut file);
+    match Fixture::parse("actions/x.json", &file.to_string()) {
+        Ok(_) => vec![],
+        Err(errors) => errors.into_iter().map(|error| error.to_string()).collect(),
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_fixture_is_told_with_its_file_and_its_step() {
+    assert_eq!(told_of(|_| {}), [""; 0]);
+    let step = |index: usize, step: Value| told_of(|file| file["steps"][index] = step);
+    let frame = |frame: Value| json!({"jsonrpc": "2.0", "id": frame});
+    for (told, expected) in [
+        (
+            told_of(|file| file["id"] = json!("actions/y")),
+            "actions/x.json: `id` is \"actions/y\", which is not the path of the file",
+        ),
+        (told_of(|file| file["title"] = json!("")), "actions/x.json: `title` must be text"),
+        (told_of(|file| file["spec"] = json!("protocol")), "actions/x.json: `spec` must begin with a slash"),
+        (told_of(|file| file["requires"] = json!("streaming")), "actions/x.json: `requires` must be an array of tags"),
+        (told_of(|file| file["note"] = json!("x")), "actions/x.json: `note` means nothing"),
+        (told_of(|file| file["steps"] = json!([])), "actions/x.json: `steps` must be an array of at least one"),
+        (told_of(|file| file["fixture"] = json!({"actions": [{"nam": "x"}]})), "actions/x.json: `fixture`: unknown field `nam`"),
+        (
+            told_of(|file| file["fixture"] = json!({"resources": [{"name": "x", "emits": [{"afterStep": "never", "value": 1}]}]})),
+            "actions/x.json: `afterStep`: no step is labelled \"never\"",
+        ),
+        (step(1, json!(7)), "actions/x.json, step 1: is no object"),
+        (step(1, json!({"note": "x"})), "actions/x.json, step 1: must have exactly one of recv, send, "),
+        (step(1, json!({"recv": {}, "send": {}})), "actions/x.json, step 1: must have exactly one of recv, send, "),
+        (step(1, json!({"reconnect": false})), "actions/x.json, step 1: `reconnect` must be true"),
+        (step(1, json!({"expectSilence": true})), "actions/x.json, step 1: `expectSilence` must name a method"),
+        (step(1, json!({"recv": {}, "label": "greeted"})), "actions/x.json, step 1: `label` must be text that no other step has"),
+        (
+            step(1, json!({"recv": {}, "notBefore": "later"})),
+            "actions/x.json, step 1: `notBefore`: no step before is labelled \"later\"",
+        ),
+        (step(1, json!({"recv": {}, "timeoutMs": -1})), "actions/x.json, step 1: `timeoutMs` must be a whole number"),
+        (step(1, json!({"recv": {}, "timeout": 1})), "actions/x.json, step 1: `timeout` means nothing"),
+        (step(1, json!({"recv": []})), "actions/x.json, step 1: `recv` must be an object"),
+        (step(1, json!({"recv": {"a": {"b": "~nothing"}}})), "actions/x.json, step 1: `a.b`: `~nothing` is no matcher"),
+        (step(1, json!({"recv": {"a": ["~regex:("]}})), "actions/x.json, step 1: `a[0]`: `~regex:(`: "),
+        (step(1, json!({"recv": {"a": "~capture:"}})), "actions/x.json, step 1: `a`: `~capture:` needs a name"),
+        (step(1, json!({"recv": {"a": "~capture:helloId"}})), "actions/x.json, step 1: `a`: helloId is captured already"),
+        (step(1, json!({"recv": {"a": "~ref:other"}})), "actions/x.json, step 1: `a`: other is not captured before"),
+        (step(1, json!({"send": {"id": 1}})), "actions/x.json, step 1: `send` must say jsonrpc 2.0"),
+        (step(1, json!({"send": frame(json!("~ref:other"))})), "actions/x.json, step 1: `id`: other is not captured before"),
+        (step(1, json!({"send": frame(json!("~any"))})), "actions/x.json, step 1: `id`: `~any` cannot be sent"),
+    ] {
+        assert_eq!(told.len(), 1, "{expected}: {told:?}");
+        assert!(told[0].starts_with(expected), "{expected}: {told:?}");
+    }
+    let told = Fixture::parse("x.json", "{").expect_err("it is no JSON");
+    assert!(told[0].to_string().starts_with("x.json: is no JSON: "), "{told:?}");
+}
+
+#[test]
+fn everything_that_is_wrong_is_told_at_once() {
+    let told = told_of(|file| {
+        file["title"] = json!(7);
+        file["steps"][0] = json!({"expectClosed": 1});
+        file["steps"][1]["send"]["id"] = json!("~");
+    });
+    assert_eq!(told.len(), 3, "{told:?}");
+}
+
+// ---- Steps that no fixture of upstream has ----
+
+fn one_off(steps: Value) -> Result<Outcome, Failure> {
+    let world = json!({"actions": [{"name": "ping", "returns": 1}]});
+    let file = json!({"id": "x", "title": "X", "spec": "/", "requires": [], "fixture": world, "steps": steps});
+    let fixture = Fixture::parse("x.json", &file.to_string()).expect("a proper fixture");
+    run(&fixture, &mut ScriptedApp::new(&fixture.world))
+}
+
+#[test]
+fn a_frame_that_must_not_come_before_a_step_fails_when_it_does() {
+    let welcome = json!({"jsonrpc": "2.0", "id": "~ref:hello", "result": {"sessionId": "s", "protocolVersion": "1.2.0",
+        "capabilities": {"streaming": true, "subscriptions": true, "sampling": true, "elicitation": true}, "agent": {"id": "a", "name": "A"}}});
+    let invoke = json!({"jsonrpc": "2.0", "id": 1, "method": "actions/invoke", "params": {"name": "ping", "input": {}, "invocationId": "i"}});
+    let cancel = json!({"jsonrpc": "2.0", "method": "actions/cancel", "params": {"invocationId": "i"}});
+    let with = |label_of_first: Value, second: Value| {
+        let mut steps = json!([{"recv": {"id": "~capture:hello"}}, {"send": welcome}, label_of_first, second, {"recv": {"id": 1}, "notBefore": "here"}]);
+        steps[4]["notBefore"] = json!("here");
+        one_off(steps)
+    };
+    assert_eq!(with(json!({"send": invoke, "label": "here"}), json!({"send": cancel})), Ok(Outcome::Passed));
+    let failed = with(json!({"send": invoke}), json!({"send": cancel, "label": "here"})).expect_err("it comes before the cancel");
+    assert_eq!(failed.step, 4);
+    assert!(failed.what.ends_with("came too early"), "{failed}");
+}
+
+#[test]
+fn an_end_is_asked_only_what_it_offers_and_what_it_is_not_asked_is_not_passed() {
+    let mut fixture = fixture("handshake/hello-minimal");
+    fixture.requires.push("teleportation".to_owned());
+    let skipped = Ok(Outcome::Skipped { missing: "teleportation".to_owned() });
+    assert_eq!(run(&fixture, &mut ScriptedApp::new(&fixture.world)), skipped);
+    assert_eq!(mirror(&fixture, &mut ScriptedGateway::new(&fixture)), skipped);
+}
+
+// ---- Over real sockets ----
+
+#[cfg(unix)]
+#[path = "../../adapter-tokio/examples/glue/mod.rs"]
+mod on_tokio;
+
+#[cfg(unix)]
+#[path = "../../adapter-smol/examples/glue/mod.rs"]
+mod on_smol;
+
+#[cfg(unix)]
+mod over_sockets {
+    use protocol_core::adapter::tesseron::Binding;
+    use tests::adapter::Adapter;
+    use tests::fixtures::{load, run_bound};
+
+    use super::played;
+
+    /// What is not asked over either binding.
+    const ROGUE_APP: &str = "elicitation/schema-matrix-at-the-gateway: skipped for want of rogue-app";
+    const TOO_LONG: &str = "actions/timeout-frees-the-wire: skipped for want of virtual-time";
+
+    fn over_unix<A: Adapter>() {
+        assert_eq!(played(load("tesseron").into_iter(), |fixture| run_bound::<A>(fixture, Binding::Unix)), [""; 0]);
+        let played = played(load("ours").into_iter(), |fixture| run_bound::<A>(fixture, Binding::Unix));
+        assert_eq!(played, [TOO_LONG, ROGUE_APP, "handshake/bind-in-time: skipped for want of virtual-time"]);
+    }
+
+    fn over_a_web_socket<A: Adapter>() {
+        assert_eq!(played(load("tesseron").into_iter(), |fixture| run_bound::<A>(fixture, Binding::WebSocket)), [""; 0]);
+        let played = played(load("ours").into_iter(), |fixture| run_bound::<A>(fixture, Binding::WebSocket));
+        let binds =
+            ["bind", "bind-comes-first", "bind-in-time", "bind-lockout", "bind-twice", "bind-without-code", "bind-wrong-code"];
+        let binds = binds.map(|id| format!("handshake/{id}: skipped for want of bind"));
+        assert_eq!(played[..2], [TOO_LONG, ROGUE_APP]);
+        assert_eq!(played[2..], binds);
+    }
+
+    #[test]
+    fn the_fixtures_pass_over_unix_sockets_of_tokio() {
+        over_unix::<super::on_tokio::Tokio>();
+    }
+
+    #[test]
+    fn the_fixtures_pass_over_unix_sockets_of_smol() {
+        over_unix::<super::on_smol::Smol>();
+    }
+
+    #[test]
+    fn the_fixtures_pass_over_web_sockets_of_tokio() {
+        over_a_web_socket::<super::on_tokio::Tokio>();
+    }
+
+    #[test]
+    fn the_fixtures_pass_over_web_sockets_of_smol() {
+        over_a_web_socket::<super::on_smol::Smol>();
+    }
+}

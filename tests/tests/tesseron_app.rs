@@ -1,0 +1,912 @@
+//! The app end of Tesseron: invocations, progress, log, questions and resources; items 40 to 60, 69 to 72, 79 to 88 and 92 to 101 of the
+//! checklist as far as a session has them. What a schema says of an input or an output is the endpoint's.
+
+use std::time::Duration;
+
+use protocol_core::{
+    Answer, Ask, AskError, Content, Elicit, Elicited, Event, InboundId, InputFailed, InputKey, Level, LogRecord, Logged, NotFound,
+    NotLive, Notice, Op, Progress, ProgressError, RateWindow, Refused, Reply, Reported, RpcError, Sample, ServeOptions, ToolOutput,
+    TransportEnd, Violation, Why,
+};
+use tests::end::{End, error, json, notification, request, with};
+use tests::pair::Pair;
+use tests::tesseron::{WELCOME, app_config, cancel, gateway_config, invoke, invoked, progress};
+
+const CANCELLED: &str = r#""error":{"code":-32001,"message":"Action invocation was cancelled."}"#;
+const TIMED_OUT: &str = r#""error":{"code":-32002,"message":"Action timed out."}"#;
+
+fn cancelled(id: u64) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},{CANCELLED}}}"#)
+}
+
+fn timed_out(id: u64) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},{TIMED_OUT}}}"#)
+}
+
+/// An app that serves `i1`, its request 7.
+fn serving() -> (End, InboundId) {
+    let mut app = End::app(app_config());
+    let id = app.receive_invoke(7, "i1");
+    (app, id)
+}
+
+fn record(level: Level, data: &str) -> LogRecord {
+    LogRecord { level, logger: None, data: json(data) }
+}
+
+/// Every verb of a handler that has lost its invocation is refused, and nothing leaves.
+#[track_caller]
+fn expect_dead(app: &mut End, id: InboundId, why: &str) {
+    app.drain();
+    let now = app.now;
+    assert_eq!(app.session.progress(id, Progress::percent(99.0), now), Err(ProgressError::NotLive), "{why}");
+    assert_eq!(app.session.log(Some(id), record(Level::Error, "\"x\""), now), Err(NotLive), "{why}");
+    for ask in [Ask::Sample(Sample::new("?")), Ask::Confirm { message: "?".into() }] {
+        assert_eq!(app.session.request_input(id, ask, now), Err(AskError::NotLive), "{why}");
+    }
+    app.session.checkpoint(id, json("{}")).unwrap_err();
+    assert_eq!(app.session.configure(id, ServeOptions::default(), now), Err(NotLive), "{why}");
+    assert_eq!(app.session.respond(id, Reply::Tool(ToolOutput::text("late")), now), Err(NotLive), "{why}");
+    app.at(1_000_000).expect_silence();
+}
+
+// ---- Results ----
+
+#[test]
+fn item_40_a_result_is_the_name_of_the_invocation_and_its_output_which_is_always_there() {
+    let block = Content::Raw(json(r#"{"type":"image","data":"","mimeType":"image/png"}"#));
+    for (reply, output) in [
+        (Reply::Tool(ToolOutput::text("e-19 \"x\"")), r#""e-19 \"x\"""#),
+        (Reply::Tool(ToolOutput::structured(json(r#"{"entry":"e-19"}"#))), r#"{"entry":"e-19"}"#),
+        (Reply::Tool(ToolOutput::structured(json("null"))), "null"),
+        (Reply::Tool(ToolOutput::structured(json("[1, 2]"))), "[1, 2]"),
+        (Reply::Tool(ToolOutput::default()), "null"),
+        (
+            Reply::Tool(ToolOutput::blocks([Content::Text("a".into()), Content::Text("b".into())])),
+            r#"{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}"#,
+        ),
+        (Reply::Tool(ToolOutput::blocks([block])), r#"{"content":[{"type":"image","data":"","mimeType":"image/png"}]}"#),
+        (Reply::Done, "null"),
+    ] {
+        let (mut app, id) = serving();
+        assert_eq!(app.reply(id, reply.clone()).sent(), [invoked(7, "i1", output)], "{reply:?}");
+        assert_eq!(app.session.stats().serves, 0);
+    }
+}
+
+#[test]
+fn item_40_the_name_of_an_invocation_comes_back_as_it_was_given() {
+    for (given, back) in
+        [(r#""""#, r#""""#), (r#""\u0069nv \"1\"""#, r#""inv \"1\"""#), (r#""\n""#, r#""\n""#), ("\"\u{e9}\"", "\"\u{e9}\"")]
+    {
+        let mut app = End::app(app_config());
+        app.frame(&request(7, "actions/invoke", &format!(r#"{{"name":"t","input":1,"invocationId":{given}}}"#)));
+        let id = app.request();
+        app.report(id, Progress::percent(1.0));
+        app.respond(id);
+        assert_eq!(
+            app.sent(),
+            [
+                notification("actions/progress", &format!(r#"{{"invocationId":{back},"percent":1}}"#)),
+                format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{"invocationId":{back},"output":"ok"}}}}"#)
+            ]
+        );
+    }
+}
+
+#[test]
+fn item_41_an_unknown_action_has_a_number_of_its_own() {
+    let (mut app, id) = serving();
+    app.reply(id, Reply::NotFound(NotFound::Tool("t".into())));
+    assert_eq!(app.sent(), [error(7, -32003, "Action not found: t")]);
+}
+
+#[test]
+fn item_43_the_input_reaches_the_handler_untouched_and_is_null_where_there_is_none() {
+    for (given, arguments) in [
+        (r#","input":{ "n" : 1.50e+3 }"#, r#"{ "n" : 1.50e+3 }"#),
+        (r#","input":null"#, "null"),
+        (r#","input":"x""#, r#""x""#),
+        (r#","input":[]"#, "[]"),
+        ("", "null"),
+    ] {
+        let mut app = End::app(app_config());
+        app.frame(&request(
+            7,
+            "actions/invoke",
+            &format!(r#"{{"name":"t","invocationId":"i1"{given},"client":{{"route":"/a"}}}}"#),
+        ));
+        let events = app.events();
+        let [Event::Request { op: Op::CallTool, params, depth: 0, observed: true, .. }] = &events[..] else { panic!("{events:?}") };
+        assert_eq!(params.as_str(), format!(r#"{{"name":"t","arguments":{arguments}}}"#));
+    }
+}
+
+#[test]
+fn items_42_46_an_error_with_a_number_crosses_with_its_message_and_its_data() {
+    for (code, data) in [(-32004, r#"[{"message":"too small","path":["cents"]}]"#), (-32005, r#"{"raw":"x"}"#), (17, "null")] {
+        let given = RpcError::new(code, "Invalid \"input\"").with_data(json(data));
+        for reply in [Reply::Error(given.clone()), Reply::Tool(ToolOutput::fault(given.clone()))] {
+            let (mut app, id) = serving();
+            app.reply(id, reply);
+            assert_eq!(
+                app.sent(),
+                [format!(r#"{{"jsonrpc":"2.0","id":7,"error":{{"code":{code},"message":"Invalid \"input\"","data":{data}}}}}"#)]
+            );
+        }
+    }
+}
+
+#[test]
+fn item_47_a_failure_without_a_number_is_internal() {
+    let (mut app, id) = serving();
+    app.reply(id, Reply::Tool(ToolOutput::error("disk full")));
+    assert_eq!(app.sent(), [error(7, -32603, "disk full")]);
+}
+
+#[test]
+fn a_result_over_the_frame_limit_is_internal() {
+    let mut app = End::app(with(app_config(), |config| config.limits.frame_bytes = 1024));
+    let id = app.receive_invoke(7, "i1");
+    app.reply(id, Reply::Tool(ToolOutput::text("a".repeat(2000))));
+    assert_eq!(app.sent(), [error(7, -32603, "the result is larger than a frame may be")]);
+}
+
+// ---- Deadlines, cancels and their races ----
+
+#[test]
+fn item_48_an_invocation_times_out_after_sixty_seconds_and_not_before() {
+    let (mut app, id) = serving();
+    app.at(59_999).expect_silence();
+    assert_eq!(app.session.poll_timeout(), Some(protocol_core::Instant::from_millis(60_000)));
+    app.at(60_000);
+    assert_eq!((app.events(), app.sent()), (vec![Event::Cancelled { id, why: Why::Deadline }], vec![timed_out(7)]));
+}
+
+#[test]
+fn item_48_an_action_may_have_another_deadline_and_zero_is_over_at_once() {
+    let (mut app, id) = serving();
+    app.session.configure(id, ServeOptions::default().with_deadline(Duration::from_millis(250)), app.now).unwrap();
+    app.at(249).expect_silence();
+    assert_eq!(app.at(250).sent(), [timed_out(7)]);
+
+    let (mut app, id) = serving();
+    app.session.configure(id, ServeOptions::default().with_deadline(Duration::from_secs(7_200)), app.now).unwrap();
+    app.at(7_199_999).expect_silence();
+    assert_eq!(app.at(7_200_000).sent(), [timed_out(7)]);
+
+    let (mut app, id) = serving();
+    app.session.configure(id, ServeOptions::default().with_deadline(Duration::ZERO), app.now).unwrap();
+    assert_eq!((app.events(), app.sent()), (vec![Event::Cancelled { id, why: Why::Deadline }], vec![timed_out(7)]));
+
+    // A number that no timer can hold is no timer.
+    let (mut app, id) = serving();
+    app.session.configure(id, ServeOptions::default().with_deadline(Duration::MAX), app.now).unwrap();
+    app.at(u64::MAX / 2_000).expect_silence();
+    assert_eq!(app.respond(id).sent().len(), 1);
+}
+
+#[test]
+fn the_time_that_a_person_takes_to_answer_counts() {
+    let (mut app, id) = serving();
+    app.ask(id, Ask::Confirm { message: "?".into() });
+    app.sent();
+    assert_eq!(app.at(60_000).sent(), [timed_out(7)]);
+}
+
+#[test]
+fn items_49_50_the_wire_is_free_at_once_even_if_the_handler_never_returns() {
+    let (mut app, id) = serving();
+    app.frame(&cancel("i1"));
+    assert_eq!((app.events(), app.sent()), (vec![Event::Cancelled { id, why: Why::Peer(None) }], vec![cancelled(7)]));
+    let other = app.receive_invoke(8, "i2");
+    app.at(60_000);
+    assert_eq!((app.events(), app.sent()), (vec![Event::Cancelled { id: other, why: Why::Deadline }], vec![timed_out(8)]));
+    assert_eq!(app.session.stats().orphans, 2);
+    app.at(1_000_000).expect_silence();
+}
+
+#[test]
+fn items_51_52_a_cancel_in_the_same_read_as_its_invocation_works_before_anybody_has_looked_at_it() {
+    let mut app = End::app(app_config());
+    app.frame(&invoke(7, "i1")).frame(&cancel("i1"));
+    assert_eq!(app.sent(), [cancelled(7)]);
+    let events = app.events();
+    let [Event::Request { id, .. }, Event::Cancelled { id: other, why: Why::Peer(None) }] = events[..] else {
+        panic!("{events:?}")
+    };
+    assert_eq!(id, other);
+    expect_dead(&mut app, id, "cancelled");
+}
+
+/// What can end an invocation, and the frame that says so.
+type Ends = (&'static str, fn(&mut End, InboundId), fn(u64) -> String);
+
+const ENDS: [Ends; 4] = [
+    (
+        "result",
+        |app, id| _ = app.session.respond(id, Reply::Tool(ToolOutput::text("ok")), app.now),
+        |id| invoked(id, "i1", "\"ok\""),
+    ),
+    ("error", |app, id| _ = app.session.respond(id, Reply::Error(RpcError::new(5, "no")), app.now), |id| error(id, 5, "no")),
+    ("cancel", |app, _| _ = app.frame(&cancel("i1")), cancelled),
+    ("timeout", |app, _| _ = app.at(60_000), timed_out),
+];
+
+#[test]
+fn items_53_54_55_the_first_of_result_cancel_and_timeout_wins_and_there_is_one_response() {
+    for (first, begin, frame) in ENDS {
+        for (second, follow, _) in ENDS {
+            for (third, last, _) in ENDS {
+                let (mut app, id) = serving();
+                begin(&mut app, id);
+                follow(&mut app, id);
+                last(&mut app, id);
+                app.at(200_000);
+                assert_eq!(app.sent(), [frame(7)], "{first}, {second}, {third}");
+                let told = app.events().into_iter().filter(|event| matches!(event, Event::Cancelled { .. })).count();
+                assert_eq!(told, usize::from(matches!(first, "cancel" | "timeout")), "{first}, {second}, {third}");
+                let _ = app.session.respond(id, Reply::Done, app.now);
+                assert_eq!((app.session.stats().serves, app.session.poll_timeout()), (0, None));
+            }
+        }
+    }
+}
+
+#[test]
+fn items_53_and_g9_what_was_read_before_the_clock_was_looked_at_wins_over_the_deadline() {
+    for (name, ends, frame) in ENDS.into_iter().take(3) {
+        let (mut app, id) = serving();
+        app.late(3_600_000);
+        ends(&mut app, id);
+        let now = app.now;
+        app.session.handle_timeout(now);
+        assert_eq!(app.sent(), [frame(7)], "{name}");
+    }
+}
+
+#[test]
+fn item_54_a_cancel_that_names_nothing_that_runs_is_passed_over() {
+    let (mut app, id) = serving();
+    for name in ["", "i2", "I1", "i1 ", "7", "inv_1"] {
+        app.frame(&cancel(name)).expect_silence();
+    }
+    assert_eq!(app.respond(id).sent().len(), 1);
+    app.frame(&cancel("i1")).expect_silence();
+}
+
+#[test]
+fn a_cancel_finds_its_invocation_by_the_text_and_not_by_its_spelling() {
+    let (mut app, id) = serving();
+    app.frame(r#"{"jsonrpc":"2.0","method":"actions/cancel","params":{"invocationId":"\u00691"}}"#);
+    assert_eq!(app.events(), [Event::Cancelled { id, why: Why::Peer(None) }]);
+}
+
+#[test]
+fn item_56_a_second_invocation_of_a_name_in_use_is_refused_and_the_first_is_unaffected_and_can_be_cancelled() {
+    let (mut app, id) = serving();
+    app.frame(&invoke(8, "i1"));
+    assert_eq!(app.sent(), [error(8, -32600, "an invocation of that name is active")]);
+    assert_eq!(app.events(), [Event::Violation(Violation::DuplicateRequest)]);
+    app.report(id, Progress::percent(5.0));
+    assert_eq!(app.sent(), [progress("i1", r#","percent":5"#)]);
+    app.frame(&cancel("i1"));
+    assert_eq!((app.events(), app.sent()), (vec![Event::Cancelled { id, why: Why::Peer(None) }], vec![cancelled(7)]));
+}
+
+#[test]
+fn item_56_a_second_request_under_an_id_in_use_is_not_answered_and_the_first_is_unaffected() {
+    let (mut app, id) = serving();
+    app.frame(&invoke(7, "i2"));
+    assert_eq!((app.events(), app.sent()), (vec![Event::Violation(Violation::DuplicateRequest)], vec![]));
+    app.frame(&cancel("i2")).expect_silence();
+    assert_eq!(app.respond(id).sent(), [invoked(7, "i1", "\"ok\"")]);
+    // Nothing is left of the second.
+    let again = app.receive_invoke(8, "i2");
+    assert_eq!(app.respond(again).sent(), [invoked(8, "i2", "\"ok\"")]);
+}
+
+#[test]
+fn item_57_a_name_may_be_used_again_after_its_invocation_has_settled_while_the_old_handler_still_runs() {
+    for (name, ends, _) in ENDS {
+        let (mut app, old) = serving();
+        ends(&mut app, old);
+        app.drain();
+        let new = app.receive_invoke(8, "i1");
+        // The end of the old handler must not take the new one with it.
+        let _ = app.session.respond(old, Reply::Tool(ToolOutput::text("late")), app.now);
+        assert_eq!(app.sent(), Vec::<String>::new(), "{name}");
+        app.report(new, Progress::percent(5.0));
+        assert_eq!(app.sent(), [progress("i1", r#","percent":5"#)], "{name}");
+        app.frame(&cancel("i1"));
+        assert_eq!(
+            (app.events(), app.sent()),
+            (vec![Event::Cancelled { id: new, why: Why::Peer(None) }], vec![cancelled(8)]),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn item_57_an_id_may_be_used_again_after_its_invocation_has_settled_while_the_old_handler_still_runs() {
+    for (name, ends, _) in ENDS {
+        let (mut app, old) = serving();
+        ends(&mut app, old);
+        app.drain();
+        app.frame(&invoke(7, "i2"));
+        let new = app.request();
+        let _ = app.session.respond(old, Reply::Tool(ToolOutput::text("late")), app.now);
+        assert_eq!(app.sent(), Vec::<String>::new(), "{name}");
+        app.frame(&invoke(7, "i3"));
+        assert_eq!((app.violations(), app.sent()), (vec![Violation::DuplicateRequest], vec![]), "{name}");
+        assert_eq!(app.respond(new).sent(), [invoked(7, "i2", "\"ok\"")], "{name}");
+    }
+}
+
+#[test]
+fn item_58_many_invocations_end_in_any_order() {
+    let mut app = End::app(app_config());
+    let ids: Vec<_> = (0..500).map(|number| app.receive_invoke(1000 + number, &format!("i{number}"))).collect();
+    for (number, id) in ids.iter().enumerate().rev() {
+        match number % 3 {
+            0 => assert_eq!(app.respond(*id).sent(), [invoked(1000 + number as u64, &format!("i{number}"), "\"ok\"")]),
+            1 => assert_eq!(app.frame(&cancel(&format!("i{number}"))).sent(), [cancelled(1000 + number as u64)]),
+            _ => {}
+        }
+    }
+    app.drain();
+    app.at(60_000);
+    let mut late = app.sent();
+    late.sort();
+    let mut expected: Vec<_> = (0..500).filter(|number| number % 3 == 2).map(|number| timed_out(1000 + number)).collect();
+    expected.sort();
+    assert_eq!(late, expected);
+}
+
+#[test]
+fn item_59_the_end_of_the_transport_aborts_every_handler_and_emits_nothing() {
+    for end in [TransportEnd::Eof, TransportEnd::Failed] {
+        let (mut app, first) = serving();
+        let second = app.receive_invoke(8, "i2");
+        app.session.checkpoint(first, json(r#"{"done":3}"#)).unwrap();
+        app.session.handle_end(end, app.now);
+        let events = app.events();
+        let gone = |id| Event::Cancelled { id, why: Why::Disconnected };
+        assert_eq!(events[..2], [gone(first), gone(second)]);
+        assert!(matches!(events[2..], [Event::Closed(_)]), "{events:?}");
+        expect_dead(&mut app, first, "the transport has ended");
+    }
+}
+
+#[test]
+fn item_60_an_invocation_that_has_settled_says_nothing_more() {
+    for (name, ends, _) in ENDS {
+        let (mut app, id) = serving();
+        ends(&mut app, id);
+        expect_dead(&mut app, id, name);
+    }
+}
+
+#[test]
+fn more_invocations_than_the_limit_are_answered_busy() {
+    let mut app = End::app(with(app_config(), |config| config.limits.in_flight = 2));
+    app.receive_invoke(7, "i1");
+    let second = app.receive_invoke(8, "i2");
+    app.frame(&invoke(9, "i3"));
+    assert_eq!(
+        app.sent(),
+        [r#"{"jsonrpc":"2.0","id":9,"error":{"code":-32603,"message":"too many requests at once","data":{"busy":true}}}"#]
+    );
+    app.respond(second).drain();
+    app.receive_invoke(9, "i3");
+}
+
+#[test]
+fn a_checkpoint_travels_with_the_answer_to_a_cancel_a_deadline_and_a_failure() {
+    for ((_, ends, _), status) in ENDS.into_iter().skip(1).zip(["failed", "cancelled", "timeout"]) {
+        let (mut app, id) = serving();
+        app.session.checkpoint(id, json(r#"{"results":[1]}"#)).unwrap();
+        ends(&mut app, id);
+        let sent = app.sent();
+        let data = format!(r#""data":{{"partial":{{"status":"{status}","results":[1]}}}}"#);
+        assert!(sent.len() == 1 && sent[0].contains(&data), "{sent:?}");
+    }
+}
+
+// ---- Progress and log ----
+
+#[test]
+fn item_69_progress_is_any_subset_of_percent_message_and_data() {
+    let data = || json(r#"{"page":7}"#);
+    for (update, members) in [
+        (Progress::percent(35.0), r#","percent":35"#),
+        (Progress::message("7/20 pages"), r#","message":"7/20 pages""#),
+        (Progress::default().with_data(data()), r#","data":{"page":7}"#),
+        (Progress::percent(33.3).with_message("m"), r#","percent":33.3,"message":"m""#),
+        (Progress::percent(0.0).with_data(data()), r#","percent":0,"data":{"page":7}"#),
+        (Progress::message("m").with_data(data()), r#","message":"m","data":{"page":7}"#),
+        (Progress::percent(100.0).with_message("m").with_data(data()), r#","percent":100,"message":"m","data":{"page":7}"#),
+        (Progress::default(), ""),
+        (Progress::count(1, 4), r#","percent":25"#),
+    ] {
+        let (mut app, id) = serving();
+        assert_eq!(app.report(id, update), Reported::Sent);
+        assert_eq!(app.sent(), [progress("i1", members)]);
+    }
+}
+
+#[test]
+fn item_70_a_percent_stays_within_its_scale_and_is_a_number() {
+    let (mut app, id) = serving();
+    for update in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY].map(Progress::percent) {
+        assert_eq!(app.session.progress(id, update, app.now), Err(ProgressError::NotFinite));
+    }
+    assert_eq!(app.session.progress(id, Progress::percent(-1.0), app.now), Err(ProgressError::Negative));
+    assert_eq!(app.session.progress(id, Progress::percent(101.0), app.now), Err(ProgressError::AboveTotal));
+    assert_eq!(app.sent(), Vec::<String>::new());
+    // Without a total the value is the percent.
+    app.report(id, Progress::value(150.0));
+    assert_eq!(app.sent(), [progress("i1", r#","percent":100"#)]);
+}
+
+#[test]
+fn item_71_a_percent_never_falls() {
+    let (mut app, id) = serving();
+    for value in [10.0, 5.0, 10.0, 55.0, 54.9, 0.0, 100.0, 100.0, 99.0] {
+        app.report(id, Progress::percent(value));
+    }
+    assert_eq!(app.sent(), [10, 55, 100].map(|percent| progress("i1", &format!(r#","percent":{percent}"#))));
+    // What else is in such an update is not lost.
+    app.report(id, Progress::percent(20.0).with_message("again"));
+    assert_eq!(app.sent(), [progress("i1", r#","message":"again""#)]);
+    // A total that grows does not take the percent back.
+    let (mut app, id) = serving();
+    app.report(id, Progress::count(5, 10));
+    app.report(id, Progress::count(6, 100));
+    app.report(id, Progress::count(60, 100));
+    assert_eq!(app.sent(), [50, 60].map(|percent| progress("i1", &format!(r#","percent":{percent}"#))));
+}
+
+#[test]
+fn item_72_progress_comes_before_the_result_of_its_invocation_also_when_a_window_kept_it() {
+    let mut app = End::app(with(app_config(), |config| config.progress.window = RateWindow::new(1, Duration::from_secs(5))));
+    let id = app.receive_invoke(7, "i1");
+    for percent in [10.0, 20.0, 30.0] {
+        app.report(id, Progress::percent(percent));
+    }
+    app.respond(id);
+    assert_eq!(app.sent(), [progress("i1", r#","percent":10"#), progress("i1", r#","percent":30"#), invoked(7, "i1", "\"ok\"")]);
+    app.at(10_000).expect_silence();
+}
+
+#[test]
+fn progress_goes_out_about_twice_a_second_unless_it_is_the_last() {
+    let mut app =
+        End::app(tests::end::with(app_config(), |config| config.progress.window = RateWindow::new(10, Duration::from_secs(5))));
+    let id = app.receive_invoke(7, "i1");
+    for percent in 1..=90_u32 {
+        app.at(u64::from(percent) * 100);
+        app.report(id, Progress::percent(percent.into()));
+    }
+    let sent = app.sent();
+    assert!(sent.len() <= 20, "{} in nine seconds", sent.len());
+    app.report(id, Progress::percent(100.0));
+    assert_eq!(app.sent(), [progress("i1", r#","percent":100"#)]);
+}
+
+#[test]
+fn item_79_log_has_no_prefix_and_needs_no_invocation() {
+    let (mut app, id) = serving();
+    let now = app.now;
+    for (of, level, data, params) in [
+        (
+            Some(id),
+            Level::Warning,
+            r#"{"message":"retrying","attempt":2}"#,
+            r#"{"invocationId":"i1","level":"warn","message":"retrying","meta":{"attempt":2}}"#,
+        ),
+        (None, Level::Debug, r#""plain""#, r#"{"level":"debug","message":"plain"}"#),
+        (None, Level::Info, r#""a""#, r#"{"level":"info","message":"a"}"#),
+        (None, Level::Notice, r#""a""#, r#"{"level":"info","message":"a"}"#),
+        (None, Level::Error, r#""a""#, r#"{"level":"error","message":"a"}"#),
+        (None, Level::Emergency, r#""a""#, r#"{"level":"error","message":"a"}"#),
+        (None, Level::Info, "[1]", r#"{"level":"info","message":"[1]"}"#),
+        (None, Level::Info, r#"{"a":1}"#, r#"{"level":"info","message":"{\"a\":1}"}"#),
+    ] {
+        assert_eq!(app.session.log(of, record(level, data), now), Ok(Logged::Sent));
+        assert_eq!(app.sent(), [notification("log", params)]);
+    }
+}
+
+// ---- Questions ----
+
+#[test]
+fn item_80_what_the_agent_cannot_do_is_refused_here_and_no_frame_goes_out() {
+    for (cannot, ask) in [
+        ("sampling", Ask::Sample(Sample::new("?"))),
+        ("elicitation", Ask::Confirm { message: "?".into() }),
+        ("elicitation", Ask::Elicit(Elicit::new("?", json(r#"{"type":"object"}"#)))),
+    ] {
+        let mut app = End::new(app_config());
+        app.frame(&WELCOME.replace(&format!(r#""{cannot}":true"#), &format!(r#""{cannot}":false"#))).drain();
+        let id = app.receive_invoke(7, "i1");
+        assert_eq!(app.session.request_input(id, ask, app.now), Err(AskError::Unsupported));
+        app.expect_silence();
+    }
+}
+
+#[test]
+fn item_81_a_sampling_has_a_schema_and_a_maximum_only_if_they_are_given() {
+    let mut with_all = Sample::new("Name the \"category\"");
+    (with_all.schema, with_all.max_tokens) = (Some(json(r#"{"type":"string"}"#)), Some(64));
+    let mut raw = Sample::new("not this");
+    raw.params = Some(json(r#"{"invocationId":"forged","prompt":"raw","extra":1}"#));
+    for (sample, params) in [
+        (Sample::new("Name it"), r#"{"invocationId":"i1","prompt":"Name it"}"#),
+        (with_all, r#"{"invocationId":"i1","prompt":"Name the \"category\"","schema":{"type":"string"},"maxTokens":64}"#),
+        (raw, r#"{"invocationId":"i1","prompt":"raw","extra":1}"#),
+    ] {
+        let (mut app, id) = serving();
+        app.ask(id, Ask::Sample(sample));
+        assert_eq!(app.sent(), [request(3, "sampling/request", params)]);
+    }
+}
+
+/// What came for the one question.
+#[track_caller]
+fn answer(app: &mut End, key: InputKey) -> Result<Answer, InputFailed> {
+    let events = app.events();
+    let found = events.iter().find_map(|event| match event {
+        Event::Input { key: other, answer, .. } if *other == key => Some(answer.clone()),
+        _ => None,
+    });
+    found.unwrap_or_else(|| panic!("no answer among {events:?}"))
+}
+
+fn respond_to_3(app: &mut End, result: &str) {
+    app.frame(&format!(r#"{{"jsonrpc":"2.0","id":3,"result":{result}}}"#));
+}
+
+#[test]
+fn item_83_content_is_handed_on_untouched_whether_text_or_an_object() {
+    for (content, text) in [
+        (r#""office supplies""#, "office supplies"),
+        (r#""{\"a\":1}""#, r#"{"a":1}"#),
+        (r#"{ "type":"text","text":"x"}"#, r#"{ "type":"text","text":"x"}"#),
+        ("[1]", "[1]"),
+        ("null", "null"),
+        ("5", "5"),
+    ] {
+        let (mut app, id) = serving();
+        let key = app.ask(id, Ask::Sample(Sample::new("?")));
+        app.sent();
+        respond_to_3(&mut app, &format!(r#"{{"content":{content}}}"#));
+        let Ok(Answer::Sample(sampled)) = answer(&mut app, key) else { panic!("no sample") };
+        assert_eq!(sampled.text, text);
+        assert_eq!(sampled.result.unwrap().member("content").unwrap().as_str(), content);
+    }
+    for result in ["{}", "null", "[]", r#""x""#] {
+        let (mut app, id) = serving();
+        let key = app.ask(id, Ask::Sample(Sample::new("?")));
+        app.sent();
+        respond_to_3(&mut app, result);
+        assert_eq!(answer(&mut app, key), Err(InputFailed::Invalid), "{result}");
+    }
+}
+
+#[test]
+fn item_84_a_confirmation_asks_with_an_empty_form_and_an_acceptance_needs_no_value() {
+    for result in [r#"{"action":"accept"}"#, r#"{"action":"accept","value":{}}"#, r#"{"action":"accept","value":null}"#] {
+        let (mut app, id) = serving();
+        let key = app.ask(id, Ask::Confirm { message: "Book it?".into() });
+        let params = r#"{"invocationId":"i1","question":"Book it?","schema":{"type":"object","properties":{},"required":[]}}"#;
+        assert_eq!(app.sent(), [request(3, "elicitation/request", params)]);
+        respond_to_3(&mut app, result);
+        assert_eq!(answer(&mut app, key), Ok(Answer::Confirm(true)), "{result}");
+    }
+}
+
+#[test]
+fn item_85_whatever_is_no_acceptance_is_a_no() {
+    // The checklist lets other errors than -32007 through; here a confirmation never fails (`Ask::Confirm`).
+    let frames = [
+        r#"{"jsonrpc":"2.0","id":3,"result":{"action":"decline"}}"#.to_owned(),
+        r#"{"jsonrpc":"2.0","id":3,"result":{"action":"cancel"}}"#.to_owned(),
+        r#"{"jsonrpc":"2.0","id":3,"result":{"action":"ACCEPT"}}"#.to_owned(),
+        r#"{"jsonrpc":"2.0","id":3,"result":{"action":true}}"#.to_owned(),
+        r#"{"jsonrpc":"2.0","id":3,"result":{}}"#.to_owned(),
+        r#"{"jsonrpc":"2.0","id":3,"result":null}"#.to_owned(),
+        error(3, -32007, "not available"),
+        error(3, -32603, "failed"),
+    ];
+    for frame in frames {
+        let (mut app, id) = serving();
+        let key = app.ask(id, Ask::Confirm { message: "?".into() });
+        app.sent();
+        app.frame(&frame);
+        assert_eq!(answer(&mut app, key), Ok(Answer::Confirm(false)), "{frame}");
+    }
+}
+
+const FORM: &str = r#"{"type":"object","properties":{"name":{"type":"string"},"count":{"type":"integer"}},"required":["name"]}"#;
+
+#[test]
+fn item_86_a_form_is_answered_by_what_fits_it_or_by_nothing() {
+    for (result, expected) in [
+        (r#"{"action":"accept","value":{"name":"x","count":3}}"#, Some(Ok(Elicited::Accept(json(r#"{"name":"x","count":3}"#))))),
+        (r#"{"action":"decline"}"#, Some(Ok(Elicited::Decline))),
+        (r#"{"action":"cancel","value":{"name":"x"}}"#, Some(Ok(Elicited::Cancel))),
+        (r#"{"action":"accept"}"#, None),
+        (r#"{"action":"accept","value":null}"#, None),
+        (r#"{"action":"accept","value":[]}"#, None),
+        (r#"{"action":"accept","value":{}}"#, None),
+        (r#"{"action":"accept","value":{"name":5}}"#, None),
+        (r#"{"action":"accept","value":{"name":"x","count":1.5}}"#, None),
+        (r#"{"action":"accept","value":{"name":"x","more":1}}"#, None),
+        (r#"{"action":"later"}"#, None),
+        ("null", None),
+    ] {
+        let (mut app, id) = serving();
+        let key = app.ask(id, Ask::Elicit(Elicit::new("Who?", json(FORM))));
+        assert_eq!(
+            app.sent(),
+            [request(3, "elicitation/request", &format!(r#"{{"invocationId":"i1","question":"Who?","schema":{FORM}}}"#))]
+        );
+        respond_to_3(&mut app, result);
+        let expected = expected.map_or(Err(InputFailed::Invalid), |elicited: Result<_, InputFailed>| elicited.map(Answer::Elicit));
+        assert_eq!(answer(&mut app, key), expected, "{result}");
+    }
+}
+
+#[test]
+fn item_87_a_form_that_is_no_flat_object_of_primitives_is_refused_here() {
+    let property = |schema: &str| format!(r#"{{"type":"object","properties":{{"a":{schema}}}}}"#);
+    let mut bad: Vec<String> =
+        ["null", "1", r#""object""#, "[]", "{}", r#"{"type":"array"}"#, r#"{"type":["object"]}"#, r#"{"type":"string"}"#]
+            .map(String::from)
+            .into();
+    for word in ["oneOf", "anyOf", "allOf", "not"] {
+        bad.push(format!(r#"{{"type":"object","{word}":[]}}"#));
+        bad.push(property(&format!(r#"{{"type":"string","{word}":[]}}"#)));
+    }
+    for leaf in [
+        r#"{"type":"object"}"#,
+        r#"{"type":"object","properties":{}}"#,
+        r#"{"type":"array"}"#,
+        r#"{"type":"array","items":{"type":"string"}}"#,
+        r#"{"type":"array","items":{"type":"string","enum":["x"]}}"#,
+        r#"{"type":"null"}"#,
+        r#"{"type":["string","null"]}"#,
+        r#"{"enum":["x"]}"#,
+        r##"{"$ref":"#/x"}"##,
+        "true",
+    ] {
+        bad.push(property(leaf));
+    }
+    for schema in bad {
+        let (mut app, id) = serving();
+        let asked = app.session.request_input(id, Ask::Elicit(Elicit::new("?", json(&schema))), app.now);
+        assert!(matches!(asked, Err(AskError::Invalid(_))), "{schema}: {asked:?}");
+        app.expect_silence();
+    }
+    for schema in [
+        r#"{"type":"object"}"#.to_owned(),
+        r#"{"type":"object","properties":{}}"#.to_owned(),
+        FORM.to_owned(),
+        property(r#"{"type":"string","enum":["x","y"],"title":"T"}"#),
+        property(r#"{"type":"number","minimum":0}"#),
+        property(r#"{"type":"boolean","default":true}"#),
+    ] {
+        let (mut app, id) = serving();
+        app.ask(id, Ask::Elicit(Elicit::new("?", json(&schema))));
+        assert_eq!(app.sent().len(), 1, "{schema}");
+    }
+}
+
+#[test]
+fn item_84_an_empty_form_may_be_accepted_without_a_value() {
+    let (mut app, id) = serving();
+    let key = app.ask(id, Ask::Elicit(Elicit::new("?", json(r#"{"type":"object"}"#))));
+    app.sent();
+    respond_to_3(&mut app, r#"{"action":"accept"}"#);
+    assert_eq!(answer(&mut app, key), Ok(Answer::Elicit(Elicited::Accept(json("{}")))));
+}
+
+#[test]
+fn a_sampling_that_its_gateway_would_refuse_is_refused_here() {
+    let sample = |change: fn(&mut Sample)| {
+        let mut sample = Sample::new("?");
+        change(&mut sample);
+        sample
+    };
+    for bad in [
+        sample(|sample| sample.max_tokens = Some(0)),
+        sample(|sample| sample.params = Some(json("[]"))),
+        sample(|sample| sample.params = Some(json("{}"))),
+        sample(|sample| sample.params = Some(json(r#"{"prompt":1}"#))),
+        sample(|sample| sample.params = Some(json(r#"{"prompt":"?","maxTokens":0}"#))),
+    ] {
+        let (mut app, id) = serving();
+        let asked = app.session.request_input(id, Ask::Sample(bad.clone()), app.now);
+        assert!(matches!(asked, Err(AskError::Invalid(_))), "{bad:?}: {asked:?}");
+        app.expect_silence();
+    }
+}
+
+#[test]
+fn item_88_the_end_of_an_invocation_releases_its_questions_without_a_frame_and_a_late_answer_is_passed_over() {
+    for (name, ends, frame) in ENDS {
+        let (mut app, id) = serving();
+        let keys = [app.ask(id, Ask::Sample(Sample::new("?"))), app.ask(id, Ask::Confirm { message: "?".into() })];
+        app.sent();
+        ends(&mut app, id);
+        assert_eq!(app.sent(), [frame(7)], "{name}: Tesseron has no cancel of a question");
+        assert!(!app.events().iter().any(|event| matches!(event, Event::Input { .. })), "{name}");
+        respond_to_3(&mut app, r#"{"content":"late"}"#);
+        app.frame(&error(4, -32007, "late")).expect_silence();
+        assert_eq!(app.session.stats().late_frames, 2, "{name}");
+        for key in keys {
+            assert_eq!(app.session.abandon_input(key, app.now), Err(NotLive));
+        }
+    }
+}
+
+#[test]
+fn item_88_a_question_that_takes_too_long_is_over_without_a_frame() {
+    let mut app = End::app(with(app_config(), |config| config.timeouts.input = Some(Duration::from_secs(5))));
+    let id = app.receive_invoke(7, "i1");
+    let key = app.ask(id, Ask::Sample(Sample::new("?")));
+    let sure = app.ask(id, Ask::Confirm { message: "?".into() });
+    app.sent();
+    app.at(5_000);
+    assert_eq!(
+        app.events(),
+        [
+            Event::Input { id, key, answer: Err(InputFailed::TimedOut) },
+            Event::Input { id, key: sure, answer: Ok(Answer::Confirm(false)) }
+        ]
+    );
+    app.expect_silence();
+    respond_to_3(&mut app, r#"{"content":"late"}"#);
+    app.expect_silence();
+}
+
+#[test]
+fn a_question_that_is_abandoned_before_it_has_left_is_never_sent() {
+    let (mut app, id) = serving();
+    let key = app.ask(id, Ask::Sample(Sample::new("?")));
+    app.session.abandon_input(key, app.now).unwrap();
+    app.expect_silence();
+}
+
+#[test]
+fn an_error_of_the_gateway_comes_with_its_number_and_its_data() {
+    for code in [-32006, -32007, -32008, -32009, -32602, -32603] {
+        let (mut app, id) = serving();
+        let key = app.ask(id, Ask::Sample(Sample::new("?")));
+        app.sent();
+        app.frame(&format!(r#"{{"jsonrpc":"2.0","id":3,"error":{{"code":{code},"message":"no","data":{{"clientName":"c"}}}}}}"#));
+        let refused = RpcError::new(code, "no").with_data(json(r#"{"clientName":"c"}"#));
+        assert_eq!(answer(&mut app, key), Err(InputFailed::Refused(refused)));
+    }
+}
+
+// ---- Resources ----
+
+/// Receives a request for a resource; its parameters in the words of the session.
+fn receive(app: &mut End, id: u64, method: &str, params: &str) -> (InboundId, Op, String) {
+    app.frame(&request(id, method, params));
+    let events = app.events();
+    let [Event::Request { id, op, params, .. }] = &events[..] else { panic!("{events:?}") };
+    (*id, op.clone(), params.as_str().to_owned())
+}
+
+#[test]
+fn item_93_a_resource_is_read_into_a_value() {
+    let cases = [
+        (
+            Reply::Contents(json(r#"[{"uri":"balance","mimeType":"application/json","text":"{\"cents\":991}"}]"#)),
+            r#""result":{"value":{"cents":991}}"#,
+        ),
+        (Reply::Contents(json(r#"[{"uri":"balance","mimeType":"text/plain","text":"{}"}]"#)), r#""result":{"value":"{}"}"#),
+        (Reply::Contents(json(r#"[{"uri":"balance","text":"x"}]"#)), r#""result":{"value":"x"}"#),
+        (Reply::Contents(json(r#"[{"uri":"balance","mimeType":"application/json","text":"{"}]"#)), r#""result":{"value":"{"}"#),
+        (Reply::Contents(json(r#"[{"uri":"b","blob":"AA=="}]"#)), r#""result":{"value":{"uri":"b","blob":"AA=="}}"#),
+        (Reply::Contents(json("[]")), r#""result":{"value":[]}"#),
+        (
+            Reply::NotFound(NotFound::Resource("balance".into())),
+            r#""error":{"code":-32003,"message":"Resource not readable: balance"}"#,
+        ),
+        (Reply::Error(RpcError::internal("disk")), r#""error":{"code":-32603,"message":"disk"}"#),
+    ];
+    for (reply, body) in cases {
+        let mut app = End::app(app_config());
+        let (id, op, params) = receive(&mut app, 20, "resources/read", r#"{"name":"balance"}"#);
+        assert_eq!((op, params.as_str()), (Op::ReadResource, r#"{"uri":"balance"}"#));
+        app.reply(id, reply);
+        assert_eq!(app.sent(), [format!(r#"{{"jsonrpc":"2.0","id":20,{body}}}"#)]);
+    }
+}
+
+#[test]
+fn items_94_95_a_subscription_is_acknowledged_with_null_and_may_be_told_of_a_value_before() {
+    let mut app = End::app(app_config());
+    let (id, op, params) = receive(&mut app, 21, "resources/subscribe", r#"{"name":"balance","subscriptionId":"s"}"#);
+    assert_eq!((op, params.as_str()), (Op::Subscribe, r#"{"uri":"balance","subscriptionId":"s"}"#));
+    let value = |value: &str| Notice::ResourceValue { subscription: "s".into(), uri: "balance".into(), value: json(value) };
+    app.session.notify(value(r#"{"cents":1000}"#), app.now).unwrap();
+    app.reply(id, Reply::Done);
+    app.session.notify(value("null"), app.now).unwrap();
+    assert_eq!(
+        app.sent(),
+        [
+            notification("resources/updated", r#"{"subscriptionId":"s","value":{"cents":1000}}"#),
+            r#"{"jsonrpc":"2.0","id":21,"result":null}"#.to_owned(),
+            notification("resources/updated", r#"{"subscriptionId":"s","value":null}"#),
+        ]
+    );
+    let (id, op, params) = receive(&mut app, 22, "resources/unsubscribe", r#"{"subscriptionId":"s"}"#);
+    assert_eq!((op, params.as_str()), (Op::Unsubscribe, r#"{"subscriptionId":"s"}"#));
+    app.reply(id, Reply::Done);
+    assert_eq!(app.sent(), [r#"{"jsonrpc":"2.0","id":22,"result":null}"#]);
+}
+
+#[test]
+fn only_an_invocation_can_be_cancelled_by_name_or_report_progress() {
+    let mut app = End::app(app_config());
+    let (id, ..) = receive(&mut app, 20, "resources/read", r#"{"name":"balance","invocationId":"i1"}"#);
+    app.frame(&cancel("i1")).frame(&cancel("balance")).expect_silence();
+    assert_eq!(app.session.progress(id, Progress::percent(1.0), app.now), Ok(Reported::Unobserved));
+    app.expect_silence();
+}
+
+#[test]
+fn item_100_a_list_that_changed_is_sent_as_a_whole() {
+    let mut app = End::app(app_config());
+    let actions = r#"[{"name":"void_entry","description":"","inputSchema":{"type":"object"}}]"#;
+    app.session.notify(Notice::Actions(json(actions)), app.now).unwrap();
+    app.session.notify(Notice::Resources(json("[]")), app.now).unwrap();
+    assert_eq!(
+        app.sent(),
+        [
+            notification("actions/list_changed", &format!(r#"{{"actions":{actions}}}"#)),
+            notification("resources/list_changed", r#"{"resources":[]}"#)
+        ]
+    );
+    for list in ["{}", "null", "1"] {
+        assert_eq!(app.session.notify(Notice::Actions(json(list)), app.now), Err(Refused::Params));
+        assert_eq!(app.session.notify(Notice::Resources(json(list)), app.now), Err(Refused::Params));
+    }
+    for method in ["actions/cancel", "tesseron/claimed", "actions/invoke", "sampling/request", "log"] {
+        let forged = Notice::Custom { method: method.into(), params: None };
+        assert_eq!(app.session.notify(forged, app.now), Err(Refused::WrongEnd), "{method}");
+    }
+    app.expect_silence();
+}
+
+#[test]
+fn an_app_calls_nothing() {
+    let mut app = End::app(app_config());
+    for op in [Op::CallTool, Op::ListTools, Op::ReadResource, Op::Ping, Op::Custom("x/y".into())] {
+        let refused = app.session.invoke(protocol_core::Invoke::new(op, json("{}")), app.now).unwrap_err();
+        assert_eq!(refused.why, Refused::WrongEnd);
+    }
+    app.expect_silence();
+}
+
+#[test]
+fn what_an_app_says_a_gateway_hears() {
+    let mut pair = Pair::tesseron_with(gateway_config(), app_config());
+    pair.client.invoke(protocol_core::Invoke::new(Op::CallTool, tests::tesseron::call_params()));
+    pair.run();
+    let id = pair.server.request();
+    pair.server.report(id, Progress::count(1, 4).with_message("m").with_data(json("[1]")));
+    pair.server.respond(id);
+    pair.run();
+    let events = pair.client.events();
+    let expected = Progress::percent(25.0).with_message("m").with_data(json("[1]"));
+    assert!(
+        matches!(&events[..], [Event::Progress { progress, .. }, Event::Done { last: Some(last), .. }] if *progress == expected && *last == expected),
+        "{events:?}"
+    );
+}

@@ -1,0 +1,855 @@
+//! Framing and JSON-RPC on Tesseron, both ends: items 1 to 17 of the checklist. Whatever a peer can put on the wire is answered as the
+//! wire format page says or passed over; nothing panics, and what runs goes on.
+
+use bytes::Bytes;
+use protocol_core::{
+    Answer, Ask, CloseReason, Elicit, Event, InboundId, InputFailed, Invalid, Invoke, Level, LogRecord, Notice, Op, Outcome,
+    Progress, Reply, Sample, Sampled, ToolOutput, TransportEnd, Violation,
+};
+use serde_json::Value;
+use tests::end::{End, error, json, notification, request, with};
+use tests::pair::Pair;
+use tests::tesseron::{
+    CLAIMED, WELCOME, app_config, asking_gateway_config, call_params, cancel, gateway_config, hello, invoke, invoked, named,
+    progress, sample, welcome,
+};
+
+/// An end in some phase, with something that runs if the phase allows it.
+struct Victim {
+    phase: Phase,
+    end: End,
+}
+
+enum Phase {
+    /// An app whose hello is out.
+    Greeting,
+    /// An app that was welcomed and serves `i1`, its request 100.
+    Serving(InboundId),
+    /// A gateway that has heard nothing.
+    Fresh,
+    /// A gateway whose owner has not answered the hello.
+    Asked,
+    /// A gateway that nobody has claimed.
+    Unclaimed,
+    /// A gateway with its call 1 in flight.
+    Calling,
+}
+
+impl Victim {
+    fn apps() -> Vec<Self> {
+        let mut serving = End::app(app_config());
+        let id = serving.receive_invoke(100, "i1");
+        Self::drained([(Phase::Greeting, End::new(app_config())), (Phase::Serving(id), serving)])
+    }
+
+    fn gateways() -> Vec<Self> {
+        let mut asked = End::new(asking_gateway_config());
+        asked.frame(&hello(1, "1.2.0"));
+        let mut calling = End::gateway(gateway_config());
+        calling.invoke_action();
+        Self::drained([
+            (Phase::Fresh, End::new(gateway_config())),
+            (Phase::Asked, asked),
+            (Phase::Unclaimed, End::unclaimed_gateway(gateway_config())),
+            (Phase::Calling, calling),
+        ])
+    }
+
+    fn all() -> impl Iterator<Item = Self> {
+        Self::apps().into_iter().chain(Self::gateways())
+    }
+
+    fn drained<const N: usize>(all: [(Phase, End); N]) -> Vec<Self> {
+        let drain = |(phase, mut end): (Phase, End)| {
+            end.drain();
+            Self { phase, end }
+        };
+        all.into_iter().map(drain).collect()
+    }
+
+    /// What runs goes on as if nothing had been.
+    #[track_caller]
+    fn lives(mut self, why: &str) {
+        let end = &mut self.end;
+        end.drain();
+        match self.phase {
+            Phase::Greeting => assert!(end.frame(WELCOME).session.is_ready(), "{why}"),
+            Phase::Serving(id) => assert_eq!(end.respond(id).sent(), [invoked(100, "i1", "\"ok\"")], "{why}"),
+            Phase::Fresh => assert!(end.frame(&hello(1, "1.2.0")).sent()[0].contains(r#""id":1,"result""#), "{why}"),
+            Phase::Asked => {
+                end.session.welcome(Ok(welcome()), end.now).unwrap();
+                assert!(end.sent()[0].contains(r#""id":1,"result""#), "{why}");
+            }
+            Phase::Unclaimed => assert_eq!(end.claim().sent(), [CLAIMED], "{why}"),
+            Phase::Calling => {
+                end.frame(&progress(&named(1), r#","percent":1"#)).frame(&invoked(1, &named(1), "1"));
+                let events = end.events();
+                assert!(
+                    matches!(events[..], [Event::Progress { .. }, Event::Done { outcome: Outcome::Result(_), .. }]),
+                    "{why}: {events:?}"
+                );
+            }
+        }
+    }
+}
+
+/// Hands `frame` to both ends in every phase: none answers it, and all that is told is that a rule was broken.
+#[track_caller]
+fn passed_over(frame: impl Into<Bytes>) {
+    passed_over_by(Victim::all(), frame);
+}
+
+#[track_caller]
+fn passed_over_by(victims: impl IntoIterator<Item = Victim>, frame: impl Into<Bytes>) {
+    let frame = frame.into();
+    let shown = String::from_utf8_lossy(&frame[..frame.len().min(200)]).into_owned();
+    for mut victim in victims {
+        victim.end.session.handle_frame(frame.clone(), victim.end.now).unwrap();
+        assert_eq!(victim.end.sent(), Vec::<String>::new(), "{shown}");
+        let events = victim.end.events();
+        assert!(matches!(events[..], [] | [Event::Violation(_)]), "{shown}: {events:?}");
+        victim.lives(&shown);
+    }
+}
+
+/// The kind of an envelope that must be exactly one of the four.
+#[track_caller]
+fn kind(frame: &str) -> &'static str {
+    let Ok(Value::Object(frame)) = serde_json::from_str(frame) else { panic!("no object: {frame}") };
+    assert_eq!(frame["jsonrpc"], "2.0");
+    let has = |name: &str| frame.contains_key(name);
+    let known = ["jsonrpc", "id", "method", "params", "result", "error"];
+    assert!(frame.keys().all(|name| known.contains(&name.as_str())), "{frame:?}");
+    match (has("id"), has("method"), has("result"), has("error")) {
+        (true, true, false, false) => "request",
+        (false, true, false, false) => "notification",
+        (true, false, true, false) => "result",
+        (true, false, false, true) if frame["error"]["code"].is_i64() && frame["error"]["message"].is_string() => "error",
+        _ => panic!("no envelope: {frame:?}"),
+    }
+}
+
+/// A pair that has said everything that there is to say, and all frames of it.
+fn everything() -> Vec<String> {
+    let mut pair = Pair { client: End::new(gateway_config()), server: End::new(app_config()), trace: Vec::new() };
+    pair.run().client.claim();
+    pair.run();
+    let now = pair.client.now;
+    for odd in ["{}", "[\n1,\r\n2]", "\"a\\nb\"", "null"] {
+        let call = pair.client.invoke(Invoke::new(Op::CallTool, json(&format!("{{\n\"name\":\"t\",\r\n\"arguments\":{odd}\n}}"))));
+        pair.run();
+        let id = pair.server.request();
+        let progress = Progress::percent(5.0).with_message("a\nb\r").with_data(json(odd));
+        pair.server.session.progress(id, progress, now).unwrap();
+        pair.server.session.progress(id, Progress::message("\u{2028}\u{85}"), now).unwrap();
+        let record = LogRecord { level: Level::Warning, logger: None, data: json("{\n\"message\":\"a\\nb\",\r\"x\":[\n]}") };
+        pair.server.session.log(Some(id), record, now).unwrap();
+        let mut question = Sample::new("a\nb");
+        (question.max_tokens, question.schema) = (Some(5), Some(json("{\n}")));
+        for ask in [
+            Ask::Sample(question),
+            Ask::Confirm { message: "sure\n?".into() },
+            Ask::Elicit(Elicit::new("\r\n", json("{\"type\":\n\"object\"}"))),
+        ] {
+            pair.server.session.request_input(id, ask, now).unwrap();
+            pair.run();
+            let asked = pair.client.question();
+            let answer = Answer::Sample(Sampled::new("a\nb", ""));
+            pair.client.session.provide_input(asked, answer, now).unwrap();
+            pair.run();
+        }
+        match odd {
+            "{}" => _ = pair.client.session.cancel(call, Some("a\nb"), now),
+            "null" => pair.server.session.respond(id, Reply::Tool(ToolOutput::error("a\nb")), now).unwrap(),
+            _ => pair.server.session.respond(id, Reply::Tool(ToolOutput::structured(json(odd))), now).unwrap(),
+        }
+        pair.run();
+        pair.client.events();
+        pair.server.events();
+    }
+    for (op, params) in [
+        (Op::ReadResource, "{\"uri\":\n\"balance\"}"),
+        (Op::Subscribe, "{\"uri\":\"balance\",\n\"subscriptionId\":\"s\"}"),
+        (Op::Unsubscribe, "{\"subscriptionId\":\r\"s\"}"),
+    ] {
+        pair.client.invoke(Invoke::new(op.clone(), json(params)));
+        pair.run();
+        let id = pair.server.request();
+        let reply = if op == Op::ReadResource { Reply::Contents(json("[\n{\"uri\":\"x\",\"text\":\"y\"}]")) } else { Reply::Done };
+        pair.server.session.respond(id, reply, now).unwrap();
+    }
+    for notice in [
+        Notice::Actions(json("[\n]")),
+        Notice::Resources(json("[\r]")),
+        Notice::ResourceValue { subscription: "s\n".into(), uri: "balance".into(), value: json("[\n1]") },
+        Notice::Custom { method: "x/y".into(), params: Some(json("{\n}")) },
+    ] {
+        pair.server.session.notify(notice, now).unwrap();
+    }
+    pair.run();
+    pair.client.frame(&request(77, "x/y", "{}")).frame(&request(78, "tesseron/hello", "{}"));
+    pair.server.frame(&request(79, "x/y", "{}")).frame(&request(80, "actions/invoke", "{}"));
+    pair.run();
+    pair.trace
+}
+
+// ---- 1, 2, 3 ----
+
+#[test]
+fn item_1_every_frame_is_exactly_one_envelope_of_json_rpc_2() {
+    let frames = everything();
+    let mut kinds: Vec<_> = frames.iter().map(|frame| kind(&frame[2..])).collect();
+    assert!(kinds.len() > 60, "{} frames are a short talk", kinds.len());
+    kinds.sort_unstable();
+    kinds.dedup();
+    assert_eq!(kinds, ["error", "notification", "request", "result"]);
+}
+
+/// Ids of every type that can be written back as they came.
+const IDS: [&str; 10] = [
+    "0",
+    "1",
+    "-7",
+    "9007199254740993",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "null",
+    r#""""#,
+    r#""1""#,
+    r#""\u00e9\n\"""#,
+];
+
+#[test]
+fn item_2_an_answer_has_the_id_of_its_request_in_type_and_value() {
+    let answered = |frame: &str, id: &str| {
+        let given: Value = serde_json::from_str(id).unwrap();
+        let frame: Value = serde_json::from_str(frame).unwrap();
+        assert_eq!(frame.get("id"), Some(&given));
+    };
+    for id in IDS {
+        let mut gateway = End::new(gateway_config());
+        gateway.frame(&hello(1, "1.2.0").replacen(r#""id":1"#, &format!(r#""id":{id}"#), 1));
+        answered(&gateway.sent()[0], id);
+        for (method, params) in [("sampling/request", "{}"), ("x/y", "{}"), ("tesseron/hello", "{}"), ("sampling/request", "[]")] {
+            gateway.frame(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#));
+            let sent = gateway.sent();
+            assert_eq!(sent.len(), 1, "{id} {method}");
+            answered(&sent[0], id);
+        }
+
+        let mut app = End::app(app_config());
+        app.frame(&invoke(1, "i").replacen(r#""id":1"#, &format!(r#""id":{id}"#), 1));
+        let serve = app.request();
+        answered(&app.respond(serve).sent()[0], id);
+        for (method, params) in [("actions/invoke", "{}"), ("x/y", "{}"), ("resources/read", "[]")] {
+            app.frame(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#));
+            answered(&app.sent()[0], id);
+        }
+    }
+}
+
+#[test]
+fn item_2_an_id_that_cannot_be_written_back_as_it_came_is_never_answered_by_another() {
+    for id in ["1.5", "1.0", "1e3", "-0", "18446744073709551616", "1e999", "true", "{}", "[1]", r#""\ud800""#] {
+        for method in ["tesseron/hello", "actions/invoke", "x/y"] {
+            passed_over(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{}}}}"#));
+        }
+    }
+}
+
+#[test]
+fn item_3_an_unknown_request_is_not_found_in_every_phase() {
+    for mut victim in Victim::all() {
+        for method in ["x/y", "", "actions/list", "resources/list", "sampling/cancel", "ping", "tesseron/welcome", "TESSERON/HELLO"]
+        {
+            victim.end.frame(&request(50, method, "{}"));
+            assert_eq!(victim.end.sent(), [error(50, -32601, &format!("Method not found: {method}"))]);
+            assert_eq!(victim.end.events(), []);
+        }
+        victim.lives("unknown requests");
+    }
+}
+
+#[test]
+fn item_3_a_notification_with_an_id_is_not_found_either_and_a_request_without_one_is_passed_over() {
+    let notifications = [
+        "actions/cancel",
+        "actions/progress",
+        "actions/list_changed",
+        "resources/updated",
+        "resources/list_changed",
+        "tesseron/claimed",
+        "log",
+    ];
+    for mut victim in Victim::all() {
+        for method in notifications {
+            victim.end.frame(&request(50, method, r#"{"invocationId":"i1"}"#));
+            assert_eq!(victim.end.sent(), [error(50, -32601, &format!("Method not found: {method}"))]);
+            assert_eq!(victim.end.events(), [Event::Violation(Violation::WrongDirection)], "{method}");
+        }
+        victim.lives("notifications with an id");
+    }
+    for method in [
+        "tesseron/hello",
+        "tesseron/resume",
+        "tesseron/bind",
+        "actions/invoke",
+        "resources/read",
+        "resources/subscribe",
+        "resources/unsubscribe",
+        "sampling/request",
+        "elicitation/request",
+    ] {
+        let of_another = invoke(1, "i9").replacen(r#""id":1,"#, "", 1).replacen("actions/invoke", method, 1);
+        passed_over(of_another);
+    }
+}
+
+#[test]
+fn item_3_methods_of_the_other_end_are_not_found() {
+    for mut victim in Victim::apps() {
+        for method in ["tesseron/hello", "tesseron/resume", "sampling/request", "elicitation/request"] {
+            victim.end.frame(&request(50, method, "{}"));
+            assert_eq!(victim.end.sent(), [error(50, -32601, &format!("Method not found: {method}"))]);
+        }
+        victim.lives("methods of a gateway");
+    }
+    for mut victim in Victim::gateways() {
+        for method in ["actions/invoke", "resources/read", "resources/subscribe", "resources/unsubscribe", "tesseron/bind"] {
+            victim.end.frame(&request(50, method, "{}"));
+            assert_eq!(victim.end.sent(), [error(50, -32601, &format!("Method not found: {method}"))]);
+        }
+        victim.lives("methods of an app");
+    }
+}
+
+#[test]
+fn a_session_knows_no_bind() {
+    // Section 2.3. On a channel that is bound by a claim code the gate answers it, and nothing of it gets here.
+    for mut victim in Victim::all() {
+        for params in [r#"{"code":"AB3X-7K"}"#, "{}"] {
+            victim.end.frame(&request(50, "tesseron/bind", params));
+            assert_eq!(victim.end.sent(), [error(50, -32601, "Method not found: tesseron/bind")]);
+            assert_eq!(victim.end.events(), []);
+        }
+        victim.lives("a bind");
+    }
+}
+
+#[test]
+fn item_3_an_unknown_notification_is_never_answered() {
+    for mut victim in Victim::all() {
+        for params in ["", r#","params":{"a":1}"#] {
+            victim.end.frame(&format!(r#"{{"jsonrpc":"2.0","method":"x/y"{params}}}"#));
+            assert_eq!(victim.end.sent(), Vec::<String>::new());
+        }
+        victim.lives("unknown notifications");
+    }
+    for method in ["actions/cancel", "tesseron/claimed"] {
+        passed_over_by(Victim::gateways(), notification(method, r#"{"invocationId":"i1","agent":{"id":"a","name":"a"}}"#));
+    }
+    for method in ["actions/progress", "actions/list_changed", "resources/list_changed", "resources/updated", "log"] {
+        let params = r#"{"invocationId":"i1","actions":[],"resources":[],"subscriptionId":"s","level":"info","message":"m"}"#;
+        passed_over_by(Victim::apps(), notification(method, params));
+    }
+}
+
+// ---- 4, 5, and what is no message at all ----
+
+#[test]
+fn item_4_a_batch_changes_nothing() {
+    for batch in [
+        "[]".to_owned(),
+        "[1]".to_owned(),
+        "[[]]".to_owned(),
+        format!("[{}]", hello(1, "1.2.0")),
+        format!("[{},{}]", invoke(1, "i9"), cancel("i1")),
+        format!("[{WELCOME}]"),
+        format!("[{}]", invoked(1, &named(1), "1")),
+        format!("[{CLAIMED}]"),
+    ] {
+        passed_over(batch);
+    }
+}
+
+#[test]
+fn item_5_a_frame_without_the_right_jsonrpc_is_passed_over() {
+    let frames =
+        [hello(1, "1.2.0"), invoke(1, "i9"), cancel("i1"), WELCOME.to_owned(), invoked(1, &named(1), "1"), error(1, -32000, "no")];
+    for frame in frames {
+        passed_over(frame.replacen(r#""jsonrpc":"2.0","#, "", 1));
+        for version in [r#""1.0""#, r#""2""#, r#""2.00""#, r#"" 2.0""#, "2.0", "2", "null", "[]", "{}"] {
+            passed_over(frame.replacen(r#""2.0""#, version, 1));
+        }
+    }
+}
+
+#[test]
+fn what_is_no_json_is_passed_over() {
+    let text = invoke(1, "i9");
+    for cut in 0..text.len() {
+        passed_over(text[..cut].to_owned());
+    }
+    for frame in ["", " ", "garbage", "null", "7", r#""hello""#, "{}", "{} {}", "\0", "\u{feff}{}", r#"{"jsonrpc":"2.0"}"#] {
+        passed_over(frame);
+    }
+    for frame in [&b"\xff"[..], b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xc3\"}", b"\xef\xbb\xbf{}"] {
+        passed_over(Bytes::from_static(frame));
+    }
+    passed_over("[".repeat(200_000));
+    passed_over(format!(r#"{{"jsonrpc":"2.0","id":1,"method":"x","params":{}{}}}"#, "[".repeat(500), "]".repeat(500)));
+}
+
+#[test]
+fn an_envelope_of_two_kinds_or_with_a_member_twice_is_passed_over() {
+    for frame in [
+        r#"{"jsonrpc":"2.0","id":1,"method":"x","result":1}"#,
+        r#"{"jsonrpc":"2.0","method":"actions/cancel","params":{"invocationId":"i1"},"result":1}"#,
+        r#"{"jsonrpc":"2.0","method":"actions/cancel","params":{"invocationId":"i1"},"error":{"code":1,"message":""}}"#,
+        r#"{"jsonrpc":"2.0","jsonrpc":"2.0","id":1,"method":"x"}"#,
+        r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"x"}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"x","method":"actions/cancel"}"#,
+        r#"{"jsonrpc":"2.0","id":1,"result":1,"result":2}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":5}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":null}"#,
+        r#"{"jsonrpc":"2.0","method":["x"]}"#,
+        r#"{"jsonrpc":"2.0","id":1}"#.replace("1}", "true}").as_str(),
+    ] {
+        passed_over(frame.to_owned());
+    }
+}
+
+// ---- 6, 7 ----
+
+/// One value of each type of JSON.
+const VALUES: [&str; 7] = ["null", "true", "1", "1.5", r#""x""#, "[]", "{}"];
+
+/// The values that do not begin like any of `right`.
+fn wrong(right: &str) -> impl Iterator<Item = &'static str> {
+    VALUES.into_iter().filter(move |value| !right.contains(&value[..1]))
+}
+
+/// A member of parameters: its name, its value, and the first bytes of the types that are right, with a `-` where it may be missing.
+type Member = (&'static str, &'static str, &'static str);
+
+/// What parameters become with each of their members missing or of another type.
+fn spoiled(members: &[Member]) -> Vec<String> {
+    let without = |index: usize| {
+        let others = members.iter().enumerate().filter(move |(other, _)| *other != index);
+        others.map(|(_, (name, value, _))| format!(r#""{name}":{value}"#)).collect::<Vec<_>>().join(",")
+    };
+    let mut all = Vec::new();
+    for (index, (name, _, right)) in members.iter().enumerate() {
+        let rest = without(index);
+        if !right.contains('-') {
+            all.push(format!("{{{rest}}}"));
+        }
+        let comma = if rest.is_empty() { "" } else { "," };
+        all.extend(wrong(right).map(|value| format!(r#"{{{rest}{comma}"{name}":{value}}}"#)));
+    }
+    all
+}
+
+#[test]
+fn item_6_a_notification_with_missing_or_ill_typed_params_is_passed_over() {
+    let to_apps: [(&str, &[Member]); 2] = [
+        ("actions/cancel", &[("invocationId", r#""i1""#, "\"")]),
+        ("tesseron/claimed", &[("agent", r#"{"id":"a","name":"a"}"#, ""), ("agentCapabilities", "{}", "-{")]),
+    ];
+    let to_gateways: [(&str, &[Member]); 5] = [
+        ("actions/progress", &[("invocationId", r#""inv_1""#, "\""), ("percent", "1", "-1n"), ("message", r#""m""#, "-\"n")]),
+        ("actions/list_changed", &[("actions", "[]", "[")]),
+        ("resources/list_changed", &[("resources", "[]", "[")]),
+        ("resources/updated", &[("subscriptionId", r#""s""#, "\"")]),
+        ("log", &[("level", r#""info""#, "\""), ("message", r#""m""#, "\"")]),
+    ];
+    let none = ["", r#","params":null"#, r#","params":[]"#, r#","params":1"#, r#","params":"x""#, r#","params":{}"#];
+    for (method, _) in to_apps.iter().chain(&to_gateways) {
+        for params in none {
+            passed_over(format!(r#"{{"jsonrpc":"2.0","method":"{method}"{params}}}"#));
+        }
+    }
+    for (method, members) in to_apps {
+        for params in spoiled(members) {
+            passed_over_by(Victim::apps(), notification(method, &params));
+        }
+    }
+    for (method, members) in to_gateways {
+        for params in spoiled(members) {
+            passed_over_by(Victim::gateways(), notification(method, &params));
+        }
+    }
+}
+
+/// Each frame is answered with one error of this number under the id 50, by the victims, which live on.
+#[track_caller]
+fn refused(victims: impl Fn() -> Vec<Victim>, method: &str, params: &str, code: i64) {
+    for mut victim in victims() {
+        victim.end.frame(&format!(r#"{{"jsonrpc":"2.0","id":50,"method":"{method}"{params}}}"#));
+        let sent = victim.end.sent();
+        assert_eq!(sent.len(), 1, "{method} {params}: {sent:?}");
+        let prefix = format!(r#"{{"jsonrpc":"2.0","id":50,"error":{{"code":{code},"#);
+        assert!(sent[0].starts_with(&prefix), "{method} {params}: {sent:?}");
+        let events = victim.end.events();
+        assert!(matches!(events[..], [Event::Violation(_)]), "{method} {params}: {events:?}");
+        victim.lives(params);
+    }
+}
+
+#[test]
+fn item_7_a_request_to_an_app_with_ill_typed_params_is_invalid() {
+    let serving = || Victim::apps().into_iter().skip(1).collect::<Vec<_>>();
+    let text = |name: &'static str| (name, r#""x""#, "\"");
+    let all: [(&str, &[Member]); 4] = [
+        ("actions/invoke", &[text("name"), text("invocationId")]),
+        ("resources/read", &[text("name")]),
+        ("resources/subscribe", &[text("name"), text("subscriptionId")]),
+        ("resources/unsubscribe", &[text("subscriptionId")]),
+    ];
+    for (method, members) in all {
+        for params in spoiled(members) {
+            refused(serving, method, &format!(r#","params":{params}"#), -32602);
+        }
+        for params in ["", r#","params":null"#, r#","params":[]"#, r#","params":1"#, r#","params":"x""#] {
+            refused(serving, method, params, -32602);
+        }
+    }
+    let long = format!(r#","params":{{"name":"t","invocationId":"{}"}}"#, "i".repeat(2000));
+    refused(serving, "actions/invoke", &long, -32602);
+    // Half a surrogate pair cannot be written back.
+    refused(serving, "actions/invoke", r#","params":{"name":"t","invocationId":"\ud800"}"#, -32602);
+}
+
+#[test]
+fn item_7_a_question_to_a_gateway_with_ill_typed_params_is_invalid() {
+    let calling = || Victim::gateways().into_iter().skip(3).collect::<Vec<_>>();
+    let named = ("invocationId", r#""inv_1""#, "\"");
+    let all: [(&str, &[Member]); 2] = [
+        ("sampling/request", &[named, ("prompt", r#""?""#, "\""), ("maxTokens", "1", "-1n")]),
+        ("elicitation/request", &[named, ("question", r#""?""#, "\""), ("schema", r#"{"type":"object"}"#, "")]),
+    ];
+    for (method, members) in all {
+        for params in spoiled(members).into_iter().filter(|params| !params.contains(r#""maxTokens":1}"#)) {
+            refused(calling, method, &format!(r#","params":{params}"#), -32602);
+        }
+        for params in ["", r#","params":null"#, r#","params":[]"#, r#","params":1"#] {
+            refused(calling, method, params, -32602);
+        }
+    }
+    for most in ["0", "-1", "1.5", "1e3", "99999999999999999999"] {
+        let params = format!(r#","params":{{"invocationId":"inv_1","prompt":"?","maxTokens":{most}}}"#);
+        refused(calling, "sampling/request", &params, -32602);
+    }
+}
+
+#[test]
+fn item_7_a_hello_with_ill_typed_params_is_invalid_and_a_resume_has_failed() {
+    let fresh = || Victim::gateways().into_iter().take(1).collect::<Vec<_>>();
+    let manifest = [
+        ("protocolVersion", r#""1.2.0""#, "\""),
+        ("app", r#"{"id":"ledger","name":"Ledger","origin":"o"}"#, ""),
+        ("actions", "[]", "["),
+        ("resources", "[]", "["),
+        ("capabilities", "{}", "{"),
+    ];
+    for params in spoiled(&manifest) {
+        refused(fresh, "tesseron/hello", &format!(r#","params":{params}"#), -32602);
+    }
+    let credentials = [("sessionId", r#""s""#, "\""), ("resumeToken", r#""t""#, "\"")];
+    for params in spoiled(&[&manifest[..], &credentials[..]].concat()) {
+        refused(fresh, "tesseron/resume", &format!(r#","params":{params}"#), -32011);
+    }
+    for app in [r#"{"name":"n"}"#, r#"{"id":1,"name":"n"}"#, r#"{"id":"a"}"#, r#"{"id":"a","name":[]}"#] {
+        let params =
+            format!(r#","params":{{"protocolVersion":"1.2.0","app":{app},"actions":[],"resources":[],"capabilities":{{}}}}"#);
+        refused(fresh, "tesseron/hello", &params, -32602);
+    }
+    refused(fresh, "tesseron/hello", "", -32602);
+    refused(fresh, "tesseron/hello", r#","params":[]"#, -32602);
+}
+
+// ---- 8 to 11: responses ----
+
+#[test]
+fn item_8_a_response_with_an_unknown_id_is_passed_over() {
+    for id in ["0", "2", "99", "-1", r#""1""#, r#""""#, "null", "1.0", "[1]", "9223372036854775807", "18446744073709551616"] {
+        for victims in [Victim::apps(), Victim::gateways()] {
+            // An invocation takes a number of an app, too.
+            let victims: Vec<_> = victims.into_iter().collect();
+            passed_over_by(victims, format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"invocationId":"inv_1","output":1}}}}"#));
+        }
+        passed_over(format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32000,"message":"no"}}}}"#));
+    }
+    passed_over(r#"{"jsonrpc":"2.0","id":99}"#);
+    passed_over(r#"{"jsonrpc":"2.0","result":{}}"#);
+    passed_over(r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"no"}}"#);
+}
+
+#[test]
+fn item_8_the_second_response_to_an_id_is_passed_over() {
+    let mut gateway = End::gateway(gateway_config());
+    gateway.invoke_action();
+    gateway.frame(&invoked(1, &named(1), "1"));
+    assert!(matches!(gateway.outcome(), Outcome::Result(_)));
+    gateway.frame(&invoked(1, &named(1), "2")).frame(&error(1, -32001, "late")).expect_silence();
+
+    let mut app = End::app(app_config());
+    app.frame(WELCOME).frame(&error(1, -32000, "late")).expect_silence();
+    assert!(app.session.is_ready());
+    let id = app.receive_invoke(100, "i1");
+    app.ask(id, Ask::Sample(Sample::new("?")));
+    app.sent();
+    app.frame(r#"{"jsonrpc":"2.0","id":3,"result":{"content":"a"}}"#);
+    assert!(matches!(app.events()[..], [Event::Input { answer: Ok(_), .. }]));
+    app.frame(r#"{"jsonrpc":"2.0","id":3,"result":{"content":"b"}}"#).expect_silence();
+}
+
+#[test]
+fn item_9_an_error_that_is_no_error_object_is_a_failure_all_the_same() {
+    let errors =
+        ["null", "1", r#""no""#, "[]", "{}", r#"{"code":"x","message":"m"}"#, r#"{"code":1.5,"message":"m"}"#, r#"{"code":1}"#];
+    for error in errors {
+        let mut gateway = End::gateway(gateway_config());
+        let id = gateway.invoke_action();
+        gateway.frame(&format!(r#"{{"jsonrpc":"2.0","id":1,"error":{error}}}"#));
+        let done = Event::Done { id, outcome: Outcome::Invalid(Invalid::Response), partial: None, last: None };
+        assert_eq!(gateway.events(), [Event::Violation(Violation::InvalidResponse), done], "{error}");
+
+        let mut app = End::new(app_config());
+        app.sent();
+        app.frame(&format!(r#"{{"jsonrpc":"2.0","id":1,"error":{error}}}"#));
+        assert_eq!(app.events().last(), Some(&Event::Closed(CloseReason::HandshakeRefused)), "{error}");
+
+        let mut app = End::app(app_config());
+        let id = app.receive_invoke(100, "i1");
+        let keys = [app.ask(id, Ask::Sample(Sample::new("?"))), app.ask(id, Ask::Confirm { message: "?".into() })];
+        app.sent();
+        for exchange in [3, 4] {
+            app.frame(&format!(r#"{{"jsonrpc":"2.0","id":{exchange},"error":{error}}}"#));
+        }
+        let told: Vec<_> = app.events().into_iter().filter(|event| matches!(event, Event::Input { .. })).collect();
+        let no = Event::Input { id, key: keys[1], answer: Ok(Answer::Confirm(false)) };
+        assert_eq!(told, [Event::Input { id, key: keys[0], answer: Err(InputFailed::Invalid) }, no], "{error}");
+    }
+}
+
+#[test]
+fn of_a_result_and_an_error_the_error_counts() {
+    let mut gateway = End::gateway(gateway_config());
+    gateway.invoke_action();
+    gateway.frame(r#"{"jsonrpc":"2.0","id":1,"result":{"invocationId":"inv_1","output":1},"error":{"code":5,"message":"no"}}"#);
+    assert!(matches!(gateway.outcome(), Outcome::Error(error) if error.code == 5));
+}
+
+#[test]
+fn item_10_a_result_that_is_missing_is_null() {
+    for (op, params) in [
+        (Op::ReadResource, r#"{"uri":"balance"}"#),
+        (Op::Subscribe, r#"{"uri":"balance","subscriptionId":"s"}"#),
+        (Op::Unsubscribe, r#"{"subscriptionId":"s"}"#),
+    ] {
+        let mut gateway = End::gateway(gateway_config());
+        gateway.invoke(Invoke::new(op, json(params)));
+        gateway.sent();
+        gateway.frame(r#"{"jsonrpc":"2.0","id":1}"#);
+        assert_eq!(gateway.outcome(), Outcome::Result(json("null")));
+    }
+    // An invocation has an object for its result, and a question one for its answer.
+    let mut gateway = End::gateway(gateway_config());
+    gateway.invoke_action();
+    gateway.frame(r#"{"jsonrpc":"2.0","id":1}"#);
+    assert_eq!(gateway.outcome(), Outcome::Invalid(Invalid::Response));
+    let mut app = End::app(app_config());
+    let id = app.receive_invoke(100, "i1");
+    app.ask(id, Ask::Sample(Sample::new("?")));
+    app.sent();
+    app.frame(r#"{"jsonrpc":"2.0","id":3}"#);
+    assert!(matches!(app.events().last(), Some(Event::Input { answer: Err(InputFailed::Invalid), .. })));
+    let mut app = End::new(app_config());
+    app.frame(r#"{"jsonrpc":"2.0","id":1}"#);
+    assert_eq!(app.events(), [Event::Closed(CloseReason::HandshakeRefused)]);
+}
+
+/// `frame` with members that nobody knows in the envelope and in every object of its parameters and its result.
+fn embroidered(frame: &str) -> String {
+    let more = |depth: &str| format!(r#"{depth}"x-more":{{"params":[],"id":7,"method":"x"}},"#);
+    frame
+        .replacen('{', &more("{"), 1)
+        .replace(r#""params":{"#, &more(r#""params":{"#))
+        .replace(r#""result":{"#, &more(r#""result":{"#))
+}
+
+#[test]
+fn item_11_members_that_nobody_knows_are_passed_over_everywhere() {
+    let mut plain = Pair { client: End::new(gateway_config()), server: End::new(app_config()), trace: Vec::new() };
+    let mut odd = Pair { client: End::new(gateway_config()), server: End::new(app_config()), trace: Vec::new() };
+    let mut told = Vec::new();
+    for (pair, sew) in [(&mut plain, false), (&mut odd, true)] {
+        let carry = |pair: &mut Pair| {
+            for _ in 0..4 {
+                for frame in pair.client.sent() {
+                    pair.server.frame(&if sew { embroidered(&frame) } else { frame });
+                }
+                for frame in pair.server.sent() {
+                    pair.client.frame(&if sew { embroidered(&frame) } else { frame });
+                }
+            }
+        };
+        let mut heard = Vec::new();
+        let hear = |pair: &mut Pair, heard: &mut Vec<String>| {
+            // What is declared is told word for word, and with it what nobody knows.
+            let events = pair.client.events().into_iter().chain(pair.server.events());
+            heard.extend(
+                events.filter(|event| !matches!(event, Event::Ready(_) | Event::PeerChanged(_))).map(|event| format!("{event:?}")),
+            );
+        };
+        carry(pair);
+        pair.client.claim();
+        carry(pair);
+        hear(pair, &mut heard);
+        pair.client.invoke_again();
+        carry(pair);
+        let id = pair.server.request();
+        pair.server.report(id, Progress::percent(5.0).with_message("m"));
+        pair.server.ask(id, Ask::Confirm { message: "?".into() });
+        carry(pair);
+        let asked = pair.client.question();
+        let now = pair.client.now;
+        pair.client.session.provide_input(asked, Answer::Confirm(true), now).unwrap();
+        carry(pair);
+        hear(pair, &mut heard);
+        pair.server.respond(id);
+        carry(pair);
+        let outcome = pair.client.outcome();
+        assert!(matches!(&outcome, Outcome::Result(result) if result.member("output") == Some(json("\"ok\""))), "{outcome:?}");
+        told.push(heard);
+    }
+    assert_eq!(told[0], told[1]);
+}
+
+trait Again {
+    fn invoke_again(&mut self);
+}
+
+impl Again for End {
+    fn invoke_again(&mut self) {
+        self.invoke(Invoke::new(Op::CallTool, call_params()));
+    }
+}
+
+// ---- 12 to 17 ----
+
+#[test]
+fn item_12_and_65_the_end_of_the_transport_loses_every_call_exactly_once() {
+    for end in [TransportEnd::Eof, TransportEnd::Failed] {
+        let mut gateway = End::gateway(gateway_config());
+        let calls = [gateway.invoke_action(), gateway.invoke_action()];
+        let read = gateway.invoke(Invoke::new(Op::ReadResource, json(r#"{"uri":"balance"}"#)));
+        gateway.session.handle_end(end, gateway.now);
+        gateway.session.handle_end(TransportEnd::Failed, gateway.now);
+        let events = gateway.events();
+        for id in calls.into_iter().chain([read]) {
+            let done = Event::Done { id, outcome: Outcome::Lost, partial: None, last: None };
+            assert_eq!(events.iter().filter(|event| **event == done).count(), 1, "{events:?}");
+        }
+        assert_eq!(events.len(), 4, "{events:?}");
+        assert!(matches!(events[3], Event::Closed(_)));
+    }
+}
+
+#[test]
+fn item_12_the_end_of_the_transport_loses_every_question_of_an_app_exactly_once() {
+    for end in [TransportEnd::Eof, TransportEnd::Failed] {
+        let mut app = End::app(app_config());
+        let id = app.receive_invoke(100, "i1");
+        let key = app.ask(id, Ask::Sample(Sample::new("?")));
+        app.sent();
+        app.session.handle_end(end, app.now);
+        let events = app.events();
+        assert_eq!(events[0], Event::Input { id, key, answer: Err(InputFailed::Lost) });
+        assert!(matches!(events[1..], [Event::Cancelled { .. }, Event::Closed(_)]), "{events:?}");
+        app.session.handle_end(TransportEnd::Failed, app.now);
+        app.expect_silence();
+    }
+}
+
+#[test]
+fn item_13_after_the_end_nothing_is_sent_whatever_is_done() {
+    for mut victim in Victim::all() {
+        let end = &mut victim.end;
+        end.session.handle_end(TransportEnd::Failed, end.now);
+        assert!(end.session.is_closed());
+        end.drain();
+        let now = end.now;
+        for frame in [hello(9, "1.2.0"), WELCOME.to_owned(), invoke(101, "i2"), sample(9, "inv_1"), request(9, "x/y", "{}")] {
+            end.frame(&frame);
+        }
+        _ = end.session.invoke(Invoke::new(Op::CallTool, call_params()), now);
+        _ = end.session.notify(Notice::Actions(json("[]")), now);
+        let record = LogRecord { level: Level::Error, logger: None, data: json("\"x\"") };
+        _ = end.session.log(None, record, now);
+        _ = end.session.claim(tests::tesseron::agent(), tests::tesseron::agent_capabilities(), 1, now);
+        _ = end.session.welcome(Ok(welcome()), now);
+        if let Phase::Serving(id) = victim.phase {
+            end.session.respond(id, Reply::Done, now).unwrap_err();
+        }
+        end.at(100_000).expect_silence();
+    }
+}
+
+#[test]
+fn item_14_a_frame_over_the_limit_closes_without_an_answer() {
+    for config in [app_config(), gateway_config()] {
+        let mut end = End::new(with(config, |config| config.limits.frame_bytes = 512));
+        end.sent();
+        end.drain();
+        end.frame(&notification("x/y", &format!(r#"{{"a":"{}"}}"#, "a".repeat(512))));
+        assert_eq!(end.sent(), Vec::<String>::new());
+        assert_eq!(end.events(), [Event::Violation(Violation::FrameTooLarge), Event::Closed(CloseReason::FrameTooLarge)]);
+    }
+    let mut fits = End::new(with(gateway_config(), |config| config.limits.frame_bytes = 512));
+    let frame = hello(1, "1.2.0");
+    let padded = format!("{frame}{}", " ".repeat(512 - frame.len()));
+    assert!(fits.frame(&padded).sent()[0].contains("result"));
+}
+
+#[test]
+fn item_16_no_frame_has_a_line_break_in_it() {
+    for frame in everything() {
+        assert!(!frame.contains(['\n', '\r']), "{frame:?}");
+    }
+}
+
+#[test]
+fn item_17_each_direction_has_its_own_ids_and_uses_none_twice() {
+    let mut pair = Pair::tesseron();
+    let now = pair.client.now;
+    for _ in 0..40 {
+        pair.client.invoke(Invoke::new(Op::CallTool, call_params()));
+        pair.run();
+        let id = pair.server.request();
+        pair.server.ask(id, Ask::Sample(Sample::new("?")));
+        pair.run();
+        let asked = pair.client.question();
+        pair.client.session.provide_input(asked, Answer::Sample(Sampled::new("a", "")), now).unwrap();
+        pair.server.respond(id);
+        pair.run();
+    }
+    for direction in ["> ", "< "] {
+        let frames = pair.trace.iter().filter_map(|frame| frame.strip_prefix(direction)).filter(|frame| kind(frame) == "request");
+        let mut ids: Vec<i64> = frames.map(|frame| serde_json::from_str::<Value>(frame).unwrap()["id"].as_i64().unwrap()).collect();
+        let all = ids.len();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!((ids.len(), all), (40, 40));
+    }
+    // An id that both use names another exchange in each direction.
+    let mut app = End::app(app_config());
+    app.frame(&invoke(3, "i3"));
+    let id = app.request();
+    app.ask(id, Ask::Sample(Sample::new("?")));
+    assert!(app.sent()[0].contains(r#""id":3,"method":"sampling/request""#));
+    app.frame(r#"{"jsonrpc":"2.0","id":3,"result":{"content":"a"}}"#);
+    assert!(matches!(app.events()[..], [Event::Input { answer: Ok(_), .. }]));
+    assert_eq!(app.respond(id).sent(), [invoked(3, "i3", "\"ok\"")]);
+}

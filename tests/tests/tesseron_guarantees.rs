@@ -1,0 +1,648 @@
+//! The guarantees of a session hold on Tesseron, too: storms of random operations on a gateway and an app, watched by somebody who knows
+//! nothing but what has crossed. What a single scenario can show is in the other files of this protocol.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol_core::{
+    Answer, Ask, CallTimeouts, Close, Config, Elicit, Elicited, Event, InboundId, InputKey, Instant, Invoke, Level, LogRecord,
+    Notice, Op, OutboundId, Outcome, Progress, RateWindow, Reply, RpcError, Sample, Sampled, ServeOptions, Session, ToolOutput,
+    TransportEnd, Violation,
+};
+use serde_json::Value;
+use tests::end::{End, json, notification, request, with};
+use tests::storm::Rng;
+use tests::tesseron::{
+    CLAIMED, WELCOME, agent, agent_capabilities, app_config, asking_gateway_config, call_params, cancel, gateway_config, hello,
+    invoke, invoked, named, progress, sample, welcome,
+};
+
+/// One end with somebody who watches it. Objections begin with the guarantee.
+struct Watched {
+    session: Session,
+    now: Instant,
+    /// The time of its last verb.
+    told: Instant,
+    /// The greatest time that it was told is over.
+    timed: Option<Instant>,
+    trace: Vec<String>,
+    /// Calls that are not done.
+    calls: BTreeSet<OutboundId>,
+    /// Invocations whose handler runs, and whether it was told to stop.
+    serves: BTreeMap<InboundId, bool>,
+    /// Questions of ours that are open.
+    questions: BTreeMap<InputKey, InboundId>,
+    /// Questions of the peer that are open, and whether they are for its model.
+    asked: Vec<(InputKey, bool)>,
+    /// The ids of our requests.
+    requests: BTreeSet<u64>,
+    /// What we call our invocations on the wire, and whether they were cancelled.
+    named: BTreeMap<String, bool>,
+    /// Requests of the peer that may be answered.
+    pending: BTreeMap<String, u32>,
+    /// The peer's names of invocations that may report: their requests, and the last percent.
+    reports: BTreeMap<String, (BTreeSet<String>, Option<f64>)>,
+    closed: bool,
+    /// Somebody else's frames have arrived: then rules are broken.
+    forged: bool,
+}
+
+impl Watched {
+    fn new(config: Config) -> Self {
+        Self {
+            session: Session::new(config, Instant::ZERO),
+            now: Instant::ZERO,
+            told: Instant::ZERO,
+            timed: None,
+            trace: Vec::new(),
+            calls: BTreeSet::new(),
+            serves: BTreeMap::new(),
+            questions: BTreeMap::new(),
+            asked: Vec::new(),
+            requests: BTreeSet::new(),
+            named: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            reports: BTreeMap::new(),
+            closed: false,
+            forged: false,
+        }
+    }
+
+    /// A verb was done.
+    fn note(&mut self, what: String) {
+        self.told = self.now;
+        self.polled(what);
+    }
+
+    fn polled(&mut self, what: String) {
+        self.trace.push(format!("{} {what}", self.now.as_micros()));
+        self.check();
+    }
+
+    /// What must hold after every call.
+    fn check(&self) {
+        let (stats, limits, due) = (self.session.stats(), self.session.config().limits, self.session.poll_timeout());
+        assert!(stats.calls <= limits.in_flight && stats.serves <= limits.in_flight, "G5: {stats:?}");
+        assert!(stats.exchanges_in <= 2 * limits.in_flight && stats.exchanges_out <= 2 * limits.in_flight + 1, "G5: {stats:?}");
+        assert!(due.is_none_or(|due| self.timed.is_none_or(|timed| due > timed)), "G7: {due:?} after {:?}", self.timed);
+        assert!(!self.session.is_closed() || due.is_none(), "G4: a deadline after the end");
+    }
+
+    /// A needless `handle_timeout` is invisible.
+    fn probe(&self) {
+        if self.session.poll_timeout().is_none_or(|due| due > self.told) {
+            let mut twin = self.session.clone();
+            twin.handle_timeout(self.told);
+            let (after, before) = (format!("{twin:?}"), format!("{:?}", self.session));
+            if let Some(at) = after.bytes().zip(before.bytes()).position(|(a, b)| a != b) {
+                panic!("G8 {} \n {}", &after[at - 40..at + 100], &before[at - 40..at + 100])
+            }
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        self.timed = self.timed.max(Some(now));
+        self.session.handle_timeout(now);
+        self.note("timeout".into());
+    }
+
+    /// Takes a frame, or hands it back.
+    fn hear(&mut self, frame: Bytes) -> Option<Bytes> {
+        if let Err(full) = self.session.handle_frame(frame.clone(), self.now) {
+            return Some(full.0);
+        }
+        if let (Ok(said), false) = (serde_json::from_slice::<Value>(&frame), self.session.is_closed())
+            && let (Some(method), Some(id)) = (said["method"].as_str(), said.get("id"))
+        {
+            *self.pending.entry(id.to_string()).or_default() += 1;
+            if let ("actions/invoke", Some(name)) = (method, said["params"]["invocationId"].as_str()) {
+                // A name that comes again may begin anew, or be refused: only the session knows.
+                let (requests, last) = self.reports.entry(name.into()).or_default();
+                requests.insert(id.to_string());
+                *last = None;
+            }
+        }
+        self.note(format!("< {}", String::from_utf8_lossy(&frame)));
+        None
+    }
+
+    fn say(&mut self) -> Option<Bytes> {
+        let frame = self.session.poll_transmit()?.frame;
+        let text = std::str::from_utf8(&frame).expect("frames are UTF-8");
+        assert!(!self.closed, "G4: a frame after the end: {text}");
+        assert!(!text.contains(['\n', '\r']), "G13: one frame is one line: {text:?}");
+        let said: Value = serde_json::from_str(text).expect("frames are JSON");
+        let params = &said["params"];
+        let name = params["invocationId"].as_str();
+        match (said["method"].as_str(), said.get("id")) {
+            (Some(method), Some(id)) => {
+                assert!(self.requests.insert(id.as_u64().expect("our ids are numbers")), "G2: an id twice: {text}");
+                if method == "actions/invoke" {
+                    let first = self.named.insert(name.expect("a name").into(), false).is_none();
+                    assert!(first, "a name twice: {text}");
+                }
+            }
+            (Some("actions/cancel"), None) => {
+                let cancelled = self.named.get_mut(name.expect("a name")).expect("G2: a cancel of nothing");
+                assert!(!std::mem::replace(cancelled, true), "G2: a second cancel: {text}");
+            }
+            (Some("actions/progress"), None) => {
+                let report = self.reports.get_mut(name.expect("a name"));
+                let Some((_, last)) = report else { panic!("G3: progress before the request or after the response: {text}") };
+                if let Some(percent) = params["percent"].as_f64() {
+                    assert!(
+                        (0.0..=100.0).contains(&percent) && last.is_none_or(|last| percent > last),
+                        "G3: {last:?}, then {text}"
+                    );
+                    *last = Some(percent);
+                }
+            }
+            (Some("log"), None) => {
+                assert!(name.is_none_or(|name| self.reports.contains_key(name)), "a log of what has settled: {text}");
+            }
+            (None, Some(id)) => {
+                let id = id.to_string();
+                let Some(left) = self.pending.get_mut(&id).filter(|left| **left > 0) else { panic!("G2: nobody waits for {text}") };
+                *left -= 1;
+                // Of several requests under one id the first that is answered may be another one.
+                if *left == 0 {
+                    self.reports.values_mut().for_each(|(requests, _)| _ = requests.remove(&id));
+                    self.reports.retain(|_, (requests, _)| !requests.is_empty());
+                }
+            }
+            _ => {}
+        }
+        self.polled(format!("> {text}"));
+        Some(frame)
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        let event = self.session.poll_event()?;
+        assert!(!self.closed, "G4: an event after the end: {event:?}");
+        match &event {
+            Event::Done { id, .. } => assert!(self.calls.remove(id), "G1: done twice, or never begun: {event:?}"),
+            Event::Progress { id, progress } => {
+                assert!(self.calls.contains(id), "progress of what is done: {event:?}");
+                assert!(progress.value.is_none_or(|value| (0.0..=100.0).contains(&value)), "{event:?}");
+            }
+            Event::Request { id, .. } => assert!(self.serves.insert(*id, false).is_none(), "{id} twice"),
+            Event::Cancelled { id, .. } => {
+                assert_eq!(self.serves.insert(*id, true), Some(false), "cancelled twice, or over: {event:?}");
+            }
+            Event::Input { id, key, .. } => {
+                assert_eq!(self.questions.remove(key), Some(*id), "an answer that nobody waits for: {event:?}");
+            }
+            Event::InputRequested { key, ask, depth, parent } => {
+                assert!(!matches!(ask, Ask::Sample(_)) || (1..=3).contains(depth), "G12: {event:?}");
+                assert!(parent.is_some_and(|parent| self.calls.contains(&parent)), "a question of nothing that runs: {event:?}");
+                self.asked.push((*key, matches!(ask, Ask::Sample(_))));
+            }
+            Event::InputGone { key } => self.asked.retain(|(open, _)| open != key),
+            // A cancelled handler keeps its place with the app while that of the gateway's call is free again; and an app is not told how
+            // deep it runs.
+            Event::Violation(Violation::TooManyRequests | Violation::SamplingTooDeep) => {}
+            Event::Violation(rule) => assert!(self.forged, "two of our own ends keep the rules: {rule}"),
+            Event::Closed(_) => {
+                assert!(self.calls.is_empty(), "G1: never done: {:?}", self.calls);
+                self.closed = true;
+            }
+            _ => {}
+        }
+        self.polled(format!("{event:?}"));
+        Some(event)
+    }
+}
+
+/// Frames on their way in one direction, oldest first.
+type Link = VecDeque<(Instant, Bytes)>;
+
+struct Storm {
+    rng: Rng,
+    now: Instant,
+    /// The gateway and the app.
+    ends: [Watched; 2],
+    /// To the app and to the gateway.
+    links: [Link; 2],
+    latency: usize,
+    names: u64,
+}
+
+impl Storm {
+    fn new(seed: u64, forged: bool) -> Self {
+        let gateway = with(asking_gateway_config(), |config| {
+            config.timeouts.cancel_grace = Duration::from_millis(seed % 3 * 40);
+            config.limits.in_flight = 12;
+            config.limits.events = 8;
+        });
+        let app = with(app_config(), |config| {
+            config.progress.window = RateWindow::new(3, Duration::from_millis(400));
+            config.timeouts.serve = Some(Duration::from_secs(5));
+            config.timeouts.input = Some(Duration::from_secs(3));
+            config.timeouts.response_gap = Duration::from_millis(seed % 2 * 30);
+            config.limits.in_flight = 12;
+            config.limits.events = 8;
+            // Now and then congested.
+            config.limits.output_bytes = 2_000;
+        });
+        let ends = [gateway, app].map(Watched::new);
+        let links = [Link::new(), Link::new()];
+        let mut storm = Self { rng: Rng::new(seed), now: Instant::ZERO, ends, links, latency: 1 + seed as usize % 60, names: 0 };
+        for end in &mut storm.ends {
+            end.forged = forged;
+        }
+        storm
+    }
+
+    /// Lets frames out, carries them, and lets the owners hear what happened, until nothing moves at this instant.
+    fn settle(&mut self) {
+        for _ in 0..1_000 {
+            let mut moved = false;
+            for at in 0..2 {
+                // A deaf owner, now and then.
+                for _ in 0..self.rng.below(12) {
+                    let event = self.ends[at].poll_event();
+                    moved |= event.is_some();
+                    match event {
+                        Some(Event::Greeting { .. }) => {
+                            let now = self.now;
+                            // It may have closed since.
+                            if self.ends[at].session.welcome(Ok(welcome()), now).is_ok() {
+                                self.ends[at].session.claim(agent(), agent_capabilities(), 1, now).unwrap();
+                            }
+                        }
+                        Some(_) => {}
+                        None => break,
+                    }
+                }
+                for _ in 0..self.rng.below(8) {
+                    let Some(frame) = self.ends[at].say() else { break };
+                    let delay = Duration::from_millis(self.rng.below(self.latency) as u64);
+                    // The link keeps the order.
+                    let due = self.links[at].back().map_or(self.now, |(last, _)| *last).max(self.now.saturating_add(delay));
+                    self.links[at].push_back((due, frame));
+                    moved = true;
+                }
+                while self.links[at].front().is_some_and(|(due, _)| *due <= self.now) {
+                    let Some((due, frame)) = self.links[at].pop_front() else { break };
+                    match self.ends[1 - at].hear(frame) {
+                        None => moved = true,
+                        Some(back) => {
+                            self.links[at].push_front((due, back));
+                            break;
+                        }
+                    }
+                }
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    fn advance(&mut self, to: Instant) {
+        self.now = self.now.max(to);
+        for end in &mut self.ends {
+            end.now = self.now;
+        }
+    }
+
+    fn tick(&mut self) {
+        let now = self.now;
+        for end in &mut self.ends {
+            end.handle_timeout(now);
+        }
+    }
+
+    fn next(&self) -> Option<Instant> {
+        let deadlines = self.ends.iter().filter_map(|end| end.session.poll_timeout());
+        deadlines.chain(self.links.iter().filter_map(|link| link.front().map(|(due, _)| *due))).filter(|at| *at > self.now).min()
+    }
+
+    fn step(&mut self) {
+        match self.rng.below(24) {
+            0..=2 => self.call(),
+            3 => {
+                let open: Vec<_> = self.ends[0].calls.iter().copied().collect();
+                if let Some(id) = self.rng.pick(&open) {
+                    let done = self.ends[0].session.cancel(id, None, self.now);
+                    self.ends[0].note(format!("cancel {id} -> {done:?}"));
+                }
+            }
+            4..=5 => self.answer(),
+            6..=18 => self.serve(),
+            19..=20 => {
+                if let Some(next) = self.next() {
+                    self.advance(next);
+                    self.tick();
+                }
+            }
+            // Late: frames that came before the clock is looked at.
+            21 => {
+                let span = Duration::from_millis(self.rng.below(400) as u64);
+                self.advance(self.now.saturating_add(span));
+            }
+            22 if self.ends[0].forged => self.forge(),
+            _ => {
+                let news = Notice::Actions(json("[]"));
+                let told = self.ends[1].session.notify(news, self.now);
+                self.ends[1].note(format!("notify -> {told:?}"));
+            }
+        }
+        for end in &self.ends {
+            end.check();
+        }
+        self.settle();
+    }
+
+    fn call(&mut self) {
+        self.names += 1;
+        let name = format!(r#"{{"uri":"balance","subscriptionId":"s{}"}}"#, self.names);
+        let mut call = match self.rng.below(6) {
+            0 => Invoke::new(Op::ReadResource, json(&name)),
+            1 => Invoke::new(Op::Subscribe, json(&name)),
+            _ => Invoke::new(Op::CallTool, call_params()),
+        };
+        let asked = self.ends[0].asked.clone();
+        // The newest is the deepest.
+        call.parent = asked.last().map(|(key, _)| *key).filter(|_| self.rng.below(8) > 0);
+        let millis = |count: usize| Some(Duration::from_millis(count as u64));
+        call.timeouts = match self.rng.below(4) {
+            0 => Some(CallTimeouts { idle: millis(self.rng.below(900)), max_total: millis(2_500), reset_on_progress: true }),
+            1 => Some(CallTimeouts { idle: None, max_total: millis(self.rng.below(2_500)), reset_on_progress: false }),
+            _ => None,
+        };
+        let made = self.ends[0].session.invoke(call, self.now);
+        if let Ok(id) = &made {
+            assert!(self.ends[0].calls.insert(*id), "{id} twice");
+        }
+        self.ends[0].note(format!("invoke -> {:?}", made.map_err(|error| error.why)));
+    }
+
+    fn answer(&mut self) {
+        let asked = self.ends[0].asked.clone();
+        let Some((key, is_sample)) = self.rng.pick(&asked).filter(|_| self.rng.below(2) == 0) else { return };
+        let answer = match self.rng.below(4) {
+            0 => Answer::Refused(RpcError::internal("no")),
+            _ if is_sample => Answer::Sample(Sampled::new("a", "")),
+            1 => Answer::Elicit(Elicited::Decline),
+            _ => Answer::Elicit(Elicited::Accept(json("{}"))),
+        };
+        let given = self.ends[0].session.provide_input(key, answer, self.now);
+        self.ends[0].asked.retain(|(open, _)| *open != key);
+        self.ends[0].note(format!("provide {key} -> {given:?}"));
+    }
+
+    fn serve(&mut self) {
+        let running: Vec<_> = self.ends[1].serves.keys().copied().collect();
+        let Some(id) = (if self.rng.below(3) == 0 { running.last().copied() } else { self.rng.pick(&running) }) else { return };
+        let (what, how) = (self.rng.below(10), self.rng.below(100));
+        let (app, now) = (&mut self.ends[1], self.now);
+        let said = match what {
+            0..=2 => {
+                let update = if how % 5 == 0 { Progress::message("m") } else { Progress::percent(how as f64) };
+                format!("progress {:?}", app.session.progress(id, update, now))
+            }
+            3 | 4 => {
+                let ask = match how % 6 {
+                    0..=3 => Ask::Sample(Sample::new("?")),
+                    4 => Ask::Confirm { message: "?".into() },
+                    _ => Ask::Elicit(Elicit::new("?", json(r#"{"type":"object"}"#))),
+                };
+                let asked = app.session.request_input(id, ask, now);
+                if let Ok(key) = &asked {
+                    app.questions.insert(*key, id);
+                }
+                format!("ask {asked:?}")
+            }
+            // It has no part in time.
+            5 => {
+                let deposited = app.session.checkpoint(id, json(r#"{"done":1}"#));
+                return app.polled(format!("{id} checkpoint {deposited:?}"));
+            }
+            6 => {
+                let options = ServeOptions::default().with_deadline(Duration::from_millis(how as u64 * 50));
+                format!("configure {:?}", app.session.configure(id, options, now))
+            }
+            7 => {
+                let record = LogRecord { level: Level::Info, logger: None, data: json(r#""m""#) };
+                format!("log {:?}", app.session.log(Some(id), record, now))
+            }
+            _ => {
+                let reply = match how % 3 {
+                    0 => Reply::Tool(ToolOutput::text("ok")),
+                    1 => Reply::Tool(ToolOutput::error("no")),
+                    _ => Reply::Error(RpcError::new(-32004, "no")),
+                };
+                let ended = app.session.respond(id, reply, now);
+                // That it was cancelled may still wait to be told.
+                if ended.is_ok() || app.serves.get(&id) == Some(&true) {
+                    app.serves.remove(&id);
+                }
+                format!("respond {ended:?}")
+            }
+        };
+        app.note(format!("{id} {said}"));
+    }
+
+    /// A frame that neither end would have sent then.
+    fn forge(&mut self) {
+        let number = self.rng.below(40) as u64;
+        let name = named(number);
+        let frame = match self.rng.below(14) {
+            0 => invoked(number, &name, "1"),
+            1 => format!(r#"{{"jsonrpc":"2.0","id":{number}}}"#),
+            2 => format!(r#"{{"jsonrpc":"2.0","id":{number},"error":null}}"#),
+            3 => invoke(1_000 + number % 3, &name),
+            4 => invoke(number, "forged"),
+            5 => cancel(&name),
+            6 => progress(&name, r#","percent":50"#),
+            7 => sample(1_000 + number % 3, &name),
+            8 => CLAIMED.to_owned(),
+            9 => WELCOME.to_owned(),
+            10 => hello(number, "1.2.0"),
+            11 => request(number, "x/y", "{}"),
+            12 => notification("resources/updated", r#"{"subscriptionId":"s1","value":1}"#),
+            _ => format!("[{}]", hello(number, "1.2.0")),
+        };
+        let at = self.rng.below(2);
+        drop(self.ends[at].hear(frame.into()));
+    }
+
+    /// One of the ends ends it, in one of the ways; both close, and owe nothing.
+    fn finish(mut self, how: u64) -> [Vec<String>; 2] {
+        let now = self.now;
+        let at = (how % 2) as usize;
+        match how / 2 % 4 {
+            0 => self.ends[at].session.handle_end(TransportEnd::Eof, now),
+            1 => self.ends[at].session.handle_end(TransportEnd::Failed, now),
+            2 => self.ends[at].session.close(Close::Now, now),
+            _ => self.ends[at].session.close(Close::Graceful { grace: Duration::from_millis(300) }, now),
+        }
+        for _ in 0..2_000 {
+            self.tick();
+            self.settle();
+            let Some(next) = self.next() else { break };
+            self.advance(next);
+        }
+        let ended = self.ends.iter().position(|end| end.session.is_closed());
+        let other = 1 - ended.expect("the end that was ended closes");
+        self.links.iter_mut().for_each(VecDeque::clear);
+        let now = self.now;
+        self.ends[other].session.handle_end(TransportEnd::Failed, now);
+        for _ in 0..200 {
+            self.settle();
+        }
+        for end in &self.ends {
+            assert!(end.closed && end.calls.is_empty(), "G1");
+            let stats = end.session.stats();
+            assert_eq!((stats.calls, stats.serves, stats.orphans, stats.queued_bytes), (0, 0, 0, 0), "G5");
+            assert_eq!(end.session.poll_timeout(), None, "G4");
+        }
+        self.ends.map(|end| end.trace)
+    }
+}
+
+fn storm(seed: u64, steps: usize, forged: bool, probes: bool) -> [Vec<String>; 2] {
+    let mut storm = Storm::new(seed, forged);
+    while !storm.ends.iter().all(|end| end.session.is_ready()) {
+        storm.settle();
+        if let Some((due, _)) = storm.links.iter().filter_map(VecDeque::front).min() {
+            storm.advance(*due);
+        }
+    }
+    for _ in 0..steps {
+        storm.step();
+        if probes {
+            storm.ends.iter().for_each(Watched::probe);
+        }
+    }
+    storm.finish(seed)
+}
+
+#[test]
+fn g1_to_g5_g7_and_g12_hold_in_every_storm_of_tesseron() {
+    let (mut done, mut cancelled, mut nested, mut refused, mut congested) = (0, 0, 0, 0, 0);
+    for seed in 0..60 {
+        let trace = storm(seed, 800, false, false).concat();
+        let count = |what: &str| trace.iter().filter(|line| line.contains(what)).count();
+        done += count("Done {");
+        cancelled += count("actions/cancel");
+        nested += count("depth: 3");
+        refused += count("nested too deep");
+        congested += count("Coalesced") + count("Full");
+    }
+    assert!(
+        done > 2_000 && cancelled > 200 && nested > 10 && refused > 0 && congested > 100,
+        "a breeze: {done} done, {cancelled} cancels, {nested} nested, {refused} too deep, {congested} congested"
+    );
+}
+
+#[test]
+fn g1_to_g7_hold_when_somebody_else_puts_frames_in_between() {
+    for seed in 0..60 {
+        storm(seed, 800, true, false);
+    }
+}
+
+#[test]
+fn g8_a_needless_timeout_changes_nothing_in_any_state() {
+    for seed in 0..4 {
+        storm(seed, 300, seed % 2 == 1, true);
+    }
+}
+
+#[test]
+fn g10_equal_operations_give_equal_output() {
+    for seed in 0..12 {
+        assert_eq!(storm(seed, 500, seed % 2 == 1, false), storm(seed, 500, seed % 2 == 1, false));
+    }
+}
+
+#[test]
+fn g9_a_frame_that_comes_late_wins_over_a_deadline_that_nobody_has_looked_at() {
+    let mut gateway = End::gateway(gateway_config());
+    let clocks = CallTimeouts { idle: None, max_total: Some(Duration::from_millis(10)), reset_on_progress: false };
+    gateway.invoke(Invoke::new(Op::CallTool, call_params()).with_timeouts(clocks));
+    gateway.sent();
+    gateway.late(3_600_000).frame(&invoked(1, &named(1), "1"));
+    assert!(matches!(gateway.outcome(), Outcome::Result(_)));
+    let now = gateway.now;
+    gateway.session.handle_timeout(now);
+    gateway.expect_silence();
+
+    let mut app = End::app(app_config());
+    let id = app.receive_invoke(7, "i1");
+    app.late(3_600_000).report(id, Progress::percent(1.0));
+    app.respond(id);
+    assert_eq!(app.sent(), [progress("i1", r#","percent":1"#), invoked(7, "i1", "\"ok\"")]);
+}
+
+#[test]
+fn g6_no_bytes_whatever_panic() {
+    let seeds: Vec<String> = vec![
+        hello(1, "1.2.0"),
+        hello(1, "1.2.0")
+            .replace("tesseron/hello", "tesseron/resume")
+            .replace(r#""app""#, r#""sessionId":"s","resumeToken":"t","app""#),
+        WELCOME.into(),
+        CLAIMED.into(),
+        invoke(9, "i2"),
+        cancel("i1"),
+        invoked(1, &named(1), "1"),
+        progress(&named(1), r#","percent":0.5,"message":"m","data":{}"#),
+        sample(9, &named(1)),
+        request(
+            9,
+            "elicitation/request",
+            r#"{"invocationId":"inv_1","question":"?","schema":{"type":"object","properties":{"a":{"type":"string","enum":["x"]}}}}"#,
+        ),
+        request(9, "resources/subscribe", r#"{"name":"balance","subscriptionId":"s"}"#),
+        notification("resources/updated", r#"{"subscriptionId":"s","value":1}"#),
+        notification("log", r#"{"level":"warn","message":"m","meta":{"a":1}}"#),
+        notification("actions/list_changed", r#"{"actions":[{}]}"#),
+        r#"{"jsonrpc":"2.0","id":3,"result":{"content":"x","action":"accept","value":{}}}"#.into(),
+        r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"no","data":{"partial":{}}}}"#.into(),
+        r#"{"jsonrpc":"2.0","id":1}"#.into(),
+    ];
+    let mut rng = Rng::new(6);
+    for round in 0..4_000 {
+        let mut end = match round % 5 {
+            0 => End::new(app_config()),
+            1 => End::app(app_config()),
+            2 => End::new(asking_gateway_config()),
+            3 => End::unclaimed_gateway(gateway_config()),
+            _ => End::gateway(gateway_config()),
+        };
+        match round % 5 {
+            1 => {
+                let id = end.receive_invoke(7, "i1");
+                end.ask(id, Ask::Elicit(Elicit::new("?", json(r#"{"type":"object"}"#))));
+            }
+            4 => drop(end.invoke_action()),
+            _ => {}
+        }
+        end.sent();
+        for _ in 0..8 {
+            let mut bytes = seeds[rng.below(seeds.len())].clone().into_bytes();
+            for _ in 0..rng.below(5) {
+                if bytes.is_empty() {
+                    break;
+                }
+                let place = rng.below(bytes.len());
+                match rng.below(4) {
+                    0 => bytes[place] = rng.number() as u8,
+                    1 => drop(bytes.remove(place)),
+                    2 => bytes.insert(place, b"{}[]\",:0123456789eE+-.\\tfnu"[rng.below(27)]),
+                    _ => bytes.truncate(place.max(1)),
+                }
+            }
+            end.session.handle_frame(Bytes::from(bytes), end.now).unwrap();
+            if end.events().iter().any(|event| matches!(event, Event::Greeting { .. })) {
+                end.session.welcome(Ok(welcome()), end.now).unwrap();
+            }
+        }
+        end.at(100_000);
+    }
+}

@@ -1,0 +1,788 @@
+//! The handshake, the claim and the resume of Tesseron as far as a session has them: items 18 to 39 and 102 to 107 of the checklist, the
+//! version rule, the standings of a session, and how each end closes. Codes, tokens and who may resume are the lobby's (`claims`).
+
+use protocol_core::claims::AppId;
+use protocol_core::tesseron::{App, Credentials, Standing, Welcome};
+use protocol_core::{
+    Ask, AskError, CloseReason, Config, Elicit, Event, Identity, Invoke, NotLive, Notice, Op, Outcome, PeerInfo, Progress, Refused,
+    RpcError, Sample, TransportEnd, Violation, Why,
+};
+use serde_json::Value;
+use tests::end::{End, error, json, notification, request, with};
+use tests::tesseron::{
+    CLAIMED, WELCOME, agent, agent_capabilities, app_config, asking_gateway_config, call_params, gateway_config, hello, invoke,
+    invoked, named, progress, sample, welcome,
+};
+
+/// An app that has nothing to tell but its name.
+fn bare_app() -> Config {
+    Config::tesseron_app(&AppId::parse("ledger").unwrap(), "Ledger", App::default())
+}
+
+fn credentials() -> Credentials {
+    Credentials { session_id: "s_1".into(), resume_token: "rt_1".into() }
+}
+
+fn resuming_app() -> Config {
+    let mut app = App::default();
+    app.resume = Some(credentials());
+    Config::tesseron_app(&AppId::parse("ledger").unwrap(), "Ledger", app)
+}
+
+const BARE: &str = r#""app":{"id":"ledger","name":"Ledger","origin":"unknown"},"actions":[],"resources":[],"capabilities":{"streaming":true,"subscriptions":true,"sampling":true,"elicitation":true}"#;
+
+/// The resume of an app, as it stands on the wire.
+fn resume(id: u64) -> String {
+    request(id, "tesseron/resume", &format!(r#"{{"protocolVersion":"1.2.0","sessionId":"s_1","resumeToken":"rt_1",{BARE}}}"#))
+}
+
+/// The one greeting among the events that wait.
+#[track_caller]
+fn greeting(end: &mut End) -> (PeerInfo, Option<Credentials>) {
+    match end.events().as_slice() {
+        [Event::Greeting { peer, resume }] => (*peer.clone(), resume.clone()),
+        other => panic!("not one greeting: {other:?}"),
+    }
+}
+
+/// The peer as it is told now; the events that wait are forgotten.
+#[track_caller]
+fn changed(end: &mut End) -> PeerInfo {
+    match end.events().last() {
+        Some(Event::PeerChanged(peer)) => *peer.clone(),
+        other => panic!("the peer has not changed: {other:?}"),
+    }
+}
+
+// ---- The app's half ----
+
+#[test]
+fn items_18_19_32_a_hello_is_the_first_frame_has_all_five_params_and_nothing_that_is_not_set() {
+    let mut app = End::new(bare_app());
+    let expected = request(1, "tesseron/hello", &format!(r#"{{"protocolVersion":"1.2.0",{BARE}}}"#));
+    assert_eq!(app.sent(), [expected]);
+    app.frame(WELCOME).at(1_000_000);
+    assert_eq!(app.sent(), Vec::<String>::new(), "once is enough");
+}
+
+#[test]
+fn item_19_a_hello_tells_what_is_set() {
+    let mut app = App::default();
+    (app.origin, app.icon_url) = ("http://127.0.0.1:8080".into(), Some("http://127.0.0.1/i.png".into()));
+    app.actions = json(r#"[{"name":"a b","description":"","inputSchema":{}}]"#);
+    app.resources = json(r#"[{"name":"r","description":"d","subscribable":false}]"#);
+    let mut config = Config::tesseron_app(&AppId::parse("ledger").unwrap(), "The \"Ledger\"", app);
+    config.identity.version = "3.1".into();
+    config.instructions = Some("Books".into());
+    (config.capabilities.sampling, config.capabilities.elicitation, config.capabilities.resources_subscribe) =
+        (false, false, false);
+    let params = r#"{"protocolVersion":"1.2.0","app":{"id":"ledger","name":"The \"Ledger\"","origin":"http://127.0.0.1:8080","description":"Books","iconUrl":"http://127.0.0.1/i.png","version":"3.1"},"actions":[{"name":"a b","description":"","inputSchema":{}}],"resources":[{"name":"r","description":"d","subscribable":false}],"capabilities":{"streaming":true,"subscriptions":false,"sampling":false,"elicitation":false}}"#;
+    assert_eq!(End::new(config).sent(), [request(1, "tesseron/hello", params)]);
+}
+
+#[test]
+fn item_20_there_is_no_app_without_a_proper_id() {
+    // A configuration takes nothing but an id that was checked, so no frame can have another.
+    for id in ["", "Ledger", "1edger", "_ledger", "led-ger", "led.ger", "tesseron", "mcp", "system"] {
+        AppId::parse(id).unwrap_err();
+    }
+}
+
+#[test]
+fn item_21_an_app_that_is_refused_is_closed_and_never_greets_again() {
+    for (code, message) in [(-32000, "Protocol mismatch"), (-32602, "app.id"), (-32603, "no"), (-32009, "no")] {
+        let mut app = End::new(app_config());
+        app.sent();
+        app.frame(&error(1, code, message));
+        let why = RpcError::new(code, message);
+        assert_eq!(app.events(), [Event::HandshakeRefused(why), Event::Closed(CloseReason::HandshakeRefused)]);
+        assert!(app.session.is_closed());
+        app.frame(WELCOME).frame(&error(1, code, message)).at(1_000_000).expect_silence();
+    }
+}
+
+#[test]
+fn items_22_37_a_claim_in_the_same_read_as_the_welcome_is_not_lost_before_or_after_it() {
+    for frames in [[WELCOME, CLAIMED], [CLAIMED, WELCOME]] {
+        let mut app = End::new(app_config());
+        app.sent();
+        for frame in frames {
+            app.frame(
+                &frame.replace(r#""sampling":true"#, if frame == WELCOME { r#""sampling":false"# } else { r#""sampling":true"# }),
+            );
+        }
+        let events = app.events();
+        assert!(matches!(events[..], [Event::Ready(_), Event::PeerChanged(_)]), "{events:?}");
+        let peer = app.session.peer().unwrap();
+        assert!(peer.capabilities.sampling);
+        let pass = peer.pass.as_ref().unwrap();
+        assert_eq!((pass.claim_code.as_deref(), pass.resume_token.as_deref()), (None, Some("rt_1")));
+    }
+}
+
+#[test]
+fn item_37_of_two_claims_before_the_welcome_the_last_one_counts() {
+    let mut app = End::new(app_config());
+    app.frame(&CLAIMED.replace("acme-cli", "first")).frame(&CLAIMED.replace("acme-cli", "second")).frame(WELCOME);
+    assert_eq!(changed(&mut app).identity.name, "second");
+}
+
+#[test]
+fn item_37_a_claim_that_tells_no_capabilities_before_the_welcome_leaves_those_of_the_welcome() {
+    let mut app = End::new(app_config());
+    app.frame(&notification("tesseron/claimed", r#"{"agent":{"id":"a","name":"A"},"claimedAt":1}"#)).frame(WELCOME);
+    let peer = changed(&mut app);
+    assert!(peer.capabilities.sampling && peer.capabilities.elicitation);
+    assert_eq!(peer.identity.name, "a");
+}
+
+#[test]
+fn item_23_a_welcome_without_a_token_or_a_code_is_accepted() {
+    for without in [r#","claimCode":"AB3X-7K""#, r#","resumeToken":"rt_1""#, r#","claimCode":"AB3X-7K","resumeToken":"rt_1""#] {
+        let mut app = End::new(app_config());
+        app.frame(&WELCOME.replace(without, ""));
+        assert!(app.session.is_ready());
+        let pass = app.session.peer().unwrap().pass.clone().unwrap();
+        assert_eq!(pass.claim_code.is_none(), without.contains("claimCode"));
+        assert_eq!(pass.resume_token.is_none(), without.contains("resumeToken"));
+    }
+}
+
+#[test]
+fn a_claim_code_of_any_form_is_told_as_it_is() {
+    // The alphabet is the gateway's choice.
+    let mut app = End::new(app_config());
+    app.frame(&WELCOME.replace("AB3X-7K", "någon kod \\u00e9"));
+    assert_eq!(app.session.peer().unwrap().pass.as_ref().unwrap().claim_code.as_deref(), Some("någon kod é"));
+}
+
+#[test]
+fn item_24_a_welcome_with_another_minor_version_is_accepted_and_one_with_another_major_is_not() {
+    for version in ["1.0.0", "1.1.0", "1.9.3", "1", "1.2.0-rc"] {
+        let mut app = End::new(app_config());
+        app.frame(&WELCOME.replace(r#""1.2.0""#, &format!("{version:?}")));
+        assert!(app.session.is_ready(), "{version}");
+        assert_eq!(app.session.peer().unwrap().protocol, version);
+    }
+    for version in ["2.0.0", "0.9", "", "v1.2"] {
+        let mut app = End::new(app_config());
+        app.frame(&WELCOME.replace(r#""1.2.0""#, &format!("{version:?}")));
+        assert_eq!(app.events(), [Event::Closed(CloseReason::VersionMismatch)], "{version}");
+    }
+}
+
+#[test]
+fn a_welcome_of_the_wrong_shape_is_a_handshake_that_failed() {
+    for (right, wrong) in [
+        (r#""sessionId":"s_1","#, ""),
+        (r#""sessionId":"s_1""#, r#""sessionId":1"#),
+        (r#""protocolVersion":"1.2.0","#, ""),
+        (r#""protocolVersion":"1.2.0""#, r#""protocolVersion":1"#),
+        (r#""agent":{"id":"acme-cli","name":"acme-cli"},"#, ""),
+        (r#""agent":{"id":"acme-cli","name":"acme-cli"}"#, r#""agent":"acme-cli""#),
+        (r#""capabilities":{"streaming":true,"subscriptions":true,"sampling":true,"elicitation":true},"#, ""),
+    ] {
+        assert!(WELCOME.contains(right));
+        let mut app = End::new(app_config());
+        app.frame(&WELCOME.replace(right, wrong));
+        assert_eq!(app.events(), [Event::Closed(CloseReason::HandshakeRefused)], "{wrong}");
+    }
+    for result in ["null", "1", "[]", r#""x""#, "{}"] {
+        let mut app = End::new(app_config());
+        app.frame(&format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#));
+        assert_eq!(app.events(), [Event::Closed(CloseReason::HandshakeRefused)], "{result}");
+    }
+}
+
+#[test]
+fn item_31_nothing_is_served_before_the_welcome() {
+    let mut app = End::new(app_config());
+    app.sent();
+    let calls = [
+        invoke(7, "i1"),
+        request(7, "resources/read", r#"{"name":"balance"}"#),
+        request(7, "resources/subscribe", r#"{"name":"balance","subscriptionId":"s"}"#),
+        request(7, "resources/unsubscribe", r#"{"subscriptionId":"s"}"#),
+    ];
+    for call in calls {
+        app.frame(&call);
+        let sent = app.sent();
+        assert!(sent.len() == 1 && sent[0].starts_with(r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32009,"#), "{sent:?}");
+        assert_eq!(app.events(), [Event::Violation(Violation::OutOfPhase)]);
+    }
+    app.frame(WELCOME).drain();
+    app.receive_invoke(7, "i1");
+}
+
+#[test]
+fn an_app_serves_before_it_knows_of_a_claim() {
+    let mut app = End::new(app_config());
+    app.frame(&WELCOME.replace("acme-cli", "pending")).drain();
+    let id = app.receive_invoke(7, "i1");
+    assert_eq!(app.respond(id).sent(), [invoked(7, "i1", "\"ok\"")]);
+}
+
+#[test]
+fn item_101_no_list_and_no_value_is_sent_before_the_welcome() {
+    let mut app = End::new(app_config());
+    app.sent();
+    let value = Notice::ResourceValue { subscription: "s".into(), uri: "balance".into(), value: json("1") };
+    for notice in [Notice::Actions(json("[]")), Notice::Resources(json("[]")), value] {
+        assert_eq!(app.session.notify(notice, app.now), Err(Refused::NotReady));
+    }
+    assert_eq!(app.sent(), Vec::<String>::new());
+    app.frame(WELCOME);
+    app.session.notify(Notice::Actions(json("[]")), app.now).unwrap();
+    assert_eq!(app.sent(), [notification("actions/list_changed", r#"{"actions":[]}"#)]);
+}
+
+#[test]
+fn item_36_a_claim_clears_the_code_sets_the_agent_and_replaces_the_capabilities_only_if_it_tells_them() {
+    let mut app = End::app(app_config());
+    app.frame(&notification("tesseron/claimed", r#"{"agent":{"id":"x","name":"X"},"claimedAt":5}"#));
+    let peer = changed(&mut app);
+    assert_eq!((peer.identity.name.as_str(), peer.identity.title.as_deref()), ("x", Some("X")));
+    assert_eq!(peer.pass.as_ref().unwrap().claim_code, None);
+    assert_eq!(peer.pass.unwrap().resume_token.as_deref(), Some("rt_1"));
+    assert!(peer.capabilities.sampling && peer.capabilities.elicitation);
+    let without = r#"{"agent":{"id":"x","name":"X"},"claimedAt":5,"agentCapabilities":{"streaming":true,"subscriptions":true,"sampling":false,"elicitation":true}}"#;
+    app.frame(&notification("tesseron/claimed", without));
+    let peer = changed(&mut app);
+    assert!(!peer.capabilities.sampling && peer.capabilities.elicitation);
+    assert_eq!(app.session.peer(), Some(&peer));
+}
+
+#[test]
+fn capabilities_that_change_with_the_claim_are_those_that_count_from_then_on_also_for_what_runs() {
+    let mut app = End::new(app_config());
+    app.frame(&WELCOME.replace("true", "false")).drain();
+    let id = app.receive_invoke(7, "i1");
+    let sample = || Ask::Sample(Sample::new("?"));
+    assert_eq!(app.session.request_input(id, sample(), app.now), Err(AskError::Unsupported));
+    app.frame(CLAIMED);
+    app.ask(id, sample());
+    app.frame(&CLAIMED.replace("true", "false"));
+    assert_eq!(app.session.request_input(id, sample(), app.now), Err(AskError::Unsupported));
+}
+
+#[test]
+fn a_handshake_that_nobody_answers_closes_both_ends() {
+    for config in [app_config(), gateway_config(), asking_gateway_config()] {
+        let mut end = End::new(config);
+        end.sent();
+        end.at(9_999);
+        assert_eq!(end.events(), []);
+        end.at(10_000);
+        assert_eq!((end.events(), end.sent()), (vec![Event::Closed(CloseReason::HandshakeTimeout)], vec![]));
+    }
+    let mut asked = End::new(asking_gateway_config());
+    asked.frame(&hello(1, "1.2.0")).drain();
+    asked.at(10_000);
+    assert_eq!(asked.events(), [Event::Closed(CloseReason::HandshakeTimeout)], "an owner that does not decide");
+}
+
+// ---- The gateway's half ----
+
+#[test]
+fn item_30_a_welcome_of_a_fresh_hello_has_a_code_and_a_token() {
+    let mut gateway = End::new(gateway_config());
+    gateway.frame(&hello(1, "1.2.0"));
+    assert_eq!(
+        gateway.sent(),
+        [
+            r#"{"jsonrpc":"2.0","id":1,"result":{"sessionId":"s_1","protocolVersion":"1.2.0","capabilities":{"streaming":true,"subscriptions":true,"sampling":false,"elicitation":false},"agent":{"id":"pending","name":"Awaiting agent"},"claimCode":"AB3X-7K","resumeToken":"rt_1"}}"#
+        ]
+    );
+    let events = gateway.events();
+    let [Event::Ready(peer)] = &events[..] else { panic!("{events:?}") };
+    assert_eq!((peer.identity.name.as_str(), peer.identity.title.as_deref()), ("ledger", Some("Ledger")));
+    assert!(peer.capabilities.tools && peer.capabilities.resources_subscribe && peer.pass.is_none());
+    assert!(!gateway.session.is_ready(), "nobody has claimed it");
+    assert_eq!(gateway.session.poll_timeout(), None, "and it may wait for ever");
+}
+
+#[test]
+fn item_30_neither_a_bound_nor_a_resumed_session_is_told_a_code() {
+    for standing in [Standing::Bound, Standing::Resumed] {
+        let mut gateway = End::new(asking_gateway_config());
+        gateway.frame(&hello(1, "1.2.0")).events();
+        gateway.session.welcome(Ok(Welcome { standing, ..welcome() }), gateway.now).unwrap();
+        let sent = gateway.sent();
+        assert!(sent.len() == 1 && !sent[0].contains("claimCode") && sent[0].contains(r#""resumeToken":"rt_1""#), "{sent:?}");
+    }
+}
+
+#[test]
+fn item_29_a_welcome_tells_what_the_agent_can_do_now_and_a_claim_what_it_can_do_then() {
+    let known = with(gateway_config(), |config| {
+        (config.identity, config.capabilities) = (agent(), agent_capabilities());
+        config.capabilities.elicitation = false;
+    });
+    let mut gateway = End::new(known);
+    gateway.frame(&hello(1, "1.2.0"));
+    let sent = gateway.sent();
+    assert!(sent[0].contains(r#""capabilities":{"streaming":true,"subscriptions":true,"sampling":true,"elicitation":false},"agent":{"id":"acme-cli","name":"acme-cli"}"#), "{sent:?}");
+    assert_eq!(gateway.claim().sent(), [CLAIMED]);
+}
+
+#[test]
+fn item_25_another_major_version_is_a_mismatch_and_the_end() {
+    for version in ["2.0.0", "0.9.0", "10.0", "", "v1.2", "one"] {
+        let mut gateway = End::new(gateway_config());
+        gateway.frame(&hello(1, version));
+        assert_eq!(gateway.events(), [Event::Violation(Violation::InvalidParams)], "the answer leaves first");
+        let sent = gateway.sent();
+        let answer: Value = serde_json::from_str(&sent[0]).unwrap();
+        assert_eq!((answer["id"].as_i64(), answer["error"]["code"].as_i64(), sent.len()), (Some(1), Some(-32000), 1));
+        assert!(answer["error"].get("data").is_none());
+        let said = answer["error"]["message"].as_str().unwrap();
+        assert!(said.contains(version) && said.contains("1.2.0"), "{said}");
+        assert_eq!(gateway.events(), [Event::Closed(CloseReason::VersionMismatch)]);
+        gateway.frame(&hello(2, "1.2.0")).at(100_000).expect_silence();
+    }
+}
+
+#[test]
+fn item_25_after_a_mismatch_a_hello_of_the_same_read_is_not_welcomed() {
+    for config in [gateway_config(), asking_gateway_config()] {
+        let mut gateway = End::new(config);
+        gateway.frame(&hello(1, "2.0.0")).frame(&hello(2, "1.2.0"));
+        let frames = gateway.sent();
+        assert!(!frames.iter().any(|frame| frame.contains("result")), "{frames:?}");
+        let events = gateway.events();
+        assert!(!events.iter().any(|event| matches!(event, Event::Ready(_) | Event::Greeting { .. })), "{events:?}");
+        assert_eq!(events.last(), Some(&Event::Closed(CloseReason::VersionMismatch)));
+    }
+}
+
+#[test]
+fn items_25_26_another_minor_version_is_accepted_and_told() {
+    for version in ["1", "1.2", "1.2.0-x", "1.0.0", "1.99.5", "1.2.0.4"] {
+        let mut gateway = End::new(gateway_config());
+        gateway.frame(&hello(1, version));
+        let sent = gateway.sent();
+        assert!(sent[0].contains(r#""protocolVersion":"1.2.0""#), "the gateway tells its own: {sent:?}");
+        let events = gateway.events();
+        // The owner sees that it is not quite the same.
+        assert!(matches!(&events[..], [Event::Ready(peer)] if peer.protocol == version), "{events:?}");
+    }
+    for version in ["v1.2", "", "2"] {
+        let mut gateway = End::new(gateway_config());
+        gateway.frame(&hello(1, version));
+        assert!(gateway.sent()[0].contains(r#""code":-32000"#), "{version}");
+    }
+}
+
+#[test]
+fn item_27_a_reserved_or_malformed_app_id_is_invalid_and_another_hello_may_follow() {
+    for id in ["tesseron", "mcp", "system", "", "Ledger", "1a", "_a", "a-b", "a b", "a\\u0000", &"a".repeat(500)] {
+        for config in [gateway_config(), asking_gateway_config()] {
+            let mut gateway = End::new(config);
+            gateway.frame(&hello(1, "1.2.0").replace(r#""id":"ledger""#, &format!(r#""id":"{id}""#)));
+            let sent = gateway.sent();
+            assert!(
+                sent.len() == 1 && sent[0].starts_with(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"app.id"#),
+                "{sent:?}"
+            );
+            assert_eq!(gateway.events(), [Event::Violation(Violation::InvalidParams)]);
+            gateway.frame(&hello(2, "1.2.0"));
+            assert!(matches!(gateway.events()[..], [Event::Ready(_) | Event::Greeting { .. }]));
+        }
+    }
+}
+
+#[test]
+fn item_28_a_second_greeting_on_a_channel_is_refused_and_the_first_session_is_intact() {
+    for greeting in
+        [hello(9, "1.2.0"), hello(9, "2.0.0"), resume(9), request(9, "tesseron/hello", "{}"), request(9, "tesseron/resume", "{}")]
+    {
+        for claimed in [false, true] {
+            let mut gateway = End::unclaimed_gateway(gateway_config());
+            if claimed {
+                gateway.claim().drain();
+            }
+            let before = gateway.session.peer().cloned();
+            gateway.frame(&greeting);
+            assert_eq!(gateway.sent(), [error(9, -32600, "the handshake was made before")], "{greeting}");
+            assert_eq!(gateway.events(), [Event::Violation(Violation::OutOfPhase)]);
+            assert_eq!(gateway.session.peer().cloned(), before);
+            if !claimed {
+                assert_eq!(gateway.claim().sent(), [CLAIMED]);
+            }
+            gateway.invoke_action();
+        }
+    }
+}
+
+#[test]
+fn item_28_a_second_greeting_while_the_owner_decides_on_the_first_is_refused() {
+    let mut gateway = End::new(asking_gateway_config());
+    gateway.frame(&hello(1, "1.2.0")).events();
+    gateway.frame(&hello(2, "1.2.0"));
+    assert_eq!(gateway.sent(), [error(2, -32600, "the handshake was made before")]);
+    gateway.session.welcome(Ok(welcome()), gateway.now).unwrap();
+    assert!(gateway.sent()[0].contains(r#""id":1,"result""#));
+}
+
+#[test]
+fn while_a_greeting_waits_nothing_else_is_answered_under_its_id() {
+    for other in [hello(1, "1.2.0"), resume(1), request(1, "x/y", "{}"), sample(1, "i"), request(1, "tesseron/hello", "[]")] {
+        let mut gateway = End::new(asking_gateway_config());
+        gateway.frame(&hello(1, "1.2.0")).events();
+        gateway.frame(&other);
+        assert_eq!(gateway.sent(), Vec::<String>::new(), "the app would take it for the answer to its hello: {other}");
+        gateway.session.welcome(Ok(welcome()), gateway.now).unwrap();
+        assert!(gateway.sent()[0].contains(r#""id":1,"result""#));
+    }
+}
+
+#[test]
+fn an_owner_that_decides_is_told_who_greets_and_without_the_secrets() {
+    let mut gateway = End::new(asking_gateway_config());
+    gateway.frame(&hello(1, "1.2.0"));
+    assert_eq!(gateway.sent(), Vec::<String>::new());
+    let (peer, wants) = greeting(&mut gateway);
+    assert_eq!((peer.identity.name.as_str(), wants), ("ledger", None));
+    assert_eq!(peer.declared.member("actions"), Some(json("[]")));
+    assert!(gateway.session.peer().is_none(), "it is nobody yet");
+
+    let mut gateway = End::new(asking_gateway_config());
+    gateway.frame(&resume(1));
+    let event = gateway.session.poll_event().unwrap();
+    assert!(!format!("{event:?}").contains("rt_1"), "a secret in the debug text of an event");
+    let Event::Greeting { peer, resume: Some(wants) } = event else { panic!("{event:?}") };
+    assert_eq!(wants, credentials());
+    assert!(!peer.declared.as_str().contains("rt_1") && !peer.declared.as_str().contains("s_1"), "{:?}", peer.declared);
+    gateway.session.welcome(Ok(Welcome { standing: Standing::Resumed, ..welcome() }), gateway.now).unwrap();
+    // What waits to be sent has it, of course.
+    assert!(gateway.sent()[0].contains("rt_1"));
+    assert!(!format!("{:?}", gateway.session).contains("rt_1"), "a secret in the debug text of a session");
+}
+
+#[test]
+fn an_owner_that_refuses_says_why_and_the_app_may_greet_anew() {
+    let mut gateway = End::new(asking_gateway_config());
+    gateway.frame(&hello(1, "1.2.0")).events();
+    gateway.session.welcome(Err(RpcError::new(-32603, "full")), gateway.now).unwrap();
+    assert_eq!((gateway.sent(), gateway.events()), (vec![error(1, -32603, "full")], vec![]));
+    assert_eq!(gateway.session.welcome(Ok(welcome()), gateway.now), Err(NotLive));
+    gateway.expect_silence();
+    gateway.frame(&hello(2, "1.2.0"));
+    greeting(&mut gateway);
+}
+
+#[test]
+fn only_a_greeting_that_waits_can_be_welcomed() {
+    let mut all = [
+        End::new(asking_gateway_config()),
+        End::new(gateway_config()),
+        End::unclaimed_gateway(gateway_config()),
+        End::gateway(gateway_config()),
+        End::new(app_config()),
+        End::app(app_config()),
+        End::new(tests::end::client_config()),
+        End::server(tests::end::server_config()),
+    ];
+    for end in &mut all {
+        end.drain();
+        assert_eq!(end.session.welcome(Ok(welcome()), end.now), Err(NotLive));
+        end.expect_silence();
+    }
+    let mut gateway = End::new(asking_gateway_config());
+    gateway.frame(&hello(1, "1.2.0"));
+    gateway.session.welcome(Ok(welcome()), gateway.now).unwrap();
+    assert_eq!(gateway.session.welcome(Ok(welcome()), gateway.now), Err(NotLive));
+    assert_eq!(gateway.sent().len(), 1);
+}
+
+#[test]
+fn a_greeting_that_outlives_its_channel_cannot_be_welcomed() {
+    let ends: [fn(&mut End); 4] = [
+        |end| end.session.handle_end(TransportEnd::Eof, end.now),
+        |end| end.session.handle_end(TransportEnd::Failed, end.now),
+        |end| end.session.close(protocol_core::Close::Now, end.now),
+        |end| _ = end.at(10_000),
+    ];
+    for end_it in ends {
+        for answer in [Ok(welcome()), Ok(Welcome { standing: Standing::Resumed, ..welcome() }), Err(RpcError::new(-32011, "no"))] {
+            let mut gateway = End::new(asking_gateway_config());
+            gateway.frame(&hello(1, "1.2.0"));
+            end_it(&mut gateway);
+            assert!(gateway.session.is_closed());
+            gateway.drain();
+            assert_eq!(gateway.session.welcome(answer, gateway.now), Err(NotLive));
+            gateway.at(100_000).expect_silence();
+        }
+    }
+}
+
+// ---- The claim ----
+
+#[test]
+fn item_33_nothing_is_asked_of_an_app_that_nobody_has_claimed() {
+    let mut asked = End::new(asking_gateway_config());
+    asked.frame(&hello(1, "1.2.0")).drain();
+    for mut gateway in [End::new(gateway_config()), asked, End::unclaimed_gateway(gateway_config())] {
+        for op in [Op::CallTool, Op::ReadResource, Op::Subscribe, Op::Unsubscribe, Op::Custom("x/y".into())] {
+            let refused = gateway.session.invoke(Invoke::new(op, json("{}")), gateway.now).unwrap_err();
+            assert_eq!(refused.why, Refused::NotReady);
+        }
+        gateway.expect_silence();
+    }
+}
+
+#[test]
+fn items_34_35_a_claim_tells_the_app_once_and_a_second_one_changes_nothing() {
+    let mut gateway = End::unclaimed_gateway(gateway_config());
+    assert_eq!(gateway.claim().sent(), [CLAIMED]);
+    assert!(gateway.session.is_ready());
+    assert_eq!(gateway.claim().sent(), Vec::<String>::new());
+    let other = Identity::new("other", "");
+    gateway.session.claim(other, protocol_core::Capabilities::default(), 7, gateway.now).unwrap();
+    gateway.expect_silence();
+    // The first agent is still the one that is spoken for.
+    gateway.invoke_action();
+    gateway.frame(&sample(9, &named(1)));
+    gateway.question();
+}
+
+#[test]
+fn only_a_gateway_whose_app_was_taken_in_can_be_claimed() {
+    let mut asked = End::new(asking_gateway_config());
+    asked.frame(&hello(1, "1.2.0")).drain();
+    let mut refused = End::new(gateway_config());
+    refused.frame(&hello(1, "1.2.0").replace("ledger", "mcp")).drain();
+    let mut closed = End::unclaimed_gateway(gateway_config());
+    closed.session.handle_end(TransportEnd::Failed, closed.now);
+    closed.drain();
+    for (mut end, why) in [
+        (End::new(gateway_config()), Refused::NotReady),
+        (asked, Refused::NotReady),
+        (refused, Refused::NotReady),
+        (closed, Refused::Closing),
+        (End::app(app_config()), Refused::WrongEnd),
+        (End::server(tests::end::server_config()), Refused::WrongEnd),
+        (End::client(tests::end::client_config()), Refused::WrongEnd),
+    ] {
+        assert_eq!(end.session.claim(agent(), agent_capabilities(), 1, end.now), Err(why));
+        end.expect_silence();
+    }
+}
+
+#[test]
+fn item_38_on_a_bound_session_the_claim_follows_the_welcome() {
+    let mut gateway = End::new(asking_gateway_config());
+    gateway.frame(&hello(1, "1.2.0")).events();
+    gateway.session.welcome(Ok(Welcome { standing: Standing::Bound, ..welcome() }), gateway.now).unwrap();
+    gateway.claim();
+    let sent = gateway.sent();
+    assert!(sent.len() == 2 && sent[0].contains(r#""id":1,"result""#) && sent[1] == CLAIMED, "{sent:?}");
+}
+
+#[test]
+fn item_39_an_app_that_nobody_has_claimed_may_ask_nothing() {
+    let mut asked = End::new(asking_gateway_config());
+    asked.frame(&hello(1, "1.2.0")).drain();
+    let known = with(gateway_config(), |config| config.capabilities = agent_capabilities());
+    for mut gateway in [End::new(gateway_config()), asked, End::unclaimed_gateway(gateway_config()), End::unclaimed_gateway(known)]
+    {
+        for method in ["sampling/request", "elicitation/request"] {
+            for params in [r#"{"invocationId":"inv_1","prompt":"?","question":"?","schema":{"type":"object"}}"#, "{}"] {
+                gateway.frame(&request(50, method, params));
+                let sent = gateway.sent();
+                assert!(sent.len() == 1 && sent[0].starts_with(r#"{"jsonrpc":"2.0","id":50,"error":{"code":-32009,"#), "{sent:?}");
+                assert_eq!(gateway.events(), [Event::Violation(Violation::OutOfPhase)]);
+            }
+        }
+    }
+}
+
+#[test]
+fn progress_and_news_before_the_hello_are_nobodys() {
+    let mut asked = End::new(asking_gateway_config());
+    asked.frame(&hello(1, "1.2.0")).drain();
+    for mut gateway in [End::new(gateway_config()), asked] {
+        for frame in [
+            progress(&named(1), r#","percent":1"#),
+            notification("actions/list_changed", r#"{"actions":[]}"#),
+            notification("resources/list_changed", r#"{"resources":[]}"#),
+            notification("resources/updated", r#"{"subscriptionId":"s","value":1}"#),
+        ] {
+            gateway.frame(&frame);
+            assert_eq!(gateway.sent(), Vec::<String>::new());
+            let events = gateway.events();
+            assert!(matches!(events[..], [Event::Violation(_)]), "{frame}: {events:?}");
+        }
+    }
+}
+
+// ---- Resume ----
+
+#[test]
+fn item_102_a_resume_has_the_manifest_and_the_credentials_and_comes_instead_of_a_hello() {
+    let mut app = End::new(resuming_app());
+    assert_eq!(app.sent(), [resume(1)]);
+    app.frame(&WELCOME.replace(r#","claimCode":"AB3X-7K""#, "").replace("rt_1", "rt_2"));
+    assert!(app.session.is_ready());
+    app.at(1_000_000);
+    assert_eq!(app.sent(), Vec::<String>::new());
+}
+
+#[test]
+fn item_103_the_new_token_is_told_and_the_next_resume_has_it() {
+    let mut app = End::new(resuming_app());
+    app.frame(&WELCOME.replace("rt_1", "rt_2"));
+    let pass = app.session.peer().unwrap().pass.clone().unwrap();
+    assert!(!format!("{pass:?}{:?}", app.session).contains("rt_2"), "a secret in a debug text");
+    let mut next = App::default();
+    next.resume = Some(Credentials { session_id: pass.session_id, resume_token: pass.resume_token.unwrap() });
+    let again = Config::tesseron_app(&AppId::parse("ledger").unwrap(), "Ledger", next);
+    assert_eq!(End::new(again).sent(), [resume(1).replace("rt_1", "rt_2")]);
+}
+
+#[test]
+fn item_104_a_resume_that_failed_says_so_and_ends_so_that_a_hello_may_go_on_a_new_channel() {
+    let mut app = End::new(resuming_app());
+    app.sent();
+    app.frame(&error(1, -32011, "Resume failed"));
+    let why = RpcError::new(-32011, "Resume failed");
+    assert_eq!(app.events(), [Event::HandshakeRefused(why), Event::Closed(CloseReason::HandshakeRefused)]);
+    assert!(End::new(bare_app()).sent()[0].contains("tesseron/hello"));
+}
+
+#[test]
+fn item_105_a_resumed_session_is_claimed_at_once_with_the_new_manifest_and_no_claim_is_told() {
+    let known = with(asking_gateway_config(), |config| (config.identity, config.capabilities) = (agent(), agent_capabilities()));
+    let mut gateway = End::new(known);
+    gateway.frame(&resume(1).replace(r#""actions":[]"#, r#""actions":[{"name":"new"}]"#));
+    let (peer, wants) = greeting(&mut gateway);
+    assert_eq!((peer.declared.member("actions"), wants), (Some(json(r#"[{"name":"new"}]"#)), Some(credentials())));
+    let resumed = Welcome { session_id: "s_1".into(), resume_token: Some("rt_2".into()), standing: Standing::Resumed };
+    gateway.session.welcome(Ok(resumed), gateway.now).unwrap();
+    assert_eq!(
+        gateway.sent(),
+        [
+            r#"{"jsonrpc":"2.0","id":1,"result":{"sessionId":"s_1","protocolVersion":"1.2.0","capabilities":{"streaming":true,"subscriptions":true,"sampling":true,"elicitation":true},"agent":{"id":"acme-cli","name":"acme-cli"},"resumeToken":"rt_2"}}"#
+        ]
+    );
+    assert!(gateway.session.is_ready() && matches!(gateway.events()[..], [Event::Ready(_)]));
+    let call = gateway.invoke(Invoke::new(Op::CallTool, call_params()));
+    assert_eq!(gateway.sent().len(), 1);
+    gateway.frame(&sample(9, &named(1)));
+    gateway.question();
+    gateway.session.cancel(call, None, gateway.now).unwrap();
+    gateway.drain();
+    gateway.claim();
+    assert_eq!(gateway.sent(), Vec::<String>::new(), "it is claimed already");
+}
+
+#[test]
+fn item_106_a_refused_resume_leaves_the_channel_open_for_a_hello() {
+    let mut gateway = End::new(asking_gateway_config());
+    gateway.frame(&resume(1)).events();
+    gateway.session.welcome(Err(RpcError::new(-32011, "unknown")), gateway.now).unwrap();
+    assert_eq!(gateway.sent(), [error(1, -32011, "unknown")]);
+    gateway.frame(&hello(2, "1.2.0"));
+    assert_eq!(greeting(&mut gateway).1, None);
+    gateway.session.welcome(Ok(welcome()), gateway.now).unwrap();
+    assert!(gateway.sent()[0].contains(r#""id":2,"result""#));
+}
+
+#[test]
+fn item_107_a_resume_is_checked_in_order_types_then_version_then_app_id() {
+    let of = |version: &str, app: &str, session: &str| {
+        resume(1)
+            .replace(r#""1.2.0""#, version)
+            .replace(r#""id":"ledger""#, &format!(r#""id":{app}"#))
+            .replace(r#""sessionId":"s_1""#, &format!(r#""sessionId":{session}"#))
+    };
+    for (frame, code, closes) in [
+        (of("5", r#""ledger""#, r#""s""#), -32011, false),
+        (of(r#""2.0""#, r#""ledger""#, "5"), -32011, false),
+        (of(r#""2.0""#, "5", r#""s""#), -32011, false),
+        (of(r#""2.0""#, r#""mcp""#, r#""s""#), -32000, true),
+        (of(r#""2.0""#, r#""ledger""#, r#""s""#), -32000, true),
+        (of(r#""1.0""#, r#""mcp""#, r#""s""#), -32011, false),
+        (of(r#""1.0""#, r#""No""#, r#""s""#), -32011, false),
+    ] {
+        let mut gateway = End::new(asking_gateway_config());
+        gateway.frame(&frame);
+        let sent = gateway.sent();
+        assert!(sent.len() == 1 && sent[0].contains(&format!(r#""id":1,"error":{{"code":{code},"#)), "{frame}: {sent:?}");
+        assert_eq!(gateway.session.is_closed(), closes, "{frame}");
+    }
+    // Whoever answers every hello alike has no session to go on with.
+    let mut gateway = End::new(gateway_config());
+    gateway.frame(&resume(1));
+    assert!(gateway.sent()[0].contains(r#""code":-32011"#));
+    gateway.frame(&hello(2, "1.2.0"));
+    assert!(gateway.sent()[0].contains("result"));
+}
+
+// ---- How each end closes (section 7.4) ----
+
+#[test]
+fn an_app_whose_channel_ends_cancels_what_it_serves_and_says_nothing() {
+    for end in [TransportEnd::Eof, TransportEnd::Failed] {
+        let mut app = End::app(app_config());
+        let id = app.receive_invoke(7, "i1");
+        app.report(id, Progress::percent(1.0));
+        app.sent();
+        app.session.checkpoint(id, json(r#"{"done":1}"#)).unwrap();
+        app.session.handle_end(end, app.now);
+        let events = app.events();
+        assert_eq!(events[0], Event::Cancelled { id, why: Why::Disconnected });
+        assert!(matches!(events[1..], [Event::Closed(CloseReason::Eof | CloseReason::Failed)]), "{events:?}");
+        app.expect_silence();
+    }
+}
+
+#[test]
+fn an_app_that_closes_refuses_what_is_new_finishes_what_runs_and_cancels_what_is_left() {
+    let mut app = End::app(app_config());
+    let first = app.receive_invoke(7, "i1");
+    let second = app.receive_invoke(8, "i2");
+    app.session.close(protocol_core::Close::Graceful { grace: std::time::Duration::from_secs(2) }, app.now);
+    app.frame(&invoke(9, "i3"));
+    assert_eq!(app.sent(), [r#"{"jsonrpc":"2.0","id":9,"error":{"code":-32603,"message":"closing","data":{"busy":true}}}"#]);
+    assert_eq!(app.respond(first).sent(), [invoked(7, "i1", "\"ok\"")]);
+    app.at(2_000);
+    assert_eq!(app.events(), [Event::Cancelled { id: second, why: Why::Closing }]);
+    assert!(app.sent()[0].contains(r#""id":8,"error":{"code":-32001,"#));
+    assert_eq!(app.events(), [Event::Closed(CloseReason::Local)]);
+}
+
+#[test]
+fn a_gateway_that_closes_cancels_its_calls_and_then_ends() {
+    let mut gateway = End::gateway(gateway_config());
+    let id = gateway.invoke_action();
+    gateway.session.close(protocol_core::Close::Now, gateway.now);
+    assert_eq!(gateway.sent(), [tests::tesseron::cancel(&named(1))]);
+    let done = Event::Done { id, outcome: Outcome::Cancelled, partial: None, last: None };
+    assert_eq!(gateway.events(), [done, Event::Closed(CloseReason::Local)]);
+}
+
+#[test]
+fn a_greeting_that_comes_while_a_gateway_closes_is_not_taken_in() {
+    for config in [gateway_config(), asking_gateway_config()] {
+        let mut gateway = End::new(config);
+        gateway.frame(&request(5, "x/y", "{}"));
+        gateway.session.close(protocol_core::Close::Graceful { grace: std::time::Duration::from_secs(2) }, gateway.now);
+        assert!(!gateway.session.is_closed(), "an answer waits to leave");
+        gateway.frame(&hello(1, "1.2.0"));
+        let frames = gateway.sent();
+        assert!(!frames.iter().any(|frame| frame.contains("result")), "{frames:?}");
+        assert_eq!(gateway.events(), [Event::Closed(CloseReason::Local)]);
+    }
+}
+
+#[test]
+fn a_form_is_not_asked_of_an_agent_that_cannot_answer_it() {
+    let mut app = End::new(app_config());
+    app.frame(&WELCOME.replace(r#""elicitation":true"#, r#""elicitation":false"#)).drain();
+    let id = app.receive_invoke(7, "i1");
+    for ask in [Ask::Elicit(Elicit::new("?", json(r#"{"type":"object"}"#))), Ask::Confirm { message: "?".into() }, Ask::Roots] {
+        assert_eq!(app.session.request_input(id, ask, app.now), Err(AskError::Unsupported));
+    }
+    assert_eq!(app.sent(), Vec::<String>::new());
+}

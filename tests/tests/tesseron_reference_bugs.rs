@@ -1,0 +1,333 @@
+//! The bugs of the Tesseron reference (section 10.2 of the sheet) that a session could have, each by its number. Those of discovery,
+//! claims and routing are in the tests of those rooms.
+
+use std::time::Duration;
+
+use protocol_core::tesseron::{Standing, Welcome};
+use protocol_core::{
+    Answer, Ask, AskError, Elicit, Event, InboundId, Invoke, Level, LogRecord, NotLive, Op, Outcome, Progress, ProgressError,
+    Reply, Sample, Sampled, ServeOptions, ToolOutput, Violation, Why,
+};
+use tests::end::{End, error, json, notification, request, with};
+use tests::pair::Pair;
+use tests::tesseron::{
+    CLAIMED, WELCOME, agent, agent_capabilities, app_config, asking_gateway_config, call_params, cancel, gateway_config, hello,
+    invoke, invoked, named, progress, sample, welcome,
+};
+
+const CANCELLED: &str = r#""error":{"code":-32001,"message":"Action invocation was cancelled."}"#;
+
+fn serving() -> (End, InboundId) {
+    let mut app = End::app(app_config());
+    let id = app.receive_invoke(7, "i1");
+    (app, id)
+}
+
+#[test]
+fn bug_10_2_1_a_notification_without_params_crashes_nobody() {
+    for method in [
+        "actions/progress",
+        "log",
+        "actions/cancel",
+        "tesseron/claimed",
+        "resources/updated",
+        "actions/list_changed",
+        "resources/list_changed",
+        "x/y",
+    ] {
+        let mut gateway = End::gateway(gateway_config());
+        gateway.invoke_action();
+        let (mut app, id) = serving();
+        for params in ["", r#","params":null"#, r#","params":[]"#, r#","params":7"#, r#","params":{}"#] {
+            let frame = format!(r#"{{"jsonrpc":"2.0","method":"{method}"{params}}}"#);
+            gateway.frame(&frame);
+            app.frame(&frame);
+            assert_eq!((gateway.sent(), app.sent()), (vec![], vec![]), "{frame}");
+        }
+        app.events();
+        assert_eq!(app.respond(id).sent().len(), 1);
+        gateway.events();
+        gateway.frame(&invoked(1, &named(1), "1"));
+        assert!(matches!(gateway.outcome(), Outcome::Result(_)));
+    }
+}
+
+#[test]
+fn bug_10_2_1_an_error_that_is_no_object_crashes_nobody_and_a_missing_result_neither() {
+    for body in [r#","error":null"#, r#","error":7"#, r#","error":"no""#, r#","error":[]"#, r#","error":{}"#, ""] {
+        let frame = |id: u64| format!(r#"{{"jsonrpc":"2.0","id":{id}{body}}}"#);
+        let mut gateway = End::gateway(gateway_config());
+        gateway.invoke_action();
+        gateway.frame(&frame(9)).frame(&frame(1));
+        assert!(matches!(gateway.outcome(), Outcome::Invalid(_)), "{body}");
+        let (mut app, id) = serving();
+        app.ask(id, Ask::Sample(Sample::new("?")));
+        app.sent();
+        app.frame(&frame(9)).frame(&frame(3));
+        assert!(app.events().iter().any(|event| matches!(event, Event::Input { answer: Err(_), .. })), "{body}");
+        assert_eq!(app.respond(id).sent().len(), 1);
+    }
+}
+
+#[test]
+fn bug_10_2_2_a_cancel_during_validation_is_not_lost() {
+    // An invocation has its name and its clock from its receipt on, whatever its owner still does with its input.
+    let mut app = End::app(app_config());
+    app.frame(&invoke(7, "i1"));
+    let id = app.request();
+    app.frame(&cancel("i1"));
+    assert_eq!(app.sent(), [format!(r#"{{"jsonrpc":"2.0","id":7,{CANCELLED}}}"#)]);
+    assert_eq!(app.events(), [Event::Cancelled { id, why: Why::Peer(None) }]);
+    assert_eq!(app.session.respond(id, Reply::Tool(ToolOutput::text("late")), app.now), Err(NotLive));
+    app.expect_silence();
+
+    let mut app = End::app(app_config());
+    app.frame(&invoke(7, "i1"));
+    assert!(app.at(60_000).sent()[0].contains("-32002"), "nor is its deadline");
+}
+
+#[test]
+fn bug_10_2_3_a_second_hello_makes_no_second_session_nor_does_one_after_a_resume() {
+    let mut unclaimed = End::unclaimed_gateway(gateway_config());
+    let mut claimed = End::gateway(gateway_config());
+    let mut resumed = End::new(asking_gateway_config());
+    let credentials = r#""sessionId":"s_1","resumeToken":"rt_1","protocolVersion""#;
+    resumed.frame(&hello(1, "1.2.0").replace("tesseron/hello", "tesseron/resume").replace(r#""protocolVersion""#, credentials));
+    resumed.session.welcome(Ok(Welcome { standing: Standing::Resumed, ..welcome() }), resumed.now).unwrap();
+    for gateway in [&mut unclaimed, &mut claimed, &mut resumed] {
+        gateway.drain();
+        gateway.frame(&hello(9, "1.2.0").replace("ledger", "other"));
+        assert_eq!(gateway.sent(), [error(9, -32600, "the handshake was made before")]);
+        assert_eq!(gateway.events(), [Event::Violation(Violation::OutOfPhase)]);
+        assert_eq!(gateway.session.peer().unwrap().identity.name, "ledger");
+    }
+}
+
+#[test]
+fn bug_10_2_4_a_call_that_is_cancelled_before_it_has_left_leaves_nothing_on_the_wire() {
+    let mut gateway = End::gateway(gateway_config());
+    let call = gateway.invoke(Invoke::new(Op::CallTool, call_params()));
+    gateway.session.cancel(call, None, gateway.now).unwrap();
+    assert_eq!((gateway.sent(), gateway.outcome()), (vec![], Outcome::Cancelled));
+    // And one that has left is cancelled after it, never before.
+    let call = gateway.invoke(Invoke::new(Op::CallTool, call_params()));
+    let mut sent = gateway.sent();
+    gateway.session.cancel(call, None, gateway.now).unwrap();
+    sent.extend(gateway.sent());
+    assert!(sent.len() == 2 && sent[0].contains("actions/invoke") && sent[1] == cancel(&named(2)), "{sent:?}");
+}
+
+#[test]
+fn bug_10_2_5_a_second_invocation_of_the_same_name_does_not_take_the_place_of_the_first() {
+    let (mut app, first) = serving();
+    app.frame(&invoke(8, "i1"));
+    assert!(app.sent()[0].contains(r#""id":8,"error":{"code":-32600"#));
+    app.events();
+    app.frame(&cancel("i1"));
+    assert_eq!(app.events(), [Event::Cancelled { id: first, why: Why::Peer(None) }]);
+    // The name is free again, and the end of the first does not free it once more.
+    let second = app.receive_invoke(9, "i1");
+    app.session.respond(first, Reply::Done, app.now).unwrap_err();
+    app.frame(&invoke(10, "i1"));
+    assert_eq!(app.violations(), [Violation::DuplicateRequest]);
+    app.drain();
+    app.frame(&cancel("i1"));
+    assert_eq!(app.events(), [Event::Cancelled { id: second, why: Why::Peer(None) }]);
+}
+
+#[test]
+fn bug_10_2_6_an_orphan_sends_no_progress_no_log_and_no_question() {
+    type Ends = fn(&mut End, InboundId);
+    let ends: [Ends; 3] = [
+        |app, id| app.session.respond(id, Reply::Tool(ToolOutput::text("ok")), app.now).unwrap(),
+        |app, _| _ = app.frame(&cancel("i1")),
+        |app, _| _ = app.at(60_000),
+    ];
+    for ending in ends {
+        let (mut app, id) = serving();
+        ending(&mut app, id);
+        app.drain();
+        let now = app.now;
+        assert_eq!(app.session.progress(id, Progress::percent(50.0), now), Err(ProgressError::NotLive));
+        let record = LogRecord { level: Level::Error, logger: None, data: json("\"late\"") };
+        assert_eq!(app.session.log(Some(id), record, now), Err(NotLive));
+        assert_eq!(app.session.request_input(id, Ask::Sample(Sample::new("?")), now), Err(AskError::NotLive));
+        app.expect_silence();
+    }
+}
+
+/// A gateway whose numbers begin there, and the name of its one invocation.
+fn calling_from(first_id: u64) -> (End, String) {
+    let mut gateway = End::gateway(with(gateway_config(), |config| config.first_id = first_id));
+    gateway.invoke(Invoke::new(Op::CallTool, call_params()));
+    let sent = gateway.sent();
+    let name = sent[0].split(r#""invocationId":""#).nth(1).unwrap().split('"').next().unwrap().to_owned();
+    (gateway, name)
+}
+
+#[test]
+fn bug_10_2_6_what_an_orphan_still_says_of_the_last_channel_means_nothing_on_the_next() {
+    // An orphan of another app may go on about an old name after it has resumed on a new channel (section 4.1), and an answer may be as
+    // late (observed 34).
+    let (last, old) = calling_from(1);
+    let (mut gateway, new) = calling_from(last.session.stats().frames_out + 1_000);
+    assert_ne!(old, new);
+    for late in [progress(&old, r#","percent":99"#), sample(50, &old), invoked(1, &old, "1"), error(1, -32001, "late")] {
+        gateway.frame(&late);
+        let events = gateway.events();
+        assert!(matches!(events[..], [] | [Event::Violation(_)]), "{late}: {events:?}");
+    }
+    gateway.sent();
+    gateway.frame(&progress(&new, r#","percent":1"#));
+    assert!(matches!(gateway.events()[..], [Event::Progress { .. }]));
+    assert_eq!(gateway.session.stats().calls, 1);
+}
+
+#[test]
+fn bug_10_2_7_a_claim_that_comes_with_the_welcome_is_not_lost() {
+    for frames in [[WELCOME, CLAIMED], [CLAIMED, WELCOME]] {
+        let mut app = End::new(app_config());
+        for frame in frames {
+            app.frame(frame);
+        }
+        let events = app.events();
+        let [Event::Ready(_), Event::PeerChanged(peer)] = &events[..] else { panic!("{events:?}") };
+        assert_eq!((peer.identity.name.as_str(), peer.pass.as_ref().unwrap().claim_code.as_deref()), ("acme-cli", None));
+    }
+}
+
+#[test]
+fn bug_10_2_8_an_app_that_nobody_has_claimed_does_not_drive_the_agent() {
+    let form = |id: u64, name: &str| {
+        request(id, "elicitation/request", &format!(r#"{{"invocationId":"{name}","question":"?","schema":{{"type":"object"}}}}"#))
+    };
+    let known = with(gateway_config(), |config| (config.identity, config.capabilities) = (agent(), agent_capabilities()));
+    let mut unclaimed = End::unclaimed_gateway(known);
+    let mut idle = End::gateway(gateway_config());
+    for gateway in [&mut unclaimed, &mut idle] {
+        for frame in [sample(50, "inv_1"), sample(50, "any"), form(50, "inv_1"), form(50, "any")] {
+            gateway.frame(&frame);
+            assert!(gateway.sent()[0].contains(r#""id":50,"error":{"code":-32009"#), "{frame}");
+            assert!(!gateway.events().iter().any(|event| matches!(event, Event::InputRequested { .. })), "{frame}");
+        }
+    }
+}
+
+#[test]
+fn bug_10_2_16_a_late_answer_hits_no_other_request_and_a_resumed_welcome_tells_what_the_agent_can_do() {
+    // A session never gives a number twice, so what is late stays late.
+    let mut gateway = End::gateway(gateway_config());
+    for number in 1..50 {
+        let call = gateway.invoke_action();
+        gateway.session.cancel(call, None, gateway.now).unwrap();
+        gateway.drain();
+        for old in 1..=number {
+            gateway.frame(&invoked(old, &named(old), "1"));
+        }
+        gateway.expect_silence();
+    }
+    let known = with(asking_gateway_config(), |config| (config.identity, config.capabilities) = (agent(), agent_capabilities()));
+    let mut resumed = End::new(known);
+    resumed.frame(&hello(1, "1.2.0"));
+    resumed.session.welcome(Ok(Welcome { standing: Standing::Resumed, ..welcome() }), resumed.now).unwrap();
+    assert!(resumed.sent()[0].contains(r#""sampling":true,"elicitation":true},"agent":{"id":"acme-cli""#));
+}
+
+#[test]
+fn bug_10_2_17_the_progress_of_two_calls_does_not_mix() {
+    let mut gateway = End::gateway(gateway_config());
+    let (first, second) = (gateway.invoke_action(), gateway.invoke_action());
+    for (number, percent) in [(1, 60), (2, 5)] {
+        gateway.frame(&progress(&named(number), &format!(r#","percent":{percent}"#)));
+    }
+    assert_eq!(
+        gateway.events(),
+        [
+            Event::Progress { id: first, progress: Progress::percent(60.0) },
+            Event::Progress { id: second, progress: Progress::percent(5.0) }
+        ]
+    );
+}
+
+#[test]
+fn bug_10_2_20_an_output_is_always_sent_and_may_be_missing_from_others() {
+    for reply in [Reply::Tool(ToolOutput::default()), Reply::Done] {
+        let (mut app, id) = serving();
+        assert_eq!(app.reply(id, reply).sent(), [invoked(7, "i1", "null")]);
+    }
+    let mut gateway = End::gateway(gateway_config());
+    gateway.invoke_action();
+    gateway.frame(r#"{"jsonrpc":"2.0","id":1,"result":{"invocationId":"inv_1"}}"#);
+    assert!(matches!(gateway.outcome(), Outcome::Result(_)));
+}
+
+#[test]
+fn bug_10_2_22_a_form_that_the_agents_protocol_would_refuse_is_refused_before_it_gets_there() {
+    for leaf in [r#"{"enum":["a","b"]}"#, r#"{"type":["string","null"]}"#, r#"{"type":"integer","enum":[1]}"#] {
+        let schema = format!(r#"{{"type":"object","properties":{{"a":{leaf}}}}}"#);
+        let (mut app, id) = serving();
+        let asked = app.session.request_input(id, Ask::Elicit(Elicit::new("?", json(&schema))), app.now);
+        assert!(matches!(asked, Err(AskError::Invalid(_))), "{leaf}");
+        let mut gateway = End::gateway(gateway_config());
+        gateway.invoke_action();
+        gateway.frame(&request(
+            50,
+            "elicitation/request",
+            &format!(r#"{{"invocationId":"inv_1","question":"?","schema":{schema}}}"#),
+        ));
+        assert!(gateway.sent()[0].contains(r#""id":50,"error":{"code":-32602"#), "{leaf}");
+    }
+}
+
+#[test]
+fn bug_10_2_23_what_an_app_has_asked_is_gone_when_its_invocation_ends() {
+    let mut pair = Pair::tesseron();
+    let call = pair.client.invoke(Invoke::new(Op::CallTool, call_params()));
+    pair.run();
+    let id = pair.server.request();
+    pair.server.ask(id, Ask::Sample(Sample::new("?")));
+    pair.run();
+    let key = pair.client.question();
+    pair.server.respond(id);
+    pair.run();
+    let events = pair.client.events();
+    assert!(
+        matches!(events[..], [Event::InputGone { key: gone }, Event::Done { id, .. }] if gone == key && id == call),
+        "{events:?}"
+    );
+    let late = Answer::Sample(Sampled::new("a", ""));
+    assert_eq!(pair.client.session.provide_input(key, late, pair.client.now), Err(NotLive));
+    assert_eq!(pair.server.events(), [], "the app hears nothing of it");
+}
+
+#[test]
+fn bug_10_2_24_a_deadline_of_many_years_is_not_over_at_once() {
+    for millis in [1 << 31, 1 << 40, u64::MAX] {
+        let (mut app, id) = serving();
+        let options = ServeOptions::default().with_deadline(Duration::from_millis(millis));
+        app.session.configure(id, options, app.now).unwrap();
+        app.at((1 << 31) - 1).expect_silence();
+        assert_eq!(app.respond(id).sent().len(), 1);
+    }
+}
+
+#[test]
+fn observed_30_an_answer_counts_only_with_the_type_of_its_id() {
+    let mut gateway = End::gateway(gateway_config());
+    gateway.invoke_action();
+    gateway.frame(&invoked(1, &named(1), "1").replace(r#""id":1"#, r#""id":"1""#));
+    assert_eq!(gateway.events(), [Event::Violation(Violation::UnknownResponse)]);
+    gateway.frame(&invoked(1, &named(1), "1"));
+    assert!(matches!(gateway.outcome(), Outcome::Result(_)));
+}
+
+#[test]
+fn observed_29_a_result_that_cannot_be_written_kills_only_its_invocation() {
+    let mut app = End::app(with(app_config(), |config| config.limits.frame_bytes = 1024));
+    let (big, other) = (app.receive_invoke(7, "i1"), app.receive_invoke(8, "i2"));
+    app.reply(big, Reply::Tool(ToolOutput::text("a".repeat(5000))));
+    assert!(app.sent()[0].contains(r#""id":7,"error":{"code":-32603"#));
+    assert_eq!(app.respond(other).sent(), [invoked(8, "i2", "\"ok\"")]);
+    app.frame(&notification("x/y", "{}")).events();
+    assert!(!app.session.is_closed());
+}
