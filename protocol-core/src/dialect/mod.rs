@@ -185,7 +185,7 @@ impl Dialect {
     pub(crate) fn write_progress(&self, token: &WireId, progress: &Progress, partial: Option<&Json>) -> Bytes {
         match self {
             Self::Mcp(protocol) => protocol.write_progress(token, progress, partial),
-            Self::Tesseron(protocol) => protocol.write_progress(token, progress),
+            Self::Tesseron(protocol) => protocol.write_progress(token, progress, partial),
         }
     }
 

@@ -173,6 +173,7 @@ impl Service {
         config.capabilities.resources_subscribe = own.capabilities.resources_subscribe;
         config.limits = own.limits;
         config.depth = own.depth;
+        config.progress.partial_on_progress = own.progress.partial_on_progress;
         config.timeouts = Timeouts { serve: timeout.or(config.timeouts.serve), ..own.timeouts };
         config
     }

@@ -217,8 +217,9 @@ pub(super) mod transitions {
     use std::{format, fs, println};
 
     use super::State;
+    use crate::dialect::tesseron::{Gateway, Standing, Welcome};
     use crate::session::{Answer, Close, Event, OutboundId, Outcome, Session};
-    use crate::{Config, Identity, Instant, Invoke, Json, Op, RpcError, TransportEnd, Why};
+    use crate::{Capabilities, Config, Identity, Instant, Invoke, Json, Op, RpcError, TransportEnd, Why};
 
     /// The call has the number 2, its progress token too.
     struct Caller {
@@ -403,18 +404,99 @@ pub(super) mod transitions {
         assert!(golden == text, "the machine is not the one in docs/transitions/{file}; UPDATE_GOLDEN=1 writes what it is now");
     }
 
-    #[test]
-    fn the_machine_of_a_call_is_the_one_in_the_docs() {
+    fn table(states: &[&str], inputs: &[(&str, Input)], in_state: impl Fn(&str) -> Caller) -> Vec<[String; 5]> {
         let mut rows = Vec::new();
-        for from in STATES {
-            for (name, input) in INPUTS {
+        for from in states {
+            for (name, input) in inputs {
                 let mut caller = in_state(from);
                 input(&mut caller);
                 let next = state(&caller);
                 let (told, sent) = output(&mut caller.session);
-                rows.push([from.into(), name.into(), next.into(), told, sent]);
+                rows.push([(*from).into(), (*name).into(), next.into(), told, sent]);
             }
         }
-        compare("call.txt", "A call of ours: every state, every input.", &rows);
+        rows
+    }
+
+    #[test]
+    fn the_machine_of_a_call_is_the_one_in_the_docs() {
+        compare("call.txt", "A call of ours: every state, every input.", &table(&STATES, &INPUTS, in_state));
+    }
+
+    /// The same machine where the peer answers what we cancel, and is given 5 s for it: a gateway of Tesseron. The call has the number 1.
+    fn at_a_gateway(name: &str) -> Caller {
+        const HELLO: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tesseron/hello","params":{"protocolVersion":"1.2.0","app":{"id":"a","name":"A","origin":"unknown"},"actions":[],"resources":[],"capabilities":{}}}"#;
+        let welcome = Welcome { session_id: "s".into(), resume_token: None, standing: Standing::Bound };
+        let mut config = Config::tesseron_gateway(Gateway::welcoming(welcome));
+        config.timeouts.call.max_total = Some(Duration::from_secs(600));
+        config.timeouts.cancel_grace = Duration::from_secs(5);
+        let now = Instant::from_millis(1);
+        let mut session = Session::new(config, Instant::ZERO);
+        session.handle_frame(HELLO.into(), now).unwrap();
+        let agent = Capabilities { sampling: true, ..Capabilities::default() };
+        session.claim(Identity::new("agent", ""), agent, 0, now).unwrap();
+        while session.poll_transmit().is_some() {}
+        let call = session.invoke(Invoke::new(Op::CallTool, Json::empty_object()), now).unwrap();
+        let mut caller = Caller { session, call, now };
+        let steps: &[Input] = match name {
+            "Written" => &[],
+            "InFlight" => &[POLLED],
+            "Asked" => &[POLLED, SAMPLED],
+            "GivenUp" => &[POLLED, CANCEL],
+            _ => &[POLLED, |caller| caller.frame(OUTPUT)],
+        };
+        for step in steps {
+            step(&mut caller);
+        }
+        while caller.session.poll_event().is_some() {}
+        if name != "Written" {
+            while caller.session.poll_transmit().is_some() {}
+        }
+        assert_eq!(state(&caller), name);
+        caller
+    }
+
+    const OUTPUT: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"invocationId":"inv_1","output":1}}"#;
+    const SAMPLED: Input = |caller| {
+        caller.frame(r#"{"jsonrpc":"2.0","id":"q","method":"sampling/request","params":{"invocationId":"inv_1","prompt":"?"}}"#);
+    };
+    const CANCEL: Input = |caller| {
+        let _ = caller.session.cancel(caller.call, None, caller.now);
+    };
+
+    const AT_A_GATEWAY: [(&str, Input); 15] = [
+        ("the request is polled", POLLED),
+        ("progress", |caller| {
+            caller.frame(r#"{"jsonrpc":"2.0","method":"actions/progress","params":{"invocationId":"inv_1","percent":1}}"#);
+        }),
+        ("a question of the peer", SAMPLED),
+        ("a result", |caller| caller.frame(OUTPUT)),
+        ("the answer to a cancel", |caller| {
+            caller.frame(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"cancelled"}}"#)
+        }),
+        ("a broken answer", |caller| caller.frame(r#"{"jsonrpc":"2.0","id":1,"result":1}"#)),
+        ("cancel", CANCEL),
+        ("5 s", |caller| caller.wait(5)),
+        ("600 s in all", |caller| caller.wait(600)),
+        ("the peer ends its side", |caller| caller.session.handle_end(TransportEnd::Eof, caller.now)),
+        ("the transport fails", |caller| caller.session.handle_end(TransportEnd::Failed, caller.now)),
+        ("close, with a grace of 4 s", |caller| {
+            caller.session.close(Close::Graceful { grace: Duration::from_secs(4) }, caller.now);
+        }),
+        ("close, and the grace is over", |caller| {
+            caller.session.close(Close::Graceful { grace: Duration::from_secs(4) }, caller.now);
+            caller.wait(4);
+        }),
+        ("close now", |caller| caller.session.close(Close::Now, caller.now)),
+        ("it is claimed once more", |caller| {
+            caller.session.claim(Identity::new("other", ""), Capabilities::default(), 1, caller.now).unwrap();
+        }),
+    ];
+
+    #[test]
+    fn the_machine_of_a_call_of_a_gateway_is_the_one_in_the_docs() {
+        let states = ["Written", "InFlight", "Asked", "GivenUp", "gone"];
+        let title = "A call of a Tesseron gateway, which waits 5 s for the answer to a cancel: every state, every input.";
+        compare("call-of-a-gateway.txt", title, &table(&states, &AT_A_GATEWAY, at_a_gateway));
     }
 }

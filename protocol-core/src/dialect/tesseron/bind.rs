@@ -40,7 +40,7 @@ pub(crate) enum Answered {
 /// no such method.
 pub(crate) fn may_be_asked(frame: &[u8]) -> bool {
     const LONGEST: usize = 512;
-    frame.len() <= LONGEST && frame.windows(METHOD.len()).any(|part| part == METHOD.as_bytes())
+    frame.len() <= LONGEST && core::str::from_utf8(frame).is_ok_and(|text| text.contains(METHOD))
 }
 
 /// Reads a frame of a gateway.

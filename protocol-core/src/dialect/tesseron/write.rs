@@ -188,7 +188,8 @@ impl Tesseron {
         })
     }
 
-    pub(crate) fn write_progress(&self, token: &WireId, progress: &Progress) -> Bytes {
+    /// What is done so far rides as data, unless there is other data.
+    pub(crate) fn write_progress(&self, token: &WireId, progress: &Progress, partial: Option<&Json>) -> Bytes {
         notify("actions/progress", |object| {
             object.id("invocationId", token);
             if let Some(percent) = progress.value {
@@ -197,7 +198,7 @@ impl Tesseron {
             if let Some(message) = &progress.message {
                 object.string("message", message);
             }
-            if let Some(data) = &progress.data {
+            if let Some(data) = progress.data.as_ref().or(partial) {
                 object.json("data", data);
             }
         })
@@ -273,7 +274,7 @@ impl Tesseron {
                 if let Some(logger) = &record.logger {
                     object.string("logger", logger);
                 }
-                if words.is_some() {
+                if Kind::of(data) == Kind::Object {
                     for_each_key(data, |key, value| {
                         if !matches!(&*key.name(), "message" | "logger") {
                             object.copy(key, value);
