@@ -22,6 +22,7 @@ CLIENTS = {
     "call-python": [sys.executable, HERE / "call/python.py"],
     "call-everything": [sys.executable, HERE / "call/everything.py"],
     "typescript": ["node", HERE / "clients/typescript.mjs"],
+    "gateway": ["node", HERE / "clients/gateway.mjs"],
     "mcp1": [DEPS / "mcp1/bin/python", HERE / "clients/mcp1.py"],
     "mcp2": [DEPS / "mcp2/bin/python", HERE / "clients/mcp2.py"],
     "call-faults": [sys.executable, HERE / "call/faults.py"],

@@ -56,12 +56,8 @@ impl SharedBridge {
     /// The next thing that concerns the owner. Can be dropped and called again; one at a time.
     pub async fn next_event(&self) -> BridgeEvent {
         poll_fn(|cx| {
-            let mut state = self.shared.lock();
-            let event = state.bridge.poll_event();
-            if event.is_none() {
-                state.owner = Some(cx.waker().clone());
-            }
-            event.map_or(Poll::Pending, Poll::Ready)
+            self.shared.lock().owner = Some(cx.waker().clone());
+            self.shared.verb(None, |bridge, _| bridge.poll_event()).map_or(Poll::Pending, Poll::Ready)
         })
         .await
     }
@@ -147,6 +143,13 @@ pub struct BridgeLeg {
     leg: Leg,
 }
 
+impl BridgeLeg {
+    /// The agent's leg has the alarm of all. Once it is over each leg has it: the last words of one may be waiting to be written.
+    fn has_alarm(&self) -> bool {
+        self.leg == Leg::Agent || self.shared.lock().bridge.is_closed(Leg::Agent)
+    }
+}
+
 impl Machine for BridgeLeg {
     /// What there is to tell is told to the owner of the bridge.
     type Event = Infallible;
@@ -160,7 +163,7 @@ impl Machine for BridgeLeg {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        if self.leg == Leg::Agent {
+        if self.has_alarm() {
             self.shared.verb_at(Some(self.leg), now, Bridge::handle_timeout);
         }
     }
@@ -175,7 +178,7 @@ impl Machine for BridgeLeg {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        if self.leg != Leg::Agent {
+        if !self.has_alarm() {
             return None;
         }
         let mut state = self.shared.lock();
@@ -189,6 +192,10 @@ impl Machine for BridgeLeg {
 
     fn is_closed(&self) -> bool {
         self.shared.lock().bridge.is_closed(self.leg)
+    }
+
+    fn frame_limit(&self) -> usize {
+        self.shared.lock().bridge.frame_limit(self.leg)
     }
 
     fn register(&mut self, waker: &Waker) {

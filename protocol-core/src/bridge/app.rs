@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::surface::Manifest;
 use super::translate::{self, Purpose};
-use super::{Bridge, BridgeEvent, Leg, Question, Route};
+use super::{Bridge, BridgeEvent, Leg, Question, Route, ShownCode};
 use crate::claims::{Admission, ChannelId, Departure};
 use crate::dialect::tesseron::{Credentials, Standing};
 use crate::dialect::{Answer, Ask, LogRecord, Notice, PeerInfo, Progress};
@@ -86,7 +86,7 @@ impl Bridge {
         if let (Standing::Bound, Some(at)) = (&standing, admission.claimed_at) {
             let _ = app.session.claim(agent.identity, agent.capabilities, at, now);
         }
-        let code = if let Standing::Unclaimed { claim_code } = standing { Some(claim_code) } else { None };
+        let code = if let Standing::Unclaimed { claim_code } = standing { Some(ShownCode(claim_code)) } else { None };
         self.tell(BridgeEvent::AppReady { channel, app: peer, code });
         if admission.claimed_at.is_some() {
             self.change_surface();
@@ -119,9 +119,6 @@ impl Bridge {
         self.depart(channel);
         // Its calls have ended and its questions were withdrawn: that comes before the end.
         self.apps.remove(&channel);
-        // Whoever drives this leg must hear of it; of legs that went before they have.
-        let apps = &self.apps;
-        self.touched.retain(|leg| matches!(leg, Leg::App(known) if apps.contains_key(known)) || *leg == Leg::Agent);
         self.subscriptions.retain(|_, subscription| subscription.channel != channel);
         let silent = reason == CloseReason::HandshakeTimeout;
         self.miss_claim_of(channel, if silent { "the app was reached, and said no hello" } else { "the app hung up" });

@@ -1,6 +1,7 @@
 //! What a bridge tells its owner.
 
 use alloc::boxed::Box;
+use core::fmt;
 
 use super::Leg;
 use crate::claims::{ChannelId, ClaimCode};
@@ -12,6 +13,30 @@ use crate::session::{CloseReason, InboundId};
 /// A claim that the owner works on. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClaimId(pub(super) InboundId);
+
+/// A code for a person to read. `Debug` keeps it to itself.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ShownCode(pub(super) Text);
+
+impl ShownCode {
+    /// The code.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ShownCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for ShownCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ShownCode(..)")
+    }
+}
 
 /// What concerns the owner of a bridge.
 #[derive(Clone, Debug)]
@@ -39,7 +64,7 @@ pub enum BridgeEvent {
         /// Which app.
         app: Box<PeerInfo>,
         /// What claims it, if nobody has.
-        code: Option<Text>,
+        code: Option<ShownCode>,
     },
     /// An app was not taken in.
     AppRefused {

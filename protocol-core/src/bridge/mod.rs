@@ -44,7 +44,7 @@ use crate::session::{Close, Full, InboundId, InputKey, Session, Stats, Transmit,
 use crate::time::Instant;
 
 use app::App;
-pub use event::{BridgeEvent, ClaimId};
+pub use event::{BridgeEvent, ClaimId, ShownCode};
 use meta::Claiming;
 pub use meta::{Advertised, Surface};
 use surface::{News, Subscription};
@@ -193,9 +193,10 @@ pub struct Bridge {
     advertised: Vec<Advertised>,
     /// News that the agent has not been told for want of room.
     news: News,
-    /// Legs on which something has happened that was not carried on.
+    /// Legs on which something has happened that was not carried on. Whoever changes a leg stirs it; only [`Self::pump`] takes it out.
     stirred: BTreeSet<Leg>,
-    /// Legs on which something has happened that their drivers were not told.
+    /// Legs on which something has happened that their drivers were not told: whatever `pump` carried on, until it is polled. A leg that
+    /// is gone stays until then, too, since its driver must hang up.
     touched: BTreeSet<Leg>,
     /// When the session of each leg is due, and the same by time.
     due: BTreeMap<Leg, Instant>,
@@ -264,6 +265,9 @@ impl Bridge {
             return Err(OpenRefused::Full);
         }
         let channel = self.lobby.open(dial)?;
+        // Of legs that are gone whoever drives them has heard by now; an owner who drives all at once never asks.
+        let apps = &self.apps;
+        self.touched.retain(|leg| matches!(leg, Leg::App(known) if apps.contains_key(known)) || *leg == Leg::Agent);
         let session = Session::new(self.config.app(&self.speaks_for, channel), self.now);
         self.apps.insert(channel, App::new(session));
         self.stir(Leg::App(channel));
@@ -297,7 +301,7 @@ impl Bridge {
             // It has its welcome, so it has its new token.
             self.lobby.confirm(channel);
         }
-        if self.events.len() >= self.config.agent_limits.events {
+        if self.is_full() {
             return Err(Full(frame));
         }
         let at = self.now;
@@ -382,6 +386,11 @@ impl Bridge {
     /// The next thing that concerns the owner.
     #[must_use = "an event that is polled is not repeated"]
     pub fn poll_event(&mut self) -> Option<BridgeEvent> {
+        if self.is_full() {
+            // No leg was read, and now each may be.
+            self.touched.insert(Leg::Agent);
+            self.touched.extend(self.apps.keys().copied().map(Leg::App));
+        }
         self.events.pop_front()
     }
 
@@ -408,7 +417,14 @@ impl Bridge {
     /// Whether frames of a leg are to be read, as [`Session::wants_input`] says; not while the owner leaves [`Limits::events`] events lie.
     #[must_use]
     pub fn wants_input(&self, leg: Leg) -> bool {
-        self.events.len() < self.config.agent_limits.events && self.session(leg).is_some_and(Session::wants_input)
+        !self.is_full() && self.session(leg).is_some_and(Session::wants_input)
+    }
+
+    /// The longest frame that is taken on a leg.
+    #[must_use]
+    pub fn frame_limit(&self, leg: Leg) -> usize {
+        let limits = if leg == Leg::Agent { &self.config.agent_limits } else { &self.config.app_limits };
+        limits.frame_bytes
     }
 
     /// Whether a leg is over, and its last frame was polled.
@@ -449,6 +465,11 @@ impl Bridge {
             Leg::Agent => Some(&mut self.agent),
             Leg::App(channel) => self.apps.get_mut(&channel).map(|app| &mut app.session),
         }
+    }
+
+    /// The owner leaves too many events lie.
+    fn is_full(&self) -> bool {
+        self.events.len() >= self.config.agent_limits.events
     }
 
     fn advance(&mut self, now: Instant) {

@@ -29,24 +29,29 @@ pub(super) struct Manifest {
     pub(super) origin: String,
     /// In its own order; of two of one name the first counts.
     pub(super) actions: Vec<(String, Json)>,
+    /// Their names.
+    names: BTreeSet<String>,
     pub(super) resources: Vec<(String, Json)>,
 }
 
 impl Manifest {
     pub(super) fn read(app: &PeerInfo) -> Self {
-        let list = |name: &str| app.declared.member(name).map_or_else(Vec::new, |list| by_name(&list));
         let origin = app.declared.member("app").and_then(|app| app.member("origin")).and_then(|origin| origin.as_text());
-        Self {
+        let mut manifest = Self {
             id: app.identity.name.clone(),
             name: app.identity.title.clone().unwrap_or_else(|| app.identity.name.clone()),
             origin: origin.map_or_else(String::new, |origin| String::from(origin.as_str())),
-            actions: list("actions"),
-            resources: list("resources"),
-        }
+            actions: Vec::new(),
+            names: BTreeSet::new(),
+            resources: Vec::new(),
+        };
+        manifest.set_actions(&app.declared.member("actions").unwrap_or_else(Json::null));
+        manifest.set_resources(&app.declared.member("resources").unwrap_or_else(Json::null));
+        manifest
     }
 
     pub(super) fn has_action(&self, name: &str) -> bool {
-        self.actions.iter().any(|(known, _)| known == name)
+        self.names.contains(name)
     }
 
     pub(super) fn has_resource(&self, name: &str) -> bool {
@@ -55,6 +60,7 @@ impl Manifest {
 
     pub(super) fn set_actions(&mut self, list: &Json) {
         self.actions = by_name(list);
+        self.names = self.actions.iter().map(|(name, _)| name.clone()).collect();
     }
 
     pub(super) fn set_resources(&mut self, list: &Json) {
@@ -298,29 +304,37 @@ impl Bridge {
         subscription.waiting.retain(|waiting| *waiting != id);
         if subscription.waiting.is_empty() {
             let uri = uri.clone();
-            self.drop_subscription(&uri);
+            // If the app has no room for it the agent is told of a value that it does not want.
+            let _ = self.drop_subscription(&uri);
         }
     }
 
-    fn drop_subscription(&mut self, uri: &Text) {
-        let Some(subscription) = self.subscriptions.remove(uri) else { return };
-        for waiting in subscription.waiting {
-            self.reply(waiting, Reply::Done);
-        }
+    /// Takes a subscription back at its app. An app that is busy keeps it, and this says so.
+    fn drop_subscription(&mut self, uri: &Text) -> Result<(), RpcError> {
+        let Some(subscription) = self.subscriptions.get(uri).cloned() else { return Ok(()) };
         let mut out = Vec::new();
         Object::write(&mut out, |object| object.string("subscriptionId", &subscription.name));
         let call = Invoke::new(Op::Unsubscribe, Json::written(out));
-        // An app that takes no more is about to go, and its subscriptions with it.
-        let _ = self.start_at_app(subscription.channel, call, Purpose::Unsubscribe);
+        if let Err(error) = self.start_at_app(subscription.channel, call, Purpose::Unsubscribe)
+            && error.code == RpcError::BUSY
+        {
+            return Err(error);
+        }
+        // Any other refusal is that of an app that is about to go, and its subscriptions with it.
+        self.subscriptions.remove(uri);
         self.news.updated.remove(uri);
+        for waiting in subscription.waiting {
+            self.reply(waiting, Reply::Done);
+        }
+        Ok(())
     }
 
     /// What was never subscribed is well.
     pub(super) fn unsubscribe(&mut self, id: InboundId, params: &Json) {
         let uri = params.member("uri").and_then(|uri| uri.as_text());
         let Some(uri) = uri else { return self.reply(id, Reply::Error(RpcError::invalid_params("uri must be text"))) };
-        self.drop_subscription(&uri);
-        self.reply(id, Reply::Done);
+        let dropped = self.drop_subscription(&uri);
+        self.reply(id, dropped.map_or_else(Reply::Error, |()| Reply::Done));
     }
 
     pub(super) fn pass_update(&mut self, channel: ChannelId, name: &Text) {

@@ -120,8 +120,9 @@ impl Invocation {
         })
     }
 
-    pub(super) fn unsubscribe(&self, name: &Text) {
-        self.shared.look(|state| state.subscriptions.remove(name));
+    /// From now on the peer hears no more of those of its subscriptions that are meant, told by their name and the uri of their resource.
+    pub(super) fn unsubscribe(&self, is_meant: impl Fn(&Text, &Text) -> bool) {
+        self.shared.look(|state| state.subscriptions.retain(|name, uri| !is_meant(name, uri)));
     }
 
     /// Ends the invocation for the session and for everybody who waits on it. The second time it does nothing.

@@ -280,9 +280,12 @@ impl fmt::Debug for Service {
 
 /// What was never subscribed, or is no longer, is well.
 fn unsubscribe(invocation: &Invocation, params: &Json) -> Result<Start, RpcError> {
-    let subscription = params.member("subscriptionId").or_else(|| params.member("uri")).and_then(|name| name.as_text());
-    let subscription = subscription.ok_or_else(|| RpcError::invalid_params("`uri` is missing or no string"))?;
-    invocation.unsubscribe(&subscription);
+    let text = |name: &str| params.member(name).and_then(|name| name.as_text());
+    match (text("subscriptionId"), text("uri")) {
+        (_, Some(uri)) => invocation.unsubscribe(|_, of| *of == uri),
+        (Some(subscription), None) => invocation.unsubscribe(|name, _| *name == subscription),
+        (None, None) => return Err(RpcError::invalid_params("`uri` is missing or no string")),
+    }
     Ok(Start::Reply(Reply::Done))
 }
 

@@ -2,7 +2,11 @@
 
 use alloc::string::String;
 
+/// How much longer it may become; what is nested deep would become two hundred times as long.
+const MOST: usize = 8;
+
 /// The same JSON with a member or an element a line, each level two spaces further in. Strings and numbers stay as they are written.
+/// What would become more than eight times as long stays as it is.
 pub(crate) fn pretty(text: &str) -> String {
     let mut out = String::with_capacity(text.len().saturating_mul(2));
     let mut level = 0_usize;
@@ -10,7 +14,11 @@ pub(crate) fn pretty(text: &str) -> String {
     let mut escaped = false;
     // What is between the last token and the next one: an opened container may turn out to be empty.
     let mut opened = false;
+    let most = text.len().saturating_mul(MOST).saturating_add(1024);
     for letter in text.chars() {
+        if out.len() > most {
+            return String::from(text);
+        }
         if in_string {
             out.push(letter);
             in_string = escaped || letter != '"';
@@ -62,6 +70,8 @@ mod tests {
         let expected = "{\n  \"a\": [\n    1.50,\n    {\n      \"b\": \"x: {\\\"y\\\"}, \\\\\"\n    },\n    [],\n    {}\n  ],\n  \"c\": null\n}";
         assert_eq!(pretty(text), expected);
         assert_eq!(pretty(expected), expected);
+        let deep = alloc::format!("{}1{}{}", "[".repeat(100), ",1".repeat(10_000), "]".repeat(100));
+        assert_eq!(pretty(&deep), deep, "a little text must not become a lot");
         for plain in ["1", "\"a b\"", "null", "[]", "{}"] {
             assert_eq!(pretty(plain), plain);
         }

@@ -477,6 +477,7 @@ mod tests {
     fn the_command_lines_are_well_formed() {
         use clap::CommandFactory;
         ToolsLine::command().debug_assert();
+        GatewayLine::command().debug_assert();
         CallLine::command().debug_assert();
     }
 
@@ -508,6 +509,23 @@ mod tests {
         );
         let line = CallLine::try_parse_from(["call", "--prompt", "p", r#"{"topic":1}"#]).expect("a proper command line");
         assert!(understand(line).is_err_and(|why| why.contains("must be strings")));
+    }
+
+    #[test]
+    fn the_gateway_hears_its_flags_before_its_environment_and_passes_over_nonsense() {
+        let read = |flags: &[&str], surface: &str, ttl: &str| {
+            let line = ["gateway"].iter().chain(flags).map(OsString::from);
+            let wish = gateway(line, |name| Some(if name.ends_with("SURFACE") { surface.into() } else { ttl.into() }));
+            wish.map(|wish| (wish.surface, wish.resume_ttl)).expect("a proper command line")
+        };
+        let default = LobbyPolicy::default().resume_ttl;
+        assert_eq!(read(&[], "meta", "1500"), (Surface::Meta, Duration::from_millis(1500)));
+        assert_eq!(read(&[], "dynamic", "0"), (Surface::Dynamic, Duration::ZERO));
+        for nonsense in ["", "-1", "soon", "1.5"] {
+            assert_eq!(read(&[], nonsense, nonsense), (Surface::Both, default), "{nonsense}");
+        }
+        assert_eq!(read(&["--surface", "both", "--resume-ttl", "0"], "meta", "9"), (Surface::Both, Duration::ZERO));
+        assert_eq!(read(&["--resume-ttl", "0.25"], "meta", "soon"), (Surface::Meta, Duration::from_millis(250)));
     }
 
     #[test]

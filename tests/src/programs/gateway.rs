@@ -14,12 +14,16 @@ use protocol_core::adapter::tesseron::{Gateway, Home};
 use protocol_core::bridge::{BridgeConfig, BridgeEvent, Surface};
 use protocol_core::{Close, Identity};
 
+use super::display::one_line;
 use super::run::Signals;
+use super::serve::say;
 use super::{arguments, complain, status};
 use crate::adapter::{Adapter, End, Place, first, start};
 
 /// How often the manifests are looked at when nothing tells that they have changed.
 const POLL: Duration = Duration::from_secs(2);
+/// As many troubles are remembered, so that none is told twice.
+const TOLD: usize = 1024;
 /// How long after a change they are looked at.
 const SETTLE: Duration = Duration::from_millis(20);
 /// How long the apps may take to hang up at the end.
@@ -66,10 +70,17 @@ async fn run<A: Adapter + Signals>(adapter: A, wish: Wish) -> u8 {
 /// Serves one agent after the other.
 async fn listen<A: Adapter>(adapter: &A, wish: &Wish, end: &Bell, address: &str) -> Result<(), Error> {
     let listener = adapter.listen(Place::Tcp(address.to_owned())).await?;
-    eprintln!("gateway: listening on {}", listener.address);
+    say(format_args!("gateway: listening on {}", listener.address));
     loop {
-        let transport = (listener.accept)().await?;
-        if let Err(error) = serve(adapter, wish, end, transport).await {
+        let served = match (listener.accept)().await {
+            Ok(transport) => serve(adapter, wish, end, transport).await,
+            Err(error) => {
+                // Out of files, most likely: some will be closed.
+                adapter.sleep(Duration::from_millis(100)).await;
+                Err(error)
+            }
+        };
+        if let Err(error) = served {
             complain("gateway", error, status::NO_SERVER);
         }
     }
@@ -120,6 +131,9 @@ async fn watch<A: Adapter>(adapter: &A, gateway: &Gateway<A::Sockets>, home: &Ho
     let mut watches = false;
     let mut told = BTreeSet::new();
     loop {
+        if told.len() >= TOLD {
+            told.clear();
+        }
         // The folder may come to be later.
         if let (false, Some(watcher)) = (watches, &mut watcher) {
             watches = watcher.watch(&home.instances(), RecursiveMode::NonRecursive).is_ok();
@@ -154,11 +168,13 @@ fn is_change(kind: EventKind) -> bool {
 fn tell(wish: &Wish, event: &BridgeEvent) {
     match event {
         BridgeEvent::AppReady { app, code: Some(code), .. } => {
-            eprintln!("gateway: {} waits to be claimed with {code}", app.identity.name)
+            say(format_args!("gateway: {} waits to be claimed with {code}", one_line(&app.identity.name)));
         }
-        BridgeEvent::AppReady { app, code: None, .. } => eprintln!("gateway: {} is there", app.identity.name),
-        BridgeEvent::AppRefused { error, .. } => eprintln!("gateway: an app was not taken in: {error}"),
-        event if wish.verbose => eprintln!("gateway: {event:?}"),
+        BridgeEvent::AppReady { app, code: None, .. } => say(format_args!("gateway: {} is there", one_line(&app.identity.name))),
+        BridgeEvent::AppRefused { error, .. } => {
+            say(format_args!("gateway: an app was not taken in: {}", one_line(&error.to_string())))
+        }
+        event if wish.verbose => say(format_args!("gateway: {event:?}")),
         _ => {}
     }
 }

@@ -112,9 +112,10 @@ async fn serve_gateways<A: Adapter>(adapter: &A, wish: AppWish, service: &Arc<Se
             match listener.accept().await {
                 Ok(transport) => {
                     let mut app = App::default();
-                    app.resume = resume.take();
+                    let before: Option<Credentials> = resume.take();
+                    app.resume.clone_from(&before);
                     let config = service.app(&wish.id, app);
-                    let pass = be_app(adapter, &listener, ending, transport, (Arc::clone(service), config)).await;
+                    let pass = be_app(adapter, &listener, ending, transport, (Arc::clone(service), config), before).await;
                     // Only a gateway that dials by itself comes back.
                     resume = pass.filter(|_| comes_back);
                 }
@@ -135,6 +136,7 @@ async fn be_app<A: Adapter>(
     ending: &Ending,
     transport: TesseronTransport,
     (service, config): (Arc<Service>, Config),
+    before: Option<Credentials>,
 ) -> Option<Credentials> {
     let channel = transport.channel();
     let link = adapter.serve_as(service, config, Box::new(transport));
@@ -164,8 +166,14 @@ async fn be_app<A: Adapter>(
         peer.closed().await;
     };
     first(connection, closed).await;
-    let pass = peer.info().and_then(|gateway| gateway.pass)?;
-    Some(Credentials { session_id: pass.session_id, resume_token: pass.resume_token? })
+    match peer.info() {
+        Some(gateway) => {
+            let pass = gateway.pass?;
+            Some(Credentials { session_id: pass.session_id, resume_token: pass.resume_token? })
+        }
+        // Cut before the answer: what was good before may still be. Refused, it is not.
+        None => before.filter(|_| peer.refusal().is_none()),
+    }
 }
 
 async fn call_once<A: Adapter + Signals>(adapter: A, server: Server, calling: Calling) -> u8 {

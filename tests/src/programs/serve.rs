@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fmt;
-use std::io::{IsTerminal, stderr, stdin};
+use std::io::{IsTerminal, Write, stderr, stdin};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -79,12 +79,17 @@ impl Serving {
 
 /// Tells where clients may connect now.
 pub fn announce(address: impl fmt::Display) {
-    eprintln!("tools: listening on {address}");
+    say(format_args!("tools: listening on {address}"));
 }
 
 /// Tells by which code a gateway may claim the app.
 pub fn announce_code(code: &str) {
-    eprintln!("tools: claim code {code}");
+    say(format_args!("tools: claim code {code}"));
+}
+
+/// Says something on stderr. That nobody reads it any longer is no reason to end, as it is to `eprintln!`.
+pub(super) fn say(line: fmt::Arguments<'_>) {
+    let _ = writeln!(stderr(), "{line}");
 }
 
 /// Says why the transport cannot be opened, or why it failed, and gives back the status to exit with.

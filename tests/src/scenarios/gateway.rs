@@ -1,12 +1,13 @@
 //! The programs `gateway` and `tools --tesseron`, run as a person runs them: an MCP client speaks to the stdin of the one, and over
 //! real sockets and manifests in a home of its own it reaches the other.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -65,6 +66,8 @@ rows! {
     an_agent_that_talks_nonsense_is_told_so_and_served_on
     agents_come_one_after_the_other_over_tcp
     the_surface_is_what_the_flag_says_or_the_environment
+    nobody_has_to_read_stderr
+    a_client_that_reads_no_longer_is_status_4
     a_gateway_with_nothing_to_do_does_nothing
     the_gateway_ends_when_its_input_ends_and_when_it_is_told_to
     help_tells_the_flags_and_the_exit_statuses
@@ -140,6 +143,13 @@ impl Program {
         Self { child, err }
     }
 
+    /// With nobody who reads its stderr.
+    fn unheard(mut command: Command) -> Self {
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("a program that starts");
+        drop(child.stderr.take());
+        Self { child, err: Lines::of(io::empty()) }
+    }
+
     fn signal(&self, signal: &str) {
         let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
         assert!(sent.is_ok_and(|status| status.success()), "kill {signal}");
@@ -181,12 +191,9 @@ impl Ended {
 }
 
 /// What a program says, line by line.
-#[derive(Clone)]
-struct Lines(Arc<Mutex<LinesState>>);
-
-struct LinesState {
+struct Lines {
     coming: Receiver<String>,
-    seen: Vec<String>,
+    seen: RefCell<Vec<String>>,
 }
 
 impl Lines {
@@ -195,39 +202,33 @@ impl Lines {
         thread::spawn(move || {
             let _ = BufReader::new(stream).lines().map_while(Result::ok).try_for_each(|line| tell.send(line));
         });
-        Self(Arc::new(Mutex::new(LinesState { coming, seen: Vec::new() })))
+        Self { coming, seen: RefCell::default() }
     }
 
     /// Waits for the line with this number, counted from 0, of those that contain `what`.
     fn nth(&self, what: &str, number: usize) -> String {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.borrow_mut();
         loop {
-            if let Some(line) = state.seen.iter().filter(|line| line.contains(what)).nth(number) {
+            if let Some(line) = seen.iter().filter(|line| line.contains(what)).nth(number) {
                 return line.clone();
             }
-            match state.coming.recv_timeout(PATIENCE) {
-                Ok(line) => state.seen.push(line),
-                Err(_) => panic!("never said {what:?}: {:?}", state.seen),
+            match self.coming.recv_timeout(PATIENCE) {
+                Ok(line) => seen.push(line),
+                Err(_) => panic!("never said {what:?}: {seen:?}"),
             }
         }
     }
 
     /// Whatever was said until now.
     fn seen(&self) -> String {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        while let Ok(line) = state.coming.try_recv() {
-            state.seen.push(line);
-        }
-        state.seen.join("\n")
+        self.seen.borrow_mut().extend(self.coming.try_iter());
+        self.seen.borrow().join("\n")
     }
 
     /// Whatever a program says that has ended.
     fn all(&self) -> String {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        while let Ok(line) = state.coming.recv_timeout(PATIENCE) {
-            state.seen.push(line);
-        }
-        state.seen.join("\n")
+        self.seen.borrow_mut().extend(self.coming.iter());
+        self.seen.borrow().join("\n")
     }
 }
 
@@ -256,12 +257,30 @@ impl Home {
         entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect()
     }
 
-    /// The manifest of the only app.
+    /// All manifests, without what is being written.
+    fn manifests(&self) -> Vec<Value> {
+        let names = self.names().into_iter().filter(|name| name.ends_with(".json"));
+        let read = names.map(|name| fs::read(self.instances().join(name)).expect("a manifest"));
+        read.map(|written| serde_json::from_slice(&written).expect("JSON")).collect()
+    }
+
+    /// That of the only app.
     fn manifest(&self) -> Value {
-        let names = self.names();
-        assert_eq!(names.len(), 1, "{names:?}");
-        let written = names.first().map(|name| fs::read(self.instances().join(name)).expect("a manifest"));
-        serde_json::from_slice(&written.expect("one")).expect("JSON")
+        let [manifest] = <[_; 1]>::try_from(self.manifests()).expect("one manifest");
+        manifest
+    }
+
+    /// The code of the only app, once nobody has it.
+    fn next_code(&self) -> String {
+        let start = Instant::now();
+        loop {
+            let minted = self.manifests().pop().map(|manifest| manifest["hostMintedClaim"].clone());
+            if let Some(claim) = minted.filter(|claim| claim["boundAgent"].is_null()) {
+                return claim["code"].as_str().expect("a code").to_owned();
+            }
+            assert!(start.elapsed() < PATIENCE, "there is no new code");
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 
     fn put(&self, id: &str, manifest: &str) -> PathBuf {
@@ -323,10 +342,11 @@ impl Agent {
     }
 
     fn of(mut command: Command, capabilities: &Value) -> Self {
-        let mut gateway = Program::start({
-            command.stdin(Stdio::piped()).stdout(Stdio::piped());
-            command
-        });
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        Self::on(Program::start(command), capabilities)
+    }
+
+    fn on(mut gateway: Program, capabilities: &Value) -> Self {
         let input = gateway.child.stdin.take();
         let out = gateway.child.stdout.take().expect("a pipe");
         let (tell, coming) = channel();
@@ -1026,10 +1046,16 @@ fn what_a_dead_process_left_is_swept_and_nothing_else(programs: &Programs) {
     fs::set_permissions(&open, fs::Permissions::from_mode(0o666)).expect("a file of ours");
     symlink("/etc/hostname", home.instances().join("link.json")).expect("a link");
     fs::create_dir(home.instances().join("folder.json")).expect("a folder");
-    let bad = ["garbage", "nested", "version", "foreign", "other-name", "large", "open", "link", "folder"];
+    let mut bad = vec!["garbage", "nested", "version", "foreign", "other-name", "large", "open", "link", "folder"];
+    // Only the superuser can make a present of a file.
+    if chown(home.put("theirs", &ours("theirs", here, 2)), Some(1), None).is_ok() {
+        bad.push("theirs");
+    } else {
+        fs::remove_file(home.instances().join("theirs.json")).expect("a file of ours");
+    }
 
     let mut agent = Agent::start(programs, &home, &[]);
-    for id in bad {
+    for id in &bad {
         agent.gateway.err.nth(&format!("{id}.json is not used"), 0);
     }
     // Each of these is told at another look at the folder.
@@ -1041,7 +1067,7 @@ fn what_a_dead_process_left_is_swept_and_nothing_else(programs: &Programs) {
     assert_eq!(home.names(), kept, "only that of the dead process is gone");
     assert!(agent.pending().contains("No app waits"));
     let err = agent.leave().err;
-    for id in bad {
+    for id in &bad {
         assert_eq!(err.matches(&format!("/{id}.json is not used")).count(), 1, "{err}");
     }
 }
@@ -1128,7 +1154,6 @@ fn agents_come_one_after_the_other_over_tcp(programs: &Programs) {
     let mut gateway = Program::start(command);
     let address = gateway.err.nth("listening on", 0).rsplit(' ').next().expect("an address").to_owned();
     for number in 0..2 {
-        // `call` is as good a client as any.
         let mut stream = TcpStream::connect(&address).expect("a gateway");
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
         let mut lines = BufReader::new(stream.try_clone().expect("a socket")).lines();
@@ -1179,6 +1204,34 @@ fn the_surface_is_what_the_flag_says_or_the_environment(programs: &Programs) {
         let err = agent.leave().err;
         assert_eq!(err.contains("TESSERON_TOOL_SURFACE=nonsense"), environment == Some("nonsense"), "{err}");
     }
+}
+
+fn nobody_has_to_read_stderr(programs: &Programs) {
+    let home = Home::new();
+    let mut command = programs.command("tools");
+    command.args(["--tesseron", "--home", home.path()]).stdin(Stdio::null()).stdout(Stdio::null());
+    let _app = Program::unheard(command);
+    for _ in 0..2 {
+        let mut command = programs.command("gateway");
+        command.args(["--home", home.path(), "--verbose"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut agent = Agent::on(Program::unheard(command), &json!({}));
+        let code = home.next_code();
+        agent.claimed(&code);
+        assert!(!is_error(&agent.call("tools__chatty", &json!({}))));
+        assert_eq!(agent.leave().status, Some(0));
+    }
+}
+
+fn a_client_that_reads_no_longer_is_status_4(programs: &Programs) {
+    let home = Home::new();
+    let mut command = programs.command("gateway");
+    command.args(["--home", home.path()]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut gateway = Program::start(command);
+    drop(gateway.child.stdout.take());
+    let mut input = gateway.child.stdin.take().expect("a pipe");
+    writeln!(input, r#"{{"jsonrpc":"2.0","id":1,"method":"ping"}}"#).expect("a reader");
+    assert_eq!(gateway.wait().code(), Some(4));
+    assert_eq!(gateway.err.all().lines().count(), 1, "{}", gateway.err.all());
 }
 
 fn a_gateway_with_nothing_to_do_does_nothing(programs: &Programs) {

@@ -54,7 +54,9 @@ super::rows! { $ each_tesseron_row ():
     a_manifest_that_cannot_be_written_is_told_and_written_later
     a_listener_that_is_dropped_lets_nobody_in_and_leaves_its_channel_alone
     an_app_whose_runtime_has_ended_is_no_longer_shown
+    a_page_in_a_browser_is_no_gateway
     a_host_that_never_answers_is_given_up
+    a_host_that_never_stops_talking_is_given_up
     an_answer_that_is_no_upgrade_of_tesseron_is_refused
     what_comes_right_behind_the_upgrade_is_not_lost
     what_comes_before_the_answer_to_a_bind_is_nobodys
@@ -796,6 +798,37 @@ fn taken(request: &str) -> String {
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {accept}\r\n\
          Sec-WebSocket-Protocol: tesseron-gateway\r\n\r\n"
     )
+}
+
+/// A page may ask for any subprotocol; the browser says where it comes from, and a gateway does not.
+async fn a_page_in_a_browser_is_no_gateway<A: Adapter>(stage: Stage<A>) {
+    for claim in [ClaimMode::GatewayMinted, ClaimMode::default()] {
+        let app = App::start(&stage, Binding::WebSocket, claim).await;
+        let address = app.address().clone();
+        let answer = stage.block(move || {
+            let mut raw = Raw::connect(&address);
+            let request = raw::upgrade("tesseron-gateway");
+            raw.write(request.replace("Host:", "Origin: https://example.com\r\nHost:").as_bytes());
+            raw.head()
+        });
+        assert_eq!(answer.await, None);
+    }
+}
+
+/// What is always ready never let the alarm ring: the dial went on for as long as the flood.
+async fn a_host_that_never_stops_talking_is_given_up<A: Adapter>(stage: Stage<A>) {
+    let begin = Instant::now();
+    let (listener, instance, _folder) = unix(&stage).await;
+    let flood = aside(&stage, move || {
+        let (mut stream, _) = listener.accept().expect("a dialler");
+        // It would go on for ever; a test that fails must end.
+        while begin.elapsed() < Duration::from_secs(30) && std::io::Write::write_all(&mut stream, &b"{}\n".repeat(10_000)).is_ok() {
+        }
+    });
+    let error = failed(stage.adapter.tesseron_dial(&instance, Some(code())).await).to_string();
+    assert_eq!(error, format!("cannot bind {}: {}", instance.address, DialFailed::TimedOut));
+    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+    flood.await;
 }
 
 async fn a_host_that_never_answers_is_given_up<A: Adapter>(stage: Stage<A>) {

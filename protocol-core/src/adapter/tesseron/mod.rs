@@ -94,9 +94,15 @@ pub trait Sockets: Runtime + Clone {
 /// What `future` gives, unless it is `at` before that.
 async fn until<F: Future>(alarm: &mut impl Timer, at: Instant, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
-    poll_fn(|cx| match future.as_mut().poll(cx) {
-        Poll::Ready(value) => Poll::Ready(Some(value)),
-        Poll::Pending => alarm.poll_until(cx, at).map(|()| None),
+    poll_fn(|cx| {
+        // The clock, not the alarm: one that is always ready would never let it ring.
+        if alarm.now() >= at {
+            return Poll::Ready(None);
+        }
+        match future.as_mut().poll(cx) {
+            Poll::Ready(value) => Poll::Ready(Some(value)),
+            Poll::Pending => alarm.poll_until(cx, at).map(|()| None),
+        }
     })
     .await
 }

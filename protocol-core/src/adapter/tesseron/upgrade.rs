@@ -64,6 +64,10 @@ pub(super) async fn accept<B: StreamIo<S>, S, T>(
     judge: impl FnOnce(&Offer) -> Result<T, BindRefused>,
 ) -> io::Result<(WebSocket<B, S>, T)> {
     let (request, behind) = read_head::<B, S, Request>(&mut stream).await?;
+    // Only a page in a browser says where it comes from, and a page is no gateway.
+    if request.headers().contains_key("Origin") {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
     // First of all: nobody's code is spent on what could not be upgraded anyway.
     let mut answer = create_response(&request).map_err(invalid)?;
     let offer = Offer::parse(request.headers().get_all(PROTOCOL).iter().filter_map(|value| value.to_str().ok()));

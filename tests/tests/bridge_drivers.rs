@@ -1,0 +1,158 @@
+//! A bridge whose legs are driven one by one: whoever has something to do is woken, and what is over ends.
+
+use std::collections::BTreeSet;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol_core::adapter::SharedBridge;
+use protocol_core::bridge::{BridgeConfig, Leg, Random};
+use protocol_core::drive::Machine;
+use protocol_core::endpoint::Runtime;
+use protocol_core::{Identity, Instant, TransportEnd};
+use tests::bridge::{ACTIONS, House, RESOURCES, config, hello, value};
+
+/// A clock that stands, and no tasks.
+struct Still;
+
+impl Runtime for Still {
+    fn now(&self) -> Instant {
+        Instant::ZERO
+    }
+
+    fn spawn(&self, _: Pin<Box<dyn Future<Output = ()> + Send>>) {}
+
+    fn spawn_blocking(&self, _: Box<dyn FnOnce() + Send>) {}
+}
+
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn shared(change: impl FnOnce(&mut BridgeConfig)) -> SharedBridge {
+    let mut config = BridgeConfig::new(Identity::new("gateway", "1"), 0);
+    change(&mut config);
+    let mut next = 0_u8;
+    let random: Random = Box::new(move |bytes: &mut [u8]| {
+        for byte in bytes {
+            next = next.wrapping_add(1);
+            *byte = next;
+        }
+    });
+    SharedBridge::new(config, random, Arc::new(Still))
+}
+
+fn touched(house: &mut House) -> BTreeSet<Leg> {
+    std::iter::from_fn(|| house.bridge.poll_touched()).collect()
+}
+
+#[test]
+fn every_leg_that_ends_in_one_verb_is_told_to_its_driver() {
+    // Only the last one was: the others slept for ever with their sockets open.
+    let mut house = House::with(config());
+    let apps = [house.join("a"), house.join("b"), house.join("c")];
+    let legs = apps.map(|app| house.leg(app));
+    touched(&mut house);
+    house.bridge.handle_end(Leg::Agent, TransportEnd::Failed, house.now);
+    let told = touched(&mut house);
+    for leg in legs {
+        assert!(house.bridge.is_closed(leg) && told.contains(&leg), "{leg:?}");
+    }
+}
+
+#[test]
+fn apps_that_say_nothing_are_hung_up_on_together() {
+    let mut house = House::with(config());
+    let apps = [house.dial(), house.dial()];
+    let legs = apps.map(|app| house.leg(app));
+    touched(&mut house);
+    house.bridge.handle_timeout(Instant::from_millis(5001));
+    let told = touched(&mut house);
+    for leg in legs {
+        assert!(house.bridge.is_closed(leg) && told.contains(&leg), "{leg:?}");
+    }
+}
+
+#[test]
+fn a_leg_that_was_not_read_for_want_of_an_owner_is_woken_when_the_owner_is_back() {
+    let shared = shared(|config| config.agent_limits.events = 4);
+    let channel = shared.open().expect("there is room");
+    let mut leg = shared.leg(Leg::App(channel));
+    let woken = Arc::new(Woken::default());
+    leg.register(&Waker::from(Arc::clone(&woken)));
+    // Each is refused for its id, and the owner hears of each.
+    let bad = hello("BAD", "[]", "[]");
+    for _ in 0..100 {
+        if leg.wants_input() {
+            leg.handle_frame(Bytes::from(bad.clone()), Instant::ZERO).expect("it wants input");
+        }
+    }
+    assert!(!leg.wants_input());
+    let before = woken.0.load(Ordering::SeqCst);
+    let mut cx = Context::from_waker(Waker::noop());
+    while let Poll::Ready(_) = pin!(shared.next_event()).poll(&mut cx) {}
+    assert!(leg.wants_input());
+    assert!(woken.0.load(Ordering::SeqCst) > before, "nobody told the driver of the leg");
+}
+
+#[test]
+fn an_app_that_reads_nothing_does_not_outlive_the_agent() {
+    let shared = shared(|_| {});
+    let mut agent = shared.leg(Leg::Agent);
+    let channel = shared.open().expect("there is room");
+    let mut leg = shared.leg(Leg::App(channel));
+    leg.handle_frame(Bytes::from(hello("a", "[]", "[]")), Instant::ZERO).expect("it wants input");
+    // Its welcome is never polled. The agent, which had the alarm of all, goes.
+    agent.handle_end(TransportEnd::Eof, Instant::ZERO);
+    drop(agent);
+    let due = leg.poll_timeout().expect("somebody must have the alarm");
+    assert!(!leg.is_closed() && due <= Instant::ZERO.saturating_add(Duration::from_secs(5)));
+    leg.handle_timeout(due);
+    assert!(leg.is_closed());
+}
+
+#[test]
+fn a_transport_is_told_the_limit_of_its_leg() {
+    let shared = shared(|config| (config.agent_limits.frame_bytes, config.app_limits.frame_bytes) = (1000, 2000));
+    let channel = shared.open().expect("there is room");
+    assert_eq!((shared.leg(Leg::Agent).frame_limit(), shared.leg(Leg::App(channel)).frame_limit()), (1000, 2000));
+}
+
+#[test]
+fn an_unsubscribe_that_a_busy_app_cannot_take_is_not_lost() {
+    let mut config = config();
+    config.app_limits.in_flight = 1;
+    let mut house = House::with(config);
+    let app = house.join_with("a", ACTIONS, RESOURCES);
+    let uri = r#""params":{"uri":"tesseron://a/balance"}"#;
+    house.agent(&format!(r#"{{"jsonrpc":"2.0","id":5,"method":"resources/subscribe",{uri}}}"#));
+    let asked = value(house.app_heard(app).last().expect("a subscribe"));
+    house.app(app, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":null}}"#, asked["id"]));
+    house.heard();
+    house.call(6, "a__t");
+    let call = house.invoked(app);
+    house.agent(&format!(r#"{{"jsonrpc":"2.0","id":7,"method":"resources/unsubscribe",{uri}}}"#));
+    assert_eq!(value(&house.heard()[0])["error"]["code"], -32809, "busy");
+    house.app(app, &call.output("1"));
+    house.heard();
+    house.agent(&format!(r#"{{"jsonrpc":"2.0","id":8,"method":"resources/unsubscribe",{uri}}}"#));
+    assert_eq!(value(house.app_heard(app).last().expect("an unsubscribe"))["method"], "resources/unsubscribe");
+}
+
+#[test]
+fn no_secret_is_shown_by_debug() {
+    let mut house = House::with(config());
+    let app = house.dial();
+    house.app(app, &hello("a", "[]", "[]"));
+    let events = format!("{:?}", house.events());
+    let code = house.guests[app].code.clone().expect("a code");
+    assert!(events.contains("AppReady") && !events.contains(&code), "{events}");
+}
