@@ -81,7 +81,10 @@ impl Ending {
         }
         if running > 0 {
             let calls = if running == 1 { "call" } else { "calls" };
-            eprintln!("tools: {running} {calls} may finish within {:?}; once more ends it at once", self.grace);
+            super::serve::say(format_args!(
+                "tools: {running} {calls} may finish within {:?}; once more ends it at once",
+                self.grace
+            ));
         }
     }
 

@@ -37,6 +37,6 @@ pub mod status {
 
 /// Says on stderr what went wrong, in one line, and gives back `status`.
 fn complain(program: &str, what: impl std::fmt::Display, status: u8) -> u8 {
-    eprintln!("{program}: {}", display::one_line(&what.to_string()));
+    serve::say(format_args!("{program}: {}", display::one_line(&what.to_string())));
     status
 }
