@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -98,7 +98,7 @@ fn a_leg_that_was_not_read_for_want_of_an_owner_is_woken_when_the_owner_is_back(
     assert!(!leg.wants_input());
     let before = woken.0.load(Ordering::SeqCst);
     let mut cx = Context::from_waker(Waker::noop());
-    while let Poll::Ready(_) = pin!(shared.next_event()).poll(&mut cx) {}
+    while pin!(shared.next_event()).poll(&mut cx).is_ready() {}
     assert!(leg.wants_input());
     assert!(woken.0.load(Ordering::SeqCst) > before, "nobody told the driver of the leg");
 }
