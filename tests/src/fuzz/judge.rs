@@ -62,6 +62,8 @@ pub(super) fn depth(text: &str) -> usize {
 pub(super) enum Id {
     Number(i64),
     Text(String),
+    /// Only where a protocol lets a request be called so; it is never read.
+    Null,
 }
 
 impl Id {

@@ -5,16 +5,20 @@ use std::time::Duration;
 use protocol_core::{CallTimeouts, Config, RateWindow};
 
 use crate::end::{client_config, server_config, with};
+use crate::tesseron::{app_config, gateway_config};
 use crate::world::{Wire, World};
 
 /// So many operations are enough for whatever there is to find.
 const OPERATIONS: usize = 400;
 
-/// Byte 0: the configuration and what lies between the ends. Byte 1: the seed of the links. Byte 2: how it ends. Byte 3: nothing yet. Then
-/// operations of [`crate::world::ops`], four bytes each.
+/// Byte 0: the configuration and what lies between the ends. Byte 1: the seed of the links. Byte 2: how it ends. Byte 3: whether it is
+/// Tesseron (bit 7). Then operations of [`crate::world::ops`], four bytes each.
 pub fn pair(data: &[u8]) {
-    let ([variant, seed, ending, _], rest) = super::head(data);
-    let (client, server) = configs(variant);
+    let ([variant, seed, ending, protocol], rest) = super::head(data);
+    let (client, server) = match protocol & 0x80 {
+        0 => configs(variant, client_config(), server_config()),
+        _ => configs(variant, gateway_config(), app_config()),
+    };
     let wire = if variant & 0x80 == 0 { Wire::Messages } else { Wire::Bytes };
     let mut world = World::of_sessions(client, server, wire, seed.into());
     world.settle();
@@ -26,14 +30,14 @@ pub fn pair(data: &[u8]) {
 }
 
 /// Clocks, rates and limits that are soon run into.
-fn configs(variant: u8) -> (Config, Config) {
+fn configs(variant: u8, client: Config, server: Config) -> (Config, Config) {
     let events = if variant & 1 == 0 { 8 } else { 100 };
-    let client = with(client_config(), |config| {
+    let client = with(client, |config| {
         let (idle, max_total) = (Some(Duration::from_millis(900)), Some(Duration::from_secs(4)));
         config.timeouts.call = CallTimeouts { idle, max_total, reset_on_progress: true };
         (config.limits.in_flight, config.limits.events, config.limits.tombstones) = (6, events, 4);
     });
-    let server = with(server_config(), |config| {
+    let server = with(server, |config| {
         config.progress.window = RateWindow::new(3, Duration::from_millis(400));
         config.timeouts.serve = (variant & 4 == 0).then_some(Duration::from_millis(1500));
         config.timeouts.input = Some(Duration::from_millis(700));

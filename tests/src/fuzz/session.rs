@@ -1,4 +1,6 @@
-//! Hostile bytes against one end, in every role and phase, with an application that does what the bytes say.
+//! Hostile bytes against one end, in every role and phase of both protocols, with an application that does what the bytes say.
+
+mod tesseron;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -12,10 +14,13 @@ use serde_json::value::RawValue;
 
 use super::judge::{Id, Message, elements, members, object};
 use crate::end::{client_config, initialize, json, server_config};
+use tesseron::Promises;
 
 /// Byte 0: the role (bit 0), whether the handshake was made (bit 1), the revision (bits 2 and 3), the limits (bit 4), whether the
-/// application polls only when it is told to (bit 5), whether a call, an invocation and a question are open before (bit 6). Byte 1:
-/// the clocks. Then lines: each is a frame, and one that begins with the byte 1 is what the application does, see [`Fuzzed::act`].
+/// application polls only when it is told to (bit 5), whether a call, an invocation and a question are open before (bit 6), whether
+/// it is Tesseron (bit 7; then bits 2 and 3 say how it stands, see [`tesseron`]). Byte 1: the clocks; on Tesseron also whether what
+/// is cancelled may still answer (bit 3) and whether the session is closing (bit 4). Then lines: each is a frame, and one that
+/// begins with the byte 1 is what the application does, see [`Fuzzed::act`].
 pub fn session(data: &[u8]) {
     let ([kind, clocks], rest) = super::head(data);
     let mut fuzzed = Fuzzed::new(kind, clocks);
@@ -43,6 +48,7 @@ struct Fuzzed {
     waits: bool,
     calls: BTreeSet<OutboundId>,
     done: BTreeSet<OutboundId>,
+    given_up: BTreeSet<OutboundId>,
     serves: VecDeque<InboundId>,
     cancelled: BTreeSet<InboundId>,
     asked: VecDeque<(InputKey, Ask)>,
@@ -54,12 +60,18 @@ struct Fuzzed {
     unsure: bool,
     /// Bytes of all frames that came in.
     heard: usize,
+    /// What is promised beyond that, if it is Tesseron.
+    promises: Option<Promises>,
 }
 
 impl Fuzzed {
     fn new(kind: u8, clocks: u8) -> Self {
-        let is_client = kind & 1 == 0;
-        let mut config = if is_client { client_config() } else { server_config() };
+        let (is_client, is_tesseron) = (kind & 1 == 0, kind & 0x80 != 0);
+        let mut config = match is_client {
+            _ if is_tesseron => tesseron::config(kind, clocks),
+            true => client_config(),
+            false => server_config(),
+        };
         if kind & 0x10 != 0 {
             tighten(&mut config);
         }
@@ -86,6 +98,7 @@ impl Fuzzed {
             waits: kind & 0x20 != 0,
             calls: BTreeSet::new(),
             done: BTreeSet::new(),
+            given_up: BTreeSet::new(),
             serves: VecDeque::new(),
             cancelled: BTreeSet::new(),
             asked: VecDeque::new(),
@@ -94,7 +107,12 @@ impl Fuzzed {
             owed: BTreeMap::new(),
             unsure: false,
             heard: 0,
+            promises: is_tesseron.then(Promises::default),
         };
+        if is_tesseron {
+            fuzzed.greet_tesseron(kind, clocks);
+            return fuzzed;
+        }
         if kind & 2 != 0 {
             fuzzed.greet(is_client, REVISIONS[usize::from(kind >> 2 & 3)]);
         }
@@ -132,11 +150,15 @@ impl Fuzzed {
 
     fn frame(&mut self, frame: &[u8]) {
         let wanted = self.session.wants_input();
+        let (before, active) = (self.session.stats(), self.active());
         let taken = self.session.handle_frame(Bytes::copy_from_slice(frame), self.now).is_ok();
         assert_eq!(taken, wanted || self.session.is_closed(), "a frame is taken while input is wanted");
         if taken {
             self.heard += frame.len();
-            self.hear(frame);
+            match self.promises {
+                Some(_) => self.hear_tesseron(frame, &before, &active),
+                None => self.hear(frame),
+            }
         }
     }
 
@@ -187,7 +209,8 @@ impl Fuzzed {
                 let open = self.calls.difference(&self.done).next().copied();
                 if let Some(id) = open {
                     let reason = (detail & 1 == 0).then_some("why");
-                    self.session.cancel(id, reason, now).expect("a call that is not done can be cancelled");
+                    let is_live = self.given_up.insert(id);
+                    assert_eq!(self.session.cancel(id, reason, now).is_ok(), is_live, "a call is given up once, until it is done");
                 }
             }
             3 => {
@@ -202,9 +225,7 @@ impl Fuzzed {
                         1 => Reply::Raw(Json::empty_object()),
                         _ => Reply::Error(RpcError::internal("no")),
                     };
-                    self.poll_events();
-                    let live = !self.cancelled.remove(&id);
-                    assert_eq!(self.session.respond(id, reply, now).is_ok(), live && !self.session_was_closed());
+                    self.end_serve(id, reply);
                 }
             }
             6 => {
@@ -264,6 +285,8 @@ impl Fuzzed {
                 if let Some(key) = self.questions.back() {
                     let number = key.to_string().trim_start_matches("input-").to_owned();
                     let result = match detail % 4 {
+                        0 if self.promises.is_some() => r#"{"content":"!"}"#,
+                        1 if self.promises.is_some() => r#"{"action":"accept","value":{}}"#,
                         0 => r#"{"role":"assistant","content":{"type":"text","text":"!"},"model":"m"}"#,
                         1 => r#"{"action":"accept","content":{}}"#,
                         2 => r#"{"roots":[]}"#,
@@ -272,13 +295,17 @@ impl Fuzzed {
                     self.frame(format!(r#"{{"jsonrpc":"2.0","id":{number},"result":{result}}}"#).as_bytes());
                 }
             }
+            _ if self.promises.is_some() => self.act_tesseron(action, detail),
             _ => {}
         }
         self.check();
     }
 
-    fn session_was_closed(&self) -> bool {
-        self.closed
+    /// A handler ends.
+    fn end_serve(&mut self, id: InboundId, reply: Reply) {
+        self.poll_events();
+        let live = !self.cancelled.remove(&id);
+        assert_eq!(self.session.respond(id, reply, self.now).is_ok(), live && !self.closed);
     }
 
     fn timeout(&mut self) {
@@ -311,6 +338,10 @@ impl Fuzzed {
             assert!(!text.contains(['\n', '\r']), "one frame is one line");
             assert!(text.len() <= self.session.config().limits.frame_bytes.max(512), "a frame over the limit");
             let all = members(raw.get()).expect("an object");
+            if let Some(promises) = &mut self.promises {
+                promises.say(text);
+                continue;
+            }
             if let Message::Response { id, .. } = object(&all) {
                 let owed = self.owed.get_mut(&id).filter(|owed| **owed > 0);
                 assert!(owed.is_some() || self.unsure, "G2: an answer too many: {text}");
@@ -320,6 +351,9 @@ impl Fuzzed {
             }
         }
         self.poll_events();
+        if let Some(promises) = self.promises.as_ref().filter(|_| !self.session.is_closed()) {
+            promises.check_polled();
+        }
     }
 
     fn poll_events(&mut self) {
@@ -336,6 +370,9 @@ impl Fuzzed {
 
     fn told(&mut self, event: Event) {
         assert!(!self.closed, "G4: {event:?} after the end");
+        if let Some(promises) = &mut self.promises {
+            promises.told(&event);
+        }
         match event {
             Event::Request { id, .. } => {
                 assert!(!self.serves.contains(&id));

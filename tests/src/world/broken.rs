@@ -88,6 +88,10 @@ impl Broken {
     }
 }
 
+fn is_cancel(text: &str) -> bool {
+    ["notifications/cancelled", "actions/cancel"].iter().any(|method| text.contains(method))
+}
+
 impl Subject for Broken {
     fn session(&self) -> &Session {
         &self.session
@@ -102,12 +106,12 @@ impl Subject for Broken {
         let text = Self::text(&frame);
         match self.fault {
             Fault::ExpiresOnFrames => self.session.handle_timeout(now),
-            Fault::IgnoresCancels if text.contains("notifications/cancelled") => return Ok(()),
+            Fault::IgnoresCancels if is_cancel(text) => return Ok(()),
             Fault::MixesIds if text.contains(r#""id":3,"result""#) => {
                 let other = text.replace(r#""id":3"#, r#""id":2"#);
                 return self.session.handle_frame(other.into(), now);
             }
-            Fault::RewritesResults if text.contains(r#""result":{"content""#) => {
+            Fault::RewritesResults if [r#""result":{"content""#, r#""output":{"#].iter().any(|result| text.contains(result)) => {
                 let anew: Option<serde_json::Value> = serde_json::from_str(text).ok();
                 return self.session.handle_frame(anew.map_or(frame, |anew| anew.to_string().into()), now);
             }
@@ -143,8 +147,8 @@ impl Subject for Broken {
         let out = self.session.poll_transmit()?;
         let text = Self::text(&out.frame);
         let repeats = match self.fault {
-            Fault::RepeatsFrames => !text.contains(r#""method""#) || text.contains("notifications/cancelled"),
-            Fault::RepeatsProgress => text.contains("notifications/progress"),
+            Fault::RepeatsFrames => !text.contains(r#""method""#) || is_cancel(text),
+            Fault::RepeatsProgress => ["notifications/progress", "actions/progress"].iter().any(|method| text.contains(method)),
             _ => false,
         };
         if repeats {

@@ -26,6 +26,7 @@ use protocol_core::{
 
 use super::check::{ODD, Subject, Watched};
 use crate::end::{client_config, server_config};
+use crate::tesseron::{app_config, gateway_config};
 
 /// How much may happen on the way from the first state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -93,7 +94,16 @@ impl<S: Subject> Clone for State<S> {
 /// The clocks that make deadlines of both ends meet.
 #[must_use]
 pub fn configs() -> (Config, Config) {
-    let (mut client, mut server) = (client_config(), server_config());
+    timed(client_config(), server_config())
+}
+
+/// The same for a gateway and an app.
+#[must_use]
+pub fn tesseron_configs() -> (Config, Config) {
+    timed(gateway_config(), app_config())
+}
+
+fn timed(mut client: Config, mut server: Config) -> (Config, Config) {
     let idle = Some(Duration::from_millis(10));
     client.timeouts.call = CallTimeouts { idle, max_total: None, reset_on_progress: true };
     server.timeouts.serve = Some(Duration::from_millis(7));
@@ -122,6 +132,12 @@ impl<S: Subject> State<S> {
                 while let Some(out) = watched[at].poll_transmit() {
                     watched[1 - at].handle_frame(out.frame, Instant::ZERO).expect("the handshake is read");
                 }
+            }
+        }
+        if watched[0].is_tesseron() {
+            watched[0].claim(Instant::ZERO);
+            while let Some(out) = watched[0].poll_transmit() {
+                watched[1].handle_frame(out.frame, Instant::ZERO).expect("the claim is read");
             }
         }
         for end in &mut watched {

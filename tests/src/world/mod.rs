@@ -83,7 +83,7 @@ enum Links {
     Bytes([Rc<RefCell<ByteLink>>; 2]),
 }
 
-/// Two ends and what lies between them. End 0 is the client; link 0 leads from it to the server.
+/// Two ends and what lies between them. End 0 is the client, or on Tesseron the gateway; link 0 leads from it to the server, or the app.
 #[derive(Debug)]
 pub struct World<S: Subject = Session> {
     now: Rc<Cell<Instant>>,

@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use protocol_core::{
-    Answer, Ask, CallTimeouts, Config, Invoke, Level, LogRecord, Op, Progress, RateWindow, Reply, ServeOptions, TransportEnd,
-    Violation,
+    Answer, Ask, CallTimeouts, Config, Invoke, Level, LogRecord, Op, Progress, Protocol, RateWindow, Reply, ServeOptions,
+    TransportEnd, Violation, mcp, tesseron,
 };
 use serde_json::Value;
 
@@ -117,11 +117,89 @@ enum Kind {
     Progress(u64),
 }
 
+/// What differs between the protocols and decides outcomes.
+#[derive(Clone, Copy, Debug)]
+struct Terms {
+    greeting: &'static str,
+    /// What the end that has greeted says when it was welcomed.
+    greeted: Option<&'static str>,
+    call: &'static str,
+    sample: &'static str,
+    elicit: &'static str,
+    cancel: &'static str,
+    progress: &'static str,
+    log: &'static str,
+    /// Invocations have names: questions and cancels name a live one, and no call waits for the handshake.
+    names: bool,
+    /// The codes of what ends without its handler: answered like that, or for `None` as MCP says.
+    cancelled: Option<i64>,
+    deadline: Option<i64>,
+    closing: Option<i64>,
+    cancels_questions: bool,
+    answers_after_eof: bool,
+    /// Progress is a share of a hundred, goes without one, and is worth something when it says no more than before.
+    percent: bool,
+    over: i64,
+    busy: i64,
+    too_deep: i64,
+    too_early: i64,
+}
+
+const MCP: Terms = Terms {
+    greeting: "initialize",
+    greeted: Some("initialized"),
+    call: "tools/call",
+    sample: "sampling/createMessage",
+    elicit: "elicitation/create",
+    cancel: "notifications/cancelled",
+    progress: "notifications/progress",
+    log: "notifications/message",
+    names: false,
+    cancelled: None,
+    deadline: None,
+    closing: None,
+    cancels_questions: true,
+    answers_after_eof: true,
+    percent: false,
+    over: -32800,
+    busy: -32809,
+    too_deep: -32808,
+    too_early: -32600,
+};
+
+const TESSERON: Terms = Terms {
+    greeting: "tesseron/hello",
+    greeted: None,
+    call: "actions/invoke",
+    sample: "sampling/request",
+    elicit: "elicitation/request",
+    cancel: "actions/cancel",
+    progress: "actions/progress",
+    log: "log",
+    names: true,
+    cancelled: Some(-32001),
+    deadline: Some(-32002),
+    closing: Some(-32001),
+    cancels_questions: false,
+    answers_after_eof: false,
+    percent: true,
+    over: -32001,
+    busy: -32603,
+    too_deep: -32008,
+    too_early: -32009,
+};
+
 /// What one end should do.
 #[derive(Clone, Debug)]
 pub struct Model {
     config: Config,
+    terms: Terms,
+    /// Calls, and answers questions. The other end runs what is called, and asks.
     client: bool,
+    /// What the other end can answer: sampling, elicitation.
+    peer_can: [bool; 2],
+    /// News of the other end that came before its welcome.
+    early_change: bool,
     now: u64,
     phase: Phase,
     handshake_at: Option<u64>,
@@ -155,14 +233,22 @@ fn state_error(why: &str) -> Answered {
 impl Model {
     /// The model of a session that begins at `now`.
     #[must_use]
-    pub fn new(config: &Config, client: bool, now: u64) -> Self {
+    pub fn new(config: &Config, now: u64) -> Self {
+        let (terms, client, opens) = match &config.protocol {
+            Protocol::Mcp { side, .. } => (MCP, *side == mcp::Side::Client, *side == mcp::Side::Client),
+            Protocol::Tesseron(tesseron::End::App(_)) => (TESSERON, false, true),
+            _ => (TESSERON, true, false),
+        };
         let mut model = Self {
             config: config.clone(),
+            terms,
             client,
+            peer_can: [!terms.names; 2],
+            early_change: false,
             now,
             phase: Phase::Fresh,
             handshake_at: config.timeouts.handshake.map(|span| now + micros(span)),
-            greeting_open: client,
+            greeting_open: opens,
             greeting_of_peer: None,
             ending: Ending::Open,
             peer_ended: false,
@@ -180,10 +266,10 @@ impl Model {
             out: VecDeque::new(),
             events: VecDeque::new(),
         };
-        if client {
+        if opens {
             model.phase = Phase::Opened;
             let id = model.number();
-            model.say(format!("request {id} initialize"));
+            model.say(format!("request {id} {}", terms.greeting));
         }
         model
     }
@@ -205,7 +291,8 @@ impl Model {
         }
         questions.values_mut().filter_map(|question| question.at.as_mut()).for_each(from_now);
         let [handshake, close] = [self.handshake_at, self.close_at].map(|at| at.map(|at| at.wrapping_sub(now)));
-        let phases = (self.phase, self.ending, self.peer_ended, handshake, close, self.next, self.now.wrapping_sub(now));
+        let phases =
+            (self.phase, self.ending, self.peer_ended, handshake, close, self.next, self.now.wrapping_sub(now), self.peer_can);
         let peer = (&self.asked, &self.live, &self.past, self.highest);
         format!("{phases:?} {calls:?} {serves:?} {questions:?} {peer:?} {:?} {:?} {:?}", self.alarms, self.out, self.events)
     }
@@ -299,8 +386,8 @@ impl Model {
         }
     }
 
-    fn can_go(serve: &Serve) -> bool {
-        serve.kept.as_ref().is_some_and(|kept| kept.value.is_some())
+    fn can_go(&self, serve: &Serve) -> bool {
+        serve.kept.as_ref().is_some_and(|kept| kept.value.is_some() || self.terms.percent)
     }
 
     fn due(&self) -> Option<(u64, Due)> {
@@ -318,7 +405,7 @@ impl Model {
                 Serving::Active => {
                     all.extend(serve.deadline.map(|at| (at, Due::Serve(*id))));
                     let fills = serve.counted.len().checked_sub(serve.rate.updates as usize).and_then(|at| serve.counted.get(at));
-                    all.extend(fills.filter(|_| Self::can_go(serve)).map(|at| (*at + micros(serve.rate.length), Due::Flush(*id))));
+                    all.extend(fills.filter(|_| self.can_go(serve)).map(|at| (*at + micros(serve.rate.length), Due::Flush(*id))));
                 }
                 Serving::Answered { at, .. } => all.extend([(*at, Due::Release(*id))]),
                 Serving::Cancelled => {}
@@ -378,16 +465,22 @@ impl Model {
                 None => return state_error("NoParent"),
             },
         };
-        if !self.client && !matches!(call.op, Op::Ping | Op::Custom(_)) {
+        if !self.client && (self.terms.names || !matches!(call.op, Op::Ping | Op::Custom(_))) {
             return state_error("WrongEnd");
+        }
+        if self.terms.names && self.phase != Phase::Ready {
+            return state_error("NotReady");
+        }
+        if self.terms.names && call.op != Op::CallTool {
+            return state_error("Unsupported");
         }
         if self.calls.len() + self.settled_waiting() >= self.config.limits.in_flight {
             return state_error("Full");
         }
         let id = self.number();
         let clocks = call.timeouts.unwrap_or(self.config.timeouts.call);
-        let observed = call.progress || (clocks.reset_on_progress && clocks.idle.is_some());
-        let method = told::op(&call.op);
+        let observed = self.terms.names || call.progress || (clocks.reset_on_progress && clocks.idle.is_some());
+        let method = if call.op == Op::CallTool { self.terms.call } else { told::op(&call.op) };
         let held = !(self.phase == Phase::Ready || method == "ping");
         let (now, last, questions) = (self.now, None, Vec::new());
         let made = Call {
@@ -415,16 +508,42 @@ impl Model {
     }
 
     fn send_call(&mut self, id: u64) {
+        let (name, names) = (self.name(id), self.terms.names);
         let Some(call) = self.calls.get_mut(&id) else { return };
         call.held = false;
         let mut said = format!("request {id} {}", call.method);
         if call.observed {
-            said += &format!(" token {id}");
+            said += &format!(" token {name}");
         }
-        if call.depth > 0 {
+        if call.depth > 0 && !names {
             said += &format!(" depth {}", call.depth);
         }
         self.out.push_back((Kind::Request(id), said));
+    }
+
+    /// What a call of ours is called by the other end.
+    fn name(&self, id: u64) -> String {
+        if self.terms.names { format!("\"inv_{id}\"") } else { id.to_string() }
+    }
+
+    /// [`protocol_core::Session::claim`], for an agent that can answer everything.
+    pub fn claim(&mut self, now: u64) -> Answered {
+        self.advance(now);
+        if !self.client || !self.terms.names {
+            return state_error("WrongEnd");
+        }
+        if self.ending != Ending::Open {
+            return state_error("Closing");
+        }
+        match self.phase {
+            Phase::Ready => return Ok(0),
+            Phase::Answered => {}
+            Phase::Fresh | Phase::Opened => return state_error("NotReady"),
+        }
+        self.say("notice tesseron/claimed".to_owned());
+        self.phase = Phase::Ready;
+        self.settle_ending();
+        Ok(0)
     }
 
     /// [`protocol_core::Session::cancel`].
@@ -456,7 +575,7 @@ impl Model {
         let Some(call) = self.calls.get(&id) else { return };
         let speaks = !call.held && call.method != "ping" && outcome != "lost";
         if !self.take_back(id) && speaks {
-            self.say(format!("cancel {id}"));
+            self.say(format!("cancel {}", self.name(id)));
         }
         self.finish_call(id, outcome);
     }
@@ -474,7 +593,7 @@ impl Model {
         if let Some(asked) = self.withdraw_asked(key)
             && self.may_write()
         {
-            self.say(format!("error {} -32800", asked.wire));
+            self.say(format!("error {} {}", asked.wire, self.terms.over));
         }
     }
 
@@ -532,6 +651,7 @@ impl Model {
     /// [`protocol_core::Session::progress`], for numbers that make sense. Gives the name of what became of it as an error.
     pub fn progress(&mut self, id: u64, update: &Progress, now: u64) -> Answered {
         self.advance(now);
+        let percent = self.terms.percent;
         let Some(serve) = self.active(id) else { return state_error("NotLive") };
         if let (Some(value), Some(total)) = (update.value, update.total)
             && value > total
@@ -542,13 +662,18 @@ impl Model {
             return state_error("Unobserved");
         }
         let mut update = update.clone();
+        if percent {
+            let share = |value: f64| update.total.map_or(value, |total| 100.0 * value / total).clamp(0.0, 100.0);
+            update.value = update.value.map(share);
+            update.total = update.value.map(|_| 100.0);
+        }
         if update.value.is_some_and(|value| serve.floor.is_some_and(|floor| value <= floor)) {
             (update.value, update.total) = (None, None);
             if update.message.is_none() {
                 return state_error("NotIncreasing");
             }
         }
-        if update.value.is_none() && serve.floor.is_none() {
+        if update.value.is_none() && serve.floor.is_none() && !percent {
             update.value = Some(0.0);
         }
         serve.floor = update.value.or(serve.floor);
@@ -568,8 +693,10 @@ impl Model {
 
     fn flush(&mut self, id: u64) {
         let now = self.now;
-        let Some(serve) = self.active(id).filter(|serve| Self::can_go(serve)) else { return };
-        let is_final = serve.kept.as_ref().is_some_and(|kept| kept.value == kept.total) && !serve.final_passed;
+        let can_go = self.serves.get(&id).is_some_and(|serve| self.can_go(serve));
+        let Some(serve) = self.active(id).filter(|_| can_go) else { return };
+        let is_whole = |kept: &Progress| kept.value.is_some() && kept.value == kept.total;
+        let is_final = serve.kept.as_ref().is_some_and(is_whole) && !serve.final_passed;
         let unlimited = serve.rate.length.is_zero();
         let recent = serve.counted.iter().filter(|at| **at + micros(serve.rate.length) > now).count();
         if !is_final && !unlimited && recent >= serve.rate.updates as usize {
@@ -605,8 +732,9 @@ impl Model {
     /// [`protocol_core::Session::request_input`].
     pub fn request_input(&mut self, id: u64, ask: &Ask, now: u64) -> Answered {
         self.advance(now);
+        let names = self.terms.names;
         let (wire, depth) = match self.active(id) {
-            Some(serve) => (serve.wire.clone(), serve.depth),
+            Some(serve) => (serve.token.clone().filter(|_| names).unwrap_or_else(|| serve.wire.clone()), serve.depth),
             None => return state_error("NotLive"),
         };
         if self.peer_ended {
@@ -616,11 +744,20 @@ impl Model {
             return state_error("Unsupported");
         }
         let (kind, method) = match ask {
-            Ask::Sample(_) => ("sample", "sampling/createMessage"),
-            Ask::Elicit(_) => ("elicit", "elicitation/create"),
-            Ask::Confirm { .. } => ("confirm", "elicitation/create"),
+            Ask::Sample(_) => ("sample", self.terms.sample),
+            Ask::Elicit(_) => ("elicit", self.terms.elicit),
+            Ask::Confirm { .. } => ("confirm", self.terms.elicit),
             _ => ("roots", "roots/list"),
         };
+        let [samples, elicits] = self.peer_can;
+        let can = match kind {
+            "sample" => samples,
+            "roots" => !names,
+            _ => elicits,
+        };
+        if !can {
+            return state_error("Unsupported");
+        }
         let depth = if kind == "sample" { depth.saturating_add(1) } else { depth };
         let max = self.config.depth.max;
         if kind == "sample" && depth > max {
@@ -630,7 +767,7 @@ impl Model {
             return state_error("Full");
         }
         let key = self.number();
-        let shown = if depth > 0 { format!(" depth {depth}") } else { String::new() };
+        let shown = if depth > 0 && !names { format!(" depth {depth}") } else { String::new() };
         let said = format!("request {key} {method}{shown} parent {wire}");
         let at = self.config.timeouts.input.map(|span| self.now + micros(span));
         let ready = self.phase == Phase::Ready;
@@ -692,7 +829,7 @@ impl Model {
 
     /// What is kept goes out, and questions are taken back.
     fn last_words(&mut self, id: u64) {
-        if self.serves.get(&id).is_some_and(|serve| serve.token.is_some() && Self::can_go(serve)) {
+        if self.serves.get(&id).is_some_and(|serve| serve.token.is_some() && self.can_go(serve)) {
             self.send_progress(id);
         }
         self.take_questions_back(id);
@@ -723,8 +860,17 @@ impl Model {
     fn cut_short(&mut self, id: u64, why: &str) {
         let Some(serve) = self.active(id) else { return };
         let partial = if serve.checkpoint { " partial" } else { "" };
-        let frame = if serve.is_tool { format!("result {}", serve.wire) } else { format!("error {} -32603{partial}", serve.wire) };
-        let wire = serve.wire.clone();
+        let (wire, is_tool) = (serve.wire.clone(), serve.is_tool);
+        let code = match why {
+            "deadline" => self.terms.deadline,
+            "closing" => self.terms.closing,
+            _ => self.terms.cancelled,
+        };
+        let frame = match code {
+            Some(code) => format!("error {wire} {code}{partial}"),
+            None if is_tool => format!("result {wire}"),
+            None => format!("error {wire} -32603{partial}"),
+        };
         self.last_words(id);
         if let Some(serve) = self.serves.get_mut(&id) {
             serve.state = Serving::Cancelled;
@@ -744,7 +890,7 @@ impl Model {
 
     fn take_question_back(&mut self, key: u64) -> Option<Question> {
         let question = self.close_question(key)?;
-        if question.held.is_none() && !self.take_back(key) {
+        if question.held.is_none() && !self.take_back(key) && self.terms.cancels_questions {
             self.say(format!("cancel {key}"));
         }
         Some(question)
@@ -818,6 +964,11 @@ impl Model {
             TransportEnd::Eof => {
                 self.peer_ended = true;
                 self.lose();
+                if !self.terms.answers_after_eof {
+                    for id in self.serves.keys().copied().collect::<Vec<_>>() {
+                        self.cancel_serve(id, "disconnected");
+                    }
+                }
                 self.begin_end("Eof", micros(self.config.timeouts.close_grace));
             }
             TransportEnd::Failed => self.fail("Failed"),
@@ -991,12 +1142,18 @@ impl Model {
 
     fn take_request(&mut self, method: &str, wire: &str, params: &Value) {
         let claimed = params["_meta"]["protocol-core/samplingDepth"].as_u64().map_or(0, |depth| depth.min(255) as u8);
-        let is_question = matches!(method, "sampling/createMessage" | "elicitation/create" | "roots/list");
+        let Terms { greeting, call, sample, elicit, names, .. } = self.terms;
+        let is_question = method == sample || method == elicit || (method == "roots/list" && !names);
+        let is_known =
+            method == greeting || is_question || method == call || (self.client && method.starts_with("tools/") && !names);
         match method {
-            "ping" => self.answer(wire, format!("result {wire}")),
-            "initialize" if !self.client => {
+            "ping" if !names => self.answer(wire, format!("result {wire}")),
+            _ if method == greeting && self.client == names => {
                 if self.phase != Phase::Fresh {
                     return self.refuse(wire, Some(Violation::OutOfPhase), -32600);
+                }
+                if names && !params["protocolVersion"].is_string() {
+                    return self.refuse(wire, Some(Violation::InvalidParams), -32602);
                 }
                 self.say(format!("result {wire}"));
                 self.phase = Phase::Answered;
@@ -1005,29 +1162,34 @@ impl Model {
                 self.tell("ready".to_owned());
             }
             _ if is_question && self.client => self.take_question(method, wire, params, claimed),
-            _ if is_question || method == "initialize" || (self.client && method.starts_with("tools/")) => {
-                self.refuse(wire, Some(Violation::WrongDirection), -32601);
+            _ if !self.client && (method == call || (method == "tools/list" && !names)) => {
+                self.take_call(method, wire, params, claimed);
             }
-            "tools/call" | "tools/list" => self.take_call(method, wire, params, claimed),
+            _ if is_known => self.refuse(wire, Some(Violation::WrongDirection), -32601),
             _ => self.refuse(wire, None, -32601),
         }
     }
 
     fn take_call(&mut self, method: &str, wire: &str, params: &Value, depth: u8) {
         if !self.serves_peer() {
-            return self.refuse(wire, Some(Violation::OutOfPhase), -32600);
+            return self.refuse(wire, Some(Violation::OutOfPhase), self.terms.too_early);
         }
         if self.ending != Ending::Open {
-            return self.refuse(wire, None, -32809);
+            return self.refuse(wire, None, self.terms.busy);
         }
         if self.serves.len() >= self.config.limits.in_flight {
-            return self.refuse(wire, Some(Violation::TooManyRequests), -32809);
+            return self.refuse(wire, Some(Violation::TooManyRequests), self.terms.busy);
+        }
+        let named = params.get("invocationId").map(Value::to_string).filter(|_| self.terms.names);
+        if named.as_ref().is_some_and(|name| self.named(name).is_some()) {
+            return self.refuse(wire, Some(Violation::DuplicateRequest), -32600);
         }
         if !self.take_id(wire, Owner::Serve(self.next)) {
             return;
         }
         let id = self.number();
-        let token = params["_meta"].get("progressToken").map(Value::to_string);
+        let token = named.or_else(|| params["_meta"].get("progressToken").map(Value::to_string));
+        let method = if method == self.terms.call { "tools/call" } else { method };
         self.tell(format!("request {id} {method} depth {depth} observed {}", token.is_some()));
         let serve = Serve {
             wire: wire.to_owned(),
@@ -1053,30 +1215,49 @@ impl Model {
         }
     }
 
+    /// The invocation that the other end calls so, until it was answered.
+    fn named(&self, name: &str) -> Option<u64> {
+        let is_live = |serve: &Serve, id: &u64| self.live.get(&serve.wire) == Some(&Owner::Serve(*id));
+        let mut all = self.serves.iter().filter(|(id, serve)| serve.token.as_deref() == Some(name) && is_live(serve, id));
+        all.next().map(|(id, _)| *id)
+    }
+
+    /// The call of ours that a question or an update names, if the name is one of ours.
+    fn call_named(&self, params: &Value, member: &Value) -> Option<u64> {
+        if !self.terms.names {
+            return member.as_u64();
+        }
+        params["invocationId"].as_str()?.strip_prefix("inv_")?.parse().ok()
+    }
+
     fn take_question(&mut self, method: &str, wire: &str, params: &Value, claimed: u8) {
-        if !self.serves_peer() {
-            return self.refuse(wire, Some(Violation::OutOfPhase), -32600);
+        if !self.serves_peer() || (self.terms.names && self.phase != Phase::Ready) {
+            return self.refuse(wire, Some(Violation::OutOfPhase), self.terms.too_early);
         }
         if !self.may_write() {
-            return self.refuse(wire, None, -32809);
+            return self.refuse(wire, None, self.terms.busy);
         }
-        let named = params["_meta"]["protocol-core/parent"].as_u64();
+        let named = self.call_named(params, &params["_meta"]["protocol-core/parent"]);
+        let is_late = named.is_some_and(|named| (1..self.next).contains(&named) && !self.calls.contains_key(&named));
         let has_left = |id: &u64, call: &Call| call.method != "ping" && !call.held && !self.waits(*id);
         let left = || self.calls.iter().filter(|(id, call)| has_left(id, call));
         let named = named.filter(|named| left().any(|(id, _)| id == named));
+        if named.is_none() && self.terms.names {
+            return self.refuse(wire, (!is_late).then_some(Violation::UndeclaredInput), -32009);
+        }
         let parent = named.or_else(|| left().max_by_key(|(id, call)| (call.depth, **id)).map(|(id, _)| *id));
         let inherited = parent.map_or(0, |id| self.calls[&id].depth);
         let kind = match method {
-            "sampling/createMessage" => "sample",
-            "elicitation/create" => "elicit",
+            _ if method == self.terms.sample => "sample",
+            _ if method == self.terms.elicit => "elicit",
             _ => "roots",
         };
         let depth = claimed.max(if kind == "sample" { inherited.saturating_add(1) } else { inherited });
         if kind == "sample" && depth > self.config.depth.max {
-            return self.refuse(wire, Some(Violation::SamplingTooDeep), -32808);
+            return self.refuse(wire, Some(Violation::SamplingTooDeep), self.terms.too_deep);
         }
         if self.asked.len() >= self.config.limits.in_flight {
-            return self.refuse(wire, Some(Violation::TooManyRequests), -32809);
+            return self.refuse(wire, Some(Violation::TooManyRequests), self.terms.busy);
         }
         if !self.take_id(wire, Owner::Asked(self.next)) {
             return;
@@ -1090,8 +1271,30 @@ impl Model {
     }
 
     fn take_notification(&mut self, method: &str, params: &Value) {
+        let Terms { cancel, progress, log, names, .. } = self.terms;
         match method {
-            "notifications/progress" => self.take_progress(params),
+            _ if names && !self.client && (method == progress || method == log) => self.violation(Violation::WrongDirection),
+            _ if names && self.client && (method == cancel || method == "tesseron/claimed") => {
+                self.violation(Violation::WrongDirection);
+            }
+            _ if method == progress => self.take_progress(params),
+            _ if method == cancel && names => {
+                if let Some(id) = self.named(&params["invocationId"].to_string()) {
+                    self.cut_short(id, "peer");
+                }
+            }
+            "tesseron/claimed" if names && !self.client => {
+                let can = |what: &str| params["agentCapabilities"][what] == true;
+                self.peer_can = [can("sampling"), can("elicitation")];
+                if self.phase == Phase::Ready {
+                    self.tell("changed".to_owned());
+                } else {
+                    self.early_change = true;
+                }
+            }
+            _ if method == log && names => self.tell("log".to_owned()),
+            _ if names && self.serves_peer() => self.tell("notice".to_owned()),
+            _ if names => self.violation(Violation::OutOfPhase),
             "notifications/cancelled" => {
                 let wire = params["requestId"].to_string();
                 match self.live.get(&wire).copied() {
@@ -1140,16 +1343,34 @@ impl Model {
 
     fn take_progress(&mut self, params: &Value) {
         let update = told::read_progress(params);
-        let Some(id) = self.ours(&params["progressToken"].to_string()) else {
+        let named = self.call_named(params, &params["progressToken"]);
+        let Some(id) = named.filter(|number| *number < self.next) else {
             return self.stray_progress();
         };
         let unfit = self.waits(id);
         let (now, quiet) = (self.now, micros(self.config.progress.window.length));
+        let percent = self.terms.percent;
         let Some(call) = self.calls.get_mut(&id).filter(|call| !call.held) else { return };
         if !call.observed || unfit {
             return self.stray_progress();
         }
-        if call.floor.is_none_or(|floor| update.value.is_some_and(|value| value > floor)) {
+        let is_above = match (update.value, call.floor) {
+            (None, _) => percent,
+            (Some(value), floor) => floor.is_none_or(|floor| value > floor),
+        };
+        if percent && (update.value.is_none() || (!is_above && update.message.is_some())) {
+            let update = Progress { value: None, total: None, ..update };
+            match &mut call.last {
+                Some(last) => last.message = update.message.clone().or_else(|| last.message.take()),
+                last if is_above => *last = Some(update.clone()),
+                _ => {}
+            }
+            if is_above && call.clocks.reset_on_progress {
+                call.heard = now;
+            }
+            return self.tell(format!("progress {id} {}", told::progress(&update)));
+        }
+        if is_above {
             call.floor = update.value;
             call.last = Some(update.clone());
             if call.clocks.reset_on_progress {
@@ -1174,7 +1395,7 @@ impl Model {
         let Some(id) = self.ours(wire) else { return self.violation(Violation::UnknownResponse) };
         let error = frame.get("error");
         let malformed = error.is_none() && !frame["result"].is_object();
-        if self.client && id == 1 && self.greeting_open {
+        if id == 1 && self.greeting_open {
             self.greeting_open = false;
             if let Some(error) = error {
                 self.tell(format!("refused {}", error["code"]));
@@ -1185,7 +1406,15 @@ impl Model {
             self.phase = Phase::Ready;
             self.handshake_at = None;
             self.tell("ready".to_owned());
-            self.say("initialized".to_owned());
+            if let Some(greeted) = self.terms.greeted {
+                self.say(greeted.to_owned());
+            }
+            if self.early_change {
+                self.tell("changed".to_owned());
+            } else if self.terms.names {
+                let can = |what: &str| frame["result"]["capabilities"][what] == true;
+                self.peer_can = [can("sampling"), can("elicitation")];
+            }
             return self.release_held();
         }
         let is_live = self.questions.get(&id).is_some_and(|question| question.held.is_none())
@@ -1199,7 +1428,7 @@ impl Model {
         if let Some(question) = self.close_question(id) {
             let read = match error {
                 Some(error) => format!("refused {}", error["code"]),
-                None => read_answer(question.kind, &frame["result"]).to_owned(),
+                None => read_answer(question.kind, &frame["result"], self.terms.names).to_owned(),
             };
             if read == "invalid" {
                 self.violation(Violation::InvalidResponse);
@@ -1208,6 +1437,15 @@ impl Model {
         }
         let outcome = match error {
             Some(error) => format!("error {}{}", error["code"], if told::has_partial(error) { " partial" } else { "" }),
+            None if self.terms.names => {
+                let result = &frame["result"];
+                let fits = result["invocationId"].as_str() == Some(&*format!("inv_{id}"));
+                let is_odd = result.get("invocationId").is_some() || result.get("output").is_some();
+                if !fits {
+                    self.violation(Violation::InvalidResponse);
+                }
+                if fits || is_odd { "result".to_owned() } else { "invalid".to_owned() }
+            }
             None if malformed => {
                 self.violation(Violation::InvalidResponse);
                 "invalid".to_owned()
@@ -1218,13 +1456,14 @@ impl Model {
     }
 }
 
-fn read_answer(kind: &str, result: &Value) -> &'static str {
+fn read_answer(kind: &str, result: &Value, names: bool) -> &'static str {
+    let (content, filled) = (&result["content"], &result[if names { "value" } else { "content" }]);
     match (kind, result["action"].as_str()) {
-        ("sample", _) if result["content"].is_object() => "sample",
+        ("sample", _) if content.is_object() || (names && !content.is_null()) => "sample",
         ("roots", _) if result["roots"].is_array() => "roots",
         ("confirm", Some("accept")) => "confirm true",
         ("confirm", Some(_)) => "confirm false",
-        ("elicit", Some("accept")) if result["content"].is_object() => "accept",
+        ("elicit", Some("accept")) if filled.is_object() => "accept",
         ("elicit", Some("decline" | "cancel")) => "decline",
         _ => "invalid",
     }

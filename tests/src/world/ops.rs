@@ -104,6 +104,26 @@ fn answer(kind: &str, c: u8) -> Answer {
     }
 }
 
+/// The same on Tesseron.
+fn hostile_tesseron(b: u8, c: u8) -> String {
+    let b = if b < 224 { b % 32 } else { b };
+    let id = if c & 0x80 == 0 { b.to_string() } else { format!("\"{b}\"") };
+    let name = format!("inv_{b}");
+    match c % 12 {
+        3 => format!(r#"{{"jsonrpc":"2.0","method":"actions/cancel","params":{{"invocationId":"{name}"}}}}"#),
+        4 => format!(
+            r#"{{"jsonrpc":"2.0","method":"actions/progress","params":{{"invocationId":"{name}","percent":{}}}}}"#,
+            i32::from(c >> 4 & 7) * 20 - 10
+        ),
+        5 => crate::tesseron::invoke(b.into(), &format!("inv_{}", c >> 4)),
+        6 => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"invocationId":"{name}","output":"ok"}}}}"#),
+        7 => crate::tesseron::CLAIMED.to_owned(),
+        8 => crate::tesseron::sample(b.into(), &format!("inv_{}", c >> 4)),
+        9 => format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tesseron/hello","params":{{}}}}"#),
+        _ => hostile(b, c),
+    }
+}
+
 /// Frames that neither end would have sent then; `b` is the number in them, most often one that is or was in use.
 fn hostile(b: u8, c: u8) -> String {
     let b = if b < 224 { b % 32 } else { b };
@@ -168,6 +188,7 @@ impl<S: Subject> World<S> {
             22 => self.deafen(at, b & 1 == 1),
             23 => self.timeouts_first(b & 1 == 1),
             24 => self.fault(at, b, c),
+            25 if self.end(at).is_tesseron() => self.inject(at, &hostile_tesseron(b, c)),
             25 => self.inject(at, &hostile(b, c)),
             26 => self.end_mut(at).close(Duration::from_millis(u64::from(c) * 10), now),
             27 if c % 4 == 0 => self.reset(),
@@ -179,6 +200,8 @@ impl<S: Subject> World<S> {
                     self.end_mut(at).clear_alarm(id);
                 }
             }
+            // A gateway is claimed for its agent.
+            32 if self.end(0).is_tesseron() => self.end_mut(0).claim(now),
             _ => {}
         }
         self.settle();
@@ -206,6 +229,7 @@ impl<S: Subject> World<S> {
                 if let Some(id) = serve {
                     let reply = match c % 3 {
                         0 => Reply::Tool(ToolOutput::text("ok")),
+                        1 if watched.is_tesseron() => Reply::Tool(ToolOutput::structured(json(ODD))),
                         1 => Reply::Raw(json(ODD_RESULT)),
                         _ => Reply::Error(RpcError::internal("no")),
                     };

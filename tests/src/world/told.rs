@@ -12,6 +12,9 @@ pub fn frame(text: &str) -> String {
     match (frame["method"].as_str(), id) {
         (Some(method), Some(id)) => {
             let mut said = format!("request {id} {method}");
+            if let Some(name) = params.get("invocationId") {
+                said += &format!(" {} {name}", if method == "actions/invoke" { "token" } else { "parent" });
+            }
             for (name, word) in
                 [("progressToken", "token"), ("protocol-core/samplingDepth", "depth"), ("protocol-core/parent", "parent")]
             {
@@ -25,6 +28,9 @@ pub fn frame(text: &str) -> String {
         (Some("notifications/progress"), None) => {
             format!("progress {} {}", params["progressToken"], progress(&read_progress(params)))
         }
+        (Some("actions/cancel"), None) => format!("cancel {}", params["invocationId"]),
+        (Some("actions/progress"), None) => format!("progress {} {}", params["invocationId"], progress(&read_progress(params))),
+        (Some("log"), None) => "log".to_owned(),
         (Some("notifications/initialized"), None) => "initialized".to_owned(),
         (Some("notifications/message"), None) => "log".to_owned(),
         (Some(method), None) => format!("notice {method}"),
@@ -47,15 +53,18 @@ pub fn has_partial(error: &Value) -> bool {
 /// The progress in the parameters of a notification.
 #[must_use]
 pub fn read_progress(params: &Value) -> Progress {
-    let mut progress = Progress { value: params["progress"].as_f64(), total: params["total"].as_f64(), ..Progress::default() };
+    let percent = params["percent"].as_f64().map(|percent| percent.clamp(0.0, 100.0));
+    let (value, total) = (params["progress"].as_f64().or(percent), params["total"].as_f64().or_else(|| percent.map(|_| 100.0)));
+    let mut progress = Progress { value, total, ..Progress::default() };
     progress.message = params["message"].as_str().map(|message| message.to_owned().into());
     progress
 }
 
-/// Progress in a few words.
+/// Progress in a few words. A number may lose its last bit where it is read with care for nothing but speed.
 #[must_use]
 pub fn progress(progress: &Progress) -> String {
-    let value = progress.value.map_or_else(|| "-".to_owned(), |value| value.to_string());
+    let round = |value: f64| (value * 1e6).round() / 1e6;
+    let value = progress.value.map_or_else(|| "-".to_owned(), |value| round(value).to_string());
     let total = progress.total.map_or_else(String::new, |total| format!("/{total}"));
     let message = progress.message.as_ref().map_or_else(String::new, |message| format!(" {message}"));
     format!("{value}{total}{message}")
@@ -94,6 +103,7 @@ pub fn ask(ask: &Ask) -> &'static str {
 pub fn event(event: &Event) -> String {
     match event {
         Event::Ready(_) => "ready".to_owned(),
+        Event::PeerChanged(_) => "changed".to_owned(),
         Event::Request { id, op: kind, depth, observed, .. } => {
             format!("request {} {} depth {depth} observed {observed}", number(id), op(kind))
         }

@@ -1,0 +1,632 @@
+//! A gateway with an agent and three apps, all played by the bytes, every fault of a leg included.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol_core::bridge::{Bridge, BridgeConfig, BridgeEvent, ClaimId, Leg, Surface};
+use protocol_core::claims::ChannelId;
+use protocol_core::{CallTimeouts, Close, Instant, TransportEnd, Violation};
+use serde_json::Value;
+
+use crate::bridge::{ACTIONS, DECLARES, Invoked, RESOURCES, answered, bound, call_tool, config, hello, refused, resume, value};
+use crate::end::{initialize, notification, request};
+use crate::world::rng::Rng;
+
+/// One operation: `[opcode, a, b, c]`. The two lowest bits of `a` are the leg that acts, 0 the agent; `b` chooses among what is live
+/// there, `c` is how.
+type Operation = [u8; 4];
+
+/// So many operations are enough for whatever there is to find.
+const OPERATIONS: usize = 250;
+/// How many places for opcodes there are; those that do nothing yet are free.
+const PLACES: u8 = 32;
+const APPS: [&str; 3] = ["one", "two", "three"];
+
+/// Byte 0: limits (bit 0), what is listed (bits 1 and 2), the clocks of calls (bit 3), how long an app may be away (bit 4). Byte 1: the
+/// seed of codes and tokens. Byte 2: how it ends. Byte 3: how many of the apps have been claimed before. Then operations, four bytes each.
+pub fn bridge(data: &[u8]) {
+    let ([variant, seed, ending, claimed], rest) = super::head(data);
+    let (operations, _) = rest.as_chunks::<4>();
+    let run = || {
+        let mut fuzzed = Fuzzed::new(variant, seed, claimed);
+        for operation in operations.iter().take(OPERATIONS) {
+            fuzzed.apply(*operation);
+        }
+        fuzzed.finish(ending)
+    };
+    assert_eq!(run(), run(), "G10: the same operations, and something else");
+}
+
+/// A call of the agent that waits for its response.
+#[derive(Debug)]
+struct Pending {
+    token: Option<Value>,
+    last: Option<f64>,
+}
+
+#[derive(Default)]
+struct Seat {
+    channel: Option<ChannelId>,
+    stalled: bool,
+    code: Option<String>,
+    /// What resumes its last session.
+    credentials: Option<(String, String)>,
+    /// What it was asked to run, and whether the bridge waits for it.
+    invoked: Vec<(Invoked, bool)>,
+    /// Those that it answered while it read nothing: a cancel may have been on its way.
+    crossed: Vec<String>,
+    /// The newest that is over.
+    gone: Option<Invoked>,
+    /// How often it has asked something under an id, less the answers.
+    owed: BTreeMap<String, usize>,
+    next: u64,
+    subscription: Option<String>,
+}
+
+struct Fuzzed {
+    bridge: Bridge,
+    now: Instant,
+    over: Option<Instant>,
+    seats: [Seat; 3],
+    stalled: bool,
+    /// The owner looks at no events.
+    deaf: bool,
+    /// Calls of the agent by id: one that is used again may wait behind the answer to its first use.
+    pending: BTreeMap<String, VecDeque<Pending>>,
+    next: u64,
+    /// Questions that the agent was asked and has not answered.
+    asked: Vec<(Value, String)>,
+    /// Those that it answered while it read nothing: a cancel may have been on its way.
+    crossed: Vec<Value>,
+    wanted: Vec<(ClaimId, String)>,
+    closed: bool,
+    trace: Vec<String>,
+}
+
+fn settings(variant: u8) -> BridgeConfig {
+    let mut config = config();
+    if variant & 1 != 0 {
+        for limits in [&mut config.agent_limits, &mut config.app_limits] {
+            (limits.in_flight, limits.events, limits.strays, limits.tombstones) = (4, 12, 6, 2);
+            (limits.output_bytes, limits.output_bytes_hard) = (1500, 20_000);
+        }
+    }
+    config.surface = [Surface::Both, Surface::Dynamic, Surface::Meta, Surface::Both][usize::from(variant >> 1 & 3)];
+    if variant & 8 != 0 {
+        let (idle, max_total) = (Some(Duration::from_millis(700)), Some(Duration::from_secs(3)));
+        config.call = CallTimeouts { idle, max_total, reset_on_progress: true };
+    }
+    if variant & 16 != 0 {
+        config.hello = Duration::from_millis(300);
+    }
+    config
+}
+
+impl Fuzzed {
+    fn new(variant: u8, seed: u8, claimed: u8) -> Self {
+        let mut rng = Rng::new(seed.into());
+        let random = Box::new(move |bytes: &mut [u8]| bytes.fill_with(|| rng.number() as u8));
+        let mut fuzzed = Self {
+            bridge: Bridge::new(settings(variant), random, Instant::ZERO),
+            now: Instant::ZERO,
+            over: None,
+            seats: Default::default(),
+            stalled: false,
+            deaf: false,
+            pending: BTreeMap::new(),
+            next: 1,
+            asked: Vec::new(),
+            crossed: Vec::new(),
+            wanted: Vec::new(),
+            closed: false,
+            trace: Vec::new(),
+        };
+        fuzzed.say(None, &initialize(0, "2025-11-25", DECLARES));
+        fuzzed.say(None, &notification("notifications/initialized", "{}"));
+        fuzzed.settle();
+        for app in 0..usize::from(claimed % 4) {
+            fuzzed.dial(app, 0);
+            fuzzed.claim(app, 0);
+        }
+        fuzzed
+    }
+
+    // ---- What is carried ----
+
+    fn leg(&self, app: Option<usize>) -> Option<Leg> {
+        app.map_or(Some(Leg::Agent), |app| self.seats[app].channel.map(Leg::App))
+    }
+
+    /// Somebody says something, if it is listened to.
+    fn say(&mut self, app: Option<usize>, text: &str) {
+        self.is_heard(app, text);
+    }
+
+    /// The same, and whether it was.
+    fn is_heard(&mut self, app: Option<usize>, text: &str) -> bool {
+        let Some(leg) = self.leg(app).filter(|leg| self.bridge.wants_input(*leg)) else { return false };
+        let before = self.bridge.stats(leg).unwrap_or_default();
+        self.trace.push(format!("{app:?} > {text}"));
+        let taken = self.bridge.handle_frame(leg, Bytes::copy_from_slice(text.as_bytes()), self.now);
+        assert!(taken.is_ok(), "a frame was refused although input was wanted");
+        let after = self.bridge.stats(leg).unwrap_or_default();
+        // Such are not answered, or not by their ids.
+        let dropped = [Violation::DuplicateRequest, Violation::RepeatedMember].into_iter();
+        let dropped = dropped.map(|rule| after.violations(rule) - before.violations(rule)).sum::<u64>() > 0;
+        let Ok(frame) = serde_json::from_str::<Value>(text) else { return true };
+        let (method, id, params) = (frame["method"].as_str(), &frame["id"], &frame["params"]);
+        match app {
+            Some(app) if method.is_some() && !id.is_null() && !dropped => {
+                *self.seats[app].owed.entry(id.to_string()).or_default() += 1;
+            }
+            None if method == Some("notifications/cancelled") && after.serves < before.serves => {
+                self.end_call(&params["requestId"].to_string(), VecDeque::pop_back);
+            }
+            None if method.is_some() && !id.is_null() && !dropped => {
+                let token = params["_meta"].get("progressToken").cloned();
+                self.pending.entry(id.to_string()).or_default().push_back(Pending { token, last: None });
+            }
+            _ => {}
+        }
+        true
+    }
+
+    fn end_call(&mut self, id: &str, take: fn(&mut VecDeque<Pending>) -> Option<Pending>) -> bool {
+        let Some(pending) = self.pending.get_mut(id) else { return false };
+        take(pending);
+        if pending.is_empty() {
+            self.pending.remove(id);
+        }
+        true
+    }
+
+    /// Carries what can be carried, and checks what must always hold.
+    fn settle(&mut self) {
+        loop {
+            let mut moved = false;
+            for app in [None, Some(0), Some(1), Some(2)] {
+                let stalled = app.map_or(self.stalled, |app| self.seats[app].stalled);
+                while let Some(leg) = self.leg(app).filter(|_| !stalled)
+                    && let Some(out) = self.bridge.poll_transmit(leg)
+                {
+                    let text = core::str::from_utf8(&out.frame).expect("UTF-8").to_owned();
+                    assert!(!text.contains(['\n', '\r']), "one frame is one line");
+                    self.trace.push(format!("{app:?} < {text}"));
+                    match app {
+                        None => self.agent_hears(&text),
+                        Some(app) => self.app_hears(app, &text),
+                    }
+                    moved = true;
+                }
+            }
+            while !self.deaf
+                && let Some(event) = self.bridge.poll_event()
+            {
+                self.told(&event);
+                moved = true;
+            }
+            if !moved {
+                break;
+            }
+        }
+        let due = self.bridge.poll_timeout();
+        assert!(due.is_none_or(|due| Some(due) > self.over), "G7: a deadline at {due:?} after {:?}", self.over);
+        for leg in [None, Some(0), Some(1), Some(2)].into_iter().filter_map(|app| self.leg(app)) {
+            let Some(stats) = self.bridge.stats(leg) else { continue };
+            // The limits of both kinds of leg are alike, but for the calls.
+            let limits = settings(0).agent_limits;
+            assert!(stats.queued_bytes <= limits.output_bytes_hard, "G5: {stats:?}");
+            assert!(stats.calls <= limits.in_flight && stats.serves <= limits.in_flight, "G5: {stats:?}");
+        }
+    }
+
+    fn agent_hears(&mut self, text: &str) {
+        let frame = value(text);
+        let (id, params) = (&frame["id"], &frame["params"]);
+        match frame["method"].as_str() {
+            Some("notifications/progress") => {
+                let token = &params["progressToken"];
+                let named = self.pending.values_mut().flatten().filter(|pending| pending.token.as_ref() == Some(token));
+                let mut named: Vec<_> = named.collect();
+                assert!(!named.is_empty(), "G3: progress before its call or after its end: {text}");
+                // Of two calls with one token nobody can tell whose it is.
+                if let [pending] = &mut *named {
+                    let at = params["progress"].as_f64().expect("a number");
+                    let repeats = params.get("message").is_some() || params["_meta"].is_object();
+                    let rises = pending.last.is_none_or(|last| at > last || (at == last && repeats));
+                    assert!(rises && (0.0..=100.0).contains(&at), "G3: after {:?}: {text}", pending.last);
+                    pending.last = Some(at);
+                }
+            }
+            Some(method) if !id.is_null() => {
+                assert!(self.asked.iter().all(|(open, _)| open != id), "G2: an id was used twice: {text}");
+                self.asked.push((id.clone(), method.to_owned()));
+            }
+            Some("notifications/cancelled") => {
+                let before = self.asked.len() + self.crossed.len();
+                self.asked.retain(|(open, _)| *open != params["requestId"]);
+                self.crossed.retain(|open| *open != params["requestId"]);
+                assert!(self.asked.len() + self.crossed.len() < before, "G2: a cancel of nothing: {text}");
+            }
+            Some(_) => {}
+            None if id.is_null() => {}
+            None => assert!(self.end_call(&id.to_string(), VecDeque::pop_front), "G2: an answer that nobody waits for: {text}"),
+        }
+    }
+
+    fn app_hears(&mut self, app: usize, text: &str) {
+        let (frame, seat) = (value(text), &mut self.seats[app]);
+        let params = &frame["params"];
+        match frame["method"].as_str() {
+            Some("actions/invoke") => {
+                let new = Invoked::read(text).expect("an invocation");
+                let is_new = seat.invoked.iter().all(|(old, _)| old.invocation != new.invocation && old.id != new.id);
+                assert!(is_new, "G2: a name was used twice: {text}");
+                seat.invoked.push((new, true));
+            }
+            Some("actions/cancel") => {
+                let named = seat.invoked.iter_mut().find(|(one, waits)| *waits && one.invocation == params["invocationId"]);
+                let crossed = seat.crossed.iter().position(|name| *name == params["invocationId"]);
+                match (named, crossed) {
+                    (Some((_, waits)), _) => *waits = false,
+                    (None, Some(at)) => drop(seat.crossed.remove(at)),
+                    (None, None) => panic!("G2: a cancel of nothing: {text}"),
+                }
+            }
+            Some("resources/subscribe") => {
+                seat.subscription = params["subscriptionId"].as_str().map(ToOwned::to_owned);
+                self.answer_app_request(app, &frame["id"]);
+            }
+            Some("resources/read" | "resources/unsubscribe") => self.answer_app_request(app, &frame["id"]),
+            Some(_) => {}
+            None => {
+                let owed = seat.owed.get_mut(&frame["id"].to_string()).filter(|owed| **owed > 0);
+                *owed.unwrap_or_else(|| panic!("G2: an answer that nobody waits for: {text}")) -= 1;
+                if let (Some(session), Some(token)) =
+                    (frame["result"]["sessionId"].as_str(), frame["result"]["resumeToken"].as_str())
+                {
+                    seat.credentials = Some((session.to_owned(), token.to_owned()));
+                }
+            }
+        }
+    }
+
+    /// What an app is asked beside actions it answers when the bytes say so, as if it were one.
+    fn answer_app_request(&mut self, app: usize, id: &Value) {
+        let frame = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"actions/invoke","params":{{"name":"","invocationId":""}}}}"#);
+        let mut request = Invoked::read(&frame).expect("an invocation");
+        request.invocation = format!("no invocation {id}");
+        self.seats[app].invoked.push((request, true));
+    }
+
+    fn told(&mut self, event: &BridgeEvent) {
+        self.trace.push(format!("{event:?}"));
+        match event {
+            BridgeEvent::AppReady { channel, code, .. } => {
+                if let Some(seat) = self.seats.iter_mut().find(|seat| seat.channel == Some(*channel)) {
+                    seat.code = code.as_ref().map(|code| code.as_str().to_owned());
+                }
+            }
+            BridgeEvent::AppClosed { channel, .. } => {
+                assert!(self.bridge.is_closed(Leg::App(*channel)), "G4: told that {channel:?} is over, and it is not");
+                assert!(self.bridge.poll_transmit(Leg::App(*channel)).is_none(), "G4: a frame after the end");
+            }
+            BridgeEvent::ClaimWanted { claim, code } => self.wanted.push((*claim, code.reveal().to_owned())),
+            BridgeEvent::ClaimGone { claim } => self.wanted.retain(|(open, _)| open != claim),
+            BridgeEvent::AgentClosed(_) => {
+                assert!(!self.closed, "G4: the agent's session ends twice");
+                self.closed = true;
+            }
+            _ => {}
+        }
+    }
+
+    // ---- What happens ----
+
+    fn apply(&mut self, [opcode, a, b, c]: Operation) {
+        let app = usize::from(a & 3).checked_sub(1);
+        let span = Duration::from_millis(u64::from(b) * 16 + u64::from(c));
+        match (opcode % PLACES, app) {
+            (0, _) => self.run_for(span),
+            // Late: beyond the next deadline in one go.
+            (1, _) => self.timeout(self.bridge.poll_timeout().unwrap_or(self.now).max(self.now).saturating_add(span)),
+            // Early, and twice.
+            (2, _) => (0..2).for_each(|_| self.timeout(self.now)),
+            (3, _) => self.call(b, c),
+            (4, _) => self.cancel(b, c),
+            (5, Some(app)) => self.progress(app, b, c),
+            (6, Some(app)) => self.respond(app, b, c),
+            (7, Some(app)) => self.ask(app, b, c),
+            (8, _) => self.answer(b, c),
+            (9, Some(app)) => self.news(app, c),
+            (10, None) => self.stalled = b & 1 == 1,
+            (10, Some(app)) => self.seats[app].stalled = b & 1 == 1,
+            (11, _) => self.say(app, GARBAGE[usize::from(c) % GARBAGE.len()]),
+            (12, Some(app)) => self.lose(app, c),
+            // The agent goes rarely: nothing follows.
+            (12, None) if c == 255 => self.bridge.handle_end(Leg::Agent, TransportEnd::Eof, self.now),
+            (13, Some(app)) => self.dial(app, c),
+            (14, Some(app)) => self.claim(app, c),
+            (15, None) => (0..c % 32).for_each(|more| self.call(b, more & 3)),
+            (15, Some(app)) => (0..c % 64).for_each(|more| self.progress(app, b, more)),
+            (16, _) => self.read(b, c),
+            (17, Some(app)) => {
+                if let Some(channel) = self.seats[app].channel {
+                    let grace = Duration::from_millis(c.into());
+                    self.bridge.close_app(channel, Close::Graceful { grace }, self.now);
+                }
+            }
+            (18, Some(app)) => self.dial_wanted(app, c),
+            (19, Some(app)) => {
+                if let Some(gone) = self.seats[app].gone.clone() {
+                    self.say(Some(app), &if c & 1 == 0 { gone.output("1") } else { gone.progress(r#","percent":99"#) });
+                }
+            }
+            (20, _) => self.deaf = b & 1 == 1,
+            _ => {}
+        }
+        self.settle();
+    }
+
+    fn timeout(&mut self, now: Instant) {
+        self.now = now;
+        self.bridge.handle_timeout(now);
+        self.over = Some(now);
+    }
+
+    fn run_for(&mut self, span: Duration) {
+        let target = self.now.saturating_add(span);
+        while let Some(due) = self.bridge.poll_timeout().filter(|due| *due <= target) {
+            self.timeout(due.max(self.now));
+            self.settle();
+        }
+        self.timeout(target);
+    }
+
+    fn call(&mut self, b: u8, c: u8) {
+        let app = APPS[usize::from(b) % 3];
+        let (tool, arguments) = match b / 3 % 6 {
+            0..=2 => (format!("{app}__t"), r#"{"n":1}"#.to_owned()),
+            3 => ("tesseron__invoke_action".to_owned(), format!(r#"{{"app_id":"{app}","action":"t","args":{{}}}}"#)),
+            4 => ("tesseron__read_resource".to_owned(), format!(r#"{{"app_id":"{app}","name":"balance"}}"#)),
+            _ => {
+                (["tesseron__list_actions", "tesseron__list_pending_claims", "no"][usize::from(b) % 3].to_owned(), "{}".to_owned())
+            }
+        };
+        // Now and then an id is used again, whether or not it is in flight.
+        let id = if c & 0x30 == 0x30 { self.next.saturating_sub(1 + u64::from(c >> 6)) } else { self.next };
+        self.next = self.next.max(id + 1);
+        let token = match c & 3 {
+            0 => None,
+            1 => Some(r#""shared""#.to_owned()),
+            _ => Some(id.to_string()),
+        };
+        self.say(None, &call_tool(&id.to_string(), &tool, &arguments, token.as_deref()));
+    }
+
+    fn cancel(&mut self, b: u8, c: u8) {
+        let open = self.pending.keys().nth(usize::from(b) % self.pending.len().max(1)).cloned();
+        let id = open.filter(|_| c & 7 != 7).unwrap_or_else(|| c.to_string());
+        self.say(None, &notification("notifications/cancelled", &format!(r#"{{"requestId":{id},"reason":"why"}}"#)));
+    }
+
+    fn invocation(&self, app: usize, b: u8) -> Option<usize> {
+        let count = self.seats[app].invoked.len();
+        (count > 0).then(|| usize::from(b) % count)
+    }
+
+    fn progress(&mut self, app: usize, b: u8, c: u8) {
+        let Some(at) = self.invocation(app, b) else { return };
+        let members = match c % 4 {
+            0 | 1 => format!(r#","percent":{}"#, c / 2),
+            2 => format!(r#","percent":{},"message":"m{c}","data":{{"a":1}}"#, c / 3),
+            _ => r#","message":"m""#.to_owned(),
+        };
+        let text = self.seats[app].invoked[at].0.progress(&members);
+        self.say(Some(app), &text);
+    }
+
+    fn respond(&mut self, app: usize, b: u8, c: u8) {
+        let Some(at) = self.invocation(app, b) else { return };
+        let ended = self.seats[app].invoked[at].0.clone();
+        let text = match c % 6 {
+            0 => ended.output(r#""done""#),
+            1 => ended.output(r#"{"content":[{"type":"text","text":"é"},{"type":"image","data":"","mimeType":"image/png"}]}"#),
+            2 => ended.output(r#"{"value":[1.50e+3]}"#),
+            3 => ended.error(-32001, "cancelled", Some(r#"{"partial":{"processed":1}}"#)),
+            4 => ended.error(-32603, "no", None),
+            _ => format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"value":7}}}}"#, ended.id),
+        };
+        if self.is_heard(Some(app), &text) {
+            let seat = &mut self.seats[app];
+            let (_, waits) = seat.invoked.remove(at);
+            seat.crossed.extend(Some(ended.invocation.clone()).filter(|_| seat.stalled && waits));
+            seat.gone = Some(ended);
+        }
+    }
+
+    fn ask(&mut self, app: usize, b: u8, c: u8) {
+        let Some(at) = self.invocation(app, b) else { return };
+        let seat = &mut self.seats[app];
+        let id = if c & 0x70 == 0x70 { seat.next } else { seat.next + 1 };
+        seat.next = id;
+        let (id, one) = (id + 100, &seat.invoked[at].0);
+        let text = match c % 4 {
+            0 | 1 => one.sample(id),
+            2 => one.confirm(id),
+            _ => one.elicit(id, r#"{"type":"object","properties":{"a":{"type":"string"}},"required":[]}"#),
+        };
+        self.say(Some(app), &text);
+    }
+
+    fn answer(&mut self, b: u8, c: u8) {
+        if self.asked.is_empty() {
+            return;
+        }
+        let at = usize::from(b) % self.asked.len();
+        let (id, method) = self.asked[at].clone();
+        let result = match (c % 4, &*method) {
+            (0, "sampling/createMessage") => r#"{"role":"assistant","content":{"type":"text","text":"!"},"model":"m"}"#,
+            (0, _) => r#"{"action":"accept","content":{}}"#,
+            (1, _) => r#"{"action":"decline"}"#,
+            (2, _) => "7",
+            _ => "",
+        };
+        let text = match result {
+            "" => refused(&id, -1, "no"),
+            _ => answered(&id, result),
+        };
+        if self.is_heard(None, &text) {
+            self.asked.remove(at);
+            self.crossed.extend(Some(id).filter(|_| self.stalled));
+        }
+    }
+
+    fn news(&mut self, app: usize, c: u8) {
+        let text = match c % 6 {
+            0 => notification("log", r#"{"level":"warn","message":"w","meta":{"a":1}}"#),
+            1 => notification("actions/list_changed", &format!(r#"{{"actions":{ACTIONS}}}"#)),
+            2 => notification("actions/list_changed", r#"{"actions":[]}"#),
+            3 => notification("resources/list_changed", &format!(r#"{{"resources":{RESOURCES}}}"#)),
+            4 => notification("tesseron/nonsense", "{}"),
+            _ => {
+                let name = self.seats[app].subscription.clone().unwrap_or_default();
+                notification("resources/updated", &format!(r#"{{"subscriptionId":"{name}","value":{c}}}"#))
+            }
+        };
+        self.say(Some(app), &text);
+    }
+
+    fn lose(&mut self, app: usize, c: u8) {
+        if let Some(leg) = self.leg(Some(app)) {
+            let how = if c & 1 == 0 { TransportEnd::Failed } else { TransportEnd::Eof };
+            self.bridge.handle_end(leg, how, self.now);
+        }
+    }
+
+    /// An app comes (again): a channel that stood before is left to its fate.
+    fn dial(&mut self, app: usize, c: u8) {
+        let Ok(channel) = self.bridge.open(self.now) else { return };
+        self.sit(app, channel);
+        let text = match (c % 8, &self.seats[app].credentials) {
+            (1 | 2, Some((session, token))) => resume(APPS[app], session, token),
+            (3, _) => hello(APPS[(app + 1) % 3], ACTIONS, RESOURCES),
+            (4, _) => hello(APPS[app], ACTIONS, RESOURCES).replace("1.2.0", "2.0.0"),
+            (5, _) => return,
+            (6, _) => hello(APPS[app], "7", RESOURCES),
+            _ => hello(APPS[app], ACTIONS, RESOURCES),
+        };
+        self.say(Some(app), &text);
+        self.settle();
+    }
+
+    fn sit(&mut self, app: usize, channel: ChannelId) {
+        let old = core::mem::take(&mut self.seats[app]);
+        self.seats[app] =
+            Seat { channel: Some(channel), credentials: old.credentials, gone: old.gone, next: old.next, ..Seat::default() };
+    }
+
+    fn claim(&mut self, app: usize, c: u8) {
+        let code = self.seats[app].code.clone().filter(|_| c & 3 != 3).unwrap_or_else(|| format!("AB{}X-7K", c / 4 % 6 + 3));
+        let id = self.next;
+        self.next += 1;
+        self.say(None, &call_tool(&id.to_string(), "tesseron__claim_session", &format!(r#"{{"code":"{code}"}}"#), None));
+        self.settle();
+    }
+
+    /// The owner has found an app for a code, or has not.
+    fn dial_wanted(&mut self, app: usize, c: u8) {
+        if self.wanted.is_empty() {
+            return;
+        }
+        let (claim, code) = self.wanted.remove(0);
+        if c & 3 == 0 {
+            return self.bridge.refuse_claim(claim, "nobody wears it", self.now);
+        }
+        let dial = bound(&code, &format!("s_{c}"), "rt_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa");
+        if let Ok(channel) = self.bridge.open_claimed(claim, dial, self.now) {
+            self.sit(app, channel);
+            if c & 3 != 3 {
+                self.say(Some(app), &hello(APPS[app], ACTIONS, RESOURCES));
+            }
+        }
+    }
+
+    fn read(&mut self, b: u8, c: u8) {
+        let id = self.next;
+        self.next += 1;
+        let uri = format!(r#"{{"uri":"tesseron://{}/balance"}}"#, APPS[usize::from(b) % 3]);
+        let text = match c % 8 {
+            0 => request(id, "tools/list", "{}"),
+            1 => request(id, "resources/list", "{}"),
+            2 => request(id, "resources/read", &uri),
+            3 | 4 => request(id, "resources/subscribe", &uri),
+            5 => request(id, "resources/unsubscribe", &uri),
+            6 => request(id, "ping", "{}"),
+            _ => request(id, "logging/setLevel", r#"{"level":"debug"}"#),
+        };
+        self.say(None, &text);
+    }
+
+    // ---- The end ----
+
+    /// Everybody reads again, and all comes to its end in one of three ways.
+    fn finish(mut self, how: u8) -> Vec<String> {
+        (self.stalled, self.deaf) = (false, false);
+        for seat in &mut self.seats {
+            seat.stalled = false;
+        }
+        self.settle();
+        match how % 3 {
+            // Every app goes: whatever the agent waits for comes back at once.
+            0 => {
+                for channel in self.bridge.channels().collect::<Vec<_>>() {
+                    self.bridge.handle_end(Leg::App(channel), TransportEnd::Failed, self.now);
+                }
+                for (claim, _) in core::mem::take(&mut self.wanted) {
+                    self.bridge.refuse_claim(claim, "it is late", self.now);
+                }
+                self.settle();
+                assert_eq!(self.bridge.in_flight(), 0, "the bridge keeps something for apps that are gone");
+                assert!(self.closed || self.pending.is_empty(), "G1: never answered: {:?}", self.pending);
+                self.bridge.handle_end(Leg::Agent, TransportEnd::Eof, self.now);
+            }
+            1 => self.bridge.handle_end(Leg::Agent, TransportEnd::Failed, self.now),
+            _ => self.bridge.close(Close::Graceful { grace: Duration::from_millis(50) }, self.now),
+        }
+        self.settle();
+        for _ in 0..1000 {
+            let Some(due) = self.bridge.poll_timeout() else { break };
+            self.timeout(due.max(self.now));
+            // Channels that were left to their fate are read no longer.
+            self.settle();
+        }
+        assert_eq!(self.bridge.poll_timeout(), None, "it never comes to rest");
+        assert!(self.closed && self.bridge.is_closed(Leg::Agent), "the agent's session closes");
+        assert_eq!((self.bridge.in_flight(), self.bridge.channels().count()), (0, 0), "something is kept for nobody");
+        let legs = [None, Some(0), Some(1), Some(2)].into_iter().filter_map(|app| self.leg(app)).collect::<Vec<_>>();
+        for leg in legs {
+            let taken = self.bridge.handle_frame(leg, Bytes::from_static(b"{}"), self.now);
+            assert!(taken.is_ok() && self.bridge.poll_transmit(leg).is_none(), "G4: a frame after the end");
+        }
+        assert!(self.bridge.poll_event().is_none(), "G4: an event after the end");
+        self.trace
+    }
+}
+
+/// What nobody should say.
+const GARBAGE: [&str; 12] = [
+    "{",
+    "[]",
+    r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?"}}"#,
+    r#"{"jsonrpc":"2.0","id":77,"result":{}}"#,
+    r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"actions/invoke"}"#,
+    r#"{"jsonrpc":"2.0","method":"actions/progress","params":{"invocationId":"inv_1","percent":1e999}}"#,
+    r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}"#,
+    r#"{"jsonrpc":"2.0","method":"actions/cancel","params":{"invocationId":"inv_1"}}"#,
+    r#"{"jsonrpc":"2.0","method":"tesseron/claimed","params":{}}"#,
+    r#"{"jsonrpc":"2.0","id":"x","method":"sampling/request","params":[]}"#,
+    r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+    r#"{"jsonrpc":"1.0","id":5,"method":"tools/call"}"#,
+];

@@ -1,0 +1,364 @@
+//! What is Tesseron about a case of the target `session`: its configurations, how far its handshake has come, what its application
+//! can do beyond the others, and what its ends promise beyond them.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use protocol_core::tesseron::{Credentials, End, Standing, Welcome, code};
+use protocol_core::{
+    Answer, Capabilities, Close, Config, Elicited, Event, InboundId, Invoke, Json, NotFound, Notice, Op, OutboundId, Outcome,
+    Progress, Protocol, Reply, RpcError, Sampled, Stats, ToolOutput, Violation, Why,
+};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::super::judge::{Id, Message, members, object};
+use super::Fuzzed;
+use crate::end::{json, request};
+use crate::tesseron::{
+    CLAIMED, WELCOME, agent, agent_capabilities, app_config, asking_gateway_config, gateway_config, hello, invoke, sample, welcome,
+};
+use crate::world::told;
+
+/// Bits 2 and 3 of the first byte, after the handshake: a gateway is claimed, waits for a claim, has a greeting that waits for its owner,
+/// or has an app that came back; an app is claimed, waits for a claim, has an agent that can do nothing, or came back. Before it: an
+/// odd number is a gateway that asks its owner, or an app that comes back.
+fn variant(kind: u8) -> u8 {
+    kind >> 2 & 3
+}
+
+/// The configuration of a gateway, or of an app.
+pub(super) fn config(kind: u8, clocks: u8) -> Config {
+    let (greeted, odd) = (kind & 2 != 0, kind & 4 != 0);
+    let mut config = match kind & 1 {
+        0 if (greeted && variant(kind) >= 2) || (!greeted && odd) => asking_gateway_config(),
+        0 => gateway_config(),
+        _ => app_config(),
+    };
+    if let Protocol::Tesseron(End::App(app)) = &mut config.protocol
+        && (variant(kind) == 3 || (!greeted && odd))
+    {
+        app.resume = Some(Credentials { session_id: "s_1".into(), resume_token: "rt_0".into() });
+    }
+    if clocks & 8 != 0 {
+        config.timeouts.cancel_grace = Duration::from_millis(80);
+    }
+    config
+}
+
+/// An invocation of the peer.
+struct Named {
+    name: String,
+    /// What its handler is called, once the application was told of it.
+    serve: Option<InboundId>,
+    /// How its response must look, once it was cut short: with this error, or not at all.
+    cut: Option<Option<i64>>,
+    /// The error of its response, or 0.
+    response: Option<i64>,
+    percent: Option<f64>,
+}
+
+/// What has crossed, as far as the promises of Tesseron are about it.
+#[derive(Default)]
+pub(super) struct Promises {
+    named: Vec<Named>,
+    /// Requests of the peer that may be answered, by id, and which invocation each is, if it is one. A peer that uses an id again may do
+    /// so while the answer to its first use waits to leave: oldest first.
+    owed: BTreeMap<Id, VecDeque<Option<usize>>>,
+    /// Requests that the application has not been told of; which invocation each is, if it is one.
+    arriving: VecDeque<Option<usize>>,
+    /// Invocations of ours, and those that were cancelled and answered.
+    sent: BTreeSet<u64>,
+    cancelled: BTreeSet<u64>,
+    answered: BTreeSet<u64>,
+    percents: BTreeMap<OutboundId, f64>,
+    /// A frame came that cannot be taken apart here; answers are no longer counted.
+    unsure: bool,
+}
+
+impl Promises {
+    /// An invocation that a frame of ours is about must not have been answered.
+    fn unanswered(&mut self, name: &Value, text: &str) -> &mut Named {
+        let name = name.as_str().expect("an invocation is named by text");
+        let found = self.named.iter_mut().find(|named| named.name == name && named.response.is_none());
+        found.unwrap_or_else(|| panic!("G2: about an invocation that never was, or after its response: {text}"))
+    }
+
+    /// A frame leaves.
+    pub(super) fn say(&mut self, text: &str) {
+        let frame: Value = serde_json::from_str(text).expect("G13: every frame is JSON");
+        let params = &frame["params"];
+        let ours = |name: &Value| {
+            let number = name.as_str().and_then(|name| name.strip_prefix("inv_")).and_then(|number| number.parse::<u64>().ok());
+            number.expect("invocations of ours are numbered")
+        };
+        match frame["method"].as_str() {
+            Some("actions/progress") => {
+                let named = self.unanswered(&params["invocationId"], text);
+                let Some(percent) = params.get("percent") else { return };
+                let percent = percent.as_f64().expect("percent is a number");
+                assert!((0.0..=100.0).contains(&percent), "G3: no share of a hundred: {text}");
+                assert!(named.percent.is_none_or(|last| percent > last), "G3: not above the last: {text}");
+                named.percent = Some(percent);
+            }
+            Some("sampling/request" | "elicitation/request") => drop(self.unanswered(&params["invocationId"], text)),
+            Some("actions/invoke") => {
+                let number = ours(&params["invocationId"]);
+                assert!(Some(number) == frame["id"].as_u64() && self.sent.insert(number), "G2: invoked twice: {text}");
+            }
+            Some("actions/cancel") => {
+                let number = ours(&params["invocationId"]);
+                let fits = self.sent.contains(&number) && !self.answered.contains(&number);
+                assert!(fits && self.cancelled.insert(number), "G2: a cancel too many: {text}");
+            }
+            Some(_) => {}
+            None => self.respond(&frame, text),
+        }
+    }
+
+    fn respond(&mut self, frame: &Value, text: &str) {
+        let id = match &frame["id"] {
+            Value::Null => Id::Null,
+            Value::String(name) => Id::Text(name.clone()),
+            number => Id::Number(number.as_i64().expect("ids of ours are those of the peer")),
+        };
+        let request = self.owed.get_mut(&id).and_then(VecDeque::pop_front);
+        assert!(request.is_some() || self.unsure, "G2: an answer too many: {text}");
+        if let Some(named) = request.flatten().map(|index| &mut self.named[index]) {
+            let code = frame["error"]["code"].as_i64().unwrap_or(0);
+            assert!(named.cut.is_none_or(|cut| cut == Some(code)), "cut short, and not told so: {text}");
+            named.response = Some(code);
+        }
+    }
+
+    fn hear_cancel(&mut self, text: &str, was_heard: bool, was_active: &[InboundId]) {
+        let frame: Value = serde_json::from_str(text).unwrap_or_default();
+        let (method, name) = (&frame["method"], frame["params"]["invocationId"].as_str());
+        let is_named = |named: &&mut Named| Some(&*named.name) == name && named.response.is_none() && named.cut.is_none();
+        let named = self.named.iter_mut().rev().find(is_named);
+        if was_heard {
+            assert_eq!(method, "actions/cancel", "nothing else cancels");
+            named.expect("an invocation of that name").cut = Some(Some(code::CANCELLED));
+        } else if method == "actions/cancel" {
+            let is_active = named.and_then(|named| named.serve).is_some_and(|serve| was_active.contains(&serve));
+            assert!(!is_active, "a cancel that was not heard: {text}");
+        }
+    }
+
+    /// An event was polled.
+    pub(super) fn told(&mut self, event: &Event) {
+        match event {
+            Event::Request { id, .. } => {
+                if let Some(index) = self.arriving.pop_front().expect("a request arrived") {
+                    self.named[index].serve = Some(*id);
+                }
+            }
+            Event::Cancelled { id, why } => {
+                let cut = match why {
+                    Why::Peer(_) | Why::Closing => Some(code::CANCELLED),
+                    Why::Deadline => Some(code::TIMEOUT),
+                    _ => None,
+                };
+                if let Some(index) = self.named.iter().position(|named| named.serve == Some(*id)) {
+                    let named = &mut self.named[index];
+                    assert!(named.response.is_none_or(|code| cut == Some(code)), "told otherwise than the peer: {why:?}");
+                    named.cut = Some(cut);
+                    if cut.is_none() {
+                        self.owed.values_mut().for_each(|owed| owed.retain(|owed| *owed != Some(index)));
+                    }
+                }
+            }
+            Event::Progress { id, progress: Progress { value: Some(percent), .. } } => {
+                assert!((0.0..=100.0).contains(percent), "no share of a hundred: {percent}");
+                let before = self.percents.insert(*id, *percent);
+                assert!(before.is_none_or(|before| *percent > before), "G3: {percent} after {before:?}");
+            }
+            Event::Done { id, outcome: Outcome::Result(_) | Outcome::Error(_) | Outcome::Invalid(_), .. } => {
+                self.answered.insert(told::number(id));
+            }
+            _ => {}
+        }
+    }
+
+    /// Everything was polled: whoever was cut short has its answer.
+    pub(super) fn check_polled(&self) {
+        for named in &self.named {
+            let owed = matches!(named.cut, Some(Some(_))) && named.response.is_none();
+            assert!(!owed, "G8: cut short, and not answered: {}", named.name);
+        }
+    }
+}
+
+impl Fuzzed {
+    /// Brings a Tesseron session as far as the bytes say.
+    pub(super) fn greet_tesseron(&mut self, kind: u8, clocks: u8) {
+        self.poll();
+        if kind & 2 != 0 {
+            match (kind & 1, variant(kind)) {
+                (0, 3) => {
+                    let manifest = hello(7, "1.2.0").replace("tesseron/hello", "tesseron/resume");
+                    let credentials = r#""params":{"sessionId":"s_1","resumeToken":"rt_0","#;
+                    self.frame(manifest.replace(r#""params":{"#, credentials).as_bytes());
+                    self.poll();
+                    self.act(16, 2);
+                }
+                (0, variant) => {
+                    self.frame(hello(7, "1.2.0").as_bytes());
+                    if variant == 0 {
+                        self.act(15, 3);
+                    }
+                }
+                (_, 2) => self.frame(WELCOME.replace(r#"":true"#, r#"":false"#).as_bytes()),
+                (_, variant) => {
+                    self.frame(WELCOME.as_bytes());
+                    if variant != 1 {
+                        self.frame(CLAIMED.as_bytes());
+                    }
+                }
+            }
+            self.poll();
+        }
+        if kind & 0x40 != 0 {
+            self.act(1, 0);
+            self.act(17, 0);
+            self.poll();
+            self.frame(sample(900, "inv_1").as_bytes());
+            self.frame(invoke(901, "i").as_bytes());
+            self.frame(request(902, "resources/read", r#"{"name":"balance"}"#).as_bytes());
+            self.poll();
+            self.act(6, 0);
+            self.act(7, 1);
+            self.poll();
+        }
+        if clocks & 0x10 != 0 {
+            self.session.close(Close::Graceful { grace: Duration::from_millis(200) }, self.now);
+        }
+    }
+
+    /// Counts what the peer asks, and what it cancels: what is neither request nor notification is passed over.
+    pub(super) fn hear_tesseron(&mut self, frame: &[u8], before: &Stats, was_active: &[InboundId]) {
+        let after = self.session.stats();
+        let Some(promises) = &mut self.promises else { return };
+        let Ok(text) = serde_json::from_slice::<&RawValue>(frame).map(RawValue::get) else { return };
+        let Some(all) = members(text) else {
+            promises.unsure |= text.starts_with('{');
+            return;
+        };
+        let is_null = |name: &str| all.iter().any(|(key, value)| key == name && value.get() == "null");
+        let has = |name: &str| all.iter().any(|(key, _)| key == name);
+        let (id, named) = match object(&all) {
+            Message::Request { id, method, params } => (id, (method == "actions/invoke").then_some(params).flatten()),
+            Message::WrongParams(id) => (id, None),
+            // Here a request may be called so.
+            Message::Invalid(None) if is_null("id") && has("method") => {
+                let params = all.iter().find(|(key, _)| key == "params").map(|(_, value)| value.get());
+                (Id::Null, params.filter(|_| text.contains("actions/invoke")))
+            }
+            Message::Notification if after.orphans > before.orphans || !was_active.is_empty() => {
+                return promises.hear_cancel(text, after.orphans > before.orphans, was_active);
+            }
+            _ => return,
+        };
+        let duplicates = after.violations(Violation::DuplicateRequest) > before.violations(Violation::DuplicateRequest);
+        let is_new = after.serves > before.serves;
+        let name = named.filter(|_| is_new).and_then(members).and_then(|params| {
+            let (_, name) = params.into_iter().rev().find(|(key, _)| key == "invocationId")?;
+            serde_json::from_str::<String>(name.get()).ok()
+        });
+        let index = name.as_ref().map(|_| promises.named.len());
+        promises.named.extend(name.map(|name| Named { name, serve: None, cut: None, response: None, percent: None }));
+        if is_new {
+            promises.arriving.push_back(index);
+        }
+        if !(duplicates && after.queued_bytes == before.queued_bytes) {
+            promises.owed.entry(id).or_default().push_back(index);
+        }
+    }
+
+    /// Invocations whose handlers run, as far as the application knows; nothing while it does not look.
+    pub(super) fn active(&self) -> Vec<InboundId> {
+        let is_active = |id: &&InboundId| !self.cancelled.contains(id);
+        if self.waits || self.session.is_closed() { Vec::new() } else { self.serves.iter().filter(is_active).copied().collect() }
+    }
+
+    /// What an application can do on Tesseron only.
+    pub(super) fn act_tesseron(&mut self, action: u8, detail: u8) {
+        let now = self.now;
+        match action {
+            15 => {
+                let mut able = Capabilities::default();
+                (able.sampling, able.elicitation) = (detail & 1 != 0, detail & 2 != 0);
+                let able = if detail & 4 == 0 { able } else { agent_capabilities() };
+                let _ = self.session.claim(agent(), able, 1, now);
+            }
+            16 => {
+                let standing = match detail % 4 {
+                    0 => welcome().standing,
+                    1 => Standing::Bound,
+                    _ => Standing::Resumed,
+                };
+                let refused = RpcError::fixed(code::RESUME_FAILED, "no");
+                let answer = if detail % 4 == 3 { Err(refused) } else { Ok(Welcome { standing, ..welcome() }) };
+                let _ = self.session.welcome(answer, now);
+            }
+            17 => {
+                let (op, params) = match detail % 5 {
+                    0 => (Op::ReadResource, r#"{"uri":"balance"}"#),
+                    1 => (Op::Subscribe, r#"{"uri":"balance","subscriptionId":"sub"}"#),
+                    2 => (Op::Unsubscribe, r#"{"subscriptionId":"sub"}"#),
+                    3 => (Op::Custom("actions/cancel".into()), "{}"),
+                    _ => (Op::CallTool, r#"{"arguments":[1],"invocationId":"inv_9","input":2,"name":"t"}"#),
+                };
+                if let Ok(id) = self.session.invoke(Invoke::new(op, json(params)), now) {
+                    assert!(self.calls.insert(id), "an id was used twice");
+                }
+            }
+            18 => {
+                let notice = match detail % 4 {
+                    0 => Notice::Actions(json("[]")),
+                    1 => Notice::Resources(json(r#"[{"name":"balance"}]"#)),
+                    2 => Notice::ResourceValue { subscription: "sub".into(), uri: "balance".into(), value: Json::null() },
+                    _ => Notice::Custom { method: "x/y".into(), params: None },
+                };
+                let _ = self.session.notify(notice, now);
+            }
+            19 => {
+                if let Some(id) = self.serves.front() {
+                    let update = match detail % 4 {
+                        0 => Progress::message("m"),
+                        1 => Progress::default().with_data(json(r#"{"d":[]}"#)),
+                        2 => Progress::percent(f64::from(detail) / 2.55),
+                        _ => Progress::count(detail.into(), 1000).with_message("m"),
+                    };
+                    let _ = self.session.progress(*id, update, now);
+                }
+            }
+            20 => {
+                if let Some(id) = self.serves.pop_front() {
+                    let reply = match detail % 6 {
+                        0 => Reply::Done,
+                        1 => Reply::Tool(ToolOutput::error("no")),
+                        2 => Reply::Tool(ToolOutput::fault(RpcError::fixed(code::INPUT_VALIDATION, "no"))),
+                        3 => Reply::Tool(ToolOutput::structured(json(r#"{"a":1}"#))),
+                        4 => Reply::Contents(json(r#"[{"uri":"balance","text":"1"}]"#)),
+                        _ => Reply::NotFound(NotFound::Tool("t".into())),
+                    };
+                    self.end_serve(id, reply);
+                }
+            }
+            21 => {
+                self.poll_events();
+                if let Some((key, _)) = self.asked.pop_front() {
+                    let answer = match detail % 4 {
+                        0 => Answer::Sample(Sampled::new("!", "m")),
+                        1 => Answer::Elicit(Elicited::Accept(json("{}"))),
+                        2 => Answer::Elicit(Elicited::Cancel),
+                        _ => Answer::Confirm(true),
+                    };
+                    self.session.provide_input(key, answer, now).expect("a question that is not gone can be answered");
+                }
+            }
+            _ => {}
+        }
+    }
+}
