@@ -1,0 +1,72 @@
+//! How fast calls are through this adapter, beside a floor without an SDK. `--help` tells its flags.
+//!
+//! ```text
+//! cargo run --release -p adapter-tokio --example bench -- --quick
+//! ```
+
+mod glue;
+
+use std::io;
+use std::pin::Pin;
+use std::process::{Command, ExitCode, Stdio};
+use std::task::{Context, Poll};
+
+use glue::Tokio;
+use tests::speed::floor::{Floor, Pipe, Pipes};
+use tests::speed::ours::Ours;
+use tests::speed::{Allocated, Program};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+fn main() -> ExitCode {
+    Program::new().with::<Floor<Tokio>>().with::<Ours<Tokio>>().counting(allocated).main()
+}
+
+fn allocated(work: &mut dyn FnMut()) -> Allocated {
+    let counted = allocation_counter::measure(work);
+    Allocated { count: counted.count_total, bytes: counted.bytes_total, most: counted.bytes_max }
+}
+
+/// A reader, a writer, and what must live as long as they do.
+struct Bytes<R, W, L>(R, W, L);
+
+impl<R, W, L> Pipe for Bytes<R, W, L>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+    L: Send + 'static,
+{
+    fn poll_read(&mut self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
+        let mut into = ReadBuf::new(into);
+        Pin::new(&mut self.0).poll_read(cx, &mut into).map_ok(|()| into.filled().len())
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.1).poll_write(cx, from)
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.1).poll_flush(cx)
+    }
+}
+
+impl Pipes for Tokio {
+    fn pipes(&self, bytes: usize) -> (Box<dyn Pipe>, Box<dyn Pipe>) {
+        let (one, other) = tokio::io::duplex(bytes);
+        let pipe = |end| -> Box<dyn Pipe> {
+            let (reader, writer) = tokio::io::split(end);
+            Box::new(Bytes(reader, writer, ()))
+        };
+        (pipe(one), pipe(other))
+    }
+
+    fn own_pipes(&self) -> Box<dyn Pipe> {
+        Box::new(Bytes(tokio::io::stdin(), tokio::io::stdout(), ()))
+    }
+
+    fn child_pipes(&self, command: Command) -> io::Result<Box<dyn Pipe>> {
+        let mut command = tokio::process::Command::from(command);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
+        let (reader, writer) = child.stdout.take().zip(child.stdin.take()).ok_or(io::ErrorKind::BrokenPipe)?;
+        Ok(Box::new(Bytes(reader, writer, child)))
+    }
+}

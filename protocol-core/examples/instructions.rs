@@ -1,0 +1,229 @@
+//! What `scripts/instructions` counts: so many messages of one kind, handled by serde_json alone or by a whole session.
+//!
+//! ```text
+//! instructions KIND floor|session COUNT
+//! ```
+//!
+//! Everything is prepared for [`MOST`] messages whatever COUNT is, so two runs differ by the messages between their counts and by
+//! nothing else. Neither the time nor the machine has a part in it.
+
+use std::hint::black_box;
+use std::process::exit;
+
+use bytes::{Bytes, BytesMut};
+use protocol_core::{
+    Config, Event, Identity, InboundId, Instant, Invoke, Json, Op, Progress, RateWindow, Reply, Session, ToolOutput,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// Messages that a run is prepared for.
+const MOST: u64 = 2_000;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [kind, how, count] = &arguments[..] else { usage() };
+    let Some((_, kind)) = KINDS.into_iter().find(|(name, _)| name == kind) else { usage() };
+    let Ok(count @ 0..=MOST) = count.parse() else { usage() };
+    match how.as_str() {
+        "floor" => floor(kind, count),
+        "session" => session(kind, count),
+        _ => usage(),
+    }
+    // At once: what was prepared and not used must not be dropped.
+    exit(0);
+}
+
+fn usage() -> ! {
+    let kinds = KINDS.map(|(name, _)| name).join("|");
+    eprintln!("usage: instructions {kinds} floor|session COUNT, at most {MOST}");
+    exit(2)
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    RequestIn,
+    ResponseIn,
+    ProgressIn,
+    CancelIn,
+    RequestOut,
+    ResponseOut,
+    ProgressOut,
+}
+
+const KINDS: [(&str, Kind); 7] = [
+    ("request-in", Kind::RequestIn),
+    ("response-in", Kind::ResponseIn),
+    ("progress-in", Kind::ProgressIn),
+    ("cancel-in", Kind::CancelIn),
+    ("request-out", Kind::RequestOut),
+    ("response-out", Kind::ResponseOut),
+    ("progress-out", Kind::ProgressOut),
+];
+
+const PARAMS: &str = r#"{"name":"long_running","arguments":{"steps":20,"step_ms":100,"label":"a label"}}"#;
+const STRUCTURED: &str = r#"{"steps":20,"notified":true,"done":true}"#;
+
+/// A message as it is on the wire. `number` is its id, its token or how far it is.
+fn text(kind: Kind, number: u64) -> String {
+    match kind {
+        Kind::RequestIn | Kind::RequestOut => {
+            let params = PARAMS.trim_end_matches('}');
+            format!(
+                r#"{{"jsonrpc":"2.0","id":{number},"method":"tools/call","params":{params}}},"_meta":{{"progressToken":{number}}}}}}}"#
+            )
+        }
+        Kind::ResponseIn | Kind::ResponseOut => {
+            let content = STRUCTURED.replace('"', r#"\""#);
+            format!(
+                r#"{{"jsonrpc":"2.0","id":{number},"result":{{"content":[{{"type":"text","text":"{content}"}}],"structuredContent":{STRUCTURED}}}}}"#
+            )
+        }
+        Kind::ProgressIn | Kind::ProgressOut => format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":2,"progress":{number},"total":100000,"message":"a step of many"}}}}"#
+        ),
+        Kind::CancelIn => format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{number},"reason":"no longer wanted"}}}}"#
+        ),
+    }
+}
+
+/// A frame as an adapter gives it: a part of a read buffer.
+fn frame(text: &str) -> Bytes {
+    let mut buffer = BytesMut::from(text.as_bytes());
+    buffer.extend_from_slice(b"\n");
+    buffer.split_to(text.len()).freeze()
+}
+
+#[derive(Deserialize, Serialize)]
+struct Envelope<'a> {
+    #[serde(borrow)]
+    jsonrpc: &'a str,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    method: Option<&'a str>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    result: Option<&'a RawValue>,
+}
+
+fn envelope(frame: &[u8]) -> Envelope<'_> {
+    serde_json::from_slice(frame).unwrap()
+}
+
+/// The envelope alone, its members borrowed, is read or written.
+fn floor(kind: Kind, count: u64) {
+    let frames: Vec<Bytes> = (1..=MOST).map(|number| frame(&text(kind, number))).collect();
+    let writes = matches!(kind, Kind::RequestOut | Kind::ResponseOut | Kind::ProgressOut);
+    let envelopes: Vec<Envelope<'_>> = frames.iter().map(|frame| envelope(frame)).collect();
+    for (frame, message) in frames.iter().zip(&envelopes).take(count as usize) {
+        if writes {
+            black_box(serde_json::to_vec(black_box(message)).unwrap());
+        } else {
+            black_box(envelope(black_box(frame)));
+        }
+    }
+}
+
+/// All that a session does with it: read, check, look up, tell; or check, remember, write.
+fn session(kind: Kind, count: u64) {
+    let (mut client, mut server) = ready_pair();
+    let now = Instant::from_millis(1);
+    match kind {
+        Kind::RequestIn => take_each(&mut server, frames(kind), count),
+        Kind::ResponseIn => {
+            let ids = (0..MOST).map(|_| {
+                client.invoke(call(), now).unwrap();
+                number_of(&client.poll_transmit().unwrap().frame)
+            });
+            let answers = ids.collect::<Vec<_>>().into_iter().map(|id| frame(&text(kind, id))).collect();
+            take_each(&mut client, answers, count);
+        }
+        Kind::ProgressIn => {
+            client.invoke(call(), now).unwrap();
+            assert_eq!(number_of(&client.poll_transmit().unwrap().frame), 2, "the token that the text has");
+            take_each(&mut client, frames(kind), count);
+        }
+        Kind::CancelIn => {
+            requests(&mut server);
+            take_each(&mut server, frames(kind), count);
+        }
+        Kind::RequestOut => {
+            let call = call();
+            for _ in 0..count {
+                client.invoke(call.clone(), now).unwrap();
+                black_box(client.poll_transmit().unwrap());
+            }
+        }
+        Kind::ResponseOut => {
+            let output = ToolOutput::structured(Json::parse(STRUCTURED).unwrap());
+            for id in requests(&mut server).into_iter().take(count as usize) {
+                server.respond(id, Reply::Tool(output.clone()), now).unwrap();
+                black_box(server.poll_transmit().unwrap());
+            }
+        }
+        Kind::ProgressOut => {
+            let id = requests(&mut server)[0];
+            for step in 1..=count {
+                server.progress(id, Progress::count(step, 100_000).with_message("a step of many"), now).unwrap();
+                black_box(server.poll_transmit().unwrap());
+            }
+        }
+    }
+}
+
+fn frames(kind: Kind) -> Vec<Bytes> {
+    (1..=MOST).map(|number| frame(&text(kind, number))).collect()
+}
+
+fn take_each(session: &mut Session, frames: Vec<Bytes>, count: u64) {
+    let now = Instant::from_millis(2);
+    let mut frames = frames.into_iter();
+    for frame in frames.by_ref().take(count as usize) {
+        session.handle_frame(frame, now).unwrap();
+        black_box(session.poll_event().unwrap());
+    }
+    std::mem::forget(frames);
+}
+
+/// So many requests in flight.
+fn requests(server: &mut Session) -> Vec<InboundId> {
+    let take = |frame| {
+        server.handle_frame(frame, Instant::ZERO).unwrap();
+        let Some(Event::Request { id, .. }) = server.poll_event() else { panic!("a request") };
+        id
+    };
+    frames(Kind::RequestIn).into_iter().map(take).collect()
+}
+
+fn number_of(frame: &[u8]) -> u64 {
+    envelope(frame).id.unwrap().get().parse().unwrap()
+}
+
+fn call() -> Invoke {
+    Invoke::new(Op::CallTool, Json::parse(PARAMS).unwrap())
+}
+
+/// Both through the handshake, with room for everything and no rate of progress.
+fn ready_pair() -> (Session, Session) {
+    let identity = || Identity::new("instructions", "1");
+    let (mut client, mut server) = (Config::mcp_client(identity()), Config::mcp_server(identity()));
+    for config in [&mut client, &mut server] {
+        config.limits.in_flight = 2 * MOST as usize;
+        config.progress.window = RateWindow::UNLIMITED;
+    }
+    let (mut client, mut server) = (Session::new(client, Instant::ZERO), Session::new(server, Instant::ZERO));
+    for _ in 0..2 {
+        while let Some(out) = client.poll_transmit() {
+            server.handle_frame(out.frame, Instant::ZERO).unwrap();
+        }
+        while let Some(out) = server.poll_transmit() {
+            client.handle_frame(out.frame, Instant::ZERO).unwrap();
+        }
+    }
+    while client.poll_event().is_some() || server.poll_event().is_some() {}
+    assert!(client.is_ready() && server.is_ready());
+    (client, server)
+}

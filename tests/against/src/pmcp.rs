@@ -1,0 +1,221 @@
+//! pmcp in the rows of the example `bench`. Its client brings no transport for a child or for a pair in memory, so here is one that
+//! does as its own for standard input and output; its server uses that.
+
+#[path = "../../../adapter-tokio/examples/glue/mod.rs"]
+mod glue;
+mod program;
+
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use glue::Tokio;
+use pmcp::server::cancellation::RequestHandlerExtra;
+use pmcp::server::progress::{ProgressReporter, ServerProgressReporter};
+use pmcp::shared::{AdvancedMiddleware, EnhancedMiddlewareChain, MiddlewareContext, StdioTransport, Transport, TransportMessage};
+use pmcp::types::notifications::ProgressToken;
+use pmcp::types::protocol::RequestMeta;
+use pmcp::types::{ClientCapabilities, JSONRPCNotification};
+use pmcp::{Client, ClientBuilder, Server, ToolHandler};
+use program::{Begun, begun, stragglers};
+use serde_json::{Value, json};
+use tests::speed::{About, Caller, Contender, Kind, Leave, Listener, Row, Running, Updates, What};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+
+const VERSION: &str = "pmcp 2.23.0";
+
+fn main() -> ExitCode {
+    program::new().with::<Pmcp>().main()
+}
+
+struct Pmcp;
+
+struct Echo;
+struct Report;
+struct Hang;
+
+#[async_trait]
+impl ToolHandler for Echo {
+    async fn handle(&self, arguments: Value, _: RequestHandlerExtra) -> pmcp::Result<Value> {
+        Ok(arguments.get("text").cloned().unwrap_or_default())
+    }
+}
+
+#[async_trait]
+impl ToolHandler for Report {
+    /// Its own reporter lets one update through in 100 ms, and its queue drops what is above 100: so a reporter without that limit, and a
+    /// yield after each update, with which all arrive.
+    async fn handle(&self, arguments: Value, extra: RequestHandlerExtra) -> pmcp::Result<Value> {
+        let count = arguments.get("count").and_then(Value::as_u64).unwrap_or_default();
+        let token = extra.request_meta.as_ref().and_then(|meta| meta.get("progressToken")?.as_i64()).expect("a token");
+        let sink = extra.log_sink.clone().expect("a queue");
+        let reporter = ServerProgressReporter::with_rate_limit(ProgressToken::Number(token), sink, Duration::ZERO);
+        for step in 1..=count {
+            reporter.report_progress(step as f64, Some(count as f64), None).await?;
+            tokio::task::yield_now().await;
+        }
+        Ok(Value::Null)
+    }
+}
+
+#[async_trait]
+impl ToolHandler for Hang {
+    async fn handle(&self, _: Value, extra: RequestHandlerExtra) -> pmcp::Result<Value> {
+        let _running = Running::begin();
+        extra.cancelled().await;
+        Ok(Value::Null)
+    }
+}
+
+fn server() -> Server {
+    let server = Server::builder().name("speed").version("1").tool("echo", Echo).tool("report", Report).tool("hang", Hang);
+    server.build().expect("a server")
+}
+
+/// Lines over any reader and writer, each written and flushed by itself, as [`StdioTransport`] does it.
+struct Lines {
+    reader: BufReader<Box<dyn AsyncRead + Send + Sync + Unpin>>,
+    writer: Box<dyn AsyncWrite + Send + Sync + Unpin>,
+    /// What was read of a line before a receive was dropped.
+    partial: Vec<u8>,
+    /// The other end, if it is a child.
+    _child: Option<tokio::process::Child>,
+}
+
+impl std::fmt::Debug for Lines {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Lines")
+    }
+}
+
+impl Lines {
+    fn new(
+        reader: impl AsyncRead + Send + Sync + Unpin + 'static,
+        writer: impl AsyncWrite + Send + Sync + Unpin + 'static,
+        child: Option<tokio::process::Child>,
+    ) -> Self {
+        Self { reader: BufReader::new(Box::new(reader)), writer: Box::new(writer), partial: Vec::new(), _child: child }
+    }
+}
+
+#[async_trait]
+impl Transport for Lines {
+    async fn send(&mut self, message: TransportMessage) -> pmcp::Result<()> {
+        let bytes = StdioTransport::serialize_message(&message)?;
+        self.writer.write_all(&bytes).await?;
+        self.writer.write_all(b"\n").await?;
+        Ok(self.writer.flush().await?)
+    }
+
+    async fn receive(&mut self) -> pmcp::Result<TransportMessage> {
+        if self.reader.read_until(b'\n', &mut self.partial).await? == 0 {
+            return Err(pmcp::error::TransportError::ConnectionClosed.into());
+        }
+        let mut line = std::mem::take(&mut self.partial);
+        line.pop();
+        StdioTransport::parse_message(&line)
+    }
+
+    async fn close(&mut self) -> pmcp::Result<()> {
+        Ok(self.writer.shutdown().await?)
+    }
+}
+
+/// Hears progress: the client has no other place for it.
+#[derive(Clone, Default)]
+struct Hearing(Arc<Mutex<Listener>>);
+
+impl Hearing {
+    fn with<T>(&self, what: impl FnOnce(&mut Listener) -> T) -> T {
+        what(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[async_trait]
+impl AdvancedMiddleware for Hearing {
+    async fn on_notification_with_context(&self, news: &mut JSONRPCNotification, _: &MiddlewareContext) -> pmcp::Result<()> {
+        if let Some(value) = news.params.as_ref().and_then(|params| params.get("progress")?.as_f64()) {
+            self.with(|listener| listener.hear(value));
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone)]
+struct Calling {
+    client: Arc<Client<Lines>>,
+    hearing: Hearing,
+}
+
+impl Calling {
+    async fn over(lines: Lines) -> Self {
+        let hearing = Hearing::default();
+        let mut chain = EnhancedMiddlewareChain::new();
+        chain.add(Arc::new(hearing.clone()));
+        let mut client = ClientBuilder::new(lines).middleware_chain(chain).build();
+        client.initialize(ClientCapabilities::minimal()).await.expect("a handshake");
+        Self { client: Arc::new(client), hearing }
+    }
+}
+
+impl Contender for Pmcp {
+    type Runtime = Tokio;
+    type Caller = Calling;
+
+    fn about() -> About {
+        About { name: VERSION.into(), runtime: "tokio".into(), kind: Kind::Other }
+    }
+
+    /// It serves one request at a time, so its calls are not all in flight.
+    fn has(row: Row) -> bool {
+        row.what != What::Call
+    }
+
+    async fn duplex(_: &Tokio, room: usize) -> Calling {
+        let (one, other) = tokio::io::duplex(room);
+        let lines = |end| {
+            let (reader, writer) = tokio::io::split(end);
+            Lines::new(reader, writer, None)
+        };
+        tokio::spawn(server().run(lines(other)));
+        Calling::over(lines(one)).await
+    }
+
+    async fn child(_: &Tokio, command: Command) -> Calling {
+        let mut command = tokio::process::Command::from(command);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().expect("a child");
+        let (reader, writer) = child.stdout.take().zip(child.stdin.take()).expect("its pipes");
+        Calling::over(Lines::new(reader, writer, Some(child))).await
+    }
+
+    async fn serve(_: &Tokio) {
+        let _ = server().run_stdio().await;
+    }
+}
+
+impl Caller for Calling {
+    type Held = Begun;
+
+    async fn echo(&self, text: &str, _: bool) {
+        self.client.call_tool("echo".into(), json!({ "text": text })).await.expect("a result");
+    }
+
+    async fn report(&self, count: u64) -> Updates {
+        self.hearing.with(|listener| *listener = Listener::of(count));
+        let meta = RequestMeta::new().with_progress_token(ProgressToken::Number(1));
+        self.client.call_tool_with_meta("report".into(), json!({ "count": count }), meta).await.expect("a result");
+        self.hearing.with(Listener::answered);
+        stragglers(|| self.hearing.with(|listener| listener.updates())).await
+    }
+
+    async fn hang(&self, _: Leave) -> Begun {
+        let client = Arc::clone(&self.client);
+        begun(async move { drop(client.call_tool("hang".into(), json!({})).await) }).await
+    }
+
+    /// The id of a call is not told, so there is nothing to cancel by.
+    async fn cancel(calls: Vec<Begun>) {
+        drop(calls);
+    }
+}

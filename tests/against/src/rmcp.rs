@@ -1,0 +1,189 @@
+//! rmcp in the rows of the example `bench`, over its own transports.
+
+#[path = "../../../adapter-tokio/examples/glue/mod.rs"]
+mod glue;
+mod program;
+
+use std::future::Future;
+use std::process::{Command, ExitCode};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use glue::Tokio;
+use program::{Begun, begun, stragglers};
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CallToolResponse, CallToolResult, ClientRequest, ContentBlock, ErrorData, JsonObject,
+    ProgressNotificationParam, ServerCapabilities, ServerConfig,
+};
+use rmcp::service::{NotificationContext, PeerRequestOptions, RequestContext, RequestHandle, RunningService};
+use rmcp::transport::{TokioChildProcess, stdio, stdio_pipes};
+use rmcp::{ClientHandler, Peer, RoleClient, RoleServer, ServerHandler, ServiceExt};
+use serde_json::{Value, json};
+use tests::speed::{About, Caller, Contender, Kind, Leave, Listener, Over, Row, Running, Updates};
+
+const VERSION: &str = "rmcp 3.9.0";
+
+fn main() -> ExitCode {
+    program::new().with::<Rmcp<false>>().with::<Rmcp<true>>().main()
+}
+
+/// rmcp; with its transport for pipes instead of the default one for standard input and output, where that is asked for.
+struct Rmcp<const PIPES: bool>;
+
+struct Server;
+
+impl ServerHandler for Server {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+    }
+
+    async fn call_tool(
+        &self,
+        call: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let arguments = call.arguments.unwrap_or_default();
+        let result = match &*call.name {
+            "echo" => {
+                let text = arguments.get("text").and_then(Value::as_str).unwrap_or_default();
+                CallToolResult::success(vec![ContentBlock::text(text)])
+            }
+            "report" => {
+                let count = arguments.get("count").and_then(Value::as_u64).unwrap_or_default();
+                let token = context.meta.get_progress_token().expect("a token");
+                for step in 1..=count {
+                    let update = ProgressNotificationParam::new(token.clone(), step as f64).with_total(count as f64);
+                    context.peer.notify_progress(update).await.expect("a connection");
+                }
+                CallToolResult::success(Vec::new())
+            }
+            _ => {
+                let _running = Running::begin();
+                context.ct.cancelled().await;
+                CallToolResult::success(Vec::new())
+            }
+        };
+        Ok(CallToolResponse::Complete(result))
+    }
+}
+
+#[derive(Clone, Default)]
+struct Hearing(Arc<Mutex<Listener>>);
+
+impl Hearing {
+    fn with<T>(&self, what: impl FnOnce(&mut Listener) -> T) -> T {
+        what(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl ClientHandler for Hearing {
+    fn on_progress(
+        &self,
+        update: ProgressNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) -> impl Future<Output = ()> + Send {
+        self.with(|listener| listener.hear(update.progress));
+        std::future::ready(())
+    }
+}
+
+type Client = RunningService<RoleClient, Hearing>;
+type Serving = RunningService<RoleServer, Server>;
+
+#[derive(Clone)]
+struct Calling {
+    peer: Peer<RoleClient>,
+    hearing: Hearing,
+    /// Held, or the connection ends.
+    _services: Arc<(Client, Option<Serving>)>,
+}
+
+impl Calling {
+    fn of(client: Client, server: Option<Serving>) -> Self {
+        Self { peer: client.peer().clone(), hearing: client.service().clone(), _services: Arc::new((client, server)) }
+    }
+
+    async fn send(&self, tool: &'static str, arguments: JsonObject) -> RequestHandle<RoleClient> {
+        let request = CallToolRequest::new(params(tool, arguments));
+        let request = ClientRequest::CallToolRequest(request);
+        self.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await.expect("a connection")
+    }
+}
+
+fn params(tool: &'static str, arguments: JsonObject) -> CallToolRequestParams {
+    CallToolRequestParams::new(tool).with_arguments(arguments)
+}
+
+fn object(name: &str, value: Value) -> JsonObject {
+    JsonObject::from_iter([(name.into(), value)])
+}
+
+impl<const PIPES: bool> Contender for Rmcp<PIPES> {
+    type Runtime = Tokio;
+    type Caller = Calling;
+
+    fn about() -> About {
+        let name = if PIPES { format!("{VERSION}, its pipes") } else { VERSION.into() };
+        About { name, runtime: "tokio".into(), kind: Kind::Other }
+    }
+
+    fn has(row: Row) -> bool {
+        !PIPES || row.over == Over::ChildStdio
+    }
+
+    async fn duplex(_: &Tokio, room: usize) -> Calling {
+        let (one, other) = tokio::io::duplex(room);
+        let server = tokio::spawn(Server.serve(other));
+        let client = Hearing::default().serve(one).await.expect("a handshake");
+        Calling::of(client, Some(server.await.expect("a server").expect("a handshake")))
+    }
+
+    async fn child(_: &Tokio, command: Command) -> Calling {
+        let child = TokioChildProcess::new(tokio::process::Command::from(command)).expect("a child");
+        Calling::of(Hearing::default().serve(child).await.expect("a handshake"), None)
+    }
+
+    async fn serve(_: &Tokio) {
+        let server = if PIPES { Server.serve(stdio_pipes()).await } else { Server.serve(stdio()).await };
+        let _ = server.expect("a handshake").waiting().await;
+    }
+}
+
+/// A call that hangs, as it will be left.
+enum Held {
+    Cancel(Box<RequestHandle<RoleClient>>),
+    Drop(#[allow(dead_code, reason = "held for its drop")] Begun),
+}
+
+impl Caller for Calling {
+    type Held = Held;
+
+    async fn echo(&self, text: &str, _: bool) {
+        self.peer.call_tool_once(params("echo", object("text", json!(text)))).await.expect("a result");
+    }
+
+    async fn report(&self, count: u64) -> Updates {
+        self.hearing.with(|listener| *listener = Listener::of(count));
+        let handle = self.send("report", object("count", json!(count))).await;
+        handle.await_response().await.expect("a result");
+        self.hearing.with(Listener::answered);
+        stragglers(|| self.hearing.with(|listener| listener.updates())).await
+    }
+
+    async fn hang(&self, leave: Leave) -> Held {
+        match leave {
+            Leave::Cancel => Held::Cancel(Box::new(self.send("hang", JsonObject::new()).await)),
+            Leave::Drop => {
+                let peer = self.peer.clone();
+                Held::Drop(begun(async move { drop(peer.call_tool_once(params("hang", JsonObject::new())).await) }).await)
+            }
+        }
+    }
+
+    async fn cancel(calls: Vec<Held>) {
+        for call in calls {
+            if let Held::Cancel(handle) = call {
+                handle.cancel(None).await.expect("a connection");
+            }
+        }
+    }
+}

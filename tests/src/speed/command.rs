@@ -1,0 +1,247 @@
+//! The program: its command line, and the rounds of processes that measure.
+
+use std::env;
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use clap::Parser;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::de::DeserializeOwned;
+
+use super::contender::{Contender, Kind};
+use super::parts::{Allocated, Counted, Counter, Entry, Listed, Part, Timed};
+use super::report::{Cell, Machine, Report, load};
+use super::row::Row;
+use super::table;
+
+const HELP: &str = "\
+Every number comes from a process of its own; they are started in rounds, so that everybody meets the
+same machine. The floor is the same messages without an SDK: a loop with a borrowed serde_json
+envelope and a map of one-shots over the same pipes. It takes some minutes, with --quick less than one.
+
+The tables go to stdout, everything else to stderr.
+
+Exit status:
+  0  all was measured
+  1  something could not be measured, or an update of ours was lost, out of order or late
+  2  the command line makes no sense
+";
+
+/// Prints how fast calls are through this adapter, beside a floor without an SDK.
+#[derive(Debug, Parser)]
+#[command(disable_help_subcommand = true, after_help = HELP)]
+struct Line {
+    /// One short round instead of seven: numbers to look at, not to quote.
+    #[arg(long)]
+    quick: bool,
+    /// Measure only rows whose name has TEXT in it.
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    only: String,
+    /// Measure what PROGRAM offers, too, in the same rounds. May be given several times.
+    #[arg(long, value_name = "PROGRAM")]
+    beside: Vec<PathBuf>,
+    /// Write everything that was measured to FILE, as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// What a process that measures is told.
+    #[arg(long, hide = true, value_name = "JSON")]
+    part: Option<String>,
+}
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// A program that measures.
+#[derive(Default)]
+pub struct Program {
+    entries: Vec<Entry>,
+    counter: Option<Counter>,
+    times_nothing: bool,
+}
+
+impl Program {
+    /// One that measures nobody yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Measures one more.
+    #[must_use]
+    pub fn with<C: Contender>(mut self) -> Self {
+        self.entries.push(Entry::of::<C>());
+        self
+    }
+
+    /// Counts allocations, too. `counter` runs some work and says what this thread allocated meanwhile.
+    #[must_use]
+    pub fn counting(mut self, counter: fn(&mut dyn FnMut()) -> Allocated) -> Self {
+        self.counter = Some(counter);
+        self
+    }
+
+    /// Counts allocations and leaves the time to another build, which the counting does not slow down.
+    #[must_use]
+    pub fn only_counting(mut self, counter: fn(&mut dyn FnMut()) -> Allocated) -> Self {
+        self.times_nothing = true;
+        self.counting(counter)
+    }
+
+    /// Does what the command line says.
+    #[must_use]
+    pub fn main(self) -> ExitCode {
+        let line = Line::parse();
+        let outcome = match &line.part {
+            Some(part) => self.take(part),
+            None => measure(&line).and_then(|report| conclude(&line, &report)),
+        };
+        match outcome {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("bench: {error}");
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    /// Takes a part in the measuring, as the process that measures.
+    fn take(&self, part: &str) -> Outcome<()> {
+        let said = match serde_json::from_str(part)? {
+            Part::List => serde_json::to_string(&self.list())?,
+            Part::Serve { name } => {
+                (self.entry(&name)?.serve)();
+                return Ok(());
+            }
+            Part::Time { name, row, span } => serde_json::to_string(&(self.entry(&name)?.time)(row, span))?,
+            Part::Count { name, row } => {
+                let counter = self.counter.ok_or("it counts no allocations")?;
+                serde_json::to_string(&(self.entry(&name)?.count)(row, counter))?
+            }
+        };
+        println!("{said}");
+        Ok(())
+    }
+
+    fn entry(&self, name: &str) -> Outcome<&Entry> {
+        self.entries.iter().find(|entry| entry.about.name == name).ok_or_else(|| format!("there is no {name:?} here").into())
+    }
+
+    fn list(&self) -> Vec<Listed> {
+        let list = |entry: &Entry| {
+            let rows = |wanted: fn(Row) -> bool| Row::ALL.into_iter().filter(|row| (entry.has)(*row) && wanted(*row)).collect();
+            let timed = if self.times_nothing { Vec::new() } else { rows(Row::is_timed) };
+            let counted = if self.counter.is_some() { rows(Row::is_counted) } else { Vec::new() };
+            Listed { about: entry.about.clone(), timed, counted }
+        };
+        self.entries.iter().map(list).collect()
+    }
+}
+
+/// How the other end of the contender of that name is started: as this program.
+pub(super) fn serving(name: &str) -> Command {
+    let mut command = Command::new(env::current_exe().expect("the path of this program"));
+    command.arg("--part").arg(serde_json::to_string(&Part::Serve { name: name.into() }).expect("JSON"));
+    command
+}
+
+/// Has `program` take a part, and reads what it says.
+fn ask<T: DeserializeOwned>(program: &Path, part: &Part) -> Outcome<T> {
+    let mut command = Command::new(program);
+    command.arg("--part").arg(serde_json::to_string(part)?).stdin(Stdio::null()).stderr(Stdio::inherit());
+    let output = command.output().map_err(|error| format!("cannot start {}: {error}", program.display()))?;
+    if !output.status.success() {
+        return Err(output.status.to_string().into());
+    }
+    let said = String::from_utf8(output.stdout)?;
+    Ok(serde_json::from_str(said.lines().next_back().unwrap_or_default())?)
+}
+
+/// One contender in one row, and which program measures it.
+struct Place {
+    cell: Cell,
+    timed_by: Option<PathBuf>,
+    counted_by: Option<PathBuf>,
+}
+
+fn measure(line: &Line) -> Outcome<Report> {
+    let mut machine = Machine::here();
+    let (rounds, span) = if line.quick { (1, Duration::from_millis(200)) } else { (7, Duration::from_secs(1)) };
+    let mut places = places(line)?;
+    let timed = places.iter().filter(|place| place.timed_by.is_some()).count();
+    let counted = places.iter().filter(|place| place.counted_by.is_some()).count();
+    let bar = ProgressBar::new((timed * rounds + counted) as u64);
+    bar.set_style(ProgressStyle::with_template("{bar:40} {pos}/{len} {msg}")?);
+    let mut failed = 0;
+    let mut tell = |place: &Place, error: Box<dyn Error>| {
+        failed += 1;
+        bar.suspend(|| eprintln!("bench: {}, {}: {error}", place.cell.about.name, place.cell.title));
+    };
+    for _ in 0..rounds {
+        for place in &mut places {
+            let Some(program) = &place.timed_by else { continue };
+            bar.set_message(format!("{}, {}", place.cell.title, place.cell.about.name));
+            match ask::<Timed>(program, &Part::Time { name: place.cell.about.name.clone(), row: place.cell.row, span }) {
+                Ok(timed) => place.cell.take(timed),
+                Err(error) => tell(place, error),
+            }
+            bar.inc(1);
+        }
+    }
+    for place in &mut places {
+        let Some(program) = &place.counted_by else { continue };
+        bar.set_message(format!("{}, {}, allocations", place.cell.title, place.cell.about.name));
+        match ask::<Option<Counted>>(program, &Part::Count { name: place.cell.about.name.clone(), row: place.cell.row }) {
+            Ok(counted) => place.cell.take_counted(counted),
+            Err(error) => tell(place, error),
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    machine.load_after = load();
+    let cells = places.into_iter().map(|place| place.cell).collect();
+    Ok(Report { machine, rounds, span_ms: span.as_millis() as u64, failed, cells })
+}
+
+/// Everything that is to be measured, row by row.
+fn places(line: &Line) -> Outcome<Vec<Place>> {
+    let mut offers = Vec::new();
+    for program in [env::current_exe()?].iter().chain(&line.beside) {
+        let listed = ask::<Vec<Listed>>(program, &Part::List).map_err(|error| format!("{}: {error}", program.display()))?;
+        offers.extend(listed.into_iter().map(|listed| (program.clone(), listed)));
+    }
+    let mut places: Vec<Place> = Vec::new();
+    for row in Row::ALL.into_iter().filter(|row| row.to_string().contains(&line.only)) {
+        for (program, listed) in &offers {
+            let by = |rows: &[Row]| rows.contains(&row).then(|| program.clone());
+            let (timed_by, counted_by) = (by(&listed.timed), by(&listed.counted));
+            if timed_by.is_none() && counted_by.is_none() {
+                continue;
+            }
+            // One program may time what another one counts.
+            let known = places.iter_mut().find(|place| place.cell.row == row && place.cell.about == listed.about);
+            if let Some(place) = known {
+                place.timed_by = place.timed_by.take().or(timed_by);
+                place.counted_by = place.counted_by.take().or(counted_by);
+            } else {
+                places.push(Place { cell: Cell::new(listed.about.clone(), row), timed_by, counted_by });
+            }
+        }
+    }
+    if places.is_empty() { Err(format!("no row has {:?} in its name", line.only).into()) } else { Ok(places) }
+}
+
+fn conclude(line: &Line, report: &Report) -> Outcome<()> {
+    print!("{}", table::all(report));
+    if let Some(file) = &line.json {
+        fs::write(file, serde_json::to_string_pretty(report)? + "\n").map_err(|error| format!("{}: {error}", file.display()))?;
+    }
+    let ours = report.cells.iter().filter(|cell| cell.about.kind == Kind::Ours);
+    let broken = ours.filter(|cell| cell.updates.is_some_and(|updates| !updates.are_whole())).count();
+    match (report.failed, broken) {
+        (0, 0) => Ok(()),
+        (0, _) => Err("an update of ours was lost, out of order or late".into()),
+        (failed, _) => Err(format!("{failed} parts could not be measured").into()),
+    }
+}

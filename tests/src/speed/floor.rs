@@ -1,0 +1,428 @@
+//! The floor: the same messages without an SDK.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::io;
+use std::marker::PhantomData;
+use std::process::Command;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio::sync::{mpsc, oneshot};
+
+use super::contender::{About, Caller, Contender, Kind, Leave, Listener, Running, Updates};
+use crate::adapter::Adapter;
+
+/// The same messages without an SDK, so what the bytes, the JSON and the runtime cost by themselves.
+///
+/// A loop reads what there is, reads each line as an envelope whose members are borrowed from the buffer, and writes all that came of
+/// it at once; ids are correlated through a map of one-shots. No handshake, no limits, no deadlines, no rules.
+#[derive(Debug)]
+pub struct Floor<A>(PhantomData<fn() -> A>);
+
+/// Bytes of a runtime, plain: no frames.
+pub trait Pipe: Send + 'static {
+    /// Reads what there is; nothing at the end.
+    fn poll_read(&mut self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>>;
+
+    /// Writes what is taken.
+    fn poll_write(&mut self, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>>;
+
+    /// Everything written has left.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+}
+
+/// The pipes of a runtime, as it offers them.
+pub trait Pipes: Adapter {
+    /// A pair in memory that holds so many bytes each way.
+    fn pipes(&self, bytes: usize) -> (Box<dyn Pipe>, Box<dyn Pipe>);
+
+    /// Standard input and output of this process.
+    fn own_pipes(&self) -> Box<dyn Pipe>;
+
+    /// Those of a child.
+    ///
+    /// # Errors
+    /// As the start of a process.
+    fn child_pipes(&self, command: Command) -> io::Result<Box<dyn Pipe>>;
+}
+
+impl<A: Pipes> Contender for Floor<A> {
+    type Runtime = A;
+    type Caller = Calling;
+
+    fn about() -> About {
+        let runtime = A::NAME.trim_start_matches("adapter-");
+        About { name: format!("floor on {runtime}"), runtime: runtime.into(), kind: Kind::Floor }
+    }
+
+    async fn duplex(adapter: &A, room: usize) -> Calling {
+        let (one, other) = adapter.pipes(room);
+        adapter.runtime().spawn(Box::pin(Loop::new(other, Server::default()).run()));
+        Calling::over(adapter, one)
+    }
+
+    async fn child(adapter: &A, command: Command) -> Calling {
+        Calling::over(adapter, adapter.child_pipes(command).expect("a child"))
+    }
+
+    async fn serve(adapter: &A) {
+        Loop::new(adapter.own_pipes(), Server::default()).run().await;
+    }
+}
+
+/// What an end does with bytes.
+trait End {
+    /// Takes one line, and adds to the output what it brings.
+    fn take(&mut self, line: &[u8], output: &mut Vec<u8>);
+
+    /// Adds to the output what others want to say, and wakes `waker` when they want to again.
+    fn gather(&mut self, output: &mut Vec<u8>, waker: &Waker) {
+        let _ = (output, waker);
+    }
+}
+
+/// Moves the bytes of one end.
+struct Loop<E> {
+    pipe: Box<dyn Pipe>,
+    end: E,
+    read: Vec<u8>,
+    filled: usize,
+    output: Vec<u8>,
+    written: usize,
+    unflushed: bool,
+}
+
+impl<E: End> Loop<E> {
+    fn new(pipe: Box<dyn Pipe>, end: E) -> Self {
+        Self { pipe, end, read: vec![0; 64 * 1024], filled: 0, output: Vec::new(), written: 0, unflushed: false }
+    }
+
+    /// Ends with the input.
+    async fn run(mut self) {
+        poll_fn(|cx| self.poll(cx)).await;
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let mut moved = false;
+            match self.pipe.poll_read(cx, &mut self.read[self.filled..]) {
+                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(()),
+                Poll::Ready(Ok(count)) => {
+                    self.filled += count;
+                    self.take_lines();
+                    moved = true;
+                }
+                Poll::Pending => {}
+            }
+            self.end.gather(&mut self.output, cx.waker());
+            while self.written < self.output.len() {
+                match self.pipe.poll_write(cx, &self.output[self.written..]) {
+                    Poll::Ready(Ok(count)) => self.written += count,
+                    Poll::Ready(Err(_)) => return Poll::Ready(()),
+                    Poll::Pending => break,
+                }
+                (moved, self.unflushed) = (true, true);
+            }
+            if self.written == self.output.len() {
+                self.output.clear();
+                self.written = 0;
+                if self.unflushed && self.pipe.poll_flush(cx).is_ready() {
+                    self.unflushed = false;
+                }
+            }
+            if !moved {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn take_lines(&mut self) {
+        let mut from = 0;
+        while let Some(length) = memchr::memchr(b'\n', &self.read[from..self.filled]) {
+            self.end.take(&self.read[from..from + length], &mut self.output);
+            from += length + 1;
+        }
+        self.read.copy_within(from..self.filled, 0);
+        self.filled -= from;
+    }
+}
+
+/// Any message, its members as they lie in the buffer.
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    method: Option<&'a str>,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+}
+
+#[derive(Serialize)]
+struct Request<T> {
+    jsonrpc: &'static str,
+    id: u64,
+    method: &'static str,
+    params: T,
+}
+
+#[derive(Serialize)]
+struct Notification<T> {
+    jsonrpc: &'static str,
+    method: &'static str,
+    params: T,
+}
+
+#[derive(Serialize)]
+struct Response<'a, T> {
+    jsonrpc: &'static str,
+    id: &'a RawValue,
+    result: T,
+}
+
+#[derive(Deserialize, Serialize)]
+struct ToolCall<'a, T, K> {
+    name: &'a str,
+    arguments: T,
+    #[serde(rename = "_meta")]
+    meta: Meta<K>,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Meta<K> {
+    progress_token: K,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Echo<'a> {
+    #[serde(borrow)]
+    text: Cow<'a, str>,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Report {
+    count: u64,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Progress<K, N> {
+    progress_token: K,
+    progress: N,
+    total: Option<N>,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Cancelled<K> {
+    request_id: K,
+}
+
+#[derive(Serialize)]
+struct ToolResult<'a> {
+    content: &'a [Text<'a>],
+}
+
+#[derive(Serialize)]
+struct Text<'a> {
+    r#type: &'static str,
+    text: &'a str,
+}
+
+const TWO: &str = "2.0";
+const CALL: &str = "tools/call";
+const PROGRESS: &str = "notifications/progress";
+const CANCELLED: &str = "notifications/cancelled";
+
+fn read<'a, T: Deserialize<'a>>(params: Option<&'a RawValue>) -> T {
+    serde_json::from_str(params.map_or("null", RawValue::get)).expect("the right shape")
+}
+
+fn write(output: &mut Vec<u8>, message: &impl Serialize) {
+    serde_json::to_writer(&mut *output, message).expect("JSON");
+    output.push(b'\n');
+}
+
+/// The end that serves. It answers in place.
+#[derive(Default)]
+struct Server {
+    hanging: HashMap<String, Running>,
+}
+
+impl End for Server {
+    fn take(&mut self, line: &[u8], output: &mut Vec<u8>) {
+        let Envelope { id, method, params, .. } = serde_json::from_slice(line).expect("a message");
+        match (id, method) {
+            (Some(id), Some(CALL)) => {
+                let call: ToolCall<'_, &RawValue, &RawValue> = read(params);
+                match call.name {
+                    "echo" => {
+                        let Echo { text } = read(Some(call.arguments));
+                        let content = &[Text { r#type: "text", text: &text }];
+                        write(output, &Response { jsonrpc: TWO, id, result: ToolResult { content } });
+                    }
+                    "report" => {
+                        let Report { count } = read(Some(call.arguments));
+                        for step in 1..=count {
+                            let params = Progress { progress_token: call.meta.progress_token, progress: step, total: Some(count) };
+                            write(output, &Notification { jsonrpc: TWO, method: PROGRESS, params });
+                        }
+                        write(output, &Response { jsonrpc: TWO, id, result: ToolResult { content: &[] } });
+                    }
+                    _ => drop(self.hanging.insert(id.get().into(), Running::begin())),
+                }
+            }
+            (None, Some(CANCELLED)) => {
+                let Cancelled { request_id } = read::<Cancelled<&RawValue>>(params);
+                self.hanging.remove(request_id.get());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The calling end.
+#[derive(Clone, Default)]
+pub struct Calling(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    last: u64,
+    /// By id, which is also the token of progress.
+    waiting: HashMap<u64, Waiting>,
+    output: Vec<u8>,
+    writer: Option<Waker>,
+}
+
+struct Waiting {
+    answer: oneshot::Sender<usize>,
+    updates: Option<mpsc::UnboundedSender<f64>>,
+}
+
+impl Calling {
+    fn over<A: Pipes>(adapter: &A, pipe: Box<dyn Pipe>) -> Self {
+        let calling = Self::default();
+        adapter.runtime().spawn(Box::pin(Loop::new(pipe, calling.clone()).run()));
+        calling
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says something, and wakes the one who writes if that is the first since it last did.
+    fn say<T>(&self, say: impl FnOnce(&mut State) -> T) -> T {
+        let (value, writer) = {
+            let mut state = self.state();
+            (say(&mut state), state.writer.take())
+        };
+        writer.into_iter().for_each(Waker::wake);
+        value
+    }
+
+    fn call(&self, name: &str, arguments: impl Serialize, updates: Option<mpsc::UnboundedSender<f64>>) -> Held {
+        let (answer, answered) = oneshot::channel();
+        let id = self.say(|state| {
+            state.last += 1;
+            let id = state.last;
+            state.waiting.insert(id, Waiting { answer, updates });
+            let params = ToolCall { name, arguments, meta: Meta { progress_token: id } };
+            write(&mut state.output, &Request { jsonrpc: TWO, id, method: CALL, params });
+            id
+        });
+        Held { calling: self.clone(), id, answered }
+    }
+}
+
+impl End for Calling {
+    fn take(&mut self, line: &[u8], _: &mut Vec<u8>) {
+        let Envelope { id, method, params, result } = serde_json::from_slice(line).expect("a message");
+        match (id, method) {
+            (Some(id), None) => {
+                let waiting = id.get().parse().ok().and_then(|id: u64| self.state().waiting.remove(&id));
+                if let (Some(waiting), Some(result)) = (waiting, result) {
+                    let _ = waiting.answer.send(result.get().len());
+                }
+            }
+            (None, Some(PROGRESS)) => {
+                let Progress { progress_token, progress, .. } = read::<Progress<u64, f64>>(params);
+                if let Some(updates) = self.state().waiting.get(&progress_token).and_then(|waiting| waiting.updates.as_ref()) {
+                    let _ = updates.send(progress);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn gather(&mut self, output: &mut Vec<u8>, waker: &Waker) {
+        let mut state = self.state();
+        if output.is_empty() {
+            std::mem::swap(output, &mut state.output);
+        } else {
+            output.append(&mut state.output);
+        }
+        if !state.writer.as_ref().is_some_and(|writer| writer.will_wake(waker)) {
+            state.writer = Some(waker.clone());
+        }
+    }
+}
+
+/// A call. Dropping it cancels it.
+pub struct Held {
+    calling: Calling,
+    id: u64,
+    answered: oneshot::Receiver<usize>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if self.answered.is_terminated() {
+            return;
+        }
+        self.calling.say(|state| {
+            state.waiting.remove(&self.id);
+            let params = Cancelled { request_id: self.id };
+            write(&mut state.output, &Notification { jsonrpc: TWO, method: CANCELLED, params });
+        });
+    }
+}
+
+impl Held {
+    async fn answer(&mut self) {
+        (&mut self.answered).await.expect("an answer");
+    }
+}
+
+impl Caller for Calling {
+    type Held = Held;
+
+    async fn echo(&self, text: &str, _: bool) {
+        self.call("echo", Echo { text: text.into() }, None).answer().await;
+    }
+
+    async fn report(&self, count: u64) -> Updates {
+        let mut listener = Listener::of(count);
+        let (sender, mut updates) = mpsc::unbounded_channel();
+        let mut call = self.call("report", Report { count }, Some(sender));
+        while let Some(update) = updates.recv().await {
+            listener.hear(update);
+        }
+        call.answer().await;
+        listener.updates()
+    }
+
+    async fn hang(&self, _: Leave) -> Held {
+        self.call("hang", serde_json::Map::new(), None)
+    }
+
+    async fn cancel(calls: Vec<Held>) {
+        drop(calls);
+    }
+}

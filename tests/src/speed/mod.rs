@@ -1,0 +1,23 @@
+//! How fast an adapter is: the table that the examples `bench` and `smol-bench` print, beside a floor that has no SDK, and beside
+//! whoever else offers the same rows.
+//!
+//! A [`Program`] is a list of [`Contender`]s. Each number is made by a process of its own, which the program starts from itself, in
+//! rounds: whatever else the machine does meanwhile meets everybody alike. [`floor::Floor`] and [`ours::Ours`] are the contenders of every adapter; those of
+//! `tests/against` are other SDKs.
+
+mod command;
+mod contender;
+pub mod floor;
+pub mod ours;
+mod parts;
+mod report;
+mod row;
+mod table;
+mod work;
+
+pub use command::Program;
+pub use contender::{About, Caller, Contender, Kind, Leave, Listener, Running, Updates};
+pub use parts::Allocated;
+pub use report::{Cell, Machine, Report};
+pub use row::{Over, Row, Unit, What};
+pub use table::human;

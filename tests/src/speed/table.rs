@@ -1,0 +1,122 @@
+//! The tables, in Markdown that is aligned so that it can be read as it is.
+
+use std::fmt::Write;
+
+use super::contender::{About, Kind};
+use super::report::{Cell, Report};
+use super::row::{Row, Unit};
+
+/// Everything, as it is printed.
+pub(super) fn all(report: &Report) -> String {
+    let everybody = report.contenders();
+    let mut out = String::new();
+    let mut section = |title: &str, show: &dyn Fn(&Cell) -> Option<String>| {
+        let mut lines = vec![heads("", &everybody)];
+        for row in Row::ALL {
+            let shown = |about: &About| report.cell(&about.name, row).and_then(show);
+            if everybody.iter().any(|about| shown(about).is_some()) {
+                let cells = everybody.iter().map(|about| shown(about).unwrap_or_else(|| "–".into()));
+                lines.push([row.to_string()].into_iter().chain(cells).collect());
+            }
+        }
+        write(&mut out, title, &lines);
+    };
+    section("Per second unless it says otherwise: median, and percent of the floor", &|cell| {
+        let median = cell.median.map_or_else(|| "never".into(), human);
+        Some(match (share(report, cell), cell.about.kind) {
+            (Some(share), Kind::Ours | Kind::Other) => format!("{median} ({share:.0}%)"),
+            _ => median,
+        })
+    });
+    section("The least and the most", &|cell| {
+        let values: Vec<f64> = cell.values.iter().copied().flatten().collect();
+        let least = values.iter().copied().reduce(f64::min)?;
+        let most = values.iter().copied().reduce(f64::max)?;
+        (values.len() > 1).then(|| format!("{} to {}", human(least), human(most)))
+    });
+    section("Allocations / bytes of an operation, both ends", &|cell| {
+        cell.allocations.zip(cell.bytes).map(|(count, bytes)| format!("{count:.2} / {}", human(bytes)))
+    });
+    section("Updates lost / out of order / behind the answer, percent", &|cell| {
+        let updates = cell.updates?;
+        let percent = |count: u64| 100.0 * count as f64 / updates.sent.max(1) as f64;
+        Some(format!("{:.1} / {:.1} / {:.1}", percent(updates.lost()), percent(updates.disordered), percent(updates.late)))
+    });
+    section("The most memory of the process that measures, MiB", &|cell| {
+        cell.peak_kib.map(|kib| format!("{:.1}", kib as f64 / 1024.0))
+    });
+    times(report, &everybody, &mut out);
+    out
+}
+
+/// How many times as good this project is as others.
+fn times(report: &Report, everybody: &[About], out: &mut String) {
+    let of = |kind| everybody.iter().filter(move |about| about.kind == kind);
+    for other in of(Kind::Other) {
+        let ours: Vec<About> = of(Kind::Ours).cloned().collect();
+        let mut lines = vec![heads("", &ours)];
+        for row in Row::ALL {
+            let Some(theirs) = report.cell(&other.name, row) else { continue };
+            let ratio = |about: &About| {
+                let ours = report.cell(&about.name, row)?.median?;
+                let Some(theirs) = theirs.median else { return Some("never there".into()) };
+                let times = if row.unit() == Unit::PerSecond { ours / theirs } else { theirs / ours };
+                Some(format!("{times:.1}"))
+            };
+            let cells = ours.iter().map(|about| ratio(about).unwrap_or_else(|| "–".into()));
+            lines.push([row.to_string()].into_iter().chain(cells).collect());
+        }
+        write(out, &format!("How many times as good as {}", other.name), &lines);
+    }
+}
+
+/// How much of the floor's rate it is.
+fn share(report: &Report, cell: &Cell) -> Option<f64> {
+    let floor = report.floor(cell)?.median?;
+    (cell.unit == Unit::PerSecond).then_some(100.0 * cell.median? / floor)
+}
+
+fn heads(first: &str, contenders: &[About]) -> Vec<String> {
+    [first.into()].into_iter().chain(contenders.iter().map(|about| about.name.clone())).collect()
+}
+
+/// Nothing, if there are no rows.
+fn write(out: &mut String, title: &str, lines: &[Vec<String>]) {
+    let [head, rows @ ..] = lines else { return };
+    if rows.is_empty() || head.len() < 2 {
+        return;
+    }
+    let widths: Vec<usize> =
+        (0..head.len()).map(|column| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or_default()).collect();
+    let _ = writeln!(out, "### {title}\n");
+    let mut push = |line: &[String]| {
+        for (column, (text, width)) in line.iter().zip(&widths).enumerate() {
+            let _ = if column == 0 { write!(out, "| {text:<width$} ") } else { write!(out, "| {text:>width$} ") };
+        }
+        out.push_str("|\n");
+    };
+    let rule: Vec<String> = widths
+        .iter()
+        .enumerate()
+        .map(|(column, width)| if column == 0 { "-".repeat(*width) } else { format!("{}:", "-".repeat(width.saturating_sub(1))) })
+        .collect();
+    push(head);
+    push(&rule);
+    rows.iter().for_each(|row| push(row));
+    out.push('\n');
+}
+
+/// A number as a person reads it: three digits and a unit.
+#[must_use]
+pub fn human(value: f64) -> String {
+    let (value, unit) = match value {
+        value if value >= 1e6 => (value / 1e6, "M"),
+        value if value >= 1e3 => (value / 1e3, "k"),
+        value => (value, ""),
+    };
+    match value {
+        value if value >= 100.0 => format!("{value:.0}{unit}"),
+        value if value >= 10.0 => format!("{value:.1}{unit}"),
+        value => format!("{value:.2}{unit}"),
+    }
+}

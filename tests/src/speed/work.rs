@@ -1,0 +1,229 @@
+//! What is done in a row, by whomever.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use protocol_core::endpoint::Runtime;
+
+use super::contender::{Caller, Contender, Leave, Running, Updates};
+use super::parts::{Counted, Counter, Timed};
+use super::row::{Over, Row, What};
+use crate::adapter::{Adapter, start};
+
+/// What is given back.
+const TEXT: &str = "the quick brown fox jumps over the lazy dog, again and again";
+/// Bytes that the pair in memory holds.
+const ROOM: usize = 64 * 1024;
+/// The same where connections are weighed.
+const SMALL_ROOM: usize = 4 * 1024;
+/// Updates of one call.
+const UPDATES: u64 = 1_000;
+/// Calls that hang at once.
+const HANGING: usize = 1_000;
+/// What takes longer does not happen.
+const NEVER: Duration = Duration::from_secs(3);
+
+/// When a loop ends: at its time, or after so many turns.
+#[derive(Clone)]
+struct Until {
+    passed: Arc<AtomicBool>,
+    turns: u64,
+}
+
+impl Until {
+    /// The clock is watched by a thread: looking at it in each turn would be seen in the number.
+    fn passed(span: Duration) -> Self {
+        let passed = Arc::new(AtomicBool::new(false));
+        let set = Arc::clone(&passed);
+        thread::spawn(move || {
+            thread::sleep(span);
+            set.store(true, Ordering::Relaxed);
+        });
+        Self { passed, turns: u64::MAX }
+    }
+
+    fn turns(turns: u64) -> Self {
+        Self { passed: Arc::default(), turns }
+    }
+
+    fn is_over(&self, done: u64) -> bool {
+        done >= self.turns || self.passed.load(Ordering::Relaxed)
+    }
+}
+
+/// Does the work of `row` for `span`, after a quarter of that to warm up.
+pub(super) fn time<C: Contender>(row: Row, span: Duration) -> Timed {
+    C::Runtime::run(Some(row.workers), |adapter| async move {
+        let caller = match row.over {
+            Over::Duplex => C::duplex(&adapter, ROOM).await,
+            Over::ChildStdio => C::child(&adapter, super::command::serving(&C::about().name)).await,
+        };
+        let runtime = adapter.runtime();
+        let tasks = Arc::clone(&runtime);
+        // The one who calls is a task, too: the future that a runtime blocks on is woken in another way.
+        let (value, updates) = start(&*runtime, async move {
+            match row.what {
+                What::Cancelled => (storm(&caller, Leave::Cancel).await, None),
+                What::Dropped => (storm(&caller, Leave::Drop).await, None),
+                What::Connection | What::Call => (None, None),
+                What::RoundTrips { .. } | What::Progress => {
+                    repeat(&caller, &tasks, row.what, Until::passed(span / 4)).await;
+                    let begin = Instant::now();
+                    let done = repeat(&caller, &tasks, row.what, Until::passed(span)).await;
+                    let took = begin.elapsed().as_secs_f64();
+                    let updates = (row.what == What::Progress).then_some(done.updates);
+                    (Some(done.operations as f64 / took), updates)
+                }
+            }
+        })
+        .await;
+        Timed { value, updates, peak_kib: peak_kib() }
+    })
+}
+
+/// Counts the allocations of one operation of `row`, or its bytes.
+pub(super) fn count<C: Contender>(row: Row, counter: Counter) -> Option<Counted> {
+    match row.what {
+        What::RoundTrips { .. } | What::Progress => {
+            let run = |turns| {
+                let mut done = 0;
+                let allocated = counter(&mut || done = operate::<C>(row, turns));
+                (allocated, done as f64)
+            };
+            // What connecting takes is the same in both.
+            let ((before, few), (after, many)) = (run(20), run(120));
+            let each = |before: u64, after: u64| (after - before) as f64 / (many - few);
+            Some(Counted { allocations: Some(each(before.count, after.count)), bytes: each(before.bytes, after.bytes) })
+        }
+        What::Connection => weigh::<C>(counter, (100, 0), (300, 0)),
+        What::Call => weigh::<C>(counter, (1, 300), (1, 900)),
+        What::Cancelled | What::Dropped => None,
+    }
+}
+
+fn operate<C: Contender>(row: Row, turns: u64) -> u64 {
+    // One caller alone does as much as many.
+    let turns = if let What::RoundTrips { callers: 1, .. } = row.what { turns * 100 } else { turns };
+    C::Runtime::run(Some(1), |adapter| async move {
+        let caller = C::duplex(&adapter, ROOM).await;
+        repeat(&caller, &adapter.runtime(), row.what, Until::turns(turns)).await.operations
+    })
+}
+
+/// The bytes by which the second of two heaps is larger than the first, for each connection or call that it has more.
+fn weigh<C: Contender>(counter: Counter, less: (usize, usize), more: (usize, usize)) -> Option<Counted> {
+    let mut all_begun = true;
+    let mut most = |(connections, calls)| counter(&mut || all_begun &= hold::<C>(connections, calls)).most as f64;
+    let (before, after) = (most(less), most(more));
+    let bytes = (after - before) / ((more.0 + more.1) - (less.0 + less.1)) as f64;
+    all_begun.then_some(Counted { allocations: None, bytes })
+}
+
+/// Opens so many connections, makes so many calls that do not end on each, and closes everything. False if not all of them began.
+fn hold<C: Contender>(connections: usize, calls: usize) -> bool {
+    C::Runtime::run(Some(1), |adapter| async move {
+        let before = Running::begun();
+        let mut held = Vec::new();
+        for _ in 0..connections {
+            let caller = C::duplex(&adapter, SMALL_ROOM).await;
+            // One call, so that every buffer has been of use.
+            caller.echo(TEXT, false).await;
+            let mut hanging = Vec::new();
+            for _ in 0..calls {
+                hanging.push(caller.hang(Leave::Drop).await);
+            }
+            held.push((caller, hanging));
+        }
+        comes_true(|| Running::begun() - before == connections * calls).await
+    })
+}
+
+/// What was done.
+#[derive(Default)]
+struct Done {
+    operations: u64,
+    updates: Updates,
+}
+
+async fn repeat<C: Caller>(caller: &C, runtime: &Arc<dyn Runtime>, what: What, until: Until) -> Done {
+    let mut done = Done::default();
+    match what {
+        What::RoundTrips { callers, spawned } => {
+            let callers: Vec<_> =
+                (0..callers).map(|_| start(&**runtime, round_trips(caller.clone(), spawned, until.clone()))).collect();
+            for caller in callers {
+                done.operations += caller.await;
+            }
+        }
+        What::Progress => {
+            let mut calls = 0;
+            while !until.is_over(calls) {
+                done.updates.add(caller.report(UPDATES).await);
+                calls += 1;
+            }
+            done.operations = done.updates.heard;
+        }
+        What::Cancelled | What::Dropped | What::Connection | What::Call => {}
+    }
+    done
+}
+
+async fn round_trips<C: Caller>(caller: C, spawned: bool, until: Until) -> u64 {
+    let mut done = 0;
+    while !until.is_over(done) {
+        caller.echo(TEXT, spawned).await;
+        done += 1;
+    }
+    done
+}
+
+/// How many milliseconds it takes until calls that hang have all ended, here and in their handlers. `None`: that does not happen.
+async fn storm<C: Caller>(caller: &C, leave: Leave) -> Option<f64> {
+    let mut calls = Vec::new();
+    for _ in 0..HANGING {
+        calls.push(caller.hang(leave).await);
+    }
+    if !comes_true(|| Running::begun() == HANGING).await {
+        return None;
+    }
+    let begin = Instant::now();
+    match leave {
+        Leave::Cancel => C::cancel(calls).await,
+        Leave::Drop => drop(calls),
+    }
+    comes_true(|| Running::ended() == HANGING).await.then(|| begin.elapsed().as_secs_f64() * 1e3)
+}
+
+/// Waits for something, and gives up after a while.
+async fn comes_true(is_true: impl Fn() -> bool) -> bool {
+    let begin = Instant::now();
+    while !is_true() {
+        if begin.elapsed() > NEVER {
+            return false;
+        }
+        yield_now().await;
+    }
+    true
+}
+
+async fn yield_now() {
+    let mut yielded = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// The most memory that this process ever held, where the system tells.
+fn peak_kib() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().strip_suffix("kB")?.trim().parse().ok()
+}
