@@ -6,7 +6,9 @@ use protocol_core::{
     Answer, Ask, AskError, CheckpointError, Close, CloseReason, Event, InputFailed, Instant, Invoke, Level, LogRecord, Logged,
     NotLive, Notice, Op, Outcome, Progress, ProgressError, Refused, Reply, ServeOptions, TooManyAlarms, TransportEnd, Why,
 };
-use tests::end::{End, call_tool, cancelled, client_config, error, json, ok, progress, request, result, server_config, with};
+use tests::end::{
+    End, call_tool, cancelled, client_config, error, initialize, json, ok, progress, request, result, server_config, with,
+};
 use tests::pair::Pair;
 
 const ASKS: &str = r#"{"jsonrpc":"2.0","id":1,"method":"roots/list"}"#;
@@ -388,4 +390,17 @@ fn closed_comes_once_and_last_and_no_verb_does_anything_afterwards() {
         server.frame(&call_tool(2, true)).frame("nonsense").at(1_000_000).expect_silence();
         assert_eq!((server.session.poll_timeout(), server.session.stats().serves), (None, 0));
     }
+}
+
+#[test]
+fn a_server_that_finishes_still_answers_the_handshake_that_what_it_runs_waits_for() {
+    // A refusal while closing, meant for gateways, also met this one: the client was told that the server is busy, and the call of the
+    // server that waited for the handshake never left.
+    let mut server = End::new(server_config());
+    server.invoke(Invoke::new(Op::Custom("x/y".into()), json("{}")));
+    server.session.close(Close::Graceful { grace: Duration::from_secs(1) }, server.now);
+    server.frame(&initialize(0, "2025-11-25", "{}"));
+    assert!(server.sent().concat().contains(r#""protocolVersion":"2025-11-25""#));
+    server.frame(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    assert!(server.sent().concat().contains(r#""method":"x/y""#));
 }

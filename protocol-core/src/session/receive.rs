@@ -386,7 +386,8 @@ impl Session {
                 RpcError::fixed(RpcError::INVALID_REQUEST, "the handshake was made before")
             });
         }
-        if self.ending != Ending::Open {
+        // While what runs goes on, what waits for the handshake may still go out.
+        if !self.may_write() {
             return self.refuse(id, None, |session| session.dialect.busy(true));
         }
         match greeting {
