@@ -511,7 +511,7 @@ fn item_79_log_has_no_prefix_and_needs_no_invocation() {
         (None, Level::Error, r#""a""#, r#"{"level":"error","message":"a"}"#),
         (None, Level::Emergency, r#""a""#, r#"{"level":"error","message":"a"}"#),
         (None, Level::Info, "[1]", r#"{"level":"info","message":"[1]"}"#),
-        (None, Level::Info, r#"{"a":1}"#, r#"{"level":"info","message":"{\"a\":1}"}"#),
+        (None, Level::Info, r#"{"a":1}"#, r#"{"level":"info","message":"{\"a\":1}","meta":{"a":1}}"#),
     ] {
         assert_eq!(app.session.log(of, record(level, data), now), Ok(Logged::Sent));
         assert_eq!(app.sent(), [notification("log", params)]);
