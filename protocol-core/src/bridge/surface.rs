@@ -350,8 +350,7 @@ impl Bridge {
 /// An action as MCP describes a tool. A schema that is none would make clients throw the whole list away.
 fn tool(listed: &str, manifest: &Manifest, name: &str, action: &Json) -> Json {
     let part = |name: &str| member(action.as_str(), name);
-    let mut out = Vec::new();
-    Object::write(&mut out, |object| {
+    Object::value(|object| {
         object.string("name", listed);
         match part("description").filter(|text| string(text).is_some_and(|text| !text.is_empty())) {
             Some(description) => translate::copy(object, "description", description),
@@ -372,8 +371,7 @@ fn tool(listed: &str, manifest: &Manifest, name: &str, action: &Json) -> Json {
                 }
             });
         }
-    });
-    Json::written(out)
+    })
 }
 
 pub(super) fn no_templates() -> Json {

@@ -3,12 +3,13 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::dialect::depth_data;
 use crate::dialect::tesseron::code;
 use crate::dialect::{Answer, Ask, Content, Progress, Reply, Sample, Sampled, ToolOutput};
 use crate::error::RpcError;
 use crate::json::pretty::pretty;
 use crate::json::scan::{Kind, elements, for_each_member, member, string};
-use crate::json::{Json, Text};
+use crate::json::{Json, Text, write_integer};
 use crate::session::{AskError, InboundId, InputFailed, Outcome, Refused};
 use crate::wire::{Object, push_json};
 
@@ -114,10 +115,6 @@ fn failed(error: &RpcError, partial: Option<Json>, last: Option<&Progress>) -> T
     output
 }
 
-fn write_integer(out: &mut Vec<u8>, number: i64) {
-    crate::json::write_integer(out, number);
-}
-
 /// The member of a result that holds what was asked for, or why there is none.
 fn value(outcome: Outcome, name: &str) -> Result<Json, RpcError> {
     match outcome {
@@ -196,12 +193,7 @@ fn not_offered(unavailable: i64, client: &str) -> RpcError {
 pub(super) fn not_asked(error: &AskError, unavailable: i64, client: &str) -> RpcError {
     match error {
         AskError::TooDeep { depth, max } => {
-            let mut data = Vec::new();
-            Object::write(&mut data, |object| {
-                object.integer("depth", (*depth).into());
-                object.integer("max", (*max).into());
-            });
-            RpcError::fixed(code::SAMPLING_TOO_DEEP, "sampling is nested too deep").with_data(Json::written(data))
+            RpcError::fixed(code::SAMPLING_TOO_DEEP, "sampling is nested too deep").with_data(depth_data(*depth, *max))
         }
         AskError::Unsupported => not_offered(unavailable, client),
         AskError::Invalid(why) => RpcError::new(RpcError::INVALID_PARAMS, why.clone()),

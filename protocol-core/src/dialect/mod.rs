@@ -255,6 +255,14 @@ impl Dialect {
     }
 }
 
+/// What an error says of a sampling that is nested too deep.
+pub(crate) fn depth_data(depth: u8, max: u8) -> Json {
+    crate::wire::Object::value(|object| {
+        object.integer("depth", depth.into());
+        object.integer("max", max.into());
+    })
+}
+
 /// Whether a result can be the one that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fit {

@@ -1,12 +1,11 @@
 //! What a handler asks of its caller: model, user, roots.
 
-use std::collections::BTreeMap;
 use std::string::String;
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-use crate::dialect::{Answer, Ask, Elicit, Elicited, Sample, Sampled, tesseron};
+use crate::dialect::{Answer, Ask, Elicit, Elicited, Sample, Sampled, depth_data, tesseron};
 use crate::endpoint::context::{Context, stopped};
 use crate::endpoint::schema::{Shape, flat};
 use crate::error::RpcError;
@@ -161,10 +160,7 @@ impl AskFailed {
         };
         let error = RpcError::new(code, std::string::ToString::to_string(self));
         match self {
-            Self::TooDeep { depth, max } => match Json::encode(&BTreeMap::from([("depth", depth), ("max", max)])) {
-                Ok(data) => error.with_data(data),
-                Err(_) => error,
-            },
+            Self::TooDeep { depth, max } => error.with_data(depth_data(*depth, *max)),
             _ => error,
         }
     }

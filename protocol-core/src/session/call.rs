@@ -263,15 +263,7 @@ pub(super) mod transitions {
             _ => &[READY, POLLED, |caller| caller.frame(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#)],
         };
         let _ = caller.session.poll_transmit();
-        for step in steps {
-            step(&mut caller);
-        }
-        while caller.session.poll_event().is_some() {}
-        if name != "Written" {
-            while caller.session.poll_transmit().is_some() {}
-        }
-        assert_eq!(state(&caller), name);
-        caller
+        caller.brought_to(name, steps)
     }
 
     type Input = fn(&mut Caller);
@@ -326,6 +318,19 @@ pub(super) mod transitions {
     }
 
     impl Caller {
+        /// Takes the steps to a state, and forgets what they told and sent.
+        fn brought_to(mut self, name: &str, steps: &[Input]) -> Self {
+            for step in steps {
+                step(&mut self);
+            }
+            while self.session.poll_event().is_some() {}
+            if name != "Written" {
+                while self.session.poll_transmit().is_some() {}
+            }
+            assert_eq!(state(&self), name);
+            self
+        }
+
         fn frame(&mut self, text: &str) {
             self.session.handle_frame(text.to_string().into(), self.now).unwrap();
         }
@@ -437,7 +442,7 @@ pub(super) mod transitions {
         session.claim(Identity::new("agent", ""), agent, 0, now).unwrap();
         while session.poll_transmit().is_some() {}
         let call = session.invoke(Invoke::new(Op::CallTool, Json::empty_object()), now).unwrap();
-        let mut caller = Caller { session, call, now };
+        let caller = Caller { session, call, now };
         let steps: &[Input] = match name {
             "Written" => &[],
             "InFlight" => &[POLLED],
@@ -445,15 +450,7 @@ pub(super) mod transitions {
             "GivenUp" => &[POLLED, CANCEL],
             _ => &[POLLED, |caller| caller.frame(OUTPUT)],
         };
-        for step in steps {
-            step(&mut caller);
-        }
-        while caller.session.poll_event().is_some() {}
-        if name != "Written" {
-            while caller.session.poll_transmit().is_some() {}
-        }
-        assert_eq!(state(&caller), name);
-        caller
+        caller.brought_to(name, steps)
     }
 
     const OUTPUT: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"invocationId":"inv_1","output":1}}"#;

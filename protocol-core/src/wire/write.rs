@@ -27,6 +27,13 @@ impl Object<'_> {
         object.out.push(b'}');
     }
 
+    /// An object of its own.
+    pub(crate) fn value(members: impl FnOnce(&mut Object<'_>)) -> Json {
+        let mut out = Vec::new();
+        Self::write(&mut out, members);
+        Json::written(out)
+    }
+
     /// Writes the key; the value is the caller's to append. Names are ours, and need no escape.
     pub(crate) fn member(&mut self, name: &'static str) -> &mut Vec<u8> {
         self.separate();
@@ -123,6 +130,17 @@ pub(crate) fn notification(method: &str, hint: usize, params: Option<impl FnOnce
             params(object.member("params"));
         }
     })
+}
+
+/// A frame with a notification whose parameters `members` writes.
+pub(crate) fn notify(method: &str, members: impl FnOnce(&mut Object<'_>)) -> Bytes {
+    notification(method, 64, Some(|out: &mut Vec<u8>| Object::write(out, members)))
+}
+
+/// A frame with a notification whose parameters are there already.
+pub(crate) fn notify_as_it_is(method: &str, params: Option<&Json>) -> Bytes {
+    let hint = params.map_or(0, |params| params.as_bytes().len());
+    notification(method, hint, params.map(|params| |out: &mut Vec<u8>| push_json(out, params.as_bytes())))
 }
 
 /// A frame with a result. `result` writes the whole value.

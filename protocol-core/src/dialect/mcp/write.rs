@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::{Mcp, Revision, Side, meta, method_of};
 use crate::dialect::checkpoint::{with_partial, with_status};
+use crate::dialect::depth_data;
 use crate::dialect::form::confirmation;
 use crate::dialect::{
     Answer, Ask, Content, CutShort, Elicited, LogRecord, NotFound, Notice, Op, Progress, Reply, Sample, Sampled, ToolOutput,
@@ -14,7 +15,7 @@ use crate::dialect::{
 use crate::error::RpcError;
 use crate::json::scan::{Kind, for_each_key, for_each_member};
 use crate::json::{Json, write_string};
-use crate::wire::{self, Object, WireId, push_json};
+use crate::wire::{self, Object, WireId, notify, push_json};
 
 /// What the session adds to `params._meta` of a request.
 struct Added<'a> {
@@ -349,20 +350,14 @@ impl Mcp {
                 return notify("notifications/resources/updated", |object| object.string("uri", uri));
             }
             Notice::Custom { method, params } => {
-                let write = params.as_ref().map(|params| |out: &mut Vec<u8>| push_json(out, params.as_bytes()));
-                return wire::notification(method, params.as_ref().map_or(0, |params| params.as_bytes().len()), write);
+                return wire::notify_as_it_is(method, params.as_ref());
             }
         };
         wire::notification(method, 0, None::<fn(&mut Vec<u8>)>)
     }
 
     pub(crate) fn too_deep(&self, depth: u8, max: u8) -> RpcError {
-        let mut data = Vec::new();
-        Object::write(&mut data, |object| {
-            object.integer("depth", depth.into());
-            object.integer("max", max.into());
-        });
-        RpcError::fixed(RpcError::TOO_DEEP, "sampling is nested too deep").with_data(Json::written(data))
+        RpcError::fixed(RpcError::TOO_DEEP, "sampling is nested too deep").with_data(depth_data(depth, max))
     }
 
     pub(crate) fn busy(&self, closing: bool) -> RpcError {
@@ -412,10 +407,6 @@ impl Content {
             Self::Raw(block) => block.as_bytes().len(),
         }
     }
-}
-
-fn notify(method: &str, params: impl FnOnce(&mut Object<'_>)) -> Bytes {
-    wire::notification(method, 64, Some(|out: &mut Vec<u8>| Object::write(out, params)))
 }
 
 /// MCP has no place for a schema, so it becomes part of the prompt, and it wants a number of tokens.

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::{App, End, Standing, Tesseron, VERSION, Welcome, code, invocation_name, method_of};
 use crate::dialect::checkpoint::{with_partial, with_status};
+use crate::dialect::depth_data;
 use crate::dialect::form::confirmation;
 use crate::dialect::{
     Answer, Ask, Content, CutShort, Elicited, Level, LogRecord, NotFound, Notice, Op, Progress, Reply, Sampled, ToolOutput,
@@ -14,7 +15,7 @@ use crate::dialect::{
 use crate::error::RpcError;
 use crate::json::scan::{Kind, elements, for_each_key, for_each_member, member, string};
 use crate::json::{Json, write_string};
-use crate::wire::{self, Object, WireId, push_json};
+use crate::wire::{self, Object, WireId, notify, push_json};
 
 impl Tesseron {
     // ---- The handshake ----
@@ -296,22 +297,14 @@ impl Tesseron {
                 object.string("subscriptionId", subscription);
                 object.json("value", value);
             }),
-            Notice::Custom { method, params } => {
-                let write = params.as_ref().map(|params| |out: &mut Vec<u8>| push_json(out, params.as_bytes()));
-                wire::notification(method, params.as_ref().map_or(0, |params| params.as_bytes().len()), write)
-            }
+            Notice::Custom { method, params } => wire::notify_as_it_is(method, params.as_ref()),
             // `check_notice` lets nothing else through.
             _ => Bytes::new(),
         }
     }
 
     pub(crate) fn too_deep(&self, depth: u8, max: u8) -> RpcError {
-        let mut data = Vec::new();
-        Object::write(&mut data, |object| {
-            object.integer("depth", depth.into());
-            object.integer("max", max.into());
-        });
-        RpcError::fixed(code::SAMPLING_TOO_DEEP, "sampling is nested too deep").with_data(Json::written(data))
+        RpcError::fixed(code::SAMPLING_TOO_DEEP, "sampling is nested too deep").with_data(depth_data(depth, max))
     }
 
     pub(crate) fn busy(&self, closing: bool) -> RpcError {
@@ -332,10 +325,6 @@ impl Tesseron {
     pub(crate) fn too_early(&self, why: &'static str) -> RpcError {
         RpcError::fixed(code::UNAUTHORIZED, why)
     }
-}
-
-fn notify(method: &str, params: impl FnOnce(&mut Object<'_>)) -> Bytes {
-    wire::notification(method, 64, Some(|out: &mut Vec<u8>| Object::write(out, params)))
 }
 
 fn write_capabilities(object: &mut Object<'_>, name: &'static str, subscriptions: bool, sampling: bool, elicitation: bool) {
