@@ -52,9 +52,9 @@ enum State {
     /// Waits for the handshake.
     Held { params: Json, observed: bool },
     /// Written to the outbox; whether it has left is the outbox's to say.
-    InFlight { exchange: u64, ticket: Ticket, observed: bool },
+    InFlight { ticket: Ticket, observed: bool },
     /// Cancelled, and the peer has so long to say what it did; then it is gone.
-    GivenUp { exchange: u64, until: Instant },
+    GivenUp { until: Instant },
 }
 
 /// What the wire must hear when a call is given up.
@@ -63,7 +63,7 @@ pub(super) enum Withdrawal {
     /// It was never written, or a cancel was before.
     Nothing,
     /// The request, if it has not left; otherwise a cancel, unless the operation has none.
-    Request { exchange: u64, ticket: Ticket },
+    Request(Ticket),
 }
 
 impl Call {
@@ -92,15 +92,14 @@ impl Call {
     }
 
     /// Held -> InFlight.
-    pub(super) fn release(&mut self, exchange: u64, ticket: Ticket) {
-        let observed = self.is_observed();
-        self.state = State::InFlight { exchange, ticket, observed };
+    pub(super) fn release(&mut self, ticket: Ticket) {
+        self.state = State::InFlight { ticket, observed: self.is_observed() };
     }
 
     /// InFlight -> GivenUp. Nothing that the peer still says changes how it ends.
     pub(super) fn give_up(&mut self, until: Instant) {
-        if let State::InFlight { exchange, .. } = self.state {
-            self.state = State::GivenUp { exchange, until };
+        if let State::InFlight { .. } = self.state {
+            self.state = State::GivenUp { until };
         }
     }
 
@@ -110,14 +109,6 @@ impl Call {
 
     pub(super) fn is_given_up(&self) -> bool {
         matches!(self.state, State::GivenUp { .. })
-    }
-
-    /// What it is called on the wire.
-    pub(super) fn exchange(&self) -> Option<u64> {
-        match self.state {
-            State::Held { .. } => None,
-            State::InFlight { exchange, .. } | State::GivenUp { exchange, .. } => Some(exchange),
-        }
     }
 
     /// Whether the peer was asked for progress.
@@ -186,7 +177,7 @@ impl Call {
 
     /// `min(last activity + idle, start + max_total)`, and which of the two it is. One that is given up has another one.
     pub(super) fn deadline(&self) -> Option<(Instant, Clock)> {
-        if let State::GivenUp { until, .. } = self.state {
+        if let State::GivenUp { until } = self.state {
             return Some((until, Clock::MaxTotal));
         }
         let idle =
@@ -202,7 +193,7 @@ impl Call {
     pub(super) fn withdrawal(&self) -> Withdrawal {
         match self.state {
             State::Held { .. } | State::GivenUp { .. } => Withdrawal::Nothing,
-            State::InFlight { exchange, ticket, .. } => Withdrawal::Request { exchange, ticket },
+            State::InFlight { ticket, .. } => Withdrawal::Request(ticket),
         }
     }
 }

@@ -7,12 +7,19 @@ use crate::dialect::tesseron::Credentials;
 use crate::dialect::{Answer, Ask, LogRecord, Notice, Op, PeerInfo, Progress};
 use crate::error::{RpcError, Violation};
 use crate::json::{Json, Text};
+use crate::session::table::Id;
 
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident, $prefix:literal;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(pub(crate) u64);
+
+        impl Id for $name {
+            fn number(self) -> u64 {
+                self.0
+            }
+        }
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

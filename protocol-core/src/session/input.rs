@@ -26,7 +26,7 @@ pub(super) enum QuestionState {
     /// Written, but it waits for the peer to confirm the handshake.
     Held(Bytes),
     /// Written to the outbox; whether it has left is the outbox's to say.
-    Asked { exchange: u64, ticket: Ticket },
+    Asked(Ticket),
 }
 
 impl Question {
@@ -34,8 +34,12 @@ impl Question {
     pub(super) fn ticket(&self) -> Option<Ticket> {
         match self.state {
             QuestionState::Held(_) => None,
-            QuestionState::Asked { ticket, .. } => Some(ticket),
+            QuestionState::Asked(ticket) => Some(ticket),
         }
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        matches!(self.state, QuestionState::Held(_))
     }
 }
 

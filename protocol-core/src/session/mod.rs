@@ -17,6 +17,7 @@ mod receive;
 mod serve;
 mod settle;
 mod stats;
+mod table;
 mod timers;
 mod verbs;
 
@@ -48,6 +49,7 @@ use progress::{Next, Opens, Reporter};
 use serve::{Ended, Serve};
 use settle::Ending;
 pub use stats::Stats;
+use table::Table;
 use timers::{TimerKey, Timers};
 pub use verbs::{
     AskError, CheckpointError, Close, Full, Invoke, InvokeError, Logged, NotLive, ProgressError, Refused, Reported, Route,
@@ -147,16 +149,14 @@ pub struct Session {
 
     /// The number of the next id of ours, of whatever kind: none is used twice.
     next: u64,
-    /// Our exchanges that wait for a response. A number below `next` that is not here is late.
-    exchanges: BTreeMap<u64, Exchange>,
-    calls: BTreeMap<OutboundId, Call>,
+    calls: Table<OutboundId, Call>,
     /// Bytes of calls that wait for the handshake.
     held_bytes: usize,
     /// The peer's exchanges that wait for a response.
     peer_ids: PeerIds,
     /// What it calls the invocations that it can name, where their tokens are names. A part of `serves`.
     names: BTreeMap<WireId, InboundId>,
-    serves: BTreeMap<InboundId, Serve>,
+    serves: Table<InboundId, Serve>,
     /// How many of them were cancelled and have a handler that has not ended.
     orphans: usize,
     /// Our questions.
@@ -210,12 +210,11 @@ impl Session {
             close_armed: None,
             overload_armed: None,
             next: config.first_id(),
-            exchanges: BTreeMap::new(),
-            calls: BTreeMap::new(),
+            calls: Table::new(),
             held_bytes: 0,
             peer_ids: PeerIds::new(config.limits.tombstones),
             names: BTreeMap::new(),
-            serves: BTreeMap::new(),
+            serves: Table::new(),
             orphans: 0,
             questions: BTreeMap::new(),
             asked: BTreeMap::new(),
@@ -240,7 +239,6 @@ impl Session {
         let deadline = self.config.timeouts.handshake.map(|span| self.now.saturating_add(span));
         if self.rules.opens {
             let exchange = self.number();
-            self.exchanges.insert(exchange, Exchange::Greeting);
             self.outbox.push(Class::Bound, self.dialect.write_greeting(exchange));
             self.handshake = Handshake::Opened;
         }
@@ -779,7 +777,7 @@ impl Session {
             calls: self.calls.len(),
             serves: self.serves.len(),
             orphans: self.orphans,
-            exchanges_out: self.exchanges.len(),
+            exchanges_out: self.exchanges_out(),
             exchanges_in: self.serves.len().saturating_sub(self.orphans).saturating_add(self.asked.len()),
             queued_bytes: self.outbox.bytes(),
             ..self.stats.clone()
@@ -787,6 +785,31 @@ impl Session {
     }
 
     // ---- Shared by the verbs ----
+
+    /// What waits for the response to an exchange of ours: whoever began it, for its first exchange has its own number. A number below
+    /// `next` that nobody has is late.
+    fn exchange(&self, number: u64) -> Option<Exchange> {
+        let (call, key) = (OutboundId(number), InputKey(number));
+        if self.calls.get(&call).is_some_and(|call| !call.is_held()) {
+            Some(Exchange::Call(call))
+        } else if self.questions.get(&key).is_some_and(|question| !question.is_held()) {
+            Some(Exchange::Question(key))
+        } else {
+            (self.handshake == Handshake::Opened && number == self.config.first_id()).then_some(Exchange::Greeting)
+        }
+    }
+
+    fn exchanges_out(&self) -> usize {
+        let open = self.calls.len().saturating_add(self.questions.len());
+        if self.handshake.asks() {
+            return open;
+        }
+        // What is held for the handshake is no exchange yet.
+        let calls = self.calls.iter().filter(|(_, call)| call.is_held()).count();
+        let questions = self.questions.values().filter(|question| question.is_held()).count();
+        let greeting = usize::from(self.handshake == Handshake::Opened && !self.is_closed());
+        open.saturating_sub(calls).saturating_sub(questions).saturating_add(greeting)
+    }
 
     /// A peer that makes us refuse more than it reads has so long to read another refusal. One that waits for us likewise would wait for
     /// ever, so not for long.
@@ -925,25 +948,19 @@ impl Session {
         if self.peer.as_ref().is_some_and(|peer| self.dialect.check_op(op, &peer.capabilities).is_err()) {
             return self.settle_call(id, Outcome::Invalid(Invalid::Unsupported), None);
         }
-        // The first exchange of an invocation has its number; a further one would take the next.
-        let exchange = id.0;
-        let frame = self.dialect.write_call(exchange, op, params, observed, call.depth);
+        let frame = self.dialect.write_call(id.0, op, params, observed, call.depth);
         let ticket = self.outbox.push(Class::Bound, frame);
         self.held_bytes = self.held_bytes.saturating_sub(bytes);
-        self.exchanges.insert(exchange, Exchange::Call(id));
         if let Some(call) = self.calls.get_mut(&id) {
-            call.release(exchange, ticket);
+            call.release(ticket);
         }
     }
 
     fn release_question(&mut self, key: InputKey) {
-        // The exchange of a question has its number, as its frame says.
-        let exchange = key.0;
         let Some(question) = self.questions.get_mut(&key) else { return };
         let QuestionState::Held(frame) = &question.state else { return };
         let ticket = self.outbox.push(Class::Bound, frame.clone());
-        question.state = QuestionState::Asked { exchange, ticket };
-        self.exchanges.insert(exchange, Exchange::Question(key));
+        question.state = QuestionState::Asked(ticket);
     }
 
     fn drop_logs(&mut self, count: usize) -> Logged {

@@ -69,15 +69,12 @@ impl Session {
     fn take_response(&mut self, id: &WireId, body: ResponseBody) {
         let number = id.as_ours().filter(|number| *number < self.next);
         let Some(number) = number else { return self.violation(Violation::UnknownResponse) };
-        let Some(exchange) = self.exchanges.get(&number).copied() else {
+        let Some(exchange) = self.exchange(number) else {
             self.stats.late_frames = self.stats.late_frames.saturating_add(1);
             return;
         };
         match exchange {
-            Exchange::Greeting => {
-                self.exchanges.remove(&number);
-                self.take_greeting_answer(body);
-            }
+            Exchange::Greeting => self.take_greeting_answer(body),
             Exchange::Call(id) => {
                 let Some(call) = self.calls.get_mut(&id) else { return };
                 // What has not left cannot be answered: the number was guessed.
@@ -125,15 +122,11 @@ impl Session {
     fn take_progress(&mut self, token: &WireId, progress: Progress, partial: Option<Json>) {
         let number = token.as_ours().filter(|number| *number < self.next);
         let Some(number) = number else { return self.drop_stray_progress(Violation::UnknownProgress) };
-        let Some(Exchange::Call(id)) = self.exchanges.get(&number).copied() else {
+        let id = OutboundId(number);
+        let Some(call) = self.calls.get_mut(&id).filter(|call| !call.is_held() && !call.is_given_up()) else {
             self.stats.late_frames = self.stats.late_frames.saturating_add(1);
             return;
         };
-        let Some(call) = self.calls.get_mut(&id) else { return };
-        if call.is_given_up() {
-            self.stats.late_frames = self.stats.late_frames.saturating_add(1);
-            return;
-        }
         if !call.is_observed() || call.ticket().is_some_and(|ticket| self.outbox.holds(ticket)) {
             return self.drop_stray_progress(Violation::UnknownProgress);
         }
@@ -216,9 +209,12 @@ impl Session {
 
     /// Whether this was the number of an exchange of ours that is over, or that was given up.
     fn was_ours(&self, number: u64) -> bool {
-        let given_up =
-            |exchange: &Exchange| matches!(exchange, Exchange::Call(id) if self.calls.get(id).is_some_and(Call::is_given_up));
-        (self.config.first_id()..self.next).contains(&number) && self.exchanges.get(&number).is_none_or(given_up)
+        let is_over = match self.exchange(number) {
+            Some(Exchange::Call(id)) => self.calls.get(&id).is_some_and(Call::is_given_up),
+            Some(Exchange::Question(_) | Exchange::Greeting) => false,
+            None => true,
+        };
+        is_over && (self.config.first_id()..self.next).contains(&number)
     }
 
     /// O8.
@@ -266,16 +262,13 @@ impl Session {
         // What has not left cannot have caused a question.
         let may_ask = |op: &Op| !op.is_probe() && (!self.rules.names_invocations || self.dialect.is_cancellable(op));
         let has_left = |call: &Call| may_ask(&call.op) && call.ticket().is_some_and(|ticket| !self.outbox.holds(ticket));
-        let named = match named.and_then(|number| self.exchanges.get(&number)) {
-            Some(Exchange::Call(id)) => self.calls.get(id).filter(|call| has_left(call)).map(|_| *id),
-            _ => None,
-        };
+        let named = named.map(OutboundId).filter(|id| self.calls.get(id).is_some_and(has_left));
         if self.rules.names_invocations {
             return named;
         }
         named.or_else(|| {
             let in_flight = self.calls.iter().filter(|(_, call)| has_left(call));
-            in_flight.max_by_key(|(id, call)| (call.depth, **id)).map(|(id, _)| *id)
+            in_flight.max_by_key(|(id, call)| (call.depth, *id)).map(|(id, _)| id)
         })
     }
 
@@ -313,7 +306,7 @@ impl Session {
 
     /// What is logged on behalf of a call is of no interest once that is over.
     fn take_log(&mut self, record: LogRecord, invocation: Option<u64>) {
-        let is_live = |number: u64| self.exchanges.contains_key(&number) && !self.was_ours(number);
+        let is_live = |number: u64| self.exchange(number).is_some() && !self.was_ours(number);
         if invocation.is_none_or(is_live) {
             self.tell(Event::Log(record));
         } else {
@@ -478,8 +471,7 @@ impl Session {
 
     /// What waited for the handshake goes out, oldest first.
     fn release_held(&mut self) {
-        let calls: alloc::vec::Vec<_> = self.calls.iter().filter(|(_, call)| call.is_held()).map(|(id, _)| *id).collect();
-        for id in calls {
+        for id in self.calls.ids() {
             self.release_call(id);
         }
         let questions: alloc::vec::Vec<_> = self.questions.keys().copied().collect();

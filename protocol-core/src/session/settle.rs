@@ -102,11 +102,11 @@ impl Session {
     pub(super) fn settle_call(&mut self, id: OutboundId, outcome: Outcome, reason: Option<&str>) {
         let Some(call) = self.calls.get(&id) else { return };
         let outcome = if call.is_given_up() { Outcome::Cancelled } else { outcome };
-        if let Withdrawal::Request { exchange, ticket } = call.withdrawal() {
+        if let Withdrawal::Request(ticket) = call.withdrawal() {
             let speaks = self.dialect.is_cancellable(&call.op) && !matches!(outcome, Outcome::Lost);
             let unsent = self.outbox.withdraw(ticket);
             if !unsent && speaks {
-                self.push_cancel(exchange, reason);
+                self.push_cancel(id.0, reason);
             }
         }
         self.finish_call(id, outcome);
@@ -119,12 +119,12 @@ impl Session {
         let Some(call) = self.calls.get_mut(&id) else { return };
         let has_left = call.ticket().is_some_and(|ticket| !self.outbox.holds(ticket));
         let waits = self.rules.answers_cancelled && until > self.now && has_left && self.dialect.is_cancellable(&call.op);
-        let Some(exchange) = call.exchange().filter(|_| waits) else {
+        if !waits {
             return self.settle_call(id, Outcome::Cancelled, reason);
-        };
+        }
         let questions = call.take_questions();
         call.give_up(until);
-        self.push_cancel(exchange, reason);
+        self.push_cancel(id.0, reason);
         for key in questions {
             self.refuse_asked(key);
         }
@@ -135,9 +135,6 @@ impl Session {
     pub(super) fn finish_call(&mut self, id: OutboundId, outcome: Outcome) {
         let Some(mut call) = self.calls.remove(&id) else { return };
         self.held_bytes = self.held_bytes.saturating_sub(call.held_bytes());
-        if let Some(exchange) = call.exchange() {
-            self.exchanges.remove(&exchange);
-        }
         self.timers.set(TimerKey::Call(id), &mut call.armed, None);
         for key in call.take_questions() {
             self.refuse_asked(key);
@@ -185,9 +182,6 @@ impl Session {
     pub(super) fn close_question(&mut self, key: InputKey) -> Option<Question> {
         let mut question = self.questions.remove(&key)?;
         self.timers.set(TimerKey::Question(key), &mut question.armed, None);
-        if let QuestionState::Asked { exchange, .. } = question.state {
-            self.exchanges.remove(&exchange);
-        }
         if let Some(serve) = self.serves.get_mut(&question.asker) {
             serve.questions.retain(|open| *open != key);
         }
@@ -197,11 +191,11 @@ impl Session {
     /// The question is wanted no longer. What was not polled out is never sent.
     pub(super) fn take_question_back(&mut self, key: InputKey, reason: Option<&str>) -> Option<Question> {
         let question = self.close_question(key)?;
-        if let QuestionState::Asked { exchange, ticket } = question.state
+        if let QuestionState::Asked(ticket) = question.state
             && !self.outbox.withdraw(ticket)
             && self.rules.cancels_questions
         {
-            self.push_cancel(exchange, reason);
+            self.push_cancel(key.0, reason);
         }
         Some(question)
     }
@@ -394,7 +388,7 @@ impl Session {
     fn close_is_due(&mut self) {
         match self.ending {
             Ending::Finishing(reason) => {
-                for id in self.calls.keys().copied().collect::<alloc::vec::Vec<_>>() {
+                for id in self.calls.ids() {
                     self.settle_call(id, Outcome::Cancelled, Some("closing"));
                 }
                 // A peer that has ended its side hears no excuse: what it asked for was not done in time.
@@ -417,7 +411,7 @@ impl Session {
             return;
         }
         self.ending = Ending::Draining(reason);
-        for id in self.serves.keys().copied().collect::<alloc::vec::Vec<_>>() {
+        for id in self.serves.ids() {
             self.release_response(id);
         }
         self.timers.set(TimerKey::Handshake, &mut self.handshake_armed, None);
@@ -468,14 +462,14 @@ impl Session {
         for key in self.asked.keys().copied().collect::<alloc::vec::Vec<_>>() {
             self.withdraw_asked(key);
         }
-        for id in self.calls.keys().copied().collect::<alloc::vec::Vec<_>>() {
+        for id in self.calls.ids() {
             self.settle_call(id, Outcome::Lost, None);
         }
     }
 
     /// Every invocation is cancelled, with an answer where there is somebody to hear it.
     fn cancel_serves(&mut self, answer: Option<CutShort>, why: &Why) {
-        for id in self.serves.keys().copied().collect::<alloc::vec::Vec<_>>() {
+        for id in self.serves.ids() {
             match answer {
                 Some(how) => self.cut_short(id, how, why.clone()),
                 None => self.cancel_serve(id, why.clone()),
@@ -494,7 +488,6 @@ impl Session {
         self.handshake_armed = None;
         self.close_armed = None;
         self.overload_armed = None;
-        self.exchanges.clear();
         self.alarms.clear();
         self.line.clear();
         self.line_armed = None;
