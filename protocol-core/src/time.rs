@@ -39,10 +39,8 @@ impl Instant {
     /// The point `span` later, rounded up to a microsecond; the end of the axis where that lies beyond it.
     #[must_use]
     pub const fn saturating_add(self, span: Duration) -> Self {
-        let nanos = span.as_nanos();
-        let micros = nanos.div_ceil(1000);
-        let micros = if micros > u64::MAX as u128 { u64::MAX } else { micros as u64 };
-        Self(self.0.saturating_add(micros))
+        let whole = span.as_secs().saturating_mul(1_000_000);
+        Self(self.0.saturating_add(whole).saturating_add(span.subsec_nanos().div_ceil(1000) as u64))
     }
 
     /// The span from `earlier` to here; zero where `earlier` lies later.

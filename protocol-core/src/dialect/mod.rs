@@ -15,7 +15,7 @@ use bytes::Bytes;
 use crate::config::{Config, Protocol};
 use crate::error::RpcError;
 use crate::json::Json;
-use crate::wire::WireId;
+use crate::wire::{Frames, WireId};
 
 pub(crate) use message::{
     Change, Confirmation, Greeting, GreetingAnswer, GreetingFailed, GreetingRefused, Message, Messages, ResponseBody, Rules,
@@ -118,14 +118,14 @@ impl Dialect {
 
     // To the peer.
 
-    pub(crate) fn write_greeting(&self, id: u64) -> Bytes {
-        delegate!(self, protocol => protocol.write_greeting(id))
+    pub(crate) fn write_greeting(&self, frames: &mut Frames, id: u64) -> Bytes {
+        delegate!(self, protocol => protocol.write_greeting(frames, id))
     }
 
     /// What follows a handshake that went well, if anything does.
-    pub(crate) fn write_greeted(&self) -> Option<Bytes> {
+    pub(crate) fn write_greeted(&self, frames: &mut Frames) -> Option<Bytes> {
         match self {
-            Self::Mcp(protocol) => protocol.write_greeted(),
+            Self::Mcp(protocol) => protocol.write_greeted(frames),
             Self::Tesseron(_) => None,
         }
     }
@@ -147,26 +147,26 @@ impl Dialect {
     }
 
     /// Tells the peer for whom we speak.
-    pub(crate) fn write_claimed(&self, at_millis: u64) -> Option<Bytes> {
+    pub(crate) fn write_claimed(&self, frames: &mut Frames, at_millis: u64) -> Option<Bytes> {
         match self {
             Self::Mcp(_) => None,
-            Self::Tesseron(protocol) => Some(protocol.write_claimed(at_millis)),
+            Self::Tesseron(protocol) => Some(protocol.write_claimed(frames, at_millis)),
         }
     }
 
-    pub(crate) fn write_call(&self, id: u64, op: &Op, params: &Json, observed: bool, depth: u8) -> Bytes {
+    pub(crate) fn write_call(&self, frames: &mut Frames, id: u64, op: &Op, params: &Json, observed: bool, depth: u8) -> Bytes {
         match self {
-            Self::Mcp(protocol) => protocol.write_call(id, op, params, observed, depth),
+            Self::Mcp(protocol) => protocol.write_call(frames, id, op, params, observed, depth),
             // Every invocation is observed there, and depth has no place.
-            Self::Tesseron(protocol) => protocol.write_call(id, op, params),
+            Self::Tesseron(protocol) => protocol.write_call(frames, id, op, params),
         }
     }
 
     /// `parent` is what the peer calls the invocation that the question belongs to.
-    pub(crate) fn write_ask(&self, id: u64, ask: &Ask, parent: &WireId, depth: u8) -> Bytes {
+    pub(crate) fn write_ask(&self, frames: &mut Frames, id: u64, ask: &Ask, parent: &WireId, depth: u8) -> Bytes {
         match self {
-            Self::Mcp(protocol) => protocol.write_ask(id, ask, parent, depth),
-            Self::Tesseron(protocol) => protocol.write_ask(id, ask, parent),
+            Self::Mcp(protocol) => protocol.write_ask(frames, id, ask, parent, depth),
+            Self::Tesseron(protocol) => protocol.write_ask(frames, id, ask, parent),
         }
     }
 
@@ -175,25 +175,33 @@ impl Dialect {
         delegate!(self, protocol => protocol.is_cancellable(op))
     }
 
-    pub(crate) fn write_cancel(&self, id: u64, reason: Option<&str>) -> Bytes {
+    pub(crate) fn write_cancel(&self, frames: &mut Frames, id: u64, reason: Option<&str>) -> Bytes {
         match self {
-            Self::Mcp(protocol) => protocol.write_cancel(id, reason),
-            Self::Tesseron(protocol) => protocol.write_cancel(id),
+            Self::Mcp(protocol) => protocol.write_cancel(frames, id, reason),
+            Self::Tesseron(protocol) => protocol.write_cancel(frames, id),
         }
     }
 
-    pub(crate) fn write_progress(&self, token: &WireId, progress: &Progress, partial: Option<&Json>) -> Bytes {
+    pub(crate) fn write_progress(&self, frames: &mut Frames, token: &WireId, progress: &Progress, partial: Option<&Json>) -> Bytes {
         match self {
-            Self::Mcp(protocol) => protocol.write_progress(token, progress, partial),
-            Self::Tesseron(protocol) => protocol.write_progress(token, progress, partial),
+            Self::Mcp(protocol) => protocol.write_progress(frames, token, progress, partial),
+            Self::Tesseron(protocol) => protocol.write_progress(frames, token, progress, partial),
         }
     }
 
     /// `token` is what the peer calls the progress of the invocation.
-    pub(crate) fn write_reply(&self, id: &WireId, token: Option<&WireId>, op: &Op, reply: &Reply, partial: Option<&Json>) -> Bytes {
+    pub(crate) fn write_reply(
+        &self,
+        frames: &mut Frames,
+        id: &WireId,
+        token: Option<&WireId>,
+        op: &Op,
+        reply: &Reply,
+        partial: Option<&Json>,
+    ) -> Bytes {
         match self {
-            Self::Mcp(protocol) => protocol.write_reply(id, op, reply, partial),
-            Self::Tesseron(protocol) => protocol.write_reply(id, token, op, reply, partial),
+            Self::Mcp(protocol) => protocol.write_reply(frames, id, op, reply, partial),
+            Self::Tesseron(protocol) => protocol.write_reply(frames, id, token, op, reply, partial),
         }
     }
 
@@ -205,28 +213,28 @@ impl Dialect {
         }
     }
 
-    pub(crate) fn write_answer(&self, id: &WireId, answer: &Answer) -> Bytes {
-        delegate!(self, protocol => protocol.write_answer(id, answer))
+    pub(crate) fn write_answer(&self, frames: &mut Frames, id: &WireId, answer: &Answer) -> Bytes {
+        delegate!(self, protocol => protocol.write_answer(frames, id, answer))
     }
 
-    pub(crate) fn write_result(&self, id: &WireId, result: &Json) -> Bytes {
-        crate::wire::response(id, result.as_bytes().len(), |out| crate::wire::push_json(out, result.as_bytes()))
+    pub(crate) fn write_result(&self, frames: &mut Frames, id: &WireId, result: &Json) -> Bytes {
+        frames.response(id, result.as_bytes().len(), |out| crate::wire::push_json(out, result.as_bytes()))
     }
 
-    pub(crate) fn write_error(&self, id: Option<&WireId>, error: &RpcError) -> Bytes {
-        crate::wire::error(id, error)
+    pub(crate) fn write_error(&self, frames: &mut Frames, id: Option<&WireId>, error: &RpcError) -> Bytes {
+        frames.error(id, error)
     }
 
     /// `invocation` is what the peer calls the invocation on whose behalf it is logged.
-    pub(crate) fn write_log(&self, record: &LogRecord, invocation: Option<&WireId>) -> Bytes {
+    pub(crate) fn write_log(&self, frames: &mut Frames, record: &LogRecord, invocation: Option<&WireId>) -> Bytes {
         match self {
-            Self::Mcp(protocol) => protocol.write_log(record),
-            Self::Tesseron(protocol) => protocol.write_log(record, invocation),
+            Self::Mcp(protocol) => protocol.write_log(frames, record),
+            Self::Tesseron(protocol) => protocol.write_log(frames, record, invocation),
         }
     }
 
-    pub(crate) fn write_notice(&self, notice: &Notice) -> Bytes {
-        delegate!(self, protocol => protocol.write_notice(notice))
+    pub(crate) fn write_notice(&self, frames: &mut Frames, notice: &Notice) -> Bytes {
+        delegate!(self, protocol => protocol.write_notice(frames, notice))
     }
 
     // Errors that the session answers with; their numbers are the protocol's.

@@ -36,7 +36,7 @@ use crate::dialect::{
 use crate::error::{RpcError, Violation};
 use crate::json::Json;
 use crate::time::Instant;
-use crate::wire::WireId;
+use crate::wire::{Frames, WireId};
 
 use call::Call;
 pub use event::{AlarmId, Clock, CloseReason, Event, InboundId, InputFailed, InputKey, Invalid, OutboundId, Outcome, Why};
@@ -172,6 +172,8 @@ pub struct Session {
     /// The least severe log record that the peer wants.
     log_level: Level,
 
+    /// What frames are written with.
+    frames: Frames,
     outbox: Outbox,
     timers: Timers,
     events: VecDeque<Event>,
@@ -222,6 +224,7 @@ impl Session {
             line: Line::new(config.progress.session_window),
             line_armed: None,
             log_level: config.log_level,
+            frames: Frames::default(),
             outbox: Outbox::new(config.limits.output_bytes),
             timers: Timers::default(),
             events: VecDeque::new(),
@@ -239,7 +242,7 @@ impl Session {
         let deadline = self.config.timeouts.handshake.map(|span| self.now.saturating_add(span));
         if self.rules.opens {
             let exchange = self.number();
-            self.outbox.push(Class::Bound, self.dialect.write_greeting(exchange));
+            self.outbox.push(Class::Bound, self.dialect.write_greeting(&mut self.frames, exchange));
             self.handshake = Handshake::Opened;
         }
         match deadline {
@@ -348,17 +351,15 @@ impl Session {
             false => call.progress || (clocks.reset_on_progress && clocks.idle.is_some()),
         };
         let at_once = self.handshake.asks() || call.op.is_probe();
-        let held = Call::held(call.op, call.params, depth, clocks, observed, self.now);
+        let mut held = Call::held(call.op, call.params, depth, clocks, observed, self.now);
+        let deadline = held.deadline();
+        self.timers.set(TimerKey::Call(id), &mut held.armed, deadline.map(|(at, _)| at));
         self.held_bytes = self.held_bytes.saturating_add(held.held_bytes());
         self.calls.insert(id, held);
-        match self.calls.get(&id).and_then(Call::deadline) {
+        match deadline {
             Some((at, clock)) if at <= self.now => self.settle_call(id, Outcome::TimedOut(clock), None),
-            _ => {
-                self.arm_call(id);
-                if at_once {
-                    self.release_call(id);
-                }
-            }
+            _ if at_once => self.release_call(id),
+            _ => {}
         }
         id
     }
@@ -386,7 +387,7 @@ impl Session {
     pub fn provide_input(&mut self, key: InputKey, answer: Answer, now: Instant) -> Result<(), NotLive> {
         self.advance(now);
         let asked = self.asked.remove(&key).ok_or(NotLive)?;
-        let frame = self.dialect.write_answer(&asked.exchange, &answer);
+        let frame = self.dialect.write_answer(&mut self.frames, &asked.exchange, &answer);
         self.push_bound(frame, &asked.exchange);
         self.peer_ids.retire(&asked.exchange);
         self.close_question_of_call(asked.parent, key);
@@ -488,7 +489,7 @@ impl Session {
             return Err(AskError::Full);
         }
         let named = if self.rules.names_invocations { serve.token.as_ref() } else { Some(&serve.exchange) };
-        let frame = self.dialect.write_ask(self.next, &ask, named.ok_or(AskError::Unsupported)?, depth);
+        let frame = self.dialect.write_ask(&mut self.frames, self.next, &ask, named.ok_or(AskError::Unsupported)?, depth);
         if frame.len() > self.config.limits.frame_bytes {
             return Err(AskError::TooLarge);
         }
@@ -560,7 +561,7 @@ impl Session {
         };
         match answer {
             Err(error) => {
-                let frame = self.dialect.write_error(Some(&greeting), &error);
+                let frame = self.dialect.write_error(&mut self.frames, Some(&greeting), &error);
                 self.push_stray(frame);
             }
             Ok(welcome) => {
@@ -597,7 +598,7 @@ impl Session {
         self.config.identity = agent.clone();
         self.config.capabilities = capabilities;
         self.dialect.speak_for(agent, capabilities);
-        if let Some(frame) = self.dialect.write_claimed(at_millis) {
+        if let Some(frame) = self.dialect.write_claimed(&mut self.frames, at_millis) {
             self.outbox.push(Class::Bound, frame);
         }
         self.confirm();
@@ -616,7 +617,7 @@ impl Session {
         if !self.config.capabilities.logging || record.level < self.log_level || !self.may_write() {
             return Ok(Logged::Unwanted);
         }
-        let frame = self.dialect.write_log(&record, serve.and_then(|serve| serve.token.as_ref()));
+        let frame = self.dialect.write_log(&mut self.frames, &record, serve.and_then(|serve| serve.token.as_ref()));
         let mut logged = Logged::Sent;
         if frame.len() > self.config.limits.frame_bytes {
             return Ok(self.drop_logs(1));
@@ -656,7 +657,7 @@ impl Session {
         if self.outbox.is_congested() {
             return Err(Refused::Full);
         }
-        let frame = self.dialect.write_notice(&notice);
+        let frame = self.dialect.write_notice(&mut self.frames, &notice);
         if frame.len() > self.config.limits.frame_bytes {
             return Err(Refused::TooLarge);
         }
@@ -932,28 +933,31 @@ impl Session {
         let Some(token) = &serve.token else { return };
         let partial = serve.checkpoint.as_ref().filter(|_| self.config.progress.partial_on_progress);
         let limit = self.config.limits.frame_bytes;
-        let mut frame = self.dialect.write_progress(token, progress, partial);
+        let mut frame = self.dialect.write_progress(&mut self.frames, token, progress, partial);
         if frame.len() > limit {
             // Words and data are worth less than the news that it goes on.
-            frame = self.dialect.write_progress(token, &Progress { message: None, data: None, ..progress.clone() }, None);
+            frame = self.dialect.write_progress(
+                &mut self.frames,
+                token,
+                &Progress { message: None, data: None, ..progress.clone() },
+                None,
+            );
         }
         serve.last_progress = Some((self.outbox.push(Class::Progress(id), frame), self.now));
     }
 
     /// Held -> InFlight, or the end of a call that this peer does not serve.
     fn release_call(&mut self, id: OutboundId) {
-        let Some(call) = self.calls.get(&id) else { return };
+        let Some(call) = self.calls.get_mut(&id) else { return };
         let Some((op, params, observed)) = call.request() else { return };
         let bytes = call.held_bytes();
         if self.peer.as_ref().is_some_and(|peer| self.dialect.check_op(op, &peer.capabilities).is_err()) {
             return self.settle_call(id, Outcome::Invalid(Invalid::Unsupported), None);
         }
-        let frame = self.dialect.write_call(id.0, op, params, observed, call.depth);
+        let frame = self.dialect.write_call(&mut self.frames, id.0, op, params, observed, call.depth);
         let ticket = self.outbox.push(Class::Bound, frame);
         self.held_bytes = self.held_bytes.saturating_sub(bytes);
-        if let Some(call) = self.calls.get_mut(&id) {
-            call.release(ticket);
-        }
+        call.release(ticket);
     }
 
     fn release_question(&mut self, key: InputKey) {

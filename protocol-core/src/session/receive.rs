@@ -52,7 +52,9 @@ impl Session {
             Message::Ask { id, ask, parent, depth } => self.take_ask(id, ask, parent, depth),
             Message::Cancel { id, reason } => self.take_cancel(&id, reason),
             Message::Changed(change) => self.take_change(change),
-            Message::Ping { id } => self.answer(id, |session, id| session.dialect.write_result(id, &Json::empty_object())),
+            Message::Ping { id } => {
+                self.answer(id, |session, id| session.dialect.write_result(&mut session.frames, id, &Json::empty_object()))
+            }
             Message::SetLevel { id, level } => self.take_level(id, level),
             Message::Greeting { id, greeting } => self.take_greeting(id, greeting),
             Message::Greeted => self.take_confirmation(),
@@ -324,7 +326,7 @@ impl Session {
         }
         self.answer(id, |session, id| {
             session.log_level = level;
-            session.dialect.write_result(id, &Json::empty_object())
+            session.dialect.write_result(&mut session.frames, id, &Json::empty_object())
         });
     }
 
@@ -335,7 +337,7 @@ impl Session {
                 if let Some(rule) = violation {
                     self.violation(rule);
                 }
-                let frame = self.dialect.write_error(None, &error);
+                let frame = self.dialect.write_error(&mut self.frames, None, &error);
                 self.push_stray(frame);
             }
             None => match violation {
@@ -351,7 +353,10 @@ impl Session {
         if let Some(rule) = violation {
             self.violation(rule);
         }
-        self.answer(id, |session, id| session.dialect.write_error(Some(id), &error(session)));
+        self.answer(id, |session, id| {
+            let error = error(session);
+            session.dialect.write_error(&mut session.frames, Some(id), &error)
+        });
     }
 
     /// Answers at once, unless the id is that of a request in flight: the answer would end that one.
@@ -400,7 +405,7 @@ impl Session {
 
     /// Fresh, Asked -> Answered.
     pub(super) fn answer_greeting(&mut self, id: WireId, answer: &Json, peer: Box<PeerInfo>) {
-        self.outbox.push(Class::Bound, self.dialect.write_result(&id, answer));
+        self.outbox.push(Class::Bound, self.dialect.write_result(&mut self.frames, &id, answer));
         self.handshake = Handshake::Answered { greeting: id };
         self.meet(peer);
     }
@@ -449,7 +454,7 @@ impl Session {
             Ok(peer) => {
                 self.handshake = Handshake::Ready;
                 self.meet(peer.into());
-                if let Some(frame) = self.dialect.write_greeted() {
+                if let Some(frame) = self.dialect.write_greeted(&mut self.frames) {
                     self.outbox.push(Class::Bound, frame);
                 }
                 self.release_held();

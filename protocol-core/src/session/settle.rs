@@ -154,7 +154,7 @@ impl Session {
         let Some(asked) = self.withdraw_asked(key) else { return };
         if self.may_write() {
             let error = self.dialect.call_is_over();
-            let frame = self.dialect.write_answer(&asked.exchange, &Answer::Refused(error));
+            let frame = self.dialect.write_answer(&mut self.frames, &asked.exchange, &Answer::Refused(error));
             self.push_bound(frame, &asked.exchange);
         }
     }
@@ -233,12 +233,11 @@ impl Session {
         self.quiet(id);
         let serve = self.serves.get(&id)?;
         let (token, partial) = (serve.token.as_ref(), serve.checkpoint.as_ref());
-        let frame = self.dialect.write_reply(&serve.exchange, token, &serve.op, reply, partial);
-        Some(if frame.len() > self.config.limits.frame_bytes { self.too_large(&serve.exchange) } else { frame })
-    }
-
-    fn too_large(&self, exchange: &WireId) -> Bytes {
-        self.dialect.write_error(Some(exchange), &RpcError::fixed(RpcError::INTERNAL, "the result is larger than a frame may be"))
+        let frame = self.dialect.write_reply(&mut self.frames, &serve.exchange, token, &serve.op, reply, partial);
+        Some(match frame.len() > self.config.limits.frame_bytes {
+            true => self.dialect.write_error(&mut self.frames, Some(&serve.exchange), &too_large()),
+            false => frame,
+        })
     }
 
     /// Stops the timers of an invocation, keeps no progress, and takes its questions back.
@@ -330,16 +329,19 @@ impl Session {
     // ---- Output ----
 
     fn push_cancel(&mut self, exchange: u64, reason: Option<&str>) {
-        let mut frame = self.dialect.write_cancel(exchange, reason);
+        let mut frame = self.dialect.write_cancel(&mut self.frames, exchange, reason);
         if frame.len() > self.config.limits.frame_bytes {
-            frame = self.dialect.write_cancel(exchange, None);
+            frame = self.dialect.write_cancel(&mut self.frames, exchange, None);
         }
         self.outbox.push(Class::Bound, frame);
     }
 
     /// A reply that has its place. One that is larger than a frame may be becomes an error.
     pub(super) fn push_bound(&mut self, frame: Bytes, exchange: &WireId) {
-        let frame = if frame.len() > self.config.limits.frame_bytes { self.too_large(exchange) } else { frame };
+        let frame = match frame.len() > self.config.limits.frame_bytes {
+            true => self.dialect.write_error(&mut self.frames, Some(exchange), &too_large()),
+            false => frame,
+        };
         self.outbox.push(Class::Bound, frame);
     }
 
@@ -350,7 +352,7 @@ impl Session {
         self.violation(Violation::FrameTooLarge);
         if self.rules.answers_garbage {
             let error = RpcError::fixed(RpcError::INVALID_REQUEST, Violation::FrameTooLarge.as_str());
-            let frame = self.dialect.write_error(None, &error);
+            let frame = self.dialect.write_error(&mut self.frames, None, &error);
             self.outbox.push(Class::Stray, frame);
         }
         self.lose_calls();
@@ -497,4 +499,9 @@ impl Session {
         self.orphans = 0;
         self.tell(Event::Closed(reason));
     }
+}
+
+/// The answer in the place of one that no frame holds.
+fn too_large() -> RpcError {
+    RpcError::fixed(RpcError::INTERNAL, "the result is larger than a frame may be")
 }

@@ -9,4 +9,4 @@ mod write;
 
 pub(crate) use id::WireId;
 pub(crate) use read::{Body, Contents, Envelope, Malformed, Options, read};
-pub(crate) use write::{Object, error, notification, notify, notify_as_it_is, push_json, request, response};
+pub(crate) use write::{Frames, Object, push_json};

@@ -1,8 +1,8 @@
-//! From meaning to frames: one buffer a frame, no line feed in it.
+//! From meaning to frames, with no line feed in them.
 
 use alloc::vec::Vec;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use super::WireId;
 use crate::error::RpcError;
@@ -35,6 +35,7 @@ impl Object<'_> {
     }
 
     /// Writes the key; the value is the caller's to append. Names are ours, and need no escape.
+    #[inline]
     pub(crate) fn member(&mut self, name: &'static str) -> &mut Vec<u8> {
         self.separate();
         self.out.push(b'"');
@@ -62,6 +63,15 @@ impl Object<'_> {
 
     pub(crate) fn string(&mut self, name: &'static str, text: &str) {
         write_string(self.member(name), text);
+    }
+
+    /// A string of ours, which needs no escape.
+    #[inline]
+    pub(crate) fn word(&mut self, name: &'static str, word: &'static str) {
+        let out = self.member(name);
+        out.push(b'"');
+        out.extend_from_slice(word.as_bytes());
+        out.push(b'"');
     }
 
     pub(crate) fn integer(&mut self, name: &'static str, number: u64) {
@@ -104,7 +114,8 @@ impl Object<'_> {
 pub(crate) fn push_json(out: &mut Vec<u8>, text: &[u8]) {
     let start = out.len();
     out.extend_from_slice(text);
-    if text.contains(&b'\n') || text.contains(&b'\r') {
+    // Nearly always there is none, so all is looked at, many bytes at a time.
+    if text.iter().fold(false, |found, byte| found | (*byte == b'\n') | (*byte == b'\r')) {
         for byte in out.iter_mut().skip(start) {
             if matches!(byte, b'\n' | b'\r') {
                 *byte = b' ';
@@ -113,67 +124,102 @@ pub(crate) fn push_json(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// A frame with a request of ours. `params` writes the whole object.
-pub(crate) fn request(id: u64, method: &str, hint: usize, params: impl FnOnce(&mut Vec<u8>)) -> Bytes {
-    frame(hint, |object| {
-        object.integer("id", id);
-        object.string("method", method);
-        params(object.member("params"));
-    })
+/// What a session writes its frames with. Each is put together in a buffer that is used again, and then cut from a block that it shares
+/// with its neighbours: few of them take memory of their own.
+///
+/// A frame that is kept keeps its block, so [`Self::BLOCK`] bytes at the most beside its own.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Frames {
+    draft: Vec<u8>,
+    block: BytesMut,
 }
 
-/// A frame with a notification. `params`, if there are any, writes the whole object.
-pub(crate) fn notification(method: &str, hint: usize, params: Option<impl FnOnce(&mut Vec<u8>)>) -> Bytes {
-    frame(hint, |object| {
-        object.string("method", method);
-        if let Some(params) = params {
+impl Frames {
+    const BLOCK: usize = 4096;
+    /// A longer frame takes the buffer with it.
+    const SHARING: usize = 1024;
+
+    /// A frame with a request of ours. `params` writes the whole object.
+    pub(crate) fn request(&mut self, id: u64, method: &str, hint: usize, params: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+        self.frame(hint, |object| {
+            object.integer("id", id);
+            object.string("method", method);
             params(object.member("params"));
-        }
-    })
-}
+        })
+    }
 
-/// A frame with a notification whose parameters `members` writes.
-pub(crate) fn notify(method: &str, members: impl FnOnce(&mut Object<'_>)) -> Bytes {
-    notification(method, 64, Some(|out: &mut Vec<u8>| Object::write(out, members)))
-}
-
-/// A frame with a notification whose parameters are there already.
-pub(crate) fn notify_as_it_is(method: &str, params: Option<&Json>) -> Bytes {
-    let hint = params.map_or(0, |params| params.as_bytes().len());
-    notification(method, hint, params.map(|params| |out: &mut Vec<u8>| push_json(out, params.as_bytes())))
-}
-
-/// A frame with a result. `result` writes the whole value.
-pub(crate) fn response(id: &WireId, hint: usize, result: impl FnOnce(&mut Vec<u8>)) -> Bytes {
-    frame(hint, |object| {
-        object.id("id", id);
-        result(object.member("result"));
-    })
-}
-
-/// A frame with an error. Without an id where the peer's could not be read.
-pub(crate) fn error(id: Option<&WireId>, error: &RpcError) -> Bytes {
-    let data = error.data.as_ref().map_or(0, |data| data.as_bytes().len());
-    frame(error.message.len().saturating_add(data), |object| {
-        if let Some(id) = id {
-            object.id("id", id);
-        }
-        object.object("error", |object| {
-            write_integer(object.member("code"), error.code);
-            object.string("message", &error.message);
-            if let Some(data) = &error.data {
-                object.json("data", data);
+    /// A frame with a notification. `params`, if there are any, writes the whole object.
+    pub(crate) fn notification(&mut self, method: &str, hint: usize, params: Option<impl FnOnce(&mut Vec<u8>)>) -> Bytes {
+        self.frame(hint, |object| {
+            object.string("method", method);
+            if let Some(params) = params {
+                params(object.member("params"));
             }
-        });
-    })
-}
+        })
+    }
 
-fn frame(hint: usize, members: impl FnOnce(&mut Object<'_>)) -> Bytes {
-    let mut out = Vec::with_capacity(ENVELOPE.saturating_add(hint));
-    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\"");
-    members(&mut Object { out: &mut out, empty: false });
-    out.push(b'}');
-    out.into()
+    /// A frame with a notification whose parameters `members` writes.
+    pub(crate) fn notify(&mut self, method: &'static str, members: impl FnOnce(&mut Object<'_>)) -> Bytes {
+        self.frame(64, |object| {
+            object.word("method", method);
+            object.object("params", members);
+        })
+    }
+
+    /// A frame with a notification whose parameters are there already.
+    pub(crate) fn notify_as_it_is(&mut self, method: &str, params: Option<&Json>) -> Bytes {
+        let hint = params.map_or(0, |params| params.as_bytes().len());
+        self.notification(method, hint, params.map(|params| |out: &mut Vec<u8>| push_json(out, params.as_bytes())))
+    }
+
+    /// A frame with a result. `result` writes the whole value.
+    pub(crate) fn response(&mut self, id: &WireId, hint: usize, result: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+        self.frame(hint, |object| {
+            object.id("id", id);
+            result(object.member("result"));
+        })
+    }
+
+    /// A frame with an error. Without an id where the peer's could not be read.
+    pub(crate) fn error(&mut self, id: Option<&WireId>, error: &RpcError) -> Bytes {
+        let data = error.data.as_ref().map_or(0, |data| data.as_bytes().len());
+        self.frame(error.message.len().saturating_add(data), |object| {
+            if let Some(id) = id {
+                object.id("id", id);
+            }
+            object.object("error", |object| {
+                write_integer(object.member("code"), error.code);
+                object.string("message", &error.message);
+                if let Some(data) = &error.data {
+                    object.json("data", data);
+                }
+            });
+        })
+    }
+
+    fn frame(&mut self, hint: usize, members: impl FnOnce(&mut Object<'_>)) -> Bytes {
+        let draft = &mut self.draft;
+        draft.reserve(ENVELOPE.saturating_add(hint));
+        draft.extend_from_slice(b"{\"jsonrpc\":\"2.0\"");
+        members(&mut Object { out: draft, empty: false });
+        draft.push(b'}');
+        self.cut()
+    }
+
+    /// What was put together, as a frame of its own.
+    fn cut(&mut self) -> Bytes {
+        let length = self.draft.len();
+        if length > Self::SHARING {
+            return core::mem::take(&mut self.draft).into();
+        }
+        // A block whose frames are all gone serves again.
+        if self.block.capacity() < length && !self.block.try_reclaim(Self::BLOCK) {
+            self.block = BytesMut::with_capacity(Self::BLOCK);
+        }
+        self.block.extend_from_slice(&self.draft);
+        self.draft.clear();
+        self.block.split().freeze()
+    }
 }
 
 #[cfg(test)]
@@ -186,17 +232,40 @@ mod tests {
 
     #[test]
     fn frames_have_the_members_of_their_kind_and_no_other() {
+        let mut frames = Frames::default();
         let params = |out: &mut Vec<u8>| push_json(out, b"{\"a\":1}");
-        assert_eq!(text(&request(7, "a/b", 0, params)), r#"{"jsonrpc":"2.0","id":7,"method":"a/b","params":{"a":1}}"#);
-        assert_eq!(text(&notification("n", 0, Some(params))), r#"{"jsonrpc":"2.0","method":"n","params":{"a":1}}"#);
-        assert_eq!(text(&notification("n", 0, None::<fn(&mut Vec<u8>)>)), r#"{"jsonrpc":"2.0","method":"n"}"#);
-        assert_eq!(text(&response(&WireId::Str("1".into()), 0, params)), r#"{"jsonrpc":"2.0","id":"1","result":{"a":1}}"#);
+        assert_eq!(text(&frames.request(7, "a/b", 0, params)), r#"{"jsonrpc":"2.0","id":7,"method":"a/b","params":{"a":1}}"#);
+        assert_eq!(text(&frames.notification("n", 0, Some(params))), r#"{"jsonrpc":"2.0","method":"n","params":{"a":1}}"#);
+        assert_eq!(text(&frames.notification("n", 0, None::<fn(&mut Vec<u8>)>)), r#"{"jsonrpc":"2.0","method":"n"}"#);
+        assert_eq!(text(&frames.response(&WireId::Str("1".into()), 0, params)), r#"{"jsonrpc":"2.0","id":"1","result":{"a":1}}"#);
         let failure = RpcError::new(-1, "a \"b\"\n").with_data(Json::parse("[ 1 ]").unwrap());
         assert_eq!(
-            text(&error(Some(&WireId::Int(-3)), &failure)),
+            text(&frames.error(Some(&WireId::Int(-3)), &failure)),
             r#"{"jsonrpc":"2.0","id":-3,"error":{"code":-1,"message":"a \"b\"\n","data":[ 1 ]}}"#
         );
-        assert_eq!(text(&error(None, &RpcError::fixed(1, ""))), r#"{"jsonrpc":"2.0","error":{"code":1,"message":""}}"#);
+        assert_eq!(text(&frames.error(None, &RpcError::fixed(1, ""))), r#"{"jsonrpc":"2.0","error":{"code":1,"message":""}}"#);
+    }
+
+    #[test]
+    fn frames_share_blocks_and_a_long_one_has_memory_of_its_own() {
+        let mut frames = Frames::default();
+        let mut written = |length: usize| {
+            let text = [b"\"".as_slice(), &alloc::vec![b'x'; length], b"\""].concat();
+            frames.response(&WireId::Int(1), text.len(), |out| out.extend_from_slice(&text))
+        };
+        let all: Vec<Bytes> = (0..200).map(|step| written(step * 7)).collect();
+        for (step, frame) in all.iter().enumerate() {
+            assert!(text(frame).ends_with(&alloc::format!("\"{}\"}}", "x".repeat(step * 7))), "{step}");
+        }
+        let ends_at = |frame: &Bytes| frame.as_ptr_range().end;
+        let neighbours = all.windows(2).filter(|pair| ends_at(&pair[0]) == pair[1].as_ptr()).count();
+        assert!(neighbours > 100, "{neighbours}");
+        drop(all);
+        // One that is written when all before it are gone takes no memory.
+        let first = written(100).as_ptr();
+        let again = (0..1_000).filter(|_| written(100).as_ptr() == first).count();
+        assert!(again > 10, "{again}");
+        assert!(frames.draft.capacity() <= 2 * Frames::SHARING + ENVELOPE);
     }
 
     #[test]

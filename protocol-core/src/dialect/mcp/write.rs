@@ -15,7 +15,7 @@ use crate::dialect::{
 use crate::error::RpcError;
 use crate::json::scan::{Kind, for_each_key, for_each_member};
 use crate::json::{Json, write_string};
-use crate::wire::{self, Object, WireId, notify, push_json};
+use crate::wire::{Frames, Object, WireId, push_json};
 
 /// What the session adds to `params._meta` of a request.
 struct Added<'a> {
@@ -92,23 +92,17 @@ impl Added<'_> {
     }
 }
 
-/// Whether there may be a `_meta` in it: without these letters, and without an escape that could stand for one of them, there is none.
+/// Whether there may be a `_meta` in it: where no string begins with its first letter, and no escape stands for a letter, there is none.
 fn may_have_meta(params: &Json) -> bool {
-    let mut rest = params.as_bytes();
-    while let Some(at) = rest.iter().position(|byte| matches!(byte, b'_' | b'\\')) {
-        let from = rest.get(at..).unwrap_or_default();
-        if from.starts_with(b"_meta") || from.starts_with(b"\\u") {
-            return true;
-        }
-        // What an escape makes of the byte behind it is no letter of the name.
-        rest = from.get(1..).unwrap_or_default();
-    }
-    false
+    let text = params.as_bytes();
+    // Nearly always there is none, so all is looked at, many bytes at a time.
+    let meets = |found, (one, next): (&u8, &u8)| found | (*one == b'"') & (*next == b'_') | (*one == b'\\') & (*next == b'u');
+    text.iter().zip(text.iter().skip(1)).fold(false, meets)
 }
 
 impl Mcp {
-    pub(crate) fn write_greeting(&self, id: u64) -> Bytes {
-        wire::request(id, "initialize", 256, |out| {
+    pub(crate) fn write_greeting(&self, frames: &mut Frames, id: u64) -> Bytes {
+        frames.request(id, "initialize", 256, |out| {
             Object::write(out, |object| {
                 object.string("protocolVersion", self.newest.as_str());
                 object.object("capabilities", |object| self.write_capabilities(object, self.newest));
@@ -172,9 +166,9 @@ impl Mcp {
         }
     }
 
-    pub(crate) fn write_greeted(&self) -> Option<Bytes> {
+    pub(crate) fn write_greeted(&self, frames: &mut Frames) -> Option<Bytes> {
         let client = self.side == Side::Client;
-        client.then(|| wire::notification("notifications/initialized", 0, None::<fn(&mut Vec<u8>)>))
+        client.then(|| frames.notification("notifications/initialized", 0, None::<fn(&mut Vec<u8>)>))
     }
 
     pub(crate) fn envelope_size(&self, op: &Op) -> usize {
@@ -184,12 +178,12 @@ impl Mcp {
         method_of(op).len().saturating_mul(6).saturating_add(MEMBERS)
     }
 
-    pub(crate) fn write_call(&self, id: u64, op: &Op, params: &Json, observed: bool, depth: u8) -> Bytes {
+    pub(crate) fn write_call(&self, frames: &mut Frames, id: u64, op: &Op, params: &Json, observed: bool, depth: u8) -> Bytes {
         let added = Added { token: observed.then_some(id), depth, parent: None };
-        wire::request(id, method_of(op), params.as_bytes().len(), |out| added.merge(params, out))
+        frames.request(id, method_of(op), params.as_bytes().len(), |out| added.merge(params, out))
     }
 
-    pub(crate) fn write_ask(&self, id: u64, ask: &Ask, parent: &WireId, depth: u8) -> Bytes {
+    pub(crate) fn write_ask(&self, frames: &mut Frames, id: u64, ask: &Ask, parent: &WireId, depth: u8) -> Bytes {
         let added = Added { token: None, depth, parent: Some(parent) };
         let (method, params) = match ask {
             Ask::Sample(sample) => ("sampling/createMessage", sampling_params(sample)),
@@ -197,11 +191,11 @@ impl Mcp {
             Ask::Confirm { message } => ("elicitation/create", form_params(message, &confirmation())),
             Ask::Roots => ("roots/list", Json::empty_object()),
         };
-        wire::request(id, method, params.as_bytes().len(), |out| added.merge(&params, out))
+        frames.request(id, method, params.as_bytes().len(), |out| added.merge(&params, out))
     }
 
-    pub(crate) fn write_cancel(&self, id: u64, reason: Option<&str>) -> Bytes {
-        notify("notifications/cancelled", |object| {
+    pub(crate) fn write_cancel(&self, frames: &mut Frames, id: u64, reason: Option<&str>) -> Bytes {
+        frames.notify("notifications/cancelled", |object| {
             object.integer("requestId", id);
             if let Some(reason) = reason {
                 object.string("reason", reason);
@@ -209,8 +203,8 @@ impl Mcp {
         })
     }
 
-    pub(crate) fn write_progress(&self, token: &WireId, progress: &Progress, partial: Option<&Json>) -> Bytes {
-        notify("notifications/progress", |object| {
+    pub(crate) fn write_progress(&self, frames: &mut Frames, token: &WireId, progress: &Progress, partial: Option<&Json>) -> Bytes {
+        frames.notify("notifications/progress", |object| {
             object.id("progressToken", token);
             object.number("progress", progress.value.unwrap_or_default());
             if let Some(total) = progress.total {
@@ -232,29 +226,29 @@ impl Mcp {
         })
     }
 
-    pub(crate) fn write_reply(&self, id: &WireId, op: &Op, reply: &Reply, partial: Option<&Json>) -> Bytes {
+    pub(crate) fn write_reply(&self, frames: &mut Frames, id: &WireId, op: &Op, reply: &Reply, partial: Option<&Json>) -> Bytes {
         let failed = partial.map(|partial| with_status(partial, "failed"));
-        let misfit = |what| wire::error(Some(id), &RpcError::fixed(RpcError::INTERNAL, what));
+        let misfit = |what| RpcError::fixed(RpcError::INTERNAL, what);
         match reply {
             Reply::Raw(result) if result.is_object() => {
-                wire::response(id, result.as_bytes().len(), |out| push_json(out, result.as_bytes()))
+                frames.response(id, result.as_bytes().len(), |out| push_json(out, result.as_bytes()))
             }
-            Reply::Done => wire::response(id, 2, |out| push_json(out, b"{}")),
-            Reply::Raw(_) => misfit("the handler's result is not an object"),
+            Reply::Done => frames.response(id, 2, |out| push_json(out, b"{}")),
+            Reply::Raw(_) => frames.error(Some(id), &misfit("the handler's result is not an object")),
             Reply::Tool(output) if *op == Op::CallTool => {
                 let size = output.content.iter().map(Content::size).fold(0_usize, usize::saturating_add);
                 let failed = failed.filter(|_| output.is_error);
-                wire::response(id, size, |out| self.write_output(out, output, failed.as_ref()))
+                frames.response(id, size, |out| self.write_output(out, output, failed.as_ref()))
             }
-            Reply::Tool(_) => misfit("a tool's output answers only a call of a tool"),
-            Reply::Contents(contents) if *op == Op::ReadResource => wire::response(id, contents.as_bytes().len(), |out| {
+            Reply::Tool(_) => frames.error(Some(id), &misfit("a tool's output answers only a call of a tool")),
+            Reply::Contents(contents) if *op == Op::ReadResource => frames.response(id, contents.as_bytes().len(), |out| {
                 Object::write(out, |object| object.json("contents", contents));
             }),
-            Reply::Contents(_) => misfit("the contents of a resource answer only the reading of one"),
-            Reply::NotFound(what) => wire::error(Some(id), &missing(what)),
+            Reply::Contents(_) => frames.error(Some(id), &misfit("the contents of a resource answer only the reading of one")),
+            Reply::NotFound(what) => frames.error(Some(id), &missing(what)),
             Reply::Error(error) => match failed {
-                Some(failed) => wire::error(Some(id), &with_partial(error, &failed)),
-                None => wire::error(Some(id), error),
+                Some(failed) => frames.error(Some(id), &with_partial(error, &failed)),
+                None => frames.error(Some(id), error),
             },
         }
     }
@@ -294,15 +288,16 @@ impl Mcp {
         Reply::Error(partial.map_or_else(|| error.clone(), |partial| with_partial(&error, &partial)))
     }
 
-    pub(crate) fn write_answer(&self, id: &WireId, answer: &Answer) -> Bytes {
-        let result = |members: &dyn Fn(&mut Object<'_>)| wire::response(id, 64, |out| Object::write(out, |object| members(object)));
-        let wrong = || wire::error(Some(id), &RpcError::fixed(RpcError::INTERNAL, "the answer has the wrong shape"));
+    pub(crate) fn write_answer(&self, frames: &mut Frames, id: &WireId, answer: &Answer) -> Bytes {
+        let mut result =
+            |members: &dyn Fn(&mut Object<'_>)| frames.response(id, 64, |out| Object::write(out, |object| members(object)));
+        let wrong = RpcError::fixed(RpcError::INTERNAL, "the answer has the wrong shape");
         match answer {
-            Answer::Sample(Sampled { result: Some(raw), .. }) if !raw.is_object() => wrong(),
-            Answer::Elicit(Elicited::Accept(content)) if !content.is_object() => wrong(),
-            Answer::Roots(roots) if Kind::of(roots.as_str()) != Kind::Array => wrong(),
+            Answer::Sample(Sampled { result: Some(raw), .. }) if !raw.is_object() => frames.error(Some(id), &wrong),
+            Answer::Elicit(Elicited::Accept(content)) if !content.is_object() => frames.error(Some(id), &wrong),
+            Answer::Roots(roots) if Kind::of(roots.as_str()) != Kind::Array => frames.error(Some(id), &wrong),
             Answer::Sample(Sampled { result: Some(raw), .. }) => {
-                wire::response(id, raw.as_bytes().len(), |out| push_json(out, raw.as_bytes()))
+                frames.response(id, raw.as_bytes().len(), |out| push_json(out, raw.as_bytes()))
             }
             Answer::Sample(sampled) => result(&|object| {
                 object.string("role", "assistant");
@@ -324,12 +319,12 @@ impl Mcp {
                 object.json("content", &Json::empty_object());
             }),
             Answer::Roots(roots) => result(&|object| object.json("roots", roots)),
-            Answer::Refused(error) => wire::error(Some(id), error),
+            Answer::Refused(error) => frames.error(Some(id), error),
         }
     }
 
-    pub(crate) fn write_log(&self, record: &LogRecord) -> Bytes {
-        notify("notifications/message", |object| {
+    pub(crate) fn write_log(&self, frames: &mut Frames, record: &LogRecord) -> Bytes {
+        frames.notify("notifications/message", |object| {
             object.string("level", record.level.as_str());
             if let Some(logger) = &record.logger {
                 object.string("logger", logger);
@@ -338,7 +333,7 @@ impl Mcp {
         })
     }
 
-    pub(crate) fn write_notice(&self, notice: &Notice) -> Bytes {
+    pub(crate) fn write_notice(&self, frames: &mut Frames, notice: &Notice) -> Bytes {
         let method = match notice {
             Notice::ToolsChanged => "notifications/tools/list_changed",
             Notice::PromptsChanged => "notifications/prompts/list_changed",
@@ -347,13 +342,13 @@ impl Mcp {
             // `check_notice` lets neither through.
             Notice::Actions(_) | Notice::Resources(_) => "",
             Notice::ResourceUpdated { uri } | Notice::ResourceValue { uri, .. } => {
-                return notify("notifications/resources/updated", |object| object.string("uri", uri));
+                return frames.notify("notifications/resources/updated", |object| object.string("uri", uri));
             }
             Notice::Custom { method, params } => {
-                return wire::notify_as_it_is(method, params.as_ref());
+                return frames.notify_as_it_is(method, params.as_ref());
             }
         };
-        wire::notification(method, 0, None::<fn(&mut Vec<u8>)>)
+        frames.notification(method, 0, None::<fn(&mut Vec<u8>)>)
     }
 
     pub(crate) fn too_deep(&self, depth: u8, max: u8) -> RpcError {

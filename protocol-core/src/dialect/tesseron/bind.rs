@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::error::{RpcError, Violation};
 use crate::json::scan::{Kind, member, string};
-use crate::wire::{self, Body, Contents, Envelope, Malformed, Object, WireId};
+use crate::wire::{self, Body, Contents, Envelope, Frames, Malformed, Object, WireId};
 
 const METHOD: &str = "tesseron/bind";
 
@@ -90,12 +90,12 @@ pub(crate) fn write_bind(code: &str) -> Bytes {
 
 /// The app's answer to a bind that holds.
 pub(crate) fn write_bound(id: &WireId) -> Bytes {
-    wire::response(id, 0, |out| Object::write(out, |result| result.boolean("ok", true)))
+    Frames::default().response(id, 0, |out| Object::write(out, |result| result.boolean("ok", true)))
 }
 
 /// The app's answer to a bind that does not, and to anything that is none.
 pub(crate) fn write_refused(id: &WireId, error: &RpcError) -> Bytes {
-    wire::error(Some(id), error)
+    Frames::default().error(Some(id), error)
 }
 
 #[cfg(test)]

@@ -15,15 +15,15 @@ use crate::dialect::{
 use crate::error::RpcError;
 use crate::json::scan::{Kind, elements, for_each_key, for_each_member, member, string};
 use crate::json::{Json, write_string};
-use crate::wire::{self, Object, WireId, notify, push_json};
+use crate::wire::{Frames, Object, WireId, push_json};
 
 impl Tesseron {
     // ---- The handshake ----
 
-    pub(crate) fn write_greeting(&self, id: u64) -> Bytes {
+    pub(crate) fn write_greeting(&self, frames: &mut Frames, id: u64) -> Bytes {
         let End::App(app) = &self.end else { return Bytes::new() };
         let hint = app.actions.as_bytes().len().saturating_add(app.resources.as_bytes().len()).saturating_add(512);
-        wire::request(id, app.greeting_method(), hint, |out| Object::write(out, |object| self.write_manifest(object, app)))
+        frames.request(id, app.greeting_method(), hint, |out| Object::write(out, |object| self.write_manifest(object, app)))
     }
 
     fn write_manifest(&self, object: &mut Object<'_>, app: &App) {
@@ -72,8 +72,8 @@ impl Tesseron {
         Json::written(out)
     }
 
-    pub(crate) fn write_claimed(&self, at_millis: u64) -> Bytes {
-        notify("tesseron/claimed", |object| {
+    pub(crate) fn write_claimed(&self, frames: &mut Frames, at_millis: u64) -> Bytes {
+        frames.notify("tesseron/claimed", |object| {
             self.write_agent(object);
             object.integer("claimedAt", at_millis);
             write_capabilities(object, "agentCapabilities", true, self.own.sampling, self.own.elicitation);
@@ -102,7 +102,7 @@ impl Tesseron {
         method_of(op).len().saturating_mul(6).saturating_add(MEMBERS)
     }
 
-    pub(crate) fn write_call(&self, id: u64, op: &Op, params: &Json) -> Bytes {
+    pub(crate) fn write_call(&self, frames: &mut Frames, id: u64, op: &Op, params: &Json) -> Bytes {
         let copied = |object: &mut Object<'_>, names: &[(&str, &'static str)]| {
             for_each_member(params.as_str(), |given, value| {
                 if let Some((_, name)) = names.iter().find(|(ours, _)| *ours == given) {
@@ -110,7 +110,7 @@ impl Tesseron {
                 }
             });
         };
-        wire::request(id, method_of(op), params.as_bytes().len(), |out| match op {
+        frames.request(id, method_of(op), params.as_bytes().len(), |out| match op {
             Op::CallTool => Object::write(out, |object| {
                 copied(object, &[("name", "name"), ("arguments", "input")]);
                 if member(params.as_str(), "arguments").is_none() {
@@ -131,19 +131,20 @@ impl Tesseron {
         })
     }
 
-    pub(crate) fn write_cancel(&self, id: u64) -> Bytes {
-        notify("actions/cancel", |object| object.string("invocationId", &invocation_name(id)))
+    pub(crate) fn write_cancel(&self, frames: &mut Frames, id: u64) -> Bytes {
+        frames.notify("actions/cancel", |object| object.string("invocationId", &invocation_name(id)))
     }
 
-    pub(crate) fn write_answer(&self, id: &WireId, answer: &Answer) -> Bytes {
-        let result = |members: &dyn Fn(&mut Object<'_>)| wire::response(id, 64, |out| Object::write(out, |object| members(object)));
-        let wrong = || wire::error(Some(id), &RpcError::fixed(RpcError::INTERNAL, "the answer has the wrong shape"));
+    pub(crate) fn write_answer(&self, frames: &mut Frames, id: &WireId, answer: &Answer) -> Bytes {
+        let mut result =
+            |members: &dyn Fn(&mut Object<'_>)| frames.response(id, 64, |out| Object::write(out, |object| members(object)));
+        let wrong = RpcError::fixed(RpcError::INTERNAL, "the answer has the wrong shape");
         match answer {
-            Answer::Sample(Sampled { result: Some(raw), .. }) if !raw.is_object() => wrong(),
-            Answer::Elicit(Elicited::Accept(value)) if !value.is_object() => wrong(),
-            Answer::Roots(_) => wrong(),
+            Answer::Sample(Sampled { result: Some(raw), .. }) if !raw.is_object() => frames.error(Some(id), &wrong),
+            Answer::Elicit(Elicited::Accept(value)) if !value.is_object() => frames.error(Some(id), &wrong),
+            Answer::Roots(_) => frames.error(Some(id), &wrong),
             Answer::Sample(Sampled { result: Some(raw), .. }) => {
-                wire::response(id, raw.as_bytes().len(), |out| push_json(out, raw.as_bytes()))
+                frames.response(id, raw.as_bytes().len(), |out| push_json(out, raw.as_bytes()))
             }
             Answer::Sample(sampled) => result(&|object| object.string("content", &sampled.text)),
             Answer::Elicit(Elicited::Accept(value)) => result(&|object| {
@@ -153,15 +154,15 @@ impl Tesseron {
             Answer::Confirm(true) => result(&|object| object.string("action", "accept")),
             Answer::Elicit(Elicited::Decline) | Answer::Confirm(false) => result(&|object| object.string("action", "decline")),
             Answer::Elicit(Elicited::Cancel) => result(&|object| object.string("action", "cancel")),
-            Answer::Refused(error) => wire::error(Some(id), error),
+            Answer::Refused(error) => frames.error(Some(id), error),
         }
     }
 
     // ---- As a callee ----
 
-    pub(crate) fn write_ask(&self, id: u64, ask: &Ask, invocation: &WireId) -> Bytes {
+    pub(crate) fn write_ask(&self, frames: &mut Frames, id: u64, ask: &Ask, invocation: &WireId) -> Bytes {
         let method = if matches!(ask, Ask::Sample(_)) { "sampling/request" } else { "elicitation/request" };
-        wire::request(id, method, 256, |out| {
+        frames.request(id, method, 256, |out| {
             Object::write(out, |object| {
                 object.id("invocationId", invocation);
                 match ask {
@@ -190,8 +191,8 @@ impl Tesseron {
     }
 
     /// What is done so far rides as data, unless there is other data.
-    pub(crate) fn write_progress(&self, token: &WireId, progress: &Progress, partial: Option<&Json>) -> Bytes {
-        notify("actions/progress", |object| {
+    pub(crate) fn write_progress(&self, frames: &mut Frames, token: &WireId, progress: &Progress, partial: Option<&Json>) -> Bytes {
+        frames.notify("actions/progress", |object| {
             object.id("invocationId", token);
             if let Some(percent) = progress.value {
                 object.number("percent", percent);
@@ -205,20 +206,28 @@ impl Tesseron {
         })
     }
 
-    pub(crate) fn write_reply(&self, id: &WireId, token: Option<&WireId>, op: &Op, reply: &Reply, partial: Option<&Json>) -> Bytes {
-        let failed = |error: &RpcError| match partial {
-            Some(partial) => wire::error(Some(id), &with_partial(error, &with_status(partial, "failed"))),
-            None => wire::error(Some(id), error),
+    pub(crate) fn write_reply(
+        &self,
+        frames: &mut Frames,
+        id: &WireId,
+        token: Option<&WireId>,
+        op: &Op,
+        reply: &Reply,
+        partial: Option<&Json>,
+    ) -> Bytes {
+        let mut failed = |error: &RpcError| match partial {
+            Some(partial) => frames.error(Some(id), &with_partial(error, &with_status(partial, "failed"))),
+            None => frames.error(Some(id), error),
         };
-        let misfit = |what| wire::error(Some(id), &RpcError::fixed(RpcError::INTERNAL, what));
+        let misfit = |what| RpcError::fixed(RpcError::INTERNAL, what);
         match (reply, op) {
-            (Reply::Raw(result), _) => wire::response(id, result.as_bytes().len(), |out| push_json(out, result.as_bytes())),
-            (Reply::Done, Op::CallTool) => self.write_reply(id, token, op, &Reply::Tool(ToolOutput::default()), None),
-            (Reply::Done, _) => wire::response(id, 4, |out| push_json(out, b"null")),
+            (Reply::Raw(result), _) => frames.response(id, result.as_bytes().len(), |out| push_json(out, result.as_bytes())),
+            (Reply::Done, Op::CallTool) => self.write_reply(frames, id, token, op, &Reply::Tool(ToolOutput::default()), None),
+            (Reply::Done, _) => frames.response(id, 4, |out| push_json(out, b"null")),
             (Reply::Tool(output), Op::CallTool) if output.is_error => failed(&fault(output)),
             (Reply::Tool(output), Op::CallTool) => {
                 let size = output.structured.as_ref().map_or(256, |value| value.as_bytes().len());
-                wire::response(id, size, |out| {
+                frames.response(id, size, |out| {
                     Object::write(out, |object| {
                         if let Some(name) = token {
                             object.id("invocationId", name);
@@ -227,12 +236,12 @@ impl Tesseron {
                     });
                 })
             }
-            (Reply::Tool(_), _) => misfit("a tool's output answers only a call of a tool"),
-            (Reply::Contents(contents), Op::ReadResource) => wire::response(id, contents.as_bytes().len(), |out| {
+            (Reply::Tool(_), _) => frames.error(Some(id), &misfit("a tool's output answers only a call of a tool")),
+            (Reply::Contents(contents), Op::ReadResource) => frames.response(id, contents.as_bytes().len(), |out| {
                 Object::write(out, |object| write_value(object.member("value"), contents));
             }),
-            (Reply::Contents(_), _) => misfit("the contents of a resource answer only the reading of one"),
-            (Reply::NotFound(what), _) => wire::error(Some(id), &missing(what)),
+            (Reply::Contents(_), _) => frames.error(Some(id), &misfit("the contents of a resource answer only the reading of one")),
+            (Reply::NotFound(what), _) => frames.error(Some(id), &missing(what)),
             (Reply::Error(error), _) => failed(error),
         }
     }
@@ -251,7 +260,7 @@ impl Tesseron {
 
     // ---- As either ----
 
-    pub(crate) fn write_log(&self, record: &LogRecord, invocation: Option<&WireId>) -> Bytes {
+    pub(crate) fn write_log(&self, frames: &mut Frames, record: &LogRecord, invocation: Option<&WireId>) -> Bytes {
         let level = match record.level {
             Level::Debug => "debug",
             Level::Info | Level::Notice => "info",
@@ -260,7 +269,7 @@ impl Tesseron {
         };
         let data = record.data.as_str();
         let words = member(data, "message").filter(|words| Kind::of(words) == Kind::String);
-        notify("log", |object| {
+        frames.notify("log", |object| {
             if let Some(invocation) = invocation {
                 object.id("invocationId", invocation);
             }
@@ -289,15 +298,15 @@ impl Tesseron {
         })
     }
 
-    pub(crate) fn write_notice(&self, notice: &Notice) -> Bytes {
+    pub(crate) fn write_notice(&self, frames: &mut Frames, notice: &Notice) -> Bytes {
         match notice {
-            Notice::Actions(actions) => notify("actions/list_changed", |object| object.json("actions", actions)),
-            Notice::Resources(resources) => notify("resources/list_changed", |object| object.json("resources", resources)),
-            Notice::ResourceValue { subscription, value, .. } => notify("resources/updated", |object| {
+            Notice::Actions(actions) => frames.notify("actions/list_changed", |object| object.json("actions", actions)),
+            Notice::Resources(resources) => frames.notify("resources/list_changed", |object| object.json("resources", resources)),
+            Notice::ResourceValue { subscription, value, .. } => frames.notify("resources/updated", |object| {
                 object.string("subscriptionId", subscription);
                 object.json("value", value);
             }),
-            Notice::Custom { method, params } => wire::notify_as_it_is(method, params.as_ref()),
+            Notice::Custom { method, params } => frames.notify_as_it_is(method, params.as_ref()),
             // `check_notice` lets nothing else through.
             _ => Bytes::new(),
         }
