@@ -40,7 +40,8 @@ impl Clock {
 impl Runtime for Clock {
     /// Rounded down to a microsecond, so that no deadline is reached too early.
     fn now(&self) -> Instant {
-        Instant::ZERO.saturating_add(Duration::from_micros(self.origin.elapsed().as_micros() as u64))
+        let elapsed = self.origin.elapsed();
+        Instant::from_micros(elapsed.as_secs() * 1_000_000 + u64::from(elapsed.subsec_micros()))
     }
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
@@ -74,21 +75,23 @@ impl Timer for Alarm {
         Runtime::now(&self.clock)
     }
 
+    /// It stays set where it is as long as it lies before `at`, and is set anew once it has rung: a deadline that moves on with every
+    /// call then costs one needless turn now and then, and not two changes of the runtime's timers each time.
     fn poll_until(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<()> {
-        // Only the clock says whether it is due: a timer that has rung stays silent from then on.
-        if at <= Runtime::now(&self.clock) {
-            return Poll::Ready(());
-        }
         // What is beyond the system's clock does not ring.
-        if let Some(due) = self.clock.origin.checked_add(Duration::from_micros(at.as_micros())) {
-            if self.at.replace(at) != Some(at) {
+        let Some(due) = self.clock.origin.checked_add(Duration::from_micros(at.as_micros())) else { return Poll::Pending };
+        loop {
+            if self.at.is_none_or(|set| set > at) {
                 self.timer.set_at(due);
+                self.at = Some(at);
             }
-            if Pin::new(&mut self.timer).poll(cx).is_ready() {
-                self.at = None;
+            if Pin::new(&mut self.timer).poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            // One that has rung stays silent from then on.
+            if self.at.take() == Some(at) {
                 return Poll::Ready(());
             }
         }
-        Poll::Pending
     }
 }

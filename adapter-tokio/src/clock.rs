@@ -41,7 +41,8 @@ impl Clock {
 impl Runtime for Clock {
     /// Rounded down to a microsecond, so that no deadline is reached too early.
     fn now(&self) -> Instant {
-        Instant::ZERO.saturating_add(Duration::from_micros(self.origin.elapsed().as_micros() as u64))
+        let elapsed = self.origin.elapsed();
+        Instant::from_micros(elapsed.as_secs() * 1_000_000 + u64::from(elapsed.subsec_micros()))
     }
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
@@ -65,6 +66,8 @@ impl Timer for Alarm {
         Runtime::now(&self.clock)
     }
 
+    /// It stays set where it is as long as it lies before `at`, and is set anew once it has rung: a deadline that moves on with every
+    /// call then costs one needless turn now and then, and not two changes of the runtime's timers each time.
     fn poll_until(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<()> {
         let at = Duration::from_micros(at.as_micros());
         let at = match self.clock.origin.checked_add(at) {
@@ -75,9 +78,15 @@ impl Timer for Alarm {
             }
         };
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at)));
-        if sleep.deadline() != at {
+        if sleep.deadline() > at {
             sleep.as_mut().reset(at);
         }
-        sleep.as_mut().poll(cx)
+        while sleep.as_mut().poll(cx).is_ready() {
+            if sleep.deadline() >= at {
+                return Poll::Ready(());
+            }
+            sleep.as_mut().reset(at);
+        }
+        Poll::Pending
     }
 }

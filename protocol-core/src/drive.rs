@@ -6,13 +6,16 @@
 //!
 //! # A turn
 //! [`Driver::poll_event`] takes one turn:
-//! 1. reads up to 64 frames or 1 MiB, while the machine wants input;
+//! 1. reads up to 64 frames or 1 MiB, if the machine wants input, and hands them over together. What the machine has no room for by
+//!    then is kept and offered again; nothing more is read before it is taken;
 //! 2. asks the *clock* whether the machine's deadline has passed, whether or not more could be read, so a flood of frames cannot
 //!    starve a timeout. The alarm only wakes: some runtimes let an alarm that is due stay pending;
 //! 3. writes up to 1 MiB while the transport is ready, and flushes once. A transport that is not ready stops only the writing: two
 //!    peers that each stopped reading because they cannot write would wait for each other for ever;
 //! 4. hands out an event if there is one;
 //! 5. otherwise sets the alarm, and wakes itself if there was more to read or write than a turn may.
+//!
+//! The clock is read once in a turn, behind the reading: what passes during the rest of it, the alarm brings up in the next one.
 //!
 //! # Ends
 //! * The peer ends its side: the machine hears [`TransportEnd::Eof`], nothing is read any longer, writing goes on.
@@ -26,6 +29,7 @@
 //! `None`, for ever.
 
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use core::future::poll_fn;
 use core::task::{Context, Poll, Waker, ready};
 use core::time::Duration;
@@ -40,6 +44,9 @@ use crate::time::Instant;
 const FRAMES_A_TURN: usize = 64;
 /// Bytes read in one turn, and bytes written in one turn. Passed by at most one frame.
 const BYTES_A_TURN: usize = 1 << 20;
+/// Frames, and bytes, that are taken from the machine at once. Bytes are passed by at most one frame.
+const FRAMES_AT_ONCE: usize = 64;
+const BYTES_AT_ONCE: usize = 32 * 1024;
 /// How long is read on after a write failed. A time, since "nothing is ready" proves nothing: a runtime may not have asked yet.
 const READ_GRACE: Duration = Duration::from_millis(500);
 /// How long the last output may take to leave once the machine is closed.
@@ -54,6 +61,19 @@ pub trait Machine {
     /// [`Self::wants_input`] is false. It is offered again when that has changed.
     fn handle_frame(&mut self, frame: Bytes, now: Instant) -> Result<(), Full>;
 
+    /// Frames have arrived: [`Self::handle_frame`] for each from the first on, while input is wanted. Those that find no room stay in
+    /// `frames` and are offered again. A machine behind a lock may take them all under one.
+    fn handle_frames(&mut self, frames: &mut VecDeque<Bytes>, now: Instant) {
+        while self.wants_input()
+            && let Some(frame) = frames.pop_front()
+        {
+            if let Err(Full(frame)) = self.handle_frame(frame, now) {
+                frames.push_front(frame);
+                return;
+            }
+        }
+    }
+
     /// The transport has ended. `Failed` may follow `Eof`. After `Failed` the machine must come to be closed; after that it does nothing.
     fn handle_end(&mut self, end: TransportEnd, now: Instant);
 
@@ -62,6 +82,21 @@ pub trait Machine {
 
     /// The next frame to write.
     fn poll_transmit(&mut self) -> Option<Transmit>;
+
+    /// The next frames to write: up to 64 of [`Self::poll_transmit`], and no more once they have 32 KiB, go behind those in `into`. Says
+    /// whether that is all. A machine behind a lock may give them all under one.
+    fn poll_transmits(&mut self, into: &mut VecDeque<Transmit>) -> bool {
+        let mut bytes: usize = 0;
+        for _ in 0..FRAMES_AT_ONCE {
+            let Some(transmit) = self.poll_transmit() else { return true };
+            bytes = bytes.saturating_add(transmit.frame.len());
+            into.push_back(transmit);
+            if bytes >= BYTES_AT_ONCE {
+                break;
+            }
+        }
+        false
+    }
 
     /// The next event to hand out.
     fn poll_event(&mut self) -> Option<Self::Event>;
@@ -81,7 +116,8 @@ pub trait Machine {
     }
 
     /// Whoever changes the machine other than through its driver must wake this waker if there is now a frame to write, an event, an
-    /// earlier deadline, or room for input where there was none. A machine that only its driver can reach may ignore it.
+    /// earlier deadline, or room for input where there was none. A machine that only its driver can reach may ignore it. The driver
+    /// registers at the beginning of a turn; before it waits, it asks for frames, then for events, then for the deadline.
     fn register(&mut self, waker: &Waker);
 }
 
@@ -203,15 +239,19 @@ pub struct Driver<M, I: FrameIo, T> {
     machine: M,
     io: I,
     timer: T,
-    /// Read, but the machine had no room for it. Offered again before another is read.
-    held: Option<Bytes>,
-    /// The machine took no frame when it was last asked, so the transport does not wake us.
-    full: bool,
+    /// Read and not yet taken by the machine. Offered again before another is read.
+    arrived: VecDeque<Bytes>,
+    /// What comes behind `arrived`, once that is known.
+    ending: Option<TransportEnd>,
+    /// The transport was not asked for all that it has, so it does not wake us.
+    unasked: bool,
     /// The peer may still send.
     reading: bool,
+    /// Given by the machine and not yet taken by the transport.
+    leaving: VecDeque<Transmit>,
     /// Writing may still succeed.
     writing: bool,
-    /// The machine or the transport holds output.
+    /// The machine, the transport or `leaving` holds output.
     unwritten: bool,
     /// Set once a write failed: what had arrived must be read by then.
     read_by: Option<Instant>,
@@ -230,9 +270,11 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
             machine,
             io,
             timer,
-            held: None,
-            full: false,
+            arrived: VecDeque::new(),
+            ending: None,
+            unasked: false,
             reading: true,
+            leaving: VecDeque::new(),
             writing: true,
             unwritten: false,
             read_by: None,
@@ -274,8 +316,12 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
             return Poll::Ready(Ok(None));
         }
         self.machine.register(cx.waker());
-        let more_to_read = self.read(cx);
-        self.expire();
+        self.read(cx);
+        let now = self.timer.now();
+        self.hand_over(now);
+        if self.machine.poll_timeout().is_some_and(|at| at <= now) {
+            self.machine.handle_timeout(now);
+        }
         let more_to_write = self.write(cx);
         if let Some(event) = self.machine.poll_event() {
             return Poll::Ready(Ok(Some(event)));
@@ -284,70 +330,76 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
             ready!(self.close(cx, more_to_write));
             return Poll::Ready(self.error.take().map_or(Ok(None), Err));
         }
-        let until = self.machine.poll_timeout().into_iter().chain(self.read_by.filter(|_| self.reading)).min();
+        let until = self.machine.poll_timeout().into_iter().chain(self.read_by.filter(|_| self.is_hearing())).min();
         // What was written or handed out may have made room for the frames that had none.
-        let has_room_again = self.reading && self.full && self.machine.wants_input();
-        self.wait(cx, until, more_to_read || more_to_write || has_room_again);
+        let more_to_read = self.unasked && self.is_hearing() && self.machine.wants_input();
+        self.wait(cx, until, more_to_read || more_to_write);
         Poll::Pending
     }
 
-    /// Says whether the turn's share was spent, so that there may be more.
-    fn read(&mut self, cx: &mut Context<'_>) -> bool {
-        let now = self.timer.now();
-        if self.reading && self.read_by.is_some_and(|at| at <= now) {
-            self.fail(now);
+    /// Whether the machine has not yet heard everything that the peer sent.
+    fn is_hearing(&self) -> bool {
+        self.reading || self.ending.is_some()
+    }
+
+    /// Reads a turn's share, unless there is something that the machine has not taken yet.
+    fn read(&mut self, cx: &mut Context<'_>) {
+        self.unasked = true;
+        if !self.reading || !self.arrived.is_empty() || !self.machine.wants_input() {
+            return;
         }
         let mut bytes: usize = 0;
-        self.full = false;
-        for _ in 0..FRAMES_A_TURN {
-            if !self.reading {
-                return false;
-            }
-            if !self.machine.wants_input() {
-                self.full = true;
-                return false;
-            }
-            let frame = match self.held.take().map_or_else(|| self.io.poll_recv(cx), |frame| Poll::Ready(Ok(Some(frame)))) {
-                Poll::Ready(Ok(Some(frame))) => frame,
-                Poll::Ready(Ok(None)) => {
-                    self.reading = false;
-                    // After a failed write this is no orderly end: nothing can be answered.
-                    let end = if self.writing { TransportEnd::Eof } else { TransportEnd::Failed };
-                    self.machine.handle_end(end, now);
-                    return false;
+        while self.arrived.len() < FRAMES_A_TURN && bytes < BYTES_A_TURN {
+            match self.io.poll_recv(cx) {
+                Poll::Ready(Ok(Some(frame))) => {
+                    bytes = bytes.saturating_add(frame.len());
+                    self.arrived.push_back(frame);
                 }
+                Poll::Ready(Ok(None)) => return self.ends(TransportEnd::Eof),
                 Poll::Ready(Err(error)) => {
                     self.error.get_or_insert(error);
-                    self.fail(now);
-                    return false;
+                    return self.ends(TransportEnd::Failed);
                 }
-                Poll::Pending => return false,
-            };
-            bytes = bytes.saturating_add(frame.len());
-            if let Err(Full(frame)) = self.machine.handle_frame(frame, now) {
-                self.held = Some(frame);
-                self.full = true;
-                return false;
-            }
-            if bytes >= BYTES_A_TURN {
-                break;
+                Poll::Pending => {
+                    self.unasked = false;
+                    return;
+                }
             }
         }
-        true
+    }
+
+    fn ends(&mut self, end: TransportEnd) {
+        self.reading = false;
+        self.ending = Some(end);
+    }
+
+    /// Gives the machine what has arrived, as far as it takes it, and then the end, if that has come.
+    fn hand_over(&mut self, now: Instant) {
+        if self.is_hearing() && self.read_by.is_some_and(|at| at <= now) {
+            return self.fail(now);
+        }
+        if !self.arrived.is_empty() {
+            self.machine.handle_frames(&mut self.arrived, now);
+        }
+        if !self.arrived.is_empty() {
+            self.unasked = true;
+            return;
+        }
+        match self.ending.take() {
+            Some(TransportEnd::Eof) if self.writing => self.machine.handle_end(TransportEnd::Eof, now),
+            // After a failed write the end is no orderly one: nothing can be answered.
+            Some(_) => self.fail(now),
+            None => {}
+        }
     }
 
     fn fail(&mut self, now: Instant) {
         self.reading = false;
         self.writing = false;
+        self.ending = None;
+        self.arrived.clear();
+        self.leaving.clear();
         self.machine.handle_end(TransportEnd::Failed, now);
-    }
-
-    /// The clock is read again: a turn's frames may have taken a while.
-    fn expire(&mut self) {
-        let now = self.timer.now();
-        if self.machine.poll_timeout().is_some_and(|at| at <= now) {
-            self.machine.handle_timeout(now);
-        }
     }
 
     /// Says whether there is something to do at once: the turn's share was spent, or the end of writing is to be followed up.
@@ -362,7 +414,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
                 self.writing = false;
                 let now = self.timer.now();
                 self.read_by = Some(now.saturating_add(READ_GRACE));
-                if !self.reading {
+                if !self.is_hearing() {
                     self.fail(now);
                 }
                 true
@@ -372,16 +424,17 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
 
     fn write_some(&mut self, cx: &mut Context<'_>) -> Result<bool, I::Error> {
         let mut bytes: usize = 0;
-        let mut all_taken = false;
+        let mut all_given = false;
         while bytes < BYTES_A_TURN && self.io.poll_ready(cx)?.is_ready() {
-            let Some(transmit) = self.machine.poll_transmit() else {
-                all_taken = true;
-                break;
-            };
+            if self.leaving.is_empty() && !all_given {
+                all_given = self.machine.poll_transmits(&mut self.leaving);
+            }
+            let Some(transmit) = self.leaving.pop_front() else { break };
             self.unwritten = true;
             bytes = bytes.saturating_add(transmit.frame.len());
             self.io.start_send(transmit)?;
         }
+        let all_taken = all_given && self.leaving.is_empty();
         self.unwritten |= !all_taken;
         if self.unwritten && self.io.poll_flush(cx)?.is_ready() {
             self.unwritten = !all_taken;
@@ -421,7 +474,6 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
 mod tests {
     use super::*;
     use crate::lines::{LineDecoder, LineEncoder};
-    use alloc::collections::VecDeque;
     use alloc::rc::Rc;
     use alloc::string::String;
     use alloc::sync::Arc;
@@ -756,8 +808,9 @@ mod tests {
         bench.arrives("two");
         bench.ends(Ok(None));
         assert_eq!(bench.turn(), Poll::Pending);
-        assert_eq!(bench.turn(), Poll::Pending);
-        assert_eq!(bench.pipe.borrow().polled, 1, "nothing else is read while a frame is held");
+        let polled = bench.pipe.borrow().polled;
+        assert_eq!((bench.turn(), bench.wakes()), (Poll::Pending, 2));
+        assert_eq!(bench.pipe.borrow().polled, polled, "nothing else is read while a frame is held");
         assert_eq!(bench.drain(), ["one", "two", "Eof"]);
     }
 

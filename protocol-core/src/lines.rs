@@ -30,6 +30,9 @@ const PLAIN: usize = 8 * 1024;
 const LEAST_ROOM: usize = PLAIN / 4;
 /// A read of [`LineDecoder::read_with`] is offered at most so many bytes.
 const MOST_CLEARED: usize = 64 * 1024;
+/// What an encoder keeps of the room that a burst took, until so many in a row needed no more than a plain buffer.
+const KEPT: usize = 64 * 1024;
+const CALM: u8 = 16;
 /// Bytes that may be taken off a line before it is a frame: a byte order mark and a carriage return.
 const TRIMMED: usize = BYTE_ORDER_MARK.len() + 1;
 const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
@@ -221,6 +224,8 @@ pub struct LineEncoder {
     written: usize,
     /// Bytes of `pieces`.
     in_pieces: usize,
+    /// How often in a row `gathered` was written out and had been short.
+    calm: u8,
 }
 
 impl LineEncoder {
@@ -298,10 +303,11 @@ impl Buf for LineEncoder {
         }
         self.written = self.written.saturating_add(count);
         if self.written >= self.gathered.len() {
+            self.calm = if self.gathered.len() > PLAIN { 0 } else { self.calm.saturating_add(1) };
             self.written = 0;
             self.gathered.clear();
-            // What a burst needed is given back.
-            self.gathered.shrink_to(PLAIN);
+            // What a burst needed is given back, unless the next one follows at its heels.
+            self.gathered.shrink_to(if self.calm < CALM { KEPT } else { PLAIN });
         }
     }
 }
@@ -550,13 +556,19 @@ mod tests {
     }
 
     #[test]
-    fn an_encoder_gives_back_what_a_burst_needed() {
+    fn an_encoder_gives_back_what_a_burst_needed_once_there_are_no_more_bursts() {
         let mut encoder = LineEncoder::new();
         for _ in 0..10_000 {
             encoder.push(Bytes::from_static(b"0123456789"));
         }
         assert!(encoder.gathered.capacity() > 100_000);
         written(&mut encoder, 4096);
+        assert!(encoder.gathered.capacity() <= KEPT);
+        for _ in 0..CALM {
+            assert!(encoder.gathered.capacity() > PLAIN);
+            encoder.push(Bytes::from_static(b"0123456789"));
+            written(&mut encoder, 4096);
+        }
         assert!(encoder.gathered.capacity() <= PLAIN);
     }
 }

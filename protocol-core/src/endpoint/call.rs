@@ -1,8 +1,9 @@
 //! A call of ours: a future of its end and a stream of its progress.
 
 use core::fmt;
+use core::mem::replace;
 use core::pin::Pin;
-use core::task::{Context as TaskContext, Poll};
+use core::task::{Context as TaskContext, Poll, ready};
 use std::collections::VecDeque;
 use std::string::String;
 use std::sync::Arc;
@@ -87,6 +88,7 @@ const fn ended(outcome: &Outcome) -> &'static str {
 pub struct Call {
     shared: Arc<Shared>,
     id: OutboundId,
+    polled: bool,
     /// What is left of it here once its place among the calls is given back.
     stage: Stage,
 }
@@ -106,7 +108,7 @@ const UNREAD: usize = 1024;
 
 impl Call {
     pub(super) fn new(shared: Arc<Shared>, id: OutboundId) -> Self {
-        Self { shared, id, stage: Stage::Listed }
+        Self { shared, id, polled: false, stage: Stage::Listed }
     }
 
     /// Names the call in the session, in [`crate::endpoint::Asked::parent`] for one.
@@ -134,7 +136,14 @@ impl Call {
         if let Stage::Ended(progress, _) = &mut self.stage {
             return Poll::Ready(progress.pop_front());
         }
-        self.poll_slot(cx, true)
+        Poll::Ready(match ready!(self.poll_slot(cx, true)) {
+            Ok(update) => Some(update),
+            Err(CallSlot { mut progress, done, .. }) => {
+                let first = progress.pop_front();
+                self.stage = Stage::Ended(progress, done);
+                first
+            }
+        })
     }
 
     /// Lets the call go on without anybody listening.
@@ -144,13 +153,14 @@ impl Call {
     }
 
     /// Takes an update, or the place as a whole once the call has ended.
-    fn poll_slot(&mut self, cx: &mut TaskContext<'_>, wants_progress: bool) -> Poll<Option<Progress>> {
-        let mut spare = None;
+    fn poll_slot(&mut self, cx: &mut TaskContext<'_>, wants_progress: bool) -> Poll<Result<Progress, CallSlot>> {
+        // The first time there is hardly anything yet: what is parked then is made before the lock is taken.
+        let mut spare = (!replace(&mut self.polled, true)).then(|| cx.waker().clone());
         loop {
             let seen = self.shared.look(|state| {
-                let Some(slot) = state.calls.get_mut(&self.id) else { return Seen::Ended(None) };
+                let Some(slot) = state.calls.get_mut(&self.id) else { return Seen::Ended(CallSlot::lost()) };
                 if slot.done.is_some() {
-                    return Seen::Ended(state.calls.remove(&self.id));
+                    return Seen::Ended(state.calls.remove(&self.id).unwrap_or_default());
                 }
                 if wants_progress && let Some(update) = slot.progress.pop_front() {
                     return Seen::Update(update);
@@ -159,13 +169,8 @@ impl Call {
                 Seen::Nothing(park(&mut slot.waker, cx.waker(), &mut spare))
             });
             match seen {
-                Seen::Update(update) => return Poll::Ready(Some(update)),
-                Seen::Ended(slot) => {
-                    let CallSlot { mut progress, done, .. } = slot.unwrap_or_default();
-                    let first = if wants_progress { progress.pop_front() } else { None };
-                    self.stage = Stage::Ended(progress, done.or(Some(Done::new(Outcome::Lost, None, None))));
-                    return Poll::Ready(first);
-                }
+                Seen::Update(update) => return Poll::Ready(Ok(update)),
+                Seen::Ended(slot) => return Poll::Ready(Err(slot)),
                 Seen::Nothing(true) => return Poll::Pending,
                 Seen::Nothing(false) => spare = Some(cx.waker().clone()),
             }
@@ -177,9 +182,10 @@ impl Call {
     }
 }
 
+#[allow(clippy::large_enum_variant, reason = "it only crosses from under the lock")]
 enum Seen {
     Update(Progress),
-    Ended(Option<CallSlot>),
+    Ended(CallSlot),
     /// Whether the task is parked.
     Nothing(bool),
 }
@@ -190,13 +196,18 @@ impl Future for Call {
     /// Updates that were not read before are given up. Polled again after it was ready it stays pending.
     fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Done> {
         let this = self.get_mut();
-        if matches!(this.stage, Stage::Listed) && this.poll_slot(cx, false).is_pending() {
-            return Poll::Pending;
-        }
-        match &mut this.stage {
-            Stage::Ended(_, done) => done.take().map_or(Poll::Pending, Poll::Ready),
-            Stage::Listed | Stage::Detached => Poll::Pending,
-        }
+        let done = match &mut this.stage {
+            Stage::Listed => match ready!(this.poll_slot(cx, false)) {
+                Ok(_) => None,
+                Err(slot) => {
+                    this.stage = Stage::Detached;
+                    slot.done
+                }
+            },
+            Stage::Ended(_, done) => done.take(),
+            Stage::Detached => None,
+        };
+        done.map_or(Poll::Pending, Poll::Ready)
     }
 }
 
@@ -222,6 +233,11 @@ impl fmt::Debug for Call {
 }
 
 impl CallSlot {
+    /// That of a call whose endpoint has forgotten it.
+    fn lost() -> Self {
+        Self { done: Some(Done::new(Outcome::Lost, None, None)), ..Self::default() }
+    }
+
     /// Keeps an update until it is read.
     pub(super) fn push(&mut self, update: Progress, counters: &mut Counters) {
         if self.progress.len() < UNREAD {

@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::task::Waker;
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::vec::Vec;
@@ -21,7 +22,7 @@ use crate::endpoint::runtime::Runtime;
 use crate::endpoint::service::{Service, Start};
 use crate::endpoint::shared::{ServeSlot, Shared, State};
 use crate::endpoint::task::{BlockingTask, Duty, End, Task, let_go};
-use crate::endpoint::wake::Waiters;
+use crate::endpoint::wake::{Waiters, park};
 use crate::error::RpcError;
 use crate::json::Json;
 use crate::session::{CloseReason, Event, Full, InboundId, Outcome, Session, Transmit, TransportEnd, Why};
@@ -98,22 +99,31 @@ impl Endpoint {
         Peer::new(Arc::clone(&self.shared))
     }
 
-    /// Takes every event of the session to where it belongs. The one place where that happens.
-    fn dispatch(&mut self) {
+    /// Takes every event of the session to where it belongs, and then looks at the state. The one place where that happens.
+    ///
+    /// `attended` says that the driver will ask for frames, too, before it waits: nobody need wake it for those that come of this.
+    fn dispatch<T>(&mut self, attended: bool, then: impl FnOnce(&mut State) -> T) -> T {
         let mut work = core::mem::take(&mut self.work);
-        {
-            let mut state = self.shared.lock();
-            while let Some(event) = state.session.poll_event() {
-                if let Event::Closed(reason) = event {
-                    self.end = Some(reason);
-                }
-                state.sort(&self.shared, event, &mut work);
+        let mut state = self.shared.lock();
+        while let Some(event) = state.session.poll_event() {
+            if let Event::Closed(reason) = event {
+                self.end = Some(reason);
             }
+            state.sort(&self.shared, event, &mut work);
         }
-        for piece in work.drain(..) {
-            self.run(piece);
+        if !work.is_empty() {
+            state.attended = attended;
+            drop(state);
+            for piece in work.drain(..) {
+                self.run(piece);
+            }
+            state = self.shared.lock();
+            state.attended = false;
         }
+        let value = then(&mut state);
+        drop(state);
         self.work = work;
+        value
     }
 
     fn run(&self, piece: Work) {
@@ -177,6 +187,10 @@ impl Machine for Endpoint {
         self.shared.lock().session.handle_frame(frame, now)
     }
 
+    fn handle_frames(&mut self, frames: &mut VecDeque<Bytes>, now: Instant) {
+        Machine::handle_frames(&mut self.shared.lock().session, frames, now);
+    }
+
     fn handle_end(&mut self, end: TransportEnd, now: Instant) {
         self.shared.lock().session.handle_end(end, now);
     }
@@ -195,24 +209,23 @@ impl Machine for Endpoint {
             }
         }
         // A sleeper shall find the deadline that came with its alarm.
-        self.dispatch();
+        self.dispatch(true, |_| ());
         for piece in work {
             self.run(piece);
         }
     }
 
     fn poll_transmit(&mut self) -> Option<Transmit> {
-        let frame = self.shared.lock().session.poll_transmit();
-        if frame.is_some() {
-            return frame;
-        }
         // What a handler answers in place goes out in the same turn.
-        self.dispatch();
-        self.shared.lock().session.poll_transmit()
+        self.dispatch(true, |state| state.session.poll_transmit())
+    }
+
+    fn poll_transmits(&mut self, into: &mut VecDeque<Transmit>) -> bool {
+        self.dispatch(true, |state| Machine::poll_transmits(&mut state.session, into))
     }
 
     fn poll_event(&mut self) -> Option<CloseReason> {
-        self.dispatch();
+        self.dispatch(false, |_| ());
         self.end.take()
     }
 
@@ -235,12 +248,9 @@ impl Machine for Endpoint {
     }
 
     fn register(&mut self, waker: &Waker) {
-        let known = self.shared.look(|state| state.driver.as_ref().is_some_and(|driver| driver.will_wake(waker)));
-        if !known {
-            let waker = waker.clone();
-            let before = self.shared.look(|state| state.driver.replace(waker));
-            drop(before);
-        }
+        // Whoever wakes it takes it, so there is mostly none.
+        let mut spare = Some(waker.clone());
+        self.shared.look(|state| park(&mut state.driver, waker, &mut spare));
     }
 }
 

@@ -304,7 +304,9 @@ pub(super) fn get_prompt(name: &str, arguments: &BTreeMap<String, String>) -> In
 /// A call of a tool. Arguments that are no object make parameters that are none, which the session refuses.
 pub(super) fn tool_call(name: &str, arguments: &Json) -> Invoke {
     let params = if arguments.is_object() {
-        let mut out = Vec::with_capacity(name.len().saturating_add(arguments.as_bytes().len()).saturating_add(32));
+        const AROUND: usize = r#"{"name":"","arguments":}"#.len();
+        // Just enough, unless the name needs escapes: room to spare would cost the text one allocation more.
+        let mut out = Vec::with_capacity(name.len().saturating_add(arguments.as_bytes().len()).saturating_add(AROUND));
         out.extend_from_slice(br#"{"name":"#);
         write_string(&mut out, name);
         out.extend_from_slice(br#","arguments":"#);

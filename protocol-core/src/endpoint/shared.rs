@@ -34,6 +34,8 @@ pub(super) struct State {
     /// Whom to wake when there is something to write, to dispatch or to wait for. Taken when it is woken; the driver comes
     /// back with it in its next turn.
     pub(super) driver: Option<Waker>,
+    /// The driver is at work on this very state and looks at all of it before it waits: it need not be woken.
+    pub(super) attended: bool,
     /// The deadline that the driver waits for.
     pub(super) armed: Option<Instant>,
     /// No driver any longer: nothing goes out, and no deadline comes.
@@ -122,7 +124,10 @@ impl After {
     }
 
     fn run(self) {
-        self.driver.into_iter().chain(self.wake).for_each(Waker::wake);
+        if let Some(driver) = self.driver {
+            driver.wake();
+        }
+        self.wake.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -132,6 +137,7 @@ impl Shared {
         let state = State {
             session,
             driver: None,
+            attended: false,
             armed: None,
             adrift: false,
             closed: None,
@@ -162,7 +168,7 @@ impl Shared {
         let value = {
             let mut state = self.lock();
             let value = verb(&mut state, now, &mut after);
-            if after.output || state.is_due_earlier() {
+            if !state.attended && (after.output || state.is_due_earlier()) {
                 after.driver = state.driver.take();
             }
             value

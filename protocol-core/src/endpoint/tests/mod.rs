@@ -9,6 +9,7 @@ mod locks;
 mod progress;
 mod threads;
 mod tools;
+mod turns;
 
 use core::time::Duration;
 use std::string::String;

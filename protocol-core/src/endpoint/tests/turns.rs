@@ -1,0 +1,234 @@
+//! Turns of the driver: none too many, and none too few.
+
+use core::task::{Context as TaskContext, Poll};
+use std::boxed::Box;
+use std::string::ToString;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Wake, Waker};
+use std::vec::Vec;
+
+use bytes::Bytes;
+
+use super::{ms, service};
+use crate::config::Config;
+use crate::dialect::Identity;
+use crate::drive::{Driver, FrameIo};
+use crate::endpoint::testing::{Executor, Pipe, PipeBroken, VirtualTimer, pipe};
+use crate::endpoint::{Call, Context, Endpoint, Peer, Tool};
+use crate::json::Json;
+use crate::session::Transmit;
+
+/// What the test does once, when it is time.
+type Act = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
+
+/// A transport that takes frames when the test lets it, and lets the test act once all are taken.
+struct Gate {
+    pipe: Pipe,
+    shut: Arc<AtomicBool>,
+    behind_writing: Act,
+}
+
+impl FrameIo for Gate {
+    type Error = PipeBroken;
+    fn poll_recv(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<Option<Bytes>, PipeBroken>> {
+        self.pipe.poll_recv(cx)
+    }
+    fn poll_ready(&mut self, _: &mut TaskContext<'_>) -> Poll<Result<(), PipeBroken>> {
+        if self.shut.load(Ordering::Relaxed) { Poll::Pending } else { Poll::Ready(Ok(())) }
+    }
+    fn start_send(&mut self, transmit: Transmit) -> Result<(), PipeBroken> {
+        self.pipe.send(transmit.frame)
+    }
+    fn poll_flush(&mut self, _: &mut TaskContext<'_>) -> Poll<Result<(), PipeBroken>> {
+        let act = self.behind_writing.lock().unwrap().take();
+        act.into_iter().for_each(|act| act());
+        Poll::Ready(Ok(()))
+    }
+    fn poll_close(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), PipeBroken>> {
+        self.pipe.poll_close(cx)
+    }
+}
+
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// An endpoint whose turns the test takes one by one, and the far end of its channel.
+struct Bench {
+    driver: Driver<Endpoint, Gate, VirtualTimer>,
+    far: Pipe,
+    shut: Arc<AtomicBool>,
+    behind_writing: Act,
+    wakes: Arc<Wakes>,
+    executor: Executor,
+}
+
+impl Bench {
+    fn new(endpoint: impl FnOnce(&Executor) -> Endpoint) -> Self {
+        let executor = Executor::new();
+        let (pipe, far) = pipe();
+        let (shut, behind_writing) = (Arc::<AtomicBool>::default(), Arc::default());
+        let gate = Gate { pipe, shut: Arc::clone(&shut), behind_writing: Arc::clone(&behind_writing) };
+        let driver = Driver::new(endpoint(&executor), gate, executor.timer());
+        Self { driver, far, shut, behind_writing, wakes: Arc::default(), executor }
+    }
+
+    /// A server that has shaken hands and has a tool that answers in place.
+    fn server() -> Self {
+        let quick = Tool::new("quick", async |_: Context, (): ()| Ok("done")).inline();
+        let mut bench = Self::new(|executor| Endpoint::server(Arc::new(service().tool(quick)), executor.runtime()));
+        bench.arrives(
+            r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#,
+        );
+        bench.arrives(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+        bench.turn();
+        bench.far.try_recv().unwrap();
+        bench
+    }
+
+    /// A client that has shaken hands.
+    fn client() -> (Self, Peer) {
+        let mut peer = None;
+        let mut bench = Self::new(|executor| {
+            let client = Endpoint::client(Arc::new(()), Config::mcp_client(Identity::new("c", "1")), executor.runtime());
+            peer = Some(client.peer());
+            client
+        });
+        bench.turn();
+        bench.far.try_recv().unwrap();
+        bench.arrives(
+            r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#,
+        );
+        bench.turn();
+        bench.far.try_recv().unwrap();
+        (bench, peer.unwrap())
+    }
+
+    fn turn(&mut self) {
+        let waker = Waker::from(Arc::clone(&self.wakes));
+        assert!(self.driver.poll_event(&mut TaskContext::from_waker(&waker)).is_pending());
+    }
+
+    fn arrives(&mut self, frame: &str) {
+        self.far.send(Bytes::copy_from_slice(frame.as_bytes())).unwrap();
+    }
+
+    /// How often it was woken since this was last asked.
+    fn wakes(&self) -> usize {
+        self.wakes.0.swap(0, Ordering::Relaxed)
+    }
+
+    fn left(&mut self) -> usize {
+        core::iter::from_fn(|| self.far.try_recv()).count()
+    }
+
+    fn behind_writing(&self, act: impl FnOnce() + Send + 'static) {
+        *self.behind_writing.lock().unwrap() = Some(Box::new(act));
+    }
+}
+
+const CALL: &str = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"quick"}}"#;
+
+fn call(peer: &Peer) -> Call {
+    peer.call_tool("any", Json::empty_object()).unwrap()
+}
+
+#[test]
+fn what_is_answered_in_place_leaves_in_the_same_turn_and_asks_for_no_other() {
+    let mut bench = Bench::server();
+    bench.wakes();
+    for _ in 0..3 {
+        bench.arrives(CALL);
+        assert_eq!(bench.wakes(), 1, "the transport");
+        bench.turn();
+        assert_eq!((bench.left(), bench.wakes()), (1, 0));
+    }
+}
+
+#[test]
+fn what_is_answered_in_place_while_nothing_can_leave_does_so_later() {
+    let mut bench = Bench::server();
+    bench.shut.store(true, Ordering::Relaxed);
+    for id in 10..30 {
+        bench.arrives(&CALL.replace('7', &id.to_string()));
+    }
+    bench.turn();
+    assert_eq!(bench.left(), 0);
+    bench.shut.store(false, Ordering::Relaxed);
+    bench.turn();
+    assert_eq!(bench.left(), 20);
+}
+
+/// By then the driver has asked for frames in this turn.
+#[test]
+fn a_call_that_is_made_behind_the_writing_wakes_the_driver() {
+    let (mut bench, peer) = Bench::client();
+    let calls: Arc<Mutex<Vec<Call>>> = Arc::default();
+    let held = Arc::clone(&calls);
+    calls.lock().unwrap().push(call(&peer));
+    bench.behind_writing(move || held.lock().unwrap().push(call(&peer)));
+    bench.wakes();
+    bench.turn();
+    assert_eq!((bench.left(), bench.wakes()), (1, 1));
+    bench.turn();
+    assert_eq!((bench.left(), bench.wakes()), (1, 0));
+    assert_eq!(calls.lock().unwrap().len(), 2);
+}
+
+/// Calls as soon as it is woken.
+struct Calls(Peer, Mutex<Option<Call>>);
+
+impl Wake for Calls {
+    fn wake(self: Arc<Self>) {
+        *self.1.lock().unwrap() = Some(call(&self.0));
+    }
+}
+
+#[test]
+fn a_call_that_is_made_while_events_are_handed_out_leaves_whenever_that_is() {
+    for late in [false, true] {
+        let (mut bench, peer) = Bench::client();
+        let calls = Arc::new(Calls(peer.clone(), Mutex::default()));
+        let mut first = Box::pin(call(&peer));
+        assert!(first.as_mut().poll(&mut TaskContext::from_waker(&Waker::from(Arc::clone(&calls)))).is_pending());
+        if late {
+            let first = Arc::new(Mutex::new(first));
+            let held = Arc::clone(&first);
+            bench.behind_writing(move || held.lock().unwrap().cancel(None));
+            bench.turn();
+            assert!(calls.1.lock().unwrap().is_some(), "woken behind the writing");
+            assert_eq!(bench.left(), 1);
+            assert!(bench.wakes() > 0);
+            bench.turn();
+            assert_eq!(bench.left(), 2, "the cancel and the second call");
+        } else {
+            bench.turn();
+            assert_eq!(bench.left(), 1);
+            bench.arrives(r#"{"jsonrpc":"2.0","id":2,"result":{"content":[]}}"#);
+            bench.wakes();
+            bench.turn();
+            assert!(calls.1.lock().unwrap().is_some());
+            assert_eq!((bench.left(), bench.wakes()), (1, 0), "in the same turn");
+        }
+    }
+}
+
+#[test]
+fn a_deadline_that_comes_of_what_is_handed_out_is_waited_for() {
+    let (mut bench, peer) = Bench::client();
+    let calls = Arc::new(Calls(peer.clone(), Mutex::default()));
+    let mut first = Box::pin(call(&peer));
+    assert!(first.as_mut().poll(&mut TaskContext::from_waker(&Waker::from(Arc::clone(&calls)))).is_pending());
+    bench.turn();
+    bench.executor.advance_to(crate::Instant::from_millis(10));
+    bench.arrives(r#"{"jsonrpc":"2.0","id":2,"result":{"content":[]}}"#);
+    bench.turn();
+    assert!(calls.1.lock().unwrap().is_some());
+    assert_eq!(bench.executor.next_alarm(), Some(crate::Instant::from_millis(10).saturating_add(ms(60_000))));
+}
