@@ -352,11 +352,11 @@ fn tool(listed: &str, manifest: &Manifest, name: &str, action: &Json) -> Json {
     let part = |name: &str| member(action.as_str(), name);
     Object::value(|object| {
         object.string("name", listed);
-        match part("description").filter(|text| string(text).is_some_and(|text| !text.is_empty())) {
+        match part("description").filter(|text| string(*text).is_some_and(|text| !text.is_empty())) {
             Some(description) => translate::copy(object, "description", description),
             None => object.string("description", &alloc::format!("Action {name} from {}", manifest.name)),
         }
-        let is_object = |schema: &&str| member(schema, "type").and_then(string).as_deref() == Some("object");
+        let is_object = |&schema: &&str| member(schema, "type").and_then(string).as_deref() == Some("object");
         let schema = part("inputSchema").filter(is_object).unwrap_or(r#"{"type":"object","additionalProperties":true}"#);
         translate::copy(object, "inputSchema", schema);
         let hints = part("annotations").unwrap_or_default();

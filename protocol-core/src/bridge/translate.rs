@@ -84,7 +84,7 @@ fn blocks(output: &Json) -> Option<Vec<Content>> {
     });
     let content = content.filter(|content| only && Kind::of(content) == Kind::Array)?;
     let all = elements(content);
-    let is_block = |block: &&str| {
+    let is_block = |&block: &&str| {
         let kind = member(block, "type").and_then(string);
         kind.is_some_and(|kind| matches!(&*kind, "text" | "image" | "audio" | "resource" | "resource_link"))
     };

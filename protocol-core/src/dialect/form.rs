@@ -5,7 +5,8 @@ use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 
-use crate::json::scan::{Kind, Members, elements, for_each_member, member, string};
+use crate::json::scan::Kind;
+use crate::json::walk::{Members, elements, for_each_member, member, string};
 use crate::json::{Json, number};
 
 /// What a protocol lets a field be.
@@ -61,8 +62,8 @@ impl<'a> Form<'a> {
         }
         let mut form = Self { fields: BTreeMap::new(), required: BTreeSet::new() };
         if let Some(properties) = member(schema, "properties") {
-            let mut members = Members::of(properties).ok_or("properties of the requested schema must be an object")?;
-            while let Ok(Some((key, property))) = members.next() {
+            let members = Members::of(properties).ok_or("properties of the requested schema must be an object")?;
+            for (key, property) in members {
                 let name = key.name();
                 let field = Field::read(property, fields).map_err(|why| alloc::format!("property {name}: {why}"))?;
                 if form.fields.insert(name.clone(), field).is_some() {
@@ -84,8 +85,8 @@ impl<'a> Form<'a> {
 
     fn fits(&self, content: &str) -> Result<(), String> {
         let mut answered = BTreeSet::new();
-        let mut members = Members::of(content).ok_or("an answer must be an object")?;
-        while let Ok(Some((key, value))) = members.next() {
+        let members = Members::of(content).ok_or("an answer must be an object")?;
+        for (key, value) in members {
             let name = key.name();
             let field = self.fields.get(&name).ok_or_else(|| alloc::format!("{name} was not asked for"))?;
             field.fits(value).map_err(|why| alloc::format!("{name} {why}"))?;

@@ -200,7 +200,7 @@ impl Elicit {
     #[must_use]
     pub fn is_confirmation(&self) -> bool {
         self.schema.member("properties").is_none_or(|properties| {
-            crate::json::scan::Members::of(properties.as_str()).is_none_or(|mut fields| !matches!(fields.next(), Ok(Some(_))))
+            crate::json::walk::Members::of(properties.as_bytes()).is_none_or(|mut fields| fields.next().is_none())
         })
     }
 }

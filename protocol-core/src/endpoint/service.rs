@@ -19,7 +19,7 @@ use crate::endpoint::resource::{Resource, ResourceTemplate};
 use crate::endpoint::runtime::BoxFuture;
 use crate::endpoint::tool::{Handler, Tool, ToolError};
 use crate::error::RpcError;
-use crate::json::{Json, Text, scan};
+use crate::json::{Json, Text, walk};
 use crate::session::ServeOptions;
 
 /// Tools, prompts and resources by name. One service can be behind any number of endpoints at once.
@@ -304,14 +304,11 @@ fn configure(invocation: &Invocation, options: ServeOptions) {
 fn named<'a>(params: &'a Json, key: &str) -> Result<(Cow<'a, str>, Option<Json>), RpcError> {
     let mut name = None;
     let mut arguments = None;
-    if let Some(mut members) = scan::Members::of(params.as_str()) {
-        while let Ok(Some((member, value))) = members.next() {
-            let member = member.name();
-            if member == key {
-                name = scan::string(value);
-            } else if member == "arguments" && value != "null" {
-                arguments = Some(params.part(value));
-            }
+    for (member, value) in walk::Members::of(params.as_bytes()).into_iter().flatten() {
+        if member.is(key) {
+            name = walk::string(value);
+        } else if member.is("arguments") && value != b"null" {
+            arguments = Some(params.part(value));
         }
     }
     let name = name.ok_or_else(|| RpcError::invalid_params(std::format!("`{key}` is missing or no string")))?;
@@ -351,7 +348,7 @@ fn page(list: &str, entries: Vec<&Json>, size: usize, params: &Json) -> Result<S
 }
 
 fn begin(list: &str, cursor: &Json) -> Option<usize> {
-    let cursor = scan::string(cursor.as_str())?;
+    let cursor = walk::string(cursor.as_bytes())?;
     let place = cursor.strip_prefix(list)?.strip_prefix(':')?;
     let from: usize = place.parse().ok()?;
     // `+5` and `05` parse, too, but we never wrote them; neither did we write 0.

@@ -2,6 +2,7 @@
 
 pub(crate) mod pretty;
 pub(crate) mod scan;
+pub(crate) mod walk;
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -123,13 +124,13 @@ impl Json {
     /// The text, if this is a string that is one: half a surrogate pair is none.
     #[must_use]
     pub fn as_text(&self) -> Option<Text> {
-        scan::string(self.as_str()).map(|text| Text::from(&*text))
+        walk::string(self.as_bytes()).map(|text| Text::from(&*text))
     }
 
     /// The member `name`, if this is an object that has it. Where a key is repeated the last one counts.
     #[must_use]
     pub fn member(&self, name: &str) -> Option<Self> {
-        scan::member(self.as_str(), name).map(|value| self.part(value))
+        walk::member(self.as_bytes(), name).map(|value| self.part(value))
     }
 
     /// Copies the text out of the frame it came in, so that keeping it does not keep the frame.
@@ -137,9 +138,9 @@ impl Json {
         self.0 = Bytes::copy_from_slice(&self.0);
     }
 
-    /// `value` must be a part of this text that passed a scan.
-    pub(crate) fn part(&self, value: &str) -> Self {
-        Self(self.0.slice_ref(value.as_bytes()))
+    /// `value` must be a part of this text that is a value.
+    pub(crate) fn part<'a>(&self, value: impl walk::Checked<'a>) -> Self {
+        Self(self.0.slice_ref(value.bytes()))
     }
 
     /// Text that is known to be JSON because the crate wrote it.
@@ -209,7 +210,7 @@ impl<'a> Frame<'a> {
 
     /// The text of a JSON string in the frame; a slice of it where nothing is escaped.
     pub(crate) fn text(self, value: &str) -> Option<Text> {
-        Some(match scan::string(value)? {
+        Some(match walk::string(value)? {
             Cow::Borrowed(inside) => Text(self.slice(inside)),
             Cow::Owned(text) => text.into(),
         })
@@ -290,12 +291,12 @@ impl fmt::Display for Text {
 /// Appends `text` as a JSON string.
 pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
-    let mut plain = text.as_bytes();
+    let text = text.as_bytes();
+    let mut from = 0;
     loop {
-        let from = scan::skip_plain(plain);
-        let (before, _) = plain.split_at_checked(plain.len().saturating_sub(from.len())).unwrap_or_default();
-        out.extend_from_slice(before);
-        let Some((special, after)) = from.split_first() else { break };
+        let to = scan::behind_plain(text, from);
+        out.extend_from_slice(text.get(from..to).unwrap_or_default());
+        let Some(special) = text.get(to) else { break };
         match special {
             b'"' => out.extend_from_slice(b"\\\""),
             b'\\' => out.extend_from_slice(b"\\\\"),
@@ -308,7 +309,7 @@ pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
                 out.extend_from_slice(&[b'\\', b'u', b'0', b'0', digit(other >> 4), digit(other & 0xf)]);
             }
         }
-        plain = after;
+        from = to.saturating_add(1);
     }
     out.push(b'"');
 }
@@ -370,8 +371,12 @@ pub(crate) fn number(value: &str) -> Option<f64> {
         return None;
     }
     // Most numbers are counts, and reading those as whole numbers is several times quicker.
-    if value.len() <= EXACT && value.bytes().all(|byte| byte.is_ascii_digit()) {
-        return value.parse::<u64>().ok().map(|count| count as f64);
+    if value.len() <= EXACT {
+        let digit = |byte: u8| byte.is_ascii_digit().then(|| u64::from(byte & 0xf));
+        let count = value.bytes().try_fold(0_u64, |count, byte| Some(count.wrapping_mul(10).wrapping_add(digit(byte)?)));
+        if let Some(count) = count {
+            return Some(count as f64);
+        }
     }
     value.parse::<f64>().ok().filter(|number| number.is_finite())
 }

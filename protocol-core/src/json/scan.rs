@@ -3,9 +3,7 @@
 //! The grammar is RFC 8259. Nothing recurses: the open brackets are bits of one `u128`, which is why the depth limit
 //! is at most 128. Input is `&str`, so UTF-8 is checked before a scan begins.
 
-use alloc::borrow::Cow;
-use alloc::string::String;
-use alloc::vec::Vec;
+pub(crate) use super::walk::{Key, elements, for_each_key, for_each_member, member, string};
 
 /// The deepest nesting that a scan can follow.
 pub(crate) const MAX_DEPTH: u8 = 128;
@@ -46,15 +44,15 @@ impl Kind {
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor<'a> {
     text: &'a str,
-    /// The end of `text` that was not passed yet.
-    rest: &'a [u8],
+    /// How much of `text` was passed.
+    at: usize,
     depth: u8,
 }
 
 impl<'a> Cursor<'a> {
     /// A cursor that accepts at most `depth` nested containers ([`MAX_DEPTH`] at the most).
     pub(crate) fn new(text: &'a str, depth: u8) -> Self {
-        Self { text, rest: text.as_bytes(), depth: depth.min(MAX_DEPTH) }
+        Self { text, at: 0, depth: depth.min(MAX_DEPTH) }
     }
 
     /// Checks that the whole text is one value with nothing but white space around it, and gives back the value.
@@ -66,243 +64,263 @@ impl<'a> Cursor<'a> {
 
     /// Nothing but white space may follow.
     pub(crate) fn end(&mut self) -> Result<(), ScanError> {
-        self.space();
-        if self.rest.is_empty() { Ok(()) } else { Err(ScanError::Syntax) }
+        match self.peek() {
+            None => Ok(()),
+            Some(_) => Err(ScanError::Syntax),
+        }
     }
 
     /// The first byte of what comes next, white space passed over.
     #[inline]
     pub(crate) fn peek(&mut self) -> Option<u8> {
-        self.space();
-        self.rest.first().copied()
+        self.at = behind_space(self.text.as_bytes(), self.at);
+        self.text.as_bytes().get(self.at).copied()
     }
 
     /// Takes `byte` if it comes next, white space passed over.
     #[inline]
     pub(crate) fn take(&mut self, byte: u8) -> bool {
-        self.space();
-        match self.rest {
-            [first, rest @ ..] if *first == byte => {
-                self.rest = rest;
-                true
-            }
-            _ => false,
+        let taken = self.peek() == Some(byte);
+        if taken {
+            self.at = next(self.at);
         }
+        taken
     }
 
     /// The next value, whole, checked.
     pub(crate) fn value(&mut self) -> Result<&'a str, ScanError> {
-        self.space();
-        let start = self.rest.len();
-        self.skip_value()?;
+        let text = self.text.as_bytes();
+        let start = behind_space(text, self.at);
+        self.at = match byte(text, start) {
+            b'{' | b'[' => behind_container(text, start, self.depth)?,
+            _ => behind_scalar(text, start)?,
+        };
         Ok(self.since(start))
     }
 
     /// An object key and the colon behind it.
-    pub(crate) fn key(&mut self) -> Result<Key<'a>, ScanError> {
-        self.space();
-        let start = self.rest.len();
-        let escaped = self.skip_string()?;
+    #[inline]
+    pub(crate) fn key(&mut self) -> Result<Key<&'a str>, ScanError> {
+        let text = self.text.as_bytes();
+        let start = behind_space(text, self.at);
+        if byte(text, start) != b'"' {
+            return Err(ScanError::Syntax);
+        }
+        let end = behind_plain(text, next(start));
+        let escaped = byte(text, end) != b'"';
+        self.at = if escaped { behind_escapes(text, end)? } else { next(end) };
         let quoted = self.since(start);
         if self.take(b':') { Ok(Key { quoted, escaped }) } else { Err(ScanError::Syntax) }
     }
 
-    /// What was passed since `rest` bytes were left. Tokens begin and end with ASCII, so the cuts are between characters.
+    /// What was passed since `start`. Tokens begin and end with ASCII, so the cuts are between characters.
     #[inline]
-    fn since(&self, rest: usize) -> &'a str {
-        let whole = self.text.len();
-        self.text.get(whole.saturating_sub(rest)..whole.saturating_sub(self.rest.len())).unwrap_or_default()
-    }
-
-    #[inline]
-    fn space(&mut self) {
-        while let [b' ' | b'\t' | b'\n' | b'\r', rest @ ..] = self.rest {
-            self.rest = rest;
-        }
-    }
-
-    fn skip_value(&mut self) -> Result<(), ScanError> {
-        // One bit an open container, the innermost lowest: 1 is an object.
-        let mut open: u128 = 0;
-        let mut depth: u8 = 0;
-        loop {
-            self.space();
-            match self.rest {
-                [bracket @ (b'{' | b'['), rest @ ..] => {
-                    let object = *bracket == b'{';
-                    if depth >= self.depth {
-                        return Err(ScanError::TooDeep);
-                    }
-                    self.rest = rest;
-                    if !self.take(if object { b'}' } else { b']' }) {
-                        depth = depth.saturating_add(1);
-                        open = (open << 1) | u128::from(object);
-                        if object {
-                            self.key()?;
-                        }
-                        continue;
-                    }
-                }
-                [b'"', ..] => {
-                    self.skip_string()?;
-                }
-                [b'-' | b'0'..=b'9', ..] => self.skip_number()?,
-                [b't', ..] => self.literal("true")?,
-                [b'f', ..] => self.literal("false")?,
-                [b'n', ..] => self.literal("null")?,
-                _ => return Err(ScanError::Syntax),
-            }
-            // A value ended: close what ends with it, or go on to the next one.
-            loop {
-                if depth == 0 {
-                    return Ok(());
-                }
-                let object = open & 1 == 1;
-                self.space();
-                match self.rest {
-                    [b',', rest @ ..] => {
-                        self.rest = rest;
-                        if object {
-                            self.key()?;
-                        }
-                        break;
-                    }
-                    [b'}', rest @ ..] if object => self.rest = rest,
-                    [b']', rest @ ..] if !object => self.rest = rest,
-                    _ => return Err(ScanError::Syntax),
-                }
-                depth = depth.saturating_sub(1);
-                open >>= 1;
-            }
-        }
-    }
-
-    fn literal(&mut self, word: &str) -> Result<(), ScanError> {
-        self.rest = self.rest.strip_prefix(word.as_bytes()).ok_or(ScanError::Syntax)?;
-        Ok(())
-    }
-
-    /// Says whether the string holds an escape.
-    fn skip_string(&mut self) -> Result<bool, ScanError> {
-        let [b'"', body @ ..] = self.rest else { return Err(ScanError::Syntax) };
-        let mut rest = body;
-        let mut escaped = false;
-        loop {
-            rest = skip_plain(rest);
-            match rest {
-                [b'"', tail @ ..] => {
-                    self.rest = tail;
-                    return Ok(escaped);
-                }
-                [b'\\', b'u', a, b, c, d, tail @ ..] => {
-                    if ![a, b, c, d].iter().all(|digit| digit.is_ascii_hexdigit()) {
-                        return Err(ScanError::Syntax);
-                    }
-                    escaped = true;
-                    rest = tail;
-                }
-                [b'\\', b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', tail @ ..] => {
-                    escaped = true;
-                    rest = tail;
-                }
-                _ => return Err(ScanError::Syntax),
-            }
-        }
-    }
-
-    fn skip_number(&mut self) -> Result<(), ScanError> {
-        let rest = self.rest.strip_prefix(b"-").unwrap_or(self.rest);
-        let rest = match rest {
-            [b'0', tail @ ..] => tail,
-            _ => some_digits(rest)?,
-        };
-        let rest = match rest {
-            [b'.', tail @ ..] => some_digits(tail)?,
-            _ => rest,
-        };
-        let rest = match rest {
-            [b'e' | b'E', b'+' | b'-', tail @ ..] | [b'e' | b'E', tail @ ..] => some_digits(tail)?,
-            _ => rest,
-        };
-        self.rest = rest;
-        Ok(())
+    fn since(&self, start: usize) -> &'a str {
+        self.text.get(start..self.at).unwrap_or_default()
     }
 }
 
+/// The place behind one byte. No text has its end at the end of memory, so nothing wraps.
+#[inline]
+pub(super) const fn next(at: usize) -> usize {
+    at.wrapping_add(1)
+}
+
+/// The byte at a place. Behind the end it is 0, which stands nowhere in JSON.
+#[inline]
+pub(super) fn byte(text: &[u8], at: usize) -> u8 {
+    text.get(at).copied().unwrap_or_default()
+}
+
+#[inline]
+fn behind_space(text: &[u8], mut at: usize) -> usize {
+    while matches!(byte(text, at), b' ' | b'\t' | b'\n' | b'\r') {
+        at = next(at);
+    }
+    at
+}
+
+/// Of an object or an array that is nested at most `most` deep.
+fn behind_container(text: &[u8], mut at: usize, most: u8) -> Result<usize, ScanError> {
+    // One bit an open container, the innermost lowest: 1 is an object.
+    let mut open: u128 = 0;
+    let mut depth: u8 = 0;
+    loop {
+        match byte(text, at) {
+            bracket @ (b'{' | b'[') => {
+                if depth >= most {
+                    return Err(ScanError::TooDeep);
+                }
+                let object = bracket == b'{';
+                at = behind_space(text, next(at));
+                if byte(text, at) != if object { b'}' } else { b']' } {
+                    depth = depth.saturating_add(1);
+                    open = (open << 1) | u128::from(object);
+                    if object {
+                        at = behind_key(text, at)?;
+                    }
+                    continue;
+                }
+                at = next(at);
+            }
+            _ => at = behind_scalar(text, at)?,
+        }
+        // A value ended: close what ends with it, or go on to the next one.
+        loop {
+            if depth == 0 {
+                return Ok(at);
+            }
+            let object = open & 1 == 1;
+            at = behind_space(text, at);
+            match byte(text, at) {
+                b',' => {
+                    at = behind_space(text, next(at));
+                    if object {
+                        at = behind_key(text, at)?;
+                    }
+                    break;
+                }
+                b'}' if object => {}
+                b']' if !object => {}
+                _ => return Err(ScanError::Syntax),
+            }
+            at = next(at);
+            depth = depth.saturating_sub(1);
+            open >>= 1;
+        }
+    }
+}
+
+/// A key, the colon, and white space behind both.
+#[inline]
+fn behind_key(text: &[u8], at: usize) -> Result<usize, ScanError> {
+    if byte(text, at) != b'"' {
+        return Err(ScanError::Syntax);
+    }
+    let at = behind_space(text, behind_string(text, at)?);
+    if byte(text, at) == b':' { Ok(behind_space(text, next(at))) } else { Err(ScanError::Syntax) }
+}
+
+#[inline]
+fn behind_scalar(text: &[u8], at: usize) -> Result<usize, ScanError> {
+    match byte(text, at) {
+        b'"' => behind_string(text, at),
+        b'-' | b'0'..=b'9' => behind_number(text, at),
+        b't' => behind_literal(text, at, b"true"),
+        b'f' => behind_literal(text, at, b"false"),
+        b'n' => behind_literal(text, at, b"null"),
+        _ => Err(ScanError::Syntax),
+    }
+}
+
+fn behind_literal(text: &[u8], at: usize, word: &[u8]) -> Result<usize, ScanError> {
+    let is_there = text.get(at..).is_some_and(|rest| rest.starts_with(word));
+    if is_there { Ok(at.wrapping_add(word.len())) } else { Err(ScanError::Syntax) }
+}
+
+/// Of the string whose opening quote is at `at`.
+#[inline]
+fn behind_string(text: &[u8], at: usize) -> Result<usize, ScanError> {
+    let end = behind_plain(text, next(at));
+    if byte(text, end) == b'"' { Ok(next(end)) } else { behind_escapes(text, end) }
+}
+
+/// What comes behind a string, from its first escape on.
+#[inline(never)]
+fn behind_escapes(text: &[u8], mut at: usize) -> Result<usize, ScanError> {
+    loop {
+        let escape = match text.get(at..).unwrap_or_default() {
+            [b'"', ..] => return Ok(next(at)),
+            [b'\\', b'u', a, b, c, d, ..] if [a, b, c, d].iter().all(|digit| digit.is_ascii_hexdigit()) => 6,
+            [b'\\', b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', ..] => 2,
+            _ => return Err(ScanError::Syntax),
+        };
+        at = behind_plain(text, at.wrapping_add(escape));
+    }
+}
+
+#[inline]
+fn behind_number(text: &[u8], mut at: usize) -> Result<usize, ScanError> {
+    if byte(text, at) == b'-' {
+        at = next(at);
+    }
+    at = if byte(text, at) == b'0' { next(at) } else { behind_digits(text, at)? };
+    if byte(text, at) == b'.' {
+        at = behind_digits(text, next(at))?;
+    }
+    if let b'e' | b'E' = byte(text, at) {
+        at = next(at);
+        if let b'+' | b'-' = byte(text, at) {
+            at = next(at);
+        }
+        at = behind_digits(text, at)?;
+    }
+    Ok(at)
+}
+
 /// At least one digit, and all that follow it.
-fn some_digits(text: &[u8]) -> Result<&[u8], ScanError> {
-    let [b'0'..=b'9', ..] = text else { return Err(ScanError::Syntax) };
-    let digits = text.iter().take_while(|b| b.is_ascii_digit()).count();
-    Ok(text.get(digits..).unwrap_or_default())
+#[inline]
+fn behind_digits(text: &[u8], start: usize) -> Result<usize, ScanError> {
+    let mut at = start;
+    while byte(text, at).is_ascii_digit() {
+        at = next(at);
+    }
+    if at == start { Err(ScanError::Syntax) } else { Ok(at) }
 }
 
 /// Passes over bytes that need no look: neither quote, backslash nor control character. Eight at a time, since
 /// a tool's output is mostly such bytes.
 #[inline]
-pub(crate) fn skip_plain(mut text: &[u8]) -> &[u8] {
+pub(super) fn behind_plain(text: &[u8], mut at: usize) -> usize {
+    loop {
+        let rest = text.get(at..).unwrap_or_default();
+        let special = match rest.first_chunk() {
+            Some(eight) => specials(u64::from_le_bytes(*eight)),
+            None => specials(last(text, rest)),
+        };
+        if special != 0 {
+            return at.wrapping_add(special.trailing_zeros() as usize >> 3);
+        }
+        at = at.wrapping_add(8);
+    }
+}
+
+/// Marks the bytes that [`behind_plain`] stops at. The lowest mark is exact; above it there may be false ones.
+#[inline]
+const fn specials(word: u64) -> u64 {
     const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
     const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
-    /// Marks the bytes of `word` below `limit`, which is at most 0x80. The lowest mark is exact; above it there may be false ones.
     const fn below(word: u64, limit: u8) -> u64 {
         word.wrapping_sub(ONES.wrapping_mul(limit as u64)) & !word & HIGH
     }
-    const fn equal(word: u64, byte: u8) -> u64 {
-        below(word ^ ONES.wrapping_mul(byte as u64), 1)
-    }
-    while let Some((eight, tail)) = text.split_first_chunk::<8>() {
-        let word = u64::from_le_bytes(*eight);
-        let marks = equal(word, b'"') | equal(word, b'\\') | below(word, 0x20);
-        if marks != 0 {
-            let plain = marks.trailing_zeros() >> 3;
-            return text.get(plain as usize..).unwrap_or_default();
+    // With its second bit turned over a quote is 0x20, just above the control characters, which stay below it.
+    below(word ^ ONES.wrapping_mul(2), 0x21) | below(word ^ ONES.wrapping_mul(b'\\' as u64), 1)
+}
+
+/// The `rest` of a text, of less than eight bytes; behind it comes 0, which is special.
+#[inline]
+fn last(text: &[u8], rest: &[u8]) -> u64 {
+    match text.last_chunk() {
+        Some(eight) => {
+            let before = 64_usize.wrapping_sub(rest.len() << 3);
+            u64::from_le_bytes(*eight).checked_shr(before as u32).unwrap_or_default()
         }
-        text = tail;
-    }
-    while let [byte, tail @ ..] = text {
-        if matches!(byte, b'"' | b'\\' | ..=0x1f) {
-            break;
-        }
-        text = tail;
-    }
-    text
-}
-
-/// An object key as it stands in the text.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Key<'a> {
-    quoted: &'a str,
-    escaped: bool,
-}
-
-impl<'a> Key<'a> {
-    /// The key with its quotes and escapes, exactly as it stands.
-    pub(crate) fn quoted(&self) -> &'a str {
-        self.quoted
-    }
-
-    /// The key itself. One that names half a surrogate pair is no text at all and reads as empty.
-    #[inline]
-    pub(crate) fn name(&self) -> Cow<'a, str> {
-        if self.escaped { Cow::Owned(unescape(self.quoted).unwrap_or_default()) } else { Cow::Borrowed(inside(self.quoted)) }
+        None => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
     }
 }
 
-/// The members of an object, checked as they are read. The object may stand in a larger text that was checked before.
+/// The members of an object, checked as they are read.
 pub(crate) struct Members<'a> {
     cursor: Cursor<'a>,
     first: bool,
 }
 
 impl<'a> Members<'a> {
-    /// `None` if `text` is no object.
-    pub(crate) fn of(text: &'a str) -> Option<Self> {
-        let mut cursor = Cursor::new(text, MAX_DEPTH);
-        cursor.take(b'{').then_some(Self { cursor, first: true })
-    }
-
     /// Of the object that comes next at `cursor`, if it begins with these members as they stand: they are passed over.
     pub(crate) fn behind(mut cursor: Cursor<'a>, members: &str) -> Option<Self> {
-        cursor.rest = cursor.rest.strip_prefix(b"{")?.strip_prefix(members.as_bytes())?;
+        let rest = cursor.text.get(cursor.at..)?;
+        let behind = rest.strip_prefix('{')?.strip_prefix(members)?;
+        cursor.at = cursor.text.len().saturating_sub(behind.len());
         cursor.depth = cursor.depth.saturating_sub(1);
         Some(Self { cursor, first: false })
     }
@@ -319,7 +337,7 @@ impl<'a> Members<'a> {
         self.cursor
     }
 
-    pub(crate) fn next(&mut self) -> Result<Option<(Key<'a>, &'a str)>, ScanError> {
+    pub(crate) fn next(&mut self) -> Result<Option<(Key<&'a str>, &'a str)>, ScanError> {
         match self.next_key()? {
             Some(key) => Ok(Some((key, self.cursor.value()?))),
             None => Ok(None),
@@ -327,7 +345,7 @@ impl<'a> Members<'a> {
     }
 
     /// The next key; its value must be taken by [`Self::value`] or [`Self::noted`] before the next one is.
-    pub(crate) fn next_key(&mut self) -> Result<Option<Key<'a>>, ScanError> {
+    pub(crate) fn next_key(&mut self) -> Result<Option<Key<&'a str>>, ScanError> {
         if self.cursor.take(b'}') {
             return Ok(None);
         }
@@ -343,24 +361,24 @@ impl<'a> Members<'a> {
 
     /// The value, with its members if it is an object.
     pub(crate) fn noted(&mut self) -> Result<Noted<'a>, ScanError> {
-        self.cursor.space();
-        let start = self.cursor.rest.len();
         let mut noted = Noted::of("");
-        let outer = self.cursor;
-        match Members::at(outer) {
-            None => noted.text = self.cursor.value()?,
-            Some(_) if outer.depth == 0 => return Err(ScanError::TooDeep),
-            Some(mut members) => {
-                while let Some((key, value)) = members.next()? {
-                    if let Some(place) = noted.members.get_mut(noted.count) {
-                        *place = (key, value);
-                    }
-                    noted.count = noted.count.saturating_add(1);
-                }
-                self.cursor.rest = members.cursor.rest;
-                noted.text = self.cursor.since(start);
+        let mut members = match self.cursor.peek() {
+            Some(b'{') if self.cursor.depth == 0 => return Err(ScanError::TooDeep),
+            Some(b'{') => Self::at(self.cursor).ok_or(ScanError::Syntax)?,
+            _ => {
+                noted.text = self.cursor.value()?;
+                return Ok(noted);
             }
+        };
+        let start = self.cursor.at;
+        while let Some(member) = members.next()? {
+            if let Some(place) = noted.members.get_mut(noted.count) {
+                *place = member;
+            }
+            noted.count = noted.count.wrapping_add(1);
         }
+        self.cursor.at = members.cursor.at;
+        noted.text = self.cursor.since(start);
         Ok(noted)
     }
 }
@@ -370,7 +388,7 @@ impl<'a> Members<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct Noted<'a> {
     text: &'a str,
-    members: [(Key<'a>, &'a str); PLACES],
+    members: [(Key<&'a str>, &'a str); PLACES],
     /// How many there are, which may be more than there are places.
     count: usize,
 }
@@ -403,68 +421,43 @@ impl<'a> Noted<'a> {
 
     /// The member `name`; the last one where it is repeated.
     pub(crate) fn member(&self, name: &str) -> Option<&'a str> {
-        let mut found = None;
-        self.for_each(|other, value| {
-            if other == name {
-                found = Some(value);
-            }
-        });
-        found
-    }
-}
-
-/// Calls `each` with the name and the value of every member of the object `text`, which passed a scan.
-pub(crate) fn for_each_member<'a>(text: &'a str, mut each: impl FnMut(&str, &'a str)) {
-    for_each_key(text, |key, value| each(&key.name(), value));
-}
-
-/// The same with the keys as they stand, for writing them again.
-pub(crate) fn for_each_key<'a>(text: &'a str, mut each: impl FnMut(Key<'a>, &'a str)) {
-    let Some(mut members) = Members::of(text) else { return };
-    while let Ok(Some((key, value))) = members.next() {
-        each(key, value);
-    }
-}
-
-/// The member `name` of the object `text`; the last one where it is repeated. `None` if `text` is no object.
-pub(crate) fn member<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    let mut found = None;
-    for_each_member(text, |other, value| {
-        if other == name {
-            found = Some(value);
+        match self.members.get(..self.count) {
+            Some(members) => members.iter().rfind(|(key, _)| key.is(name)).map(|(_, value)| *value),
+            None => member(self.text, name),
         }
-    });
-    found
-}
-
-/// The elements of an array that passed a scan.
-pub(crate) fn elements(array: &str) -> Vec<&str> {
-    let mut cursor = Cursor::new(array, MAX_DEPTH);
-    let mut all = Vec::new();
-    if !cursor.take(b'[') {
-        return all;
     }
-    while cursor.peek() != Some(b']') {
-        let Ok(value) = cursor.value() else { break };
-        all.push(value);
-        cursor.take(b',');
+
+    /// Whether there are several members `name`.
+    pub(crate) fn repeats(&self, name: &str) -> bool {
+        let mut times = 0_usize;
+        match self.members.get(..self.count) {
+            Some(members) => times = members.iter().filter(|(key, _)| key.is(name)).count(),
+            None => for_each_key(self.text, |key, _| times = times.saturating_add(usize::from(key.is(name)))),
+        }
+        times > 1
     }
-    all
 }
 
-/// The text of a JSON string, or `None` if `value` is none, or names half a surrogate pair.
-pub(crate) fn string(value: &str) -> Option<Cow<'_, str>> {
-    if Kind::of(value) != Kind::String {
-        return None;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_bytes_are_passed_over_up_to_the_first_special_one_or_the_end() {
+        for special in [b'"', b'\\', 0, b'\n', 0x1f] {
+            for length in 0..25 {
+                for place in 0..=length {
+                    let mut text = [b' ', b'!', b'#', 0x7f, 0x80, 0xff, b'[', b']'].repeat(4);
+                    text.truncate(length);
+                    if let Some(byte) = text.get_mut(place) {
+                        *byte = special;
+                    }
+                    for from in 0..=place {
+                        assert_eq!(behind_plain(&text, from), place, "{text:?} from {from}");
+                    }
+                    assert_eq!(behind_plain(&text, length + 3), length + 3);
+                }
+            }
+        }
     }
-    let inside = inside(value);
-    if inside.contains('\\') { unescape(value).map(Cow::Owned) } else { Some(Cow::Borrowed(inside)) }
-}
-
-fn inside(quoted: &str) -> &str {
-    quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default()
-}
-
-fn unescape(quoted: &str) -> Option<String> {
-    serde_json::from_str(quoted).ok()
 }

@@ -9,6 +9,7 @@ use super::WireId;
 use crate::error::{RpcError, Violation};
 use crate::json::Frame;
 use crate::json::scan::{Cursor, Kind, Members, Noted, ScanError, string};
+use crate::json::walk;
 
 /// What a dialect allows.
 #[derive(Clone, Copy, Debug)]
@@ -240,9 +241,8 @@ impl<'a> Found<'a> {
 }
 
 fn error_object(value: &str, frame: Frame<'_>) -> Option<RpcError> {
-    let mut members = Members::of(value)?;
     let (mut code, mut message, mut data) = (None, None, None);
-    while let Some((key, value)) = members.next().ok()? {
+    for (key, value) in walk::Members::of(value)? {
         match &*key.name() {
             "code" => code = value.parse::<i64>().ok(),
             "message" => message = frame.text(value),

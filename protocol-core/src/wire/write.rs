@@ -95,7 +95,7 @@ impl Object<'_> {
     }
 
     /// A member as it stands in another object, key and all (G13).
-    pub(crate) fn copy(&mut self, key: Key<'_>, value: &str) {
+    pub(crate) fn copy(&mut self, key: Key<&str>, value: &str) {
         self.separate();
         self.out.extend_from_slice(key.quoted().as_bytes());
         self.out.push(b':');

@@ -136,7 +136,7 @@ impl Mcp {
     fn notification(&self, method: &str, given: Option<&Noted<'_>>, frame: Frame<'_>) -> Message {
         let none = Noted::empty_object();
         let params = given.unwrap_or(&none);
-        if is_repeated(params, "_meta") {
+        if params.repeats("_meta") {
             return Message::Reject { violation: Some(Violation::RepeatedMember), answer: None };
         }
         let wrong = || Message::Reject { violation: Some(Violation::InvalidParams), answer: None };
@@ -222,7 +222,10 @@ impl Mcp {
     pub(crate) fn fit(&self, _exchange: u64, op: &Op, result: &Json) -> Fit {
         /// A task is a handful of short members. A longer text is not worth a look, which takes as long as reading it.
         const TASK: usize = 4096;
-        let may_be_task = *op == Op::CallTool && result.as_bytes().len() <= TASK && result.as_str().contains("task");
+        /// What nearly every result begins with.
+        const CONTENT: &[u8] = br#"{"content":"#;
+        let text = result.as_bytes();
+        let may_be_task = *op == Op::CallTool && text.len() <= TASK && !text.starts_with(CONTENT);
         let is_task = may_be_task && result.member("task").is_some() && result.member("content").is_none();
         if is_task { Fit::Wrong } else { Fit::Fits }
     }
@@ -271,7 +274,7 @@ struct Meta {
 
 impl Meta {
     fn read(params: &Noted<'_>, most: usize) -> Result<Self, (Violation, &'static str)> {
-        if is_repeated(params, "_meta") {
+        if params.repeats("_meta") {
             return Err((Violation::RepeatedMember, "_meta stands twice"));
         }
         let Some(meta) = params.member("_meta") else { return Ok(Self::default()) };
@@ -294,12 +297,6 @@ impl Meta {
         });
         wrong.map_or(Ok(read), Err)
     }
-}
-
-fn is_repeated(params: &Noted<'_>, name: &str) -> bool {
-    let mut times = 0_usize;
-    params.for_each(|other, _| times = times.saturating_add(usize::from(other == name)));
-    times > 1
 }
 
 fn read_progress(params: &Noted<'_>, frame: Frame<'_>, most: usize) -> Message {

@@ -385,7 +385,7 @@ fn write_output(out: &mut Vec<u8>, output: &ToolOutput) {
 /// The value of a resource: one content that says it is JSON is that JSON, one of text is a string; others stay as they are.
 fn write_value(out: &mut Vec<u8>, contents: &Json) {
     let all = elements(contents.as_str());
-    let [one] = &*all else { return push_json(out, contents.as_bytes()) };
+    let &[one] = &*all else { return push_json(out, contents.as_bytes()) };
     let text = member(one, "text");
     let is_json = member(one, "mimeType").and_then(string).as_deref() == Some("application/json");
     match text {
