@@ -20,6 +20,7 @@ mod diagnose;
 mod endpoint;
 mod invocation;
 mod peer;
+mod plain;
 mod prompt;
 mod resource;
 mod runtime;

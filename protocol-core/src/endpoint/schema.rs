@@ -1,7 +1,9 @@
 //! The JSON Schema of a Rust type: what the peer is told, and the check of what it sends.
 
 use core::fmt::Write;
+use std::boxed::Box;
 use std::string::{String, ToString};
+use std::sync::LazyLock;
 use std::vec::Vec;
 
 use jsonschema::{Draft, ValidationError, Validator};
@@ -12,16 +14,22 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::ToolOutput;
+use crate::endpoint::plain::Plain;
 use crate::json::{Json, JsonError};
 
 /// A schema and the values that it lets through.
 pub(super) struct Shape {
     schema: Json,
-    /// Compiled once. `Err`: the type's own `JsonSchema` is no schema; then nothing is let through, and it says why.
-    validator: Result<Validator, String>,
+    /// Compiled when it is first needed, which takes milliseconds and a megabyte. `Err`: the type's own `JsonSchema` is no schema; then
+    /// nothing is let through, and it says why.
+    validator: Compiled,
+    /// What is plain needs no validator as long as all is well.
+    plain: Option<Plain>,
     /// The type is the unit type: it is read from an empty object.
     unit: bool,
 }
+
+type Compiled = LazyLock<Result<Validator, String>, Box<dyn FnOnce() -> Result<Validator, String> + Send>>;
 
 /// Violations named in one answer.
 const NAMED: usize = 5;
@@ -59,8 +67,10 @@ impl Shape {
     }
 
     fn new(schema: Value, unit: bool) -> Self {
-        let validator = jsonschema::options().with_draft(Draft::Draft202012).build(&schema).map_err(|error| error.to_string());
-        Self { schema: encode(&schema), validator, unit }
+        let (told, plain) = (encode(&schema), Plain::of(&schema));
+        let compile =
+            move || jsonschema::options().with_draft(Draft::Draft202012).build(&schema).map_err(|error| error.to_string());
+        Self { schema: told, validator: LazyLock::new(Box::new(compile)), plain, unit }
     }
 
     pub(super) fn schema(&self) -> &Json {
@@ -71,6 +81,20 @@ impl Shape {
     ///
     /// What fails is named: where it stands, as a JSON pointer, and what is wrong with it.
     pub(super) fn read<T: DeserializeOwned>(&self, json: &Json) -> Result<T, String> {
+        match self.read_plain(json) {
+            Some(value) => Ok(value),
+            None => self.validate(json),
+        }
+    }
+
+    /// Reads what is surely valid without a tree in between.
+    fn read_plain<T: DeserializeOwned>(&self, json: &Json) -> Option<T> {
+        let fits = self.plain.as_ref().is_some_and(|plain| plain.fits(json));
+        let read = || if self.unit { serde_json::from_value(Value::Null).ok() } else { json.decode().ok() };
+        fits.then(read).flatten()
+    }
+
+    fn validate<T: DeserializeOwned>(&self, json: &Json) -> Result<T, String> {
         let validator = self.validator.as_ref().map_err(|error| std::format!("the schema is not valid: {error}"))?;
         let value: Value = json.decode().map_err(plain)?;
         if !validator.is_valid(&value) {
@@ -387,5 +411,208 @@ fn tidy(schema: &mut Value) {
             ) => tidy(value),
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec;
+
+    /// A stream of numbers that is the same each time.
+    struct Dice(u64);
+
+    impl Dice {
+        fn roll(&mut self, sides: usize) -> usize {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) as usize % sides
+        }
+
+        fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {
+            of[self.roll(of.len())]
+        }
+
+        /// Mostly plain, now and then something that only the validator understands.
+        fn field(&mut self) -> Value {
+            let mut field = match self.roll(12) {
+                0..=1 => json!({"type": "string"}),
+                2 => json!({"type": ["integer", "null"]}),
+                3 => json!({"type": "number"}),
+                4 => json!({"type": "integer", "minimum": 0, "maximum": 255}),
+                5 => json!({"type": "boolean", "default": null}),
+                6 => json!({"type": ["string", "null"], "enum": ["fast", "slow"]}),
+                7 => json!({"type": ["array", "null"], "items": self.field()}),
+                8 => json!({"type": "number", "minimum": -1, "maximum": 3}),
+                9 => json!({"type": "string", "format": "date-time", "title": "When"}),
+                10 => json!({"type": "array"}),
+                _ => json!({"type": "object"}),
+            };
+            let more = match self.roll(60) {
+                0 => ("maxLength", json!(2)),
+                1 => ("multipleOf", json!(5)),
+                2 => ("minimum", json!(0.5)),
+                3 => ("const", json!(7)),
+                4 => ("type", json!(["string", "string"])),
+                5 => ("title", json!(1)),
+                6 => ("uniqueItems", json!(true)),
+                7 => ("anyOf", json!([{"type": "null"}, {"type": "integer"}])),
+                _ => return field,
+            };
+            field[more.0] = more.1;
+            field
+        }
+
+        fn schema(&mut self) -> Value {
+            let mut schema = json!({"type": "object", "additionalProperties": false, "properties": {}});
+            for name in ["a", "b", "c"] {
+                schema["properties"][name] = self.field();
+            }
+            match self.roll(8) {
+                0 => schema["required"] = json!(["a", "b", "c"]),
+                1..=3 => schema["required"] = json!(["b"]),
+                4 => schema["required"] = json!(["d"]),
+                5 => schema["additionalProperties"] = json!(true),
+                _ => {}
+            }
+            schema
+        }
+
+        fn value(&mut self) -> String {
+            const VALUES: [&str; 40] = [
+                "1",
+                "0",
+                "7",
+                "255",
+                "256",
+                "-1",
+                "-0",
+                "3",
+                "4",
+                "1.0",
+                "1.5",
+                "-2.5",
+                "1e2",
+                "1E400",
+                "0.1e1",
+                "9007199254740993",
+                "123456789012345678",
+                "9223372036854775807",
+                "18446744073709551615",
+                "340282366920938463463374607431768211455",
+                "true",
+                "false",
+                "null",
+                r#""""#,
+                r#""fast""#,
+                r#""\u0066ast""#,
+                r#""slow""#,
+                r#""a\nb""#,
+                r#""\ud800""#,
+                r#""\\udbad""#,
+                r#""ä""#,
+                "[]",
+                "{}",
+                "[1,2]",
+                r#"[ "a" , "b" ]"#,
+                "[null]",
+                "[[1],[]]",
+                r#"{"a":1}"#,
+                "[1,\"x\"]",
+                "[true ,false]",
+            ];
+            String::from(self.pick(&VALUES))
+        }
+
+        /// Mostly what `schema` wants.
+        fn value_of(&mut self, schema: &Value) -> String {
+            let kind = schema["type"].as_str().or_else(|| schema["type"][0].as_str()).unwrap_or_default();
+            match kind {
+                _ if self.roll(8) == 0 => self.value(),
+                "string" => String::from(self.pick(&[r#""fast""#, r#""slow""#, r#""fast""#, r#""a\nb""#, r#""ä""#])),
+                "integer" => String::from(self.pick(&["1", "0", "7", "255"])),
+                "number" => String::from(self.pick(&["1", "0", "3", "-1", "2.50"])),
+                "boolean" => String::from(self.pick(&["true", "false"])),
+                "array" if self.roll(3) > 0 => {
+                    std::format!("[{} , {}]", self.value_of(&schema["items"]), self.value_of(&schema["items"]))
+                }
+                _ => String::from("[]"),
+            }
+        }
+
+        fn arguments(&mut self, schema: &Value) -> String {
+            let mut members = Vec::new();
+            for name in ["a", "b", "c"] {
+                let field = &schema["properties"][name];
+                match self.roll(24) {
+                    0 => {}
+                    1 => members.push(std::format!("\"{name}\":{},\"{name}\":{}", self.value_of(field), self.value_of(field))),
+                    2 => members.push(std::format!("\"\\u006{}\" : {}", name.as_bytes()[0] & 0xf, self.value_of(field))),
+                    3 => members.push(std::format!("\"d\":{}", self.value())),
+                    _ => members.push(std::format!("\"{name}\": {}", self.value_of(field))),
+                }
+            }
+            if self.roll(40) == 0 { self.value() } else { std::format!("{{{}}}", members.join(" ,")) }
+        }
+    }
+
+    #[test]
+    fn what_is_read_in_passing_is_read_alike_by_way_of_the_validator() {
+        let mut dice = Dice(20);
+        let (mut quick, mut invalid) = (0, 0);
+        for _ in 0..200 {
+            let schema = dice.schema();
+            let shape = Shape::new(schema.clone(), false);
+            for _ in 0..100 {
+                let text = dice.arguments(&schema);
+                let json = Json::parse(text.clone()).unwrap();
+                let thorough = shape.validate::<Value>(&json);
+                if let Some(value) = shape.read_plain::<Value>(&json) {
+                    assert_eq!(thorough.as_ref(), Ok(&value), "{text} of {}", shape.schema);
+                    quick += 1;
+                }
+                invalid += usize::from(thorough.is_err());
+                assert_eq!(shape.read::<Value>(&json), thorough);
+            }
+        }
+        assert!(quick > 1_000 && invalid > 5_000, "{quick} {invalid}");
+    }
+
+    #[derive(Debug, PartialEq, serde::Deserialize, JsonSchema)]
+    struct Given {
+        #[serde(default)]
+        small: u8,
+        big: Option<i64>,
+        wide: Option<u128>,
+        ratio: Option<f32>,
+        text: Option<String>,
+        level: Option<Level>,
+        many: Option<Vec<Option<u32>>>,
+    }
+
+    #[derive(Debug, PartialEq, serde::Deserialize, JsonSchema)]
+    #[serde(rename_all = "lowercase")]
+    enum Level {
+        Fast,
+        Slow,
+    }
+
+    #[test]
+    fn a_type_is_read_alike_both_ways() {
+        let shape = Shape::arguments::<Given>();
+        let mut dice = Dice(21);
+        let mut quick = 0;
+        for _ in 0..20_000 {
+            let mut members = vec![std::format!("\"small\":{}", dice.pick(&["1", "1", "255", "256", "1.0", "-1", "null"]))];
+            for name in ["big", "wide", "ratio", "text", "level", "many"] {
+                if dice.roll(3) == 0 {
+                    members.push(std::format!("\"{name}\":{}", dice.value()));
+                }
+            }
+            let json = Json::parse(std::format!("{{{}}}", members.join(","))).unwrap();
+            let thorough = shape.validate::<Given>(&json);
+            quick += usize::from(shape.read_plain::<Given>(&json).is_some());
+            assert_eq!(shape.read::<Given>(&json), thorough, "{json}");
+        }
+        assert!(quick > 1_000, "{quick}");
     }
 }
