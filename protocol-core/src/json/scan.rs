@@ -93,7 +93,8 @@ impl<'a> Cursor<'a> {
         let start = behind_space(text, self.at);
         self.at = match byte(text, start) {
             b'{' | b'[' => behind_container(text, start, self.depth)?,
-            _ => behind_scalar(text, start)?,
+            b'"' => behind_string(text, start)?,
+            _ => behind_word(text, start)?,
         };
         Ok(self.since(start))
     }
@@ -163,7 +164,8 @@ fn behind_container(text: &[u8], mut at: usize, most: u8) -> Result<usize, ScanE
                 }
                 at = next(at);
             }
-            _ => at = behind_scalar(text, at)?,
+            b'"' => at = behind_string(text, at)?,
+            _ => at = behind_word(text, at)?,
         }
         // A value ended: close what ends with it, or go on to the next one.
         loop {
@@ -201,10 +203,9 @@ fn behind_key(text: &[u8], at: usize) -> Result<usize, ScanError> {
     if byte(text, at) == b':' { Ok(behind_space(text, next(at))) } else { Err(ScanError::Syntax) }
 }
 
-#[inline]
-fn behind_scalar(text: &[u8], at: usize) -> Result<usize, ScanError> {
+/// Of a number or a literal.
+fn behind_word(text: &[u8], at: usize) -> Result<usize, ScanError> {
     match byte(text, at) {
-        b'"' => behind_string(text, at),
         b'-' | b'0'..=b'9' => behind_number(text, at),
         b't' => behind_literal(text, at, b"true"),
         b'f' => behind_literal(text, at, b"false"),
@@ -298,7 +299,7 @@ const fn specials(word: u64) -> u64 {
 }
 
 /// The `rest` of a text, of less than eight bytes; behind it comes 0, which is special.
-#[inline]
+#[inline(never)]
 fn last(text: &[u8], rest: &[u8]) -> u64 {
     match text.last_chunk() {
         Some(eight) => {
@@ -346,13 +347,28 @@ impl<'a> Members<'a> {
 
     /// The next key; its value must be taken by [`Self::value`] or [`Self::noted`] before the next one is.
     pub(crate) fn next_key(&mut self) -> Result<Option<Key<&'a str>>, ScanError> {
-        if self.cursor.take(b'}') {
-            return Ok(None);
-        }
-        if !core::mem::replace(&mut self.first, false) && !self.cursor.take(b',') {
-            return Err(ScanError::Syntax);
+        let first = core::mem::replace(&mut self.first, false);
+        match self.cursor.peek() {
+            Some(b'}') => {
+                self.cursor.at = next(self.cursor.at);
+                return Ok(None);
+            }
+            Some(b',') if !first => self.cursor.at = next(self.cursor.at),
+            _ if first => {}
+            _ => return Err(ScanError::Syntax),
         }
         self.cursor.key().map(Some)
+    }
+
+    /// Takes the next key if it stands there as `written`, with its comma and its colon.
+    #[inline]
+    pub(crate) fn take_key(&mut self, written: &str) -> bool {
+        let rest = self.cursor.text.as_bytes().get(self.cursor.at..).unwrap_or_default();
+        let taken = rest.starts_with(written.as_bytes());
+        if taken {
+            self.cursor.at = self.cursor.at.wrapping_add(written.len());
+        }
+        taken
     }
 
     pub(crate) fn value(&mut self) -> Result<&'a str, ScanError> {

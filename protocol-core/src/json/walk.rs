@@ -81,8 +81,13 @@ impl<'a, T: Checked<'a>> Key<T> {
     pub(crate) fn is(self, name: &str) -> bool {
         match self.plain() {
             Some(plain) => plain == name.as_bytes(),
-            None => self.name() == name,
+            None => self.says(name),
         }
+    }
+
+    #[cold]
+    fn says(self, name: &str) -> bool {
+        self.name() == name
     }
 }
 

@@ -93,10 +93,7 @@ pub(crate) fn read(frame: &Bytes, options: Options) -> Contents<'_> {
             Ok(all) => Contents::Batch(all),
             Err(malformed) => Contents::One(Err(malformed)),
         },
-        Some(b'{') => Contents::One(one(cursor, frame, options).and_then(|(envelope, mut rest)| {
-            rest.end()?;
-            envelope
-        })),
+        Some(b'{') => Contents::One(single(cursor, frame, options)),
         _ => Contents::One(Err(match cursor.whole() {
             Ok(_) => Malformed::invalid(None),
             Err(error) => error.into(),
@@ -105,6 +102,12 @@ pub(crate) fn read(frame: &Bytes, options: Options) -> Contents<'_> {
 }
 
 type Element<'a> = Result<Envelope<'a>, Malformed>;
+
+fn single<'a>(cursor: Cursor<'a>, frame: Frame<'a>, options: Options) -> Element<'a> {
+    let (found, mut rest) = Found::at(cursor)?;
+    rest.end()?;
+    found.envelope(frame, options)
+}
 
 fn batch<'a>(cursor: Cursor<'a>, frame: Frame<'a>, options: Options) -> Result<Vec<Element<'a>>, Malformed> {
     // The whole text is checked first: a batch that breaks off is no JSON, and nothing of it is acted on.
@@ -119,8 +122,8 @@ fn batch<'a>(cursor: Cursor<'a>, frame: Frame<'a>, options: Options) -> Result<V
             return Err(refused());
         }
         if cursor.peek() == Some(b'{') {
-            let (envelope, rest) = one(cursor, frame, options)?;
-            all.push(envelope);
+            let (found, rest) = Found::at(cursor)?;
+            all.push(found.envelope(frame, options));
             cursor = rest;
         } else {
             cursor.value()?;
@@ -135,37 +138,6 @@ fn batch<'a>(cursor: Cursor<'a>, frame: Frame<'a>, options: Options) -> Result<V
 const USUAL: &str = r#""jsonrpc":"2.0""#;
 const CURRENT: &str = r#""2.0""#;
 
-/// One object. The outer error is one of syntax, after which there is no going on; the inner one is about this message.
-fn one<'a>(cursor: Cursor<'a>, frame: Frame<'a>, options: Options) -> Result<(Element<'a>, Cursor<'a>), Malformed> {
-    let mut found = Found::default();
-    let mut members = match Members::behind(cursor, USUAL) {
-        Some(members) => {
-            found.jsonrpc = Some(CURRENT);
-            members
-        }
-        None => Members::at(cursor).ok_or_else(|| Malformed::invalid(None))?,
-    };
-    while let Some(key) = members.next_key()? {
-        let slot = match &*key.name() {
-            "jsonrpc" => &mut found.jsonrpc,
-            "id" => &mut found.id,
-            "method" => &mut found.method,
-            "params" => {
-                found.repeated |= found.params.replace(members.noted()?).is_some();
-                continue;
-            }
-            "result" => &mut found.result,
-            "error" => &mut found.error,
-            _ => {
-                members.value()?;
-                continue;
-            }
-        };
-        found.repeated |= slot.replace(members.value()?).is_some();
-    }
-    Ok((found.envelope(frame, options), members.rest()))
-}
-
 #[derive(Default)]
 struct Found<'a> {
     jsonrpc: Option<&'a str>,
@@ -178,6 +150,49 @@ struct Found<'a> {
 }
 
 impl<'a> Found<'a> {
+    /// In the object at `cursor`. After an error of syntax there is no going on.
+    fn at(cursor: Cursor<'a>) -> Result<(Self, Cursor<'a>), Malformed> {
+        let mut found = Self::default();
+        let mut members = match Members::behind(cursor, USUAL) {
+            Some(mut members) => {
+                found.jsonrpc = Some(CURRENT);
+                // So does nearly every message go on; what does not is read below, name by name.
+                if members.take_key(r#","id":"#) {
+                    found.id = Some(members.value()?);
+                }
+                if members.take_key(r#","result":"#) {
+                    found.result = Some(members.value()?);
+                } else if members.take_key(r#","method":"#) {
+                    found.method = Some(members.value()?);
+                    if members.take_key(r#","params":"#) {
+                        found.params = Some(members.noted()?);
+                    }
+                }
+                members
+            }
+            None => Members::at(cursor).ok_or_else(|| Malformed::invalid(None))?,
+        };
+        while let Some(key) = members.next_key()? {
+            let slot = match &*key.name() {
+                "jsonrpc" => &mut found.jsonrpc,
+                "id" => &mut found.id,
+                "method" => &mut found.method,
+                "params" => {
+                    found.repeated |= found.params.replace(members.noted()?).is_some();
+                    continue;
+                }
+                "result" => &mut found.result,
+                "error" => &mut found.error,
+                _ => {
+                    members.value()?;
+                    continue;
+                }
+            };
+            found.repeated |= slot.replace(members.value()?).is_some();
+        }
+        Ok((found, members.rest()))
+    }
+
     fn envelope(mut self, frame: Frame<'a>, options: Options) -> Element<'a> {
         let mut id = self.id.and_then(|id| WireId::read(id, options.id));
         let current = self.jsonrpc.is_some_and(|value| value == CURRENT || string(value).as_deref() == Some("2.0"));
