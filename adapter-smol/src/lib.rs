@@ -45,5 +45,5 @@ pub use protocol_core::adapter::tesseron::{
     Binding, ClaimMode, Home, Instance, TesseronListener, TesseronOptions, TesseronTransport,
 };
 pub use protocol_core::adapter::{Error, Exit};
-pub use stdio::{Stdin, stdio};
+pub use stdio::{Stdin, Stdout, stdio};
 pub use tesseron::{tesseron_dial, tesseron_listen, tesseron_listen_on};

@@ -1,10 +1,14 @@
-use std::io::{self, Stdout};
+#[cfg(unix)]
+use std::fs::File;
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use protocol_core::adapter;
+#[cfg(unix)]
+use smol::Async;
 use smol::Unblock;
-use smol::io::AsyncRead;
+use smol::io::{AsyncRead, AsyncWrite};
 
 use crate::LineIo;
 
@@ -13,23 +17,94 @@ const WAITING: usize = 64 * 1024;
 
 /// Standard input and output as a transport: what a server does that a client starts. Nothing else may use either of them: log to stderr.
 ///
-/// Input is read by a thread that ends with the process: when the session is over, `main` just returns, though the peer still holds
-/// our input open. It takes one read of input more than was asked for, so a process opens this transport once.
+/// Where they are pipes (on Linux) they are read and written in place. Any other input is read by a thread that ends with the process: when
+/// the session is over, `main` just returns, though the peer still holds our input open. It takes one read of input more than was asked
+/// for, so a process opens this transport once. Any other output is written by one of the threads that all of smol shares for what blocks.
 #[must_use]
-pub fn stdio() -> LineIo<Stdin, Unblock<Stdout>> {
-    LineIo::new(Stdin(adapter::Stdin::start()), Unblock::with_capacity(WAITING, io::stdout()))
+pub fn stdio() -> LineIo<Stdin, Stdout> {
+    LineIo::new(Stdin::open(), Stdout::open())
 }
 
-/// Standard input, read by a thread of its own.
+/// Standard input.
 #[derive(Debug)]
-pub struct Stdin(adapter::Stdin);
+pub struct Stdin(Input);
+
+#[derive(Debug)]
+enum Input {
+    #[cfg(unix)]
+    Pipe(Async<File>),
+    Thread(adapter::Stdin),
+}
+
+impl Stdin {
+    fn open() -> Self {
+        #[cfg(unix)]
+        if let Some(Ok(pipe)) = adapter::fifo_stdin().map(Async::new) {
+            return Self(Input::Pipe(pipe));
+        }
+        Self(Input::Thread(adapter::Stdin::start()))
+    }
+}
 
 impl AsyncRead for Stdin {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
-        let piece = ready!(self.0.poll_piece(cx))?;
-        let count = piece.len().min(into.len());
-        into[..count].copy_from_slice(&piece[..count]);
-        self.0.consume(count);
-        Poll::Ready(Ok(count))
+        match &mut self.0 {
+            #[cfg(unix)]
+            Input::Pipe(pipe) => Pin::new(pipe).poll_read(cx, into),
+            Input::Thread(thread) => {
+                let piece = ready!(thread.poll_piece(cx))?;
+                let count = piece.len().min(into.len());
+                into[..count].copy_from_slice(&piece[..count]);
+                thread.consume(count);
+                Poll::Ready(Ok(count))
+            }
+        }
+    }
+}
+
+/// Standard output.
+#[derive(Debug)]
+pub struct Stdout(Output);
+
+#[derive(Debug)]
+enum Output {
+    #[cfg(unix)]
+    Pipe(Async<File>),
+    Thread(Unblock<io::Stdout>),
+}
+
+impl Stdout {
+    fn open() -> Self {
+        #[cfg(unix)]
+        if let Some(Ok(pipe)) = adapter::fifo_stdout().map(Async::new) {
+            return Self(Output::Pipe(pipe));
+        }
+        Self(Output::Thread(Unblock::with_capacity(WAITING, io::stdout())))
+    }
+
+    fn writer(self: Pin<&mut Self>) -> Pin<&mut (dyn AsyncWrite + Send + Unpin)> {
+        match &mut self.get_mut().0 {
+            #[cfg(unix)]
+            Output::Pipe(pipe) => Pin::new(pipe),
+            Output::Thread(thread) => Pin::new(thread),
+        }
+    }
+}
+
+impl AsyncWrite for Stdout {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
+        self.writer().poll_write(cx, from)
+    }
+
+    fn poll_write_vectored(self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        self.writer().poll_write_vectored(cx, from)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.writer().poll_flush(cx)
+    }
+
+    fn poll_close(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.writer().poll_close(cx)
     }
 }

@@ -26,7 +26,7 @@ pub use protocol_core::adapter::tesseron::{
     Binding, ClaimMode, Home, Instance, TesseronListener, TesseronOptions, TesseronTransport,
 };
 pub use protocol_core::adapter::{Error, Exit};
-pub use stdio::{Stdin, stdio};
+pub use stdio::{Stdin, Stdout, stdio};
 pub use tesseron::{tesseron_dial, tesseron_listen};
 
 /// The programs of the README compile, and the one that runs by itself does.

@@ -3,32 +3,119 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use protocol_core::adapter;
-use tokio::io::{AsyncRead, ReadBuf, Stdout};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+#[cfg(unix)]
+use tokio::net::unix::pipe;
+#[cfg(unix)]
+use tokio::runtime::Handle;
 
 use crate::LineIo;
 
 /// Standard input and output as a transport: what a server does that a client starts. Nothing else may use either of them: log to stderr.
 ///
-/// Input is read by a thread that ends with the process: when the session is over, `main` just returns, though the peer still holds
-/// our input open. It takes one read of input more than was asked for, so a process opens this transport once.
+/// Where they are pipes (on Linux, within the runtime), they are read and written in place. Any other input is read by a thread that ends
+/// with the process: when the session is over, `main` just returns, though the peer still holds our input open. It takes one read of
+/// input more than was asked for, so a process opens this transport once. Any other output is written by a thread of the runtime's.
 ///
-/// Only a peer that neither reads our output nor closes it can still hold a runtime that is dropped; leave it by
+/// Only a peer that neither reads such other output nor closes it can still hold a runtime that is dropped; leave it by
 /// `Runtime::shutdown_background` or [`std::process::exit`] if that matters.
 #[must_use]
 pub fn stdio() -> LineIo<Stdin, Stdout> {
-    LineIo::new(Stdin(adapter::Stdin::start()), tokio::io::stdout())
+    LineIo::new(Stdin::open(), Stdout::open())
 }
 
-/// Standard input, read by a thread of its own.
+/// Standard input.
 #[derive(Debug)]
-pub struct Stdin(adapter::Stdin);
+pub struct Stdin(Input);
+
+#[derive(Debug)]
+enum Input {
+    #[cfg(unix)]
+    Pipe(pipe::Receiver),
+    Thread(adapter::Stdin),
+}
+
+impl Stdin {
+    fn open() -> Self {
+        #[cfg(unix)]
+        if Handle::try_current().is_ok()
+            && let Some(Ok(pipe)) = adapter::fifo_stdin().map(pipe::Receiver::from_file)
+        {
+            return Self(Input::Pipe(pipe));
+        }
+        Self(Input::Thread(adapter::Stdin::start()))
+    }
+}
 
 impl AsyncRead for Stdin {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let piece = ready!(self.0.poll_piece(cx))?;
-        let count = piece.len().min(into.remaining());
-        into.put_slice(&piece[..count]);
-        self.0.consume(count);
-        Poll::Ready(Ok(()))
+        match &mut self.0 {
+            #[cfg(unix)]
+            Input::Pipe(pipe) => Pin::new(pipe).poll_read(cx, into),
+            Input::Thread(thread) => {
+                let piece = ready!(thread.poll_piece(cx))?;
+                let count = piece.len().min(into.remaining());
+                into.put_slice(&piece[..count]);
+                thread.consume(count);
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
+}
+
+/// Standard output.
+#[derive(Debug)]
+pub struct Stdout(Output);
+
+#[derive(Debug)]
+enum Output {
+    #[cfg(unix)]
+    Pipe(pipe::Sender),
+    Thread(tokio::io::Stdout),
+}
+
+impl Stdout {
+    fn open() -> Self {
+        #[cfg(unix)]
+        if Handle::try_current().is_ok()
+            && let Some(Ok(pipe)) = adapter::fifo_stdout().map(pipe::Sender::from_file)
+        {
+            return Self(Output::Pipe(pipe));
+        }
+        Self(Output::Thread(tokio::io::stdout()))
+    }
+
+    fn writer(self: Pin<&mut Self>) -> Pin<&mut (dyn AsyncWrite + Send + Unpin)> {
+        match &mut self.get_mut().0 {
+            #[cfg(unix)]
+            Output::Pipe(pipe) => Pin::new(pipe),
+            Output::Thread(thread) => Pin::new(thread),
+        }
+    }
+}
+
+impl AsyncWrite for Stdout {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
+        self.writer().poll_write(cx, from)
+    }
+
+    fn poll_write_vectored(self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        self.writer().poll_write_vectored(cx, from)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.0 {
+            #[cfg(unix)]
+            Output::Pipe(pipe) => pipe.is_write_vectored(),
+            Output::Thread(thread) => thread.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.writer().poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.writer().poll_shutdown(cx)
     }
 }

@@ -6,6 +6,8 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -416,6 +418,66 @@ fn at_the_end_of_input_tools_answers_what_it_has_read_and_leaves_at_once() {
     for id in 1..=3 {
         assert!(answers.iter().any(|answer| answer["id"] == id && answer.get("result").is_some()), "{answers:?}");
     }
+}
+
+/// Standard input and output that a client may give us, beside the pipes of the other tests.
+#[test]
+fn tools_serves_on_files_and_sockets_as_well() {
+    let input = format!("{HELLO}\n{}\n", r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#);
+    let path = scratch("stdio");
+    let (asked, answered) = (path.with_extension("in"), path.with_extension("out"));
+    fs::write(&asked, &input).expect("a file");
+    let run = |stdin: Stdio, stdout: Stdio| {
+        let mut command = Command::new(program("tools"));
+        let status = Killed(command.stdin(stdin).stdout(stdout).spawn().expect("it starts")).0.wait().expect("it ends");
+        assert_eq!(status.code(), Some(0));
+    };
+    let are_whole = |answers: &str| answers.lines().count() == 2 && answers.contains(r#""id":1"#) && answers.contains(r#""id":2"#);
+
+    run(fs::File::open(&asked).expect("a file").into(), fs::File::create(&answered).expect("a file").into());
+    assert!(are_whole(&fs::read_to_string(&answered).expect("a file")));
+
+    let (mut near, far) = UnixStream::pair().expect("sockets");
+    near.write_all(input.as_bytes()).expect("room");
+    near.shutdown(std::net::Shutdown::Write).expect("an end");
+    let other = far.try_clone().expect("a socket");
+    run(OwnedFd::from(far).into(), OwnedFd::from(other).into());
+    let mut answers = String::new();
+    near.read_to_string(&mut answers).expect("text");
+    assert!(are_whole(&answers));
+
+    for file in [asked, answered] {
+        let _ = fs::remove_file(file);
+    }
+}
+
+/// Whoever holds the same pipe, a shell for one, does not expect a read or a write of it to fail for want of waiting.
+#[test]
+fn the_pipes_of_tools_are_left_as_they_were() {
+    let (theirs, mut ours) = std::io::pipe().expect("a pipe");
+    let (mut heard, said) = std::io::pipe().expect("a pipe");
+    let (mut shared_in, mut shared_out) = (theirs.try_clone().expect("a pipe"), said.try_clone().expect("a pipe"));
+    let mut command = Command::new(program("tools"));
+    let mut tools = Killed(command.stdin(theirs).stdout(said).spawn().expect("it starts"));
+    drop(command);
+    ours.write_all(format!("{HELLO}\n").as_bytes()).expect("a reader");
+    let mut answer = [0; 1];
+    heard.read_exact(&mut answer).expect("an answer");
+    tools.0.kill().expect("it runs");
+    tools.0.wait().expect("it ends");
+    let late = thread::spawn(move || {
+        let mut read = [0; 4];
+        shared_in.read_exact(&mut read).map(|()| read)
+    });
+    thread::sleep(Duration::from_millis(50));
+    ours.write_all(b"late").expect("a reader");
+    assert_eq!(&late.join().expect("no panic").expect("a read that waits"), b"late");
+    let full = thread::spawn(move || shared_out.write_all(&[b'x'; 200_000]));
+    let mut left = 0;
+    while left < 200_000 {
+        left += heard.read(&mut [0; 4096]).expect("a pipe");
+    }
+    full.join().expect("no panic").expect("a write that waits");
 }
 
 #[test]

@@ -4,6 +4,8 @@
 
 mod child;
 mod error;
+#[cfg(unix)]
+mod fifo;
 mod line_io;
 mod listen;
 mod shared_bridge;
@@ -23,6 +25,8 @@ use crate::session::CloseReason;
 
 pub use child::{Child, Exit, Process};
 pub use error::Error;
+#[cfg(unix)]
+pub use fifo::{fifo_stdin, fifo_stdout};
 pub use line_io::{ByteIo, LineIo};
 pub use listen::{Accept, ListenTcp, TcpListener};
 #[cfg(unix)]

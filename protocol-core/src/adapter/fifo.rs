@@ -1,0 +1,41 @@
+//! Standard input and output where they are pipes, opened once more: as open files of our own, which can be told not to wait while
+//! whoever else holds the same pipe goes on as before. So they need no thread.
+
+use std::fs::{File, Metadata, OpenOptions, metadata};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+
+/// `O_NONBLOCK`. Without it, opening would wait for somebody at the other end.
+const WITHOUT_WAITING: i32 = 0o4000;
+/// Whether that is its number, and whether a path of `/proc` opens a file anew.
+const IS_KNOWN: bool = cfg!(all(
+    target_os = "linux",
+    not(any(
+        target_arch = "mips",
+        target_arch = "mips32r6",
+        target_arch = "mips64",
+        target_arch = "mips64r6",
+        target_arch = "sparc",
+        target_arch = "sparc64"
+    ))
+));
+
+/// Standard input, to be read without waiting. `None` where it is no pipe or cannot be opened: a thread reads it then ([`super::Stdin`]).
+#[must_use]
+pub fn fifo_stdin() -> Option<File> {
+    open("/proc/self/fd/0", OpenOptions::new().read(true))
+}
+
+/// Standard output, to be written without waiting. `None` where it is no pipe, cannot be opened, or nobody reads it any longer.
+#[must_use]
+pub fn fifo_stdout() -> Option<File> {
+    open("/proc/self/fd/1", OpenOptions::new().write(true))
+}
+
+/// Looks first: a terminal, for one, would notice that it is opened.
+fn open(path: &str, options: &mut OpenOptions) -> Option<File> {
+    let is_pipe = |file: Metadata| file.file_type().is_fifo();
+    if !IS_KNOWN || !metadata(path).is_ok_and(is_pipe) {
+        return None;
+    }
+    options.custom_flags(WITHOUT_WAITING).open(path).ok()
+}
