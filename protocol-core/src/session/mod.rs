@@ -14,6 +14,7 @@ mod outbox;
 mod peer_ids;
 mod progress;
 mod receive;
+mod rising;
 mod serve;
 mod settle;
 mod stats;
@@ -226,7 +227,7 @@ impl Session {
             log_level: config.log_level,
             frames: Frames::default(),
             outbox: Outbox::new(config.limits.output_bytes),
-            timers: Timers::default(),
+            timers: Timers::new(),
             events: VecDeque::new(),
             settled_events: 0,
             rung_alarms: 0,

@@ -1,7 +1,8 @@
 //! What the peer calls its exchanges. Ids of the other direction never come here.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 
+use crate::session::rising::Rising;
 use crate::session::{InboundId, InputKey};
 use crate::wire::WireId;
 
@@ -15,16 +16,17 @@ pub(super) enum Owner {
 /// Live ids, and a bounded memory of past ones.
 #[derive(Clone, Debug)]
 pub(super) struct PeerIds {
-    live: BTreeMap<WireId, Owner>,
+    /// Most peers count.
+    live: Rising<WireId, Owner>,
     past: VecDeque<WireId>,
     remembered: usize,
-    /// Most peers count: a number above all before it needs no look into the past.
+    /// A number above all before it needs no look into the past.
     highest: Option<i64>,
 }
 
 impl PeerIds {
     pub(super) fn new(remembered: usize) -> Self {
-        Self { live: BTreeMap::new(), past: VecDeque::new(), remembered, highest: None }
+        Self { live: Rising::new(), past: VecDeque::new(), remembered, highest: None }
     }
 
     pub(super) fn owner(&self, id: &WireId) -> Option<Owner> {
@@ -48,14 +50,13 @@ impl PeerIds {
 
     /// Live -> past.
     pub(super) fn retire(&mut self, id: &WireId) {
-        let Some((id, _)) = self.live.remove_entry(id) else { return };
-        if self.remembered == 0 {
+        if self.live.remove(id).is_none() || self.remembered == 0 {
             return;
         }
         if self.past.len() >= self.remembered {
             self.past.pop_front();
         }
-        self.past.push_back(id);
+        self.past.push_back(id.clone());
     }
 
     pub(super) fn clear(&mut self) {

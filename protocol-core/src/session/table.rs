@@ -60,20 +60,16 @@ impl<K: Id, V> Table<K, V> {
     }
 
     pub(super) fn remove(&mut self, id: &K) -> Option<V> {
-        let (slot, place) = self.find(*id)?;
-        // The last entry takes the place.
-        let (last, _) = self.entries.last()?;
-        if let Some((moved, _)) = self.find(*last)
-            && let Some(moved) = self.slots.get_mut(moved)
-        {
-            *moved = place as u32;
-        }
-        let (_, value) = self.entries.swap_remove(place);
-        self.vacate(slot);
-        if self.entries.len() < self.room() / 4 && self.room() > LEAST {
+        if self.room() > LEAST && self.entries.len() <= self.room() / 4 {
             self.resize(self.room() / 2);
         }
-        Some(value)
+        let (slot, place) = self.find(*id)?;
+        self.vacate(slot);
+        // The last entry takes the place, unless it is the one that goes: that is not found any more.
+        if let Some((moved, _)) = self.entries.last().and_then(|(last, _)| self.find(*last)) {
+            self.put(moved, place as u32);
+        }
+        Some(self.entries.swap_remove(place).1)
     }
 
     /// Everything goes, the memory too.

@@ -1,15 +1,14 @@
-//! Every deadline of a session, in one ordered set.
+//! Every deadline of a session, in one ordered table.
 //!
 //! Each owner keeps the instant at which it is armed; that is how an entry is found again. Equal instants fire in the order of
 //! [`TimerKey`], so that equal input gives equal output.
 
-use alloc::collections::BTreeSet;
-
+use crate::session::rising::Rising;
 use crate::session::{AlarmId, InboundId, InputKey, OutboundId};
 use crate::time::Instant;
 
 /// When to do what.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum TimerKey {
     /// When to give up on the handshake.
     Handshake,
@@ -33,37 +32,62 @@ pub(super) enum TimerKey {
     Alarm(AlarmId),
 }
 
-#[derive(Clone, Debug, Default)]
+impl TimerKey {
+    /// Its place among all deadlines, as one number: by the instant, then by kind, then by age.
+    fn rank(self, at: Instant) -> u128 {
+        let (kind, number) = match self {
+            Self::Handshake => (0, 0),
+            Self::Close => (1, 0),
+            Self::Overload => (2, 0),
+            Self::Call(id) => (3, id.0),
+            Self::Question(key) => (4, key.0),
+            Self::Serve(id) => (5, id.0),
+            Self::Line => (6, 0),
+            Self::Flush(id) => (7, id.0),
+            Self::Release(id) => (8, id.0),
+            Self::Alarm(id) => (9, id.0),
+        };
+        // No number of ours comes near the four bits of the kind.
+        u128::from(at.as_micros()) << 64 | kind << 60 | u128::from(number)
+    }
+}
+
+#[derive(Clone, Debug)]
 pub(super) struct Timers {
-    armed: BTreeSet<(Instant, TimerKey)>,
+    /// Each with its instant, by its rank. Most calls may take as long as those before them, so their deadlines rise.
+    armed: Rising<u128, (Instant, TimerKey)>,
 }
 
 impl Timers {
+    pub(super) const fn new() -> Self {
+        Self { armed: Rising::new() }
+    }
+
     /// Moves the deadline of `key` from where `armed` says it is to `at`.
     pub(super) fn set(&mut self, key: TimerKey, armed: &mut Option<Instant>, at: Option<Instant>) {
         if *armed == at {
             return;
         }
         if let Some(old) = core::mem::replace(armed, at) {
-            self.armed.remove(&(old, key));
+            self.armed.remove(&key.rank(old));
         }
         if let Some(new) = at {
-            self.armed.insert((new, key));
+            self.armed.insert(key.rank(new), (new, key));
         }
     }
 
     pub(super) fn next(&self) -> Option<Instant> {
-        self.armed.first().map(|(at, _)| *at)
+        self.armed.first().map(|(_, (at, _))| *at)
     }
 
     /// Takes the earliest deadline that is not after `now`. Its owner must forget that it was armed.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<TimerKey> {
-        let (at, key) = *self.armed.first()?;
-        if at > now {
+        let (rank, (at, _)) = self.armed.first()?;
+        if *at > now {
             return None;
         }
-        self.armed.pop_first();
-        Some(key)
+        let rank = *rank;
+        self.armed.remove(&rank).map(|(_, key)| key)
     }
 
     pub(super) fn clear(&mut self) {

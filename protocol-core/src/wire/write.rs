@@ -114,14 +114,19 @@ impl Object<'_> {
 pub(crate) fn push_json(out: &mut Vec<u8>, text: &[u8]) {
     let start = out.len();
     out.extend_from_slice(text);
-    // Nearly always there is none, so all is looked at, many bytes at a time.
-    if text.iter().fold(false, |found, byte| found | (*byte == b'\n') | (*byte == b'\r')) {
+    if has_line_break(text) {
         for byte in out.iter_mut().skip(start) {
             if matches!(byte, b'\n' | b'\r') {
                 *byte = b' ';
             }
         }
     }
+}
+
+/// Nearly always there is none, so all is looked at, many bytes at a time; which the compiler sees only while this stands alone.
+#[inline(never)]
+fn has_line_break(text: &[u8]) -> bool {
+    text.iter().fold(false, |found, byte| found | (*byte == b'\n') | (*byte == b'\r'))
 }
 
 /// What a session writes its frames with. Each is put together in a buffer that is used again, and then cut from a block that it shares

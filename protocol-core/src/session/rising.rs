@@ -1,0 +1,175 @@
+//! Tables whose keys nearly always come in rising order: the ids of a peer that counts, the deadlines of calls that all may take as long.
+//!
+//! What rises stands in a queue: to come is to join its end, and a search halves it. What does not rise stands in a tree. So whoever
+//! chooses the keys can make such a table as slow as a tree, and no slower.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use core::cmp::Ordering;
+
+#[derive(Clone, Debug)]
+pub(super) struct Rising<K, V> {
+    /// Ascending. What goes from the midst leaves a gap; at the ends there is none.
+    queue: VecDeque<(K, Option<V>)>,
+    gaps: usize,
+    /// What came out of order.
+    rest: BTreeMap<K, V>,
+}
+
+/// Gaps that are let be, and room that is kept once it was needed.
+const LEAST: usize = 16;
+
+impl<K: Ord, V> Rising<K, V> {
+    pub(super) const fn new() -> Self {
+        Self { queue: VecDeque::new(), gaps: 0, rest: BTreeMap::new() }
+    }
+
+    pub(super) fn get(&self, key: &K) -> Option<&V> {
+        match self.place(key) {
+            Some(place) => self.queue.get(place)?.1.as_ref(),
+            None => self.rest.get(key),
+        }
+    }
+
+    pub(super) fn first(&self) -> Option<(&K, &V)> {
+        let queued = self.queue.front().and_then(|(key, value)| Some((key, value.as_ref()?)));
+        match (queued, self.rest.first_key_value()) {
+            (Some(queued), Some(other)) => Some(if queued.0 < other.0 { queued } else { other }),
+            (queued, other) => queued.or(other),
+        }
+    }
+
+    /// `key` must not be there.
+    pub(super) fn insert(&mut self, key: K, value: V) {
+        if self.queue.back().is_none_or(|(last, _)| *last < key) {
+            self.queue.push_back((key, Some(value)));
+        } else if let Some((_, gap)) = self.place(&key).and_then(|place| self.queue.get_mut(place)) {
+            *gap = Some(value);
+            self.gaps = self.gaps.saturating_sub(1);
+        } else {
+            self.rest.insert(key, value);
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: &K) -> Option<V> {
+        let Some(place) = self.place(key) else { return self.rest.remove(key) };
+        let value = self.queue.get_mut(place)?.1.take()?;
+        self.gaps = self.gaps.saturating_add(1);
+        self.close_gaps();
+        Some(value)
+    }
+
+    /// Everything goes, the memory too.
+    pub(super) fn clear(&mut self) {
+        *self = Self::new();
+    }
+
+    /// Where in the queue a key stands, or has left a gap.
+    fn place(&self, key: &K) -> Option<usize> {
+        let ((first, _), (last, _)) = (self.queue.front()?, self.queue.back()?);
+        match (key.cmp(first), key.cmp(last)) {
+            // What rises often goes in the order in which it came.
+            (Ordering::Equal, _) => Some(0),
+            (Ordering::Less, _) | (_, Ordering::Greater) => None,
+            _ => self.queue.binary_search_by(|(other, _)| other.cmp(key)).ok(),
+        }
+    }
+
+    fn close_gaps(&mut self) {
+        while self.queue.front().is_some_and(|(_, value)| value.is_none()) {
+            self.queue.pop_front();
+            self.gaps = self.gaps.saturating_sub(1);
+        }
+        while self.queue.back().is_some_and(|(_, value)| value.is_none()) {
+            self.queue.pop_back();
+            self.gaps = self.gaps.saturating_sub(1);
+        }
+        if self.gaps > LEAST && self.gaps > self.queue.len() / 2 {
+            self.queue.retain(|(_, value)| value.is_some());
+            self.gaps = 0;
+        }
+        let room = self.queue.capacity();
+        if room > LEAST && self.queue.len() < room / 4 {
+            self.queue.shrink_to(room / 2);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::btree_map::Entry;
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    fn random(below: u64) -> impl FnMut() -> u64 {
+        let mut seed = 7_u64;
+        move || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % below
+        }
+    }
+
+    #[test]
+    fn a_table_does_what_a_tree_does_however_the_keys_come() {
+        // One in so many keys does not rise: many, some, none.
+        for odd in [2, 10, u64::MAX] {
+            let (mut table, mut model, mut random) = (Rising::new(), BTreeMap::new(), random(1 << 30));
+            let mut highest = 1_000;
+            for step in 0..100_000_u64 {
+                let grows = if step / 5_000 % 2 == 0 { 70 } else { 30 };
+                if random() % 100 < grows {
+                    highest += random() % 3 + 1;
+                    let key = if random() % odd == 0 { random() % highest } else { highest };
+                    if let Entry::Vacant(entry) = model.entry(key) {
+                        entry.insert(step);
+                        table.insert(key, step);
+                    }
+                } else {
+                    let from = model.first_key_value().map_or(0, |(key, _)| *key);
+                    let near = model.range(from + random() % 500..).next().map_or(from, |(key, _)| *key);
+                    assert_eq!(table.remove(&near), model.remove(&near));
+                    assert_eq!(table.get(&near), None);
+                    assert_eq!(table.remove(&near), None);
+                }
+                assert_eq!(table.first(), model.first_key_value());
+                assert!(table.gaps <= LEAST.max(table.queue.len() / 2), "{} of {}", table.gaps, table.queue.len());
+            }
+            assert!(model.iter().all(|(key, value)| table.get(key) == Some(value)));
+            assert_eq!(table.queue.len() - table.gaps + table.rest.len(), model.len());
+        }
+    }
+
+    #[test]
+    fn a_key_may_come_again_where_it_left_a_gap() {
+        let mut table = Rising::new();
+        (1..=3).for_each(|key| table.insert(key, 'a'));
+        assert_eq!(table.remove(&2), Some('a'));
+        table.insert(2, 'b');
+        assert_eq!((table.get(&2), table.gaps, table.rest.len()), (Some(&'b'), 0, 0));
+    }
+
+    #[test]
+    fn one_that_stays_keeps_no_gaps_of_those_that_came_after_it() {
+        let mut table = Rising::new();
+        table.insert(0, ());
+        table.insert(u64::MAX, ());
+        table.remove(&u64::MAX);
+        for key in 1..10_000 {
+            table.insert(key, ());
+            assert_eq!(table.remove(&key), Some(()));
+        }
+        assert_eq!((table.queue.len(), table.rest.len()), (1, 0));
+    }
+
+    #[test]
+    fn memory_is_given_back_when_a_burst_is_over() {
+        let mut table = Rising::new();
+        (0..100_000).for_each(|key| table.insert(key, key));
+        // All but every hundredth go, and then those from the newest on.
+        let (stay, go): (Vec<u64>, Vec<u64>) = (0..100_000).partition(|key| key % 100 == 0);
+        go.iter().for_each(|key| assert_eq!(table.remove(key), Some(*key)));
+        assert!(table.queue.capacity() < 8_000, "{}", table.queue.capacity());
+        stay.iter().rev().for_each(|key| assert_eq!(table.remove(key), Some(*key)));
+        assert!(table.queue.capacity() <= LEAST, "{}", table.queue.capacity());
+    }
+}
