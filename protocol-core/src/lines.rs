@@ -25,13 +25,16 @@ use bytes::buf::Limit;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 /// Bytes of a read buffer that holds no long line: what an idle connection keeps.
-const PLAIN: usize = 8 * 1024;
+const PLAIN: usize = 4 * 1024;
+/// The same while reads fill their room.
+const BURST: usize = 4 * PLAIN;
 /// A read is offered at least so many bytes.
-const LEAST_ROOM: usize = PLAIN / 4;
+const LEAST_ROOM: usize = PLAIN / 2;
 /// A read of [`LineDecoder::read_with`] is offered at most so many bytes.
 const MOST_CLEARED: usize = 64 * 1024;
-/// What an encoder keeps of the room that a burst took, until so many in a row needed no more than a plain buffer.
+/// What an encoder keeps of the room that a burst took.
 const KEPT: usize = 64 * 1024;
+/// So many reads, or writes, that a plain buffer is enough for, one after the other, are the end of a burst.
 const CALM: u8 = 16;
 /// Bytes that may be taken off a line before it is a frame: a byte order mark and a carriage return.
 const TRIMMED: usize = BYTE_ORDER_MARK.len() + 1;
@@ -58,6 +61,8 @@ pub struct LineDecoder {
     buffer: BytesMut,
     /// Bytes the memory behind `buffer` was made with, handed on or not.
     made: usize,
+    /// How many reads in a row did not fill their room.
+    calm: u8,
     /// Bytes of `buffer`, from its beginning, that hold no line feed.
     searched: usize,
     limit: usize,
@@ -69,7 +74,7 @@ impl LineDecoder {
     /// A decoder of frames of at most `limit` bytes. It takes no memory before the first read.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self { buffer: BytesMut::new(), made: 0, searched: 0, limit, discarding: false }
+        Self { buffer: BytesMut::new(), made: 0, calm: CALM, searched: 0, limit, discarding: false }
     }
 
     /// Changes the limit for the lines that are not yet complete.
@@ -105,13 +110,16 @@ impl LineDecoder {
     fn make_room(&mut self, least: usize) {
         let held = self.buffer.len();
         let room = self.buffer.capacity().saturating_sub(held);
-        let too_large = self.made > PLAIN.saturating_mul(2) && held <= PLAIN;
+        self.calm = if room == 0 && self.made > 0 { 0 } else { self.calm.saturating_add(1) };
+        let (most_kept, plain) =
+            if self.calm < CALM { (BURST, BURST.saturating_sub(held)) } else { (PLAIN.saturating_mul(2), PLAIN) };
+        let too_large = self.made > most_kept && held <= PLAIN;
         if !too_large && (room >= least || self.buffer.try_reclaim(least)) {
             return;
         }
         // Doubles, so that each byte of a long line moves a constant number of times.
         let most = self.limit.saturating_add(TRIMMED).saturating_add(PLAIN);
-        self.made = held.saturating_add(held.max(PLAIN)).min(most).max(held.saturating_add(least));
+        self.made = held.saturating_add(held.max(plain)).min(most).max(held.saturating_add(least));
         let mut larger = BytesMut::with_capacity(self.made);
         larger.extend_from_slice(&self.buffer);
         self.buffer = larger;
@@ -176,7 +184,7 @@ impl LineDecoder {
         } else if line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r')) {
             return None;
         }
-        let pins_too_much = self.made > PLAIN.saturating_mul(2) && line.len() < self.made / 8;
+        let pins_too_much = self.made > BURST && line.len() < self.made / 8;
         Some(if pins_too_much { Bytes::copy_from_slice(&line) } else { line })
     }
 }
@@ -394,7 +402,7 @@ mod tests {
             }
         }
         assert_eq!(reported, 1);
-        assert!(decoder.made <= 2 * PLAIN, "{} bytes are kept", decoder.made);
+        assert!(decoder.made <= BURST, "{} bytes are kept", decoder.made);
         assert_eq!(decoder.finish(), None, "the rest of the line is not a line");
         decoder.feed(b"{}\n");
         assert_eq!(decoder.next_frame().unwrap(), "{}");
@@ -417,7 +425,7 @@ mod tests {
         assert_eq!(decoder.next_frame().unwrap().len(), 5 << 20);
         assert_eq!(decoder.next_frame(), None);
         decoder.space();
-        assert!(decoder.made <= 2 * PLAIN && decoder.buffer.capacity() <= 2 * PLAIN);
+        assert!(decoder.made <= BURST && decoder.buffer.capacity() <= BURST);
         decoder.feed(b"\n");
         assert_eq!(decoder.next_frame().unwrap(), "{}");
     }
@@ -454,6 +462,26 @@ mod tests {
             decoder.space().put_slice(b"{\"jsonrpc\":\"2.0\"}\n");
             assert!(lies_within(&decoder.next_frame().unwrap(), memory.clone()));
         }
+    }
+
+    #[test]
+    fn reads_are_larger_in_a_burst_and_plain_again_behind_it() {
+        let mut decoder = LineDecoder::new(1 << 20);
+        let mut kept = Vec::new();
+        for expected in [PLAIN, BURST, BURST] {
+            let mut space = decoder.space();
+            let room = space.remaining_mut();
+            assert!(room > expected - LIMIT && room <= expected, "{room} bytes");
+            space.put_slice(&b"{\"jsonrpc\":\"2.0\"}\n".repeat(PLAIN)[..room]);
+            kept.extend(core::iter::from_fn(|| decoder.next_frame()));
+        }
+        drop(kept);
+        for _ in 0..=CALM {
+            assert_eq!(decoder.made, BURST);
+            decoder.space().put_slice(b"{}\n");
+            while decoder.next_frame().is_some() {}
+        }
+        assert_eq!(decoder.made, PLAIN);
     }
 
     #[test]

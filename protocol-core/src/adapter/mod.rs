@@ -44,13 +44,16 @@ pub use web_socket::WebSocket;
 ///
 /// # Errors
 /// [`Error::Broken`].
-pub async fn drive<I, T>(endpoint: Endpoint, transport: I, alarm: T) -> Result<CloseReason, Error>
+pub fn drive<I, T>(endpoint: Endpoint, transport: I, alarm: T) -> impl Future<Output = Result<CloseReason, Error>>
 where
     I: FrameIo<Error = io::Error>,
     T: Timer,
 {
     let peer = endpoint.peer();
+    // Joined here: the future would keep room for the parts beside the whole.
     let mut driver = Driver::new(endpoint, transport, alarm);
-    while driver.next_event().await.map_err(Error::Broken)?.is_some() {}
-    Ok(peer.closed().await)
+    async move {
+        while driver.next_event().await.map_err(Error::Broken)?.is_some() {}
+        Ok(peer.closed().await)
+    }
 }

@@ -1,7 +1,7 @@
 //! A call of ours: a future of its end and a stream of its progress.
 
 use core::fmt;
-use core::mem::replace;
+use core::mem::{replace, swap};
 use core::pin::Pin;
 use core::task::{Context as TaskContext, Poll, ready};
 use std::collections::VecDeque;
@@ -89,6 +89,8 @@ pub struct Call {
     shared: Arc<Shared>,
     id: OutboundId,
     polled: bool,
+    /// Updates taken from its place, all at once, and not yet read.
+    unread: VecDeque<Progress>,
     /// What is left of it here once its place among the calls is given back.
     stage: Stage,
 }
@@ -97,8 +99,8 @@ pub struct Call {
 enum Stage {
     /// It has a place among the calls.
     Listed,
-    /// It has ended; updates and end wait to be read.
-    Ended(VecDeque<Progress>, Option<Done>),
+    /// It has ended; its end waits to be read.
+    Ended(Option<Done>),
     /// Nobody listens any longer.
     Detached,
 }
@@ -108,7 +110,7 @@ const UNREAD: usize = 1024;
 
 impl Call {
     pub(super) fn new(shared: Arc<Shared>, id: OutboundId) -> Self {
-        Self { shared, id, polled: false, stage: Stage::Listed }
+        Self { shared, id, polled: false, unread: VecDeque::new(), stage: Stage::Listed }
     }
 
     /// Names the call in the session, in [`crate::endpoint::Asked::parent`] for one.
@@ -133,17 +135,14 @@ impl Call {
 
     /// What [`Call::next_progress`] does, for hand-written futures. Only the task that polled the call last is woken.
     pub fn poll_progress(&mut self, cx: &mut TaskContext<'_>) -> Poll<Option<Progress>> {
-        if let Stage::Ended(progress, _) = &mut self.stage {
-            return Poll::Ready(progress.pop_front());
+        if self.unread.is_empty()
+            && matches!(self.stage, Stage::Listed)
+            && let Some(CallSlot { progress, done, .. }) = ready!(self.poll_slot(cx, true))
+        {
+            self.unread = progress;
+            self.stage = Stage::Ended(done);
         }
-        Poll::Ready(match ready!(self.poll_slot(cx, true)) {
-            Ok(update) => Some(update),
-            Err(CallSlot { mut progress, done, .. }) => {
-                let first = progress.pop_front();
-                self.stage = Stage::Ended(progress, done);
-                first
-            }
-        })
+        Poll::Ready(self.unread.pop_front())
     }
 
     /// Lets the call go on without anybody listening.
@@ -152,8 +151,8 @@ impl Call {
         drop(self.leave());
     }
 
-    /// Takes an update, or the place as a whole once the call has ended.
-    fn poll_slot(&mut self, cx: &mut TaskContext<'_>, wants_progress: bool) -> Poll<Result<Progress, CallSlot>> {
+    /// Takes the updates that are there (`None`), or the place as a whole once the call has ended.
+    fn poll_slot(&mut self, cx: &mut TaskContext<'_>, wants_progress: bool) -> Poll<Option<CallSlot>> {
         // The first time there is hardly anything yet: what is parked then is made before the lock is taken.
         let mut spare = (!replace(&mut self.polled, true)).then(|| cx.waker().clone());
         loop {
@@ -162,15 +161,16 @@ impl Call {
                 if slot.done.is_some() {
                     return Seen::Ended(state.calls.remove(&self.id).unwrap_or_default());
                 }
-                if wants_progress && let Some(update) = slot.progress.pop_front() {
-                    return Seen::Update(update);
+                if wants_progress && !slot.progress.is_empty() {
+                    swap(&mut slot.progress, &mut self.unread);
+                    return Seen::Updates;
                 }
                 slot.wants_progress = wants_progress;
                 Seen::Nothing(park(&mut slot.waker, cx.waker(), &mut spare))
             });
             match seen {
-                Seen::Update(update) => return Poll::Ready(Ok(update)),
-                Seen::Ended(slot) => return Poll::Ready(Err(slot)),
+                Seen::Updates => return Poll::Ready(None),
+                Seen::Ended(slot) => return Poll::Ready(Some(slot)),
                 Seen::Nothing(true) => return Poll::Pending,
                 Seen::Nothing(false) => spare = Some(cx.waker().clone()),
             }
@@ -184,7 +184,7 @@ impl Call {
 
 #[allow(clippy::large_enum_variant, reason = "it only crosses from under the lock")]
 enum Seen {
-    Update(Progress),
+    Updates,
     Ended(CallSlot),
     /// Whether the task is parked.
     Nothing(bool),
@@ -197,14 +197,12 @@ impl Future for Call {
     fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Done> {
         let this = self.get_mut();
         let done = match &mut this.stage {
-            Stage::Listed => match ready!(this.poll_slot(cx, false)) {
-                Ok(_) => None,
-                Err(slot) => {
-                    this.stage = Stage::Detached;
-                    slot.done
-                }
-            },
-            Stage::Ended(_, done) => done.take(),
+            Stage::Listed => {
+                let slot = ready!(this.poll_slot(cx, false));
+                this.stage = Stage::Detached;
+                slot.and_then(|slot| slot.done)
+            }
+            Stage::Ended(done) => done.take(),
             Stage::Detached => None,
         };
         done.map_or(Poll::Pending, Poll::Ready)
