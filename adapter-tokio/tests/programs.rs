@@ -10,10 +10,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use tests::scratch::Scratch;
 
 /// What a client says first.
 const HELLO: &str = concat!(
@@ -173,14 +174,6 @@ impl Ended {
     }
 }
 
-/// A path that no other test has.
-fn scratch(name: &str) -> PathBuf {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let path = env::temp_dir().join(format!("tools-{}-{}-{name}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
-    let _ = fs::remove_file(&path);
-    path
-}
-
 #[test]
 fn call_without_a_server_starts_one_and_shows_each_step_before_the_result() {
     let ended = call(&["progress", r#"{"steps":3,"step_ms":10}"#]).with(0);
@@ -240,8 +233,8 @@ fn a_server_that_is_not_there_is_one_line_and_status_4() {
     let address = taken.local_addr().expect("an address").to_string();
     drop(taken);
     call(&["--tcp", &address, "chatty"]).complained(4, &address);
-    let nowhere = scratch("nowhere.sock");
-    let nowhere = nowhere.to_str().expect("a path in UTF-8");
+    let scratch = Scratch::new("nowhere.sock");
+    let nowhere = scratch.to_str().expect("a path in UTF-8");
     call(&["--unix", nowhere, "chatty"]).complained(4, nowhere);
 }
 
@@ -284,7 +277,7 @@ fn a_call_is_cancelled_after_so_many_updates() {
 
 #[test]
 fn ctrl_c_cancels_the_call_and_says_what_was_done() {
-    let audit = scratch("audit");
+    let audit = Scratch::new("audit");
     let server = program("tools");
     let arguments = [OsStr::new("progress"), OsStr::new(r#"{"steps":100,"step_ms":100}"#), OsStr::new("--"), server.as_os_str()];
     let audited = [OsStr::new("--audit"), audit.as_os_str()];
@@ -307,7 +300,7 @@ fn a_call_that_takes_too_long_is_status_3() {
 
 #[test]
 fn a_deadline_of_the_server_frees_the_caller_of_a_stuck_tool() {
-    let audit = scratch("audit");
+    let audit = Scratch::new("audit");
     let flags = ["--deadline", "0.2", "--audit", audit.to_str().expect("a path in UTF-8")];
     let start = Instant::now();
     let ended = call_tools(&["stuck"], &flags).with(1);
@@ -383,8 +376,8 @@ fn log_records_are_shown_from_the_level_asked_for() {
 
 #[test]
 fn a_listening_server_serves_several_clients_at_once_and_after_one_another() {
-    let socket = scratch("tools.sock");
-    let socket = socket.to_str().expect("a path in UTF-8");
+    let scratch = Scratch::new("tools.sock");
+    let socket = scratch.to_str().expect("a path in UTF-8");
     for (flag, place) in [("--tcp", "127.0.0.1:0"), ("--unix", socket)] {
         let mut tools = start("tools", [flag, place], Stdio::null());
         let address = tools.heard("listening on").rsplit(' ').next().expect("an address").to_owned();
@@ -482,7 +475,7 @@ fn the_pipes_of_tools_are_left_as_they_were() {
 
 #[test]
 fn a_stuck_handler_does_not_outlive_the_grace_of_a_client_that_has_left() {
-    let audit = scratch("audit");
+    let audit = Scratch::new("audit");
     let flags = ["--deadline", "0.3", "--audit", audit.to_str().expect("a path in UTF-8")];
     let mut tools = start("tools", flags, Stdio::piped());
     let mut input = tools.child.0.stdin.take().expect("a pipe");
@@ -518,7 +511,7 @@ fn ctrl_c_ends_tools() {
 #[test]
 fn a_call_that_is_cancelled_prints_what_rode_on_its_progress() {
     let arguments = serde_json::json!({ "items": ["a", "b", "c", "d", "e"], "fail": ["b"], "step_ms": 200 }).to_string();
-    let audit = scratch("audit");
+    let audit = Scratch::new("audit");
     let flags = ["--partial-on-progress", "--audit", audit.to_str().expect("a path in UTF-8")];
     let ended = call_tools(&["--cancel-after", "3", "bulk", &arguments], &flags).with(130);
     let partial: serde_json::Value = serde_json::from_str(&ended.out).expect("the partial result as JSON");
@@ -563,7 +556,7 @@ fn told_to_end_tools_lets_what_runs_finish_and_refuses_what_is_new() {
 
 #[test]
 fn what_has_not_finished_within_the_grace_is_cancelled_and_leaves_what_was_done() {
-    let audit = scratch("audit");
+    let audit = Scratch::new("audit");
     let flags = ["--grace", "0.3", "--audit", audit.to_str().expect("a path in UTF-8")];
     let (tools, _input) = serving(&flags, "progress", r#"{"steps":100,"step_ms":100}"#, "step 2/100");
     let start = Instant::now();

@@ -11,6 +11,7 @@ pub mod programs;
 pub mod replay;
 #[cfg(unix)]
 pub mod scenarios;
+pub mod scratch;
 pub mod speed;
 pub mod storm;
 pub mod tesseron;

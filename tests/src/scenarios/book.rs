@@ -3,7 +3,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::scratch;
+use crate::scratch::Scratch;
 
 /// What somebody saw, line by line. In memory, or in a file that another process reads.
 #[derive(Clone, Default)]
@@ -15,18 +15,18 @@ pub struct Book {
 struct File {
     path: PathBuf,
     /// Whoever began it removes it.
-    ours: bool,
+    _ours: Option<Scratch>,
 }
 
 impl Book {
     pub(super) fn in_a_file() -> Self {
-        let path = scratch("book");
-        fs::write(&path, "").expect("a file");
-        Self { file: Some(Arc::new(File { path, ours: true })), ..Self::default() }
+        let ours = Scratch::new("book");
+        fs::write(&ours, "").expect("a file");
+        Self { file: Some(Arc::new(File { path: ours.clone(), _ours: Some(ours) })), ..Self::default() }
     }
 
     pub(super) fn at(path: PathBuf) -> Self {
-        Self { file: Some(Arc::new(File { path, ours: false })), ..Self::default() }
+        Self { file: Some(Arc::new(File { path, _ours: None })), ..Self::default() }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -52,14 +52,6 @@ impl Book {
         match &self.file {
             None => self.lines.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             Some(file) => fs::read_to_string(&file.path).expect("the book").lines().map(str::to_owned).collect(),
-        }
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        if self.ours {
-            let _ = fs::remove_file(&self.path);
         }
     }
 }

@@ -18,7 +18,7 @@ use std::{env, iter};
 
 use serde_json::{Value, json};
 
-use super::scratch;
+use crate::scratch::Scratch;
 
 /// Declares the rows: `play` runs one by its name, and the macro `each_gateway_row` hands all names to another macro.
 macro_rules! rows {
@@ -233,11 +233,11 @@ impl Lines {
 }
 
 /// A home that nobody else has, and that goes with the test.
-struct Home(PathBuf);
+struct Home(Scratch);
 
 impl Home {
     fn new() -> Self {
-        let home = Self(scratch("home"));
+        let home = Self(Scratch::new("home"));
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(home.instances());
         made.expect("a folder");
         home
@@ -287,12 +287,6 @@ impl Home {
         let path = self.instances().join(format!("{id}.json"));
         fs::write(&path, manifest).expect("a file");
         path
-    }
-}
-
-impl Drop for Home {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -718,7 +712,7 @@ fn the_next_gateway_claims_anew_what_it_does_not_know(programs: &Programs) {
 
 fn several_apps_run_at_once_and_the_newest_of_twins_answers(programs: &Programs) {
     let home = Home::new();
-    let audits = ["older", "newer"].map(scratch);
+    let audits = ["older", "newer"].map(Scratch::new);
     let [older, newer] = audits.each_ref().map(|path| path.to_str().expect("a path in UTF-8"));
     let one = App::start(programs, &home, ["--ws", "--app-id", "one"]);
     let two = App::start(programs, &home, ["--unix", "--app-id", "two__and_more_"]);
@@ -747,9 +741,6 @@ fn several_apps_run_at_once_and_the_newest_of_twins_answers(programs: &Programs)
     agent.message(before, "notifications/tools/list_changed");
     assert!(!is_error(&agent.call("twin__chatty", &json!({}))));
     assert_eq!(audit(&audits[0], 1)[0]["tool"], "chatty");
-    for path in audits {
-        let _ = fs::remove_file(path);
-    }
 }
 
 // ---- Calls ----
@@ -776,7 +767,7 @@ fn ten_updates_half_a_second_apart_arrive_half_a_second_apart(programs: &Program
 
 fn a_cancelled_call_stops_at_the_app_and_what_was_done_is_kept(programs: &Programs) {
     let home = Home::new();
-    let path = scratch("audit");
+    let path = Scratch::new("audit");
     let flags = ["--partial-on-progress", "--audit", path.to_str().expect("a path in UTF-8")];
     let app = App::start(programs, &home, flags);
     let mut agent = Agent::start(programs, &home, &[]);
@@ -805,7 +796,6 @@ fn a_cancelled_call_stops_at_the_app_and_what_was_done_is_kept(programs: &Progra
     assert!(!is_error(&agent.call("tools__chatty", &json!({}))));
     let late = agent.heard.iter().any(|(_, message)| message["id"] == countdown || message["id"] == bulk);
     assert!(!late, "a cancelled call is not answered");
-    let _ = fs::remove_file(path);
 }
 
 fn what_a_deadline_cut_short_is_told_with_what_was_done(programs: &Programs) {
@@ -827,7 +817,7 @@ fn what_a_deadline_cut_short_is_told_with_what_was_done(programs: &Programs) {
 
 fn an_agent_that_leaves_cancels_what_it_had_running(programs: &Programs) {
     let home = Home::new();
-    let path = scratch("audit");
+    let path = Scratch::new("audit");
     let app = App::start(programs, &home, ["--audit", path.to_str().expect("a path in UTF-8")]);
     let mut agent = Agent::start(programs, &home, &[]);
     agent.claimed(&app.code(0));
@@ -841,7 +831,6 @@ fn an_agent_that_leaves_cancels_what_it_had_running(programs: &Programs) {
     assert!(audit(&path, 20).iter().all(|line| line["outcome"] == "cancelled"));
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     app.code(1);
-    let _ = fs::remove_file(path);
 }
 
 fn an_app_that_dies_fails_its_calls_and_takes_its_tools_along(programs: &Programs) {
@@ -1354,11 +1343,10 @@ fn what_cannot_be_opened_is_one_line_and_status_4(programs: &Programs) {
     programs.run("gateway", &["--home", home.path(), "--tcp", &address]).complained(4, &address);
     programs.run("gateway", &["--home", home.path(), "--tcp", "nonsense"]).complained(4, "nonsense");
 
-    let file = scratch("file");
+    let file = Scratch::new("file");
     fs::write(&file, "").expect("a file");
     let beneath = file.join("home");
     programs.run("tools", &["--tesseron", "--home", beneath.to_str().expect("UTF-8")]).complained(4, "file");
-    let _ = fs::remove_file(file);
     // A path that no socket can have.
     let deep = home.0.join("d".repeat(120));
     programs.run("tools", &["--tesseron", "--unix", "--home", deep.to_str().expect("UTF-8")]).complained(4, "ddd");

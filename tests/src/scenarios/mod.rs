@@ -20,9 +20,7 @@ use std::env;
 use std::io::{stdin, stdout};
 use std::net::TcpListener;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use protocol_core::adapter::Exit;
@@ -30,6 +28,7 @@ use protocol_core::endpoint::{BoxFuture, Client, Peer, Service};
 use protocol_core::{Close, CloseReason, Config, Identity};
 
 use crate::adapter::{Adapter, End, Link, Place, first, start_blocking, task};
+use crate::scratch::Scratch;
 
 pub use book::Book;
 pub use wire::Wire;
@@ -337,9 +336,11 @@ impl<A: Adapter> Stage<A> {
     }
 
     async fn pair(&self, over: Over) -> (End, End) {
+        // Its file may go: both ends are connected by then.
+        let socket = Scratch::new("socket");
         let place = match over {
             Over::Tcp => Place::Tcp("127.0.0.1:0".into()),
-            Over::Unix => Place::Unix(scratch("socket")),
+            Over::Unix => Place::Unix(socket.clone()),
             Over::Duplex | Over::Child => return self.adapter.duplex(self.room),
         };
         let listener = self.adapter.listen(place.clone()).await.expect("a listener");
@@ -358,11 +359,10 @@ impl<A: Adapter> Stage<A> {
                 (near, Wire::over_tcp(stream))
             }
             Over::Unix => {
-                let path = scratch("socket");
+                let path = Scratch::new("socket");
                 let listener = UnixListener::bind(&path).expect("a socket");
                 let near = self.adapter.reach(Place::Unix(path.clone())).await.expect("a connection");
                 let (stream, _): (UnixStream, _) = listener.accept().expect("a connection");
-                let _ = std::fs::remove_file(path);
                 (near, Wire::over_unix(stream))
             }
             Over::Duplex | Over::Child => {
@@ -371,15 +371,6 @@ impl<A: Adapter> Stage<A> {
             }
         }
     }
-}
-
-/// A path that nobody else has.
-#[must_use]
-pub fn scratch(name: &str) -> PathBuf {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let path = env::temp_dir().join(format!("scenario-{}-{}-{name}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
-    let _ = std::fs::remove_file(&path);
-    path
 }
 
 /// The far end in a process of its own: what the test `the_far_end` of an adapter does.

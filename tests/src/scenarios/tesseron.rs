@@ -22,8 +22,9 @@ use serde_json::{Value, json};
 use tungstenite::handshake::derive_accept_key;
 
 use super::raw::{self, Raw};
-use super::{Book, Over, Stage, Wire, client, scratch, tools};
+use super::{Book, Over, Stage, Wire, client, tools};
 use crate::adapter::{Adapter, Link, Started, start, start_blocking};
+use crate::scratch::Scratch;
 
 super::rows! { $ each_tesseron_row ():
     a_dial_without_the_subprotocol_of_a_gateway_is_dropped_without_a_word
@@ -90,36 +91,30 @@ const WRONG: &str = "WRONG-CODE";
 /// An app that listens in a home of its own, which goes with it.
 struct App {
     listener: TesseronListener,
-    home: Scratch,
+    home: OwnHome,
 }
 
-struct Scratch(PathBuf);
+struct OwnHome(Scratch);
 
-impl Scratch {
+impl OwnHome {
     fn new() -> Self {
-        Self(scratch("home"))
+        Self(Scratch::new("home"))
     }
 
     fn instances(&self) -> PathBuf {
-        Home::at(&self.0).instances()
+        Home::at(&*self.0).instances()
     }
 
     /// All apps of this home.
     fn read(&self) -> Vec<Instance> {
-        let read = Home::at(&self.0).read_instances().expect("a folder of ours");
+        let read = Home::at(&*self.0).read_instances().expect("a folder of ours");
         read.into_iter().map(|instance| instance.expect("a manifest of ours")).collect()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
 impl App {
     async fn start<A: Adapter>(stage: &Stage<A>, binding: Binding, claim: ClaimMode) -> Self {
-        let home = Scratch::new();
+        let home = OwnHome::new();
         let mut options = TesseronOptions::new("An app", binding);
         options.claim = claim;
         options.home = Some(home.0.clone());
@@ -746,9 +741,10 @@ async fn an_app_whose_runtime_has_ended_is_no_longer_shown<A: Adapter>(stage: St
 }
 
 async fn an_app_that_cannot_be_shown_does_not_listen<A: Adapter>(stage: Stage<A>) {
+    let unused = Scratch::new("unused");
     for name in ["", "two\nlines", &"x".repeat(257)] {
         let mut options = TesseronOptions::new(name, Binding::WebSocket);
-        options.home = Some(scratch("unused"));
+        options.home = Some(unused.clone());
         assert!(matches!(failed(stage.adapter.tesseron_listen(options).await), Error::AppName), "{name}");
     }
 }
@@ -772,8 +768,8 @@ async fn tcp<A: Adapter>(stage: &Stage<A>) -> (TcpListener, Instance) {
 }
 
 /// Somebody who listens on a Unix socket by hand. The last is where it is, and goes with it.
-async fn unix<A: Adapter>(stage: &Stage<A>) -> (UnixListener, Instance, Scratch) {
-    let folder = Scratch::new();
+async fn unix<A: Adapter>(stage: &Stage<A>) -> (UnixListener, Instance, OwnHome) {
+    let folder = OwnHome::new();
     fs::create_dir(&folder.0).expect("a folder");
     let path = folder.0.join("socket");
     let listener = UnixListener::bind(&path).expect("a socket");

@@ -15,8 +15,9 @@ use protocol_core::drive::FrameIo;
 use protocol_core::endpoint::{Call, Peer, Service, Tool};
 use protocol_core::{Close, CloseReason, Json, Outcome, Transmit};
 
-use super::{Stage, client, identity, scratch};
+use super::{Stage, client, identity};
 use crate::adapter::{Adapter, Link, Place};
+use crate::scratch::Scratch;
 
 super::rows! { $ each_transport_fault ():
     a_port_in_use_is_named
@@ -76,16 +77,16 @@ async fn nobody_at_an_address_is_named<A: Adapter>(stage: Stage<A>) {
     assert!(error.to_string().starts_with(&format!("cannot connect to {address}: Connection refused")), "{error}");
     let error = failed(stage.adapter.reach(Place::Tcp("no port".into())).await);
     assert!(matches!(error, Error::Connect { .. }), "{error}");
-    let path = scratch("nowhere");
+    let path = Scratch::new("nowhere");
     let error = failed(stage.adapter.reach(Place::Unix(path.clone())).await);
     assert!(error.to_string().starts_with(&format!("cannot connect to {}: No such file", path.display())), "{error}");
 }
 
 async fn a_path_that_exists_is_left_alone_and_named<A: Adapter>(stage: Stage<A>) {
-    let path = scratch("exists");
+    let path = Scratch::new("exists");
     fs::write(&path, "precious").expect("a file");
     let error = failed(stage.adapter.listen(Place::Unix(path.clone())).await);
-    assert!(matches!(&error, Error::PathExists { path: named } if *named == path), "{error}");
+    assert!(matches!(&error, Error::PathExists { path: named } if *named == *path), "{error}");
     assert!(error.to_string().contains("exists already"), "{error}");
     assert_eq!(fs::read(&path).expect("the file"), b"precious");
     fs::remove_file(&path).expect("the file");
@@ -96,7 +97,7 @@ async fn a_path_that_exists_is_left_alone_and_named<A: Adapter>(stage: Stage<A>)
 }
 
 async fn a_socket_file_goes_with_its_listener<A: Adapter>(stage: Stage<A>) {
-    let path = scratch("goes");
+    let path = Scratch::new("goes");
     let listener = stage.adapter.listen(Place::Unix(path.clone())).await.expect("a listener");
     assert!(path.exists());
     drop(listener);
@@ -104,7 +105,7 @@ async fn a_socket_file_goes_with_its_listener<A: Adapter>(stage: Stage<A>) {
 }
 
 async fn a_socket_file_that_somebody_put_in_our_place_is_left_alone<A: Adapter>(stage: Stage<A>) {
-    let path = scratch("replaced");
+    let path = Scratch::new("replaced");
     let ours = stage.adapter.listen(Place::Unix(path.clone())).await.expect("a listener");
     // Made before ours is removed, so that it cannot get the same number.
     let elsewhere = path.with_extension("other");
@@ -243,7 +244,7 @@ fn is_there(process: &str) -> bool {
 
 /// A child that leaves its process id in a file, and its transport.
 async fn with_id<A: Adapter>(stage: &Stage<A>, script: &str) -> (crate::adapter::End, protocol_core::adapter::Exit, String) {
-    let file = scratch("id");
+    let file = Scratch::new("id");
     let script = format!("echo $$ > {0}.tmp; mv {0}.tmp {0}; {script}", file.display());
     let (transport, exit) = stage.adapter.child_with_grace(sh(&script), Duration::from_millis(300)).expect("a shell");
     while !file.exists() {

@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::Debug;
+use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 use std::task::Waker;
 use std::time::Duration;
@@ -84,14 +85,37 @@ pub struct Judge {
     live_serves: BTreeSet<u64>,
     cancelled_serves: BTreeSet<u64>,
     questions: BTreeMap<u64, u64>,
-    /// Requests of ours on the wire; whether they were cancelled; whether they were answered.
-    requests: BTreeMap<u64, (bool, bool)>,
+    /// Requests of ours on the wire.
+    requests: Requests,
     /// Requests of the peer that may be answered, oldest first. A peer that uses an id or a name again may do so while the answer to its
     /// first use waits to leave: then only the newest runs.
     pending: Vec<Pending>,
     closed: bool,
     /// A damaged frame could not be read here: it may have been a request.
     missed: bool,
+}
+
+/// Requests of ours that have left. Those that are over differ in nothing that anybody could object to later, so they have no part in what
+/// a judge is.
+#[derive(Clone, Debug, Default)]
+struct Requests {
+    all: BTreeSet<u64>,
+    /// Neither cancelled nor answered.
+    open: BTreeSet<u64>,
+}
+
+impl PartialEq for Requests {
+    fn eq(&self, other: &Self) -> bool {
+        self.open == other.open
+    }
+}
+
+impl Eq for Requests {}
+
+impl Hash for Requests {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.open.hash(state);
+    }
 }
 
 /// A request of the peer that may be answered.
@@ -569,16 +593,16 @@ impl Judge {
         match (frame["method"].as_str(), frame.get("id")) {
             (Some(_), Some(id)) => {
                 let id = id.as_u64().expect("ids of ours are numbers");
-                assert!(self.requests.insert(id, (false, false)).is_none(), "G2: an id was used twice: {text}");
+                assert!(self.requests.all.insert(id), "G2: an id was used twice: {text}");
+                self.requests.open.insert(id);
                 let depth = params["_meta"]["protocol-core/samplingDepth"].as_u64().unwrap_or(0);
                 assert!(depth <= max_depth.into(), "G12: {text}");
             }
             (Some("notifications/cancelled" | "actions/cancel"), None) => {
                 let named = || params["invocationId"].as_str()?.strip_prefix("inv_")?.parse().ok();
-                let request = params["requestId"].as_u64().or_else(named).and_then(|id| self.requests.get_mut(&id));
-                let Some((cancelled, answered)) = request else { panic!("G2: a cancel without a request: {text}") };
-                assert!(!*cancelled && !*answered, "G2: cancelled although it was cancelled or answered: {text}");
-                *cancelled = true;
+                let request = params["requestId"].as_u64().or_else(named).filter(|id| self.requests.all.contains(id));
+                let Some(id) = request else { panic!("G2: a cancel without a request: {text}") };
+                assert!(self.requests.open.remove(&id), "G2: cancelled although it was cancelled or answered: {text}");
             }
             (Some(method @ ("notifications/progress" | "actions/progress")), None) => {
                 let is_percent = method == "actions/progress";
@@ -658,10 +682,8 @@ impl Judge {
             Event::Progress { id, .. } => assert!(self.calls.contains(&told::number(id)), "progress after the end: {event:?}"),
             Event::Done { id, outcome, .. } => {
                 assert!(self.calls.remove(&told::number(id)), "G1: done twice, or never begun: {event:?}");
-                if let (Some((_, answered)), Outcome::Result(_) | Outcome::Error(_)) =
-                    (self.requests.get_mut(&told::number(id)), outcome)
-                {
-                    *answered = true;
+                if matches!(outcome, Outcome::Result(_) | Outcome::Error(_)) {
+                    self.requests.open.remove(&told::number(id));
                 }
                 if let (Outcome::Result(result), true) = (outcome, faithful) {
                     let text = result.as_str();

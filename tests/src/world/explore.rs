@@ -1,17 +1,17 @@
 //! Every interleaving of two sessions within bounds, breadth first.
 //!
 //! What is explored is the real [`Session`], cloned at each step, with its model and its judge: no specification stands in for it, and
-//! a state in which anything is not as predicted ends the search with the shortest way to it. `stateright` was considered: it wants a
-//! state that is small, hashable and comparable, and an event loop of its own; ours is neither small nor hashable, and what is left
-//! to write once it is, a queue and a set, is this file.
+//! a state in which anything is not as predicted ends the search with a way to it. `stateright` was considered: it wants a state that is
+//! small, hashable and comparable, and an event loop of its own; ours is neither small nor hashable, and what is left to write once it
+//! is, a queue and a set, is this file.
 //!
-//! Two states are one if their [digest](State::digest) is equal: the texts of both sessions, their models and their judges, and the
-//! frames in flight. Left out is what cannot decide anything that follows: counters, absolute time (deadlines are said as they are
-//! seen from now), and the numbers of tickets of the outbox (only their order counts). Ids keep their numbers: the order in which they
-//! were given is part of what a session does.
+//! A state is that of each [end](End) and what is in flight each way. An end meets nothing of the other but frames, so what a step does
+//! to it depends on that end and the frame alone: it is tried once for each state of an end, however many states of the whole have it,
+//! and what it leads to is looked up from then on. Two states of an end are one if their [digest](End::digest) is equal. `docs/model.md`
+//! says what is left out of it, how the search is made smaller, and why that loses nothing.
 
 use std::collections::hash_map::DefaultHasher;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,7 +29,7 @@ use crate::end::{client_config, server_config};
 use crate::tesseron::{app_config, gateway_config};
 
 /// How much may happen on the way from the first state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Bounds {
     /// Calls of the client, those made while it answers a sampling included.
     pub calls: u8,
@@ -39,10 +39,10 @@ pub struct Bounds {
     pub samples: u8,
     /// Cancels, in all.
     pub cancels: u8,
-    /// Deadlines that pass, in all.
-    pub deadlines: u8,
-    /// Ends that are closed.
-    pub closes: u8,
+    /// Deadlines of the client that pass, and those of the server.
+    pub deadlines: [u8; 2],
+    /// How often the client closes, and the server.
+    pub closes: [u8; 2],
 }
 
 /// Something that can happen next. The number is the end, or the place of what it happens to among its like.
@@ -62,33 +62,14 @@ pub enum Action {
     Answer(u8),
     /// That end's next frame leaves it.
     Leave(u8),
-    /// A frame, or the end, arrives at that end.
-    Arrive(u8),
-    /// That end's next deadline passes, at that end alone: the other comes late.
-    Deadline(u8),
+    /// That end's next deadline passes, and nobody looks yet.
+    Pass(u8),
+    /// That end looks at what has passed.
+    Timeout(u8),
     /// That end closes, with a grace.
     Close(u8),
-}
-
-/// Two ends and what is between them.
-#[derive(Debug)]
-pub struct State<S: Subject = Session> {
-    ends: [Rc<Watched<S>>; 2],
-    /// From the client, and from the server.
-    flight: [VecDeque<Bytes>; 2],
-    /// Ends that have heard that there is nothing more.
-    ended: [bool; 2],
-    now: Instant,
-    left: Bounds,
-    /// The digest of each end as seen from `now`.
-    digests: [u128; 2],
-}
-
-impl<S: Subject> Clone for State<S> {
-    fn clone(&self) -> Self {
-        let Self { ends, flight, ended, now, left, digests } = self;
-        Self { ends: ends.clone(), flight: flight.clone(), ended: *ended, now: *now, left: *left, digests: *digests }
-    }
+    /// A frame, or the end, arrives at that end.
+    Arrive(u8),
 }
 
 /// The clocks that make deadlines of both ends meet.
@@ -110,185 +91,162 @@ fn timed(mut client: Config, mut server: Config) -> (Config, Config) {
     server.timeouts.input = None;
     for config in [&mut client, &mut server] {
         config.timeouts.close_grace = Duration::from_millis(5);
-        config.limits.tombstones = 2;
+        // Neither end uses an id again, so what is remembered of past ones decides nothing.
+        config.limits.tombstones = 0;
     }
     (client, server)
 }
 
-impl<S: Subject> State<S> {
-    /// Two ends with the handshake behind them.
-    ///
-    /// # Panics
-    /// If the handshake goes wrong.
-    #[must_use]
-    pub fn ready(client: S, server: S, left: Bounds) -> Self {
-        let mut watched = [client, server].map(|subject| {
-            let mut watched = Watched::new(subject, Instant::ZERO, None);
-            watched.trace = None;
-            watched
-        });
-        for _ in 0..3 {
-            for at in 0..2 {
-                while let Some(out) = watched[at].poll_transmit() {
-                    watched[1 - at].handle_frame(out.frame, Instant::ZERO).expect("the handshake is read");
-                }
-            }
-        }
-        if watched[0].is_tesseron() {
-            watched[0].claim(Instant::ZERO);
-            while let Some(out) = watched[0].poll_transmit() {
-                watched[1].handle_frame(out.frame, Instant::ZERO).expect("the claim is read");
-            }
-        }
-        for end in &mut watched {
-            while end.poll_event().is_some() {}
-            assert!(end.subject().session().is_ready());
-        }
-        let digests = watched.each_ref().map(|end| digest_of(end, Instant::ZERO));
-        Self { ends: watched.map(Rc::new), flight: Default::default(), ended: [false; 2], now: Instant::ZERO, left, digests }
+/// One end: all that decides what it does next, given what arrives.
+#[derive(Clone, Debug)]
+struct End<S> {
+    /// Its number: the client is 0.
+    at: u8,
+    watched: Watched<S>,
+    /// Its own clock.
+    now: Instant,
+    /// What may still happen; it counts its own share of that.
+    left: Bounds,
+    /// It has heard that there is nothing more.
+    ended: bool,
+}
+
+impl<S: Subject> End<S> {
+    fn session(&self) -> &Session {
+        self.watched.subject().session()
     }
 
-    fn session(&self, at: usize) -> &Session {
-        self.ends[at].subject().session()
+    /// Nothing comes from it any more.
+    fn is_over(&self) -> bool {
+        self.session().is_closed() && !self.has_output()
     }
 
-    /// Everything that can happen next.
-    #[must_use]
-    pub fn actions(&self) -> Vec<Action> {
-        let mut all = Vec::new();
-        let (client, server) = (&self.ends[0].known, &self.ends[1].known);
+    fn has_output(&self) -> bool {
+        self.session().stats().queued_bytes > 0
+    }
+
+    /// Whether it would still hear that there is nothing more.
+    fn listens(&self) -> bool {
+        !self.ended && !self.session().is_closed()
+    }
+
+    /// Everything that can happen at this end next, but for arrivals.
+    fn actions(&self) -> Vec<Action> {
+        let (at, known, left) = (self.at, &self.watched.known, &self.left);
+        let here = usize::from(at);
         let places = |count: usize| 0..u8::try_from(count).unwrap_or(u8::MAX);
-        let closed = [0, 1].map(|at| self.session(at).is_closed());
-        if self.left.calls > 0 && !closed[0] {
-            all.push(Action::Call(None));
-            all.extend(places(client.asked.len()).map(|place| Action::Call(Some(place))));
+        let (is_open, due) = (!self.session().is_closed(), self.watched.subject().poll_timeout());
+        let mut all = Vec::new();
+        if here == 0 {
+            if left.calls > 0 && is_open {
+                all.push(Action::Call(None));
+                all.extend(places(known.asked.len()).map(|place| Action::Call(Some(place))));
+            }
+            if left.cancels > 0 {
+                all.extend(places(known.calls.len()).map(Action::Cancel));
+            }
+            all.extend(places(known.asked.len()).map(Action::Answer));
         }
-        if self.left.cancels > 0 {
-            all.extend(places(client.calls.len()).map(Action::Cancel));
-        }
-        for place in places(server.serves.len()) {
-            if self.left.updates > 0 {
+        for place in places(known.serves.len()) {
+            if left.updates > 0 {
                 all.push(Action::Update(place));
             }
-            if self.left.samples > 0 {
+            if left.samples > 0 {
                 all.push(Action::Sample(place));
             }
             all.push(Action::Respond(place));
         }
-        all.extend(places(client.asked.len()).map(Action::Answer));
-        for at in 0..2_u8 {
-            let here = usize::from(at);
-            if self.session(here).stats().queued_bytes > 0 {
-                all.push(Action::Leave(at));
-            }
-            let peer_is_over = closed[1 - here] && !self.ended[here] && !closed[here];
-            if !self.flight[1 - here].is_empty() || peer_is_over {
-                all.push(Action::Arrive(at));
-            }
-            if self.left.deadlines > 0 && self.ends[here].subject().poll_timeout().is_some() {
-                all.push(Action::Deadline(at));
-            }
-            if self.left.closes > 0 && !closed[here] {
-                all.push(Action::Close(at));
-            }
+        if self.has_output() {
+            all.push(Action::Leave(at));
+        }
+        match due {
+            Some(due) if due <= self.now => all.push(Action::Timeout(at)),
+            Some(_) if left.deadlines[here] > 0 => all.push(Action::Pass(at)),
+            _ => {}
+        }
+        if left.closes[here] > 0 && is_open {
+            all.push(Action::Close(at));
         }
         all
     }
 
-    /// The state after `action`. Only the end that it concerns is cloned.
-    #[must_use]
-    pub fn after(&self, action: Action) -> Self {
+    /// What this end is after something has happened there, and the frame that leaves by that. `arrived` says what arrives: the end of
+    /// it all, if there is no frame.
+    fn after(&self, action: Action, arrived: Option<Bytes>) -> (Self, Option<Bytes>) {
         let mut next = self.clone();
-        let left = &mut next.left;
-        let at = match action {
-            Action::Call(_) | Action::Cancel(_) | Action::Answer(_) => 0,
-            Action::Update(_) | Action::Sample(_) | Action::Respond(_) => 1,
-            Action::Leave(at) | Action::Arrive(at) | Action::Deadline(at) | Action::Close(at) => usize::from(at),
-        };
-        let budget = match action {
-            Action::Call(_) => Some(&mut left.calls),
-            Action::Cancel(_) => Some(&mut left.cancels),
-            Action::Update(_) => Some(&mut left.updates),
-            Action::Sample(_) => Some(&mut left.samples),
-            Action::Deadline(_) => Some(&mut left.deadlines),
-            Action::Close(_) => Some(&mut left.closes),
-            _ => None,
-        };
-        if let Some(budget) = budget {
-            *budget -= 1;
+        let Self { watched: end, left, now, ended, .. } = &mut next;
+        let here = usize::from(self.at);
+        let updates = left.updates;
+        match action {
+            Action::Call(_) => left.calls -= 1,
+            Action::Cancel(_) => left.cancels -= 1,
+            Action::Update(_) => left.updates -= 1,
+            Action::Sample(_) => left.samples -= 1,
+            Action::Pass(_) => left.deadlines[here] -= 1,
+            Action::Close(_) => left.closes[here] -= 1,
+            _ => {}
         }
-        let (updates, now) = (self.left.updates, self.now);
-        let end = Rc::make_mut(&mut next.ends[at]);
+        let mut leaves = None;
         match action {
             Action::Call(parent) => {
                 let params = Json::parse(format!(r#"{{"name":"t","arguments":{ODD}}}"#)).expect("JSON");
                 let mut call = Invoke::new(Op::CallTool, params);
                 call.parent = parent.map(|place| end.known.asked[usize::from(place)].0);
-                end.invoke(call, now);
+                end.invoke(call, *now);
             }
             Action::Cancel(place) => {
                 let id = end.known.calls[usize::from(place)];
-                end.cancel(id, now);
+                end.cancel(id, *now);
             }
             Action::Update(place) => {
                 let id = end.known.serves[usize::from(place)];
-                end.progress(id, Progress::value(f64::from(u8::MAX - updates)), now);
+                end.progress(id, Progress::value(f64::from(u8::MAX - updates)), *now);
             }
             Action::Sample(place) => {
                 let id = end.known.serves[usize::from(place)];
-                end.request_input(id, Ask::Sample(Sample::new("?")), now);
+                end.request_input(id, Ask::Sample(Sample::new("?")), *now);
             }
             Action::Respond(place) => {
                 let id = end.known.serves[usize::from(place)];
-                end.respond(id, Reply::Tool(ToolOutput::text("ok")), now);
+                end.respond(id, Reply::Tool(ToolOutput::text("ok")), *now);
             }
             Action::Answer(place) => {
                 let key = end.known.asked[usize::from(place)].0;
-                end.provide_input(key, Answer::Sample(Sampled::new("!", "m")), now);
+                end.provide_input(key, Answer::Sample(Sampled::new("!", "m")), *now);
             }
-            Action::Leave(_) => {
-                let out = end.poll_transmit().expect("a frame waits");
-                // A broken pipe swallows it.
-                if !self.session(1 - at).is_closed() {
-                    next.flight[at].push_back(out.frame);
-                }
-            }
-            Action::Arrive(_) => match next.flight[1 - at].pop_front() {
-                Some(frame) => end.handle_frame(frame, now).expect("there is room"),
+            Action::Leave(_) => leaves = Some(end.poll_transmit().expect("a frame waits").frame),
+            Action::Arrive(_) => match arrived {
+                Some(frame) => end.handle_frame(frame, *now).expect("there is room"),
                 None => {
-                    next.ended[at] = true;
-                    end.handle_end(TransportEnd::Eof, now);
+                    *ended = true;
+                    end.handle_end(TransportEnd::Eof, *now);
                 }
             },
-            Action::Deadline(_) => {
-                next.now = now.max(end.subject().poll_timeout().expect("a deadline"));
-                end.handle_timeout(next.now);
-            }
-            Action::Close(_) => end.close(Duration::from_millis(5), now),
+            Action::Pass(_) => *now = end.subject().poll_timeout().expect("a deadline"),
+            Action::Timeout(_) => end.handle_timeout(*now),
+            Action::Close(_) => end.close(Duration::from_millis(5), *now),
         }
         // Events are looked at as they come: what an application knows is part of neither session.
         while end.poll_event().is_some() {}
-        next.digests[at] = digest_of(&next.ends[at], next.now);
-        if next.now != self.now {
-            next.digests[1 - at] = digest_of(&next.ends[1 - at], next.now);
-        }
-        next
+        (next, leaves)
     }
 
-    /// What the state is, as far as it decides what follows.
-    #[must_use]
-    pub fn digest(&self) -> u128 {
-        hash(&(self.digests, &self.flight, self.ended, self.left))
+    /// What this end is, as far as it decides what follows.
+    fn digest(&self) -> u128 {
+        let mut text = String::with_capacity(4 * 1024);
+        canonical(&format!("{:?}", self.watched.subject()), self.now, &mut text);
+        let model = self.watched.model().map(|model| model.digest(self.now.as_micros()));
+        hash(&(text, model, &self.watched.judge, self.left, self.ended))
     }
 
     /// What must hold where nothing can happen any more, unless a bound is in the way.
     fn check_rest(&self) {
-        if self.left.deadlines == 0 {
-            return;
-        }
-        for at in 0..2 {
-            let stats = self.session(at).stats();
+        let stats = self.session().stats();
+        if self.left.deadlines[usize::from(self.at)] > 0 {
             assert_eq!((stats.calls, stats.serves), (0, 0), "G1: nothing can happen any more, and something is open");
+        }
+        if self.session().is_closed() {
+            self.watched.check_end();
         }
     }
 }
@@ -300,13 +258,6 @@ fn hash(what: &impl Hash) -> u128 {
         u128::from(hasher.finish())
     });
     high << 64 | low
-}
-
-fn digest_of(end: &Watched<impl Subject>, now: Instant) -> u128 {
-    let mut text = String::with_capacity(4 * 1024);
-    canonical(&format!("{:?}", end.subject()), now, &mut text);
-    let model = end.model().map(|model| model.digest(now.as_micros()));
-    hash(&(text, model, &end.judge))
 }
 
 /// Copies what a session looks like, without its config and its counters; instants as seen from `now`; tickets as places in the queue.
@@ -338,17 +289,158 @@ fn canonical(text: &str, now: Instant, out: &mut String) {
     out.push_str(rest);
 }
 
+/// Numbers for what is many times the same.
+#[derive(Debug)]
+struct Numbers<T> {
+    all: Vec<T>,
+    known: HashMap<T, u32>,
+}
+
+impl<T: Clone + Eq + Hash> Numbers<T> {
+    fn of(&mut self, what: T) -> u32 {
+        if let Some(number) = self.known.get(&what) {
+            return *number;
+        }
+        let number = small(self.all.len());
+        self.all.push(what.clone());
+        self.known.insert(what, number);
+        number
+    }
+
+    fn named(&self, number: u32) -> &T {
+        &self.all[number as usize]
+    }
+}
+
+impl<T> Default for Numbers<T> {
+    fn default() -> Self {
+        Self { all: Vec::new(), known: HashMap::new() }
+    }
+}
+
+fn small(count: usize) -> u32 {
+    u32::try_from(count).expect("fewer than four thousand million")
+}
+
+/// What something leads to at one end: its next state, and the frame that leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Effect {
+    to: u32,
+    leaves: Option<u32>,
+}
+
+/// A step at one end that the other end can notice, and the state of the end that it is taken in.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    via: u32,
+    action: Action,
+    effect: Effect,
+}
+
+/// A state of one end, and where from there. What is not asked for is not tried.
+#[derive(Debug)]
+struct Reached<S> {
+    end: End<S>,
+    is_over: bool,
+    /// What everything but an arrival leads to.
+    effects: Option<Rc<[(Action, Effect)]>>,
+    /// What the arrival of that frame leads to, or that of the end.
+    arrivals: Vec<(Option<u32>, Effect)>,
+    /// The states that this end comes to by itself, this one first.
+    alone: Option<Rc<[u32]>>,
+    /// What it may then do that the other end can notice.
+    departures: Option<Rc<[Step]>>,
+    /// How that frame may then arrive.
+    receipts: Vec<(Option<u32>, Rc<[Step]>)>,
+}
+
+/// The states of one end.
+#[derive(Debug)]
+struct Side<S> {
+    all: Vec<Reached<S>>,
+    known: HashMap<u128, u32>,
+}
+
+impl<S: Subject> Side<S> {
+    fn number(&mut self, end: End<S>) -> u32 {
+        let next = small(self.all.len());
+        let number = *self.known.entry(end.digest()).or_insert(next);
+        if number == next {
+            let (is_over, none) = (end.is_over(), (None, None, None));
+            let (arrivals, receipts) = Default::default();
+            let (effects, alone, departures) = none;
+            self.all.push(Reached { end, is_over, effects, arrivals, alone, departures, receipts });
+        }
+        number
+    }
+
+    fn at(&self, number: u32) -> &Reached<S> {
+        &self.all[number as usize]
+    }
+
+    fn at_mut(&mut self, number: u32) -> &mut Reached<S> {
+        &mut self.all[number as usize]
+    }
+
+    /// Whether the other end cannot notice that: nothing leaves, and this end is over as little as before.
+    fn is_silent(&self, from: u32, action: Action, effect: Effect) -> bool {
+        !matches!(action, Action::Leave(_)) && self.at(from).is_over == self.at(effect.to).is_over
+    }
+
+    /// Where that state leads by itself in one step, as far as that was tried.
+    fn silently(&self, from: u32) -> impl Iterator<Item = (Action, u32)> {
+        let effects = self.at(from).effects.iter().flat_map(|effects| effects.iter());
+        effects.filter(move |(action, effect)| self.is_silent(from, *action, *effect)).map(|(action, effect)| (*action, effect.to))
+    }
+
+    /// What leads from one state to another that it comes to by itself.
+    fn path(&self, from: u32, to: u32) -> Vec<Action> {
+        let mut ways = vec![(from, Vec::new())];
+        let mut next = 0;
+        while let Some((at, way)) = ways.get(next).cloned() {
+            if at == to {
+                return way;
+            }
+            for (action, then) in self.silently(at) {
+                if ways.iter().all(|(known, _)| *known != then) {
+                    ways.push((then, [&way[..], &[action]].concat()));
+                }
+            }
+            next += 1;
+        }
+        Vec::new()
+    }
+}
+
+/// A state of the whole: that of each end, and what is in flight from the client and from the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct State {
+    ends: [u32; 2],
+    flight: [u32; 2],
+}
+
+/// Whether steps may be left out that another order of the same steps makes up for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Orders {
+    /// Every order of steps.
+    All,
+    /// One of those that neither end can tell apart.
+    Enough,
+}
+
 /// What a search has found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Distinct states.
+    /// Distinct states of the whole that were looked at.
     pub states: usize,
     /// Steps between them.
     pub steps: usize,
+    /// Distinct states of the client, and of the server.
+    pub ends: [usize; 2],
+    /// Says which ones, whatever order they were found in.
+    pub digest: u128,
     /// States in which nothing can happen any more.
     pub rests: usize,
-    /// The longest of the shortest ways to a state.
-    pub depth: usize,
 }
 
 /// A way to something that must not be.
@@ -356,49 +448,308 @@ pub struct Found {
 pub struct Objection {
     /// What is wrong.
     pub what: String,
-    /// The shortest way to it.
+    /// The way to it, the shortest if every order was searched.
     pub way: Vec<Action>,
 }
 
-/// Searches everything that can be reached, breadth first.
+/// What is wrong with a state of an end, or with what was tried there.
+struct Wrong {
+    at: usize,
+    state: u32,
+    action: Option<Action>,
+    what: String,
+}
+
+/// Runs what panics if something is wrong.
+fn judged<T>(at: usize, state: u32, action: Option<Action>, run: impl FnOnce() -> T) -> Result<T, Wrong> {
+    catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let what = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default();
+        Wrong { at, state, action, what }
+    })
+}
+
+/// A search under way.
+#[derive(Debug)]
+struct Search<S> {
+    sides: [Side<S>; 2],
+    frames: Numbers<Bytes>,
+    flights: Numbers<Vec<u32>>,
+    orders: Orders,
+}
+
+impl<S: Subject> Search<S> {
+    /// Tries something at an end, for the first time in this state of it.
+    fn attempt(&mut self, at: usize, from: u32, action: Action, frame: Option<u32>) -> Result<Effect, Wrong> {
+        let end = &self.sides[at].at(from).end;
+        let frame = frame.map(|frame| self.frames.named(frame).clone());
+        let (next, leaves) = judged(at, from, Some(action), || end.after(action, frame))?;
+        Ok(Effect { to: self.sides[at].number(next), leaves: leaves.map(|frame| self.frames.of(frame)) })
+    }
+
+    fn effects(&mut self, at: usize, from: u32) -> Result<Rc<[(Action, Effect)]>, Wrong> {
+        if let Some(effects) = &self.sides[at].at(from).effects {
+            return Ok(Rc::clone(effects));
+        }
+        let actions = self.sides[at].at(from).end.actions();
+        let tried = actions.into_iter().map(|action| Ok((action, self.attempt(at, from, action, None)?)));
+        let tried: Rc<[_]> = tried.collect::<Result<_, _>>()?;
+        self.sides[at].at_mut(from).effects = Some(Rc::clone(&tried));
+        Ok(tried)
+    }
+
+    fn arrival(&mut self, at: usize, from: u32, frame: Option<u32>) -> Result<Effect, Wrong> {
+        if let Some((_, effect)) = self.sides[at].at(from).arrivals.iter().find(|(known, _)| *known == frame) {
+            return Ok(*effect);
+        }
+        let effect = self.attempt(at, from, Action::Arrive(self.sides[at].at(from).end.at), frame)?;
+        self.sides[at].at_mut(from).arrivals.push((frame, effect));
+        Ok(effect)
+    }
+
+    fn alone(&mut self, at: usize, from: u32) -> Result<Rc<[u32]>, Wrong> {
+        if let Some(alone) = &self.sides[at].at(from).alone {
+            return Ok(Rc::clone(alone));
+        }
+        let (mut all, mut known, mut next) = (vec![from], HashSet::from([from]), 0);
+        while let Some(state) = all.get(next).copied() {
+            self.effects(at, state)?;
+            all.extend(self.sides[at].silently(state).map(|(_, to)| to).filter(|to| known.insert(*to)));
+            next += 1;
+        }
+        let alone: Rc<[_]> = all.into();
+        self.sides[at].at_mut(from).alone = Some(Rc::clone(&alone));
+        Ok(alone)
+    }
+
+    /// Leaves out a step where the same comes of taking it earlier, before what this end did last by itself: `steps` are of one kind.
+    fn undelayed(&mut self, at: usize, steps: &[Step]) -> Result<Vec<Step>, Wrong> {
+        let mut delayed = HashSet::new();
+        let taken: HashMap<u32, Effect> = steps.iter().map(|step| (step.via, step.effect)).collect();
+        for early in steps {
+            self.effects(at, early.effect.to)?;
+            let side = &self.sides[at];
+            for (_, late) in side.silently(early.via) {
+                let Some(effect) = taken.get(&late).filter(|effect| effect.leaves == early.effect.leaves) else { continue };
+                if side.silently(early.effect.to).any(|(_, to)| to == effect.to) {
+                    delayed.insert(late);
+                }
+            }
+        }
+        Ok(steps.iter().filter(|step| !delayed.contains(&step.via)).copied().collect())
+    }
+
+    fn departures(&mut self, at: usize, from: u32) -> Result<Rc<[Step]>, Wrong> {
+        if let Some(departures) = &self.sides[at].at(from).departures {
+            return Ok(Rc::clone(departures));
+        }
+        let (mut leaving, mut ending) = (Vec::new(), Vec::new());
+        for via in self.alone(at, from)?.iter().copied() {
+            for (action, effect) in self.effects(at, via)?.iter().copied() {
+                let step = Step { via, action, effect };
+                match action {
+                    Action::Leave(_) => leaving.push(step),
+                    _ if !self.sides[at].is_silent(via, action, effect) => ending.push(step),
+                    _ => {}
+                }
+            }
+        }
+        ending.extend(self.undelayed(at, &leaving)?);
+        let departures: Rc<[_]> = ending.into();
+        self.sides[at].at_mut(from).departures = Some(Rc::clone(&departures));
+        Ok(departures)
+    }
+
+    fn receipts(&mut self, at: usize, from: u32, frame: Option<u32>) -> Result<Rc<[Step]>, Wrong> {
+        if let Some((_, receipts)) = self.sides[at].at(from).receipts.iter().find(|(known, _)| *known == frame) {
+            return Ok(Rc::clone(receipts));
+        }
+        let mut arriving = Vec::new();
+        for via in self.alone(at, from)?.iter().copied() {
+            let end = &self.sides[at].at(via).end;
+            let action = Action::Arrive(end.at);
+            if frame.is_some() || end.listens() {
+                arriving.push(Step { via, action, effect: self.arrival(at, via, frame)? });
+            }
+        }
+        let receipts: Rc<[_]> = self.undelayed(at, &arriving)?.into();
+        self.sides[at].at_mut(from).receipts.push((frame, Rc::clone(&receipts)));
+        Ok(receipts)
+    }
+
+    /// What waits to arrive at an end: a frame, or the end.
+    fn mail(&self, state: State, at: usize) -> Option<Option<u32>> {
+        let [here, peer] = [at, 1 - at].map(|at| self.sides[at].at(state.ends[at]));
+        match self.flights.named(state.flight[1 - at]).first() {
+            Some(frame) => Some(Some(*frame)),
+            None => (peer.is_over && here.end.listens()).then_some(None),
+        }
+    }
+
+    /// Puts everything that can follow into `next`.
+    fn follow(&mut self, state: State, next: &mut Vec<(Move, State)>) -> Result<(), Wrong> {
+        let mail = [0, 1].map(|at| self.mail(state, at));
+        let first = (0..2).rev().find(|at| mail[*at].is_some()).filter(|_| self.orders == Orders::Enough);
+        for at in first.map_or(0..2, |at| at..at + 1) {
+            let from = state.ends[at];
+            let departures = match self.orders {
+                Orders::Enough => self.departures(at, from)?,
+                Orders::All => {
+                    let effects = self.effects(at, from)?;
+                    effects.iter().map(|(action, effect)| Step { via: from, action: *action, effect: *effect }).collect()
+                }
+            };
+            for step in departures.iter() {
+                let mut then = state;
+                then.ends[at] = step.effect.to;
+                if let Some(frame) = step.effect.leaves {
+                    let flight = [&self.flights.named(state.flight[at])[..], &[frame]].concat();
+                    then.flight[at] = self.flights.of(flight);
+                }
+                next.push((Move { at, via: step.via, action: step.action }, then));
+            }
+            let Some(frame) = mail[at] else { continue };
+            let receipts = match self.orders {
+                Orders::Enough => self.receipts(at, from, frame)?,
+                Orders::All => {
+                    let (action, effect) = (Action::Arrive(self.sides[at].at(from).end.at), self.arrival(at, from, frame)?);
+                    Rc::from([Step { via: from, action, effect }])
+                }
+            };
+            for step in receipts.iter() {
+                let mut then = state;
+                then.ends[at] = step.effect.to;
+                if frame.is_some() {
+                    let flight = self.flights.named(state.flight[1 - at])[1..].to_vec();
+                    then.flight[1 - at] = self.flights.of(flight);
+                }
+                next.push((Move { at, via: step.via, action: step.action }, then));
+            }
+        }
+        Ok(())
+    }
+
+    /// The states of an end, from that one, in which nothing can happen any more unless something arrives.
+    fn rests(&mut self, at: usize, from: u32) -> Result<Vec<u32>, Wrong> {
+        let alone = match self.orders {
+            Orders::Enough => self.alone(at, from)?,
+            Orders::All => Rc::from([from]),
+        };
+        let mut rests = Vec::new();
+        for state in alone.iter().copied() {
+            if self.effects(at, state)?.is_empty() {
+                rests.push(state);
+            }
+        }
+        Ok(rests)
+    }
+
+    /// Looks at the states of rest that `state` comes to if nothing leaves any more.
+    fn check_rests(&mut self, state: State, rests: &mut HashSet<[u32; 2]>) -> Result<(), Wrong> {
+        if (0..2).any(|at| self.mail(state, at).is_some()) {
+            return Ok(());
+        }
+        let (client, server) = (self.rests(0, state.ends[0])?, self.rests(1, state.ends[1])?);
+        for pair in client.iter().flat_map(|client| server.iter().map(|server| [*client, *server])) {
+            if rests.insert(pair) {
+                for (at, state) in pair.into_iter().enumerate() {
+                    judged(at, state, None, || self.sides[at].at(state).end.check_rest())?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A step at one end, taken in that state of it.
+#[derive(Clone, Copy, Debug)]
+struct Move {
+    at: usize,
+    via: u32,
+    action: Action,
+}
+
+/// A state of the whole, and how it was reached first: from which, by what.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    state: State,
+    from: u32,
+    last: Option<Move>,
+}
+
+/// Searches everything that two sessions can come to, breadth first, once the handshake is behind them.
 ///
 /// # Errors
 /// The first objection of a judge or a model.
-pub fn explore<S: Subject>(first: State<S>) -> Result<Found, Objection> {
-    let mut seen = HashSet::from([first.digest()]);
-    // How each state was reached first.
-    let mut ways: Vec<(usize, Option<Action>, u16)> = vec![(0, None, 0)];
-    let mut queue = VecDeque::from([(0_usize, first)]);
-    let mut found = Found { states: 1, ..Found::default() };
-    while let Some((from, state)) = queue.pop_front() {
-        let actions = state.actions();
-        let depth = ways[from].2;
-        found.depth = found.depth.max(depth.into());
-        let object = |what: Box<dyn std::any::Any + Send>, last: Option<Action>, ways: &[(usize, Option<Action>, u16)]| {
-            let what =
-                what.downcast_ref::<String>().cloned().or_else(|| what.downcast_ref::<&str>().map(|what| (*what).to_owned()));
-            let mut way = Vec::from_iter(last);
-            let mut at = from;
-            while let (before, Some(action), _) = ways[at] {
-                way.push(action);
-                at = before;
+///
+/// # Panics
+/// If the handshake goes wrong.
+pub fn explore<S: Subject>(client: S, server: S, bounds: Bounds, orders: Orders) -> Result<Found, Objection> {
+    let sides = [0, 1].map(|_| Side { all: Vec::new(), known: HashMap::new() });
+    let mut search = Search { sides, frames: Numbers::default(), flights: Numbers::default(), orders };
+    let [client, server] = ready(client, server);
+    let ends = [(0, client), (1, server)].map(|(at, watched)| {
+        let end = End { at, watched, now: Instant::ZERO, left: bounds, ended: false };
+        search.sides[usize::from(at)].number(end)
+    });
+    let first = State { ends, flight: [search.flights.of(Vec::new()); 2] };
+    let mut seen = HashSet::from([first]);
+    let mut ways = vec![Way { state: first, from: 0, last: None }];
+    let (mut rests, mut steps, mut from, mut next) = (HashSet::new(), 0, 0, Vec::new());
+    while let Some(Way { state, .. }) = ways.get(from).copied() {
+        next.clear();
+        let looked = search.follow(state, &mut next).and_then(|()| search.check_rests(state, &mut rests));
+        looked.map_err(|wrong| objection(&search, &ways, from, wrong))?;
+        steps += next.len();
+        for (last, then) in &next {
+            if seen.insert(*then) {
+                ways.push(Way { state: *then, from: small(from), last: Some(*last) });
             }
-            way.reverse();
-            Objection { what: what.unwrap_or_default(), way }
-        };
-        if actions.is_empty() {
-            found.rests += 1;
-            catch_unwind(AssertUnwindSafe(|| state.check_rest())).map_err(|what| object(what, None, &ways))?;
         }
-        for action in actions {
-            found.steps += 1;
-            let next = catch_unwind(AssertUnwindSafe(|| state.after(action))).map_err(|what| object(what, Some(action), &ways))?;
-            if seen.insert(next.digest()) {
-                found.states += 1;
-                ways.push((from, Some(action), depth + 1));
-                queue.push_back((ways.len() - 1, next));
+        from += 1;
+    }
+    let ends = search.sides.each_ref().map(|side| side.all.len());
+    let digest = search.sides.iter().flat_map(|side| side.known.keys()).fold(0, |all, one| all ^ one);
+    Ok(Found { states: ways.len(), steps, ends, digest, rests: rests.len() })
+}
+
+/// Tells how to come to what is wrong.
+fn objection<S: Subject>(search: &Search<S>, ways: &[Way], found: usize, wrong: Wrong) -> Objection {
+    let alone = |at: usize, from: State, to: u32| search.sides[at].path(from.ends[at], to);
+    let mut parts = vec![Vec::from_iter(wrong.action), alone(wrong.at, ways[found].state, wrong.state)];
+    let mut at = ways[found];
+    while let Some(last) = at.last {
+        let before = ways[at.from as usize];
+        parts.extend([vec![last.action], alone(last.at, before.state, last.via)]);
+        at = before;
+    }
+    parts.reverse();
+    Objection { what: wrong.what, way: parts.concat() }
+}
+
+/// Two ends with the handshake behind them.
+fn ready<S: Subject>(client: S, server: S) -> [Watched<S>; 2] {
+    let mut watched = [client, server].map(|subject| {
+        let mut watched = Watched::new(subject, Instant::ZERO, None);
+        watched.trace = None;
+        watched
+    });
+    for _ in 0..3 {
+        for at in 0..2 {
+            while let Some(out) = watched[at].poll_transmit() {
+                watched[1 - at].handle_frame(out.frame, Instant::ZERO).expect("the handshake is read");
             }
         }
     }
-    Ok(found)
+    if watched[0].is_tesseron() {
+        watched[0].claim(Instant::ZERO);
+        while let Some(out) = watched[0].poll_transmit() {
+            watched[1].handle_frame(out.frame, Instant::ZERO).expect("the claim is read");
+        }
+    }
+    for end in &mut watched {
+        while end.poll_event().is_some() {}
+        assert!(end.subject().session().is_ready());
+    }
+    watched
 }

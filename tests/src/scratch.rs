@@ -1,0 +1,51 @@
+//! Where tests put files.
+
+use std::env;
+use std::fs;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A path in the temporary directory of the system that nobody else has. What lies there, a file or a folder, goes with this, also
+/// when the test fails.
+#[derive(Debug)]
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    /// A path that ends in `name`. Nothing lies there yet.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("scratch-{}-{}-{name}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let scratch = Self(env::temp_dir().join(name));
+        // Of a process that had the same number, and was killed.
+        scratch.clear();
+        scratch
+    }
+
+    fn clear(&self) {
+        let is_folder = fs::symlink_metadata(&self.0).is_ok_and(|found| found.is_dir());
+        let _ = if is_folder { fs::remove_dir_all(&self.0) } else { fs::remove_file(&self.0) };
+    }
+}
+
+impl Deref for Scratch {
+    type Target = PathBuf;
+
+    fn deref(&self) -> &PathBuf {
+        &self.0
+    }
+}
+
+impl AsRef<Path> for Scratch {
+    fn as_ref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
