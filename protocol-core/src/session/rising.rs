@@ -5,8 +5,9 @@
 
 use alloc::collections::{BTreeMap, VecDeque};
 use core::cmp::Ordering;
+use core::fmt;
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Rising<K, V> {
     /// Ascending. What goes from the midst leaves a gap; at the ends there is none.
     queue: VecDeque<(K, Option<V>)>,
@@ -23,11 +24,26 @@ impl<K: Ord, V> Rising<K, V> {
         Self { queue: VecDeque::new(), gaps: 0, rest: BTreeMap::new() }
     }
 
+    /// Everything in it, in rising order.
+    fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        let mut queued = self.queue.iter().filter_map(|(key, value)| Some((key, value.as_ref()?))).peekable();
+        let mut others = self.rest.iter().peekable();
+        core::iter::from_fn(move || match (queued.peek(), others.peek()) {
+            (Some((one, _)), Some((other, _))) if other < one => others.next(),
+            (None, _) => others.next(),
+            _ => queued.next(),
+        })
+    }
+
     pub(super) fn get(&self, key: &K) -> Option<&V> {
         match self.place(key) {
             Some(place) => self.queue.get(place)?.1.as_ref(),
             None => self.rest.get(key),
         }
+    }
+
+    pub(super) fn values(&self) -> impl Iterator<Item = &V> {
+        self.iter().map(|(_, value)| value)
     }
 
     pub(super) fn first(&self) -> Option<(&K, &V)> {
@@ -94,6 +110,13 @@ impl<K: Ord, V> Rising<K, V> {
     }
 }
 
+/// What it holds; where that stands tells nothing.
+impl<K: Ord + fmt::Debug, V: fmt::Debug> fmt::Debug for Rising<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use alloc::collections::btree_map::Entry;
@@ -132,6 +155,9 @@ mod tests {
                     assert_eq!(table.remove(&near), None);
                 }
                 assert_eq!(table.first(), model.first_key_value());
+                if step % 1_000 == 0 {
+                    assert!(table.iter().eq(&model));
+                }
                 assert!(table.gaps <= LEAST.max(table.queue.len() / 2), "{} of {}", table.gaps, table.queue.len());
             }
             assert!(model.iter().all(|(key, value)| table.get(key) == Some(value)));

@@ -5,13 +5,14 @@
 //! look-up walks past as many as that, of which there are never more than may be in flight.
 
 use alloc::vec::Vec;
+use core::fmt;
 
 /// A number of ours: counted up, so never used twice.
 pub(super) trait Id: Copy + Ord {
     fn number(self) -> u64;
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Table<K, V> {
     /// What is live, without gaps. The order is that of the operations, and tells nothing.
     entries: Vec<(K, V)>,
@@ -161,6 +162,14 @@ impl<K: Id, V> Table<K, V> {
                 self.note(*id, place);
             }
         }
+    }
+}
+
+/// What it holds, oldest first; how it is laid out tells nothing.
+impl<K: Id + fmt::Debug, V: fmt::Debug> fmt::Debug for Table<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ids = self.ids();
+        f.debug_map().entries(ids.iter().filter_map(|id| Some((id, self.get(id)?)))).finish()
     }
 }
 

@@ -3,6 +3,8 @@
 //! Each owner keeps the instant at which it is armed; that is how an entry is found again. Equal instants fire in the order of
 //! [`TimerKey`], so that equal input gives equal output.
 
+use core::fmt;
+
 use crate::session::rising::Rising;
 use crate::session::{AlarmId, InboundId, InputKey, OutboundId};
 use crate::time::Instant;
@@ -52,7 +54,7 @@ impl TimerKey {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Timers {
     /// Each with its instant, by its rank. Most calls may take as long as those before them, so their deadlines rise.
     armed: Rising<u128, (Instant, TimerKey)>,
@@ -92,5 +94,12 @@ impl Timers {
 
     pub(super) fn clear(&mut self) {
         self.armed.clear();
+    }
+}
+
+/// The deadlines, the earliest first: their ranks say the same once more.
+impl fmt::Debug for Timers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.armed.values()).finish()
     }
 }
