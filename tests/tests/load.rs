@@ -52,6 +52,22 @@ fn calls_one_after_the_other_leave_nothing_behind() {
 }
 
 #[test]
+fn a_session_whose_calls_are_over_holds_less_than_8_kib() {
+    const PAIRS: usize = 16;
+    let mut pairs = Vec::with_capacity(PAIRS);
+    let counted = measure(|| {
+        for _ in 0..PAIRS {
+            let mut pair = Pair::with(client_config(), server_config());
+            let ids: Vec<_> = (0..10).map(|_| begin(&mut pair)).collect();
+            ids.into_iter().for_each(|id| finish(&mut pair, id));
+            pairs.push(pair);
+        }
+    });
+    let each = counted.bytes_current as usize / (2 * PAIRS) + size_of::<protocol_core::Session>();
+    assert!(each < 8 * 1024, "{each}");
+}
+
+#[test]
 fn progress_updates_leave_nothing_behind() {
     let mut pair = pair(8);
     let id = begin(&mut pair);

@@ -439,7 +439,7 @@ impl Session {
         }
         let congested = self.outbox.is_congested();
         let sent = self.flush(id, false);
-        let in_line = self.serves.get(&id).is_some_and(|serve| serve.place.is_some());
+        let in_line = !sent && self.serves.get(&id).is_some_and(|serve| serve.place.is_some());
         self.tidy();
         Ok(match sent {
             true => Reported::Sent,

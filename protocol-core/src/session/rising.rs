@@ -16,8 +16,11 @@ pub(super) struct Rising<K, V> {
     rest: BTreeMap<K, V>,
 }
 
-/// Gaps that are let be, and room that is kept once it was needed.
-const LEAST: usize = 16;
+/// Gaps that are let be.
+const GAPS: usize = 16;
+
+/// Room that is kept once it was needed.
+const LEAST: usize = 4;
 
 impl<K: Ord, V> Rising<K, V> {
     pub(super) const fn new() -> Self {
@@ -99,7 +102,7 @@ impl<K: Ord, V> Rising<K, V> {
             self.queue.pop_back();
             self.gaps = self.gaps.saturating_sub(1);
         }
-        if self.gaps > LEAST && self.gaps > self.queue.len() / 2 {
+        if self.gaps > GAPS && self.gaps > self.queue.len() / 2 {
             self.queue.retain(|(_, value)| value.is_some());
             self.gaps = 0;
         }
@@ -158,7 +161,7 @@ mod tests {
                 if step % 1_000 == 0 {
                     assert!(table.iter().eq(&model));
                 }
-                assert!(table.gaps <= LEAST.max(table.queue.len() / 2), "{} of {}", table.gaps, table.queue.len());
+                assert!(table.gaps <= GAPS.max(table.queue.len() / 2), "{} of {}", table.gaps, table.queue.len());
             }
             assert!(model.iter().all(|(key, value)| table.get(key) == Some(value)));
             assert_eq!(table.queue.len() - table.gaps + table.rest.len(), model.len());

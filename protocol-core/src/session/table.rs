@@ -24,7 +24,7 @@ pub(super) struct Table<K, V> {
 const VACANT: u32 = u32::MAX;
 
 /// Room that is kept once it was needed.
-const LEAST: usize = 4;
+const LEAST: usize = 2;
 
 impl<K: Id, V> Table<K, V> {
     pub(super) const fn new() -> Self {

@@ -140,7 +140,7 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    const BLOCK: usize = 4096;
+    const BLOCK: usize = 2048;
     /// A longer frame takes the buffer with it.
     const SHARING: usize = 1024;
 
@@ -258,9 +258,9 @@ mod tests {
             let text = [b"\"".as_slice(), &alloc::vec![b'x'; length], b"\""].concat();
             frames.response(&WireId::Int(1), text.len(), |out| out.extend_from_slice(&text))
         };
-        let all: Vec<Bytes> = (0..200).map(|step| written(step * 7)).collect();
+        let all: Vec<Bytes> = (0..400).map(|step| written(step * 3)).collect();
         for (step, frame) in all.iter().enumerate() {
-            assert!(text(frame).ends_with(&alloc::format!("\"{}\"}}", "x".repeat(step * 7))), "{step}");
+            assert!(text(frame).ends_with(&alloc::format!("\"{}\"}}", "x".repeat(step * 3))), "{step}");
         }
         let ends_at = |frame: &Bytes| frame.as_ptr_range().end;
         let neighbours = all.windows(2).filter(|pair| ends_at(&pair[0]) == pair[1].as_ptr()).count();
