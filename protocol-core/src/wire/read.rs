@@ -104,8 +104,8 @@ pub(crate) fn read(frame: &Bytes, options: Options) -> Contents<'_> {
 type Element<'a> = Result<Envelope<'a>, Malformed>;
 
 fn single<'a>(cursor: Cursor<'a>, frame: Frame<'a>, options: Options) -> Element<'a> {
-    let (found, mut rest) = Found::at(cursor)?;
-    rest.end()?;
+    let mut found = Found::default();
+    found.read(cursor)?.end()?;
     found.envelope(frame, options)
 }
 
@@ -122,9 +122,9 @@ fn batch<'a>(cursor: Cursor<'a>, frame: Frame<'a>, options: Options) -> Result<V
             return Err(refused());
         }
         if cursor.peek() == Some(b'{') {
-            let (found, rest) = Found::at(cursor)?;
+            let mut found = Found::default();
+            cursor = found.read(cursor)?;
             all.push(found.envelope(frame, options));
-            cursor = rest;
         } else {
             cursor.value()?;
             all.push(Err(Malformed::invalid(None)));
@@ -150,22 +150,21 @@ struct Found<'a> {
 }
 
 impl<'a> Found<'a> {
-    /// In the object at `cursor`. After an error of syntax there is no going on.
-    fn at(cursor: Cursor<'a>) -> Result<(Self, Cursor<'a>), Malformed> {
-        let mut found = Self::default();
+    /// Finds what is in the object at `cursor`, and gives back the cursor behind it. After an error of syntax there is no going on.
+    fn read(&mut self, cursor: Cursor<'a>) -> Result<Cursor<'a>, Malformed> {
         let mut members = match Members::behind(cursor, USUAL) {
             Some(mut members) => {
-                found.jsonrpc = Some(CURRENT);
+                self.jsonrpc = Some(CURRENT);
                 // So does nearly every message go on; what does not is read below, name by name.
                 if members.take_key(r#","id":"#) {
-                    found.id = Some(members.value()?);
+                    self.id = Some(members.value()?);
                 }
                 if members.take_key(r#","result":"#) {
-                    found.result = Some(members.value()?);
+                    self.result = Some(members.value()?);
                 } else if members.take_key(r#","method":"#) {
-                    found.method = Some(members.value()?);
+                    self.method = Some(members.value()?);
                     if members.take_key(r#","params":"#) {
-                        found.params = Some(members.noted()?);
+                        self.params = Some(members.noted()?);
                     }
                 }
                 members
@@ -174,23 +173,23 @@ impl<'a> Found<'a> {
         };
         while let Some(key) = members.next_key()? {
             let slot = match &*key.name() {
-                "jsonrpc" => &mut found.jsonrpc,
-                "id" => &mut found.id,
-                "method" => &mut found.method,
+                "jsonrpc" => &mut self.jsonrpc,
+                "id" => &mut self.id,
+                "method" => &mut self.method,
                 "params" => {
-                    found.repeated |= found.params.replace(members.noted()?).is_some();
+                    self.repeated |= self.params.replace(members.noted()?).is_some();
                     continue;
                 }
-                "result" => &mut found.result,
-                "error" => &mut found.error,
+                "result" => &mut self.result,
+                "error" => &mut self.error,
                 _ => {
                     members.value()?;
                     continue;
                 }
             };
-            found.repeated |= slot.replace(members.value()?).is_some();
+            self.repeated |= slot.replace(members.value()?).is_some();
         }
-        Ok((found, members.rest()))
+        Ok(members.rest())
     }
 
     fn envelope(mut self, frame: Frame<'a>, options: Options) -> Element<'a> {
