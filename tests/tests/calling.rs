@@ -444,6 +444,8 @@ fn o12_an_answer_of_the_wrong_shape_fails_its_own_call_and_is_not_answered() {
         r#""jsonrpc":"2.0","error":{"code":null,"message":"no"}"#,
         r#""jsonrpc":"2.0","error":{"code":1,"message":2}"#,
         r#""jsonrpc":"1.0","result":{}"#,
+        r#""jsonrpc":"1.0","error":{"code":1,"message":"no"}"#,
+        r#""error":{"code":1,"message":"no"}"#,
         r#""jsonrpc":2.0,"result":{}"#,
         r#""result":{}"#,
     ] {

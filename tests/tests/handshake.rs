@@ -1,5 +1,7 @@
 //! The handshake of MCP, from both ends (`Lifecycle`).
 
+use std::time::Duration;
+
 use protocol_core::{CloseReason, Event, Outcome, RpcError, Violation};
 use tests::end::{End, call_tool, client_config, initialize, result, server_config, with};
 use tests::pair::Pair;
@@ -102,6 +104,15 @@ fn a_handshake_that_is_not_answered_closes_both_ends_without_a_cancel() {
     let mut server = End::new(server_config());
     server.at(10_000);
     assert_eq!(server.events(), [Event::Closed(CloseReason::HandshakeTimeout)]);
+}
+
+#[test]
+fn a_handshake_that_may_take_no_time_is_over_before_it_begins() {
+    for config in [client_config(), server_config()] {
+        let mut end = End::new(with(config, |config| config.timeouts.handshake = Some(Duration::ZERO)));
+        assert_eq!(end.session.poll_timeout(), None);
+        assert_eq!((end.events(), end.sent()), (vec![Event::Closed(CloseReason::HandshakeTimeout)], Vec::<String>::new()));
+    }
 }
 
 #[test]

@@ -297,6 +297,23 @@ fn regression_a_final_update_that_waits_for_room_passes_those_that_wait_for_the_
 }
 
 #[test]
+fn an_update_loses_its_words_only_where_its_frame_would_be_over_the_limit() {
+    let message = "x".repeat(1_000);
+    let sent = |limit| {
+        let mut server = End::server(with(server_config(), |config| config.limits.frame_bytes = limit));
+        let id = server.receive_call(1);
+        server.report(id, Progress { message: Some(message.clone().into()), ..Progress::value(1.0) });
+        server.sent()
+    };
+    let whole = sent(4_096);
+    let length = whole[0].len();
+    assert!(whole[0].contains(&message));
+    assert_eq!(sent(length), whole);
+    assert_eq!(sent(length - 1), [progress(1, 1.0)]);
+    assert_eq!(sent(length - 2), [progress(1, 1.0)]);
+}
+
+#[test]
 fn a_window_of_the_session_bounds_all_its_invocations_together() {
     let mut server = End::server(with(server_config(), |config| config.progress.session_window = at_most(2, 100)));
     let calls: Vec<_> = (1..=4).map(|id| server.receive_call(id)).collect();
@@ -311,6 +328,22 @@ fn a_window_of_the_session_bounds_all_its_invocations_together() {
     server.at(199).expect_silence();
     server.at(200);
     assert_eq!(server.sent(), [progress(1, 2.0)]);
+}
+
+#[test]
+fn a_session_wakes_for_its_window_only_while_an_update_waits_for_it() {
+    let mut server = End::server(with(server_config(), |config| {
+        config.progress.session_window = at_most(1, 100);
+        config.timeouts.serve = None;
+    }));
+    let (first, second) = (server.receive_call(1), server.receive_call(2));
+    assert_eq!(server.report(first, Progress::value(1.0)), Reported::Sent);
+    assert_eq!(server.session.poll_timeout(), None, "the window is full, and nobody waits");
+    assert_eq!(server.report(second, Progress::value(1.0)), Reported::Kept);
+    assert_eq!(server.session.poll_timeout(), Some(Instant::from_millis(100)));
+    server.at(100);
+    assert_eq!(server.sent(), [progress(1, 1.0), progress(2, 1.0)]);
+    assert_eq!(server.session.poll_timeout(), None);
 }
 
 #[test]

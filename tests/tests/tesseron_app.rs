@@ -468,6 +468,14 @@ fn item_71_a_percent_never_falls() {
 }
 
 #[test]
+fn the_update_that_completes_an_invocation_passes_its_window() {
+    let mut app = End::app(with(app_config(), |config| config.progress.window = RateWindow::new(1, Duration::from_secs(5))));
+    let id = app.receive_invoke(7, "i1");
+    let reported = [1.0, 2.0, 3.0].map(|value| app.report(id, Progress { total: Some(3.0), ..Progress::value(value) }));
+    assert_eq!(reported, [Reported::Sent, Reported::Kept, Reported::Sent]);
+}
+
+#[test]
 fn item_72_progress_comes_before_the_result_of_its_invocation_also_when_a_window_kept_it() {
     let mut app = End::app(with(app_config(), |config| config.progress.window = RateWindow::new(1, Duration::from_secs(5))));
     let id = app.receive_invoke(7, "i1");

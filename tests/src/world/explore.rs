@@ -43,6 +43,8 @@ pub struct Bounds {
     pub deadlines: [u8; 2],
     /// How often the client closes, and the server.
     pub closes: [u8; 2],
+    /// How much of all this but the calls may happen at the client, and at the server.
+    pub events: [u8; 2],
 }
 
 /// Something that can happen next. The number is the end, or the place of what it happens to among its like.
@@ -136,22 +138,23 @@ impl<S: Subject> End<S> {
         let here = usize::from(at);
         let places = |count: usize| 0..u8::try_from(count).unwrap_or(u8::MAX);
         let (is_open, due) = (!self.session().is_closed(), self.watched.subject().poll_timeout());
+        let more = left.events[here] > 0;
         let mut all = Vec::new();
         if here == 0 {
             if left.calls > 0 && is_open {
                 all.push(Action::Call(None));
                 all.extend(places(known.asked.len()).map(|place| Action::Call(Some(place))));
             }
-            if left.cancels > 0 {
+            if left.cancels > 0 && more {
                 all.extend(places(known.calls.len()).map(Action::Cancel));
             }
             all.extend(places(known.asked.len()).map(Action::Answer));
         }
         for place in places(known.serves.len()) {
-            if left.updates > 0 {
+            if left.updates > 0 && more {
                 all.push(Action::Update(place));
             }
-            if left.samples > 0 {
+            if left.samples > 0 && more {
                 all.push(Action::Sample(place));
             }
             all.push(Action::Respond(place));
@@ -161,10 +164,10 @@ impl<S: Subject> End<S> {
         }
         match due {
             Some(due) if due <= self.now => all.push(Action::Timeout(at)),
-            Some(_) if left.deadlines[here] > 0 => all.push(Action::Pass(at)),
+            Some(_) if left.deadlines[here] > 0 && more => all.push(Action::Pass(at)),
             _ => {}
         }
-        if left.closes[here] > 0 && is_open {
+        if left.closes[here] > 0 && is_open && more {
             all.push(Action::Close(at));
         }
         all
@@ -177,15 +180,19 @@ impl<S: Subject> End<S> {
         let Self { watched: end, left, now, ended, .. } = &mut next;
         let here = usize::from(self.at);
         let updates = left.updates;
-        match action {
-            Action::Call(_) => left.calls -= 1,
-            Action::Cancel(_) => left.cancels -= 1,
-            Action::Update(_) => left.updates -= 1,
-            Action::Sample(_) => left.samples -= 1,
-            Action::Pass(_) => left.deadlines[here] -= 1,
-            Action::Close(_) => left.closes[here] -= 1,
-            _ => {}
+        let (share, is_event) = match action {
+            Action::Call(_) => (Some(&mut left.calls), false),
+            Action::Cancel(_) => (Some(&mut left.cancels), true),
+            Action::Update(_) => (Some(&mut left.updates), true),
+            Action::Sample(_) => (Some(&mut left.samples), true),
+            Action::Pass(_) => (Some(&mut left.deadlines[here]), true),
+            Action::Close(_) => (Some(&mut left.closes[here]), true),
+            _ => (None, false),
+        };
+        if let Some(share) = share {
+            *share -= 1;
         }
+        left.events[here] -= u8::from(is_event);
         let mut leaves = None;
         match action {
             Action::Call(parent) => {
@@ -242,7 +249,8 @@ impl<S: Subject> End<S> {
     /// What must hold where nothing can happen any more, unless a bound is in the way.
     fn check_rest(&self) {
         let stats = self.session().stats();
-        if self.left.deadlines[usize::from(self.at)] > 0 {
+        let here = usize::from(self.at);
+        if self.left.deadlines[here] > 0 && self.left.events[here] > 0 {
             assert_eq!((stats.calls, stats.serves), (0, 0), "G1: nothing can happen any more, and something is open");
         }
         if self.session().is_closed() {
@@ -592,6 +600,7 @@ impl<S: Subject> Search<S> {
         let first = (0..2).rev().find(|at| mail[*at].is_some()).filter(|_| self.orders == Orders::Enough);
         for at in first.map_or(0..2, |at| at..at + 1) {
             let from = state.ends[at];
+            let end = self.sides[at].at(from).end.at;
             let departures = match self.orders {
                 Orders::Enough => self.departures(at, from)?,
                 Orders::All => {
@@ -606,13 +615,13 @@ impl<S: Subject> Search<S> {
                     let flight = [&self.flights.named(state.flight[at])[..], &[frame]].concat();
                     then.flight[at] = self.flights.of(flight);
                 }
-                next.push((Move { at, via: step.via, action: step.action }, then));
+                next.push((Move { at: end, via: step.via, action: step.action }, then));
             }
             let Some(frame) = mail[at] else { continue };
             let receipts = match self.orders {
                 Orders::Enough => self.receipts(at, from, frame)?,
                 Orders::All => {
-                    let (action, effect) = (Action::Arrive(self.sides[at].at(from).end.at), self.arrival(at, from, frame)?);
+                    let (action, effect) = (Action::Arrive(end), self.arrival(at, from, frame)?);
                     Rc::from([Step { via: from, action, effect }])
                 }
             };
@@ -623,7 +632,7 @@ impl<S: Subject> Search<S> {
                     let flight = self.flights.named(state.flight[1 - at])[1..].to_vec();
                     then.flight[1 - at] = self.flights.of(flight);
                 }
-                next.push((Move { at, via: step.via, action: step.action }, then));
+                next.push((Move { at: end, via: step.via, action: step.action }, then));
             }
         }
         Ok(())
@@ -664,7 +673,7 @@ impl<S: Subject> Search<S> {
 /// A step at one end, taken in that state of it.
 #[derive(Clone, Copy, Debug)]
 struct Move {
-    at: usize,
+    at: u8,
     via: u32,
     action: Action,
 }
@@ -720,7 +729,7 @@ fn objection<S: Subject>(search: &Search<S>, ways: &[Way], found: usize, wrong: 
     let mut at = ways[found];
     while let Some(last) = at.last {
         let before = ways[at.from as usize];
-        parts.extend([vec![last.action], alone(last.at, before.state, last.via)]);
+        parts.extend([vec![last.action], alone(last.at.into(), before.state, last.via)]);
         at = before;
     }
     parts.reverse();
