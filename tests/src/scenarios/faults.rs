@@ -57,7 +57,7 @@ pub(super) fn service(row: &str, book: &Book) -> Option<Service> {
     let fast = RateWindow::new(10, Duration::from_micros(3));
     Some(
         Service::new(identity())
-            .configure(|config| config.timeouts.handler_grace = Duration::from_millis(50))
+            .configure(|config| config.timeouts.handler_grace = Duration::from_secs(5))
             .tool(Tool::new("greet", async |_: Context, ()| Ok("hello")))
             .tool(Tool::new("wait", move |context: Context, ()| {
                 begun.note("begun");
