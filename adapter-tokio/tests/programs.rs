@@ -417,8 +417,7 @@ fn at_the_end_of_input_tools_answers_what_it_has_read_and_leaves_at_once() {
 #[test]
 fn tools_serves_on_files_and_sockets_as_well() {
     let input = format!("{HELLO}\n{}\n", r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#);
-    let path = scratch("stdio");
-    let (asked, answered) = (path.with_extension("in"), path.with_extension("out"));
+    let (asked, answered) = (Scratch::new("in"), Scratch::new("out"));
     fs::write(&asked, &input).expect("a file");
     let run = |stdin: Stdio, stdout: Stdio| {
         let mut command = Command::new(program("tools"));
@@ -438,10 +437,6 @@ fn tools_serves_on_files_and_sockets_as_well() {
     let mut answers = String::new();
     near.read_to_string(&mut answers).expect("text");
     assert!(are_whole(&answers));
-
-    for file in [asked, answered] {
-        let _ = fs::remove_file(file);
-    }
 }
 
 /// Whoever holds the same pipe, a shell for one, does not expect a read or a write of it to fail for want of waiting.
