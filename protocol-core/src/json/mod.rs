@@ -57,10 +57,8 @@ impl Json {
     /// [`JsonError::Syntax`] if it is nested more than 120 deep.
     pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Self, JsonError> {
         match serde_json::to_vec(value) {
-            // What serde_json writes is JSON; only its depth is to be looked at, and few brackets are never deep.
-            Ok(text) if text.iter().filter(|byte| matches!(byte, b'{' | b'[')).count() <= usize::from(DEPTH) => {
-                Ok(Self::written(text))
-            }
+            // What serde_json writes is JSON; only its depth is to be looked at, and few bytes or few brackets are never deep.
+            Ok(text) if text.len() <= usize::from(DEPTH) || brackets(&text) <= usize::from(DEPTH) => Ok(Self::written(text)),
             Ok(text) => Self::parse(text),
             Err(error) => Err(JsonError::Encode(describe(&error))),
         }
@@ -182,6 +180,11 @@ pub enum JsonError {
     Encode(String),
 }
 
+/// How many containers begin in a text, at the most.
+fn brackets(text: &[u8]) -> usize {
+    text.iter().filter(|byte| matches!(byte, b'{' | b'[')).count()
+}
+
 fn describe(error: &serde_json::Error) -> String {
     use alloc::string::ToString;
     error.to_string()
@@ -242,6 +245,11 @@ impl Text {
         // UTF-8 since it was made from `str`.
         core::str::from_utf8(&self.0).unwrap_or_default()
     }
+
+    /// The text, as bytes: nobody need look whether it is one.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 impl Deref for Text {
@@ -290,8 +298,12 @@ impl fmt::Display for Text {
 
 /// Appends `text` as a JSON string.
 pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
+    write_text(out, text.as_bytes());
+}
+
+/// Appends `text`, which must be UTF-8, as a JSON string.
+pub(crate) fn write_text(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
-    let text = text.as_bytes();
     let mut from = 0;
     loop {
         let to = scan::behind_plain(text, from);

@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use super::WireId;
 use crate::error::RpcError;
 use crate::json::scan::Key;
-use crate::json::{Json, write_integer, write_number, write_string};
+use crate::json::{Json, Text, write_integer, write_number, write_string, write_text};
 
 /// Room for an envelope and small parameters, so that most frames are written without growing.
 const ENVELOPE: usize = 128;
@@ -63,6 +63,10 @@ impl Object<'_> {
 
     pub(crate) fn string(&mut self, name: &'static str, text: &str) {
         write_string(self.member(name), text);
+    }
+
+    pub(crate) fn text(&mut self, name: &'static str, text: &Text) {
+        write_text(self.member(name), text.as_bytes());
     }
 
     /// A string of ours, which needs no escape.

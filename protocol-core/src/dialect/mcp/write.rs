@@ -211,7 +211,7 @@ impl Mcp {
                 object.number("total", total);
             }
             if let (Some(message), true) = (&progress.message, self.revision() >= Revision::R2025_03_26) {
-                object.string("message", message);
+                object.text("message", message);
             }
             if progress.data.is_some() || partial.is_some() {
                 object.object("_meta", |object| {
@@ -389,8 +389,8 @@ impl Content {
     pub(in crate::dialect) fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::Text(text) => Object::write(out, |object| {
-                object.string("type", "text");
-                object.string("text", text);
+                object.word("type", "text");
+                object.text("text", text);
             }),
             Self::Raw(block) => push_json(out, block.as_bytes()),
         }
@@ -398,7 +398,7 @@ impl Content {
 
     fn size(&self) -> usize {
         match self {
-            Self::Text(text) => text.len().saturating_add(32),
+            Self::Text(text) => text.as_bytes().len().saturating_add(32),
             Self::Raw(block) => block.as_bytes().len(),
         }
     }

@@ -198,7 +198,7 @@ impl Tesseron {
                 object.number("percent", percent);
             }
             if let Some(message) = &progress.message {
-                object.string("message", message);
+                object.text("message", message);
             }
             if let Some(data) = progress.data.as_ref().or(partial) {
                 object.json("data", data);
