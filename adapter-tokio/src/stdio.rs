@@ -19,6 +19,9 @@ use crate::LineIo;
 ///
 /// Only a peer that neither reads such other output nor closes it can still hold a runtime that is dropped; leave it by
 /// `Runtime::shutdown_background` or [`std::process::exit`] if that matters.
+///
+/// # Panics
+/// Within a runtime that was built without `enable_io`, where either is a pipe.
 #[must_use]
 pub fn stdio() -> LineIo<Stdin, Stdout> {
     LineIo::new(Stdin::open(), Stdout::open())

@@ -439,6 +439,23 @@ fn tools_serves_on_files_and_sockets_as_well() {
     assert!(are_whole(&answers));
 }
 
+/// Opened anew, such a pipe waited for another writer when its only one had gone.
+#[test]
+fn regression_tools_ends_with_a_pipe_that_has_a_name_and_lost_its_writer() {
+    let name = Scratch::new("fifo");
+    assert!(Command::new("mkfifo").arg(&*name).status().expect("mkfifo").success());
+    let path = name.to_path_buf();
+    let writer = thread::spawn(move || fs::write(path, format!("{HELLO}\n")));
+    let stdin = fs::File::open(&*name).expect("a writer");
+    writer.join().expect("no panic").expect("a reader");
+    let mut command = Command::new(program("tools"));
+    let mut tools = Killed(command.stdin(stdin).stdout(Stdio::piped()).spawn().expect("it starts"));
+    let mut answers = String::new();
+    tools.0.stdout.take().expect("a pipe").read_to_string(&mut answers).expect("text");
+    assert_eq!(answers.lines().count(), 1);
+    assert_eq!(tools.0.wait().expect("it ends").code(), Some(0));
+}
+
 /// Whoever holds the same pipe, a shell for one, does not expect a read or a write of it to fail for want of waiting.
 #[test]
 fn the_pipes_of_tools_are_left_as_they_were() {

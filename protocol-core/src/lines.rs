@@ -316,6 +316,9 @@ impl Buf for LineEncoder {
             self.gathered.clear();
             // What a burst needed is given back, unless the next one follows at its heels.
             self.gathered.shrink_to(if self.calm < CALM { KEPT } else { PLAIN });
+        } else if self.written >= KEPT.max(self.gathered.len() / 2) {
+            // What is written goes, too, behind a reader who never catches up; what waits moves up, and is no longer than that.
+            self.gathered.drain(..core::mem::take(&mut self.written));
         }
     }
 }
@@ -581,6 +584,24 @@ mod tests {
         let count = encoder.chunks_vectored(&mut slices);
         let offered: usize = slices[..count].iter().map(|slice| slice.len()).sum();
         assert_eq!((count, offered), (5, encoder.remaining()));
+    }
+
+    /// What was written went only when nothing waited, which never happens behind a peer that asks as fast as it reads.
+    #[test]
+    fn regression_an_encoder_whose_reader_never_catches_up_holds_no_more_than_what_waits() {
+        let mut encoder = LineEncoder::new();
+        let frame = Bytes::from_static(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}");
+        while encoder.remaining() < KEPT {
+            encoder.push(frame.clone());
+        }
+        let waiting = encoder.remaining();
+        for _ in 0..100_000 {
+            encoder.push(frame.clone());
+            encoder.advance(frame.len() + 1);
+        }
+        assert_eq!(encoder.remaining(), waiting);
+        assert!(encoder.gathered.capacity() <= 4 * KEPT, "{} bytes", encoder.gathered.capacity());
+        assert!(written(&mut encoder, 4096).chunks(frame.len() + 1).all(|line| line.starts_with(&frame) && line.ends_with(b"\n")));
     }
 
     #[test]

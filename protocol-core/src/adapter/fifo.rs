@@ -1,7 +1,7 @@
 //! Standard input and output where they are pipes, opened once more: as open files of our own, which can be told not to wait while
 //! whoever else holds the same pipe goes on as before. So they need no thread.
 
-use std::fs::{File, Metadata, OpenOptions, metadata};
+use std::fs::{File, Metadata, OpenOptions, metadata, read_link};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 
 /// `O_NONBLOCK`. Without it, opening would wait for somebody at the other end.
@@ -19,22 +19,24 @@ const IS_KNOWN: bool = cfg!(all(
     ))
 ));
 
-/// Standard input, to be read without waiting. `None` where it is no pipe or cannot be opened: a thread reads it then ([`super::Stdin`]).
+/// Standard input, to be read without waiting. `None` where it is no pipe, has a name, or cannot be opened: a thread reads it then ([`super::Stdin`]).
 #[must_use]
 pub fn fifo_stdin() -> Option<File> {
     open("/proc/self/fd/0", OpenOptions::new().read(true))
 }
 
-/// Standard output, to be written without waiting. `None` where it is no pipe, cannot be opened, or nobody reads it any longer.
+/// Standard output, to be written without waiting. `None` where it is no pipe, has a name, cannot be opened, or nobody reads it any longer.
 #[must_use]
 pub fn fifo_stdout() -> Option<File> {
     open("/proc/self/fd/1", OpenOptions::new().write(true))
 }
 
-/// Looks first: a terminal, for one, would notice that it is opened.
+/// Looks first: a terminal, for one, would notice that it is opened. And one that has a name among the files may have lost its last
+/// writer by now: opened anew, it would wait for another one, and never end.
 fn open(path: &str, options: &mut OpenOptions) -> Option<File> {
     let is_pipe = |file: Metadata| file.file_type().is_fifo();
-    if !IS_KNOWN || !metadata(path).is_ok_and(is_pipe) {
+    let is_nameless = || read_link(path).is_ok_and(|name| name.as_os_str().as_encoded_bytes().starts_with(b"pipe:["));
+    if !IS_KNOWN || !metadata(path).is_ok_and(is_pipe) || !is_nameless() {
         return None;
     }
     options.custom_flags(WITHOUT_WAITING).open(path).ok()

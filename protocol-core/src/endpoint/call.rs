@@ -105,7 +105,7 @@ enum Stage {
     Detached,
 }
 
-/// Updates kept for a reader who is slow. One more merges into the newest.
+/// Updates kept for a reader who is slow, and as many again of those that it has taken and not looked at. One more merges into the newest.
 const UNREAD: usize = 1024;
 
 impl Call {

@@ -118,8 +118,9 @@ impl Endpoint {
                 self.run(piece);
             }
             state = self.shared.lock();
-            state.attended = false;
         }
+        // Also where a waker has panicked the last time.
+        state.attended = false;
         let value = then(&mut state);
         drop(state);
         self.work = work;

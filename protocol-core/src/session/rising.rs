@@ -159,7 +159,7 @@ mod tests {
                 }
                 assert_eq!(table.first(), model.first_key_value());
                 if step % 1_000 == 0 {
-                    assert!(table.iter().eq(&model));
+                    assert!(table.iter().eq(&model) && table.values().eq(model.values()));
                 }
                 assert!(table.gaps <= GAPS.max(table.queue.len() / 2), "{} of {}", table.gaps, table.queue.len());
             }

@@ -232,3 +232,27 @@ fn a_deadline_that_comes_of_what_is_handed_out_is_waited_for() {
     assert!(calls.1.lock().unwrap().is_some());
     assert_eq!(bench.executor.next_alarm(), Some(crate::Instant::from_millis(10).saturating_add(ms(60_000))));
 }
+
+/// Panics when it is woken.
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("a waker that panics");
+    }
+}
+
+/// Whoever caught the panic and went on had a driver that nobody woke any longer.
+#[test]
+fn regression_a_waker_that_panics_leaves_a_driver_that_is_woken() {
+    let (mut bench, peer) = Bench::client();
+    let mut first = Box::pin(call(&peer));
+    assert!(first.as_mut().poll(&mut TaskContext::from_waker(&Waker::from(Arc::new(Panics)))).is_pending());
+    bench.turn();
+    bench.arrives(r#"{"jsonrpc":"2.0","id":2,"result":{"content":[]}}"#);
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| bench.turn())).is_err());
+    bench.turn();
+    bench.wakes();
+    let _second = call(&peer);
+    assert_eq!(bench.wakes(), 1);
+}
