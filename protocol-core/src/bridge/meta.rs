@@ -10,7 +10,7 @@ use crate::claims::{ChannelId, ClaimCode, ClaimMissed};
 use crate::dialect::{Op, Reply, ToolOutput};
 use crate::json::Json;
 use crate::json::pretty::pretty;
-use crate::json::scan::member;
+use crate::json::walk::member;
 use crate::session::{Close, InboundId, Invoke};
 use crate::wire::Object;
 
@@ -383,5 +383,5 @@ impl Bridge {
 }
 
 fn copy_members(object: &mut Object<'_>, from: &Json) {
-    crate::json::scan::for_each_key(from.as_str(), |key, value| object.copy(key, value));
+    crate::json::walk::for_each_key(from.as_str(), |key, value| object.copy(key, value));
 }

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use crate::error::RpcError;
 use crate::json::Json;
-use crate::json::scan::for_each_key;
+use crate::json::walk::for_each_key;
 use crate::wire::Object;
 
 /// Writes `status` into a checkpoint, which is an object without one.

@@ -42,7 +42,7 @@ mod on {
     use crate::endpoint::context::stopped;
     use crate::endpoint::invocation::Invocation;
     use crate::error::{RpcError, Violation};
-    use crate::json::{Json, scan};
+    use crate::json::{Json, walk};
     use crate::session::{CloseReason, InboundId, InputKey, NotLive, OutboundId, Outcome, ProgressError, Why};
 
     const TARGET: &str = "protocol_core";
@@ -128,7 +128,7 @@ mod on {
             Op::ReadResource | Op::Subscribe | Op::Unsubscribe => "uri",
             _ => return,
         };
-        if let Some(name) = params.member(key).as_ref().and_then(|name| scan::string(name.as_str())) {
+        if let Some(name) = params.member(key).as_ref().and_then(|name| walk::string(name.as_str())) {
             span.record("name", cut(&name));
         }
     }

@@ -3,7 +3,7 @@
 //! The grammar is RFC 8259. Nothing recurses: the open brackets are bits of one `u128`, which is why the depth limit
 //! is at most 128. Input is `&str`, so UTF-8 is checked before a scan begins.
 
-pub(crate) use super::walk::{Key, elements, for_each_key, for_each_member, member, string};
+use super::walk::{Key, for_each_key, for_each_member, member};
 
 /// The deepest nesting that a scan can follow.
 pub(crate) const MAX_DEPTH: u8 = 128;

@@ -2,7 +2,8 @@
 
 use alloc::vec::Vec;
 
-use crate::json::scan::{Kind, string};
+use crate::json::scan::Kind;
+use crate::json::walk::string;
 use crate::json::{Text, write_integer, write_string};
 
 /// An id or a token: text or a whole number, and `1` is not `"1"`. Where a protocol allows it, a request may also be called `null`.

@@ -8,8 +8,9 @@ use bytes::Bytes;
 use super::WireId;
 use crate::error::{RpcError, Violation};
 use crate::json::Frame;
-use crate::json::scan::{Cursor, Kind, Members, Noted, ScanError, string};
+use crate::json::scan::{Cursor, Kind, Members, Noted, ScanError};
 use crate::json::walk;
+use crate::json::walk::string;
 
 /// What a dialect allows.
 #[derive(Clone, Copy, Debug)]

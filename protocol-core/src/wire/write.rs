@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::WireId;
 use crate::error::RpcError;
-use crate::json::scan::Key;
+use crate::json::walk::Key;
 use crate::json::{Json, Text, write_integer, write_number, write_string, write_text};
 
 /// Room for an envelope and small parameters, so that most frames are written without growing.

@@ -11,7 +11,8 @@ use crate::dialect::{
     LogRecord, Message, Messages, Notice, Op, PeerInfo, Progress, ResponseBody, Sampled,
 };
 use crate::error::{RpcError, Violation};
-use crate::json::scan::{Kind, Noted, elements, for_each_member, member, string};
+use crate::json::scan::{Kind, Noted};
+use crate::json::walk::{elements, for_each_member, member, string};
 use crate::json::{Frame, Json, Text, number};
 use crate::wire::{self, Body, Contents, Envelope, Malformed, WireId};
 

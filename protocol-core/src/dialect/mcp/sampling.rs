@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 
 use super::Revision;
 use crate::dialect::{Ask, Sample};
-use crate::json::scan::{Kind, elements, member, string};
+use crate::json::scan::Kind;
+use crate::json::walk::{elements, member, string};
 use crate::json::{Json, number};
 
 /// Whether `params` may be sent to, or come from, a server. `tools` says whether the client declared sampling with tools.

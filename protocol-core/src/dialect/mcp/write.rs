@@ -13,7 +13,8 @@ use crate::dialect::{
     Answer, Ask, Content, CutShort, Elicited, LogRecord, NotFound, Notice, Op, Progress, Reply, Sample, Sampled, ToolOutput,
 };
 use crate::error::RpcError;
-use crate::json::scan::{Kind, for_each_key, for_each_member};
+use crate::json::scan::Kind;
+use crate::json::walk::{for_each_key, for_each_member};
 use crate::json::{Json, write_string};
 use crate::wire::{Frames, Object, WireId, push_json};
 

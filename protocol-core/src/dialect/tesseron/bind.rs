@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 
 use crate::error::{RpcError, Violation};
-use crate::json::scan::{Kind, member, string};
+use crate::json::scan::Kind;
+use crate::json::walk::{member, string};
 use crate::wire::{self, Body, Contents, Envelope, Frames, Malformed, Object, WireId};
 
 const METHOD: &str = "tesseron/bind";

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::json::Json;
-use crate::json::scan::{for_each_key, for_each_member, member};
+use crate::json::walk::{for_each_key, for_each_member, member};
 use crate::wire::{Object, push_json};
 
 /// An action. `timeout` is how long a call may take.

@@ -16,7 +16,8 @@ use crate::dialect::{
     Messages, Notice, Op, Pass, PeerInfo, Progress, ResponseBody, Sample, Sampled,
 };
 use crate::error::{RpcError, Violation};
-use crate::json::scan::{Kind, Noted, for_each_key, member, string};
+use crate::json::scan::{Kind, Noted};
+use crate::json::walk::{for_each_key, member, string};
 use crate::json::{Frame, Json, Text, number};
 use crate::wire::{self, Body, Contents, Envelope, Malformed, Object, WireId, push_json};
 

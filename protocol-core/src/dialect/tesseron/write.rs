@@ -13,7 +13,8 @@ use crate::dialect::{
     Answer, Ask, Content, CutShort, Elicited, Level, LogRecord, NotFound, Notice, Op, Progress, Reply, Sampled, ToolOutput,
 };
 use crate::error::RpcError;
-use crate::json::scan::{Kind, elements, for_each_key, for_each_member, member, string};
+use crate::json::scan::Kind;
+use crate::json::walk::{elements, for_each_key, for_each_member, member, string};
 use crate::json::{Json, write_string};
 use crate::wire::{Frames, Object, WireId, push_json};
 
