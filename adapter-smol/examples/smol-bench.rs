@@ -16,15 +16,10 @@ use smol::Unblock;
 use smol::io::{AsyncRead, AsyncWrite};
 use tests::speed::floor::{Floor, Pipe, Pipes};
 use tests::speed::ours::Ours;
-use tests::speed::{Allocated, Program};
+use tests::speed::Program;
 
 fn main() -> ExitCode {
-    Program::new().with::<Floor<Smol>>().with::<Ours<Smol>>().counting(allocated).main()
-}
-
-fn allocated(work: &mut dyn FnMut()) -> Allocated {
-    let counted = allocation_counter::measure(work);
-    Allocated { count: counted.count_total, bytes: counted.bytes_total, most: counted.bytes_max }
+    Program::new().with::<Floor<Smol>>().with::<Ours<Smol>>().main()
 }
 
 /// A reader, a writer, and what must live as long as they do.

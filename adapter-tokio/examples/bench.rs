@@ -14,16 +14,11 @@ use std::task::{Context, Poll};
 use glue::Tokio;
 use tests::speed::floor::{Floor, Pipe, Pipes};
 use tests::speed::ours::Ours;
-use tests::speed::{Allocated, Program};
+use tests::speed::Program;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 fn main() -> ExitCode {
-    Program::new().with::<Floor<Tokio>>().with::<Ours<Tokio>>().counting(allocated).main()
-}
-
-fn allocated(work: &mut dyn FnMut()) -> Allocated {
-    let counted = allocation_counter::measure(work);
-    Allocated { count: counted.count_total, bytes: counted.bytes_total, most: counted.bytes_max }
+    Program::new().with::<Floor<Tokio>>().with::<Ours<Tokio>>().main()
 }
 
 /// A reader, a writer, and what must live as long as they do.

@@ -20,13 +20,13 @@ use pmcp::types::{ClientCapabilities, JSONRPCNotification};
 use pmcp::{Client, ClientBuilder, Server, ToolHandler};
 use program::{Begun, begun, stragglers};
 use serde_json::{Value, json};
-use tests::speed::{About, Caller, Contender, Kind, Leave, Listener, Row, Running, Updates, What};
+use tests::speed::{About, Caller, Contender, Kind, Leave, Listener, Program, Row, Running, Updates, What};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 
 const VERSION: &str = "pmcp 2.23.0";
 
 fn main() -> ExitCode {
-    program::new().with::<Pmcp>().main()
+    Program::new().with::<Pmcp>().main()
 }
 
 struct Pmcp;

@@ -5,18 +5,7 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use tests::speed::{Program, Updates};
-
-/// One that measures nobody yet.
-pub(crate) fn new() -> Program {
-    #[cfg(feature = "count")]
-    return Program::new().only_counting(|work| {
-        let counted = allocation_counter::measure(work);
-        tests::speed::Allocated { count: counted.count_total, bytes: counted.bytes_total, most: counted.bytes_max }
-    });
-    #[cfg(not(feature = "count"))]
-    Program::new()
-}
+use tests::speed::Updates;
 
 /// A call that has been made and is not waited for.
 pub(crate) type Begun = Pin<Box<dyn Future<Output = ()> + Send>>;

@@ -18,12 +18,12 @@ use rmcp::service::{NotificationContext, PeerRequestOptions, RequestContext, Req
 use rmcp::transport::{TokioChildProcess, stdio, stdio_pipes};
 use rmcp::{ClientHandler, Peer, RoleClient, RoleServer, ServerHandler, ServiceExt};
 use serde_json::{Value, json};
-use tests::speed::{About, Caller, Contender, Kind, Leave, Listener, Over, Row, Running, Updates};
+use tests::speed::{About, Caller, Contender, Kind, Leave, Listener, Over, Program, Row, Running, Updates};
 
 const VERSION: &str = "rmcp 3.9.0";
 
 fn main() -> ExitCode {
-    program::new().with::<Rmcp<false>>().with::<Rmcp<true>>().main()
+    Program::new().with::<Rmcp<false>>().with::<Rmcp<true>>().main()
 }
 
 /// rmcp; with its transport for pipes instead of the default one for standard input and output, where that is asked for.

@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::de::DeserializeOwned;
 
 use super::contender::{Contender, Kind};
-use super::parts::{Allocated, Counted, Counter, Entry, Listed, Part, Timed};
+use super::parts::{Counted, Counter, Entry, Listed, Part, Timed};
 use super::report::{Cell, Machine, Report, load};
 use super::row::Row;
 use super::table;
@@ -57,9 +57,17 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 #[derive(Default)]
 pub struct Program {
     entries: Vec<Entry>,
-    counter: Option<Counter>,
-    times_nothing: bool,
 }
+
+/// Runs some work and says what this thread allocated meanwhile. A build that counts leaves the time to one that does not, since the
+/// counting slows down whoever allocates much.
+#[cfg(feature = "count")]
+const COUNTER: Option<Counter> = Some(|work| {
+    let counted = allocation_counter::measure(work);
+    super::parts::Allocated { count: counted.count_total, bytes: counted.bytes_total, most: counted.bytes_max }
+});
+#[cfg(not(feature = "count"))]
+const COUNTER: Option<Counter> = None;
 
 impl Program {
     /// One that measures nobody yet.
@@ -73,20 +81,6 @@ impl Program {
     pub fn with<C: Contender>(mut self) -> Self {
         self.entries.push(Entry::of::<C>());
         self
-    }
-
-    /// Counts allocations, too. `counter` runs some work and says what this thread allocated meanwhile.
-    #[must_use]
-    pub fn counting(mut self, counter: fn(&mut dyn FnMut()) -> Allocated) -> Self {
-        self.counter = Some(counter);
-        self
-    }
-
-    /// Counts allocations and leaves the time to another build, which the counting does not slow down.
-    #[must_use]
-    pub fn only_counting(mut self, counter: fn(&mut dyn FnMut()) -> Allocated) -> Self {
-        self.times_nothing = true;
-        self.counting(counter)
     }
 
     /// Does what the command line says.
@@ -116,7 +110,7 @@ impl Program {
             }
             Part::Time { name, row, span } => serde_json::to_string(&(self.entry(&name)?.time)(row, span))?,
             Part::Count { name, row } => {
-                let counter = self.counter.ok_or("it counts no allocations")?;
+                let counter = COUNTER.ok_or("it counts no allocations")?;
                 serde_json::to_string(&(self.entry(&name)?.count)(row, counter))?
             }
         };
@@ -131,8 +125,10 @@ impl Program {
     fn list(&self) -> Vec<Listed> {
         let list = |entry: &Entry| {
             let rows = |wanted: fn(Row) -> bool| Row::ALL.into_iter().filter(|row| (entry.has)(*row) && wanted(*row)).collect();
-            let timed = if self.times_nothing { Vec::new() } else { rows(Row::is_timed) };
-            let counted = if self.counter.is_some() { rows(Row::is_counted) } else { Vec::new() };
+            let (timed, counted) = match COUNTER {
+                None => (rows(Row::is_timed), Vec::new()),
+                Some(_) => (Vec::new(), rows(Row::is_counted)),
+            };
             Listed { about: entry.about.clone(), timed, counted }
         };
         self.entries.iter().map(list).collect()

@@ -17,7 +17,6 @@ mod work;
 
 pub use command::Program;
 pub use contender::{About, Caller, Contender, Kind, Leave, Listener, Running, Updates};
-pub use parts::Allocated;
 pub use report::{Cell, Machine, Report};
 pub use row::{Over, Row, Unit, What};
 pub use table::human;

@@ -15,7 +15,7 @@ pub(super) type Counter = fn(&mut dyn FnMut()) -> Allocated;
 
 /// What a thread allocated.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Allocated {
+pub(super) struct Allocated {
     /// How often.
     pub count: u64,
     /// How much in all, in bytes.
