@@ -2,6 +2,7 @@
 //!
 //! The third kind, misuse of a verb, is a small type of its own beside each verb.
 
+use alloc::boxed::Box;
 use core::fmt;
 
 use crate::json::{Json, Text};
@@ -14,8 +15,8 @@ pub struct RpcError {
     pub code: i64,
     /// One sentence for people.
     pub message: Text,
-    /// Whatever else there is to say.
-    pub data: Option<Json>,
+    /// Whatever else there is to say. Mostly nothing, so it takes no room for it.
+    pub data: Option<Box<Json>>,
 }
 
 impl RpcError {
@@ -55,7 +56,7 @@ impl RpcError {
     /// Adds data.
     #[must_use]
     pub fn with_data(mut self, data: Json) -> Self {
-        self.data = Some(data);
+        self.data = Some(Box::new(data));
         self
     }
 

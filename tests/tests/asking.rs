@@ -14,7 +14,7 @@ const REVISIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11
 const EVERYTHING: &str = r#"{"sampling":{"tools":{}},"elicitation":{},"roots":{}}"#;
 
 fn sample() -> Ask {
-    Ask::Sample(Sample::new("?"))
+    Ask::from(Sample::new("?"))
 }
 
 fn confirm() -> Ask {
@@ -34,7 +34,7 @@ fn elicit(schema: &str) -> Ask {
 fn sample_with(params: &str) -> Ask {
     let mut sample = Sample::default();
     sample.params = Some(json(params));
-    Ask::Sample(sample)
+    sample.into()
 }
 
 /// A server that serves call 1 and asks `ask` in exchange 2.
@@ -74,7 +74,7 @@ fn each_question_becomes_one_request_that_names_the_call_it_belongs_to() {
     let own = r#"{"messages":[],"maxTokens":7,"temperature":0.50"#;
     for (ask, method, params) in [
         (sample(), "sampling/createMessage", format!(r#"{},"maxTokens":1024,{sampling_meta}}}"#, text("?"))),
-        (Ask::Sample(with_schema), "sampling/createMessage", format!(r#"{},"maxTokens":5,{sampling_meta}}}"#, text(prompt))),
+        (with_schema.into(), "sampling/createMessage", format!(r#"{},"maxTokens":5,{sampling_meta}}}"#, text(prompt))),
         (sample_with(&format!("{own}}}")), "sampling/createMessage", format!("{own},{sampling_meta}}}")),
         (elicit(schema), "elicitation/create", format!(r#"{{"message":"m","requestedSchema":{schema},{meta}}}"#)),
         (
@@ -309,7 +309,7 @@ fn no_tokens_at_all_are_no_question() {
     let (mut server, id, _) = asking(Ask::Roots);
     let mut nothing = Sample::new("?");
     nothing.max_tokens = Some(0);
-    let asked = server.session.request_input(id, Ask::Sample(nothing), server.now);
+    let asked = server.session.request_input(id, nothing.into(), server.now);
     assert!(matches!(asked, Err(AskError::Invalid(_))), "{asked:?}");
 }
 

@@ -487,7 +487,7 @@ fn o13_an_error_of_the_peer_is_handed_on_with_its_data() {
             client.call();
             client.sent();
             client.frame(&format!(r#"{{"jsonrpc":"2.0","id":2,"error":{{"code":{code},"message":"no \"way\""{given}}}}}"#));
-            let error = RpcError { data: data.map(json), ..RpcError::new(code, "no \"way\"") };
+            let error = RpcError { data: data.map(json).map(Box::new), ..RpcError::new(code, "no \"way\"") };
             assert_eq!(client.outcome(), Outcome::Error(error));
             client.expect_silence();
         }
@@ -548,7 +548,7 @@ fn o25_the_end_of_the_channel_loses_every_call_with_what_was_known_of_it() {
         client.frame(&progress(3, 1.0)).events();
         client.session.handle_end(end, client.now);
         let lost = |id, last| Event::Done { id, outcome: Outcome::Lost, partial: None, last };
-        assert_eq!(client.events(), [lost(first, None), lost(second, Some(Progress::value(1.0))), Event::Closed(reason)]);
+        assert_eq!(client.events(), [lost(first, None), lost(second, Some(Box::new(Progress::value(1.0)))), Event::Closed(reason)]);
         assert_eq!(client.sent(), Vec::<String>::new(), "nobody is there to hear a cancel");
     }
 }

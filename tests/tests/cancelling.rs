@@ -27,7 +27,7 @@ fn o15_a_call_that_is_out_is_cancelled_by_one_notification_and_is_over_at_once()
         client.sent();
         client.frame(&progress(2, 3.0)).events();
         client.session.cancel(call, reason, client.now).unwrap();
-        let last = Some(Progress::value(3.0));
+        let last = Some(Box::new(Progress::value(3.0)));
         assert_eq!(client.events(), [Event::Done { id: call, outcome: Outcome::Cancelled, partial: None, last }]);
         assert_eq!(client.sent(), [notification("notifications/cancelled", params)]);
         assert_eq!(client.session.poll_timeout(), None);
@@ -314,7 +314,7 @@ fn a_cancel_whose_reason_is_no_text_still_cancels() {
 fn asking() -> (End, protocol_core::InboundId, [protocol_core::InputKey; 2]) {
     let mut server = End::server(server_config());
     let id = server.receive_call(1);
-    let keys = [server.ask(id, Ask::Sample(Sample::new("?"))), server.ask(id, Ask::Roots)];
+    let keys = [server.ask(id, Ask::from(Sample::new("?"))), server.ask(id, Ask::Roots)];
     assert_eq!(server.sent().len(), 2);
     (server, id, keys)
 }
@@ -335,7 +335,7 @@ fn cancelling_a_call_cascades_through_its_questions_and_the_calls_made_to_answer
     let call = pair.client.call();
     pair.run();
     let id = pair.server.request();
-    pair.server.ask(id, Ask::Sample(Sample::new("?")));
+    pair.server.ask(id, Ask::from(Sample::new("?")));
     pair.run();
     let question = pair.client.question();
     let nested = pair.client.invoke(Invoke::new(Op::CallTool, json(r#"{"name":"t"}"#)).with_parent(question));

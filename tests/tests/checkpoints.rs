@@ -208,7 +208,7 @@ fn a_call_that_does_not_succeed_ends_with_the_last_partial_result_and_the_last_p
             Event::Done { partial, last, .. } => Some((partial.clone(), last.clone())),
             _ => None,
         });
-        assert_eq!(done, Some((Some(json(r#"{"a":1}"#)), Some(Progress::value(2.0)))), "{name}: {events:?}");
+        assert_eq!(done, Some((Some(json(r#"{"a":1}"#)), Some(Box::new(Progress::value(2.0))))), "{name}: {events:?}");
     }
 }
 
@@ -245,7 +245,7 @@ fn between_two_of_our_own_ends_a_cancelled_call_keeps_what_its_handler_had_done(
     let Some(Event::Done { id: done, outcome: Outcome::Cancelled, partial: Some(partial), last }) = events.last() else {
         panic!("{events:?}")
     };
-    assert_eq!((*done, partial, last), (call, &two_of_three(), &Some(Progress::count(2, 3))));
+    assert_eq!((*done, partial, last), (call, &two_of_three(), &Some(Box::new(Progress::count(2, 3)))));
 }
 
 #[test]

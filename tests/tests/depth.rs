@@ -8,7 +8,7 @@ use tests::end::{End, call_tool, client_config, json, request, result, server_co
 use tests::pair::Pair;
 
 fn sample() -> Ask {
-    Ask::Sample(Sample::new("?"))
+    Ask::from(Sample::new("?"))
 }
 
 fn tool(parent: Option<InputKey>) -> Invoke {

@@ -266,7 +266,7 @@ fn g12_sampling_four_deep_is_refused_on_both_sides() {
     server
         .frame(r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","_meta":{"protocol-core/samplingDepth":3}}}"#);
     let id = server.request();
-    let refused = server.session.request_input(id, Ask::Sample(Sample::new("?")), server.now);
+    let refused = server.session.request_input(id, Ask::from(Sample::new("?")), server.now);
     assert_eq!(refused, Err(AskError::TooDeep { depth: 4, max: 3 }));
     assert_eq!(server.sent(), Vec::<String>::new());
 

@@ -658,7 +658,7 @@ fn the_fields_of_an_answer_to_a_question_have_their_types() {
             json(r#"{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}"#),
         ))
     };
-    let sample = || Ask::Sample(Sample::new("?"));
+    let sample = || Ask::from(Sample::new("?"));
     let mut cases = Vec::new();
     for value in VALUES {
         cases.push((form(), format!(r#"{{"action":{value},"content":{{"a":1}}}}"#)));

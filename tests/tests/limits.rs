@@ -252,7 +252,7 @@ fn nothing_that_leaves_is_longer_than_a_frame_may_be() {
     let record = LogRecord { level: Level::Error, logger: None, data: Json::string(&long) };
     server.session.log(None, record, server.now).unwrap();
     let mut elicit = protocol_core::Elicit::new(&*long, json(r#"{"type":"object","properties":{}}"#));
-    for ask in [Ask::Sample(Sample::new(&*long)), Ask::Confirm { message: long.clone() }, Ask::Elicit(elicit.clone())] {
+    for ask in [Ask::from(Sample::new(&*long)), Ask::Confirm { message: long.clone() }, Ask::Elicit(elicit.clone())] {
         assert_eq!(server.session.request_input(id, ask, server.now), Err(AskError::TooLarge));
     }
     elicit.message = "m".into();

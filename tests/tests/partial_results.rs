@@ -121,7 +121,7 @@ fn a_job_that_its_caller_cancels_leaves_what_rode_on_its_progress_and_the_audit_
     assert_eq!(done.outcome, Outcome::Cancelled);
     assert_eq!(world.now(), ms(700), "at once");
     assert_eq!(done.partial.as_ref().map(value), Some(after(3)));
-    assert_eq!(done.last, Some(Progress::count(3, 4).with_message("c done")));
+    assert_eq!(done.last.as_deref(), Some(&Progress::count(3, 4).with_message("c done")));
     world.executor.run_until_stalled();
     assert_eq!(
         world.audit.line(),
@@ -137,7 +137,7 @@ fn without_the_switch_a_cancelled_job_leaves_its_caller_nothing_but_the_audit_ha
     call.cancel(None);
     let done = world.wait(call);
     assert_eq!((done.outcome, done.partial), (Outcome::Cancelled, None));
-    assert_eq!(done.last, Some(Progress::count(3, 4).with_message("c done")));
+    assert_eq!(done.last.as_deref(), Some(&Progress::count(3, 4).with_message("c done")));
     world.executor.run_until_stalled();
     assert_eq!(world.audit.line()["partial"], after(3));
 }

@@ -64,7 +64,7 @@ fn o8_each_kind_of_question_arrives_as_what_it_is() {
     client.frame(&request(9, SAMPLING, params));
     let mut expected = Sample::new("a\nb\nc\n{\"type\":\"image\",\"data\":\"AA==\",\"mimeType\":\"image/png\"}");
     (expected.max_tokens, expected.params) = (Some(100), Some(json(params)));
-    assert_eq!(asked(&mut client), (None, Ask::Sample(expected), 1));
+    assert_eq!(asked(&mut client), (None, expected.into(), 1));
     assert_eq!(client.sent(), Vec::<String>::new());
 }
 

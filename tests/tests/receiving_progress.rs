@@ -297,7 +297,7 @@ fn a_partial_result_rides_on_progress_and_comes_with_the_end_unless_that_is_a_re
             panic!()
         };
         assert_eq!(*partial, (name != "result").then(|| json(r#"{ "processed":2 }"#)), "{name}");
-        assert_eq!(*last, Some(Progress::value(4.0).with_message("on")), "{name}");
+        assert_eq!(last.as_deref(), Some(&Progress::value(4.0).with_message("on")), "{name}");
     }
 }
 

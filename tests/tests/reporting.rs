@@ -509,5 +509,5 @@ fn a_thousand_updates_in_a_tight_loop_arrive_in_order_and_before_the_result() {
     for (value, event) in (1..=1_000).zip(&events) {
         assert_eq!(*event, Event::Progress { id: call, progress: Progress::count(value, 1_000) });
     }
-    assert!(matches!(&events[1_000], Event::Done { last: Some(last), .. } if *last == Progress::count(1_000, 1_000)));
+    assert!(matches!(&events[1_000], Event::Done { last: Some(last), .. } if **last == Progress::count(1_000, 1_000)));
 }

@@ -41,7 +41,7 @@ fn expect_dead(app: &mut End, id: InboundId, why: &str) {
     let now = app.now;
     assert_eq!(app.session.progress(id, Progress::percent(99.0), now), Err(ProgressError::NotLive), "{why}");
     assert_eq!(app.session.log(Some(id), record(Level::Error, "\"x\""), now), Err(NotLive), "{why}");
-    for ask in [Ask::Sample(Sample::new("?")), Ask::Confirm { message: "?".into() }] {
+    for ask in [Ask::from(Sample::new("?")), Ask::Confirm { message: "?".into() }] {
         assert_eq!(app.session.request_input(id, ask, now), Err(AskError::NotLive), "{why}");
     }
     app.session.checkpoint(id, json("{}")).unwrap_err();
@@ -531,7 +531,7 @@ fn item_79_log_has_no_prefix_and_needs_no_invocation() {
 #[test]
 fn item_80_what_the_agent_cannot_do_is_refused_here_and_no_frame_goes_out() {
     for (cannot, ask) in [
-        ("sampling", Ask::Sample(Sample::new("?"))),
+        ("sampling", Ask::from(Sample::new("?"))),
         ("elicitation", Ask::Confirm { message: "?".into() }),
         ("elicitation", Ask::Elicit(Elicit::new("?", json(r#"{"type":"object"}"#)))),
     ] {
@@ -555,7 +555,7 @@ fn item_81_a_sampling_has_a_schema_and_a_maximum_only_if_they_are_given() {
         (raw, r#"{"invocationId":"i1","prompt":"raw","extra":1}"#),
     ] {
         let (mut app, id) = serving();
-        app.ask(id, Ask::Sample(sample));
+        app.ask(id, sample.into());
         assert_eq!(app.sent(), [request(3, "sampling/request", params)]);
     }
 }
@@ -586,7 +586,7 @@ fn item_83_content_is_handed_on_untouched_whether_text_or_an_object() {
         ("5", "5"),
     ] {
         let (mut app, id) = serving();
-        let key = app.ask(id, Ask::Sample(Sample::new("?")));
+        let key = app.ask(id, Ask::from(Sample::new("?")));
         app.sent();
         respond_to_3(&mut app, &format!(r#"{{"content":{content}}}"#));
         let Ok(Answer::Sample(sampled)) = answer(&mut app, key) else { panic!("no sample") };
@@ -595,7 +595,7 @@ fn item_83_content_is_handed_on_untouched_whether_text_or_an_object() {
     }
     for result in ["{}", "null", "[]", r#""x""#] {
         let (mut app, id) = serving();
-        let key = app.ask(id, Ask::Sample(Sample::new("?")));
+        let key = app.ask(id, Ask::from(Sample::new("?")));
         app.sent();
         respond_to_3(&mut app, result);
         assert_eq!(answer(&mut app, key), Err(InputFailed::Invalid), "{result}");
@@ -735,7 +735,7 @@ fn a_sampling_that_its_gateway_would_refuse_is_refused_here() {
         sample(|sample| sample.params = Some(json(r#"{"prompt":"?","maxTokens":0}"#))),
     ] {
         let (mut app, id) = serving();
-        let asked = app.session.request_input(id, Ask::Sample(bad.clone()), app.now);
+        let asked = app.session.request_input(id, bad.clone().into(), app.now);
         assert!(matches!(asked, Err(AskError::Invalid(_))), "{bad:?}: {asked:?}");
         app.expect_silence();
     }
@@ -745,7 +745,7 @@ fn a_sampling_that_its_gateway_would_refuse_is_refused_here() {
 fn item_88_the_end_of_an_invocation_releases_its_questions_without_a_frame_and_a_late_answer_is_passed_over() {
     for (name, ends, frame) in ENDS {
         let (mut app, id) = serving();
-        let keys = [app.ask(id, Ask::Sample(Sample::new("?"))), app.ask(id, Ask::Confirm { message: "?".into() })];
+        let keys = [app.ask(id, Ask::from(Sample::new("?"))), app.ask(id, Ask::Confirm { message: "?".into() })];
         app.sent();
         ends(&mut app, id);
         assert_eq!(app.sent(), [frame(7)], "{name}: Tesseron has no cancel of a question");
@@ -763,7 +763,7 @@ fn item_88_the_end_of_an_invocation_releases_its_questions_without_a_frame_and_a
 fn item_88_a_question_that_takes_too_long_is_over_without_a_frame() {
     let mut app = End::app(with(app_config(), |config| config.timeouts.input = Some(Duration::from_secs(5))));
     let id = app.receive_invoke(7, "i1");
-    let key = app.ask(id, Ask::Sample(Sample::new("?")));
+    let key = app.ask(id, Ask::from(Sample::new("?")));
     let sure = app.ask(id, Ask::Confirm { message: "?".into() });
     app.sent();
     app.at(5_000);
@@ -782,7 +782,7 @@ fn item_88_a_question_that_takes_too_long_is_over_without_a_frame() {
 #[test]
 fn a_question_that_is_abandoned_before_it_has_left_is_never_sent() {
     let (mut app, id) = serving();
-    let key = app.ask(id, Ask::Sample(Sample::new("?")));
+    let key = app.ask(id, Ask::from(Sample::new("?")));
     app.session.abandon_input(key, app.now).unwrap();
     app.expect_silence();
 }
@@ -791,7 +791,7 @@ fn a_question_that_is_abandoned_before_it_has_left_is_never_sent() {
 fn an_error_of_the_gateway_comes_with_its_number_and_its_data() {
     for code in [-32006, -32007, -32008, -32009, -32602, -32603] {
         let (mut app, id) = serving();
-        let key = app.ask(id, Ask::Sample(Sample::new("?")));
+        let key = app.ask(id, Ask::from(Sample::new("?")));
         app.sent();
         app.frame(&format!(r#"{{"jsonrpc":"2.0","id":3,"error":{{"code":{code},"message":"no","data":{{"clientName":"c"}}}}}}"#));
         let refused = RpcError::new(code, "no").with_data(json(r#"{"clientName":"c"}"#));
@@ -914,7 +914,7 @@ fn what_an_app_says_a_gateway_hears() {
     let events = pair.client.events();
     let expected = Progress::percent(25.0).with_message("m").with_data(json("[1]"));
     assert!(
-        matches!(&events[..], [Event::Progress { progress, .. }, Event::Done { last: Some(last), .. }] if *progress == expected && *last == expected),
+        matches!(&events[..], [Event::Progress { progress, .. }, Event::Done { last: Some(last), .. }] if *progress == expected && **last == expected),
         "{events:?}"
     );
 }

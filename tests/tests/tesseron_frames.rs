@@ -147,7 +147,7 @@ fn everything() -> Vec<String> {
         let mut question = Sample::new("a\nb");
         (question.max_tokens, question.schema) = (Some(5), Some(json("{\n}")));
         for ask in [
-            Ask::Sample(question),
+            question.into(),
             Ask::Confirm { message: "sure\n?".into() },
             Ask::Elicit(Elicit::new("\r\n", json("{\"type\":\n\"object\"}"))),
         ] {
@@ -597,7 +597,7 @@ fn item_8_the_second_response_to_an_id_is_passed_over() {
     app.frame(WELCOME).frame(&error(1, -32000, "late")).expect_silence();
     assert!(app.session.is_ready());
     let id = app.receive_invoke(100, "i1");
-    app.ask(id, Ask::Sample(Sample::new("?")));
+    app.ask(id, Ask::from(Sample::new("?")));
     app.sent();
     app.frame(r#"{"jsonrpc":"2.0","id":3,"result":{"content":"a"}}"#);
     assert!(matches!(app.events()[..], [Event::Input { answer: Ok(_), .. }]));
@@ -622,7 +622,7 @@ fn item_9_an_error_that_is_no_error_object_is_a_failure_all_the_same() {
 
         let mut app = End::app(app_config());
         let id = app.receive_invoke(100, "i1");
-        let keys = [app.ask(id, Ask::Sample(Sample::new("?"))), app.ask(id, Ask::Confirm { message: "?".into() })];
+        let keys = [app.ask(id, Ask::from(Sample::new("?"))), app.ask(id, Ask::Confirm { message: "?".into() })];
         app.sent();
         for exchange in [3, 4] {
             app.frame(&format!(r#"{{"jsonrpc":"2.0","id":{exchange},"error":{error}}}"#));
@@ -661,7 +661,7 @@ fn item_10_a_result_that_is_missing_is_null() {
     assert_eq!(gateway.outcome(), Outcome::Invalid(Invalid::Response));
     let mut app = End::app(app_config());
     let id = app.receive_invoke(100, "i1");
-    app.ask(id, Ask::Sample(Sample::new("?")));
+    app.ask(id, Ask::from(Sample::new("?")));
     app.sent();
     app.frame(r#"{"jsonrpc":"2.0","id":3}"#);
     assert!(matches!(app.events().last(), Some(Event::Input { answer: Err(InputFailed::Invalid), .. })));
@@ -762,7 +762,7 @@ fn item_12_the_end_of_the_transport_loses_every_question_of_an_app_exactly_once(
     for end in [TransportEnd::Eof, TransportEnd::Failed] {
         let mut app = End::app(app_config());
         let id = app.receive_invoke(100, "i1");
-        let key = app.ask(id, Ask::Sample(Sample::new("?")));
+        let key = app.ask(id, Ask::from(Sample::new("?")));
         app.sent();
         app.session.handle_end(end, app.now);
         let events = app.events();
@@ -828,7 +828,7 @@ fn item_17_each_direction_has_its_own_ids_and_uses_none_twice() {
         pair.client.invoke(Invoke::new(Op::CallTool, call_params()));
         pair.run();
         let id = pair.server.request();
-        pair.server.ask(id, Ask::Sample(Sample::new("?")));
+        pair.server.ask(id, Ask::from(Sample::new("?")));
         pair.run();
         let asked = pair.client.question();
         pair.client.session.provide_input(asked, Answer::Sample(Sampled::new("a", "")), now).unwrap();
@@ -847,7 +847,7 @@ fn item_17_each_direction_has_its_own_ids_and_uses_none_twice() {
     let mut app = End::app(app_config());
     app.frame(&invoke(3, "i3"));
     let id = app.request();
-    app.ask(id, Ask::Sample(Sample::new("?")));
+    app.ask(id, Ask::from(Sample::new("?")));
     assert!(app.sent()[0].contains(r#""id":3,"method":"sampling/request""#));
     app.frame(r#"{"jsonrpc":"2.0","id":3,"result":{"content":"a"}}"#);
     assert!(matches!(app.events()[..], [Event::Input { answer: Ok(_), .. }]));

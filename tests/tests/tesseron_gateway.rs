@@ -183,7 +183,7 @@ fn with_a_grace_a_cancelled_call_waits_for_its_partial_result_and_ends_as_cancel
     gateway.frame(&progress(&named(1), r#","percent":60"#)).expect_silence();
     gateway.frame(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"cancelled","data":{"partial":{"status":"cancelled","results":[1]}}}}"#);
     let partial = Some(json(r#"{"status":"cancelled","results":[1]}"#));
-    assert_eq!(gateway.events(), [Event::Done { id, outcome: Outcome::Cancelled, partial, last: Some(Progress::percent(40.0)) }]);
+    assert_eq!(gateway.events(), [Event::Done { id, outcome: Outcome::Cancelled, partial, last: Some(Box::new(Progress::percent(40.0))) }]);
     assert_eq!((gateway.session.stats().calls, gateway.session.poll_timeout()), (0, None), "item 64: nothing is left");
 }
 
@@ -256,7 +256,7 @@ fn item_65_the_end_of_the_transport_loses_a_call() {
     let (mut gateway, id) = calling();
     gateway.frame(&progress(&named(1), r#","percent":40"#)).events();
     gateway.session.handle_end(TransportEnd::Failed, gateway.now);
-    let lost = Event::Done { id, outcome: Outcome::Lost, partial: None, last: Some(Progress::percent(40.0)) };
+    let lost = Event::Done { id, outcome: Outcome::Lost, partial: None, last: Some(Box::new(Progress::percent(40.0))) };
     assert_eq!(gateway.events()[0], lost);
     assert_eq!(gateway.sent(), Vec::<String>::new(), "and no cancel");
 }
@@ -364,7 +364,7 @@ fn item_68_progress_keeps_an_idle_clock_from_running_out_and_a_question_stops_it
     gateway.sent();
     gateway.at(5_099).expect_silence();
     gateway.at(5_100);
-    let last = Some(Progress::percent(1.0));
+    let last = Some(Box::new(Progress::percent(1.0)));
     assert_eq!(gateway.events(), [Event::Done { id, outcome: Outcome::TimedOut(Clock::Idle), partial: None, last }]);
 }
 
@@ -634,7 +634,7 @@ fn a_question_that_crosses_the_end_of_its_call_breaks_no_rule() {
         let call = pair.client.invoke(Invoke::new(Op::CallTool, call_params()).with_timeouts(clocks));
         pair.run();
         let id = pair.server.request();
-        pair.server.ask(id, Ask::Sample(Sample::new("?")));
+        pair.server.ask(id, Ask::from(Sample::new("?")));
         let question = pair.server.sent();
         if cancelled {
             pair.client.session.cancel(call, None, pair.client.now).unwrap();

@@ -406,7 +406,7 @@ impl Storm {
             }
             3 | 4 => {
                 let ask = match how % 6 {
-                    0..=3 => Ask::Sample(Sample::new("?")),
+                    0..=3 => Ask::from(Sample::new("?")),
                     4 => Ask::Confirm { message: "?".into() },
                     _ => Ask::Elicit(Elicit::new("?", json(r#"{"type":"object"}"#))),
                 };

@@ -257,7 +257,7 @@ fn capabilities_that_change_with_the_claim_are_those_that_count_from_then_on_als
     let mut app = End::new(app_config());
     app.frame(&WELCOME.replace("true", "false")).drain();
     let id = app.receive_invoke(7, "i1");
-    let sample = || Ask::Sample(Sample::new("?"));
+    let sample = || Ask::from(Sample::new("?"));
     assert_eq!(app.session.request_input(id, sample(), app.now), Err(AskError::Unsupported));
     app.frame(CLAIMED);
     app.ask(id, sample());

@@ -61,7 +61,7 @@ fn bug_10_2_1_an_error_that_is_no_object_crashes_nobody_and_a_missing_result_nei
         gateway.frame(&frame(9)).frame(&frame(1));
         assert!(matches!(gateway.outcome(), Outcome::Invalid(_)), "{body}");
         let (mut app, id) = serving();
-        app.ask(id, Ask::Sample(Sample::new("?")));
+        app.ask(id, Ask::from(Sample::new("?")));
         app.sent();
         app.frame(&frame(9)).frame(&frame(3));
         assert!(app.events().iter().any(|event| matches!(event, Event::Input { answer: Err(_), .. })), "{body}");
@@ -151,7 +151,7 @@ fn bug_10_2_6_an_orphan_sends_no_progress_no_log_and_no_question() {
         assert_eq!(app.session.progress(id, Progress::percent(50.0), now), Err(ProgressError::NotLive));
         let record = LogRecord { level: Level::Error, logger: None, data: json("\"late\"") };
         assert_eq!(app.session.log(Some(id), record, now), Err(NotLive));
-        assert_eq!(app.session.request_input(id, Ask::Sample(Sample::new("?")), now), Err(AskError::NotLive));
+        assert_eq!(app.session.request_input(id, Ask::from(Sample::new("?")), now), Err(AskError::NotLive));
         app.expect_silence();
     }
 }
@@ -285,7 +285,7 @@ fn bug_10_2_23_what_an_app_has_asked_is_gone_when_its_invocation_ends() {
     let call = pair.client.invoke(Invoke::new(Op::CallTool, call_params()));
     pair.run();
     let id = pair.server.request();
-    pair.server.ask(id, Ask::Sample(Sample::new("?")));
+    pair.server.ask(id, Ask::from(Sample::new("?")));
     pair.run();
     let key = pair.client.question();
     pair.server.respond(id);

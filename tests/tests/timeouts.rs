@@ -166,7 +166,7 @@ fn accepted_progress_starts_the_idle_clock_afresh_and_max_total_never() {
     client.at(599_999).expect_silence();
     client.at(600_000);
     let [Event::Done { outcome, last, .. }] = &client.events()[..] else { panic!() };
-    assert_eq!((outcome, last), (&MAX_TOTAL, &Some(Progress::value(19.0))));
+    assert_eq!((outcome, last), (&MAX_TOTAL, &Some(Box::new(Progress::value(19.0)))));
     assert_eq!(client.sent(), [cancel_frame(2)]);
 }
 

@@ -150,13 +150,13 @@ impl Bridge {
         self.stir(Leg::Agent);
     }
 
-    fn end_call(&mut self, channel: ChannelId, id: OutboundId, outcome: Outcome, partial: Option<Json>, last: Option<Progress>) {
+    fn end_call(&mut self, channel: ChannelId, id: OutboundId, outcome: Outcome, partial: Option<Json>, last: Option<Box<Progress>>) {
         let Some(purpose) = self.apps.get_mut(&channel).and_then(|app| app.calls.remove(&id)) else { return };
         if let Some(invocation) = purpose.invocation() {
             self.routes.remove(&invocation);
         }
         match purpose {
-            Purpose::Tool(invocation) => self.reply(invocation, translate::tool(outcome, partial, last.as_ref())),
+            Purpose::Tool(invocation) => self.reply(invocation, translate::tool(outcome, partial, last.as_deref())),
             Purpose::Resource { invocation, uri } => self.reply(invocation, translate::resource(outcome, &uri)),
             Purpose::ResourceText(invocation) => self.reply(invocation, translate::resource_text(outcome)),
             Purpose::Subscribe { uri, name } => self.end_subscribe(&uri, &name, outcome),

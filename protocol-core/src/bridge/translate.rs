@@ -174,7 +174,7 @@ fn as_text(value: &Json) -> (Text, &'static str) {
 /// A question of an app in the words of the agent's protocol: what stood on the wire does not cross.
 pub(super) fn ask(ask: Ask) -> Ask {
     match ask {
-        Ask::Sample(sample) => Ask::Sample(Sample { params: None, ..sample }),
+        Ask::Sample(sample) => Sample { params: None, ..*sample }.into(),
         ask => ask,
     }
 }

@@ -36,7 +36,7 @@ pub(super) fn with_partial(error: &RpcError, partial: &Json) -> RpcError {
         }
         object.json("partial", partial);
     });
-    RpcError { data: Some(Json::written(data)), ..error.clone() }
+    error.clone().with_data(Json::written(data))
 }
 
 /// What the data of an error tells of a partial result.

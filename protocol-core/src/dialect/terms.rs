@@ -144,7 +144,7 @@ impl Op {
 #[non_exhaustive]
 pub enum Ask {
     /// Ask the caller's model.
-    Sample(Sample),
+    Sample(Box<Sample>),
     /// Ask the caller's user to fill a form.
     Elicit(Elicit),
     /// Ask the caller's user for a yes. Whatever goes wrong is a no. It arrives as [`Ask::Elicit`] with an empty form.
@@ -154,6 +154,12 @@ pub enum Ask {
     },
     /// Ask for the folders that the caller works in.
     Roots,
+}
+
+impl From<Sample> for Ask {
+    fn from(sample: Sample) -> Self {
+        Self::Sample(Box::new(sample))
+    }
 }
 
 /// A question for a model.
@@ -291,7 +297,7 @@ pub struct ToolOutput {
     /// Whether the tool failed. On MCP a failure is a result, so that the model can read it and try otherwise.
     pub is_error: bool,
     /// The failure for programs, where a failure is an error (Tesseron). Without it that is an internal error with the text.
-    pub fault: Option<RpcError>,
+    pub fault: Option<Box<RpcError>>,
 }
 
 impl ToolOutput {
@@ -327,7 +333,7 @@ impl ToolOutput {
     #[must_use]
     pub fn fault(error: RpcError) -> Self {
         let mut output = Self::error(error.message.clone());
-        output.fault = Some(error);
+        output.fault = Some(Box::new(error));
         output
     }
 }

@@ -18,7 +18,7 @@ impl Context {
     /// # Errors
     /// [`AskFailed`]. [`AskFailed::NoSampling`] and [`AskFailed::TooDeep`] before anything is sent.
     pub async fn sample(&self, sample: Sample) -> Result<Sampled, AskFailed> {
-        match self.invocation.ask(Ask::Sample(sample)).await? {
+        match self.invocation.ask(sample.into()).await? {
             Answer::Sample(sampled) => Ok(sampled),
             _ => Err(AskFailed::Mismatch(String::from("it is no model's answer"))),
         }

@@ -4,6 +4,7 @@ use core::fmt;
 use core::mem::{replace, swap};
 use core::pin::Pin;
 use core::task::{Context as TaskContext, Poll, ready};
+use std::boxed::Box;
 use std::collections::VecDeque;
 use std::string::String;
 use std::sync::Arc;
@@ -24,11 +25,11 @@ pub struct Done {
     /// What was done before it failed, if the peer told.
     pub partial: Option<Json>,
     /// The last progress that was accepted.
-    pub last: Option<Progress>,
+    pub last: Option<Box<Progress>>,
 }
 
 impl Done {
-    pub(super) fn new(outcome: Outcome, partial: Option<Json>, last: Option<Progress>) -> Self {
+    pub(super) fn new(outcome: Outcome, partial: Option<Json>, last: Option<Box<Progress>>) -> Self {
         Self { outcome, partial, last }
     }
 

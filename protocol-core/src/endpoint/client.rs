@@ -173,7 +173,7 @@ impl Duty for Question {
 pub(super) fn answer(client: Arc<dyn Client>, asked: Asked, ask: Ask) -> BoxFuture<'static, Answer> {
     Box::pin(async move {
         let answer = match ask {
-            Ask::Sample(sample) => client.sample(asked, sample).await.map(Answer::Sample),
+            Ask::Sample(sample) => client.sample(asked, *sample).await.map(Answer::Sample),
             Ask::Elicit(form) => client.elicit(asked, form).await.map(Answer::Elicit),
             Ask::Confirm { message } => client.elicit(asked, Elicit::new(message, empty_form())).await.map(Answer::Elicit),
             Ask::Roots => client.roots(asked).await.map(Answer::Roots),

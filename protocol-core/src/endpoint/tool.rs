@@ -287,7 +287,7 @@ fn invalid(violations: &str) -> Reply {
     }
     let error = RpcError::new(tesseron::code::INPUT_VALIDATION, std::format!("invalid arguments: {violations}"));
     let issues = Json::encode(&[Issue { message: violations }]).ok();
-    Reply::Tool(ToolOutput::fault(RpcError { data: issues, ..error }))
+    Reply::Tool(ToolOutput::fault(RpcError { data: issues.map(Box::new), ..error }))
 }
 
 /// Why a handler brought no result.
@@ -332,7 +332,7 @@ impl ToolError {
             Err(Self::Cancelled) => Reply::Tool(ToolOutput::error(Text::from_static("cancelled"))),
             Err(Self::Ask(failed)) => {
                 let mut output = ToolOutput::error(failed.to_string());
-                output.fault = Some(failed.fault());
+                output.fault = Some(Box::new(failed.fault()));
                 Reply::Tool(output)
             }
             Err(Self::NotFound(what)) => Reply::NotFound(what),

@@ -18,6 +18,7 @@
 //! A call that is gone leaves nothing behind: its exchange was numbered by us, so a late frame is one whose number is
 //! below the next and in no table.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::config::CallTimeouts;
@@ -155,7 +156,7 @@ impl Call {
     }
 
     /// The last progress that was accepted.
-    pub(super) fn take_last(&mut self) -> Option<Progress> {
+    pub(super) fn take_last(&mut self) -> Option<Box<Progress>> {
         self.watcher.last.take()
     }
 

@@ -23,7 +23,7 @@ mod tests {
 
     #[test]
     fn sampling_adds_one_and_everything_else_inherits() {
-        let sample = Ask::Sample(Sample::new("?"));
+        let sample = Ask::from(Sample::new("?"));
         assert_eq!(of_question(&sample, 0, 0), 1);
         assert_eq!(of_question(&sample, 2, 0), 3);
         assert_eq!(of_question(&Ask::Roots, 2, 0), 2);
@@ -32,14 +32,14 @@ mod tests {
 
     #[test]
     fn what_the_wire_claims_can_only_raise_the_depth() {
-        let sample = Ask::Sample(Sample::new("?"));
+        let sample = Ask::from(Sample::new("?"));
         assert_eq!(of_question(&sample, 2, 1), 3);
         assert_eq!(of_question(&sample, 0, 3), 3);
     }
 
     #[test]
     fn only_sampling_is_refused_for_its_depth() {
-        let sample = Ask::Sample(Sample::new("?"));
+        let sample = Ask::from(Sample::new("?"));
         assert!(is_allowed(&sample, 3, 3));
         assert!(!is_allowed(&sample, 4, 3));
         assert!(is_allowed(&Ask::Roots, 200, 3));

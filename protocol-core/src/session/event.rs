@@ -119,7 +119,7 @@ pub enum Event {
         /// What was done before it failed, if the peer told.
         partial: Option<Json>,
         /// The last progress that was accepted.
-        last: Option<Progress>,
+        last: Option<Box<Progress>>,
     },
     /// A log record of the peer.
     Log(LogRecord),

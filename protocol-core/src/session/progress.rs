@@ -1,5 +1,6 @@
 //! Progress that only moves forward: what a callee may send and when, and what a caller accepts.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use crate::config::{ProgressPolicy, RateWindow};
@@ -256,7 +257,7 @@ fn is_worth_telling(progress: &Progress, rules: Rules) -> bool {
 pub(super) struct Watcher {
     floor: Option<f64>,
     /// The last update that was accepted.
-    pub(super) last: Option<Progress>,
+    pub(super) last: Option<Box<Progress>>,
     /// Until when further violations are only counted.
     quiet_until: Option<Instant>,
 }
@@ -271,20 +272,16 @@ impl Watcher {
         };
         if is_above {
             self.floor = value.or(self.floor);
-            self.last = Some(match self.last.take() {
+            match &mut self.last {
                 // What comes without a value leaves the last one as it is.
-                Some(last) if value.is_none() => Progress {
-                    message: progress.message.clone().or(last.message),
-                    data: progress.data.clone().or(last.data),
-                    ..last
-                },
-                _ => progress.clone(),
-            });
+                Some(last) if value.is_none() => retell(last, &progress),
+                Some(last) => **last = progress.clone(),
+                None => self.last = Some(Box::new(progress.clone())),
+            }
         } else if rules.accepts_equal && is_worth_telling(&progress, rules) && (rules.percent || value == self.floor) {
             (progress.value, progress.total) = (None, None);
             if let Some(last) = &mut self.last {
-                last.message = progress.message.clone().or_else(|| last.message.take());
-                last.data = progress.data.clone().or_else(|| last.data.take());
+                retell(last, &progress);
             }
         } else {
             let surfaces = self.quiet_until.is_none_or(|until| now >= until);
@@ -295,6 +292,12 @@ impl Watcher {
         }
         Seen::Accepted { progress, advances: is_above }
     }
+}
+
+/// Puts the words and the data of an update, as far as it has any, in the place of the last ones.
+fn retell(last: &mut Progress, update: &Progress) {
+    last.message = update.message.clone().or_else(|| last.message.take());
+    last.data = update.data.clone().or_else(|| last.data.take());
 }
 
 #[cfg(test)]

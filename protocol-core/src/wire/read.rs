@@ -1,6 +1,7 @@
 //! From a frame to envelopes (JSON-RPC 2.0 sections 4 to 6).
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
@@ -261,7 +262,7 @@ fn error_object(value: &str, frame: Frame<'_>) -> Option<RpcError> {
         match &*key.name() {
             "code" => code = value.parse::<i64>().ok(),
             "message" => message = frame.text(value),
-            "data" => data = Some(frame.json(value)),
+            "data" => data = Some(Box::new(frame.json(value))),
             _ => {}
         }
     }

@@ -147,7 +147,7 @@ fn to_a_client(data: &[u8], verdict: &Verdict<'_>) {
         (Outcome::Result(ours), Body::Result(theirs)) => assert_eq!(ours.as_str(), *theirs, "G13"),
         (Outcome::Error(ours), Body::Error { code, message, data }) => {
             assert_eq!((ours.code, ours.message.as_str()), (*code, message.as_str()));
-            assert_eq!(ours.data.as_ref().map(Json::as_str), *data);
+            assert_eq!(ours.data.as_deref().map(Json::as_str), *data);
         }
         (Outcome::Invalid(Invalid::Response), Body::Malformed) => {}
         (ours, theirs) => panic!("{ours:?} is not {theirs:?}"),

@@ -231,7 +231,7 @@ impl Fuzzed {
             6 => {
                 if let Some(id) = self.serves.front() {
                     let ask = match detail % 4 {
-                        0 => Ask::Sample(Sample::new("?")),
+                        0 => Ask::from(Sample::new("?")),
                         1 => Ask::Confirm { message: "?".into() },
                         2 => Ask::Roots,
                         _ => Ask::Elicit(protocol_core::Elicit::new("?", json(r#"{"type":"object","properties":{}}"#))),

@@ -201,7 +201,7 @@ impl Calling {
             Ok(call) => {
                 let done = self.follow(call, interrupts).await;
                 self.display.end();
-                self.report(peer, done.outcome, done.partial.as_ref(), done.last.as_ref())
+                self.report(peer, done.outcome, done.partial.as_ref(), done.last.as_deref())
             }
             Err(error) => self.failed(peer, error.into()),
         }

@@ -190,5 +190,5 @@ pub(super) fn sampled(result: &Value) -> Answer {
 pub(super) fn sample(params: &Value) -> Ask {
     let mut sample = Sample::default();
     sample.params = Some(json(params));
-    Ask::Sample(sample)
+    sample.into()
 }

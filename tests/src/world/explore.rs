@@ -211,7 +211,7 @@ impl<S: Subject> End<S> {
             }
             Action::Sample(place) => {
                 let id = end.known.serves[usize::from(place)];
-                end.request_input(id, Ask::Sample(Sample::new("?")), *now);
+                end.request_input(id, Ask::from(Sample::new("?")), *now);
             }
             Action::Respond(place) => {
                 let id = end.known.serves[usize::from(place)];

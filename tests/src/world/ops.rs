@@ -86,7 +86,7 @@ fn update(b: u8, c: u8) -> Progress {
 
 fn question(c: u8) -> Ask {
     match c % 4 {
-        0 => Ask::Sample(Sample::new("?")),
+        0 => Ask::from(Sample::new("?")),
         1 => Ask::Elicit(Elicit::new("?", json(r#"{"type":"object","properties":{"a":{"type":"string"}}}"#))),
         2 => Ask::Confirm { message: "?".into() },
         _ => Ask::Roots,

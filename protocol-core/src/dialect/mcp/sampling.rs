@@ -89,7 +89,7 @@ pub(super) fn read(params: Json) -> Ask {
         prompt.push_str(&text);
     }
     let max_tokens = member(params.as_str(), "maxTokens").and_then(|most| most.parse().ok());
-    Ask::Sample(Sample { prompt, max_tokens, schema: None, params: Some(params) })
+    Sample { prompt, max_tokens, schema: None, params: Some(params) }.into()
 }
 
 /// The text of an answer's content, one block or several; `None` if it is no content.

@@ -444,7 +444,7 @@ fn read_sample(params: &Noted<'_>, frame: Frame<'_>) -> Result<Ask, String> {
     let max_tokens = read_tokens(params.member("maxTokens"))?;
     let schema = params.member("schema").filter(|schema| *schema != "null").map(|schema| frame.json(schema));
     let params = Some(frame.json(params.text()));
-    Ok(Ask::Sample(Sample { prompt: prompt.into_owned(), max_tokens, schema, params }))
+    Ok(Sample { prompt: prompt.into_owned(), max_tokens, schema, params }.into())
 }
 
 /// What a gateway would refuse need not be sent.

@@ -354,7 +354,7 @@ fn write_question(object: &mut Object<'_>, message: &str, schema: &Json) {
 /// The error of a tool that failed: its own, or its words as an internal one (errors page: what a handler throws).
 fn fault(output: &ToolOutput) -> RpcError {
     if let Some(error) = &output.fault {
-        return error.clone();
+        return (**error).clone();
     }
     let mut words = String::new();
     for block in &output.content {

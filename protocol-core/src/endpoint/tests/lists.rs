@@ -166,7 +166,7 @@ fn a_resource_that_is_not_there_is_named() {
         let run = Harness::new(library()).request(Op::ReadResource, text(json!({"uri": uri})));
         let error = run.error().unwrap();
         assert_eq!(error.code, RpcError::RESOURCE_NOT_FOUND);
-        assert_eq!(error.data.as_ref().map(value), Some(json!({"uri": uri})));
+        assert_eq!(error.data.as_deref().map(value), Some(json!({"uri": uri})));
     }
 }
 
