@@ -90,20 +90,10 @@ pub struct Call {
     shared: Arc<Shared>,
     id: OutboundId,
     polled: bool,
+    /// It has no place among the calls any longer: its end was read, or nobody listens.
+    left: bool,
     /// Updates taken from its place, all at once, and not yet read.
     unread: VecDeque<Progress>,
-    /// What is left of it here once its place among the calls is given back.
-    stage: Stage,
-}
-
-#[allow(clippy::large_enum_variant, reason = "one a call, where its owner keeps it; a box would be one more allocation")]
-enum Stage {
-    /// It has a place among the calls.
-    Listed,
-    /// It has ended; its end waits to be read.
-    Ended(Option<Done>),
-    /// Nobody listens any longer.
-    Detached,
 }
 
 /// Updates kept for a reader who is slow, and as many again of those that it has taken and not looked at. One more merges into the newest.
@@ -111,7 +101,7 @@ const UNREAD: usize = 1024;
 
 impl Call {
     pub(super) fn new(shared: Arc<Shared>, id: OutboundId) -> Self {
-        Self { shared, id, polled: false, unread: VecDeque::new(), stage: Stage::Listed }
+        Self { shared, id, polled: false, left: false, unread: VecDeque::new() }
     }
 
     /// Names the call in the session, in [`crate::endpoint::Asked::parent`] for one.
@@ -136,42 +126,40 @@ impl Call {
 
     /// What [`Call::next_progress`] does, for hand-written futures. Only the task that polled the call last is woken.
     pub fn poll_progress(&mut self, cx: &mut TaskContext<'_>) -> Poll<Option<Progress>> {
-        if self.unread.is_empty()
-            && matches!(self.stage, Stage::Listed)
-            && let Some(CallSlot { progress, done, .. }) = ready!(self.poll_slot(cx, true))
-        {
-            self.unread = progress;
-            self.stage = Stage::Ended(done);
+        if self.unread.is_empty() && !self.left {
+            ready!(self.poll_slot(cx, Wanted::Progress));
         }
         Poll::Ready(self.unread.pop_front())
     }
 
     /// Lets the call go on without anybody listening.
     pub fn detach(mut self) {
-        self.stage = Stage::Detached;
+        self.left = true;
         drop(self.leave());
     }
 
-    /// Takes the updates that are there (`None`), or the place as a whole once the call has ended.
-    fn poll_slot(&mut self, cx: &mut TaskContext<'_>, wants_progress: bool) -> Poll<Option<CallSlot>> {
+    /// Takes what is wanted from its place among the calls: all updates that are there, which are none once it has ended, or its end and
+    /// with it the place.
+    fn poll_slot(&mut self, cx: &mut TaskContext<'_>, wanted: Wanted) -> Poll<Option<CallSlot>> {
         // The first time there is hardly anything yet: what is parked then is made before the lock is taken.
         let mut spare = (!replace(&mut self.polled, true)).then(|| cx.waker().clone());
         loop {
             let seen = self.shared.look(|state| {
-                let Some(slot) = state.calls.get_mut(&self.id) else { return Seen::Ended(CallSlot::lost()) };
-                if slot.done.is_some() {
-                    return Seen::Ended(state.calls.remove(&self.id).unwrap_or_default());
+                let Some(slot) = state.calls.get_mut(&self.id) else { return Seen::Ended(None) };
+                match wanted {
+                    Wanted::Progress if slot.done.is_some() || !slot.progress.is_empty() => {
+                        swap(&mut slot.progress, &mut self.unread);
+                        return Seen::Updates;
+                    }
+                    Wanted::End if slot.done.is_some() => return Seen::Ended(state.calls.remove(&self.id)),
+                    _ => {}
                 }
-                if wants_progress && !slot.progress.is_empty() {
-                    swap(&mut slot.progress, &mut self.unread);
-                    return Seen::Updates;
-                }
-                slot.wants_progress = wants_progress;
+                slot.wants_progress = wanted == Wanted::Progress;
                 Seen::Nothing(park(&mut slot.waker, cx.waker(), &mut spare))
             });
             match seen {
                 Seen::Updates => return Poll::Ready(None),
-                Seen::Ended(slot) => return Poll::Ready(Some(slot)),
+                Seen::Ended(slot) => return Poll::Ready(slot),
                 Seen::Nothing(true) => return Poll::Pending,
                 Seen::Nothing(false) => spare = Some(cx.waker().clone()),
             }
@@ -183,10 +171,18 @@ impl Call {
     }
 }
 
+/// What who polls a call waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Progress,
+    End,
+}
+
 #[allow(clippy::large_enum_variant, reason = "it only crosses from under the lock")]
 enum Seen {
     Updates,
-    Ended(CallSlot),
+    /// `None`: the endpoint has forgotten it.
+    Ended(Option<CallSlot>),
     /// Whether the task is parked.
     Nothing(bool),
 }
@@ -197,31 +193,28 @@ impl Future for Call {
     /// Updates that were not read before are given up. Polled again after it was ready it stays pending.
     fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Done> {
         let this = self.get_mut();
-        let done = match &mut this.stage {
-            Stage::Listed => {
-                let slot = ready!(this.poll_slot(cx, false));
-                this.stage = Stage::Detached;
-                slot.and_then(|slot| slot.done)
-            }
-            Stage::Ended(done) => done.take(),
-            Stage::Detached => None,
-        };
-        done.map_or(Poll::Pending, Poll::Ready)
+        if this.left {
+            return Poll::Pending;
+        }
+        let slot = ready!(this.poll_slot(cx, Wanted::End));
+        this.left = true;
+        Poll::Ready(slot.and_then(|slot| slot.done).unwrap_or_else(|| Done::new(Outcome::Lost, None, None)))
     }
 }
 
 impl Drop for Call {
     fn drop(&mut self) {
-        if matches!(self.stage, Stage::Listed) {
-            let slot = self.shared.verb(|state, now, after| {
-                // One that has ended already, dispatched or not, is not live: then nothing is sent.
-                if state.session.cancel(self.id, None, now).is_ok() {
-                    after.output();
-                }
-                state.calls.remove(&self.id)
-            });
-            drop(slot);
+        if self.left {
+            return;
         }
+        let slot = self.shared.verb(|state, now, after| {
+            // One that has ended already, dispatched or not, is not live: then nothing is sent.
+            if state.session.cancel(self.id, None, now).is_ok() {
+                after.output();
+            }
+            state.calls.remove(&self.id)
+        });
+        drop(slot);
     }
 }
 
@@ -232,11 +225,6 @@ impl fmt::Debug for Call {
 }
 
 impl CallSlot {
-    /// That of a call whose endpoint has forgotten it.
-    fn lost() -> Self {
-        Self { done: Some(Done::new(Outcome::Lost, None, None)), ..Self::default() }
-    }
-
     /// Keeps an update until it is read.
     pub(super) fn push(&mut self, update: Progress, counters: &mut Counters) {
         if self.progress.len() < UNREAD {
