@@ -62,7 +62,7 @@ pub trait Machine {
     fn handle_frame(&mut self, frame: Bytes, now: Instant) -> Result<(), Full>;
 
     /// Frames have arrived: [`Self::handle_frame`] for each from the first on, while input is wanted. Those that find no room stay in
-    /// `frames` and are offered again. A machine behind a lock may take them all under one.
+    /// `frames` and are offered again.
     fn handle_frames(&mut self, frames: &mut VecDeque<Bytes>, now: Instant) {
         while self.wants_input()
             && let Some(frame) = frames.pop_front()
@@ -71,6 +71,15 @@ pub trait Machine {
                 frames.push_front(frame);
                 return;
             }
+        }
+    }
+
+    /// It is `now`, and these frames have arrived, or none: [`Self::handle_frames`], and then [`Self::handle_timeout`] if that is due. A
+    /// machine behind a lock may do all under one.
+    fn advance(&mut self, frames: &mut VecDeque<Bytes>, now: Instant) {
+        self.handle_frames(frames, now);
+        if self.poll_timeout().is_some_and(|at| at <= now) {
+            self.handle_timeout(now);
         }
     }
 
@@ -101,6 +110,18 @@ pub trait Machine {
     /// The next event to hand out.
     fn poll_event(&mut self) -> Option<Self::Event>;
 
+    /// What is left when a turn has read and written: [`Self::poll_event`], or [`Self::is_closed`], or else what to wait for. A machine
+    /// behind a lock may look at all under one.
+    fn rest(&mut self) -> Rest<Self::Event> {
+        if let Some(event) = self.poll_event() {
+            return Rest::Event(event);
+        }
+        if self.is_closed() {
+            return Rest::Closed;
+        }
+        Rest::Wait { until: self.poll_timeout(), wants_input: self.wants_input() }
+    }
+
     /// When [`Self::handle_timeout`] is due; later than the last `now` it was given.
     fn poll_timeout(&self) -> Option<Instant>;
 
@@ -119,6 +140,28 @@ pub trait Machine {
     /// earlier deadline, or room for input where there was none. A machine that only its driver can reach may ignore it. The driver
     /// registers at the beginning of a turn; before it waits, it asks for frames, then for events, then for the deadline.
     fn register(&mut self, waker: &Waker);
+
+    /// A turn begins: [`Self::register`], and whether frames are to be read. A machine behind a lock may do both under one.
+    fn begin(&mut self, waker: &Waker) -> bool {
+        self.register(waker);
+        self.wants_input()
+    }
+}
+
+/// What is left when a turn has read and written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest<E> {
+    /// An event to hand out.
+    Event(E),
+    /// It is over, and all events are handed out.
+    Closed,
+    /// Nothing for now.
+    Wait {
+        /// [`Machine::poll_timeout`].
+        until: Option<Instant>,
+        /// [`Machine::wants_input`].
+        wants_input: bool,
+    },
 }
 
 impl Machine for Session {
@@ -315,26 +358,25 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         if self.over {
             return Poll::Ready(Ok(None));
         }
-        self.machine.register(cx.waker());
-        self.read(cx);
+        let wants_input = self.machine.begin(cx.waker());
+        self.read(cx, wants_input);
         let now = self.timer.now();
         self.hand_over(now);
-        if self.machine.poll_timeout().is_some_and(|at| at <= now) {
-            self.machine.handle_timeout(now);
-        }
         let more_to_write = self.write(cx);
-        if let Some(event) = self.machine.poll_event() {
-            return Poll::Ready(Ok(Some(event)));
+        match self.machine.rest() {
+            Rest::Event(event) => Poll::Ready(Ok(Some(event))),
+            Rest::Closed => {
+                ready!(self.close(cx, more_to_write));
+                Poll::Ready(self.error.take().map_or(Ok(None), Err))
+            }
+            Rest::Wait { until, wants_input } => {
+                let until = until.into_iter().chain(self.read_by.filter(|_| self.is_hearing())).min();
+                // What was written or handed out may have made room for the frames that had none.
+                let more_to_read = self.unasked && self.is_hearing() && wants_input;
+                self.wait(cx, until, more_to_read || more_to_write);
+                Poll::Pending
+            }
         }
-        if self.machine.is_closed() {
-            ready!(self.close(cx, more_to_write));
-            return Poll::Ready(self.error.take().map_or(Ok(None), Err));
-        }
-        let until = self.machine.poll_timeout().into_iter().chain(self.read_by.filter(|_| self.is_hearing())).min();
-        // What was written or handed out may have made room for the frames that had none.
-        let more_to_read = self.unasked && self.is_hearing() && self.machine.wants_input();
-        self.wait(cx, until, more_to_read || more_to_write);
-        Poll::Pending
     }
 
     /// Whether the machine has not yet heard everything that the peer sent.
@@ -343,9 +385,9 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
     }
 
     /// Reads a turn's share, unless there is something that the machine has not taken yet.
-    fn read(&mut self, cx: &mut Context<'_>) {
+    fn read(&mut self, cx: &mut Context<'_>, wants_input: bool) {
         self.unasked = true;
-        if !self.reading || !self.arrived.is_empty() || !self.machine.wants_input() {
+        if !self.reading || !self.arrived.is_empty() || !wants_input {
             return;
         }
         let mut bytes: usize = 0;
@@ -373,23 +415,30 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         self.ending = Some(end);
     }
 
-    /// Gives the machine what has arrived, as far as it takes it, and then the end, if that has come.
+    /// Gives the machine what has arrived, as far as it takes it, then the end, if that has come, and the time.
     fn hand_over(&mut self, now: Instant) {
         if self.is_hearing() && self.read_by.is_some_and(|at| at <= now) {
-            return self.fail(now);
+            self.fail(now);
         }
-        if !self.arrived.is_empty() {
-            self.machine.handle_frames(&mut self.arrived, now);
+        match self.ending {
+            None => self.machine.advance(&mut self.arrived, now),
+            Some(end) => {
+                self.machine.handle_frames(&mut self.arrived, now);
+                if self.arrived.is_empty() {
+                    self.hear_end(end, now);
+                }
+                self.machine.advance(&mut VecDeque::new(), now);
+            }
         }
-        if !self.arrived.is_empty() {
-            self.unasked = true;
-            return;
-        }
-        match self.ending.take() {
-            Some(TransportEnd::Eof) if self.writing => self.machine.handle_end(TransportEnd::Eof, now),
+        self.unasked |= !self.arrived.is_empty();
+    }
+
+    fn hear_end(&mut self, end: TransportEnd, now: Instant) {
+        self.ending = None;
+        match end {
+            TransportEnd::Eof if self.writing => self.machine.handle_end(end, now),
             // After a failed write the end is no orderly one: nothing can be answered.
-            Some(_) => self.fail(now),
-            None => {}
+            _ => self.fail(now),
         }
     }
 

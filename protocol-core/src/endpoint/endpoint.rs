@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use crate::config::Config;
 use crate::dialect::{Ask, LogRecord, Notice, Op, Reply, tesseron};
-use crate::drive::Machine;
+use crate::drive::{Machine, Rest};
 use crate::endpoint::alarms::Alarmed;
 use crate::endpoint::call::Done;
 use crate::endpoint::client::{Asked, Client, Question, answer};
@@ -46,6 +46,8 @@ pub struct Endpoint {
     /// The end, until it is handed out.
     end: Option<CloseReason>,
     frame_limit: usize,
+    /// Another waker of the driver.
+    spare: Option<Waker>,
 }
 
 enum Side {
@@ -90,7 +92,7 @@ impl Endpoint {
     fn new(side: Side, config: Config, runtime: Arc<dyn Runtime>) -> Self {
         let frame_limit = config.limits.frame_bytes;
         let session = Session::new(config, runtime.now());
-        Self { shared: Arc::new(Shared::new(session, runtime)), side, work: Vec::new(), end: None, frame_limit }
+        Self { shared: Arc::new(Shared::new(session, runtime)), side, work: Vec::new(), end: None, frame_limit, spare: None }
     }
 
     /// The handle of the other end.
@@ -188,8 +190,14 @@ impl Machine for Endpoint {
         self.shared.lock().session.handle_frame(frame, now)
     }
 
-    fn handle_frames(&mut self, frames: &mut VecDeque<Bytes>, now: Instant) {
-        Machine::handle_frames(&mut self.shared.lock().session, frames, now);
+    fn advance(&mut self, frames: &mut VecDeque<Bytes>, now: Instant) {
+        let is_due = self.shared.look(|state| {
+            state.session.handle_frames(frames, now);
+            state.wanted().is_some_and(|at| at <= now)
+        });
+        if is_due {
+            self.handle_timeout(now);
+        }
     }
 
     fn handle_end(&mut self, end: TransportEnd, now: Instant) {
@@ -230,10 +238,16 @@ impl Machine for Endpoint {
         self.end.take()
     }
 
+    fn rest(&mut self) -> Rest<CloseReason> {
+        let rest = self.dispatch(false, |state| match state.is_over() {
+            true => Rest::Closed,
+            false => Rest::Wait { until: state.arm(), wants_input: state.session.wants_input() },
+        });
+        self.end.take().map_or(rest, Rest::Event)
+    }
+
     fn poll_timeout(&self) -> Option<Instant> {
-        let mut state = self.shared.lock();
-        state.armed = if state.is_over() { None } else { state.deadline() };
-        state.armed
+        self.shared.look(State::arm)
     }
 
     fn wants_input(&self) -> bool {
@@ -249,9 +263,18 @@ impl Machine for Endpoint {
     }
 
     fn register(&mut self, waker: &Waker) {
-        // Whoever wakes it takes it, so there is mostly none.
-        let mut spare = Some(waker.clone());
-        self.shared.look(|state| park(&mut state.driver, waker, &mut spare));
+        self.begin(waker);
+    }
+
+    fn begin(&mut self, waker: &Waker) -> bool {
+        // Whoever wakes the driver takes its waker, so the next one is ready before the lock is taken.
+        if !self.spare.as_ref().is_some_and(|spare| spare.will_wake(waker)) {
+            self.spare = Some(waker.clone());
+        }
+        self.shared.look(|state| {
+            park(&mut state.driver, waker, &mut self.spare);
+            state.session.wants_input()
+        })
     }
 }
 

@@ -197,6 +197,17 @@ impl State {
         }
     }
 
+    /// What the driver is to wait for; nothing once all is over.
+    pub(super) fn wanted(&self) -> Option<Instant> {
+        if self.is_over() { None } else { self.deadline() }
+    }
+
+    /// The same, and from now on the driver waits for it.
+    pub(super) fn arm(&mut self) -> Option<Instant> {
+        self.armed = self.wanted();
+        self.armed
+    }
+
     fn is_due_earlier(&self) -> bool {
         match (self.deadline(), self.armed) {
             (Some(next), Some(armed)) => next < armed,
