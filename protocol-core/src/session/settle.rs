@@ -133,18 +133,22 @@ impl Session {
 
     /// The end of a call, on whoever's account: its questions close, then it is done.
     pub(super) fn finish_call(&mut self, id: OutboundId, outcome: Outcome) {
-        let Some(mut call) = self.calls.remove(&id) else { return };
-        self.held_bytes = self.held_bytes.saturating_sub(call.held_bytes());
-        self.timers.set(TimerKey::Call(id), &mut call.armed, None);
-        for key in call.take_questions() {
+        let timers = &mut self.timers;
+        let ended = self.calls.end(&id, |call| {
+            timers.set(TimerKey::Call(id), &mut call.armed, None);
+            (call.held_bytes(), call.take_questions(), call.partial.take(), call.take_last())
+        });
+        let Some((held_bytes, questions, partial, last)) = ended else { return };
+        self.held_bytes = self.held_bytes.saturating_sub(held_bytes);
+        for key in questions {
             self.refuse_asked(key);
         }
         let partial = match &outcome {
             Outcome::Result(_) => None,
-            Outcome::Error(error) => self.dialect.read_partial(error).or_else(|| call.partial.take()),
-            _ => call.partial.take(),
+            Outcome::Error(error) => self.dialect.read_partial(error).or(partial),
+            _ => partial,
         };
-        self.tell(Event::Done { id, outcome, partial, last: call.take_last() });
+        self.tell(Event::Done { id, outcome, partial, last });
     }
 
     // ---- Questions of the peer ----
@@ -256,8 +260,8 @@ impl Session {
         let Some(serve) = self.serves.get_mut(&id) else { return };
         let Some(frame) = serve.take_held() else { return };
         self.timers.set(TimerKey::Release(id), &mut serve.armed_flush, None);
-        if let Some(serve) = self.serves.remove(&id) {
-            self.retire(&serve.exchange, serve.token.as_ref());
+        if let Some((exchange, token)) = self.serves.end(&id, |serve| (serve.exchange.clone(), serve.token.take())) {
+            self.retire(&exchange, token.as_ref());
         }
         self.outbox.push(Class::Bound, frame);
     }
@@ -317,11 +321,11 @@ impl Session {
 
     /// The handler of a cancelled invocation has ended.
     pub(super) fn free_orphan(&mut self, id: InboundId) {
-        if let Some(serve) = self.serves.remove(&id) {
+        if let Some(exchange) = self.serves.end(&id, |serve| serve.exchange.clone()) {
             self.orphans = self.orphans.saturating_sub(1);
             // A second live exchange of that name may have begun since; it belongs to another invocation.
-            if self.peer_ids.owner(&serve.exchange) == Some(super::peer_ids::Owner::Serve(id)) {
-                self.peer_ids.retire(&serve.exchange);
+            if self.peer_ids.owner(&exchange) == Some(super::peer_ids::Owner::Serve(id)) {
+                self.peer_ids.retire(&exchange);
             }
         }
     }

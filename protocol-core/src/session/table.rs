@@ -1,8 +1,8 @@
 //! Tables of what is live, by numbers that we count up ourselves.
 //!
-//! A look-up is one multiplication and, nearly always, one comparison; nothing that lives is moved but the last entry, which takes the
-//! place of one that goes. No peer chooses the numbers. It can choose which of them stay live, and so make some of them meet: then a
-//! look-up walks past as many as that, of which there are never more than may be in flight.
+//! A look-up is one multiplication and, nearly always, one comparison. What lives stays where it is, and ends there: only a table that
+//! grows or shrinks moves all that it holds. No peer chooses the numbers. It can choose which of them stay live, and so make some of them
+//! meet: then a look-up walks past as many as that, of which there are never more than may be in flight.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -14,63 +14,70 @@ pub(super) trait Id: Copy + Ord {
 
 #[derive(Clone)]
 pub(super) struct Table<K, V> {
-    /// What is live, without gaps. The order is that of the operations, and tells nothing.
-    entries: Vec<(K, V)>,
+    /// What is live, and the places of some that were. The order is that of the operations, and tells nothing.
+    entries: Vec<(K, Option<V>)>,
+    /// Where in `entries` nothing lives: whoever comes next takes the last of them.
+    vacant: Vec<u32>,
     /// Where in `entries` each stands, by its hash: open addressing, at most half full. A power of two long, or empty.
     slots: Vec<u32>,
 }
 
 /// No place in any table: memory ends long before.
-const VACANT: u32 = u32::MAX;
+const NOWHERE: u32 = u32::MAX;
 
 /// Room that is kept once it was needed.
-const LEAST: usize = 2;
+const LEAST: usize = 8;
 
 impl<K: Id, V> Table<K, V> {
     pub(super) const fn new() -> Self {
-        Self { entries: Vec::new(), slots: Vec::new() }
+        Self { entries: Vec::new(), vacant: Vec::new(), slots: Vec::new() }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.entries.len()
+        self.entries.len().saturating_sub(self.vacant.len())
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.len() == 0
     }
 
     pub(super) fn get(&self, id: &K) -> Option<&V> {
         let (_, place) = self.find(*id)?;
-        self.entries.get(place).map(|(_, value)| value)
+        self.entries.get(place)?.1.as_ref()
     }
 
     pub(super) fn get_mut(&mut self, id: &K) -> Option<&mut V> {
         let (_, place) = self.find(*id)?;
-        self.entries.get_mut(place).map(|(_, value)| value)
+        self.entries.get_mut(place)?.1.as_mut()
     }
 
     /// `id` must be new.
     pub(super) fn insert(&mut self, id: K, value: V) {
         debug_assert!(self.find(id).is_none(), "a number that is used twice");
-        let place = self.entries.len();
-        if place >= self.room() {
-            self.resize(self.room().saturating_mul(2).max(LEAST));
+        if self.len() >= self.room() {
+            self.resize(self.room().saturating_mul(2));
         }
-        self.entries.push((id, value));
-        self.note(id, place);
+        let place = self.vacant.pop().unwrap_or(self.entries.len() as u32);
+        match self.entries.get_mut(place as usize) {
+            Some(entry) => *entry = (id, Some(value)),
+            None => self.entries.push((id, Some(value))),
+        }
+        Self::note(&mut self.slots, id, place);
     }
 
-    pub(super) fn remove(&mut self, id: &K) -> Option<V> {
-        if self.room() > LEAST && self.entries.len() <= self.room() / 4 {
-            self.resize(self.room() / 2);
-        }
+    /// Has `last` look at a value once more and take what is still of use, and ends it where it stands.
+    pub(super) fn end<R>(&mut self, id: &K, last: impl FnOnce(&mut V) -> R) -> Option<R> {
         let (slot, place) = self.find(*id)?;
+        let (_, value) = self.entries.get_mut(place)?;
+        let taken = value.as_mut().map(last);
+        *value = None;
+        self.vacant.push(place as u32);
         self.vacate(slot);
-        // The last entry takes the place, unless it is the one that goes: that is not found any more.
-        if let Some((moved, _)) = self.entries.last().and_then(|(last, _)| self.find(*last)) {
-            self.put(moved, place as u32);
+        // Late and by a large step: a table that empties and fills again and again shall not change at each power of two.
+        if self.room() > LEAST && self.len() <= self.room() / 8 {
+            self.resize(self.room() / 4);
         }
-        Some(self.entries.swap_remove(place).1)
+        taken
     }
 
     /// Everything goes, the memory too.
@@ -80,7 +87,7 @@ impl<K: Id, V> Table<K, V> {
 
     /// What is live, in an order that must not be seen outside.
     pub(super) fn iter(&self) -> impl Iterator<Item = (K, &V)> {
-        self.entries.iter().map(|(id, value)| (*id, value))
+        self.entries.iter().filter_map(|(id, value)| Some((*id, value.as_ref()?)))
     }
 
     /// The ids of what is live, oldest first.
@@ -97,54 +104,44 @@ impl<K: Id, V> Table<K, V> {
 
     /// The slot of an entry, and its place.
     fn find(&self, id: K) -> Option<(usize, usize)> {
-        let mut slot = self.home(id);
+        let mut slot = home(id, self.slots.len());
         loop {
             let place = *self.slots.get(slot)? as usize;
-            // Where a slot is vacant there is no entry.
+            // No slot names a vacant place, and where one names none there is no entry.
             if self.entries.get(place)?.0 == id {
                 return Some((slot, place));
             }
-            slot = self.after(slot);
+            slot = after(slot, self.slots.len());
         }
     }
 
-    /// Where the search for an id begins: 2^64 divided by the golden ratio spreads neighbours over all slots.
-    fn home(&self, id: K) -> usize {
-        let hash = id.number().wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        // The uppermost bits, as many as number the slots.
-        (hash >> 32).wrapping_mul(self.slots.len() as u64).wrapping_shr(32) as usize
-    }
-
-    fn after(&self, slot: usize) -> usize {
-        slot.wrapping_add(1) & self.slots.len().wrapping_sub(1)
-    }
-
-    fn note(&mut self, id: K, place: usize) {
-        let mut slot = self.home(id);
-        while let Some(noted) = self.slots.get_mut(slot) {
-            if *noted == VACANT {
-                *noted = place as u32;
+    fn note(slots: &mut [u32], id: K, place: u32) {
+        let mut slot = home(id, slots.len());
+        while let Some(noted) = slots.get_mut(slot) {
+            if *noted == NOWHERE {
+                *noted = place;
                 return;
             }
-            slot = self.after(slot);
+            slot = after(slot, slots.len());
         }
     }
 
-    /// Whoever stands behind a gap and would have stood in it moves up, so that a search may end at the first vacant slot.
+    /// Whoever stands behind a gap and would have stood in it moves up, so that a search may end at the first slot that names no place.
     fn vacate(&mut self, mut gap: usize) {
+        let count = self.slots.len();
         let mut slot = gap;
         loop {
-            slot = self.after(slot);
+            slot = after(slot, count);
             let Some(place) = self.slots.get(slot).copied() else { return };
             let Some((id, _)) = self.entries.get(place as usize) else { break };
-            let home = self.home(*id);
-            let behind = |from: usize| slot.wrapping_sub(from) & self.slots.len().wrapping_sub(1);
+            let home = home(*id, count);
+            let behind = |from: usize| slot.wrapping_sub(from) & count.wrapping_sub(1);
             if behind(home) >= behind(gap) {
                 self.put(gap, place);
                 gap = slot;
             }
         }
-        self.put(gap, VACANT);
+        self.put(gap, NOWHERE);
     }
 
     fn put(&mut self, slot: usize, place: u32) {
@@ -153,16 +150,29 @@ impl<K: Id, V> Table<K, V> {
         }
     }
 
+    /// Moves what is live together.
     fn resize(&mut self, room: usize) {
+        let room = room.max(LEAST);
+        self.entries.retain(|(_, value)| value.is_some());
         self.entries.shrink_to(room);
         self.entries.reserve_exact(room.saturating_sub(self.entries.len()));
-        self.slots = alloc::vec![VACANT; room.saturating_mul(2)];
-        for place in 0..self.entries.len() {
-            if let Some((id, _)) = self.entries.get(place) {
-                self.note(*id, place);
-            }
+        self.vacant = Vec::new();
+        self.slots = alloc::vec![NOWHERE; room.saturating_mul(2)];
+        for (place, (id, _)) in (0..).zip(&self.entries) {
+            Self::note(&mut self.slots, *id, place);
         }
     }
+}
+
+/// Where among `count` slots the search for an id begins: 2^64 divided by the golden ratio spreads neighbours over all of them.
+fn home(id: impl Id, count: usize) -> usize {
+    let hash = id.number().wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    // The uppermost bits, as many as number the slots.
+    (hash >> 32).wrapping_mul(count as u64).wrapping_shr(32) as usize
+}
+
+fn after(slot: usize, count: usize) -> usize {
+    slot.wrapping_add(1) & count.wrapping_sub(1)
 }
 
 /// What it holds, oldest first; how it is laid out tells nothing.
@@ -187,7 +197,7 @@ mod tests {
 
     /// The longest walk of a look-up, in slots.
     fn longest_walk(table: &Table<u64, u64>) -> usize {
-        let walk = |id: u64| table.find(id).unwrap().0.wrapping_sub(table.home(id)) & (table.slots.len() - 1);
+        let walk = |id: u64| table.find(id).unwrap().0.wrapping_sub(home(id, table.slots.len())) & (table.slots.len() - 1);
         table.iter().map(|(id, _)| walk(id)).max().unwrap_or_default()
     }
 
@@ -211,7 +221,7 @@ mod tests {
                 let id = if random(2) == 0 { oldest } else { oldest + random(next) };
                 assert_eq!(table.get(&id), model.get(&id));
                 assert_eq!(table.get_mut(&id).copied(), model.get(&id).copied());
-                assert_eq!(table.remove(&id), model.remove(&id));
+                assert_eq!(table.end(&id, |value| *value), model.remove(&id));
             }
             assert_eq!((table.len(), table.is_empty()), (model.len(), model.is_empty()));
             if step % 1_000 == 0 {
@@ -238,26 +248,39 @@ mod tests {
         met.iter().for_each(|id| table.insert(*id, *id));
         assert!(longest_walk(&table) > 50);
         for (gone, id) in met.iter().enumerate() {
-            assert_eq!(table.remove(id), Some(*id));
+            assert_eq!(table.end(id, |value| *value), Some(*id));
             assert!(met.iter().skip(gone + 1).all(|id| table.get(id) == Some(id)), "{id}");
         }
+    }
+
+    #[test]
+    fn what_lives_stays_where_it_is_while_others_come_and_go() {
+        let mut table = Table::new();
+        (0..20_u64).for_each(|id| table.insert(id, id));
+        let stays = core::ptr::from_ref(table.get(&7).unwrap());
+        for id in 20..2_000 {
+            table.insert(id, id);
+            assert_eq!(table.end(&(id - 1), |value| *value), Some(id - 1));
+            assert!(core::ptr::eq(stays, table.get(&7).unwrap()));
+        }
+        assert_eq!(table.entries.len(), 21);
     }
 
     #[test]
     fn memory_is_given_back_when_a_burst_is_over() {
         let mut table = Table::new();
         (0..100_000_u64).for_each(|id| table.insert(id, id));
-        let room = |table: &Table<u64, u64>| table.entries.capacity().max(table.slots.len() / 2);
+        let room = |table: &Table<u64, u64>| table.entries.capacity().max(table.vacant.capacity()).max(table.slots.len() / 2);
         assert!(room(&table) < 200_000);
-        (0..99_000).for_each(|id| assert_eq!(table.remove(&id), Some(id)));
+        (0..99_000).for_each(|id| assert_eq!(table.end(&id, |value| *value), Some(id)));
         assert!(room(&table) <= 4_096, "{}", room(&table));
-        (99_000..100_000).for_each(|id| assert_eq!(table.remove(&id), Some(id)));
+        (99_000..100_000).for_each(|id| assert_eq!(table.end(&id, |value| *value), Some(id)));
         assert!(room(&table) <= LEAST, "{}", room(&table));
         // Whoever comes and goes at the edge of a size does not make it change each time.
         (0..64).for_each(|id| table.insert(id, id));
         table.insert(64, 64);
         let room_before = room(&table);
-        table.remove(&64);
+        table.end(&64, |_| ());
         assert_eq!(room(&table), room_before);
     }
 }
