@@ -20,6 +20,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use crate::config::CallTimeouts;
 use crate::dialect::{Op, Progress, Rules};
@@ -34,28 +35,52 @@ pub(super) struct Call {
     pub(super) op: Op,
     /// How many samplings it is nested in.
     pub(super) depth: u8,
-    clocks: CallTimeouts,
-    started: Instant,
-    /// When anything was last heard of it.
-    activity: Instant,
-    /// The peer's questions that are open under it. While there are any the idle clock stands still.
-    questions: Vec<InputKey>,
-    watcher: Watcher,
-    /// The newest partial result that came with progress.
-    pub(super) partial: Option<Json>,
+    clocks: Clocks,
     /// Where the session's timers have it.
     pub(super) armed: Option<Instant>,
+    /// Made at the first of it: most calls are heard of once, when they end.
+    heard: Option<Box<Heard>>,
     state: State,
 }
 
 #[derive(Clone, Debug)]
 enum State {
-    /// Waits for the handshake.
-    Held { params: Json, observed: bool },
+    /// Waits for the handshake. The parameters are boxed, since few calls do and all would have room for them.
+    Held { params: Box<Json>, observed: bool },
     /// Written to the outbox; whether it has left is the outbox's to say.
     InFlight { ticket: Ticket, observed: bool },
     /// Cancelled, and the peer has so long to say what it did; then it is gone.
     GivenUp { until: Instant },
+}
+
+/// Both clocks of a call.
+#[derive(Clone, Debug)]
+pub(super) struct Clocks {
+    /// How long nothing may be heard of it.
+    idle: Option<Duration>,
+    /// When it has taken too long in all.
+    latest: Option<Instant>,
+    /// When anything was last heard of it.
+    activity: Instant,
+    /// Whether accepted progress restarts the idle clock.
+    reset_on_progress: bool,
+}
+
+/// What was heard of a call before its end.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Heard {
+    /// The peer's questions that are open under it. While there are any the idle clock stands still.
+    pub(super) questions: Vec<InputKey>,
+    watcher: Watcher,
+    /// The newest partial result that came with progress.
+    pub(super) partial: Option<Json>,
+}
+
+impl Heard {
+    /// The last progress that was accepted.
+    pub(super) fn take_last(&mut self) -> Option<Box<Progress>> {
+        self.watcher.last.take()
+    }
 }
 
 /// What the wire must hear when a call is given up.
@@ -67,21 +92,38 @@ pub(super) enum Withdrawal {
     Request(Ticket),
 }
 
-impl Call {
-    /// Both clocks start here.
-    pub(super) fn held(op: Op, params: Json, depth: u8, clocks: CallTimeouts, observed: bool, now: Instant) -> Self {
+impl Clocks {
+    pub(super) fn start(timeouts: CallTimeouts, now: Instant) -> Self {
         Self {
-            op,
-            depth,
-            clocks,
-            started: now,
+            idle: timeouts.idle,
+            latest: timeouts.max_total.map(|total| now.saturating_add(total)),
             activity: now,
-            questions: Vec::new(),
-            watcher: Watcher::default(),
-            partial: None,
-            armed: None,
-            state: State::Held { params, observed },
+            reset_on_progress: timeouts.reset_on_progress,
         }
+    }
+
+    /// `min(last activity + idle, start + max_total)`, and which of the two it is.
+    pub(super) fn deadline(&self, is_asked: bool) -> Option<(Instant, Clock)> {
+        let idle = self.idle.filter(|_| !is_asked).map(|idle| (self.activity.saturating_add(idle), Clock::Idle));
+        let total = self.latest.map(|latest| (latest, Clock::MaxTotal));
+        match (idle, total) {
+            (Some(idle), Some(total)) => Some(if total.0 <= idle.0 { total } else { idle }),
+            (idle, total) => idle.or(total),
+        }
+    }
+}
+
+impl Call {
+    pub(super) fn held(op: Op, params: Json, depth: u8, clocks: Clocks, observed: bool) -> Self {
+        Self::new(op, depth, clocks, State::Held { params: Box::new(params), observed })
+    }
+
+    pub(super) fn in_flight(op: Op, ticket: Ticket, depth: u8, clocks: Clocks, observed: bool) -> Self {
+        Self::new(op, depth, clocks, State::InFlight { ticket, observed })
+    }
+
+    fn new(op: Op, depth: u8, clocks: Clocks, state: State) -> Self {
+        Self { op, depth, clocks, armed: None, heard: None, state }
     }
 
     /// What is to be written once the peer is ready.
@@ -136,57 +178,61 @@ impl Call {
         }
     }
 
+    fn heard(&mut self) -> &mut Heard {
+        self.heard.get_or_insert_default()
+    }
+
     /// InFlight -> InFlight. Only accepted progress is a sign of life.
-    pub(super) fn see(
-        &mut self,
-        progress: Progress,
-        partial: Option<Json>,
-        now: Instant,
-        rules: Rules,
-        quiet: core::time::Duration,
-    ) -> Seen {
-        let seen = self.watcher.see(progress, now, rules, quiet);
+    pub(super) fn see(&mut self, progress: Progress, partial: Option<Json>, now: Instant, rules: Rules, quiet: Duration) -> Seen {
+        let seen = self.heard().watcher.see(progress, now, rules, quiet);
         if let Seen::Accepted { advances, .. } = seen {
-            self.partial = partial.or_else(|| self.partial.take());
+            self.note_partial(partial);
             if advances && self.clocks.reset_on_progress {
-                self.activity = now;
+                self.clocks.activity = now;
             }
         }
         seen
     }
 
-    /// The last progress that was accepted.
-    pub(super) fn take_last(&mut self) -> Option<Box<Progress>> {
-        self.watcher.last.take()
+    /// A newer partial result takes the place of the one before.
+    pub(super) fn note_partial(&mut self, partial: Option<Json>) {
+        if partial.is_some() {
+            self.heard().partial = partial;
+        }
     }
 
     pub(super) fn open_question(&mut self, key: InputKey) {
-        self.questions.push(key);
+        self.heard().questions.push(key);
     }
 
     /// The idle clock starts afresh with the last question that closes.
     pub(super) fn close_question(&mut self, key: InputKey, now: Instant) {
-        self.questions.retain(|open| *open != key);
-        if self.questions.is_empty() {
-            self.activity = now;
+        let questions = &mut self.heard().questions;
+        questions.retain(|open| *open != key);
+        if questions.is_empty() {
+            self.clocks.activity = now;
         }
+    }
+
+    /// Whether a question of the peer is open under it.
+    fn is_asked(&self) -> bool {
+        self.heard.as_ref().is_some_and(|heard| !heard.questions.is_empty())
     }
 
     pub(super) fn take_questions(&mut self) -> Vec<InputKey> {
-        core::mem::take(&mut self.questions)
+        self.heard.as_mut().map(|heard| core::mem::take(&mut heard.questions)).unwrap_or_default()
     }
 
-    /// `min(last activity + idle, start + max_total)`, and which of the two it is. One that is given up has another one.
+    /// All that was heard of it, if it was anything.
+    pub(super) fn take_heard(&mut self) -> Option<Box<Heard>> {
+        self.heard.take()
+    }
+
+    /// When its clocks run out, and which does. One that is given up has another deadline.
     pub(super) fn deadline(&self) -> Option<(Instant, Clock)> {
-        if let State::GivenUp { until } = self.state {
-            return Some((until, Clock::MaxTotal));
-        }
-        let idle =
-            self.clocks.idle.filter(|_| self.questions.is_empty()).map(|idle| (self.activity.saturating_add(idle), Clock::Idle));
-        let total = self.clocks.max_total.map(|total| (self.started.saturating_add(total), Clock::MaxTotal));
-        match (idle, total) {
-            (Some(idle), Some(total)) => Some(if total.0 <= idle.0 { total } else { idle }),
-            (idle, total) => idle.or(total),
+        match self.state {
+            State::GivenUp { until } => Some((until, Clock::MaxTotal)),
+            State::Held { .. } | State::InFlight { .. } => self.clocks.deadline(self.is_asked()),
         }
     }
 
@@ -229,8 +275,8 @@ pub(super) mod transitions {
             Some(call) => match &call.state {
                 State::Held { .. } => "Held",
                 State::InFlight { ticket, .. } if caller.session.outbox.holds(*ticket) => "Written",
-                State::InFlight { .. } if call.questions.is_empty() => "InFlight",
-                State::InFlight { .. } => "Asked",
+                State::InFlight { .. } if call.is_asked() => "Asked",
+                State::InFlight { .. } => "InFlight",
                 State::GivenUp { .. } => "GivenUp",
             },
         }

@@ -39,7 +39,7 @@ use crate::json::Json;
 use crate::time::Instant;
 use crate::wire::{Frames, WireId};
 
-use call::Call;
+use call::{Call, Clocks};
 pub use event::{AlarmId, Clock, CloseReason, Event, InboundId, InputFailed, InputKey, Invalid, OutboundId, Outcome, Why};
 use handshake::Handshake;
 use input::{Asked, Question, QuestionState};
@@ -345,23 +345,27 @@ impl Session {
 
     fn start(&mut self, call: Invoke, depth: u8) -> OutboundId {
         let id = OutboundId(self.number());
-        let clocks = call.timeouts.unwrap_or(self.config.timeouts.call);
+        let timeouts = call.timeouts.unwrap_or(self.config.timeouts.call);
         let observed = match self.rules.names_invocations {
             // Whoever has a name may tell, wanted or not.
             true => self.dialect.is_cancellable(&call.op),
-            false => call.progress || (clocks.reset_on_progress && clocks.idle.is_some()),
+            false => call.progress || (timeouts.reset_on_progress && timeouts.idle.is_some()),
         };
-        let at_once = self.handshake.asks() || call.op.is_probe();
-        let mut held = Call::held(call.op, call.params, depth, clocks, observed, self.now);
-        let deadline = held.deadline();
-        self.timers.set(TimerKey::Call(id), &mut held.armed, deadline.map(|(at, _)| at));
-        self.held_bytes = self.held_bytes.saturating_add(held.held_bytes());
-        self.calls.insert(id, held);
-        match deadline {
-            Some((at, clock)) if at <= self.now => self.settle_call(id, Outcome::TimedOut(clock), None),
-            _ if at_once => self.release_call(id),
-            _ => {}
+        let clocks = Clocks::start(timeouts, self.now);
+        let deadline = clocks.deadline(false);
+        if let Some((_, clock)) = deadline.filter(|(at, _)| *at <= self.now) {
+            self.tell(Event::Done { id, outcome: Outcome::TimedOut(clock), partial: None, last: None });
+            return id;
         }
+        let mut made = if self.handshake.asks() || call.op.is_probe() {
+            let frame = self.dialect.write_call(&mut self.frames, id.0, &call.op, &call.params, observed, depth);
+            Call::in_flight(call.op, self.outbox.push(Class::Bound, frame), depth, clocks, observed)
+        } else {
+            self.held_bytes = self.held_bytes.saturating_add(call.params.as_bytes().len());
+            Call::held(call.op, call.params, depth, clocks, observed)
+        };
+        self.timers.set(TimerKey::Call(id), &mut made.armed, deadline.map(|(at, _)| at));
+        self.calls.insert(id, made);
         id
     }
 
@@ -406,7 +410,7 @@ impl Session {
         self.advance(now);
         let serve = self.serves.get_mut(&id).filter(|serve| serve.is_active()).ok_or(NotLive)?;
         if let Some(window) = options.window {
-            serve.reporter.set_rate(window);
+            serve.saying(window).reporter.set_rate(window);
             self.flush(id, false);
         }
         if let Some(deadline) = options.deadline {
@@ -429,8 +433,9 @@ impl Session {
             self.stats.progress_left_out = self.stats.progress_left_out.saturating_add(1);
             return Ok(Reported::Unobserved);
         }
-        let merges = serve.reporter.keeps();
-        if !serve.reporter.report(update, self.rules, policy) {
+        let reporter = &mut serve.saying(policy.window).reporter;
+        let merges = reporter.keeps();
+        if !reporter.report(update, self.rules, policy) {
             self.stats.progress_left_out = self.stats.progress_left_out.saturating_add(1);
             return Ok(Reported::NotIncreasing);
         }
@@ -439,7 +444,8 @@ impl Session {
         }
         let congested = self.outbox.is_congested();
         let sent = self.flush(id, false);
-        let in_line = !sent && self.serves.get(&id).is_some_and(|serve| serve.place.is_some());
+        let said = self.serves.get(&id).filter(|_| !sent).and_then(|serve| serve.said.as_ref());
+        let in_line = said.is_some_and(|said| said.place.is_some());
         self.tidy();
         Ok(match sent {
             true => Reported::Sent,
@@ -461,7 +467,7 @@ impl Session {
         if partial.as_bytes().len() > self.config.limits.checkpoint_bytes {
             return Err(CheckpointError::TooLarge);
         }
-        serve.checkpoint = Some(partial);
+        serve.saying(self.config.progress.window).checkpoint = Some(partial);
         Ok(())
     }
 
@@ -504,7 +510,7 @@ impl Session {
         self.timers.set(TimerKey::Question(key), &mut question.armed, deadline);
         self.questions.insert(key, question);
         if let Some(serve) = self.serves.get_mut(&id) {
-            serve.questions.push(key);
+            serve.saying(self.config.progress.window).questions.push(key);
         }
         if self.handshake.asks() {
             self.release_question(key);
@@ -904,18 +910,19 @@ impl Session {
         let room = !self.outbox.is_congested();
         let turn = is_first || self.line.is_free();
         let Some(serve) = self.serves.get_mut(&id).filter(|serve| serve.is_active()) else { return false };
-        let next = serve.reporter.next(self.now, self.rules);
+        let Some(said) = &mut serve.said else { return false };
+        let next = said.reporter.next(self.now, self.rules);
         let goes = match next {
             Next::Final => room,
             Next::Ready => room && turn && self.line.opens(self.now) == Opens::Now,
             Next::Nothing | Next::Waits(_) => false,
         };
         let opens = if let Next::Waits(at) = next { at } else { None };
-        self.timers.set(TimerKey::Flush(id), &mut serve.armed_flush, opens);
+        self.timers.set(TimerKey::Flush(id), &mut said.armed, opens);
         match next {
-            Next::Final if !goes => self.line.join(id, For::Room, &mut serve.place),
-            Next::Ready if !goes => self.line.join(id, For::Turn, &mut serve.place),
-            _ => self.line.leave(&mut serve.place),
+            Next::Final if !goes => self.line.join(id, For::Room, &mut said.place),
+            Next::Ready if !goes => self.line.join(id, For::Turn, &mut said.place),
+            _ => self.line.leave(&mut said.place),
         }
         if !goes {
             return false;
@@ -923,7 +930,7 @@ impl Session {
         if next == Next::Ready {
             self.line.count(self.now);
         }
-        if let Some(progress) = serve.reporter.go(next, self.now) {
+        if let Some(progress) = said.reporter.go(next, self.now) {
             self.push_progress(id, &progress);
         }
         true
@@ -931,20 +938,16 @@ impl Session {
 
     fn push_progress(&mut self, id: InboundId, progress: &Progress) {
         let Some(serve) = self.serves.get_mut(&id) else { return };
-        let Some(token) = &serve.token else { return };
-        let partial = serve.checkpoint.as_ref().filter(|_| self.config.progress.partial_on_progress);
+        let (Some(token), Some(said)) = (&serve.token, &mut serve.said) else { return };
+        let partial = said.checkpoint.as_ref().filter(|_| self.config.progress.partial_on_progress);
         let limit = self.config.limits.frame_bytes;
         let mut frame = self.dialect.write_progress(&mut self.frames, token, progress, partial);
         if frame.len() > limit {
             // Words and data are worth less than the news that it goes on.
-            frame = self.dialect.write_progress(
-                &mut self.frames,
-                token,
-                &Progress { message: None, data: None, ..progress.clone() },
-                None,
-            );
+            let shorter = Progress { message: None, data: None, ..progress.clone() };
+            frame = self.dialect.write_progress(&mut self.frames, token, &shorter, None);
         }
-        serve.last_progress = Some((self.outbox.push(Class::Progress(id), frame), self.now));
+        said.last_progress = Some((self.outbox.push(Class::Progress(id), frame), self.now));
     }
 
     /// Held -> InFlight, or the end of a call that this peer does not serve.

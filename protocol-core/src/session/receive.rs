@@ -85,7 +85,7 @@ impl Session {
                 }
                 if call.is_given_up() {
                     if let ResponseBody::Error(error) = &body {
-                        call.partial = self.dialect.read_partial(error).or_else(|| call.partial.take());
+                        call.note_partial(self.dialect.read_partial(error));
                     }
                     return self.finish_call(id, Outcome::Cancelled);
                 }
@@ -192,7 +192,7 @@ impl Session {
         }
         let depth = claimed.max(self.inferred_depth());
         let observed = token.is_some();
-        self.serves.insert(inbound, Serve::new(id, op.clone(), token, depth, self.config.progress.window, self.now));
+        self.serves.insert(inbound, Serve::new(id, op.clone(), token, depth, self.now));
         self.tell(Event::Request { id: inbound, op, params, depth, observed });
         if let Some(deadline) = self.config.timeouts.serve {
             self.arm_serve(inbound, deadline);

@@ -16,6 +16,7 @@
 //! Nothing leaves once a machine is not `Active` any longer, except the one response of `Answered`, which has already won
 //! every race. `Cancelled` keeps its place in the table: stuck handlers are bounded.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
@@ -40,27 +41,35 @@ pub(super) struct Serve {
     /// How many samplings it is nested in.
     pub(super) depth: u8,
     pub(super) received: Instant,
-    pub(super) reporter: Reporter,
-    /// The newest partial result, an object without `status`.
-    pub(super) checkpoint: Option<Json>,
-    /// Our questions that are open at the peer.
-    pub(super) questions: Vec<InputKey>,
-    /// The newest update in the outbox, and when it was written.
-    pub(super) last_progress: Option<(Ticket, Instant)>,
     /// Where the session's timers have its deadline.
     pub(super) armed: Option<Instant>,
-    /// Where the session's timers have the flush of what is kept, or the release of its response.
-    pub(super) armed_flush: Option<Instant>,
-    /// Where it waits for what all share.
-    pub(super) place: Option<Place>,
+    /// Made at the first of it: many an invocation says nothing before its response.
+    pub(super) said: Option<Box<Said>>,
     state: State,
 }
 
 #[derive(Clone, Debug)]
 enum State {
     Active,
-    Answered(Bytes),
+    /// The response is boxed, since few wait and all would have room for it.
+    Answered(Box<Bytes>),
     Cancelled,
+}
+
+/// What an invocation says before its response.
+#[derive(Clone, Debug)]
+pub(super) struct Said {
+    pub(super) reporter: Reporter,
+    /// The newest update in the outbox, and when it was written.
+    pub(super) last_progress: Option<(Ticket, Instant)>,
+    /// Where the session's timers have the flush of what is kept, or the release of its response.
+    pub(super) armed: Option<Instant>,
+    /// Where it waits for what all share.
+    pub(super) place: Option<Place>,
+    /// The newest partial result, an object without `status`.
+    pub(super) checkpoint: Option<Json>,
+    /// Our questions that are open at the peer.
+    pub(super) questions: Vec<InputKey>,
 }
 
 /// What the end of a handler means.
@@ -75,22 +84,21 @@ pub(super) enum Ended {
 }
 
 impl Serve {
-    pub(super) fn new(exchange: WireId, op: Op, token: Option<WireId>, depth: u8, rate: RateWindow, now: Instant) -> Self {
-        Self {
-            exchange,
-            op,
-            token,
-            depth,
-            received: now,
-            reporter: Reporter::new(rate),
-            checkpoint: None,
-            questions: Vec::new(),
-            last_progress: None,
-            armed: None,
-            armed_flush: None,
-            place: None,
-            state: State::Active,
-        }
+    pub(super) fn new(exchange: WireId, op: Op, token: Option<WireId>, depth: u8, now: Instant) -> Self {
+        Self { exchange, op, token, depth, received: now, armed: None, said: None, state: State::Active }
+    }
+
+    /// For something to be said. `rate` is that of its progress unless it was given another.
+    pub(super) fn saying(&mut self, rate: RateWindow) -> &mut Said {
+        self.said.get_or_insert_with(|| Box::new(Said::new(rate)))
+    }
+
+    pub(super) fn last_progress(&self) -> Option<(Ticket, Instant)> {
+        self.said.as_ref()?.last_progress
+    }
+
+    pub(super) fn checkpoint(&self) -> Option<&Json> {
+        self.said.as_ref()?.checkpoint.as_ref()
     }
 
     pub(super) fn is_active(&self) -> bool {
@@ -117,18 +125,25 @@ impl Serve {
 
     /// Active -> Answered: `response` waits for its moment.
     pub(super) fn hold(&mut self, response: Bytes) {
-        self.state = State::Answered(response);
+        self.state = State::Answered(Box::new(response));
     }
 
     /// The response that was held.
     pub(super) fn take_held(&mut self) -> Option<Bytes> {
         match core::mem::replace(&mut self.state, State::Cancelled) {
-            State::Answered(response) => Some(response),
+            State::Answered(response) => Some(*response),
             other => {
                 self.state = other;
                 None
             }
         }
+    }
+}
+
+impl Said {
+    fn new(rate: RateWindow) -> Self {
+        let reporter = Reporter::new(rate);
+        Self { reporter, last_progress: None, armed: None, place: None, checkpoint: None, questions: Vec::new() }
     }
 }
 
@@ -160,9 +175,9 @@ mod transitions {
         match callee.session.serves.get(&callee.serve) {
             None => "gone",
             Some(serve) => match &serve.state {
-                State::Active if !serve.questions.is_empty() => "Asking",
-                State::Active if serve.reporter.keeps() => "Keeping",
-                State::Active if serve.last_progress.is_some() => "Reported",
+                State::Active if serve.said.as_ref().is_some_and(|said| !said.questions.is_empty()) => "Asking",
+                State::Active if serve.said.as_ref().is_some_and(|said| said.reporter.keeps()) => "Keeping",
+                State::Active if serve.last_progress().is_some() => "Reported",
                 State::Active => "Active",
                 State::Answered(_) => "Answered",
                 State::Cancelled => "Cancelled",

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::call::Withdrawal;
 use super::input::QuestionState;
 use super::outbox::Class;
+use super::serve::Said;
 use super::{
     Asked, Clock, CloseReason, Event, InboundId, InputFailed, InputKey, OutboundId, Outcome, Question, Session, TimerKey, Why,
 };
@@ -78,21 +79,24 @@ impl Session {
                 self.pass_deadline(id);
             }
             TimerKey::Flush(id) => {
-                if let Some(serve) = self.serves.get_mut(&id) {
-                    serve.armed_flush = None;
-                }
+                self.forget_armed(id);
                 self.flush(id, false);
             }
             TimerKey::Release(id) => {
-                if let Some(serve) = self.serves.get_mut(&id) {
-                    serve.armed_flush = None;
-                }
+                self.forget_armed(id);
                 self.release_response(id);
             }
             TimerKey::Alarm(id) => {
                 self.alarms.remove(&id);
                 self.tell(Event::Alarm(id));
             }
+        }
+    }
+
+    /// A flush or a release has come.
+    fn forget_armed(&mut self, id: InboundId) {
+        if let Some(said) = self.serves.get_mut(&id).and_then(|serve| serve.said.as_mut()) {
+            said.armed = None;
         }
     }
 
@@ -136,12 +140,16 @@ impl Session {
         let timers = &mut self.timers;
         let ended = self.calls.end(&id, |call| {
             timers.set(TimerKey::Call(id), &mut call.armed, None);
-            (call.held_bytes(), call.take_questions(), call.partial.take(), call.take_last())
+            (call.held_bytes(), call.take_heard())
         });
-        let Some((held_bytes, questions, partial, last)) = ended else { return };
+        let Some((held_bytes, heard)) = ended else { return };
         self.held_bytes = self.held_bytes.saturating_sub(held_bytes);
-        for key in questions {
-            self.refuse_asked(key);
+        let (mut partial, mut last) = (None, None);
+        if let Some(mut heard) = heard {
+            (partial, last) = (heard.partial.take(), heard.take_last());
+            for key in heard.questions {
+                self.refuse_asked(key);
+            }
         }
         let partial = match &outcome {
             Outcome::Result(_) => None,
@@ -186,8 +194,8 @@ impl Session {
     pub(super) fn close_question(&mut self, key: InputKey) -> Option<Question> {
         let mut question = self.questions.remove(&key)?;
         self.timers.set(TimerKey::Question(key), &mut question.armed, None);
-        if let Some(serve) = self.serves.get_mut(&question.asker) {
-            serve.questions.retain(|open| *open != key);
+        if let Some(said) = self.serves.get_mut(&question.asker).and_then(|serve| serve.said.as_mut()) {
+            said.questions.retain(|open| *open != key);
         }
         Some(question)
     }
@@ -218,25 +226,30 @@ impl Session {
     /// I13: what is kept of its progress, then the response.
     pub(super) fn settle_serve(&mut self, id: InboundId, reply: &Reply) {
         let Some(frame) = self.write_last(id, reply) else { return };
-        let gap = self.config.timeouts.response_gap;
+        let (gap, now) = (self.config.timeouts.response_gap, self.now);
         let Some(serve) = self.serves.get_mut(&id) else { return };
-        let release = serve.last_progress.map(|(_, at)| at.saturating_add(gap)).filter(|at| *at > self.now);
-        serve.hold(frame);
-        match release {
-            Some(_) => self.timers.set(TimerKey::Release(id), &mut serve.armed_flush, release),
-            None => self.release_response(id),
+        let release = |said: &Said| said.last_progress.map(|(_, at)| at.saturating_add(gap)).filter(|at| *at > now);
+        if let Some(said) = &mut serve.said
+            && let Some(at) = release(said)
+        {
+            self.timers.set(TimerKey::Release(id), &mut said.armed, Some(at));
+            serve.hold(frame);
+        } else {
+            self.finish_serve(id, frame);
         }
     }
 
     /// The last words of an invocation: the timers stop, kept progress goes out, questions are taken back; gives the response.
     fn write_last(&mut self, id: InboundId, reply: &Reply) -> Option<Bytes> {
         let serve = self.serves.get_mut(&id)?;
-        if let Some(progress) = serve.token.as_ref().and_then(|_| serve.reporter.go_last(self.rules)) {
+        if let (Some(_), Some(said)) = (&serve.token, &mut serve.said)
+            && let Some(progress) = said.reporter.go_last(self.rules)
+        {
             self.push_progress(id, &progress);
         }
         self.quiet(id);
         let serve = self.serves.get(&id)?;
-        let (token, partial) = (serve.token.as_ref(), serve.checkpoint.as_ref());
+        let (token, partial) = (serve.token.as_ref(), serve.checkpoint());
         let frame = self.dialect.write_reply(&mut self.frames, &serve.exchange, token, &serve.op, reply, partial);
         Some(match frame.len() > self.config.limits.frame_bytes {
             true => self.dialect.write_error(&mut self.frames, Some(&serve.exchange), &too_large()),
@@ -248,9 +261,10 @@ impl Session {
     fn quiet(&mut self, id: InboundId) {
         let Some(serve) = self.serves.get_mut(&id) else { return };
         self.timers.set(TimerKey::Serve(id), &mut serve.armed, None);
-        self.timers.set(TimerKey::Flush(id), &mut serve.armed_flush, None);
-        self.line.leave(&mut serve.place);
-        for key in core::mem::take(&mut serve.questions) {
+        let Some(said) = &mut serve.said else { return };
+        self.timers.set(TimerKey::Flush(id), &mut said.armed, None);
+        self.line.leave(&mut said.place);
+        for key in core::mem::take(&mut said.questions) {
             self.take_question_back(key, None);
         }
     }
@@ -259,11 +273,18 @@ impl Session {
     fn release_response(&mut self, id: InboundId) {
         let Some(serve) = self.serves.get_mut(&id) else { return };
         let Some(frame) = serve.take_held() else { return };
-        self.timers.set(TimerKey::Release(id), &mut serve.armed_flush, None);
-        if let Some((exchange, token)) = self.serves.end(&id, |serve| (serve.exchange.clone(), serve.token.take())) {
-            self.retire(&exchange, token.as_ref());
+        if let Some(said) = &mut serve.said {
+            self.timers.set(TimerKey::Release(id), &mut said.armed, None);
         }
-        self.outbox.push(Class::Bound, frame);
+        self.finish_serve(id, frame);
+    }
+
+    /// The end of an invocation: its response goes out.
+    fn finish_serve(&mut self, id: InboundId, response: Bytes) {
+        let names = self.serves.end(&id, |serve| (serve.exchange.clone(), serve.token.take()));
+        let Some((exchange, token)) = names else { return };
+        self.retire(&exchange, token.as_ref());
+        self.outbox.push(Class::Bound, response);
     }
 
     /// I14, I26: the wire is free at once, whether or not the handler notices.
@@ -273,7 +294,7 @@ impl Session {
             return;
         }
         self.orphans = self.orphans.saturating_add(1);
-        if let Some((last, _)) = serve.last_progress {
+        if let Some((last, _)) = serve.last_progress() {
             self.outbox.withdraw_progress(id, last);
         }
         self.quiet(id);
@@ -288,9 +309,11 @@ impl Session {
     /// Answers an invocation on our own account, and tells its handler.
     fn cut_short(&mut self, id: InboundId, how: CutShort, why: Why) {
         let Some(serve) = self.serves.get_mut(&id).filter(|serve| serve.is_active()) else { return };
-        let reply = self.dialect.cut_short(&serve.op, how, serve.checkpoint.as_ref());
+        let reply = self.dialect.cut_short(&serve.op, how, serve.checkpoint());
         // The reply holds the partial result with the status that fits.
-        serve.checkpoint = None;
+        if let Some(said) = &mut serve.said {
+            said.checkpoint = None;
+        }
         let Some(frame) = self.write_last(id, &reply) else { return };
         let Some(serve) = self.serves.get_mut(&id) else { return };
         serve.cancel();
