@@ -1,13 +1,12 @@
 //! The contract between a dialect and the session: what a frame means, and what the session must know of a protocol.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
 use crate::dialect::tesseron::Credentials;
 use crate::dialect::{Ask, Capabilities, Identity, Level, LogRecord, Notice, Op, PeerInfo, Progress};
 use crate::error::{RpcError, Violation};
 use crate::json::{Json, Text};
-use crate::wire::WireId;
+use crate::wire::{Contents, WireId};
 
 /// What one message of the peer means.
 #[derive(Debug)]
@@ -162,9 +161,4 @@ pub(crate) enum Confirmation {
 }
 
 /// Messages of one frame.
-#[derive(Debug)]
-#[allow(clippy::large_enum_variant, reason = "the large one is the common one, and lives on the stack for a moment")]
-pub(crate) enum Messages {
-    One(Message),
-    Many(Vec<Message>),
-}
+pub(crate) type Messages = Contents<Message>;

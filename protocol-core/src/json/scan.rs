@@ -3,6 +3,8 @@
 //! The grammar is RFC 8259. Nothing recurses: the open brackets are bits of one `u128`, which is why the depth limit
 //! is at most 128. Input is `&str`, so UTF-8 is checked before a scan begins.
 
+use core::ops::Range;
+
 use super::walk::{Key, for_each_key, for_each_member, member};
 
 /// The deepest nesting that a scan can follow.
@@ -89,6 +91,13 @@ impl<'a> Cursor<'a> {
 
     /// The next value, whole, checked.
     pub(crate) fn value(&mut self) -> Result<&'a str, ScanError> {
+        let start = self.pass_value()?;
+        Ok(self.since(start))
+    }
+
+    /// Passes over the next value, which is checked. Gives back where it begins.
+    #[inline]
+    fn pass_value(&mut self) -> Result<usize, ScanError> {
         let text = self.text.as_bytes();
         let start = behind_space(text, self.at);
         self.at = match byte(text, start) {
@@ -96,22 +105,26 @@ impl<'a> Cursor<'a> {
             b'"' => behind_string(text, start)?,
             _ => behind_word(text, start)?,
         };
-        Ok(self.since(start))
+        Ok(start)
     }
 
-    /// An object key and the colon behind it.
+    /// Passes over an object key and the colon behind it.
     #[inline]
-    pub(crate) fn key(&mut self) -> Result<Key<&'a str>, ScanError> {
+    fn pass_key(&mut self) -> Result<KeyPlace, ScanError> {
         let text = self.text.as_bytes();
-        let start = behind_space(text, self.at);
-        if byte(text, start) != b'"' {
+        let open = behind_space(text, self.at);
+        if byte(text, open) != b'"' {
             return Err(ScanError::Syntax);
         }
-        let end = behind_plain(text, next(start));
-        let escaped = byte(text, end) != b'"';
-        self.at = if escaped { behind_escapes(text, end)? } else { next(end) };
-        let quoted = self.since(start);
-        if self.take(b':') { Ok(Key { quoted, escaped }) } else { Err(ScanError::Syntax) }
+        let plain = behind_plain(text, next(open));
+        let escaped = byte(text, plain) != b'"';
+        let close = if escaped { behind_escapes(text, plain)?.wrapping_sub(1) } else { plain };
+        let colon = behind_space(text, next(close));
+        if byte(text, colon) != b':' {
+            return Err(ScanError::Syntax);
+        }
+        self.at = next(colon);
+        Ok(KeyPlace { open, close, escaped })
     }
 
     /// What was passed since `start`. Tokens begin and end with ASCII, so the cuts are between characters.
@@ -119,6 +132,14 @@ impl<'a> Cursor<'a> {
     fn since(&self, start: usize) -> &'a str {
         self.text.get(start..self.at).unwrap_or_default()
     }
+}
+
+/// Where an object key stands.
+struct KeyPlace {
+    /// Its quotes.
+    open: usize,
+    close: usize,
+    escaped: bool,
 }
 
 /// The place behind one byte. No text has its end at the end of memory, so nothing wraps.
@@ -333,31 +354,35 @@ impl<'a> Members<'a> {
         open.then_some(Self { cursor, first: true })
     }
 
-    /// The cursor behind the object, once [`Self::next`] gave `None`.
+    /// The cursor behind the object, once [`Self::next_key`] gave `None`.
     pub(crate) fn rest(self) -> Cursor<'a> {
         self.cursor
     }
 
-    pub(crate) fn next(&mut self) -> Result<Option<(Key<&'a str>, &'a str)>, ScanError> {
-        match self.next_key()? {
-            Some(key) => Ok(Some((key, self.cursor.value()?))),
-            None => Ok(None),
-        }
-    }
-
-    /// The next key; its value must be taken by [`Self::value`] or [`Self::noted`] before the next one is.
-    pub(crate) fn next_key(&mut self) -> Result<Option<Key<&'a str>>, ScanError> {
+    /// Whether there is a further member; else the object is at its end, and passed.
+    #[inline]
+    fn go_on(&mut self) -> Result<bool, ScanError> {
         let first = core::mem::replace(&mut self.first, false);
         match self.cursor.peek() {
             Some(b'}') => {
                 self.cursor.at = next(self.cursor.at);
-                return Ok(None);
+                return Ok(false);
             }
             Some(b',') if !first => self.cursor.at = next(self.cursor.at),
             _ if first => {}
             _ => return Err(ScanError::Syntax),
         }
-        self.cursor.key().map(Some)
+        Ok(true)
+    }
+
+    /// The next key; its value must be taken by [`Self::value`] or [`Self::note`] before the next one is.
+    pub(crate) fn next_key(&mut self) -> Result<Option<Key<&'a str>>, ScanError> {
+        if !self.go_on()? {
+            return Ok(None);
+        }
+        let key = self.cursor.pass_key()?;
+        let quoted = self.cursor.text.get(key.open..next(key.close)).unwrap_or_default();
+        Ok(Some(Key { quoted, escaped: key.escaped }))
     }
 
     /// Takes the next key if it stands there as `written`, with its comma and its colon.
@@ -375,51 +400,78 @@ impl<'a> Members<'a> {
         self.cursor.value()
     }
 
-    /// The value, with its members if it is an object.
-    pub(crate) fn noted(&mut self) -> Result<Noted<'a>, ScanError> {
-        let mut noted = Noted::of("");
+    /// Takes the value into `noted`, which is empty, with its members if it is an object.
+    pub(crate) fn note(&mut self, noted: &mut Noted<'a>) -> Result<(), ScanError> {
         let mut members = match self.cursor.peek() {
             Some(b'{') if self.cursor.depth == 0 => return Err(ScanError::TooDeep),
             Some(b'{') => Self::at(self.cursor).ok_or(ScanError::Syntax)?,
             _ => {
                 noted.text = self.cursor.value()?;
-                return Ok(noted);
+                return Ok(());
             }
         };
         let start = self.cursor.at;
-        while let Some(member) = members.next()? {
-            if let Some(place) = noted.members.get_mut(noted.count) {
-                *place = member;
+        let span = |from: usize, to: usize| Span::new(from.wrapping_sub(start), to.wrapping_sub(start));
+        while members.go_on()? {
+            let key = members.cursor.pass_key()?;
+            let value = members.cursor.pass_value()?;
+            match noted.members.get_mut(noted.count) {
+                Some(place) if !key.escaped => {
+                    *place = (span(next(key.open), key.close), span(value, members.cursor.at));
+                    noted.count = next(noted.count);
+                }
+                _ => noted.count = AGAIN,
             }
-            noted.count = noted.count.wrapping_add(1);
         }
         self.cursor.at = members.cursor.at;
         noted.text = self.cursor.since(start);
-        Ok(noted)
+        if u32::try_from(noted.text.len()).is_err() {
+            noted.count = AGAIN;
+        }
+        Ok(())
     }
 }
 
-/// A value, and the members that were found in it while it was checked: reading them needs no second pass. Of an object with more
-/// members than there are places for, they are read again.
-#[derive(Clone, Debug)]
+/// A value, and where its members stand if it is an object: found while it was checked, so that reading them needs no second pass.
+///
+/// They are found again when they are asked for if there are more than places, if a key has an escape in it, and beyond 4 GiB.
+#[derive(Debug, Default)]
 pub(crate) struct Noted<'a> {
     text: &'a str,
-    members: [(Key<&'a str>, &'a str); PLACES],
-    /// How many there are, which may be more than there are places.
+    /// The key of each, without its quotes, and the value.
+    members: [(Span, Span); PLACES],
+    /// How many there are, or [`AGAIN`].
     count: usize,
 }
 
-/// Most parameters of a request or a notification have fewer.
+/// A part of a value, half as large as a slice of it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Span {
+    from: u32,
+    to: u32,
+}
+
+/// Most parameters of a request or a notification have fewer members.
 const PLACES: usize = 5;
 
-impl<'a> Noted<'a> {
-    fn of(text: &'a str) -> Self {
-        Self { text, members: [(Key { quoted: "", escaped: false }, ""); PLACES], count: 0 }
+/// More members than there are places.
+const AGAIN: usize = usize::MAX;
+
+impl Span {
+    /// Cut off beyond 4 GiB.
+    fn new(from: usize, to: usize) -> Self {
+        Self { from: from as u32, to: to as u32 }
     }
 
+    fn range(self) -> Range<usize> {
+        self.from as usize..self.to as usize
+    }
+}
+
+impl<'a> Noted<'a> {
     /// An object without members.
     pub(crate) fn empty_object() -> Self {
-        Self::of("{}")
+        Self { text: "{}", ..Self::default() }
     }
 
     /// The whole value.
@@ -430,7 +482,7 @@ impl<'a> Noted<'a> {
     /// Calls `each` with every member, in order.
     pub(crate) fn for_each(&self, mut each: impl FnMut(&str, &'a str)) {
         match self.members.get(..self.count) {
-            Some(members) => members.iter().for_each(|(key, value)| each(&key.name(), value)),
+            Some(members) => members.iter().for_each(|(key, value)| each(self.cut(*key), self.cut(*value))),
             None => for_each_member(self.text, each),
         }
     }
@@ -438,7 +490,7 @@ impl<'a> Noted<'a> {
     /// The member `name`; the last one where it is repeated.
     pub(crate) fn member(&self, name: &str) -> Option<&'a str> {
         match self.members.get(..self.count) {
-            Some(members) => members.iter().rfind(|(key, _)| key.is(name)).map(|(_, value)| *value),
+            Some(members) => members.iter().rfind(|(key, _)| self.is(*key, name)).map(|(_, value)| self.cut(*value)),
             None => member(self.text, name),
         }
     }
@@ -447,16 +499,54 @@ impl<'a> Noted<'a> {
     pub(crate) fn repeats(&self, name: &str) -> bool {
         let mut times = 0_usize;
         match self.members.get(..self.count) {
-            Some(members) => times = members.iter().filter(|(key, _)| key.is(name)).count(),
+            Some(members) => times = members.iter().filter(|(key, _)| self.is(*key, name)).count(),
             None => for_each_key(self.text, |key, _| times = times.saturating_add(usize::from(key.is(name)))),
         }
         times > 1
+    }
+
+    /// The part at `span`, which is a token and so begins and ends with ASCII.
+    fn cut(&self, span: Span) -> &'a str {
+        self.text.get(span.range()).unwrap_or_default()
+    }
+
+    fn is(&self, key: Span, name: &str) -> bool {
+        self.text.as_bytes().get(key.range()) == Some(name.as_bytes())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::string::{String, ToString};
+    use alloc::vec::Vec;
+
+    #[test]
+    fn noted_members_are_those_that_a_walk_finds_however_many_and_however_written() {
+        let member = |index: usize| alloc::format!(r#" "k{}" : [{index},"\"}}ä"]"#, index % 4);
+        for count in 0..=2 * PLACES {
+            for escaped in 0..=count {
+                let mut all: Vec<String> = (0..count).map(member).collect();
+                if let Some(one) = all.get_mut(escaped) {
+                    *one = one.replace('k', r"\u006b");
+                }
+                let text = alloc::format!(r#"{{"params": {{{}}} }}"#, all.join(" ,"));
+                let mut members = Members::at(Cursor::new(&text, 3)).unwrap();
+                members.next_key().unwrap().unwrap();
+                let mut noted = Noted::default();
+                members.note(&mut noted).unwrap();
+                assert!(members.next_key().unwrap().is_none());
+                let (mut seen, mut walked) = (Vec::new(), Vec::new());
+                noted.for_each(|name, value| seen.push((name.to_string(), value)));
+                for_each_member(noted.text(), |name, value| walked.push((name.to_string(), value)));
+                assert_eq!((seen.len(), &seen), (count, &walked), "{text}");
+                for name in ["k0", "k3", "k", ""] {
+                    assert_eq!(noted.member(name), super::member(noted.text(), name), "{text}");
+                    assert_eq!(noted.repeats(name), walked.iter().filter(|(key, _)| key == name).count() > 1, "{text}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn plain_bytes_are_passed_over_up_to_the_first_special_one_or_the_end() {

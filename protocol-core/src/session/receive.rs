@@ -33,7 +33,7 @@ impl Session {
         }
         match self.dialect.read(frame) {
             Messages::One(message) => self.take(message),
-            Messages::Many(all) => {
+            Messages::Batch(all) => {
                 for message in all {
                     if self.is_closed() {
                         break;

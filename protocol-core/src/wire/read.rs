@@ -27,19 +27,21 @@ pub(crate) struct Options {
     pub(crate) lenient: bool,
 }
 
-/// What a frame holds.
+/// What was made of a frame.
 #[derive(Debug)]
-#[allow(clippy::large_enum_variant, reason = "the large one is the common one, and lives on the stack for a moment")]
-pub(crate) enum Contents<'a> {
-    One(Result<Envelope<'a>, Malformed>),
-    Batch(Vec<Result<Envelope<'a>, Malformed>>),
+pub(crate) enum Contents<T> {
+    One(T),
+    Batch(Vec<T>),
 }
+
+/// A message, or what is none.
+pub(crate) type Element<'a> = Result<Envelope<'a>, Malformed>;
 
 /// One message.
 #[derive(Debug)]
 pub(crate) enum Envelope<'a> {
-    Request { id: WireId, method: Cow<'a, str>, params: Option<Noted<'a>> },
-    Notification { method: Cow<'a, str>, params: Option<Noted<'a>> },
+    Request { id: WireId, method: Cow<'a, str>, params: Option<&'a Noted<'a>> },
+    Notification { method: Cow<'a, str>, params: Option<&'a Noted<'a>> },
     Response { id: WireId, body: Body<'a> },
 }
 
@@ -85,38 +87,37 @@ impl From<ScanError> for Malformed {
     }
 }
 
-/// Takes a frame apart.
-pub(crate) fn read(frame: &Bytes, options: Options) -> Contents<'_> {
-    let Ok(text) = core::str::from_utf8(frame) else { return Contents::One(Err(ScanError::Syntax.into())) };
-    let frame = Frame::new(frame);
-    let mut cursor = Cursor::new(text, options.depth);
-    match cursor.peek() {
-        Some(b'[') => match batch(cursor, frame, options) {
-            Ok(all) => Contents::Batch(all),
-            Err(malformed) => Contents::One(Err(malformed)),
-        },
-        Some(b'{') => Contents::One(single(cursor, frame, options)),
-        _ => Contents::One(Err(match cursor.whole() {
-            Ok(_) => Malformed::invalid(None),
-            Err(error) => error.into(),
-        })),
-    }
-}
-
-type Element<'a> = Result<Envelope<'a>, Malformed>;
-
-fn single<'a>(cursor: Cursor<'a>, frame: Frame<'a>, options: Options) -> Element<'a> {
+/// Takes a frame apart: lends every message in it to `each`, and gives back what that makes of them.
+pub(crate) fn read<T>(frame: &Bytes, options: Options, mut each: impl FnMut(Element<'_>) -> T) -> Contents<T> {
     let mut found = Found::default();
-    found.read(cursor)?.end()?;
-    found.envelope(frame, options)
+    let element = match core::str::from_utf8(frame) {
+        Ok(text) => {
+            let frame = Frame::new(frame);
+            let mut cursor = Cursor::new(text, options.depth);
+            match cursor.peek() {
+                Some(b'{') => found.read_to_end(cursor).and_then(|()| found.envelope(frame, options)),
+                Some(b'[') => match batch(cursor, frame, options, &mut each) {
+                    Ok(all) => return Contents::Batch(all),
+                    Err(malformed) => Err(malformed),
+                },
+                _ => Err(cursor.whole().map_or_else(Malformed::from, |_| Malformed::invalid(None))),
+            }
+        }
+        Err(_) => Err(ScanError::Syntax.into()),
+    };
+    Contents::One(each(element))
 }
 
-fn batch<'a>(cursor: Cursor<'a>, frame: Frame<'a>, options: Options) -> Result<Vec<Element<'a>>, Malformed> {
+fn batch<T>(
+    mut cursor: Cursor<'_>,
+    frame: Frame<'_>,
+    options: Options,
+    each: &mut impl FnMut(Element<'_>) -> T,
+) -> Result<Vec<T>, Malformed> {
     // The whole text is checked first: a batch that breaks off is no JSON, and nothing of it is acted on.
     cursor.whole()?;
     let refused = || Malformed::answered(Violation::InvalidBatch, None, RpcError::INVALID_REQUEST);
     let most = options.batch.ok_or_else(refused)?;
-    let mut cursor = cursor;
     let mut all = Vec::new();
     cursor.take(b'[');
     while cursor.peek() != Some(b']') {
@@ -126,10 +127,10 @@ fn batch<'a>(cursor: Cursor<'a>, frame: Frame<'a>, options: Options) -> Result<V
         if cursor.peek() == Some(b'{') {
             let mut found = Found::default();
             cursor = found.read(cursor)?;
-            all.push(found.envelope(frame, options));
+            all.push(each(found.envelope(frame, options)));
         } else {
             cursor.value()?;
-            all.push(Err(Malformed::invalid(None)));
+            all.push(each(Err(Malformed::invalid(None))));
         }
         cursor.take(b',');
     }
@@ -152,6 +153,11 @@ struct Found<'a> {
 }
 
 impl<'a> Found<'a> {
+    /// Finds what is in the object at `cursor`, behind which nothing may follow.
+    fn read_to_end(&mut self, cursor: Cursor<'a>) -> Result<(), Malformed> {
+        Ok(self.read(cursor)?.end()?)
+    }
+
     /// Finds what is in the object at `cursor`, and gives back the cursor behind it. After an error of syntax there is no going on.
     fn read(&mut self, cursor: Cursor<'a>) -> Result<Cursor<'a>, Malformed> {
         let mut members = match Members::behind(cursor, USUAL) {
@@ -166,7 +172,7 @@ impl<'a> Found<'a> {
                 } else if members.take_key(r#","method":"#) {
                     self.method = Some(members.value()?);
                     if members.take_key(r#","params":"#) {
-                        self.params = Some(members.noted()?);
+                        members.note(self.params.insert(Noted::default()))?;
                     }
                 }
                 members
@@ -179,7 +185,8 @@ impl<'a> Found<'a> {
                 "id" => &mut self.id,
                 "method" => &mut self.method,
                 "params" => {
-                    self.repeated |= self.params.replace(members.noted()?).is_some();
+                    self.repeated |= self.params.is_some();
+                    members.note(self.params.insert(Noted::default()))?;
                     continue;
                 }
                 "result" => &mut self.result,
@@ -194,8 +201,9 @@ impl<'a> Found<'a> {
         Ok(members.rest())
     }
 
-    fn envelope(mut self, frame: Frame<'a>, options: Options) -> Element<'a> {
+    fn envelope(&'a self, frame: Frame<'a>, options: Options) -> Element<'a> {
         let mut id = self.id.and_then(|id| WireId::read(id, options.id));
+        let mut result = self.result;
         let current = self.jsonrpc.is_some_and(|value| value == CURRENT || string(value).as_deref() == Some("2.0"));
         if self.repeated {
             // Which of the two ids was meant is not known, so none is named.
@@ -209,8 +217,8 @@ impl<'a> Found<'a> {
             }
             match self.method {
                 Some(_) if self.id == Some("null") => id = Some(WireId::Null),
-                None if self.error.is_some() => self.result = None,
-                None if self.result.is_none() => {
+                None if self.error.is_some() => result = None,
+                None if result.is_none() => {
                     let silent = || Malformed::silent(Violation::InvalidEnvelope);
                     return id.map(|id| Envelope::Response { id, body: Body::Missing }).ok_or_else(silent);
                 }
@@ -219,35 +227,36 @@ impl<'a> Found<'a> {
         }
         match self.method {
             Some(method) => self.call(method, id, current),
-            None if self.result.is_some() || self.error.is_some() => self.response(id, current, frame),
+            None if result.is_some() || self.error.is_some() => self.response(id, result, current, frame),
             None => Err(Malformed::invalid(id)),
         }
     }
 
-    fn call(self, method: &'a str, id: Option<WireId>, current: bool) -> Element<'a> {
+    fn call(&'a self, method: &'a str, id: Option<WireId>, current: bool) -> Element<'a> {
         let is_response_too = self.result.is_some() || self.error.is_some();
         let (Some(method), true, false) = (string(method), current, is_response_too) else {
             let is_notification = self.id.is_none();
             return Err(if is_notification { Malformed::silent(Violation::InvalidEnvelope) } else { Malformed::invalid(id) });
         };
-        let proper = self.params.as_ref().is_none_or(|params| Kind::of(params.text()) == Kind::Object);
+        let params = self.params.as_ref();
+        let proper = params.is_none_or(|params| Kind::of(params.text()) == Kind::Object);
         match (self.id, id) {
-            (None, _) if proper => Ok(Envelope::Notification { method, params: self.params }),
+            (None, _) if proper => Ok(Envelope::Notification { method, params }),
             (None, _) => Err(Malformed::silent(Violation::InvalidParams)),
-            (Some(_), Some(id)) if proper => Ok(Envelope::Request { id, method, params: self.params }),
+            (Some(_), Some(id)) if proper => Ok(Envelope::Request { id, method, params }),
             (Some(_), Some(id)) => Err(Malformed::answered(Violation::InvalidParams, Some(id), RpcError::INVALID_PARAMS)),
             // `null`, a fraction, a container: a request that cannot be answered by its id.
             (Some(_), None) => Err(Malformed::invalid(None)),
         }
     }
 
-    fn response(self, id: Option<WireId>, current: bool, frame: Frame<'a>) -> Element<'a> {
+    fn response(&self, id: Option<WireId>, result: Option<&'a str>, current: bool, frame: Frame<'_>) -> Element<'a> {
         let Some(id) = id else {
             let unnamed = self.id.is_none_or(|value| value == "null") && self.error.is_some();
             let violation = if unnamed { Violation::ErrorWithoutId } else { Violation::InvalidEnvelope };
             return Err(Malformed::silent(violation));
         };
-        let body = match (self.result, self.error) {
+        let body = match (result, self.error) {
             (Some(result), None) if current => Body::Result(result),
             (None, Some(error)) if current => error_object(error, frame).map_or(Body::Malformed, Body::Error),
             _ => Body::Malformed,
@@ -280,13 +289,14 @@ mod tests {
     }
 
     fn shown_with(text: &str, options: Options) -> alloc::string::String {
-        let frame = Bytes::copy_from_slice(text.as_bytes());
-        let one = |element: &Element<'_>| match element {
-            Ok(Envelope::Request { id, method, params }) => {
-                alloc::format!("request {id:?} {method} {:?}", params.as_ref().map(Noted::text))
-            }
+        shown_of(&Bytes::copy_from_slice(text.as_bytes()), options)
+    }
+
+    fn shown_of(frame: &Bytes, options: Options) -> alloc::string::String {
+        let one = |element: Element<'_>| match element {
+            Ok(Envelope::Request { id, method, params }) => alloc::format!("request {id:?} {method} {:?}", params.map(Noted::text)),
             Ok(Envelope::Notification { method, params }) => {
-                alloc::format!("notification {method} {:?}", params.as_ref().map(Noted::text))
+                alloc::format!("notification {method} {:?}", params.map(Noted::text))
             }
             Ok(Envelope::Response { id, body }) => alloc::format!("response {id:?} {body:?}"),
             Err(malformed) => alloc::format!(
@@ -295,9 +305,9 @@ mod tests {
                 malformed.answer.as_ref().map(|(id, error)| (id.clone(), error.code))
             ),
         };
-        match read(&frame, options) {
-            Contents::One(element) => one(&element),
-            Contents::Batch(all) => all.iter().map(one).collect::<Vec<_>>().join("; "),
+        match read(frame, options, one) {
+            Contents::One(shown) => shown,
+            Contents::Batch(all) => all.join("; "),
         }
     }
 
@@ -345,8 +355,7 @@ mod tests {
         for text in cases {
             assert_eq!(shown(text), "NotJson Some((None, -32700))", "{text:?}");
         }
-        let frame = Bytes::from_static(b"{\"a\":\"\xff\"}");
-        assert!(matches!(read(&frame, OPTIONS), Contents::One(Err(Malformed { violation: Violation::NotJson, .. }))));
+        assert_eq!(shown_of(&Bytes::from_static(b"{\"a\":\"\xff\"}"), OPTIONS), "NotJson Some((None, -32700))");
     }
 
     #[test]

@@ -14,34 +14,29 @@ use crate::error::{RpcError, Violation};
 use crate::json::scan::{Kind, Noted};
 use crate::json::walk::{elements, for_each_member, member, string};
 use crate::json::{Frame, Json, Text, number};
-use crate::wire::{self, Body, Contents, Envelope, Malformed, WireId};
+use crate::wire::{self, Body, Element, Envelope, Malformed, WireId};
 
 impl Mcp {
     pub(crate) fn read(&self, bytes: &Bytes) -> Messages {
         let batch = (self.agreed == Some(Revision::R2025_03_26)).then_some(self.limits.batch);
-        let frame = Frame::new(bytes);
-        match wire::read(bytes, wire::Options { depth: self.limits.json_depth, id: self.limits.id_bytes, batch, lenient: false }) {
-            Contents::One(element) => Messages::One(self.message(element, frame)),
-            Contents::Batch(all) => {
-                let messages = all.into_iter().map(|element| match self.message(element, frame) {
-                    // Lifecycle (2025-03-26), "Initialization": never part of a batch.
-                    Message::Greeting { id, .. } => invalid(
-                        Some(Violation::OutOfPhase),
-                        id,
-                        RpcError::INVALID_REQUEST,
-                        "initialize must not be part of a batch",
-                    ),
-                    other => other,
-                });
-                Messages::Many(messages.collect())
+        let options = wire::Options { depth: self.limits.json_depth, id: self.limits.id_bytes, batch, lenient: false };
+        let mut messages = wire::read(bytes, options, |element| self.message(element, Frame::new(bytes)));
+        if let Messages::Batch(all) = &mut messages {
+            for message in all {
+                // Lifecycle (2025-03-26), "Initialization": never part of a batch.
+                if let Message::Greeting { id, .. } = message {
+                    let why = "initialize must not be part of a batch";
+                    *message = invalid(Some(Violation::OutOfPhase), id.clone(), RpcError::INVALID_REQUEST, why);
+                }
             }
         }
+        messages
     }
 
-    fn message(&self, element: Result<Envelope<'_>, Malformed>, frame: Frame<'_>) -> Message {
+    fn message(&self, element: Element<'_>, frame: Frame<'_>) -> Message {
         match element {
-            Ok(Envelope::Request { id, method, params }) => self.request(id, &method, params.as_ref(), frame),
-            Ok(Envelope::Notification { method, params }) => self.notification(&method, params.as_ref(), frame),
+            Ok(Envelope::Request { id, method, params }) => self.request(id, &method, params, frame),
+            Ok(Envelope::Notification { method, params }) => self.notification(&method, params, frame),
             Ok(Envelope::Response { id, body }) => {
                 let body = match body {
                     // Every result of MCP is an object (schema, "Result").

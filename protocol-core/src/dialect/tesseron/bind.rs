@@ -1,6 +1,7 @@
 //! The frames of `tesseron/bind`: the first ones on a Unix socket that is bound by a claim code (Tesseron sections 2.3 and 7.6).
 
 use alloc::borrow::Cow;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
@@ -19,9 +20,9 @@ const OPTIONS: wire::Options = wire::Options { depth: 128, id: 1024, batch: None
 
 /// What a frame is to an app that waits for a bind.
 #[derive(Debug)]
-pub(crate) enum Asked<'a> {
+pub(crate) enum Asked {
     /// A bind; `None` where `code` is missing or no text.
-    Bind { id: WireId, code: Option<Cow<'a, str>> },
+    Bind { id: WireId, code: Option<String> },
     /// Anything else, and what it can be answered by; `null` where it has no id.
     Other { id: WireId },
 }
@@ -45,19 +46,23 @@ pub(crate) fn may_be_asked(frame: &[u8]) -> bool {
 }
 
 /// Reads a frame of a gateway.
-pub(crate) fn read_asked(frame: &Bytes) -> Asked<'_> {
-    match wire::read(frame, OPTIONS) {
-        Contents::One(Ok(Envelope::Request { id, method, params })) if method == METHOD => {
+pub(crate) fn read_asked(frame: &Bytes) -> Asked {
+    let asked = wire::read(frame, OPTIONS, |element| match element {
+        Ok(Envelope::Request { id, method, params }) if method == METHOD => {
             let code = params.and_then(|params| params.member("code")).and_then(string);
-            Asked::Bind { id, code }
+            Asked::Bind { id, code: code.map(Cow::into_owned) }
         }
-        Contents::One(Ok(Envelope::Request { id, .. } | Envelope::Response { id, .. })) => Asked::Other { id },
-        Contents::One(Err(Malformed { violation, answer: Some((Some(id), _)) })) => {
+        Ok(Envelope::Request { id, .. } | Envelope::Response { id, .. }) => Asked::Other { id },
+        Err(Malformed { violation, answer: Some((Some(id), _)) }) => {
             // Parameters that are no object spoil a bind, but its envelope is sound: the code is what is missing.
             let is_bind = violation == Violation::InvalidParams && method_of(frame).as_deref() == Some(METHOD);
             if is_bind { Asked::Bind { id, code: None } } else { Asked::Other { id } }
         }
-        Contents::One(_) | Contents::Batch(_) => Asked::Other { id: WireId::Null },
+        _ => Asked::Other { id: WireId::Null },
+    });
+    match asked {
+        Contents::One(asked) => asked,
+        Contents::Batch(_) => Asked::Other { id: WireId::Null },
     }
 }
 
@@ -67,13 +72,17 @@ fn method_of(frame: &[u8]) -> Option<Cow<'_, str>> {
 
 /// Reads a frame of an app.
 pub(crate) fn read_answered(frame: &Bytes) -> Answered {
-    match wire::read(frame, OPTIONS) {
-        Contents::One(Ok(Envelope::Response { id: WireId::Str(id), body })) if id == ID => match body {
+    let answered = wire::read(frame, OPTIONS, |element| match element {
+        Ok(Envelope::Response { id: WireId::Str(id), body }) if id == ID => match body {
             Body::Result(result) if Kind::of(result) == Kind::Object && member(result, "ok") == Some("true") => Answered::Bound,
             Body::Error(error) => Answered::Refused(error),
             Body::Result(_) | Body::Missing | Body::Malformed => Answered::Malformed,
         },
         _ => Answered::Other,
+    });
+    match answered {
+        Contents::One(answered) => answered,
+        Contents::Batch(_) => Answered::Other,
     }
 }
 
@@ -102,7 +111,6 @@ pub(crate) fn write_refused(id: &WireId, error: &RpcError) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::string::String;
 
     fn asked(text: &str) -> String {
         match read_asked(&Bytes::copy_from_slice(text.as_bytes())) {

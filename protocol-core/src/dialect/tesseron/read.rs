@@ -19,23 +19,18 @@ use crate::error::{RpcError, Violation};
 use crate::json::scan::{Kind, Noted};
 use crate::json::walk::{for_each_key, member, string};
 use crate::json::{Frame, Json, Text, number};
-use crate::wire::{self, Body, Contents, Envelope, Malformed, Object, WireId, push_json};
+use crate::wire::{self, Body, Element, Envelope, Malformed, Object, WireId, push_json};
 
 impl Tesseron {
     pub(crate) fn read(&self, bytes: &Bytes) -> Messages {
-        let frame = Frame::new(bytes);
         let options = wire::Options { depth: self.limits.json_depth, id: self.limits.id_bytes, batch: None, lenient: true };
-        Messages::One(match wire::read(bytes, options) {
-            Contents::One(element) => self.message(element, frame),
-            // There are no batches, so none is read.
-            Contents::Batch(_) => ignored(Violation::InvalidBatch),
-        })
+        wire::read(bytes, options, |element| self.message(element, Frame::new(bytes)))
     }
 
-    fn message(&self, element: Result<Envelope<'_>, Malformed>, frame: Frame<'_>) -> Message {
+    fn message(&self, element: Element<'_>, frame: Frame<'_>) -> Message {
         match element {
-            Ok(Envelope::Request { id, method, params }) => self.request(id, &method, params.as_ref(), frame),
-            Ok(Envelope::Notification { method, params }) => self.notification(&method, params.as_ref(), frame),
+            Ok(Envelope::Request { id, method, params }) => self.request(id, &method, params, frame),
+            Ok(Envelope::Notification { method, params }) => self.notification(&method, params, frame),
             Ok(Envelope::Response { id, body }) => {
                 let body = match body {
                     Body::Result(result) => ResponseBody::Result(frame.json(result)),
