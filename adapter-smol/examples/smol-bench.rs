@@ -14,9 +14,9 @@ use std::task::{Context, Poll};
 use glue::Smol;
 use smol::Unblock;
 use smol::io::{AsyncRead, AsyncWrite};
+use tests::speed::Program;
 use tests::speed::floor::{Floor, Pipe, Pipes};
 use tests::speed::ours::Ours;
-use tests::speed::Program;
 
 fn main() -> ExitCode {
     Program::new().with::<Floor<Smol>>().with::<Ours<Smol>>().main()

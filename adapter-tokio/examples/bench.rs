@@ -12,9 +12,9 @@ use std::process::{Command, ExitCode, Stdio};
 use std::task::{Context, Poll};
 
 use glue::Tokio;
+use tests::speed::Program;
 use tests::speed::floor::{Floor, Pipe, Pipes};
 use tests::speed::ours::Ours;
-use tests::speed::Program;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 fn main() -> ExitCode {

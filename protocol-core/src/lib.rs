@@ -29,6 +29,7 @@ pub mod json;
 pub mod lines;
 pub mod partial;
 pub mod session;
+mod table;
 pub mod time;
 mod wire;
 

@@ -183,7 +183,10 @@ fn with_a_grace_a_cancelled_call_waits_for_its_partial_result_and_ends_as_cancel
     gateway.frame(&progress(&named(1), r#","percent":60"#)).expect_silence();
     gateway.frame(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"cancelled","data":{"partial":{"status":"cancelled","results":[1]}}}}"#);
     let partial = Some(json(r#"{"status":"cancelled","results":[1]}"#));
-    assert_eq!(gateway.events(), [Event::Done { id, outcome: Outcome::Cancelled, partial, last: Some(Box::new(Progress::percent(40.0))) }]);
+    assert_eq!(
+        gateway.events(),
+        [Event::Done { id, outcome: Outcome::Cancelled, partial, last: Some(Box::new(Progress::percent(40.0))) }]
+    );
     assert_eq!((gateway.session.stats().calls, gateway.session.poll_timeout()), (0, None), "item 64: nothing is left");
 }
 

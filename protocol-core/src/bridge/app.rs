@@ -150,7 +150,14 @@ impl Bridge {
         self.stir(Leg::Agent);
     }
 
-    fn end_call(&mut self, channel: ChannelId, id: OutboundId, outcome: Outcome, partial: Option<Json>, last: Option<Box<Progress>>) {
+    fn end_call(
+        &mut self,
+        channel: ChannelId,
+        id: OutboundId,
+        outcome: Outcome,
+        partial: Option<Json>,
+        last: Option<Box<Progress>>,
+    ) {
         let Some(purpose) = self.apps.get_mut(&channel).and_then(|app| app.calls.remove(&id)) else { return };
         if let Some(invocation) = purpose.invocation() {
             self.routes.remove(&invocation);

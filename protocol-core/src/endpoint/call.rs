@@ -1,7 +1,7 @@
 //! A call of ours: a future of its end and a stream of its progress.
 
 use core::fmt;
-use core::mem::{replace, swap};
+use core::mem::{replace, swap, take};
 use core::pin::Pin;
 use core::task::{Context as TaskContext, Poll, ready};
 use std::boxed::Box;
@@ -10,6 +10,7 @@ use std::string::String;
 use std::sync::Arc;
 
 use crate::dialect::Progress;
+use crate::endpoint::diagnose::Span;
 use crate::endpoint::shared::{CallSlot, Counters, Shared};
 use crate::endpoint::wake::park;
 use crate::error::RpcError;
@@ -140,7 +141,7 @@ impl Call {
 
     /// Takes what is wanted from its place among the calls: all updates that are there, which are none once it has ended, or its end and
     /// with it the place.
-    fn poll_slot(&mut self, cx: &mut TaskContext<'_>, wanted: Wanted) -> Poll<Option<CallSlot>> {
+    fn poll_slot(&mut self, cx: &mut TaskContext<'_>, wanted: Wanted) -> Poll<Option<Left>> {
         // The first time there is hardly anything yet: what is parked then is made before the lock is taken.
         let mut spare = (!replace(&mut self.polled, true)).then(|| cx.waker().clone());
         loop {
@@ -151,7 +152,7 @@ impl Call {
                         swap(&mut slot.progress, &mut self.unread);
                         return Seen::Updates;
                     }
-                    Wanted::End if slot.done.is_some() => return Seen::Ended(state.calls.remove(&self.id)),
+                    Wanted::End if slot.done.is_some() => return Seen::Ended(state.calls.end(&self.id, CallSlot::close)),
                     _ => {}
                 }
                 slot.wants_progress = wanted == Wanted::Progress;
@@ -159,7 +160,7 @@ impl Call {
             });
             match seen {
                 Seen::Updates => return Poll::Ready(None),
-                Seen::Ended(slot) => return Poll::Ready(slot),
+                Seen::Ended(left) => return Poll::Ready(left),
                 Seen::Nothing(true) => return Poll::Pending,
                 Seen::Nothing(false) => spare = Some(cx.waker().clone()),
             }
@@ -167,7 +168,7 @@ impl Call {
     }
 
     fn leave(&self) -> Option<CallSlot> {
-        self.shared.look(|state| state.calls.remove(&self.id))
+        self.shared.look(|state| state.calls.end(&self.id, take))
     }
 }
 
@@ -182,7 +183,7 @@ enum Wanted {
 enum Seen {
     Updates,
     /// `None`: the endpoint has forgotten it.
-    Ended(Option<CallSlot>),
+    Ended(Option<Left>),
     /// Whether the task is parked.
     Nothing(bool),
 }
@@ -196,9 +197,9 @@ impl Future for Call {
         if this.left {
             return Poll::Pending;
         }
-        let slot = ready!(this.poll_slot(cx, Wanted::End));
+        let left = ready!(this.poll_slot(cx, Wanted::End));
         this.left = true;
-        Poll::Ready(slot.and_then(|slot| slot.done).unwrap_or_else(|| Done::new(Outcome::Lost, None, None)))
+        Poll::Ready(left.and_then(|left| left.done).unwrap_or_else(|| Done::new(Outcome::Lost, None, None)))
     }
 }
 
@@ -212,7 +213,7 @@ impl Drop for Call {
             if state.session.cancel(self.id, None, now).is_ok() {
                 after.output();
             }
-            state.calls.remove(&self.id)
+            state.calls.end(&self.id, take)
         });
         drop(slot);
     }
@@ -224,7 +225,19 @@ impl fmt::Debug for Call {
     }
 }
 
+/// What a call leaves that has ended. Nothing of it may end under the lock.
+struct Left {
+    done: Option<Done>,
+    _unread: VecDeque<Progress>,
+    _span: Span,
+}
+
 impl CallSlot {
+    /// Of one that has ended, whose waker was woken.
+    fn close(&mut self) -> Left {
+        Left { done: self.done.take(), _unread: take(&mut self.progress), _span: take(&mut self.span) }
+    }
+
     /// Keeps an update until it is read.
     pub(super) fn push(&mut self, update: Progress, counters: &mut Counters) {
         if self.progress.len() < UNREAD {

@@ -163,7 +163,7 @@ impl Duty for Question {
             if state.session.provide_input(self.key, answer, now).is_ok() {
                 after.output();
             }
-            state.questions.remove(&self.key)
+            state.questions.end(&self.key, |question| Arc::clone(question))
         });
         drop(kept);
     }

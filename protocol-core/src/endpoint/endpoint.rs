@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::task::Waker;
+use std::boxed::Box;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -60,8 +61,9 @@ enum Work {
     Wake(Waker),
     Serve(Arc<Invocation>, Op, Json),
     Answer(Arc<Question>, Ask),
-    Log(LogRecord),
-    Notice(Notice),
+    // Boxed, since these are the largest and the rarest.
+    Log(Box<LogRecord>),
+    Notice(Box<Notice>),
     Diagnose(Note),
     /// What may hold a waker: dropped outside.
     Forget(Arc<Question>),
@@ -145,11 +147,11 @@ impl Endpoint {
             (Work::Answer(question, ask), Side::Client(client)) => {
                 question.span.answer(question.key, question.parent, &ask, question.depth);
                 let future = answer(Arc::clone(client), Asked::new(Arc::clone(&question)), ask);
-                self.shared.runtime().spawn(std::boxed::Box::pin(Task::new(question, future)));
+                self.shared.runtime().spawn(Box::pin(Task::new(question, future)));
             }
             (Work::Answer(question, _), Side::Server(_)) => question.settle(End::Dropped),
-            (Work::Log(record), Side::Client(client)) => self.tell(|| client.log(record)),
-            (Work::Notice(notice), Side::Client(client)) => self.tell(|| client.notice(notice)),
+            (Work::Log(record), Side::Client(client)) => self.tell(|| client.log(*record)),
+            (Work::Notice(notice), Side::Client(client)) => self.tell(|| client.notice(*notice)),
             // A server is told of roots that changed; whoever needs them asks anew each time.
             (Work::Log(_) | Work::Notice(_), Side::Server(_)) => {}
         }
@@ -159,15 +161,15 @@ impl Endpoint {
         let runtime = self.shared.runtime();
         match service.start(&invocation, op, params) {
             Start::Reply(reply) => invocation.respond(reply),
-            Start::Task(future) => runtime.spawn(std::boxed::Box::pin(Task::new(invocation, future))),
+            Start::Task(future) => runtime.spawn(Box::pin(Task::new(invocation, future))),
             Start::Inline(future) => {
                 if let Some(task) = Task::new(invocation, future).try_in_place() {
-                    runtime.spawn(std::boxed::Box::pin(task));
+                    runtime.spawn(Box::pin(task));
                 }
             }
             Start::Blocking(job) => {
                 let task = BlockingTask::new(invocation, job);
-                runtime.spawn_blocking(std::boxed::Box::new(move || task.run()));
+                runtime.spawn_blocking(Box::new(move || task.run()));
             }
         }
     }
@@ -300,7 +302,7 @@ impl Drop for Endpoint {
                 slot.grace = None;
                 slot.abandon(&mut state.counters.abandoned, &mut work);
             }
-            for question in state.questions.values() {
+            for (_, question) in state.questions.iter() {
                 work.extend(question.leash().pull().map(Work::Wake));
             }
         }
@@ -354,7 +356,7 @@ impl State {
                 work.push(Work::Answer(question, ask));
             }
             Event::InputGone { key } => {
-                if let Some(question) = self.questions.remove(&key) {
+                if let Some(question) = self.questions.end(&key, |question| Arc::clone(question)) {
                     work.extend(question.leash().pull().map(Work::Wake));
                     work.push(Work::Forget(question));
                 }
@@ -375,8 +377,8 @@ impl State {
                     work.extend(slot.waker.take().map(Work::Wake));
                 }
             }
-            Event::Log(record) => work.push(Work::Log(record)),
-            Event::Notice(notice) => work.push(Work::Notice(notice)),
+            Event::Log(record) => work.push(Work::Log(Box::new(record))),
+            Event::Notice(notice) => work.push(Work::Notice(Box::new(notice))),
             Event::Closed(reason) => {
                 work.extend(Note::closed(reason).map(Work::Diagnose));
                 self.close(reason, grace_ends(), work);
@@ -429,15 +431,15 @@ impl State {
                 work.extend(slot.waker.take().map(Work::Wake));
             }
         }
-        let untold: Vec<InboundId> =
-            self.serves.iter().filter(|(_, slot)| !slot.invocation.is_cancelled()).map(|(id, _)| *id).collect();
-        for id in untold {
+        // Those that have been told before are passed over.
+        for id in self.serves.ids() {
             self.cancel(id, Why::Disconnected, grace, work);
         }
-        for (_, question) in self.questions.drain() {
+        for (_, question) in self.questions.iter() {
             work.extend(question.leash().pull().map(Work::Wake));
-            work.push(Work::Forget(question));
+            work.push(Work::Forget(Arc::clone(question)));
         }
+        self.questions.clear();
     }
 }
 

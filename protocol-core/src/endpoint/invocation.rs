@@ -1,6 +1,7 @@
 //! One invocation that we serve, as its handler sees it: what stands behind a [`Context`](crate::endpoint::Context).
 
 use core::fmt;
+use core::mem::take;
 use core::pin::Pin;
 use core::task::{Context as TaskContext, Poll};
 use core::time::Duration;
@@ -128,30 +129,31 @@ impl Invocation {
     /// Ends the invocation for the session and for everybody who waits on it. The second time it does nothing.
     pub(super) fn respond(&self, reply: Reply) {
         let answered = Answered::of(&reply);
-        let (sent, slot) = self.shared.verb(|state, now, after| {
+        let (sent, left) = self.shared.verb(|state, now, after| {
             // A cancelled one gives NotLive and has its place freed: the wire was free long before.
             let sent = state.session.respond(self.id, reply, now);
             if sent.is_ok() {
                 after.output();
             }
-            let mut slot = state.serves.remove(&self.id);
-            if let Some(slot) = &mut slot {
+            let alarms = &mut state.alarms;
+            let left = state.serves.end(&self.id, |slot| {
                 if let Some(key) = slot.grace {
-                    drop(state.alarms.clear(key));
+                    drop(alarms.clear(key));
                 }
                 after.wake(slot.inputs.iter_mut().filter_map(|(_, input)| input.waker.take()));
-                if state.session.is_closed() {
-                    // The driver may be waiting for just this handler.
-                    after.output();
-                }
+                (take(&mut slot.inputs), take(&mut slot.on_cancel))
+            });
+            if left.is_some() && state.session.is_closed() {
+                // The driver may be waiting for just this handler.
+                after.output();
             }
-            (sent, slot)
+            (sent, left)
         });
-        if slot.is_some() {
+        if left.is_some() {
             diagnose::settled(self, answered, sent);
         }
         // It may hold the last wakers of a task, so it is dropped here, where nothing is locked.
-        drop(slot);
+        drop(left);
     }
 
     pub(super) fn is_cancelled(&self) -> bool {

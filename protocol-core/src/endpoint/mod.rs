@@ -28,7 +28,6 @@ mod schema;
 mod service;
 mod shared;
 mod subrange;
-mod table;
 mod task;
 pub mod testing;
 #[cfg(test)]

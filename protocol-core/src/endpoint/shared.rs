@@ -13,11 +13,11 @@ use crate::endpoint::client::Question;
 use crate::endpoint::diagnose::Span;
 use crate::endpoint::invocation::Invocation;
 use crate::endpoint::runtime::Runtime;
-use crate::endpoint::table::Table;
 use crate::endpoint::wake::Waiters;
 use crate::error::RpcError;
 use crate::json::{Json, Text};
 use crate::session::{CloseReason, InboundId, InputFailed, InputKey, OutboundId, Session};
+use crate::table::Table;
 use crate::time::Instant;
 
 /// What every handle of an endpoint shares.
@@ -142,9 +142,9 @@ impl Shared {
             adrift: false,
             closed: None,
             refusal: None,
-            calls: Table::default(),
-            serves: Table::default(),
-            questions: Table::default(),
+            calls: Table::new(),
+            serves: Table::new(),
+            questions: Table::new(),
             subscriptions: BTreeMap::new(),
             alarms: Alarms::default(),
             ready: false,
@@ -218,6 +218,6 @@ impl State {
 
     /// Whether nothing will ever happen again: the session is closed, and no handler is within its grace.
     pub(super) fn is_over(&self) -> bool {
-        self.session.is_closed() && self.serves.values().all(|slot| slot.abandoned)
+        self.session.is_closed() && self.serves.iter().all(|(_, slot)| slot.abandoned)
     }
 }

@@ -143,14 +143,12 @@ impl Tool {
         S: Fn(Result<R, ToolError>) -> Reply + Send + Sync + 'static,
     {
         let input = Arc::new(Shape::arguments::<A>());
-        let read = Arc::clone(&input);
-        let parts = Arc::new((handler, shape));
+        let parts = Arc::new((Arc::clone(&input), handler, shape));
         let run = move |context: Context, arguments: Json| -> BoxFuture<'static, Reply> {
-            let read = Arc::clone(&read);
             let parts = Arc::clone(&parts);
             Box::pin(async move {
-                let (handler, shape) = &*parts;
-                match read.read(&arguments) {
+                let (input, handler, shape) = &*parts;
+                match input.read(&arguments) {
                     Ok(arguments) => shape(handler(context, arguments).await),
                     Err(violations) => invalid(&violations),
                 }

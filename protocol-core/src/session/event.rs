@@ -7,7 +7,7 @@ use crate::dialect::tesseron::Credentials;
 use crate::dialect::{Answer, Ask, LogRecord, Notice, Op, PeerInfo, Progress};
 use crate::error::{RpcError, Violation};
 use crate::json::{Json, Text};
-use crate::session::table::Id;
+use crate::table::Id;
 
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident, $prefix:literal;)*) => {$(

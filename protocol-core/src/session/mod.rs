@@ -18,7 +18,6 @@ mod rising;
 mod serve;
 mod settle;
 mod stats;
-mod table;
 mod timers;
 mod verbs;
 
@@ -36,6 +35,7 @@ use crate::dialect::{
 };
 use crate::error::{RpcError, Violation};
 use crate::json::Json;
+use crate::table::Table;
 use crate::time::Instant;
 use crate::wire::{Frames, WireId};
 
@@ -50,7 +50,6 @@ use progress::{Next, Opens, Reporter};
 use serve::{Ended, Serve};
 use settle::Ending;
 pub use stats::Stats;
-use table::Table;
 use timers::{TimerKey, Timers};
 pub use verbs::{
     AskError, CheckpointError, Close, Full, Invoke, InvokeError, Logged, NotLive, ProgressError, Refused, Reported, Route,

@@ -8,12 +8,12 @@ use alloc::vec::Vec;
 use core::fmt;
 
 /// A number of ours: counted up, so never used twice.
-pub(super) trait Id: Copy + Ord {
+pub(crate) trait Id: Copy + Ord {
     fn number(self) -> u64;
 }
 
 #[derive(Clone)]
-pub(super) struct Table<K, V> {
+pub(crate) struct Table<K, V> {
     /// What is live, and the places of some that were. The order is that of the operations, and tells nothing.
     entries: Vec<(K, Option<V>)>,
     /// Where in `entries` nothing lives: whoever comes next takes the last of them.
@@ -29,30 +29,30 @@ const NOWHERE: u32 = u32::MAX;
 const LEAST: usize = 8;
 
 impl<K: Id, V> Table<K, V> {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { entries: Vec::new(), vacant: Vec::new(), slots: Vec::new() }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.entries.len().saturating_sub(self.vacant.len())
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    pub(super) fn get(&self, id: &K) -> Option<&V> {
+    pub(crate) fn get(&self, id: &K) -> Option<&V> {
         let (_, place) = self.find(*id)?;
         self.entries.get(place)?.1.as_ref()
     }
 
-    pub(super) fn get_mut(&mut self, id: &K) -> Option<&mut V> {
+    pub(crate) fn get_mut(&mut self, id: &K) -> Option<&mut V> {
         let (_, place) = self.find(*id)?;
         self.entries.get_mut(place)?.1.as_mut()
     }
 
     /// `id` must be new.
-    pub(super) fn insert(&mut self, id: K, value: V) {
+    pub(crate) fn insert(&mut self, id: K, value: V) {
         debug_assert!(self.find(id).is_none(), "a number that is used twice");
         if self.len() >= self.room() {
             self.resize(self.room().saturating_mul(2));
@@ -66,7 +66,7 @@ impl<K: Id, V> Table<K, V> {
     }
 
     /// Has `last` look at a value once more and take what is still of use, and ends it where it stands.
-    pub(super) fn end<R>(&mut self, id: &K, last: impl FnOnce(&mut V) -> R) -> Option<R> {
+    pub(crate) fn end<R>(&mut self, id: &K, last: impl FnOnce(&mut V) -> R) -> Option<R> {
         let (slot, place) = self.find(*id)?;
         let (_, value) = self.entries.get_mut(place)?;
         let taken = value.as_mut().map(last);
@@ -81,17 +81,23 @@ impl<K: Id, V> Table<K, V> {
     }
 
     /// Everything goes, the memory too.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         *self = Self::new();
     }
 
     /// What is live, in an order that must not be seen outside.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (K, &V)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (K, &V)> {
         self.entries.iter().filter_map(|(id, value)| Some((*id, value.as_ref()?)))
     }
 
+    /// What is live, to be changed, in the same order.
+    #[cfg(feature = "endpoint")]
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
+        self.entries.iter_mut().filter_map(|(_, value)| value.as_mut())
+    }
+
     /// The ids of what is live, oldest first.
-    pub(super) fn ids(&self) -> Vec<K> {
+    pub(crate) fn ids(&self) -> Vec<K> {
         let mut ids: Vec<K> = self.iter().map(|(id, _)| id).collect();
         ids.sort_unstable();
         ids
