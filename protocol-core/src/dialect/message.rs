@@ -38,20 +38,20 @@ pub(crate) enum Message {
     /// A question of a callee. `parent` is the exchange of ours that it names; `depth` is what it says of itself.
     Ask {
         id: WireId,
-        ask: Ask,
+        ask: Box<Ask>,
         parent: Option<u64>,
         depth: u8,
     },
-    /// The end of an exchange of ours.
+    /// The end of an exchange of ours; `None` where it names none that can be one.
     Response {
-        id: WireId,
+        number: Option<u64>,
         body: ResponseBody,
     },
-    /// Progress on an exchange of ours.
+    /// Progress on an exchange of ours; `None` where it names none that can be one.
     Progress {
-        token: WireId,
+        number: Option<u64>,
         progress: Progress,
-        partial: Option<Json>,
+        partial: Option<Box<Json>>,
     },
     /// The peer is somebody else now, or can do something else.
     Changed(Box<Change>),

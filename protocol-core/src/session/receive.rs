@@ -46,10 +46,10 @@ impl Session {
 
     fn take(&mut self, message: Message) {
         match message {
-            Message::Response { id, body } => self.take_response(&id, body),
-            Message::Progress { token, progress, partial } => self.take_progress(&token, progress, partial),
+            Message::Response { number, body } => self.take_response(number, body),
+            Message::Progress { number, progress, partial } => self.take_progress(number, progress, partial),
             Message::Request { id, op, params, token, depth } => self.take_request(id, op, params, token, depth),
-            Message::Ask { id, ask, parent, depth } => self.take_ask(id, ask, parent, depth),
+            Message::Ask { id, ask, parent, depth } => self.take_ask(id, *ask, parent, depth),
             Message::Cancel { id, reason } => self.take_cancel(&id, reason),
             Message::Changed(change) => self.take_change(change),
             Message::Ping { id } => {
@@ -68,8 +68,8 @@ impl Session {
     // ---- Exchanges of ours ----
 
     /// O9, O12, O13, O26, O28.
-    fn take_response(&mut self, id: &WireId, body: ResponseBody) {
-        let number = id.as_ours().filter(|number| *number < self.next);
+    fn take_response(&mut self, number: Option<u64>, body: ResponseBody) {
+        let number = number.filter(|number| *number < self.next);
         let Some(number) = number else { return self.violation(Violation::UnknownResponse) };
         let Some(exchange) = self.exchange(number) else {
             self.stats.late_frames = self.stats.late_frames.saturating_add(1);
@@ -121,8 +121,8 @@ impl Session {
     }
 
     /// O5, O6, O27.
-    fn take_progress(&mut self, token: &WireId, progress: Progress, partial: Option<Json>) {
-        let number = token.as_ours().filter(|number| *number < self.next);
+    fn take_progress(&mut self, number: Option<u64>, progress: Progress, partial: Option<Box<Json>>) {
+        let number = number.filter(|number| *number < self.next);
         let Some(number) = number else { return self.drop_stray_progress(Violation::UnknownProgress) };
         let id = OutboundId(number);
         let Some(call) = self.calls.get_mut(&id).filter(|call| !call.is_held() && !call.is_given_up()) else {
@@ -134,7 +134,7 @@ impl Session {
         }
         // The window in which a flood is reported once: the one that we would keep ourselves.
         let quiet = self.config.progress.window.length;
-        match call.see(progress, partial, self.now, self.rules, quiet) {
+        match call.see(progress, partial.map(|partial| *partial), self.now, self.rules, quiet) {
             Seen::Accepted { progress, .. } => {
                 self.arm_call(id);
                 self.tell(Event::Progress { id, progress });

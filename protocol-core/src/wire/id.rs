@@ -1,17 +1,18 @@
 //! Request ids and progress tokens as the peer writes them.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::json::scan::Kind;
 use crate::json::walk::string;
-use crate::json::{Text, write_integer, write_string};
+use crate::json::{write_integer, write_string};
 
 /// An id or a token: text or a whole number, and `1` is not `"1"`. Where a protocol allows it, a request may also be called `null`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum WireId {
     Null,
     Int(i64),
-    Str(Text),
+    Str(Box<str>),
 }
 
 impl WireId {
@@ -21,7 +22,7 @@ impl WireId {
     pub(crate) fn read(value: &str, most: usize) -> Option<Self> {
         match Kind::of(value) {
             _ if value.len() > most => None,
-            Kind::String => string(value).map(|text| Self::Str(Text::from(&*text))),
+            Kind::String => string(value).map(|text| Self::Str(text.into())),
             Kind::Number if value != "-0" => value.parse().ok().map(Self::Int),
             _ => None,
         }

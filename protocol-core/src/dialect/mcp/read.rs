@@ -44,7 +44,7 @@ impl Mcp {
                     Body::Error(error) => ResponseBody::Error(error),
                     Body::Result(_) | Body::Missing | Body::Malformed => ResponseBody::Malformed,
                 };
-                Message::Response { id, body }
+                Message::Response { number: id.as_ours(), body }
             }
             Err(Malformed { violation, answer }) => {
                 // A client does not answer what it cannot even attribute: a server's output may hold anything.
@@ -55,7 +55,7 @@ impl Mcp {
     }
 
     fn request(&self, id: WireId, method: &str, params: Option<&Noted<'_>>, frame: Frame<'_>) -> Message {
-        let meta = match params.map_or(Ok(Meta::default()), |params| Meta::read(params, self.limits.id_bytes)) {
+        let meta = match params.map_or_else(|| Ok(Meta::default()), |params| Meta::read(params, self.limits.id_bytes)) {
             Ok(meta) => meta,
             Err((violation, why)) => {
                 let code =
@@ -124,7 +124,7 @@ impl Mcp {
             _ => Ok(Ask::Roots),
         };
         match ask {
-            Ok(ask) => Message::Ask { id, ask, parent: meta.parent, depth: meta.depth },
+            Ok(ask) => Message::Ask { id, ask: ask.into(), parent: meta.parent, depth: meta.depth },
             Err(why) => invalid(Some(Violation::InvalidParams), id, RpcError::INVALID_PARAMS, why),
         }
     }
@@ -303,7 +303,7 @@ fn read_progress(params: &Noted<'_>, frame: Frame<'_>, most: usize) -> Message {
 fn parse_progress(params: &Noted<'_>, frame: Frame<'_>, most: usize) -> Option<Message> {
     let (mut token, mut progress, mut partial, mut proper) = (None, Progress::default(), None, true);
     params.for_each(|name, value| match name {
-        "progressToken" => token = WireId::read(value, most),
+        "progressToken" => token = WireId::read(value, most).map(|token| token.as_ours()),
         "progress" => progress.value = number(value),
         "total" if value != "null" => {
             progress.total = number(value);
@@ -315,13 +315,13 @@ fn parse_progress(params: &Noted<'_>, frame: Frame<'_>, most: usize) -> Option<M
         }
         "_meta" => for_each_member(value, |name, value| match name {
             meta::DATA => progress.data = Some(frame.json(value)),
-            meta::PARTIAL if Kind::of(value) == Kind::Object => partial = Some(frame.json(value)),
+            meta::PARTIAL if Kind::of(value) == Kind::Object => partial = Some(frame.json(value).into()),
             _ => {}
         }),
         _ => {}
     });
-    let token = token.filter(|_| proper && progress.value.is_some())?;
-    Some(Message::Progress { token, progress, partial })
+    let number = token.filter(|_| proper && progress.value.is_some())?;
+    Some(Message::Progress { number, progress, partial })
 }
 
 fn read_log(params: &Noted<'_>, frame: Frame<'_>) -> Option<LogRecord> {

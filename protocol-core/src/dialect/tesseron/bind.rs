@@ -73,7 +73,7 @@ fn method_of(frame: &[u8]) -> Option<Cow<'_, str>> {
 /// Reads a frame of an app.
 pub(crate) fn read_answered(frame: &Bytes) -> Answered {
     let answered = wire::read(frame, OPTIONS, |element| match element {
-        Ok(Envelope::Response { id: WireId::Str(id), body }) if id == ID => match body {
+        Ok(Envelope::Response { id: WireId::Str(id), body }) if &*id == ID => match body {
             Body::Result(result) if Kind::of(result) == Kind::Object && member(result, "ok") == Some("true") => Answered::Bound,
             Body::Error(error) => Answered::Refused(error),
             Body::Result(_) | Body::Missing | Body::Malformed => Answered::Malformed,

@@ -38,7 +38,7 @@ impl Tesseron {
                     Body::Error(error) => ResponseBody::Error(error),
                     Body::Malformed => ResponseBody::Malformed,
                 };
-                Message::Response { id, body }
+                Message::Response { number: id.as_ours(), body }
             }
             Err(Malformed { violation, answer }) => {
                 // What is no message is passed over; a request that only its parameters spoil is answered (wire format page).
@@ -107,7 +107,7 @@ impl Tesseron {
         let ask = if method == "sampling/request" { read_sample(params, frame) } else { read_form(params, frame) };
         let named = params.member("invocationId").and_then(string);
         match (ask, named) {
-            (Ok(ask), Some(named)) => Message::Ask { id, ask, parent: named_exchange(&named), depth: 0 },
+            (Ok(ask), Some(named)) => Message::Ask { id, ask: ask.into(), parent: named_exchange(&named), depth: 0 },
             (Ok(_), None) => invalid(Some(Violation::InvalidParams), id, RpcError::INVALID_PARAMS, "invocationId must be text"),
             (Err(why), _) => invalid(Some(Violation::InvalidParams), id, RpcError::INVALID_PARAMS, why),
         }
@@ -388,9 +388,11 @@ fn parse_progress(params: &Noted<'_>, frame: Frame<'_>, most: usize) -> Option<M
     let (mut token, mut progress, mut proper) = (None, Progress::default(), true);
     params.for_each(|name, value| match name {
         "invocationId" if Kind::of(value) == Kind::String => {
-            // A name that we never gave stays what it is, so that nobody owns it.
-            let ours = string(value).as_deref().and_then(named_exchange).and_then(|number| i64::try_from(number).ok());
-            token = ours.map(WireId::Int).or_else(|| WireId::read(value, most));
+            token = string(value).and_then(|name| match named_exchange(&name) {
+                None if value.len() > most => None,
+                // Nobody owns a name that we never gave.
+                number => Some(number),
+            });
         }
         "percent" if value != "null" => {
             progress.value = number(value).map(|percent| percent.clamp(0.0, 100.0));
@@ -404,8 +406,8 @@ fn parse_progress(params: &Noted<'_>, frame: Frame<'_>, most: usize) -> Option<M
         "data" => progress.data = Some(frame.json(value)),
         _ => {}
     });
-    let token = token.filter(|_| proper)?;
-    Some(Message::Progress { token, progress, partial: None })
+    let number = token.filter(|_| proper)?;
+    Some(Message::Progress { number, progress, partial: None })
 }
 
 /// Logging page. What goes with the message lies beside it, and cannot be taken for it.
