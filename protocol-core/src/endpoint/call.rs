@@ -60,6 +60,9 @@ pub enum CallError {
     /// It ended without an answer: cancelled, timed out, lost, invalid.
     #[error("{}", ended(.0))]
     Ended(Outcome),
+    /// It was not made: the arguments have no JSON.
+    #[error("not sent, since its arguments are no JSON: {0}")]
+    Unwritable(String),
     /// The answer came and has not the shape that the protocol gives it.
     #[error("the answer cannot be read: {0}")]
     Unreadable(String),

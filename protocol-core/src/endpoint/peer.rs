@@ -4,10 +4,11 @@ use core::fmt;
 use core::pin::Pin;
 use core::task::{Context as TaskContext, Poll};
 use std::collections::BTreeMap;
-use std::string::String;
+use std::string::{String, ToString as _};
 use std::sync::Arc;
 use std::vec::Vec;
 
+use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::dialect::{Capabilities, Identity, Level, LogRecord, Notice, Op, PeerInfo};
@@ -15,7 +16,7 @@ use crate::endpoint::call::{Call, CallError};
 use crate::endpoint::diagnose::Span;
 use crate::endpoint::shared::{CallSlot, Counters, Shared, State};
 use crate::error::RpcError;
-use crate::json::{Json, write_string};
+use crate::json::{Json, JsonError, write_string};
 use crate::session::{Close, CloseReason, Invoke, InvokeError, Logged, Refused, Stats};
 use crate::time::Instant;
 
@@ -55,6 +56,15 @@ impl Peer {
     /// As for [`Peer::call`]; [`Refused::Params`] when `arguments` is no object.
     pub fn call_tool(&self, name: &str, arguments: Json) -> Result<Call, InvokeError> {
         self.call(tool_call(name, &arguments))
+    }
+
+    /// Starts a tool with arguments of a type of your own: a struct of named fields, a map, whatever becomes an object.
+    ///
+    /// # Errors
+    /// As for [`Peer::call_tool`]; [`CallError::Unwritable`] when the arguments have no JSON.
+    pub fn call_tool_with(&self, name: &str, arguments: &(impl Serialize + ?Sized)) -> Result<Call, CallError> {
+        let call = written_tool_call(name, arguments).map_err(|error| CallError::Unwritable(error.to_string()))?;
+        Ok(self.call(call)?)
     }
 
     /// Waits for the handshake.
@@ -304,12 +314,8 @@ pub(super) fn get_prompt(name: &str, arguments: &BTreeMap<String, String>) -> In
 /// A call of a tool. Arguments that are no object make parameters that are none, which the session refuses.
 pub(super) fn tool_call(name: &str, arguments: &Json) -> Invoke {
     let params = if arguments.is_object() {
-        const AROUND: usize = r#"{"name":"","arguments":}"#.len();
         // Just enough, unless the name needs escapes: room to spare would cost the text one allocation more.
-        let mut out = Vec::with_capacity(name.len().saturating_add(arguments.as_bytes().len()).saturating_add(AROUND));
-        out.extend_from_slice(br#"{"name":"#);
-        write_string(&mut out, name);
-        out.extend_from_slice(br#","arguments":"#);
+        let mut out = begun_tool_call(name, arguments.as_bytes().len());
         out.extend_from_slice(arguments.as_bytes());
         out.push(b'}');
         Json::written(out)
@@ -317,6 +323,33 @@ pub(super) fn tool_call(name: &str, arguments: &Json) -> Invoke {
         arguments.clone()
     };
     Invoke::new(Op::CallTool, params)
+}
+
+/// The same, with arguments that are still to be written.
+fn written_tool_call(name: &str, arguments: &(impl Serialize + ?Sized)) -> Result<Invoke, JsonError> {
+    /// Most arguments are shorter.
+    const SHORT: usize = 128;
+    let mut out = begun_tool_call(name, SHORT);
+    let around = out.len();
+    let written = serde_json::to_writer(&mut out, arguments).map(|()| {
+        if out.get(around) == Some(&b'{') {
+            out.push(b'}');
+            out
+        } else {
+            out.split_off(around)
+        }
+    });
+    Ok(Invoke::new(Op::CallTool, Json::encoded(written)?))
+}
+
+/// The parameters up to the arguments, which have so many bytes, with just enough room for all.
+fn begun_tool_call(name: &str, arguments: usize) -> Vec<u8> {
+    const AROUND: usize = r#"{"name":"","arguments":}"#.len();
+    let mut out = Vec::with_capacity(name.len().saturating_add(arguments).saturating_add(AROUND));
+    out.extend_from_slice(br#"{"name":"#);
+    write_string(&mut out, name);
+    out.extend_from_slice(br#","arguments":"#);
+    out
 }
 
 /// Waits until `look` finds what it looks for, which a handshake or an end may bring.

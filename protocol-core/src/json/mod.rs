@@ -56,8 +56,13 @@ impl Json {
     /// [`JsonError::Encode`] if the value's own `Serialize` fails (a map with keys that are not text, for one), and
     /// [`JsonError::Syntax`] if it is nested more than 120 deep.
     pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Self, JsonError> {
-        match serde_json::to_vec(value) {
-            // What serde_json writes is JSON; only its depth is to be looked at, and few bytes or few brackets are never deep.
+        Self::encoded(serde_json::to_vec(value))
+    }
+
+    /// What serde_json wrote, or why it did not.
+    pub(crate) fn encoded(text: serde_json::Result<Vec<u8>>) -> Result<Self, JsonError> {
+        match text {
+            // It is JSON; only its depth is to be looked at, and few bytes or few brackets are never deep.
             Ok(text) if text.len() <= usize::from(DEPTH) || brackets(&text) <= usize::from(DEPTH) => Ok(Self::written(text)),
             Ok(text) => Self::parse(text),
             Err(error) => Err(JsonError::Encode(describe(&error))),

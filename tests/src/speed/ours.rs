@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use protocol_core::endpoint::{Call, Context, Peer, Service, Tool, ToolError};
-use protocol_core::{Config, Identity, Json, RateWindow, ToolOutput};
+use protocol_core::{Config, Identity, RateWindow, ToolOutput};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -68,7 +68,7 @@ impl Calling {
     }
 
     fn call(&self, tool: &str, arguments: &impl Serialize) -> Call {
-        self.peer.call_tool(tool, Json::encode(arguments).expect("JSON")).expect("room for a call")
+        self.peer.call_tool_with(tool, arguments).expect("room for a call")
     }
 }
 

@@ -3,7 +3,8 @@
 use core::future::poll_fn;
 use core::pin::Pin;
 use core::task::Poll;
-use std::string::String;
+use std::collections::BTreeMap;
+use std::string::{String, ToString as _};
 use std::sync::{Arc, Mutex};
 use std::vec::Vec;
 
@@ -271,6 +272,24 @@ fn arguments_that_are_no_object_are_refused() {
     let pair = pair([echo()]);
     let refused = pair.client.call_tool("echo", Json::parse("[1]").unwrap()).unwrap_err();
     assert_eq!(refused.why, Refused::Params);
+    let refused = pair.client.call_tool_with("echo", &[1]).unwrap_err();
+    assert!(matches!(&refused, CallError::NotSent(error) if error.why == Refused::Params && error.call.params.as_str() == "[1]"));
+}
+
+#[test]
+fn arguments_of_a_type_of_ones_own_arrive_as_their_json() {
+    let pair = pair([echo()]);
+    let written = |arguments| pair.wait(pair.client.call_tool_with("echo", arguments).unwrap()).result().unwrap();
+    let arguments = BTreeMap::from([("a", "x".repeat(300)), ("b \"\n", String::new())]);
+    let told = pair.wait(pair.client.call_tool("echo", Json::encode(&arguments).unwrap()).unwrap()).result().unwrap();
+    assert_eq!(written(&arguments), told);
+    assert!(told.as_str().contains(&"x".repeat(300)));
+    let no_json = pair.client.call_tool_with("echo", &BTreeMap::from([([1], 2)])).unwrap_err();
+    let expected = "not sent, since its arguments are no JSON: cannot be written as JSON: key must be a string";
+    assert_eq!(no_json.to_string(), expected);
+    // An array within an array within ..
+    let deep = (0..120).fold(json!(1), |inner, _| json!([inner]));
+    assert!(matches!(pair.client.call_tool_with("echo", &json!({ "a": deep })), Err(CallError::Unwritable(_))));
 }
 
 #[test]
