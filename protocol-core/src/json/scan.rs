@@ -10,8 +10,9 @@ use super::walk::{Key, for_each_key, for_each_member, member};
 /// The deepest nesting that a scan can follow.
 pub(crate) const MAX_DEPTH: u8 = 128;
 
-/// Why a text was refused.
+/// Why a text was refused. As wide as a place in it, so that a `Result` of the two goes through registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
 pub(crate) enum ScanError {
     Syntax,
     TooDeep,
@@ -66,10 +67,7 @@ impl<'a> Cursor<'a> {
 
     /// Nothing but white space may follow.
     pub(crate) fn end(&mut self) -> Result<(), ScanError> {
-        match self.peek() {
-            None => Ok(()),
-            Some(_) => Err(ScanError::Syntax),
-        }
+        if self.at == self.text.len() || self.peek().is_none() { Ok(()) } else { Err(ScanError::Syntax) }
     }
 
     /// The first byte of what comes next, white space passed over.
@@ -91,40 +89,10 @@ impl<'a> Cursor<'a> {
 
     /// The next value, whole, checked.
     pub(crate) fn value(&mut self) -> Result<&'a str, ScanError> {
-        let start = self.pass_value()?;
-        Ok(self.since(start))
-    }
-
-    /// Passes over the next value, which is checked. Gives back where it begins.
-    #[inline]
-    fn pass_value(&mut self) -> Result<usize, ScanError> {
         let text = self.text.as_bytes();
         let start = behind_space(text, self.at);
-        self.at = match byte(text, start) {
-            b'{' | b'[' => behind_container(text, start, self.depth)?,
-            b'"' => behind_string(text, start)?,
-            _ => behind_word(text, start)?,
-        };
-        Ok(start)
-    }
-
-    /// Passes over an object key and the colon behind it.
-    #[inline]
-    fn pass_key(&mut self) -> Result<KeyPlace, ScanError> {
-        let text = self.text.as_bytes();
-        let open = behind_space(text, self.at);
-        if byte(text, open) != b'"' {
-            return Err(ScanError::Syntax);
-        }
-        let plain = behind_plain(text, next(open));
-        let escaped = byte(text, plain) != b'"';
-        let close = if escaped { behind_escapes(text, plain)?.wrapping_sub(1) } else { plain };
-        let colon = behind_space(text, next(close));
-        if byte(text, colon) != b':' {
-            return Err(ScanError::Syntax);
-        }
-        self.at = next(colon);
-        Ok(KeyPlace { open, close, escaped })
+        self.at = behind_value(text, start, self.depth)?;
+        Ok(self.since(start))
     }
 
     /// What was passed since `start`. Tokens begin and end with ASCII, so the cuts are between characters.
@@ -132,14 +100,6 @@ impl<'a> Cursor<'a> {
     fn since(&self, start: usize) -> &'a str {
         self.text.get(start..self.at).unwrap_or_default()
     }
-}
-
-/// Where an object key stands.
-struct KeyPlace {
-    /// Its quotes.
-    open: usize,
-    close: usize,
-    escaped: bool,
 }
 
 /// The place behind one byte. No text has its end at the end of memory, so nothing wraps.
@@ -155,11 +115,28 @@ pub(super) fn byte(text: &[u8], at: usize) -> u8 {
 }
 
 #[inline]
-fn behind_space(text: &[u8], mut at: usize) -> usize {
+fn behind_space(text: &[u8], at: usize) -> usize {
+    // Nearly all JSON is written without any.
+    if byte(text, at) > b' ' { at } else { behind_blanks(text, at) }
+}
+
+#[cold]
+#[inline(never)]
+fn behind_blanks(text: &[u8], mut at: usize) -> usize {
     while matches!(byte(text, at), b' ' | b'\t' | b'\n' | b'\r') {
         at = next(at);
     }
     at
+}
+
+/// Of a value that begins at `at`. Containers in it may be nested `depth` deep.
+#[inline]
+fn behind_value(text: &[u8], at: usize, depth: u8) -> Result<usize, ScanError> {
+    match byte(text, at) {
+        b'{' | b'[' => behind_container(text, at, depth),
+        b'"' => behind_string(text, at),
+        _ => behind_word(text, at),
+    }
 }
 
 /// Of an object or an array that is nested at most `most` deep.
@@ -179,7 +156,7 @@ fn behind_container(text: &[u8], mut at: usize, most: u8) -> Result<usize, ScanE
                     depth = depth.saturating_add(1);
                     open = (open << 1) | u128::from(object);
                     if object {
-                        at = behind_key(text, at)?;
+                        at = member_at(text, at)?.value;
                     }
                     continue;
                 }
@@ -199,7 +176,7 @@ fn behind_container(text: &[u8], mut at: usize, most: u8) -> Result<usize, ScanE
                 b',' => {
                     at = behind_space(text, next(at));
                     if object {
-                        at = behind_key(text, at)?;
+                        at = member_at(text, at)?.value;
                     }
                     break;
                 }
@@ -214,17 +191,34 @@ fn behind_container(text: &[u8], mut at: usize, most: u8) -> Result<usize, ScanE
     }
 }
 
-/// A key, the colon, and white space behind both.
+/// Where a member of an object stands.
+struct Member {
+    /// The quotes of its key.
+    open: usize,
+    close: usize,
+    /// Whether there are escapes between them.
+    escaped: bool,
+    value: usize,
+}
+
+/// Of the member whose key is at `at`, all but the end is found: that of its value.
 #[inline]
-fn behind_key(text: &[u8], at: usize) -> Result<usize, ScanError> {
-    if byte(text, at) != b'"' {
+fn member_at(text: &[u8], open: usize) -> Result<Member, ScanError> {
+    if byte(text, open) != b'"' {
         return Err(ScanError::Syntax);
     }
-    let at = behind_space(text, behind_string(text, at)?);
-    if byte(text, at) == b':' { Ok(behind_space(text, next(at))) } else { Err(ScanError::Syntax) }
+    let plain = behind_plain(text, next(open));
+    let escaped = byte(text, plain) != b'"';
+    let close = if escaped { behind_escapes(text, plain)?.wrapping_sub(1) } else { plain };
+    let colon = behind_space(text, next(close));
+    if byte(text, colon) != b':' {
+        return Err(ScanError::Syntax);
+    }
+    Ok(Member { open, close, escaped, value: behind_space(text, next(colon)) })
 }
 
 /// Of a number or a literal.
+#[inline]
 fn behind_word(text: &[u8], at: usize) -> Result<usize, ScanError> {
     match byte(text, at) {
         b'-' | b'0'..=b'9' => behind_number(text, at),
@@ -292,43 +286,64 @@ fn behind_digits(text: &[u8], start: usize) -> Result<usize, ScanError> {
 
 /// Passes over bytes that need no look: neither quote, backslash nor control character. Eight at a time, since
 /// a tool's output is mostly such bytes.
-#[inline]
+#[inline(never)]
 pub(super) fn behind_plain(text: &[u8], mut at: usize) -> usize {
-    loop {
-        let rest = text.get(at..).unwrap_or_default();
-        let special = match rest.first_chunk() {
-            Some(eight) => specials(u64::from_le_bytes(*eight)),
-            None => specials(last(text, rest)),
-        };
-        if special != 0 {
-            return at.wrapping_add(special.trailing_zeros() as usize >> 3);
+    // Most keys and many strings are shorter than this.
+    for _ in 0..2 {
+        let Some(word) = text.get(at..).and_then(<[u8]>::first_chunk) else { return behind_last(text, at) };
+        let marks = specials(u64::from_le_bytes(*word));
+        if marks != 0 {
+            return behind_bytes(at, marks);
         }
         at = at.wrapping_add(8);
     }
+    behind_long(text, at)
 }
 
-/// Marks the bytes that [`behind_plain`] stops at. The lowest mark is exact; above it there may be false ones.
-#[inline]
-const fn specials(word: u64) -> u64 {
-    const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
-    const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
-    const fn below(word: u64, limit: u8) -> u64 {
-        word.wrapping_sub(ONES.wrapping_mul(limit as u64)) & !word & HIGH
-    }
-    // With its second bit turned over a quote is 0x20, just above the control characters, which stay below it.
-    below(word ^ ONES.wrapping_mul(2), 0x21) | below(word ^ ONES.wrapping_mul(b'\\' as u64), 1)
-}
-
-/// The `rest` of a text, of less than eight bytes; behind it comes 0, which is special.
 #[inline(never)]
-fn last(text: &[u8], rest: &[u8]) -> u64 {
-    match text.last_chunk() {
+fn behind_long(text: &[u8], mut at: usize) -> usize {
+    let (words, _) = text.get(at..).unwrap_or_default().as_chunks();
+    for word in words {
+        let marks = specials(u64::from_le_bytes(*word));
+        if marks != 0 {
+            return behind_bytes(at, marks);
+        }
+        at = at.wrapping_add(8);
+    }
+    behind_last(text, at)
+}
+
+/// The same where less than eight bytes are left.
+#[inline(never)]
+fn behind_last(text: &[u8], at: usize) -> usize {
+    let rest = text.get(at..).unwrap_or_default();
+    let word = match text.last_chunk() {
         Some(eight) => {
             let before = 64_usize.wrapping_sub(rest.len() << 3);
             u64::from_le_bytes(*eight).checked_shr(before as u32).unwrap_or_default()
         }
         None => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+    };
+    // Behind the last byte comes 0, which is special.
+    behind_bytes(at, specials(word))
+}
+
+/// Marks the bytes that [`behind_plain`] stops at. The lowest mark is exact; above it there may be false ones.
+#[inline]
+const fn specials(word: u64) -> u64 {
+    const fn each(byte: u8) -> u64 {
+        u64::from_ne_bytes([byte; 8])
     }
+    // With its second bit turned over a quote is 0x20, just above the control characters, which stay below it.
+    let below_quote = (word ^ each(2)).wrapping_sub(each(0x21));
+    let below_next_to_backslash = (word ^ each(b'\\')).wrapping_sub(each(1));
+    (below_quote | below_next_to_backslash) & !word & each(0x80)
+}
+
+/// Behind the bytes before the lowest mark.
+#[inline]
+const fn behind_bytes(at: usize, marks: u64) -> usize {
+    at.wrapping_add(marks.trailing_zeros() as usize >> 3)
 }
 
 /// The members of an object, checked as they are read.
@@ -338,13 +353,13 @@ pub(crate) struct Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    /// Of the object that comes next at `cursor`, if it begins with these members as they stand: they are passed over.
-    pub(crate) fn behind(mut cursor: Cursor<'a>, members: &str) -> Option<Self> {
-        let rest = cursor.text.get(cursor.at..)?;
-        let behind = rest.strip_prefix('{')?.strip_prefix(members)?;
-        cursor.at = cursor.text.len().saturating_sub(behind.len());
-        cursor.depth = cursor.depth.saturating_sub(1);
-        Some(Self { cursor, first: false })
+    /// Of the object that comes next at `cursor`, if it begins as `written`, with members that are passed over.
+    #[inline]
+    pub(crate) fn behind(cursor: Cursor<'a>, written: &str) -> Option<Self> {
+        let mut members = Self { cursor, first: false };
+        let begins = members.take_written(written);
+        members.cursor.depth = cursor.depth.saturating_sub(1);
+        begins.then_some(members)
     }
 
     /// Of the object that comes next at `cursor`, if one does. Read it to its end, then go on with [`Self::rest`].
@@ -359,35 +374,29 @@ impl<'a> Members<'a> {
         self.cursor
     }
 
-    /// Whether there is a further member; else the object is at its end, and passed.
-    #[inline]
-    fn go_on(&mut self) -> Result<bool, ScanError> {
+    /// The next key; its value must be taken by [`Self::value`] or [`Self::note`] before the next one is.
+    pub(crate) fn next_key(&mut self) -> Result<Option<Key<&'a str>>, ScanError> {
+        let text = self.cursor.text.as_bytes();
         let first = core::mem::replace(&mut self.first, false);
-        match self.cursor.peek() {
-            Some(b'}') => {
-                self.cursor.at = next(self.cursor.at);
-                return Ok(false);
+        let mut at = behind_space(text, self.cursor.at);
+        match byte(text, at) {
+            b'}' => {
+                self.cursor.at = next(at);
+                return Ok(None);
             }
-            Some(b',') if !first => self.cursor.at = next(self.cursor.at),
+            b',' if !first => at = behind_space(text, next(at)),
             _ if first => {}
             _ => return Err(ScanError::Syntax),
         }
-        Ok(true)
+        let member = member_at(text, at)?;
+        self.cursor.at = member.value;
+        let quoted = self.cursor.text.get(at..next(member.close)).unwrap_or_default();
+        Ok(Some(Key { quoted, escaped: member.escaped }))
     }
 
-    /// The next key; its value must be taken by [`Self::value`] or [`Self::note`] before the next one is.
-    pub(crate) fn next_key(&mut self) -> Result<Option<Key<&'a str>>, ScanError> {
-        if !self.go_on()? {
-            return Ok(None);
-        }
-        let key = self.cursor.pass_key()?;
-        let quoted = self.cursor.text.get(key.open..next(key.close)).unwrap_or_default();
-        Ok(Some(Key { quoted, escaped: key.escaped }))
-    }
-
-    /// Takes the next key if it stands there as `written`, with its comma and its colon.
+    /// Takes what comes next if it stands there as `written`: a comma, a key and a colon, say.
     #[inline]
-    pub(crate) fn take_key(&mut self, written: &str) -> bool {
+    pub(crate) fn take_written(&mut self, written: &str) -> bool {
         let rest = self.cursor.text.as_bytes().get(self.cursor.at..).unwrap_or_default();
         let taken = rest.starts_with(written.as_bytes());
         if taken {
@@ -396,34 +405,53 @@ impl<'a> Members<'a> {
         taken
     }
 
+    /// Takes the value if it is a string without escapes, of which it gives back what is between the quotes.
+    pub(crate) fn take_plain(&mut self) -> Option<&'a str> {
+        let text = self.cursor.text.as_bytes();
+        let inside = next(self.cursor.at);
+        let end = behind_plain(text, inside);
+        let is_plain = byte(text, self.cursor.at) == b'"' && byte(text, end) == b'"';
+        if is_plain {
+            self.cursor.at = next(end);
+        }
+        self.cursor.text.get(inside..end).filter(|_| is_plain)
+    }
+
     pub(crate) fn value(&mut self) -> Result<&'a str, ScanError> {
         self.cursor.value()
     }
 
     /// Takes the value into `noted`, which is empty, with its members if it is an object.
     pub(crate) fn note(&mut self, noted: &mut Noted<'a>) -> Result<(), ScanError> {
-        let mut members = match self.cursor.peek() {
-            Some(b'{') if self.cursor.depth == 0 => return Err(ScanError::TooDeep),
-            Some(b'{') => Self::at(self.cursor).ok_or(ScanError::Syntax)?,
-            _ => {
-                noted.text = self.cursor.value()?;
-                return Ok(());
-            }
-        };
-        let start = self.cursor.at;
-        let span = |from: usize, to: usize| Span::new(from.wrapping_sub(start), to.wrapping_sub(start));
-        while members.go_on()? {
-            let key = members.cursor.pass_key()?;
-            let value = members.cursor.pass_value()?;
+        let text = self.cursor.text.as_bytes();
+        let start = behind_space(text, self.cursor.at);
+        if byte(text, start) != b'{' {
+            noted.text = self.cursor.value()?;
+            return Ok(());
+        }
+        let depth = self.cursor.depth.checked_sub(1).ok_or(ScanError::TooDeep)?;
+        let span = |from: usize, to: usize| Span { from: from.wrapping_sub(start) as u32, to: to.wrapping_sub(start) as u32 };
+        let mut at = behind_space(text, next(start));
+        let mut more = byte(text, at) != b'}';
+        while more {
+            let member = member_at(text, at)?;
+            let end = behind_value(text, member.value, depth)?;
             match noted.members.get_mut(noted.count) {
-                Some(place) if !key.escaped => {
-                    *place = (span(next(key.open), key.close), span(value, members.cursor.at));
+                Some(place) if !member.escaped => {
+                    *place = (span(next(member.open), member.close), span(member.value, end));
                     noted.count = next(noted.count);
                 }
                 _ => noted.count = AGAIN,
             }
+            at = behind_space(text, end);
+            more = byte(text, at) == b',';
+            if more {
+                at = behind_space(text, next(at));
+            } else if byte(text, at) != b'}' {
+                return Err(ScanError::Syntax);
+            }
         }
-        self.cursor.at = members.cursor.at;
+        self.cursor.at = next(at);
         noted.text = self.cursor.since(start);
         if u32::try_from(noted.text.len()).is_err() {
             noted.count = AGAIN;
@@ -438,11 +466,15 @@ impl<'a> Members<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Noted<'a> {
     text: &'a str,
-    /// The key of each, without its quotes, and the value.
+    /// The key of each, without its quotes, and the value. In a text of more than 4 GiB these places say nothing.
     members: [(Span, Span); PLACES],
     /// How many there are, or [`AGAIN`].
     count: usize,
 }
+
+/// A member stands twice in an object where it must not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Repeated;
 
 /// A part of a value, half as large as a slice of it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -458,11 +490,6 @@ const PLACES: usize = 5;
 const AGAIN: usize = usize::MAX;
 
 impl Span {
-    /// Cut off beyond 4 GiB.
-    fn new(from: usize, to: usize) -> Self {
-        Self { from: from as u32, to: to as u32 }
-    }
-
     fn range(self) -> Range<usize> {
         self.from as usize..self.to as usize
     }
@@ -470,8 +497,8 @@ impl Span {
 
 impl<'a> Noted<'a> {
     /// An object without members.
-    pub(crate) fn empty_object() -> Self {
-        Self { text: "{}", ..Self::default() }
+    pub(crate) const fn empty_object() -> Self {
+        Self { text: "{}", members: [(Span { from: 0, to: 0 }, Span { from: 0, to: 0 }); PLACES], count: 0 }
     }
 
     /// The whole value.
@@ -480,6 +507,7 @@ impl<'a> Noted<'a> {
     }
 
     /// Calls `each` with every member, in order.
+    #[inline]
     pub(crate) fn for_each(&self, mut each: impl FnMut(&str, &'a str)) {
         match self.members.get(..self.count) {
             Some(members) => members.iter().for_each(|(key, value)| each(self.cut(*key), self.cut(*value))),
@@ -495,14 +523,21 @@ impl<'a> Noted<'a> {
         }
     }
 
-    /// Whether there are several members `name`.
-    pub(crate) fn repeats(&self, name: &str) -> bool {
-        let mut times = 0_usize;
+    /// The member `name`, unless it is repeated.
+    #[inline]
+    pub(crate) fn only(&self, name: &str) -> Result<Option<&'a str>, Repeated> {
+        let mut one = None;
+        let mut repeated = false;
+        let mut see = |value| repeated |= one.replace(value).is_some();
         match self.members.get(..self.count) {
-            Some(members) => times = members.iter().filter(|(key, _)| self.is(*key, name)).count(),
-            None => for_each_key(self.text, |key, _| times = times.saturating_add(usize::from(key.is(name)))),
+            Some(members) => members.iter().filter(|(key, _)| self.is(*key, name)).for_each(|(_, value)| see(self.cut(*value))),
+            None => for_each_key(self.text, |key, value| {
+                if key.is(name) {
+                    see(value);
+                }
+            }),
         }
-        times > 1
+        if repeated { Err(Repeated) } else { Ok(one) }
     }
 
     /// The part at `span`, which is a token and so begins and ends with ASCII.
@@ -542,7 +577,8 @@ mod tests {
                 assert_eq!((seen.len(), &seen), (count, &walked), "{text}");
                 for name in ["k0", "k3", "k", ""] {
                     assert_eq!(noted.member(name), super::member(noted.text(), name), "{text}");
-                    assert_eq!(noted.repeats(name), walked.iter().filter(|(key, _)| key == name).count() > 1, "{text}");
+                    let repeats = walked.iter().filter(|(key, _)| key == name).count() > 1;
+                    assert_eq!(noted.only(name), if repeats { Err(Repeated) } else { Ok(noted.member(name)) }, "{text}");
                 }
             }
         }

@@ -40,8 +40,8 @@ pub(crate) type Element<'a> = Result<Envelope<'a>, Malformed>;
 /// One message.
 #[derive(Debug)]
 pub(crate) enum Envelope<'a> {
-    Request { id: WireId, method: Cow<'a, str>, params: Option<&'a Noted<'a>> },
-    Notification { method: Cow<'a, str>, params: Option<&'a Noted<'a>> },
+    Request { id: WireId, method: &'a str, params: Option<&'a Noted<'a>> },
+    Notification { method: &'a str, params: Option<&'a Noted<'a>> },
     Response { id: WireId, body: Body<'a> },
 }
 
@@ -138,14 +138,15 @@ fn batch<T>(
 }
 
 /// What nearly every message begins with.
-const USUAL: &str = r#""jsonrpc":"2.0""#;
+const USUAL: &str = r#"{"jsonrpc":"2.0""#;
 const CURRENT: &str = r#""2.0""#;
 
 #[derive(Default)]
 struct Found<'a> {
     jsonrpc: Option<&'a str>,
     id: Option<&'a str>,
-    method: Option<&'a str>,
+    /// What it says, if that is text.
+    method: Option<Option<Cow<'a, str>>>,
     params: Option<Noted<'a>>,
     result: Option<&'a str>,
     error: Option<&'a str>,
@@ -164,14 +165,15 @@ impl<'a> Found<'a> {
             Some(mut members) => {
                 self.jsonrpc = Some(CURRENT);
                 // So does nearly every message go on; what does not is read below, name by name.
-                if members.take_key(r#","id":"#) {
+                if members.take_written(r#","id":"#) {
                     self.id = Some(members.value()?);
                 }
-                if members.take_key(r#","result":"#) {
+                if members.take_written(r#","result":"#) {
                     self.result = Some(members.value()?);
-                } else if members.take_key(r#","method":"#) {
-                    self.method = Some(members.value()?);
-                    if members.take_key(r#","params":"#) {
+                } else if members.take_written(r#","method":"#) {
+                    let plain = members.take_plain().map(Cow::Borrowed);
+                    self.method = Some(if plain.is_some() { plain } else { string(members.value()?) });
+                    if members.take_written(r#","params":"#) {
                         members.note(self.params.insert(Noted::default()))?;
                     }
                 }
@@ -183,7 +185,10 @@ impl<'a> Found<'a> {
             let slot = match &*key.name() {
                 "jsonrpc" => &mut self.jsonrpc,
                 "id" => &mut self.id,
-                "method" => &mut self.method,
+                "method" => {
+                    self.repeated |= self.method.replace(string(members.value()?)).is_some();
+                    continue;
+                }
                 "params" => {
                     self.repeated |= self.params.is_some();
                     members.note(self.params.insert(Noted::default()))?;
@@ -215,7 +220,7 @@ impl<'a> Found<'a> {
             if !current {
                 return Err(Malformed::silent(Violation::InvalidEnvelope));
             }
-            match self.method {
+            match &self.method {
                 Some(_) if self.id == Some("null") => id = Some(WireId::Null),
                 None if self.error.is_some() => result = None,
                 None if result.is_none() => {
@@ -225,16 +230,16 @@ impl<'a> Found<'a> {
                 _ => {}
             }
         }
-        match self.method {
-            Some(method) => self.call(method, id, current),
+        match &self.method {
+            Some(method) => self.call(method.as_deref(), id, current),
             None if result.is_some() || self.error.is_some() => self.response(id, result, current, frame),
             None => Err(Malformed::invalid(id)),
         }
     }
 
-    fn call(&'a self, method: &'a str, id: Option<WireId>, current: bool) -> Element<'a> {
+    fn call(&'a self, method: Option<&'a str>, id: Option<WireId>, current: bool) -> Element<'a> {
         let is_response_too = self.result.is_some() || self.error.is_some();
-        let (Some(method), true, false) = (string(method), current, is_response_too) else {
+        let (Some(method), true, false) = (method, current, is_response_too) else {
             let is_notification = self.id.is_none();
             return Err(if is_notification { Malformed::silent(Violation::InvalidEnvelope) } else { Malformed::invalid(id) });
         };

@@ -11,7 +11,7 @@ use crate::dialect::{
     LogRecord, Message, Messages, Notice, Op, PeerInfo, Progress, ResponseBody, Sampled,
 };
 use crate::error::{RpcError, Violation};
-use crate::json::scan::{Kind, Noted};
+use crate::json::scan::{Kind, Noted, Repeated};
 use crate::json::walk::{elements, for_each_member, member, string};
 use crate::json::{Frame, Json, Text, number};
 use crate::wire::{self, Body, Element, Envelope, Malformed, WireId};
@@ -35,8 +35,8 @@ impl Mcp {
 
     fn message(&self, element: Element<'_>, frame: Frame<'_>) -> Message {
         match element {
-            Ok(Envelope::Request { id, method, params }) => self.request(id, &method, params, frame),
-            Ok(Envelope::Notification { method, params }) => self.notification(&method, params, frame),
+            Ok(Envelope::Request { id, method, params }) => self.request(id, method, params, frame),
+            Ok(Envelope::Notification { method, params }) => self.notification(method, params, frame),
             Ok(Envelope::Response { id, body }) => {
                 let body = match body {
                     // Every result of MCP is an object (schema, "Result").
@@ -130,9 +130,8 @@ impl Mcp {
     }
 
     fn notification(&self, method: &str, given: Option<&Noted<'_>>, frame: Frame<'_>) -> Message {
-        let none = Noted::empty_object();
-        let params = given.unwrap_or(&none);
-        if params.repeats("_meta") {
+        let params = given.unwrap_or(const { &Noted::empty_object() });
+        if params.only("_meta").is_err() {
             return Message::Reject { violation: Some(Violation::RepeatedMember), answer: None };
         }
         let wrong = || Message::Reject { violation: Some(Violation::InvalidParams), answer: None };
@@ -270,10 +269,8 @@ struct Meta {
 
 impl Meta {
     fn read(params: &Noted<'_>, most: usize) -> Result<Self, (Violation, &'static str)> {
-        if params.repeats("_meta") {
-            return Err((Violation::RepeatedMember, "_meta stands twice"));
-        }
-        let Some(meta) = params.member("_meta") else { return Ok(Self::default()) };
+        let meta = params.only("_meta").map_err(|Repeated| (Violation::RepeatedMember, "_meta stands twice"))?;
+        let Some(meta) = meta else { return Ok(Self::default()) };
         if Kind::of(meta) != Kind::Object {
             return Err((Violation::InvalidParams, "_meta must be an object"));
         }
@@ -296,7 +293,8 @@ impl Meta {
 }
 
 fn read_progress(params: &Noted<'_>, frame: Frame<'_>, most: usize) -> Message {
-    parse_progress(params, frame, most).unwrap_or(Message::Reject { violation: Some(Violation::InvalidProgress), answer: None })
+    parse_progress(params, frame, most)
+        .unwrap_or_else(|| Message::Reject { violation: Some(Violation::InvalidProgress), answer: None })
 }
 
 /// Progress, "Progress Flow".

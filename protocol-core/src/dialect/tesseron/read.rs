@@ -29,8 +29,8 @@ impl Tesseron {
 
     fn message(&self, element: Element<'_>, frame: Frame<'_>) -> Message {
         match element {
-            Ok(Envelope::Request { id, method, params }) => self.request(id, &method, params, frame),
-            Ok(Envelope::Notification { method, params }) => self.notification(&method, params, frame),
+            Ok(Envelope::Request { id, method, params }) => self.request(id, method, params, frame),
+            Ok(Envelope::Notification { method, params }) => self.notification(method, params, frame),
             Ok(Envelope::Response { id, body }) => {
                 let body = match body {
                     Body::Result(result) => ResponseBody::Result(frame.json(result)),
@@ -49,8 +49,7 @@ impl Tesseron {
     }
 
     fn request(&self, id: WireId, method: &str, given: Option<&Noted<'_>>, frame: Frame<'_>) -> Message {
-        let none = Noted::empty_object();
-        let params = given.unwrap_or(&none);
+        let params = given.unwrap_or(const { &Noted::empty_object() });
         match (&self.end, method) {
             (End::App(_), _) => match op_of(method) {
                 Some(op) => self.operation(id, op, params),
@@ -114,8 +113,7 @@ impl Tesseron {
     }
 
     fn notification(&self, method: &str, given: Option<&Noted<'_>>, frame: Frame<'_>) -> Message {
-        let none = Noted::empty_object();
-        let params = given.unwrap_or(&none);
+        let params = given.unwrap_or(const { &Noted::empty_object() });
         let read = match (&self.end, method) {
             (End::Gateway(_), "actions/progress") => {
                 return parse_progress(params, frame, self.limits.id_bytes).unwrap_or_else(|| ignored(Violation::InvalidProgress));
