@@ -52,17 +52,20 @@ impl<K: Id, V> Table<K, V> {
     }
 
     /// `id` must be new.
+    #[inline]
     pub(crate) fn insert(&mut self, id: K, value: V) {
         debug_assert!(self.find(id).is_none(), "a number that is used twice");
         if self.len() >= self.room() {
             self.resize(self.room().saturating_mul(2));
         }
-        let place = self.vacant.pop().unwrap_or(self.entries.len() as u32);
-        match self.entries.get_mut(place as usize) {
-            Some(entry) => *entry = (id, Some(value)),
-            None => self.entries.push((id, Some(value))),
-        }
+        let place = self.vacant.pop().unwrap_or_else(|| {
+            self.entries.push((id, None));
+            self.entries.len().saturating_sub(1) as u32
+        });
         Self::note(&mut self.slots, id, place);
+        if let Some(entry) = self.entries.get_mut(place as usize) {
+            *entry = (id, Some(value));
+        }
     }
 
     /// Has `last` look at a value once more and take what is still of use, and ends it where it stands.

@@ -300,6 +300,21 @@ pub(super) fn behind_plain(text: &[u8], mut at: usize) -> usize {
     behind_long(text, at)
 }
 
+/// Whether a part of `text` has what is looked for. Nearly always none has, so all of a part is looked at, many bytes at a time: that takes
+/// parts of one length. Each begins so many bytes before the end of the last as `overlap` says.
+#[inline]
+pub(crate) fn any_part<const LENGTH: usize>(text: &[u8], overlap: usize, has: impl Fn(&[u8]) -> bool) -> bool {
+    let Some(last) = text.last_chunk::<LENGTH>() else { return has(text) };
+    let mut rest = text;
+    while let Some(part) = rest.first_chunk::<LENGTH>() {
+        if has(part) {
+            return true;
+        }
+        rest = rest.get(LENGTH.saturating_sub(overlap)..).unwrap_or_default();
+    }
+    has(last)
+}
+
 #[inline(never)]
 fn behind_long(text: &[u8], mut at: usize) -> usize {
     let (words, _) = text.get(at..).unwrap_or_default().as_chunks();
@@ -330,7 +345,7 @@ fn behind_last(text: &[u8], at: usize) -> usize {
 
 /// Marks the bytes that [`behind_plain`] stops at. The lowest mark is exact; above it there may be false ones.
 #[inline]
-const fn specials(word: u64) -> u64 {
+pub(super) const fn specials(word: u64) -> u64 {
     const fn each(byte: u8) -> u64 {
         u64::from_ne_bytes([byte; 8])
     }
@@ -580,6 +595,22 @@ mod tests {
                     let repeats = walked.iter().filter(|(key, _)| key == name).count() > 1;
                     assert_eq!(noted.only(name), if repeats { Err(Repeated) } else { Ok(noted.member(name)) }, "{text}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_looked_for_is_found_at_every_place_of_a_text() {
+        let looks_for = |text: &[u8]| any_part::<33>(text, 1, |part| part.windows(2).any(|pair| pair == b"ab"));
+        for length in 0..150_usize {
+            let mut text = b"ba".repeat(75);
+            text.truncate(length);
+            text.iter_mut().for_each(|byte| *byte = if *byte == b'a' { b'-' } else { *byte });
+            assert!(!looks_for(&text));
+            for place in 1..length {
+                let mut text = text.clone();
+                text[place - 1..=place].copy_from_slice(b"ab");
+                assert!(looks_for(&text), "{length} {place}");
             }
         }
     }

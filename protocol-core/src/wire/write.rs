@@ -6,6 +6,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::WireId;
 use crate::error::RpcError;
+use crate::json::scan::any_part;
 use crate::json::walk::Key;
 use crate::json::{Json, Text, write_integer, write_number, write_string, write_text};
 
@@ -61,10 +62,12 @@ impl Object<'_> {
         out.push(b']');
     }
 
+    #[inline]
     pub(crate) fn string(&mut self, name: &'static str, text: &str) {
         write_string(self.member(name), text);
     }
 
+    #[inline]
     pub(crate) fn text(&mut self, name: &'static str, text: &Text) {
         write_text(self.member(name), text.as_bytes());
     }
@@ -78,22 +81,27 @@ impl Object<'_> {
         out.push(b'"');
     }
 
+    #[inline]
     pub(crate) fn integer(&mut self, name: &'static str, number: u64) {
         write_integer(self.member(name), i64::try_from(number).unwrap_or(i64::MAX));
     }
 
+    #[inline]
     pub(crate) fn number(&mut self, name: &'static str, number: f64) {
         write_number(self.member(name), number);
     }
 
+    #[inline]
     pub(crate) fn boolean(&mut self, name: &'static str, value: bool) {
         self.member(name).extend_from_slice(if value { b"true" } else { b"false" });
     }
 
+    #[inline]
     pub(crate) fn id(&mut self, name: &'static str, id: &WireId) {
         id.write(self.member(name));
     }
 
+    #[inline]
     pub(crate) fn json(&mut self, name: &'static str, value: &Json) {
         push_json(self.member(name), value.as_bytes());
     }
@@ -118,7 +126,7 @@ impl Object<'_> {
 pub(crate) fn push_json(out: &mut Vec<u8>, text: &[u8]) {
     let start = out.len();
     out.extend_from_slice(text);
-    if has_line_break(text) {
+    if may_have_line_break(text) {
         for byte in out.iter_mut().skip(start) {
             if matches!(byte, b'\n' | b'\r') {
                 *byte = b' ';
@@ -127,10 +135,9 @@ pub(crate) fn push_json(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// Nearly always there is none, so all is looked at, many bytes at a time; which the compiler sees only while this stands alone.
-#[inline(never)]
-fn has_line_break(text: &[u8]) -> bool {
-    text.iter().fold(false, |found, byte| found | (*byte == b'\n') | (*byte == b'\r'))
+/// Whether there is a control character in it.
+fn may_have_line_break(text: &[u8]) -> bool {
+    any_part::<32>(text, 0, |part| part.iter().fold(false, |found, byte| found | (*byte < b' ')))
 }
 
 /// What a session writes its frames with. Each is put together in a buffer that is used again, and then cut from a block that it shares
@@ -282,6 +289,26 @@ mod tests {
         let mut out = Vec::new();
         push_json(&mut out, b"{\r\n\t\"a\" : 1.50e+3,\n\"b\":\"\\n\\u00e9\"}");
         assert_eq!(out, b"{  \t\"a\" : 1.50e+3, \"b\":\"\\n\\u00e9\"}");
+    }
+
+    #[test]
+    fn text_is_written_as_serde_json_writes_it() {
+        let specials = ['"', '\\', '\n', '\r', '\t', '\u{8}', '\u{c}', '\0', '\u{1f}', '\u{7f}', '\u{e9}', '\u{1f600}'];
+        for length in 0..20 {
+            for (place, next) in (0..length).flat_map(|place| (0..length).map(move |next| (place, next))) {
+                for (special, other) in specials.iter().zip(specials.iter().cycle().skip(3)) {
+                    let mut text = alloc::vec!['x'; length];
+                    (text[place], text[next]) = (*special, *other);
+                    let text: alloc::string::String = text.into_iter().collect();
+                    let mut out = Vec::new();
+                    write_string(&mut out, &text);
+                    let read: alloc::string::String = serde_json::from_slice(&out).unwrap();
+                    assert_eq!(read, text);
+                    let expected = serde_json::to_string(&text).unwrap().replace("\\b", "\\u0008").replace("\\f", "\\u000c");
+                    assert_eq!(core::str::from_utf8(&out).unwrap(), expected);
+                }
+            }
+        }
     }
 
     #[test]

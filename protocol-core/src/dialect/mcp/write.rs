@@ -13,9 +13,9 @@ use crate::dialect::{
     Answer, Ask, Content, CutShort, Elicited, LogRecord, NotFound, Notice, Op, Progress, Reply, Sample, Sampled, ToolOutput,
 };
 use crate::error::RpcError;
-use crate::json::scan::Kind;
+use crate::json::scan::{Kind, any_part};
 use crate::json::walk::{for_each_key, for_each_member};
-use crate::json::{Json, write_string};
+use crate::json::{Json, write_string, write_text};
 use crate::wire::{Frames, Object, WireId, push_json};
 
 /// What the session adds to `params._meta` of a request.
@@ -95,10 +95,8 @@ impl Added<'_> {
 
 /// Whether there may be a `_meta` in it: where no string begins with its first letter, and no escape stands for a letter, there is none.
 fn may_have_meta(params: &Json) -> bool {
-    let text = params.as_bytes();
-    // Nearly always there is none, so all is looked at, many bytes at a time.
     let meets = |found, (one, next): (&u8, &u8)| found | (*one == b'"') & (*next == b'_') | (*one == b'\\') & (*next == b'u');
-    text.iter().zip(text.iter().skip(1)).fold(false, meets)
+    any_part::<33>(params.as_bytes(), 1, |part| part.iter().zip(part.iter().skip(1)).fold(false, meets))
 }
 
 impl Mcp {
@@ -389,10 +387,11 @@ impl Content {
     /// A block as it is on MCP.
     pub(in crate::dialect) fn write(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Text(text) => Object::write(out, |object| {
-                object.word("type", "text");
-                object.text("text", text);
-            }),
+            Self::Text(text) => {
+                out.extend_from_slice(br#"{"type":"text","text":"#);
+                write_text(out, text.as_bytes());
+                out.push(b'}');
+            }
             Self::Raw(block) => push_json(out, block.as_bytes()),
         }
     }
