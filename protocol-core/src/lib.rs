@@ -35,7 +35,7 @@ mod wire;
 
 pub use config::{CallTimeouts, Config, DepthInference, DepthPolicy, Limits, ProgressPolicy, Protocol, RateWindow, Timeouts};
 pub use dialect::{
-    Answer, Ask, Capabilities, Content, Elicit, Elicited, Identity, Level, LogRecord, NotFound, Notice, Op, Pass, PeerInfo,
+    Answer, Ask, Capabilities, Content, Elicit, Elicited, Identity, Level, LogRecord, NotFound, Notice, Op, Params, Pass, PeerInfo,
     Progress, Reply, Sample, Sampled, ToolOutput, mcp, tesseron,
 };
 pub use error::{RpcError, Violation};

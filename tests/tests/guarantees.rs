@@ -287,7 +287,7 @@ fn g13_payloads_cross_byte_for_byte() {
     pair.run();
     let Some(Event::Request { params, id, .. }) = pair.server_events().pop() else { panic!("a request") };
     assert_eq!(params.as_str(), odd.replace('\n', " "));
-    pair.server.session.respond(id, Reply::Raw(params), pair.server.now).unwrap();
+    pair.server.session.respond(id, Reply::Raw(params.into()), pair.server.now).unwrap();
     pair.run();
     let Some(Event::Done { outcome: Outcome::Result(back), .. }) = pair.client_events().pop() else { panic!("a result") };
     assert_eq!(back.as_str(), odd.replace('\n', " "));

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 
 use crate::dialect::tesseron::Credentials;
-use crate::dialect::{Ask, Capabilities, Identity, Level, LogRecord, Notice, Op, PeerInfo, Progress};
+use crate::dialect::{Ask, Capabilities, Identity, Level, LogRecord, Notice, Op, Params, PeerInfo, Progress};
 use crate::error::{RpcError, Violation};
 use crate::json::{Json, Text};
 use crate::wire::{Contents, WireId};
@@ -31,7 +31,7 @@ pub(crate) enum Message {
     Request {
         id: WireId,
         op: Op,
-        params: Json,
+        params: Params,
         token: Option<WireId>,
         depth: u8,
     },

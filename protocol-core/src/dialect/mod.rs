@@ -7,6 +7,7 @@ mod checkpoint;
 mod form;
 pub mod mcp;
 mod message;
+mod params;
 mod terms;
 pub mod tesseron;
 
@@ -20,6 +21,7 @@ use crate::wire::{Frames, WireId};
 pub(crate) use message::{
     Change, Confirmation, Greeting, GreetingAnswer, GreetingFailed, GreetingRefused, Message, Messages, ResponseBody, Rules,
 };
+pub use params::Params;
 pub use terms::{
     Answer, Ask, Capabilities, Content, Elicit, Elicited, Identity, Level, LogRecord, NotFound, Notice, Op, Pass, PeerInfo,
     Progress, Reply, Sample, Sampled, ToolOutput,

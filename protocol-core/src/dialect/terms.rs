@@ -137,6 +137,15 @@ impl Op {
     pub(crate) const fn is_probe(&self) -> bool {
         matches!(self, Self::Ping)
     }
+
+    /// The parameter that names what the operation is about.
+    pub(crate) const fn names_by(&self) -> Option<&'static str> {
+        match self {
+            Self::CallTool | Self::GetPrompt => Some("name"),
+            Self::ReadResource | Self::Subscribe | Self::Unsubscribe => Some("uri"),
+            _ => None,
+        }
+    }
 }
 
 /// A callee's question to its caller while it serves an invocation.

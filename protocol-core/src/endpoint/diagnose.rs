@@ -123,12 +123,7 @@ mod on {
             return;
         }
         span.record("op", debug(op));
-        let key = match op {
-            Op::CallTool | Op::GetPrompt => "name",
-            Op::ReadResource | Op::Subscribe | Op::Unsubscribe => "uri",
-            _ => return,
-        };
-        if let Some(name) = params.member(key).as_ref().and_then(|name| walk::string(name.as_str())) {
+        if let Some(name) = op.names_by().and_then(|key| params.member(key)).as_ref().and_then(|name| walk::string(name.as_str())) {
             span.record("name", cut(&name));
         }
     }

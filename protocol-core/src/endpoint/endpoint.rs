@@ -11,7 +11,7 @@ use std::vec::Vec;
 use bytes::Bytes;
 
 use crate::config::Config;
-use crate::dialect::{Ask, LogRecord, Notice, Op, Reply, tesseron};
+use crate::dialect::{Ask, LogRecord, Notice, Op, Params, Reply, tesseron};
 use crate::drive::{Machine, Rest};
 use crate::endpoint::alarms::Alarmed;
 use crate::endpoint::call::Done;
@@ -25,7 +25,6 @@ use crate::endpoint::shared::{ServeSlot, Shared, State};
 use crate::endpoint::task::{BlockingTask, Duty, End, Task, let_go};
 use crate::endpoint::wake::{Waiters, park};
 use crate::error::RpcError;
-use crate::json::Json;
 use crate::session::{CloseReason, Event, Full, InboundId, Outcome, Session, Transmit, TransportEnd, Why};
 use crate::time::Instant;
 
@@ -59,7 +58,7 @@ enum Side {
 /// What an event leaves to be done once the lock is let go, in order.
 enum Work {
     Wake(Waker),
-    Serve(Arc<Invocation>, Op, Json),
+    Serve(Arc<Invocation>, Op, Params),
     Answer(Arc<Question>, Ask),
     // Boxed, since these are the largest and the rarest.
     Log(Box<LogRecord>),
@@ -157,7 +156,7 @@ impl Endpoint {
         }
     }
 
-    fn serve(&self, service: &Service, invocation: Arc<Invocation>, op: &Op, params: &Json) {
+    fn serve(&self, service: &Service, invocation: Arc<Invocation>, op: &Op, params: &Params) {
         let runtime = self.shared.runtime();
         match service.start(&invocation, op, params) {
             Start::Reply(reply) => invocation.respond(reply),

@@ -10,7 +10,7 @@ use std::vec::Vec;
 
 use crate::claims::AppId;
 use crate::config::{Config, Timeouts};
-use crate::dialect::{Identity, NotFound, Op, Reply, tesseron};
+use crate::dialect::{Identity, NotFound, Op, Params, Reply, tesseron};
 use crate::endpoint::completion::{self, Completer, Completion, CompletionOf, CompletionRequest};
 use crate::endpoint::context::Context;
 use crate::endpoint::invocation::Invocation;
@@ -179,7 +179,7 @@ impl Service {
     }
 
     /// Decides what a request sets going. Runs no code of the user.
-    pub(super) fn start(&self, invocation: &Arc<Invocation>, op: &Op, params: &Json) -> Start {
+    pub(super) fn start(&self, invocation: &Arc<Invocation>, op: &Op, params: &Params) -> Start {
         let started = match op {
             Op::CallTool => self.call_tool(invocation, params),
             Op::GetPrompt => self.get_prompt(invocation, params),
@@ -196,13 +196,13 @@ impl Service {
         started.unwrap_or_else(|error| Start::Reply(Reply::Error(error)))
     }
 
-    fn call_tool(&self, invocation: &Arc<Invocation>, params: &Json) -> Result<Start, RpcError> {
-        let (name, arguments) = named(params, "name")?;
+    fn call_tool(&self, invocation: &Arc<Invocation>, params: &Params) -> Result<Start, RpcError> {
+        let name = named(params, &Op::CallTool)?;
         let Some((tool, _)) = self.tools.get(&*name) else {
             return Ok(Start::Reply(Reply::NotFound(NotFound::Tool(Text::from(&*name)))));
         };
         configure(invocation, tool.options);
-        let arguments = arguments.unwrap_or_else(Json::empty_object);
+        let arguments = params.arguments().unwrap_or_else(Json::empty_object);
         let context = Context::new(Arc::clone(invocation));
         Ok(match &tool.handler {
             Handler::Task(run) if tool.inline => Start::Inline(run(context, arguments)),
@@ -214,18 +214,18 @@ impl Service {
         })
     }
 
-    fn get_prompt(&self, invocation: &Arc<Invocation>, params: &Json) -> Result<Start, RpcError> {
-        let (name, arguments) = named(params, "name")?;
+    fn get_prompt(&self, invocation: &Arc<Invocation>, params: &Params) -> Result<Start, RpcError> {
+        let name = named(params, &Op::GetPrompt)?;
         let Some((prompt, _)) = self.prompts.get(&*name) else {
             return Err(RpcError::invalid_params(std::format!("unknown prompt {name:?}")));
         };
-        let future = prompt.start(Context::new(Arc::clone(invocation)), arguments)?;
+        let future = prompt.start(Context::new(Arc::clone(invocation)), params.arguments())?;
         configure(invocation, prompt.options);
         Ok(Start::Task(future))
     }
 
-    fn read_resource(&self, invocation: &Arc<Invocation>, params: &Json) -> Result<Start, RpcError> {
-        let (uri, _) = named(params, "uri")?;
+    fn read_resource(&self, invocation: &Arc<Invocation>, params: &Params) -> Result<Start, RpcError> {
+        let uri = named(params, &Op::ReadResource)?;
         let context = Context::new(Arc::clone(invocation));
         if let Some((resource, _)) = self.resources.get(&*uri) {
             return Ok(Start::Task(resource.start(context)));
@@ -237,8 +237,8 @@ impl Service {
         }
     }
 
-    fn subscribe(&self, invocation: &Arc<Invocation>, params: &Json) -> Result<Start, RpcError> {
-        let (uri, _) = named(params, "uri")?;
+    fn subscribe(&self, invocation: &Arc<Invocation>, params: &Params) -> Result<Start, RpcError> {
+        let uri = named(params, &Op::Subscribe)?;
         if !self.resources.get(&*uri).is_some_and(|(resource, _)| resource.subscribable) {
             return Ok(unknown(&uri));
         }
@@ -300,19 +300,10 @@ fn configure(invocation: &Invocation, options: ServeOptions) {
     }
 }
 
-/// The text that names what is wanted, and the `arguments` beside it; `null` is no arguments.
-fn named<'a>(params: &'a Json, key: &str) -> Result<(Cow<'a, str>, Option<Json>), RpcError> {
-    let mut name = None;
-    let mut arguments = None;
-    for (member, value) in walk::Members::of(params.as_bytes()).into_iter().flatten() {
-        if member.is(key) {
-            name = walk::string(value);
-        } else if member.is("arguments") && value != b"null" {
-            arguments = Some(params.part(value));
-        }
-    }
-    let name = name.ok_or_else(|| RpcError::invalid_params(std::format!("`{key}` is missing or no string")))?;
-    Ok((name, arguments))
+/// What the request is about.
+fn named<'a>(params: &'a Params, op: &Op) -> Result<Cow<'a, str>, RpcError> {
+    let missing = || std::format!("`{}` is missing or no string", op.names_by().unwrap_or_default());
+    params.target(op).ok_or_else(|| RpcError::invalid_params(missing()))
 }
 
 fn told<T>(entries: &BTreeMap<String, (T, Json)>) -> Vec<&Json> {

@@ -3,9 +3,7 @@
 //! The grammar is RFC 8259. Nothing recurses: the open brackets are bits of one `u128`, which is why the depth limit
 //! is at most 128. Input is `&str`, so UTF-8 is checked before a scan begins.
 
-use core::ops::Range;
-
-use super::walk::{Key, for_each_key, for_each_member, member};
+use super::walk::{self, Checked, Key, for_each_member, member};
 
 /// The deepest nesting that a scan can follow.
 pub(crate) const MAX_DEPTH: u8 = 128;
@@ -445,7 +443,7 @@ impl<'a> Members<'a> {
             return Ok(());
         }
         let depth = self.cursor.depth.checked_sub(1).ok_or(ScanError::TooDeep)?;
-        let span = |from: usize, to: usize| Span { from: from.wrapping_sub(start) as u32, to: to.wrapping_sub(start) as u32 };
+        let span = |from: usize, to: usize| Span::new(from.wrapping_sub(start), to.wrapping_sub(start));
         let mut at = behind_space(text, next(start));
         let mut more = byte(text, at) != b'}';
         while more {
@@ -493,7 +491,7 @@ pub(crate) struct Repeated;
 
 /// A part of a value, half as large as a slice of it.
 #[derive(Clone, Copy, Debug, Default)]
-struct Span {
+pub(crate) struct Span {
     from: u32,
     to: u32,
 }
@@ -505,8 +503,19 @@ const PLACES: usize = 5;
 const AGAIN: usize = usize::MAX;
 
 impl Span {
-    fn range(self) -> Range<usize> {
-        self.from as usize..self.to as usize
+    /// Of a text that is not longer than a span can say.
+    pub(crate) fn new(from: usize, to: usize) -> Self {
+        Self { from: from as u32, to: to as u32 }
+    }
+
+    /// Whether there is nothing at it: no token is empty.
+    pub(crate) fn is_nowhere(self) -> bool {
+        self.to == 0
+    }
+
+    /// What is at it.
+    pub(crate) fn cut<'a, T: Checked<'a>>(self, text: T) -> T {
+        text.part(self.from as usize, self.to as usize)
     }
 }
 
@@ -525,7 +534,7 @@ impl<'a> Noted<'a> {
     #[inline]
     pub(crate) fn for_each(&self, mut each: impl FnMut(&str, &'a str)) {
         match self.members.get(..self.count) {
-            Some(members) => members.iter().for_each(|(key, value)| each(self.cut(*key), self.cut(*value))),
+            Some(members) => members.iter().for_each(|(key, value)| each(key.cut(self.text), value.cut(self.text))),
             None => for_each_member(self.text, each),
         }
     }
@@ -533,7 +542,7 @@ impl<'a> Noted<'a> {
     /// The member `name`; the last one where it is repeated.
     pub(crate) fn member(&self, name: &str) -> Option<&'a str> {
         match self.members.get(..self.count) {
-            Some(members) => members.iter().rfind(|(key, _)| self.is(*key, name)).map(|(_, value)| self.cut(*value)),
+            Some(members) => members.iter().rfind(|(key, _)| self.is(*key, name)).map(|(_, value)| value.cut(self.text)),
             None => member(self.text, name),
         }
     }
@@ -541,28 +550,39 @@ impl<'a> Noted<'a> {
     /// The member `name`, unless it is repeated.
     #[inline]
     pub(crate) fn only(&self, name: &str) -> Result<Option<&'a str>, Repeated> {
-        let mut one = None;
-        let mut repeated = false;
-        let mut see = |value| repeated |= one.replace(value).is_some();
-        match self.members.get(..self.count) {
-            Some(members) => members.iter().filter(|(key, _)| self.is(*key, name)).for_each(|(_, value)| see(self.cut(*value))),
-            None => for_each_key(self.text, |key, value| {
-                if key.is(name) {
-                    see(value);
-                }
-            }),
+        match self.place(name) {
+            Some(place) if place.is_nowhere() => Ok(None),
+            Some(place) => Ok(Some(place.cut(self.text))),
+            None => only_member(self.text, name),
         }
-        if repeated { Err(Repeated) } else { Ok(one) }
     }
 
-    /// The part at `span`, which is a token and so begins and ends with ASCII.
-    fn cut(&self, span: Span) -> &'a str {
-        self.text.get(span.range()).unwrap_or_default()
+    /// Where the value of the member `name` stands; nowhere, if there is none. `None` if only a walk can tell, or if it is repeated.
+    #[inline]
+    pub(crate) fn place(&self, name: &str) -> Option<Span> {
+        let mut place = Span::default();
+        for (key, value) in self.members.get(..self.count)? {
+            if self.is(*key, name) {
+                if !place.is_nowhere() {
+                    return None;
+                }
+                place = *value;
+            }
+        }
+        Some(place)
     }
 
+    #[inline]
     fn is(&self, key: Span, name: &str) -> bool {
-        self.text.as_bytes().get(key.range()) == Some(name.as_bytes())
+        key.cut(self.text.as_bytes()) == name.as_bytes()
     }
+}
+
+#[cold]
+fn only_member<'a>(text: &'a str, name: &str) -> Result<Option<&'a str>, Repeated> {
+    let mut named = walk::Members::of(text).into_iter().flatten().filter(|(key, _)| key.is(name)).map(|(_, value)| value);
+    let one = named.next();
+    if named.next().is_some() { Err(Repeated) } else { Ok(one) }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use core::fmt;
 
 use crate::dialect::tesseron::Credentials;
-use crate::dialect::{Answer, Ask, LogRecord, Notice, Op, PeerInfo, Progress};
+use crate::dialect::{Answer, Ask, LogRecord, Notice, Op, Params, PeerInfo, Progress};
 use crate::error::{RpcError, Violation};
 use crate::json::{Json, Text};
 use crate::table::Id;
@@ -64,7 +64,7 @@ pub enum Event {
         /// What kind.
         op: Op,
         /// Its parameters: an object. `{}` where the peer sent none.
-        params: Json,
+        params: Params,
         /// How many samplings it is nested in.
         depth: u8,
         /// Whether the peer asked for progress.

@@ -17,8 +17,8 @@ use super::{
 };
 use crate::config::DepthInference;
 use crate::dialect::{
-    Ask, Change, Fit, Greeting, GreetingAnswer, GreetingFailed, GreetingRefused, Level, LogRecord, Message, Messages, Op, PeerInfo,
-    Progress, ResponseBody,
+    Ask, Change, Fit, Greeting, GreetingAnswer, GreetingFailed, GreetingRefused, Level, LogRecord, Message, Messages, Op, Params,
+    PeerInfo, Progress, ResponseBody,
 };
 use crate::error::{RpcError, Violation};
 use crate::json::{Json, Text};
@@ -164,7 +164,7 @@ impl Session {
     // ---- Exchanges of the peer ----
 
     /// I1 to I4.
-    fn take_request(&mut self, id: WireId, op: Op, params: Json, token: Option<WireId>, claimed: u8) {
+    fn take_request(&mut self, id: WireId, op: Op, params: Params, token: Option<WireId>, claimed: u8) {
         if !self.handshake.serves() {
             return self.refuse(id, Some(Violation::OutOfPhase), |session| {
                 session.dialect.too_early("the first request must be the handshake")

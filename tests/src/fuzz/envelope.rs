@@ -63,7 +63,7 @@ fn to_a_server(data: &[u8], verdict: &Verdict<'_>) {
             Event::Violation(rule) => rules.push(rule),
             Event::Request { id, params, .. } => {
                 // It goes back as it came.
-                end.session.respond(id, Reply::Raw(params.clone()), end.now).expect("it is live");
+                end.session.respond(id, Reply::Raw(params.clone().into()), end.now).expect("it is live");
                 served = Some(params);
             }
             Event::Log(_) | Event::Notice(_) | Event::Cancelled { .. } => {}

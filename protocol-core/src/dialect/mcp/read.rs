@@ -8,7 +8,7 @@ use super::{Mcp, Revision, Side, meta, offers, op_of, sampling};
 use crate::dialect::form::{self, Fields};
 use crate::dialect::{
     Answer, Ask, Capabilities, Elicit, Elicited, Fit, Greeting, GreetingAnswer, GreetingFailed, GreetingRefused, Identity, Level,
-    LogRecord, Message, Messages, Notice, Op, PeerInfo, Progress, ResponseBody, Sampled,
+    LogRecord, Message, Messages, Notice, Op, Params, PeerInfo, Progress, ResponseBody, Sampled,
 };
 use crate::error::{RpcError, Violation};
 use crate::json::scan::{Kind, Noted, Repeated};
@@ -88,7 +88,11 @@ impl Mcp {
             (side, _) => match op_of(method) {
                 Some(_) if side == Side::Client => self.misdirected(id, method),
                 Some(op) if offers(&self.own, &op, self.revision()) => {
-                    Message::Request { id, op, params: payload, token: meta.token, depth: meta.depth }
+                    let params = match params {
+                        Some(noted) => Params::noted(payload, &op, noted),
+                        None => payload.into(),
+                    };
+                    Message::Request { id, op, params, token: meta.token, depth: meta.depth }
                 }
                 _ => not_found(None, id, method),
             },

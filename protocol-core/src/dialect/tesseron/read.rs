@@ -13,10 +13,10 @@ use crate::dialect::form::{self, Fields};
 use crate::dialect::message::{GreetingAnswer, GreetingRefused};
 use crate::dialect::{
     Answer, Ask, Capabilities, Change, Elicit, Elicited, Fit, Greeting, GreetingFailed, Identity, Level, LogRecord, Message,
-    Messages, Notice, Op, Pass, PeerInfo, Progress, ResponseBody, Sample, Sampled,
+    Messages, Notice, Op, Params, Pass, PeerInfo, Progress, ResponseBody, Sample, Sampled,
 };
 use crate::error::{RpcError, Violation};
-use crate::json::scan::{Kind, Noted};
+use crate::json::scan::{Kind, Noted, Span};
 use crate::json::walk::{for_each_key, member, string};
 use crate::json::{Frame, Json, Text, number};
 use crate::wire::{self, Body, Element, Envelope, Malformed, Object, WireId, push_json};
@@ -88,7 +88,7 @@ impl Tesseron {
                 }
             }
         }
-        Message::Request { id, op, params: rewritten(&members), token, depth: 0 }
+        Message::Request { id, params: rewritten(&op, &members), op, token, depth: 0 }
     }
 
     fn ask(&self, id: WireId, method: &str, params: &Noted<'_>, frame: Frame<'_>) -> Message {
@@ -235,15 +235,24 @@ fn not_found(id: WireId, method: &str) -> Message {
     invalid(violation, id, RpcError::METHOD_NOT_FOUND, alloc::format!("Method not found: {shown}"))
 }
 
-/// An object of these members, each with the JSON of its value.
-fn rewritten(members: &[(&'static str, &str)]) -> Json {
+/// The parameters of an `op`: an object of these members, each with the JSON of its value.
+fn rewritten(op: &Op, members: &[(&'static str, &str)]) -> Params {
     let mut out = Vec::new();
+    let (mut target, mut arguments) = (Span::default(), Span::default());
     Object::write(&mut out, |object| {
         for (name, value) in members {
-            push_json(object.member(name), value.as_bytes());
+            let out = object.member(name);
+            let start = out.len();
+            push_json(out, value.as_bytes());
+            let place = Span::new(start, out.len());
+            if *name == Params::ARGUMENTS {
+                arguments = place;
+            } else if Some(*name) == op.names_by() {
+                target = place;
+            }
         }
     });
-    Json::written(out)
+    Params::found(Json::written(out), target, arguments)
 }
 
 fn array(params: &Noted<'_>, name: &str, frame: Frame<'_>) -> Option<Json> {
