@@ -309,34 +309,26 @@ pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
 /// Appends `text`, which must be UTF-8, as a JSON string.
 pub(crate) fn write_text(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
-    let (eights, rest) = text.as_chunks();
-    for eight in eights {
-        match scan::specials(u64::from_le_bytes(*eight)) {
-            0 => out.extend_from_slice(eight),
-            _ => eight.iter().for_each(|byte| write_byte(out, *byte)),
+    let mut from = 0;
+    loop {
+        let to = scan::behind_plain(text, from);
+        out.extend_from_slice(text.get(from..to).unwrap_or_default());
+        let Some(special) = text.get(to) else { break };
+        match special {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            other => {
+                const HEX: [u8; 16] = *b"0123456789abcdef";
+                let digit = |nibble: u8| HEX.get(usize::from(nibble)).copied().unwrap_or(b'0');
+                out.extend_from_slice(&[b'\\', b'u', b'0', b'0', digit(other >> 4), digit(other & 0xf)]);
+            }
         }
-    }
-    if scan::behind_plain(text, text.len().saturating_sub(rest.len())) == text.len() {
-        out.extend_from_slice(rest);
-    } else {
-        rest.iter().for_each(|byte| write_byte(out, *byte));
+        from = to.saturating_add(1);
     }
     out.push(b'"');
-}
-
-fn write_byte(out: &mut Vec<u8>, byte: u8) {
-    match byte {
-        b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
-        b' '.. => out.push(byte),
-        b'\n' => out.extend_from_slice(b"\\n"),
-        b'\r' => out.extend_from_slice(b"\\r"),
-        b'\t' => out.extend_from_slice(b"\\t"),
-        _ => {
-            const HEX: [u8; 16] = *b"0123456789abcdef";
-            let digit = |nibble: u8| HEX.get(usize::from(nibble)).copied().unwrap_or(b'0');
-            out.extend_from_slice(&[b'\\', b'u', b'0', b'0', digit(byte >> 4), digit(byte & 0xf)]);
-        }
-    }
 }
 
 /// Appends `number`, which must be finite: whole ones without a fraction, as counts are read best.

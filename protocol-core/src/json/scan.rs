@@ -343,7 +343,7 @@ fn behind_last(text: &[u8], at: usize) -> usize {
 
 /// Marks the bytes that [`behind_plain`] stops at. The lowest mark is exact; above it there may be false ones.
 #[inline]
-pub(super) const fn specials(word: u64) -> u64 {
+const fn specials(word: u64) -> u64 {
     const fn each(byte: u8) -> u64 {
         u64::from_ne_bytes([byte; 8])
     }
