@@ -16,6 +16,7 @@ use crate::endpoint::wake::park;
 use crate::error::RpcError;
 use crate::json::{Json, JsonError};
 use crate::session::{InvokeError, OutboundId, Outcome};
+use crate::table::Table;
 
 /// How a call ended, and what was heard of it before.
 #[derive(Clone, Debug, PartialEq)]
@@ -131,7 +132,17 @@ impl Call {
     /// What [`Call::next_progress`] does, for hand-written futures. Only the task that polled the call last is woken.
     pub fn poll_progress(&mut self, cx: &mut TaskContext<'_>) -> Poll<Option<Progress>> {
         if self.unread.is_empty() && !self.left {
-            ready!(self.poll_slot(cx, Wanted::Progress));
+            let mut unread = take(&mut self.unread);
+            let heard = self.poll_place(cx, true, |calls, id| match calls.get_mut(id) {
+                Some(slot) if slot.progress.is_empty() && slot.done.is_none() => false,
+                Some(slot) => {
+                    swap(&mut slot.progress, &mut unread);
+                    true
+                }
+                None => true,
+            });
+            self.unread = unread;
+            ready!(heard);
         }
         Poll::Ready(self.unread.pop_front())
     }
@@ -142,30 +153,28 @@ impl Call {
         drop(self.leave());
     }
 
-    /// Takes what is wanted from its place among the calls: all updates that are there, which are none once it has ended, or its end and
-    /// with it the place.
-    fn poll_slot(&mut self, cx: &mut TaskContext<'_>, wanted: Wanted) -> Poll<Option<Left>> {
+    /// Waits until `look` finds what it looks for in the place of the call; where it has none, `look` has to say yes.
+    fn poll_place(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        wants_progress: bool,
+        mut look: impl FnMut(&mut Table<OutboundId, CallSlot>, &OutboundId) -> bool,
+    ) -> Poll<()> {
         // The first time there is hardly anything yet: what is parked then is made before the lock is taken.
         let mut spare = (!replace(&mut self.polled, true)).then(|| cx.waker().clone());
         loop {
             let seen = self.shared.look(|state| {
-                let Some(slot) = state.calls.get_mut(&self.id) else { return Seen::Ended(None) };
-                match wanted {
-                    Wanted::Progress if slot.done.is_some() || !slot.progress.is_empty() => {
-                        swap(&mut slot.progress, &mut self.unread);
-                        return Seen::Updates;
-                    }
-                    Wanted::End if slot.done.is_some() => return Seen::Ended(state.calls.end(&self.id, CallSlot::close)),
-                    _ => {}
+                if look(&mut state.calls, &self.id) {
+                    return Seen::Found;
                 }
-                slot.wants_progress = wanted == Wanted::Progress;
-                Seen::Nothing(park(&mut slot.waker, cx.waker(), &mut spare))
+                let Some(slot) = state.calls.get_mut(&self.id) else { return Seen::Found };
+                slot.wants_progress = wants_progress;
+                if park(&mut slot.waker, cx.waker(), &mut spare) { Seen::Parked } else { Seen::Nothing }
             });
             match seen {
-                Seen::Updates => return Poll::Ready(None),
-                Seen::Ended(left) => return Poll::Ready(left),
-                Seen::Nothing(true) => return Poll::Pending,
-                Seen::Nothing(false) => spare = Some(cx.waker().clone()),
+                Seen::Found => return Poll::Ready(()),
+                Seen::Parked => return Poll::Pending,
+                Seen::Nothing => spare = Some(cx.waker().clone()),
             }
         }
     }
@@ -175,20 +184,13 @@ impl Call {
     }
 }
 
-/// What who polls a call waits for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Wanted {
-    Progress,
-    End,
-}
-
-#[allow(clippy::large_enum_variant, reason = "it only crosses from under the lock")]
+/// What came of a look at the place of a call.
 enum Seen {
-    Updates,
-    /// `None`: the endpoint has forgotten it.
-    Ended(Option<Left>),
-    /// Whether the task is parked.
-    Nothing(bool),
+    Found,
+    /// Nothing yet, and the task is woken when there is.
+    Parked,
+    /// Nothing yet, and there is no waker to leave.
+    Nothing,
 }
 
 impl Future for Call {
@@ -200,7 +202,14 @@ impl Future for Call {
         if this.left {
             return Poll::Pending;
         }
-        let left = ready!(this.poll_slot(cx, Wanted::End));
+        let mut left = None;
+        ready!(this.poll_place(cx, false, |calls, id| match calls.get(id) {
+            Some(slot) if slot.done.is_none() => false,
+            _ => {
+                left = calls.end(id, CallSlot::close);
+                true
+            }
+        }));
         this.left = true;
         Poll::Ready(left.and_then(|left| left.done).unwrap_or_else(|| Done::new(Outcome::Lost, None, None)))
     }
