@@ -1,12 +1,13 @@
 //! The contract between a dialect and the session: what a frame means, and what the session must know of a protocol.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use crate::dialect::tesseron::Credentials;
 use crate::dialect::{Ask, Capabilities, Identity, Level, LogRecord, Notice, Op, Params, PeerInfo, Progress};
 use crate::error::{RpcError, Violation};
 use crate::json::{Json, Text};
-use crate::wire::{Contents, WireId};
+use crate::wire::WireId;
 
 /// What one message of the peer means.
 #[derive(Debug)]
@@ -66,6 +67,8 @@ pub(crate) enum Message {
         invocation: Option<u64>,
     },
     Notice(Notice),
+    /// Those of one frame, none of which is a batch.
+    Batch(Vec<Self>),
     /// Nothing to act on: a broken rule, an error to answer with, or both.
     Reject {
         violation: Option<Violation>,
@@ -159,6 +162,3 @@ pub(crate) enum Confirmation {
     /// The owner, by [`crate::Session::claim`]; until then they are refused.
     Owner,
 }
-
-/// Messages of one frame.
-pub(crate) type Messages = Contents<Message>;

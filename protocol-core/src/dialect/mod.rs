@@ -19,7 +19,7 @@ use crate::json::Json;
 use crate::wire::{Frames, WireId};
 
 pub(crate) use message::{
-    Change, Confirmation, Greeting, GreetingAnswer, GreetingFailed, GreetingRefused, Message, Messages, ResponseBody, Rules,
+    Change, Confirmation, Greeting, GreetingAnswer, GreetingFailed, GreetingRefused, Message, ResponseBody, Rules,
 };
 pub use params::Params;
 pub use terms::{
@@ -67,7 +67,7 @@ impl Dialect {
 
     // From the peer.
 
-    pub(crate) fn read(&self, frame: &Bytes) -> Messages {
+    pub(crate) fn read(&self, frame: &Bytes) -> Message {
         delegate!(self, protocol => protocol.read(frame))
     }
 

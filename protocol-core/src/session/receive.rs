@@ -17,8 +17,8 @@ use super::{
 };
 use crate::config::DepthInference;
 use crate::dialect::{
-    Ask, Change, Fit, Greeting, GreetingAnswer, GreetingFailed, GreetingRefused, Level, LogRecord, Message, Messages, Op, Params,
-    PeerInfo, Progress, ResponseBody,
+    Ask, Change, Fit, Greeting, GreetingAnswer, GreetingFailed, GreetingRefused, Level, LogRecord, Message, Op, Params, PeerInfo,
+    Progress, ResponseBody,
 };
 use crate::error::{RpcError, Violation};
 use crate::json::{Json, Text};
@@ -31,17 +31,8 @@ impl Session {
         if frame.len() > self.config.limits.frame_bytes {
             return self.refuse_frame();
         }
-        match self.dialect.read(frame) {
-            Messages::One(message) => self.take(message),
-            Messages::Batch(all) => {
-                for message in all {
-                    if self.is_closed() {
-                        break;
-                    }
-                    self.take(message);
-                }
-            }
-        }
+        let message = self.dialect.read(frame);
+        self.take(message);
     }
 
     fn take(&mut self, message: Message) {
@@ -61,6 +52,14 @@ impl Session {
             Message::Log { record, invocation } => self.take_log(record, invocation),
             Message::Notice(notice) if self.handshake.serves() => self.tell(Event::Notice(notice)),
             Message::Notice(_) => self.violation(Violation::OutOfPhase),
+            Message::Batch(all) => {
+                for message in all {
+                    if self.is_closed() {
+                        break;
+                    }
+                    self.take(message);
+                }
+            }
             Message::Reject { violation, answer } => self.take_reject(violation, answer),
         }
     }

@@ -8,5 +8,5 @@ mod read;
 mod write;
 
 pub(crate) use id::WireId;
-pub(crate) use read::{Body, Contents, Element, Envelope, Malformed, Options, read};
+pub(crate) use read::{Body, Element, Envelope, Malformed, Options, read};
 pub(crate) use write::{Frames, Object, push_json};

@@ -27,13 +27,6 @@ pub(crate) struct Options {
     pub(crate) lenient: bool,
 }
 
-/// What was made of a frame.
-#[derive(Debug)]
-pub(crate) enum Contents<T> {
-    One(T),
-    Batch(Vec<T>),
-}
-
 /// A message, or what is none.
 pub(crate) type Element<'a> = Result<Envelope<'a>, Malformed>;
 
@@ -87,8 +80,9 @@ impl From<ScanError> for Malformed {
     }
 }
 
-/// Takes a frame apart: lends every message in it to `each`, and gives back what that makes of them.
-pub(crate) fn read<T>(frame: &Bytes, options: Options, mut each: impl FnMut(Element<'_>) -> T) -> Contents<T> {
+/// Takes a frame apart: lends every message in it to `each`, and what that makes of those of a batch to `all`. Gives back what comes of it,
+/// which is made where it is wanted and not moved on the way.
+pub(crate) fn read<T>(frame: &Bytes, options: Options, mut each: impl FnMut(Element<'_>) -> T, all: impl FnOnce(Vec<T>) -> T) -> T {
     let mut found = Found::default();
     let element = match core::str::from_utf8(frame) {
         Ok(text) => {
@@ -97,7 +91,7 @@ pub(crate) fn read<T>(frame: &Bytes, options: Options, mut each: impl FnMut(Elem
             match cursor.peek() {
                 Some(b'{') => found.read_to_end(cursor).and_then(|()| found.envelope(frame, options)),
                 Some(b'[') => match batch(cursor, frame, options, &mut each) {
-                    Ok(all) => return Contents::Batch(all),
+                    Ok(made) => return all(made),
                     Err(malformed) => Err(malformed),
                 },
                 _ => Err(cursor.whole().map_or_else(Malformed::from, |_| Malformed::invalid(None))),
@@ -105,7 +99,7 @@ pub(crate) fn read<T>(frame: &Bytes, options: Options, mut each: impl FnMut(Elem
         }
         Err(_) => Err(ScanError::Syntax.into()),
     };
-    Contents::One(each(element))
+    each(element)
 }
 
 fn batch<T>(
@@ -310,10 +304,7 @@ mod tests {
                 malformed.answer.as_ref().map(|(id, error)| (id.clone(), error.code))
             ),
         };
-        match read(frame, options, one) {
-            Contents::One(shown) => shown,
-            Contents::Batch(all) => all.join("; "),
-        }
+        read(frame, options, one, |all| all.join("; "))
     }
 
     #[test]

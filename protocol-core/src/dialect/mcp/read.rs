@@ -8,7 +8,7 @@ use super::{Mcp, Revision, Side, meta, offers, op_of, sampling};
 use crate::dialect::form::{self, Fields};
 use crate::dialect::{
     Answer, Ask, Capabilities, Elicit, Elicited, Fit, Greeting, GreetingAnswer, GreetingFailed, GreetingRefused, Identity, Level,
-    LogRecord, Message, Messages, Notice, Op, Params, PeerInfo, Progress, ResponseBody, Sampled,
+    LogRecord, Message, Notice, Op, Params, PeerInfo, Progress, ResponseBody, Sampled,
 };
 use crate::error::{RpcError, Violation};
 use crate::json::scan::{Kind, Noted, Repeated};
@@ -17,20 +17,25 @@ use crate::json::{Frame, Json, Text, number};
 use crate::wire::{self, Body, Element, Envelope, Malformed, WireId};
 
 impl Mcp {
-    pub(crate) fn read(&self, bytes: &Bytes) -> Messages {
+    pub(crate) fn read(&self, bytes: &Bytes) -> Message {
         let batch = (self.agreed == Some(Revision::R2025_03_26)).then_some(self.limits.batch);
         let options = wire::Options { depth: self.limits.json_depth, id: self.limits.id_bytes, batch, lenient: false };
-        let mut messages = wire::read(bytes, options, |element| self.message(element, Frame::new(bytes)));
-        if let Messages::Batch(all) = &mut messages {
-            for message in all {
-                // Lifecycle (2025-03-26), "Initialization": never part of a batch.
-                if let Message::Greeting { id, .. } = message {
-                    let why = "initialize must not be part of a batch";
-                    *message = invalid(Some(Violation::OutOfPhase), id.clone(), RpcError::INVALID_REQUEST, why);
+        let frame = Frame::new(bytes);
+        wire::read(
+            bytes,
+            options,
+            |element| self.message(element, frame),
+            |mut all| {
+                for message in &mut all {
+                    // Lifecycle (2025-03-26), "Initialization": never part of a batch.
+                    if let Message::Greeting { id, .. } = message {
+                        let why = "initialize must not be part of a batch";
+                        *message = invalid(Some(Violation::OutOfPhase), id.clone(), RpcError::INVALID_REQUEST, why);
+                    }
                 }
-            }
-        }
-        messages
+                Message::Batch(all)
+            },
+        )
     }
 
     fn message(&self, element: Element<'_>, frame: Frame<'_>) -> Message {

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use crate::error::{RpcError, Violation};
 use crate::json::scan::Kind;
 use crate::json::walk::{member, string};
-use crate::wire::{self, Body, Contents, Envelope, Frames, Malformed, Object, WireId};
+use crate::wire::{self, Body, Element, Envelope, Frames, Malformed, Object, WireId};
 
 const METHOD: &str = "tesseron/bind";
 
@@ -47,7 +47,8 @@ pub(crate) fn may_be_asked(frame: &[u8]) -> bool {
 
 /// Reads a frame of a gateway.
 pub(crate) fn read_asked(frame: &Bytes) -> Asked {
-    let asked = wire::read(frame, OPTIONS, |element| match element {
+    let other = || Asked::Other { id: WireId::Null };
+    let each = |element: Element<'_>| match element {
         Ok(Envelope::Request { id, method, params }) if method == METHOD => {
             let code = params.and_then(|params| params.member("code")).and_then(string);
             Asked::Bind { id, code: code.map(Cow::into_owned) }
@@ -58,12 +59,9 @@ pub(crate) fn read_asked(frame: &Bytes) -> Asked {
             let is_bind = violation == Violation::InvalidParams && method_of(frame).as_deref() == Some(METHOD);
             if is_bind { Asked::Bind { id, code: None } } else { Asked::Other { id } }
         }
-        _ => Asked::Other { id: WireId::Null },
-    });
-    match asked {
-        Contents::One(asked) => asked,
-        Contents::Batch(_) => Asked::Other { id: WireId::Null },
-    }
+        _ => other(),
+    };
+    wire::read(frame, OPTIONS, each, |_| other())
 }
 
 fn method_of(frame: &[u8]) -> Option<Cow<'_, str>> {
@@ -72,18 +70,15 @@ fn method_of(frame: &[u8]) -> Option<Cow<'_, str>> {
 
 /// Reads a frame of an app.
 pub(crate) fn read_answered(frame: &Bytes) -> Answered {
-    let answered = wire::read(frame, OPTIONS, |element| match element {
+    let each = |element: Element<'_>| match element {
         Ok(Envelope::Response { id: WireId::Str(id), body }) if &*id == ID => match body {
             Body::Result(result) if Kind::of(result) == Kind::Object && member(result, "ok") == Some("true") => Answered::Bound,
             Body::Error(error) => Answered::Refused(error),
             Body::Result(_) | Body::Missing | Body::Malformed => Answered::Malformed,
         },
         _ => Answered::Other,
-    });
-    match answered {
-        Contents::One(answered) => answered,
-        Contents::Batch(_) => Answered::Other,
-    }
+    };
+    wire::read(frame, OPTIONS, each, |_| Answered::Other)
 }
 
 /// The gateway's first frame.

@@ -13,7 +13,7 @@ use crate::dialect::form::{self, Fields};
 use crate::dialect::message::{GreetingAnswer, GreetingRefused};
 use crate::dialect::{
     Answer, Ask, Capabilities, Change, Elicit, Elicited, Fit, Greeting, GreetingFailed, Identity, Level, LogRecord, Message,
-    Messages, Notice, Op, Params, Pass, PeerInfo, Progress, ResponseBody, Sample, Sampled,
+    Notice, Op, Params, Pass, PeerInfo, Progress, ResponseBody, Sample, Sampled,
 };
 use crate::error::{RpcError, Violation};
 use crate::json::scan::{Kind, Noted, Span};
@@ -22,9 +22,10 @@ use crate::json::{Frame, Json, Text, number};
 use crate::wire::{self, Body, Element, Envelope, Malformed, Object, WireId, push_json};
 
 impl Tesseron {
-    pub(crate) fn read(&self, bytes: &Bytes) -> Messages {
+    pub(crate) fn read(&self, bytes: &Bytes) -> Message {
         let options = wire::Options { depth: self.limits.json_depth, id: self.limits.id_bytes, batch: None, lenient: true };
-        wire::read(bytes, options, |element| self.message(element, Frame::new(bytes)))
+        let frame = Frame::new(bytes);
+        wire::read(bytes, options, |element| self.message(element, frame), Message::Batch)
     }
 
     fn message(&self, element: Element<'_>, frame: Frame<'_>) -> Message {
