@@ -38,8 +38,8 @@ impl Params {
         Self::found(json, target, arguments)
     }
 
-    /// What a request of this kind is about: the name of a tool or a prompt, or the uri of a resource. `None` if nothing names it, or
-    /// something that is no text.
+    /// What the request, which is one for `op`, is about: the name of a tool or a prompt, or the uri of a resource. `None` if nothing
+    /// names it, or something that is no text.
     #[must_use]
     pub fn target(&self, op: &Op) -> Option<Cow<'_, str>> {
         let text = self.json.as_bytes();

@@ -133,7 +133,8 @@ fn behind_value(text: &[u8], at: usize, depth: u8) -> Result<usize, ScanError> {
     match byte(text, at) {
         b'{' | b'[' => behind_container(text, at, depth),
         b'"' => behind_string(text, at),
-        _ => behind_word(text, at),
+        b'-' | b'0'..=b'9' => behind_number(text, at),
+        _ => behind_literal(text, at),
     }
 }
 
@@ -161,7 +162,8 @@ fn behind_container(text: &[u8], mut at: usize, most: u8) -> Result<usize, ScanE
                 at = next(at);
             }
             b'"' => at = behind_string(text, at)?,
-            _ => at = behind_word(text, at)?,
+            b'-' | b'0'..=b'9' => at = behind_number(text, at)?,
+            _ => at = behind_literal(text, at)?,
         }
         // A value ended: close what ends with it, or go on to the next one.
         loop {
@@ -215,21 +217,11 @@ fn member_at(text: &[u8], open: usize) -> Result<Member, ScanError> {
     Ok(Member { open, close, escaped, value: behind_space(text, next(colon)) })
 }
 
-/// Of a number or a literal.
-#[inline]
-fn behind_word(text: &[u8], at: usize) -> Result<usize, ScanError> {
-    match byte(text, at) {
-        b'-' | b'0'..=b'9' => behind_number(text, at),
-        b't' => behind_literal(text, at, b"true"),
-        b'f' => behind_literal(text, at, b"false"),
-        b'n' => behind_literal(text, at, b"null"),
-        _ => Err(ScanError::Syntax),
-    }
-}
-
-fn behind_literal(text: &[u8], at: usize, word: &[u8]) -> Result<usize, ScanError> {
-    let is_there = text.get(at..).is_some_and(|rest| rest.starts_with(word));
-    if is_there { Ok(at.wrapping_add(word.len())) } else { Err(ScanError::Syntax) }
+fn behind_literal(text: &[u8], at: usize) -> Result<usize, ScanError> {
+    let rest = text.get(at..).unwrap_or_default();
+    let is_next = |word: &&str| rest.starts_with(word.as_bytes());
+    let word = ["true", "false", "null"].into_iter().find(is_next).ok_or(ScanError::Syntax)?;
+    Ok(at.wrapping_add(word.len()))
 }
 
 /// Of the string whose opening quote is at `at`.
@@ -253,7 +245,7 @@ fn behind_escapes(text: &[u8], mut at: usize) -> Result<usize, ScanError> {
     }
 }
 
-#[inline]
+#[inline(never)]
 fn behind_number(text: &[u8], mut at: usize) -> Result<usize, ScanError> {
     if byte(text, at) == b'-' {
         at = next(at);

@@ -301,13 +301,8 @@ impl Meta {
     }
 }
 
-fn read_progress(params: &Noted<'_>, frame: Frame<'_>, most: usize) -> Message {
-    parse_progress(params, frame, most)
-        .unwrap_or_else(|| Message::Reject { violation: Some(Violation::InvalidProgress), answer: None })
-}
-
 /// Progress, "Progress Flow".
-fn parse_progress(params: &Noted<'_>, frame: Frame<'_>, most: usize) -> Option<Message> {
+fn read_progress(params: &Noted<'_>, frame: Frame<'_>, most: usize) -> Message {
     let (mut token, mut progress, mut partial, mut proper) = (None, Progress::default(), None, true);
     params.for_each(|name, value| match name {
         "progressToken" => token = WireId::read(value, most).map(|token| token.as_ours()),
@@ -327,8 +322,10 @@ fn parse_progress(params: &Noted<'_>, frame: Frame<'_>, most: usize) -> Option<M
         }),
         _ => {}
     });
-    let number = token.filter(|_| proper && progress.value.is_some())?;
-    Some(Message::Progress { number, progress, partial })
+    match token {
+        Some(number) if proper && progress.value.is_some() => Message::Progress { number, progress, partial },
+        _ => Message::Reject { violation: Some(Violation::InvalidProgress), answer: None },
+    }
 }
 
 fn read_log(params: &Noted<'_>, frame: Frame<'_>) -> Option<LogRecord> {

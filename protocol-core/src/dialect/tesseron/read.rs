@@ -117,7 +117,7 @@ impl Tesseron {
         let params = given.unwrap_or(const { &Noted::empty_object() });
         let read = match (&self.end, method) {
             (End::Gateway(_), "actions/progress") => {
-                return parse_progress(params, frame, self.limits.id_bytes).unwrap_or_else(|| ignored(Violation::InvalidProgress));
+                return read_progress(params, frame, self.limits.id_bytes);
             }
             (End::Gateway(_), "log") => read_log(params, frame).map(|record| {
                 let named = params.member("invocationId").filter(|name| *name != "null");
@@ -392,7 +392,7 @@ fn read_claimed(params: &Noted<'_>, frame: Frame<'_>) -> Option<Message> {
 }
 
 /// Progress page: any subset of message, percent and data.
-fn parse_progress(params: &Noted<'_>, frame: Frame<'_>, most: usize) -> Option<Message> {
+fn read_progress(params: &Noted<'_>, frame: Frame<'_>, most: usize) -> Message {
     let (mut token, mut progress, mut proper) = (None, Progress::default(), true);
     params.for_each(|name, value| match name {
         "invocationId" if Kind::of(value) == Kind::String => {
@@ -414,8 +414,10 @@ fn parse_progress(params: &Noted<'_>, frame: Frame<'_>, most: usize) -> Option<M
         "data" => progress.data = Some(frame.json(value)),
         _ => {}
     });
-    let number = token.filter(|_| proper)?;
-    Some(Message::Progress { number, progress, partial: None })
+    match token {
+        Some(number) if proper => Message::Progress { number, progress, partial: None },
+        _ => ignored(Violation::InvalidProgress),
+    }
 }
 
 /// Logging page. What goes with the message lies beside it, and cannot be taken for it.
