@@ -165,7 +165,7 @@ impl<K: Id, V> Table<K, V> {
         self.entries.retain(|(_, value)| value.is_some());
         self.entries.shrink_to(room);
         self.entries.reserve_exact(room.saturating_sub(self.entries.len()));
-        self.vacant = Vec::new();
+        self.vacant = Vec::with_capacity(room);
         self.slots = alloc::vec![NOWHERE; room.saturating_mul(2)];
         for (place, (id, _)) in (0..).zip(&self.entries) {
             Self::note(&mut self.slots, *id, place);
