@@ -443,8 +443,8 @@ impl Session {
         }
         let congested = self.outbox.is_congested();
         let sent = self.flush(id, false);
-        let said = self.serves.get(&id).filter(|_| !sent).and_then(|serve| serve.said.as_ref());
-        let in_line = said.is_some_and(|said| said.place.is_some());
+        let waits = |serve: &Serve| serve.said.as_ref().is_some_and(|said| said.place.is_some());
+        let in_line = !sent && self.serves.get(&id).is_some_and(waits);
         self.tidy();
         Ok(match sent {
             true => Reported::Sent,
@@ -844,6 +844,17 @@ impl Session {
         if self.outbox.bytes() > self.config.limits.output_bytes_hard {
             self.fail(CloseReason::Overload);
         }
+        // Nearly always nobody waits in line, and the end has not begun.
+        if self.line.first().is_some() || self.line_armed.is_some() {
+            self.serve_line();
+        }
+        if self.ending != Ending::Open {
+            self.settle_ending();
+        }
+    }
+
+    /// Whoever waits in line goes, as far as there is room and the window lets them.
+    fn serve_line(&mut self) {
         while let Some(id) = self.line.first() {
             if !self.flush(id, true) && self.line.first() == Some(id) {
                 break;
@@ -854,7 +865,6 @@ impl Session {
             _ => None,
         };
         self.timers.set(TimerKey::Line, &mut self.line_armed, opens);
-        self.settle_ending();
     }
 
     fn number(&mut self) -> u64 {

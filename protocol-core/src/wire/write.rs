@@ -331,6 +331,13 @@ mod tests {
         assert_eq!(shown(1e12), "1000000000000");
         assert_eq!(shown(1e300), "1e300");
         assert_eq!(shown(5e-324), "5e-324");
+        for number in
+            (0..19).flat_map(|power| [10_i64.pow(power) - 1, 10_i64.pow(power), -10_i64.pow(power)]).chain([i64::MIN, i64::MAX])
+        {
+            let mut out = Vec::new();
+            write_integer(&mut out, number);
+            assert_eq!(alloc::string::String::from_utf8(out).unwrap(), alloc::format!("{number}"));
+        }
         for number in [f64::MAX, f64::MIN_POSITIVE, 1.0 / 3.0, 9_007_199_254_740_993.0, 123_456.789] {
             assert_eq!(shown(number).parse::<f64>().unwrap(), number);
         }
