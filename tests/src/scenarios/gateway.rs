@@ -800,7 +800,7 @@ fn a_cancelled_call_stops_at_the_app_and_what_was_done_is_kept(programs: &Progra
 
 fn what_a_deadline_cut_short_is_told_with_what_was_done(programs: &Programs) {
     let home = Home::new();
-    let app = App::start(programs, &home, ["--unix", "--deadline", "0.4"]);
+    let app = App::start(programs, &home, ["--unix", "--deadline", "2"]);
     let mut agent = Agent::start(programs, &home, &[]);
     agent.claimed(&app.code(0));
     let items: Vec<_> = (0..500).map(|item| item.to_string()).collect();
@@ -810,7 +810,8 @@ fn what_a_deadline_cut_short_is_told_with_what_was_done(programs: &Programs) {
         false => value(&cut),
     };
     assert_eq!(partial["status"], "timeout", "{cut}");
-    assert!(partial["processed"].as_u64().is_some_and(|done| (1..50).contains(&done)), "{cut}");
+    // Fifty would fit, on a machine that has nothing else to do.
+    assert!(partial["processed"].as_u64().is_some_and(|done| (1..=50).contains(&done)), "{cut}");
     assert!(is_error(&agent.call("tools__stuck", &json!({}))));
     assert!(!is_error(&agent.call("tools__chatty", &json!({}))));
 }
