@@ -336,7 +336,7 @@ fn written_tool_call(name: &str, arguments: &(impl Serialize + ?Sized)) -> Resul
             out.push(b'}');
             out
         } else {
-            out.split_off(around)
+            out.get(around..).unwrap_or_default().to_vec()
         }
     });
     Ok(Invoke::new(Op::CallTool, Json::encoded(written)?))
