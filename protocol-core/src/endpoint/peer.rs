@@ -63,8 +63,10 @@ impl Peer {
     /// # Errors
     /// As for [`Peer::call_tool`]; [`CallError::Unwritable`] when the arguments have no JSON.
     pub fn call_tool_with(&self, name: &str, arguments: &(impl Serialize + ?Sized)) -> Result<Call, CallError> {
-        let call = written_tool_call(name, arguments).map_err(|error| CallError::Unwritable(error.to_string()))?;
-        Ok(self.call(call)?)
+        match tool_params(name, arguments) {
+            Ok(params) => Ok(self.call(Invoke::new(Op::CallTool, params))?),
+            Err(error) => Err(CallError::Unwritable(error.to_string())),
+        }
     }
 
     /// Waits for the handshake.
@@ -325,21 +327,19 @@ pub(super) fn tool_call(name: &str, arguments: &Json) -> Invoke {
     Invoke::new(Op::CallTool, params)
 }
 
-/// The same, with arguments that are still to be written.
-fn written_tool_call(name: &str, arguments: &(impl Serialize + ?Sized)) -> Result<Invoke, JsonError> {
+/// The parameters of such a call, whose arguments are still to be written.
+fn tool_params(name: &str, arguments: &(impl Serialize + ?Sized)) -> Result<Json, JsonError> {
     /// Most arguments are shorter.
     const SHORT: usize = 128;
     let mut out = begun_tool_call(name, SHORT);
     let around = out.len();
-    let written = serde_json::to_writer(&mut out, arguments).map(|()| {
-        if out.get(around) == Some(&b'{') {
-            out.push(b'}');
-            out
-        } else {
-            out.get(around..).unwrap_or_default().to_vec()
-        }
-    });
-    Ok(Invoke::new(Op::CallTool, Json::encoded(written)?))
+    let written = serde_json::to_writer(&mut out, arguments);
+    if out.get(around) == Some(&b'{') {
+        out.push(b'}');
+    } else {
+        out = out.get(around..).unwrap_or_default().to_vec();
+    }
+    Json::encoded(written.map(|()| out))
 }
 
 /// The parameters up to the arguments, which have so many bytes, with just enough room for all.
