@@ -11,8 +11,8 @@ use crate::json::walk;
 
 /// The parameters of a request of the peer: an object, to be read like the [`Json`] that it is.
 ///
-/// What the request is about was found while its frame was checked, so [`Params::target`] and [`Params::arguments`] need not look for
-/// it again. In parameters that are made from JSON they do.
+/// What the request is about was found while its frame was checked, so nobody need look for it again but in parameters that are made
+/// from JSON.
 #[derive(Clone)]
 pub struct Params {
     json: Json,
@@ -39,9 +39,8 @@ impl Params {
     }
 
     /// What the request, which is one for `op`, is about: the name of a tool or a prompt, or the uri of a resource. `None` if nothing
-    /// names it, or something that is no text.
-    #[must_use]
-    pub fn target(&self, op: &Op) -> Option<Cow<'_, str>> {
+    /// names it, or something that is no text. `op` must be the operation of the request that these came with.
+    pub(crate) fn target(&self, op: &Op) -> Option<Cow<'_, str>> {
         let text = self.json.as_bytes();
         if self.target.is_nowhere() {
             walk::string(walk::member(text, op.names_by()?)?)

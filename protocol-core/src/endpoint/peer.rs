@@ -16,7 +16,7 @@ use crate::endpoint::call::{Call, CallError};
 use crate::endpoint::diagnose::Span;
 use crate::endpoint::shared::{CallSlot, Counters, Shared, State};
 use crate::error::RpcError;
-use crate::json::{Json, JsonError, write_string};
+use crate::json::{Json, JsonError, check_depth, write_string};
 use crate::session::{Close, CloseReason, Invoke, InvokeError, Logged, Refused, Stats};
 use crate::time::Instant;
 
@@ -333,13 +333,15 @@ fn tool_params(name: &str, arguments: &(impl Serialize + ?Sized)) -> Result<Json
     const SHORT: usize = 128;
     let mut out = begun_tool_call(name, SHORT);
     let around = out.len();
-    let written = serde_json::to_writer(&mut out, arguments);
-    if out.get(around) == Some(&b'{') {
+    serde_json::to_writer(&mut out, arguments).map_err(|error| JsonError::unwritten(&error))?;
+    let arguments = out.get(around..).unwrap_or_default();
+    check_depth(arguments)?;
+    if arguments.first() == Some(&b'{') {
         out.push(b'}');
     } else {
-        out = out.get(around..).unwrap_or_default().to_vec();
+        out = arguments.to_vec();
     }
-    Json::encoded(written.map(|()| out))
+    Ok(Json::written(out))
 }
 
 /// The parameters up to the arguments, which have so many bytes, with just enough room for all.

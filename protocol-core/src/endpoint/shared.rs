@@ -218,6 +218,6 @@ impl State {
 
     /// Whether nothing will ever happen again: the session is closed, and no handler is within its grace.
     pub(super) fn is_over(&self) -> bool {
-        self.session.is_closed() && self.serves.iter().all(|(_, slot)| slot.abandoned)
+        self.closed.is_some() && self.serves.iter().all(|(_, slot)| slot.abandoned)
     }
 }

@@ -56,16 +56,9 @@ impl Json {
     /// [`JsonError::Encode`] if the value's own `Serialize` fails (a map with keys that are not text, for one), and
     /// [`JsonError::Syntax`] if it is nested more than 120 deep.
     pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Self, JsonError> {
-        Self::encoded(serde_json::to_vec(value))
-    }
-
-    /// What serde_json wrote, or why it did not.
-    pub(crate) fn encoded(text: serde_json::Result<Vec<u8>>) -> Result<Self, JsonError> {
-        match text {
-            // It is JSON; only its depth is to be looked at, and few bytes or few brackets are never deep.
-            Ok(text) if text.len() <= usize::from(DEPTH) || brackets(&text) <= usize::from(DEPTH) => Ok(Self::written(text)),
-            Ok(text) => Self::parse(text),
-            Err(error) => Err(JsonError::Encode(describe(&error))),
+        match serde_json::to_vec(value) {
+            Ok(text) => check_depth(&text).map(|()| Self::written(text)),
+            Err(error) => Err(JsonError::unwritten(&error)),
         }
     }
 
@@ -185,9 +178,20 @@ pub enum JsonError {
     Encode(String),
 }
 
-/// How many containers begin in a text, at the most.
-fn brackets(text: &[u8]) -> usize {
-    text.iter().filter(|byte| matches!(byte, b'{' | b'[')).count()
+impl JsonError {
+    /// Why serde_json wrote nothing.
+    pub(crate) fn unwritten(error: &serde_json::Error) -> Self {
+        Self::Encode(describe(error))
+    }
+}
+
+/// What serde_json wrote is JSON; only its depth is to be looked at.
+pub(crate) fn check_depth(written: &[u8]) -> Result<(), JsonError> {
+    // Few bytes or few brackets are never deep.
+    let brackets = || written.iter().filter(|byte| matches!(byte, b'{' | b'[')).count();
+    let is_flat = written.len() <= usize::from(DEPTH) || brackets() <= usize::from(DEPTH);
+    let is_json = || core::str::from_utf8(written).is_ok_and(|text| Cursor::new(text, DEPTH).whole().is_ok());
+    if is_flat || is_json() { Ok(()) } else { Err(JsonError::Syntax) }
 }
 
 fn describe(error: &serde_json::Error) -> String {

@@ -143,20 +143,15 @@ fn may_have_line_break(text: &[u8]) -> bool {
 /// What a session writes its frames with. Each is put together in a buffer that is used again, and then cut from a block that it shares
 /// with its neighbours: few of them take memory of their own.
 ///
-/// A frame that is kept keeps its block, so [`Self::LONGEST`] bytes at the most beside its own.
+/// A frame that is kept keeps its block, so [`Self::BLOCK`] bytes at the most beside its own.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Frames {
     draft: Vec<u8>,
     block: BytesMut,
-    /// Bytes that `block` was made with.
-    made: usize,
 }
 
 impl Frames {
-    /// Bytes of the first block.
     const BLOCK: usize = 2048;
-    /// Bytes of a block where many frames wait.
-    const LONGEST: usize = 4 * Self::BLOCK;
     /// A longer frame takes the buffer with it.
     const SHARING: usize = 1024;
 
@@ -233,10 +228,9 @@ impl Frames {
         if length > Self::SHARING {
             return core::mem::take(&mut self.draft).into();
         }
-        // A block whose frames are all gone serves again. Where they wait, the next one is longer.
-        if self.block.capacity() < length && !self.block.try_reclaim(length) {
-            self.made = self.made.saturating_mul(2).clamp(Self::BLOCK, Self::LONGEST);
-            self.block = BytesMut::with_capacity(self.made);
+        // A block whose frames are all gone serves again.
+        if self.block.capacity() < length && !self.block.try_reclaim(Self::BLOCK) {
+            self.block = BytesMut::with_capacity(Self::BLOCK);
         }
         self.block.extend_from_slice(&self.draft);
         self.draft.clear();

@@ -288,8 +288,11 @@ fn arguments_of_a_type_of_ones_own_arrive_as_their_json() {
     let expected = "not sent, since its arguments are no JSON: cannot be written as JSON: key must be a string";
     assert_eq!(no_json.to_string(), expected);
     // An array within an array within ..
-    let deep = (0..120).fold(json!(1), |inner, _| json!([inner]));
-    assert!(matches!(pair.client.call_tool_with("echo", &json!({ "a": deep })), Err(CallError::Unwritable(_))));
+    let nested = |depth| json!({ "a": (1..depth).fold(json!(1), |inner, _| json!([inner])) });
+    assert_eq!(pair.wait(pair.client.call_tool_with("echo", &nested(120)).unwrap()).result(), {
+        pair.wait(pair.client.call_tool("echo", Json::encode(&nested(120)).unwrap()).unwrap()).result()
+    });
+    assert!(matches!(pair.client.call_tool_with("echo", &nested(121)), Err(CallError::Unwritable(_))));
 }
 
 #[test]
