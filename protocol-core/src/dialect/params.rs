@@ -1,6 +1,5 @@
 //! The parameters of a request, in which what is asked for first has been found.
 
-use alloc::borrow::Cow;
 use core::fmt;
 use core::ops::Deref;
 
@@ -40,7 +39,8 @@ impl Params {
 
     /// What the request, which is one for `op`, is about: the name of a tool or a prompt, or the uri of a resource. `None` if nothing
     /// names it, or something that is no text. `op` must be the operation of the request that these came with.
-    pub(crate) fn target(&self, op: &Op) -> Option<Cow<'_, str>> {
+    #[cfg(feature = "endpoint")]
+    pub(crate) fn target(&self, op: &Op) -> Option<alloc::borrow::Cow<'_, str>> {
         let text = self.json.as_bytes();
         if self.target.is_nowhere() {
             walk::string(walk::member(text, op.names_by()?)?)
@@ -96,7 +96,7 @@ impl fmt::Debug for Params {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "endpoint"))]
 mod tests {
     use super::*;
     use crate::json::scan::{Cursor, Members};
