@@ -96,7 +96,8 @@ impl fmt::Debug for Params {
     }
 }
 
-#[cfg(all(test, feature = "endpoint"))]
+#[cfg(feature = "endpoint")]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::json::scan::{Cursor, Members};
