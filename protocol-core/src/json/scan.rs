@@ -305,6 +305,7 @@ pub(crate) fn any_part<const LENGTH: usize>(text: &[u8], overlap: usize, has: im
     has(last)
 }
 
+/// [`behind_plain`] where it goes on for long. It stands alone, so that short texts are passed over in few instructions.
 #[inline(never)]
 fn behind_long(text: &[u8], mut at: usize) -> usize {
     let (words, _) = text.get(at..).unwrap_or_default().as_chunks();
@@ -318,7 +319,7 @@ fn behind_long(text: &[u8], mut at: usize) -> usize {
     behind_last(text, at)
 }
 
-/// The same where less than eight bytes are left.
+/// [`behind_plain`] where less than eight bytes are left.
 #[inline(never)]
 fn behind_last(text: &[u8], at: usize) -> usize {
     let rest = text.get(at..).unwrap_or_default();

@@ -25,6 +25,7 @@ impl Tesseron {
     pub(crate) fn read(&self, bytes: &Bytes) -> Message {
         let options = wire::Options { depth: self.limits.json_depth, id: self.limits.id_bytes, batch: None, lenient: true };
         let frame = Frame::new(bytes);
+        // There are no batches, so none is ever made: each is refused while it is read.
         wire::read(bytes, options, |element| self.message(element, frame), Message::Batch)
     }
 
