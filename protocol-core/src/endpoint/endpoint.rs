@@ -50,6 +50,10 @@ pub struct Endpoint {
     spare: Option<Waker>,
 }
 
+/// Pieces of work that are collected before the lock is let go to do them. Few: what one invocation gives back to the allocator, and
+/// what is still in the cache, serves the next.
+const WORK_AT_ONCE: usize = 6;
+
 enum Side {
     Server(Arc<Service>),
     Client(Arc<dyn Client>),
@@ -102,19 +106,25 @@ impl Endpoint {
         Peer::new(Arc::clone(&self.shared))
     }
 
-    /// Takes every event of the session to where it belongs, and then looks at the state. The one place where that happens.
+    /// Takes every event of the session to where it belongs, a few at a time, and then looks at the state. The one place where that
+    /// happens.
     ///
     /// `attended` says that the driver will ask for frames, too, before it waits: nobody need wake it for those that come of this.
     fn dispatch<T>(&mut self, attended: bool, then: impl FnOnce(&mut State) -> T) -> T {
         let mut work = core::mem::take(&mut self.work);
         let mut state = self.shared.lock();
-        while let Some(event) = state.session.poll_event() {
-            if let Event::Closed(reason) = event {
-                self.end = Some(reason);
+        loop {
+            while work.len() < WORK_AT_ONCE
+                && let Some(event) = state.session.poll_event()
+            {
+                if let Event::Closed(reason) = event {
+                    self.end = Some(reason);
+                }
+                state.sort(&self.shared, event, &mut work);
             }
-            state.sort(&self.shared, event, &mut work);
-        }
-        if !work.is_empty() {
+            if work.is_empty() {
+                break;
+            }
             state.attended = attended;
             drop(state);
             for piece in work.drain(..) {
