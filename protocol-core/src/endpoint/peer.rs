@@ -1,5 +1,6 @@
 //! The other end of the channel, as the holder of an endpoint sees it.
 
+use core::cell::Cell;
 use core::fmt;
 use core::pin::Pin;
 use core::task::{Context as TaskContext, Poll};
@@ -316,8 +317,10 @@ pub(super) fn get_prompt(name: &str, arguments: &BTreeMap<String, String>) -> In
 /// A call of a tool. Arguments that are no object make parameters that are none, which the session refuses.
 pub(super) fn tool_call(name: &str, arguments: &Json) -> Invoke {
     let params = if arguments.is_object() {
+        const AROUND: usize = r#"{"name":"","arguments":}"#.len();
         // Just enough, unless the name needs escapes: room to spare would cost the text one allocation more.
-        let mut out = begun_tool_call(name, arguments.as_bytes().len());
+        let mut out = Vec::with_capacity(name.len().saturating_add(arguments.as_bytes().len()).saturating_add(AROUND));
+        begin_tool_call(&mut out, name);
         out.extend_from_slice(arguments.as_bytes());
         out.push(b'}');
         Json::written(out)
@@ -327,31 +330,42 @@ pub(super) fn tool_call(name: &str, arguments: &Json) -> Invoke {
     Invoke::new(Op::CallTool, params)
 }
 
-/// The parameters of such a call, whose arguments are still to be written.
-fn tool_params(name: &str, arguments: &(impl Serialize + ?Sized)) -> Result<Json, JsonError> {
-    /// Most arguments are shorter.
-    const SHORT: usize = 128;
-    let mut out = begun_tool_call(name, SHORT);
-    let around = out.len();
-    serde_json::to_writer(&mut out, arguments).map_err(|error| JsonError::unwritten(&error))?;
-    let arguments = out.get(around..).unwrap_or_default();
-    check_depth(arguments)?;
-    if arguments.first() == Some(&b'{') {
-        out.push(b'}');
-    } else {
-        out = arguments.to_vec();
-    }
-    Ok(Json::written(out))
+std::thread_local! {
+    /// Where parameters are written whose length is not known before: with exact room, the text costs one allocation.
+    static DRAFT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// The parameters up to the arguments, which have so many bytes, with just enough room for all.
-fn begun_tool_call(name: &str, arguments: usize) -> Vec<u8> {
-    const AROUND: usize = r#"{"name":"","arguments":}"#.len();
-    let mut out = Vec::with_capacity(name.len().saturating_add(arguments).saturating_add(AROUND));
+/// The parameters of such a call, whose arguments are still to be written.
+fn tool_params(name: &str, arguments: &(impl Serialize + ?Sized)) -> Result<Json, JsonError> {
+    /// What a thread keeps of the room that long arguments took.
+    const KEPT: usize = 4 * 1024;
+    // Taken, since arguments may have code that calls a tool.
+    let mut draft = DRAFT.take();
+    draft.clear();
+    begin_tool_call(&mut draft, name);
+    let around = draft.len();
+    let params = write_tool_call(&mut draft, around, arguments);
+    draft.shrink_to(KEPT);
+    DRAFT.set(draft);
+    params
+}
+
+fn write_tool_call(out: &mut Vec<u8>, around: usize, arguments: &(impl Serialize + ?Sized)) -> Result<Json, JsonError> {
+    serde_json::to_writer(&mut *out, arguments).map_err(|error| JsonError::unwritten(&error))?;
+    let arguments = out.get(around..).unwrap_or_default();
+    check_depth(arguments)?;
+    if arguments.first() != Some(&b'{') {
+        return Ok(Json::written(arguments.to_vec()));
+    }
+    out.push(b'}');
+    Ok(Json::written(out.to_vec()))
+}
+
+/// The parameters up to the arguments.
+fn begin_tool_call(out: &mut Vec<u8>, name: &str) {
     out.extend_from_slice(br#"{"name":"#);
-    write_string(&mut out, name);
+    write_string(out, name);
     out.extend_from_slice(br#","arguments":"#);
-    out
 }
 
 /// Waits until `look` finds what it looks for, which a handshake or an end may bring.

@@ -70,10 +70,29 @@ impl<K: Ord, V> Rising<K, V> {
     }
 
     pub(super) fn remove(&mut self, key: &K) -> Option<V> {
+        // What rises often goes in the order in which it came.
+        if self.queue.front().is_some_and(|(first, _)| first == key) {
+            let (_, value) = self.queue.pop_front()?;
+            self.trim();
+            return value;
+        }
+        self.remove_from_midst(key)
+    }
+
+    #[inline(never)]
+    fn remove_from_midst(&mut self, key: &K) -> Option<V> {
         let Some(place) = self.place(key) else { return self.rest.remove(key) };
         let value = self.queue.get_mut(place)?.1.take()?;
         self.gaps = self.gaps.saturating_add(1);
-        self.close_gaps();
+        while self.queue.back().is_some_and(|(_, value)| value.is_none()) {
+            self.queue.pop_back();
+            self.gaps = self.gaps.saturating_sub(1);
+        }
+        if self.gaps > GAPS && self.gaps > self.queue.len() / 2 {
+            self.queue.retain(|(_, value)| value.is_some());
+            self.gaps = 0;
+        }
+        self.trim();
         Some(value)
     }
 
@@ -86,25 +105,17 @@ impl<K: Ord, V> Rising<K, V> {
     fn place(&self, key: &K) -> Option<usize> {
         let ((first, _), (last, _)) = (self.queue.front()?, self.queue.back()?);
         match (key.cmp(first), key.cmp(last)) {
-            // What rises often goes in the order in which it came.
             (Ordering::Equal, _) => Some(0),
             (Ordering::Less, _) | (_, Ordering::Greater) => None,
             _ => self.queue.binary_search_by(|(other, _)| other.cmp(key)).ok(),
         }
     }
 
-    fn close_gaps(&mut self) {
-        while self.queue.front().is_some_and(|(_, value)| value.is_none()) {
+    /// No gap at the beginning, and no room far beyond need.
+    fn trim(&mut self) {
+        while self.gaps > 0 && self.queue.front().is_some_and(|(_, value)| value.is_none()) {
             self.queue.pop_front();
             self.gaps = self.gaps.saturating_sub(1);
-        }
-        while self.queue.back().is_some_and(|(_, value)| value.is_none()) {
-            self.queue.pop_back();
-            self.gaps = self.gaps.saturating_sub(1);
-        }
-        if self.gaps > GAPS && self.gaps > self.queue.len() / 2 {
-            self.queue.retain(|(_, value)| value.is_some());
-            self.gaps = 0;
         }
         let room = self.queue.capacity();
         if room > LEAST && self.queue.len() < room / 4 {
