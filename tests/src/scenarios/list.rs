@@ -256,7 +256,7 @@ async fn cancel_that_crosses_the_response<A: Adapter>(stage: Stage<A>) {
 async fn caller_timeout<A: Adapter>(stage: Stage<A>) {
     let calling = with_nobody(&stage).await;
     calling.peer.ready().await.expect("a handshake");
-    let call = calling.peer.call(tool("hold", &json!({})).with_timeouts(clocks(Some(100), None))).expect("a call");
+    let call = calling.peer.call(tool("hold", &json!({})).with_timeouts(clocks(Some(1000), None))).expect("a call");
     let mut trace = heard(call).await;
     calling.noted(&stage, 1).await;
     trace.extend(calling.hears("greet", json!({})).await);
@@ -279,7 +279,7 @@ async fn timeout_reset_by_progress<A: Adapter>(stage: Stage<A>) {
     let calling = with_nobody(&stage).await;
     calling.peer.ready().await.expect("a handshake");
     // In all twice as long as it may be silent.
-    let call = tool("steps", &json!({"steps": 10, "step_ms": 100})).with_timeouts(clocks(Some(500), None));
+    let call = tool("steps", &json!({"steps": 10, "step_ms": 300})).with_timeouts(clocks(Some(1500), None));
     let trace = heard(calling.peer.call(call).expect("a call")).await;
     drop(calling.close().await);
     expect(
@@ -292,7 +292,7 @@ async fn timeout_reset_by_progress<A: Adapter>(stage: Stage<A>) {
 async fn max_total_whatever_the_progress<A: Adapter>(stage: Stage<A>) {
     let calling = with_nobody(&stage).await;
     calling.peer.ready().await.expect("a handshake");
-    let call = tool("steps", &json!({"steps": 1000, "step_ms": 10})).with_timeouts(clocks(Some(5000), Some(150)));
+    let call = tool("steps", &json!({"steps": 1000, "step_ms": 10})).with_timeouts(clocks(Some(5000), Some(1000)));
     let trace = heard(calling.peer.call(call).expect("a call")).await;
     drop(calling.close().await);
     assert!(trace.len() > 1 && trace.len() < 1000, "there was progress before it: {trace:?}");

@@ -33,8 +33,11 @@ struct Number {
 /// So many calls of `reverse` wait for each other.
 pub(super) const TOGETHER: usize = 256;
 
+/// Longer than a busy machine keeps anybody waiting who has something to do.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// At most two updates in this span, in `flood`.
-const WINDOW: Duration = Duration::from_millis(150);
+const WINDOW: Duration = PATIENCE;
 
 pub(super) fn service(book: &Book) -> Service {
     let holding = book.clone();
@@ -43,8 +46,8 @@ pub(super) fn service(book: &Book) -> Service {
     example_tools(&Options::default())
         .configure(|config| {
             config.identity = identity();
-            config.timeouts.handler_grace = Duration::from_millis(50);
-            config.timeouts.input = Some(Duration::from_millis(100));
+            config.timeouts.handler_grace = PATIENCE;
+            config.timeouts.input = Some(PATIENCE);
         })
         .tool(Tool::new("greet", async |_: Context, ()| Ok("hello")))
         .tool(Tool::new("length", async |_: Context, given: BTreeMap<String, String>| Ok(given["text"].len())))
