@@ -292,10 +292,11 @@ fn ctrl_c_cancels_the_call_and_says_what_was_done() {
 
 #[test]
 fn a_call_that_takes_too_long_is_status_3() {
-    let ended = call(&["--timeout", "0.3", "stuck"]).with(3);
-    assert_eq!(ended.err, ["call: timed out: nothing was heard for 300ms"]);
-    let ended = call(&["--max-total", "0.5", "countdown", r#"{"from":100,"step_ms":50}"#]).with(3);
-    assert!(ended.err.last().is_some_and(|line| line.contains("not done within 500ms; last heard: ")), "{ended:?}");
+    // The server starts within it, too.
+    let ended = call(&["--timeout", "3", "stuck"]).with(3);
+    assert_eq!(ended.err, ["call: timed out: nothing was heard for 3s"]);
+    let ended = call(&["--max-total", "2", "countdown", r#"{"from":100,"step_ms":50}"#]).with(3);
+    assert!(ended.err.last().is_some_and(|line| line.contains("not done within 2s; last heard: ")), "{ended:?}");
 }
 
 #[test]
@@ -314,11 +315,11 @@ fn a_deadline_of_the_server_frees_the_caller_of_a_stuck_tool() {
 fn a_deadline_leaves_what_was_done() {
     let items: Vec<_> = (0..100).map(|item| item.to_string()).collect();
     let arguments = serde_json::json!({ "items": items, "step_ms": 30 }).to_string();
-    let ended = call_tools(&["bulk", &arguments], &["--deadline", "0.3"]).with(0);
+    let ended = call_tools(&["bulk", &arguments], &["--deadline", "1.5"]).with(0);
     let json = ended.out.find('{').map(|begin| &ended.out[begin..]).expect("a partial result");
     let partial: serde_json::Value = serde_json::from_str(json).expect("the partial result as JSON");
     assert_eq!(partial["status"], "timeout");
-    assert!(partial["processed"].as_u64().is_some_and(|done| (1..20).contains(&done)), "{partial}");
+    assert!(partial["processed"].as_u64().is_some_and(|done| (1..=50).contains(&done)), "{partial}");
 }
 
 #[test]
