@@ -10,7 +10,8 @@
 use std::hint::black_box;
 use std::process::exit;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
+use protocol_core::lines::LineDecoder;
 use protocol_core::{
     Config, Event, Identity, InboundId, Instant, Invoke, Json, Op, Progress, RateWindow, Reply, Session, ToolOutput,
 };
@@ -88,11 +89,16 @@ fn text(kind: Kind, number: u64) -> String {
     }
 }
 
-/// A frame as an adapter gives it: a part of a read buffer.
-fn frame(text: &str) -> Bytes {
-    let mut buffer = BytesMut::from(text.as_bytes());
-    buffer.extend_from_slice(b"\n");
-    buffer.split_to(text.len()).freeze()
+/// Frames as an adapter gives them: parts of buffers that were read into, many in each.
+fn frames_of(texts: impl Iterator<Item = String>) -> Vec<Bytes> {
+    let lines: String = texts.map(|text| text + "\n").collect();
+    let mut decoder = LineDecoder::new(1 << 20);
+    let mut frames = Vec::new();
+    for read in lines.as_bytes().chunks(4096) {
+        decoder.feed(read);
+        frames.extend(std::iter::from_fn(|| decoder.next_frame()));
+    }
+    frames
 }
 
 #[derive(Deserialize, Serialize)]
@@ -115,7 +121,7 @@ fn envelope(frame: &[u8]) -> Envelope<'_> {
 
 /// The envelope alone, its members borrowed, is read or written.
 fn floor(kind: Kind, count: u64) {
-    let frames: Vec<Bytes> = (1..=MOST).map(|number| frame(&text(kind, number))).collect();
+    let frames = frames(kind);
     let writes = matches!(kind, Kind::RequestOut | Kind::ResponseOut | Kind::ProgressOut);
     let envelopes: Vec<Envelope<'_>> = frames.iter().map(|frame| envelope(frame)).collect();
     for (frame, message) in frames.iter().zip(&envelopes).take(count as usize) {
@@ -138,8 +144,8 @@ fn session(kind: Kind, count: u64) {
                 client.invoke(call(), now).unwrap();
                 number_of(&client.poll_transmit().unwrap().frame)
             });
-            let answers = ids.collect::<Vec<_>>().into_iter().map(|id| frame(&text(kind, id))).collect();
-            take_each(&mut client, answers, count);
+            let answers = ids.collect::<Vec<_>>().into_iter().map(|id| text(kind, id));
+            take_each(&mut client, frames_of(answers), count);
         }
         Kind::ProgressIn => {
             client.invoke(call(), now).unwrap();
@@ -175,7 +181,7 @@ fn session(kind: Kind, count: u64) {
 }
 
 fn frames(kind: Kind) -> Vec<Bytes> {
-    (1..=MOST).map(|number| frame(&text(kind, number))).collect()
+    frames_of((1..=MOST).map(|number| text(kind, number)))
 }
 
 fn take_each(session: &mut Session, frames: Vec<Bytes>, count: u64) {

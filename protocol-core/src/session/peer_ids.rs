@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 
-use crate::session::rising::Rising;
+use crate::session::rising::{Rises, Rising};
 use crate::session::{InboundId, InputKey};
 use crate::wire::WireId;
 
@@ -11,6 +11,15 @@ use crate::wire::WireId;
 pub(super) enum Owner {
     Serve(InboundId),
     Asked(InputKey),
+}
+
+impl Rises for WireId {
+    fn steps_above(&self, other: &Self) -> Option<usize> {
+        match (self, other) {
+            (Self::Int(number), Self::Int(other)) => usize::try_from(number.checked_sub(*other)?).ok(),
+            _ => None,
+        }
+    }
 }
 
 /// Live ids, and a bounded memory of past ones.

@@ -1,11 +1,21 @@
 //! Tables whose keys nearly always come in rising order: the ids of a peer that counts, the deadlines of calls that all may take as long.
 //!
-//! What rises stands in a queue: to come is to join its end, and a search halves it. What does not rise stands in a tree. So whoever
+//! What rises stands in a queue: to come is to join its end, and a search guesses, where keys are counted, and then halves it. What does not rise stands in a tree. So whoever
 //! chooses the keys can make such a table as slow as a tree, and no slower.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use core::cmp::Ordering;
 use core::fmt;
+
+/// What such keys are.
+pub(super) trait Rises: Ord {
+    /// How many steps this one lies above another, where keys are counted: so far behind that it stands if none between was left out.
+    fn steps_above(&self, _other: &Self) -> Option<usize> {
+        None
+    }
+}
+
+impl Rises for u128 {}
 
 #[derive(Clone)]
 pub(super) struct Rising<K, V> {
@@ -22,7 +32,7 @@ const GAPS: usize = 16;
 /// Room that is kept once it was needed.
 const LEAST: usize = 4;
 
-impl<K: Ord, V> Rising<K, V> {
+impl<K: Rises, V> Rising<K, V> {
     pub(super) const fn new() -> Self {
         Self { queue: VecDeque::new(), gaps: 0, rest: BTreeMap::new() }
     }
@@ -104,6 +114,11 @@ impl<K: Ord, V> Rising<K, V> {
     /// Where in the queue a key stands, or has left a gap.
     fn place(&self, key: &K) -> Option<usize> {
         let ((first, _), (last, _)) = (self.queue.front()?, self.queue.back()?);
+        if let Some(steps) = key.steps_above(first)
+            && self.queue.get(steps).is_some_and(|(other, _)| other == key)
+        {
+            return Some(steps);
+        }
         match (key.cmp(first), key.cmp(last)) {
             (Ordering::Equal, _) => Some(0),
             (Ordering::Less, _) | (_, Ordering::Greater) => None,
@@ -125,7 +140,7 @@ impl<K: Ord, V> Rising<K, V> {
 }
 
 /// What it holds; where that stands tells nothing.
-impl<K: Ord + fmt::Debug, V: fmt::Debug> fmt::Debug for Rising<K, V> {
+impl<K: Rises + fmt::Debug, V: fmt::Debug> fmt::Debug for Rising<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.iter()).finish()
     }
@@ -137,6 +152,12 @@ mod tests {
     use alloc::vec::Vec;
 
     use super::*;
+
+    impl Rises for u64 {
+        fn steps_above(&self, other: &Self) -> Option<usize> {
+            usize::try_from(self.checked_sub(*other)?).ok()
+        }
+    }
 
     fn random(below: u64) -> impl FnMut() -> u64 {
         let mut seed = 7_u64;
@@ -182,7 +203,7 @@ mod tests {
     #[test]
     fn a_key_may_come_again_where_it_left_a_gap() {
         let mut table = Rising::new();
-        (1..=3).for_each(|key| table.insert(key, 'a'));
+        (1..=3_u64).for_each(|key| table.insert(key, 'a'));
         assert_eq!(table.remove(&2), Some('a'));
         table.insert(2, 'b');
         assert_eq!((table.get(&2), table.gaps, table.rest.len()), (Some(&'b'), 0, 0));
@@ -191,7 +212,7 @@ mod tests {
     #[test]
     fn one_that_stays_keeps_no_gaps_of_those_that_came_after_it() {
         let mut table = Rising::new();
-        table.insert(0, ());
+        table.insert(0_u64, ());
         table.insert(u64::MAX, ());
         table.remove(&u64::MAX);
         for key in 1..10_000 {
