@@ -295,6 +295,41 @@ fn arguments_of_a_type_of_ones_own_arrive_as_their_json() {
     assert!(matches!(pair.client.call_tool_with("echo", &nested(121)), Err(CallError::Unwritable(_))));
 }
 
+/// What a thread keeps to write arguments with may be gone by the time that something else of the thread goes.
+#[test]
+fn a_call_is_made_while_its_thread_ends() {
+    /// Calls when it is dropped, and says whether that could be.
+    struct Farewell(Peer, Arc<Mutex<Vec<bool>>>);
+
+    impl Drop for Farewell {
+        fn drop(&mut self) {
+            let made = self.0.call_tool_with("echo", &BTreeMap::from([("bye", true)])).is_ok();
+            self.1.lock().unwrap().push(made);
+        }
+    }
+
+    std::thread_local! {
+        static FAREWELL: core::cell::Cell<Option<Farewell>> = const { core::cell::Cell::new(None) };
+    }
+
+    for kept_first in [false, true] {
+        let pair = pair([echo()]);
+        let made = Arc::default();
+        let (client, farewell) = (pair.client.clone(), Farewell(pair.client.clone(), Arc::clone(&made)));
+        let calls = move || {
+            if kept_first {
+                FAREWELL.set(Some(farewell));
+                drop(client.call_tool_with("echo", &BTreeMap::from([("still", true)])).unwrap());
+            } else {
+                drop(client.call_tool_with("echo", &BTreeMap::from([("still", true)])).unwrap());
+                FAREWELL.set(Some(farewell));
+            }
+        };
+        std::thread::spawn(calls).join().unwrap();
+        assert_eq!(*made.lock().unwrap(), [true]);
+    }
+}
+
 #[test]
 fn a_peer_lists_what_there_is_over_all_pages() {
     let tool = |n| Tool::new(std::format!("t{n:02}"), async |_: Context, (): ()| Ok(()));
