@@ -183,7 +183,7 @@ fn call_without_a_server_starts_one_and_shows_each_step_before_the_result() {
 
 #[test]
 fn progress_is_shown_while_the_call_runs() {
-    let mut running = start("call", ["progress", r#"{"steps":2,"step_ms":400}"#], Stdio::null());
+    let mut running = start("call", ["progress", r#"{"steps":2,"step_ms":1000}"#], Stdio::null());
     running.heard("1/2");
     assert!(running.child.0.try_wait().expect("a child").is_none(), "the first step is shown before the end");
     running.end().with(0);
@@ -523,7 +523,7 @@ fn ctrl_c_ends_tools() {
 
 #[test]
 fn a_call_that_is_cancelled_prints_what_rode_on_its_progress() {
-    let arguments = serde_json::json!({ "items": ["a", "b", "c", "d", "e"], "fail": ["b"], "step_ms": 200 }).to_string();
+    let arguments = serde_json::json!({ "items": ["a", "b", "c", "d", "e"], "fail": ["b"], "step_ms": 1000 }).to_string();
     let audit = Scratch::new("audit");
     let flags = ["--partial-on-progress", "--audit", audit.to_str().expect("a path in UTF-8")];
     let ended = call_tools(&["--cancel-after", "3", "bulk", &arguments], &flags).with(130);
@@ -557,7 +557,7 @@ fn serving(flags: &[&str], tool: &str, arguments: &str, heard: &str) -> (Running
 #[test]
 fn told_to_end_tools_lets_what_runs_finish_and_refuses_what_is_new() {
     for tell in [Running::interrupt, Running::terminate] {
-        let (mut tools, mut input) = serving(&[], "countdown", r#"{"from":5,"step_ms":200}"#, "Counting down: 4");
+        let (mut tools, mut input) = serving(&[], "countdown", r#"{"from":3,"step_ms":1000}"#, "Counting down: 2");
         tell(&tools);
         tools.heard("tools: 1 call may finish within 5s; once more ends it at once");
         writeln!(input, r#"{{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{{"name":"chatty"}}}}"#).expect("a reader");
@@ -597,8 +597,8 @@ fn told_twice_tools_ends_at_once() {
 fn a_caller_has_its_result_from_a_server_that_is_told_to_end_and_the_next_caller_finds_nobody() {
     let mut tools = start("tools", ["--tcp", "127.0.0.1:0"], Stdio::null());
     let address = tools.heard("listening on").rsplit(' ').next().expect("an address").to_owned();
-    let mut calling = start("call", ["--tcp", &address, "countdown", r#"{"from":5,"step_ms":200}"#], Stdio::null());
-    calling.heard("1/5");
+    let mut calling = start("call", ["--tcp", &address, "countdown", r#"{"from":3,"step_ms":1000}"#], Stdio::null());
+    calling.heard("1/3");
     tools.interrupt();
     tools.heard("1 call may finish");
     call(&["--tcp", &address, "chatty"]).complained(4, &address);

@@ -341,10 +341,10 @@ fn tool_params(name: &str, arguments: &(impl Serialize + ?Sized)) -> Result<Json
     const KEPT: usize = 4 * 1024;
     // Taken, since arguments may have code that calls a tool; and at the end of a thread it may be gone.
     let mut draft = DRAFT.try_with(Cell::take).unwrap_or_default();
-    draft.clear();
     begin_tool_call(&mut draft, name);
     let around = draft.len();
     let params = write_tool_call(&mut draft, around, arguments);
+    draft.clear();
     draft.shrink_to(KEPT);
     let _ = DRAFT.try_with(|place| place.set(draft));
     params

@@ -745,6 +745,12 @@ impl Session {
 
     // ---- How it stands ----
 
+    /// Events that wait to be polled.
+    #[cfg(feature = "endpoint")]
+    pub(crate) fn unread_events(&self) -> usize {
+        self.events.len()
+    }
+
     /// Whether [`handle_frame`](Self::handle_frame) takes frames: false while [`crate::Limits::events`] events or
     /// [`crate::Limits::strays`] refusals wait to be polled, and once the session has closed. Otherwise a long outbox is no reason: two
     /// peers that wait for each other to read would wait for ever.

@@ -98,10 +98,6 @@ impl<K: Rises, V> Rising<K, V> {
             self.queue.pop_back();
             self.gaps = self.gaps.saturating_sub(1);
         }
-        if self.gaps > GAPS && self.gaps > self.queue.len() / 2 {
-            self.queue.retain(|(_, value)| value.is_some());
-            self.gaps = 0;
-        }
         self.trim();
         Some(value)
     }
@@ -126,11 +122,15 @@ impl<K: Rises, V> Rising<K, V> {
         }
     }
 
-    /// No gap at the beginning, and no room far beyond need.
+    /// No gap at the beginning, few in the midst, and no room far beyond need.
     fn trim(&mut self) {
         while self.gaps > 0 && self.queue.front().is_some_and(|(_, value)| value.is_none()) {
             self.queue.pop_front();
             self.gaps = self.gaps.saturating_sub(1);
+        }
+        if self.gaps > GAPS && self.gaps > self.queue.len() / 2 {
+            self.queue.retain(|(_, value)| value.is_some());
+            self.gaps = 0;
         }
         let room = self.queue.capacity();
         if room > LEAST && self.queue.len() < room / 4 {

@@ -77,7 +77,7 @@ pub(super) fn service(row: &str, book: &Book) -> Option<Service> {
             .tool(Tool::new("panic", async |_: Context, ()| -> Result<(), ToolError> { panic!("on purpose") }))
             .tool(Tool::blocking("panic_on_its_thread", |_: Context, ()| -> Result<(), ToolError> { panic!("on purpose") }))
             .tool(Tool::new("slow", async |context: Context, ()| Ok(context.sleep(Duration::from_secs(100)).await.is_ok())))
-            .tool(Tool::new("nap", async |context: Context, ()| Ok(context.sleep(Duration::from_millis(30)).await.is_ok())))
+            .tool(Tool::new("nap", async |context: Context, ()| Ok(context.sleep(Duration::from_secs(1)).await.is_ok())))
             .tool(Tool::new("ask", async |context: Context, ()| {
                 let failed = context.sample(Sample::new("anybody?")).await.is_err();
                 if failed { Err(ToolError::from("nobody is there")) } else { Ok("somebody") }
@@ -267,7 +267,7 @@ async fn a_call_times_out_at_its_deadline_although_the_peer_does_not_read<A: Ada
     let begin = Instant::now();
     let done = calling.peer.call(call).expect("a call").await;
     assert!(matches!(done.outcome, Outcome::TimedOut(_)), "{:?}", done.outcome);
-    assert!(begin.elapsed() < STUBBORN, "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < STUBBORN / 2, "{:?}", begin.elapsed());
     calling.far.book.note("read on");
     calling.close().await;
 }
@@ -287,9 +287,11 @@ async fn a_handler_that_panics_is_an_error_for_its_caller_and_the_server_lives<A
 async fn a_quick_call_does_not_wait_behind_slow_ones<A: Adapter>(stage: Stage<A>) {
     let calling = calling(&stage).await;
     let slow: Vec<_> = (0..64).map(|_| calling.peer.call_tool("slow", nothing()).expect("a call")).collect();
-    calling.peer.call_tool("greet", nothing()).expect("a call").await;
     let begin = Instant::now();
-    calling.peer.call_tool("greet", nothing()).expect("a call").await;
+    for _ in 0..2 {
+        let done = calling.peer.call_tool("greet", nothing()).expect("a call").await;
+        assert!(matches!(done.outcome, Outcome::Result(_)), "{:?}", done.outcome);
+    }
     // A millisecond where nothing else runs; the slow ones take a hundred seconds.
     assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
     drop(slow);

@@ -761,8 +761,8 @@ fn ten_updates_half_a_second_apart_arrive_half_a_second_apart(programs: &Program
     let times: Vec<_> = updates.iter().map(|(at, _)| *at).chain(iter::once(ended)).collect();
     let mut gaps: Vec<_> = times.windows(2).map(|pair| pair[1].duration_since(pair[0])).collect();
     gaps.sort();
-    // A machine that stalls brings two or three together; whoever holds them back, most.
-    assert!(gaps[gaps.len() / 2] > Duration::from_millis(250) && gaps[gaps.len() - 1] < Duration::from_secs(4), "{gaps:?}");
+    // A machine that stalls brings a few together; whoever holds them back, every other one at least.
+    assert!(gaps[3] > Duration::from_millis(250) && gaps[gaps.len() - 1] < Duration::from_secs(4), "{gaps:?}");
 }
 
 fn a_cancelled_call_stops_at_the_app_and_what_was_done_is_kept(programs: &Programs) {

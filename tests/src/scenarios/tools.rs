@@ -47,7 +47,8 @@ pub(super) fn service(book: &Book) -> Service {
         .configure(|config| {
             config.identity = identity();
             config.timeouts.handler_grace = PATIENCE;
-            config.timeouts.input = Some(PATIENCE);
+            // A question that leads to others waits for all of them.
+            config.timeouts.input = Some(3 * PATIENCE);
         })
         .tool(Tool::new("greet", async |_: Context, ()| Ok("hello")))
         .tool(Tool::new("length", async |_: Context, given: BTreeMap<String, String>| Ok(given["text"].len())))
@@ -67,7 +68,7 @@ pub(super) fn service(book: &Book) -> Service {
             Ok(ToolOutput::blocks((0..3).map(|_| Content::Text(Text::from_static("")))))
         }))
         .tool(Tool::blocking("block", |_: Context, ()| {
-            std::thread::sleep(Duration::from_millis(150));
+            std::thread::sleep(PATIENCE);
             Ok("blocked")
         }))
         .tool(Tool::new("reverse", move |_: Context, Number { number }: Number| {

@@ -1,5 +1,6 @@
 //! Turns of the driver: none too many, and none too few.
 
+use core::pin::Pin;
 use core::task::{Context as TaskContext, Poll};
 use std::boxed::Box;
 use std::string::ToString;
@@ -216,6 +217,31 @@ fn a_call_that_is_made_while_events_are_handed_out_leaves_whenever_that_is() {
             assert!(calls.1.lock().unwrap().is_some());
             assert_eq!((bench.left(), bench.wakes()), (1, 0), "in the same turn");
         }
+    }
+}
+
+/// Calls, and gives up again, as soon as it is woken.
+struct Restless(Peer, Mutex<Option<Pin<Box<Call>>>>);
+
+impl Wake for Restless {
+    fn wake(self: Arc<Self>) {
+        // Until all is over.
+        let Ok(next) = self.0.call_tool("any", Json::empty_object()) else { return };
+        let mut next = Box::pin(next);
+        assert!(next.as_mut().poll(&mut TaskContext::from_waker(&Waker::from(Arc::clone(&self)))).is_pending());
+        next.cancel(None);
+        *self.1.lock().unwrap() = Some(next);
+    }
+}
+
+/// What is cancelled before it has left is over at once: each event brought the next, and the turn never ended.
+#[test]
+fn regression_events_that_bring_events_do_not_hold_a_turn_for_ever() {
+    let (mut bench, peer) = Bench::client();
+    Arc::new(Restless(peer, Mutex::default())).wake();
+    for _ in 0..3 {
+        bench.turn();
+        assert!(bench.wakes() > 0, "there is more to do");
     }
 }
 
