@@ -114,9 +114,8 @@ impl Endpoint {
         let mut work = core::mem::take(&mut self.work);
         let mut state = self.shared.lock();
         // Others may add events as fast as these are taken, so the last time takes all that there are, and is the last.
-        let mut times = state.session.unread_events() / WORK_AT_ONCE;
-        loop {
-            while (work.len() < WORK_AT_ONCE || times == 0)
+        for more in (0..=state.session.unread_events() / WORK_AT_ONCE).rev() {
+            while (work.len() < WORK_AT_ONCE || more == 0)
                 && let Some(event) = state.session.poll_event()
             {
                 if let Event::Closed(reason) = event {
@@ -133,10 +132,6 @@ impl Endpoint {
                 self.run(piece);
             }
             state = self.shared.lock();
-            if times == 0 {
-                break;
-            }
-            times = times.saturating_sub(1);
         }
         // Also where a waker has panicked the last time.
         state.attended = false;

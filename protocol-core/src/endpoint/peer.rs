@@ -335,22 +335,22 @@ std::thread_local! {
     static DRAFT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// The parameters of such a call, whose arguments are still to be written.
+/// The parameters of such a call, whose arguments are still to be written. Arguments that are no object stand alone.
 fn tool_params(name: &str, arguments: &(impl Serialize + ?Sized)) -> Result<Json, JsonError> {
     /// What a thread keeps of the room that long arguments took.
     const KEPT: usize = 4 * 1024;
     // Taken, since arguments may have code that calls a tool; and at the end of a thread it may be gone.
     let mut draft = DRAFT.try_with(Cell::take).unwrap_or_default();
-    begin_tool_call(&mut draft, name);
-    let around = draft.len();
-    let params = write_tool_call(&mut draft, around, arguments);
+    let params = write_tool_call(&mut draft, name, arguments);
     draft.clear();
     draft.shrink_to(KEPT);
     let _ = DRAFT.try_with(|place| place.set(draft));
     params
 }
 
-fn write_tool_call(out: &mut Vec<u8>, around: usize, arguments: &(impl Serialize + ?Sized)) -> Result<Json, JsonError> {
+fn write_tool_call(out: &mut Vec<u8>, name: &str, arguments: &(impl Serialize + ?Sized)) -> Result<Json, JsonError> {
+    begin_tool_call(out, name);
+    let around = out.len();
     serde_json::to_writer(&mut *out, arguments).map_err(|error| JsonError::unwritten(&error))?;
     let arguments = out.get(around..).unwrap_or_default();
     check_depth(arguments)?;

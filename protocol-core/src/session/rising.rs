@@ -1,10 +1,9 @@
 //! Tables whose keys nearly always come in rising order: the ids of a peer that counts, the deadlines of calls that all may take as long.
 //!
-//! What rises stands in a queue: to come is to join its end, and a search guesses, where keys are counted, and then halves it. What does not rise stands in a tree. So whoever
-//! chooses the keys can make such a table as slow as a tree, and no slower.
+//! What rises stands in a queue: to come is to join its end, and a search guesses, where keys are counted, and then halves it. What does
+//! not rise stands in a tree. So whoever chooses the keys can make such a table as slow as a tree, and no slower.
 
 use alloc::collections::{BTreeMap, VecDeque};
-use core::cmp::Ordering;
 use core::fmt;
 
 /// What such keys are.
@@ -86,11 +85,6 @@ impl<K: Rises, V> Rising<K, V> {
             self.trim();
             return value;
         }
-        self.remove_from_midst(key)
-    }
-
-    #[inline(never)]
-    fn remove_from_midst(&mut self, key: &K) -> Option<V> {
         let Some(place) = self.place(key) else { return self.rest.remove(key) };
         let value = self.queue.get_mut(place)?.1.take()?;
         self.gaps = self.gaps.saturating_add(1);
@@ -110,16 +104,11 @@ impl<K: Rises, V> Rising<K, V> {
     /// Where in the queue a key stands, or has left a gap.
     fn place(&self, key: &K) -> Option<usize> {
         let ((first, _), (last, _)) = (self.queue.front()?, self.queue.back()?);
-        if let Some(steps) = key.steps_above(first)
-            && self.queue.get(steps).is_some_and(|(other, _)| other == key)
-        {
-            return Some(steps);
+        if key < first || last < key {
+            return None;
         }
-        match (key.cmp(first), key.cmp(last)) {
-            (Ordering::Equal, _) => Some(0),
-            (Ordering::Less, _) | (_, Ordering::Greater) => None,
-            _ => self.queue.binary_search_by(|(other, _)| other.cmp(key)).ok(),
-        }
+        let guess = key.steps_above(first).filter(|steps| self.queue.get(*steps).is_some_and(|(other, _)| other == key));
+        guess.or_else(|| self.queue.binary_search_by(|(other, _)| other.cmp(key)).ok())
     }
 
     /// No gap at the beginning, few in the midst, and no room far beyond need.

@@ -4,7 +4,7 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use protocol_core::endpoint::{Asked, BoxFuture, Call, Client};
 use protocol_core::{
@@ -14,7 +14,7 @@ use protocol_core::{
 use serde_json::{Value, json};
 
 use super::tools::TOGETHER;
-use super::{Book, Calling, FarEnd, Stage, Wire, client};
+use super::{Book, Calling, FarEnd, Stage, Wire, client, until};
 use crate::adapter::Adapter;
 
 super::rows! { $ each_scenario ():
@@ -114,11 +114,7 @@ impl Calling {
 
     /// Waits until so many lines are noted at the far end.
     async fn noted<A: Adapter>(&self, stage: &Stage<A>, lines: usize) {
-        let begin = Instant::now();
-        while self.far.notes().len() < lines {
-            assert!(begin.elapsed() < Duration::from_secs(20), "they never are: {:?}", self.far.notes());
-            stage.adapter.sleep(Duration::from_millis(2)).await;
-        }
+        until(stage, || self.far.notes().len() >= lines).await;
     }
 }
 

@@ -22,6 +22,7 @@ use std::net::TcpListener;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use protocol_core::adapter::Exit;
 use protocol_core::endpoint::{BoxFuture, Client, Peer, Service};
@@ -230,6 +231,15 @@ async fn how(end: BoxFuture<'static, Result<CloseReason, protocol_core::adapter:
     match end.await {
         Ok(reason) => reason.to_string(),
         Err(_) => "the connection broke".into(),
+    }
+}
+
+/// Until `condition` holds, ten seconds at most.
+async fn until<A: Adapter>(stage: &Stage<A>, condition: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !condition() {
+        assert!(begin.elapsed() < Duration::from_secs(10), "it never came to that");
+        stage.adapter.sleep(Duration::from_millis(2)).await;
     }
 }
 
