@@ -108,7 +108,7 @@ pub(super) fn tools(surface: Surface) -> Vec<Json> {
         Object::write(&mut out, |object| {
             object.string("name", name);
             object.string("description", tool.description());
-            translate::copy(object, "inputSchema", tool.schema());
+            translate::copy(object, "inputSchema", tool.schema().as_bytes());
         });
         Json::written(out)
     });
@@ -300,11 +300,11 @@ impl Bridge {
                 object.array("actions", &manifest.actions, |out, (name, action)| {
                     Object::write(out, |object| {
                         object.string("action", name);
-                        if let Some(description) = member(action.as_str(), "description") {
+                        if let Some(description) = member(action.as_bytes(), "description") {
                             translate::copy(object, "description", description);
                         }
                         object.string("mcp_tool_name", &alloc::format!("{app}__{name}"));
-                        if let Some(schema) = member(action.as_str(), "inputSchema") {
+                        if let Some(schema) = member(action.as_bytes(), "inputSchema") {
                             translate::copy(object, "input_schema", schema);
                         }
                     });
@@ -313,7 +313,7 @@ impl Bridge {
                     Object::write(out, |object| {
                         object.string("name", name);
                         object.string("uri", &uri_of(app, name));
-                        if let Some(description) = member(resource.as_str(), "description") {
+                        if let Some(description) = member(resource.as_bytes(), "description") {
                             translate::copy(object, "description", description);
                         }
                         object.object("read_via", |object| {
@@ -383,5 +383,5 @@ impl Bridge {
 }
 
 fn copy_members(object: &mut Object<'_>, from: &Json) {
-    crate::json::walk::for_each_key(from.as_str(), |key, value| object.copy(key, value));
+    crate::json::walk::for_each_key(from.as_bytes(), |key, value| object.copy(key, value));
 }

@@ -76,7 +76,7 @@ const ENTRIES: usize = 4096;
 fn by_name(list: &Json) -> Vec<(String, Json)> {
     let mut seen = BTreeSet::new();
     let mut named = Vec::new();
-    for item in elements(list.as_str()) {
+    for item in elements(list.as_bytes()) {
         if named.len() >= ENTRIES {
             break;
         }
@@ -229,7 +229,7 @@ impl Bridge {
                 Object::write(&mut out, |object| {
                     object.string("uri", &uri_of(routed.app.as_str(), name));
                     object.string("name", &alloc::format!("{}__{name}", routed.app));
-                    if let Some(description) = member(resource.as_str(), "description") {
+                    if let Some(description) = member(resource.as_bytes(), "description") {
                         translate::copy(object, "description", description);
                     }
                     object.string("mimeType", "application/json");
@@ -350,15 +350,15 @@ impl Bridge {
 
 /// An action as MCP describes a tool. A schema that is none would make clients throw the whole list away.
 fn tool(listed: &str, manifest: &Manifest, name: &str, action: &Json) -> Json {
-    let part = |name: &str| member(action.as_str(), name);
+    let part = |name: &str| member(action.as_bytes(), name);
     Object::value(|object| {
         object.string("name", listed);
-        match part("description").filter(|text| string(*text).is_some_and(|text| !text.is_empty())) {
+        match part("description").filter(|text| string(text).is_some_and(|text| !text.is_empty())) {
             Some(description) => translate::copy(object, "description", description),
             None => object.string("description", &alloc::format!("Action {name} from {}", manifest.name)),
         }
-        let is_object = |&schema: &&str| member(schema, "type").and_then(string).as_deref() == Some("object");
-        let schema = part("inputSchema").filter(is_object).unwrap_or(r#"{"type":"object","additionalProperties":true}"#);
+        let is_object = |&schema: &&[u8]| member(schema, "type").and_then(string).as_deref() == Some("object");
+        let schema = part("inputSchema").filter(is_object).unwrap_or(br#"{"type":"object","additionalProperties":true}"#);
         translate::copy(object, "inputSchema", schema);
         let hints = part("annotations").unwrap_or_default();
         let hints: Vec<_> = [("readOnly", "readOnlyHint"), ("destructive", "destructiveHint")]

@@ -79,13 +79,13 @@ fn shown(output: &Json) -> ToolOutput {
 fn blocks(output: &Json) -> Option<Vec<Content>> {
     let mut content = None;
     let mut only = true;
-    for_each_member(output.as_str(), |name, value| match name {
+    for_each_member(output.as_bytes(), |name, value| match name {
         "content" => content = Some(value),
         _ => only = false,
     });
     let content = content.filter(|content| only && Kind::of(content) == Kind::Array)?;
     let all = elements(content);
-    let is_block = |&block: &&str| {
+    let is_block = |&block: &&[u8]| {
         let kind = member(block, "type").and_then(string);
         kind.is_some_and(|kind| matches!(&*kind, "text" | "image" | "audio" | "resource" | "resource_link"))
     };
@@ -229,6 +229,6 @@ pub(super) fn list<T>(name: &'static str, items: impl IntoIterator<Item = T>, ea
 }
 
 /// Copies JSON that stands somewhere else.
-pub(super) fn copy(object: &mut Object<'_>, name: &'static str, value: &str) {
-    push_json(object.member(name), value.as_bytes());
+pub(super) fn copy(object: &mut Object<'_>, name: &'static str, value: &[u8]) {
+    push_json(object.member(name), value);
 }

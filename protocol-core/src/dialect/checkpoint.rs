@@ -12,7 +12,7 @@ pub(super) fn with_status(partial: &Json, status: &str) -> Json {
     let mut out = Vec::with_capacity(partial.as_bytes().len().saturating_add(32));
     Object::write(&mut out, |object| {
         object.string("status", status);
-        for_each_key(partial.as_str(), |key, value| {
+        for_each_key(partial.as_bytes(), |key, value| {
             if key.name() != "status" {
                 object.copy(key, value);
             }
@@ -26,7 +26,7 @@ pub(super) fn with_partial(error: &RpcError, partial: &Json) -> RpcError {
     let mut data = Vec::new();
     Object::write(&mut data, |object| {
         match &error.data {
-            Some(given) if given.is_object() => for_each_key(given.as_str(), |key, value| {
+            Some(given) if given.is_object() => for_each_key(given.as_bytes(), |key, value| {
                 if key.name() != "partial" {
                     object.copy(key, value);
                 }

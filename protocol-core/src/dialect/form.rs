@@ -7,7 +7,7 @@ use alloc::string::String;
 
 use crate::json::scan::Kind;
 use crate::json::walk::{Members, elements, for_each_member, member, string};
-use crate::json::{Json, number};
+use crate::json::{Json, integer, number};
 
 /// What a protocol lets a field be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,14 +20,14 @@ pub(super) enum Fields {
 
 /// Whether `schema` is a flat object of such fields.
 pub(super) fn check(schema: &Json, fields: Fields) -> Result<(), String> {
-    Form::read(schema.as_str(), fields).map(drop)
+    Form::read(schema.as_bytes(), fields).map(drop)
 }
 
 /// Whether every `format` in a schema that passed [`check`] is one that the protocol names. Of a peer an unknown one is taken as
 /// the annotation that it is.
 pub(super) fn check_formats(schema: &Json) -> Result<(), String> {
     let mut unknown = None;
-    for_each_member(member(schema.as_str(), "properties").unwrap_or("{}"), |name, property| {
+    for_each_member(member(schema.as_bytes(), "properties").unwrap_or(b"{}"), |name, property| {
         let format = member(property, "format").map(|format| string(format).unwrap_or_default());
         if format.is_some_and(|format| !matches!(&*format, "email" | "uri" | "date" | "date-time")) {
             unknown = Some(alloc::format!("property {name}: format must be email, uri, date or date-time"));
@@ -38,7 +38,7 @@ pub(super) fn check_formats(schema: &Json) -> Result<(), String> {
 
 /// Whether `content` answers the form `schema`, which passed [`check`].
 pub(super) fn check_content(schema: &Json, content: &Json) -> Result<(), String> {
-    Form::read(schema.as_str(), Fields::Rich)?.fits(content.as_str())
+    Form::read(schema.as_bytes(), Fields::Rich)?.fits(content.as_bytes())
 }
 
 /// The form of a confirmation: no field at all.
@@ -53,7 +53,7 @@ struct Form<'a> {
 }
 
 impl<'a> Form<'a> {
-    fn read(schema: &'a str, fields: Fields) -> Result<Self, String> {
+    fn read(schema: &'a [u8], fields: Fields) -> Result<Self, String> {
         if Kind::of(schema) != Kind::Object || text_member(schema, "type").as_deref() != Some("object") {
             return Err(String::from("the requested schema must be of type object"));
         }
@@ -77,13 +77,14 @@ impl<'a> Form<'a> {
             }
             for name in elements(required) {
                 let known = string(name).filter(|name| form.fields.contains_key(name));
-                form.required.insert(known.ok_or_else(|| alloc::format!("required names {name}, which is no property"))?);
+                let unknown = || alloc::format!("required names {}, which is no property", String::from_utf8_lossy(name));
+                form.required.insert(known.ok_or_else(unknown)?);
             }
         }
         Ok(form)
     }
 
-    fn fits(&self, content: &str) -> Result<(), String> {
+    fn fits(&self, content: &[u8]) -> Result<(), String> {
         let mut answered = BTreeSet::new();
         let members = Members::of(content).ok_or("an answer must be an object")?;
         for (key, value) in members {
@@ -111,7 +112,7 @@ enum Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    fn read(property: &'a str, fields: Fields) -> Result<Self, String> {
+    fn read(property: &'a [u8], fields: Fields) -> Result<Self, String> {
         if Kind::of(property) != Kind::Object {
             return Err(String::from("must be an object"));
         }
@@ -128,7 +129,7 @@ impl<'a> Field<'a> {
         }
         let whole = |name: &str| match member(property, name) {
             None => Ok(None),
-            Some(value) => value.parse::<u64>().map(Some).map_err(|_| alloc::format!("{name} must be a whole number")),
+            Some(value) => integer::<u64>(value).map(Some).ok_or_else(|| alloc::format!("{name} must be a whole number")),
         };
         let real = |name: &str| match member(property, name) {
             None => Ok(None),
@@ -155,7 +156,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    fn fits(&self, value: &str) -> Result<(), String> {
+    fn fits(&self, value: &[u8]) -> Result<(), String> {
         let check = |fits: bool, why: &str| if fits { Ok(()) } else { Err(String::from(why)) };
         match self {
             Self::Text { shortest, longest } => {
@@ -188,12 +189,12 @@ impl<'a> Field<'a> {
 
 type Choices<'a> = BTreeSet<Cow<'a, str>>;
 
-fn is_choice(choices: &Choices<'_>, value: &str) -> bool {
+fn is_choice(choices: &Choices<'_>, value: &[u8]) -> bool {
     string(value).is_some_and(|chosen| choices.contains(&chosen))
 }
 
 /// The choices of an enumeration in any of its spellings: `enum`, or `oneOf` / `anyOf` with titled constants.
-fn choices(schema: &str) -> Result<Option<Choices<'_>>, String> {
+fn choices(schema: &[u8]) -> Result<Option<Choices<'_>>, String> {
     let plain = member(schema, "enum");
     let titled = member(schema, "oneOf").or_else(|| member(schema, "anyOf"));
     let Some(list) = plain.or(titled) else { return Ok(None) };
@@ -205,6 +206,6 @@ fn choices(schema: &str) -> Result<Option<Choices<'_>>, String> {
     all.map(Some).ok_or_else(|| String::from("every choice must be text"))
 }
 
-fn text_member<'a>(object: &'a str, name: &str) -> Option<alloc::borrow::Cow<'a, str>> {
+fn text_member<'a>(object: &'a [u8], name: &str) -> Option<alloc::borrow::Cow<'a, str>> {
     member(object, name).and_then(string)
 }

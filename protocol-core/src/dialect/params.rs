@@ -106,7 +106,7 @@ mod tests {
     /// The parameters as a frame brings them.
     fn noted(text: &str, op: &Op) -> Params {
         let frame = alloc::format!(r#"{{"params":{text}}}"#);
-        let mut members = Members::at(Cursor::new(&frame, 9)).unwrap();
+        let mut members = Members::at(Cursor::new(frame.as_bytes(), 9)).unwrap();
         members.next_key().unwrap().unwrap();
         let mut noted = Noted::default();
         members.note(&mut noted).unwrap();

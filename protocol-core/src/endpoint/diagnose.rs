@@ -123,7 +123,8 @@ mod on {
             return;
         }
         span.record("op", debug(op));
-        if let Some(name) = op.names_by().and_then(|key| params.member(key)).as_ref().and_then(|name| walk::string(name.as_str())) {
+        if let Some(name) = op.names_by().and_then(|key| params.member(key)).as_ref().and_then(|name| walk::string(name.as_bytes()))
+        {
             span.record("name", cut(&name));
         }
     }

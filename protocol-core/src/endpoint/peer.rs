@@ -276,7 +276,7 @@ impl Peer {
             let page = self.call(Invoke::new(op.clone(), params))?.await.result()?;
             let list = page.member(member).ok_or_else(|| CallError::Unreadable(std::format!("`{member}` is missing")))?;
             for item in list.decode::<Vec<&RawValue>>()? {
-                items.push(list.part(item.get()));
+                items.push(list.part(item.get().as_bytes()));
             }
             // A cursor is a string, an empty one too.
             cursor = page.member("nextCursor").filter(|next| next.decode::<String>().is_ok());

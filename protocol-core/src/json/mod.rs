@@ -4,16 +4,16 @@ pub(crate) mod pretty;
 pub(crate) mod scan;
 pub(crate) mod walk;
 
-use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Deref;
+use core::str::FromStr;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use scan::{Cursor, Kind};
+use scan::{Cursor, Kind, is_text};
 
 /// As deep as a payload of ours may be nested, so that what it is put into stays readable.
 const DEPTH: u8 = 120;
@@ -46,8 +46,8 @@ impl Json {
     /// us reads 128.
     pub fn parse(text: impl Into<Bytes>) -> Result<Self, JsonError> {
         let bytes = text.into();
-        let value = core::str::from_utf8(&bytes).ok().and_then(|text| Cursor::new(text, DEPTH).whole().ok());
-        value.map(|value| Self(bytes.slice_ref(value.as_bytes()))).ok_or(JsonError::Syntax)
+        let value = if is_text(&bytes) { Cursor::new(&bytes, DEPTH).whole().ok() } else { None };
+        value.map(|value| Self(bytes.slice_ref(value))).ok_or(JsonError::Syntax)
     }
 
     /// Writes `value` as JSON.
@@ -135,8 +135,8 @@ impl Json {
     }
 
     /// `value` must be a part of this text that is a value.
-    pub(crate) fn part<'a>(&self, value: impl walk::Checked<'a>) -> Self {
-        Self(self.0.slice_ref(value.bytes()))
+    pub(crate) fn part(&self, value: &[u8]) -> Self {
+        Self(self.0.slice_ref(value))
     }
 
     /// Text that is known to be JSON because the crate wrote it.
@@ -190,7 +190,7 @@ pub(crate) fn check_depth(written: &[u8]) -> Result<(), JsonError> {
     // Few bytes or few brackets are never deep.
     let brackets = || written.iter().filter(|byte| matches!(byte, b'{' | b'[')).count();
     let is_flat = written.len() <= usize::from(DEPTH) || brackets() <= usize::from(DEPTH);
-    let is_json = || core::str::from_utf8(written).is_ok_and(|text| Cursor::new(text, DEPTH).whole().is_ok());
+    let is_json = || Cursor::new(written, DEPTH).whole().is_ok();
     if is_flat || is_json() { Ok(()) } else { Err(JsonError::Syntax) }
 }
 
@@ -216,23 +216,23 @@ impl<'a> Frame<'a> {
     }
 
     /// `value` must be a part of the frame that passed a scan.
-    pub(crate) fn json(self, value: &str) -> Json {
+    pub(crate) fn json(self, value: &[u8]) -> Json {
         Json(self.slice(value))
     }
 
     /// The text of a JSON string in the frame; a slice of it where nothing is escaped.
-    pub(crate) fn text(self, value: &str) -> Option<Text> {
-        Some(match walk::string(value)? {
-            Cow::Borrowed(inside) => Text(self.slice(inside)),
-            Cow::Owned(text) => text.into(),
-        })
+    pub(crate) fn text(self, value: &[u8]) -> Option<Text> {
+        match walk::plain(value) {
+            Some(plain) => Some(Text(self.slice(plain))),
+            None => walk::string(value).map(|text| text.into_owned().into()),
+        }
     }
 
-    fn slice(self, part: &str) -> Bytes {
+    fn slice(self, part: &[u8]) -> Bytes {
         if self.0.len() > Self::SMALL && part.len().saturating_mul(Self::PART) < self.0.len() {
-            Bytes::copy_from_slice(part.as_bytes())
+            Bytes::copy_from_slice(part)
         } else {
-            self.0.slice_ref(part.as_bytes())
+            self.0.slice_ref(part)
         }
     }
 }
@@ -385,19 +385,32 @@ impl fmt::Write for Sink<'_> {
 }
 
 /// The number that a JSON value says, if it is one and finite.
-pub(crate) fn number(value: &str) -> Option<f64> {
-    /// As many digits are exact as a double.
-    const EXACT: usize = 15;
+pub(crate) fn number(value: &[u8]) -> Option<f64> {
+    // Most numbers are counts, and reading those as whole numbers is several times quicker. So few digits are exact as a double.
+    if let Some(count) = count(value) {
+        return Some(count as f64);
+    }
     if Kind::of(value) != Kind::Number {
         return None;
     }
-    // Most numbers are counts, and reading those as whole numbers is several times quicker.
-    if value.len() <= EXACT {
-        let digit = |byte: u8| byte.is_ascii_digit().then(|| u64::from(byte & 0xf));
-        let count = value.bytes().try_fold(0_u64, |count, byte| Some(count.wrapping_mul(10).wrapping_add(digit(byte)?)));
-        if let Some(count) = count {
-            return Some(count as f64);
-        }
+    core::str::from_utf8(value).ok()?.parse::<f64>().ok().filter(|number| number.is_finite())
+}
+
+/// The number that a JSON value says, if that is a whole one within the bounds of `T`.
+pub(crate) fn integer<T: FromStr + TryFrom<u64>>(value: &[u8]) -> Option<T> {
+    match count(value) {
+        Some(count) => T::try_from(count).ok(),
+        None => core::str::from_utf8(value).ok()?.parse().ok(),
     }
-    value.parse::<f64>().ok().filter(|number| number.is_finite())
+}
+
+/// The number that at most fifteen digits, and nothing else, say.
+#[inline]
+fn count(digits: &[u8]) -> Option<u64> {
+    const MOST: usize = 15;
+    if digits.is_empty() || digits.len() > MOST {
+        return None;
+    }
+    let digit = |byte: u8| byte.is_ascii_digit().then(|| u64::from(byte & 0xf));
+    digits.iter().try_fold(0_u64, |count, byte| Some(count.wrapping_mul(10).wrapping_add(digit(*byte)?)))
 }

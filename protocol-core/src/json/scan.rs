@@ -1,9 +1,9 @@
 //! One pass over JSON text that checks its syntax, bounds its depth and hands out members.
 //!
 //! The grammar is RFC 8259. Nothing recurses: the open brackets are bits of one `u128`, which is why the depth limit
-//! is at most 128. Input is `&str`, so UTF-8 is checked before a scan begins.
+//! is at most 128. Input is bytes, which [`is_text`] must have found to be UTF-8: what is made of them later on is not looked at again.
 
-use super::walk::{self, Checked, Key, for_each_member, member};
+use super::walk::{self, Key, for_each_member, member};
 
 /// The deepest nesting that a scan can follow.
 pub(crate) const MAX_DEPTH: u8 = 128;
@@ -29,8 +29,8 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// The kind of the value that `text` begins with. `text` must have passed a scan.
-    pub(crate) fn of(text: &str) -> Self {
-        match text.as_bytes().first() {
+    pub(crate) fn of(text: &[u8]) -> Self {
+        match text.first() {
             Some(b'{') => Self::Object,
             Some(b'[') => Self::Array,
             Some(b'"') => Self::String,
@@ -44,7 +44,7 @@ impl Kind {
 /// A place in a JSON text. Every method moves forward over what it accepts.
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor<'a> {
-    text: &'a str,
+    text: &'a [u8],
     /// How much of `text` was passed.
     at: usize,
     depth: u8,
@@ -52,12 +52,12 @@ pub(crate) struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     /// A cursor that accepts at most `depth` nested containers ([`MAX_DEPTH`] at the most).
-    pub(crate) fn new(text: &'a str, depth: u8) -> Self {
+    pub(crate) fn new(text: &'a [u8], depth: u8) -> Self {
         Self { text, at: 0, depth: depth.min(MAX_DEPTH) }
     }
 
     /// Checks that the whole text is one value with nothing but white space around it, and gives back the value.
-    pub(crate) fn whole(mut self) -> Result<&'a str, ScanError> {
+    pub(crate) fn whole(mut self) -> Result<&'a [u8], ScanError> {
         let value = self.value()?;
         self.end()?;
         Ok(value)
@@ -71,8 +71,8 @@ impl<'a> Cursor<'a> {
     /// The first byte of what comes next, white space passed over.
     #[inline]
     pub(crate) fn peek(&mut self) -> Option<u8> {
-        self.at = behind_space(self.text.as_bytes(), self.at);
-        self.text.as_bytes().get(self.at).copied()
+        self.at = behind_space(self.text, self.at);
+        self.text.get(self.at).copied()
     }
 
     /// Takes `byte` if it comes next, white space passed over.
@@ -86,16 +86,15 @@ impl<'a> Cursor<'a> {
     }
 
     /// The next value, whole, checked.
-    pub(crate) fn value(&mut self) -> Result<&'a str, ScanError> {
-        let text = self.text.as_bytes();
-        let start = behind_space(text, self.at);
-        self.at = behind_value(text, start, self.depth)?;
+    pub(crate) fn value(&mut self) -> Result<&'a [u8], ScanError> {
+        let start = behind_space(self.text, self.at);
+        self.at = behind_value(self.text, start, self.depth)?;
         Ok(self.since(start))
     }
 
-    /// What was passed since `start`. Tokens begin and end with ASCII, so the cuts are between characters.
+    /// What was passed since `start`.
     #[inline]
-    fn since(&self, start: usize) -> &'a str {
+    fn since(&self, start: usize) -> &'a [u8] {
         self.text.get(start..self.at).unwrap_or_default()
     }
 }
@@ -290,6 +289,13 @@ pub(super) fn behind_plain(text: &[u8], mut at: usize) -> usize {
     behind_long(text, at)
 }
 
+/// Whether bytes are UTF-8. Nearly always they are ASCII, which takes a fraction of the time to see.
+#[inline]
+pub(crate) fn is_text(bytes: &[u8]) -> bool {
+    let is_more = |part: &[u8]| !part.iter().fold(0, |all, byte| all | byte).is_ascii();
+    !any_part::<32>(bytes, 0, is_more) || core::str::from_utf8(bytes).is_ok()
+}
+
 /// Whether a part of `text` has what is looked for. Nearly always none has, so all of a part is looked at, many bytes at a time: that takes
 /// parts of one length. Each begins so many bytes before the end of the last as `overlap` says.
 #[inline]
@@ -381,8 +387,8 @@ impl<'a> Members<'a> {
     }
 
     /// The next key; its value must be taken by [`Self::value`] or [`Self::note`] before the next one is.
-    pub(crate) fn next_key(&mut self) -> Result<Option<Key<&'a str>>, ScanError> {
-        let text = self.cursor.text.as_bytes();
+    pub(crate) fn next_key(&mut self) -> Result<Option<Key<'a>>, ScanError> {
+        let text = self.cursor.text;
         let first = core::mem::replace(&mut self.first, false);
         let mut at = behind_space(text, self.cursor.at);
         match byte(text, at) {
@@ -403,7 +409,7 @@ impl<'a> Members<'a> {
     /// Takes what comes next if it stands there as `written`: a comma, a key and a colon, say.
     #[inline]
     pub(crate) fn take_written(&mut self, written: &str) -> bool {
-        let rest = self.cursor.text.as_bytes().get(self.cursor.at..).unwrap_or_default();
+        let rest = self.cursor.text.get(self.cursor.at..).unwrap_or_default();
         let taken = rest.starts_with(written.as_bytes());
         if taken {
             self.cursor.at = self.cursor.at.wrapping_add(written.len());
@@ -412,24 +418,24 @@ impl<'a> Members<'a> {
     }
 
     /// Takes the value if it is a string without escapes, of which it gives back what is between the quotes.
-    pub(crate) fn take_plain(&mut self) -> Option<&'a str> {
-        let text = self.cursor.text.as_bytes();
+    pub(crate) fn take_plain(&mut self) -> Option<&'a [u8]> {
+        let text = self.cursor.text;
         let inside = next(self.cursor.at);
         let end = behind_plain(text, inside);
         let is_plain = byte(text, self.cursor.at) == b'"' && byte(text, end) == b'"';
         if is_plain {
             self.cursor.at = next(end);
         }
-        self.cursor.text.get(inside..end).filter(|_| is_plain)
+        text.get(inside..end).filter(|_| is_plain)
     }
 
-    pub(crate) fn value(&mut self) -> Result<&'a str, ScanError> {
+    pub(crate) fn value(&mut self) -> Result<&'a [u8], ScanError> {
         self.cursor.value()
     }
 
     /// Takes the value into `noted`, which is empty, with its members if it is an object.
     pub(crate) fn note(&mut self, noted: &mut Noted<'a>) -> Result<(), ScanError> {
-        let text = self.cursor.text.as_bytes();
+        let text = self.cursor.text;
         let start = behind_space(text, self.cursor.at);
         if byte(text, start) != b'{' {
             noted.text = self.cursor.value()?;
@@ -471,7 +477,7 @@ impl<'a> Members<'a> {
 /// They are found again when they are asked for if there are more than places, if a key has an escape in it, and beyond 4 GiB.
 #[derive(Debug, Default)]
 pub(crate) struct Noted<'a> {
-    text: &'a str,
+    text: &'a [u8],
     /// The key of each, without its quotes, and the value. In a text of more than 4 GiB these places say nothing.
     members: [(Span, Span); PLACES],
     /// How many there are, or [`AGAIN`].
@@ -507,33 +513,33 @@ impl Span {
     }
 
     /// What is at it.
-    pub(crate) fn cut<'a, T: Checked<'a>>(self, text: T) -> T {
-        text.part(self.from as usize, self.to as usize)
+    pub(crate) fn cut(self, text: &[u8]) -> &[u8] {
+        text.get(self.from as usize..self.to as usize).unwrap_or_default()
     }
 }
 
 impl<'a> Noted<'a> {
     /// An object without members.
     pub(crate) const fn empty_object() -> Self {
-        Self { text: "{}", members: [(Span { from: 0, to: 0 }, Span { from: 0, to: 0 }); PLACES], count: 0 }
+        Self { text: b"{}", members: [(Span { from: 0, to: 0 }, Span { from: 0, to: 0 }); PLACES], count: 0 }
     }
 
     /// The whole value.
-    pub(crate) fn text(&self) -> &'a str {
+    pub(crate) fn text(&self) -> &'a [u8] {
         self.text
     }
 
-    /// Calls `each` with every member, in order.
+    /// Calls `each` with the name and the value of every member, in order.
     #[inline]
-    pub(crate) fn for_each(&self, mut each: impl FnMut(&str, &'a str)) {
+    pub(crate) fn for_each(&self, mut each: impl FnMut(&[u8], &'a [u8])) {
         match self.members.get(..self.count) {
             Some(members) => members.iter().for_each(|(key, value)| each(key.cut(self.text), value.cut(self.text))),
-            None => for_each_member(self.text, each),
+            None => for_each_member(self.text, |name, value| each(name.as_bytes(), value)),
         }
     }
 
     /// The member `name`; the last one where it is repeated.
-    pub(crate) fn member(&self, name: &str) -> Option<&'a str> {
+    pub(crate) fn member(&self, name: &str) -> Option<&'a [u8]> {
         match self.members.get(..self.count) {
             Some(members) => members.iter().rfind(|(key, _)| self.is(*key, name)).map(|(_, value)| value.cut(self.text)),
             None => member(self.text, name),
@@ -542,7 +548,7 @@ impl<'a> Noted<'a> {
 
     /// The member `name`, unless it is repeated.
     #[inline]
-    pub(crate) fn only(&self, name: &str) -> Result<Option<&'a str>, Repeated> {
+    pub(crate) fn only(&self, name: &str) -> Result<Option<&'a [u8]>, Repeated> {
         match self.place(name) {
             Some(place) if place.is_nowhere() => Ok(None),
             Some(place) => Ok(Some(place.cut(self.text))),
@@ -567,12 +573,12 @@ impl<'a> Noted<'a> {
 
     #[inline]
     fn is(&self, key: Span, name: &str) -> bool {
-        key.cut(self.text.as_bytes()) == name.as_bytes()
+        key.cut(self.text) == name.as_bytes()
     }
 }
 
 #[cold]
-fn only_member<'a>(text: &'a str, name: &str) -> Result<Option<&'a str>, Repeated> {
+fn only_member<'a>(text: &'a [u8], name: &str) -> Result<Option<&'a [u8]>, Repeated> {
     let mut named = walk::Members::of(text).into_iter().flatten().filter(|(key, _)| key.is(name)).map(|(_, value)| value);
     let one = named.next();
     if named.next().is_some() { Err(Repeated) } else { Ok(one) }
@@ -581,7 +587,7 @@ fn only_member<'a>(text: &'a str, name: &str) -> Result<Option<&'a str>, Repeate
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::string::{String, ToString};
+    use alloc::string::String;
     use alloc::vec::Vec;
 
     #[test]
@@ -594,18 +600,18 @@ mod tests {
                     *one = one.replace('k', r"\u006b");
                 }
                 let text = alloc::format!(r#"{{"params": {{{}}} }}"#, all.join(" ,"));
-                let mut members = Members::at(Cursor::new(&text, 3)).unwrap();
+                let mut members = Members::at(Cursor::new(text.as_bytes(), 3)).unwrap();
                 members.next_key().unwrap().unwrap();
                 let mut noted = Noted::default();
                 members.note(&mut noted).unwrap();
                 assert!(members.next_key().unwrap().is_none());
                 let (mut seen, mut walked) = (Vec::new(), Vec::new());
-                noted.for_each(|name, value| seen.push((name.to_string(), value)));
-                for_each_member(noted.text(), |name, value| walked.push((name.to_string(), value)));
+                noted.for_each(|name, value| seen.push((name.to_vec(), value)));
+                for_each_member(noted.text(), |name, value| walked.push((Vec::from(name), value)));
                 assert_eq!((seen.len(), &seen), (count, &walked), "{text}");
                 for name in ["k0", "k3", "k", ""] {
                     assert_eq!(noted.member(name), super::member(noted.text(), name), "{text}");
-                    let repeats = walked.iter().filter(|(key, _)| key == name).count() > 1;
+                    let repeats = walked.iter().filter(|(key, _)| key == name.as_bytes()).count() > 1;
                     assert_eq!(noted.only(name), if repeats { Err(Repeated) } else { Ok(noted.member(name)) }, "{text}");
                 }
             }

@@ -1,4 +1,5 @@
-//! Text that passed a scan, read again: what was checked is not checked twice, so a value ends where its quotes and brackets say.
+//! Text that passed a scan, read again: what was checked is not checked twice, so a value ends where its quotes and brackets say. It
+//! stays bytes, since to make a `str` of them is to look at each.
 //!
 //! Whatever the bytes, nothing panics and every walk comes to an end. Of text that never passed a scan the answers mean nothing.
 
@@ -8,69 +9,32 @@ use alloc::vec::Vec;
 
 use super::scan::{behind_plain, byte, next};
 
-/// Text that passed a scan: as `str`, or as its bytes where nobody asks for more, since to make a `str` of them is to look at each.
-pub(crate) trait Checked<'a>: Copy {
-    fn bytes(self) -> &'a [u8];
-    /// The part between two places, which are both beside ASCII.
-    fn part(self, from: usize, to: usize) -> Self;
-    fn text(self) -> Option<&'a str>;
-}
-
-impl<'a> Checked<'a> for &'a str {
-    fn bytes(self) -> &'a [u8] {
-        self.as_bytes()
-    }
-
-    fn part(self, from: usize, to: usize) -> Self {
-        self.get(from..to).unwrap_or_default()
-    }
-
-    fn text(self) -> Option<&'a str> {
-        Some(self)
-    }
-}
-
-impl<'a> Checked<'a> for &'a [u8] {
-    fn bytes(self) -> &'a [u8] {
-        self
-    }
-
-    fn part(self, from: usize, to: usize) -> Self {
-        self.get(from..to).unwrap_or_default()
-    }
-
-    fn text(self) -> Option<&'a str> {
-        core::str::from_utf8(self).ok()
-    }
-}
-
 /// An object key as it stands in the text.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Key<T> {
-    pub(super) quoted: T,
+pub(crate) struct Key<'a> {
+    pub(super) quoted: &'a [u8],
     pub(super) escaped: bool,
 }
 
-impl<'a, T: Checked<'a>> Key<T> {
+impl<'a> Key<'a> {
     /// The key with its quotes and escapes, exactly as it stands.
-    pub(crate) fn quoted(self) -> T {
+    pub(crate) fn quoted(self) -> &'a [u8] {
         self.quoted
     }
 
     /// The key itself. One that names half a surrogate pair is no text at all and reads as empty.
     #[inline]
     pub(crate) fn name(self) -> Cow<'a, str> {
-        if self.escaped {
-            Cow::Owned(unescape(self.quoted.bytes()).unwrap_or_default())
-        } else {
-            Cow::Borrowed(self.quoted.part(1, self.quoted.bytes().len().saturating_sub(1)).text().unwrap_or_default())
+        match self.plain() {
+            Some(plain) => Cow::Borrowed(core::str::from_utf8(plain).unwrap_or_default()),
+            None => Cow::Owned(unescape(self.quoted).unwrap_or_default()),
         }
     }
 
     /// The key itself, if nothing in it is escaped.
     #[inline]
     pub(crate) fn plain(self) -> Option<&'a [u8]> {
-        match self.quoted.bytes() {
+        match self.quoted {
             [b'"', inside @ .., b'"'] if !self.escaped => Some(inside),
             _ => None,
         }
@@ -92,24 +56,24 @@ impl<'a, T: Checked<'a>> Key<T> {
 }
 
 /// The members of an object, in order.
-pub(crate) struct Members<T> {
-    text: T,
+pub(crate) struct Members<'a> {
+    text: &'a [u8],
     at: usize,
 }
 
-impl<'a, T: Checked<'a>> Members<T> {
+impl<'a> Members<'a> {
     /// `None` if `text` is no object.
-    pub(crate) fn of(text: T) -> Option<Self> {
-        let start = behind_signs(text.bytes(), 0);
-        (byte(text.bytes(), start) == b'{').then_some(Self { text, at: next(start) })
+    pub(crate) fn of(text: &'a [u8]) -> Option<Self> {
+        let start = behind_signs(text, 0);
+        (byte(text, start) == b'{').then_some(Self { text, at: next(start) })
     }
 }
 
-impl<'a, T: Checked<'a>> Iterator for Members<T> {
-    type Item = (Key<T>, T);
+impl<'a> Iterator for Members<'a> {
+    type Item = (Key<'a>, &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let text = self.text.bytes();
+        let text = self.text;
         let key = behind_signs(text, self.at);
         if byte(text, key) != b'"' {
             return None;
@@ -119,7 +83,8 @@ impl<'a, T: Checked<'a>> Iterator for Members<T> {
         let behind = if escaped { behind_escapes(text, end)? } else { next(end) };
         let value = behind_signs(text, behind);
         self.at = behind_value(text, value)?;
-        Some((Key { quoted: self.text.part(key, behind), escaped }, self.text.part(value, self.at)))
+        let part = |from: usize, to: usize| text.get(from..to).unwrap_or_default();
+        Some((Key { quoted: part(key, behind), escaped }, part(value, self.at)))
     }
 }
 
@@ -179,24 +144,23 @@ fn behind_value(text: &[u8], mut at: usize) -> Option<usize> {
 }
 
 /// Calls `each` with the name and the value of every member of the object `text`.
-pub(crate) fn for_each_member<'a>(text: &'a str, mut each: impl FnMut(&str, &'a str)) {
+pub(crate) fn for_each_member<'a>(text: &'a [u8], mut each: impl FnMut(&str, &'a [u8])) {
     for_each_key(text, |key, value| each(&key.name(), value));
 }
 
 /// The same with the keys as they stand, for writing them again.
-pub(crate) fn for_each_key<'a>(text: &'a str, mut each: impl FnMut(Key<&'a str>, &'a str)) {
+pub(crate) fn for_each_key<'a>(text: &'a [u8], mut each: impl FnMut(Key<'a>, &'a [u8])) {
     Members::of(text).into_iter().flatten().for_each(|(key, value)| each(key, value));
 }
 
 /// The member `name` of the object `text`; the last one where it is repeated. `None` if `text` is no object.
-pub(crate) fn member<'a, T: Checked<'a>>(text: T, name: &str) -> Option<T> {
+pub(crate) fn member<'a>(text: &'a [u8], name: &str) -> Option<&'a [u8]> {
     Members::of(text)?.filter(|(key, _)| key.is(name)).last().map(|(_, value)| value)
 }
 
 /// The elements of an array.
-pub(crate) fn elements<'a, T: Checked<'a>>(array: T) -> Vec<T> {
+pub(crate) fn elements(text: &[u8]) -> Vec<&[u8]> {
     let mut all = Vec::new();
-    let text = array.bytes();
     let mut at = behind_signs(text, 0);
     if byte(text, at) != b'[' {
         return all;
@@ -208,18 +172,25 @@ pub(crate) fn elements<'a, T: Checked<'a>>(array: T) -> Vec<T> {
         if at == value {
             return all;
         }
-        all.push(array.part(value, at));
+        all.push(text.get(value..at).unwrap_or_default());
     }
 }
 
-/// The text of a JSON string, or `None` if `value` is none, or names half a surrogate pair.
-pub(crate) fn string<'a, T: Checked<'a>>(value: T) -> Option<Cow<'a, str>> {
-    let text = value.bytes();
-    if byte(text, 0) != b'"' {
-        return None;
-    }
+/// What is between the quotes of a JSON string without escapes.
+#[inline]
+pub(crate) fn plain(text: &[u8]) -> Option<&[u8]> {
     let end = behind_plain(text, 1);
-    if byte(text, end) == b'"' { value.part(1, end).text().map(Cow::Borrowed) } else { unescape(text).map(Cow::Owned) }
+    let is_plain = byte(text, 0) == b'"' && byte(text, end) == b'"';
+    text.get(1..end).filter(|_| is_plain)
+}
+
+/// The text of a JSON string, or `None` if `text` is none, or names half a surrogate pair.
+pub(crate) fn string(text: &[u8]) -> Option<Cow<'_, str>> {
+    match plain(text) {
+        Some(plain) => core::str::from_utf8(plain).ok().map(Cow::Borrowed),
+        None if byte(text, 0) == b'"' => unescape(text).map(Cow::Owned),
+        None => None,
+    }
 }
 
 fn unescape(quoted: &[u8]) -> Option<String> {
@@ -234,26 +205,27 @@ mod tests {
 
     #[test]
     fn members_and_elements_end_where_the_scan_said() {
-        let object = r#" { "a" : [1,{"b":"]"}] , "\u0062\"" : "x\\" , "c":-1e3,"":{}, "a":null } "#;
+        let object = br#" { "a" : [1,{"b":"]"}] , "\u0062\"" : "x\\" , "c":-1e3,"":{}, "a":null } "#;
         let value = Cursor::new(object, 128).whole().unwrap();
         let all: Vec<_> = Members::of(value).unwrap().map(|(key, value)| (key.name().to_string(), value)).collect();
-        let expected = [("a", r#"[1,{"b":"]"}]"#), ("b\"", r#""x\\""#), ("c", "-1e3"), ("", "{}"), ("a", "null")]
-            .map(|(key, value)| (key.into(), value));
-        assert_eq!(all, expected);
-        assert_eq!(member(value, "a"), Some("null"), "the last one counts");
-        assert_eq!(member(value.as_bytes(), "b\""), Some(&br#""x\\""#[..]));
+        let expected: [(&str, &[u8]); 5] =
+            [("a", br#"[1,{"b":"]"}]"#), ("b\"", br#""x\\""#), ("c", b"-1e3"), ("", b"{}"), ("a", b"null")];
+        assert_eq!(all, expected.map(|(key, value)| (key.into(), value)));
+        assert_eq!(member(value, "a"), Some(&b"null"[..]), "the last one counts");
+        assert_eq!(member(value, "b\""), Some(&br#""x\\""#[..]));
         assert_eq!(member(value, "d"), None);
-        assert_eq!(elements(r#"[ 1 ,"],", [2,[3]],{"a":[]},true ]"#), ["1", r#""],""#, "[2,[3]]", r#"{"a":[]}"#, "true"]);
-        assert!(elements("[ ]").is_empty() && elements("{}").is_empty());
-        assert!(Members::of("[]").is_none() && Members::of("{ }").unwrap().next().is_none());
-        assert_eq!(string(r#""a\tb""#).as_deref(), Some("a\tb"));
-        assert_eq!(string(r#""\ud800""#), None);
-        assert_eq!(string("1"), None);
+        let expected: [&[u8]; 5] = [b"1", br#""],""#, b"[2,[3]]", br#"{"a":[]}"#, b"true"];
+        assert_eq!(elements(br#"[ 1 ,"],", [2,[3]],{"a":[]},true ]"#), expected);
+        assert!(elements(b"[ ]").is_empty() && elements(b"{}").is_empty());
+        assert!(Members::of(b"[]").is_none() && Members::of(b"{ }").unwrap().next().is_none());
+        assert_eq!(string(br#""a\tb""#).as_deref(), Some("a\tb"));
+        assert_eq!(string(br#""\ud800""#), None);
+        assert_eq!(string(b"1"), None);
     }
 
     #[test]
     fn g6_every_walk_ends_whatever_the_bytes() {
-        let alphabet = *b"{}[]\":,\\a1 ";
+        let alphabet = *b"{}[]\":,\\a\xff ";
         let mut index = 0_usize;
         loop {
             let mut rest = index;
@@ -261,13 +233,11 @@ mod tests {
             if rest > 0 {
                 break;
             }
-            let text = core::str::from_utf8(&text).unwrap();
-            let of_str = Members::of(text).map(|all| all.map(|(key, value)| (key.quoted(), value)).collect::<Vec<_>>());
-            let of_bytes =
-                Members::of(text.as_bytes()).map(|all| all.map(|(key, value)| (key.quoted(), value)).collect::<Vec<_>>());
-            assert_eq!(of_str.map(|all| all.len()), of_bytes.map(|all| all.len()));
-            assert!(elements(text).len() <= text.len());
-            let _ = (member(text, "a"), string(text));
+            for (key, value) in Members::of(&text).into_iter().flatten() {
+                assert!(key.quoted().len() + value.len() + key.name().len() <= 3 * text.len());
+            }
+            assert!(elements(&text).len() <= text.len());
+            let _ = (member(&text, "a"), string(&text));
             index += 1;
         }
     }

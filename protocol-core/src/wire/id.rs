@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use crate::json::scan::Kind;
 use crate::json::walk::string;
-use crate::json::{write_integer, write_string};
+use crate::json::{integer, write_integer, write_string};
 
 /// An id or a token: text or a whole number, and `1` is not `"1"`. Where a protocol allows it, a request may also be called `null`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,11 +19,11 @@ impl WireId {
     /// `None` if `value` is neither text nor a whole number that can be echoed as it was written: `1.0`, `-0` and numbers beyond
     /// 64 bits cannot. Nor if it is longer than `most` bytes: it is kept for long. Text is copied for the same reason, so that it does not
     /// keep the buffer that its frame was read into.
-    pub(crate) fn read(value: &str, most: usize) -> Option<Self> {
+    pub(crate) fn read(value: &[u8], most: usize) -> Option<Self> {
         match Kind::of(value) {
             _ if value.len() > most => None,
             Kind::String => string(value).map(|text| Self::Str(text.into())),
-            Kind::Number if value != "-0" => value.parse().ok().map(Self::Int),
+            Kind::Number if value != b"-0" => integer(value).map(Self::Int),
             _ => None,
         }
     }

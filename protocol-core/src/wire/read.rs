@@ -8,10 +8,10 @@ use bytes::Bytes;
 
 use super::WireId;
 use crate::error::{RpcError, Violation};
-use crate::json::Frame;
-use crate::json::scan::{Cursor, Kind, Members, Noted, ScanError};
+use crate::json::scan::{Cursor, Kind, Members, Noted, ScanError, is_text};
 use crate::json::walk;
 use crate::json::walk::string;
+use crate::json::{Frame, integer};
 
 /// What a dialect allows.
 #[derive(Clone, Copy, Debug)]
@@ -30,18 +30,18 @@ pub(crate) struct Options {
 /// A message, or what is none.
 pub(crate) type Element<'a> = Result<Envelope<'a>, Malformed>;
 
-/// One message.
+/// One message. A method is text, seen to be UTF-8 with the rest of the frame: to make a `str` of it would be to look at each byte again.
 #[derive(Debug)]
 pub(crate) enum Envelope<'a> {
-    Request { id: WireId, method: &'a str, params: Option<&'a Noted<'a>> },
-    Notification { method: &'a str, params: Option<&'a Noted<'a>> },
+    Request { id: WireId, method: &'a [u8], params: Option<&'a Noted<'a>> },
+    Notification { method: &'a [u8], params: Option<&'a Noted<'a>> },
     Response { id: WireId, body: Body<'a> },
 }
 
 /// What a response says.
 #[derive(Debug)]
 pub(crate) enum Body<'a> {
-    Result(&'a str),
+    Result(&'a [u8]),
     Error(RpcError),
     /// Neither, where that is a result: `null`.
     Missing,
@@ -84,20 +84,15 @@ impl From<ScanError> for Malformed {
 /// which is made where it is wanted and not moved on the way.
 pub(crate) fn read<T>(frame: &Bytes, options: Options, mut each: impl FnMut(Element<'_>) -> T, all: impl FnOnce(Vec<T>) -> T) -> T {
     let mut found = Found::default();
-    let element = match core::str::from_utf8(frame) {
-        Ok(text) => {
-            let frame = Frame::new(frame);
-            let mut cursor = Cursor::new(text, options.depth);
-            match cursor.peek() {
-                Some(b'{') => found.read_to_end(cursor).and_then(|()| found.envelope(frame, options)),
-                Some(b'[') => match batch(cursor, frame, options, &mut each) {
-                    Ok(made) => return all(made),
-                    Err(malformed) => Err(malformed),
-                },
-                _ => Err(cursor.whole().map_or_else(Malformed::from, |_| Malformed::invalid(None))),
-            }
-        }
-        Err(_) => Err(ScanError::Syntax.into()),
+    let mut cursor = Cursor::new(frame, options.depth);
+    let element = match cursor.peek() {
+        _ if !is_text(frame) => Err(ScanError::Syntax.into()),
+        Some(b'{') => found.read_to_end(cursor).and_then(|()| found.envelope(Frame::new(frame), options)),
+        Some(b'[') => match batch(cursor, Frame::new(frame), options, &mut each) {
+            Ok(made) => return all(made),
+            Err(malformed) => Err(malformed),
+        },
+        _ => Err(cursor.whole().map_or_else(Malformed::from, |_| Malformed::invalid(None))),
     };
     each(element)
 }
@@ -133,17 +128,17 @@ fn batch<T>(
 
 /// What nearly every message begins with.
 const USUAL: &str = r#"{"jsonrpc":"2.0""#;
-const CURRENT: &str = r#""2.0""#;
+const CURRENT: &[u8] = br#""2.0""#;
 
 #[derive(Default)]
 struct Found<'a> {
-    jsonrpc: Option<&'a str>,
-    id: Option<&'a str>,
+    jsonrpc: Option<&'a [u8]>,
+    id: Option<&'a [u8]>,
     /// What it says, if that is text.
-    method: Option<Option<Cow<'a, str>>>,
+    method: Option<Option<Cow<'a, [u8]>>>,
     params: Option<Noted<'a>>,
-    result: Option<&'a str>,
-    error: Option<&'a str>,
+    result: Option<&'a [u8]>,
+    error: Option<&'a [u8]>,
     repeated: bool,
 }
 
@@ -165,8 +160,10 @@ impl<'a> Found<'a> {
                 if members.take_written(r#","result":"#) {
                     self.result = Some(members.value()?);
                 } else if members.take_written(r#","method":"#) {
-                    let plain = members.take_plain().map(Cow::Borrowed);
-                    self.method = Some(if plain.is_some() { plain } else { string(members.value()?) });
+                    self.method = Some(match members.take_plain() {
+                        Some(plain) => Some(Cow::Borrowed(plain)),
+                        None => said(members.value()?),
+                    });
                     if members.take_written(r#","params":"#) {
                         members.note(self.params.insert(Noted::default()))?;
                     }
@@ -180,7 +177,7 @@ impl<'a> Found<'a> {
                 "jsonrpc" => &mut self.jsonrpc,
                 "id" => &mut self.id,
                 "method" => {
-                    self.repeated |= self.method.replace(string(members.value()?)).is_some();
+                    self.repeated |= self.method.replace(said(members.value()?)).is_some();
                     continue;
                 }
                 "params" => {
@@ -215,7 +212,7 @@ impl<'a> Found<'a> {
                 return Err(Malformed::silent(Violation::InvalidEnvelope));
             }
             match &self.method {
-                Some(_) if self.id == Some("null") => id = Some(WireId::Null),
+                Some(_) if self.id == Some(b"null") => id = Some(WireId::Null),
                 None if self.error.is_some() => result = None,
                 None if result.is_none() => {
                     let silent = || Malformed::silent(Violation::InvalidEnvelope);
@@ -231,7 +228,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    fn call(&'a self, method: Option<&'a str>, id: Option<WireId>, current: bool) -> Element<'a> {
+    fn call(&'a self, method: Option<&'a [u8]>, id: Option<WireId>, current: bool) -> Element<'a> {
         let is_response_too = self.result.is_some() || self.error.is_some();
         let (Some(method), true, false) = (method, current, is_response_too) else {
             let is_notification = self.id.is_none();
@@ -249,9 +246,9 @@ impl<'a> Found<'a> {
         }
     }
 
-    fn response(&self, id: Option<WireId>, result: Option<&'a str>, current: bool, frame: Frame<'_>) -> Element<'a> {
+    fn response(&self, id: Option<WireId>, result: Option<&'a [u8]>, current: bool, frame: Frame<'_>) -> Element<'a> {
         let Some(id) = id else {
-            let unnamed = self.id.is_none_or(|value| value == "null") && self.error.is_some();
+            let unnamed = self.id.is_none_or(|value| value == b"null") && self.error.is_some();
             let violation = if unnamed { Violation::ErrorWithoutId } else { Violation::InvalidEnvelope };
             return Err(Malformed::silent(violation));
         };
@@ -264,11 +261,19 @@ impl<'a> Found<'a> {
     }
 }
 
-fn error_object(value: &str, frame: Frame<'_>) -> Option<RpcError> {
+/// What a JSON string says, if `value` is one.
+fn said(value: &[u8]) -> Option<Cow<'_, [u8]>> {
+    Some(match string(value)? {
+        Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+        Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+    })
+}
+
+fn error_object(value: &[u8], frame: Frame<'_>) -> Option<RpcError> {
     let (mut code, mut message, mut data) = (None, None, None);
     for (key, value) in walk::Members::of(value)? {
         match &*key.name() {
-            "code" => code = value.parse::<i64>().ok(),
+            "code" => code = integer(value),
             "message" => message = frame.text(value),
             "data" => data = Some(Box::new(frame.json(value))),
             _ => {}
@@ -292,10 +297,18 @@ mod tests {
     }
 
     fn shown_of(frame: &Bytes, options: Options) -> alloc::string::String {
+        fn shown(text: &[u8]) -> &str {
+            core::str::from_utf8(text).unwrap()
+        }
         let one = |element: Element<'_>| match element {
-            Ok(Envelope::Request { id, method, params }) => alloc::format!("request {id:?} {method} {:?}", params.map(Noted::text)),
+            Ok(Envelope::Request { id, method, params }) => {
+                alloc::format!("request {id:?} {} {:?}", shown(method), params.map(|params| shown(params.text())))
+            }
             Ok(Envelope::Notification { method, params }) => {
-                alloc::format!("notification {method} {:?}", params.map(Noted::text))
+                alloc::format!("notification {} {:?}", shown(method), params.map(|params| shown(params.text())))
+            }
+            Ok(Envelope::Response { id, body: Body::Result(result) }) => {
+                alloc::format!("response {id:?} Result({:?})", shown(result))
             }
             Ok(Envelope::Response { id, body }) => alloc::format!("response {id:?} {body:?}"),
             Err(malformed) => alloc::format!(
@@ -478,10 +491,9 @@ mod tests {
             if rest > 0 {
                 break;
             }
-            let checked = core::str::from_utf8(&text).unwrap();
-            let ours = Cursor::new(checked, 128).whole().is_ok();
+            let ours = Cursor::new(&text, 128).whole().is_ok();
             let theirs = serde_json::from_slice::<&serde_json::value::RawValue>(&text).is_ok();
-            assert_eq!(ours, theirs, "{checked:?}");
+            assert_eq!(ours, theirs, "{}", text.escape_ascii());
             index += 1;
         }
     }

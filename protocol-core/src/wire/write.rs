@@ -107,11 +107,11 @@ impl Object<'_> {
     }
 
     /// A member as it stands in another object, key and all (G13).
-    pub(crate) fn copy(&mut self, key: Key<&str>, value: &str) {
+    pub(crate) fn copy(&mut self, key: Key<'_>, value: &[u8]) {
         self.separate();
-        self.out.extend_from_slice(key.quoted().as_bytes());
+        self.out.extend_from_slice(key.quoted());
         self.out.push(b':');
-        push_json(self.out, value.as_bytes());
+        push_json(self.out, value);
     }
 
     fn separate(&mut self) {

@@ -143,7 +143,7 @@ impl Mcp {
 
     /// A method that has a word of its own keeps the rules of that word.
     fn check_custom(&self, method: &str, peer: &Capabilities) -> Result<(), Unfit> {
-        match op_of(method) {
+        match op_of(method.as_bytes()) {
             Some(op) => self.check_op(&op, peer),
             None if is_ours(method) => Err(Unfit::WrongEnd),
             None => Ok(()),
@@ -180,7 +180,7 @@ impl Mcp {
             Notice::ResourcesChanged => (Side::Server, self.own.resources_list_changed),
             Notice::ResourceUpdated { .. } | Notice::ResourceValue { .. } => (Side::Server, self.own.resources_subscribe),
             Notice::RootsChanged => (Side::Client, self.own.roots_list_changed),
-            Notice::Custom { method, .. } if is_ours(method) || op_of(method).is_some() => return Err(Unfit::WrongEnd),
+            Notice::Custom { method, .. } if is_ours(method) || op_of(method.as_bytes()).is_some() => return Err(Unfit::WrongEnd),
             Notice::Custom { .. } => (self.side, true),
             Notice::Actions(_) | Notice::Resources(_) => return Err(Unfit::Unsupported),
         };
@@ -248,6 +248,6 @@ fn method_of(op: &Op) -> &str {
     METHODS.iter().find(|(_, other)| other == op).map_or("", |(method, _)| method)
 }
 
-fn op_of(method: &str) -> Option<Op> {
-    METHODS.iter().find(|(name, _)| *name == method).map(|(_, op)| op.clone())
+fn op_of(method: &[u8]) -> Option<Op> {
+    METHODS.iter().find(|(name, _)| name.as_bytes() == method).map(|(_, op)| op.clone())
 }

@@ -12,8 +12,8 @@ use crate::dialect::{
 };
 use crate::error::{RpcError, Violation};
 use crate::json::scan::{Kind, Noted, Repeated};
-use crate::json::walk::{elements, for_each_member, member, string};
-use crate::json::{Frame, Json, Text, number};
+use crate::json::walk::{elements, for_each_key, for_each_member, member, string};
+use crate::json::{Frame, Json, Text, integer, number};
 use crate::wire::{self, Body, Element, Envelope, Malformed, WireId};
 
 impl Mcp {
@@ -59,7 +59,7 @@ impl Mcp {
         }
     }
 
-    fn request(&self, id: WireId, method: &str, params: Option<&Noted<'_>>, frame: Frame<'_>) -> Message {
+    fn request(&self, id: WireId, method: &[u8], params: Option<&Noted<'_>>, frame: Frame<'_>) -> Message {
         let meta = match params.map_or_else(|| Ok(Meta::default()), |params| Meta::read(params, self.limits.id_bytes)) {
             Ok(meta) => meta,
             Err((violation, why)) => {
@@ -69,42 +69,42 @@ impl Mcp {
             }
         };
         let payload = params.map_or_else(Json::empty_object, |params| frame.json(params.text()));
-        match (self.side, method) {
-            (_, "ping") => Message::Ping { id },
-            (Side::Server, "initialize") => Message::Greeting { id, greeting: self.greeting(&payload) },
-            (Side::Server, "logging/setLevel") if self.own.logging => {
-                if self.agreed.is_none() {
-                    return self.refuse_early(id, "the first request must be the handshake");
-                }
-                let level =
-                    params.and_then(|params| params.member("level")).and_then(string).and_then(|name| Level::from_name(&name));
-                match level {
-                    Some(level) => Message::SetLevel { id, level },
-                    None => invalid(
-                        Some(Violation::InvalidParams),
-                        id,
-                        RpcError::INVALID_PARAMS,
-                        "level must be one of the eight log levels",
-                    ),
-                }
+        match (self.side, op_of(method)) {
+            (_, Some(Op::Ping)) => Message::Ping { id },
+            (Side::Server, Some(Op::SetLogLevel)) if self.own.logging => self.set_level(id, params),
+            (Side::Server, Some(op)) if offers(&self.own, &op, self.revision()) => {
+                let params = match params {
+                    Some(noted) => Params::noted(payload, &op, noted),
+                    None => payload.into(),
+                };
+                Message::Request { id, op, params, token: meta.token, depth: meta.depth }
             }
-            (Side::Client, "sampling/createMessage" | "elicitation/create" | "roots/list") => self.ask(id, method, payload, meta),
-            (_, "initialize" | "sampling/createMessage" | "elicitation/create" | "roots/list") => self.misdirected(id, method),
-            (side, _) => match op_of(method) {
-                Some(_) if side == Side::Client => self.misdirected(id, method),
-                Some(op) if offers(&self.own, &op, self.revision()) => {
-                    let params = match params {
-                        Some(noted) => Params::noted(payload, &op, noted),
-                        None => payload.into(),
-                    };
-                    Message::Request { id, op, params, token: meta.token, depth: meta.depth }
+            (Side::Server, Some(_)) => not_found(None, id, method),
+            (Side::Client, Some(_)) => self.misdirected(id, method),
+            (side, None) => match (side, core::str::from_utf8(method).unwrap_or_default()) {
+                (Side::Server, "initialize") => Message::Greeting { id, greeting: self.greeting(&payload) },
+                (Side::Client, method @ ("sampling/createMessage" | "elicitation/create" | "roots/list")) => {
+                    self.ask(id, method, payload, meta)
                 }
+                (_, "initialize" | "sampling/createMessage" | "elicitation/create" | "roots/list") => self.misdirected(id, method),
                 _ => not_found(None, id, method),
             },
         }
     }
 
-    fn misdirected(&self, id: WireId, method: &str) -> Message {
+    fn set_level(&self, id: WireId, params: Option<&Noted<'_>>) -> Message {
+        if self.agreed.is_none() {
+            return self.refuse_early(id, "the first request must be the handshake");
+        }
+        let level = params.and_then(|params| params.member("level")).and_then(string).and_then(|name| Level::from_name(&name));
+        let wrong = "level must be one of the eight log levels";
+        match level {
+            Some(level) => Message::SetLevel { id, level },
+            None => invalid(Some(Violation::InvalidParams), id, RpcError::INVALID_PARAMS, wrong),
+        }
+    }
+
+    fn misdirected(&self, id: WireId, method: &[u8]) -> Message {
         not_found(Some(Violation::WrongDirection), id, method)
     }
 
@@ -123,7 +123,7 @@ impl Mcp {
             _ => self.own.roots,
         };
         if !declared {
-            return not_found(Some(Violation::UndeclaredInput), id, method);
+            return not_found(Some(Violation::UndeclaredInput), id, method.as_bytes());
         }
         let ask = match method {
             "sampling/createMessage" => {
@@ -138,14 +138,18 @@ impl Mcp {
         }
     }
 
-    fn notification(&self, method: &str, given: Option<&Noted<'_>>, frame: Frame<'_>) -> Message {
+    fn notification(&self, method: &[u8], given: Option<&Noted<'_>>, frame: Frame<'_>) -> Message {
         let params = given.unwrap_or(const { &Noted::empty_object() });
         if params.only("_meta").is_err() {
             return Message::Reject { violation: Some(Violation::RepeatedMember), answer: None };
         }
+        // By far the most frequent, and so before anybody looks what else it may be.
+        if method == b"notifications/progress" {
+            return read_progress(params, frame, self.limits.id_bytes);
+        }
+        let method = core::str::from_utf8(method).unwrap_or_default();
         let wrong = || Message::Reject { violation: Some(Violation::InvalidParams), answer: None };
         let sender = match method {
-            "notifications/progress" => return read_progress(params, frame, self.limits.id_bytes),
             "notifications/cancelled" => {
                 let id = params.member("requestId").and_then(|id| WireId::read(id, self.limits.id_bytes));
                 let reason = params.member("reason").and_then(|reason| frame.text(reason));
@@ -237,7 +241,7 @@ impl Mcp {
     pub(crate) fn read_answer(&self, ask: &Ask, result: &Json) -> Option<Answer> {
         Some(match ask {
             Ask::Sample(_) => Answer::Sample(Sampled {
-                text: sampling::answer_text(result.member("content")?.as_str())?,
+                text: sampling::answer_text(result.member("content")?.as_bytes())?,
                 model: result.member("model").as_ref().and_then(json_string).unwrap_or_default(),
                 result: Some(result.clone()),
             }),
@@ -258,9 +262,9 @@ impl Mcp {
     }
 }
 
-fn not_found(violation: Option<Violation>, id: WireId, method: &str) -> Message {
+fn not_found(violation: Option<Violation>, id: WireId, method: &[u8]) -> Message {
     // What the peer wrote goes back only as far as it is needed to recognise it.
-    let shown: String = method.chars().take(64).collect();
+    let shown: String = String::from_utf8_lossy(method).chars().take(64).collect();
     invalid(violation, id, RpcError::METHOD_NOT_FOUND, alloc::format!("method not found: {shown}"))
 }
 
@@ -285,17 +289,18 @@ impl Meta {
         }
         let mut read = Self::default();
         let mut wrong = None;
-        for_each_member(meta, |name, value| match name {
-            "progressToken" => {
+        for_each_key(meta, |key, value| {
+            if key.is("progressToken") {
                 read.token = WireId::read(value, most);
                 if read.token.is_none() {
                     wrong = Some((Violation::InvalidParams, "progressToken must be text or a whole number"));
                 }
+            } else if key.is(meta::DEPTH) {
+                // Ours, but whoever sends it may have made it up: what cannot be a depth is as deep as can be.
+                read.depth = integer(value).unwrap_or(u8::MAX);
+            } else if key.is(meta::PARENT) {
+                read.parent = integer(value);
             }
-            // Ours, but whoever sends it may have made it up: what cannot be a depth is as deep as can be.
-            meta::DEPTH => read.depth = value.parse().unwrap_or(u8::MAX),
-            meta::PARENT => read.parent = value.parse().ok(),
-            _ => {}
         });
         wrong.map_or(Ok(read), Err)
     }
@@ -304,23 +309,25 @@ impl Meta {
 /// Progress, "Progress Flow".
 fn read_progress(params: &Noted<'_>, frame: Frame<'_>, most: usize) -> Message {
     let (mut token, mut progress, mut partial, mut proper) = (None, Progress::default(), None, true);
-    params.for_each(|name, value| match name {
-        "progressToken" => token = WireId::read(value, most).map(|token| token.as_ours()),
-        "progress" => progress.value = number(value),
-        "total" if value != "null" => {
+    params.for_each(|name, value| {
+        // One after the other, since bytes are matched one by one and these are compared many at once.
+        if name == b"progressToken" {
+            token = WireId::read(value, most).map(|token| token.as_ours());
+        } else if name == b"progress" {
+            progress.value = number(value);
+        } else if name == b"total" && value != b"null" {
             progress.total = number(value);
             proper &= progress.total.is_some();
-        }
-        "message" if value != "null" => {
+        } else if name == b"message" && value != b"null" {
             progress.message = frame.text(value);
             proper &= progress.message.is_some();
+        } else if name == b"_meta" {
+            for_each_member(value, |name, value| match name {
+                meta::DATA => progress.data = Some(frame.json(value)),
+                meta::PARTIAL if Kind::of(value) == Kind::Object => partial = Some(frame.json(value).into()),
+                _ => {}
+            });
         }
-        "_meta" => for_each_member(value, |name, value| match name {
-            meta::DATA => progress.data = Some(frame.json(value)),
-            meta::PARTIAL if Kind::of(value) == Kind::Object => partial = Some(frame.json(value).into()),
-            _ => {}
-        }),
-        _ => {}
     });
     match token {
         Some(number) if proper && progress.value.is_some() => Message::Progress { number, progress, partial },
@@ -335,7 +342,7 @@ fn read_log(params: &Noted<'_>, frame: Frame<'_>) -> Option<LogRecord> {
 }
 
 fn json_string(json: &Json) -> Option<String> {
-    string(json.as_str()).map(alloc::borrow::Cow::into_owned)
+    string(json.as_bytes()).map(alloc::borrow::Cow::into_owned)
 }
 
 fn read_identity(json: &Json) -> Option<Identity> {
@@ -383,8 +390,8 @@ fn read_form(params: &Json, fields: Fields) -> Result<Ask, String> {
 
 /// Roots, "Data Types": an array of objects with a file URI.
 fn are_roots(roots: &Json) -> bool {
-    let is_file = |root: &str| member(root, "uri").and_then(string).is_some_and(|uri| uri.starts_with("file://"));
-    Kind::of(roots.as_str()) == Kind::Array && elements(roots.as_str()).into_iter().all(is_file)
+    let is_file = |root: &[u8]| member(root, "uri").and_then(string).is_some_and(|uri| uri.starts_with("file://"));
+    Kind::of(roots.as_bytes()) == Kind::Array && elements(roots.as_bytes()).into_iter().all(is_file)
 }
 
 enum Action {

@@ -7,15 +7,15 @@ use super::Revision;
 use crate::dialect::{Ask, Sample};
 use crate::json::scan::Kind;
 use crate::json::walk::{elements, member, string};
-use crate::json::{Json, number};
+use crate::json::{Json, integer, number};
 
 /// Whether `params` may be sent to, or come from, a server. `tools` says whether the client declared sampling with tools.
 pub(super) fn check(params: &Json, tools: bool, revision: Revision) -> Result<(), String> {
-    let text = params.as_str();
+    let text = params.as_bytes();
     let messages =
         member(text, "messages").filter(|messages| Kind::of(messages) == Kind::Array).ok_or("messages must be an array")?;
     let most = member(text, "maxTokens").ok_or("maxTokens is missing")?;
-    if !most.parse::<u64>().is_ok_and(|most| most > 0) {
+    if integer::<u64>(most).is_none_or(|most| most == 0) {
         return Err(String::from("maxTokens must be a positive whole number"));
     }
     if (member(text, "tools").is_some() || member(text, "toolChoice").is_some()) && !tools {
@@ -35,7 +35,7 @@ pub(super) fn check(params: &Json, tools: bool, revision: Revision) -> Result<()
 
 /// Every `tool_use` of an assistant message is answered by the user message right behind it, one to one, and a message that holds
 /// tool results holds nothing else (2025-11-25, "Tool Use in Sampling", "Message Content Constraints").
-fn check_messages(messages: &str, revision: Revision) -> Result<(), String> {
+fn check_messages(messages: &[u8], revision: Revision) -> Result<(), String> {
     let mut waiting: Vec<String> = Vec::new();
     for message in elements(messages) {
         let role = member(message, "role").and_then(string).ok_or("every message needs a role")?;
@@ -81,20 +81,20 @@ fn check_messages(messages: &str, revision: Revision) -> Result<(), String> {
 /// `params` must have passed [`check`].
 pub(super) fn read(params: Json) -> Ask {
     let mut prompt = String::new();
-    for message in member(params.as_str(), "messages").map(elements).unwrap_or_default() {
+    for message in member(params.as_bytes(), "messages").map(elements).unwrap_or_default() {
         let text = member(message, "content").map(content_text).unwrap_or_default();
         if !prompt.is_empty() {
             prompt.push('\n');
         }
         prompt.push_str(&text);
     }
-    let max_tokens = member(params.as_str(), "maxTokens").and_then(|most| most.parse().ok());
+    let max_tokens = member(params.as_bytes(), "maxTokens").and_then(integer);
     Sample { prompt, max_tokens, schema: None, params: Some(params) }.into()
 }
 
 /// The text of an answer's content, one block or several; `None` if it is no content.
-pub(super) fn answer_text(content: &str) -> Option<String> {
-    let is_block = |block: &str| match member(block, "type").and_then(string).as_deref() {
+pub(super) fn answer_text(content: &[u8]) -> Option<String> {
+    let is_block = |block: &[u8]| match member(block, "type").and_then(string).as_deref() {
         Some("text") => member(block, "text").and_then(string).is_some(),
         kind => kind.is_some(),
     };
@@ -107,11 +107,11 @@ pub(super) fn answer_text(content: &str) -> Option<String> {
 }
 
 /// The text of a block of content, or of several, one below the other; of other kinds, their JSON.
-fn content_text(content: &str) -> String {
+fn content_text(content: &[u8]) -> String {
     if Kind::of(content) == Kind::Array {
         return elements(content).into_iter().map(content_text).collect::<Vec<_>>().join("\n");
     }
     let is_text = member(content, "type").and_then(string).as_deref() == Some("text");
     let text = if is_text { member(content, "text").and_then(string) } else { None };
-    text.map_or_else(|| String::from(content), alloc::borrow::Cow::into_owned)
+    text.unwrap_or_else(|| String::from_utf8_lossy(content)).into_owned()
 }

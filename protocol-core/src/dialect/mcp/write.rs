@@ -67,7 +67,7 @@ impl Added<'_> {
             return self.append(params, out);
         }
         let mut given = None;
-        for_each_member(params.as_str(), |name, value| {
+        for_each_member(params.as_bytes(), |name, value| {
             if name == "_meta" {
                 given = Some(value);
             }
@@ -76,13 +76,13 @@ impl Added<'_> {
             return push_json(out, params.as_bytes());
         }
         Object::write(out, |object| {
-            for_each_key(params.as_str(), |key, value| {
+            for_each_key(params.as_bytes(), |key, value| {
                 if key.name() != "_meta" {
                     object.copy(key, value);
                 }
             });
             object.object("_meta", |object| {
-                for_each_key(given.unwrap_or("{}"), |key, value| {
+                for_each_key(given.unwrap_or(b"{}"), |key, value| {
                     if !Self::owns(&key.name()) {
                         object.copy(key, value);
                     }
@@ -294,7 +294,7 @@ impl Mcp {
         match answer {
             Answer::Sample(Sampled { result: Some(raw), .. }) if !raw.is_object() => frames.error(Some(id), &wrong),
             Answer::Elicit(Elicited::Accept(content)) if !content.is_object() => frames.error(Some(id), &wrong),
-            Answer::Roots(roots) if Kind::of(roots.as_str()) != Kind::Array => frames.error(Some(id), &wrong),
+            Answer::Roots(roots) if Kind::of(roots.as_bytes()) != Kind::Array => frames.error(Some(id), &wrong),
             Answer::Sample(Sampled { result: Some(raw), .. }) => {
                 frames.response(id, raw.as_bytes().len(), |out| push_json(out, raw.as_bytes()))
             }

@@ -49,7 +49,7 @@ pub(crate) fn may_be_asked(frame: &[u8]) -> bool {
 pub(crate) fn read_asked(frame: &Bytes) -> Asked {
     let other = || Asked::Other { id: WireId::Null };
     let each = |element: Element<'_>| match element {
-        Ok(Envelope::Request { id, method, params }) if method == METHOD => {
+        Ok(Envelope::Request { id, method, params }) if method == METHOD.as_bytes() => {
             let code = params.and_then(|params| params.member("code")).and_then(string);
             Asked::Bind { id, code: code.map(Cow::into_owned) }
         }
@@ -65,14 +65,14 @@ pub(crate) fn read_asked(frame: &Bytes) -> Asked {
 }
 
 fn method_of(frame: &[u8]) -> Option<Cow<'_, str>> {
-    member(core::str::from_utf8(frame).ok()?, "method").and_then(string)
+    member(frame, "method").and_then(string)
 }
 
 /// Reads a frame of an app.
 pub(crate) fn read_answered(frame: &Bytes) -> Answered {
     let each = |element: Element<'_>| match element {
         Ok(Envelope::Response { id: WireId::Str(id), body }) if &*id == ID => match body {
-            Body::Result(result) if Kind::of(result) == Kind::Object && member(result, "ok") == Some("true") => Answered::Bound,
+            Body::Result(result) if Kind::of(result) == Kind::Object && member(result, "ok") == Some(b"true") => Answered::Bound,
             Body::Error(error) => Answered::Refused(error),
             Body::Result(_) | Body::Missing | Body::Malformed => Answered::Malformed,
         },

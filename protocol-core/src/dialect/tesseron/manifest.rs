@@ -12,7 +12,7 @@ pub(crate) fn action(tool: &Json, timeout: Option<Duration>) -> Json {
     let mut out = Vec::new();
     Object::write(&mut out, |object| {
         let mut described = false;
-        for_each_key(tool.as_str(), |key, value| {
+        for_each_key(tool.as_bytes(), |key, value| {
             let name = key.name();
             described |= name == "description";
             if matches!(&*name, "name" | "description" | "inputSchema" | "outputSchema") {
@@ -23,9 +23,9 @@ pub(crate) fn action(tool: &Json, timeout: Option<Duration>) -> Json {
             object.string("description", "");
         }
         object.object("annotations", |object| {
-            for_each_member(member(tool.as_str(), "annotations").unwrap_or_default(), |name, value| match name {
-                "readOnlyHint" => object.boolean("readOnly", value == "true"),
-                "destructiveHint" => object.boolean("destructive", value == "true"),
+            for_each_member(member(tool.as_bytes(), "annotations").unwrap_or_default(), |name, value| match name {
+                "readOnlyHint" => object.boolean("readOnly", value == b"true"),
+                "destructiveHint" => object.boolean("destructive", value == b"true"),
                 _ => {}
             });
         });
@@ -40,8 +40,8 @@ pub(crate) fn action(tool: &Json, timeout: Option<Duration>) -> Json {
 pub(crate) fn resource(told: &Json, subscribable: bool) -> Json {
     let mut out = Vec::new();
     Object::write(&mut out, |object| {
-        push_json(object.member("name"), member(told.as_str(), "uri").unwrap_or("null").as_bytes());
-        push_json(object.member("description"), member(told.as_str(), "description").unwrap_or("\"\"").as_bytes());
+        push_json(object.member("name"), member(told.as_bytes(), "uri").unwrap_or(b"null"));
+        push_json(object.member("description"), member(told.as_bytes(), "description").unwrap_or(b"\"\""));
         object.boolean("subscribable", subscribable);
     });
     Json::written(out)

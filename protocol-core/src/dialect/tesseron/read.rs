@@ -18,7 +18,7 @@ use crate::dialect::{
 use crate::error::{RpcError, Violation};
 use crate::json::scan::{Kind, Noted, Span};
 use crate::json::walk::{for_each_key, member, string};
-use crate::json::{Frame, Json, Text, number};
+use crate::json::{Frame, Json, Text, integer, number};
 use crate::wire::{self, Body, Element, Envelope, Malformed, Object, WireId, push_json};
 
 impl Tesseron {
@@ -50,8 +50,9 @@ impl Tesseron {
         }
     }
 
-    fn request(&self, id: WireId, method: &str, given: Option<&Noted<'_>>, frame: Frame<'_>) -> Message {
+    fn request(&self, id: WireId, method: &[u8], given: Option<&Noted<'_>>, frame: Frame<'_>) -> Message {
         let params = given.unwrap_or(const { &Noted::empty_object() });
+        let method = core::str::from_utf8(method).unwrap_or_default();
         match (&self.end, method) {
             (End::App(_), _) => match op_of(method) {
                 Some(op) => self.operation(id, op, params),
@@ -75,7 +76,7 @@ impl Tesseron {
                 let named = text("invocationId").and_then(|name| WireId::read(name, self.limits.id_bytes));
                 let Some(named) = named else { return wrong(id, "invocationId must be text, and not too long") };
                 token = Some(named);
-                members.extend([("name", name), ("arguments", params.member("input").unwrap_or("null"))]);
+                members.extend([("name", name), ("arguments", params.member("input").unwrap_or(b"null"))]);
             }
             Op::Unsubscribe => match text("subscriptionId") {
                 Some(subscription) => members.push(("subscriptionId", subscription)),
@@ -114,14 +115,15 @@ impl Tesseron {
         }
     }
 
-    fn notification(&self, method: &str, given: Option<&Noted<'_>>, frame: Frame<'_>) -> Message {
+    fn notification(&self, method: &[u8], given: Option<&Noted<'_>>, frame: Frame<'_>) -> Message {
         let params = given.unwrap_or(const { &Noted::empty_object() });
+        let method = core::str::from_utf8(method).unwrap_or_default();
         let read = match (&self.end, method) {
             (End::Gateway(_), "actions/progress") => {
                 return read_progress(params, frame, self.limits.id_bytes);
             }
             (End::Gateway(_), "log") => read_log(params, frame).map(|record| {
-                let named = params.member("invocationId").filter(|name| *name != "null");
+                let named = params.member("invocationId").filter(|name| *name != b"null");
                 let invocation = named.map(|name| string(name).as_deref().and_then(named_exchange).unwrap_or_default());
                 Message::Log { record, invocation }
             }),
@@ -168,11 +170,11 @@ impl Tesseron {
         }
         let session_id = text("sessionId").ok_or(GreetingFailed::Malformed)?;
         let declared = result.member("capabilities").filter(Json::is_object).ok_or(GreetingFailed::Malformed)?;
-        let identity = result.member("agent").and_then(|agent| read_agent(agent.as_str())).ok_or(GreetingFailed::Malformed)?;
+        let identity = result.member("agent").and_then(|agent| read_agent(agent.as_bytes())).ok_or(GreetingFailed::Malformed)?;
         Ok(PeerInfo {
             identity,
             protocol,
-            capabilities: of_agent(declared.as_str()),
+            capabilities: of_agent(declared.as_bytes()),
             declared,
             instructions: None,
             pass: Some(Pass { session_id, claim_code: text("claimCode"), resume_token: text("resumeToken") }),
@@ -187,7 +189,7 @@ impl Tesseron {
             return Fit::Fits;
         }
         let named = result.member("invocationId");
-        match named.as_ref().map(|name| string(name.as_str()).as_deref().and_then(named_exchange)) {
+        match named.as_ref().map(|name| string(name.as_bytes()).as_deref().and_then(named_exchange)) {
             Some(Some(named)) if named == exchange => Fit::Fits,
             // Its output may still be the one: the number of the response is what counts.
             Some(_) => Fit::Odd,
@@ -200,10 +202,10 @@ impl Tesseron {
         Some(match ask {
             Ask::Sample(_) => {
                 let content = result.member("content")?;
-                let text = string(content.as_str()).map_or_else(|| String::from(content.as_str()), Cow::into_owned);
+                let text = string(content.as_bytes()).map_or_else(|| String::from(content.as_str()), Cow::into_owned);
                 Answer::Sample(Sampled { text, model: String::new(), result: Some(result.clone()) })
             }
-            Ask::Elicit(form) => Answer::Elicit(match &*string(result.member("action")?.as_str())? {
+            Ask::Elicit(form) => Answer::Elicit(match &*string(result.member("action")?.as_bytes())? {
                 "accept" => {
                     let nothing = || form.is_confirmation().then(Json::empty_object);
                     let value = result.member("value").or_else(nothing).filter(Json::is_object)?;
@@ -214,7 +216,7 @@ impl Tesseron {
                 "cancel" => Elicited::Cancel,
                 _ => return None,
             }),
-            Ask::Confirm { .. } => Answer::Confirm(string(result.member("action")?.as_str())? == "accept"),
+            Ask::Confirm { .. } => Answer::Confirm(string(result.member("action")?.as_bytes())? == "accept"),
             Ask::Roots => return None,
         })
     }
@@ -238,14 +240,14 @@ fn not_found(id: WireId, method: &str) -> Message {
 }
 
 /// The parameters of an `op`: an object of these members, each with the JSON of its value.
-fn rewritten(op: &Op, members: &[(&'static str, &str)]) -> Params {
+fn rewritten(op: &Op, members: &[(&'static str, &[u8])]) -> Params {
     let mut out = Vec::new();
     let (mut target, mut arguments) = (Span::default(), Span::default());
     Object::write(&mut out, |object| {
         for (name, value) in members {
             let out = object.member(name);
             let start = out.len();
-            push_json(out, value.as_bytes());
+            push_json(out, value);
             let place = Span::new(start, out.len());
             if *name == Params::ARGUMENTS {
                 arguments = place;
@@ -365,11 +367,11 @@ impl App {
     }
 }
 
-fn is_true(object: &str, name: &str) -> bool {
-    member(object, name) == Some("true")
+fn is_true(object: &[u8], name: &str) -> bool {
+    member(object, name) == Some(b"true")
 }
 
-fn of_agent(declared: &str) -> Capabilities {
+fn of_agent(declared: &[u8]) -> Capabilities {
     Capabilities {
         sampling: is_true(declared, "sampling"),
         elicitation: is_true(declared, "elicitation"),
@@ -377,7 +379,7 @@ fn of_agent(declared: &str) -> Capabilities {
     }
 }
 
-fn read_agent(agent: &str) -> Option<Identity> {
+fn read_agent(agent: &[u8]) -> Option<Identity> {
     let text = |name: &str| member(agent, name).and_then(string).map(Cow::into_owned);
     Some(Identity { name: text("id")?, version: String::new(), title: Some(text("name")?) })
 }
@@ -396,23 +398,23 @@ fn read_claimed(params: &Noted<'_>, frame: Frame<'_>) -> Option<Message> {
 fn read_progress(params: &Noted<'_>, frame: Frame<'_>, most: usize) -> Message {
     let (mut token, mut progress, mut proper) = (None, Progress::default(), true);
     params.for_each(|name, value| match name {
-        "invocationId" if Kind::of(value) == Kind::String => {
+        b"invocationId" if Kind::of(value) == Kind::String => {
             token = string(value).and_then(|name| match named_exchange(&name) {
                 None if value.len() > most => None,
                 // Nobody owns a name that we never gave.
                 number => Some(number),
             });
         }
-        "percent" if value != "null" => {
+        b"percent" if value != b"null" => {
             progress.value = number(value).map(|percent| percent.clamp(0.0, 100.0));
             progress.total = progress.value.map(|_| 100.0);
             proper &= progress.value.is_some();
         }
-        "message" if value != "null" => {
+        b"message" if value != b"null" => {
             progress.message = frame.text(value);
             proper &= progress.message.is_some();
         }
-        "data" => progress.data = Some(frame.json(value)),
+        b"data" => progress.data = Some(frame.json(value)),
         _ => {}
     });
     match token {
@@ -450,7 +452,7 @@ fn read_update(params: &Noted<'_>, frame: Frame<'_>) -> Option<Notice> {
 fn read_sample(params: &Noted<'_>, frame: Frame<'_>) -> Result<Ask, String> {
     let prompt = params.member("prompt").and_then(string).ok_or("prompt must be text")?;
     let max_tokens = read_tokens(params.member("maxTokens"))?;
-    let schema = params.member("schema").filter(|schema| *schema != "null").map(|schema| frame.json(schema));
+    let schema = params.member("schema").filter(|schema| *schema != b"null").map(|schema| frame.json(schema));
     let params = Some(frame.json(params.text()));
     Ok(Sample { prompt: prompt.into_owned(), max_tokens, schema, params }.into())
 }
@@ -460,16 +462,16 @@ pub(super) fn check_sample(sample: &Sample) -> Result<(), String> {
     let Some(params) = &sample.params else {
         return if sample.max_tokens == Some(0) { Err(String::from(TOKENS)) } else { Ok(()) };
     };
-    member(params.as_str(), "prompt").and_then(string).ok_or("prompt must be text")?;
-    read_tokens(member(params.as_str(), "maxTokens")).map(drop)
+    member(params.as_bytes(), "prompt").and_then(string).ok_or("prompt must be text")?;
+    read_tokens(member(params.as_bytes(), "maxTokens")).map(drop)
 }
 
 const TOKENS: &str = "maxTokens must be a positive whole number";
 
-fn read_tokens(most: Option<&str>) -> Result<Option<u64>, String> {
+fn read_tokens(most: Option<&[u8]>) -> Result<Option<u64>, String> {
     match most {
-        None | Some("null") => Ok(None),
-        Some(most) => most.parse().ok().filter(|most| *most > 0).map(Some).ok_or_else(|| String::from(TOKENS)),
+        None | Some(b"null") => Ok(None),
+        Some(most) => integer(most).filter(|most| *most > 0).map(Some).ok_or_else(|| String::from(TOKENS)),
     }
 }
 

@@ -15,7 +15,7 @@ use crate::dialect::{
 use crate::error::RpcError;
 use crate::json::scan::Kind;
 use crate::json::walk::{elements, for_each_key, for_each_member, member, string};
-use crate::json::{Json, write_string};
+use crate::json::{Json, write_string, write_text};
 use crate::wire::{Frames, Object, WireId, push_json};
 
 impl Tesseron {
@@ -105,16 +105,16 @@ impl Tesseron {
 
     pub(crate) fn write_call(&self, frames: &mut Frames, id: u64, op: &Op, params: &Json) -> Bytes {
         let copied = |object: &mut Object<'_>, names: &[(&str, &'static str)]| {
-            for_each_member(params.as_str(), |given, value| {
+            for_each_member(params.as_bytes(), |given, value| {
                 if let Some((_, name)) = names.iter().find(|(ours, _)| *ours == given) {
-                    push_json(object.member(name), value.as_bytes());
+                    push_json(object.member(name), value);
                 }
             });
         };
         frames.request(id, method_of(op), params.as_bytes().len(), |out| match op {
             Op::CallTool => Object::write(out, |object| {
                 copied(object, &[("name", "name"), ("arguments", "input")]);
-                if member(params.as_str(), "arguments").is_none() {
+                if member(params.as_bytes(), "arguments").is_none() {
                     object.json("input", &Json::empty_object());
                 }
                 object.string("invocationId", &invocation_name(id));
@@ -168,7 +168,7 @@ impl Tesseron {
                 object.id("invocationId", invocation);
                 match ask {
                     Ask::Sample(sample) => match &sample.params {
-                        Some(params) => for_each_key(params.as_str(), |key, value| {
+                        Some(params) => for_each_key(params.as_bytes(), |key, value| {
                             if key.name() != "invocationId" {
                                 object.copy(key, value);
                             }
@@ -268,7 +268,7 @@ impl Tesseron {
             Level::Warning => "warn",
             Level::Error | Level::Critical | Level::Alert | Level::Emergency => "error",
         };
-        let data = record.data.as_str();
+        let data = record.data.as_bytes();
         let words = member(data, "message").filter(|words| Kind::of(words) == Kind::String);
         frames.notify("log", |object| {
             if let Some(invocation) = invocation {
@@ -277,8 +277,8 @@ impl Tesseron {
             object.string("level", level);
             let message = object.member("message");
             match words.or_else(|| Some(data).filter(|data| Kind::of(data) == Kind::String)) {
-                Some(words) => push_json(message, words.as_bytes()),
-                None => write_string(message, data),
+                Some(words) => push_json(message, words),
+                None => write_text(message, data),
             }
             let mut meta = Vec::new();
             Object::write(&mut meta, |object| {
@@ -385,17 +385,17 @@ fn write_output(out: &mut Vec<u8>, output: &ToolOutput) {
 
 /// The value of a resource: one content that says it is JSON is that JSON, one of text is a string; others stay as they are.
 fn write_value(out: &mut Vec<u8>, contents: &Json) {
-    let all = elements(contents.as_str());
+    let all = elements(contents.as_bytes());
     let &[one] = &*all else { return push_json(out, contents.as_bytes()) };
     let text = member(one, "text");
     let is_json = member(one, "mimeType").and_then(string).as_deref() == Some("application/json");
     match text {
         Some(text) if is_json => match string(text).and_then(|text| Json::parse(text.into_owned()).ok()) {
             Some(value) => push_json(out, value.as_bytes()),
-            None => push_json(out, text.as_bytes()),
+            None => push_json(out, text),
         },
-        Some(text) => push_json(out, text.as_bytes()),
-        None => push_json(out, one.as_bytes()),
+        Some(text) => push_json(out, text),
+        None => push_json(out, one),
     }
 }
 
