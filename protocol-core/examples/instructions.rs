@@ -13,7 +13,7 @@ use std::process::exit;
 use bytes::Bytes;
 use protocol_core::lines::LineDecoder;
 use protocol_core::{
-    Config, Event, Identity, InboundId, Instant, Invoke, Json, Op, Progress, RateWindow, Reply, Session, ToolOutput,
+    Config, Event, Identity, InboundId, Instant, Invoke, Json, Op, Progress, RateWindow, Reply, Session, Text, ToolOutput,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -165,15 +165,19 @@ fn session(kind: Kind, count: u64) {
         }
         Kind::ResponseOut => {
             let output = ToolOutput::structured(Json::parse(STRUCTURED).unwrap());
-            for id in requests(&mut server).into_iter().take(count as usize) {
-                server.respond(id, Reply::Tool(output.clone()), now).unwrap();
+            let mut answers =
+                requests(&mut server).into_iter().map(|id| (id, Reply::Tool(output.clone()))).collect::<Vec<_>>().into_iter();
+            for (id, answer) in answers.by_ref().take(count as usize) {
+                server.respond(id, answer, now).unwrap();
                 black_box(server.poll_transmit().unwrap());
             }
+            std::mem::forget(answers);
         }
         Kind::ProgressOut => {
             let id = requests(&mut server)[0];
+            let words = Text::from_static("a step of many");
             for step in 1..=count {
-                server.progress(id, Progress::count(step, 100_000).with_message("a step of many"), now).unwrap();
+                server.progress(id, Progress::count(step, 100_000).with_message(words.clone()), now).unwrap();
                 black_box(server.poll_transmit().unwrap());
             }
         }

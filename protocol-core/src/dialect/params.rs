@@ -32,8 +32,8 @@ impl Params {
 
     /// Those of an `op`. `json` must be the text of `noted`.
     pub(crate) fn noted(json: Json, op: &Op, noted: &Noted<'_>) -> Self {
-        let places = op.names_by().and_then(|key| Some((noted.place(key)?, noted.place(Self::ARGUMENTS)?)));
-        let (target, arguments) = places.unwrap_or_default();
+        let places = op.names_by().and_then(|key| noted.places([key, Self::ARGUMENTS]));
+        let [target, arguments] = places.unwrap_or_default();
         Self::found(json, target, arguments)
     }
 

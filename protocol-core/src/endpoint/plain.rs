@@ -8,6 +8,7 @@ use std::vec::Vec;
 
 use serde_json::{Map, Value};
 
+use crate::json::scan::any_part;
 use crate::json::{Json, walk};
 
 /// A schema that says no more than which members there are and of which kind.
@@ -83,6 +84,11 @@ impl Plain {
     }
 }
 
+/// Whether there is a backslash in it.
+fn has_escapes(text: &[u8]) -> bool {
+    any_part::<32>(text, 0, |part| part.iter().fold(false, |found, byte| found | (*byte == b'\\')))
+}
+
 /// What the validator does not look at: formats are not asserted in this draft.
 fn is_remark(key: &str, value: &Value) -> bool {
     key == "default" || (matches!(key, "title" | "description" | "format") && value.is_string())
@@ -127,7 +133,7 @@ impl Field {
         }
         match value {
             // Behind `\u` there may be half a surrogate pair, which some types pass over and a tree does not.
-            [b'"', ..] => self.string && !(value.contains(&b'\\') && value.windows(2).any(|two| two == b"\\u")),
+            [b'"', ..] => self.string && !(has_escapes(value) && value.windows(2).any(|two| two == b"\\u")),
             [b'0'..=b'9' | b'-', ..] => self.fits_number(value),
             [b'[', ..] => {
                 let item = self.items.as_ref().filter(|_| self.list);

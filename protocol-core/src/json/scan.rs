@@ -292,8 +292,11 @@ pub(super) fn behind_plain(text: &[u8], mut at: usize) -> usize {
 /// Whether bytes are UTF-8. Nearly always they are ASCII, which takes a fraction of the time to see.
 #[inline]
 pub(crate) fn is_text(bytes: &[u8]) -> bool {
-    let is_more = |part: &[u8]| !part.iter().fold(0, |all, byte| all | byte).is_ascii();
-    !any_part::<32>(bytes, 0, is_more) || core::str::from_utf8(bytes).is_ok()
+    // Without a way out of the loop, so that many words are looked at at once.
+    let (words, rest) = bytes.as_chunks();
+    let of_words = words.iter().fold(0, |all, word| all | u64::from_ne_bytes(*word));
+    let of_rest = rest.iter().fold(0, |all, byte| all | byte);
+    (of_words & u64::from_ne_bytes([0x80; 8]) == 0 && of_rest.is_ascii()) || core::str::from_utf8(bytes).is_ok()
 }
 
 /// Whether a part of `text` has what is looked for. Nearly always none has, so all of a part is looked at, many bytes at a time: that takes
@@ -549,26 +552,29 @@ impl<'a> Noted<'a> {
     /// The member `name`, unless it is repeated.
     #[inline]
     pub(crate) fn only(&self, name: &str) -> Result<Option<&'a [u8]>, Repeated> {
-        match self.place(name) {
-            Some(place) if place.is_nowhere() => Ok(None),
-            Some(place) => Ok(Some(place.cut(self.text))),
+        match self.places([name]) {
+            Some([place]) if place.is_nowhere() => Ok(None),
+            Some([place]) => Ok(Some(place.cut(self.text))),
             None => only_member(self.text, name),
         }
     }
 
-    /// Where the value of the member `name` stands; nowhere, if there is none. `None` if only a walk can tell, or if it is repeated.
+    /// Where the values of the members `names` stand; nowhere, where there is none. `None` if only a walk can tell, or if one is repeated.
     #[inline]
-    pub(crate) fn place(&self, name: &str) -> Option<Span> {
-        let mut place = Span::default();
+    pub(crate) fn places<const COUNT: usize>(&self, names: [&str; COUNT]) -> Option<[Span; COUNT]> {
+        let mut places = [Span::default(); COUNT];
         for (key, value) in self.members.get(..self.count)? {
-            if self.is(*key, name) {
-                if !place.is_nowhere() {
-                    return None;
+            let key = key.cut(self.text);
+            for (place, name) in places.iter_mut().zip(names) {
+                if key == name.as_bytes() {
+                    if !place.is_nowhere() {
+                        return None;
+                    }
+                    *place = *value;
                 }
-                place = *value;
             }
         }
-        Some(place)
+        Some(places)
     }
 
     #[inline]

@@ -38,11 +38,24 @@ impl Object<'_> {
     /// Writes the key; the value is the caller's to append. Names are ours, and need no escape.
     #[inline]
     pub(crate) fn member(&mut self, name: &'static str) -> &mut Vec<u8> {
-        self.separate();
-        self.out.push(b'"');
+        // Put together first, which is done when this is compiled, and then appended at once.
+        let mut piece = [b','; 32];
+        let (start, length) = (usize::from(core::mem::take(&mut self.empty)), name.len().saturating_add(4));
+        if let Some([_, open, key @ .., close, colon]) = piece.get_mut(..length) {
+            (*open, *close, *colon) = (b'"', b'"', b':');
+            key.copy_from_slice(name.as_bytes());
+            self.out.extend_from_slice(piece.get(start..length).unwrap_or_default());
+        } else {
+            self.write_long(start, name);
+        }
+        self.out
+    }
+
+    #[cold]
+    fn write_long(&mut self, start: usize, name: &str) {
+        self.out.extend_from_slice(b",\"".get(start..).unwrap_or_default());
         self.out.extend_from_slice(name.as_bytes());
         self.out.extend_from_slice(b"\":");
-        self.out
     }
 
     pub(crate) fn object(&mut self, name: &'static str, members: impl FnOnce(&mut Object<'_>)) {
@@ -312,6 +325,17 @@ mod tests {
     }
 
     #[test]
+    fn members_are_separated_however_long_their_names_are() {
+        for names in [["a", "b"], ["a name that is written at once", "a name that is too long for being written at once"]] {
+            for names in [names, [names[1], names[0]]] {
+                let mut out = Vec::new();
+                Object::write(&mut out, |object| names.iter().for_each(|name| object.boolean(name, true)));
+                assert_eq!(text(&out.into()), alloc::format!(r#"{{"{}":true,"{}":true}}"#, names[0], names[1]));
+            }
+        }
+    }
+
+    #[test]
     fn numbers_are_written_the_way_people_count() {
         let shown = |number: f64| {
             let mut out = Vec::new();
@@ -325,9 +349,10 @@ mod tests {
         assert_eq!(shown(1e12), "1000000000000");
         assert_eq!(shown(1e300), "1e300");
         assert_eq!(shown(5e-324), "5e-324");
-        for number in
-            (0..19).flat_map(|power| [10_i64.pow(power) - 1, 10_i64.pow(power), -10_i64.pow(power)]).chain([i64::MIN, i64::MAX])
-        {
+        let powers = (0..19).flat_map(|power| [10_i64.pow(power) - 1, 10_i64.pow(power), -10_i64.pow(power)]);
+        // Every group of four digits, and the eight digits that numbers here and there have.
+        let many = (0..10_000).chain((0..10_000).map(|number| number * 10_000)).chain((0..100_000_000).step_by(9_973));
+        for number in powers.chain([i64::MIN, i64::MAX]).chain(many) {
             let mut out = Vec::new();
             write_integer(&mut out, number);
             assert_eq!(alloc::string::String::from_utf8(out).unwrap(), alloc::format!("{number}"));
