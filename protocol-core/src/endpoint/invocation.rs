@@ -19,7 +19,7 @@ use crate::endpoint::wake::{Leash, park};
 use crate::error::RpcError;
 use crate::json::{Json, Text};
 use crate::session::{
-    AskError, CheckpointError, InboundId, InputFailed, InputKey, NotLive, ProgressError, Reported, ServeOptions, Why,
+    AskError, CheckpointError, InboundId, InputFailed, InputKey, NotLive, ProgressError, Reported, ServeOptions, Session, Why,
 };
 
 pub(super) struct Invocation {
@@ -39,7 +39,8 @@ impl Invocation {
     }
 
     pub(super) fn progress(&self, update: Progress) -> Result<Reported, ProgressError> {
-        let reported = self.shared.verb(|state, now, after| {
+        let is_timed = |session: &Session| session.is_progress_timed(self.id);
+        let reported = self.shared.quick_verb(is_timed, |state, now, after| {
             let reported = state.session.progress(self.id, update, now);
             match &reported {
                 Ok(Reported::Sent) => after.output(),
@@ -129,7 +130,8 @@ impl Invocation {
     /// Ends the invocation for the session and for everybody who waits on it. The second time it does nothing.
     pub(super) fn respond(&self, reply: Reply) {
         let answered = Answered::of(&reply);
-        let (sent, left) = self.shared.verb(|state, now, after| {
+        let is_timed = |_: &Session| true;
+        let (sent, left) = self.shared.quick_verb(is_timed, |state, now, after| {
             // A cancelled one gives NotLive and has its place freed: the wire was free long before.
             let sent = state.session.respond(self.id, reply, now);
             if sent.is_ok() {

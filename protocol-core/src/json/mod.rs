@@ -367,12 +367,12 @@ pub(crate) fn write_integer(out: &mut Vec<u8>, number: i64) {
 #[inline]
 fn write_short(out: &mut Vec<u8>, number: u64) {
     const ZEROS: u64 = u64::from_ne_bytes([b'0'; 8]);
-    let fours = number / 10_000 | (number % 10_000) << 32;
+    let fours = (number / 10_000) | ((number % 10_000) << 32);
     // The quotients by 100 and by 10, as products that are exact for four and for two digits.
-    let hundreds = fours.wrapping_mul(10_486) >> 20 & 0x0000_007f_0000_007f;
-    let twos = hundreds | fours.wrapping_sub(hundreds.wrapping_mul(100)) << 16;
-    let tens = twos.wrapping_mul(103) >> 10 & 0x000f_000f_000f_000f;
-    let digits = tens | twos.wrapping_sub(tens.wrapping_mul(10)) << 8;
+    let hundreds = (fours.wrapping_mul(10_486) >> 20) & 0x0000_007f_0000_007f;
+    let twos = hundreds | (fours.wrapping_sub(hundreds.wrapping_mul(100)) << 16);
+    let tens = (twos.wrapping_mul(103) >> 10) & 0x000f_000f_000f_000f;
+    let digits = tens | (twos.wrapping_sub(tens.wrapping_mul(10)) << 8);
     // The first digit is the lowest byte. Zeros before it are not written, but the last one is.
     let leading = digits.trailing_zeros().min(63) & !7;
     out.extend_from_slice(&(digits.wrapping_add(ZEROS) >> leading).to_le_bytes());

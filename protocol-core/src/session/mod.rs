@@ -745,6 +745,21 @@ impl Session {
 
     // ---- How it stands ----
 
+    /// The time that it was last told.
+    #[cfg(feature = "endpoint")]
+    pub(crate) fn time(&self) -> Instant {
+        self.now
+    }
+
+    /// Whether it matters when progress of `id` is reported: there is a rate to be kept, or a gap before the response.
+    #[cfg(feature = "endpoint")]
+    pub(crate) fn is_progress_timed(&self, id: InboundId) -> bool {
+        let said = self.serves.get(&id).and_then(|serve| serve.said.as_ref());
+        let window = said.map_or(self.config.progress.window, |said| said.reporter.rate());
+        let all_pass = window.is_unlimited() && self.config.progress.session_window.is_unlimited();
+        !all_pass || !self.config.timeouts.response_gap.is_zero()
+    }
+
     /// Events that wait to be polled.
     #[cfg(feature = "endpoint")]
     pub(crate) fn unread_events(&self) -> usize {

@@ -106,6 +106,11 @@ impl Reporter {
         self.kept.is_some()
     }
 
+    #[cfg(feature = "endpoint")]
+    pub(super) fn rate(&self) -> RateWindow {
+        self.window.rate
+    }
+
     pub(super) fn set_rate(&mut self, rate: RateWindow) {
         self.window.rate = rate;
         while self.window.sent.len() > self.window.most() {
