@@ -1220,8 +1220,9 @@ fn a_client_that_reads_no_longer_is_status_4(programs: &Programs) {
     drop(gateway.child.stdout.take());
     let mut input = gateway.child.stdin.take().expect("a pipe");
     writeln!(input, r#"{{"jsonrpc":"2.0","id":1,"method":"ping"}}"#).expect("a reader");
-    assert_eq!(gateway.wait().code(), Some(4));
-    assert_eq!(gateway.err.all().lines().count(), 1, "{}", gateway.err.all());
+    let status = gateway.wait().code();
+    let err = gateway.err.all();
+    assert_eq!((status, err.lines().count()), (Some(4), 1), "{err}");
 }
 
 fn a_gateway_with_nothing_to_do_does_nothing(programs: &Programs) {
