@@ -9,14 +9,13 @@
 //! 1. reads up to 64 frames or 1 MiB, if the machine wants input, and hands them over together. What the machine has no room for by
 //!    then is kept and offered again; nothing more is read before it is taken;
 //! 2. asks the *clock* whether the machine's deadline has passed, whether or not more could be read, so a flood of frames cannot
-//!    starve a timeout. The alarm only wakes: some runtimes let an alarm that is due stay pending. Only where nothing has come since a
-//!    turn that waits for the alarm, the alarm is asked first, before this turn waits, too, and the clock if it has rung;
+//!    starve a timeout. The alarm only wakes: some runtimes let an alarm that is due stay pending;
 //! 3. writes up to 1 MiB while the transport is ready, and flushes once. A transport that is not ready stops only the writing: two
 //!    peers that each stopped reading because they cannot write would wait for each other for ever;
 //! 4. hands out an event if there is one;
 //! 5. otherwise sets the alarm, and wakes itself if there was more to read or write than a turn may.
 //!
-//! The clock is read at most once in a turn, behind the reading: what passes during the rest of it, the alarm brings up in the next one.
+//! The clock is read once in a turn, behind the reading: what passes during the rest of it, the alarm brings up in the next one.
 //!
 //! # Ends
 //! * The peer ends its side: the machine hears [`TransportEnd::Eof`], nothing is read any longer, writing goes on.
@@ -303,8 +302,6 @@ pub struct Driver<M, I: FrameIo, T> {
     error: Option<I::Error>,
     /// Set once the machine is closed: the last output must have left by then.
     flush_by: Option<Instant>,
-    /// The last turn waits for news or the alarm, which had not rung.
-    rested: bool,
     over: bool,
 }
 
@@ -326,7 +323,6 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
             read_by: None,
             error: None,
             flush_by: None,
-            rested: false,
             over: false,
         }
     }
@@ -364,36 +360,22 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         }
         let wants_input = self.machine.begin(cx.waker());
         self.read(cx, wants_input);
-        let mut is_timed = !self.rested || !self.arrived.is_empty() || self.ending.is_some();
-        self.rested = false;
-        loop {
-            if is_timed {
-                let now = self.timer.now();
-                self.hand_over(now);
+        let now = self.timer.now();
+        self.hand_over(now);
+        let more_to_write = self.write(cx);
+        match self.machine.rest() {
+            Rest::Event(event) => Poll::Ready(Ok(Some(event))),
+            Rest::Closed => {
+                ready!(self.close(cx, more_to_write));
+                Poll::Ready(self.error.take().map_or(Ok(None), Err))
             }
-            let more_to_write = self.write(cx);
-            let (until, wants_input) = match self.machine.rest() {
-                Rest::Event(event) => return Poll::Ready(Ok(Some(event))),
-                Rest::Closed => {
-                    ready!(self.close(cx, more_to_write));
-                    return Poll::Ready(self.error.take().map_or(Ok(None), Err));
-                }
-                Rest::Wait { until, wants_input } => (until, wants_input),
-            };
-            let until = until.into_iter().chain(self.read_by.filter(|_| self.is_hearing())).min();
-            let is_due = until.is_some_and(|at| self.timer.poll_until(cx, at).is_ready());
-            if is_due && !is_timed {
-                is_timed = true;
-                continue;
+            Rest::Wait { until, wants_input } => {
+                let until = until.into_iter().chain(self.read_by.filter(|_| self.is_hearing())).min();
+                // What was written or handed out may have made room for the frames that had none.
+                let more_to_read = self.unasked && self.is_hearing() && wants_input;
+                self.wait(cx, until, more_to_read || more_to_write);
+                Poll::Pending
             }
-            // What was written or handed out may have made room for the frames that had none.
-            let more_to_read = self.unasked && self.is_hearing() && wants_input;
-            // An alarm that is already due is no reason to spin here: the next turn looks at the clock.
-            self.rested = !(is_due || more_to_read || more_to_write);
-            if !self.rested {
-                cx.waker().wake_by_ref();
-            }
-            return Poll::Pending;
         }
     }
 
@@ -515,9 +497,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
             let now = self.timer.now();
             let flush_by = *self.flush_by.get_or_insert_with(|| now.saturating_add(FLUSH_GRACE));
             if self.unwritten && now < flush_by {
-                if self.timer.poll_until(cx, flush_by).is_ready() || more_to_write {
-                    cx.waker().wake_by_ref();
-                }
+                self.wait(cx, Some(flush_by), more_to_write);
                 return Poll::Pending;
             }
             self.writing = false;
@@ -528,6 +508,14 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         }
         self.over = true;
         Poll::Ready(())
+    }
+
+    fn wait(&mut self, cx: &mut Context<'_>, until: Option<Instant>, only_yield: bool) {
+        // An alarm that is already due is no reason to spin here: the next turn looks at the clock.
+        let due = until.is_some_and(|at| self.timer.poll_until(cx, at).is_ready());
+        if due || only_yield {
+            cx.waker().wake_by_ref();
+        }
     }
 }
 

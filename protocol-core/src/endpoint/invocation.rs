@@ -39,8 +39,8 @@ impl Invocation {
     }
 
     pub(super) fn progress(&self, update: Progress) -> Result<Reported, ProgressError> {
-        let is_timed = |session: &Session| session.is_progress_timed(self.id);
-        let reported = self.shared.quick_verb(is_timed, |state, now, after| {
+        let is_timeless = |session: &Session| !session.is_progress_timed(self.id);
+        let reported = self.shared.quick_verb(is_timeless, |state, now, after| {
             let reported = state.session.progress(self.id, update, now);
             match &reported {
                 Ok(Reported::Sent) => after.output(),
@@ -130,8 +130,7 @@ impl Invocation {
     /// Ends the invocation for the session and for everybody who waits on it. The second time it does nothing.
     pub(super) fn respond(&self, reply: Reply) {
         let answered = Answered::of(&reply);
-        let is_timed = |_: &Session| true;
-        let (sent, left) = self.shared.quick_verb(is_timed, |state, now, after| {
+        let (sent, left) = self.shared.verb(|state, now, after| {
             // A cancelled one gives NotLive and has its place freed: the wire was free long before.
             let sent = state.session.respond(self.id, reply, now);
             if sent.is_ok() {

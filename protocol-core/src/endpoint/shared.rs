@@ -164,34 +164,33 @@ impl Shared {
     /// The verb must call nothing that is not ours. Wakers that it takes out of the state it hands to `After` or gives back.
     pub(super) fn verb<T>(&self, verb: impl FnOnce(&mut State, Instant, &mut After) -> T) -> T {
         let now = self.runtime.now();
-        self.verb_at(|_| now, verb)
+        self.run(self.lock(), now, verb)
     }
 
-    /// The same for a verb that hardly needs the clock, which takes longer to read than such a verb takes. It is read, under the lock, if
-    /// `is_timed` says so; but not in a turn of the driver, which has read it. Otherwise it is as late as the session was last told.
+    /// The same for a verb that is quicker than the clock is read. Where `is_timeless` says that nothing hangs on its time, that is the one
+    /// that the session was last told.
     pub(super) fn quick_verb<T>(
         &self,
-        is_timed: impl FnOnce(&Session) -> bool,
+        is_timeless: impl FnOnce(&Session) -> bool,
         verb: impl FnOnce(&mut State, Instant, &mut After) -> T,
     ) -> T {
-        let now = |state: &State| match state.attended || !is_timed(&state.session) {
-            true => state.session.time(),
-            false => self.runtime.now(),
-        };
-        self.verb_at(now, verb)
+        let state = self.lock();
+        if is_timeless(&state.session) {
+            let now = state.session.time();
+            return self.run(state, now, verb);
+        }
+        // The clock is the runtime's, so it is not read under the lock.
+        drop(state);
+        self.verb(verb)
     }
 
-    fn verb_at<T>(&self, now: impl FnOnce(&State) -> Instant, verb: impl FnOnce(&mut State, Instant, &mut After) -> T) -> T {
+    fn run<T>(&self, mut state: MutexGuard<'_, State>, now: Instant, verb: impl FnOnce(&mut State, Instant, &mut After) -> T) -> T {
         let mut after = After::default();
-        let value = {
-            let mut state = self.lock();
-            let now = now(&state);
-            let value = verb(&mut state, now, &mut after);
-            if !state.attended && (after.output || state.is_due_earlier()) {
-                after.driver = state.driver.take();
-            }
-            value
-        };
+        let value = verb(&mut state, now, &mut after);
+        if !state.attended && (after.output || state.is_due_earlier()) {
+            after.driver = state.driver.take();
+        }
+        drop(state);
         after.run();
         value
     }

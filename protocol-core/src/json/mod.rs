@@ -4,6 +4,7 @@ pub(crate) mod pretty;
 pub(crate) mod scan;
 pub(crate) mod walk;
 
+use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -222,9 +223,9 @@ impl<'a> Frame<'a> {
 
     /// The text of a JSON string in the frame; a slice of it where nothing is escaped.
     pub(crate) fn text(self, value: &[u8]) -> Option<Text> {
-        match walk::plain(value) {
-            Some(plain) => Some(Text(self.slice(plain))),
-            None => walk::string(value).map(|text| text.into_owned().into()),
+        match walk::said(value)? {
+            Cow::Borrowed(plain) => Some(Text(self.slice(plain))),
+            Cow::Owned(text) => Some(Text(text.into())),
         }
     }
 
@@ -251,7 +252,7 @@ impl Text {
     /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        // UTF-8 since it was made from `str`.
+        // Made from `str`, or seen to be UTF-8 with the frame.
         core::str::from_utf8(&self.0).unwrap_or_default()
     }
 
@@ -412,7 +413,7 @@ impl fmt::Write for Sink<'_> {
 
 /// The number that a JSON value says, if it is one and finite.
 pub(crate) fn number(value: &[u8]) -> Option<f64> {
-    // Most numbers are counts, and reading those as whole numbers is several times quicker. So few digits are exact as a double.
+    // Most numbers are counts, and reading those as whole numbers is several times quicker.
     if let Some(count) = count(value) {
         return Some(count as f64);
     }
@@ -430,9 +431,10 @@ pub(crate) fn integer<T: FromStr + TryFrom<u64>>(value: &[u8]) -> Option<T> {
     }
 }
 
-/// The number that at most fifteen digits, and nothing else, say.
+/// The number that digits say, if there are few and nothing else.
 #[inline]
 fn count(digits: &[u8]) -> Option<u64> {
+    /// As many are exact as a double, too.
     const MOST: usize = 15;
     if digits.is_empty() || digits.len() > MOST {
         return None;

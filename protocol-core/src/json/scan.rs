@@ -1,7 +1,7 @@
 //! One pass over JSON text that checks its syntax, bounds its depth and hands out members.
 //!
 //! The grammar is RFC 8259. Nothing recurses: the open brackets are bits of one `u128`, which is why the depth limit
-//! is at most 128. Input is bytes, which [`is_text`] must have found to be UTF-8: what is made of them later on is not looked at again.
+//! is at most 128. Input is bytes that are known to be UTF-8: [`is_text`] has seen it, or whoever wrote them says so.
 
 use super::walk::{self, Key, for_each_member, member};
 

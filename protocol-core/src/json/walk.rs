@@ -176,20 +176,26 @@ pub(crate) fn elements(text: &[u8]) -> Vec<&[u8]> {
     }
 }
 
-/// What is between the quotes of a JSON string without escapes.
+/// What a JSON string says, in bytes that are text: most are between its quotes as they are. `None` if `value` is none, or names half a
+/// surrogate pair.
 #[inline]
-pub(crate) fn plain(text: &[u8]) -> Option<&[u8]> {
-    let end = behind_plain(text, 1);
-    let is_plain = byte(text, 0) == b'"' && byte(text, end) == b'"';
-    text.get(1..end).filter(|_| is_plain)
+pub(crate) fn said(value: &[u8]) -> Option<Cow<'_, [u8]>> {
+    if byte(value, 0) != b'"' {
+        return None;
+    }
+    let end = behind_plain(value, 1);
+    if byte(value, end) == b'"' {
+        value.get(1..end).map(Cow::Borrowed)
+    } else {
+        unescape(value).map(|text| Cow::Owned(text.into_bytes()))
+    }
 }
 
-/// The text of a JSON string, or `None` if `text` is none, or names half a surrogate pair.
-pub(crate) fn string(text: &[u8]) -> Option<Cow<'_, str>> {
-    match plain(text) {
-        Some(plain) => core::str::from_utf8(plain).ok().map(Cow::Borrowed),
-        None if byte(text, 0) == b'"' => unescape(text).map(Cow::Owned),
-        None => None,
+/// The same as text.
+pub(crate) fn string(value: &[u8]) -> Option<Cow<'_, str>> {
+    match said(value)? {
+        Cow::Borrowed(text) => core::str::from_utf8(text).ok().map(Cow::Borrowed),
+        Cow::Owned(text) => String::from_utf8(text).ok().map(Cow::Owned),
     }
 }
 

@@ -10,7 +10,7 @@ use super::WireId;
 use crate::error::{RpcError, Violation};
 use crate::json::scan::{Cursor, Kind, Members, Noted, ScanError, is_text};
 use crate::json::walk;
-use crate::json::walk::string;
+use crate::json::walk::{said, string};
 use crate::json::{Frame, integer};
 
 /// What a dialect allows.
@@ -259,14 +259,6 @@ impl<'a> Found<'a> {
         };
         Ok(Envelope::Response { id, body })
     }
-}
-
-/// What a JSON string says, if `value` is one.
-fn said(value: &[u8]) -> Option<Cow<'_, [u8]>> {
-    Some(match string(value)? {
-        Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
-        Cow::Owned(text) => Cow::Owned(text.into_bytes()),
-    })
 }
 
 fn error_object(value: &[u8], frame: Frame<'_>) -> Option<RpcError> {

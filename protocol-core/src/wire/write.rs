@@ -38,8 +38,10 @@ impl Object<'_> {
     /// Writes the key; the value is the caller's to append. Names are ours, and need no escape.
     #[inline]
     pub(crate) fn member(&mut self, name: &'static str) -> &mut Vec<u8> {
-        // Put together first, which is done when this is compiled, and then appended at once.
-        let mut piece = [b','; 32];
+        /// The comma, the quotes, the colon and nearly every name of ours.
+        const LONGEST: usize = 32;
+        // Put together first, and then appended at once. Of a name that is known when this is compiled, so is the piece.
+        let mut piece = [b','; LONGEST];
         let (start, length) = (usize::from(core::mem::take(&mut self.empty)), name.len().saturating_add(4));
         if let Some([_, open, key @ .., close, colon]) = piece.get_mut(..length) {
             (*open, *close, *colon) = (b'"', b'"', b':');

@@ -310,7 +310,7 @@ impl Meta {
 fn read_progress(params: &Noted<'_>, frame: Frame<'_>, most: usize) -> Message {
     let (mut token, mut progress, mut partial, mut proper) = (None, Progress::default(), None, true);
     params.for_each(|name, value| {
-        // One after the other, since bytes are matched one by one and these are compared many at once.
+        // Not by `match`, which would look at the bytes of a name one after the other.
         if name == b"progressToken" {
             token = WireId::read(value, most).map(|token| token.as_ours());
         } else if name == b"progress" {

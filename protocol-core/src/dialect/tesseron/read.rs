@@ -397,25 +397,24 @@ fn read_claimed(params: &Noted<'_>, frame: Frame<'_>) -> Option<Message> {
 /// Progress page: any subset of message, percent and data.
 fn read_progress(params: &Noted<'_>, frame: Frame<'_>, most: usize) -> Message {
     let (mut token, mut progress, mut proper) = (None, Progress::default(), true);
-    params.for_each(|name, value| match name {
-        b"invocationId" if Kind::of(value) == Kind::String => {
+    params.for_each(|name, value| {
+        // Not by `match`, which would look at the bytes of a name one after the other.
+        if name == b"invocationId" && Kind::of(value) == Kind::String {
             token = string(value).and_then(|name| match named_exchange(&name) {
                 None if value.len() > most => None,
                 // Nobody owns a name that we never gave.
                 number => Some(number),
             });
-        }
-        b"percent" if value != b"null" => {
+        } else if name == b"percent" && value != b"null" {
             progress.value = number(value).map(|percent| percent.clamp(0.0, 100.0));
             progress.total = progress.value.map(|_| 100.0);
             proper &= progress.value.is_some();
-        }
-        b"message" if value != b"null" => {
+        } else if name == b"message" && value != b"null" {
             progress.message = frame.text(value);
             proper &= progress.message.is_some();
+        } else if name == b"data" {
+            progress.data = Some(frame.json(value));
         }
-        b"data" => progress.data = Some(frame.json(value)),
-        _ => {}
     });
     match token {
         Some(number) if proper => Message::Progress { number, progress, partial: None },
