@@ -625,6 +625,22 @@ mod tests {
     }
 
     #[test]
+    fn text_is_utf8_wherever_the_one_byte_stands_that_is_not_ascii() {
+        for length in 0..40_usize {
+            let plain = alloc::vec![b'x'; length];
+            assert!(is_text(&plain));
+            for place in 0..length {
+                let mut broken = plain.clone();
+                broken[place] = 0xe9;
+                assert!(!is_text(&broken), "{length} {place}");
+                let mut proper = plain.clone();
+                proper.splice(place..place, "é".bytes());
+                assert!(is_text(&proper), "{length} {place}");
+            }
+        }
+    }
+
+    #[test]
     fn what_is_looked_for_is_found_at_every_place_of_a_text() {
         let looks_for = |text: &[u8]| any_part::<33>(text, 1, |part| part.windows(2).any(|pair| pair == b"ab"));
         for length in 0..150_usize {
