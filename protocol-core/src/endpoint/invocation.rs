@@ -39,8 +39,8 @@ impl Invocation {
     }
 
     pub(super) fn progress(&self, update: Progress) -> Result<Reported, ProgressError> {
-        let is_timeless = |session: &Session| !session.is_progress_timed(self.id);
-        let reported = self.shared.quick_verb(is_timeless, |state, now, after| {
+        let is_timed = |session: &Session| session.is_progress_timed(self.id);
+        let reported = self.shared.quick_verb(is_timed, |state, now, after| {
             let reported = state.session.progress(self.id, update, now);
             match &reported {
                 Ok(Reported::Sent) => after.output(),

@@ -167,15 +167,15 @@ impl Shared {
         self.run(self.lock(), now, verb)
     }
 
-    /// The same for a verb that is quicker than the clock is read. Where `is_timeless` says that nothing hangs on its time, that is the one
+    /// The same for a verb that is quicker than the clock is read. Unless `is_timed` says that something hangs on its time, that is the one
     /// that the session was last told.
     pub(super) fn quick_verb<T>(
         &self,
-        is_timeless: impl FnOnce(&Session) -> bool,
+        is_timed: impl FnOnce(&Session) -> bool,
         verb: impl FnOnce(&mut State, Instant, &mut After) -> T,
     ) -> T {
         let state = self.lock();
-        if is_timeless(&state.session) {
+        if !is_timed(&state.session) {
             let now = state.session.time();
             return self.run(state, now, verb);
         }

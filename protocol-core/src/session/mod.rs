@@ -756,8 +756,8 @@ impl Session {
     pub(crate) fn is_progress_timed(&self, id: InboundId) -> bool {
         let said = self.serves.get(&id).and_then(|serve| serve.said.as_ref());
         let window = said.map_or(self.config.progress.window, |said| said.reporter.rate());
-        let all_pass = window.is_unlimited() && self.config.progress.session_window.is_unlimited();
-        !all_pass || !self.config.timeouts.response_gap.is_zero()
+        let is_limited = !window.is_unlimited() || !self.config.progress.session_window.is_unlimited();
+        is_limited || !self.config.timeouts.response_gap.is_zero()
     }
 
     /// Events that wait to be polled.
