@@ -29,9 +29,15 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> ByteIo<R, W> for SmolIo {
     }
 
     fn poll_write(writer: &mut W, cx: &mut Context<'_>, from: &mut LineEncoder) -> Poll<io::Result<usize>> {
-        let mut pieces = [IoSlice::new(&[]); PIECES];
-        let count = from.chunks_vectored(&mut pieces);
-        let written = ready!(Pin::new(writer).poll_write_vectored(cx, &pieces[..count]))?;
+        let writer = Pin::new(writer);
+        // Nearly always all is in one piece. Then nothing is prepared for many.
+        let written = if from.chunk().len() == from.remaining() {
+            ready!(writer.poll_write(cx, from.chunk()))?
+        } else {
+            let mut pieces = [IoSlice::new(&[]); PIECES];
+            let count = from.chunks_vectored(&mut pieces);
+            ready!(writer.poll_write_vectored(cx, &pieces[..count]))?
+        };
         from.advance(written);
         Poll::Ready(Ok(written))
     }

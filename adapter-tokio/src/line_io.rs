@@ -1,7 +1,8 @@
 use std::io;
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
+use bytes::Buf;
 use protocol_core::adapter::{self, ByteIo};
 use protocol_core::lines::{LineDecoder, LineEncoder};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
@@ -19,7 +20,13 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> ByteIo<R, W> for TokioIo {
     }
 
     fn poll_write(writer: &mut W, cx: &mut Context<'_>, from: &mut LineEncoder) -> Poll<io::Result<usize>> {
-        pin!(writer.write_buf(from)).poll(cx)
+        // Nearly always all is in one piece. Then nothing is prepared for many.
+        if from.chunk().len() < from.remaining() {
+            return pin!(writer.write_buf(from)).poll(cx);
+        }
+        let written = ready!(Pin::new(writer).poll_write(cx, from.chunk()))?;
+        from.advance(written);
+        Poll::Ready(Ok(written))
     }
 
     fn poll_flush(writer: &mut W, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
