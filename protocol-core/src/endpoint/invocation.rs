@@ -130,7 +130,8 @@ impl Invocation {
     /// Ends the invocation for the session and for everybody who waits on it. The second time it does nothing.
     pub(super) fn respond(&self, reply: Reply) {
         let answered = Answered::of(&reply);
-        let (sent, left) = self.shared.verb(|state, now, after| {
+        let is_timed = |session: &Session| session.is_response_timed(self.id);
+        let (sent, left) = self.shared.quick_verb(is_timed, |state, now, after| {
             // A cancelled one gives NotLive and has its place freed: the wire was free long before.
             let sent = state.session.respond(self.id, reply, now);
             if sent.is_ok() {

@@ -760,6 +760,15 @@ impl Session {
         is_limited || !self.config.timeouts.response_gap.is_zero()
     }
 
+    /// Whether it matters when `id` is answered: a gap behind its progress is to be kept, somebody waits in line for room that this may
+    /// make, or the end has begun.
+    #[cfg(feature = "endpoint")]
+    pub(crate) fn is_response_timed(&self, id: InboundId) -> bool {
+        let has_gap = !self.config.timeouts.response_gap.is_zero();
+        let waits = has_gap && self.serves.get(&id).is_some_and(|serve| serve.said.is_some());
+        waits || self.line.first().is_some() || self.line_armed.is_some() || self.ending != Ending::Open
+    }
+
     /// Events that wait to be polled.
     #[cfg(feature = "endpoint")]
     pub(crate) fn unread_events(&self) -> usize {
