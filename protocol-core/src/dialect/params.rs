@@ -62,6 +62,16 @@ impl Params {
         };
         value.map(|value| self.json.part(value))
     }
+
+    /// The same, for whoever needs the others no longer.
+    #[cfg(feature = "endpoint")]
+    pub(crate) fn into_arguments(self) -> Option<Json> {
+        if self.target.is_nowhere() || self.arguments.is_nowhere() {
+            return self.arguments();
+        }
+        let arguments = self.json.into_part(self.arguments);
+        (arguments.as_bytes() != b"null").then_some(arguments)
+    }
 }
 
 impl Deref for Params {

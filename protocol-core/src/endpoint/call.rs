@@ -97,8 +97,8 @@ pub struct Call {
     polled: bool,
     /// It has no place among the calls any longer: its end was read, or nobody listens.
     left: bool,
-    /// Updates taken from its place, all at once, and not yet read.
-    unread: VecDeque<Progress>,
+    /// Updates taken from its place, all at once, and not yet read. `None` before there are any.
+    unread: Option<VecDeque<Progress>>,
 }
 
 /// Updates kept for a reader who is slow, and as many again of those that it has taken and not looked at. One more merges into the newest.
@@ -106,7 +106,7 @@ const UNREAD: usize = 1024;
 
 impl Call {
     pub(super) fn new(shared: Arc<Shared>, id: OutboundId) -> Self {
-        Self { shared, id, polled: false, left: false, unread: VecDeque::new() }
+        Self { shared, id, polled: false, left: false, unread: None }
     }
 
     /// Names the call in the session, in [`crate::endpoint::Asked::parent`] for one.
@@ -131,10 +131,10 @@ impl Call {
 
     /// What [`Call::next_progress`] does, for hand-written futures. Only the task that polled the call last is woken.
     pub fn poll_progress(&mut self, cx: &mut TaskContext<'_>) -> Poll<Option<Progress>> {
-        if self.unread.is_empty() && !self.left {
+        if self.unread.as_ref().is_none_or(VecDeque::is_empty) && !self.left {
             let mut unread = take(&mut self.unread);
             let heard = self.poll_place(cx, true, |calls, id| match calls.get_mut(id) {
-                Some(slot) if slot.progress.is_empty() && slot.done.is_none() => false,
+                Some(slot) if slot.progress.as_ref().is_none_or(VecDeque::is_empty) && slot.done.is_none() => false,
                 Some(slot) => {
                     swap(&mut slot.progress, &mut unread);
                     true
@@ -144,7 +144,7 @@ impl Call {
             self.unread = unread;
             ready!(heard);
         }
-        Poll::Ready(self.unread.pop_front())
+        Poll::Ready(self.unread.as_mut().and_then(VecDeque::pop_front))
     }
 
     /// Lets the call go on without anybody listening.
@@ -202,16 +202,16 @@ impl Future for Call {
         if this.left {
             return Poll::Pending;
         }
-        let mut left = None;
+        let mut left = Left::default();
         ready!(this.poll_place(cx, false, |calls, id| match calls.get(id) {
             Some(slot) if slot.done.is_none() => false,
             _ => {
-                left = calls.end(id, CallSlot::close);
+                calls.end(id, |slot| left.take(slot));
                 true
             }
         }));
         this.left = true;
-        Poll::Ready(left.and_then(|left| left.done).unwrap_or_else(|| Done::new(Outcome::Lost, None, None)))
+        Poll::Ready(left.done.unwrap_or_else(|| Done::new(Outcome::Lost, None, None)))
     }
 }
 
@@ -238,23 +238,29 @@ impl fmt::Debug for Call {
 }
 
 /// What a call leaves that has ended. Nothing of it may end under the lock.
+#[derive(Default)]
 struct Left {
     done: Option<Done>,
-    _unread: VecDeque<Progress>,
+    _unread: Option<VecDeque<Progress>>,
     _span: Span,
 }
 
-impl CallSlot {
-    /// Of one that has ended, whose waker was woken.
-    fn close(&mut self) -> Left {
-        Left { done: self.done.take(), _unread: take(&mut self.progress), _span: take(&mut self.span) }
+impl Left {
+    /// From the place of one that has ended, whose waker was woken.
+    fn take(&mut self, slot: &mut CallSlot) {
+        self.done = slot.done.take();
+        self._unread = slot.progress.take();
+        self._span = take(&mut slot.span);
     }
+}
 
+impl CallSlot {
     /// Keeps an update until it is read.
     pub(super) fn push(&mut self, update: Progress, counters: &mut Counters) {
-        if self.progress.len() < UNREAD {
-            self.progress.push_back(update);
-        } else if let Some(newest) = self.progress.back_mut() {
+        let unread = self.progress.get_or_insert_default();
+        if unread.len() < UNREAD {
+            unread.push_back(update);
+        } else if let Some(newest) = unread.back_mut() {
             counters.progress_merged = counters.progress_merged.saturating_add(1);
             merge(newest, update);
         }
@@ -284,9 +290,10 @@ mod tests {
             let update = Progress::value(f64::from(value));
             slot.push(if value == 1500 { update.with_message("half past") } else { update }, &mut counters);
         }
-        assert_eq!(slot.progress.len(), UNREAD);
+        let unread = slot.progress.expect("they are kept");
+        assert_eq!(unread.len(), UNREAD);
         assert_eq!(counters.progress_merged, 2000 - 1024);
-        assert_eq!(slot.progress.front(), Some(&Progress::value(0.0)));
-        assert_eq!(slot.progress.back(), Some(&Progress::value(1999.0).with_message("half past")));
+        assert_eq!(unread.front(), Some(&Progress::value(0.0)));
+        assert_eq!(unread.back(), Some(&Progress::value(1999.0).with_message("half past")));
     }
 }

@@ -148,7 +148,7 @@ impl Endpoint {
             (Work::Diagnose(note), _) => note.tell(),
             (Work::Serve(invocation, op, params), Side::Server(service)) => {
                 invocation.span.serve(invocation.id, &op, &params, invocation.depth);
-                self.serve(service, invocation, &op, &params);
+                self.serve(service, invocation, &op, params);
             }
             (Work::Serve(invocation, op, params), Side::Client(_)) => {
                 invocation.span.serve(invocation.id, &op, &params, invocation.depth);
@@ -167,7 +167,7 @@ impl Endpoint {
         }
     }
 
-    fn serve(&self, service: &Service, invocation: Arc<Invocation>, op: &Op, params: &Params) {
+    fn serve(&self, service: &Service, invocation: Arc<Invocation>, op: &Op, params: Params) {
         let runtime = self.shared.runtime();
         match service.start(&invocation, op, params) {
             Start::Reply(reply) => invocation.respond(reply),

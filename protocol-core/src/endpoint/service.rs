@@ -179,30 +179,30 @@ impl Service {
     }
 
     /// Decides what a request sets going. Runs no code of the user.
-    pub(super) fn start(&self, invocation: &Arc<Invocation>, op: &Op, params: &Params) -> Start {
+    pub(super) fn start(&self, invocation: &Arc<Invocation>, op: &Op, params: Params) -> Start {
         let started = match op {
             Op::CallTool => self.call_tool(invocation, params),
             Op::GetPrompt => self.get_prompt(invocation, params),
-            Op::ReadResource => self.read_resource(invocation, params),
-            Op::Subscribe => self.subscribe(invocation, params),
-            Op::Unsubscribe => unsubscribe(invocation, params),
-            Op::Complete => self.complete(invocation, params),
-            Op::ListTools => page("tools", told(&self.tools), self.page_size, params),
-            Op::ListPrompts => page("prompts", told(&self.prompts), self.page_size, params),
-            Op::ListResources => page("resources", told(&self.resources), self.page_size, params),
-            Op::ListResourceTemplates => page("resourceTemplates", told(&self.templates), self.page_size, params),
+            Op::ReadResource => self.read_resource(invocation, &params),
+            Op::Subscribe => self.subscribe(invocation, &params),
+            Op::Unsubscribe => unsubscribe(invocation, &params),
+            Op::Complete => self.complete(invocation, &params),
+            Op::ListTools => page("tools", told(&self.tools), self.page_size, &params),
+            Op::ListPrompts => page("prompts", told(&self.prompts), self.page_size, &params),
+            Op::ListResources => page("resources", told(&self.resources), self.page_size, &params),
+            Op::ListResourceTemplates => page("resourceTemplates", told(&self.templates), self.page_size, &params),
             _ => Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "method not found")),
         };
         started.unwrap_or_else(|error| Start::Reply(Reply::Error(error)))
     }
 
-    fn call_tool(&self, invocation: &Arc<Invocation>, params: &Params) -> Result<Start, RpcError> {
-        let name = named(params, &Op::CallTool)?;
+    fn call_tool(&self, invocation: &Arc<Invocation>, params: Params) -> Result<Start, RpcError> {
+        let name = named(&params, &Op::CallTool)?;
         let Some((tool, _)) = self.tools.get(&*name) else {
             return Ok(Start::Reply(Reply::NotFound(NotFound::Tool(Text::from(&*name)))));
         };
         configure(invocation, tool.options);
-        let arguments = params.arguments().unwrap_or_else(Json::empty_object);
+        let arguments = params.into_arguments().unwrap_or_else(Json::empty_object);
         let context = Context::new(Arc::clone(invocation));
         Ok(match &tool.handler {
             Handler::Task(run) if tool.inline => Start::Inline(run(context, arguments)),
@@ -214,12 +214,12 @@ impl Service {
         })
     }
 
-    fn get_prompt(&self, invocation: &Arc<Invocation>, params: &Params) -> Result<Start, RpcError> {
-        let name = named(params, &Op::GetPrompt)?;
+    fn get_prompt(&self, invocation: &Arc<Invocation>, params: Params) -> Result<Start, RpcError> {
+        let name = named(&params, &Op::GetPrompt)?;
         let Some((prompt, _)) = self.prompts.get(&*name) else {
             return Err(RpcError::invalid_params(std::format!("unknown prompt {name:?}")));
         };
-        let future = prompt.start(Context::new(Arc::clone(invocation)), params.arguments())?;
+        let future = prompt.start(Context::new(Arc::clone(invocation)), params.into_arguments())?;
         configure(invocation, prompt.options);
         Ok(Start::Task(future))
     }

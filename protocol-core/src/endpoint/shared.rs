@@ -61,7 +61,8 @@ pub(super) struct State {
 /// A call of ours that somebody holds.
 #[derive(Debug, Default)]
 pub(super) struct CallSlot {
-    pub(super) progress: VecDeque<Progress>,
+    /// Updates that nobody has read. `None` before there are any: most calls hear of none, and then have none to end.
+    pub(super) progress: Option<VecDeque<Progress>>,
     pub(super) done: Option<Done>,
     pub(super) waker: Option<Waker>,
     /// Whether who waits also wants to hear of progress.

@@ -68,7 +68,8 @@ impl Json {
     /// # Errors
     /// [`JsonError::Decode`] if the text is not the JSON of a `T`; the message says where.
     pub fn decode<'a, T: Deserialize<'a>>(&'a self) -> Result<T, JsonError> {
-        serde_json::from_slice(&self.0).map_err(|error| JsonError::Decode(describe(&error)))
+        // As one text, so that its strings are not each looked through anew.
+        serde_json::from_str(self.as_str()).map_err(|error| JsonError::Decode(describe(&error)))
     }
 
     /// The JSON string that says `text`.
@@ -138,6 +139,17 @@ impl Json {
     /// `value` must be a part of this text that is a value.
     pub(crate) fn part(&self, value: &[u8]) -> Self {
         Self(self.0.slice_ref(value))
+    }
+
+    /// The same, for whoever needs the rest no longer.
+    #[cfg(feature = "endpoint")]
+    pub(crate) fn into_part(self, place: scan::Span) -> Self {
+        use bytes::Buf;
+        let Self(mut text) = self;
+        let place = place.range();
+        text.truncate(place.end);
+        text.advance(place.start.min(text.len()));
+        Self(text)
     }
 
     /// Text that is known to be JSON because the crate wrote it.

@@ -3,6 +3,8 @@
 //! The grammar is RFC 8259. Nothing recurses: the open brackets are bits of one `u128`, which is why the depth limit
 //! is at most 128. Input is bytes that are known to be UTF-8: [`is_text`] has seen it, or whoever wrote them says so.
 
+use core::ops::Range;
+
 use super::walk::{self, Key, for_each_member, member};
 
 /// The deepest nesting that a scan can follow.
@@ -517,7 +519,12 @@ impl Span {
 
     /// What is at it.
     pub(crate) fn cut(self, text: &[u8]) -> &[u8] {
-        text.get(self.from as usize..self.to as usize).unwrap_or_default()
+        text.get(self.range()).unwrap_or_default()
+    }
+
+    /// Where it begins, and where it ends.
+    pub(crate) fn range(self) -> Range<usize> {
+        self.from as usize..self.to as usize
     }
 }
 
