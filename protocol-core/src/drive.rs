@@ -6,14 +6,16 @@
 //!
 //! # A turn
 //! [`Driver::poll_event`] takes one turn:
-//! 1. reads up to 64 frames or 1 MiB, if the machine wants input, and hands them over together. What the machine has no room for by
-//!    then is kept and offered again; nothing more is read before it is taken;
-//! 2. asks the *clock* whether the machine's deadline has passed, whether or not more could be read, so a flood of frames cannot
-//!    starve a timeout. The alarm only wakes: some runtimes let an alarm that is due stay pending;
-//! 3. writes up to 1 MiB while the transport is ready, and flushes once. A transport that is not ready stops only the writing: two
+//! 1. reads up to 64 frames or 1 MiB, if the machine wants input;
+//! 2. reads the *clock*, whether or not more could be read, so a flood of frames cannot starve a timeout. The alarm only wakes: some
+//!    runtimes let an alarm that is due stay pending;
+//! 3. goes to the machine, once if there is no more than usual ([`Machine::turn`]): hands the frames over together, tells it the time,
+//!    and takes what there is to write, an event, and what to wait for. What the machine has no room for is kept and offered again;
+//!    nothing more is read before it is taken;
+//! 4. writes up to 1 MiB while the transport is ready, and flushes once. A transport that is not ready stops only the writing: two
 //!    peers that each stopped reading because they cannot write would wait for each other for ever;
-//! 4. hands out an event if there is one;
-//! 5. otherwise sets the alarm, and wakes itself if there was more to read or write than a turn may.
+//! 5. hands out the event if there is one;
+//! 6. otherwise sets the alarm, and wakes itself if there was more to read or write than a turn may.
 //!
 //! The clock is read once in a turn, behind the reading: what passes during the rest of it, the alarm brings up in the next one.
 //!
@@ -74,15 +76,6 @@ pub trait Machine {
         }
     }
 
-    /// It is `now`, and these frames have arrived, or none: [`Self::handle_frames`], and then [`Self::handle_timeout`] if that is due. A
-    /// machine behind a lock may do all under one.
-    fn advance(&mut self, frames: &mut VecDeque<Bytes>, now: Instant) {
-        self.handle_frames(frames, now);
-        if self.poll_timeout().is_some_and(|at| at <= now) {
-            self.handle_timeout(now);
-        }
-    }
-
     /// The transport has ended. `Failed` may follow `Eof`. After `Failed` the machine must come to be closed; after that it does nothing.
     fn handle_end(&mut self, end: TransportEnd, now: Instant);
 
@@ -93,34 +86,22 @@ pub trait Machine {
     fn poll_transmit(&mut self) -> Option<Transmit>;
 
     /// The next frames to write: up to 64 of [`Self::poll_transmit`], and no more once they have 32 KiB, go behind those in `into`. Says
-    /// whether that is all. A machine behind a lock may give them all under one.
+    /// whether there may be more.
     fn poll_transmits(&mut self, into: &mut VecDeque<Transmit>) -> bool {
         let mut bytes: usize = 0;
         for _ in 0..FRAMES_AT_ONCE {
-            let Some(transmit) = self.poll_transmit() else { return true };
+            let Some(transmit) = self.poll_transmit() else { return false };
             bytes = bytes.saturating_add(transmit.frame.len());
             into.push_back(transmit);
             if bytes >= BYTES_AT_ONCE {
                 break;
             }
         }
-        false
+        true
     }
 
     /// The next event to hand out.
     fn poll_event(&mut self) -> Option<Self::Event>;
-
-    /// What is left when a turn has read and written: [`Self::poll_event`], or [`Self::is_closed`], or else what to wait for. A machine
-    /// behind a lock may look at all under one.
-    fn rest(&mut self) -> Rest<Self::Event> {
-        if let Some(event) = self.poll_event() {
-            return Rest::Event(event);
-        }
-        if self.is_closed() {
-            return Rest::Closed;
-        }
-        Rest::Wait { until: self.poll_timeout(), wants_input: self.wants_input() }
-    }
 
     /// When [`Self::handle_timeout`] is due; later than the last `now` it was given.
     fn poll_timeout(&self) -> Option<Instant>;
@@ -137,31 +118,48 @@ pub trait Machine {
     }
 
     /// Whoever changes the machine other than through its driver must wake this waker if there is now a frame to write, an event, an
-    /// earlier deadline, or room for input where there was none. A machine that only its driver can reach may ignore it. The driver
-    /// registers at the beginning of a turn; before it waits, it asks for frames, then for events, then for the deadline.
+    /// earlier deadline, or room for input where there was none. A machine that only its driver can reach may ignore it.
     fn register(&mut self, waker: &Waker);
 
-    /// A turn begins: [`Self::register`], and whether frames are to be read. A machine behind a lock may do both under one.
-    fn begin(&mut self, waker: &Waker) -> bool {
+    /// All of a turn that is the machine's: `waker` is to be woken from now on, it is `now`, these frames have arrived, or none, and
+    /// frames to write go into `room`, if the transport has any. A machine behind a lock may do all under one; it wakes `waker` itself
+    /// if there is more to do by then.
+    fn turn(
+        &mut self,
+        waker: &Waker,
+        frames: &mut VecDeque<Bytes>,
+        now: Instant,
+        room: Option<&mut VecDeque<Transmit>>,
+    ) -> Standing<Self::Event> {
+        // First, so that nothing is missed that others do behind what is looked at.
         self.register(waker);
-        self.wants_input()
+        self.handle_frames(frames, now);
+        if self.poll_timeout().is_some_and(|at| at <= now) {
+            self.handle_timeout(now);
+        }
+        Standing {
+            has_output: room.is_none_or(|room| self.poll_transmits(room)),
+            event: self.poll_event(),
+            is_closed: self.is_closed(),
+            until: self.poll_timeout(),
+            wants_input: self.wants_input(),
+        }
     }
 }
 
-/// What is left when a turn has read and written.
+/// How a machine stands when it has had its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rest<E> {
+pub struct Standing<E> {
+    /// Whether there may be more frames to write.
+    pub has_output: bool,
     /// An event to hand out.
-    Event(E),
-    /// It is over, and all events are handed out.
-    Closed,
-    /// Nothing for now.
-    Wait {
-        /// [`Machine::poll_timeout`].
-        until: Option<Instant>,
-        /// [`Machine::wants_input`].
-        wants_input: bool,
-    },
+    pub event: Option<E>,
+    /// [`Machine::is_closed`].
+    pub is_closed: bool,
+    /// [`Machine::poll_timeout`].
+    pub until: Option<Instant>,
+    /// [`Machine::wants_input`].
+    pub wants_input: bool,
 }
 
 impl Machine for Session {
@@ -290,6 +288,8 @@ pub struct Driver<M, I: FrameIo, T> {
     unasked: bool,
     /// The peer may still send.
     reading: bool,
+    /// What the machine said last.
+    wants_input: bool,
     /// Given by the machine and not yet taken by the transport.
     leaving: VecDeque<Transmit>,
     /// Writing may still succeed.
@@ -317,6 +317,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
             ending: None,
             unasked: false,
             reading: true,
+            wants_input: false,
             leaving: VecDeque::new(),
             writing: true,
             unwritten: false,
@@ -358,25 +359,23 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         if self.over {
             return Poll::Ready(Ok(None));
         }
-        let wants_input = self.machine.begin(cx.waker());
-        self.read(cx, wants_input);
+        self.read(cx);
         let now = self.timer.now();
-        self.hand_over(now);
-        let more_to_write = self.write(cx);
-        match self.machine.rest() {
-            Rest::Event(event) => Poll::Ready(Ok(Some(event))),
-            Rest::Closed => {
-                ready!(self.close(cx, more_to_write));
-                Poll::Ready(self.error.take().map_or(Ok(None), Err))
-            }
-            Rest::Wait { until, wants_input } => {
-                let until = until.into_iter().chain(self.read_by.filter(|_| self.is_hearing())).min();
-                // What was written or handed out may have made room for the frames that had none.
-                let more_to_read = self.unasked && self.is_hearing() && wants_input;
-                self.wait(cx, until, more_to_read || more_to_write);
-                Poll::Pending
-            }
+        self.hear_end(now);
+        let (standing, more_to_write) = self.turn(cx, now);
+        self.wants_input = standing.wants_input;
+        if let Some(event) = standing.event {
+            return Poll::Ready(Ok(Some(event)));
         }
+        if standing.is_closed {
+            ready!(self.close(cx, more_to_write));
+            return Poll::Ready(self.error.take().map_or(Ok(None), Err));
+        }
+        let until = standing.until.into_iter().chain(self.read_by.filter(|_| self.is_hearing())).min();
+        // What was written or handed out may have made room for the frames that had none.
+        let more_to_read = self.unasked && self.is_hearing() && self.wants_input;
+        self.wait(cx, until, more_to_read || more_to_write);
+        Poll::Pending
     }
 
     /// Whether the machine has not yet heard everything that the peer sent.
@@ -385,9 +384,10 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
     }
 
     /// Reads a turn's share, unless there is something that the machine has not taken yet.
-    fn read(&mut self, cx: &mut Context<'_>, wants_input: bool) {
+    fn read(&mut self, cx: &mut Context<'_>) {
         self.unasked = true;
-        if !self.reading || !self.arrived.is_empty() || !wants_input {
+        // If it wants none any longer, what is read waits here; if it has come to want some, it would not be read. So a no is made sure of.
+        if !self.reading || !self.arrived.is_empty() || !(self.wants_input || self.machine.wants_input()) {
             return;
         }
         let mut bytes: usize = 0;
@@ -415,25 +415,16 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         self.ending = Some(end);
     }
 
-    /// Gives the machine what has arrived, as far as it takes it, then the end, if that has come, and the time.
-    fn hand_over(&mut self, now: Instant) {
+    /// Tells the machine of the end of input, if that has come and all before it is taken.
+    fn hear_end(&mut self, now: Instant) {
         if self.is_hearing() && self.read_by.is_some_and(|at| at <= now) {
             self.fail(now);
         }
-        match self.ending {
-            None => self.machine.advance(&mut self.arrived, now),
-            Some(end) => {
-                self.machine.handle_frames(&mut self.arrived, now);
-                if self.arrived.is_empty() {
-                    self.hear_end(end, now);
-                }
-                self.machine.advance(&mut VecDeque::new(), now);
-            }
+        let Some(end) = self.ending else { return };
+        self.machine.handle_frames(&mut self.arrived, now);
+        if !self.arrived.is_empty() {
+            return;
         }
-        self.unasked |= !self.arrived.is_empty();
-    }
-
-    fn hear_end(&mut self, end: TransportEnd, now: Instant) {
         self.ending = None;
         match end {
             TransportEnd::Eof if self.writing => self.machine.handle_end(end, now),
@@ -451,44 +442,54 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         self.machine.handle_end(TransportEnd::Failed, now);
     }
 
-    /// Says whether there is something to do at once: the turn's share was spent, or the end of writing is to be followed up.
-    fn write(&mut self, cx: &mut Context<'_>) -> bool {
+    /// The machine's turn, and all the writing. Says whether there is something to do at once: the turn's share was spent, or the end
+    /// of writing is to be followed up.
+    fn turn(&mut self, cx: &mut Context<'_>, now: Instant) -> (Standing<M::Event>, bool) {
+        let was_writing = self.writing;
+        let mut bytes = 0;
+        let mut room = self.write(now, |driver| driver.send(cx, &mut bytes));
+        let standing = loop {
+            let leaving = room.then_some(&mut self.leaving);
+            let standing = self.machine.turn(cx.waker(), &mut self.arrived, now, leaving);
+            room = self.write(now, |driver| driver.send(cx, &mut bytes));
+            if !room || !standing.has_output || standing.event.is_some() {
+                break standing;
+            }
+        };
+        self.unasked |= !self.arrived.is_empty();
+        let all_sent = self.leaving.is_empty() && !standing.has_output;
+        self.unwritten |= !all_sent;
+        if self.unwritten && self.write(now, |driver| Ok(driver.io.poll_flush(cx)?.is_ready())) {
+            self.unwritten = !all_sent;
+        }
+        (standing, bytes >= BYTES_A_TURN || was_writing && !self.writing)
+    }
+
+    /// Sends what was given, and says whether the transport would take more of this turn.
+    fn send(&mut self, cx: &mut Context<'_>, bytes: &mut usize) -> Result<bool, I::Error> {
+        while *bytes < BYTES_A_TURN && self.io.poll_ready(cx)?.is_ready() {
+            let Some(transmit) = self.leaving.pop_front() else { return Ok(true) };
+            self.unwritten = true;
+            *bytes = bytes.saturating_add(transmit.frame.len());
+            self.io.start_send(transmit)?;
+        }
+        Ok(false)
+    }
+
+    /// Writes, unless that has failed before; false if it fails.
+    fn write(&mut self, now: Instant, write: impl FnOnce(&mut Self) -> Result<bool, I::Error>) -> bool {
         if !self.writing {
             return false;
         }
-        match self.write_some(cx) {
-            Ok(more) => more,
-            Err(error) => {
-                self.error.get_or_insert(error);
-                self.writing = false;
-                let now = self.timer.now();
-                self.read_by = Some(now.saturating_add(READ_GRACE));
-                if !self.is_hearing() {
-                    self.fail(now);
-                }
-                true
+        write(self).unwrap_or_else(|error| {
+            self.error.get_or_insert(error);
+            self.writing = false;
+            self.read_by = Some(now.saturating_add(READ_GRACE));
+            if !self.is_hearing() {
+                self.fail(now);
             }
-        }
-    }
-
-    fn write_some(&mut self, cx: &mut Context<'_>) -> Result<bool, I::Error> {
-        let mut bytes: usize = 0;
-        let mut all_given = false;
-        while bytes < BYTES_A_TURN && self.io.poll_ready(cx)?.is_ready() {
-            if self.leaving.is_empty() && !all_given {
-                all_given = self.machine.poll_transmits(&mut self.leaving);
-            }
-            let Some(transmit) = self.leaving.pop_front() else { break };
-            self.unwritten = true;
-            bytes = bytes.saturating_add(transmit.frame.len());
-            self.io.start_send(transmit)?;
-        }
-        let all_taken = all_given && self.leaving.is_empty();
-        self.unwritten |= !all_taken;
-        if self.unwritten && self.io.poll_flush(cx)?.is_ready() {
-            self.unwritten = !all_taken;
-        }
-        Ok(bytes >= BYTES_A_TURN)
+            false
+        })
     }
 
     /// The machine is closed and its events are handed out.
@@ -852,7 +853,7 @@ mod tests {
 
     #[test]
     fn a_frame_that_the_machine_has_no_room_for_is_offered_again_in_its_place() {
-        let mut bench = Bench::new(Echo { refusals: 2, ..Echo::default() });
+        let mut bench = Bench::new(Echo { refusals: 4, ..Echo::default() });
         bench.arrives("one");
         bench.arrives("two");
         bench.ends(Ok(None));
@@ -951,12 +952,13 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_write_behind_the_end_of_input_is_the_end_at_once() {
+    fn a_failed_write_behind_the_end_of_input_is_the_end_without_a_grace() {
         let mut bench = Bench::new(Echo::default());
         bench.ends(Ok(None));
         assert_eq!(bench.drain(), ["Eof"]);
         bench.pipe.borrow_mut().breaks_on_send = true;
         bench.driver.machine_mut().output.push_back(Bytes::from_static(b"x"));
+        assert_eq!((bench.turn(), bench.wakes()), (Poll::Pending, 1), "it looks again by itself");
         assert_eq!(bench.turn(), Poll::Ready(Ok(Some("Failed".into()))));
         assert_eq!(bench.turn(), Poll::Ready(Err(Broken::Write)));
     }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use crate::config::Config;
 use crate::dialect::{Ask, LogRecord, Notice, Op, Params, Reply, tesseron};
-use crate::drive::{Machine, Rest};
+use crate::drive::{Machine, Standing};
 use crate::endpoint::alarms::Alarmed;
 use crate::endpoint::call::Done;
 use crate::endpoint::client::{Asked, Client, Question, answer};
@@ -45,6 +45,8 @@ pub struct Endpoint {
     work: Vec<Work>,
     /// The end, until it is handed out.
     end: Option<CloseReason>,
+    /// What the driver said last.
+    now: Instant,
     frame_limit: usize,
     /// Another waker of the driver.
     spare: Option<Waker>,
@@ -96,8 +98,9 @@ impl Endpoint {
 
     fn new(side: Side, config: Config, runtime: Arc<dyn Runtime>) -> Self {
         let frame_limit = config.limits.frame_bytes;
-        let session = Session::new(config, runtime.now());
-        Self { shared: Arc::new(Shared::new(session, runtime)), side, work: Vec::new(), end: None, frame_limit, spare: None }
+        let now = runtime.now();
+        let session = Session::new(config, now);
+        Self { shared: Arc::new(Shared::new(session, runtime)), side, work: Vec::new(), end: None, now, frame_limit, spare: None }
     }
 
     /// The handle of the other end.
@@ -106,13 +109,14 @@ impl Endpoint {
         Peer::new(Arc::clone(&self.shared))
     }
 
-    /// Takes every event of the session to where it belongs, a few at a time, and then looks at the state. The one place where that
-    /// happens.
+    /// Changes the state, takes every event of the session to where it belongs, a few at a time, and then looks at the state. The one
+    /// place where that happens.
     ///
     /// `attended` says that the driver will ask for frames, too, before it waits: nobody need wake it for those that come of this.
-    fn dispatch<T>(&mut self, attended: bool, then: impl FnOnce(&mut State) -> T) -> T {
+    fn dispatch<T>(&mut self, attended: bool, first: impl FnOnce(&mut State), then: impl FnOnce(&mut State) -> T) -> T {
         let mut work = core::mem::take(&mut self.work);
         let mut state = self.shared.lock();
+        first(&mut state);
         // Others may add events as fast as these are taken, so the last time takes all that there are, and is the last.
         for more in (0..=state.session.unread_events() / WORK_AT_ONCE).rev() {
             while (work.len() < WORK_AT_ONCE || more == 0)
@@ -121,7 +125,7 @@ impl Endpoint {
                 if let Event::Closed(reason) = event {
                     self.end = Some(reason);
                 }
-                state.sort(&self.shared, event, &mut work);
+                state.sort(&self.shared, event, self.now, &mut work);
             }
             if work.is_empty() {
                 break;
@@ -139,6 +143,11 @@ impl Endpoint {
         drop(state);
         self.work = work;
         value
+    }
+
+    /// A clone of the driver's waker. Whoever wakes the driver takes the one that is parked, so the next is ready before the lock is taken.
+    fn spare(&mut self, waker: &Waker) -> Option<Waker> {
+        self.spare.take().filter(|spare| spare.will_wake(waker)).or_else(|| Some(waker.clone()))
     }
 
     fn run(&self, piece: Work) {
@@ -199,63 +208,30 @@ impl Machine for Endpoint {
     type Event = CloseReason;
 
     fn handle_frame(&mut self, frame: Bytes, now: Instant) -> Result<(), Full> {
+        self.now = now;
         self.shared.lock().session.handle_frame(frame, now)
     }
 
-    fn advance(&mut self, frames: &mut VecDeque<Bytes>, now: Instant) {
-        let is_due = self.shared.look(|state| {
-            state.session.handle_frames(frames, now);
-            state.wanted().is_some_and(|at| at <= now)
-        });
-        if is_due {
-            self.handle_timeout(now);
-        }
-    }
-
     fn handle_end(&mut self, end: TransportEnd, now: Instant) {
+        self.now = now;
         self.shared.lock().session.handle_end(end, now);
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        let mut work = core::mem::take(&mut self.work);
-        {
-            let mut state = self.shared.lock();
-            // The session first: of a call's deadline and a handler's alarm at the same time, the deadline counts.
-            state.session.handle_timeout(now);
-            while let Some(alarm) = state.alarms.due(now) {
-                match alarm {
-                    Alarmed::Sleeper(waker) => work.extend(waker.map(Work::Wake)),
-                    Alarmed::Grace(id) => state.abandon(id, &mut work),
-                }
-            }
-        }
-        // A sleeper shall find the deadline that came with its alarm.
-        self.dispatch(true, |_| ());
-        for piece in work {
-            self.run(piece);
-        }
+        self.now = now;
+        let mut late = Vec::new();
+        self.dispatch(true, |state| state.handle_timeout(now, &mut late), |_| ());
+        late.into_iter().for_each(|piece| self.run(piece));
     }
 
     fn poll_transmit(&mut self) -> Option<Transmit> {
         // What a handler answers in place goes out in the same turn.
-        self.dispatch(true, |state| state.session.poll_transmit())
-    }
-
-    fn poll_transmits(&mut self, into: &mut VecDeque<Transmit>) -> bool {
-        self.dispatch(true, |state| Machine::poll_transmits(&mut state.session, into))
+        self.dispatch(true, |_| (), |state| state.session.poll_transmit())
     }
 
     fn poll_event(&mut self) -> Option<CloseReason> {
-        self.dispatch(false, |_| ());
+        self.dispatch(false, |_| (), |_| ());
         self.end.take()
-    }
-
-    fn rest(&mut self) -> Rest<CloseReason> {
-        let rest = self.dispatch(false, |state| match state.is_over() {
-            true => Rest::Closed,
-            false => Rest::Wait { until: state.arm(), wants_input: state.session.wants_input() },
-        });
-        self.end.take().map_or(rest, Rest::Event)
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -275,18 +251,44 @@ impl Machine for Endpoint {
     }
 
     fn register(&mut self, waker: &Waker) {
-        self.begin(waker);
+        let mut spare = self.spare(waker);
+        self.shared.look(|state| park(&mut state.driver, waker, &mut spare));
+        self.spare = spare;
     }
 
-    fn begin(&mut self, waker: &Waker) -> bool {
-        // Whoever wakes the driver takes its waker, so the next one is ready before the lock is taken.
-        if !self.spare.as_ref().is_some_and(|spare| spare.will_wake(waker)) {
-            self.spare = Some(waker.clone());
+    fn turn(
+        &mut self,
+        waker: &Waker,
+        frames: &mut VecDeque<Bytes>,
+        now: Instant,
+        room: Option<&mut VecDeque<Transmit>>,
+    ) -> Standing<CloseReason> {
+        self.now = now;
+        let mut spare = self.spare(waker);
+        let mut late = Vec::new();
+        let (has_events, standing) = self.dispatch(
+            true,
+            |state| {
+                park(&mut state.driver, waker, &mut spare);
+                state.session.handle_frames(frames, now);
+                if state.wanted().is_some_and(|at| at <= now) {
+                    state.handle_timeout(now, &mut late);
+                }
+            },
+            |state| {
+                let has_output = room.is_none_or(|room| state.session.poll_transmits(room));
+                let until = state.arm();
+                let wants_input = state.session.wants_input();
+                let standing = Standing { has_output, event: None, is_closed: state.is_over(), until, wants_input };
+                (state.session.unread_events() > 0, standing)
+            },
+        );
+        self.spare = spare;
+        late.into_iter().for_each(|piece| self.run(piece));
+        if has_events {
+            waker.wake_by_ref();
         }
-        self.shared.look(|state| {
-            park(&mut state.driver, waker, &mut self.spare);
-            state.session.wants_input()
-        })
+        Standing { event: self.end.take(), ..standing }
     }
 }
 
@@ -299,7 +301,7 @@ impl Drop for Endpoint {
             let state = &mut *state;
             state.session.handle_end(TransportEnd::Failed, now);
             while let Some(event) = state.session.poll_event() {
-                state.sort(&self.shared, event, &mut work);
+                state.sort(&self.shared, event, now, &mut work);
             }
             state.adrift = true;
             work.extend(state.driver.take().map(Work::Wake));
@@ -338,9 +340,10 @@ impl fmt::Debug for Endpoint {
 }
 
 impl State {
-    /// The clock is read only for what has a grace: most events have none.
-    fn sort(&mut self, shared: &Arc<Shared>, event: Event, work: &mut Vec<Work>) {
-        let grace_ends = || shared.runtime().now().saturating_add(shared.handler_grace);
+    /// It is `now`, by the last that the driver and the session have heard.
+    fn sort(&mut self, shared: &Arc<Shared>, event: Event, now: Instant, work: &mut Vec<Work>) {
+        let now = now.max(self.session.time());
+        let grace_ends = now.saturating_add(shared.handler_grace);
         match event {
             Event::Ready(_) => {
                 self.ready = true;
@@ -351,7 +354,7 @@ impl State {
                 self.serves.insert(id, ServeSlot::new(Arc::clone(&invocation)));
                 work.push(Work::Serve(invocation, op, params));
             }
-            Event::Cancelled { id, why } => self.cancel(id, why, grace_ends(), work),
+            Event::Cancelled { id, why } => self.cancel(id, why, grace_ends, work),
             Event::Input { id, key, answer } => {
                 let input = self.serves.get_mut(&id).and_then(|slot| slot.inputs.iter_mut().find(|(asked, _)| *asked == key));
                 // Whoever asked may have lost interest meanwhile.
@@ -391,7 +394,7 @@ impl State {
             Event::Notice(notice) => work.push(Work::Notice(Box::new(notice))),
             Event::Closed(reason) => {
                 work.extend(Note::closed(reason).map(Work::Diagnose));
-                self.close(reason, grace_ends(), work);
+                self.close(reason, grace_ends, work);
             }
             // The session has counted it.
             Event::Violation(rule) => work.extend(Note::violation(rule).map(Work::Diagnose)),
@@ -404,10 +407,22 @@ impl State {
             Event::Greeting { .. } => {
                 // Who may come back is for somebody to decide who sees all channels.
                 let error = RpcError::fixed(tesseron::code::UNAUTHORIZED, "this gateway takes nobody in");
-                let _ = self.session.welcome(Err(error), shared.runtime().now());
+                let _ = self.session.welcome(Err(error), now);
             }
             // The endpoint sets none there.
             Event::Alarm(_) => {}
+        }
+    }
+
+    /// What comes behind the events that it brings goes to `late`: a sleeper shall find the deadline that came with its alarm.
+    fn handle_timeout(&mut self, now: Instant, late: &mut Vec<Work>) {
+        // The session first: of a call's deadline and a handler's alarm at the same time, the deadline counts.
+        self.session.handle_timeout(now);
+        while let Some(alarm) = self.alarms.due(now) {
+            match alarm {
+                Alarmed::Sleeper(waker) => late.extend(waker.map(Work::Wake)),
+                Alarmed::Grace(id) => self.abandon(id, late),
+            }
         }
     }
 
