@@ -1,5 +1,7 @@
 //! How endpoints end.
 
+use core::future::poll_fn;
+use core::task::{Poll, Waker};
 use std::sync::{Arc, Mutex};
 use std::vec::Vec;
 
@@ -81,6 +83,35 @@ fn a_graceful_close_cancels_what_takes_too_long() {
     assert_eq!(ends.executor.now(), crate::Instant::from_millis(3000));
     ends.executor.run_until_stalled();
     assert_eq!(*ends.seen.lock().unwrap(), [Why::Closing]);
+}
+
+/// The session was told nothing in between, so by the time that it was told last the grace for writing the answer would be over.
+#[test]
+fn the_grace_for_the_last_answer_counts_from_the_answer() {
+    let executor = Executor::new();
+    let (done, wait) = (Arc::new(Mutex::new(false)), Arc::<Mutex<Option<Waker>>>::default());
+    let (is_done, waker) = (Arc::clone(&done), Arc::clone(&wait));
+    let tool = Tool::new("wait", move |_: Context, (): ()| {
+        let (is_done, waker) = (Arc::clone(&is_done), Arc::clone(&waker));
+        poll_fn(move |cx| {
+            *waker.lock().unwrap() = Some(cx.waker().clone());
+            if *is_done.lock().unwrap() { Poll::Ready(Ok("late")) } else { Poll::Pending }
+        })
+    });
+    let server = Endpoint::server(Arc::new(service().tool(tool)), executor.runtime());
+    let client = Endpoint::client(Arc::new(()), Config::mcp_client(Identity::new("caller", "1")), executor.runtime());
+    let (caller, callee) = (client.peer(), server.peer());
+    connect(&executor, server, client);
+    executor.run_until_stalled();
+    let call = caller.call_tool("wait", Json::empty_object()).unwrap();
+    executor.run_until_stalled();
+    callee.close(Close::Graceful { grace: ms(120_000) });
+    executor.run_until_stalled();
+    executor.advance_to(crate::Instant::from_millis(50_000));
+    *done.lock().unwrap() = true;
+    wait.lock().unwrap().take().unwrap().wake();
+    let done = executor.block_on(call).unwrap();
+    assert!(matches!(done.outcome, Outcome::Result(_)), "{done:?}");
 }
 
 #[test]
