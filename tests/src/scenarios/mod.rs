@@ -235,10 +235,10 @@ async fn how(end: BoxFuture<'static, Result<CloseReason, protocol_core::adapter:
 }
 
 /// Until `condition` holds, ten seconds at most.
-async fn until<A: Adapter>(stage: &Stage<A>, condition: impl Fn() -> bool) {
+async fn until<A: Adapter>(stage: &Stage<A>, mut condition: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !condition() {
-        assert!(begin.elapsed() < Duration::from_secs(10), "it never came to that");
+        assert!(begin.elapsed() < Duration::from_secs(20), "it never came to that");
         stage.adapter.sleep(Duration::from_millis(2)).await;
     }
 }

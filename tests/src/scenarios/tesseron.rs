@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use tungstenite::handshake::derive_accept_key;
 
 use super::raw::{self, Raw};
-use super::{Book, Over, Stage, Wire, client, tools};
+use super::{Book, Over, Stage, Wire, client, tools, until};
 use crate::adapter::{Adapter, Link, Started, start, start_blocking};
 use crate::scratch::Scratch;
 
@@ -212,15 +212,6 @@ fn failed<T>(result: Result<T, Error>) -> Error {
 /// Runs what blocks beside the row; what is given back waits for it.
 fn aside<A: Adapter, T: Send + 'static>(stage: &Stage<A>, job: impl FnOnce() -> T + Send + 'static) -> Started<T> {
     start_blocking(&*stage.adapter.runtime(), job)
-}
-
-/// Waits until it is so.
-async fn until<A: Adapter>(stage: &Stage<A>, mut is_so: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < Duration::from_secs(20), "it never is");
-        stage.adapter.sleep(Duration::from_millis(5)).await;
-    }
 }
 
 fn mode(path: &Path) -> u32 {
