@@ -26,7 +26,9 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 /// Bytes of a read buffer that holds no long line: what an idle connection keeps.
 const PLAIN: usize = 4 * 1024;
-/// The same while reads fill their room.
+/// A buffer up to that size is kept where a plain one would do.
+const PLAIN_KEPT: usize = 2 * PLAIN;
+/// Bytes of a read buffer while reads fill their room.
 const BURST: usize = 4 * PLAIN;
 /// A read is offered at least so many bytes.
 const LEAST_ROOM: usize = PLAIN / 2;
@@ -111,8 +113,11 @@ impl LineDecoder {
         let held = self.buffer.len();
         let room = self.buffer.capacity().saturating_sub(held);
         self.calm = if room == 0 && self.made > 0 { 0 } else { self.calm.saturating_add(1) };
-        let (most_kept, plain) =
-            if self.calm < CALM { (BURST, BURST.saturating_sub(held)) } else { (PLAIN.saturating_mul(2), PLAIN) };
+        // A buffer of that size is never too large, and nearly always there is room.
+        if room >= least && self.made <= PLAIN_KEPT {
+            return;
+        }
+        let (most_kept, plain) = if self.calm < CALM { (BURST, BURST.saturating_sub(held)) } else { (PLAIN_KEPT, PLAIN) };
         let too_large = self.made > most_kept && held <= PLAIN;
         if !too_large && (room >= least || self.buffer.try_reclaim(least)) {
             return;
