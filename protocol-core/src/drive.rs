@@ -134,7 +134,8 @@ pub trait Machine {
         // First, so that nothing is missed that others do behind what is looked at.
         self.register(waker);
         self.handle_frames(frames, now);
-        if self.poll_timeout().is_some_and(|at| at <= now) {
+        // Where no frame tells the time, the deadline of what is written next must not count from a time before.
+        if !self.wants_input() || self.poll_timeout().is_some_and(|at| at <= now) {
             self.handle_timeout(now);
         }
         Standing {
@@ -288,8 +289,6 @@ pub struct Driver<M, I: FrameIo, T> {
     unasked: bool,
     /// The peer may still send.
     reading: bool,
-    /// What the machine said last.
-    wants_input: bool,
     /// Given by the machine and not yet taken by the transport.
     leaving: VecDeque<Transmit>,
     /// Writing may still succeed.
@@ -317,7 +316,6 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
             ending: None,
             unasked: false,
             reading: true,
-            wants_input: false,
             leaving: VecDeque::new(),
             writing: true,
             unwritten: false,
@@ -363,7 +361,6 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         let now = self.timer.now();
         self.hear_end(now);
         let (standing, more_to_write) = self.turn(cx, now);
-        self.wants_input = standing.wants_input;
         if let Some(event) = standing.event {
             return Poll::Ready(Ok(Some(event)));
         }
@@ -373,8 +370,10 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         }
         let until = standing.until.into_iter().chain(self.read_by.filter(|_| self.is_hearing())).min();
         // What was written or handed out may have made room for the frames that had none.
-        let more_to_read = self.unasked && self.is_hearing() && self.wants_input;
-        self.wait(cx, until, more_to_read || more_to_write);
+        let more_to_read = self.unasked && self.is_hearing() && standing.wants_input;
+        // Behind all that was taken the end needs no room.
+        let at_the_end = self.ending.is_some() && self.arrived.is_empty();
+        self.wait(cx, until, more_to_read || at_the_end || more_to_write);
         Poll::Pending
     }
 
@@ -386,8 +385,8 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
     /// Reads a turn's share, unless there is something that the machine has not taken yet.
     fn read(&mut self, cx: &mut Context<'_>) {
         self.unasked = true;
-        // If it wants none any longer, what is read waits here; if it has come to want some, it would not be read. So a no is made sure of.
-        if !self.reading || !self.arrived.is_empty() || !(self.wants_input || self.machine.wants_input()) {
+        // Not what it said in the last turn: one that was closed since must not hear of an error any longer.
+        if !self.reading || !self.arrived.is_empty() || !self.machine.wants_input() {
             return;
         }
         let mut bytes: usize = 0;
@@ -523,6 +522,8 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
+    use crate::dialect::Identity;
     use crate::lines::{LineDecoder, LineEncoder};
     use alloc::rc::Rc;
     use alloc::string::String;
@@ -862,6 +863,59 @@ mod tests {
         assert_eq!((bench.turn(), bench.wakes()), (Poll::Pending, 2));
         assert_eq!(bench.pipe.borrow().polled, polled, "nothing else is read while a frame is held");
         assert_eq!(bench.drain(), ["one", "two", "Eof"]);
+    }
+
+    /// The machine took the frame when it was offered a second time in that turn, was full then, and nobody woke the driver.
+    #[test]
+    fn regression_the_end_behind_a_frame_that_found_room_late_is_heard() {
+        let mut bench = Bench::new(Echo { refusals: 1, output_room: Some(1), mute: true, ..Echo::default() });
+        bench.pipe.borrow_mut().room = Some(0);
+        bench.arrives("one");
+        bench.ends(Ok(None));
+        assert_eq!((bench.turn(), bench.driver.machine().frames, bench.wakes()), (Poll::Pending, 1, 1));
+        assert_eq!(bench.drain(), ["Eof"]);
+    }
+
+    /// What another had closed was read once more, and what it had to say was thrown away when that failed.
+    #[test]
+    fn regression_a_machine_that_was_closed_between_two_turns_is_read_for_no_longer() {
+        let mut bench = Bench::new(Echo::default());
+        assert_eq!(bench.turn(), Poll::Pending);
+        let polled = bench.pipe.borrow().polled;
+        bench.driver.machine_mut().output.push_back(Bytes::from_static(b"last words"));
+        bench.driver.machine_mut().closed = true;
+        bench.ends(Err(Broken::Read));
+        assert_eq!(bench.turn(), Poll::Ready(Ok(None)));
+        assert_eq!(
+            (bench.pipe.borrow().polled, &bench.pipe.borrow().taken[..]),
+            (polled, &[Bytes::from_static(b"last words")][..])
+        );
+    }
+
+    /// The peer has five seconds to read another refusal. Nothing else told the session how late it was.
+    #[test]
+    fn regression_a_session_that_reads_nothing_is_told_the_time_before_it_writes() {
+        let mut config = Config::mcp_server(Identity::new("s", "1"));
+        (config.limits.strays, config.limits.batch) = (4, 100);
+        let pipe = Shared::<Pipe>::default();
+        let clock = Clock::default();
+        let mut driver = Driver::new(Session::new(config, Instant::ZERO), pipe.clone(), clock.clone());
+        let mut turn = || while driver.poll_event(&mut Context::from_waker(Waker::noop())).is_ready() {};
+        let arrives = |frame: String| pipe.borrow_mut().incoming.push_back(Ok(Some(frame.into())));
+        arrives(
+            r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#.into(),
+        );
+        arrives(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.into());
+        turn();
+        pipe.borrow_mut().room = Some(0);
+        let pings: Vec<_> = (0..100).map(|n| format!(r#"{{"jsonrpc":"2.0","id":{n},"method":"ping"}}"#)).collect();
+        arrives(format!("[{}]", pings.join(",")));
+        turn();
+        assert_eq!(clock.alarm.get(), Some(5000));
+        clock.now.set(4000);
+        pipe.borrow_mut().room = Some(1);
+        turn();
+        assert_eq!(clock.alarm.get(), Some(9000));
     }
 
     #[test]

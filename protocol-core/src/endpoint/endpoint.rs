@@ -271,7 +271,8 @@ impl Machine for Endpoint {
             |state| {
                 park(&mut state.driver, waker, &mut spare);
                 state.session.handle_frames(frames, now);
-                if state.wanted().is_some_and(|at| at <= now) {
+                // Where no frame tells the time, the deadline of what is written next must not count from a time before.
+                if !state.session.wants_input() || state.wanted().is_some_and(|at| at <= now) {
                     state.handle_timeout(now, &mut late);
                 }
             },

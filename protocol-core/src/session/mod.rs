@@ -751,22 +751,24 @@ impl Session {
         self.now
     }
 
-    /// Whether it matters when progress of `id` is reported: there is a rate to be kept, or a gap before the response.
+    /// Whether it matters when progress of `id` is reported: there is a rate to be kept, or a gap before the response, or the time counts
+    /// that the peer has to read.
     #[cfg(feature = "endpoint")]
     pub(crate) fn is_progress_timed(&self, id: InboundId) -> bool {
         let said = self.serves.get(&id).and_then(|serve| serve.said.as_ref());
         let window = said.map_or(self.config.progress.window, |said| said.reporter.rate());
         let is_limited = !window.is_unlimited() || !self.config.progress.session_window.is_unlimited();
-        is_limited || !self.config.timeouts.response_gap.is_zero()
+        is_limited || !self.config.timeouts.response_gap.is_zero() || self.is_overrun()
     }
 
     /// Whether it matters when `id` is answered: a gap behind its progress is to be kept, somebody waits in line for room that this may
-    /// make, or the end has begun.
+    /// make, the time counts that the peer has to read, or the end has begun.
     #[cfg(feature = "endpoint")]
     pub(crate) fn is_response_timed(&self, id: InboundId) -> bool {
         let has_gap = !self.config.timeouts.response_gap.is_zero();
         let waits = has_gap && self.serves.get(&id).is_some_and(|serve| serve.said.is_some());
-        waits || self.line.first().is_some() || self.line_armed.is_some() || self.ending != Ending::Open
+        let has_line = self.line.first().is_some() || self.line_armed.is_some();
+        waits || has_line || self.is_overrun() || self.ending != Ending::Open
     }
 
     /// Events that wait to be polled.

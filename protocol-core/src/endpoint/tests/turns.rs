@@ -3,8 +3,9 @@
 use core::pin::Pin;
 use core::task::{Context as TaskContext, Poll};
 use std::boxed::Box;
+use std::format;
 use std::string::ToString;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 use std::vec::Vec;
@@ -23,10 +24,10 @@ use crate::session::Transmit;
 /// What the test does once, when it is time.
 type Act = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
 
-/// A transport that takes frames when the test lets it, and lets the test act once all are taken.
+/// A transport that takes as many frames as the test lets it, and lets the test act once all are taken.
 struct Gate {
     pipe: Pipe,
-    shut: Arc<AtomicBool>,
+    room: Arc<AtomicUsize>,
     behind_writing: Act,
 }
 
@@ -36,9 +37,10 @@ impl FrameIo for Gate {
         self.pipe.poll_recv(cx)
     }
     fn poll_ready(&mut self, _: &mut TaskContext<'_>) -> Poll<Result<(), PipeBroken>> {
-        if self.shut.load(Ordering::Relaxed) { Poll::Pending } else { Poll::Ready(Ok(())) }
+        if self.room.load(Ordering::Relaxed) == 0 { Poll::Pending } else { Poll::Ready(Ok(())) }
     }
     fn start_send(&mut self, transmit: Transmit) -> Result<(), PipeBroken> {
+        self.room.fetch_sub(1, Ordering::Relaxed);
         self.pipe.send(transmit.frame)
     }
     fn poll_flush(&mut self, _: &mut TaskContext<'_>) -> Poll<Result<(), PipeBroken>> {
@@ -50,6 +52,9 @@ impl FrameIo for Gate {
         self.pipe.poll_close(cx)
     }
 }
+
+/// Room for any number of frames.
+const ANY: usize = usize::MAX;
 
 #[derive(Default)]
 struct Wakes(AtomicUsize);
@@ -64,7 +69,7 @@ impl Wake for Wakes {
 struct Bench {
     driver: Driver<Endpoint, Gate, VirtualTimer>,
     far: Pipe,
-    shut: Arc<AtomicBool>,
+    room: Arc<AtomicUsize>,
     behind_writing: Act,
     wakes: Arc<Wakes>,
     executor: Executor,
@@ -74,18 +79,26 @@ impl Bench {
     fn new(endpoint: impl FnOnce(&Executor) -> Endpoint) -> Self {
         let executor = Executor::new();
         let (pipe, far) = pipe();
-        let (shut, behind_writing) = (Arc::<AtomicBool>::default(), Arc::default());
-        let gate = Gate { pipe, shut: Arc::clone(&shut), behind_writing: Arc::clone(&behind_writing) };
+        let (room, behind_writing) = (Arc::new(AtomicUsize::new(ANY)), Arc::default());
+        let gate = Gate { pipe, room: Arc::clone(&room), behind_writing: Arc::clone(&behind_writing) };
         let driver = Driver::new(endpoint(&executor), gate, executor.timer());
-        Self { driver, far, shut, behind_writing, wakes: Arc::default(), executor }
+        Self { driver, far, room, behind_writing, wakes: Arc::default(), executor }
     }
 
     /// A server that has shaken hands and has a tool that answers in place.
     fn server() -> Self {
+        Self::serving("2025-06-18", |_| {})
+    }
+
+    /// The same, with another configuration and in that revision.
+    fn serving(revision: &str, configure: impl FnOnce(&mut Config)) -> Self {
         let quick = Tool::new("quick", async |_: Context, (): ()| Ok("done")).inline();
-        let mut bench = Self::new(|executor| Endpoint::server(Arc::new(service().tool(quick)), executor.runtime()));
+        let service = service().tool(quick);
+        let mut config = service.config();
+        configure(&mut config);
+        let mut bench = Self::new(|executor| Endpoint::serving(Arc::new(service), config, executor.runtime()));
         bench.arrives(
-            r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#,
+            &r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"REVISION","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#.replace("REVISION", revision),
         );
         bench.arrives(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
         bench.turn();
@@ -155,15 +168,30 @@ fn what_is_answered_in_place_leaves_in_the_same_turn_and_asks_for_no_other() {
 #[test]
 fn what_is_answered_in_place_while_nothing_can_leave_does_so_later() {
     let mut bench = Bench::server();
-    bench.shut.store(true, Ordering::Relaxed);
+    bench.room.store(0, Ordering::Relaxed);
     for id in 10..30 {
         bench.arrives(&CALL.replace('7', &id.to_string()));
     }
     bench.turn();
     assert_eq!(bench.left(), 0);
-    bench.shut.store(false, Ordering::Relaxed);
+    bench.room.store(ANY, Ordering::Relaxed);
     bench.turn();
     assert_eq!(bench.left(), 20);
+}
+
+/// The peer has five seconds to read another refusal. Nothing else told the session how late it was.
+#[test]
+fn regression_an_endpoint_that_reads_nothing_tells_the_time_before_it_writes() {
+    let mut bench = Bench::serving("2025-03-26", |config| (config.limits.strays, config.limits.batch) = (4, 100));
+    bench.room.store(0, Ordering::Relaxed);
+    let pings: Vec<_> = (0..100).map(|n| format!(r#"{{"jsonrpc":"2.0","id":{n},"method":"ping"}}"#)).collect();
+    bench.arrives(&format!("[{}]", pings.join(",")));
+    bench.turn();
+    assert_eq!(bench.executor.next_alarm(), Some(crate::Instant::from_millis(5000)));
+    bench.executor.advance_to(crate::Instant::from_millis(4000));
+    bench.room.store(1, Ordering::Relaxed);
+    bench.turn();
+    assert_eq!((bench.left(), bench.executor.next_alarm()), (1, Some(crate::Instant::from_millis(9000))));
 }
 
 /// By then the driver has asked for frames in this turn.
