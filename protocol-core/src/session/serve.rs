@@ -190,12 +190,20 @@ mod transitions {
         config.timeouts.serve = Some(Duration::from_secs(60));
         config.timeouts.response_gap = Duration::from_millis(500);
         config.progress.window = RateWindow::new(1, Duration::from_secs(1));
+        let callee = led_to(name, config, "2025-11-25");
+        assert_eq!(state(&callee), name);
+        callee
+    }
+
+    /// With what leads to a state under that configuration of [`in_state`] and in that revision.
+    fn led_to(name: &str, config: Config, revision: &str) -> Callee {
         let now = Instant::from_millis(1);
         let mut session = Session::new(config, Instant::ZERO);
+        let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"REVISION","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}}"#;
         let frames = [
-            r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}}"#,
-            r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
-            REQUEST,
+            hello.replace("REVISION", revision),
+            r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_string(),
+            REQUEST.to_string(),
         ];
         for frame in frames {
             session.handle_frame(frame.into(), now).unwrap();
@@ -217,7 +225,6 @@ mod transitions {
             step(&mut callee);
         }
         output(&mut callee.session);
-        assert_eq!(state(&callee), name);
         callee
     }
 
@@ -309,5 +316,63 @@ mod transitions {
             }
         }
         compare("serve.txt", "An invocation that we serve: every state, every input.", &rows);
+    }
+
+    /// What an endpoint rests on that does not read the clock for them. By then it is 300 ms later than the session was told; a turn of the
+    /// driver, which tells the time, comes behind them, and so may one that was under way.
+    #[cfg(feature = "endpoint")]
+    #[test]
+    fn progress_and_answers_on_whose_time_nothing_hangs_may_come_with_the_last_time() {
+        const REFUSED: Input = |callee| {
+            callee.frame(r#"[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":2,"method":"ping"},{"jsonrpc":"2.0","id":3,"method":"ping"}]"#);
+        };
+        const IN_LINE: Input = |callee| {
+            callee.frame(&REQUEST.replace(r#""c""#, r#""d""#).replace(r#""t""#, r#""u""#));
+            let request = core::iter::from_fn(|| callee.session.poll_event()).find(|event| matches!(event, Event::Request { .. }));
+            let Some(Event::Request { id, .. }) = request else { return };
+            for step in 1..=3 {
+                let _ = callee.session.progress(id, Progress::value(f64::from(step)), callee.now);
+            }
+            callee.wait(800);
+        };
+        type IsTimed = fn(&Session, InboundId) -> bool;
+        let verbs: [(Input, IsTimed); 2] = [(PROGRESS, Session::is_progress_timed), (RESPOND, Session::is_response_timed)];
+        let mut counts = [[0, 0], [0, 0]];
+        let inputs = INPUTS.into_iter().chain([("three that are refused", REFUSED), ("another waits in line", IN_LINE)]);
+        for ((name, input), variant) in inputs.flat_map(|input| (0..8).map(move |variant| (input, variant))) {
+            let mut config = Config::mcp_server(Identity::new("server", "1"));
+            let chosen = |bit: u8, choice: u64| Duration::from_millis(if variant & bit == 0 { 0 } else { choice });
+            config.timeouts.response_gap = chosen(1, 500);
+            config.progress.window = RateWindow::new(1, chosen(2, 1000));
+            config.progress.session_window = RateWindow::new(1, chosen(4, 1000));
+            config.limits.strays = 2;
+            for from in STATES {
+                let mut callee = led_to(from, config.clone(), "2025-03-26");
+                input(&mut callee);
+                for ((verb, is_timed), counts) in verbs.iter().zip(&mut counts) {
+                    let is_timed = is_timed(&callee.session, callee.serve);
+                    counts[usize::from(is_timed)] += 1;
+                    let [stale, exact] = [0, 300].map(|late| {
+                        let now = callee.now.saturating_add(Duration::from_millis(late));
+                        let mut callee = Callee { session: callee.session.clone(), now, ..callee };
+                        verb(&mut callee);
+                        let first = (callee.session.poll_transmit().map(|transmit| transmit.frame), callee.session.poll_timeout());
+                        callee.wait(300 - late);
+                        let behind = [[PROGRESS, RESPOND], [RESPOND, PROGRESS]].map(|inputs| {
+                            let mut callee = Callee { session: callee.session.clone(), ..callee };
+                            let wait: Input = |callee| callee.wait(10_000);
+                            [inputs[0], inputs[1], wait].map(|input| {
+                                let before = (output(&mut callee.session), callee.session.poll_timeout());
+                                input(&mut callee);
+                                (before, output(&mut callee.session), callee.session.poll_timeout())
+                            })
+                        });
+                        (first, behind)
+                    });
+                    assert!(is_timed || stale == exact, "{from}, {name}, variant {variant}:\n{stale:?}\n{exact:?}");
+                }
+            }
+        }
+        assert!(counts.as_flattened().iter().all(|count| *count > 100), "{counts:?}");
     }
 }
