@@ -59,8 +59,10 @@ const GATHERED: usize = 4 * 1024;
 /// itself never holds more than the limit and one read, and no large buffer once the long line is through.
 #[derive(Debug)]
 pub struct LineDecoder {
-    /// What was read and not yet handed on.
+    /// What was read and not yet handed on, and `spare` bytes.
     buffer: BytesMut,
+    /// Bytes at the end of `buffer` that were cleared to be read into, and were not needed.
+    spare: usize,
     /// Bytes the memory behind `buffer` was made with, handed on or not.
     made: usize,
     /// How many reads in a row did not fill their room.
@@ -76,7 +78,7 @@ impl LineDecoder {
     /// A decoder of frames of at most `limit` bytes. It takes no memory before the first read.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self { buffer: BytesMut::new(), made: 0, calm: CALM, searched: 0, limit, discarding: false }
+        Self { buffer: BytesMut::new(), spare: 0, made: 0, calm: CALM, searched: 0, limit, discarding: false }
     }
 
     /// Changes the limit for the lines that are not yet complete.
@@ -88,29 +90,46 @@ impl LineDecoder {
     /// room grows with the line, so that long lines are read in few and large pieces.
     pub fn space(&mut self) -> Limit<&mut BytesMut> {
         self.make_room(LEAST_ROOM);
+        self.drop_spare();
         let room = self.buffer.capacity().saturating_sub(self.buffer.len());
         (&mut self.buffer).limit(room)
     }
 
-    /// Has `read` fill the beginning of a slice and say how much of it, for readers that want memory with something in it. Clearing
-    /// that much costs less than a copy; the slice is bounded, so that a long line's room is not cleared at every read.
+    /// Has `read` fill the beginning of a slice and say how much of it, for readers that want memory with something in it: zeroes, or
+    /// what it put there before. Memory is cleared once and not for each read; the slice is bounded, so that a long line's room is not
+    /// cleared before it is needed.
     pub fn read_with(&mut self, read: impl FnOnce(&mut [u8]) -> usize) {
         self.make_room(LEAST_ROOM);
-        let held = self.buffer.len();
+        let held = self.held();
         let room = self.buffer.capacity().saturating_sub(held).min(MOST_CLEARED);
-        self.buffer.resize(held.saturating_add(room), 0);
-        let count = read(self.buffer.get_mut(held..).unwrap_or_default());
-        self.buffer.truncate(held.saturating_add(count.min(room)));
+        let end = held.saturating_add(room);
+        if self.buffer.len() < end {
+            self.buffer.resize(end, 0);
+        }
+        self.spare = self.buffer.len().saturating_sub(held);
+        let count = read(self.buffer.get_mut(held..end).unwrap_or_default());
+        self.spare = self.spare.saturating_sub(count.min(room));
     }
 
     /// Takes a copy of `bytes` that were read elsewhere. Then take all frames.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.make_room(bytes.len());
+        self.drop_spare();
         self.buffer.extend_from_slice(bytes);
     }
 
+    /// Bytes that were read and not yet handed on.
+    fn held(&self) -> usize {
+        self.buffer.len().saturating_sub(self.spare)
+    }
+
+    fn drop_spare(&mut self) {
+        self.buffer.truncate(self.held());
+        self.spare = 0;
+    }
+
     fn make_room(&mut self, least: usize) {
-        let held = self.buffer.len();
+        let held = self.held();
         let room = self.buffer.capacity().saturating_sub(held);
         self.calm = if room == 0 && self.made > 0 { 0 } else { self.calm.saturating_add(1) };
         // A buffer of that size is never too large, and nearly always there is room.
@@ -119,7 +138,11 @@ impl LineDecoder {
         }
         let (most_kept, plain) = if self.calm < CALM { (BURST, BURST.saturating_sub(held)) } else { (PLAIN_KEPT, PLAIN) };
         let too_large = self.made > most_kept && held <= PLAIN;
-        if !too_large && (room >= least || self.buffer.try_reclaim(least)) {
+        if !too_large && room >= least {
+            return;
+        }
+        self.drop_spare();
+        if !too_large && self.buffer.try_reclaim(least) {
             return;
         }
         // Doubles, so that each byte of a long line moves a constant number of times.
@@ -133,7 +156,7 @@ impl LineDecoder {
     /// The next frame of what was read, or `None` if its line is not complete.
     pub fn next_frame(&mut self) -> Option<Bytes> {
         loop {
-            let Some(found) = find_line_feed(self.buffer.get(self.searched..).unwrap_or_default()) else {
+            let Some(found) = find_line_feed(self.buffer.get(self.searched..self.held()).unwrap_or_default()) else {
                 return self.unfinished();
             };
             let line = self.buffer.split_to(self.searched.saturating_add(found)).freeze();
@@ -151,9 +174,9 @@ impl LineDecoder {
     /// The buffer holds no line feed. Hands on the line nevertheless if it is too long already.
     fn unfinished(&mut self) -> Option<Bytes> {
         if self.discarding {
-            self.buffer.clear();
+            self.clear();
         }
-        self.searched = self.buffer.len();
+        self.searched = self.held();
         if self.searched <= self.limit.saturating_add(TRIMMED) {
             return None;
         }
@@ -164,12 +187,18 @@ impl LineDecoder {
     /// The input is over: gives the last line if it came without a line feed. Half a frame is handed on like a whole one.
     pub fn finish(&mut self) -> Option<Bytes> {
         if mem::take(&mut self.discarding) {
-            self.buffer.clear();
+            self.clear();
         }
         self.rest()
     }
 
+    fn clear(&mut self) {
+        self.buffer.clear();
+        self.spare = 0;
+    }
+
     fn rest(&mut self) -> Option<Bytes> {
+        self.drop_spare();
         self.searched = 0;
         let line = mem::take(&mut self.buffer).freeze();
         self.frame(line)
@@ -508,6 +537,52 @@ mod tests {
         }
         assert_eq!(frames, ["{\"a\":1}", "{\"b\":2}"]);
         assert_eq!(decoder.finish(), None);
+    }
+
+    #[test]
+    fn what_a_reader_leaves_behind_its_count_is_no_input_however_it_goes_on() {
+        let input = b"{\"first\":1}\n{\"second\":2}\r\n\n{\"third\":[3,3,3]}\n".repeat(3000);
+        for pattern in [&[0][..], &[0, 1], &[0, 2], &[0, 0, 1, 0, 2], &[0, 2, 2, 1]] {
+            let mut decoder = LineDecoder::new(LIMIT);
+            let mut frames = Vec::new();
+            for (piece, way) in input.chunks(7).zip(pattern.iter().cycle()) {
+                match way {
+                    0 => decoder.read_with(|into| {
+                        into.fill(b'\n');
+                        into[..piece.len()].copy_from_slice(piece);
+                        into[piece.len()] = b'x';
+                        piece.len()
+                    }),
+                    1 => decoder.feed(piece),
+                    _ => decoder.space().put_slice(piece),
+                }
+                frames.extend(core::iter::from_fn(|| decoder.next_frame()));
+            }
+            assert_eq!(frames.len(), 9000, "{pattern:?}");
+            for three in frames.chunks(3) {
+                assert_eq!(three, ["{\"first\":1}", "{\"second\":2}", "{\"third\":[3,3,3]}"]);
+            }
+            assert_eq!(decoder.finish(), None);
+        }
+    }
+
+    /// Clearing cost a connection that reads little more than reading did.
+    #[test]
+    fn memory_is_cleared_once_and_not_for_each_read() {
+        let mut decoder = LineDecoder::new(LIMIT);
+        decoder.read_with(|into| {
+            into.fill(7);
+            0
+        });
+        decoder.read_with(|into| {
+            assert!(into.iter().all(|byte| *byte == 7));
+            0
+        });
+        decoder.space();
+        decoder.read_with(|into| {
+            assert!(into.iter().all(|byte| *byte == 0), "what was given out in between is cleared anew");
+            0
+        });
     }
 
     #[test]

@@ -57,6 +57,8 @@ fn decode(mut input: &[u8], limit: usize, mut step: impl FnMut(usize) -> usize) 
                 let mut taken = 0;
                 decoder.read_with(|space| {
                     taken = piece.len().min(space.len());
+                    // What lies behind is no input.
+                    space.fill(b'\n');
                     space[..taken].copy_from_slice(&piece[..taken]);
                     taken
                 });
