@@ -234,7 +234,7 @@ async fn how(end: BoxFuture<'static, Result<CloseReason, protocol_core::adapter:
     }
 }
 
-/// Until `condition` holds, ten seconds at most.
+/// Until `condition` holds, twenty seconds at most.
 async fn until<A: Adapter>(stage: &Stage<A>, mut condition: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !condition() {
