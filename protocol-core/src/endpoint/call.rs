@@ -10,7 +10,6 @@ use std::string::String;
 use std::sync::Arc;
 
 use crate::dialect::Progress;
-use crate::endpoint::diagnose::Span;
 use crate::endpoint::shared::{CallSlot, Counters, Shared};
 use crate::endpoint::wake::park;
 use crate::error::RpcError;
@@ -202,11 +201,12 @@ impl Future for Call {
         if this.left {
             return Poll::Pending;
         }
-        let mut left = Left::default();
+        // Nothing of it may end under the lock.
+        let mut left = CallSlot::default();
         ready!(this.poll_place(cx, false, |calls, id| match calls.get(id) {
             Some(slot) if slot.done.is_none() => false,
             _ => {
-                calls.end(id, |slot| left.take(slot));
+                calls.end(id, |slot| left = take(slot));
                 true
             }
         }));
@@ -234,23 +234,6 @@ impl Drop for Call {
 impl fmt::Debug for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Call").field("id", &self.id).finish_non_exhaustive()
-    }
-}
-
-/// What a call leaves that has ended. Nothing of it may end under the lock.
-#[derive(Default)]
-struct Left {
-    done: Option<Done>,
-    _unread: Option<VecDeque<Progress>>,
-    _span: Span,
-}
-
-impl Left {
-    /// From the place of one that has ended, whose waker was woken.
-    fn take(&mut self, slot: &mut CallSlot) {
-        self.done = slot.done.take();
-        self._unread = slot.progress.take();
-        self._span = take(&mut slot.span);
     }
 }
 
