@@ -1,15 +1,11 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
-use bytes::Buf;
 use piper::{Reader, Writer};
 use protocol_core::adapter::{self, ByteIo};
-use protocol_core::lines::{LineDecoder, LineEncoder};
+use protocol_core::lines::LineDecoder;
 use smol::io::{AsyncRead, AsyncWrite};
-
-/// Pieces of output that one write takes.
-const PIECES: usize = 64;
 
 /// Any reader and any writer of smol as a transport of frames, one a line.
 pub type LineIo<R, W> = adapter::LineIo<SmolIo, R, W>;
@@ -28,18 +24,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> ByteIo<R, W> for SmolIo {
         read
     }
 
-    fn poll_write(writer: &mut W, cx: &mut Context<'_>, from: &mut LineEncoder) -> Poll<io::Result<usize>> {
-        let writer = Pin::new(writer);
-        // Nearly always all is in one piece. Then nothing is prepared for many.
-        let written = if from.chunk().len() == from.remaining() {
-            ready!(writer.poll_write(cx, from.chunk()))?
-        } else {
-            let mut pieces = [IoSlice::new(&[]); PIECES];
-            let count = from.chunks_vectored(&mut pieces);
-            ready!(writer.poll_write_vectored(cx, &pieces[..count]))?
-        };
-        from.advance(written);
-        Poll::Ready(Ok(written))
+    fn poll_write(writer: &mut W, cx: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        Pin::new(writer).poll_write_vectored(cx, pieces)
     }
 
     fn poll_flush(writer: &mut W, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

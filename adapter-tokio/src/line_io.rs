@@ -1,11 +1,10 @@
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
-use bytes::Buf;
 use protocol_core::adapter::{self, ByteIo};
-use protocol_core::lines::{LineDecoder, LineEncoder};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
+use protocol_core::lines::LineDecoder;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, DuplexStream, ReadHalf, WriteHalf};
 
 /// Any reader and any writer of tokio as a transport of frames, one a line.
 pub type LineIo<R, W> = adapter::LineIo<TokioIo, R, W>;
@@ -19,14 +18,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> ByteIo<R, W> for TokioIo {
         pin!(reader.read_buf(&mut into.space())).poll(cx)
     }
 
-    fn poll_write(writer: &mut W, cx: &mut Context<'_>, from: &mut LineEncoder) -> Poll<io::Result<usize>> {
-        // Nearly always all is in one piece. Then nothing is prepared for many.
-        if from.chunk().len() < from.remaining() {
-            return pin!(writer.write_buf(from)).poll(cx);
-        }
-        let written = ready!(Pin::new(writer).poll_write(cx, from.chunk()))?;
-        from.advance(written);
-        Poll::Ready(Ok(written))
+    fn poll_write(writer: &mut W, cx: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        Pin::new(writer).poll_write_vectored(cx, pieces)
     }
 
     fn poll_flush(writer: &mut W, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -1,6 +1,6 @@
 use core::marker::PhantomData;
 use core::task::{Context, Poll, ready};
-use std::io;
+use std::io::{self, IoSlice};
 
 use bytes::{Buf, Bytes};
 
@@ -11,6 +11,8 @@ use crate::session::Transmit;
 
 /// With so many bytes waiting to be written no more frames are taken.
 const FULL: usize = 64 * 1024;
+/// Pieces of output that one write takes.
+const PIECES: usize = 64;
 /// Reads in a row that complete no frame before other tasks get their turn.
 const READS_IN_A_ROW: usize = 32;
 
@@ -19,8 +21,8 @@ pub trait ByteIo<R, W> {
     /// Reads into [`LineDecoder::space`] or [`LineDecoder::read_with`] and says how much; zero at the end.
     fn poll_read(reader: &mut R, cx: &mut Context<'_>, into: &mut LineDecoder) -> Poll<io::Result<usize>>;
 
-    /// Writes from the beginning of `from`, takes what was written off it and says how much that was; zero if `writer` takes no more.
-    fn poll_write(writer: &mut W, cx: &mut Context<'_>, from: &mut LineEncoder) -> Poll<io::Result<usize>>;
+    /// Writes from the beginning of `pieces`, which go behind each other, and says how much; zero if `writer` takes no more.
+    fn poll_write(writer: &mut W, cx: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
 
     /// Everything written has left.
     fn poll_flush(writer: &mut W, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
@@ -54,9 +56,19 @@ impl<B: ByteIo<R, W>, R, W> LineIo<B, R, W> {
     fn poll_write_down_to(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<()>> {
         while self.encoder.remaining() > most {
             let Some(writer) = &mut self.writer else { return Poll::Ready(Err(io::ErrorKind::NotConnected.into())) };
-            if ready!(B::poll_write(writer, cx, &mut self.encoder))? == 0 {
+            let chunk = self.encoder.chunk();
+            // Nearly always all is in one piece. Then nothing is prepared for many.
+            let written = if chunk.len() == self.encoder.remaining() {
+                ready!(B::poll_write(writer, cx, &[IoSlice::new(chunk)]))?
+            } else {
+                let mut pieces = [IoSlice::new(&[]); PIECES];
+                let count = self.encoder.chunks_vectored(&mut pieces);
+                ready!(B::poll_write(writer, cx, pieces.get(..count).unwrap_or_default()))?
+            };
+            if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
+            self.encoder.advance(written);
         }
         Poll::Ready(Ok(()))
     }
@@ -144,10 +156,9 @@ mod tests {
             }
         }
 
-        fn poll_write(writer: &mut Sink, _cx: &mut Context<'_>, from: &mut LineEncoder) -> Poll<io::Result<usize>> {
-            let count = writer.step.min(from.chunk().len());
-            writer.taken.extend_from_slice(&from.chunk()[..count]);
-            from.advance(count);
+        fn poll_write(writer: &mut Sink, _cx: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+            let count = writer.step.min(pieces[0].len());
+            writer.taken.extend_from_slice(&pieces[0][..count]);
             Poll::Ready(Ok(count))
         }
 
