@@ -75,23 +75,18 @@ impl Timer for Alarm {
         Runtime::now(&self.clock)
     }
 
-    /// It stays set where it is as long as it lies before `at`, and is set anew once it has rung: a deadline that moves on with every
-    /// call then costs one needless turn now and then, and not two changes of the runtime's timers each time.
     fn poll_until(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<()> {
-        // What is beyond the system's clock does not ring.
-        let Some(due) = self.clock.origin.checked_add(Duration::from_micros(at.as_micros())) else { return Poll::Pending };
-        loop {
-            if self.at.is_none_or(|set| set > at) {
-                self.timer.set_at(due);
-                self.at = Some(at);
-            }
-            if Pin::new(&mut self.timer).poll(cx).is_pending() {
-                return Poll::Pending;
-            }
-            // One that has rung stays silent from then on.
-            if self.at.take() == Some(at) {
-                return Poll::Ready(());
-            }
+        if self.at != Some(at) {
+            // What is beyond the system's clock does not ring.
+            let Some(due) = self.clock.origin.checked_add(Duration::from_micros(at.as_micros())) else { return Poll::Pending };
+            self.timer.set_at(due);
+            self.at = Some(at);
         }
+        let rings = Pin::new(&mut self.timer).poll(cx);
+        if rings.is_ready() {
+            // One that has rung stays silent from then on.
+            self.at = None;
+        }
+        rings.map(drop)
     }
 }

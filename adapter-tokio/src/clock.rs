@@ -1,5 +1,5 @@
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -7,6 +7,7 @@ use protocol_core::Instant;
 use protocol_core::drive::Timer;
 use protocol_core::endpoint::{BoxFuture, Runtime};
 use tokio::runtime::Handle;
+use tokio::task::unconstrained;
 use tokio::time::Sleep;
 
 /// Where an alarm lies that is due beyond what the system's clock can say.
@@ -66,8 +67,6 @@ impl Timer for Alarm {
         Runtime::now(&self.clock)
     }
 
-    /// It stays set where it is as long as it lies before `at`, and is set anew once it has rung: a deadline that moves on with every
-    /// call then costs one needless turn now and then, and not two changes of the runtime's timers each time.
     fn poll_until(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<()> {
         let at = Duration::from_micros(at.as_micros());
         let at = match self.clock.origin.checked_add(at) {
@@ -78,15 +77,49 @@ impl Timer for Alarm {
             }
         };
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at)));
-        if sleep.deadline() > at {
+        if sleep.deadline() != at {
             sleep.as_mut().reset(at);
         }
-        while sleep.as_mut().poll(cx).is_ready() {
-            if sleep.deadline() >= at {
-                return Poll::Ready(());
-            }
-            sleep.as_mut().reset(at);
+        // Whatever this task has done before in its turn: a sleep that lets others go first has set nothing.
+        pin!(unconstrained(sleep.as_mut())).poll(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Wake, Waker};
+    use tokio::sync::mpsc;
+
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
         }
-        Poll::Pending
+    }
+
+    /// It was not set, woke the task at once, and was not asked again.
+    #[tokio::test(start_paused = true)]
+    async fn regression_an_alarm_is_set_by_a_task_that_has_used_up_its_turn() {
+        let (sender, mut receiver) = mpsc::unbounded_channel();
+        (0..1000).for_each(|number| sender.send(number).unwrap());
+        let mut alarm = Clock::start().alarm();
+        let wakes = Arc::new(Wakes::default());
+        let rings = poll_fn(|cx| {
+            while receiver.poll_recv(cx).is_ready() {}
+            let waker = Waker::from(Arc::clone(&wakes));
+            Poll::Ready(alarm.poll_until(&mut Context::from_waker(&waker), Instant::from_millis(10_000)))
+        });
+        assert_eq!(rings.await, Poll::Pending);
+        assert!(!receiver.is_empty(), "the turn ended first");
+        for (seconds, woken) in [(9, 0), (2, 1)] {
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            assert_eq!(wakes.0.load(Ordering::Relaxed), woken);
+        }
     }
 }

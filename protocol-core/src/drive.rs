@@ -15,7 +15,7 @@
 //! 4. writes up to 1 MiB while the transport is ready, and flushes once. A transport that is not ready stops only the writing: two
 //!    peers that each stopped reading because they cannot write would wait for each other for ever;
 //! 5. hands out the event if there is one;
-//! 6. otherwise sets the alarm, and wakes itself if there was more to read or write than a turn may.
+//! 6. otherwise sets the alarm, unless that rings in time as it is, and wakes itself if there was more to read or write than a turn may.
 //!
 //! The clock is read once in a turn, behind the reading: what passes during the rest of it, the alarm brings up in the next one.
 //!
@@ -46,6 +46,10 @@ use crate::time::Instant;
 const FRAMES_A_TURN: usize = 64;
 /// Bytes read in one turn, and bytes written in one turn. Passed by at most one frame.
 const BYTES_A_TURN: usize = 1 << 20;
+/// An alarm that is so near is asked in each turn, so that one that rings a little early does no harm.
+const NEAR: Duration = Duration::from_secs(1);
+/// No alarm is set for longer: then it rings for nothing and is set anew. Many timers cannot count very far.
+const FAR: Duration = Duration::from_secs(24 * 3600);
 /// Frames, and bytes, that are taken from the machine at once. Bytes are passed by at most one frame.
 const FRAMES_AT_ONCE: usize = 64;
 const BYTES_AT_ONCE: usize = 32 * 1024;
@@ -269,6 +273,8 @@ pub trait Timer {
     fn now(&self) -> Instant;
 
     /// Ready once [`Self::now`] has reached `at`, never before. Otherwise wakes the task then; only the last `at` counts.
+    ///
+    /// `Pending` is a promise: it need not be called again for the task to be woken at `at`, or up to a second before.
     fn poll_until(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<()>;
 }
 
@@ -301,6 +307,8 @@ pub struct Driver<M, I: FrameIo, T> {
     error: Option<I::Error>,
     /// Set once the machine is closed: the last output must have left by then.
     flush_by: Option<Instant>,
+    /// Where the alarm was set last, and whom it wakes then. It may have rung since.
+    alarm: Option<(Instant, Waker)>,
     over: bool,
 }
 
@@ -322,6 +330,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
             read_by: None,
             error: None,
             flush_by: None,
+            alarm: None,
             over: false,
         }
     }
@@ -373,7 +382,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         let more_to_read = self.unasked && self.is_hearing() && standing.wants_input;
         // Behind all that was taken the end needs no room.
         let at_the_end = self.ending.is_some() && self.arrived.is_empty();
-        self.wait(cx, until, more_to_read || at_the_end || more_to_write);
+        self.wait(cx, now, until, more_to_read || at_the_end || more_to_write);
         Poll::Pending
     }
 
@@ -497,7 +506,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
             let now = self.timer.now();
             let flush_by = *self.flush_by.get_or_insert_with(|| now.saturating_add(FLUSH_GRACE));
             if self.unwritten && now < flush_by {
-                self.wait(cx, Some(flush_by), more_to_write);
+                self.wait(cx, now, Some(flush_by), more_to_write);
                 return Poll::Pending;
             }
             self.writing = false;
@@ -506,16 +515,32 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         if let Err(error) = ready!(self.io.poll_close(cx)) {
             self.error.get_or_insert(error);
         }
+        self.alarm = None;
         self.over = true;
         Poll::Ready(())
     }
 
-    fn wait(&mut self, cx: &mut Context<'_>, until: Option<Instant>, only_yield: bool) {
+    fn wait(&mut self, cx: &mut Context<'_>, now: Instant, until: Option<Instant>, only_yield: bool) {
         // An alarm that is already due is no reason to spin here: the next turn looks at the clock.
-        let due = until.is_some_and(|at| self.timer.poll_until(cx, at).is_ready());
+        let due = until.is_some_and(|at| self.poll_alarm(cx, now, at).is_ready());
         if due || only_yield {
             cx.waker().wake_by_ref();
         }
+    }
+
+    /// The alarm stays where it is as long as it rings by `at`: a deadline that moves on with every call then costs a needless turn now
+    /// and then, and not two changes of the runtime's timers each time.
+    fn poll_alarm(&mut self, cx: &mut Context<'_>, now: Instant, at: Instant) -> Poll<()> {
+        let set = self.alarm.as_ref().filter(|(set, _)| now < *set && *set <= at);
+        if set.is_some_and(|(set, waker)| now.saturating_add(NEAR) < *set && waker.will_wake(cx.waker())) {
+            return Poll::Pending;
+        }
+        let at = set.map_or(at.min(now.saturating_add(FAR)), |(set, _)| *set);
+        // Unknown while it is being set: that may panic.
+        self.alarm = None;
+        let rings = self.timer.poll_until(cx, at);
+        self.alarm = Some((at, cx.waker().clone()));
+        rings
     }
 }
 
@@ -696,6 +721,8 @@ mod tests {
     struct Clock {
         now: Rc<Cell<u64>>,
         alarm: Rc<Cell<Option<u64>>>,
+        /// How often it was asked.
+        asked: Rc<Cell<usize>>,
     }
 
     impl Timer for Clock {
@@ -705,6 +732,7 @@ mod tests {
 
         fn poll_until(&mut self, _cx: &mut Context<'_>, at: Instant) -> Poll<()> {
             self.alarm.set(Some(at.as_micros() / 1000));
+            self.asked.set(self.asked.get() + 1);
             if at <= self.now() { Poll::Ready(()) } else { Poll::Pending }
         }
     }
@@ -836,6 +864,35 @@ mod tests {
     }
 
     #[test]
+    fn an_alarm_that_rings_in_time_stays_where_it_is_and_is_asked_only_once_it_is_near() {
+        let mut bench = Bench::new(Echo::default());
+        let mut turn = |now: u64, deadline: u64| {
+            bench.clock.now.set(now);
+            bench.driver.machine_mut().deadline = Some(Instant::from_millis(deadline));
+            assert_eq!(bench.turn(), Poll::Pending);
+            (bench.clock.alarm.get(), bench.clock.asked.get())
+        };
+        assert_eq!(turn(0, 60_000), (Some(60_000), 1));
+        assert_eq!(turn(1, 60_001), (Some(60_000), 1), "a later deadline");
+        assert_eq!(turn(2, 30_000), (Some(30_000), 2), "an earlier one");
+        assert_eq!(turn(28_999, 60_000), (Some(30_000), 2));
+        assert_eq!(turn(29_000, 60_000), (Some(30_000), 3), "near");
+        assert_eq!(turn(29_999, 60_000), (Some(30_000), 4));
+        assert_eq!(turn(30_000, 60_000), (Some(60_000), 5), "it has rung");
+        assert_eq!(turn(60_000, u64::MAX / 1000), (Some(60_000 + 24 * 3_600_000), 6), "as far as it goes");
+        assert_eq!(bench.wakes(), 0);
+    }
+
+    #[test]
+    fn an_alarm_wakes_whoever_took_the_last_turn() {
+        let mut bench = Bench::new(Echo { deadline: Some(Instant::from_millis(60_000)), ..Echo::default() });
+        assert_eq!((bench.turn(), bench.clock.asked.get()), (Poll::Pending, 1));
+        bench.wakes = Arc::default();
+        assert_eq!((bench.turn(), bench.clock.asked.get()), (Poll::Pending, 2));
+        assert_eq!((bench.turn(), bench.clock.asked.get()), (Poll::Pending, 2));
+    }
+
+    #[test]
     fn a_transport_that_takes_nothing_stops_only_the_writing() {
         let mut bench = Bench::new(Echo { deadline: Some(Instant::from_millis(5)), ..Echo::default() });
         bench.pipe.borrow_mut().room = Some(1);
@@ -900,7 +957,10 @@ mod tests {
         let pipe = Shared::<Pipe>::default();
         let clock = Clock::default();
         let mut driver = Driver::new(Session::new(config, Instant::ZERO), pipe.clone(), clock.clone());
-        let mut turn = || while driver.poll_event(&mut Context::from_waker(Waker::noop())).is_ready() {};
+        let mut turn = || {
+            while driver.poll_event(&mut Context::from_waker(Waker::noop())).is_ready() {}
+            driver.machine().poll_timeout()
+        };
         let arrives = |frame: String| pipe.borrow_mut().incoming.push_back(Ok(Some(frame.into())));
         arrives(
             r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#.into(),
@@ -910,12 +970,10 @@ mod tests {
         pipe.borrow_mut().room = Some(0);
         let pings: Vec<_> = (0..100).map(|n| format!(r#"{{"jsonrpc":"2.0","id":{n},"method":"ping"}}"#)).collect();
         arrives(format!("[{}]", pings.join(",")));
-        turn();
-        assert_eq!(clock.alarm.get(), Some(5000));
+        assert_eq!(turn(), Some(Instant::from_millis(5000)));
         clock.now.set(4000);
         pipe.borrow_mut().room = Some(1);
-        turn();
-        assert_eq!(clock.alarm.get(), Some(9000));
+        assert_eq!(turn(), Some(Instant::from_millis(9000)));
     }
 
     #[test]
