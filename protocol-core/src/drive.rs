@@ -535,7 +535,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         if set.is_some_and(|(set, waker)| now.saturating_add(NEAR) < *set && waker.will_wake(cx.waker())) {
             return Poll::Pending;
         }
-        let at = set.map_or(at.min(now.saturating_add(FAR)), |(set, _)| *set);
+        let at = set.map_or_else(|| at.min(now.saturating_add(FAR)), |(set, _)| *set);
         // Unknown while it is being set: that may panic.
         self.alarm = None;
         let rings = self.timer.poll_until(cx, at);

@@ -48,6 +48,8 @@ pub struct Endpoint {
     /// What the driver said last.
     now: Instant,
     frame_limit: usize,
+    /// In the last turn the session wanted input, and since then only verbs were called.
+    wants_input: bool,
     /// Another waker of the driver.
     spare: Option<Waker>,
 }
@@ -100,7 +102,16 @@ impl Endpoint {
         let frame_limit = config.limits.frame_bytes;
         let now = runtime.now();
         let session = Session::new(config, now);
-        Self { shared: Arc::new(Shared::new(session, runtime)), side, work: Vec::new(), end: None, now, frame_limit, spare: None }
+        Self {
+            shared: Arc::new(Shared::new(session, runtime)),
+            side,
+            work: Vec::new(),
+            end: None,
+            now,
+            frame_limit,
+            wants_input: false,
+            spare: None,
+        }
     }
 
     /// The handle of the other end.
@@ -209,16 +220,19 @@ impl Machine for Endpoint {
 
     fn handle_frame(&mut self, frame: Bytes, now: Instant) -> Result<(), Full> {
         self.now = now;
+        self.wants_input = false;
         self.shared.lock().session.handle_frame(frame, now)
     }
 
     fn handle_end(&mut self, end: TransportEnd, now: Instant) {
         self.now = now;
+        self.wants_input = false;
         self.shared.lock().session.handle_end(end, now);
     }
 
     fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
+        self.wants_input = false;
         let mut late = Vec::new();
         self.dispatch(true, |state| state.handle_timeout(now, &mut late), |_| ());
         late.into_iter().for_each(|piece| self.run(piece));
@@ -239,7 +253,8 @@ impl Machine for Endpoint {
     }
 
     fn wants_input(&self) -> bool {
-        self.shared.lock().session.wants_input()
+        // Verbs close it or leave it as it is, but for events of theirs: whoever reads more than there is room for then keeps it.
+        if self.wants_input { !self.shared.is_shut() } else { self.shared.lock().session.wants_input() }
     }
 
     fn is_closed(&self) -> bool {
@@ -285,6 +300,7 @@ impl Machine for Endpoint {
             },
         );
         self.spare = spare;
+        self.wants_input = standing.wants_input;
         late.into_iter().for_each(|piece| self.run(piece));
         if has_events {
             waker.wake_by_ref();

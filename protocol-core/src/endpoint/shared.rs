@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::vec::Vec;
@@ -23,6 +24,8 @@ use crate::time::Instant;
 /// What every handle of an endpoint shares.
 pub(super) struct Shared {
     state: Mutex<State>,
+    /// A verb has closed the session. Said under the lock, so that the driver need not take it to ask.
+    shut: AtomicBool,
     runtime: Arc<dyn Runtime>,
     /// How long a cancelled handler may go on.
     pub(super) handler_grace: Duration,
@@ -153,7 +156,7 @@ impl Shared {
             counters: Counters::default(),
             checkpoints: None,
         };
-        Self { state: Mutex::new(state), runtime, handler_grace }
+        Self { state: Mutex::new(state), shut: AtomicBool::new(false), runtime, handler_grace }
     }
 
     pub(super) fn runtime(&self) -> &Arc<dyn Runtime> {
@@ -188,12 +191,20 @@ impl Shared {
     fn run<T>(&self, mut state: MutexGuard<'_, State>, now: Instant, verb: impl FnOnce(&mut State, Instant, &mut After) -> T) -> T {
         let mut after = After::default();
         let value = verb(&mut state, now, &mut after);
+        if state.session.is_closed() {
+            self.shut.store(true, Ordering::Release);
+        }
         if !state.attended && (after.output || state.is_due_earlier()) {
             after.driver = state.driver.take();
         }
         drop(state);
         after.run();
         value
+    }
+
+    /// Whether a verb has closed the session.
+    pub(super) fn is_shut(&self) -> bool {
+        self.shut.load(Ordering::Acquire)
     }
 
     /// Looks at the state, or changes what only handles see. The same rules as for a verb.

@@ -19,7 +19,7 @@ use crate::drive::{Driver, FrameIo, Machine as _};
 use crate::endpoint::testing::{Executor, Pipe, PipeBroken, VirtualTimer, pipe};
 use crate::endpoint::{Call, Context, Endpoint, Peer, Tool};
 use crate::json::Json;
-use crate::session::Transmit;
+use crate::session::{Close, Transmit};
 
 /// What the test does once, when it is time.
 type Act = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
@@ -272,6 +272,15 @@ fn regression_events_that_bring_events_do_not_hold_a_turn_for_ever() {
         bench.turn();
         assert!(bench.wakes() > 0, "there is more to do");
     }
+}
+
+#[test]
+fn what_another_closed_between_two_turns_wants_no_input() {
+    let (mut bench, peer) = Bench::client();
+    bench.turn();
+    assert!(bench.driver.machine().wants_input());
+    peer.close(Close::Now);
+    assert!(!bench.driver.machine().wants_input());
 }
 
 #[test]
