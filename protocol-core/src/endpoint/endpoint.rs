@@ -125,6 +125,8 @@ impl Endpoint {
     ///
     /// `attended` says that the driver will ask for frames, too, before it waits: nobody need wake it for those that come of this.
     fn dispatch<T>(&mut self, attended: bool, first: impl FnOnce(&mut State), then: impl FnOnce(&mut State) -> T) -> T {
+        // Until a turn says so again, also where a waker panics before that.
+        self.wants_input = false;
         let mut work = core::mem::take(&mut self.work);
         let mut state = self.shared.lock();
         first(&mut state);
@@ -232,7 +234,6 @@ impl Machine for Endpoint {
 
     fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
-        self.wants_input = false;
         let mut late = Vec::new();
         self.dispatch(true, |state| state.handle_timeout(now, &mut late), |_| ());
         late.into_iter().for_each(|piece| self.run(piece));
@@ -253,7 +254,7 @@ impl Machine for Endpoint {
     }
 
     fn wants_input(&self) -> bool {
-        // Verbs close it or leave it as it is, but for events of theirs: whoever reads more than there is room for then keeps it.
+        // Beside closing the session, verbs can only take the last room for events: a frame that finds none is handed back.
         if self.wants_input { !self.shared.is_shut() } else { self.shared.lock().session.wants_input() }
     }
 

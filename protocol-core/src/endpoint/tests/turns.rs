@@ -4,6 +4,7 @@ use core::pin::Pin;
 use core::task::{Context as TaskContext, Poll};
 use std::boxed::Box;
 use std::format;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::string::ToString;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -311,17 +312,33 @@ impl Wake for Panics {
     }
 }
 
-/// Whoever caught the panic and went on had a driver that nobody woke any longer.
-#[test]
-fn regression_a_waker_that_panics_leaves_a_driver_that_is_woken() {
+/// A client whose next turn panics: a call has been answered and has such a waker.
+fn about_to_panic() -> (Bench, Peer, Pin<Box<Call>>) {
     let (mut bench, peer) = Bench::client();
     let mut first = Box::pin(call(&peer));
     assert!(first.as_mut().poll(&mut TaskContext::from_waker(&Waker::from(Arc::new(Panics)))).is_pending());
     bench.turn();
     bench.arrives(r#"{"jsonrpc":"2.0","id":2,"result":{"content":[]}}"#);
-    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| bench.turn())).is_err());
+    (bench, peer, first)
+}
+
+/// Whoever caught the panic and went on had a driver that nobody woke any longer.
+#[test]
+fn regression_a_waker_that_panics_leaves_a_driver_that_is_woken() {
+    let (mut bench, peer, _first) = about_to_panic();
+    assert!(catch_unwind(AssertUnwindSafe(|| bench.turn())).is_err());
     bench.turn();
     bench.wakes();
     let _second = call(&peer);
     assert_eq!(bench.wakes(), 1);
+}
+
+/// What the turn before had said stood on after a turn that closed the session and never came to its end.
+#[test]
+fn regression_what_closed_in_a_turn_that_panicked_wants_no_input() {
+    let (mut bench, _peer, _first) = about_to_panic();
+    assert!(bench.driver.machine().wants_input());
+    bench.arrives(&" ".repeat(bench.driver.machine().frame_limit() + 1));
+    assert!(catch_unwind(AssertUnwindSafe(|| bench.turn())).is_err());
+    assert!(!bench.driver.machine().wants_input());
 }
