@@ -150,7 +150,9 @@ pub(crate) fn for_each_member<'a>(text: &'a [u8], mut each: impl FnMut(&str, &'a
 
 /// The same with the keys as they stand, for writing them again.
 pub(crate) fn for_each_key<'a>(text: &'a [u8], mut each: impl FnMut(Key<'a>, &'a [u8])) {
-    Members::of(text).into_iter().flatten().for_each(|(key, value)| each(key, value));
+    if let Some(members) = Members::of(text) {
+        members.for_each(|(key, value)| each(key, value));
+    }
 }
 
 /// The member `name` of the object `text`; the last one where it is repeated. `None` if `text` is no object.
