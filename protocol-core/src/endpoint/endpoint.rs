@@ -41,8 +41,10 @@ use crate::time::Instant;
 pub struct Endpoint {
     shared: Arc<Shared>,
     side: Side,
-    /// Work of the dispatch under way; kept for its memory.
-    work: Vec<Work>,
+    /// What is to be done without the lock. Kept here and taken piece by piece, so that one that panics costs none of the others.
+    work: VecDeque<Work>,
+    /// What is to be done behind all that the events of the turn bring.
+    late: VecDeque<Work>,
     /// The end, until it is handed out.
     end: Option<CloseReason>,
     /// What the driver said last.
@@ -105,7 +107,8 @@ impl Endpoint {
         Self {
             shared: Arc::new(Shared::new(session, runtime)),
             side,
-            work: Vec::new(),
+            work: VecDeque::new(),
+            late: VecDeque::new(),
             end: None,
             now,
             frame_limit,
@@ -124,28 +127,32 @@ impl Endpoint {
     /// place where that happens.
     ///
     /// `attended` says that the driver will ask for frames, too, before it waits: nobody need wake it for those that come of this.
-    fn dispatch<T>(&mut self, attended: bool, first: impl FnOnce(&mut State), then: impl FnOnce(&mut State) -> T) -> T {
+    fn dispatch<T>(
+        &mut self,
+        attended: bool,
+        first: impl FnOnce(&mut State, &mut VecDeque<Work>),
+        then: impl FnOnce(&mut State) -> T,
+    ) -> T {
         // Until a turn says so again, also where a waker panics before that.
         self.wants_input = false;
-        let mut work = core::mem::take(&mut self.work);
         let mut state = self.shared.lock();
-        first(&mut state);
+        first(&mut state, &mut self.late);
         // Others may add events as fast as these are taken, so the last time takes all that there are, and is the last.
         for more in (0..=state.session.unread_events() / WORK_AT_ONCE).rev() {
-            while (work.len() < WORK_AT_ONCE || more == 0)
+            while (self.work.len() < WORK_AT_ONCE || more == 0)
                 && let Some(event) = state.session.poll_event()
             {
                 if let Event::Closed(reason) = event {
                     self.end = Some(reason);
                 }
-                state.sort(&self.shared, event, self.now, &mut work);
+                state.sort(&self.shared, event, self.now, &mut self.work);
             }
-            if work.is_empty() {
+            if self.work.is_empty() {
                 break;
             }
             state.attended = attended;
             drop(state);
-            for piece in work.drain(..) {
+            while let Some(piece) = self.work.pop_front() {
                 self.run(piece);
             }
             state = self.shared.lock();
@@ -154,8 +161,14 @@ impl Endpoint {
         state.attended = false;
         let value = then(&mut state);
         drop(state);
-        self.work = work;
         value
+    }
+
+    /// Does what comes behind the events.
+    fn run_late(&mut self) {
+        while let Some(piece) = self.late.pop_front() {
+            self.run(piece);
+        }
     }
 
     /// A clone of the driver's waker. Whoever wakes the driver takes the one that is parked, so the next is ready before the lock is taken.
@@ -234,18 +247,17 @@ impl Machine for Endpoint {
 
     fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
-        let mut late = Vec::new();
-        self.dispatch(true, |state| state.handle_timeout(now, &mut late), |_| ());
-        late.into_iter().for_each(|piece| self.run(piece));
+        self.dispatch(true, |state, late| state.handle_timeout(now, late), |_| ());
+        self.run_late();
     }
 
     fn poll_transmit(&mut self) -> Option<Transmit> {
         // What a handler answers in place goes out in the same turn.
-        self.dispatch(true, |_| (), |state| state.session.poll_transmit())
+        self.dispatch(true, |_, _| (), |state| state.session.poll_transmit())
     }
 
     fn poll_event(&mut self) -> Option<CloseReason> {
-        self.dispatch(false, |_| (), |_| ());
+        self.dispatch(false, |_, _| (), |_| ());
         self.end.take()
     }
 
@@ -281,15 +293,14 @@ impl Machine for Endpoint {
     ) -> Standing<CloseReason> {
         self.now = now;
         let mut spare = self.spare(waker);
-        let mut late = Vec::new();
         let (has_events, standing) = self.dispatch(
             true,
-            |state| {
+            |state, late| {
                 park(&mut state.driver, waker, &mut spare);
                 state.session.handle_frames(frames, now);
                 // Where no frame tells the time, the deadline of what is written next must not count from a time before.
                 if !state.session.wants_input() || state.wanted().is_some_and(|at| at <= now) {
-                    state.handle_timeout(now, &mut late);
+                    state.handle_timeout(now, late);
                 }
             },
             |state| {
@@ -302,7 +313,7 @@ impl Machine for Endpoint {
         );
         self.spare = spare;
         self.wants_input = standing.wants_input;
-        late.into_iter().for_each(|piece| self.run(piece));
+        self.run_late();
         if has_events {
             waker.wake_by_ref();
         }
@@ -313,7 +324,9 @@ impl Machine for Endpoint {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         let now = self.shared.runtime().now();
-        let mut work = Vec::new();
+        // What a panic left comes first.
+        let mut work = core::mem::take(&mut self.work);
+        work.append(&mut self.late);
         {
             let mut state = self.shared.lock();
             let state = &mut *state;
@@ -325,7 +338,7 @@ impl Drop for Endpoint {
             work.extend(state.driver.take().map(Work::Wake));
             for alarm in state.alarms.take() {
                 if let Alarmed::Sleeper(Some(waker)) = alarm {
-                    work.push(Work::Wake(waker));
+                    work.push_back(Work::Wake(waker));
                 }
             }
             for slot in state.serves.values_mut() {
@@ -359,7 +372,7 @@ impl fmt::Debug for Endpoint {
 
 impl State {
     /// It is `now`, by the last that the driver and the session have heard.
-    fn sort(&mut self, shared: &Arc<Shared>, event: Event, now: Instant, work: &mut Vec<Work>) {
+    fn sort(&mut self, shared: &Arc<Shared>, event: Event, now: Instant, work: &mut VecDeque<Work>) {
         let now = now.max(self.session.time());
         let grace_ends = now.saturating_add(shared.handler_grace);
         match event {
@@ -370,7 +383,7 @@ impl State {
             Event::Request { id, op, params, depth, observed } => {
                 let invocation = Arc::new(Invocation::new(Arc::clone(shared), id, depth, observed));
                 self.serves.insert(id, ServeSlot::new(Arc::clone(&invocation)));
-                work.push(Work::Serve(invocation, op, params));
+                work.push_back(Work::Serve(invocation, op, params));
             }
             Event::Cancelled { id, why } => self.cancel(id, why, grace_ends, work),
             Event::Input { id, key, answer } => {
@@ -384,12 +397,12 @@ impl State {
             Event::InputRequested { key, parent, ask, depth } => {
                 let question = Arc::new(Question::new(Arc::clone(shared), key, parent, depth));
                 self.questions.insert(key, Arc::clone(&question));
-                work.push(Work::Answer(question, ask));
+                work.push_back(Work::Answer(question, ask));
             }
             Event::InputGone { key } => {
                 if let Some(question) = self.questions.end(&key, |question| Arc::clone(question)) {
                     work.extend(question.leash().pull().map(Work::Wake));
-                    work.push(Work::Forget(question));
+                    work.push_back(Work::Forget(question));
                 }
             }
             Event::Progress { id, progress } => {
@@ -405,11 +418,14 @@ impl State {
                 if let Some(slot) = self.calls.get_mut(&id) {
                     work.extend(Note::call_ended(id, &mut slot.span, &outcome).map(Work::Diagnose));
                     slot.done = Some(Done::new(outcome, partial, last));
-                    work.extend(slot.waker.take().map(Work::Wake));
+                    // Not by `extend`, which prepares for many: most events of most sessions come by here.
+                    if let Some(waker) = slot.waker.take() {
+                        work.push_back(Work::Wake(waker));
+                    }
                 }
             }
-            Event::Log(record) => work.push(Work::Log(Box::new(record))),
-            Event::Notice(notice) => work.push(Work::Notice(Box::new(notice))),
+            Event::Log(record) => work.push_back(Work::Log(Box::new(record))),
+            Event::Notice(notice) => work.push_back(Work::Notice(Box::new(notice))),
             Event::Closed(reason) => {
                 work.extend(Note::closed(reason).map(Work::Diagnose));
                 self.close(reason, grace_ends, work);
@@ -433,7 +449,7 @@ impl State {
     }
 
     /// What comes behind the events that it brings goes to `late`: a sleeper shall find the deadline that came with its alarm.
-    fn handle_timeout(&mut self, now: Instant, late: &mut Vec<Work>) {
+    fn handle_timeout(&mut self, now: Instant, late: &mut VecDeque<Work>) {
         // The session first: of a call's deadline and a handler's alarm at the same time, the deadline counts.
         self.session.handle_timeout(now);
         while let Some(alarm) = self.alarms.due(now) {
@@ -444,7 +460,7 @@ impl State {
         }
     }
 
-    fn cancel(&mut self, id: InboundId, why: Why, grace: Instant, work: &mut Vec<Work>) {
+    fn cancel(&mut self, id: InboundId, why: Why, grace: Instant, work: &mut VecDeque<Work>) {
         let Some(slot) = self.serves.get_mut(&id) else { return };
         let note = Note::cancelled(&slot.invocation, &why);
         if slot.invocation.why.set(why).is_err() {
@@ -457,7 +473,7 @@ impl State {
     }
 
     /// A handler has used up its grace.
-    fn abandon(&mut self, id: InboundId, work: &mut Vec<Work>) {
+    fn abandon(&mut self, id: InboundId, work: &mut VecDeque<Work>) {
         if let Some(slot) = self.serves.get_mut(&id) {
             slot.grace = None;
             slot.abandon(&mut self.counters.abandoned, work);
@@ -465,7 +481,7 @@ impl State {
     }
 
     /// By now the session has ended every call, told every handler and taken back every question; so this only makes sure.
-    fn close(&mut self, reason: CloseReason, grace: Instant, work: &mut Vec<Work>) {
+    fn close(&mut self, reason: CloseReason, grace: Instant, work: &mut VecDeque<Work>) {
         self.closed = Some(reason);
         work.extend(self.on_change.take().map(Work::Wake));
         for slot in self.calls.values_mut() {
@@ -480,7 +496,7 @@ impl State {
         }
         for (_, question) in self.questions.iter() {
             work.extend(question.leash().pull().map(Work::Wake));
-            work.push(Work::Forget(Arc::clone(question)));
+            work.push_back(Work::Forget(Arc::clone(question)));
         }
         self.questions.clear();
     }
@@ -492,7 +508,7 @@ impl ServeSlot {
     }
 
     /// Nobody waits for the handler any longer: it ends at its next await.
-    fn abandon(&mut self, count: &mut u64, work: &mut Vec<Work>) {
+    fn abandon(&mut self, count: &mut u64, work: &mut VecDeque<Work>) {
         if core::mem::replace(&mut self.abandoned, true) {
             return;
         }

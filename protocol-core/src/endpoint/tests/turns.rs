@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::dialect::Identity;
 use crate::drive::{Driver, FrameIo, Machine as _};
 use crate::endpoint::testing::{Executor, Pipe, PipeBroken, VirtualTimer, pipe};
-use crate::endpoint::{Call, Context, Endpoint, Peer, Tool};
+use crate::endpoint::{Call, Context, Endpoint, Peer, Service, Tool};
 use crate::json::Json;
 use crate::session::{Close, Transmit};
 
@@ -88,13 +88,13 @@ impl Bench {
 
     /// A server that has shaken hands and has a tool that answers in place.
     fn server() -> Self {
-        Self::serving("2025-06-18", |_| {})
+        Self::serving("2025-06-18", [], |_| {})
     }
 
-    /// The same, with another configuration and in that revision.
-    fn serving(revision: &str, configure: impl FnOnce(&mut Config)) -> Self {
+    /// The same, with more tools and another configuration and in that revision.
+    fn serving(revision: &str, tools: impl IntoIterator<Item = Tool>, configure: impl FnOnce(&mut Config)) -> Self {
         let quick = Tool::new("quick", async |_: Context, (): ()| Ok("done")).inline();
-        let service = service().tool(quick);
+        let service = tools.into_iter().fold(service().tool(quick), Service::tool);
         let mut config = service.config();
         configure(&mut config);
         let mut bench = Self::new(|executor| Endpoint::serving(Arc::new(service), config, executor.runtime()));
@@ -183,7 +183,7 @@ fn what_is_answered_in_place_while_nothing_can_leave_does_so_later() {
 /// The peer has five seconds to read another refusal. Nothing else told the session how late it was.
 #[test]
 fn regression_an_endpoint_that_reads_nothing_tells_the_time_before_it_writes() {
-    let mut bench = Bench::serving("2025-03-26", |config| (config.limits.strays, config.limits.batch) = (4, 100));
+    let mut bench = Bench::serving("2025-03-26", [], |config| (config.limits.strays, config.limits.batch) = (4, 100));
     bench.room.store(0, Ordering::Relaxed);
     let pings: Vec<_> = (0..100).map(|n| format!(r#"{{"jsonrpc":"2.0","id":{n},"method":"ping"}}"#)).collect();
     bench.arrives(&format!("[{}]", pings.join(",")));
@@ -341,4 +341,79 @@ fn regression_what_closed_in_a_turn_that_panicked_wants_no_input() {
     bench.arrives(&" ".repeat(bench.driver.machine().frame_limit() + 1));
     assert!(catch_unwind(AssertUnwindSafe(|| bench.turn())).is_err());
     assert!(!bench.driver.machine().wants_input());
+}
+
+/// Polls what waits, with a waker that panics when it is woken or with one that counts.
+fn waits(future: Pin<&mut impl Future>, wakes: Option<&Arc<Wakes>>) {
+    let waker = wakes.map_or_else(|| Waker::from(Arc::new(Panics)), |wakes| Waker::from(Arc::clone(wakes)));
+    assert!(future.poll(&mut TaskContext::from_waker(&waker)).is_pending());
+}
+
+/// A server that has one invocation whose handler does nothing, and the context of that.
+fn with_context() -> (Bench, Context) {
+    let held: Arc<Mutex<Option<Context>>> = Arc::default();
+    let lent = Arc::clone(&held);
+    let hold = Tool::new("hold", move |context: Context, (): ()| {
+        *lent.lock().unwrap() = Some(context);
+        core::future::pending::<Result<(), _>>()
+    });
+    let mut bench = Bench::serving("2025-06-18", [hold], |_| {});
+    bench.arrives(&CALL.replace("quick", "hold"));
+    bench.turn();
+    assert!(bench.executor.run_until_stalled());
+    let context = held.lock().unwrap().take().unwrap();
+    (bench, context)
+}
+
+/// What had been taken out of the session together with it was lost, and so was who waited for that.
+#[test]
+fn regression_a_waker_that_panics_keeps_no_other_from_being_woken() {
+    let (mut bench, peer) = Bench::client();
+    let wakes = Arc::default();
+    let (mut first, mut second) = (Box::pin(call(&peer)), Box::pin(call(&peer)));
+    waits(first.as_mut(), None);
+    waits(second.as_mut(), Some(&wakes));
+    bench.turn();
+    for id in [2, 3] {
+        bench.arrives(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[]}}}}"#));
+    }
+    assert!(catch_unwind(AssertUnwindSafe(|| bench.turn())).is_err());
+    bench.turn();
+    assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+}
+
+/// So was a request, which was never answered.
+#[test]
+fn regression_a_waker_that_panics_takes_no_invocation_with_it() {
+    for drops in [false, true] {
+        let (mut bench, context) = with_context();
+        let mut cancelled = Box::pin(context.cancelled());
+        waits(cancelled.as_mut(), None);
+        bench.arrives(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#);
+        bench.arrives(&CALL.replace('7', "8"));
+        assert!(catch_unwind(AssertUnwindSafe(|| bench.turn())).is_err());
+        let peer = bench.driver.machine().peer();
+        assert_eq!((bench.left(), peer.running()), (0, 2));
+        if drops {
+            drop(bench);
+        } else {
+            bench.turn();
+            assert_eq!(bench.left(), 1);
+        }
+        assert_eq!(peer.running(), 1, "the one that was cancelled is within its grace");
+    }
+}
+
+/// And who slept, slept on.
+#[test]
+fn regression_a_sleeper_that_panics_lets_no_other_oversleep() {
+    let (mut bench, context) = with_context();
+    let wakes = Arc::default();
+    let (mut first, mut second) = (Box::pin(context.sleep(ms(1_000))), Box::pin(context.sleep(ms(1_000))));
+    waits(first.as_mut(), None);
+    waits(second.as_mut(), Some(&wakes));
+    bench.executor.advance_to(crate::Instant::from_millis(1_000));
+    assert!(catch_unwind(AssertUnwindSafe(|| bench.turn())).is_err());
+    bench.turn();
+    assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
 }
