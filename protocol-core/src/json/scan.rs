@@ -319,16 +319,7 @@ pub(crate) fn any_part<const LENGTH: usize>(text: &[u8], overlap: usize, has: im
 /// [`behind_plain`] where it goes on for long. It stands alone, so that short texts are passed over in few instructions.
 #[inline(never)]
 fn behind_long(text: &[u8], mut at: usize) -> usize {
-    let mut rest = text.get(at..).unwrap_or_default();
-    // Without a way out of the inner loop, so that the bytes of a block are looked at together.
-    while let Some((block, behind)) = rest.split_first_chunk::<32>() {
-        if block.iter().fold(false, |found, byte| found | is_special(*byte)) {
-            break;
-        }
-        at = at.wrapping_add(block.len());
-        rest = behind;
-    }
-    let (words, _) = rest.as_chunks();
+    let (words, _) = text.get(at..).unwrap_or_default().as_chunks();
     for word in words {
         let marks = specials(u64::from_le_bytes(*word));
         if marks != 0 {
@@ -337,13 +328,6 @@ fn behind_long(text: &[u8], mut at: usize) -> usize {
         at = at.wrapping_add(8);
     }
     behind_last(text, at)
-}
-
-/// Whether [`behind_plain`] stops at it.
-#[inline]
-const fn is_special(byte: u8) -> bool {
-    // All three at once: a choice between them would keep the bytes of a block apart.
-    (byte == b'"') | (byte == b'\\') | (byte < b' ')
 }
 
 /// [`behind_plain`] where less than eight bytes are left.
