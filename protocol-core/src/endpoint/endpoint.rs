@@ -335,7 +335,7 @@ impl Drop for Endpoint {
                 state.sort(&self.shared, event, now, &mut work);
             }
             state.adrift = true;
-            work.extend(state.driver.take().map(Work::Wake));
+            add(&mut work, state.driver.take().map(Work::Wake));
             for alarm in state.alarms.take() {
                 if let Alarmed::Sleeper(Some(waker)) = alarm {
                     work.push_back(Work::Wake(waker));
@@ -346,7 +346,7 @@ impl Drop for Endpoint {
                 slot.abandon(&mut state.counters.abandoned, &mut work);
             }
             for (_, question) in state.questions.iter() {
-                work.extend(question.leash().pull().map(Work::Wake));
+                add(&mut work, question.leash().pull().map(Work::Wake));
             }
         }
         for piece in work {
@@ -391,7 +391,7 @@ impl State {
                 // Whoever asked may have lost interest meanwhile.
                 if let Some((_, input)) = input {
                     input.answer = Some(answer);
-                    work.extend(input.waker.take().map(Work::Wake));
+                    add(work, input.waker.take().map(Work::Wake));
                 }
             }
             Event::InputRequested { key, parent, ask, depth } => {
@@ -401,7 +401,7 @@ impl State {
             }
             Event::InputGone { key } => {
                 if let Some(question) = self.questions.end(&key, |question| Arc::clone(question)) {
-                    work.extend(question.leash().pull().map(Work::Wake));
+                    add(work, question.leash().pull().map(Work::Wake));
                     work.push_back(Work::Forget(question));
                 }
             }
@@ -410,30 +410,27 @@ impl State {
                 if let Some(slot) = self.calls.get_mut(&id) {
                     slot.push(progress, &mut self.counters);
                     if slot.wants_progress {
-                        work.extend(slot.waker.take().map(Work::Wake));
+                        add(work, slot.waker.take().map(Work::Wake));
                     }
                 }
             }
             Event::Done { id, outcome, partial, last } => {
                 if let Some(slot) = self.calls.get_mut(&id) {
-                    work.extend(Note::call_ended(id, &mut slot.span, &outcome).map(Work::Diagnose));
+                    add(work, Note::call_ended(id, &mut slot.span, &outcome).map(Work::Diagnose));
                     slot.done = Some(Done::new(outcome, partial, last));
-                    // Not by `extend`, which prepares for many: most events of most sessions come by here.
-                    if let Some(waker) = slot.waker.take() {
-                        work.push_back(Work::Wake(waker));
-                    }
+                    add(work, slot.waker.take().map(Work::Wake));
                 }
             }
             Event::Log(record) => work.push_back(Work::Log(Box::new(record))),
             Event::Notice(notice) => work.push_back(Work::Notice(Box::new(notice))),
             Event::Closed(reason) => {
-                work.extend(Note::closed(reason).map(Work::Diagnose));
+                add(work, Note::closed(reason).map(Work::Diagnose));
                 self.close(reason, grace_ends, work);
             }
             // The session has counted it.
-            Event::Violation(rule) => work.extend(Note::violation(rule).map(Work::Diagnose)),
+            Event::Violation(rule) => add(work, Note::violation(rule).map(Work::Diagnose)),
             Event::HandshakeRefused(error) => {
-                work.extend(Note::refused(&error).map(Work::Diagnose));
+                add(work, Note::refused(&error).map(Work::Diagnose));
                 self.refusal = Some(error);
             }
             // Whoever asks what the peer can do reads it from the session.
@@ -454,7 +451,7 @@ impl State {
         self.session.handle_timeout(now);
         while let Some(alarm) = self.alarms.due(now) {
             match alarm {
-                Alarmed::Sleeper(waker) => late.extend(waker.map(Work::Wake)),
+                Alarmed::Sleeper(waker) => add(late, waker.map(Work::Wake)),
                 Alarmed::Grace(id) => self.abandon(id, late),
             }
         }
@@ -466,7 +463,7 @@ impl State {
         if slot.invocation.why.set(why).is_err() {
             return;
         }
-        work.extend(note.map(Work::Diagnose));
+        add(work, note.map(Work::Diagnose));
         slot.grace = Some(self.alarms.set(grace, Alarmed::Grace(id)));
         work.extend(slot.on_cancel.take().map(Work::Wake));
         work.extend(slot.inputs.iter_mut().filter_map(|(_, input)| input.waker.take()).map(Work::Wake));
@@ -487,7 +484,7 @@ impl State {
         for slot in self.calls.values_mut() {
             if slot.done.is_none() {
                 slot.done = Some(Done::new(Outcome::Lost, None, None));
-                work.extend(slot.waker.take().map(Work::Wake));
+                add(work, slot.waker.take().map(Work::Wake));
             }
         }
         // Those that have been told before are passed over.
@@ -495,10 +492,18 @@ impl State {
             self.cancel(id, Why::Disconnected, grace, work);
         }
         for (_, question) in self.questions.iter() {
-            work.extend(question.leash().pull().map(Work::Wake));
+            add(work, question.leash().pull().map(Work::Wake));
             work.push_back(Work::Forget(Arc::clone(question)));
         }
         self.questions.clear();
+    }
+}
+
+/// One piece, if there is one. Not by `extend`, which in a queue prepares for many, and nearly every event comes by here.
+#[inline]
+fn add(work: &mut VecDeque<Work>, piece: Option<Work>) {
+    if let Some(piece) = piece {
+        work.push_back(piece);
     }
 }
 
@@ -513,7 +518,7 @@ impl ServeSlot {
             return;
         }
         *count = count.saturating_add(1);
-        work.extend(Note::abandoned(&self.invocation).map(Work::Diagnose));
-        work.extend(self.invocation.leash().pull().map(Work::Wake));
+        add(work, Note::abandoned(&self.invocation).map(Work::Diagnose));
+        add(work, self.invocation.leash().pull().map(Work::Wake));
     }
 }

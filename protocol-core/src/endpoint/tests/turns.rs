@@ -130,6 +130,10 @@ impl Bench {
         assert!(self.driver.poll_event(&mut TaskContext::from_waker(&waker)).is_pending());
     }
 
+    fn turn_panics(&mut self) {
+        assert!(catch_unwind(AssertUnwindSafe(|| self.turn())).is_err());
+    }
+
     fn arrives(&mut self, frame: &str) {
         self.far.send(Bytes::copy_from_slice(frame.as_bytes())).unwrap();
     }
@@ -152,6 +156,11 @@ const CALL: &str = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"n
 
 fn call(peer: &Peer) -> Call {
     peer.call_tool("any", Json::empty_object()).unwrap()
+}
+
+/// Polls what is not ready yet, so that it wakes `waker` when it is.
+fn assert_pending(future: Pin<&mut impl Future>, waker: Arc<impl Wake + Send + Sync + 'static>) {
+    assert!(future.poll(&mut TaskContext::from_waker(&Waker::from(waker))).is_pending());
 }
 
 #[test]
@@ -226,7 +235,7 @@ fn a_call_that_is_made_while_events_are_handed_out_leaves_whenever_that_is() {
         let (mut bench, peer) = Bench::client();
         let calls = Arc::new(Calls(peer.clone(), Mutex::default()));
         let mut first = Box::pin(call(&peer));
-        assert!(first.as_mut().poll(&mut TaskContext::from_waker(&Waker::from(Arc::clone(&calls)))).is_pending());
+        assert_pending(first.as_mut(), Arc::clone(&calls));
         if late {
             let first = Arc::new(Mutex::new(first));
             let held = Arc::clone(&first);
@@ -258,7 +267,7 @@ impl Wake for Restless {
         // Until all is over.
         let Ok(next) = self.0.call_tool("any", Json::empty_object()) else { return };
         let mut next = Box::pin(next);
-        assert!(next.as_mut().poll(&mut TaskContext::from_waker(&Waker::from(Arc::clone(&self)))).is_pending());
+        assert_pending(next.as_mut(), Arc::clone(&self));
         next.cancel(None);
         *self.1.lock().unwrap() = Some(next);
     }
@@ -289,7 +298,7 @@ fn a_deadline_that_comes_of_what_is_handed_out_is_waited_for() {
     let (mut bench, peer) = Bench::client();
     let calls = Arc::new(Calls(peer.clone(), Mutex::default()));
     let mut first = Box::pin(call(&peer));
-    assert!(first.as_mut().poll(&mut TaskContext::from_waker(&Waker::from(Arc::clone(&calls)))).is_pending());
+    assert_pending(first.as_mut(), Arc::clone(&calls));
     bench.turn();
     bench.executor.advance_to(crate::Instant::from_millis(10));
     bench.arrives(r#"{"jsonrpc":"2.0","id":2,"result":{"content":[]}}"#);
@@ -316,7 +325,7 @@ impl Wake for Panics {
 fn about_to_panic() -> (Bench, Peer, Pin<Box<Call>>) {
     let (mut bench, peer) = Bench::client();
     let mut first = Box::pin(call(&peer));
-    assert!(first.as_mut().poll(&mut TaskContext::from_waker(&Waker::from(Arc::new(Panics)))).is_pending());
+    assert_pending(first.as_mut(), Arc::new(Panics));
     bench.turn();
     bench.arrives(r#"{"jsonrpc":"2.0","id":2,"result":{"content":[]}}"#);
     (bench, peer, first)
@@ -326,7 +335,7 @@ fn about_to_panic() -> (Bench, Peer, Pin<Box<Call>>) {
 #[test]
 fn regression_a_waker_that_panics_leaves_a_driver_that_is_woken() {
     let (mut bench, peer, _first) = about_to_panic();
-    assert!(catch_unwind(AssertUnwindSafe(|| bench.turn())).is_err());
+    bench.turn_panics();
     bench.turn();
     bench.wakes();
     let _second = call(&peer);
@@ -339,14 +348,8 @@ fn regression_what_closed_in_a_turn_that_panicked_wants_no_input() {
     let (mut bench, _peer, _first) = about_to_panic();
     assert!(bench.driver.machine().wants_input());
     bench.arrives(&" ".repeat(bench.driver.machine().frame_limit() + 1));
-    assert!(catch_unwind(AssertUnwindSafe(|| bench.turn())).is_err());
+    bench.turn_panics();
     assert!(!bench.driver.machine().wants_input());
-}
-
-/// Polls what waits, with a waker that panics when it is woken or with one that counts.
-fn waits(future: Pin<&mut impl Future>, wakes: Option<&Arc<Wakes>>) {
-    let waker = wakes.map_or_else(|| Waker::from(Arc::new(Panics)), |wakes| Waker::from(Arc::clone(wakes)));
-    assert!(future.poll(&mut TaskContext::from_waker(&waker)).is_pending());
 }
 
 /// A server that has one invocation whose handler does nothing, and the context of that.
@@ -369,15 +372,15 @@ fn with_context() -> (Bench, Context) {
 #[test]
 fn regression_a_waker_that_panics_keeps_no_other_from_being_woken() {
     let (mut bench, peer) = Bench::client();
-    let wakes = Arc::default();
+    let wakes: Arc<Wakes> = Arc::default();
     let (mut first, mut second) = (Box::pin(call(&peer)), Box::pin(call(&peer)));
-    waits(first.as_mut(), None);
-    waits(second.as_mut(), Some(&wakes));
+    assert_pending(first.as_mut(), Arc::new(Panics));
+    assert_pending(second.as_mut(), Arc::clone(&wakes));
     bench.turn();
     for id in [2, 3] {
         bench.arrives(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[]}}}}"#));
     }
-    assert!(catch_unwind(AssertUnwindSafe(|| bench.turn())).is_err());
+    bench.turn_panics();
     bench.turn();
     assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
 }
@@ -388,10 +391,10 @@ fn regression_a_waker_that_panics_takes_no_invocation_with_it() {
     for drops in [false, true] {
         let (mut bench, context) = with_context();
         let mut cancelled = Box::pin(context.cancelled());
-        waits(cancelled.as_mut(), None);
+        assert_pending(cancelled.as_mut(), Arc::new(Panics));
         bench.arrives(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#);
         bench.arrives(&CALL.replace('7', "8"));
-        assert!(catch_unwind(AssertUnwindSafe(|| bench.turn())).is_err());
+        bench.turn_panics();
         let peer = bench.driver.machine().peer();
         assert_eq!((bench.left(), peer.running()), (0, 2));
         if drops {
@@ -408,12 +411,12 @@ fn regression_a_waker_that_panics_takes_no_invocation_with_it() {
 #[test]
 fn regression_a_sleeper_that_panics_lets_no_other_oversleep() {
     let (mut bench, context) = with_context();
-    let wakes = Arc::default();
+    let wakes: Arc<Wakes> = Arc::default();
     let (mut first, mut second) = (Box::pin(context.sleep(ms(1_000))), Box::pin(context.sleep(ms(1_000))));
-    waits(first.as_mut(), None);
-    waits(second.as_mut(), Some(&wakes));
+    assert_pending(first.as_mut(), Arc::new(Panics));
+    assert_pending(second.as_mut(), Arc::clone(&wakes));
     bench.executor.advance_to(crate::Instant::from_millis(1_000));
-    assert!(catch_unwind(AssertUnwindSafe(|| bench.turn())).is_err());
+    bench.turn_panics();
     bench.turn();
     assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
 }
