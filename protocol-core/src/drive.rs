@@ -36,9 +36,10 @@ use core::future::poll_fn;
 use core::task::{Context, Poll, Waker, ready};
 use core::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 
 use crate::config::Limits;
+use crate::lines::LineEncoder;
 use crate::session::{Event, Full, Session, Transmit, TransportEnd};
 use crate::time::Instant;
 
@@ -51,8 +52,8 @@ const NEAR: Duration = Duration::from_secs(1);
 /// No alarm is set for longer: then it rings for nothing and is set anew. Many timers cannot count very far.
 const FAR: Duration = Duration::from_secs(24 * 3600);
 /// Frames, and bytes, that are taken from the machine at once. Bytes are passed by at most one frame.
-const FRAMES_AT_ONCE: usize = 64;
-const BYTES_AT_ONCE: usize = 32 * 1024;
+pub(crate) const FRAMES_AT_ONCE: usize = 64;
+pub(crate) const BYTES_AT_ONCE: usize = 32 * 1024;
 /// How long is read on after a write failed. A time, since "nothing is ready" proves nothing: a runtime may not have asked yet.
 const READ_GRACE: Duration = Duration::from_millis(500);
 /// How long the last output may take to leave once the machine is closed.
@@ -89,15 +90,12 @@ pub trait Machine {
     /// The next frame to write.
     fn poll_transmit(&mut self) -> Option<Transmit>;
 
-    /// The next frames to write: up to 64 of [`Self::poll_transmit`], and no more once they have 32 KiB, go behind those in `into`. Says
-    /// whether there may be more.
-    fn poll_transmits(&mut self, into: &mut VecDeque<Transmit>) -> bool {
-        let mut bytes: usize = 0;
+    /// The next frames to write: [`Self::poll_transmit`] until `into` has taken 64 of them, or has 32 KiB. Says whether there may be more.
+    fn poll_transmits(&mut self, into: &mut LineEncoder) -> bool {
         for _ in 0..FRAMES_AT_ONCE {
             let Some(transmit) = self.poll_transmit() else { return false };
-            bytes = bytes.saturating_add(transmit.frame.len());
-            into.push_back(transmit);
-            if bytes >= BYTES_AT_ONCE {
+            into.push(transmit.frame);
+            if into.remaining() >= BYTES_AT_ONCE {
                 break;
             }
         }
@@ -133,7 +131,7 @@ pub trait Machine {
         waker: &Waker,
         frames: &mut VecDeque<Bytes>,
         now: Instant,
-        room: Option<&mut VecDeque<Transmit>>,
+        room: Option<&mut LineEncoder>,
     ) -> Standing<Self::Event> {
         // First, so that nothing is missed that others do behind what is looked at.
         self.register(waker);
@@ -186,6 +184,10 @@ impl Machine for Session {
         Self::poll_transmit(self)
     }
 
+    fn poll_transmits(&mut self, into: &mut LineEncoder) -> bool {
+        Self::poll_transmits(self, into)
+    }
+
     fn poll_event(&mut self) -> Option<Event> {
         Self::poll_event(self)
     }
@@ -225,6 +227,11 @@ pub trait FrameIo {
     /// Takes one frame. It need not leave before [`Self::poll_flush`].
     fn start_send(&mut self, transmit: Transmit) -> Result<(), Self::Error>;
 
+    /// Takes frames from `leaving`, at least the first. A transport of lines takes them all ([`LineEncoder::append`]).
+    fn start_sends(&mut self, leaving: &mut LineEncoder) -> Result<(), Self::Error> {
+        leaving.next_frame().map_or(Ok(()), |frame| self.start_send(Transmit::new(frame)))
+    }
+
     /// Everything taken has left.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>>;
 
@@ -252,6 +259,10 @@ impl<I: FrameIo + ?Sized> FrameIo for Box<I> {
 
     fn start_send(&mut self, transmit: Transmit) -> Result<(), I::Error> {
         (**self).start_send(transmit)
+    }
+
+    fn start_sends(&mut self, leaving: &mut LineEncoder) -> Result<(), I::Error> {
+        (**self).start_sends(leaving)
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), I::Error>> {
@@ -296,7 +307,7 @@ pub struct Driver<M, I: FrameIo, T> {
     /// The peer may still send.
     reading: bool,
     /// Given by the machine and not yet taken by the transport.
-    leaving: VecDeque<Transmit>,
+    leaving: LineEncoder,
     /// Writing may still succeed.
     writing: bool,
     /// The machine, the transport or `leaving` holds output.
@@ -324,7 +335,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
             ending: None,
             unasked: false,
             reading: true,
-            leaving: VecDeque::new(),
+            leaving: LineEncoder::new(),
             writing: true,
             unwritten: false,
             read_by: None,
@@ -465,7 +476,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
             }
         };
         self.unasked |= !self.arrived.is_empty();
-        let all_sent = self.leaving.is_empty() && !standing.has_output;
+        let all_sent = !self.leaving.has_remaining() && !standing.has_output;
         self.unwritten |= !all_sent;
         if self.unwritten && self.write(now, |driver| Ok(driver.io.poll_flush(cx)?.is_ready())) {
             self.unwritten = !all_sent;
@@ -476,10 +487,13 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
     /// Sends what was given, and says whether the transport would take more of this turn.
     fn send(&mut self, cx: &mut Context<'_>, bytes: &mut usize) -> Result<bool, I::Error> {
         while *bytes < BYTES_A_TURN && self.io.poll_ready(cx)?.is_ready() {
-            let Some(transmit) = self.leaving.pop_front() else { return Ok(true) };
+            let waiting = self.leaving.remaining();
+            if waiting == 0 {
+                return Ok(true);
+            }
             self.unwritten = true;
-            *bytes = bytes.saturating_add(transmit.frame.len());
-            self.io.start_send(transmit)?;
+            self.io.start_sends(&mut self.leaving)?;
+            *bytes = bytes.saturating_add(waiting.saturating_sub(self.leaving.remaining()));
         }
         Ok(false)
     }

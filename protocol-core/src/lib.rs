@@ -18,6 +18,7 @@ extern crate alloc;
 #[cfg(feature = "endpoint")]
 pub mod adapter;
 pub mod bridge;
+mod byte_queue;
 pub mod claims;
 pub mod config;
 pub mod dialect;

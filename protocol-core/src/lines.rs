@@ -18,11 +18,12 @@
 //! ```
 
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
 use core::mem;
 
 use bytes::buf::Limit;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+use crate::byte_queue::ByteQueue;
 
 /// Bytes of a read buffer that holds no long line: what an idle connection keeps.
 const PLAIN: usize = 4 * 1024;
@@ -34,9 +35,7 @@ const BURST: usize = 4 * PLAIN;
 const LEAST_ROOM: usize = PLAIN / 2;
 /// A read of [`LineDecoder::read_with`] is offered at most so many bytes.
 const MOST_CLEARED: usize = 64 * 1024;
-/// What an encoder keeps of the room that a burst took.
-const KEPT: usize = 64 * 1024;
-/// So many reads, or writes, that a plain buffer is enough for, one after the other, are the end of a burst.
+/// So many reads that a plain buffer is enough for, one after the other, are the end of a burst.
 const CALM: u8 = 16;
 /// Bytes that may be taken off a line before it is a frame: a byte order mark and a carriage return.
 const TRIMMED: usize = BYTE_ORDER_MARK.len() + 1;
@@ -260,14 +259,10 @@ fn find_line_feed(bytes: &[u8]) -> Option<usize> {
 pub struct LineEncoder {
     /// Goes first.
     pieces: VecDeque<Bytes>,
-    /// Goes behind `pieces`.
-    gathered: Vec<u8>,
-    /// Bytes of `gathered`, from its beginning, that are written.
-    written: usize,
     /// Bytes of `pieces`.
     in_pieces: usize,
-    /// How often in a row `gathered` was written out and had been short.
-    calm: u8,
+    /// Goes behind `pieces`.
+    gathered: ByteQueue,
 }
 
 impl LineEncoder {
@@ -279,18 +274,61 @@ impl LineEncoder {
 
     /// Takes a frame. It must not hold a line feed; those of a session do not.
     pub fn push(&mut self, frame: Bytes) {
-        debug_assert!(find_line_feed(&frame).is_none(), "a frame is one line");
         if frame.len() < GATHERED {
-            self.gathered.extend_from_slice(&frame);
-        } else {
-            if self.gathered.len() > self.written {
-                let mut piece = Bytes::from(mem::take(&mut self.gathered));
-                piece.advance(mem::take(&mut self.written));
-                self.push_piece(piece);
-            }
-            self.push_piece(frame);
+            return self.push_slice(&frame);
         }
-        self.gathered.push(b'\n');
+        debug_assert!(find_line_feed(&frame).is_none(), "a frame is one line");
+        self.end_gathering();
+        self.push_piece(frame);
+        self.gathered.behind().push(b'\n');
+    }
+
+    /// Takes a copy of a frame.
+    pub fn push_slice(&mut self, frame: &[u8]) {
+        debug_assert!(find_line_feed(frame).is_none(), "a frame is one line");
+        let gathered = self.gathered.behind();
+        gathered.extend_from_slice(frame);
+        gathered.push(b'\n');
+    }
+
+    /// Takes all that `other` holds. One that holds nothing itself changes places with it, and nothing is copied.
+    pub fn append(&mut self, other: &mut Self) {
+        if !self.has_remaining() {
+            mem::swap(self, other);
+        } else if other.pieces.is_empty() {
+            self.gathered.behind().extend_from_slice(other.gathered.as_slice());
+            other.gathered.advance(usize::MAX);
+        } else {
+            self.end_gathering();
+            self.in_pieces = self.in_pieces.saturating_add(mem::take(&mut other.in_pieces));
+            self.pieces.append(&mut other.pieces);
+            mem::swap(&mut self.gathered, &mut other.gathered);
+        }
+    }
+
+    /// Gives the first frame back, for whoever sends frames and not lines; the rest of it, if it is written in part.
+    pub fn next_frame(&mut self) -> Option<Bytes> {
+        self.end_gathering();
+        let first = self.pieces.front_mut()?;
+        let Some(end) = find_line_feed(first) else {
+            // A long one; its line feed is the first of what is behind it.
+            let frame = self.pieces.pop_front();
+            self.in_pieces = self.in_pieces.saturating_sub(frame.as_ref().map_or(0, Bytes::len));
+            self.advance(1);
+            return frame;
+        };
+        let frame = first.split_to(end);
+        self.in_pieces = self.in_pieces.saturating_sub(end);
+        self.advance(1);
+        Some(frame)
+    }
+
+    /// What is gathered becomes a piece, since something else goes behind it.
+    fn end_gathering(&mut self) {
+        let gathered = self.gathered.take();
+        if !gathered.is_empty() {
+            self.push_piece(gathered);
+        }
     }
 
     fn push_piece(&mut self, piece: Bytes) {
@@ -300,29 +338,27 @@ impl LineEncoder {
 
     /// Forgets what is not written.
     pub fn clear(&mut self) {
-        *self = Self::default();
-    }
-
-    fn tail(&self) -> &[u8] {
-        self.gathered.get(self.written..).unwrap_or_default()
+        self.pieces.clear();
+        self.in_pieces = 0;
+        self.gathered.advance(usize::MAX);
     }
 }
 
 impl Buf for LineEncoder {
     fn remaining(&self) -> usize {
-        self.in_pieces.saturating_add(self.tail().len())
+        self.in_pieces.saturating_add(self.gathered.as_slice().len())
     }
 
     fn chunk(&self) -> &[u8] {
         match self.pieces.front() {
             Some(piece) => piece,
-            None => self.tail(),
+            None => self.gathered.as_slice(),
         }
     }
 
     #[cfg(feature = "std")]
     fn chunks_vectored<'a>(&'a self, slices: &mut [std::io::IoSlice<'a>]) -> usize {
-        let chunks = self.pieces.iter().map(|piece| &**piece).chain([self.tail()]).filter(|chunk| !chunk.is_empty());
+        let chunks = self.pieces.iter().map(|piece| &**piece).chain([self.gathered.as_slice()]).filter(|chunk| !chunk.is_empty());
         let mut filled: usize = 0;
         for (slice, chunk) in slices.iter_mut().zip(chunks) {
             *slice = std::io::IoSlice::new(chunk);
@@ -343,25 +379,17 @@ impl Buf for LineEncoder {
             }
             self.pieces.pop_front();
         }
-        self.written = self.written.saturating_add(count);
-        if self.written >= self.gathered.len() {
-            self.calm = if self.gathered.len() > PLAIN { 0 } else { self.calm.saturating_add(1) };
-            self.written = 0;
-            self.gathered.clear();
-            // What a burst needed is given back, unless the next one follows at its heels.
-            self.gathered.shrink_to(if self.calm < CALM { KEPT } else { PLAIN });
-        } else if self.written >= KEPT.max(self.gathered.len() / 2) {
-            // What is written goes, too, behind a reader who never catches up; what waits moves up, and is no longer than that.
-            self.gathered.drain(..core::mem::take(&mut self.written));
-        }
+        self.gathered.advance(count);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::byte_queue::KEPT;
     use alloc::string::String;
     use alloc::vec;
+    use alloc::vec::Vec;
 
     const LIMIT: usize = 64;
 
@@ -664,6 +692,29 @@ mod tests {
         let count = encoder.chunks_vectored(&mut slices);
         let offered: usize = slices[..count].iter().map(|slice| slice.len()).sum();
         assert_eq!((count, offered), (5, encoder.remaining()));
+    }
+
+    #[test]
+    fn an_encoder_takes_all_of_another_and_gives_frames_back_in_order() {
+        let long = Bytes::from(vec![b'l'; GATHERED]);
+        let all = [Bytes::from_static(b"1"), long.clone(), Bytes::new(), Bytes::from_static(b"22"), long, Bytes::from_static(b"3")];
+        for (first, second) in (0..=all.len()).flat_map(|first| (first..=all.len()).map(move |second| (first, second))) {
+            let mut encoder = LineEncoder::new();
+            for part in [&all[..first], &all[first..second], &all[second..]] {
+                let mut other = LineEncoder::new();
+                part.iter().for_each(|frame| other.push(frame.clone()));
+                let both = encoder.remaining() + other.remaining();
+                encoder.append(&mut other);
+                assert_eq!((encoder.remaining(), other.remaining()), (both, 0));
+                other.push_slice(b"nobody has this");
+                other.clear();
+                assert_eq!((other.next_frame(), other.remaining()), (None, 0));
+            }
+            for frame in &all {
+                assert_eq!(encoder.next_frame().as_ref(), Some(frame));
+            }
+            assert_eq!((encoder.next_frame(), encoder.remaining()), (None, 0));
+        }
     }
 
     /// What was written went only when nothing waited, which never happens behind a peer that asks as fast as it reads.

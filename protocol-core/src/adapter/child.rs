@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 
 use crate::drive::{FrameIo, Timer};
+use crate::lines::LineEncoder;
 use crate::session::Transmit;
 use crate::time::Instant;
 
@@ -97,6 +98,10 @@ impl<P: Process, I: FrameIo<Error = io::Error>, T: Timer> FrameIo for Child<P, I
 
     fn start_send(&mut self, transmit: Transmit) -> io::Result<()> {
         self.io.start_send(transmit)
+    }
+
+    fn start_sends(&mut self, leaving: &mut LineEncoder) -> io::Result<()> {
+        self.io.start_sends(leaving)
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -103,6 +103,11 @@ impl<B: ByteIo<R, W>, R, W> FrameIo for LineIo<B, R, W> {
         Ok(())
     }
 
+    fn start_sends(&mut self, leaving: &mut LineEncoder) -> io::Result<()> {
+        self.encoder.append(leaving);
+        Ok(())
+    }
+
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_write_down_to(cx, 0))?;
         self.writer.as_mut().map_or(Poll::Ready(Ok(())), |writer| B::poll_flush(writer, cx))

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use crate::config::{Config, Protocol};
 use crate::error::RpcError;
 use crate::json::Json;
-use crate::wire::{Frames, WireId};
+use crate::wire::{Draft, Frames, WireId};
 
 pub(crate) use message::{
     Change, Confirmation, Greeting, GreetingAnswer, GreetingFailed, GreetingRefused, Message, ResponseBody, Rules,
@@ -120,12 +120,12 @@ impl Dialect {
 
     // To the peer.
 
-    pub(crate) fn write_greeting(&self, frames: &mut Frames, id: u64) -> Bytes {
+    pub(crate) fn write_greeting(&self, frames: &mut Frames, id: u64) -> Draft {
         delegate!(self, protocol => protocol.write_greeting(frames, id))
     }
 
     /// What follows a handshake that went well, if anything does.
-    pub(crate) fn write_greeted(&self, frames: &mut Frames) -> Option<Bytes> {
+    pub(crate) fn write_greeted(&self, frames: &mut Frames) -> Option<Draft> {
         match self {
             Self::Mcp(protocol) => protocol.write_greeted(frames),
             Self::Tesseron(_) => None,
@@ -149,14 +149,14 @@ impl Dialect {
     }
 
     /// Tells the peer for whom we speak.
-    pub(crate) fn write_claimed(&self, frames: &mut Frames, at_millis: u64) -> Option<Bytes> {
+    pub(crate) fn write_claimed(&self, frames: &mut Frames, at_millis: u64) -> Option<Draft> {
         match self {
             Self::Mcp(_) => None,
             Self::Tesseron(protocol) => Some(protocol.write_claimed(frames, at_millis)),
         }
     }
 
-    pub(crate) fn write_call(&self, frames: &mut Frames, id: u64, op: &Op, params: &Json, observed: bool, depth: u8) -> Bytes {
+    pub(crate) fn write_call(&self, frames: &mut Frames, id: u64, op: &Op, params: &Json, observed: bool, depth: u8) -> Draft {
         match self {
             Self::Mcp(protocol) => protocol.write_call(frames, id, op, params, observed, depth),
             // Every invocation is observed there, and depth has no place.
@@ -165,7 +165,7 @@ impl Dialect {
     }
 
     /// `parent` is what the peer calls the invocation that the question belongs to.
-    pub(crate) fn write_ask(&self, frames: &mut Frames, id: u64, ask: &Ask, parent: &WireId, depth: u8) -> Bytes {
+    pub(crate) fn write_ask(&self, frames: &mut Frames, id: u64, ask: &Ask, parent: &WireId, depth: u8) -> Draft {
         match self {
             Self::Mcp(protocol) => protocol.write_ask(frames, id, ask, parent, depth),
             Self::Tesseron(protocol) => protocol.write_ask(frames, id, ask, parent),
@@ -177,14 +177,14 @@ impl Dialect {
         delegate!(self, protocol => protocol.is_cancellable(op))
     }
 
-    pub(crate) fn write_cancel(&self, frames: &mut Frames, id: u64, reason: Option<&str>) -> Bytes {
+    pub(crate) fn write_cancel(&self, frames: &mut Frames, id: u64, reason: Option<&str>) -> Draft {
         match self {
             Self::Mcp(protocol) => protocol.write_cancel(frames, id, reason),
             Self::Tesseron(protocol) => protocol.write_cancel(frames, id),
         }
     }
 
-    pub(crate) fn write_progress(&self, frames: &mut Frames, token: &WireId, progress: &Progress, partial: Option<&Json>) -> Bytes {
+    pub(crate) fn write_progress(&self, frames: &mut Frames, token: &WireId, progress: &Progress, partial: Option<&Json>) -> Draft {
         match self {
             Self::Mcp(protocol) => protocol.write_progress(frames, token, progress, partial),
             Self::Tesseron(protocol) => protocol.write_progress(frames, token, progress, partial),
@@ -200,7 +200,7 @@ impl Dialect {
         op: &Op,
         reply: &Reply,
         partial: Option<&Json>,
-    ) -> Bytes {
+    ) -> Draft {
         match self {
             Self::Mcp(protocol) => protocol.write_reply(frames, id, op, reply, partial),
             Self::Tesseron(protocol) => protocol.write_reply(frames, id, token, op, reply, partial),
@@ -215,27 +215,27 @@ impl Dialect {
         }
     }
 
-    pub(crate) fn write_answer(&self, frames: &mut Frames, id: &WireId, answer: &Answer) -> Bytes {
+    pub(crate) fn write_answer(&self, frames: &mut Frames, id: &WireId, answer: &Answer) -> Draft {
         delegate!(self, protocol => protocol.write_answer(frames, id, answer))
     }
 
-    pub(crate) fn write_result(&self, frames: &mut Frames, id: &WireId, result: &Json) -> Bytes {
+    pub(crate) fn write_result(&self, frames: &mut Frames, id: &WireId, result: &Json) -> Draft {
         frames.response(id, result.as_bytes().len(), |out| crate::wire::push_json(out, result.as_bytes()))
     }
 
-    pub(crate) fn write_error(&self, frames: &mut Frames, id: Option<&WireId>, error: &RpcError) -> Bytes {
+    pub(crate) fn write_error(&self, frames: &mut Frames, id: Option<&WireId>, error: &RpcError) -> Draft {
         frames.error(id, error)
     }
 
     /// `invocation` is what the peer calls the invocation on whose behalf it is logged.
-    pub(crate) fn write_log(&self, frames: &mut Frames, record: &LogRecord, invocation: Option<&WireId>) -> Bytes {
+    pub(crate) fn write_log(&self, frames: &mut Frames, record: &LogRecord, invocation: Option<&WireId>) -> Draft {
         match self {
             Self::Mcp(protocol) => protocol.write_log(frames, record),
             Self::Tesseron(protocol) => protocol.write_log(frames, record, invocation),
         }
     }
 
-    pub(crate) fn write_notice(&self, frames: &mut Frames, notice: &Notice) -> Bytes {
+    pub(crate) fn write_notice(&self, frames: &mut Frames, notice: &Notice) -> Draft {
         delegate!(self, protocol => protocol.write_notice(frames, notice))
     }
 

@@ -25,6 +25,7 @@ use crate::endpoint::shared::{ServeSlot, Shared, State};
 use crate::endpoint::task::{BlockingTask, Duty, End, Task, let_go};
 use crate::endpoint::wake::{Waiters, park};
 use crate::error::RpcError;
+use crate::lines::LineEncoder;
 use crate::session::{CloseReason, Event, Full, InboundId, Outcome, Session, Transmit, TransportEnd, Why};
 use crate::time::Instant;
 
@@ -289,7 +290,7 @@ impl Machine for Endpoint {
         waker: &Waker,
         frames: &mut VecDeque<Bytes>,
         now: Instant,
-        room: Option<&mut VecDeque<Transmit>>,
+        room: Option<&mut LineEncoder>,
     ) -> Standing<CloseReason> {
         self.now = now;
         let mut spare = self.spare(waker);

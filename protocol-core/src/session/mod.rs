@@ -25,7 +25,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use core::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 
 use crate::config::Config;
 use crate::dialect::tesseron::{Standing, Welcome};
@@ -33,11 +33,13 @@ use crate::dialect::{
     Answer, Ask, AskUnfit, Capabilities, Change, Confirmation, Dialect, Identity, Level, LogRecord, Notice, PeerInfo, Progress,
     Reply, Rules, Unfit,
 };
+use crate::drive::{BYTES_AT_ONCE, FRAMES_AT_ONCE};
 use crate::error::{RpcError, Violation};
 use crate::json::Json;
+use crate::lines::LineEncoder;
 use crate::table::Table;
 use crate::time::Instant;
-use crate::wire::{Frames, WireId};
+use crate::wire::WireId;
 
 use call::{Call, Clocks};
 pub use event::{AlarmId, Clock, CloseReason, Event, InboundId, InputFailed, InputKey, Invalid, OutboundId, Outcome, Why};
@@ -172,8 +174,6 @@ pub struct Session {
     /// The least severe log record that the peer wants.
     log_level: Level,
 
-    /// What frames are written with.
-    frames: Frames,
     outbox: Outbox,
     timers: Timers,
     events: VecDeque<Event>,
@@ -224,7 +224,6 @@ impl Session {
             line: Line::new(config.progress.session_window),
             line_armed: None,
             log_level: config.log_level,
-            frames: Frames::default(),
             outbox: Outbox::new(config.limits.output_bytes),
             timers: Timers::new(),
             events: VecDeque::new(),
@@ -242,7 +241,8 @@ impl Session {
         let deadline = self.config.timeouts.handshake.map(|span| self.now.saturating_add(span));
         if self.rules.opens {
             let exchange = self.number();
-            self.outbox.push(Class::Bound, self.dialect.write_greeting(&mut self.frames, exchange));
+            let frame = self.dialect.write_greeting(self.outbox.frames(), exchange);
+            self.outbox.push(Class::Bound, frame);
             self.handshake = Handshake::Opened;
         }
         match deadline {
@@ -357,7 +357,7 @@ impl Session {
             return id;
         }
         let mut made = if self.handshake.asks() || call.op.is_probe() {
-            let frame = self.dialect.write_call(&mut self.frames, id.0, &call.op, &call.params, observed, depth);
+            let frame = self.dialect.write_call(self.outbox.frames(), id.0, &call.op, &call.params, observed, depth);
             Call::in_flight(call.op, self.outbox.push(Class::Bound, frame), depth, clocks, observed)
         } else {
             self.held_bytes = self.held_bytes.saturating_add(call.params.as_bytes().len());
@@ -391,7 +391,7 @@ impl Session {
     pub fn provide_input(&mut self, key: InputKey, answer: Answer, now: Instant) -> Result<(), NotLive> {
         self.advance(now);
         let asked = self.asked.remove(&key).ok_or(NotLive)?;
-        let frame = self.dialect.write_answer(&mut self.frames, &asked.exchange, &answer);
+        let frame = self.dialect.write_answer(self.outbox.frames(), &asked.exchange, &answer);
         self.push_bound(frame, &asked.exchange);
         self.peer_ids.retire(&asked.exchange);
         self.close_question_of_call(asked.parent, key);
@@ -495,11 +495,12 @@ impl Session {
             return Err(AskError::Full);
         }
         let named = if self.rules.names_invocations { serve.token.as_ref() } else { Some(&serve.exchange) };
-        let frame = self.dialect.write_ask(&mut self.frames, self.next, &ask, named.ok_or(AskError::Unsupported)?, depth);
+        let frame = self.dialect.write_ask(self.outbox.frames(), self.next, &ask, named.ok_or(AskError::Unsupported)?, depth);
         if frame.len() > self.config.limits.frame_bytes {
             return Err(AskError::TooLarge);
         }
         let key = InputKey(self.number());
+        let frame = self.outbox.frames().take(frame);
         let mut question = Question { asker: id, ask, depth, state: QuestionState::Held(frame), armed: None };
         let deadline = self.config.timeouts.input.map(|span| self.now.saturating_add(span));
         if deadline.is_some_and(|at| at <= self.now) {
@@ -567,7 +568,7 @@ impl Session {
         };
         match answer {
             Err(error) => {
-                let frame = self.dialect.write_error(&mut self.frames, Some(&greeting), &error);
+                let frame = self.dialect.write_error(self.outbox.frames(), Some(&greeting), &error);
                 self.push_stray(frame);
             }
             Ok(welcome) => {
@@ -604,7 +605,7 @@ impl Session {
         self.config.identity = agent.clone();
         self.config.capabilities = capabilities;
         self.dialect.speak_for(agent, capabilities);
-        if let Some(frame) = self.dialect.write_claimed(&mut self.frames, at_millis) {
+        if let Some(frame) = self.dialect.write_claimed(self.outbox.frames(), at_millis) {
             self.outbox.push(Class::Bound, frame);
         }
         self.confirm();
@@ -623,7 +624,7 @@ impl Session {
         if !self.config.capabilities.logging || record.level < self.log_level || !self.may_write() {
             return Ok(Logged::Unwanted);
         }
-        let frame = self.dialect.write_log(&mut self.frames, &record, serve.and_then(|serve| serve.token.as_ref()));
+        let frame = self.dialect.write_log(self.outbox.frames(), &record, serve.and_then(|serve| serve.token.as_ref()));
         let mut logged = Logged::Sent;
         if frame.len() > self.config.limits.frame_bytes {
             return Ok(self.drop_logs(1));
@@ -663,7 +664,7 @@ impl Session {
         if self.outbox.is_congested() {
             return Err(Refused::Full);
         }
-        let frame = self.dialect.write_notice(&mut self.frames, &notice);
+        let frame = self.dialect.write_notice(self.outbox.frames(), &notice);
         if frame.len() > self.config.limits.frame_bytes {
             return Err(Refused::TooLarge);
         }
@@ -718,13 +719,32 @@ impl Session {
     pub fn poll_transmit(&mut self) -> Option<Transmit> {
         let strays = self.outbox.strays();
         let frame = self.outbox.pop()?;
+        self.leave(frame.len(), strays);
+        Some(Transmit::new(frame))
+    }
+
+    /// The next frames to write, for a transport of lines: like [`poll_transmit`](Self::poll_transmit) until `into` has taken 64 of them, or
+    /// 32 KiB, and cheaper. Says whether there may be more.
+    pub fn poll_transmits(&mut self, into: &mut LineEncoder) -> bool {
+        for _ in 0..FRAMES_AT_ONCE {
+            let strays = self.outbox.strays();
+            let Some(length) = self.outbox.pop_into(into) else { return false };
+            self.leave(length, strays);
+            if into.remaining() >= BYTES_AT_ONCE {
+                break;
+            }
+        }
+        true
+    }
+
+    /// A frame has been polled; before that there were so many strays.
+    fn leave(&mut self, length: usize, strays: usize) {
         self.stats.frames_out = self.stats.frames_out.saturating_add(1);
-        self.stats.bytes_out = self.stats.bytes_out.saturating_add(frame.len() as u64);
+        self.stats.bytes_out = self.stats.bytes_out.saturating_add(length as u64);
         if self.outbox.strays() < strays {
             self.arm_overload();
         }
         self.tidy();
-        Some(Transmit::new(frame))
     }
 
     /// The next event.
@@ -982,11 +1002,11 @@ impl Session {
         let (Some(token), Some(said)) = (&serve.token, &mut serve.said) else { return };
         let partial = said.checkpoint.as_ref().filter(|_| self.config.progress.partial_on_progress);
         let limit = self.config.limits.frame_bytes;
-        let mut frame = self.dialect.write_progress(&mut self.frames, token, progress, partial);
+        let mut frame = self.dialect.write_progress(self.outbox.frames(), token, progress, partial);
         if frame.len() > limit {
             // Words and data are worth less than the news that it goes on.
             let shorter = Progress { message: None, data: None, ..progress.clone() };
-            frame = self.dialect.write_progress(&mut self.frames, token, &shorter, None);
+            frame = self.dialect.write_progress(self.outbox.frames(), token, &shorter, None);
         }
         said.last_progress = Some((self.outbox.push(Class::Progress(id), frame), self.now));
     }
@@ -999,7 +1019,7 @@ impl Session {
         if self.peer.as_ref().is_some_and(|peer| self.dialect.check_op(op, &peer.capabilities).is_err()) {
             return self.settle_call(id, Outcome::Invalid(Invalid::Unsupported), None);
         }
-        let frame = self.dialect.write_call(&mut self.frames, id.0, op, params, observed, call.depth);
+        let frame = self.dialect.write_call(self.outbox.frames(), id.0, op, params, observed, call.depth);
         let ticket = self.outbox.push(Class::Bound, frame);
         self.held_bytes = self.held_bytes.saturating_sub(bytes);
         call.release(ticket);
@@ -1007,8 +1027,8 @@ impl Session {
 
     fn release_question(&mut self, key: InputKey) {
         let Some(question) = self.questions.get_mut(&key) else { return };
-        let QuestionState::Held(frame) = &question.state else { return };
-        let ticket = self.outbox.push(Class::Bound, frame.clone());
+        let QuestionState::Held(frame) = &mut question.state else { return };
+        let ticket = self.outbox.push_apart(Class::Bound, core::mem::take(frame));
         question.state = QuestionState::Asked(ticket);
     }
 

@@ -8,7 +8,10 @@ use alloc::collections::VecDeque;
 
 use bytes::Bytes;
 
+use crate::byte_queue::KEPT;
+use crate::lines::LineEncoder;
 use crate::session::InboundId;
+use crate::wire::{Draft, Frames, Kept};
 
 /// A frame's place in the order of all frames of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,12 +34,15 @@ pub(super) enum Class {
 struct Waiting {
     ticket: Ticket,
     class: Class,
-    /// `None` once withdrawn; such places are swept when they are many.
-    frame: Option<Bytes>,
+    frame: Kept,
+    /// Such places are swept when they are many. What is left of `frame` is how much of the others' memory it takes.
+    withdrawn: bool,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Outbox {
+    /// What frames are written with, and where they lie.
+    frames: Frames,
     /// Ordered by ticket.
     queue: VecDeque<Waiting>,
     next: u64,
@@ -45,34 +51,91 @@ pub(super) struct Outbox {
     log_bytes: usize,
     strays: usize,
     withdrawn: usize,
+    /// Memory of those among the others.
+    withdrawn_bytes: usize,
     /// From this many bytes on it is congested.
     limit: usize,
 }
 
 impl Outbox {
     pub(super) fn new(limit: usize) -> Self {
-        Self { queue: VecDeque::new(), next: 0, bytes: 0, log_bytes: 0, strays: 0, withdrawn: 0, limit }
+        Self {
+            frames: Frames::default(),
+            queue: VecDeque::new(),
+            next: 0,
+            bytes: 0,
+            log_bytes: 0,
+            strays: 0,
+            withdrawn: 0,
+            withdrawn_bytes: 0,
+            limit,
+        }
     }
 
-    pub(super) fn push(&mut self, class: Class, frame: Bytes) -> Ticket {
+    /// What frames are written with. The one that was written last is [pushed](Self::push), or not.
+    pub(super) fn frames(&mut self) -> &mut Frames {
+        &mut self.frames
+    }
+
+    /// Takes the frame that was written last.
+    pub(super) fn push(&mut self, class: Class, frame: Draft) -> Ticket {
+        let (length, frame) = (frame.len(), self.frames.keep(frame));
+        self.add(class, length, frame)
+    }
+
+    /// Takes a frame that was written before.
+    pub(super) fn push_apart(&mut self, class: Class, frame: Bytes) -> Ticket {
+        self.add(class, frame.len(), Kept::Apart(frame))
+    }
+
+    fn add(&mut self, class: Class, length: usize, frame: Kept) -> Ticket {
         let ticket = Ticket(self.next);
         self.next = self.next.saturating_add(1);
-        self.bytes = self.bytes.saturating_add(frame.len());
+        self.bytes = self.bytes.saturating_add(length);
         match class {
             Class::Stray => self.strays = self.strays.saturating_add(1),
-            Class::Log => self.log_bytes = self.log_bytes.saturating_add(frame.len()),
+            Class::Log => self.log_bytes = self.log_bytes.saturating_add(length),
             Class::Bound | Class::Progress(_) => {}
         }
-        self.queue.push_back(Waiting { ticket, class, frame: Some(frame) });
+        self.queue.push_back(Waiting { ticket, class, frame, withdrawn: false });
         ticket
     }
 
+    /// The next frame.
     pub(super) fn pop(&mut self) -> Option<Bytes> {
+        Some(match self.next()? {
+            Kept::Behind(length) => self.frames.cut(length),
+            Kept::Apart(frame) => frame,
+        })
+    }
+
+    /// The next frame goes behind those in `into`; says how long it is.
+    pub(super) fn pop_into(&mut self, into: &mut LineEncoder) -> Option<usize> {
+        Some(match self.next()? {
+            Kept::Behind(length) => {
+                into.push_slice(self.frames.first(length));
+                self.frames.leave(length);
+                length
+            }
+            Kept::Apart(frame) => {
+                let length = frame.len();
+                into.push(frame);
+                length
+            }
+        })
+    }
+
+    fn next(&mut self) -> Option<Kept> {
         loop {
-            let mut waiting = self.queue.pop_front()?;
-            match self.take(&mut waiting) {
-                Some(frame) => return Some(frame),
-                None => self.withdrawn = self.withdrawn.saturating_sub(1),
+            let waiting = self.queue.pop_front()?;
+            if !waiting.withdrawn {
+                self.uncount(&waiting);
+                return Some(waiting.frame);
+            }
+            self.withdrawn = self.withdrawn.saturating_sub(1);
+            if let Kept::Behind(length) = waiting.frame {
+                self.withdrawn_bytes = self.withdrawn_bytes.saturating_sub(length);
+                self.frames.leave(length);
             }
         }
     }
@@ -80,7 +143,9 @@ impl Outbox {
     /// Takes a frame back. `false` if it has been polled.
     pub(super) fn withdraw(&mut self, ticket: Ticket) -> bool {
         let Ok(place) = self.queue.binary_search_by_key(&ticket, |waiting| waiting.ticket) else { return false };
-        self.empty(place)
+        let withdrawn = self.empty(place).is_some();
+        self.sweep();
+        withdrawn
     }
 
     /// Whether the frame has not been polled, nor withdrawn.
@@ -103,25 +168,25 @@ impl Outbox {
     /// Takes back the oldest frames of a kind until `bytes` are free, in one pass, and says how many.
     fn withdraw_first(&mut self, bytes: usize, is_of_kind: impl Fn(Class) -> bool) -> usize {
         let (mut freed, mut count) = (0_usize, 0_usize);
-        let mut queue = core::mem::take(&mut self.queue);
-        for waiting in queue.iter_mut().filter(|waiting| is_of_kind(waiting.class)) {
+        for place in 0..self.queue.len() {
             if freed >= bytes {
                 break;
             }
-            if let Some(frame) = self.take(waiting) {
-                freed = freed.saturating_add(frame.len());
+            if self.queue.get(place).is_some_and(|waiting| is_of_kind(waiting.class))
+                && let Some(length) = self.empty(place)
+            {
+                freed = freed.saturating_add(length);
                 count = count.saturating_add(1);
             }
         }
-        self.queue = queue;
-        self.withdrawn = self.withdrawn.saturating_add(count);
         self.sweep();
         count
     }
 
     pub(super) fn clear(&mut self) {
         self.queue.clear();
-        (self.bytes, self.log_bytes, self.strays, self.withdrawn) = (0, 0, 0, 0);
+        self.frames = Frames::default();
+        (self.bytes, self.log_bytes, self.strays, self.withdrawn, self.withdrawn_bytes) = (0, 0, 0, 0, 0);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -140,35 +205,43 @@ impl Outbox {
         self.strays
     }
 
-    fn empty(&mut self, place: usize) -> bool {
-        let Some(mut waiting) = self.queue.get_mut(place).map(|waiting| Waiting { frame: waiting.frame.take(), ..*waiting }) else {
-            return false;
-        };
-        if self.take(&mut waiting).is_none() {
-            return false;
-        }
+    /// Takes the frame at `place` back, unless it was before, and says how long it was.
+    fn empty(&mut self, place: usize) -> Option<usize> {
+        let waiting = self.queue.get_mut(place).filter(|waiting| !waiting.withdrawn)?;
+        let memory = if let Kept::Behind(length) = waiting.frame { length } else { 0 };
+        let withdrawn = Waiting { frame: core::mem::replace(&mut waiting.frame, Kept::Behind(memory)), ..*waiting };
+        waiting.withdrawn = true;
         self.withdrawn = self.withdrawn.saturating_add(1);
-        self.sweep();
-        true
+        self.withdrawn_bytes = self.withdrawn_bytes.saturating_add(memory);
+        Some(self.uncount(&withdrawn))
     }
 
-    /// Frees the places of withdrawn frames once they are most. Amortised: as many must have been withdrawn since the last time.
+    /// Frees the places of withdrawn frames once they are most, and their memory. Amortised: as many must have been withdrawn since the last time.
     fn sweep(&mut self) {
-        if self.withdrawn > self.queue.len().saturating_div(2).saturating_add(16) {
-            self.queue.retain(|waiting| waiting.frame.is_some());
-            self.withdrawn = 0;
+        let are_many = self.withdrawn > self.queue.len().saturating_div(2).saturating_add(16);
+        if are_many || self.withdrawn_bytes > self.bytes.saturating_add(KEPT) {
+            self.frames.retain(self.queue.iter().filter_map(|waiting| match waiting.frame {
+                Kept::Behind(length) => Some((length, !waiting.withdrawn)),
+                Kept::Apart(_) => None,
+            }));
+            self.queue.retain(|waiting| !waiting.withdrawn);
+            (self.withdrawn, self.withdrawn_bytes) = (0, 0);
         }
     }
 
-    fn take(&mut self, waiting: &mut Waiting) -> Option<Bytes> {
-        let frame = waiting.frame.take()?;
-        self.bytes = self.bytes.saturating_sub(frame.len());
+    /// It waits no longer. Says how long it is.
+    fn uncount(&mut self, waiting: &Waiting) -> usize {
+        let length = match &waiting.frame {
+            Kept::Behind(length) => *length,
+            Kept::Apart(frame) => frame.len(),
+        };
+        self.bytes = self.bytes.saturating_sub(length);
         match waiting.class {
             Class::Stray => self.strays = self.strays.saturating_sub(1),
-            Class::Log => self.log_bytes = self.log_bytes.saturating_sub(frame.len()),
+            Class::Log => self.log_bytes = self.log_bytes.saturating_sub(length),
             Class::Bound | Class::Progress(_) => {}
         }
-        Some(frame)
+        length
     }
 }
 
@@ -184,11 +257,16 @@ mod tests {
         Bytes::from_static(text.as_bytes())
     }
 
+    fn push(outbox: &mut Outbox, class: Class, text: &str) -> Ticket {
+        let frame = outbox.frames().as_it_is(text);
+        outbox.push(class, frame)
+    }
+
     #[test]
     fn frames_leave_in_the_order_in_which_they_came() {
         let mut outbox = outbox(100);
         for text in ["a", "b", "c"] {
-            outbox.push(Class::Bound, frame(text));
+            push(&mut outbox, Class::Bound, text);
         }
         assert_eq!(
             [outbox.pop(), outbox.pop(), outbox.pop(), outbox.pop()],
@@ -199,7 +277,7 @@ mod tests {
     #[test]
     fn a_withdrawn_frame_is_never_polled_and_a_polled_one_cannot_be_withdrawn() {
         let mut outbox = outbox(100);
-        let (a, b) = (outbox.push(Class::Bound, frame("a")), outbox.push(Class::Bound, frame("b")));
+        let (a, b) = (push(&mut outbox, Class::Bound, "a"), push(&mut outbox, Class::Bound, "b"));
         assert!(outbox.holds(a));
         assert!(outbox.withdraw(a));
         assert!(!outbox.withdraw(a));
@@ -212,9 +290,9 @@ mod tests {
     #[test]
     fn places_of_withdrawn_frames_do_not_pile_up_behind_one_that_stays() {
         let mut outbox = outbox(100);
-        outbox.push(Class::Bound, frame("stays"));
+        push(&mut outbox, Class::Bound, "stays");
         for _ in 0..10_000 {
-            let ticket = outbox.push(Class::Bound, frame("goes"));
+            let ticket = push(&mut outbox, Class::Bound, "goes");
             assert!(outbox.withdraw(ticket));
         }
         assert!(outbox.queue.len() < 64, "{}", outbox.queue.len());
@@ -224,9 +302,9 @@ mod tests {
     #[test]
     fn progress_of_one_invocation_is_withdrawn_and_that_of_others_stays() {
         let mut outbox = outbox(100);
-        outbox.push(Class::Progress(InboundId(1)), frame("1a"));
-        outbox.push(Class::Progress(InboundId(2)), frame("2a"));
-        let last = outbox.push(Class::Progress(InboundId(1)), frame("1b"));
+        push(&mut outbox, Class::Progress(InboundId(1)), "1a");
+        push(&mut outbox, Class::Progress(InboundId(2)), "2a");
+        let last = push(&mut outbox, Class::Progress(InboundId(1)), "1b");
         outbox.withdraw_progress(InboundId(1), last);
         assert_eq!((outbox.pop(), outbox.pop()), (Some(frame("2a")), None));
     }
@@ -235,21 +313,67 @@ mod tests {
     #[test]
     fn regression_all_of_many_updates_are_withdrawn_at_once() {
         let mut outbox = outbox(1);
-        let mut last = outbox.push(Class::Bound, frame("stays"));
+        let mut last = push(&mut outbox, Class::Bound, "stays");
         for _ in 0..1_000 {
-            last = outbox.push(Class::Progress(InboundId(1)), frame("goes"));
+            last = push(&mut outbox, Class::Progress(InboundId(1)), "goes");
         }
         outbox.withdraw_progress(InboundId(1), last);
         assert_eq!((outbox.pop(), outbox.pop()), (Some(frame("stays")), None));
     }
 
+    /// They lie amid the others, so their memory is not free by itself.
+    #[test]
+    fn memory_of_withdrawn_frames_does_not_pile_up_behind_one_that_stays() {
+        let mut outbox = outbox(100);
+        push(&mut outbox, Class::Bound, "stays");
+        let text = "goes".repeat(200);
+        for _ in 0..10_000 {
+            let ticket = push(&mut outbox, Class::Bound, &text);
+            assert!(outbox.withdraw(ticket));
+            assert!(outbox.withdrawn_bytes <= KEPT + text.len());
+        }
+        push(&mut outbox, Class::Bound, "stays, too");
+        let mut lines = LineEncoder::new();
+        assert_eq!(
+            (outbox.pop_into(&mut lines), outbox.pop_into(&mut lines), outbox.pop_into(&mut lines)),
+            (Some(5), Some(10), None)
+        );
+        assert_eq!((lines.next_frame(), lines.next_frame()), (Some(frame("stays")), Some(frame("stays, too"))));
+    }
+
+    #[test]
+    fn frames_of_every_kind_leave_in_order_and_either_way() {
+        let long = "long".repeat(1_000);
+        for ways in 0..32_u32 {
+            let mut outbox = outbox(100);
+            push(&mut outbox, Class::Bound, "a");
+            let gone = push(&mut outbox, Class::Log, "gone");
+            push(&mut outbox, Class::Stray, &long);
+            let long_gone = push(&mut outbox, Class::Stray, &long);
+            outbox.push_apart(Class::Bound, frame("apart"));
+            push(&mut outbox, Class::Log, "b");
+            assert!(outbox.withdraw(gone) && outbox.withdraw(long_gone));
+            assert_eq!((outbox.bytes(), outbox.strays()), (7 + long.len(), 1));
+            let mut lines = LineEncoder::new();
+            for (place, expected) in ["a", &long, "apart", "b"].into_iter().enumerate() {
+                if ways >> place & 1 == 0 {
+                    assert_eq!(outbox.pop().unwrap(), expected);
+                } else {
+                    assert_eq!(outbox.pop_into(&mut lines), Some(expected.len()));
+                    assert_eq!(lines.next_frame().unwrap(), expected);
+                }
+            }
+            assert_eq!((outbox.pop_into(&mut lines), outbox.pop(), outbox.bytes(), outbox.strays()), (None, None, 0, 0));
+        }
+    }
+
     #[test]
     fn the_oldest_log_records_make_room_as_far_as_that_is_enough() {
         let mut outbox = outbox(2);
-        outbox.push(Class::Log, frame("a"));
-        outbox.push(Class::Bound, frame("kept"));
-        outbox.push(Class::Log, frame("bb"));
-        outbox.push(Class::Log, frame("ccc"));
+        push(&mut outbox, Class::Log, "a");
+        push(&mut outbox, Class::Bound, "kept");
+        push(&mut outbox, Class::Log, "bb");
+        push(&mut outbox, Class::Log, "ccc");
         assert_eq!(outbox.drop_oldest_logs(7), 0);
         assert_eq!(outbox.drop_oldest_logs(2), 2);
         assert_eq!((outbox.pop(), outbox.pop(), outbox.pop()), (Some(frame("kept")), Some(frame("ccc")), None));

@@ -22,7 +22,7 @@ use crate::dialect::{
 };
 use crate::error::{RpcError, Violation};
 use crate::json::{Json, Text};
-use crate::wire::WireId;
+use crate::wire::{Draft, WireId};
 
 impl Session {
     pub(super) fn receive(&mut self, frame: &Bytes) {
@@ -44,7 +44,7 @@ impl Session {
             Message::Cancel { id, reason } => self.take_cancel(&id, reason),
             Message::Changed(change) => self.take_change(change),
             Message::Ping { id } => {
-                self.answer(id, |session, id| session.dialect.write_result(&mut session.frames, id, &Json::empty_object()))
+                self.answer(id, |session, id| session.dialect.write_result(session.outbox.frames(), id, &Json::empty_object()))
             }
             Message::SetLevel { id, level } => self.take_level(id, level),
             Message::Greeting { id, greeting } => self.take_greeting(id, greeting),
@@ -325,7 +325,7 @@ impl Session {
         }
         self.answer(id, |session, id| {
             session.log_level = level;
-            session.dialect.write_result(&mut session.frames, id, &Json::empty_object())
+            session.dialect.write_result(session.outbox.frames(), id, &Json::empty_object())
         });
     }
 
@@ -336,7 +336,7 @@ impl Session {
                 if let Some(rule) = violation {
                     self.violation(rule);
                 }
-                let frame = self.dialect.write_error(&mut self.frames, None, &error);
+                let frame = self.dialect.write_error(self.outbox.frames(), None, &error);
                 self.push_stray(frame);
             }
             None => match violation {
@@ -354,12 +354,12 @@ impl Session {
         }
         self.answer(id, |session, id| {
             let error = error(session);
-            session.dialect.write_error(&mut session.frames, Some(id), &error)
+            session.dialect.write_error(session.outbox.frames(), Some(id), &error)
         });
     }
 
     /// Answers at once, unless the id is that of a request in flight: the answer would end that one.
-    fn answer(&mut self, id: WireId, write: impl FnOnce(&mut Self, &WireId) -> Bytes) {
+    fn answer(&mut self, id: WireId, write: impl FnOnce(&mut Self, &WireId) -> Draft) {
         let is_greeting = matches!(&self.handshake, Handshake::Asked { greeting, .. } if *greeting == id);
         if is_greeting || self.peer_ids.owner(&id).is_some() {
             return self.violation(Violation::DuplicateRequest);
@@ -368,7 +368,7 @@ impl Session {
         self.push_stray(frame);
     }
 
-    pub(super) fn push_stray(&mut self, frame: Bytes) {
+    pub(super) fn push_stray(&mut self, frame: Draft) {
         self.outbox.push(Class::Stray, frame);
         if self.overload_armed.is_none() {
             self.arm_overload();
@@ -404,7 +404,8 @@ impl Session {
 
     /// Fresh, Asked -> Answered.
     pub(super) fn answer_greeting(&mut self, id: WireId, answer: &Json, peer: Box<PeerInfo>) {
-        self.outbox.push(Class::Bound, self.dialect.write_result(&mut self.frames, &id, answer));
+        let frame = self.dialect.write_result(self.outbox.frames(), &id, answer);
+        self.outbox.push(Class::Bound, frame);
         self.handshake = Handshake::Answered { greeting: id };
         self.meet(peer);
     }
@@ -453,7 +454,7 @@ impl Session {
             Ok(peer) => {
                 self.handshake = Handshake::Ready;
                 self.meet(peer.into());
-                if let Some(frame) = self.dialect.write_greeted(&mut self.frames) {
+                if let Some(frame) = self.dialect.write_greeted(self.outbox.frames()) {
                     self.outbox.push(Class::Bound, frame);
                 }
                 self.release_held();

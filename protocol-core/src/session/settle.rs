@@ -2,11 +2,9 @@
 
 use core::time::Duration;
 
-use bytes::Bytes;
-
 use super::call::Withdrawal;
 use super::input::QuestionState;
-use super::outbox::Class;
+use super::outbox::{Class, Outbox, Ticket};
 use super::serve::Said;
 use super::{
     Asked, Clock, CloseReason, Event, InboundId, InputFailed, InputKey, OutboundId, Outcome, Question, Session, TimerKey, Why,
@@ -14,7 +12,7 @@ use super::{
 use crate::dialect::{Answer, Ask, CutShort, Reply};
 use crate::error::{RpcError, Violation};
 use crate::json::Text;
-use crate::wire::WireId;
+use crate::wire::{Draft, WireId};
 
 /// How far the end has come.
 ///
@@ -166,7 +164,7 @@ impl Session {
         let Some(asked) = self.withdraw_asked(key) else { return };
         if self.may_write() {
             let error = self.dialect.call_is_over();
-            let frame = self.dialect.write_answer(&mut self.frames, &asked.exchange, &Answer::Refused(error));
+            let frame = self.dialect.write_answer(self.outbox.frames(), &asked.exchange, &Answer::Refused(error));
             self.push_bound(frame, &asked.exchange);
         }
     }
@@ -233,14 +231,14 @@ impl Session {
             && let Some(at) = release(said)
         {
             self.timers.set(TimerKey::Release(id), &mut said.armed, Some(at));
-            serve.hold(frame);
+            serve.hold(self.outbox.frames().take(frame));
         } else {
-            self.finish_serve(id, frame);
+            self.finish_serve(id, |outbox| outbox.push(Class::Bound, frame));
         }
     }
 
     /// The last words of an invocation: the timers stop, kept progress goes out, questions are taken back; gives the response.
-    fn write_last(&mut self, id: InboundId, reply: &Reply) -> Option<Bytes> {
+    fn write_last(&mut self, id: InboundId, reply: &Reply) -> Option<Draft> {
         let serve = self.serves.get_mut(&id)?;
         if let (Some(_), Some(said)) = (&serve.token, &mut serve.said)
             && let Some(progress) = said.reporter.go_last(self.rules)
@@ -250,9 +248,9 @@ impl Session {
         self.quiet(id);
         let serve = self.serves.get(&id)?;
         let (token, partial) = (serve.token.as_ref(), serve.checkpoint());
-        let frame = self.dialect.write_reply(&mut self.frames, &serve.exchange, token, &serve.op, reply, partial);
+        let frame = self.dialect.write_reply(self.outbox.frames(), &serve.exchange, token, &serve.op, reply, partial);
         Some(match frame.len() > self.config.limits.frame_bytes {
-            true => self.dialect.write_error(&mut self.frames, Some(&serve.exchange), &too_large()),
+            true => self.dialect.write_error(self.outbox.frames(), Some(&serve.exchange), &too_large()),
             false => frame,
         })
     }
@@ -276,15 +274,15 @@ impl Session {
         if let Some(said) = &mut serve.said {
             self.timers.set(TimerKey::Release(id), &mut said.armed, None);
         }
-        self.finish_serve(id, frame);
+        self.finish_serve(id, |outbox| outbox.push_apart(Class::Bound, frame));
     }
 
-    /// The end of an invocation: its response goes out.
-    fn finish_serve(&mut self, id: InboundId, response: Bytes) {
+    /// The end of an invocation: `respond` sends its response out.
+    fn finish_serve(&mut self, id: InboundId, respond: impl FnOnce(&mut Outbox) -> Ticket) {
         let names = self.serves.end(&id, |serve| (serve.exchange.clone(), serve.token.take()));
         let Some((exchange, token)) = names else { return };
         self.retire(&exchange, token.as_ref());
-        self.outbox.push(Class::Bound, response);
+        respond(&mut self.outbox);
     }
 
     /// I14, I26: the wire is free at once, whether or not the handler notices.
@@ -356,17 +354,17 @@ impl Session {
     // ---- Output ----
 
     fn push_cancel(&mut self, exchange: u64, reason: Option<&str>) {
-        let mut frame = self.dialect.write_cancel(&mut self.frames, exchange, reason);
+        let mut frame = self.dialect.write_cancel(self.outbox.frames(), exchange, reason);
         if frame.len() > self.config.limits.frame_bytes {
-            frame = self.dialect.write_cancel(&mut self.frames, exchange, None);
+            frame = self.dialect.write_cancel(self.outbox.frames(), exchange, None);
         }
         self.outbox.push(Class::Bound, frame);
     }
 
     /// A reply that has its place. One that is larger than a frame may be becomes an error.
-    pub(super) fn push_bound(&mut self, frame: Bytes, exchange: &WireId) {
+    pub(super) fn push_bound(&mut self, frame: Draft, exchange: &WireId) {
         let frame = match frame.len() > self.config.limits.frame_bytes {
-            true => self.dialect.write_error(&mut self.frames, Some(exchange), &too_large()),
+            true => self.dialect.write_error(self.outbox.frames(), Some(exchange), &too_large()),
             false => frame,
         };
         self.outbox.push(Class::Bound, frame);
@@ -379,7 +377,7 @@ impl Session {
         self.violation(Violation::FrameTooLarge);
         if self.rules.answers_garbage {
             let error = RpcError::fixed(RpcError::INVALID_REQUEST, Violation::FrameTooLarge.as_str());
-            let frame = self.dialect.write_error(&mut self.frames, None, &error);
+            let frame = self.dialect.write_error(self.outbox.frames(), None, &error);
             self.outbox.push(Class::Stray, frame);
         }
         self.lose_calls();

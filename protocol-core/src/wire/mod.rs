@@ -9,4 +9,4 @@ mod write;
 
 pub(crate) use id::WireId;
 pub(crate) use read::{Body, Element, Envelope, Malformed, Options, read};
-pub(crate) use write::{Frames, Object, push_json};
+pub(crate) use write::{Draft, Frames, Kept, Object, push_json};

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use bytes::{Bytes, BytesMut};
 
 use super::WireId;
+use crate::byte_queue::ByteQueue;
 use crate::error::RpcError;
 use crate::json::scan::any_part;
 use crate::json::walk::Key;
@@ -155,23 +156,118 @@ fn may_have_line_break(text: &[u8]) -> bool {
     any_part::<32>(text, 0, |part| part.iter().fold(false, |found, byte| found | (*byte < b' ')))
 }
 
-/// What a session writes its frames with. Each is put together in a buffer that is used again, and then cut from a block that it shares
-/// with its neighbours: few of them take memory of their own.
-///
-/// A frame that is kept keeps its block, so [`Self::BLOCK`] bytes at the most beside its own.
+/// What a session writes its frames with, and where they lie until they leave: one behind the other in a buffer that is used again. Each
+/// is written behind those that are kept already, so keeping it copies nothing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Frames {
-    draft: Vec<u8>,
+    /// Those that are kept, and behind them the one that was written last.
+    short: ByteQueue,
+    /// How much of `short` is kept.
+    kept: usize,
+    /// A long one that was written last. It is kept by itself.
+    long: Vec<u8>,
+    /// What frames that leave one by one are cut from; they share it with their neighbours.
     block: BytesMut,
 }
 
+/// The frame that was written last. It is kept or taken before another is written, or thrown away by that.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Draft {
+    length: usize,
+    /// It is in [`Frames::long`].
+    is_long: bool,
+}
+
+impl Draft {
+    /// In bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.length
+    }
+}
+
+/// Where a frame is that was kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// Behind those that were kept before, and so long.
+    Behind(usize),
+    /// By itself, since it is long.
+    Apart(Bytes),
+}
+
 impl Frames {
+    /// A frame that is kept, once it has left, keeps its block: so many bytes at the most beside its own.
     const BLOCK: usize = 2048;
-    /// A longer frame takes the buffer with it.
+    /// A longer frame lies by itself.
     const SHARING: usize = 1024;
 
+    /// Keeps the frame that was written last.
+    pub(crate) fn keep(&mut self, frame: Draft) -> Kept {
+        if frame.length > Self::SHARING {
+            return Kept::Apart(self.take(frame));
+        }
+        if frame.is_long {
+            self.short.behind().append(&mut self.long);
+        }
+        self.kept = self.kept.saturating_add(frame.length);
+        Kept::Behind(frame.length)
+    }
+
+    /// The frame that was written last, by itself.
+    pub(crate) fn take(&mut self, frame: Draft) -> Bytes {
+        if frame.is_long {
+            return core::mem::take(&mut self.long).into();
+        }
+        let taken = Bytes::copy_from_slice(self.short.as_slice().get(self.kept..).unwrap_or_default());
+        self.short.truncate(self.kept);
+        taken
+    }
+
+    /// No frame at all.
+    pub(crate) fn none(&mut self) -> Draft {
+        self.short.truncate(self.kept);
+        Draft { length: 0, is_long: false }
+    }
+
+    /// The first `length` bytes of what is kept: a frame, if those before it have left.
+    pub(crate) fn first(&self, length: usize) -> &[u8] {
+        self.short.as_slice().get(..length.min(self.kept)).unwrap_or_default()
+    }
+
+    /// They have left, or were to.
+    pub(crate) fn leave(&mut self, length: usize) {
+        let length = length.min(self.kept);
+        self.kept = self.kept.saturating_sub(length);
+        self.short.advance(length);
+    }
+
+    /// They leave, as a frame of its own.
+    pub(crate) fn cut(&mut self, length: usize) -> Bytes {
+        // A block whose frames are all gone serves again.
+        if self.block.capacity() < length && !self.block.try_reclaim(Self::BLOCK) {
+            self.block = BytesMut::with_capacity(Self::BLOCK);
+        }
+        let mut block = core::mem::take(&mut self.block);
+        block.extend_from_slice(self.first(length));
+        self.leave(length);
+        let frame = block.split().freeze();
+        self.block = block;
+        frame
+    }
+
+    /// Drops frames amid the others. `frames` says of each that was kept behind others, from the first on, how long it is and whether it stays.
+    pub(crate) fn retain(&mut self, frames: impl Iterator<Item = (usize, bool)>) {
+        let mut kept: usize = 0;
+        self.short.retain(frames.inspect(|(length, stays)| {
+            if *stays {
+                kept = kept.saturating_add(*length);
+            }
+        }));
+        self.kept = kept;
+    }
+
     /// A frame with a request of ours. `params` writes the whole object.
-    pub(crate) fn request(&mut self, id: u64, method: &str, hint: usize, params: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+    pub(crate) fn request(&mut self, id: u64, method: &str, hint: usize, params: impl FnOnce(&mut Vec<u8>)) -> Draft {
         self.frame(hint, |object| {
             object.integer("id", id);
             object.string("method", method);
@@ -180,7 +276,7 @@ impl Frames {
     }
 
     /// A frame with a notification. `params`, if there are any, writes the whole object.
-    pub(crate) fn notification(&mut self, method: &str, hint: usize, params: Option<impl FnOnce(&mut Vec<u8>)>) -> Bytes {
+    pub(crate) fn notification(&mut self, method: &str, hint: usize, params: Option<impl FnOnce(&mut Vec<u8>)>) -> Draft {
         self.frame(hint, |object| {
             object.string("method", method);
             if let Some(params) = params {
@@ -190,7 +286,7 @@ impl Frames {
     }
 
     /// A frame with a notification whose parameters `members` writes.
-    pub(crate) fn notify(&mut self, method: &'static str, members: impl FnOnce(&mut Object<'_>)) -> Bytes {
+    pub(crate) fn notify(&mut self, method: &'static str, members: impl FnOnce(&mut Object<'_>)) -> Draft {
         self.frame(64, |object| {
             object.word("method", method);
             object.object("params", members);
@@ -198,13 +294,13 @@ impl Frames {
     }
 
     /// A frame with a notification whose parameters are there already.
-    pub(crate) fn notify_as_it_is(&mut self, method: &str, params: Option<&Json>) -> Bytes {
+    pub(crate) fn notify_as_it_is(&mut self, method: &str, params: Option<&Json>) -> Draft {
         let hint = params.map_or(0, |params| params.as_bytes().len());
         self.notification(method, hint, params.map(|params| |out: &mut Vec<u8>| push_json(out, params.as_bytes())))
     }
 
     /// A frame with a result. `result` writes the whole value.
-    pub(crate) fn response(&mut self, id: &WireId, hint: usize, result: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+    pub(crate) fn response(&mut self, id: &WireId, hint: usize, result: impl FnOnce(&mut Vec<u8>)) -> Draft {
         self.frame(hint, |object| {
             object.id("id", id);
             result(object.member("result"));
@@ -212,7 +308,7 @@ impl Frames {
     }
 
     /// A frame with an error. Without an id where the peer's could not be read.
-    pub(crate) fn error(&mut self, id: Option<&WireId>, error: &RpcError) -> Bytes {
+    pub(crate) fn error(&mut self, id: Option<&WireId>, error: &RpcError) -> Draft {
         let data = error.data.as_ref().map_or(0, |data| data.as_bytes().len());
         self.frame(error.message.len().saturating_add(data), |object| {
             if let Some(id) = id {
@@ -228,61 +324,137 @@ impl Frames {
         })
     }
 
-    fn frame(&mut self, hint: usize, members: impl FnOnce(&mut Object<'_>)) -> Bytes {
-        let draft = &mut self.draft;
-        draft.reserve(ENVELOPE.saturating_add(hint));
-        draft.extend_from_slice(b"{\"jsonrpc\":\"2.0\"");
-        members(&mut Object { out: draft, empty: false });
-        draft.push(b'}');
-        self.cut()
+    fn frame(&mut self, hint: usize, members: impl FnOnce(&mut Object<'_>)) -> Draft {
+        let is_long = hint > Self::SHARING;
+        let out = if is_long {
+            self.long.clear();
+            &mut self.long
+        } else {
+            self.short.truncate(self.kept);
+            self.short.behind()
+        };
+        let start = out.len();
+        out.reserve(ENVELOPE.saturating_add(hint));
+        out.extend_from_slice(b"{\"jsonrpc\":\"2.0\"");
+        members(&mut Object { out, empty: false });
+        out.push(b'}');
+        Draft { length: out.len().saturating_sub(start), is_long }
     }
 
-    /// What was put together, as a frame of its own.
-    fn cut(&mut self) -> Bytes {
-        let length = self.draft.len();
-        if length > Self::SHARING {
-            return core::mem::take(&mut self.draft).into();
-        }
-        // A block whose frames are all gone serves again.
-        if self.block.capacity() < length && !self.block.try_reclaim(Self::BLOCK) {
-            self.block = BytesMut::with_capacity(Self::BLOCK);
-        }
-        self.block.extend_from_slice(&self.draft);
-        self.draft.clear();
-        self.block.split().freeze()
+    /// A frame that is none, as long as the caller likes.
+    #[cfg(test)]
+    pub(crate) fn as_it_is(&mut self, text: &str) -> Draft {
+        self.short.truncate(self.kept);
+        self.short.behind().extend_from_slice(text.as_bytes());
+        Draft { length: text.len(), is_long: false }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::collections::VecDeque;
 
     fn text(frame: &Bytes) -> &str {
         core::str::from_utf8(frame).unwrap()
     }
 
-    #[test]
-    fn frames_have_the_members_of_their_kind_and_no_other() {
+    fn written(write: impl FnOnce(&mut Frames) -> Draft) -> alloc::string::String {
         let mut frames = Frames::default();
-        let params = |out: &mut Vec<u8>| push_json(out, b"{\"a\":1}");
-        assert_eq!(text(&frames.request(7, "a/b", 0, params)), r#"{"jsonrpc":"2.0","id":7,"method":"a/b","params":{"a":1}}"#);
-        assert_eq!(text(&frames.notification("n", 0, Some(params))), r#"{"jsonrpc":"2.0","method":"n","params":{"a":1}}"#);
-        assert_eq!(text(&frames.notification("n", 0, None::<fn(&mut Vec<u8>)>)), r#"{"jsonrpc":"2.0","method":"n"}"#);
-        assert_eq!(text(&frames.response(&WireId::Str("1".into()), 0, params)), r#"{"jsonrpc":"2.0","id":"1","result":{"a":1}}"#);
-        let failure = RpcError::new(-1, "a \"b\"\n").with_data(Json::parse("[ 1 ]").unwrap());
-        assert_eq!(
-            text(&frames.error(Some(&WireId::Int(-3)), &failure)),
-            r#"{"jsonrpc":"2.0","id":-3,"error":{"code":-1,"message":"a \"b\"\n","data":[ 1 ]}}"#
-        );
-        assert_eq!(text(&frames.error(None, &RpcError::fixed(1, ""))), r#"{"jsonrpc":"2.0","error":{"code":1,"message":""}}"#);
+        let frame = write(&mut frames);
+        text(&frames.take(frame)).into()
     }
 
     #[test]
-    fn frames_share_blocks_and_a_long_one_has_memory_of_its_own() {
+    fn frames_have_the_members_of_their_kind_and_no_other() {
+        let params = |out: &mut Vec<u8>| push_json(out, b"{\"a\":1}");
+        assert_eq!(
+            written(|frames| frames.request(7, "a/b", 0, params)),
+            r#"{"jsonrpc":"2.0","id":7,"method":"a/b","params":{"a":1}}"#
+        );
+        assert_eq!(
+            written(|frames| frames.notification("n", 0, Some(params))),
+            r#"{"jsonrpc":"2.0","method":"n","params":{"a":1}}"#
+        );
+        assert_eq!(written(|frames| frames.notification("n", 0, None::<fn(&mut Vec<u8>)>)), r#"{"jsonrpc":"2.0","method":"n"}"#);
+        assert_eq!(
+            written(|frames| frames.response(&WireId::Str("1".into()), 0, params)),
+            r#"{"jsonrpc":"2.0","id":"1","result":{"a":1}}"#
+        );
+        let failure = RpcError::new(-1, "a \"b\"\n").with_data(Json::parse("[ 1 ]").unwrap());
+        assert_eq!(
+            written(|frames| frames.error(Some(&WireId::Int(-3)), &failure)),
+            r#"{"jsonrpc":"2.0","id":-3,"error":{"code":-1,"message":"a \"b\"\n","data":[ 1 ]}}"#
+        );
+        assert_eq!(
+            written(|frames| frames.error(None, &RpcError::fixed(1, ""))),
+            r#"{"jsonrpc":"2.0","error":{"code":1,"message":""}}"#
+        );
+    }
+
+    #[test]
+    fn a_frame_that_is_not_kept_leaves_no_trace_and_a_long_one_lies_by_itself() {
+        for (hint, length) in [(0, 10), (10_000, 10), (0, 10_000), (10_000, 10_000)] {
+            let other = "y".repeat(length);
+            let unkept = |frames: &mut Frames| {
+                let _ = frames.response(&WireId::Int(9), hint, |out| out.extend_from_slice(other.as_bytes()));
+            };
+            let mut frames = Frames::default();
+            let mut kept = VecDeque::new();
+            for number in 0..50 {
+                unkept(&mut frames);
+                let frame = frames.response(&WireId::Int(number), hint, |out| out.extend_from_slice(other.as_bytes()));
+                let frame = frames.keep(frame);
+                assert_eq!(matches!(frame, Kept::Apart(_)), length > Frames::SHARING);
+                kept.push_back(frame);
+                unkept(&mut frames);
+                if number % 3 == 0 {
+                    continue;
+                }
+                let expected = alloc::format!(
+                    r#"{{"jsonrpc":"2.0","id":{},"result":{other}}}"#,
+                    number - i64::try_from(kept.len()).unwrap() + 1
+                );
+                let first = match kept.pop_front().unwrap() {
+                    Kept::Behind(length) if number % 2 == 0 => frames.cut(length),
+                    Kept::Behind(length) => {
+                        let first = Bytes::copy_from_slice(frames.first(length));
+                        frames.leave(length);
+                        first
+                    }
+                    Kept::Apart(frame) => frame,
+                };
+                assert_eq!(text(&first), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn frames_amid_the_others_are_dropped_and_what_was_written_last_stays() {
+        let mut frames = Frames::default();
+        for text in ["a", "bb", "ccc", "dddd"] {
+            let frame = frames.as_it_is(text);
+            assert_eq!(frames.keep(frame), Kept::Behind(text.len()));
+        }
+        frames.leave(1);
+        let last = frames.as_it_is("last");
+        frames.retain([(2, false), (3, true), (4, false)].into_iter());
+        assert_eq!(frames.keep(last), Kept::Behind(4));
+        assert_eq!(frames.first(7), b"ccclast");
+        frames.leave(usize::MAX);
+        assert_eq!(frames.first(1), b"");
+    }
+
+    #[test]
+    fn frames_that_leave_one_by_one_share_blocks() {
         let mut frames = Frames::default();
         let mut written = |length: usize| {
             let text = [b"\"".as_slice(), &alloc::vec![b'x'; length], b"\""].concat();
-            frames.response(&WireId::Int(1), text.len(), |out| out.extend_from_slice(&text))
+            let frame = frames.response(&WireId::Int(1), text.len(), |out| out.extend_from_slice(&text));
+            match frames.keep(frame) {
+                Kept::Behind(length) => frames.cut(length),
+                Kept::Apart(frame) => frame,
+            }
         };
         let all: Vec<Bytes> = (0..400).map(|step| written(step * 3)).collect();
         for (step, frame) in all.iter().enumerate() {
@@ -292,11 +464,11 @@ mod tests {
         let neighbours = all.windows(2).filter(|pair| ends_at(&pair[0]) == pair[1].as_ptr()).count();
         assert!(neighbours > 100, "{neighbours}");
         drop(all);
-        // One that is written when all before it are gone takes no memory.
+        // One that leaves when all before it are gone takes no memory.
         let first = (0..100).map(|_| written(100).as_ptr()).min().unwrap();
         let again = (0..1_000).filter(|_| written(100).as_ptr() == first).count();
         assert!(again > 10, "{again}");
-        assert!(frames.draft.capacity() <= 2 * Frames::SHARING + ENVELOPE);
+        assert!(frames.short.capacity() <= 2 * Frames::SHARING + ENVELOPE);
     }
 
     #[test]

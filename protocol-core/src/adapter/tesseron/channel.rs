@@ -8,6 +8,7 @@ use bytes::Bytes;
 use crate::adapter::tesseron::host::Seat;
 use crate::claims::{HostChannel, HostGate, HostNext};
 use crate::drive::FrameIo;
+use crate::lines::LineEncoder;
 use crate::session::Transmit;
 
 /// Frames in a row that are nobody's before other tasks get their turn.
@@ -112,6 +113,10 @@ impl FrameIo for TesseronTransport {
 
     fn start_send(&mut self, transmit: Transmit) -> io::Result<()> {
         self.io.start_send(transmit)
+    }
+
+    fn start_sends(&mut self, leaving: &mut LineEncoder) -> io::Result<()> {
+        self.io.start_sends(leaving)
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

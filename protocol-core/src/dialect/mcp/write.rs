@@ -3,8 +3,6 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use bytes::Bytes;
-
 use super::{Mcp, Revision, Side, meta, method_of};
 use crate::dialect::checkpoint::{with_partial, with_status};
 use crate::dialect::depth_data;
@@ -16,7 +14,7 @@ use crate::error::RpcError;
 use crate::json::scan::{Kind, any_part};
 use crate::json::walk::{for_each_key, for_each_member};
 use crate::json::{Json, write_string, write_text};
-use crate::wire::{Frames, Object, WireId, push_json};
+use crate::wire::{Draft, Frames, Object, WireId, push_json};
 
 /// What the session adds to `params._meta` of a request.
 struct Added<'a> {
@@ -100,7 +98,7 @@ fn may_have_meta(params: &Json) -> bool {
 }
 
 impl Mcp {
-    pub(crate) fn write_greeting(&self, frames: &mut Frames, id: u64) -> Bytes {
+    pub(crate) fn write_greeting(&self, frames: &mut Frames, id: u64) -> Draft {
         frames.request(id, "initialize", 256, |out| {
             Object::write(out, |object| {
                 object.string("protocolVersion", self.newest.as_str());
@@ -165,7 +163,7 @@ impl Mcp {
         }
     }
 
-    pub(crate) fn write_greeted(&self, frames: &mut Frames) -> Option<Bytes> {
+    pub(crate) fn write_greeted(&self, frames: &mut Frames) -> Option<Draft> {
         let client = self.side == Side::Client;
         client.then(|| frames.notification("notifications/initialized", 0, None::<fn(&mut Vec<u8>)>))
     }
@@ -177,12 +175,12 @@ impl Mcp {
         method_of(op).len().saturating_mul(6).saturating_add(MEMBERS)
     }
 
-    pub(crate) fn write_call(&self, frames: &mut Frames, id: u64, op: &Op, params: &Json, observed: bool, depth: u8) -> Bytes {
+    pub(crate) fn write_call(&self, frames: &mut Frames, id: u64, op: &Op, params: &Json, observed: bool, depth: u8) -> Draft {
         let added = Added { token: observed.then_some(id), depth, parent: None };
         frames.request(id, method_of(op), params.as_bytes().len(), |out| added.merge(params, out))
     }
 
-    pub(crate) fn write_ask(&self, frames: &mut Frames, id: u64, ask: &Ask, parent: &WireId, depth: u8) -> Bytes {
+    pub(crate) fn write_ask(&self, frames: &mut Frames, id: u64, ask: &Ask, parent: &WireId, depth: u8) -> Draft {
         let added = Added { token: None, depth, parent: Some(parent) };
         let (method, params) = match ask {
             Ask::Sample(sample) => ("sampling/createMessage", sampling_params(sample)),
@@ -193,7 +191,7 @@ impl Mcp {
         frames.request(id, method, params.as_bytes().len(), |out| added.merge(&params, out))
     }
 
-    pub(crate) fn write_cancel(&self, frames: &mut Frames, id: u64, reason: Option<&str>) -> Bytes {
+    pub(crate) fn write_cancel(&self, frames: &mut Frames, id: u64, reason: Option<&str>) -> Draft {
         frames.notify("notifications/cancelled", |object| {
             object.integer("requestId", id);
             if let Some(reason) = reason {
@@ -202,7 +200,7 @@ impl Mcp {
         })
     }
 
-    pub(crate) fn write_progress(&self, frames: &mut Frames, token: &WireId, progress: &Progress, partial: Option<&Json>) -> Bytes {
+    pub(crate) fn write_progress(&self, frames: &mut Frames, token: &WireId, progress: &Progress, partial: Option<&Json>) -> Draft {
         frames.notify("notifications/progress", |object| {
             object.id("progressToken", token);
             object.number("progress", progress.value.unwrap_or_default());
@@ -225,7 +223,7 @@ impl Mcp {
         })
     }
 
-    pub(crate) fn write_reply(&self, frames: &mut Frames, id: &WireId, op: &Op, reply: &Reply, partial: Option<&Json>) -> Bytes {
+    pub(crate) fn write_reply(&self, frames: &mut Frames, id: &WireId, op: &Op, reply: &Reply, partial: Option<&Json>) -> Draft {
         let failed = partial.map(|partial| with_status(partial, "failed"));
         let misfit = |what| RpcError::fixed(RpcError::INTERNAL, what);
         match reply {
@@ -287,7 +285,7 @@ impl Mcp {
         Reply::Error(partial.map_or_else(|| error.clone(), |partial| with_partial(&error, &partial)))
     }
 
-    pub(crate) fn write_answer(&self, frames: &mut Frames, id: &WireId, answer: &Answer) -> Bytes {
+    pub(crate) fn write_answer(&self, frames: &mut Frames, id: &WireId, answer: &Answer) -> Draft {
         let mut result =
             |members: &dyn Fn(&mut Object<'_>)| frames.response(id, 64, |out| Object::write(out, |object| members(object)));
         let wrong = RpcError::fixed(RpcError::INTERNAL, "the answer has the wrong shape");
@@ -322,7 +320,7 @@ impl Mcp {
         }
     }
 
-    pub(crate) fn write_log(&self, frames: &mut Frames, record: &LogRecord) -> Bytes {
+    pub(crate) fn write_log(&self, frames: &mut Frames, record: &LogRecord) -> Draft {
         frames.notify("notifications/message", |object| {
             object.string("level", record.level.as_str());
             if let Some(logger) = &record.logger {
@@ -332,7 +330,7 @@ impl Mcp {
         })
     }
 
-    pub(crate) fn write_notice(&self, frames: &mut Frames, notice: &Notice) -> Bytes {
+    pub(crate) fn write_notice(&self, frames: &mut Frames, notice: &Notice) -> Draft {
         let method = match notice {
             Notice::ToolsChanged => "notifications/tools/list_changed",
             Notice::PromptsChanged => "notifications/prompts/list_changed",

@@ -3,8 +3,6 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use bytes::Bytes;
-
 use super::{App, End, Standing, Tesseron, VERSION, Welcome, code, invocation_name, method_of};
 use crate::dialect::checkpoint::{with_partial, with_status};
 use crate::dialect::depth_data;
@@ -16,13 +14,13 @@ use crate::error::RpcError;
 use crate::json::scan::Kind;
 use crate::json::walk::{elements, for_each_key, for_each_member, member, string};
 use crate::json::{Json, write_string, write_text};
-use crate::wire::{Frames, Object, WireId, push_json};
+use crate::wire::{Draft, Frames, Object, WireId, push_json};
 
 impl Tesseron {
     // ---- The handshake ----
 
-    pub(crate) fn write_greeting(&self, frames: &mut Frames, id: u64) -> Bytes {
-        let End::App(app) = &self.end else { return Bytes::new() };
+    pub(crate) fn write_greeting(&self, frames: &mut Frames, id: u64) -> Draft {
+        let End::App(app) = &self.end else { return frames.none() };
         let hint = app.actions.as_bytes().len().saturating_add(app.resources.as_bytes().len()).saturating_add(512);
         frames.request(id, app.greeting_method(), hint, |out| Object::write(out, |object| self.write_manifest(object, app)))
     }
@@ -73,7 +71,7 @@ impl Tesseron {
         Json::written(out)
     }
 
-    pub(crate) fn write_claimed(&self, frames: &mut Frames, at_millis: u64) -> Bytes {
+    pub(crate) fn write_claimed(&self, frames: &mut Frames, at_millis: u64) -> Draft {
         frames.notify("tesseron/claimed", |object| {
             self.write_agent(object);
             object.integer("claimedAt", at_millis);
@@ -103,7 +101,7 @@ impl Tesseron {
         method_of(op).len().saturating_mul(6).saturating_add(MEMBERS)
     }
 
-    pub(crate) fn write_call(&self, frames: &mut Frames, id: u64, op: &Op, params: &Json) -> Bytes {
+    pub(crate) fn write_call(&self, frames: &mut Frames, id: u64, op: &Op, params: &Json) -> Draft {
         let copied = |object: &mut Object<'_>, names: &[(&str, &'static str)]| {
             for_each_member(params.as_bytes(), |given, value| {
                 if let Some((_, name)) = names.iter().find(|(ours, _)| *ours == given) {
@@ -132,11 +130,11 @@ impl Tesseron {
         })
     }
 
-    pub(crate) fn write_cancel(&self, frames: &mut Frames, id: u64) -> Bytes {
+    pub(crate) fn write_cancel(&self, frames: &mut Frames, id: u64) -> Draft {
         frames.notify("actions/cancel", |object| object.string("invocationId", &invocation_name(id)))
     }
 
-    pub(crate) fn write_answer(&self, frames: &mut Frames, id: &WireId, answer: &Answer) -> Bytes {
+    pub(crate) fn write_answer(&self, frames: &mut Frames, id: &WireId, answer: &Answer) -> Draft {
         let mut result =
             |members: &dyn Fn(&mut Object<'_>)| frames.response(id, 64, |out| Object::write(out, |object| members(object)));
         let wrong = RpcError::fixed(RpcError::INTERNAL, "the answer has the wrong shape");
@@ -161,7 +159,7 @@ impl Tesseron {
 
     // ---- As a callee ----
 
-    pub(crate) fn write_ask(&self, frames: &mut Frames, id: u64, ask: &Ask, invocation: &WireId) -> Bytes {
+    pub(crate) fn write_ask(&self, frames: &mut Frames, id: u64, ask: &Ask, invocation: &WireId) -> Draft {
         let method = if matches!(ask, Ask::Sample(_)) { "sampling/request" } else { "elicitation/request" };
         frames.request(id, method, 256, |out| {
             Object::write(out, |object| {
@@ -192,7 +190,7 @@ impl Tesseron {
     }
 
     /// What is done so far rides as data, unless there is other data.
-    pub(crate) fn write_progress(&self, frames: &mut Frames, token: &WireId, progress: &Progress, partial: Option<&Json>) -> Bytes {
+    pub(crate) fn write_progress(&self, frames: &mut Frames, token: &WireId, progress: &Progress, partial: Option<&Json>) -> Draft {
         frames.notify("actions/progress", |object| {
             object.id("invocationId", token);
             if let Some(percent) = progress.value {
@@ -215,7 +213,7 @@ impl Tesseron {
         op: &Op,
         reply: &Reply,
         partial: Option<&Json>,
-    ) -> Bytes {
+    ) -> Draft {
         let mut failed = |error: &RpcError| match partial {
             Some(partial) => frames.error(Some(id), &with_partial(error, &with_status(partial, "failed"))),
             None => frames.error(Some(id), error),
@@ -261,7 +259,7 @@ impl Tesseron {
 
     // ---- As either ----
 
-    pub(crate) fn write_log(&self, frames: &mut Frames, record: &LogRecord, invocation: Option<&WireId>) -> Bytes {
+    pub(crate) fn write_log(&self, frames: &mut Frames, record: &LogRecord, invocation: Option<&WireId>) -> Draft {
         let level = match record.level {
             Level::Debug => "debug",
             Level::Info | Level::Notice => "info",
@@ -299,7 +297,7 @@ impl Tesseron {
         })
     }
 
-    pub(crate) fn write_notice(&self, frames: &mut Frames, notice: &Notice) -> Bytes {
+    pub(crate) fn write_notice(&self, frames: &mut Frames, notice: &Notice) -> Draft {
         match notice {
             Notice::Actions(actions) => frames.notify("actions/list_changed", |object| object.json("actions", actions)),
             Notice::Resources(resources) => frames.notify("resources/list_changed", |object| object.json("resources", resources)),
@@ -309,7 +307,7 @@ impl Tesseron {
             }),
             Notice::Custom { method, params } => frames.notify_as_it_is(method, params.as_ref()),
             // `check_notice` lets nothing else through.
-            _ => Bytes::new(),
+            _ => frames.none(),
         }
     }
 
