@@ -7,17 +7,16 @@
 //! # A turn
 //! [`Driver::poll_event`] takes one turn:
 //! 1. reads up to 64 frames or 1 MiB, if the machine wants input;
-//! 2. reads the *clock*, whether or not more could be read, so a flood of frames cannot starve a timeout. The alarm only wakes: some
-//!    runtimes let an alarm that is due stay pending;
-//! 3. goes to the machine, once if there is no more than usual ([`Machine::turn`]): hands the frames over together, tells it the time,
-//!    and takes what there is to write, an event, and what to wait for. What the machine has no room for is kept and offered again;
-//!    nothing more is read before it is taken;
-//! 4. writes up to 1 MiB while the transport is ready, and flushes once. A transport that is not ready stops only the writing: two
+//! 2. goes to the machine, once if there is no more than usual ([`Machine::turn`]): lets it read the *clock*, whether or not more could
+//!    be read, so a flood of frames cannot starve a timeout (the alarm only wakes: some runtimes let an alarm that is due stay pending);
+//!    hands the frames over together, and takes what there is to write, an event, and what to wait for. What the machine has no room
+//!    for is kept and offered again; nothing more is read before it is taken;
+//! 3. writes up to 1 MiB while the transport is ready, and flushes once. A transport that is not ready stops only the writing: two
 //!    peers that each stopped reading because they cannot write would wait for each other for ever;
-//! 5. hands out the event if there is one;
-//! 6. otherwise sets the alarm, unless that rings in time as it is, and wakes itself if there was more to read or write than a turn may.
+//! 4. hands out the event if there is one;
+//! 5. otherwise sets the alarm, unless that rings in time as it is, and wakes itself if there was more to read or write than a turn may.
 //!
-//! The clock is read once in a turn, behind the reading: what passes during the rest of it, the alarm brings up in the next one.
+//! The clock is read behind the reading: what passes during the rest of the turn, the alarm brings up in the next one.
 //!
 //! # Ends
 //! * The peer ends its side: the machine hears [`TransportEnd::Eof`], nothing is read any longer, writing goes on.
@@ -123,24 +122,26 @@ pub trait Machine {
     /// earlier deadline, or room for input where there was none. A machine that only its driver can reach may ignore it.
     fn register(&mut self, waker: &Waker);
 
-    /// All of a turn that is the machine's: `waker` is to be woken from now on, it is `now`, these frames have arrived, or none, and
-    /// frames to write go into `room`, if the transport has any. A machine behind a lock may do all under one; it wakes `waker` itself
-    /// if there is more to do by then.
+    /// All of a turn that is the machine's: `waker` is to be woken from now on, `clock` tells the time, these frames have arrived, or
+    /// none, and frames to write go into `room`, if the transport has any. A machine behind a lock may do all under one, the look at the
+    /// clock, too; it wakes `waker` itself if there is more to do by then.
     fn turn(
         &mut self,
         waker: &Waker,
         frames: &mut VecDeque<Bytes>,
-        now: Instant,
+        clock: &dyn Fn() -> Instant,
         room: Option<&mut LineEncoder>,
     ) -> Standing<Self::Event> {
         // First, so that nothing is missed that others do behind what is looked at.
         self.register(waker);
+        let now = clock();
         self.handle_frames(frames, now);
         // Where no frame tells the time, the deadline of what is written next must not count from a time before.
         if !self.wants_input() || self.poll_timeout().is_some_and(|at| at <= now) {
             self.handle_timeout(now);
         }
         Standing {
+            now,
             has_output: room.is_none_or(|room| self.poll_transmits(room)),
             event: self.poll_event(),
             is_closed: self.is_closed(),
@@ -153,6 +154,8 @@ pub trait Machine {
 /// How a machine stands when it has had its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing<E> {
+    /// What the clock said in its turn.
+    pub now: Instant,
     /// Whether there may be more frames to write.
     pub has_output: bool,
     /// An event to hand out.
@@ -280,7 +283,8 @@ impl<I: FrameIo + ?Sized> FrameIo for Box<I> {
 
 /// A clock and one alarm.
 pub trait Timer {
-    /// The time on the axis of the machine. Never runs backwards.
+    /// The time on the axis of the machine. Never runs backwards. A machine may call it under a lock ([`Machine::turn`]), so it must not
+    /// call the machine.
     fn now(&self) -> Instant;
 
     /// Ready once [`Self::now`] has reached `at`, never before. Otherwise wakes the task then; only the last `at` counts.
@@ -378,9 +382,10 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
             return Poll::Ready(Ok(None));
         }
         self.read(cx);
-        let now = self.timer.now();
-        self.hear_end(now);
-        let (standing, more_to_write) = self.turn(cx, now);
+        if self.ending.is_some() || self.read_by.is_some() {
+            self.hear_end(self.timer.now());
+        }
+        let (standing, more_to_write) = self.turn(cx);
         if let Some(event) = standing.event {
             return Poll::Ready(Ok(Some(event)));
         }
@@ -393,7 +398,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         let more_to_read = self.unasked && self.is_hearing() && standing.wants_input;
         // Behind all that was taken the end needs no room.
         let at_the_end = self.ending.is_some() && self.arrived.is_empty();
-        self.wait(cx, now, until, more_to_read || at_the_end || more_to_write);
+        self.wait(cx, standing.now, until, more_to_read || at_the_end || more_to_write);
         Poll::Pending
     }
 
@@ -463,14 +468,14 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
 
     /// The machine's turn, and all the writing. Says whether there is something to do at once: the turn's share was spent, or the end
     /// of writing is to be followed up.
-    fn turn(&mut self, cx: &mut Context<'_>, now: Instant) -> (Standing<M::Event>, bool) {
+    fn turn(&mut self, cx: &mut Context<'_>) -> (Standing<M::Event>, bool) {
         let was_writing = self.writing;
         let mut bytes = 0;
-        let mut room = self.write(now, |driver| driver.send(cx, &mut bytes));
+        let mut room = self.write(|driver| driver.send(cx, &mut bytes));
         let standing = loop {
             let leaving = room.then_some(&mut self.leaving);
-            let standing = self.machine.turn(cx.waker(), &mut self.arrived, now, leaving);
-            room = self.write(now, |driver| driver.send(cx, &mut bytes));
+            let standing = self.machine.turn(cx.waker(), &mut self.arrived, &|| self.timer.now(), leaving);
+            room = self.write(|driver| driver.send(cx, &mut bytes));
             if !room || !standing.has_output || standing.event.is_some() {
                 break standing;
             }
@@ -478,7 +483,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         self.unasked |= !self.arrived.is_empty();
         let all_sent = !self.leaving.has_remaining() && !standing.has_output;
         self.unwritten |= !all_sent;
-        if self.unwritten && self.write(now, |driver| Ok(driver.io.poll_flush(cx)?.is_ready())) {
+        if self.unwritten && self.write(|driver| Ok(driver.io.poll_flush(cx)?.is_ready())) {
             self.unwritten = !all_sent;
         }
         (standing, bytes >= BYTES_A_TURN || was_writing && !self.writing)
@@ -499,11 +504,12 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
     }
 
     /// Writes, unless that has failed before; false if it fails.
-    fn write(&mut self, now: Instant, write: impl FnOnce(&mut Self) -> Result<bool, I::Error>) -> bool {
+    fn write(&mut self, write: impl FnOnce(&mut Self) -> Result<bool, I::Error>) -> bool {
         if !self.writing {
             return false;
         }
         write(self).unwrap_or_else(|error| {
+            let now = self.timer.now();
             self.error.get_or_insert(error);
             self.writing = false;
             self.read_by = Some(now.saturating_add(READ_GRACE));

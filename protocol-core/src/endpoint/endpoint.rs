@@ -127,17 +127,19 @@ impl Endpoint {
     /// Changes the state, takes every event of the session to where it belongs, a few at a time, and then looks at the state. The one
     /// place where that happens.
     ///
+    /// `first` says what time it is, if it knows.
+    ///
     /// `attended` says that the driver will ask for frames, too, before it waits: nobody need wake it for those that come of this.
     fn dispatch<T>(
         &mut self,
         attended: bool,
-        first: impl FnOnce(&mut State, &mut VecDeque<Work>),
+        first: impl FnOnce(&mut State, &mut VecDeque<Work>) -> Option<Instant>,
         then: impl FnOnce(&mut State) -> T,
     ) -> T {
         // Until a turn says so again, also where a waker panics before that.
         self.wants_input = false;
         let mut state = self.shared.lock();
-        first(&mut state, &mut self.late);
+        self.now = first(&mut state, &mut self.late).unwrap_or(self.now);
         // Others may add events as fast as these are taken, so the last time takes all that there are, and is the last.
         for more in (0..=state.session.unread_events() / WORK_AT_ONCE).rev() {
             while (self.work.len() < WORK_AT_ONCE || more == 0)
@@ -237,33 +239,40 @@ impl Machine for Endpoint {
     fn handle_frame(&mut self, frame: Bytes, now: Instant) -> Result<(), Full> {
         self.now = now;
         self.wants_input = false;
-        self.shared.lock().session.handle_frame(frame, now)
+        self.shared.on_time().session.handle_frame(frame, now)
     }
 
     fn handle_end(&mut self, end: TransportEnd, now: Instant) {
         self.now = now;
         self.wants_input = false;
-        self.shared.lock().session.handle_end(end, now);
+        self.shared.on_time().session.handle_end(end, now);
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        self.now = now;
-        self.dispatch(true, |state, late| state.handle_timeout(now, late), |_| ());
+        drop(self.shared.on_time());
+        self.dispatch(
+            true,
+            |state, late| {
+                state.handle_timeout(now, late);
+                Some(now)
+            },
+            |_| (),
+        );
         self.run_late();
     }
 
     fn poll_transmit(&mut self) -> Option<Transmit> {
         // What a handler answers in place goes out in the same turn.
-        self.dispatch(true, |_, _| (), |state| state.session.poll_transmit())
+        self.dispatch(true, |_, _| None, |state| state.session.poll_transmit())
     }
 
     fn poll_event(&mut self) -> Option<CloseReason> {
-        self.dispatch(false, |_, _| (), |_| ());
+        self.dispatch(false, |_, _| None, |_| ());
         self.end.take()
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.shared.look(State::arm)
+        self.shared.on_time().arm()
     }
 
     fn wants_input(&self) -> bool {
@@ -289,26 +298,33 @@ impl Machine for Endpoint {
         &mut self,
         waker: &Waker,
         frames: &mut VecDeque<Bytes>,
-        now: Instant,
+        clock: &dyn Fn() -> Instant,
         room: Option<&mut LineEncoder>,
     ) -> Standing<CloseReason> {
-        self.now = now;
         let mut spare = self.spare(waker);
         let (has_events, standing) = self.dispatch(
             true,
             |state, late| {
                 park(&mut state.driver, waker, &mut spare);
+                let now = clock();
+                state.session.start_clocks(now);
                 state.session.handle_frames(frames, now);
                 // Where no frame tells the time, the deadline of what is written next must not count from a time before.
                 if !state.session.wants_input() || state.wanted().is_some_and(|at| at <= now) {
                     state.handle_timeout(now, late);
                 }
+                Some(now)
             },
             |state| {
+                // What was called in this very turn.
+                if state.session.has_clocks_to_start() {
+                    state.session.start_clocks(clock());
+                }
                 let has_output = room.is_none_or(|room| state.session.poll_transmits(room));
                 let until = state.arm();
                 let wants_input = state.session.wants_input();
-                let standing = Standing { has_output, event: None, is_closed: state.is_over(), until, wants_input };
+                let standing =
+                    Standing { now: state.session.time(), has_output, event: None, is_closed: state.is_over(), until, wants_input };
                 (state.session.unread_events() > 0, standing)
             },
         );
@@ -318,7 +334,7 @@ impl Machine for Endpoint {
         if has_events {
             waker.wake_by_ref();
         }
-        Standing { event: self.end.take(), ..standing }
+        Standing { now: self.now, event: self.end.take(), ..standing }
     }
 }
 

@@ -11,9 +11,10 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What an adapter lends: tasks, blocking threads and a clock.
 ///
-/// No method is called while the endpoint's lock is held.
+/// No method but [`Self::now`] is called while the endpoint's lock is held.
 pub trait Runtime: Send + Sync + 'static {
-    /// The time now, on the same axis as the timer of the driver that turns this endpoint.
+    /// The time now, on the same axis as the timer of the driver that turns this endpoint. May be called under the endpoint's lock, so it
+    /// must not call the endpoint, nor wait for whoever does.
     fn now(&self) -> Instant;
 
     /// Runs `task` to its end, beside everything else. A runtime that is shutting down drops it instead; the call it

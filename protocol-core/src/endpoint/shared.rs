@@ -183,7 +183,7 @@ impl Shared {
             let now = state.session.time();
             return self.run(state, now, verb);
         }
-        // The clock is the runtime's, so it is not read under the lock.
+        // Not under the lock: others would wait for it.
         drop(state);
         self.verb(verb)
     }
@@ -200,6 +200,16 @@ impl Shared {
         drop(state);
         after.run();
         value
+    }
+
+    /// Locks, for whoever tells the time or asks for a deadline: first the clocks start of calls that were made without a look at one.
+    pub(super) fn on_time(&self) -> MutexGuard<'_, State> {
+        let mut state = self.lock();
+        if state.session.has_clocks_to_start() {
+            let now = self.runtime.now();
+            state.session.start_clocks(now);
+        }
+        state
     }
 
     /// Whether a verb has closed the session.

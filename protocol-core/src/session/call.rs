@@ -35,7 +35,7 @@ pub(super) struct Call {
     pub(super) op: Op,
     /// How many samplings it is nested in.
     pub(super) depth: u8,
-    clocks: Clocks,
+    pub(super) clocks: Clocks,
     /// Where the session's timers have it.
     pub(super) armed: Option<Instant>,
     /// Made at the first of it: most calls are heard of once, when they end.
@@ -100,6 +100,13 @@ impl Clocks {
             activity: now,
             reset_on_progress: timeouts.reset_on_progress,
         }
+    }
+
+    /// They were started so much too early.
+    #[cfg(feature = "endpoint")]
+    pub(super) fn delay(&mut self, by: Duration) {
+        self.activity = self.activity.saturating_add(by);
+        self.latest = self.latest.map(|latest| latest.saturating_add(by));
     }
 
     /// `min(last activity + idle, start + max_total)`, and which of the two it is.
@@ -459,6 +466,24 @@ pub(super) mod transitions {
             }
         }
         rows
+    }
+
+    #[cfg(feature = "endpoint")]
+    #[test]
+    fn calls_that_end_before_their_clocks_start_do_not_pile_up() {
+        let mut session = Session::new(Config::mcp_client(Identity::new("c", "1")), Instant::ZERO);
+        let call = || Invoke::new(Op::CallTool, Json::empty_object());
+        let kept = session.invoke_untimed(call()).unwrap();
+        for _ in 0..10_000 {
+            let id = session.invoke_untimed(call()).unwrap();
+            session.cancel(id, None, Instant::ZERO).unwrap();
+            while session.poll_event().is_some() {}
+            assert!(session.untimed.len() < 64, "{}", session.untimed.len());
+        }
+        assert_eq!(session.calls.get(&kept).unwrap().armed, None);
+        session.start_clocks(Instant::from_millis(5));
+        assert_eq!(session.calls.get(&kept).unwrap().armed, Some(Instant::from_millis(60_005)));
+        assert!(session.untimed.is_empty());
     }
 
     #[test]

@@ -23,6 +23,8 @@ mod verbs;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
+#[cfg(feature = "endpoint")]
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use bytes::{Buf, Bytes};
@@ -152,6 +154,9 @@ pub struct Session {
     /// The number of the next id of ours, of whatever kind: none is used twice.
     next: u64,
     calls: Table<OutboundId, Call>,
+    /// Calls whose clocks have not started, and when they would have.
+    #[cfg(feature = "endpoint")]
+    untimed: Vec<(OutboundId, Instant)>,
     /// Bytes of calls that wait for the handshake.
     held_bytes: usize,
     /// The peer's exchanges that wait for a response.
@@ -213,6 +218,8 @@ impl Session {
             overload_armed: None,
             next: config.first_id(),
             calls: Table::new(),
+            #[cfg(feature = "endpoint")]
+            untimed: Vec::new(),
             held_bytes: 0,
             peer_ids: PeerIds::new(config.limits.tombstones),
             names: BTreeMap::new(),
@@ -305,9 +312,51 @@ impl Session {
     pub fn invoke(&mut self, call: Invoke, now: Instant) -> Result<OutboundId, InvokeError> {
         self.advance(now);
         match self.admit(&call) {
-            Ok(depth) => Ok(self.start(call, depth)),
+            Ok(depth) => Ok(self.start(call, depth, true)),
             Err(why) => Err(InvokeError { why, call: Box::new(call) }),
         }
+    }
+
+    /// The same for whoever did not look at the clock: both clocks of the call start at the next [`start_clocks`](Self::start_clocks), which
+    /// has to come before the next frame.
+    #[cfg(feature = "endpoint")]
+    pub(crate) fn invoke_untimed(&mut self, call: Invoke) -> Result<OutboundId, InvokeError> {
+        let depth = match self.admit(&call) {
+            Ok(depth) => depth,
+            Err(why) => return Err(InvokeError { why, call: Box::new(call) }),
+        };
+        let id = self.start(call, depth, false);
+        if self.untimed.len() > self.calls.len().saturating_mul(2).saturating_add(16) {
+            self.forget_untimed();
+        }
+        self.untimed.push((id, self.now));
+        Ok(id)
+    }
+
+    /// Calls that have ended before their clocks started are forgotten once they are most.
+    #[cfg(feature = "endpoint")]
+    #[cold]
+    fn forget_untimed(&mut self) {
+        self.untimed.retain(|(id, _)| self.calls.get(id).is_some());
+    }
+
+    /// Whether there are calls whose clocks have not started.
+    #[cfg(feature = "endpoint")]
+    pub(crate) fn has_clocks_to_start(&self) -> bool {
+        !self.untimed.is_empty()
+    }
+
+    /// Starts the clocks of calls that were made without a look at one. It must be `now` since all of them were made.
+    #[cfg(feature = "endpoint")]
+    pub(crate) fn start_clocks(&mut self, now: Instant) {
+        // In the order of the calls: deadlines that rise are the quickest to note.
+        for (id, then) in &self.untimed {
+            let Some(call) = self.calls.get_mut(id) else { continue };
+            call.clocks.delay(now.saturating_duration_since(*then));
+            let at = call.deadline().map(|(at, _)| at);
+            self.timers.set(TimerKey::Call(*id), &mut call.armed, at);
+        }
+        self.untimed.clear();
     }
 
     fn admit(&self, call: &Invoke) -> Result<u8, Refused> {
@@ -342,7 +391,7 @@ impl Session {
         Ok(depth)
     }
 
-    fn start(&mut self, call: Invoke, depth: u8) -> OutboundId {
+    fn start(&mut self, call: Invoke, depth: u8, is_timed: bool) -> OutboundId {
         let id = OutboundId(self.number());
         let timeouts = call.timeouts.unwrap_or(self.config.timeouts.call);
         let observed = match self.rules.names_invocations {
@@ -363,7 +412,7 @@ impl Session {
             self.held_bytes = self.held_bytes.saturating_add(call.params.as_bytes().len());
             Call::held(call.op, call.params, depth, clocks, observed)
         };
-        self.timers.set(TimerKey::Call(id), &mut made.armed, deadline.map(|(at, _)| at));
+        self.timers.set(TimerKey::Call(id), &mut made.armed, deadline.filter(|_| is_timed).map(|(at, _)| at));
         self.calls.insert(id, made);
         id
     }

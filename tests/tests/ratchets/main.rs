@@ -43,18 +43,25 @@ const PANICKING_CALLS: [&str; 12] = [
 ];
 
 /// Where they stand, how often, and why the number is right. A new place needs a line here, and so a look.
-const LOOKED_AT: [(&str, &str, usize, &str); 11] = [
+const LOOKED_AT: [(&str, &str, usize, &str); 13] = [
     ("adapter/line_io.rs", ".advance(", 1, "an encoder drops no more than it has"),
     ("adapter/stdin.rs", ".advance(", 1, "bounded in place"),
+    ("byte_queue.rs", ".advance(", 1, "what has left is no more than there is"),
+    ("byte_queue.rs", ".drain(", 1, "of what has left there is less than there is"),
     ("endpoint/invocation.rs", ".swap_remove(", 2, "the index was found in the very list"),
     ("endpoint/wake.rs", ".swap_remove(", 1, "the index was found in the very list"),
     ("json/mod.rs", ".advance(", 1, "no further than to the end"),
     ("json/mod.rs", ".slice_ref(", 3, "the part was found in the very text"),
-    ("lines.rs", ".advance(", 4, "over a line feed that was found, a mark that was seen, and steps that are bounded"),
-    ("lines.rs", ".drain(", 1, "of what was written there is less than there is"),
-    ("lines.rs", ".split_to(", 1, "a line feed was found there"),
-    ("lines.rs", "debug_assert!", 1, "says what the caller owes; a frame of a session holds no line feed (G13)"),
+    (
+        "lines.rs",
+        ".advance(",
+        6,
+        "over a line feed that was found, a mark that was seen, steps that are bounded, and queues of ours",
+    ),
+    ("lines.rs", ".split_to(", 2, "a line feed was found there"),
+    ("lines.rs", "debug_assert!", 2, "says what the caller owes; a frame of a session holds no line feed (G13)"),
     ("table.rs", "debug_assert!", 1, "says what the caller owes; a number of ours is given once"),
+    ("wire/write.rs", ".advance(", 1, "that of a queue of ours, which is bounded"),
 ];
 
 /// Whatever asks the machine for the time, or waits for it. `std::{` could hide one of them.

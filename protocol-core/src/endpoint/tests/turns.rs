@@ -20,7 +20,7 @@ use crate::drive::{Driver, FrameIo, Machine as _};
 use crate::endpoint::testing::{Executor, Pipe, PipeBroken, VirtualTimer, pipe};
 use crate::endpoint::{Call, Context, Endpoint, Peer, Service, Tool};
 use crate::json::Json;
-use crate::session::{Close, Transmit};
+use crate::session::{Close, Outcome, Transmit};
 
 /// What the test does once, when it is time.
 type Act = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
@@ -310,6 +310,44 @@ fn a_deadline_that_comes_of_what_is_handed_out_is_waited_for() {
     assert_eq!(bench.wakes(), 1);
     bench.turn();
     assert_eq!(bench.executor.next_alarm(), Some(crate::Instant::from_millis(10).saturating_add(ms(60_000))));
+}
+
+/// Whoever calls looks at no clock, and what the session was told last may be long ago.
+#[test]
+fn the_clocks_of_a_call_start_when_it_is_made_and_not_when_a_turn_was_last() {
+    let (mut bench, peer) = Bench::client();
+    bench.turn();
+    bench.executor.advance_to(crate::Instant::from_millis(10_000));
+    let mut first = Box::pin(call(&peer));
+    let by = crate::Instant::from_millis(70_000);
+    // Also for whoever drives by hand, and for one who tells a time from before.
+    let endpoint = bench.driver.machine_mut();
+    endpoint.handle_timeout(crate::Instant::from_millis(9_000));
+    assert_eq!(endpoint.poll_timeout(), Some(by));
+    assert_eq!(peer.stats().clock_went_back, 0);
+    bench.turn();
+    bench.executor.advance_to(crate::Instant::from_millis(69_999));
+    bench.turn();
+    assert_pending(first.as_mut(), Arc::new(Wakes::default()));
+    bench.executor.advance_to(by);
+    bench.turn();
+    let mut cx = TaskContext::from_waker(Waker::noop());
+    let Poll::Ready(done) = first.as_mut().poll(&mut cx) else { panic!("it is time") };
+    assert!(matches!(done.outcome, Outcome::TimedOut(_)), "{done:?}");
+}
+
+/// A call of another thread stays without a clock until the driver looks at it, which is before it waits.
+#[test]
+fn a_call_that_is_made_in_a_turn_has_its_deadline_in_that_turn() {
+    let (mut bench, peer) = Bench::client();
+    let calls = Arc::new(Calls(peer.clone(), Mutex::default()));
+    let mut first = Box::pin(call(&peer));
+    assert_pending(first.as_mut(), Arc::clone(&calls));
+    bench.turn();
+    bench.executor.advance_to(crate::Instant::from_millis(100_000));
+    bench.turn();
+    assert!(calls.1.lock().unwrap().is_some(), "the first has timed out");
+    assert_eq!(bench.driver.machine().poll_timeout(), Some(crate::Instant::from_millis(160_000)));
 }
 
 /// Panics when it is woken.
