@@ -23,6 +23,7 @@ pub fn lines(data: &[u8]) {
         assert!(frames == expected, "split in way {way}: {frames:?} instead of {expected:?}");
     }
     encode(&expected, &mut rng);
+    give_back(&expected, &mut rng);
 }
 
 /// A line is what stands before a line feed, or before the end; one mark before it and one carriage return behind it are not part
@@ -83,14 +84,47 @@ fn encode(frames: &[Bytes], rng: &mut Rng) {
         written.extend_from_slice(&encoder.chunk()[..count]);
         encoder.advance(count);
     };
+    let mut gathered = LineEncoder::new();
     for frame in frames {
-        encoder.push(frame.clone());
+        // In one way or another; those that were gathered before go first.
+        match rng.below(4) {
+            0 => gathered.push(frame.clone()),
+            1 => gathered.push_slice(frame),
+            way => {
+                encoder.append(&mut gathered);
+                if way == 2 { encoder.push(frame.clone()) } else { encoder.push_slice(frame) }
+            }
+        }
         expected.extend_from_slice(frame);
         expected.push(b'\n');
         take(&mut encoder, rng.below(2 * frame.len() + 2));
     }
+    encoder.append(&mut gathered);
     while encoder.has_remaining() {
         take(&mut encoder, 1 + rng.below(4096));
     }
     assert!(written == expected, "frames leave as they came");
+}
+
+/// What an encoder gives back is each frame, whoever gathered it.
+fn give_back(frames: &[Bytes], rng: &mut Rng) {
+    let (mut encoder, mut gathered) = (LineEncoder::new(), LineEncoder::new());
+    let mut left = frames.iter();
+    for frame in frames {
+        if rng.below(2) == 0 {
+            gathered.push(frame.clone())
+        } else {
+            gathered.push_slice(frame)
+        }
+        if rng.below(3) == 0 {
+            encoder.append(&mut gathered);
+        }
+        for _ in 0..rng.below(3) {
+            let Some(back) = encoder.next_frame() else { break };
+            assert!(left.next() == Some(&back), "frames come back as they came");
+        }
+    }
+    encoder.append(&mut gathered);
+    assert!(left.all(|frame| encoder.next_frame().as_ref() == Some(frame)), "frames come back as they came");
+    assert_eq!((encoder.next_frame(), encoder.remaining()), (None, 0));
 }
