@@ -62,15 +62,26 @@ impl ByteQueue {
     fn move_up(&mut self) {
         if self.left >= self.bytes.len() / 2 {
             self.bytes.drain(..core::mem::take(&mut self.left));
+            self.give_back();
         }
     }
 
     /// Drops all but the first `length` bytes.
     #[inline]
     pub(crate) fn truncate(&mut self, length: usize) {
-        self.bytes.truncate(self.left.saturating_add(length));
-        if self.left > 0 && self.left == self.bytes.len() {
-            self.rest();
+        let end = self.left.saturating_add(length);
+        if self.bytes.len() > end {
+            self.bytes.truncate(end);
+            self.give_back();
+        }
+    }
+
+    /// Gives back room that is far more than is needed now, whatever took it.
+    #[cold]
+    fn give_back(&mut self) {
+        let needed = self.bytes.len().max(KEPT);
+        if self.bytes.capacity() / 4 > needed {
+            self.bytes.shrink_to(needed);
         }
     }
 
@@ -89,8 +100,43 @@ impl ByteQueue {
         (self.bytes, self.left) = (stay, 0);
     }
 
-    #[cfg(test)]
     pub(crate) fn capacity(&self) -> usize {
         self.bytes.capacity()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_leave_in_order_and_parts_amid_them_can_be_dropped() {
+        let mut queue = ByteQueue::default();
+        queue.behind().extend_from_slice(b"abcdefgh");
+        queue.advance(2);
+        queue.retain([(1, true), (2, false), (1, true)].into_iter());
+        assert_eq!(queue.as_slice(), b"cfgh");
+        queue.retain([(1, false), (100, true)].into_iter());
+        assert_eq!(queue.as_slice(), b"fgh");
+        queue.truncate(2);
+        assert_eq!(queue.as_slice(), b"fg");
+        assert_eq!(queue.take(), "fg");
+        queue.advance(usize::MAX);
+        assert_eq!(queue.as_slice(), b"");
+    }
+
+    /// Room went back only when nothing waited, which never happens where somebody reads as slowly as another writes.
+    #[test]
+    fn regression_a_burst_is_given_back_where_something_always_waits() {
+        let mut queue = ByteQueue::default();
+        queue.behind().resize(30 << 20, b'x');
+        queue.advance((30 << 20) - 10);
+        assert!(queue.capacity() <= 4 * KEPT, "{} bytes for 10", queue.capacity());
+        for _ in 0..100_000 {
+            queue.behind().extend_from_slice(b"more");
+            queue.advance(4);
+        }
+        assert_eq!(queue.as_slice().len(), 10);
+        assert!(queue.capacity() <= 4 * KEPT, "{} bytes for 10", queue.capacity());
     }
 }

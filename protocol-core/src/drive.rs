@@ -86,7 +86,7 @@ pub trait Machine {
     /// Time has passed. Early or repeated calls do nothing.
     fn handle_timeout(&mut self, now: Instant);
 
-    /// The next frame to write.
+    /// The next frame to write. There is no line feed in it ([`Transmit::frame`]): frames are gathered as lines, for every transport.
     fn poll_transmit(&mut self) -> Option<Transmit>;
 
     /// The next frames to write: [`Self::poll_transmit`] until `into` has taken 64 of them, or has 32 KiB. Says whether there may be more.

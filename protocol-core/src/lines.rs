@@ -306,7 +306,8 @@ impl LineEncoder {
         }
     }
 
-    /// Gives the first frame back, for whoever sends frames and not lines; the rest of it, if it is written in part.
+    /// Gives the first frame back, for whoever sends frames and not lines; the rest of it, if it is written in part. A short one is a slice
+    /// of what was gathered with it, and keeps all of that alive.
     pub fn next_frame(&mut self) -> Option<Bytes> {
         self.end_gathering();
         let first = self.pieces.front_mut()?;

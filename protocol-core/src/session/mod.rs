@@ -546,6 +546,7 @@ impl Session {
         let named = if self.rules.names_invocations { serve.token.as_ref() } else { Some(&serve.exchange) };
         let frame = self.dialect.write_ask(self.outbox.frames(), self.next, &ask, named.ok_or(AskError::Unsupported)?, depth);
         if frame.len() > self.config.limits.frame_bytes {
+            self.outbox.frames().throw_away(frame);
             return Err(AskError::TooLarge);
         }
         let key = InputKey(self.number());
@@ -676,12 +677,14 @@ impl Session {
         let frame = self.dialect.write_log(self.outbox.frames(), &record, serve.and_then(|serve| serve.token.as_ref()));
         let mut logged = Logged::Sent;
         if frame.len() > self.config.limits.frame_bytes {
+            self.outbox.frames().throw_away(frame);
             return Ok(self.drop_logs(1));
         }
         if self.outbox.is_congested() {
             let dropped = self.outbox.drop_oldest_logs(frame.len());
             logged = self.drop_logs(dropped.max(1));
             if dropped == 0 {
+                self.outbox.frames().throw_away(frame);
                 return Ok(logged);
             }
         }
@@ -715,6 +718,7 @@ impl Session {
         }
         let frame = self.dialect.write_notice(self.outbox.frames(), &notice);
         if frame.len() > self.config.limits.frame_bytes {
+            self.outbox.frames().throw_away(frame);
             return Err(Refused::TooLarge);
         }
         self.outbox.push(Class::Bound, frame);

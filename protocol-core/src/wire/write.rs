@@ -208,6 +208,7 @@ impl Frames {
         }
         if frame.is_long {
             self.short.behind().append(&mut self.long);
+            self.long = Vec::new();
         }
         self.kept = self.kept.saturating_add(frame.length);
         Kept::Behind(frame.length)
@@ -218,6 +219,10 @@ impl Frames {
         if frame.is_long {
             return core::mem::take(&mut self.long).into();
         }
+        // One that is most of the memory takes it along.
+        if self.kept == 0 && frame.length >= self.short.capacity() / 2 {
+            return self.short.take();
+        }
         let taken = Bytes::copy_from_slice(self.short.as_slice().get(self.kept..).unwrap_or_default());
         self.short.truncate(self.kept);
         taken
@@ -225,8 +230,21 @@ impl Frames {
 
     /// No frame at all.
     pub(crate) fn none(&mut self) -> Draft {
-        self.short.truncate(self.kept);
+        self.forget();
         Draft { length: 0, is_long: false }
+    }
+
+    /// The frame that was written last is not wanted, and must not lie in memory until the next is written.
+    pub(crate) fn throw_away(&mut self, _: Draft) {
+        self.forget();
+    }
+
+    /// Forgets what was written and neither kept nor taken.
+    fn forget(&mut self) {
+        self.short.truncate(self.kept);
+        if !self.long.is_empty() {
+            self.long = Vec::new();
+        }
     }
 
     /// The first `length` bytes of what is kept: a frame, if those before it have left.
@@ -325,14 +343,9 @@ impl Frames {
     }
 
     fn frame(&mut self, hint: usize, members: impl FnOnce(&mut Object<'_>)) -> Draft {
+        self.forget();
         let is_long = hint > Self::SHARING;
-        let out = if is_long {
-            self.long.clear();
-            &mut self.long
-        } else {
-            self.short.truncate(self.kept);
-            self.short.behind()
-        };
+        let out = if is_long { &mut self.long } else { self.short.behind() };
         let start = out.len();
         out.reserve(ENVELOPE.saturating_add(hint));
         out.extend_from_slice(b"{\"jsonrpc\":\"2.0\"");
@@ -344,7 +357,7 @@ impl Frames {
     /// A frame that is none, as long as the caller likes.
     #[cfg(test)]
     pub(crate) fn as_it_is(&mut self, text: &str) -> Draft {
-        self.short.truncate(self.kept);
+        self.forget();
         self.short.behind().extend_from_slice(text.as_bytes());
         Draft { length: text.len(), is_long: false }
     }
@@ -353,6 +366,7 @@ impl Frames {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::byte_queue::KEPT;
     use alloc::collections::VecDeque;
 
     fn text(frame: &Bytes) -> &str {
@@ -392,39 +406,67 @@ mod tests {
         );
     }
 
+    /// Where one had a long hint and another a short one, the bytes of the one that was not kept left in the other's place.
     #[test]
-    fn a_frame_that_is_not_kept_leaves_no_trace_and_a_long_one_lies_by_itself() {
-        for (hint, length) in [(0, 10), (10_000, 10), (0, 10_000), (10_000, 10_000)] {
+    fn regression_a_frame_that_is_not_kept_leaves_no_trace_whatever_it_was_taken_for() {
+        let shapes = [(0, 10), (10_000, 10), (0, 10_000), (10_000, 10_000)];
+        for (unkept, (hint, length)) in shapes.iter().flat_map(|unkept| shapes.map(|kept| (*unkept, kept))) {
             let other = "y".repeat(length);
-            let unkept = |frames: &mut Frames| {
-                let _ = frames.response(&WireId::Int(9), hint, |out| out.extend_from_slice(other.as_bytes()));
+            let give_up = |frames: &mut Frames, number: i64| {
+                let given_up = frames.response(&WireId::Int(9), unkept.0, |out| out.resize(out.len() + unkept.1, b'z'));
+                if number % 2 == 0 {
+                    frames.throw_away(given_up);
+                }
             };
             let mut frames = Frames::default();
             let mut kept = VecDeque::new();
             for number in 0..50 {
-                unkept(&mut frames);
+                give_up(&mut frames, number);
                 let frame = frames.response(&WireId::Int(number), hint, |out| out.extend_from_slice(other.as_bytes()));
                 let frame = frames.keep(frame);
                 assert_eq!(matches!(frame, Kept::Apart(_)), length > Frames::SHARING);
-                kept.push_back(frame);
-                unkept(&mut frames);
+                kept.push_back((number, frame));
+                give_up(&mut frames, number);
                 if number % 3 == 0 {
                     continue;
                 }
-                let expected = alloc::format!(
-                    r#"{{"jsonrpc":"2.0","id":{},"result":{other}}}"#,
-                    number - i64::try_from(kept.len()).unwrap() + 1
-                );
-                let first = match kept.pop_front().unwrap() {
+                let (first, frame) = kept.pop_front().unwrap();
+                let left = match frame {
                     Kept::Behind(length) if number % 2 == 0 => frames.cut(length),
                     Kept::Behind(length) => {
-                        let first = Bytes::copy_from_slice(frames.first(length));
+                        let left = Bytes::copy_from_slice(frames.first(length));
                         frames.leave(length);
-                        first
+                        left
                     }
                     Kept::Apart(frame) => frame,
                 };
-                assert_eq!(text(&first), expected);
+                assert_eq!(text(&left), alloc::format!(r#"{{"jsonrpc":"2.0","id":{first},"result":{other}}}"#));
+            }
+        }
+    }
+
+    #[test]
+    fn regression_a_large_frame_takes_its_memory_with_it_whether_it_is_kept_or_not() {
+        const LARGE: usize = 5 << 20;
+        for (hint, waiting) in [(0, 0), (0, 3), (LARGE, 0), (LARGE, 3)] {
+            let mut frames = Frames::default();
+            for _ in 0..waiting {
+                let frame = frames.as_it_is("waiting");
+                let _ = frames.keep(frame);
+            }
+            let large = |frames: &mut Frames| frames.response(&WireId::Int(1), hint, |out| out.resize(out.len() + LARGE, b'1'));
+            let memory = |frames: &Frames| frames.short.capacity() + frames.long.capacity();
+            for _ in 0..3 {
+                let frame = large(&mut frames);
+                frames.throw_away(frame);
+                assert!(memory(&frames) <= 4 * KEPT, "{} bytes are kept for nothing", memory(&frames));
+                let frame = large(&mut frames);
+                assert!(matches!(frames.keep(frame), Kept::Apart(frame) if frame.len() > LARGE));
+                assert!(memory(&frames) <= 4 * KEPT, "{} bytes are kept behind it", memory(&frames));
+                let _ = large(&mut frames);
+                let frame = frames.as_it_is("short");
+                let _ = frames.keep(frame);
+                assert!(memory(&frames) <= 4 * KEPT, "{} bytes are kept beside a short one", memory(&frames));
             }
         }
     }
