@@ -26,6 +26,12 @@ impl ByteQueue {
         self.bytes.get(self.left..).unwrap_or_default()
     }
 
+    /// The first `length` bytes, if there are so many.
+    #[inline]
+    pub(crate) fn first(&self, length: usize) -> &[u8] {
+        self.bytes.get(self.left..self.left.saturating_add(length)).unwrap_or_default()
+    }
+
     /// Where to add something: only behind what there is.
     pub(crate) fn behind(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
@@ -50,11 +56,19 @@ impl ByteQueue {
     }
 
     /// All has left.
+    #[inline]
     fn rest(&mut self) {
-        self.calm = if self.bytes.len() > PLAIN { 0 } else { self.calm.saturating_add(1) };
+        if self.bytes.capacity() > PLAIN {
+            self.settle();
+        }
         self.left = 0;
         self.bytes.clear();
-        // What a burst needed is given back, unless the next one follows at its heels.
+    }
+
+    /// What a burst needed is given back, unless the next one follows at its heels.
+    fn settle(&mut self) {
+        self.calm = if self.bytes.len() > PLAIN { 0 } else { self.calm.saturating_add(1) };
+        self.bytes.clear();
         self.bytes.shrink_to(if self.calm < CALM { KEPT } else { PLAIN });
     }
 

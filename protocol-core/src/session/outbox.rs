@@ -111,32 +111,36 @@ impl Outbox {
 
     /// The next frame goes behind those in `into`; says how long it is.
     pub(super) fn pop_into(&mut self, into: &mut LineEncoder) -> Option<usize> {
-        Some(match self.next()? {
+        let next = self.next()?;
+        let length = next.len();
+        match next {
             Kept::Behind(length) => {
                 into.push_slice(self.frames.first(length));
                 self.frames.leave(length);
-                length
             }
-            Kept::Apart(frame) => {
-                let length = frame.len();
-                into.push(frame);
-                length
-            }
-        })
+            Kept::Apart(frame) => into.push(frame),
+        }
+        Some(length)
     }
 
+    #[inline]
     fn next(&mut self) -> Option<Kept> {
         loop {
             let waiting = self.queue.pop_front()?;
             if !waiting.withdrawn {
-                self.uncount(&waiting);
+                self.uncount(waiting.class, waiting.frame.len());
                 return Some(waiting.frame);
             }
-            self.withdrawn = self.withdrawn.saturating_sub(1);
-            if let Kept::Behind(length) = waiting.frame {
-                self.withdrawn_bytes = self.withdrawn_bytes.saturating_sub(length);
-                self.frames.leave(length);
-            }
+            self.pass_withdrawn(&waiting.frame);
+        }
+    }
+
+    #[cold]
+    fn pass_withdrawn(&mut self, frame: &Kept) {
+        self.withdrawn = self.withdrawn.saturating_sub(1);
+        if let Kept::Behind(length) = *frame {
+            self.withdrawn_bytes = self.withdrawn_bytes.saturating_sub(length);
+            self.frames.leave(length);
         }
     }
 
@@ -208,12 +212,13 @@ impl Outbox {
     /// Takes the frame at `place` back, unless it was before, and says how long it was.
     fn empty(&mut self, place: usize) -> Option<usize> {
         let waiting = self.queue.get_mut(place).filter(|waiting| !waiting.withdrawn)?;
+        let (class, length) = (waiting.class, waiting.frame.len());
         let memory = if let Kept::Behind(length) = waiting.frame { length } else { 0 };
-        let withdrawn = Waiting { frame: core::mem::replace(&mut waiting.frame, Kept::Behind(memory)), ..*waiting };
-        waiting.withdrawn = true;
+        (waiting.frame, waiting.withdrawn) = (Kept::Behind(memory), true);
         self.withdrawn = self.withdrawn.saturating_add(1);
         self.withdrawn_bytes = self.withdrawn_bytes.saturating_add(memory);
-        Some(self.uncount(&withdrawn))
+        self.uncount(class, length);
+        Some(length)
     }
 
     /// Frees the places of withdrawn frames once they are most, and their memory. Amortised: as many must have been withdrawn since the last time.
@@ -229,19 +234,14 @@ impl Outbox {
         }
     }
 
-    /// It waits no longer. Says how long it is.
-    fn uncount(&mut self, waiting: &Waiting) -> usize {
-        let length = match &waiting.frame {
-            Kept::Behind(length) => *length,
-            Kept::Apart(frame) => frame.len(),
-        };
+    /// One of so many bytes waits no longer.
+    fn uncount(&mut self, class: Class, length: usize) {
         self.bytes = self.bytes.saturating_sub(length);
-        match waiting.class {
+        match class {
             Class::Stray => self.strays = self.strays.saturating_sub(1),
             Class::Log => self.log_bytes = self.log_bytes.saturating_sub(length),
             Class::Bound | Class::Progress(_) => {}
         }
-        length
     }
 }
 

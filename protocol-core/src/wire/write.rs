@@ -195,6 +195,16 @@ pub(crate) enum Kept {
     Apart(Bytes),
 }
 
+impl Kept {
+    /// In bytes.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Behind(length) => *length,
+            Self::Apart(frame) => frame.len(),
+        }
+    }
+}
+
 impl Frames {
     /// A frame that is kept, once it has left, keeps its block: so many bytes at the most beside its own.
     const BLOCK: usize = 2048;
@@ -247,14 +257,13 @@ impl Frames {
         }
     }
 
-    /// The first `length` bytes of what is kept: a frame, if those before it have left.
+    /// The first `length` bytes of what is kept, which must be so many: a frame, if those before it have left.
     pub(crate) fn first(&self, length: usize) -> &[u8] {
-        self.short.as_slice().get(..length.min(self.kept)).unwrap_or_default()
+        self.short.first(length)
     }
 
     /// They have left, or were to.
     pub(crate) fn leave(&mut self, length: usize) {
-        let length = length.min(self.kept);
         self.kept = self.kept.saturating_sub(length);
         self.short.advance(length);
     }
@@ -265,12 +274,9 @@ impl Frames {
         if self.block.capacity() < length && !self.block.try_reclaim(Self::BLOCK) {
             self.block = BytesMut::with_capacity(Self::BLOCK);
         }
-        let mut block = core::mem::take(&mut self.block);
-        block.extend_from_slice(self.first(length));
+        self.block.extend_from_slice(self.short.first(length));
         self.leave(length);
-        let frame = block.split().freeze();
-        self.block = block;
-        frame
+        self.block.split().freeze()
     }
 
     /// Drops frames amid the others. `frames` says of each that was kept behind others, from the first on, how long it is and whether it stays.
@@ -483,8 +489,8 @@ mod tests {
         frames.retain([(2, false), (3, true), (4, false)].into_iter());
         assert_eq!(frames.keep(last), Kept::Behind(4));
         assert_eq!(frames.first(7), b"ccclast");
-        frames.leave(usize::MAX);
-        assert_eq!(frames.first(1), b"");
+        frames.leave(7);
+        assert_eq!((frames.first(1), frames.kept), (b"".as_slice(), 0));
     }
 
     #[test]
