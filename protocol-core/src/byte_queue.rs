@@ -99,7 +99,8 @@ impl ByteQueue {
         }
     }
 
-    /// Drops parts amid the others. `parts` says of each, from the first on, how long it is and whether it stays; what is behind them stays.
+    /// Drops parts amid the others. `parts` says of each, from the first on, how long it is and whether it stays; what is behind them
+    /// stays.
     pub(crate) fn retain(&mut self, parts: impl Iterator<Item = (usize, bool)>) {
         let mut rest = self.as_slice();
         let mut stay = Vec::new();

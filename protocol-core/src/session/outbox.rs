@@ -221,7 +221,8 @@ impl Outbox {
         Some(length)
     }
 
-    /// Frees the places of withdrawn frames once they are most, and their memory. Amortised: as many must have been withdrawn since the last time.
+    /// Frees the places of withdrawn frames once they are most, and their memory. Amortised: as many must have been withdrawn since the
+    /// last time.
     fn sweep(&mut self) {
         let are_many = self.withdrawn > self.queue.len().saturating_div(2).saturating_add(16);
         if are_many || self.withdrawn_bytes > self.bytes.saturating_add(KEPT) {

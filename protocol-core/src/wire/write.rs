@@ -279,7 +279,8 @@ impl Frames {
         self.block.split().freeze()
     }
 
-    /// Drops frames amid the others. `frames` says of each that was kept behind others, from the first on, how long it is and whether it stays.
+    /// Drops frames amid the others. `frames` says of each that was kept behind others, from the first on, how long it is and whether it
+    /// stays.
     pub(crate) fn retain(&mut self, frames: impl Iterator<Item = (usize, bool)>) {
         let mut kept: usize = 0;
         self.short.retain(frames.inspect(|(length, stays)| {
