@@ -6,9 +6,9 @@ use bytes::{Buf, Bytes};
 
 /// What is kept of the room that a burst took.
 pub(crate) const KEPT: usize = 64 * 1024;
-/// Room that is kept in any case.
+/// Room that is kept in any case: what an idle connection has to read into, and to write from.
 pub(crate) const PLAIN: usize = 4 * 1024;
-/// So often in a row all has left and had been short: then the burst is over.
+/// So many reads, or writes, that a plain buffer is enough for, one after the other, are the end of a burst.
 pub(crate) const CALM: u8 = 16;
 
 /// Bytes that are added behind and leave from the front. It has no bound of its own, and gives back what a burst needed.

@@ -50,9 +50,6 @@ const BYTES_A_TURN: usize = 1 << 20;
 const NEAR: Duration = Duration::from_secs(1);
 /// No alarm is set for longer: then it rings for nothing and is set anew. Many timers cannot count very far.
 const FAR: Duration = Duration::from_secs(24 * 3600);
-/// Frames, and bytes, that are taken from the machine at once. Bytes are passed by at most one frame.
-pub(crate) const FRAMES_AT_ONCE: usize = 64;
-pub(crate) const BYTES_AT_ONCE: usize = 32 * 1024;
 /// How long is read on after a write failed. A time, since "nothing is ready" proves nothing: a runtime may not have asked yet.
 const READ_GRACE: Duration = Duration::from_millis(500);
 /// How long the last output may take to leave once the machine is closed.
@@ -91,14 +88,7 @@ pub trait Machine {
 
     /// The next frames to write: [`Self::poll_transmit`] until `into` has taken 64 of them, or has 32 KiB. Says whether there may be more.
     fn poll_transmits(&mut self, into: &mut LineEncoder) -> bool {
-        for _ in 0..FRAMES_AT_ONCE {
-            let Some(transmit) = self.poll_transmit() else { return false };
-            into.push(transmit.frame);
-            if into.remaining() >= BYTES_AT_ONCE {
-                break;
-            }
-        }
-        true
+        into.fill(|into| self.poll_transmit().map(|transmit| into.push(transmit.frame)).is_some())
     }
 
     /// The next event to hand out.

@@ -23,10 +23,8 @@ use core::mem;
 use bytes::buf::Limit;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use crate::byte_queue::ByteQueue;
+use crate::byte_queue::{ByteQueue, CALM, PLAIN};
 
-/// Bytes of a read buffer that holds no long line: what an idle connection keeps.
-const PLAIN: usize = 4 * 1024;
 /// A buffer up to that size is kept where a plain one would do.
 const PLAIN_KEPT: usize = 2 * PLAIN;
 /// Bytes of a read buffer while reads fill their room.
@@ -35,11 +33,12 @@ const BURST: usize = 4 * PLAIN;
 const LEAST_ROOM: usize = PLAIN / 2;
 /// A read of [`LineDecoder::read_with`] is offered at most so many bytes.
 const MOST_CLEARED: usize = 64 * 1024;
-/// So many reads that a plain buffer is enough for, one after the other, are the end of a burst.
-const CALM: u8 = 16;
 /// Bytes that may be taken off a line before it is a frame: a byte order mark and a carriage return.
 const TRIMMED: usize = BYTE_ORDER_MARK.len() + 1;
 const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
+/// Frames, and bytes, that an encoder is filled with at once. Bytes are passed by at most one frame.
+const FRAMES_AT_ONCE: usize = 64;
+const BYTES_AT_ONCE: usize = 32 * 1024;
 /// Frames from here on are written from where they lie; shorter ones are gathered, since copying them costs less than one more piece.
 const GATHERED: usize = 4 * 1024;
 
@@ -289,6 +288,20 @@ impl LineEncoder {
         let gathered = self.gathered.behind();
         gathered.extend_from_slice(frame);
         gathered.push(b'\n');
+    }
+
+    /// Has `push_next` push frames, one at a time, until it says that there is none, it has pushed 64, or 32 KiB are held. Says whether
+    /// there may be more.
+    pub(crate) fn fill(&mut self, mut push_next: impl FnMut(&mut Self) -> bool) -> bool {
+        for _ in 0..FRAMES_AT_ONCE {
+            if !push_next(self) {
+                return false;
+            }
+            if self.remaining() >= BYTES_AT_ONCE {
+                break;
+            }
+        }
+        true
     }
 
     /// Takes all that `other` holds. One that holds nothing itself changes places with it, and nothing is copied.

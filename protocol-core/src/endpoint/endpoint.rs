@@ -134,7 +134,7 @@ impl Endpoint {
         &mut self,
         attended: bool,
         first: impl FnOnce(&mut State, &mut VecDeque<Work>) -> Option<Instant>,
-        then: impl FnOnce(&mut State) -> T,
+        then: impl FnOnce(&mut State, Instant) -> T,
     ) -> T {
         // Until a turn says so again, also where a waker panics before that.
         self.wants_input = false;
@@ -162,7 +162,7 @@ impl Endpoint {
         }
         // Also where a waker has panicked the last time.
         state.attended = false;
-        let value = then(&mut state);
+        let value = then(&mut state, self.now);
         drop(state);
         value
     }
@@ -249,25 +249,26 @@ impl Machine for Endpoint {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        drop(self.shared.on_time());
+        let shared = Arc::clone(&self.shared);
         self.dispatch(
             true,
             |state, late| {
+                state.start_clocks(|| shared.runtime().now());
                 state.handle_timeout(now, late);
                 Some(now)
             },
-            |_| (),
+            |_, _| (),
         );
         self.run_late();
     }
 
     fn poll_transmit(&mut self) -> Option<Transmit> {
         // What a handler answers in place goes out in the same turn.
-        self.dispatch(true, |_, _| None, |state| state.session.poll_transmit())
+        self.dispatch(true, |_, _| None, |state, _| state.session.poll_transmit())
     }
 
     fn poll_event(&mut self) -> Option<CloseReason> {
-        self.dispatch(false, |_, _| None, |_| ());
+        self.dispatch(false, |_, _| None, |_, _| ());
         self.end.take()
     }
 
@@ -315,16 +316,13 @@ impl Machine for Endpoint {
                 }
                 Some(now)
             },
-            |state| {
+            |state, now| {
                 // What was called in this very turn.
-                if state.session.has_clocks_to_start() {
-                    state.session.start_clocks(clock());
-                }
+                state.start_clocks(clock);
                 let has_output = room.is_none_or(|room| state.session.poll_transmits(room));
                 let until = state.arm();
                 let wants_input = state.session.wants_input();
-                let standing =
-                    Standing { now: state.session.time(), has_output, event: None, is_closed: state.is_over(), until, wants_input };
+                let standing = Standing { now, has_output, event: None, is_closed: state.is_over(), until, wants_input };
                 (state.session.unread_events() > 0, standing)
             },
         );
@@ -334,7 +332,7 @@ impl Machine for Endpoint {
         if has_events {
             waker.wake_by_ref();
         }
-        Standing { now: self.now, event: self.end.take(), ..standing }
+        Standing { event: self.end.take(), ..standing }
     }
 }
 

@@ -205,10 +205,7 @@ impl Shared {
     /// Locks, for whoever tells the time or asks for a deadline: first the clocks start of calls that were made without a look at one.
     pub(super) fn on_time(&self) -> MutexGuard<'_, State> {
         let mut state = self.lock();
-        if state.session.has_clocks_to_start() {
-            let now = self.runtime.now();
-            state.session.start_clocks(now);
-        }
+        state.start_clocks(|| self.runtime.now());
         state
     }
 
@@ -229,6 +226,13 @@ impl Shared {
 }
 
 impl State {
+    /// Starts the clocks of calls that were made without a look at one, if there are any.
+    pub(super) fn start_clocks(&mut self, clock: impl FnOnce() -> Instant) {
+        if self.session.has_clocks_to_start() {
+            self.session.start_clocks(clock());
+        }
+    }
+
     /// The earliest deadline, of the session and of the endpoint.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match (self.session.poll_timeout(), self.alarms.earliest()) {

@@ -27,7 +27,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 
 use crate::config::Config;
 use crate::dialect::tesseron::{Standing, Welcome};
@@ -35,7 +35,6 @@ use crate::dialect::{
     Answer, Ask, AskUnfit, Capabilities, Change, Confirmation, Dialect, Identity, Level, LogRecord, Notice, PeerInfo, Progress,
     Reply, Rules, Unfit,
 };
-use crate::drive::{BYTES_AT_ONCE, FRAMES_AT_ONCE};
 use crate::error::{RpcError, Violation};
 use crate::json::Json;
 use crate::lines::LineEncoder;
@@ -311,21 +310,14 @@ impl Session {
     /// [`InvokeError`] says why it was not made, and hands it back. Nothing has changed.
     pub fn invoke(&mut self, call: Invoke, now: Instant) -> Result<OutboundId, InvokeError> {
         self.advance(now);
-        match self.admit(&call) {
-            Ok(depth) => Ok(self.start(call, depth, true)),
-            Err(why) => Err(InvokeError { why, call: Box::new(call) }),
-        }
+        self.make(call, true)
     }
 
     /// The same for whoever did not look at the clock: both clocks of the call start at the next [`start_clocks`](Self::start_clocks), which
     /// has to come before the next frame.
     #[cfg(feature = "endpoint")]
     pub(crate) fn invoke_untimed(&mut self, call: Invoke) -> Result<OutboundId, InvokeError> {
-        let depth = match self.admit(&call) {
-            Ok(depth) => depth,
-            Err(why) => return Err(InvokeError { why, call: Box::new(call) }),
-        };
-        let id = self.start(call, depth, false);
+        let id = self.make(call, false)?;
         if self.untimed.len() > self.calls.len().saturating_mul(2).saturating_add(16) {
             self.forget_untimed();
         }
@@ -357,6 +349,13 @@ impl Session {
             self.timers.set(TimerKey::Call(*id), &mut call.armed, at);
         }
         self.untimed.clear();
+    }
+
+    fn make(&mut self, call: Invoke, is_timed: bool) -> Result<OutboundId, InvokeError> {
+        match self.admit(&call) {
+            Ok(depth) => Ok(self.start(call, depth, is_timed)),
+            Err(why) => Err(InvokeError { why, call: Box::new(call) }),
+        }
     }
 
     fn admit(&self, call: &Invoke) -> Result<u8, Refused> {
@@ -779,15 +778,12 @@ impl Session {
     /// The next frames to write, for a transport of lines: like [`poll_transmit`](Self::poll_transmit) until `into` has taken 64 of them, or
     /// 32 KiB, and cheaper. Says whether there may be more.
     pub fn poll_transmits(&mut self, into: &mut LineEncoder) -> bool {
-        for _ in 0..FRAMES_AT_ONCE {
+        into.fill(|into| {
             let strays = self.outbox.strays();
             let Some(length) = self.outbox.pop_into(into) else { return false };
             self.leave(length, strays);
-            if into.remaining() >= BYTES_AT_ONCE {
-                break;
-            }
-        }
-        true
+            true
+        })
     }
 
     /// A frame has been polled; before that there were so many strays.

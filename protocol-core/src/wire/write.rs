@@ -211,6 +211,13 @@ impl Frames {
     /// A longer frame lies by itself.
     const SHARING: usize = 1024;
 
+    /// The frame that `write` writes, by itself.
+    pub(crate) fn alone(write: impl FnOnce(&mut Self) -> Draft) -> Bytes {
+        let mut frames = Self::default();
+        let frame = write(&mut frames);
+        frames.take(frame)
+    }
+
     /// Keeps the frame that was written last.
     pub(crate) fn keep(&mut self, frame: Draft) -> Kept {
         if frame.length > Self::SHARING {
@@ -381,9 +388,7 @@ mod tests {
     }
 
     fn written(write: impl FnOnce(&mut Frames) -> Draft) -> alloc::string::String {
-        let mut frames = Frames::default();
-        let frame = write(&mut frames);
-        text(&frames.take(frame)).into()
+        text(&Frames::alone(write)).into()
     }
 
     #[test]

@@ -95,16 +95,12 @@ pub(crate) fn write_bind(code: &str) -> Bytes {
 
 /// The app's answer to a bind that holds.
 pub(crate) fn write_bound(id: &WireId) -> Bytes {
-    let mut frames = Frames::default();
-    let frame = frames.response(id, 0, |out| Object::write(out, |result| result.boolean("ok", true)));
-    frames.take(frame)
+    Frames::alone(|frames| frames.response(id, 0, |out| Object::write(out, |result| result.boolean("ok", true))))
 }
 
 /// The app's answer to a bind that does not, and to anything that is none.
 pub(crate) fn write_refused(id: &WireId, error: &RpcError) -> Bytes {
-    let mut frames = Frames::default();
-    let frame = frames.error(Some(id), error);
-    frames.take(frame)
+    Frames::alone(|frames| frames.error(Some(id), error))
 }
 
 #[cfg(test)]

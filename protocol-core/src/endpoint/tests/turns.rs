@@ -229,13 +229,19 @@ impl Wake for Calls {
     }
 }
 
+/// A client that has made a call, and makes another as soon as that ends.
+fn calls_again() -> (Bench, Arc<Calls>, Pin<Box<Call>>) {
+    let (bench, peer) = Bench::client();
+    let calls = Arc::new(Calls(peer.clone(), Mutex::default()));
+    let mut first = Box::pin(call(&peer));
+    assert_pending(first.as_mut(), Arc::clone(&calls));
+    (bench, calls, first)
+}
+
 #[test]
 fn a_call_that_is_made_while_events_are_handed_out_leaves_whenever_that_is() {
     for late in [false, true] {
-        let (mut bench, peer) = Bench::client();
-        let calls = Arc::new(Calls(peer.clone(), Mutex::default()));
-        let mut first = Box::pin(call(&peer));
-        assert_pending(first.as_mut(), Arc::clone(&calls));
+        let (mut bench, calls, first) = calls_again();
         if late {
             let first = Arc::new(Mutex::new(first));
             let held = Arc::clone(&first);
@@ -295,10 +301,7 @@ fn what_another_closed_between_two_turns_wants_no_input() {
 
 #[test]
 fn a_deadline_that_comes_of_what_is_handed_out_is_waited_for() {
-    let (mut bench, peer) = Bench::client();
-    let calls = Arc::new(Calls(peer.clone(), Mutex::default()));
-    let mut first = Box::pin(call(&peer));
-    assert_pending(first.as_mut(), Arc::clone(&calls));
+    let (mut bench, calls, _first) = calls_again();
     bench.turn();
     bench.executor.advance_to(crate::Instant::from_millis(10));
     bench.arrives(r#"{"jsonrpc":"2.0","id":2,"result":{"content":[]}}"#);
@@ -339,10 +342,7 @@ fn the_clocks_of_a_call_start_when_it_is_made_and_not_when_a_turn_was_last() {
 /// A call of another thread stays without a clock until the driver looks at it, which is before it waits.
 #[test]
 fn a_call_that_is_made_in_a_turn_has_its_deadline_in_that_turn() {
-    let (mut bench, peer) = Bench::client();
-    let calls = Arc::new(Calls(peer.clone(), Mutex::default()));
-    let mut first = Box::pin(call(&peer));
-    assert_pending(first.as_mut(), Arc::clone(&calls));
+    let (mut bench, calls, _first) = calls_again();
     bench.turn();
     bench.executor.advance_to(crate::Instant::from_millis(100_000));
     bench.turn();
