@@ -6,10 +6,10 @@ use std::task::{Context, Poll};
 use protocol_core::adapter;
 use smol::process::{self, ChildStderr, ChildStdin, ChildStdout, Command};
 
-use crate::{Alarm, Clock, Error, LineIo};
+use crate::{Alarm, Clock, Error, Halves, LineIo};
 
 /// A child process as a transport.
-pub type Child = adapter::Child<Process, LineIo<ChildStdout, ChildStdin>, Alarm>;
+pub type Child = adapter::Child<Process, LineIo<Halves<ChildStdout, ChildStdin>>, Alarm>;
 
 /// Starts a program and talks to it over its standard input and output. Its standard error is ours unless `command` says otherwise.
 ///

@@ -44,6 +44,6 @@ pub use net::{Unix, UnixListener, unix_connect};
 pub use protocol_core::adapter::tesseron::{
     Binding, ClaimMode, Home, Instance, TesseronListener, TesseronOptions, TesseronTransport,
 };
-pub use protocol_core::adapter::{Error, Exit};
+pub use protocol_core::adapter::{Error, Exit, Halves, Whole};
 pub use stdio::{Stdin, Stdout, stdio};
 pub use tesseron::{tesseron_dial, tesseron_listen, tesseron_listen_on};

@@ -7,8 +7,10 @@ use protocol_core::adapter::{self, ByteIo};
 use protocol_core::lines::LineDecoder;
 use smol::io::{AsyncRead, AsyncWrite};
 
-/// Any reader and any writer of smol as a transport of frames, one a line.
-pub type LineIo<R, W> = adapter::LineIo<SmolIo, R, W>;
+use crate::Halves;
+
+/// A reader and a writer of smol ([`LineIo::new`]), or a stream that is both ([`LineIo::whole`]), as a transport of frames, one a line.
+pub type LineIo<E> = adapter::LineIo<SmolIo, E>;
 
 /// How smol reads, writes and accepts.
 #[derive(Debug)]
@@ -38,7 +40,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> ByteIo<R, W> for SmolIo {
 }
 
 /// One end of a pair in memory.
-pub type Duplex = LineIo<Reader, Writer>;
+pub type Duplex = LineIo<Halves<Reader, Writer>>;
 
 /// Two ends in memory, joined. Each direction holds at most `bytes` bytes; it need not hold a whole frame.
 #[must_use]

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use protocol_core::adapter::{self, Accept, ListenTcp};
 use smol::net::{self, TcpStream};
 
-use crate::{Error, LineIo, SmolIo};
+use crate::{Error, LineIo, SmolIo, Whole};
 
 /// A TCP connection.
-pub type Tcp = LineIo<TcpStream, TcpStream>;
+pub type Tcp = LineIo<Whole<TcpStream>>;
 
 /// Accepts TCP connections.
 pub type TcpListener = adapter::TcpListener<SmolIo, net::TcpListener>;
@@ -15,7 +15,7 @@ pub type TcpListener = adapter::TcpListener<SmolIo, net::TcpListener>;
 /// Frames are gathered before they are written, so the system need not wait for more.
 fn tcp(stream: TcpStream) -> io::Result<Tcp> {
     stream.set_nodelay(true)?;
-    Ok(LineIo::new(stream.clone(), stream))
+    Ok(LineIo::whole(stream))
 }
 
 /// Connects to `address`, a host and a port.
@@ -55,16 +55,16 @@ mod unix {
     use protocol_core::adapter::{self, Accept, ListenUnix};
     use smol::net::unix::{self as net, UnixStream};
 
-    use crate::{Error, LineIo, SmolIo};
+    use crate::{Error, LineIo, SmolIo, Whole};
 
     /// A connection over a Unix socket.
-    pub type Unix = LineIo<UnixStream, UnixStream>;
+    pub type Unix = LineIo<Whole<UnixStream>>;
 
     /// Accepts connections on a Unix socket. Dropping it removes the socket file.
     pub type UnixListener = adapter::UnixListener<SmolIo, net::UnixListener>;
 
     fn unix(stream: UnixStream) -> Unix {
-        LineIo::new(stream.clone(), stream)
+        LineIo::whole(stream)
     }
 
     pub(crate) async fn connect(path: &Path) -> io::Result<Unix> {

@@ -10,7 +10,7 @@ use smol::Async;
 use smol::Unblock;
 use smol::io::{AsyncRead, AsyncWrite};
 
-use crate::LineIo;
+use crate::{Halves, LineIo};
 
 /// Bytes that wait for the thread that writes.
 const WAITING: usize = 64 * 1024;
@@ -21,7 +21,7 @@ const WAITING: usize = 64 * 1024;
 /// the session is over, `main` just returns, though the peer still holds our input open. It takes one read of input more than was asked
 /// for, so a process opens this transport once. Any other output is written by one of the threads that all of smol shares for what blocks.
 #[must_use]
-pub fn stdio() -> LineIo<Stdin, Stdout> {
+pub fn stdio() -> LineIo<Halves<Stdin, Stdout>> {
     LineIo::new(Stdin::open(), Stdout::open())
 }
 

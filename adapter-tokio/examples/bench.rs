@@ -21,13 +21,12 @@ fn main() -> ExitCode {
     Program::new().with::<Floor<Tokio>>().with::<Ours<Tokio>>().main()
 }
 
-/// A reader, a writer, and what must live as long as they do.
-struct Bytes<R, W, L>(R, W, L);
+/// A stream that is read and written, and what must live as long as it does.
+struct Bytes<S, L>(S, L);
 
-impl<R, W, L> Pipe for Bytes<R, W, L>
+impl<S, L> Pipe for Bytes<S, L>
 where
-    R: AsyncRead + Send + Unpin + 'static,
-    W: AsyncWrite + Send + Unpin + 'static,
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     L: Send + 'static,
 {
     fn poll_read(&mut self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
@@ -36,32 +35,28 @@ where
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.1).poll_write(cx, from)
+        Pin::new(&mut self.0).poll_write(cx, from)
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.1).poll_flush(cx)
+        Pin::new(&mut self.0).poll_flush(cx)
     }
 }
 
 impl Pipes for Tokio {
     fn pipes(&self, bytes: usize) -> (Box<dyn Pipe>, Box<dyn Pipe>) {
         let (one, other) = tokio::io::duplex(bytes);
-        let pipe = |end| -> Box<dyn Pipe> {
-            let (reader, writer) = tokio::io::split(end);
-            Box::new(Bytes(reader, writer, ()))
-        };
-        (pipe(one), pipe(other))
+        (Box::new(Bytes(one, ())), Box::new(Bytes(other, ())))
     }
 
     fn own_pipes(&self) -> Box<dyn Pipe> {
-        Box::new(Bytes(tokio::io::stdin(), tokio::io::stdout(), ()))
+        Box::new(Bytes(tokio::io::join(tokio::io::stdin(), tokio::io::stdout()), ()))
     }
 
     fn child_pipes(&self, command: Command) -> io::Result<Box<dyn Pipe>> {
         let mut command = tokio::process::Command::from(command);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
         let (reader, writer) = child.stdout.take().zip(child.stdin.take()).ok_or(io::ErrorKind::BrokenPipe)?;
-        Ok(Box::new(Bytes(reader, writer, child)))
+        Ok(Box::new(Bytes(tokio::io::join(reader, writer), child)))
     }
 }

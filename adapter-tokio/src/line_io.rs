@@ -4,10 +4,12 @@ use std::task::{Context, Poll};
 
 use protocol_core::adapter::{self, ByteIo};
 use protocol_core::lines::LineDecoder;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, DuplexStream, ReadHalf, WriteHalf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, DuplexStream};
 
-/// Any reader and any writer of tokio as a transport of frames, one a line.
-pub type LineIo<R, W> = adapter::LineIo<TokioIo, R, W>;
+use crate::Whole;
+
+/// A reader and a writer of tokio ([`LineIo::new`]), or a stream that is both ([`LineIo::whole`]), as a transport of frames, one a line.
+pub type LineIo<E> = adapter::LineIo<TokioIo, E>;
 
 /// How tokio reads, writes and accepts.
 #[derive(Debug)]
@@ -32,15 +34,11 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> ByteIo<R, W> for TokioIo {
 }
 
 /// One end of a pair in memory.
-pub type Duplex = LineIo<ReadHalf<DuplexStream>, WriteHalf<DuplexStream>>;
+pub type Duplex = LineIo<Whole<DuplexStream>>;
 
 /// Two ends in memory, joined. Each direction holds at most `bytes` bytes; it need not hold a whole frame.
 #[must_use]
 pub fn duplex(bytes: usize) -> (Duplex, Duplex) {
     let (one, other) = tokio::io::duplex(bytes);
-    let transport = |end| {
-        let (reader, writer) = tokio::io::split(end);
-        LineIo::new(reader, writer)
-    };
-    (transport(one), transport(other))
+    (LineIo::whole(one), LineIo::whole(other))
 }

@@ -2,12 +2,12 @@ use std::io;
 use std::net::SocketAddr;
 
 use protocol_core::adapter::{self, Accept, ListenTcp};
-use tokio::net::{self, TcpStream, tcp};
+use tokio::net::{self, TcpStream};
 
-use crate::{Error, LineIo, TokioIo};
+use crate::{Error, LineIo, TokioIo, Whole};
 
 /// A TCP connection.
-pub type Tcp = LineIo<tcp::OwnedReadHalf, tcp::OwnedWriteHalf>;
+pub type Tcp = LineIo<Whole<TcpStream>>;
 
 /// Accepts TCP connections.
 pub type TcpListener = adapter::TcpListener<TokioIo, net::TcpListener>;
@@ -15,8 +15,7 @@ pub type TcpListener = adapter::TcpListener<TokioIo, net::TcpListener>;
 /// Frames are gathered before they are written, so the system need not wait for more.
 fn tcp(stream: TcpStream) -> io::Result<Tcp> {
     stream.set_nodelay(true)?;
-    let (reader, writer) = stream.into_split();
-    Ok(LineIo::new(reader, writer))
+    Ok(LineIo::whole(stream))
 }
 
 /// Connects to `address`, a host and a port.
@@ -54,19 +53,18 @@ mod unix {
     use std::path::Path;
 
     use protocol_core::adapter::{self, Accept, ListenUnix};
-    use tokio::net::{self, UnixStream, unix as halves};
+    use tokio::net::{self, UnixStream};
 
-    use crate::{Error, LineIo, TokioIo};
+    use crate::{Error, LineIo, TokioIo, Whole};
 
     /// A connection over a Unix socket.
-    pub type Unix = LineIo<halves::OwnedReadHalf, halves::OwnedWriteHalf>;
+    pub type Unix = LineIo<Whole<UnixStream>>;
 
     /// Accepts connections on a Unix socket. Dropping it removes the socket file.
     pub type UnixListener = adapter::UnixListener<TokioIo, net::UnixListener>;
 
     fn unix(stream: UnixStream) -> Unix {
-        let (reader, writer) = stream.into_split();
-        LineIo::new(reader, writer)
+        LineIo::whole(stream)
     }
 
     pub(crate) async fn connect(path: &Path) -> io::Result<Unix> {

@@ -9,7 +9,7 @@ use tokio::net::unix::pipe;
 #[cfg(unix)]
 use tokio::runtime::Handle;
 
-use crate::LineIo;
+use crate::{Halves, LineIo};
 
 /// Standard input and output as a transport: what a server does that a client starts. Nothing else may use either of them: log to stderr.
 ///
@@ -23,7 +23,7 @@ use crate::LineIo;
 /// # Panics
 /// Within a runtime that was built without `enable_io`, where either is a pipe.
 #[must_use]
-pub fn stdio() -> LineIo<Stdin, Stdout> {
+pub fn stdio() -> LineIo<Halves<Stdin, Stdout>> {
     LineIo::new(Stdin::open(), Stdout::open())
 }
 

@@ -159,8 +159,7 @@ async fn a_peer_that_reads_nothing_holds_a_close_for_five_seconds_at_most() {
 /// A server, and the bytes at the other end.
 fn raw() -> (tokio::task::JoinHandle<CloseReason>, DuplexStream) {
     let (one, other) = tokio::io::duplex(1 << 16);
-    let (reader, writer) = tokio::io::split(other);
-    (tokio::spawn(echo(server(LineIo::new(reader, writer)), 0)), one)
+    (tokio::spawn(echo(server(LineIo::whole(other)), 0)), one)
 }
 
 fn initialize() -> String {
@@ -239,10 +238,7 @@ impl<W: AsyncWrite + Unpin> AsyncWrite for Counting<W> {
 #[tokio::test(start_paused = true)]
 async fn a_hundred_calls_made_together_leave_in_one_write() {
     let (one, other) = tokio::io::duplex(1 << 20);
-    tokio::spawn(async {
-        let (reader, writer) = tokio::io::split(other);
-        echo(server(LineIo::new(reader, writer)), 0).await
-    });
+    tokio::spawn(echo(server(LineIo::whole(other)), 0));
     let writes = Arc::new(AtomicUsize::new(0));
     let (reader, writer) = tokio::io::split(one);
     let mut client = driver(Config::mcp_client(identity()), LineIo::new(reader, Counting(writer, writes.clone())));

@@ -27,35 +27,113 @@ pub trait ByteIo<R, W> {
     /// Everything written has left.
     fn poll_flush(writer: &mut W, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Ends this direction. Afterwards `writer` is dropped.
+    /// Ends this direction. Afterwards a `writer` that is a thing of its own is dropped.
     fn poll_close(writer: &mut W, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 }
 
-/// A reader and a writer of bytes as a transport of frames, one a line. `B` says how they are used.
+/// What a [`LineIo`] reads from and writes to: [`Halves`], or a [`Whole`].
+pub trait Ends {
+    /// What is read.
+    type Reader;
+    /// What is written.
+    type Writer;
+
+    /// Where to read.
+    fn reader(&mut self) -> &mut Self::Reader;
+
+    /// Where to write; nowhere once our direction has ended.
+    fn writer(&mut self) -> Option<&mut Self::Writer>;
+
+    /// Our direction has ended.
+    fn end(&mut self);
+}
+
+/// A reader and a writer that are two things.
+#[derive(Debug)]
+pub struct Halves<R, W> {
+    reader: R,
+    /// Gone once our direction has ended: some pipes end only when they are dropped.
+    writer: Option<W>,
+}
+
+impl<R, W> Ends for Halves<R, W> {
+    type Reader = R;
+    type Writer = W;
+
+    fn reader(&mut self) -> &mut R {
+        &mut self.reader
+    }
+
+    fn writer(&mut self) -> Option<&mut W> {
+        self.writer.as_mut()
+    }
+
+    fn end(&mut self) {
+        self.writer = None;
+    }
+}
+
+/// One stream that is read and written. Whoever owns all of it needs no lock between its halves.
+#[derive(Debug)]
+pub struct Whole<S> {
+    stream: S,
+    ended: bool,
+}
+
+impl<S> Ends for Whole<S> {
+    type Reader = S;
+    type Writer = S;
+
+    fn reader(&mut self) -> &mut S {
+        &mut self.stream
+    }
+
+    fn writer(&mut self) -> Option<&mut S> {
+        (!self.ended).then_some(&mut self.stream)
+    }
+
+    fn end(&mut self) {
+        self.ended = true;
+    }
+}
+
+/// Bytes as a transport of frames, one a line. `B` says how they are read from and written to the two `E`.
 ///
 /// Frames are gathered and leave in as few writes as the writer allows.
 #[derive(Debug)]
-pub struct LineIo<B, R, W> {
-    reader: R,
-    /// Gone once closed: some pipes end only when they are dropped.
-    writer: Option<W>,
+pub struct LineIo<B, E> {
+    ends: E,
     decoder: LineDecoder,
     encoder: LineEncoder,
+    /// The other direction has ended.
     ended: bool,
     bytes: PhantomData<fn() -> B>,
 }
 
-impl<B: ByteIo<R, W>, R, W> LineIo<B, R, W> {
-    /// Joins the two.
+impl<B: ByteIo<R, W>, R, W> LineIo<B, Halves<R, W>> {
+    /// Joins a reader and a writer.
     pub fn new(reader: R, writer: W) -> Self {
+        Self::of(Halves { reader, writer: Some(writer) })
+    }
+}
+
+impl<B: ByteIo<S, S>, S> LineIo<B, Whole<S>> {
+    /// Takes a stream that is both: a socket, or one that is encrypted.
+    pub fn whole(stream: S) -> Self {
+        Self::of(Whole { stream, ended: false })
+    }
+}
+
+impl<B: ByteIo<E::Reader, E::Writer>, E: Ends> LineIo<B, E> {
+    fn of(ends: E) -> Self {
         let decoder = LineDecoder::new(Limits::default().frame_bytes);
-        Self { reader, writer: Some(writer), decoder, encoder: LineEncoder::new(), ended: false, bytes: PhantomData }
+        Self { ends, decoder, encoder: LineEncoder::new(), ended: false, bytes: PhantomData }
     }
 
     /// Writes until no more than `most` bytes wait.
     fn poll_write_down_to(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<()>> {
         while self.encoder.remaining() > most {
-            let Some(writer) = &mut self.writer else { return Poll::Ready(Err(io::ErrorKind::NotConnected.into())) };
+            let Some(writer) = self.ends.writer() else { return Poll::Ready(Err(io::ErrorKind::NotConnected.into())) };
             let chunk = self.encoder.chunk();
             // Nearly always all is in one piece. Then nothing is prepared for many.
             let written = if chunk.len() == self.encoder.remaining() {
@@ -74,7 +152,7 @@ impl<B: ByteIo<R, W>, R, W> LineIo<B, R, W> {
     }
 }
 
-impl<B: ByteIo<R, W>, R, W> FrameIo for LineIo<B, R, W> {
+impl<B: ByteIo<E::Reader, E::Writer>, E: Ends> FrameIo for LineIo<B, E> {
     type Error = io::Error;
 
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
@@ -85,7 +163,7 @@ impl<B: ByteIo<R, W>, R, W> FrameIo for LineIo<B, R, W> {
             if self.ended {
                 return Poll::Ready(Ok(None));
             }
-            if ready!(B::poll_read(&mut self.reader, cx, &mut self.decoder))? == 0 {
+            if ready!(B::poll_read(self.ends.reader(), cx, &mut self.decoder))? == 0 {
                 self.ended = true;
                 return Poll::Ready(Ok(self.decoder.finish()));
             }
@@ -110,13 +188,13 @@ impl<B: ByteIo<R, W>, R, W> FrameIo for LineIo<B, R, W> {
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_write_down_to(cx, 0))?;
-        self.writer.as_mut().map_or(Poll::Ready(Ok(())), |writer| B::poll_flush(writer, cx))
+        self.ends.writer().map_or(Poll::Ready(Ok(())), |writer| B::poll_flush(writer, cx))
     }
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Some(writer) = &mut self.writer else { return Poll::Ready(Ok(())) };
+        let Some(writer) = self.ends.writer() else { return Poll::Ready(Ok(())) };
         let shut = ready!(B::poll_close(writer, cx));
-        self.writer = None;
+        self.ends.end();
         // The peer may have gone first; what it was to have was flushed before.
         Poll::Ready(shut.or_else(|error| if error.kind() == io::ErrorKind::NotConnected { Ok(()) } else { Err(error) }))
     }
@@ -176,7 +254,7 @@ mod tests {
         }
     }
 
-    fn io(pieces: &[Option<&'static [u8]>], writer: Sink) -> LineIo<Memory, Pieces, Sink> {
+    fn io(pieces: &[Option<&'static [u8]>], writer: Sink) -> LineIo<Memory, Halves<Pieces, Sink>> {
         LineIo::new(pieces.iter().copied().collect(), writer)
     }
 
@@ -198,7 +276,7 @@ mod tests {
     fn a_flood_without_a_line_feed_lets_others_have_their_turn() {
         let mut io = io(&[Some(b"x".as_slice()); READS_IN_A_ROW + 1], Sink::default());
         assert!(io.poll_recv(&mut cx()).is_pending());
-        assert_eq!(io.reader.len(), 1);
+        assert_eq!(io.ends.reader.len(), 1);
     }
 
     #[test]
@@ -208,7 +286,7 @@ mod tests {
             io.start_send(Transmit::new(Bytes::from_static(frame.as_bytes()))).unwrap();
         }
         assert!(matches!(io.poll_flush(&mut cx()), Poll::Ready(Ok(()))));
-        assert_eq!(io.writer.as_ref().unwrap().taken, b"{}\n[]\n");
+        assert_eq!(io.ends.writer.as_ref().unwrap().taken, b"{}\n[]\n");
     }
 
     #[test]
@@ -226,6 +304,6 @@ mod tests {
         for _ in 0..2 {
             assert!(matches!(io.poll_close(&mut cx()), Poll::Ready(Ok(()))));
         }
-        assert!(io.writer.is_none());
+        assert!(io.ends.writer().is_none());
     }
 }

@@ -27,7 +27,7 @@ pub use child::{Child, Exit, Process};
 pub use error::Error;
 #[cfg(unix)]
 pub use fifo::{fifo_stdin, fifo_stdout};
-pub use line_io::{ByteIo, LineIo};
+pub use line_io::{ByteIo, Ends, Halves, LineIo, Whole};
 pub use listen::{Accept, ListenTcp, TcpListener};
 #[cfg(unix)]
 pub use listen::{ListenUnix, UnixListener};
