@@ -1,7 +1,8 @@
 //! Sockets, pipes and clocks of smol for [`protocol_core`].
 //!
 //! A transport is opened by one of [`stdio`], [`child`], [`tcp_connect`], [`TcpListener`], `unix_connect`, `UnixListener` or
-//! [`duplex`], for Tesseron by [`tesseron_listen`] and [`tesseron_dial`]; [`LineIo`] makes one of any other reader and writer. Then
+//! [`duplex`], for Tesseron by [`tesseron_listen`] and [`tesseron_dial`]; [`LineIo`] makes one of any other reader and writer, or of a
+//! stream that is both. Then
 //! * [`serve`] or [`connect`] runs an endpoint over it, in a task of its own, and gives a [`Connection`], or
 //! * a [`protocol_core::drive::Driver`] joins it with a bare session and an [`Alarm`] of a [`Clock`].
 //!

@@ -298,6 +298,40 @@ mod tests {
     }
 
     #[test]
+    fn a_whole_stream_is_read_on_when_our_direction_has_ended_and_written_no_longer() {
+        /// Both in one.
+        struct Both(Pieces, Sink);
+        impl ByteIo<Both, Both> for Memory {
+            fn poll_read(both: &mut Both, cx: &mut Context<'_>, into: &mut LineDecoder) -> Poll<io::Result<usize>> {
+                Self::poll_read(&mut both.0, cx, into)
+            }
+            fn poll_write(both: &mut Both, cx: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+                Self::poll_write(&mut both.1, cx, pieces)
+            }
+            fn poll_flush(both: &mut Both, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+                Self::poll_flush(&mut both.1, cx)
+            }
+            fn poll_close(both: &mut Both, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+                Self::poll_close(&mut both.1, cx)
+            }
+        }
+        let pieces = [Some(b"{}\n".as_slice()), Some(b"[]\n")].into_iter().collect();
+        let mut io: LineIo<Memory, Whole<Both>> = LineIo::whole(Both(pieces, Sink { step: 9, ..Sink::default() }));
+        io.start_send(Transmit::new(Bytes::from_static(b"{}"))).unwrap();
+        assert!(matches!(io.poll_flush(&mut cx()), Poll::Ready(Ok(()))));
+        for _ in 0..2 {
+            assert!(matches!(io.poll_close(&mut cx()), Poll::Ready(Ok(()))));
+        }
+        for expected in ["{}", "[]"] {
+            assert!(matches!(io.poll_recv(&mut cx()), Poll::Ready(Ok(Some(frame))) if frame == expected));
+        }
+        io.start_send(Transmit::new(Bytes::from_static(b"{}"))).unwrap();
+        let Poll::Ready(Err(error)) = io.poll_flush(&mut cx()) else { panic!("our direction has ended") };
+        assert_eq!(error.kind(), io::ErrorKind::NotConnected);
+        assert_eq!(io.ends.stream.1.taken, b"{}\n");
+    }
+
+    #[test]
     fn closing_twice_is_closing_and_a_peer_that_went_first_is_no_error() {
         let gone = Sink { refuses_to_close: Some(io::ErrorKind::NotConnected), ..Sink::default() };
         let mut io = io(&[], gone);

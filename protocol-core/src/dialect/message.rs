@@ -3,10 +3,11 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use crate::dialect::params::Uncut;
 use crate::dialect::tesseron::Credentials;
-use crate::dialect::{Ask, Capabilities, Identity, Level, LogRecord, Notice, Op, Params, PeerInfo, Progress};
+use crate::dialect::{Ask, Capabilities, Identity, Level, LogRecord, Notice, Op, PeerInfo, Progress};
 use crate::error::{RpcError, Violation};
-use crate::json::{Json, Text};
+use crate::json::{Json, Payload, Text};
 use crate::wire::WireId;
 
 /// What one message of the peer means.
@@ -32,7 +33,7 @@ pub(crate) enum Message {
     Request {
         id: WireId,
         op: Op,
-        params: Params,
+        params: Uncut,
         token: Option<WireId>,
         depth: u8,
     },
@@ -87,7 +88,7 @@ pub(crate) struct Change {
 /// What the end of an exchange says, before anybody knows what it was about.
 #[derive(Debug)]
 pub(crate) enum ResponseBody {
-    Result(Json),
+    Result(Payload),
     Error(RpcError),
     Malformed,
 }

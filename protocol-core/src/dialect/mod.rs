@@ -7,7 +7,7 @@ mod checkpoint;
 mod form;
 pub mod mcp;
 mod message;
-mod params;
+pub(crate) mod params;
 mod terms;
 pub mod tesseron;
 

@@ -3,10 +3,12 @@
 use core::fmt;
 use core::ops::Deref;
 
+use bytes::Bytes;
+
 use super::Op;
-use crate::json::Json;
 use crate::json::scan::{Noted, Span};
 use crate::json::walk;
+use crate::json::{Json, Payload};
 
 /// The parameters of a request of the peer: an object, to be read like the [`Json`] that it is.
 ///
@@ -28,13 +30,6 @@ impl Params {
     pub(crate) fn found(json: Json, target: Span, arguments: Span) -> Self {
         let fits = u32::try_from(json.as_bytes().len()).is_ok();
         Self { json, target: if fits { target } else { Span::default() }, arguments }
-    }
-
-    /// Those of an `op`. `json` must be the text of `noted`.
-    pub(crate) fn noted(json: Json, op: &Op, noted: &Noted<'_>) -> Self {
-        let places = op.names_by().and_then(|key| noted.places([key, Self::ARGUMENTS]));
-        let [target, arguments] = places.unwrap_or_default();
-        Self::found(json, target, arguments)
     }
 
     /// What the request, which is one for `op`, is about: the name of a tool or a prompt, or the uri of a resource. `None` if nothing
@@ -71,6 +66,34 @@ impl Params {
         }
         let arguments = self.json.into_part(self.arguments);
         (arguments.as_bytes() != b"null").then_some(arguments)
+    }
+}
+
+/// Parameters that are still in the frame that brought them.
+#[derive(Debug)]
+pub(crate) struct Uncut {
+    json: Payload,
+    target: Span,
+    arguments: Span,
+}
+
+impl Uncut {
+    /// Those of an `op`. `json` must be the text of `noted`.
+    pub(crate) fn noted(json: Payload, op: &Op, noted: &Noted<'_>) -> Self {
+        let places = op.names_by().and_then(|key| noted.places([key, Params::ARGUMENTS]));
+        let [target, arguments] = places.unwrap_or_default();
+        Self { json, target, arguments }
+    }
+
+    /// `frame` must be the one that brought them.
+    pub(crate) fn cut(self, frame: Bytes) -> Params {
+        Params::found(self.json.cut(frame), self.target, self.arguments)
+    }
+}
+
+impl From<Params> for Uncut {
+    fn from(params: Params) -> Self {
+        Self { json: Payload::Own(params.json), target: params.target, arguments: params.arguments }
     }
 }
 
@@ -120,7 +143,8 @@ mod tests {
         members.next_key().unwrap().unwrap();
         let mut noted = Noted::default();
         members.note(&mut noted).unwrap();
-        Params::noted(Json::parse(String::from(text)).unwrap(), op, &noted)
+        let json = Payload::Own(Json::parse(String::from(text)).unwrap());
+        Uncut::noted(json, op, &noted).cut(Bytes::new())
     }
 
     #[test]

@@ -202,16 +202,21 @@ impl Future for Call {
             return Poll::Pending;
         }
         // Nothing of it may end under the lock.
-        let mut left = CallSlot::default();
+        let (mut done, mut others) = (None, None);
         ready!(this.poll_place(cx, false, |calls, id| match calls.get(id) {
             Some(slot) if slot.done.is_none() => false,
             _ => {
-                calls.end(id, |slot| left = take(slot));
+                // One by one: as a whole it is large, and most of that is nothing.
+                calls.end(id, |slot| {
+                    done = slot.done.take();
+                    others = Some((slot.progress.take(), slot.waker.take(), take(&mut slot.span)));
+                });
                 true
             }
         }));
         this.left = true;
-        Poll::Ready(left.done.unwrap_or_else(|| Done::new(Outcome::Lost, None, None)))
+        drop(others);
+        Poll::Ready(done.unwrap_or_else(|| Done::new(Outcome::Lost, None, None)))
     }
 }
 

@@ -142,7 +142,6 @@ impl Json {
     }
 
     /// The same, for whoever needs the rest no longer.
-    #[cfg(feature = "endpoint")]
     pub(crate) fn into_part(self, place: scan::Span) -> Self {
         use bytes::Buf;
         let Self(mut text) = self;
@@ -233,6 +232,17 @@ impl<'a> Frame<'a> {
         Json(self.slice(value))
     }
 
+    /// The same, to be cut out once the frame has been read.
+    pub(crate) fn payload(self, value: &[u8]) -> Payload {
+        let from = value.as_ptr().addr().wrapping_sub(self.0.as_ptr().addr());
+        debug_assert!(self.0.get(from..).is_some_and(|rest| rest.starts_with(value)), "a part of another frame");
+        if u32::try_from(self.0.len()).is_ok() && !self.is_small_part(value.len()) {
+            Payload::At(scan::Span::new(from, from.wrapping_add(value.len())))
+        } else {
+            Payload::Own(self.json(value))
+        }
+    }
+
     /// The text of a JSON string in the frame; a slice of it where nothing is escaped.
     pub(crate) fn text(self, value: &[u8]) -> Option<Text> {
         match walk::said(value)? {
@@ -242,10 +252,31 @@ impl<'a> Frame<'a> {
     }
 
     fn slice(self, part: &[u8]) -> Bytes {
-        if self.0.len() > Self::SMALL && part.len().saturating_mul(Self::PART) < self.0.len() {
-            Bytes::copy_from_slice(part)
-        } else {
-            self.0.slice_ref(part)
+        if self.is_small_part(part.len()) { Bytes::copy_from_slice(part) } else { self.0.slice_ref(part) }
+    }
+
+    fn is_small_part(self, length: usize) -> bool {
+        self.0.len() > Self::SMALL && length.saturating_mul(Self::PART) < self.0.len()
+    }
+}
+
+/// The payload of a frame that is being read.
+///
+/// It is what is wanted of a frame, so whoever has read the frame gives that up for it, and counts no second handle of the same bytes.
+#[derive(Debug)]
+pub(crate) enum Payload {
+    /// At this place of the frame.
+    At(scan::Span),
+    /// Made of it, or beside it.
+    Own(Json),
+}
+
+impl Payload {
+    /// `frame` must be the one that was read.
+    pub(crate) fn cut(self, frame: Bytes) -> Json {
+        match self {
+            Self::At(place) => Json(frame).into_part(place),
+            Self::Own(json) => json,
         }
     }
 }
@@ -453,4 +484,33 @@ fn count(digits: &[u8]) -> Option<u64> {
     }
     let digit = |byte: u8| byte.is_ascii_digit().then(|| u64::from(byte & 0xf));
     digits.iter().try_fold(0_u64, |count, byte| Some(count.wrapping_mul(10).wrapping_add(digit(*byte)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn payload(frame: &Bytes, value: &'static str) -> Payload {
+        let from = frame.windows(value.len()).position(|part| part == value.as_bytes()).unwrap();
+        Frame::new(frame).payload(&frame[from..from + value.len()])
+    }
+
+    #[test]
+    fn a_payload_is_the_frame_itself_and_no_second_handle_of_it() {
+        let frame = Bytes::from(Vec::from(*br#"{"jsonrpc":"2.0","id":1,"result":{"a":1}}"#));
+        let memory = frame.as_ptr_range();
+        let payload = payload(&frame, r#"{"a":1}"#);
+        let json = payload.cut(frame);
+        assert_eq!(json.as_str(), r#"{"a":1}"#);
+        assert!(memory.contains(&json.as_bytes().as_ptr()) && json.0.is_unique());
+    }
+
+    #[test]
+    fn a_payload_that_is_a_small_part_of_a_large_frame_does_not_keep_it() {
+        let frame = Bytes::from(alloc::format!(r#"{{"x":"{}","result":{{"a":1}}}}"#, "x".repeat(Frame::SMALL)));
+        let memory = frame.as_ptr_range();
+        let json = payload(&frame, r#"{"a":1}"#).cut(frame);
+        assert_eq!(json.as_str(), r#"{"a":1}"#);
+        assert!(!memory.contains(&json.as_bytes().as_ptr()));
+    }
 }

@@ -272,7 +272,7 @@ impl Session {
             return Err(Full(frame));
         }
         self.advance(now);
-        self.receive(&frame);
+        self.receive(frame);
         self.tidy();
         Ok(())
     }

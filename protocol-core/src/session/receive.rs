@@ -25,21 +25,22 @@ use crate::json::{Json, Text};
 use crate::wire::{Draft, WireId};
 
 impl Session {
-    pub(super) fn receive(&mut self, frame: &Bytes) {
+    pub(super) fn receive(&mut self, frame: Bytes) {
         self.stats.frames_in = self.stats.frames_in.saturating_add(1);
         self.stats.bytes_in = self.stats.bytes_in.saturating_add(frame.len() as u64);
         if frame.len() > self.config.limits.frame_bytes {
             return self.refuse_frame();
         }
-        let message = self.dialect.read(frame);
-        self.take(message);
+        let message = self.dialect.read(&frame);
+        self.take(message, frame);
     }
 
-    fn take(&mut self, message: Message) {
+    /// What `frame` says.
+    fn take(&mut self, message: Message, frame: Bytes) {
         match message {
-            Message::Response { number, body } => self.take_response(number, body),
+            Message::Response { number, body } => self.take_response(number, body, frame),
             Message::Progress { number, progress, partial } => self.take_progress(number, progress, partial),
-            Message::Request { id, op, params, token, depth } => self.take_request(id, op, params, token, depth),
+            Message::Request { id, op, params, token, depth } => self.take_request(id, op, params.cut(frame), token, depth),
             Message::Ask { id, ask, parent, depth } => self.take_ask(id, *ask, parent, depth),
             Message::Cancel { id, reason } => self.take_cancel(&id, reason),
             Message::Changed(change) => self.take_change(change),
@@ -57,7 +58,7 @@ impl Session {
                     if self.is_closed() {
                         break;
                     }
-                    self.take(message);
+                    self.take(message, frame.clone());
                 }
             }
             Message::Reject { violation, answer } => self.take_reject(violation, answer),
@@ -67,7 +68,7 @@ impl Session {
     // ---- Exchanges of ours ----
 
     /// O9, O12, O13, O26, O28.
-    fn take_response(&mut self, number: Option<u64>, body: ResponseBody) {
+    fn take_response(&mut self, number: Option<u64>, body: ResponseBody, frame: Bytes) {
         let number = number.filter(|number| *number < self.next);
         let Some(number) = number else { return self.violation(Violation::UnknownResponse) };
         let Some(exchange) = self.exchange(number) else {
@@ -75,7 +76,7 @@ impl Session {
             return;
         };
         match exchange {
-            Exchange::Greeting => self.take_greeting_answer(body),
+            Exchange::Greeting => self.take_greeting_answer(body, frame),
             Exchange::Call(id) => {
                 let Some(call) = self.calls.get_mut(&id) else { return };
                 // What has not left cannot be answered: the number was guessed.
@@ -89,7 +90,10 @@ impl Session {
                     return self.finish_call(id, Outcome::Cancelled);
                 }
                 let (fit, outcome) = match body {
-                    ResponseBody::Result(result) => (self.dialect.fit(number, &call.op, &result), Outcome::Result(result)),
+                    ResponseBody::Result(result) => {
+                        let result = result.cut(frame);
+                        (self.dialect.fit(number, &call.op, &result), Outcome::Result(result))
+                    }
                     ResponseBody::Error(error) => (Fit::Fits, Outcome::Error(error)),
                     ResponseBody::Malformed => (Fit::Wrong, Outcome::Invalid(Invalid::Response)),
                 };
@@ -98,18 +102,18 @@ impl Session {
                 }
                 self.finish_call(id, if fit == Fit::Wrong { Outcome::Invalid(Invalid::Response) } else { outcome });
             }
-            Exchange::Question(key) => self.take_answer(key, body),
+            Exchange::Question(key) => self.take_answer(key, body, frame),
         }
     }
 
     /// I12.
-    fn take_answer(&mut self, key: InputKey, body: ResponseBody) {
+    fn take_answer(&mut self, key: InputKey, body: ResponseBody, frame: Bytes) {
         if self.questions.get(&key).and_then(Question::ticket).is_some_and(|ticket| self.outbox.holds(ticket)) {
             return self.violation(Violation::UnknownResponse);
         }
         let Some(question) = self.close_question(key) else { return };
         let answer = match body {
-            ResponseBody::Result(result) => self.dialect.read_answer(&question.ask, &result).ok_or(InputFailed::Invalid),
+            ResponseBody::Result(result) => self.dialect.read_answer(&question.ask, &result.cut(frame)).ok_or(InputFailed::Invalid),
             ResponseBody::Error(error) => Err(InputFailed::Refused(error)),
             ResponseBody::Malformed => Err(InputFailed::Invalid),
         };
@@ -441,9 +445,9 @@ impl Session {
         }
     }
 
-    fn take_greeting_answer(&mut self, body: ResponseBody) {
+    fn take_greeting_answer(&mut self, body: ResponseBody, frame: Bytes) {
         let answer = match body {
-            ResponseBody::Result(result) => self.dialect.read_greeting_answer(&result),
+            ResponseBody::Result(result) => self.dialect.read_greeting_answer(&result.cut(frame)),
             ResponseBody::Error(error) => {
                 self.tell(Event::HandshakeRefused(error));
                 Err(GreetingFailed::Malformed)

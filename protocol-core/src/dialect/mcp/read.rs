@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::{Mcp, Revision, Side, meta, offers, op_of, sampling};
 use crate::dialect::form::{self, Fields};
+use crate::dialect::params::Uncut;
 use crate::dialect::{
     Answer, Ask, Capabilities, Elicit, Elicited, Fit, Greeting, GreetingAnswer, GreetingFailed, GreetingRefused, Identity, Level,
     LogRecord, Message, Notice, Op, Params, PeerInfo, Progress, ResponseBody, Sampled,
@@ -45,7 +46,7 @@ impl Mcp {
             Ok(Envelope::Response { id, body }) => {
                 let body = match body {
                     // Every result of MCP is an object (schema, "Result").
-                    Body::Result(result) if Kind::of(result) == Kind::Object => ResponseBody::Result(frame.json(result)),
+                    Body::Result(result) if Kind::of(result) == Kind::Object => ResponseBody::Result(frame.payload(result)),
                     Body::Error(error) => ResponseBody::Error(error),
                     Body::Result(_) | Body::Missing | Body::Malformed => ResponseBody::Malformed,
                 };
@@ -68,23 +69,23 @@ impl Mcp {
                 return invalid(Some(violation), id, code, why);
             }
         };
-        let payload = params.map_or_else(Json::empty_object, |params| frame.json(params.text()));
+        let json = || params.map_or_else(Json::empty_object, |params| frame.json(params.text()));
         match (self.side, op_of(method)) {
             (_, Some(Op::Ping)) => Message::Ping { id },
             (Side::Server, Some(Op::SetLogLevel)) if self.own.logging => self.set_level(id, params),
             (Side::Server, Some(op)) if offers(&self.own, &op, self.revision()) => {
                 let params = match params {
-                    Some(noted) => Params::noted(payload, &op, noted),
-                    None => payload.into(),
+                    Some(noted) => Uncut::noted(frame.payload(noted.text()), &op, noted),
+                    None => Params::from(Json::empty_object()).into(),
                 };
                 Message::Request { id, op, params, token: meta.token, depth: meta.depth }
             }
             (Side::Server, Some(_)) => not_found(None, id, method),
             (Side::Client, Some(_)) => self.misdirected(id, method),
             (side, None) => match (side, core::str::from_utf8(method).unwrap_or_default()) {
-                (Side::Server, "initialize") => Message::Greeting { id, greeting: self.greeting(&payload) },
+                (Side::Server, "initialize") => Message::Greeting { id, greeting: self.greeting(&json()) },
                 (Side::Client, method @ ("sampling/createMessage" | "elicitation/create" | "roots/list")) => {
-                    self.ask(id, method, payload, meta)
+                    self.ask(id, method, json(), meta)
                 }
                 (_, "initialize" | "sampling/createMessage" | "elicitation/create" | "roots/list") => self.misdirected(id, method),
                 _ => not_found(None, id, method),

@@ -16,6 +16,7 @@ use crate::dialect::{
     Notice, Op, Params, Pass, PeerInfo, Progress, ResponseBody, Sample, Sampled,
 };
 use crate::error::{RpcError, Violation};
+use crate::json::Payload;
 use crate::json::scan::{Kind, Noted, Span};
 use crate::json::walk::{for_each_key, member, string};
 use crate::json::{Frame, Json, Text, integer, number};
@@ -35,8 +36,8 @@ impl Tesseron {
             Ok(Envelope::Notification { method, params }) => self.notification(method, params, frame),
             Ok(Envelope::Response { id, body }) => {
                 let body = match body {
-                    Body::Result(result) => ResponseBody::Result(frame.json(result)),
-                    Body::Missing => ResponseBody::Result(Json::null()),
+                    Body::Result(result) => ResponseBody::Result(frame.payload(result)),
+                    Body::Missing => ResponseBody::Result(Payload::Own(Json::null())),
                     Body::Error(error) => ResponseBody::Error(error),
                     Body::Malformed => ResponseBody::Malformed,
                 };
@@ -91,7 +92,7 @@ impl Tesseron {
                 }
             }
         }
-        Message::Request { id, params: rewritten(&op, &members), op, token, depth: 0 }
+        Message::Request { id, params: rewritten(&op, &members).into(), op, token, depth: 0 }
     }
 
     fn ask(&self, id: WireId, method: &str, params: &Noted<'_>, frame: Frame<'_>) -> Message {
