@@ -82,9 +82,8 @@ impl Adapter for Tokio {
 
     fn duplex_with_bytes(&self, bytes: usize) -> (End, Box<dyn Read + Send>, Box<dyn Write + Send>) {
         let (one, other) = tokio::io::duplex(bytes);
-        let (reader, writer) = tokio::io::split(one);
         let (read, write) = tokio::io::split(other);
-        (Box::new(adapter_tokio::LineIo::new(reader, writer)), Box::new(Reading(read)), Box::new(Writing(write)))
+        (Box::new(adapter_tokio::LineIo::whole(one)), Box::new(Reading(read)), Box::new(Writing(write)))
     }
 
     fn reach(&self, place: Place) -> BoxFuture<'static, Result<End, Error>> {

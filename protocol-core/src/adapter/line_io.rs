@@ -31,7 +31,7 @@ pub trait ByteIo<R, W> {
     fn poll_close(writer: &mut W, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 }
 
-/// What a [`LineIo`] reads from and writes to: [`Halves`], or a [`Whole`].
+/// What a [`LineIo`] reads from and writes to: [`Halves`], a [`Whole`], or what somebody else joins.
 pub trait Ends {
     /// What is read.
     type Reader;
@@ -41,10 +41,10 @@ pub trait Ends {
     /// Where to read.
     fn reader(&mut self) -> &mut Self::Reader;
 
-    /// Where to write; nowhere once our direction has ended.
+    /// Where to write; nowhere behind [`Ends::end`].
     fn writer(&mut self) -> Option<&mut Self::Writer>;
 
-    /// Our direction has ended.
+    /// Our direction has been closed ([`ByteIo::poll_close`]): what must be dropped for its end is dropped.
     fn end(&mut self);
 }
 
@@ -74,10 +74,12 @@ impl<R, W> Ends for Halves<R, W> {
 }
 
 /// One stream that is read and written. Whoever owns all of it needs no lock between its halves.
+///
+/// Our direction ends when the stream is shut down. One that ends only when it is dropped must come as [`Halves`].
 #[derive(Debug)]
 pub struct Whole<S> {
     stream: S,
-    ended: bool,
+    is_shut: bool,
 }
 
 impl<S> Ends for Whole<S> {
@@ -89,15 +91,15 @@ impl<S> Ends for Whole<S> {
     }
 
     fn writer(&mut self) -> Option<&mut S> {
-        (!self.ended).then_some(&mut self.stream)
+        (!self.is_shut).then_some(&mut self.stream)
     }
 
     fn end(&mut self) {
-        self.ended = true;
+        self.is_shut = true;
     }
 }
 
-/// Bytes as a transport of frames, one a line. `B` says how they are read from and written to the two `E`.
+/// Bytes as a transport of frames, one a line. They are read from and written to the [`Ends`] `E`; `B` says how.
 ///
 /// Frames are gathered and leave in as few writes as the writer allows.
 #[derive(Debug)]
@@ -118,14 +120,16 @@ impl<B: ByteIo<R, W>, R, W> LineIo<B, Halves<R, W>> {
 }
 
 impl<B: ByteIo<S, S>, S> LineIo<B, Whole<S>> {
-    /// Takes a stream that is both: a socket, or one that is encrypted.
+    /// Takes a stream that is both: a socket, say, or one that is encrypted. It must end our direction when it is shut down, since it is
+    /// not dropped before the transport is.
     pub fn whole(stream: S) -> Self {
-        Self::of(Whole { stream, ended: false })
+        Self::of(Whole { stream, is_shut: false })
     }
 }
 
 impl<B: ByteIo<E::Reader, E::Writer>, E: Ends> LineIo<B, E> {
-    fn of(ends: E) -> Self {
+    /// Takes what has both ends.
+    pub fn of(ends: E) -> Self {
         let decoder = LineDecoder::new(Limits::default().frame_bytes);
         Self { ends, decoder, encoder: LineEncoder::new(), ended: false, bytes: PhantomData }
     }

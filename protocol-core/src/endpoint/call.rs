@@ -206,10 +206,10 @@ impl Future for Call {
         ready!(this.poll_place(cx, false, |calls, id| match calls.get(id) {
             Some(slot) if slot.done.is_none() => false,
             _ => {
-                // One by one: as a whole it is large, and most of that is nothing.
-                calls.end(id, |slot| {
-                    done = slot.done.take();
-                    others = Some((slot.progress.take(), slot.waker.take(), take(&mut slot.span)));
+                // One by one: as a whole it is large, and most of that is nothing. What is not named here ends under the lock.
+                calls.end(id, |CallSlot { progress, done: end, waker, wants_progress: _, span }| {
+                    done = end.take();
+                    others = Some((progress.take(), waker.take(), take(span)));
                 });
                 true
             }

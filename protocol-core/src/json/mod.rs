@@ -232,7 +232,7 @@ impl<'a> Frame<'a> {
         Json(self.slice(value))
     }
 
-    /// The same, to be cut out once the frame has been read.
+    /// The same, to be cut out once the frame has been read. `value` must be a part of this very frame: nobody looks at it again.
     pub(crate) fn payload(self, value: &[u8]) -> Payload {
         let from = value.as_ptr().addr().wrapping_sub(self.0.as_ptr().addr());
         debug_assert!(self.0.get(from..).is_some_and(|rest| rest.starts_with(value)), "a part of another frame");

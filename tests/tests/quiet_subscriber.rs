@@ -1,0 +1,95 @@
+//! A subscriber that is turned down while a call runs. It is the only one of its process, since the level is one for all.
+
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use protocol_core::endpoint::testing::{Executor, connect};
+use protocol_core::endpoint::{Client, Context, Endpoint, Peer, Service, Tool};
+use protocol_core::{Config, Identity, Json};
+use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::Interest;
+use tracing::{Event, Metadata, Subscriber};
+
+/// Looks at a peer whenever a span is closed, to meet a lock that is held.
+#[derive(Default)]
+struct Nosy {
+    is_quiet: AtomicBool,
+    spans: AtomicU64,
+    peer: Mutex<Option<Peer>>,
+}
+
+/// The subscriber of the process.
+struct Listening(Arc<Nosy>);
+
+impl Subscriber for Listening {
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        Interest::sometimes()
+    }
+
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        !self.0.is_quiet.load(Ordering::Relaxed)
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(if self.0.is_quiet.load(Ordering::Relaxed) { LevelFilter::OFF } else { LevelFilter::TRACE })
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1 + self.0.spans.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, _: &Event<'_>) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+
+    fn try_close(&self, _: Id) -> bool {
+        let peer = self.0.peer.lock().unwrap().clone();
+        if let Some(peer) = peer {
+            let _ = peer.stats();
+        }
+        true
+    }
+}
+
+struct Plain;
+
+impl Client for Plain {}
+
+/// The span of a call ends with the call. Where its end was not told, since nobody wanted to hear of it any longer, the span was still in the
+/// place of the call when that was given up under the lock.
+#[test]
+fn regression_the_span_of_a_call_that_ends_unheard_meets_no_lock() {
+    let nosy = Arc::new(Nosy::default());
+    tracing::subscriber::set_global_default(Listening(Arc::clone(&nosy))).unwrap();
+    let (tell, done) = channel();
+    // Whoever meets the lock waits for ever, so it is a thread that nobody has to wait for.
+    thread::spawn(move || {
+        let executor = Executor::new();
+        let service = Service::new(Identity::new("service", "1")).tool(Tool::new("tool", async |_: Context, (): ()| Ok(())));
+        let server = Endpoint::server(Arc::new(service), executor.runtime());
+        let client = Endpoint::client(Arc::new(Plain), Config::mcp_client(Identity::new("caller", "1")), executor.runtime());
+        let caller = client.peer();
+        connect(&executor, server, client);
+        *nosy.peer.lock().unwrap() = Some(caller.clone());
+        let call = caller.call_tool("tool", Json::empty_object()).unwrap();
+        let spans = nosy.spans.load(Ordering::Relaxed);
+        nosy.is_quiet.store(true, Ordering::Relaxed);
+        tracing::callsite::rebuild_interest_cache();
+        executor.block_on(pin!(call)).expect("it ends").result().unwrap();
+        *nosy.peer.lock().unwrap() = None;
+        tell.send(spans).unwrap();
+    });
+    let spans = done.recv_timeout(Duration::from_secs(30)).expect("it meets no lock");
+    assert_eq!(spans, 1, "the call has a span");
+}
