@@ -73,10 +73,13 @@ fn server() -> Server {
     server.build().expect("a server")
 }
 
-/// Lines over any reader and writer, each written and flushed by itself, as [`StdioTransport`] does it.
+trait Stream: AsyncRead + AsyncWrite + Send + Sync + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Sync + Unpin> Stream for S {}
+
+/// Lines over any stream, each written and flushed by itself, as [`StdioTransport`] does it.
 struct Lines {
-    reader: BufReader<Box<dyn AsyncRead + Send + Sync + Unpin>>,
-    writer: Box<dyn AsyncWrite + Send + Sync + Unpin>,
+    stream: BufReader<Box<dyn Stream>>,
     /// What was read of a line before a receive was dropped.
     partial: Vec<u8>,
     /// The other end, if it is a child.
@@ -90,12 +93,8 @@ impl std::fmt::Debug for Lines {
 }
 
 impl Lines {
-    fn new(
-        reader: impl AsyncRead + Send + Sync + Unpin + 'static,
-        writer: impl AsyncWrite + Send + Sync + Unpin + 'static,
-        child: Option<tokio::process::Child>,
-    ) -> Self {
-        Self { reader: BufReader::new(Box::new(reader)), writer: Box::new(writer), partial: Vec::new(), _child: child }
+    fn new(stream: impl Stream + 'static, child: Option<tokio::process::Child>) -> Self {
+        Self { stream: BufReader::new(Box::new(stream)), partial: Vec::new(), _child: child }
     }
 }
 
@@ -103,13 +102,13 @@ impl Lines {
 impl Transport for Lines {
     async fn send(&mut self, message: TransportMessage) -> pmcp::Result<()> {
         let bytes = StdioTransport::serialize_message(&message)?;
-        self.writer.write_all(&bytes).await?;
-        self.writer.write_all(b"\n").await?;
-        Ok(self.writer.flush().await?)
+        self.stream.write_all(&bytes).await?;
+        self.stream.write_all(b"\n").await?;
+        Ok(self.stream.flush().await?)
     }
 
     async fn receive(&mut self) -> pmcp::Result<TransportMessage> {
-        if self.reader.read_until(b'\n', &mut self.partial).await? == 0 {
+        if self.stream.read_until(b'\n', &mut self.partial).await? == 0 {
             return Err(pmcp::error::TransportError::ConnectionClosed.into());
         }
         let mut line = std::mem::take(&mut self.partial);
@@ -118,7 +117,7 @@ impl Transport for Lines {
     }
 
     async fn close(&mut self) -> pmcp::Result<()> {
-        Ok(self.writer.shutdown().await?)
+        Ok(self.stream.shutdown().await?)
     }
 }
 
@@ -174,19 +173,15 @@ impl Contender for Pmcp {
 
     async fn duplex(_: &Tokio, room: usize) -> Calling {
         let (one, other) = tokio::io::duplex(room);
-        let lines = |end| {
-            let (reader, writer) = tokio::io::split(end);
-            Lines::new(reader, writer, None)
-        };
-        tokio::spawn(server().run(lines(other)));
-        Calling::over(lines(one)).await
+        tokio::spawn(server().run(Lines::new(other, None)));
+        Calling::over(Lines::new(one, None)).await
     }
 
     async fn child(_: &Tokio, command: Command) -> Calling {
         let mut command = tokio::process::Command::from(command);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().expect("a child");
         let (reader, writer) = child.stdout.take().zip(child.stdin.take()).expect("its pipes");
-        Calling::over(Lines::new(reader, writer, Some(child))).await
+        Calling::over(Lines::new(tokio::io::join(reader, writer), Some(child))).await
     }
 
     async fn serve(_: &Tokio) {
