@@ -1,6 +1,5 @@
 //! A subscriber that is turned down while a call runs. It is the only one of its process, since the level is one for all.
 
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
@@ -86,7 +85,7 @@ fn regression_the_span_of_a_call_that_ends_unheard_meets_no_lock() {
         let spans = nosy.spans.load(Ordering::Relaxed);
         nosy.is_quiet.store(true, Ordering::Relaxed);
         tracing::callsite::rebuild_interest_cache();
-        executor.block_on(pin!(call)).expect("it ends").result().unwrap();
+        executor.block_on(call).expect("it ends").result().unwrap();
         *nosy.peer.lock().unwrap() = None;
         tell.send(spans).unwrap();
     });

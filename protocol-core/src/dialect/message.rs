@@ -3,6 +3,8 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use bytes::Bytes;
+
 use crate::dialect::params::Uncut;
 use crate::dialect::tesseron::Credentials;
 use crate::dialect::{Ask, Capabilities, Identity, Level, LogRecord, Notice, Op, PeerInfo, Progress};
@@ -47,7 +49,7 @@ pub(crate) enum Message {
     /// The end of an exchange of ours; `None` where it names none that can be one.
     Response {
         number: Option<u64>,
-        body: ResponseBody,
+        body: ResponseBody<Payload>,
     },
     /// Progress on an exchange of ours; `None` where it names none that can be one.
     Progress {
@@ -87,10 +89,22 @@ pub(crate) struct Change {
 
 /// What the end of an exchange says, before anybody knows what it was about.
 #[derive(Debug)]
-pub(crate) enum ResponseBody {
-    Result(Payload),
+pub(crate) enum ResponseBody<R = Json> {
+    Result(R),
     Error(RpcError),
     Malformed,
+}
+
+impl ResponseBody<Payload> {
+    /// `frame` must be the one that brought it.
+    #[inline]
+    pub(crate) fn cut(self, frame: Bytes) -> ResponseBody {
+        match self {
+            Self::Result(result) => ResponseBody::Result(result.cut(frame)),
+            Self::Error(error) => ResponseBody::Error(error),
+            Self::Malformed => ResponseBody::Malformed,
+        }
+    }
 }
 
 /// The peer's half of the handshake, and our answer to it.

@@ -7,7 +7,7 @@ mod checkpoint;
 mod form;
 pub mod mcp;
 mod message;
-pub(crate) mod params;
+mod params;
 mod terms;
 pub mod tesseron;
 

@@ -38,7 +38,7 @@ impl Session {
     /// What `frame` says.
     fn take(&mut self, message: Message, frame: Bytes) {
         match message {
-            Message::Response { number, body } => self.take_response(number, body, frame),
+            Message::Response { number, body } => self.take_response(number, body.cut(frame)),
             Message::Progress { number, progress, partial } => self.take_progress(number, progress, partial),
             Message::Request { id, op, params, token, depth } => self.take_request(id, op, params.cut(frame), token, depth),
             Message::Ask { id, ask, parent, depth } => self.take_ask(id, *ask, parent, depth),
@@ -68,7 +68,7 @@ impl Session {
     // ---- Exchanges of ours ----
 
     /// O9, O12, O13, O26, O28.
-    fn take_response(&mut self, number: Option<u64>, body: ResponseBody, frame: Bytes) {
+    fn take_response(&mut self, number: Option<u64>, body: ResponseBody) {
         let number = number.filter(|number| *number < self.next);
         let Some(number) = number else { return self.violation(Violation::UnknownResponse) };
         let Some(exchange) = self.exchange(number) else {
@@ -76,7 +76,7 @@ impl Session {
             return;
         };
         match exchange {
-            Exchange::Greeting => self.take_greeting_answer(body, frame),
+            Exchange::Greeting => self.take_greeting_answer(body),
             Exchange::Call(id) => {
                 let Some(call) = self.calls.get_mut(&id) else { return };
                 // What has not left cannot be answered: the number was guessed.
@@ -90,10 +90,7 @@ impl Session {
                     return self.finish_call(id, Outcome::Cancelled);
                 }
                 let (fit, outcome) = match body {
-                    ResponseBody::Result(result) => {
-                        let result = result.cut(frame);
-                        (self.dialect.fit(number, &call.op, &result), Outcome::Result(result))
-                    }
+                    ResponseBody::Result(result) => (self.dialect.fit(number, &call.op, &result), Outcome::Result(result)),
                     ResponseBody::Error(error) => (Fit::Fits, Outcome::Error(error)),
                     ResponseBody::Malformed => (Fit::Wrong, Outcome::Invalid(Invalid::Response)),
                 };
@@ -102,18 +99,18 @@ impl Session {
                 }
                 self.finish_call(id, if fit == Fit::Wrong { Outcome::Invalid(Invalid::Response) } else { outcome });
             }
-            Exchange::Question(key) => self.take_answer(key, body, frame),
+            Exchange::Question(key) => self.take_answer(key, body),
         }
     }
 
     /// I12.
-    fn take_answer(&mut self, key: InputKey, body: ResponseBody, frame: Bytes) {
+    fn take_answer(&mut self, key: InputKey, body: ResponseBody) {
         if self.questions.get(&key).and_then(Question::ticket).is_some_and(|ticket| self.outbox.holds(ticket)) {
             return self.violation(Violation::UnknownResponse);
         }
         let Some(question) = self.close_question(key) else { return };
         let answer = match body {
-            ResponseBody::Result(result) => self.dialect.read_answer(&question.ask, &result.cut(frame)).ok_or(InputFailed::Invalid),
+            ResponseBody::Result(result) => self.dialect.read_answer(&question.ask, &result).ok_or(InputFailed::Invalid),
             ResponseBody::Error(error) => Err(InputFailed::Refused(error)),
             ResponseBody::Malformed => Err(InputFailed::Invalid),
         };
@@ -445,9 +442,9 @@ impl Session {
         }
     }
 
-    fn take_greeting_answer(&mut self, body: ResponseBody, frame: Bytes) {
+    fn take_greeting_answer(&mut self, body: ResponseBody) {
         let answer = match body {
-            ResponseBody::Result(result) => self.dialect.read_greeting_answer(&result.cut(frame)),
+            ResponseBody::Result(result) => self.dialect.read_greeting_answer(&result),
             ResponseBody::Error(error) => {
                 self.tell(Event::HandshakeRefused(error));
                 Err(GreetingFailed::Malformed)

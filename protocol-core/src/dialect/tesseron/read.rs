@@ -16,10 +16,9 @@ use crate::dialect::{
     Notice, Op, Params, Pass, PeerInfo, Progress, ResponseBody, Sample, Sampled,
 };
 use crate::error::{RpcError, Violation};
-use crate::json::Payload;
 use crate::json::scan::{Kind, Noted, Span};
 use crate::json::walk::{for_each_key, member, string};
-use crate::json::{Frame, Json, Text, integer, number};
+use crate::json::{Frame, Json, Payload, Text, integer, number};
 use crate::wire::{self, Body, Element, Envelope, Malformed, Object, WireId, push_json};
 
 impl Tesseron {
