@@ -1041,23 +1041,9 @@ impl Session {
             self.line.count(self.now);
         }
         if let Some(progress) = said.reporter.go(next, self.now) {
-            self.push_progress(id, &progress);
+            serve.push_progress(id, &progress, self.now, &mut self.outbox, &self.dialect, &self.config);
         }
         true
-    }
-
-    fn push_progress(&mut self, id: InboundId, progress: &Progress) {
-        let Some(serve) = self.serves.get_mut(&id) else { return };
-        let (Some(token), Some(said)) = (&serve.token, &mut serve.said) else { return };
-        let partial = said.checkpoint.as_ref().filter(|_| self.config.progress.partial_on_progress);
-        let limit = self.config.limits.frame_bytes;
-        let mut frame = self.dialect.write_progress(self.outbox.frames(), token, progress, partial);
-        if frame.len() > limit {
-            // Words and data are worth less than the news that it goes on.
-            let shorter = Progress { message: None, data: None, ..progress.clone() };
-            frame = self.dialect.write_progress(self.outbox.frames(), token, &shorter, None);
-        }
-        said.last_progress = Some((self.outbox.push(Class::Progress(id), frame), self.now));
     }
 
     /// Held -> InFlight, or the end of a call that this peer does not serve.

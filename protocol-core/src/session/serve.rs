@@ -21,13 +21,13 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use crate::config::RateWindow;
-use crate::dialect::Op;
+use crate::config::{Config, RateWindow};
+use crate::dialect::{Dialect, Op, Progress};
 use crate::json::Json;
-use crate::session::InputKey;
 use crate::session::line::Place;
-use crate::session::outbox::Ticket;
+use crate::session::outbox::{Class, Outbox, Ticket};
 use crate::session::progress::Reporter;
+use crate::session::{InboundId, InputKey};
 use crate::time::Instant;
 use crate::wire::WireId;
 
@@ -99,6 +99,27 @@ impl Serve {
 
     pub(super) fn checkpoint(&self) -> Option<&Json> {
         self.said.as_ref()?.checkpoint.as_ref()
+    }
+
+    /// Writes an update that [`Reporter`] let go.
+    pub(super) fn push_progress(
+        &mut self,
+        id: InboundId,
+        progress: &Progress,
+        now: Instant,
+        outbox: &mut Outbox,
+        dialect: &Dialect,
+        config: &Config,
+    ) {
+        let (Some(token), Some(said)) = (&self.token, &mut self.said) else { return };
+        let partial = said.checkpoint.as_ref().filter(|_| config.progress.partial_on_progress);
+        let mut frame = dialect.write_progress(outbox.frames(), token, progress, partial);
+        if frame.len() > config.limits.frame_bytes {
+            // Words and data are worth less than the news that it goes on.
+            let shorter = Progress { message: None, data: None, ..progress.clone() };
+            frame = dialect.write_progress(outbox.frames(), token, &shorter, None);
+        }
+        said.last_progress = Some((outbox.push(Class::Progress(id), frame), now));
     }
 
     pub(super) fn is_active(&self) -> bool {

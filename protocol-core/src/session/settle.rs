@@ -243,7 +243,7 @@ impl Session {
         if let (Some(_), Some(said)) = (&serve.token, &mut serve.said)
             && let Some(progress) = said.reporter.go_last(self.rules)
         {
-            self.push_progress(id, &progress);
+            serve.push_progress(id, &progress, self.now, &mut self.outbox, &self.dialect, &self.config);
         }
         self.quiet(id);
         let serve = self.serves.get(&id)?;
