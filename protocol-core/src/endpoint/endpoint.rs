@@ -210,8 +210,8 @@ impl Endpoint {
         match service.start(&invocation, op, params) {
             Start::Reply(reply) => invocation.respond(reply),
             Start::Task(future) => runtime.spawn(Box::pin(Task::new(invocation, future))),
-            Start::Inline(future) => {
-                if let Some(task) = Task::new(invocation, future).try_in_place() {
+            Start::Inline(handler, context, arguments) => {
+                if let Some(task) = Task::begin_in_place(invocation, || handler(context, arguments)) {
                     runtime.spawn(Box::pin(task));
                 }
             }

@@ -17,7 +17,7 @@ use crate::endpoint::invocation::Invocation;
 use crate::endpoint::prompt::Prompt;
 use crate::endpoint::resource::{Resource, ResourceTemplate};
 use crate::endpoint::runtime::BoxFuture;
-use crate::endpoint::tool::{Handler, Tool, ToolError};
+use crate::endpoint::tool::{Handler, InPlace, Tool, ToolError};
 use crate::error::RpcError;
 use crate::json::{Json, Text, walk};
 use crate::session::ServeOptions;
@@ -48,11 +48,11 @@ pub struct Service {
 }
 
 /// What a request sets going.
-pub(super) enum Start {
+pub(super) enum Start<'a> {
     Reply(Reply),
     Task(BoxFuture<'static, Reply>),
-    /// To be polled once before it costs a task.
-    Inline(BoxFuture<'static, Reply>),
+    /// To be run as far as it comes before it costs a task.
+    Inline(&'a InPlace, Context, Json),
     Blocking(Box<dyn FnOnce() -> Reply + Send>),
 }
 
@@ -179,7 +179,7 @@ impl Service {
     }
 
     /// Decides what a request sets going. Runs no code of the user.
-    pub(super) fn start(&self, invocation: &Arc<Invocation>, op: &Op, params: Params) -> Start {
+    pub(super) fn start(&self, invocation: &Arc<Invocation>, op: &Op, params: Params) -> Start<'_> {
         let started = match op {
             Op::CallTool => self.call_tool(invocation, params),
             Op::GetPrompt => self.get_prompt(invocation, params),
@@ -196,7 +196,7 @@ impl Service {
         started.unwrap_or_else(|error| Start::Reply(Reply::Error(error)))
     }
 
-    fn call_tool(&self, invocation: &Arc<Invocation>, params: Params) -> Result<Start, RpcError> {
+    fn call_tool(&self, invocation: &Arc<Invocation>, params: Params) -> Result<Start<'_>, RpcError> {
         let name = named(&params, &Op::CallTool)?;
         let Some((tool, _)) = self.tools.get(&*name) else {
             return Ok(Start::Reply(Reply::NotFound(NotFound::Tool(Text::from(&*name)))));
@@ -205,8 +205,8 @@ impl Service {
         let arguments = params.into_arguments().unwrap_or_else(Json::empty_object);
         let context = Context::new(Arc::clone(invocation));
         Ok(match &tool.handler {
-            Handler::Task(run) if tool.inline => Start::Inline(run(context, arguments)),
-            Handler::Task(run) => Start::Task(run(context, arguments)),
+            Handler::Task { in_place, .. } if tool.inline => Start::Inline(&**in_place, context, arguments),
+            Handler::Task { start, .. } => Start::Task(start(context, arguments)),
             Handler::Blocking(run) => {
                 let run = Arc::clone(run);
                 Start::Blocking(Box::new(move || run(context, arguments)))
@@ -214,7 +214,7 @@ impl Service {
         })
     }
 
-    fn get_prompt(&self, invocation: &Arc<Invocation>, params: Params) -> Result<Start, RpcError> {
+    fn get_prompt(&self, invocation: &Arc<Invocation>, params: Params) -> Result<Start<'static>, RpcError> {
         let name = named(&params, &Op::GetPrompt)?;
         let Some((prompt, _)) = self.prompts.get(&*name) else {
             return Err(RpcError::invalid_params(std::format!("unknown prompt {name:?}")));
@@ -224,7 +224,7 @@ impl Service {
         Ok(Start::Task(future))
     }
 
-    fn read_resource(&self, invocation: &Arc<Invocation>, params: &Params) -> Result<Start, RpcError> {
+    fn read_resource(&self, invocation: &Arc<Invocation>, params: &Params) -> Result<Start<'static>, RpcError> {
         let uri = named(params, &Op::ReadResource)?;
         let context = Context::new(Arc::clone(invocation));
         if let Some((resource, _)) = self.resources.get(&*uri) {
@@ -237,7 +237,7 @@ impl Service {
         }
     }
 
-    fn subscribe(&self, invocation: &Arc<Invocation>, params: &Params) -> Result<Start, RpcError> {
+    fn subscribe(&self, invocation: &Arc<Invocation>, params: &Params) -> Result<Start<'static>, RpcError> {
         let uri = named(params, &Op::Subscribe)?;
         if !self.resources.get(&*uri).is_some_and(|(resource, _)| resource.subscribable) {
             return Ok(unknown(&uri));
@@ -247,7 +247,7 @@ impl Service {
         invocation.subscribe(subscription, uri).map(|()| Start::Reply(Reply::Done))
     }
 
-    fn complete(&self, invocation: &Arc<Invocation>, params: &Json) -> Result<Start, RpcError> {
+    fn complete(&self, invocation: &Arc<Invocation>, params: &Json) -> Result<Start<'static>, RpcError> {
         let Some(completer) = &self.completer else {
             return Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "completion is not offered"));
         };
@@ -279,7 +279,7 @@ impl fmt::Debug for Service {
 }
 
 /// What was never subscribed, or is no longer, is well.
-fn unsubscribe(invocation: &Invocation, params: &Json) -> Result<Start, RpcError> {
+fn unsubscribe(invocation: &Invocation, params: &Json) -> Result<Start<'static>, RpcError> {
     let text = |name: &str| params.member(name).and_then(|name| name.as_text());
     match (text("subscriptionId"), text("uri")) {
         (_, Some(uri)) => invocation.unsubscribe(|_, of| *of == uri),
@@ -289,7 +289,7 @@ fn unsubscribe(invocation: &Invocation, params: &Json) -> Result<Start, RpcError
     Ok(Start::Reply(Reply::Done))
 }
 
-fn unknown(uri: &str) -> Start {
+fn unknown(uri: &str) -> Start<'static> {
     Start::Reply(Reply::NotFound(NotFound::Resource(uri.into())))
 }
 
@@ -314,7 +314,7 @@ fn told<T>(entries: &BTreeMap<String, (T, Json)>) -> Vec<&Json> {
 ///
 /// A cursor names the list and the place where the page begins. It is nobody's business but ours, yet one that we did not
 /// make is told from one that we did, and refused.
-fn page(list: &str, entries: Vec<&Json>, size: usize, params: &Json) -> Result<Start, RpcError> {
+fn page(list: &str, entries: Vec<&Json>, size: usize, params: &Json) -> Result<Start<'static>, RpcError> {
     let from = match params.member("cursor") {
         None => 0,
         Some(cursor) if cursor.as_str() == "null" => 0,

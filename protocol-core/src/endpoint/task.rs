@@ -51,14 +51,21 @@ impl<D: Duty> Task<D> {
         Self { duty, future: Some(future), held: None }
     }
 
-    /// Polls once where it stands, before it costs a task. Gives the task back if it needs to go on.
-    pub(super) fn try_in_place(mut self) -> Option<Self> {
-        // Whatever registers this waker is polled again, with a real one, as soon as the task is spawned.
-        let mut cx = TaskContext::from_waker(Waker::noop());
-        match self.step(&mut cx) {
-            Poll::Ready(()) => None,
-            Poll::Pending => Some(self),
+    /// Begins where it stands, before it costs a task. Gives the task if it needs to go on.
+    pub(super) fn begin_in_place(
+        duty: Arc<D>,
+        begin: impl FnOnce() -> Result<D::Output, BoxFuture<'static, D::Output>>,
+    ) -> Option<Self> {
+        if duty.leash().is_pulled() {
+            duty.settle(End::Dropped);
+            return None;
         }
+        match guarded(&*duty, begin) {
+            Ok(Ok(value)) => duty.settle(End::Value(value)),
+            Ok(Err(future)) => return Some(Self::new(duty, future)),
+            Err(panicked) => duty.settle(panicked),
+        }
+        None
     }
 
     fn step(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
@@ -66,15 +73,10 @@ impl<D: Duty> Task<D> {
         let end = if self.duty.leash().is_pulled() {
             End::Dropped
         } else {
-            let _entered = self.duty.span().enter();
-            match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+            match guarded(&*self.duty, || future.as_mut().poll(cx)) {
                 Ok(Poll::Pending) => return Poll::Pending,
                 Ok(Poll::Ready(value)) => End::Value(value),
-                Err(panic) => {
-                    diagnose::panicked(self.duty.span(), &*panic);
-                    let_go(panic);
-                    End::Panicked
-                }
+                Err(panicked) => panicked,
             }
         };
         self.settle(end);
@@ -137,17 +139,7 @@ impl<D: Duty> BlockingTask<D> {
             return;
         }
         let Some(job) = self.job.take() else { return };
-        let end = {
-            let _entered = self.duty.span().enter();
-            match catch_unwind(AssertUnwindSafe(job)) {
-                Ok(value) => End::Value(value),
-                Err(panic) => {
-                    diagnose::panicked(self.duty.span(), &*panic);
-                    let_go(panic);
-                    End::Panicked
-                }
-            }
-        };
+        let end = guarded(&*self.duty, job).map_or_else(|panicked| panicked, End::Value);
         self.duty.settle(end);
     }
 }
@@ -159,6 +151,16 @@ impl<D: Duty> Drop for BlockingTask<D> {
             self.duty.settle(End::Dropped);
         }
     }
+}
+
+/// Runs something of the user's in the span of what it is owed for. A panic is the end of that.
+fn guarded<D: Duty, T>(duty: &D, run: impl FnOnce() -> T) -> Result<T, End<D::Output>> {
+    let _entered = duty.span().enter();
+    catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
+        diagnose::panicked(duty.span(), &*panic);
+        let_go(panic);
+        End::Panicked
+    })
 }
 
 /// Drops something of the user's, which may panic once more: that must not keep us from settling.
@@ -266,6 +268,19 @@ mod tests {
         assert_eq!(owed.ends(), Vec::<&str>::new());
         assert!(poll(&mut task).is_ready());
         assert_eq!(owed.ends(), vec!["dropped"]);
+    }
+
+    #[test]
+    fn what_begins_in_place_settles_there_or_goes_on_as_a_task() {
+        let owed = Arc::new(Owed::default());
+        assert!(Task::begin_in_place(Arc::clone(&owed), || Ok(1)).is_none());
+        assert!(Task::begin_in_place(Arc::clone(&owed), || std::panic::panic_any(PanicsOnDrop)).is_none());
+        let mut task = Task::begin_in_place(Arc::clone(&owed), || Err(Box::pin(async { 1 }))).expect("it goes on");
+        assert_eq!(owed.ends(), vec!["value", "panicked"]);
+        assert!(poll(&mut task).is_ready());
+        owed.leash.pull();
+        assert!(Task::begin_in_place(Arc::clone(&owed), || panic!("it does not begin")).is_none());
+        assert_eq!(owed.ends(), vec!["value", "panicked", "value", "dropped"]);
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! A tool: a name, typed arguments, a handler.
 
 use core::fmt;
+use core::task::{Context as TaskContext, Poll};
 use core::time::Duration;
 use std::borrow::Cow;
 use std::boxed::Box;
 use std::string::{String, ToString as _};
 use std::sync::Arc;
+use std::task::Waker;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -84,9 +86,16 @@ impl Hints {
 /// How a tool runs.
 #[derive(Clone)]
 pub(super) enum Handler {
-    Task(Arc<dyn Fn(Context, Json) -> BoxFuture<'static, Reply> + Send + Sync>),
+    Task {
+        start: Arc<dyn Fn(Context, Json) -> BoxFuture<'static, Reply> + Send + Sync>,
+        /// The same for one that is marked inline: most of those have ended by then, and what only a task needs is not made for them.
+        in_place: Arc<InPlace>,
+    },
     Blocking(Arc<dyn Fn(Context, Json) -> Reply + Send + Sync>),
 }
+
+/// Runs a handler where it stands until it waits for something; then gives what is left, to be polled again.
+pub(super) type InPlace = dyn Fn(Context, Json) -> Result<Reply, BoxFuture<'static, Reply>> + Send + Sync;
 
 impl Tool {
     /// A tool with typed arguments and a typed result.
@@ -144,8 +153,9 @@ impl Tool {
     {
         let input = Arc::new(Shape::arguments::<A>());
         let parts = Arc::new((Arc::clone(&input), handler, shape));
-        let run = move |context: Context, arguments: Json| -> BoxFuture<'static, Reply> {
-            let parts = Arc::clone(&parts);
+        let later = Arc::clone(&parts);
+        let start = move |context: Context, arguments: Json| -> BoxFuture<'static, Reply> {
+            let parts = Arc::clone(&later);
             Box::pin(async move {
                 let (input, handler, shape) = &*parts;
                 match input.read(&arguments) {
@@ -154,7 +164,30 @@ impl Tool {
                 }
             })
         };
-        Self::build(name.into(), input, told, Handler::Task(Arc::new(run)))
+        let in_place = move |context: Context, arguments: Json| -> Result<Reply, BoxFuture<'static, Reply>> {
+            let (input, handler, shape) = &*parts;
+            let arguments = match input.read(&arguments) {
+                Ok(arguments) => arguments,
+                Err(violations) => return Ok(invalid(&violations)),
+            };
+            let mut future = Box::pin(handler(context, arguments));
+            // Whatever registers this waker is polled again, with a real one, as soon as there is a task.
+            match future.as_mut().poll(&mut TaskContext::from_waker(Waker::noop())) {
+                Poll::Ready(value) => {
+                    // With all that it holds, so that its cleanup lies before the answer.
+                    drop(future);
+                    Ok(shape(value))
+                }
+                Poll::Pending => {
+                    let parts = Arc::clone(&parts);
+                    Err(Box::pin(async move {
+                        let (_, _, shape) = &*parts;
+                        shape(future.await)
+                    }))
+                }
+            }
+        };
+        Self::build(name.into(), input, told, Handler::Task { start: Arc::new(start), in_place: Arc::new(in_place) })
     }
 
     fn build(name: String, input: Arc<Shape>, output: Option<Json>, handler: Handler) -> Self {

@@ -57,9 +57,11 @@ fn arguments_that_are_missing_or_null_are_an_empty_object() {
 
 #[test]
 fn bad_input_is_a_tool_error_that_names_every_field_and_its_problem() {
-    let run = harness(stepper()).call_tool("steps", text(json!({"steps": "3", "names": ["a", 5]})));
-    assert!(run.is_tool_error());
-    assert_eq!(run.text(), r#"invalid arguments: /names/1: 5 is not of type "string"; /steps: "3" is not of type "integer""#);
+    for tool in [stepper(), stepper().inline()] {
+        let run = harness(tool).call_tool("steps", text(json!({"steps": "3", "names": ["a", 5]})));
+        assert!(run.is_tool_error());
+        assert_eq!(run.text(), r#"invalid arguments: /names/1: 5 is not of type "string"; /steps: "3" is not of type "integer""#);
+    }
 }
 
 #[test]
