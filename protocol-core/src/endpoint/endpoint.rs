@@ -23,7 +23,7 @@ use crate::endpoint::runtime::Runtime;
 use crate::endpoint::service::{Service, Start};
 use crate::endpoint::shared::{ServeSlot, Shared, State};
 use crate::endpoint::task::{BlockingTask, Duty, End, Task, let_go};
-use crate::endpoint::wake::{Waiters, park};
+use crate::endpoint::wake::{Waiters, each, park};
 use crate::error::RpcError;
 use crate::lines::LineEncoder;
 use crate::session::{CloseReason, Event, Full, InboundId, Outcome, Session, Transmit, TransportEnd, Why};
@@ -364,14 +364,12 @@ impl Drop for Endpoint {
                 add(&mut work, question.leash().pull().map(Work::Wake));
             }
         }
-        for piece in work {
-            match piece {
-                // What has not begun will not begin.
-                Work::Serve(invocation, ..) => invocation.settle(End::Dropped),
-                Work::Answer(question, _) => question.settle(End::Dropped),
-                piece => self.run(piece),
-            }
-        }
+        each(work, |piece| match piece {
+            // What has not begun will not begin.
+            Work::Serve(invocation, ..) => invocation.settle(End::Dropped),
+            Work::Answer(question, _) => question.settle(End::Dropped),
+            piece => self.run(piece),
+        });
     }
 }
 

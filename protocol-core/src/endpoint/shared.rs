@@ -14,7 +14,7 @@ use crate::endpoint::client::Question;
 use crate::endpoint::diagnose::Span;
 use crate::endpoint::invocation::Invocation;
 use crate::endpoint::runtime::Runtime;
-use crate::endpoint::wake::Waiters;
+use crate::endpoint::wake::{Waiters, each};
 use crate::error::RpcError;
 use crate::json::{Json, Text};
 use crate::session::{CloseReason, InboundId, InputFailed, InputKey, OutboundId, Session};
@@ -128,10 +128,10 @@ impl After {
     }
 
     fn run(self) {
-        if let Some(driver) = self.driver {
-            driver.wake();
+        if self.wake.is_empty() {
+            return self.driver.into_iter().for_each(Waker::wake);
         }
-        self.wake.into_iter().for_each(Waker::wake);
+        each(self.driver.into_iter().chain(self.wake), Waker::wake);
     }
 }
 
@@ -263,5 +263,39 @@ impl State {
     /// Whether nothing will ever happen again: the session is closed, and no handler is within its grace.
     pub(super) fn is_over(&self) -> bool {
         self.closed.is_some() && self.serves.iter().all(|(_, slot)| slot.abandoned)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::atomic::AtomicUsize;
+    use std::task::Wake;
+    use std::vec;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Woken {
+        count: AtomicUsize,
+        panics: bool,
+    }
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.count.fetch_add(1, Ordering::Relaxed);
+            assert!(!self.panics, "a waker that panics");
+        }
+    }
+
+    /// The others of its verb slept on.
+    #[test]
+    fn regression_a_waker_that_panics_keeps_no_other_of_a_verb_from_being_woken() {
+        let (panics, sleeps) = (Arc::new(Woken { panics: true, ..Woken::default() }), Arc::new(Woken::default()));
+        let [panicking, sleeping] = [&panics, &sleeps].map(|woken| Waker::from(Arc::clone(woken)));
+        let wake = vec![panicking.clone(), sleeping.clone(), panicking.clone(), sleeping];
+        let after = After { output: true, driver: Some(panicking), wake };
+        assert!(catch_unwind(AssertUnwindSafe(|| after.run())).is_err());
+        assert_eq!([&panics, &sleeps].map(|woken| woken.count.load(Ordering::Relaxed)), [3, 2]);
     }
 }

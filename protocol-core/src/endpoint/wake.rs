@@ -1,10 +1,13 @@
 //! Wakers, kept so that none of their code ever runs under the lock: cloned before it is taken, woken and dropped
 //! after it is let go.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::task::Waker;
 use std::vec::Vec;
+
+use crate::endpoint::task::let_go;
 
 /// Keeps `waker` in `place` so that it is woken later.
 ///
@@ -19,6 +22,21 @@ pub(super) fn park(place: &mut Option<Waker>, waker: &Waker, spare: &mut Option<
     }
     core::mem::swap(place, spare);
     true
+}
+
+/// Does something that may run foreign code with each of several things. One that panics keeps none of the others from its turn: the panic
+/// goes on behind the last, unless another is on its way already.
+pub(super) fn each<T>(things: impl IntoIterator<Item = T>, mut act: impl FnMut(T)) {
+    let mut panicked = None;
+    for thing in things {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| act(thing))) {
+            let_go(panicked.replace(panic));
+        }
+    }
+    match panicked {
+        Some(panic) if !std::thread::panicking() => resume_unwind(panic),
+        panicked => let_go(panicked),
+    }
 }
 
 /// Any number of tasks that wait for the same thing.

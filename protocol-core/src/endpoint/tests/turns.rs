@@ -458,3 +458,20 @@ fn regression_a_sleeper_that_panics_lets_no_other_oversleep() {
     bench.turn();
     assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
 }
+
+/// And where the endpoint was dropped, whoever came behind it waited for ever.
+#[test]
+fn regression_a_waker_that_panics_while_the_endpoint_is_dropped_keeps_no_other_from_being_woken() {
+    let (mut bench, peer) = Bench::client();
+    let wakes: Arc<Wakes> = Arc::default();
+    let panics = || Waker::from(Arc::new(Panics));
+    let mut calls = Vec::new();
+    for waker in [panics(), panics(), Waker::from(Arc::clone(&wakes)), panics()] {
+        let mut call = Box::pin(call(&peer));
+        assert!(call.as_mut().poll(&mut TaskContext::from_waker(&waker)).is_pending());
+        calls.push(call);
+    }
+    bench.turn();
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(bench))).is_err());
+    assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+}
