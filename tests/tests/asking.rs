@@ -352,26 +352,32 @@ fn an_answer_of_the_right_shape_is_brought_to_the_one_who_asked() {
 #[test]
 fn an_answer_of_the_wrong_shape_is_invalid_and_its_call_goes_on() {
     let mut wrong = Vec::new();
-    for (ask, result) in [
-        (sample(), "{}"),
-        (sample(), r#"{"role":"assistant","model":"m","content":5}"#),
-        (sample(), r#"{"role":"assistant","model":"m","content":"text"}"#),
-        (sample(), r#"{"role":"assistant","model":"m","content":null}"#),
-        (sample(), r#"{"role":"assistant","model":"m","content":{"type":"text"}}"#),
-        (form(r#"{"type":"string"}"#), "{}"),
-        (form(r#"{"type":"string"}"#), r#"{"action":"ok","content":{"f":"x"}}"#),
-        (form(r#"{"type":"string"}"#), r#"{"action":"accept"}"#),
-        (form(r#"{"type":"string"}"#), r#"{"action":"accept","content":[]}"#),
-        (Ask::Roots, "{}"),
-        (Ask::Roots, r#"{"roots":{}}"#),
-        (Ask::Roots, r#"{"roots":[{"name":"no uri"}]}"#),
-        (Ask::Roots, r#"{"roots":[{"uri":"https://example.org/"}]}"#),
-        (Ask::Roots, "[]"),
+    let [content, action, filled, roots] = [
+        "`content` is missing or no content",
+        "`action` is missing or unknown",
+        "`content` is missing or no object",
+        "`roots` is missing or no list of roots that are files",
+    ];
+    for (ask, result, why) in [
+        (sample(), "{}", content),
+        (sample(), r#"{"role":"assistant","model":"m","content":5}"#, content),
+        (sample(), r#"{"role":"assistant","model":"m","content":"text"}"#, content),
+        (sample(), r#"{"role":"assistant","model":"m","content":null}"#, content),
+        (sample(), r#"{"role":"assistant","model":"m","content":{"type":"text"}}"#, content),
+        (form(r#"{"type":"string"}"#), "{}", action),
+        (form(r#"{"type":"string"}"#), r#"{"action":"ok","content":{"f":"x"}}"#, action),
+        (form(r#"{"type":"string"}"#), r#"{"action":"accept"}"#, filled),
+        (form(r#"{"type":"string"}"#), r#"{"action":"accept","content":[]}"#, filled),
+        (Ask::Roots, "{}", roots),
+        (Ask::Roots, r#"{"roots":{}}"#, roots),
+        (Ask::Roots, r#"{"roots":[{"name":"no uri"}]}"#, roots),
+        (Ask::Roots, r#"{"roots":[{"uri":"https://example.org/"}]}"#, roots),
+        (Ask::Roots, "[]", "it is neither a result nor a proper error"),
     ] {
         let (mut server, id, key) = asking(ask.clone());
         server.drain().frame(&answer(&format!(r#""result":{result}"#)));
         let found = brought(&mut server, id, key);
-        if found != (Some(Violation::InvalidResponse), Err(InputFailed::Invalid)) {
+        if found != (Some(Violation::InvalidResponse), Err(InputFailed::Invalid(why.into()))) {
             wrong.push(format!("{ask:?} {result}: {found:?}"));
         }
         server.respond(id);
@@ -382,43 +388,55 @@ fn an_answer_of_the_wrong_shape_is_invalid_and_its_call_goes_on() {
 
 #[test]
 fn a_filled_form_must_fit_what_was_asked() {
-    for (field, content, fits) in [
-        (r#"{"type":"string","minLength":2,"maxLength":3}"#, r#"{"f":"éé"}"#, true),
-        (r#"{"type":"string","minLength":2,"maxLength":3}"#, r#"{"f":"é"}"#, false),
-        (r#"{"type":"string","minLength":2,"maxLength":3}"#, r#"{"f":"aaaa"}"#, false),
-        (r#"{"type":"string"}"#, r#"{"f":1}"#, false),
-        (r#"{"type":"string"}"#, r#"{"f":null}"#, false),
-        (r#"{"type":"string"}"#, r#"{"f":"a","g":"b"}"#, false),
-        (r#"{"type":"number","minimum":0.5,"maximum":1}"#, r#"{"f":0.5}"#, true),
-        (r#"{"type":"number","minimum":0.5,"maximum":1}"#, r#"{"f":0.4}"#, false),
-        (r#"{"type":"number","minimum":0.5,"maximum":1}"#, r#"{"f":2}"#, false),
-        (r#"{"type":"number"}"#, r#"{"f":"1"}"#, false),
-        (r#"{"type":"integer"}"#, r#"{"f":2.0}"#, true),
-        (r#"{"type":"integer"}"#, r#"{"f":2.5}"#, false),
-        (r#"{"type":"boolean"}"#, r#"{"f":true}"#, true),
-        (r#"{"type":"boolean"}"#, r#"{"f":"true"}"#, false),
-        (r#"{"type":"string","enum":["a"]}"#, r#"{"f":"a"}"#, true),
-        (r#"{"type":"string","enum":["a"]}"#, r#"{"f":"b"}"#, false),
-        (r#"{"type":"string","oneOf":[{"const":"a","title":"b"}]}"#, r#"{"f":"a"}"#, true),
-        (r#"{"type":"string","oneOf":[{"const":"a","title":"b"}]}"#, r#"{"f":"b"}"#, false),
-        (r#"{"type":"array","items":{"type":"string","enum":["a","b"]},"minItems":1,"maxItems":1}"#, r#"{"f":["b"]}"#, true),
-        (r#"{"type":"array","items":{"type":"string","enum":["a","b"]},"minItems":1,"maxItems":1}"#, r#"{"f":[]}"#, false),
-        (r#"{"type":"array","items":{"type":"string","enum":["a","b"]},"minItems":1,"maxItems":1}"#, r#"{"f":["a","b"]}"#, false),
-        (r#"{"type":"array","items":{"type":"string","enum":["a","b"]}}"#, r#"{"f":["c"]}"#, false),
-        (r#"{"type":"array","items":{"type":"string","enum":["a","b"]}}"#, r#"{"f":"a"}"#, false),
+    for (field, content, why) in [
+        (r#"{"type":"string","minLength":2,"maxLength":3}"#, r#"{"f":"éé"}"#, None),
+        (r#"{"type":"string","minLength":2,"maxLength":3}"#, r#"{"f":"é"}"#, Some("f is too short")),
+        (r#"{"type":"string","minLength":2,"maxLength":3}"#, r#"{"f":"aaaa"}"#, Some("f is too long")),
+        (r#"{"type":"string"}"#, r#"{"f":1}"#, Some("f must be text")),
+        (r#"{"type":"string"}"#, r#"{"f":null}"#, Some("f must be text")),
+        (r#"{"type":"string"}"#, r#"{"f":"a","g":"b"}"#, Some("g was not asked for")),
+        (r#"{"type":"number","minimum":0.5,"maximum":1}"#, r#"{"f":0.5}"#, None),
+        (r#"{"type":"number","minimum":0.5,"maximum":1}"#, r#"{"f":0.4}"#, Some("f is too small")),
+        (r#"{"type":"number","minimum":0.5,"maximum":1}"#, r#"{"f":2}"#, Some("f is too large")),
+        (r#"{"type":"number"}"#, r#"{"f":"1"}"#, Some("f must be a number")),
+        (r#"{"type":"integer"}"#, r#"{"f":2.0}"#, None),
+        (r#"{"type":"integer"}"#, r#"{"f":2.5}"#, Some("f must be a whole number")),
+        (r#"{"type":"boolean"}"#, r#"{"f":true}"#, None),
+        (r#"{"type":"boolean"}"#, r#"{"f":"true"}"#, Some("f must be true or false")),
+        (r#"{"type":"string","enum":["a"]}"#, r#"{"f":"a"}"#, None),
+        (r#"{"type":"string","enum":["a"]}"#, r#"{"f":"b"}"#, Some("f is none of the choices")),
+        (r#"{"type":"string","oneOf":[{"const":"a","title":"b"}]}"#, r#"{"f":"a"}"#, None),
+        (r#"{"type":"string","oneOf":[{"const":"a","title":"b"}]}"#, r#"{"f":"b"}"#, Some("f is none of the choices")),
+        (r#"{"type":"array","items":{"type":"string","enum":["a","b"]},"minItems":1,"maxItems":1}"#, r#"{"f":["b"]}"#, None),
+        (
+            r#"{"type":"array","items":{"type":"string","enum":["a","b"]},"minItems":1,"maxItems":1}"#,
+            r#"{"f":[]}"#,
+            Some("f has too few"),
+        ),
+        (
+            r#"{"type":"array","items":{"type":"string","enum":["a","b"]},"minItems":1,"maxItems":1}"#,
+            r#"{"f":["a","b"]}"#,
+            Some("f has too many"),
+        ),
+        (
+            r#"{"type":"array","items":{"type":"string","enum":["a","b"]}}"#,
+            r#"{"f":["c"]}"#,
+            Some("f has what is none of the choices"),
+        ),
+        (r#"{"type":"array","items":{"type":"string","enum":["a","b"]}}"#, r#"{"f":"a"}"#, Some("f must be an array")),
     ] {
         let (mut server, id, key) = asking(form(field));
         server.drain().frame(&answer(&format!(r#""result":{{"action":"accept","content":{content}}}"#)));
-        let expected = match fits {
-            true => (None, Ok(Answer::Elicit(Elicited::Accept(json(content))))),
-            false => (Some(Violation::InvalidResponse), Err(InputFailed::Invalid)),
+        let expected = match why {
+            None => (None, Ok(Answer::Elicit(Elicited::Accept(json(content))))),
+            Some(why) => (Some(Violation::InvalidResponse), Err(InputFailed::Invalid(why.into()))),
         };
         assert_eq!(brought(&mut server, id, key), expected, "{field} {content}");
     }
     let required = elicit(r#"{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"string"}},"required":["b"]}"#);
     let (mut server, id, key) = asking(required);
     server.drain().frame(&answer(r#""result":{"action":"accept","content":{"a":"x"}}"#));
-    assert_eq!(brought(&mut server, id, key).1, Err(InputFailed::Invalid));
+    assert_eq!(brought(&mut server, id, key).1, Err(InputFailed::Invalid("b is missing".into())));
 }
 
 #[test]
@@ -430,7 +448,8 @@ fn an_error_of_the_client_is_a_refusal_that_says_why_and_a_malformed_one_is_inva
     for body in [r#""error":{}"#, r#""result":{},"error":{"code":1,"message":"no"}"#, r#""result":1"#] {
         let (mut server, id, key) = asking(sample());
         server.drain().frame(&answer(body));
-        assert_eq!(brought(&mut server, id, key), (Some(Violation::InvalidResponse), Err(InputFailed::Invalid)), "{body}");
+        let failed = InputFailed::Invalid("it is neither a result nor a proper error".into());
+        assert_eq!(brought(&mut server, id, key), (Some(Violation::InvalidResponse), Err(failed)), "{body}");
     }
 }
 

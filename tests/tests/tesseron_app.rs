@@ -598,7 +598,7 @@ fn item_83_content_is_handed_on_untouched_whether_text_or_an_object() {
         let key = app.ask(id, Ask::from(Sample::new("?")));
         app.sent();
         respond_to_3(&mut app, result);
-        assert_eq!(answer(&mut app, key), Err(InputFailed::Invalid), "{result}");
+        assert_eq!(answer(&mut app, key), Err(InputFailed::Invalid("`content` is missing".into())), "{result}");
     }
 }
 
@@ -641,18 +641,18 @@ const FORM: &str = r#"{"type":"object","properties":{"name":{"type":"string"},"c
 #[test]
 fn item_86_a_form_is_answered_by_what_fits_it_or_by_nothing() {
     for (result, expected) in [
-        (r#"{"action":"accept","value":{"name":"x","count":3}}"#, Some(Ok(Elicited::Accept(json(r#"{"name":"x","count":3}"#))))),
-        (r#"{"action":"decline"}"#, Some(Ok(Elicited::Decline))),
-        (r#"{"action":"cancel","value":{"name":"x"}}"#, Some(Ok(Elicited::Cancel))),
-        (r#"{"action":"accept"}"#, None),
-        (r#"{"action":"accept","value":null}"#, None),
-        (r#"{"action":"accept","value":[]}"#, None),
-        (r#"{"action":"accept","value":{}}"#, None),
-        (r#"{"action":"accept","value":{"name":5}}"#, None),
-        (r#"{"action":"accept","value":{"name":"x","count":1.5}}"#, None),
-        (r#"{"action":"accept","value":{"name":"x","more":1}}"#, None),
-        (r#"{"action":"later"}"#, None),
-        ("null", None),
+        (r#"{"action":"accept","value":{"name":"x","count":3}}"#, Ok(Elicited::Accept(json(r#"{"name":"x","count":3}"#)))),
+        (r#"{"action":"decline"}"#, Ok(Elicited::Decline)),
+        (r#"{"action":"cancel","value":{"name":"x"}}"#, Ok(Elicited::Cancel)),
+        (r#"{"action":"accept"}"#, Err("`value` is missing or no object")),
+        (r#"{"action":"accept","value":null}"#, Err("`value` is missing or no object")),
+        (r#"{"action":"accept","value":[]}"#, Err("`value` is missing or no object")),
+        (r#"{"action":"accept","value":{}}"#, Err("name is missing")),
+        (r#"{"action":"accept","value":{"name":5}}"#, Err("name must be text")),
+        (r#"{"action":"accept","value":{"name":"x","count":1.5}}"#, Err("count must be a whole number")),
+        (r#"{"action":"accept","value":{"name":"x","more":1}}"#, Err("more was not asked for")),
+        (r#"{"action":"later"}"#, Err("`action` is missing or unknown")),
+        ("null", Err("`action` is missing or unknown")),
     ] {
         let (mut app, id) = serving();
         let key = app.ask(id, Ask::Elicit(Elicit::new("Who?", json(FORM))));
@@ -661,7 +661,7 @@ fn item_86_a_form_is_answered_by_what_fits_it_or_by_nothing() {
             [request(3, "elicitation/request", &format!(r#"{{"invocationId":"i1","question":"Who?","schema":{FORM}}}"#))]
         );
         respond_to_3(&mut app, result);
-        let expected = expected.map_or(Err(InputFailed::Invalid), |elicited: Result<_, InputFailed>| elicited.map(Answer::Elicit));
+        let expected = expected.map(Answer::Elicit).map_err(|why| InputFailed::Invalid(why.into()));
         assert_eq!(answer(&mut app, key), expected, "{result}");
     }
 }

@@ -629,7 +629,8 @@ fn item_9_an_error_that_is_no_error_object_is_a_failure_all_the_same() {
         }
         let told: Vec<_> = app.events().into_iter().filter(|event| matches!(event, Event::Input { .. })).collect();
         let no = Event::Input { id, key: keys[1], answer: Ok(Answer::Confirm(false)) };
-        assert_eq!(told, [Event::Input { id, key: keys[0], answer: Err(InputFailed::Invalid) }, no], "{error}");
+        let failed = InputFailed::Invalid("it is neither a result nor a proper error".into());
+        assert_eq!(told, [Event::Input { id, key: keys[0], answer: Err(failed) }, no], "{error}");
     }
 }
 
@@ -664,7 +665,8 @@ fn item_10_a_result_that_is_missing_is_null() {
     app.ask(id, Ask::from(Sample::new("?")));
     app.sent();
     app.frame(r#"{"jsonrpc":"2.0","id":3}"#);
-    assert!(matches!(app.events().last(), Some(Event::Input { answer: Err(InputFailed::Invalid), .. })));
+    let missing = "`content` is missing";
+    assert!(matches!(app.events().last(), Some(Event::Input { answer: Err(InputFailed::Invalid(why)), .. }) if *why == missing));
     let mut app = End::new(app_config());
     app.frame(r#"{"jsonrpc":"2.0","id":1}"#);
     assert_eq!(app.events(), [Event::Closed(CloseReason::HandshakeRefused)]);

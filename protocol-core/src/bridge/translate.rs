@@ -215,7 +215,9 @@ pub(super) fn answer(answer: Result<Answer, InputFailed>, unavailable: i64, clie
             let message = alloc::format!("MCP error {}: {}", error.code, error.message);
             RpcError { code: RpcError::INTERNAL, message: message.into(), data: error.data }
         }),
-        Err(InputFailed::Invalid) => failed("the agent's answer does not fit"),
+        Err(InputFailed::Invalid(why)) => {
+            Answer::Refused(RpcError::new(RpcError::INTERNAL, alloc::format!("the agent's answer does not fit: {why}")))
+        }
         Err(InputFailed::TimedOut) => failed("the agent did not answer in time"),
         Err(InputFailed::Lost) => failed("the agent is gone"),
     }

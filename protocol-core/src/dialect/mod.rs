@@ -15,7 +15,7 @@ use bytes::Bytes;
 
 use crate::config::{Config, Protocol};
 use crate::error::RpcError;
-use crate::json::Json;
+use crate::json::{Json, Text};
 use crate::wire::{Draft, Frames, WireId};
 
 pub(crate) use message::{
@@ -96,7 +96,7 @@ impl Dialect {
     }
 
     /// Reads the answer to a question of ours. `None` if it has the wrong shape.
-    pub(crate) fn read_answer(&self, ask: &Ask, result: &Json) -> Option<Answer> {
+    pub(crate) fn read_answer(&self, ask: &Ask, result: &Json) -> Result<Answer, Text> {
         delegate!(self, protocol => protocol.read_answer(ask, result))
     }
 

@@ -5,6 +5,7 @@ use core::mem::take;
 use core::pin::Pin;
 use core::task::{Context as TaskContext, Poll};
 use core::time::Duration;
+use std::string::String;
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::vec::Vec;
@@ -197,7 +198,7 @@ impl Invocation {
         let answer = AnswerWait { invocation: Arc::clone(self), key }.await?;
         answer.map_err(|failed| match failed {
             InputFailed::Refused(error) => AskFailed::Refused(error),
-            InputFailed::Invalid => AskFailed::Mismatch("it has the wrong shape".into()),
+            InputFailed::Invalid(why) => AskFailed::Mismatch(String::from(&*why)),
             InputFailed::TimedOut => AskFailed::TimedOut,
             InputFailed::Lost => AskFailed::Lost,
         })

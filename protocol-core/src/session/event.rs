@@ -192,8 +192,8 @@ pub enum Why {
 pub enum InputFailed {
     /// The caller answered with an error.
     Refused(RpcError),
-    /// The answer has the wrong shape.
-    Invalid,
+    /// The answer has the wrong shape. Says what of it, and how.
+    Invalid(Text),
     /// Nobody answered within [`crate::Timeouts::input`].
     TimedOut,
     /// The channel has ended.

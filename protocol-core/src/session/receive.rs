@@ -110,11 +110,11 @@ impl Session {
         }
         let Some(question) = self.close_question(key) else { return };
         let answer = match body {
-            ResponseBody::Result(result) => self.dialect.read_answer(&question.ask, &result).ok_or(InputFailed::Invalid),
+            ResponseBody::Result(result) => self.dialect.read_answer(&question.ask, &result).map_err(InputFailed::Invalid),
             ResponseBody::Error(error) => Err(InputFailed::Refused(error)),
-            ResponseBody::Malformed => Err(InputFailed::Invalid),
+            ResponseBody::Malformed => Err(InputFailed::Invalid(Text::from_static("it is neither a result nor a proper error"))),
         };
-        if answer == Err(InputFailed::Invalid) {
+        if matches!(answer, Err(InputFailed::Invalid(_))) {
             self.violation(Violation::InvalidResponse);
         }
         self.bring_answer(key, &question, answer);

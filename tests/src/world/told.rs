@@ -124,7 +124,7 @@ pub fn event(event: &Event) -> String {
                 Ok(Answer::Confirm(yes)) => format!("confirm {yes}"),
                 Ok(_) => "roots".to_owned(),
                 Err(InputFailed::Refused(error)) => format!("refused {}", error.code),
-                Err(InputFailed::Invalid) => "invalid".to_owned(),
+                Err(InputFailed::Invalid(_)) => "invalid".to_owned(),
                 Err(InputFailed::TimedOut) => "timed out".to_owned(),
                 Err(_) => "lost".to_owned(),
             };

@@ -239,10 +239,13 @@ impl Mcp {
         if is_task { Fit::Wrong } else { Fit::Fits }
     }
 
-    pub(crate) fn read_answer(&self, ask: &Ask, result: &Json) -> Option<Answer> {
-        Some(match ask {
+    pub(crate) fn read_answer(&self, ask: &Ask, result: &Json) -> Result<Answer, Text> {
+        Ok(match ask {
             Ask::Sample(_) => Answer::Sample(Sampled {
-                text: sampling::answer_text(result.member("content")?.as_bytes())?,
+                text: result
+                    .member("content")
+                    .and_then(|content| sampling::answer_text(content.as_bytes()))
+                    .ok_or_else(|| Text::from_static("`content` is missing or no content"))?,
                 model: result.member("model").as_ref().and_then(json_string).unwrap_or_default(),
                 result: Some(result.clone()),
             }),
@@ -250,15 +253,21 @@ impl Mcp {
                 Action::Accept => {
                     // Where nothing was to be filled in, some clients send nothing.
                     let nothing = || form.is_confirmation().then(Json::empty_object);
-                    let content = result.member("content").or_else(nothing).filter(Json::is_object)?;
-                    form::check_content(&form.schema, &content).ok()?;
+                    let content = result.member("content").or_else(nothing).filter(Json::is_object);
+                    let content = content.ok_or_else(|| Text::from_static("`content` is missing or no object"))?;
+                    form::check_content(&form.schema, &content)?;
                     Elicited::Accept(content)
                 }
                 Action::Decline => Elicited::Decline,
                 Action::Cancel => Elicited::Cancel,
             }),
             Ask::Confirm { .. } => Answer::Confirm(matches!(read_action(result)?, Action::Accept)),
-            Ask::Roots => Answer::Roots(result.member("roots").filter(are_roots)?),
+            Ask::Roots => Answer::Roots(
+                result
+                    .member("roots")
+                    .filter(are_roots)
+                    .ok_or_else(|| Text::from_static("`roots` is missing or no list of roots that are files"))?,
+            ),
         })
     }
 }
@@ -401,11 +410,11 @@ enum Action {
     Cancel,
 }
 
-fn read_action(result: &Json) -> Option<Action> {
-    match &*json_string(&result.member("action")?)? {
-        "accept" => Some(Action::Accept),
-        "decline" => Some(Action::Decline),
-        "cancel" => Some(Action::Cancel),
-        _ => None,
+fn read_action(result: &Json) -> Result<Action, Text> {
+    match result.member("action").as_ref().and_then(json_string).as_deref() {
+        Some("accept") => Ok(Action::Accept),
+        Some("decline") => Ok(Action::Decline),
+        Some("cancel") => Ok(Action::Cancel),
+        _ => Err(Text::from_static("`action` is missing or unknown")),
     }
 }

@@ -198,26 +198,31 @@ impl Tesseron {
         }
     }
 
-    pub(crate) fn read_answer(&self, ask: &Ask, result: &Json) -> Option<Answer> {
-        Some(match ask {
+    pub(crate) fn read_answer(&self, ask: &Ask, result: &Json) -> Result<Answer, Text> {
+        let action = result.member("action");
+        let action = action.as_ref().and_then(|action| string(action.as_bytes()));
+        let unknown = || Text::from_static("`action` is missing or unknown");
+        Ok(match ask {
             Ask::Sample(_) => {
-                let content = result.member("content")?;
+                let content = result.member("content").ok_or_else(|| Text::from_static("`content` is missing"))?;
                 let text = string(content.as_bytes()).map_or_else(|| String::from(content.as_str()), Cow::into_owned);
                 Answer::Sample(Sampled { text, model: String::new(), result: Some(result.clone()) })
             }
-            Ask::Elicit(form) => Answer::Elicit(match &*string(result.member("action")?.as_bytes())? {
-                "accept" => {
+            Ask::Elicit(form) => Answer::Elicit(match action.as_deref() {
+                Some("accept") => {
                     let nothing = || form.is_confirmation().then(Json::empty_object);
-                    let value = result.member("value").or_else(nothing).filter(Json::is_object)?;
-                    form::check_content(&form.schema, &value).ok()?;
+                    let value = result.member("value").or_else(nothing).filter(Json::is_object);
+                    let value = value.ok_or_else(|| Text::from_static("`value` is missing or no object"))?;
+                    form::check_content(&form.schema, &value)?;
                     Elicited::Accept(value)
                 }
-                "decline" => Elicited::Decline,
-                "cancel" => Elicited::Cancel,
-                _ => return None,
+                Some("decline") => Elicited::Decline,
+                Some("cancel") => Elicited::Cancel,
+                _ => return Err(unknown()),
             }),
-            Ask::Confirm { .. } => Answer::Confirm(string(result.member("action")?.as_bytes())? == "accept"),
-            Ask::Roots => return None,
+            Ask::Confirm { .. } => Answer::Confirm(action.ok_or_else(unknown)? == "accept"),
+            // It has none, so nobody can have asked for them.
+            Ask::Roots => return Err(Text::from_static("there are no roots")),
         })
     }
 }

@@ -51,6 +51,24 @@ fn samples() -> Tool {
 }
 
 #[test]
+fn an_answer_that_does_not_fit_says_what_of_it() {
+    const FORM: &str = r#"{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}"#;
+    let asks = || {
+        asker(async |context: Context| {
+            context.elicit(Elicit::new("Who?", Json::parse(FORM).unwrap())).await.map(|content| content.is_some())
+        })
+    };
+    for (content, why) in [
+        (json!({}), "name is missing"),
+        (json!({"name": 5}), "name must be text"),
+        (json!({"name": "x", "age": 5}), "age was not asked for"),
+    ] {
+        let answer = Answer::Elicit(Elicited::Accept(text(content)));
+        assert_eq!(ask(harness(asks()).answer(answer)), std::format!("-32005 the answer does not fit: {why}"));
+    }
+}
+
+#[test]
 fn a_model_is_asked_and_its_answer_comes_back() {
     let run = harness(samples()).answer(sampled("because")).call_tool("asks", Json::empty_object());
     assert_eq!(run.text(), r#""because""#);
