@@ -6,7 +6,6 @@ use std::boxed::Box;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::vec::Vec;
 
 use bytes::Bytes;
 
@@ -23,7 +22,7 @@ use crate::endpoint::runtime::Runtime;
 use crate::endpoint::service::{Service, Start};
 use crate::endpoint::shared::{ServeSlot, Shared, State};
 use crate::endpoint::task::{BlockingTask, Duty, End, Task, let_go};
-use crate::endpoint::wake::{Waiters, each, park};
+use crate::endpoint::wake::{each, park};
 use crate::error::RpcError;
 use crate::lines::LineEncoder;
 use crate::session::{CloseReason, Event, Full, InboundId, Outcome, Session, Transmit, TransportEnd, Why};
@@ -400,7 +399,8 @@ impl State {
             }
             Event::Cancelled { id, why } => self.cancel(id, why, grace_ends, work),
             Event::Input { id, key, answer } => {
-                let input = self.serves.get_mut(&id).and_then(|slot| slot.inputs.iter_mut().find(|(asked, _)| *asked == key));
+                let waits = self.serves.get_mut(&id).and_then(|slot| slot.waits.as_mut());
+                let input = waits.and_then(|waits| waits.inputs.iter_mut().find(|(asked, _)| *asked == key));
                 // Whoever asked may have lost interest meanwhile.
                 if let Some((_, input)) = input {
                     input.answer = Some(answer);
@@ -478,8 +478,10 @@ impl State {
         }
         add(work, note.map(Work::Diagnose));
         slot.grace = Some(self.alarms.set(grace, Alarmed::Grace(id)));
-        work.extend(slot.on_cancel.take().map(Work::Wake));
-        work.extend(slot.inputs.iter_mut().filter_map(|(_, input)| input.waker.take()).map(Work::Wake));
+        if let Some(waits) = &mut slot.waits {
+            work.extend(waits.on_cancel.take().map(Work::Wake));
+            work.extend(waits.inputs.iter_mut().filter_map(|(_, input)| input.waker.take()).map(Work::Wake));
+        }
     }
 
     /// A handler has used up its grace.
@@ -522,7 +524,7 @@ fn add(work: &mut VecDeque<Work>, piece: Option<Work>) {
 
 impl ServeSlot {
     fn new(invocation: Arc<Invocation>) -> Self {
-        Self { invocation, inputs: Vec::new(), on_cancel: Waiters::default(), grace: None, abandoned: false }
+        Self { invocation, waits: None, grace: None, abandoned: false }
     }
 
     /// Nobody waits for the handler any longer: it ends at its next await.

@@ -1,7 +1,6 @@
 //! One invocation that we serve, as its handler sees it: what stands behind a [`Context`](crate::endpoint::Context).
 
 use core::fmt;
-use core::mem::take;
 use core::pin::Pin;
 use core::task::{Context as TaskContext, Poll};
 use core::time::Duration;
@@ -16,7 +15,7 @@ use crate::endpoint::ask::AskFailed;
 use crate::endpoint::diagnose::{self, Answered, Span};
 use crate::endpoint::shared::{InputSlot, Shared, State};
 use crate::endpoint::task::{Duty, End};
-use crate::endpoint::wake::{Leash, park};
+use crate::endpoint::wake::{Leash, each, park};
 use crate::error::RpcError;
 use crate::json::{Json, Text};
 use crate::session::{
@@ -132,31 +131,28 @@ impl Invocation {
     pub(super) fn respond(&self, reply: Reply) {
         let answered = Answered::of(&reply);
         let is_timed = |session: &Session| session.is_response_timed(self.id);
-        let (sent, left) = self.shared.quick_verb(is_timed, |state, now, after| {
+        let (sent, ended) = self.shared.quick_verb(is_timed, |state, now, after| {
             // A cancelled one gives NotLive and has its place freed: the wire was free long before.
             let sent = state.session.respond(self.id, reply, now);
-            if sent.is_ok() {
-                after.output();
-            }
             let alarms = &mut state.alarms;
-            let left = state.serves.end(&self.id, |slot| {
+            let ended = state.serves.end(&self.id, |slot| {
                 if let Some(key) = slot.grace {
                     drop(alarms.clear(key));
                 }
-                after.wake(slot.inputs.iter_mut().filter_map(|(_, input)| input.waker.take()));
-                (take(&mut slot.inputs), take(&mut slot.on_cancel))
+                slot.waits.take()
             });
-            if left.is_some() && state.session.is_closed() {
-                // The driver may be waiting for just this handler.
+            // The driver may be waiting for just this handler.
+            if sent.is_ok() || (ended.is_some() && state.session.is_closed()) {
                 after.output();
             }
-            (sent, left)
+            (sent, ended)
         });
-        if left.is_some() {
-            diagnose::settled(self, answered, sent);
+        let Some(waits) = ended else { return };
+        // They may be the last wakers of a task, so they are woken and dropped here, where nothing is locked.
+        if let Some(waits) = waits {
+            each(waits.inputs.into_iter().filter_map(|(_, input)| input.waker), Waker::wake);
         }
-        // It may hold the last wakers of a task, so it is dropped here, where nothing is locked.
-        drop(left);
+        diagnose::settled(self, answered, sent);
     }
 
     pub(super) fn is_cancelled(&self) -> bool {
@@ -179,7 +175,7 @@ impl Invocation {
             let key = state.session.request_input(self.id, ask, now)?;
             after.output();
             match state.serves.get_mut(&self.id) {
-                Some(slot) => slot.inputs.push((key, InputSlot::default())),
+                Some(slot) => slot.waits.get_or_insert_default().inputs.push((key, InputSlot::default())),
                 None => return Err(AskError::NotLive),
             }
             Ok(key)
@@ -261,7 +257,7 @@ impl Future for CancelledWait {
             let parked = this.invocation.shared.look(|state| match state.serves.get_mut(&this.invocation.id) {
                 // Cancelled between the look above and this one.
                 Some(_) if this.invocation.is_cancelled() => false,
-                Some(slot) => slot.on_cancel.park(&mut this.place, cx.waker(), &mut spare),
+                Some(slot) => slot.waits.get_or_insert_default().on_cancel.park(&mut this.place, cx.waker(), &mut spare),
                 None => true,
             });
             if parked {
@@ -277,10 +273,8 @@ impl Future for CancelledWait {
 impl Drop for CancelledWait {
     fn drop(&mut self) {
         let Some(place) = self.place else { return };
-        let waker = self
-            .invocation
-            .shared
-            .look(|state| state.serves.get_mut(&self.invocation.id).and_then(|slot| slot.on_cancel.leave(place)));
+        let waker =
+            self.invocation.shared.look(|state| state.serves.get_mut(&self.invocation.id)?.waits.as_mut()?.on_cancel.leave(place));
         drop(waker);
     }
 }
@@ -340,7 +334,7 @@ struct AnswerWait {
 impl AnswerWait {
     /// Where the question stands among those of its invocation; nowhere once it is over.
     fn place<'a>(&self, state: &'a mut State) -> Option<(&'a mut Vec<(InputKey, InputSlot)>, usize)> {
-        let inputs = &mut state.serves.get_mut(&self.invocation.id)?.inputs;
+        let inputs = &mut state.serves.get_mut(&self.invocation.id)?.waits.as_mut()?.inputs;
         let at = inputs.iter().position(|(key, _)| *key == self.key)?;
         Some((inputs, at))
     }

@@ -1,6 +1,7 @@
 //! The one lock of an endpoint, what stands under it, and the order in which a verb does its work.
 
 use core::time::Duration;
+use std::boxed::Box;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +15,7 @@ use crate::endpoint::client::Question;
 use crate::endpoint::diagnose::Span;
 use crate::endpoint::invocation::Invocation;
 use crate::endpoint::runtime::Runtime;
-use crate::endpoint::wake::{Waiters, each};
+use crate::endpoint::wake::Waiters;
 use crate::error::RpcError;
 use crate::json::{Json, Text};
 use crate::session::{CloseReason, InboundId, InputFailed, InputKey, OutboundId, Session};
@@ -76,14 +77,21 @@ pub(super) struct CallSlot {
 /// An invocation whose handler has not ended.
 pub(super) struct ServeSlot {
     pub(super) invocation: Arc<Invocation>,
-    /// What its handler asked and waits for. Few, so a list.
-    pub(super) inputs: Vec<(InputKey, InputSlot)>,
-    /// Who waits for its cancellation.
-    pub(super) on_cancel: Waiters,
+    /// Made at the first of it: many a handler waits for nothing of ours.
+    pub(super) waits: Option<Box<Waits>>,
     /// When its grace ends, once it is cancelled.
     pub(super) grace: Option<AlarmKey>,
     /// Its grace has ended: nobody waits for it any longer.
     pub(super) abandoned: bool,
+}
+
+/// What a handler waits for.
+#[derive(Debug, Default)]
+pub(super) struct Waits {
+    /// What it asked. Few, so a list.
+    pub(super) inputs: Vec<(InputKey, InputSlot)>,
+    /// Who waits for its cancellation.
+    pub(super) on_cancel: Waiters,
 }
 
 /// A question that a handler waits for.
@@ -114,24 +122,12 @@ pub struct Counters {
 pub(super) struct After {
     output: bool,
     driver: Option<Waker>,
-    wake: Vec<Waker>,
 }
 
 impl After {
     /// The session has a frame or an event that it had not before.
     pub(super) fn output(&mut self) {
         self.output = true;
-    }
-
-    pub(super) fn wake(&mut self, wakers: impl IntoIterator<Item = Waker>) {
-        self.wake.extend(wakers);
-    }
-
-    fn run(self) {
-        if self.wake.is_empty() {
-            return self.driver.into_iter().for_each(Waker::wake);
-        }
-        each(self.driver.into_iter().chain(self.wake), Waker::wake);
     }
 }
 
@@ -198,7 +194,7 @@ impl Shared {
             after.driver = state.driver.take();
         }
         drop(state);
-        after.run();
+        after.driver.into_iter().for_each(Waker::wake);
         value
     }
 
@@ -263,39 +259,5 @@ impl State {
     /// Whether nothing will ever happen again: the session is closed, and no handler is within its grace.
     pub(super) fn is_over(&self) -> bool {
         self.closed.is_some() && self.serves.iter().all(|(_, slot)| slot.abandoned)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-    use std::sync::atomic::AtomicUsize;
-    use std::task::Wake;
-    use std::vec;
-
-    use super::*;
-
-    #[derive(Default)]
-    struct Woken {
-        count: AtomicUsize,
-        panics: bool,
-    }
-
-    impl Wake for Woken {
-        fn wake(self: Arc<Self>) {
-            self.count.fetch_add(1, Ordering::Relaxed);
-            assert!(!self.panics, "a waker that panics");
-        }
-    }
-
-    /// The others of its verb slept on.
-    #[test]
-    fn regression_a_waker_that_panics_keeps_no_other_of_a_verb_from_being_woken() {
-        let (panics, sleeps) = (Arc::new(Woken { panics: true, ..Woken::default() }), Arc::new(Woken::default()));
-        let [panicking, sleeping] = [&panics, &sleeps].map(|woken| Waker::from(Arc::clone(woken)));
-        let wake = vec![panicking.clone(), sleeping.clone(), panicking.clone(), sleeping];
-        let after = After { output: true, driver: Some(panicking), wake };
-        assert!(catch_unwind(AssertUnwindSafe(|| after.run())).is_err());
-        assert_eq!([&panics, &sleeps].map(|woken| woken.count.load(Ordering::Relaxed)), [3, 2]);
     }
 }

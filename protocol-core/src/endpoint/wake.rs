@@ -113,3 +113,50 @@ impl Leash {
         self.task.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec;
+
+    struct PanicsOnDrop;
+    impl Drop for PanicsOnDrop {
+        fn drop(&mut self) {
+            panic!("dropped");
+        }
+    }
+
+    /// Of several wakers of a verb, those behind one that panicked were never woken.
+    #[test]
+    fn regression_what_panics_keeps_none_of_the_others_from_its_turn() {
+        let mut acted = Vec::new();
+        let act = AssertUnwindSafe(|| {
+            each(0..5, |thing| {
+                acted.push(thing);
+                match thing {
+                    1 => std::panic::panic_any(PanicsOnDrop),
+                    3 => std::panic::panic_any("the last"),
+                    _ => {}
+                }
+            });
+        });
+        let panic = catch_unwind(act).expect_err("it goes on");
+        assert_eq!(panic.downcast_ref(), Some(&"the last"));
+        assert_eq!(acted, vec![0, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn a_panic_behind_another_that_is_on_its_way_ends_there() {
+        struct WakesOnDrop;
+        impl Drop for WakesOnDrop {
+            fn drop(&mut self) {
+                each([1, 2], |_| panic!("the second"));
+            }
+        }
+        let panic = catch_unwind(|| {
+            let _wakes = WakesOnDrop;
+            std::panic::panic_any("the first");
+        });
+        assert_eq!(panic.expect_err("it goes on").downcast_ref(), Some(&"the first"));
+    }
+}
