@@ -8,9 +8,10 @@ use std::boxed::Box;
 use std::collections::VecDeque;
 use std::string::String;
 use std::sync::Arc;
+use std::task::Waker;
 
 use crate::dialect::Progress;
-use crate::endpoint::shared::{CallSlot, Counters, Shared};
+use crate::endpoint::shared::{CallSlot, CallStage, Counters, Shared};
 use crate::endpoint::wake::park;
 use crate::error::RpcError;
 use crate::json::{Json, JsonError};
@@ -97,7 +98,7 @@ pub struct Call {
     /// It has no place among the calls any longer: its end was read, or nobody listens.
     left: bool,
     /// Updates taken from its place, all at once, and not yet read. `None` before there are any.
-    unread: Option<VecDeque<Progress>>,
+    unread: Option<Box<Unread>>,
 }
 
 /// Updates kept for a reader who is slow, and as many again of those that it has taken and not looked at. One more merges into the newest.
@@ -130,12 +131,12 @@ impl Call {
 
     /// What [`Call::next_progress`] does, for hand-written futures. Only the task that polled the call last is woken.
     pub fn poll_progress(&mut self, cx: &mut TaskContext<'_>) -> Poll<Option<Progress>> {
-        if self.unread.as_ref().is_none_or(VecDeque::is_empty) && !self.left {
+        if self.unread.as_ref().is_none_or(|unread| unread.0.is_empty()) && !self.left {
             let mut unread = take(&mut self.unread);
             let heard = self.poll_place(cx, true, |calls, id| match calls.get_mut(id) {
-                Some(slot) if slot.progress.as_ref().is_none_or(VecDeque::is_empty) && slot.done.is_none() => false,
+                Some(slot) if slot.unread.as_ref().is_none_or(|unread| unread.0.is_empty()) && slot.is_open() => false,
                 Some(slot) => {
-                    swap(&mut slot.progress, &mut unread);
+                    swap(&mut slot.unread, &mut unread);
                     true
                 }
                 None => true,
@@ -143,7 +144,7 @@ impl Call {
             self.unread = unread;
             ready!(heard);
         }
-        Poll::Ready(self.unread.as_mut().and_then(VecDeque::pop_front))
+        Poll::Ready(self.unread.as_mut().and_then(|unread| unread.0.pop_front()))
     }
 
     /// Lets the call go on without anybody listening.
@@ -167,8 +168,9 @@ impl Call {
                     return Seen::Found;
                 }
                 let Some(slot) = state.calls.get_mut(&self.id) else { return Seen::Found };
+                let CallStage::Open(waiting) = &mut slot.stage else { return Seen::Found };
                 slot.wants_progress = wants_progress;
-                if park(&mut slot.waker, cx.waker(), &mut spare) { Seen::Parked } else { Seen::Nothing }
+                if park(waiting, cx.waker(), &mut spare) { Seen::Parked } else { Seen::Nothing }
             });
             match seen {
                 Seen::Found => return Poll::Ready(()),
@@ -180,6 +182,12 @@ impl Call {
 
     fn leave(&self) -> Option<CallSlot> {
         self.shared.look(|state| state.calls.end(&self.id, take))
+    }
+}
+
+impl Default for CallStage {
+    fn default() -> Self {
+        Self::Open(None)
     }
 }
 
@@ -202,21 +210,24 @@ impl Future for Call {
             return Poll::Pending;
         }
         // Nothing of it may end under the lock.
-        let (mut done, mut others) = (None, None);
+        let (mut ended, mut others) = (None, None);
         ready!(this.poll_place(cx, false, |calls, id| match calls.get(id) {
-            Some(slot) if slot.done.is_none() => false,
+            Some(slot) if slot.is_open() => false,
             _ => {
                 // One by one: as a whole it is large, and most of that is nothing. What is not named here ends under the lock.
-                calls.end(id, |CallSlot { progress, done: end, waker, wants_progress: _, span }| {
-                    done = end.take();
-                    others = Some((progress.take(), waker.take(), take(span)));
+                calls.end(id, |CallSlot { unread, stage, wants_progress: _, span }| {
+                    ended = Some(replace(stage, CallStage::Open(None)));
+                    others = Some((unread.take(), take(span)));
                 });
                 true
             }
         }));
         this.left = true;
         drop(others);
-        Poll::Ready(done.unwrap_or_else(|| Done::new(Outcome::Lost, None, None)))
+        Poll::Ready(match ended {
+            Some(CallStage::Ended(done)) => done,
+            _ => Done::new(Outcome::Lost, None, None),
+        })
     }
 }
 
@@ -243,12 +254,36 @@ impl fmt::Debug for Call {
 }
 
 impl CallSlot {
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.stage, CallStage::Open(_))
+    }
+
+    /// Takes whoever waits.
+    pub(super) fn waiting(&mut self) -> Option<Waker> {
+        match &mut self.stage {
+            CallStage::Open(waiting) => waiting.take(),
+            CallStage::Ended(_) => None,
+        }
+    }
+
+    /// Open -> Ended. Gives whoever waits.
+    pub(super) fn end(&mut self, done: Done) -> Option<Waker> {
+        let waiting = self.waiting();
+        self.stage = CallStage::Ended(done);
+        waiting
+    }
+}
+
+/// Updates that nobody has read, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Unread(VecDeque<Progress>);
+
+impl Unread {
     /// Keeps an update until it is read.
     pub(super) fn push(&mut self, update: Progress, counters: &mut Counters) {
-        let unread = self.progress.get_or_insert_default();
-        if unread.len() < UNREAD {
-            unread.push_back(update);
-        } else if let Some(newest) = unread.back_mut() {
+        if self.0.len() < UNREAD {
+            self.0.push_back(update);
+        } else if let Some(newest) = self.0.back_mut() {
             counters.progress_merged = counters.progress_merged.saturating_add(1);
             merge(newest, update);
         }
@@ -272,16 +307,15 @@ mod tests {
 
     #[test]
     fn unread_progress_is_bounded_and_the_newest_wins() {
-        let mut slot = CallSlot::default();
+        let mut unread = Unread::default();
         let mut counters = Counters::default();
         for value in 0..2000_u32 {
             let update = Progress::value(f64::from(value));
-            slot.push(if value == 1500 { update.with_message("half past") } else { update }, &mut counters);
+            unread.push(if value == 1500 { update.with_message("half past") } else { update }, &mut counters);
         }
-        let unread = slot.progress.expect("they are kept");
-        assert_eq!(unread.len(), UNREAD);
+        assert_eq!(unread.0.len(), UNREAD);
         assert_eq!(counters.progress_merged, 2000 - 1024);
-        assert_eq!(unread.front(), Some(&Progress::value(0.0)));
-        assert_eq!(unread.back(), Some(&Progress::value(1999.0).with_message("half past")));
+        assert_eq!(unread.0.front(), Some(&Progress::value(0.0)));
+        assert_eq!(unread.0.back(), Some(&Progress::value(1999.0).with_message("half past")));
     }
 }

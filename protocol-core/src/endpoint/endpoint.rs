@@ -421,17 +421,16 @@ impl State {
             Event::Progress { id, progress } => {
                 // A call that nobody holds any longer has no place.
                 if let Some(slot) = self.calls.get_mut(&id) {
-                    slot.push(progress, &mut self.counters);
+                    slot.unread.get_or_insert_default().push(progress, &mut self.counters);
                     if slot.wants_progress {
-                        add(work, slot.waker.take().map(Work::Wake));
+                        add(work, slot.waiting().map(Work::Wake));
                     }
                 }
             }
             Event::Done { id, outcome, partial, last } => {
                 if let Some(slot) = self.calls.get_mut(&id) {
                     add(work, Note::call_ended(id, &mut slot.span, &outcome).map(Work::Diagnose));
-                    slot.done = Some(Done::new(outcome, partial, last));
-                    add(work, slot.waker.take().map(Work::Wake));
+                    add(work, slot.end(Done::new(outcome, partial, last)).map(Work::Wake));
                 }
             }
             Event::Log(record) => work.push_back(Work::Log(Box::new(record))),
@@ -497,9 +496,8 @@ impl State {
         self.closed = Some(reason);
         work.extend(self.on_change.take().map(Work::Wake));
         for slot in self.calls.values_mut() {
-            if slot.done.is_none() {
-                slot.done = Some(Done::new(Outcome::Lost, None, None));
-                add(work, slot.waker.take().map(Work::Wake));
+            if slot.is_open() {
+                add(work, slot.end(Done::new(Outcome::Lost, None, None)).map(Work::Wake));
             }
         }
         // Those that have been told before are passed over.

@@ -2,15 +2,15 @@
 
 use core::time::Duration;
 use std::boxed::Box;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::vec::Vec;
 
-use crate::dialect::{Answer, Progress};
+use crate::dialect::Answer;
 use crate::endpoint::alarms::{AlarmKey, Alarms};
-use crate::endpoint::call::Done;
+use crate::endpoint::call::{Done, Unread};
 use crate::endpoint::client::Question;
 use crate::endpoint::diagnose::Span;
 use crate::endpoint::invocation::Invocation;
@@ -66,12 +66,20 @@ pub(super) struct State {
 #[derive(Debug, Default)]
 pub(super) struct CallSlot {
     /// Updates that nobody has read. `None` before there are any: most calls hear of none, and then have none to end.
-    pub(super) progress: Option<VecDeque<Progress>>,
-    pub(super) done: Option<Done>,
-    pub(super) waker: Option<Waker>,
+    pub(super) unread: Option<Box<Unread>>,
+    pub(super) stage: CallStage,
     /// Whether who waits also wants to hear of progress.
     pub(super) wants_progress: bool,
     pub(super) span: Span,
+}
+
+/// How far a call of ours has come.
+#[derive(Debug)]
+pub(super) enum CallStage {
+    /// On its way, and who waits for it.
+    Open(Option<Waker>),
+    /// Its end, which nobody has read.
+    Ended(Done),
 }
 
 /// An invocation whose handler has not ended.
