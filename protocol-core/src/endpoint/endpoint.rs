@@ -179,28 +179,30 @@ impl Endpoint {
     }
 
     fn run(&self, piece: Work) {
-        match (piece, &self.side) {
-            (Work::Wake(waker), _) => waker.wake(),
-            (Work::Forget(question), _) => drop(question),
-            (Work::Diagnose(note), _) => note.tell(),
-            (Work::Serve(invocation, op, params), Side::Server(service)) => {
+        match piece {
+            Work::Wake(waker) => waker.wake(),
+            Work::Forget(question) => drop(question),
+            Work::Diagnose(note) => note.tell(),
+            Work::Serve(invocation, op, params) => {
                 invocation.span.serve(invocation.id, &op, &params, invocation.depth);
-                self.serve(service, invocation, &op, params);
+                match &self.side {
+                    Side::Server(service) => self.serve(service, invocation, &op, params),
+                    Side::Client(_) => {
+                        invocation.respond(Reply::Error(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "method not found")));
+                    }
+                }
             }
-            (Work::Serve(invocation, op, params), Side::Client(_)) => {
-                invocation.span.serve(invocation.id, &op, &params, invocation.depth);
-                invocation.respond(Reply::Error(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "method not found")));
-            }
-            (Work::Answer(question, ask), Side::Client(client)) => {
-                question.span.answer(question.key, question.parent, &ask, question.depth);
-                let future = answer(Arc::clone(client), Asked::new(Arc::clone(&question)), ask);
-                self.shared.runtime().spawn(Box::pin(Task::new(question, future)));
-            }
-            (Work::Answer(question, _), Side::Server(_)) => question.settle(End::Dropped),
-            (Work::Log(record), Side::Client(client)) => self.tell(|| client.log(*record)),
-            (Work::Notice(notice), Side::Client(client)) => self.tell(|| client.notice(*notice)),
+            Work::Answer(question, ask) => match &self.side {
+                Side::Server(_) => question.settle(End::Dropped),
+                Side::Client(client) => {
+                    question.span.answer(question.key, question.parent, &ask, question.depth);
+                    let future = answer(Arc::clone(client), Asked::new(Arc::clone(&question)), ask);
+                    self.shared.runtime().spawn(Box::pin(Task::new(question, future)));
+                }
+            },
             // A server is told of roots that changed; whoever needs them asks anew each time.
-            (Work::Log(_) | Work::Notice(_), Side::Server(_)) => {}
+            Work::Log(record) => self.tell(|client| client.log(*record)),
+            Work::Notice(notice) => self.tell(|client| client.notice(*notice)),
         }
     }
 
@@ -221,9 +223,10 @@ impl Endpoint {
         }
     }
 
-    /// A client that panics over a piece of news must not stop the channel.
-    fn tell(&self, tell: impl FnOnce()) {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(tell)) {
+    /// Tells the client, if this is the end that has one. One that panics over a piece of news must not stop the channel.
+    fn tell(&self, tell: impl FnOnce(&dyn Client)) {
+        let Side::Client(client) = &self.side else { return };
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| tell(&**client))) {
             diagnose::panicked(&diagnose::Span::default(), &*panic);
             let_go(panic);
             self.shared.look(|state| state.counters.panics = state.counters.panics.saturating_add(1));
@@ -386,7 +389,7 @@ impl State {
     /// It is `now`, by the last that the driver and the session have heard.
     fn sort(&mut self, shared: &Arc<Shared>, event: Event, now: Instant, work: &mut VecDeque<Work>) {
         let now = now.max(self.session.time());
-        let grace_ends = now.saturating_add(shared.handler_grace);
+        let grace_ends = || now.saturating_add(shared.handler_grace);
         match event {
             Event::Ready(_) => {
                 self.ready = true;
@@ -397,7 +400,7 @@ impl State {
                 self.serves.insert(id, ServeSlot::new(Arc::clone(&invocation)));
                 work.push_back(Work::Serve(invocation, op, params));
             }
-            Event::Cancelled { id, why } => self.cancel(id, why, grace_ends, work),
+            Event::Cancelled { id, why } => self.cancel(id, why, grace_ends(), work),
             Event::Input { id, key, answer } => {
                 let waits = self.serves.get_mut(&id).and_then(|slot| slot.waits.as_mut());
                 let input = waits.and_then(|waits| waits.inputs.iter_mut().find(|(asked, _)| *asked == key));
@@ -437,7 +440,7 @@ impl State {
             Event::Notice(notice) => work.push_back(Work::Notice(Box::new(notice))),
             Event::Closed(reason) => {
                 add(work, Note::closed(reason).map(Work::Diagnose));
-                self.close(reason, grace_ends, work);
+                self.close(reason, grace_ends(), work);
             }
             // The session has counted it.
             Event::Violation(rule) => add(work, Note::violation(rule).map(Work::Diagnose)),

@@ -102,11 +102,11 @@ impl Clocks {
         }
     }
 
-    /// They were started so much too early.
+    /// They were started `then`, too early, and nothing has been heard since.
     #[cfg(feature = "endpoint")]
-    pub(super) fn delay(&mut self, by: Duration) {
-        self.activity = self.activity.saturating_add(by);
-        self.latest = self.latest.map(|latest| latest.saturating_add(by));
+    pub(super) fn restart(&mut self, then: Instant, now: Instant) {
+        self.activity = now.max(then);
+        self.latest = self.latest.map(|latest| latest.saturating_add(now.saturating_duration_since(then)));
     }
 
     /// `min(last activity + idle, start + max_total)`, and which of the two it is.

@@ -344,7 +344,7 @@ impl Session {
         // In the order of the calls: deadlines that rise are the quickest to note.
         for (id, then) in &self.untimed {
             let Some(call) = self.calls.get_mut(id) else { continue };
-            call.clocks.delay(now.saturating_duration_since(*then));
+            call.clocks.restart(*then, now);
             let at = call.deadline().map(|(at, _)| at);
             self.timers.set(TimerKey::Call(*id), &mut call.armed, at);
         }
