@@ -394,7 +394,7 @@ fn a_filled_form_must_fit_what_was_asked() {
         (r#"{"type":"string","minLength":2,"maxLength":3}"#, r#"{"f":"aaaa"}"#, Some("f is too long")),
         (r#"{"type":"string"}"#, r#"{"f":1}"#, Some("f must be text")),
         (r#"{"type":"string"}"#, r#"{"f":null}"#, Some("f must be text")),
-        (r#"{"type":"string"}"#, r#"{"f":"a","g":"b"}"#, Some("g was not asked for")),
+        (r#"{"type":"string"}"#, r#"{"f":"a","g":"b"}"#, Some(r#""g" was not asked for"#)),
         (r#"{"type":"number","minimum":0.5,"maximum":1}"#, r#"{"f":0.5}"#, None),
         (r#"{"type":"number","minimum":0.5,"maximum":1}"#, r#"{"f":0.4}"#, Some("f is too small")),
         (r#"{"type":"number","minimum":0.5,"maximum":1}"#, r#"{"f":2}"#, Some("f is too large")),
@@ -433,6 +433,12 @@ fn a_filled_form_must_fit_what_was_asked() {
         };
         assert_eq!(brought(&mut server, id, key), expected, "{field} {content}");
     }
+    // A name that the client made up goes on only as far as it is needed to recognise it.
+    let (mut server, id, key) = asking(form(r#"{"type":"string"}"#));
+    let name = "é\\n".repeat(1_000);
+    server.drain().frame(&answer(&format!(r#""result":{{"action":"accept","content":{{"{name}":1}}}}"#)));
+    let why = format!(r#""{}" was not asked for"#, "é\\n".repeat(32));
+    assert_eq!(brought(&mut server, id, key).1, Err(InputFailed::Invalid(why.into())));
     let required = elicit(r#"{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"string"}},"required":["b"]}"#);
     let (mut server, id, key) = asking(required);
     server.drain().frame(&answer(r#""result":{"action":"accept","content":{"a":"x"}}"#));

@@ -650,7 +650,7 @@ fn item_86_a_form_is_answered_by_what_fits_it_or_by_nothing() {
         (r#"{"action":"accept","value":{}}"#, Err("name is missing")),
         (r#"{"action":"accept","value":{"name":5}}"#, Err("name must be text")),
         (r#"{"action":"accept","value":{"name":"x","count":1.5}}"#, Err("count must be a whole number")),
-        (r#"{"action":"accept","value":{"name":"x","more":1}}"#, Err("more was not asked for")),
+        (r#"{"action":"accept","value":{"name":"x","more":1}}"#, Err(r#""more" was not asked for"#)),
         (r#"{"action":"later"}"#, Err("`action` is missing or unknown")),
         ("null", Err("`action` is missing or unknown")),
     ] {

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use crate::bridge::{Advertised, Bridge, BridgeConfig, BridgeEvent, ClaimId, Leg, Random};
 use crate::claims::{BoundDial, ChannelId, OpenRefused};
 use crate::drive::Machine;
-use crate::endpoint::Runtime;
+use crate::endpoint::{Runtime, wake_all};
 use crate::session::{Close, Full, Transmit, TransportEnd};
 use crate::time::Instant;
 
@@ -132,7 +132,7 @@ impl Shared {
             wake.extend(state_ref.owner.take());
         }
         drop(state);
-        wake.into_iter().for_each(Waker::wake);
+        wake_all(wake);
         value
     }
 }

@@ -90,7 +90,7 @@ impl<'a> Form<'a> {
         for (key, value) in members {
             let name = key.name();
             // What the peer wrote goes on only as far as it is needed to recognise it.
-            let unknown = || alloc::format!("{} was not asked for", name.chars().take(64).collect::<String>());
+            let unknown = || alloc::format!("{:?} was not asked for", name.chars().take(64).collect::<String>());
             let field = self.fields.get(&name).ok_or_else(unknown)?;
             field.fits(value).map_err(|why| alloc::format!("{name} {why}"))?;
             if !answered.insert(name.clone()) {

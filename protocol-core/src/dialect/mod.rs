@@ -95,7 +95,7 @@ impl Dialect {
         delegate!(self, protocol => protocol.envelope_size(op))
     }
 
-    /// Reads the answer to a question of ours. `None` if it has the wrong shape.
+    /// Reads the answer to a question of ours. What is wrong with it, if it has the wrong shape.
     pub(crate) fn read_answer(&self, ask: &Ask, result: &Json) -> Result<Answer, Text> {
         delegate!(self, protocol => protocol.read_answer(ask, result))
     }

@@ -15,7 +15,7 @@ use crate::endpoint::ask::AskFailed;
 use crate::endpoint::diagnose::{self, Answered, Span};
 use crate::endpoint::shared::{InputSlot, Shared, State};
 use crate::endpoint::task::{Duty, End};
-use crate::endpoint::wake::{Leash, each, park};
+use crate::endpoint::wake::{Leash, park, wake_all};
 use crate::error::RpcError;
 use crate::json::{Json, Text};
 use crate::session::{
@@ -150,7 +150,7 @@ impl Invocation {
         let Some(waits) = ended else { return };
         // They may be the last wakers of a task, so they are woken and dropped here, where nothing is locked.
         if let Some(waits) = waits {
-            each(waits.inputs.into_iter().filter_map(|(_, input)| input.waker), Waker::wake);
+            wake_all(waits.inputs.into_iter().filter_map(|(_, input)| input.waker));
         }
         diagnose::settled(self, answered, sent);
     }

@@ -49,3 +49,4 @@ pub use service::Service;
 pub use shared::Counters;
 pub use subrange::Subrange;
 pub use tool::{Tool, ToolError};
+pub(crate) use wake::wake_all;

@@ -174,7 +174,7 @@ impl Tool {
             // Whatever registers this waker is polled again, with a real one, as soon as there is a task.
             match future.as_mut().poll(&mut TaskContext::from_waker(Waker::noop())) {
                 Poll::Ready(value) => {
-                    // With all that it holds, so that its cleanup lies before the answer.
+                    // With all that it holds, so that its cleanup lies before code of the result, as behind an `await`.
                     drop(future);
                     Ok(shape(value))
                 }

@@ -25,7 +25,7 @@ pub(super) fn park(place: &mut Option<Waker>, waker: &Waker, spare: &mut Option<
 }
 
 /// Does something that may run foreign code with each of several things. One that panics keeps none of the others from its turn: the panic
-/// goes on behind the last, unless another is on its way already.
+/// goes on behind the last, of several the last one, unless another is on its way already.
 pub(super) fn each<T>(things: impl IntoIterator<Item = T>, mut act: impl FnMut(T)) {
     let mut panicked = None;
     for thing in things {
@@ -37,6 +37,11 @@ pub(super) fn each<T>(things: impl IntoIterator<Item = T>, mut act: impl FnMut(T
         Some(panic) if !std::thread::panicking() => resume_unwind(panic),
         panicked => let_go(panicked),
     }
+}
+
+/// Wakes them, as [`each`] does.
+pub(crate) fn wake_all(wakers: impl IntoIterator<Item = Waker>) {
+    each(wakers, Waker::wake);
 }
 
 /// Any number of tasks that wait for the same thing.

@@ -192,7 +192,8 @@ pub enum Why {
 pub enum InputFailed {
     /// The caller answered with an error.
     Refused(RpcError),
-    /// The answer has the wrong shape. Says what of it, and how.
+    /// The answer has the wrong shape. Says what of it, and how, by the names of the form; of a name that the caller made up, 64
+    /// characters at the most.
     Invalid(Text),
     /// Nobody answered within [`crate::Timeouts::input`].
     TimedOut,

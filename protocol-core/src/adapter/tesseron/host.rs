@@ -13,7 +13,7 @@ use crate::adapter::Error;
 use crate::adapter::tesseron::instance::Manifest;
 use crate::adapter::tesseron::{Address, Sockets, TesseronTransport};
 use crate::claims::{ClaimCode, Host, HostChannel, HostGate, HostStep};
-use crate::endpoint::Runtime;
+use crate::endpoint::{Runtime, wake_all};
 use crate::time::Instant;
 
 /// Diallers that are heard at once before they are let in. One more is turned away.
@@ -118,7 +118,7 @@ fn wait(mut state: MutexGuard<'_, State>, waker: Waker) {
     };
     drop(state);
     drop(spare);
-    too_many.into_iter().for_each(Waker::wake);
+    wake_all(too_many);
 }
 
 /// What the task that hears diallers has to look at.
@@ -171,7 +171,7 @@ impl Shared {
         state.publish();
         let (task, waiting) = (state.task.take(), core::mem::take(&mut state.waiting));
         drop(state);
-        task.into_iter().chain(waiting).for_each(Waker::wake);
+        wake_all(task.into_iter().chain(waiting));
         value
     }
 

@@ -199,8 +199,6 @@ impl Tesseron {
     }
 
     pub(crate) fn read_answer(&self, ask: &Ask, result: &Json) -> Result<Answer, Text> {
-        let action = result.member("action");
-        let action = action.as_ref().and_then(|action| string(action.as_bytes()));
         let unknown = || Text::from_static("`action` is missing or unknown");
         Ok(match ask {
             Ask::Sample(_) => {
@@ -208,7 +206,7 @@ impl Tesseron {
                 let text = string(content.as_bytes()).map_or_else(|| String::from(content.as_str()), Cow::into_owned);
                 Answer::Sample(Sampled { text, model: String::new(), result: Some(result.clone()) })
             }
-            Ask::Elicit(form) => Answer::Elicit(match action.as_deref() {
+            Ask::Elicit(form) => Answer::Elicit(match read_action(result).as_deref() {
                 Some("accept") => {
                     let nothing = || form.is_confirmation().then(Json::empty_object);
                     let value = result.member("value").or_else(nothing).filter(Json::is_object);
@@ -220,11 +218,16 @@ impl Tesseron {
                 Some("cancel") => Elicited::Cancel,
                 _ => return Err(unknown()),
             }),
-            Ask::Confirm { .. } => Answer::Confirm(action.ok_or_else(unknown)? == "accept"),
+            Ask::Confirm { .. } => Answer::Confirm(read_action(result).ok_or_else(unknown)? == "accept"),
             // It has none, so nobody can have asked for them.
             Ask::Roots => return Err(Text::from_static("there are no roots")),
         })
     }
+}
+
+fn read_action(result: &Json) -> Option<String> {
+    let action = result.member("action")?;
+    string(action.as_bytes()).map(Cow::into_owned)
 }
 
 fn ignored(violation: Violation) -> Message {

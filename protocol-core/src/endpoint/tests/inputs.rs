@@ -61,7 +61,7 @@ fn an_answer_that_does_not_fit_says_what_of_it() {
     for (content, why) in [
         (json!({}), "name is missing"),
         (json!({"name": 5}), "name must be text"),
-        (json!({"name": "x", "age": 5}), "age was not asked for"),
+        (json!({"name": "x", "age": 5}), r#""age" was not asked for"#),
     ] {
         let answer = Answer::Elicit(Elicited::Accept(text(content)));
         assert_eq!(ask(harness(asks()).answer(answer)), std::format!("-32005 the answer does not fit: {why}"));

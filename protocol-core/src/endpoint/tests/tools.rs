@@ -1,6 +1,9 @@
 //! Typed tools.
 
+use core::task::Poll;
 use std::string::String;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::vec::Vec;
 
 use schemars::JsonSchema;
@@ -273,6 +276,37 @@ fn an_inline_tool_answers_at_once_and_may_still_wait() {
     .inline());
     assert_eq!(slow.values(), [1.0, 2.0]);
     assert_eq!(slow.ended, Some(super::ms(50)));
+}
+
+/// Whatever a handler held is given up before its result is written, which is code of the user, too.
+#[test]
+fn what_a_handler_holds_is_gone_when_its_result_is_written() {
+    struct Held(Arc<AtomicBool>);
+    impl Drop for Held {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    #[derive(JsonSchema)]
+    struct Looks(#[schemars(skip)] Arc<AtomicBool>);
+    impl Serialize for Looks {
+        fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            serializer.serialize_bool(self.0.load(Ordering::Relaxed))
+        }
+    }
+    let tool = || {
+        Tool::new("holds", |_: Context, (): ()| {
+            let gone: Arc<AtomicBool> = Arc::default();
+            let mut held = Some(Held(Arc::clone(&gone)));
+            core::future::poll_fn(move |_| {
+                let _ = &mut held;
+                Poll::Ready(Ok(Looks(Arc::clone(&gone))))
+            })
+        })
+    };
+    for tool in [tool(), tool().inline()] {
+        assert_eq!(run(tool).text(), r#"{"result":true}"#);
+    }
 }
 
 #[test]
