@@ -40,7 +40,7 @@ use bytes::{Buf, Bytes};
 use crate::config::Limits;
 use crate::lines::LineEncoder;
 use crate::session::{Event, Full, Session, Transmit, TransportEnd};
-use crate::time::Instant;
+use crate::time::{Instant, earlier};
 
 /// Frames read in one turn.
 const FRAMES_A_TURN: usize = 64;
@@ -383,7 +383,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
             ready!(self.close(cx, more_to_write));
             return Poll::Ready(self.error.take().map_or(Ok(None), Err));
         }
-        let until = standing.until.into_iter().chain(self.read_by.filter(|_| self.is_hearing())).min();
+        let until = earlier(standing.until, self.read_by.filter(|_| self.is_hearing()));
         // What was written or handed out may have made room for the frames that had none.
         let more_to_read = self.unasked && self.is_hearing() && standing.wants_input;
         // Behind all that was taken the end needs no room.

@@ -20,7 +20,7 @@ use crate::error::RpcError;
 use crate::json::{Json, Text};
 use crate::session::{CloseReason, InboundId, InputFailed, InputKey, OutboundId, Session};
 use crate::table::Table;
-use crate::time::Instant;
+use crate::time::{Instant, earlier};
 
 /// What every handle of an endpoint shares.
 pub(super) struct Shared {
@@ -239,10 +239,7 @@ impl State {
 
     /// The earliest deadline, of the session and of the endpoint.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        match (self.session.poll_timeout(), self.alarms.earliest()) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        }
+        earlier(self.session.poll_timeout(), self.alarms.earliest())
     }
 
     /// What the driver is to wait for; nothing once all is over.

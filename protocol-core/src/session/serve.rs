@@ -24,9 +24,10 @@ use bytes::Bytes;
 use crate::config::{Config, RateWindow};
 use crate::dialect::{Dialect, Op, Progress};
 use crate::json::Json;
-use crate::session::line::Place;
+use crate::session::line::{Line, Place};
 use crate::session::outbox::{Class, Outbox, Ticket};
 use crate::session::progress::Reporter;
+use crate::session::timers::{TimerKey, Timers};
 use crate::session::{InboundId, InputKey};
 use crate::time::Instant;
 use crate::wire::WireId;
@@ -120,6 +121,15 @@ impl Serve {
             frame = dialect.write_progress(outbox.frames(), token, &shorter, None);
         }
         said.last_progress = Some((outbox.push(Class::Progress(id), frame), now));
+    }
+
+    /// Stops its timers and keeps no progress. Gives its questions, which are to be taken back.
+    pub(super) fn quiet(&mut self, id: InboundId, timers: &mut Timers, line: &mut Line) -> Vec<InputKey> {
+        timers.set(TimerKey::Serve(id), &mut self.armed, None);
+        let Some(said) = &mut self.said else { return Vec::new() };
+        timers.set(TimerKey::Flush(id), &mut said.armed, None);
+        line.leave(&mut said.place);
+        core::mem::take(&mut said.questions)
     }
 
     pub(super) fn is_active(&self) -> bool {

@@ -239,14 +239,17 @@ impl Session {
 
     /// The last words of an invocation: the timers stop, kept progress goes out, questions are taken back; gives the response.
     fn write_last(&mut self, id: InboundId, reply: &Reply) -> Option<Draft> {
-        let serve = self.serves.get_mut(&id)?;
+        let mut serve = self.serves.get_mut(&id)?;
         if let (Some(_), Some(said)) = (&serve.token, &mut serve.said)
             && let Some(progress) = said.reporter.go_last(self.rules)
         {
             serve.push_progress(id, &progress, self.now, &mut self.outbox, &self.dialect, &self.config);
         }
-        self.quiet(id);
-        let serve = self.serves.get(&id)?;
+        let open = serve.quiet(id, &mut self.timers, &mut self.line);
+        if !open.is_empty() {
+            self.take_questions_back(open);
+            serve = self.serves.get_mut(&id)?;
+        }
         let (token, partial) = (serve.token.as_ref(), serve.checkpoint());
         let frame = self.dialect.write_reply(self.outbox.frames(), &serve.exchange, token, &serve.op, reply, partial);
         Some(match frame.len() > self.config.limits.frame_bytes {
@@ -255,14 +258,8 @@ impl Session {
         })
     }
 
-    /// Stops the timers of an invocation, keeps no progress, and takes its questions back.
-    fn quiet(&mut self, id: InboundId) {
-        let Some(serve) = self.serves.get_mut(&id) else { return };
-        self.timers.set(TimerKey::Serve(id), &mut serve.armed, None);
-        let Some(said) = &mut serve.said else { return };
-        self.timers.set(TimerKey::Flush(id), &mut said.armed, None);
-        self.line.leave(&mut said.place);
-        for key in core::mem::take(&mut said.questions) {
+    fn take_questions_back(&mut self, open: Vec<InputKey>) {
+        for key in open {
             self.take_question_back(key, None);
         }
     }
@@ -295,7 +292,8 @@ impl Session {
         if let Some((last, _)) = serve.last_progress() {
             self.outbox.withdraw_progress(id, last);
         }
-        self.quiet(id);
+        let open = serve.quiet(id, &mut self.timers, &mut self.line);
+        self.take_questions_back(open);
         self.tell(Event::Cancelled { id, why });
     }
 
