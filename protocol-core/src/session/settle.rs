@@ -1,5 +1,6 @@
 //! How things end: calls, invocations, questions, and the session itself.
 
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::call::Withdrawal;
