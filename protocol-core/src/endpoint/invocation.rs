@@ -15,7 +15,7 @@ use crate::endpoint::ask::AskFailed;
 use crate::endpoint::diagnose::{self, Answered, Span};
 use crate::endpoint::shared::{InputSlot, Shared, State};
 use crate::endpoint::task::{Duty, End};
-use crate::endpoint::wake::{Leash, park, wake_all};
+use crate::endpoint::wake::{Leash, park};
 use crate::error::RpcError;
 use crate::json::{Json, Text};
 use crate::session::{
@@ -148,10 +148,8 @@ impl Invocation {
             (sent, ended)
         });
         let Some(waits) = ended else { return };
-        // They may be the last wakers of a task, so they are woken and dropped here, where nothing is locked.
-        if let Some(waits) = waits {
-            wake_all(waits.inputs.into_iter().filter_map(|(_, input)| input.waker));
-        }
+        // Also where the driver's waker has panicked: whoever waits is woken by the drop.
+        drop(waits);
         diagnose::settled(self, answered, sent);
     }
 

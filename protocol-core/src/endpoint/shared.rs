@@ -15,7 +15,7 @@ use crate::endpoint::client::Question;
 use crate::endpoint::diagnose::Span;
 use crate::endpoint::invocation::Invocation;
 use crate::endpoint::runtime::Runtime;
-use crate::endpoint::wake::Waiters;
+use crate::endpoint::wake::{Waiters, wake_all};
 use crate::error::RpcError;
 use crate::json::{Json, Text};
 use crate::session::{CloseReason, InboundId, InputFailed, InputKey, OutboundId, Session};
@@ -93,13 +93,20 @@ pub(super) struct ServeSlot {
     pub(super) abandoned: bool,
 }
 
-/// What a handler waits for.
+/// What a handler waits for. Whoever still waits when this is dropped is woken, so that is done where nothing is locked.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
     /// What it asked. Few, so a list.
     pub(super) inputs: Vec<(InputKey, InputSlot)>,
     /// Who waits for its cancellation.
     pub(super) on_cancel: Waiters,
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        let waiting: Vec<_> = self.inputs.iter_mut().filter_map(|(_, input)| input.waker.take()).collect();
+        wake_all(waiting);
+    }
 }
 
 /// A question that a handler waits for.
@@ -129,7 +136,6 @@ pub struct Counters {
 #[derive(Debug, Default)]
 pub(super) struct After {
     output: bool,
-    driver: Option<Waker>,
 }
 
 impl After {
@@ -169,7 +175,7 @@ impl Shared {
 
     /// Runs one verb: read the clock, lock, mutate, note what the driver must hear of, unlock, wake.
     ///
-    /// The verb must call nothing that is not ours. Wakers that it takes out of the state it hands to `After` or gives back.
+    /// The verb must call nothing that is not ours. Wakers that it takes out of the state it gives back.
     pub(super) fn verb<T>(&self, verb: impl FnOnce(&mut State, Instant, &mut After) -> T) -> T {
         let now = self.runtime.now();
         self.run(self.lock(), now, verb)
@@ -198,11 +204,10 @@ impl Shared {
         if state.session.is_closed() {
             self.shut.store(true, Ordering::Release);
         }
-        if !state.attended && (after.output || state.is_due_earlier()) {
-            after.driver = state.driver.take();
-        }
+        let is_news = !state.attended && (after.output || state.is_due_earlier());
+        let driver = if is_news { state.driver.take() } else { None };
         drop(state);
-        after.driver.into_iter().for_each(Waker::wake);
+        driver.into_iter().for_each(Waker::wake);
         value
     }
 
@@ -264,5 +269,53 @@ impl State {
     /// Whether nothing will ever happen again: the session is closed, and no handler is within its grace.
     pub(super) fn is_over(&self) -> bool {
         self.closed.is_some() && self.serves.iter().all(|(_, slot)| slot.abandoned)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::atomic::AtomicUsize;
+    use std::task::Wake;
+
+    use super::*;
+    use crate::endpoint::testing::Executor;
+
+    #[derive(Default)]
+    struct Woken {
+        count: AtomicUsize,
+        panics: bool,
+    }
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.count.fetch_add(1, Ordering::Relaxed);
+            assert!(!self.panics, "a waker that panics");
+        }
+    }
+
+    /// A verb that woke the driver and others: behind the first that panicked nobody was woken any longer.
+    #[test]
+    fn regression_a_waker_that_panics_keeps_no_other_of_a_verb_from_being_woken() {
+        let (panics, sleeps) = (Arc::new(Woken { panics: true, ..Woken::default() }), Arc::new(Woken::default()));
+        let [panicking, sleeping] = [&panics, &sleeps].map(|woken| Waker::from(Arc::clone(woken)));
+        let config = crate::Config::mcp_server(crate::Identity::new("s", "1"));
+        let shared = Shared::new(Session::new(config, Instant::default()), Executor::new().runtime());
+        let mut waits = Waits::default();
+        for (key, waker) in (1..).zip([&panicking, &sleeping, &panicking, &sleeping]) {
+            waits.inputs.push((InputKey(key), InputSlot { answer: None, waker: Some(waker.clone()) }));
+        }
+        shared.lock().driver = Some(panicking);
+        let verb = AssertUnwindSafe(|| {
+            drop(shared.quick_verb(
+                |_| false,
+                |_, _, after| {
+                    after.output();
+                    waits
+                },
+            ));
+        });
+        assert!(catch_unwind(verb).is_err());
+        assert_eq!([&panics, &sleeps].map(|woken| woken.count.load(Ordering::Relaxed)), [3, 2]);
     }
 }

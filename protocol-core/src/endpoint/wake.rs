@@ -131,9 +131,8 @@ mod tests {
         }
     }
 
-    /// Of several wakers of a verb, those behind one that panicked were never woken.
     #[test]
-    fn regression_what_panics_keeps_none_of_the_others_from_its_turn() {
+    fn what_panics_keeps_none_of_the_others_from_its_turn() {
         let mut acted = Vec::new();
         let act = AssertUnwindSafe(|| {
             each(0..5, |thing| {

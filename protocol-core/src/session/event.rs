@@ -193,7 +193,7 @@ pub enum InputFailed {
     /// The caller answered with an error.
     Refused(RpcError),
     /// The answer has the wrong shape. Says what of it, and how, by the names of the form; of a name that the caller made up, 64
-    /// characters at the most.
+    /// characters at the most, escaped.
     Invalid(Text),
     /// Nobody answered within [`crate::Timeouts::input`].
     TimedOut,

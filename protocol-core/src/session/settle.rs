@@ -238,7 +238,7 @@ impl Session {
         }
     }
 
-    /// The last words of an invocation: the timers stop, kept progress goes out, questions are taken back; gives the response.
+    /// The last words of an invocation: kept progress goes out, the timers stop, questions are taken back; gives the response.
     fn write_last(&mut self, id: InboundId, reply: &Reply) -> Option<Draft> {
         let mut serve = self.serves.get_mut(&id)?;
         if let (Some(_), Some(said)) = (&serve.token, &mut serve.said)
