@@ -5,6 +5,7 @@ use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 
+use crate::dialect::shown;
 use crate::json::scan::Kind;
 use crate::json::walk::{Members, elements, for_each_member, member, string};
 use crate::json::{Json, integer, number};
@@ -89,8 +90,7 @@ impl<'a> Form<'a> {
         let members = Members::of(content).ok_or("an answer must be an object")?;
         for (key, value) in members {
             let name = key.name();
-            // What the peer wrote goes on only as far as it is needed to recognise it.
-            let unknown = || alloc::format!("{:?} was not asked for", name.chars().take(64).collect::<String>());
+            let unknown = || alloc::format!("{:?} was not asked for", shown(&name));
             let field = self.fields.get(&name).ok_or_else(unknown)?;
             field.fits(value).map_err(|why| alloc::format!("{name} {why}"))?;
             if !answered.insert(name.clone()) {

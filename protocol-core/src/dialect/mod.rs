@@ -273,6 +273,11 @@ pub(crate) fn depth_data(depth: u8, max: u8) -> Json {
     })
 }
 
+/// What the peer wrote, as far as it is needed to recognise it: no more of it goes into what is said of it.
+fn shown(said: &str) -> alloc::string::String {
+    said.chars().take(64).collect()
+}
+
 /// Whether a result can be the one that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fit {

@@ -185,12 +185,6 @@ impl Call {
     }
 }
 
-impl Default for CallStage {
-    fn default() -> Self {
-        Self::Open(None)
-    }
-}
-
 /// What came of a look at the place of a call.
 enum Seen {
     Found,

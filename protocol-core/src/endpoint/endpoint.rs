@@ -482,7 +482,7 @@ impl State {
         slot.grace = Some(self.alarms.set(grace, Alarmed::Grace(id)));
         if let Some(waits) = &mut slot.waits {
             work.extend(waits.on_cancel.take().map(Work::Wake));
-            work.extend(waits.inputs.iter_mut().filter_map(|(_, input)| input.waker.take()).map(Work::Wake));
+            work.extend(waits.waiting().map(Work::Wake));
         }
     }
 

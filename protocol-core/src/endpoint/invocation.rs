@@ -141,7 +141,7 @@ impl Invocation {
                 }
                 slot.waits.take()
             });
-            // The driver may be waiting for just this handler.
+            // Once the session is closed, the driver may be waiting for just this handler.
             if sent.is_ok() || (ended.is_some() && state.session.is_closed()) {
                 after.output();
             }

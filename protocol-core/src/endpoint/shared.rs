@@ -82,6 +82,12 @@ pub(super) enum CallStage {
     Ended(Done),
 }
 
+impl Default for CallStage {
+    fn default() -> Self {
+        Self::Open(None)
+    }
+}
+
 /// An invocation whose handler has not ended.
 pub(super) struct ServeSlot {
     pub(super) invocation: Arc<Invocation>,
@@ -102,10 +108,16 @@ pub(super) struct Waits {
     pub(super) on_cancel: Waiters,
 }
 
+impl Waits {
+    /// Takes whoever waits for an answer.
+    pub(super) fn waiting(&mut self) -> impl Iterator<Item = Waker> {
+        self.inputs.iter_mut().filter_map(|(_, input)| input.waker.take())
+    }
+}
+
 impl Drop for Waits {
     fn drop(&mut self) {
-        let waiting: Vec<_> = self.inputs.iter_mut().filter_map(|(_, input)| input.waker.take()).collect();
-        wake_all(waiting);
+        wake_all(self.waiting());
     }
 }
 
@@ -132,7 +144,7 @@ pub struct Counters {
     pub abandoned: u64,
 }
 
-/// What is left to do once the lock is let go.
+/// What a verb has brought about that the driver must hear of once the lock is let go.
 #[derive(Debug, Default)]
 pub(super) struct After {
     output: bool,

@@ -9,7 +9,7 @@ use crate::dialect::form::{self, Fields};
 use crate::dialect::params::Uncut;
 use crate::dialect::{
     Answer, Ask, Capabilities, Elicit, Elicited, Fit, Greeting, GreetingAnswer, GreetingFailed, GreetingRefused, Identity, Level,
-    LogRecord, Message, Notice, Op, Params, PeerInfo, Progress, ResponseBody, Sampled,
+    LogRecord, Message, Notice, Op, Params, PeerInfo, Progress, ResponseBody, Sampled, shown,
 };
 use crate::error::{RpcError, Violation};
 use crate::json::scan::{Kind, Noted, Repeated};
@@ -273,9 +273,8 @@ impl Mcp {
 }
 
 fn not_found(violation: Option<Violation>, id: WireId, method: &[u8]) -> Message {
-    // What the peer wrote goes back only as far as it is needed to recognise it.
-    let shown: String = String::from_utf8_lossy(method).chars().take(64).collect();
-    invalid(violation, id, RpcError::METHOD_NOT_FOUND, alloc::format!("method not found: {shown}"))
+    let method = String::from_utf8_lossy(method);
+    invalid(violation, id, RpcError::METHOD_NOT_FOUND, alloc::format!("method not found: {}", shown(&method)))
 }
 
 fn invalid(violation: Option<Violation>, id: WireId, code: i64, why: impl Into<Text>) -> Message {

@@ -13,7 +13,7 @@ use crate::dialect::form::{self, Fields};
 use crate::dialect::message::{GreetingAnswer, GreetingRefused};
 use crate::dialect::{
     Answer, Ask, Capabilities, Change, Elicit, Elicited, Fit, Greeting, GreetingFailed, Identity, Level, LogRecord, Message,
-    Notice, Op, Params, Pass, PeerInfo, Progress, ResponseBody, Sample, Sampled,
+    Notice, Op, Params, Pass, PeerInfo, Progress, ResponseBody, Sample, Sampled, shown,
 };
 use crate::error::{RpcError, Violation};
 use crate::json::scan::{Kind, Noted, Span};
@@ -242,9 +242,7 @@ fn not_found(id: WireId, method: &str) -> Message {
     // A bind belongs to the channel, before there is a session.
     let is_known = (op_of(method).is_some() || is_ours(method)) && method != "tesseron/bind";
     let violation = is_known.then_some(Violation::WrongDirection);
-    // What the peer wrote goes back only as far as it is needed to recognise it.
-    let shown: String = method.chars().take(64).collect();
-    invalid(violation, id, RpcError::METHOD_NOT_FOUND, alloc::format!("Method not found: {shown}"))
+    invalid(violation, id, RpcError::METHOD_NOT_FOUND, alloc::format!("Method not found: {}", shown(method)))
 }
 
 /// The parameters of an `op`: an object of these members, each with the JSON of its value.
@@ -278,8 +276,7 @@ fn check_version(params: &Noted<'_>) -> Result<(), GreetingRefused> {
     if is_compatible(&said) {
         return Ok(());
     }
-    let shown: String = said.chars().take(64).collect();
-    let message = alloc::format!("Protocol version {shown:?} is not compatible with {}", super::VERSION);
+    let message = alloc::format!("Protocol version {:?} is not compatible with {}", shown(&said), super::VERSION);
     Err(GreetingRefused { error: RpcError::new(code::PROTOCOL_MISMATCH, message), is_final: true })
 }
 
