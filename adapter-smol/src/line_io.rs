@@ -46,5 +46,5 @@ pub type Duplex = LineIo<Halves<Reader, Writer>>;
 #[must_use]
 pub fn duplex(bytes: usize) -> (Duplex, Duplex) {
     let (here, there) = (piper::pipe(bytes), piper::pipe(bytes));
-    (LineIo::new(here.0, there.1), LineIo::new(there.0, here.1))
+    (LineIo::new(here.0, there.1).sending_anywhere(), LineIo::new(there.0, here.1).sending_anywhere())
 }

@@ -15,7 +15,7 @@ pub type TcpListener = adapter::TcpListener<SmolIo, net::TcpListener>;
 /// Frames are gathered before they are written, so the system need not wait for more.
 fn tcp(stream: TcpStream) -> io::Result<Tcp> {
     stream.set_nodelay(true)?;
-    Ok(LineIo::whole(stream))
+    Ok(LineIo::whole(stream).sending_anywhere())
 }
 
 /// Connects to `address`, a host and a port.
@@ -64,7 +64,7 @@ mod unix {
     pub type UnixListener = adapter::UnixListener<SmolIo, net::UnixListener>;
 
     fn unix(stream: UnixStream) -> Unix {
-        LineIo::whole(stream)
+        LineIo::whole(stream).sending_anywhere()
     }
 
     pub(crate) async fn connect(path: &Path) -> io::Result<Unix> {

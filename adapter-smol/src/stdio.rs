@@ -22,7 +22,7 @@ const WAITING: usize = 64 * 1024;
 /// for, so a process opens this transport once. Any other output is written by one of the threads that all of smol shares for what blocks.
 #[must_use]
 pub fn stdio() -> LineIo<Halves<Stdin, Stdout>> {
-    LineIo::new(Stdin::open(), Stdout::open())
+    LineIo::new(Stdin::open(), Stdout::open()).sending_anywhere()
 }
 
 /// Standard input.

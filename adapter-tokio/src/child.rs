@@ -30,7 +30,7 @@ pub fn child(command: impl Into<Command>) -> Result<Child, Error> {
         let program = command.as_std().get_program().to_string_lossy().into_owned();
         Error::Start { program, source }
     })?;
-    Ok(Child::new(Process(process), LineIo::new(stdout, stdin), Clock::start().alarm()))
+    Ok(Child::new(Process(process), LineIo::new(stdout, stdin).sending_anywhere(), Clock::start().alarm()))
 }
 
 /// A process of tokio.

@@ -40,5 +40,5 @@ pub type Duplex = LineIo<Whole<DuplexStream>>;
 #[must_use]
 pub fn duplex(bytes: usize) -> (Duplex, Duplex) {
     let (one, other) = tokio::io::duplex(bytes);
-    (LineIo::whole(one), LineIo::whole(other))
+    (LineIo::whole(one).sending_anywhere(), LineIo::whole(other).sending_anywhere())
 }

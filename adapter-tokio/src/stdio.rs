@@ -24,7 +24,11 @@ use crate::{Halves, LineIo};
 /// Within a runtime that was built without `enable_io`, where either is a pipe.
 #[must_use]
 pub fn stdio() -> LineIo<Halves<Stdin, Stdout>> {
-    LineIo::new(Stdin::open(), Stdout::open())
+    let stdout = Stdout::open();
+    let is_pipe = stdout.is_pipe();
+    let stdio = LineIo::new(Stdin::open(), stdout);
+    // The thread is the runtime's, and asked for anew with each write.
+    if is_pipe { stdio.sending_anywhere() } else { stdio }
 }
 
 /// Standard input.
@@ -86,6 +90,10 @@ impl Stdout {
             return Self(Output::Pipe(pipe));
         }
         Self(Output::Thread(tokio::io::stdout()))
+    }
+
+    fn is_pipe(&self) -> bool {
+        !matches!(self.0, Output::Thread(_))
     }
 
     fn writer(self: Pin<&mut Self>) -> Pin<&mut (dyn AsyncWrite + Send + Unpin)> {

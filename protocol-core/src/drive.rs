@@ -18,6 +18,9 @@
 //!
 //! The clock is read behind the reading: what passes during the rest of the turn, the alarm brings up in the next one.
 //!
+//! Between two turns a verb may have one frame sent at once, where nothing goes before it and the transport allows it
+//! ([`FrameIo::sends_anywhere`]): that spares a wake and a turn. Reading, events and the alarm are for turns alone.
+//!
 //! # Ends
 //! * The peer ends its side: the machine hears [`TransportEnd::Eof`], nothing is read any longer, writing goes on.
 //! * A read fails: the machine hears [`TransportEnd::Failed`].
@@ -236,6 +239,12 @@ pub trait FrameIo {
     fn set_frame_limit(&mut self, bytes: usize) {
         let _ = bytes;
     }
+
+    /// Whether frames may be sent from outside the task that receives: on any thread, within a runtime or without, though never at the same
+    /// time. It is still that task that is woken. Then a call that is alone on its way leaves with the verb that makes it.
+    fn sends_anywhere(&self) -> bool {
+        false
+    }
 }
 
 /// Whoever chooses the transport at run time keeps it in a box.
@@ -268,6 +277,10 @@ impl<I: FrameIo + ?Sized> FrameIo for Box<I> {
 
     fn set_frame_limit(&mut self, bytes: usize) {
         (**self).set_frame_limit(bytes);
+    }
+
+    fn sends_anywhere(&self) -> bool {
+        (**self).sends_anywhere()
     }
 }
 
@@ -312,8 +325,10 @@ pub struct Driver<M, I: FrameIo, T> {
     error: Option<I::Error>,
     /// Set once the machine is closed: the last output must have left by then.
     flush_by: Option<Instant>,
-    /// Where the alarm was set last, and whom it wakes then. It may have rung since.
-    alarm: Option<(Instant, Waker)>,
+    /// The task that turned it last. The transport wakes it.
+    task: Option<Waker>,
+    /// Where the alarm is set, for that task. It had not rung in the last turn.
+    alarm: Option<Instant>,
     over: bool,
 }
 
@@ -335,6 +350,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
             read_by: None,
             error: None,
             flush_by: None,
+            task: None,
             alarm: None,
             over: false,
         }
@@ -371,11 +387,16 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         if self.over {
             return Poll::Ready(Ok(None));
         }
+        if self.task.as_ref().is_none_or(|task| !task.will_wake(cx.waker())) {
+            self.task = Some(cx.waker().clone());
+            self.alarm = None;
+        }
         self.read(cx);
         if self.ending.is_some() || self.read_by.is_some() {
             self.hear_end(self.timer.now());
         }
         let (standing, more_to_write) = self.turn(cx);
+        self.alarm = self.alarm.filter(|set| standing.now < *set);
         if let Some(event) = standing.event {
             return Poll::Ready(Ok(Some(event)));
         }
@@ -471,12 +492,43 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
             }
         };
         self.unasked |= !self.arrived.is_empty();
-        let all_sent = !self.leaving.has_remaining() && !standing.has_output;
+        self.flush(cx, standing.has_output);
+        (standing, bytes >= BYTES_A_TURN || was_writing && !self.writing)
+    }
+
+    /// Flushes once, if there is need. `has_output` says that the machine has more.
+    fn flush(&mut self, cx: &mut Context<'_>, has_output: bool) {
+        let all_sent = !self.leaving.has_remaining() && !has_output;
         self.unwritten |= !all_sent;
         if self.unwritten && self.write(|driver| Ok(driver.io.poll_flush(cx)?.is_ready())) {
             self.unwritten = !all_sent;
         }
-        (standing, bytes >= BYTES_A_TURN || was_writing && !self.writing)
+    }
+
+    /// Whether a frame may leave between two turns: all before it has left, the transport may be written to from here, and nothing ends.
+    #[cfg(feature = "endpoint")]
+    pub(crate) fn sends_early(&self) -> bool {
+        let is_idle = !self.unwritten && self.arrived.is_empty() && self.reading && self.writing;
+        is_idle && self.task.is_some() && self.io.sends_anywhere()
+    }
+
+    /// Writes what `take` takes from the machine, between two turns, as if the task that turned it last did. `take` says how the machine
+    /// stands then, and whether it has events. False where that task has to take a turn for what is left to do.
+    #[cfg(feature = "endpoint")]
+    pub(crate) fn send_early(
+        &mut self,
+        take: impl FnOnce(&dyn Fn() -> Instant, &mut LineEncoder) -> (Standing<M::Event>, bool),
+    ) -> bool {
+        let (standing, has_events) = take(&|| self.timer.now(), &mut self.leaving);
+        let Some(task) = self.task.take() else { return false };
+        let cx = &mut Context::from_waker(&task);
+        let mut bytes = 0;
+        self.write(|driver| driver.send(cx, &mut bytes));
+        self.flush(cx, standing.has_output);
+        self.task = Some(task);
+        let more = standing.has_output || bytes >= BYTES_A_TURN || has_events || standing.is_closed || !self.writing;
+        // A turn sets the alarm, where there is need: not every timer can be set from everywhere.
+        !more && standing.until.is_none_or(|at| self.rings_by(at).is_some())
     }
 
     /// Sends what was given, and says whether the transport would take more of this turn.
@@ -541,16 +593,21 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
     /// The alarm stays where it is as long as it rings by `at`: a deadline that moves on with every call then costs a needless turn now
     /// and then, and not two changes of the runtime's timers each time.
     fn poll_alarm(&mut self, cx: &mut Context<'_>, now: Instant, at: Instant) -> Poll<()> {
-        let set = self.alarm.as_ref().filter(|(set, _)| now < *set && *set <= at);
-        if set.is_some_and(|(set, waker)| now.saturating_add(NEAR) < *set && waker.will_wake(cx.waker())) {
+        let set = self.rings_by(at);
+        if set.is_some_and(|set| now.saturating_add(NEAR) < set) {
             return Poll::Pending;
         }
-        let at = set.map_or_else(|| at.min(now.saturating_add(FAR)), |(set, _)| *set);
+        let at = set.unwrap_or_else(|| at.min(now.saturating_add(FAR)));
         // Unknown while it is being set: that may panic.
         self.alarm = None;
         let rings = self.timer.poll_until(cx, at);
-        self.alarm = Some((at, cx.waker().clone()));
+        self.alarm = Some(at);
         rings
+    }
+
+    /// When the alarm rings as it is set, unless that is later than `at`.
+    fn rings_by(&self, at: Instant) -> Option<Instant> {
+        self.alarm.filter(|set| *set <= at)
     }
 }
 
@@ -674,6 +731,7 @@ mod tests {
         closing_takes_polls: usize,
         closed: bool,
         limit: usize,
+        here_only: bool,
     }
 
     type Shared<P> = Rc<RefCell<P>>;
@@ -723,6 +781,10 @@ mod tests {
 
         fn set_frame_limit(&mut self, bytes: usize) {
             self.borrow_mut().limit = bytes;
+        }
+
+        fn sends_anywhere(&self) -> bool {
+            !self.borrow().here_only
         }
     }
 
@@ -795,6 +857,16 @@ mod tests {
         fn wakes(&self) -> usize {
             self.wakes.0.load(Ordering::Relaxed)
         }
+
+        /// Sends a frame between two turns, of a machine that then waits until `until`.
+        #[cfg(feature = "endpoint")]
+        fn sends(&mut self, frame: &'static str, until: Option<Instant>) -> bool {
+            assert!(self.driver.sends_early());
+            self.driver.send_early(|clock, into| {
+                into.push(Bytes::from_static(frame.as_bytes()));
+                (Standing { now: clock(), has_output: false, event: None, is_closed: false, until, wants_input: true }, false)
+            })
+        }
     }
 
     #[test]
@@ -809,6 +881,112 @@ mod tests {
         assert_eq!(bench.drain(), ["two", "three"]);
         assert_eq!(bench.pipe.borrow().flushes, 1, "nothing new is not flushed");
         assert_eq!((bench.wakes(), bench.clock.alarm.get()), (0, None), "an idle driver sleeps");
+    }
+
+    #[cfg(feature = "endpoint")]
+    #[test]
+    fn what_is_sent_between_two_turns_leaves_at_once_and_needs_no_turn() {
+        let mut bench = Bench::new(Echo::default());
+        assert_eq!(bench.turn(), Poll::Pending);
+        let polled = bench.pipe.borrow().polled;
+        assert!(bench.sends("one", None) && bench.sends("two", None));
+        assert_eq!(bench.pipe.borrow().taken, ["one", "two"]);
+        assert_eq!((bench.pipe.borrow().flushes, bench.pipe.borrow().polled, bench.wakes()), (2, polled, 0));
+    }
+
+    #[cfg(feature = "endpoint")]
+    #[test]
+    fn what_a_transport_does_not_take_between_two_turns_leaves_in_a_turn_before_all_else() {
+        let mut bench = Bench::new(Echo::default());
+        assert_eq!(bench.turn(), Poll::Pending);
+        bench.pipe.borrow_mut().room = Some(0);
+        assert!(bench.sends("one", None), "the transport wakes the task");
+        assert!(!bench.driver.sends_early());
+        bench.driver.machine_mut().output.push_back(Bytes::from_static(b"two"));
+        bench.pipe.borrow_mut().room = None;
+        bench.pipe.borrow_mut().flush_stalls = true;
+        assert_eq!(bench.turn(), Poll::Pending);
+        assert_eq!(bench.pipe.borrow().taken, ["one", "two"]);
+        assert!(!bench.driver.sends_early(), "it is still to be flushed");
+        bench.pipe.borrow_mut().flush_stalls = false;
+        assert_eq!(bench.turn(), Poll::Pending);
+        assert!(bench.sends("three", None));
+    }
+
+    #[cfg(feature = "endpoint")]
+    #[test]
+    fn nothing_is_sent_between_two_turns_where_there_is_something_else_to_do() {
+        let idle = || {
+            let mut bench = Bench::new(Echo::default());
+            assert!(!bench.driver.sends_early(), "before its first turn nobody would be woken");
+            assert_eq!(bench.turn(), Poll::Pending);
+            assert!(bench.driver.sends_early());
+            bench
+        };
+        let bench = idle();
+        bench.pipe.borrow_mut().here_only = true;
+        assert!(!bench.driver.sends_early());
+
+        let mut bench = idle();
+        bench.driver.machine_mut().room = Some(0);
+        bench.driver.arrived.push_back(Bytes::from_static(b"held"));
+        assert!(!bench.driver.sends_early(), "the machine has no room for a frame, so it cannot be far from full");
+
+        let mut bench = idle();
+        bench.ends(Ok(None));
+        assert_eq!(bench.drain(), ["Eof"]);
+        assert!(!bench.driver.sends_early());
+
+        let mut bench = idle();
+        bench.pipe.borrow_mut().breaks_on_send = true;
+        assert!(!bench.sends("one", None), "that the writing ended is for a turn");
+        assert!(!bench.driver.sends_early());
+        bench.ends(Ok(None));
+        assert_eq!(bench.turn(), Poll::Ready(Ok(Some("Failed".into()))));
+        assert_eq!(bench.turn(), Poll::Ready(Err(Broken::Write)));
+        assert!(!bench.driver.sends_early());
+    }
+
+    /// Not every timer can be set from everywhere.
+    #[cfg(feature = "endpoint")]
+    #[test]
+    fn between_two_turns_the_alarm_is_left_as_it_is() {
+        let mut bench = Bench::new(Echo::default());
+        assert_eq!(bench.turn(), Poll::Pending);
+        assert!(!bench.sends("one", Some(Instant::from_millis(60_000))), "a turn is needed to set it");
+        bench.driver.machine_mut().deadline = Some(Instant::from_millis(60_000));
+        assert_eq!((bench.turn(), bench.clock.alarm.get()), (Poll::Pending, Some(60_000)));
+        for now in [1, 59_999] {
+            bench.clock.now.set(now);
+            assert!(bench.sends("in time", Some(Instant::from_millis(60_000 + now))));
+        }
+        assert!(!bench.sends("earlier", Some(Instant::from_millis(59_999))));
+        assert_eq!(bench.clock.asked.get(), 1);
+        // It rings, and a turn sees to it.
+        bench.clock.now.set(60_000);
+        assert_eq!(bench.drain(), ["timeout after 0 frames"]);
+        assert!(!bench.sends("behind it", Some(Instant::from_millis(120_000))), "it rings no more");
+    }
+
+    #[cfg(feature = "endpoint")]
+    #[test]
+    fn what_is_left_for_a_turn_is_said() {
+        let sends = |frame: Vec<u8>, has_output, is_closed, has_events| {
+            let mut bench = Bench::new(Echo::default());
+            assert_eq!(bench.turn(), Poll::Pending);
+            let done = bench.driver.send_early(|clock, into| {
+                into.push(frame.into());
+                let standing = Standing { now: clock(), has_output, event: None, is_closed, until: None, wants_input: true };
+                (standing, has_events)
+            });
+            assert_eq!(bench.pipe.borrow().taken.len(), 1);
+            done
+        };
+        assert!(sends(vec![b'1'], false, false, false));
+        assert!(!sends(vec![b'1'], true, false, false));
+        assert!(!sends(vec![b'1'], false, true, false));
+        assert!(!sends(vec![b'1'], false, false, true));
+        assert!(!sends(vec![b'1'; BYTES_A_TURN], false, false, false), "that was a turn's share");
     }
 
     #[test]

@@ -133,6 +133,10 @@ impl<P: Process, I: FrameIo<Error = io::Error>, T: Timer> FrameIo for Child<P, I
     fn set_frame_limit(&mut self, bytes: usize) {
         self.io.set_frame_limit(bytes);
     }
+
+    fn sends_anywhere(&self) -> bool {
+        self.io.sends_anywhere()
+    }
 }
 
 #[cfg(test)]

@@ -109,6 +109,7 @@ pub struct LineIo<B, E> {
     encoder: LineEncoder,
     /// The other direction has ended.
     ended: bool,
+    sends_anywhere: bool,
     bytes: PhantomData<fn() -> B>,
 }
 
@@ -131,11 +132,25 @@ impl<B: ByteIo<E::Reader, E::Writer>, E: Ends> LineIo<B, E> {
     /// Takes what has both ends.
     pub fn of(ends: E) -> Self {
         let decoder = LineDecoder::new(Limits::default().frame_bytes);
-        Self { ends, decoder, encoder: LineEncoder::new(), ended: false, bytes: PhantomData }
+        Self { ends, decoder, encoder: LineEncoder::new(), ended: false, sends_anywhere: false, bytes: PhantomData }
+    }
+
+    /// Says that its writer may be written to outside of the task that reads, and of every runtime ([`FrameIo::sends_anywhere`]).
+    #[must_use]
+    pub fn sending_anywhere(mut self) -> Self {
+        self.sends_anywhere = true;
+        self
     }
 
     /// Writes until no more than `most` bytes wait.
+    #[inline]
     fn poll_write_down_to(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<()>> {
+        // Asked much more often than there is something to write.
+        if self.encoder.remaining() <= most { Poll::Ready(Ok(())) } else { self.poll_write_some(cx, most) }
+    }
+
+    #[inline(never)]
+    fn poll_write_some(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<()>> {
         while self.encoder.remaining() > most {
             let Some(writer) = self.ends.writer() else { return Poll::Ready(Err(io::ErrorKind::NotConnected.into())) };
             let chunk = self.encoder.chunk();
@@ -205,6 +220,10 @@ impl<B: ByteIo<E::Reader, E::Writer>, E: Ends> FrameIo for LineIo<B, E> {
 
     fn set_frame_limit(&mut self, bytes: usize) {
         self.decoder.set_limit(bytes);
+    }
+
+    fn sends_anywhere(&self) -> bool {
+        self.sends_anywhere
     }
 }
 

@@ -19,8 +19,8 @@ mod web_socket;
 
 use std::io;
 
-use crate::drive::{Driver, FrameIo, Timer};
-use crate::endpoint::Endpoint;
+use crate::drive::{FrameIo, Timer};
+use crate::endpoint::{self, Endpoint};
 use crate::session::CloseReason;
 
 pub use child::{Child, Exit, Process};
@@ -39,21 +39,16 @@ pub use stream_io::StreamIo;
 #[cfg(feature = "websocket")]
 pub use web_socket::WebSocket;
 
-/// Drives an endpoint to its end: all is written, its handlers have ended and the transport is closed. Gives the reason for which the
-/// session closed.
+/// Drives an endpoint to its end, as [`endpoint::drive`] does: all is written, its handlers have ended and the transport is closed. Gives the
+/// reason for which the session closed.
 ///
 /// # Errors
 /// [`Error::Broken`].
 pub fn drive<I, T>(endpoint: Endpoint, transport: I, alarm: T) -> impl Future<Output = Result<CloseReason, Error>>
 where
-    I: FrameIo<Error = io::Error>,
-    T: Timer,
+    I: FrameIo<Error = io::Error> + Send + 'static,
+    T: Timer + Send + 'static,
 {
-    let peer = endpoint.peer();
-    // Joined here: the future would keep room for the parts beside the whole.
-    let mut driver = Driver::new(endpoint, transport, alarm);
-    async move {
-        while driver.next_event().await.map_err(Error::Broken)?.is_some() {}
-        Ok(peer.closed().await)
-    }
+    let driven = endpoint::drive(endpoint, transport, alarm);
+    async move { driven.await.map_err(Error::Broken) }
 }

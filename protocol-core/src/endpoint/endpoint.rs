@@ -31,7 +31,8 @@ use crate::time::Instant;
 /// One end of one channel. A [`Driver`](crate::drive::Driver) turns it; [`Endpoint::peer`] gives the handle to call with.
 ///
 /// Everything that its handles share is under one lock. Every verb locks, mutates, notes what the driver must hear of, unlocks and only
-/// then wakes it; no code of the user runs under the lock, and nothing is locked across a poll.
+/// then wakes it, or sends for it what is alone on its way ([`drive`](crate::endpoint::drive)); no code of the user runs under the lock, and
+/// nothing is locked across a poll.
 ///
 /// When the session has closed, the endpoint goes on until the handlers that were told to stop have ended or have used up their grace
 /// ([`Timeouts::handler_grace`](crate::Timeouts::handler_grace)): only then [`Machine::is_closed`]. The grace of each counts from when it was told: at its
@@ -121,6 +122,10 @@ impl Endpoint {
     #[must_use]
     pub fn peer(&self) -> Peer {
         Peer::new(Arc::clone(&self.shared))
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     /// Changes the state, takes every event of the session to where it belongs, a few at a time, and then looks at the state. The one
@@ -305,7 +310,7 @@ impl Machine for Endpoint {
         room: Option<&mut LineEncoder>,
     ) -> Standing<CloseReason> {
         let mut spare = self.spare(waker);
-        let (has_events, standing) = self.dispatch(
+        let (standing, has_events) = self.dispatch(
             true,
             |state, late| {
                 park(&mut state.driver, waker, &mut spare);
@@ -318,15 +323,7 @@ impl Machine for Endpoint {
                 }
                 Some(now)
             },
-            |state, now| {
-                // What was called in this very turn.
-                state.start_clocks(clock);
-                let has_output = room.is_none_or(|room| state.session.poll_transmits(room));
-                let until = state.arm();
-                let wants_input = state.session.wants_input();
-                let standing = Standing { now, has_output, event: None, is_closed: state.is_over(), until, wants_input };
-                (state.session.unread_events() > 0, standing)
-            },
+            |state, now| state.leave(now, clock, room),
         );
         self.spare = spare;
         self.wants_input = standing.wants_input;

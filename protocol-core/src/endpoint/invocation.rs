@@ -143,7 +143,7 @@ impl Invocation {
             });
             // Once the session is closed, the driver may be waiting for just this handler.
             if sent.is_ok() || (ended.is_some() && state.session.is_closed()) {
-                after.output();
+                after.output_alone(state.serves.is_empty());
             }
             (sent, ended)
         });

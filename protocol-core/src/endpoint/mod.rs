@@ -16,6 +16,7 @@ mod client;
 mod completion;
 mod context;
 mod diagnose;
+mod early;
 #[allow(clippy::module_inception, reason = "the type gave the room its name")]
 mod endpoint;
 mod invocation;
@@ -40,6 +41,7 @@ pub use call::{Call, CallError, Done};
 pub use client::{Asked, Client};
 pub use completion::{Completion, CompletionOf, CompletionRequest};
 pub use context::{Cancellation, Cancelled, Context, TimeoutError};
+pub use early::drive;
 pub use endpoint::Endpoint;
 pub use peer::Peer;
 pub use prompt::{Prompt, PromptMessage, PromptOutput};

@@ -32,7 +32,8 @@ impl Peer {
         Self { shared }
     }
 
-    /// Starts a call. Calls leave in the order in which they are made, held back until the handshake is through.
+    /// Starts a call. Calls leave in the order in which they are made, held back until the handshake is through: one that is alone on its
+    /// way may do so before this returns, the others leave together, with the next turn of the driver.
     ///
     /// # Errors
     /// [`InvokeError`] with the call: the session is closing, too much is in flight, or the peer does not offer it.
@@ -46,7 +47,7 @@ impl Peer {
             |state, _, after| {
                 let depth = call.parent.and_then(|key| state.questions.get(&key)).map_or(0, |question| question.depth);
                 let id = state.session.invoke_untimed(call)?;
-                after.output();
+                after.output_alone(state.calls.is_empty());
                 state.calls.insert(id, CallSlot { span: place.take().unwrap_or_default(), ..CallSlot::default() });
                 Ok::<_, InvokeError>((id, depth))
             },

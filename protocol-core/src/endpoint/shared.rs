@@ -4,20 +4,23 @@ use core::time::Duration;
 use std::boxed::Box;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::Waker;
 use std::vec::Vec;
 
 use crate::dialect::Answer;
+use crate::drive::Standing;
 use crate::endpoint::alarms::{AlarmKey, Alarms};
 use crate::endpoint::call::{Done, Unread};
 use crate::endpoint::client::Question;
 use crate::endpoint::diagnose::Span;
+use crate::endpoint::early::Early;
 use crate::endpoint::invocation::Invocation;
 use crate::endpoint::runtime::Runtime;
 use crate::endpoint::wake::{Waiters, wake_all};
 use crate::error::RpcError;
 use crate::json::{Json, Text};
+use crate::lines::LineEncoder;
 use crate::session::{CloseReason, InboundId, InputFailed, InputKey, OutboundId, Session};
 use crate::table::Table;
 use crate::time::{Instant, earlier};
@@ -25,6 +28,8 @@ use crate::time::{Instant, earlier};
 /// What every handle of an endpoint shares.
 pub(super) struct Shared {
     state: Mutex<State>,
+    /// Where the driver sits, if verbs may have it send.
+    pub(super) seat: OnceLock<Weak<dyn Early>>,
     /// A verb has closed the session. Said under the lock, so that the driver need not take it to ask.
     shut: AtomicBool,
     runtime: Arc<dyn Runtime>,
@@ -148,12 +153,20 @@ pub struct Counters {
 #[derive(Debug, Default)]
 pub(super) struct After {
     output: bool,
+    /// There is nothing like it on its way beside.
+    alone: bool,
 }
 
 impl After {
     /// The session has a frame or an event that it had not before.
     pub(super) fn output(&mut self) {
         self.output = true;
+    }
+
+    /// The same, and it need not wait to be written together with others, since it `is_alone`.
+    pub(super) fn output_alone(&mut self, is_alone: bool) {
+        self.output = true;
+        self.alone = is_alone;
     }
 }
 
@@ -178,14 +191,14 @@ impl Shared {
             counters: Counters::default(),
             checkpoints: None,
         };
-        Self { state: Mutex::new(state), shut: AtomicBool::new(false), runtime, handler_grace }
+        Self { state: Mutex::new(state), seat: OnceLock::new(), shut: AtomicBool::new(false), runtime, handler_grace }
     }
 
     pub(super) fn runtime(&self) -> &Arc<dyn Runtime> {
         &self.runtime
     }
 
-    /// Runs one verb: read the clock, lock, mutate, note what the driver must hear of, unlock, wake.
+    /// Runs one verb: read the clock, lock, mutate, note what the driver must hear of, unlock, wake it or send for it.
     ///
     /// The verb must call nothing that is not ours. Wakers that it takes out of the state it gives back.
     pub(super) fn verb<T>(&self, verb: impl FnOnce(&mut State, Instant, &mut After) -> T) -> T {
@@ -217,10 +230,27 @@ impl Shared {
             self.shut.store(true, Ordering::Release);
         }
         let is_news = !state.attended && (after.output || state.is_due_earlier());
-        let driver = if is_news { state.driver.take() } else { None };
-        drop(state);
-        driver.into_iter().for_each(Waker::wake);
+        match (is_news, after.alone) {
+            (false, _) => {}
+            (true, false) => wake_driver(state),
+            (true, true) => self.send_early(state),
+        }
         value
+    }
+
+    /// Sends what the session has to say, if the driver can do that between two turns; otherwise wakes it.
+    fn send_early(&self, state: MutexGuard<'_, State>) {
+        // If the task of the driver ends meanwhile, the driver ends here, and nothing may be locked then.
+        let seat = self.seat.get().filter(|_| state.driver.is_some()).and_then(Weak::upgrade);
+        let sent = match &seat {
+            Some(seat) => seat.send(state),
+            None => Err(state),
+        };
+        match sent {
+            Ok(true) => {}
+            Ok(false) => wake_driver(self.lock()),
+            Err(state) => wake_driver(state),
+        }
     }
 
     /// Locks, for whoever tells the time or asks for a deadline: first the clocks start of calls that were made without a look at one.
@@ -246,12 +276,35 @@ impl Shared {
     }
 }
 
+/// Wakes the driver, unless it is awake, with nothing locked.
+fn wake_driver(mut state: MutexGuard<'_, State>) {
+    let driver = state.driver.take();
+    drop(state);
+    driver.into_iter().for_each(Waker::wake);
+}
+
 impl State {
     /// Starts the clocks of calls that were made without a look at one, if there are any.
     pub(super) fn start_clocks(&mut self, clock: impl FnOnce() -> Instant) {
         if self.session.has_clocks_to_start() {
             self.session.start_clocks(clock());
         }
+    }
+
+    /// What is behind the events of a turn: the clocks start of what was called meanwhile, and what there is to write goes into `room`, if
+    /// there is any. Says how all stands then, and whether that brought events.
+    pub(super) fn leave(
+        &mut self,
+        now: Instant,
+        clock: impl FnOnce() -> Instant,
+        room: Option<&mut LineEncoder>,
+    ) -> (Standing<CloseReason>, bool) {
+        self.start_clocks(clock);
+        let has_output = room.is_none_or(|room| self.session.poll_transmits(room));
+        let until = self.arm();
+        let wants_input = self.session.wants_input();
+        let standing = Standing { now, has_output, event: None, is_closed: self.is_over(), until, wants_input };
+        (standing, self.session.unread_events() > 0)
     }
 
     /// The earliest deadline, of the session and of the endpoint.

@@ -4,6 +4,7 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
+use std::thread;
 use std::time::Duration;
 
 use protocol_core::endpoint::{Asked, BoxFuture, Call, Client};
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::tools::TOGETHER;
 use super::{Book, Calling, FarEnd, Stage, Wire, client, until};
-use crate::adapter::Adapter;
+use crate::adapter::{Adapter, block_on};
 
 super::rows! { $ each_scenario ():
     success
@@ -41,6 +42,7 @@ super::rows! { $ each_scenario ():
     calls_at_once_answered_in_reverse_order
     large_blocks_and_empty_ones_byte_for_byte
     handler_that_blocks_its_thread_while_others_run
+    calls_one_at_a_time_from_a_thread_that_has_no_runtime
 }
 
 /// The rows that have the bare wire at the far end.
@@ -641,4 +643,18 @@ async fn handler_that_blocks_its_thread_while_others_run<A: Adapter>(stage: Stag
          result: hello
          result: blocked",
     );
+}
+
+/// What is alone on its way is written by whoever calls, so the transport is used from there.
+async fn calls_one_at_a_time_from_a_thread_that_has_no_runtime<A: Adapter>(stage: Stage<A>) {
+    let calling = with_nobody(&stage).await;
+    let peer = calling.peer.clone();
+    let calls = move || (0..50).map(|_| block_on(heard(peer.call(tool("greet", &json!({}))).expect("a call"))).concat()).collect();
+    let thread = thread::spawn(calls);
+    until(&stage, || thread.is_finished()).await;
+    let mut trace: Vec<String> = thread.join().expect("a thread");
+    assert_eq!(trace.len(), 50);
+    trace.dedup();
+    drop(calling.close().await);
+    expect(&trace, "result: hello");
 }

@@ -132,6 +132,10 @@ impl FrameIo for TesseronTransport {
     fn set_frame_limit(&mut self, bytes: usize) {
         self.io.set_frame_limit(bytes);
     }
+
+    fn sends_anywhere(&self) -> bool {
+        self.io.sends_anywhere()
+    }
 }
 
 impl fmt::Debug for TesseronTransport {

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-use crate::drive::{Driver, FrameIo};
-use crate::endpoint::Endpoint;
+use crate::drive::FrameIo;
 use crate::endpoint::testing::Executor;
+use crate::endpoint::{self, Endpoint};
 use crate::session::Transmit;
 
 /// Joins two endpoints by a [`pipe`] and drives both on `executor`, each until it is over.
@@ -21,8 +21,10 @@ pub fn connect(executor: &Executor, one: Endpoint, other: Endpoint) {
 }
 
 pub(super) fn drive(executor: &Executor, endpoint: Endpoint, io: Pipe) {
-    let mut driver = Driver::new(endpoint, io, executor.timer());
-    executor.spawn(async move { while let Ok(Some(_)) = driver.next_event().await {} });
+    let driven = endpoint::drive(endpoint, io, executor.timer());
+    executor.spawn(async move {
+        let _ = driven.await;
+    });
 }
 
 /// Two ends of a channel. What one sends the other receives, in order, with no bound and no delay. Dropping an end, or
@@ -138,6 +140,10 @@ impl FrameIo for Pipe {
     fn poll_close(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), PipeBroken>> {
         self.end();
         Poll::Ready(Ok(()))
+    }
+
+    fn sends_anywhere(&self) -> bool {
+        true
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod calls;
 mod cancel;
+mod early;
 mod ends;
 mod inputs;
 mod lists;

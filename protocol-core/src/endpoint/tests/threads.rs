@@ -18,9 +18,9 @@ use serde_json::json;
 use super::{json as text, service};
 use crate::config::{Config, RateWindow};
 use crate::dialect::Identity;
-use crate::drive::{Driver, Timer};
+use crate::drive::Timer;
 use crate::endpoint::testing::pipe;
-use crate::endpoint::{BoxFuture, Call, Context, Endpoint, Peer, Runtime, Service, Tool};
+use crate::endpoint::{BoxFuture, Call, Context, Endpoint, Peer, Runtime, Service, Tool, drive};
 use crate::json::Json;
 use crate::session::{Outcome, Reported};
 use crate::time::Instant;
@@ -135,8 +135,10 @@ fn pair(service: Service) -> (Peer, Peer) {
     let peers = (client.peer(), server.peer());
     let (here, there) = pipe();
     for (endpoint, io) in [(client, here), (server, there)] {
-        let mut driver = Driver::new(endpoint, io, threads.clone());
-        threads.spawn(Box::pin(async move { while let Ok(Some(_)) = driver.next_event().await {} }));
+        let driven = drive(endpoint, io, threads.clone());
+        threads.spawn(Box::pin(async move {
+            let _ = driven.await;
+        }));
     }
     peers
 }

@@ -1,0 +1,329 @@
+//! What is alone on its way leaves with the verb, and not with a turn of the driver.
+
+use core::task::{Context as TaskContext, Poll};
+use std::boxed::Box;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::string::String;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Wake, Waker};
+use std::vec::Vec;
+
+use bytes::Bytes;
+
+use super::{ms, service};
+use crate::config::Config;
+use crate::dialect::Identity;
+use crate::drive::FrameIo;
+use crate::endpoint::testing::{Executor, Pipe, PipeBroken, pipe};
+use crate::endpoint::{BoxFuture, Call, Context, Endpoint, Peer, Tool, drive};
+use crate::json::Json;
+use crate::session::{Close, CloseReason, Outcome, Transmit};
+
+type Driven = BoxFuture<'static, Result<CloseReason, PipeBroken>>;
+
+/// What the test does the next time that the transport flushes.
+type Act = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
+
+/// A transport that lets the test act within its flush.
+struct Gate {
+    pipe: Pipe,
+    act: Act,
+    /// Turns of the driver: only they receive.
+    turns: Arc<AtomicUsize>,
+    sends_anywhere: bool,
+}
+
+impl FrameIo for Gate {
+    type Error = PipeBroken;
+    fn poll_recv(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<Option<Bytes>, PipeBroken>> {
+        let received = self.pipe.poll_recv(cx);
+        self.turns.fetch_add(usize::from(received.is_pending()), Ordering::Relaxed);
+        received
+    }
+    fn poll_ready(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), PipeBroken>> {
+        self.pipe.poll_ready(cx)
+    }
+    fn start_send(&mut self, transmit: Transmit) -> Result<(), PipeBroken> {
+        self.pipe.start_send(transmit)
+    }
+    fn poll_flush(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), PipeBroken>> {
+        let act = self.act.lock().unwrap().take();
+        act.into_iter().for_each(|act| act());
+        self.pipe.poll_flush(cx)
+    }
+    fn poll_close(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), PipeBroken>> {
+        self.pipe.poll_close(cx)
+    }
+    fn sends_anywhere(&self) -> bool {
+        self.sends_anywhere
+    }
+}
+
+/// A client that has shaken hands and has nothing to do, and the far end of its channel.
+struct Bench {
+    executor: Executor,
+    peer: Peer,
+    far: Pipe,
+    act: Act,
+    /// The future that drives it, for the test to drop, and what it ended with.
+    driven: Arc<Mutex<Option<Driven>>>,
+    end: Arc<Mutex<Vec<Result<CloseReason, PipeBroken>>>>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self::over(true)
+    }
+
+    fn over(sends_anywhere: bool) -> Self {
+        let executor = Executor::new();
+        let (near, mut far) = pipe();
+        let act = Act::default();
+        let client = Endpoint::client(Arc::new(()), Config::mcp_client(Identity::new("c", "1")), executor.runtime());
+        let peer = client.peer();
+        let gate = Gate { pipe: near, act: Arc::clone(&act), turns: Arc::default(), sends_anywhere };
+        let driven: Driven = Box::pin(drive(client, gate, executor.timer()));
+        let driven = Arc::new(Mutex::new(Some(driven)));
+        let (held, end) = (Arc::clone(&driven), Arc::<Mutex<Vec<_>>>::default());
+        let ended = Arc::clone(&end);
+        executor.spawn(async move {
+            let driving = core::future::poll_fn(|cx| match &mut *held.lock().unwrap() {
+                Some(driven) => driven.as_mut().poll(cx).map(Some),
+                None => Poll::Ready(None),
+            });
+            let end = driving.await;
+            ended.lock().unwrap().extend(end);
+        });
+        executor.run_until_stalled();
+        far.try_recv().unwrap();
+        let welcome = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#;
+        far.send(Bytes::from_static(welcome.as_bytes())).unwrap();
+        executor.run_until_stalled();
+        far.try_recv().unwrap();
+        let mut bench = Self { executor, peer, far, act, driven, end };
+        // The first call has its driver set the alarm.
+        let first = bench.call();
+        bench.executor.run_until_stalled();
+        assert_eq!(bench.left().len(), 1);
+        bench.answer(2);
+        assert!(bench.outcome(first).is_some());
+        bench
+    }
+
+    fn call(&self) -> Call {
+        self.peer.call_tool("any", Json::empty_object()).unwrap()
+    }
+
+    /// The ids of the calls that have left since this was last asked, in order.
+    fn left(&mut self) -> Vec<u64> {
+        let frames = core::iter::from_fn(|| self.far.try_recv());
+        let calls = frames.map(|frame| serde_json::from_slice::<serde_json::Value>(&frame).unwrap());
+        calls.filter_map(|frame| frame["id"].as_u64()).collect()
+    }
+
+    fn answer(&mut self, id: u64) {
+        let answer = std::format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[]}}}}"#);
+        self.far.send(Bytes::from(answer)).unwrap();
+    }
+
+    fn outcome(&self, call: Call) -> Option<Outcome> {
+        self.executor.block_on(call).map(|done| done.outcome)
+    }
+
+    fn within_the_flush(&self, act: impl FnOnce() + Send + 'static) {
+        *self.act.lock().unwrap() = Some(Box::new(act));
+    }
+}
+
+#[test]
+fn a_call_that_is_alone_leaves_before_the_verb_returns_and_needs_no_turn() {
+    let mut bench = Bench::new();
+    for id in 3..6 {
+        let call = bench.call();
+        assert_eq!(bench.left(), [id]);
+        assert!(!bench.executor.run_until_stalled(), "nobody was woken");
+        bench.answer(id);
+        assert!(matches!(bench.outcome(call), Some(Outcome::Result(_))));
+    }
+}
+
+#[test]
+fn calls_beside_another_are_gathered_for_a_turn() {
+    let mut bench = Bench::new();
+    let calls: Vec<Call> = (0..3).map(|_| bench.call()).collect();
+    assert_eq!(bench.left(), [3]);
+    bench.executor.run_until_stalled();
+    assert_eq!(bench.left(), [4, 5]);
+    drop(calls);
+}
+
+#[test]
+fn a_transport_that_does_not_say_so_is_written_to_by_its_task_alone() {
+    let mut bench = Bench::over(false);
+    let call = bench.call();
+    assert!(bench.left().is_empty());
+    bench.executor.run_until_stalled();
+    assert_eq!(bench.left(), [3]);
+    drop(call);
+}
+
+#[test]
+fn a_call_that_left_early_times_out_at_its_own_deadline() {
+    let bench = Bench::new();
+    bench.executor.run_for(ms(59_000));
+    let call = bench.call();
+    assert!(matches!(bench.outcome(call), Some(Outcome::TimedOut(_))));
+    assert_eq!(bench.executor.now(), crate::Instant::from_millis(59_000 + 60_000));
+    // The alarm has rung since, and nothing waits for it.
+    bench.executor.run_for(ms(100_000));
+    let call = bench.call();
+    assert!(matches!(bench.outcome(call), Some(Outcome::TimedOut(_))));
+    assert_eq!(bench.executor.now(), crate::Instant::from_millis(219_000 + 60_000));
+}
+
+#[test]
+fn a_call_that_is_made_while_another_leaves_early_leaves_behind_it() {
+    let mut bench = Bench::new();
+    let (peer, second) = (bench.peer.clone(), Arc::<Mutex<Option<Call>>>::default());
+    let held = Arc::clone(&second);
+    bench.within_the_flush(move || {
+        *held.lock().unwrap() = Some(peer.call_tool("any", Json::empty_object()).unwrap());
+    });
+    let first = bench.call();
+    assert_eq!(bench.left(), [3]);
+    assert!(bench.executor.run_until_stalled());
+    assert_eq!(bench.left(), [4]);
+    drop((first, second));
+}
+
+/// On another thread, say. Nobody waits for the verb with a thread.
+#[test]
+fn a_task_that_is_polled_while_a_verb_sends_comes_again() {
+    struct Woken(AtomicUsize);
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let mut bench = Bench::new();
+    let (driven, woken) = (Arc::clone(&bench.driven), Arc::new(Woken(AtomicUsize::new(0))));
+    let waker = Waker::from(Arc::clone(&woken));
+    bench.within_the_flush(move || {
+        let mut driven = driven.lock().unwrap();
+        let polled = driven.as_mut().unwrap().as_mut().poll(&mut TaskContext::from_waker(&waker));
+        assert!(polled.is_pending());
+    });
+    let call = bench.call();
+    assert_eq!((bench.left(), woken.0.load(Ordering::Relaxed)), (std::vec![3], 1));
+    bench.answer(3);
+    assert!(matches!(bench.outcome(call), Some(Outcome::Result(_))));
+}
+
+#[test]
+fn a_task_that_ends_while_a_verb_sends_takes_the_connection_with_it() {
+    let mut bench = Bench::new();
+    let driven = Arc::clone(&bench.driven);
+    bench.within_the_flush(move || *driven.lock().unwrap() = None);
+    let call = bench.call();
+    assert_eq!(bench.left(), [3]);
+    assert!(bench.far.send(Bytes::new()).is_err(), "the transport is gone by the time the verb returns");
+    assert_eq!(bench.outcome(call), Some(Outcome::Lost));
+    assert!(bench.peer.call_tool("any", Json::empty_object()).is_err());
+}
+
+#[test]
+fn a_transport_that_panics_while_a_verb_sends_ends_its_task_and_not_the_verb() {
+    let bench = Bench::new();
+    bench.within_the_flush(|| std::panic::panic_any("the transport"));
+    let call = bench.call();
+    let panic = catch_unwind(AssertUnwindSafe(|| bench.executor.run_until_stalled())).expect_err("the task");
+    assert_eq!(panic.downcast_ref(), Some(&"the transport"));
+    // What a runtime does with a task that panicked.
+    bench.driven.clear_poison();
+    *bench.driven.lock().unwrap() = None;
+    assert_eq!(bench.outcome(call), Some(Outcome::Lost));
+}
+
+#[test]
+fn a_transport_that_fails_while_a_verb_sends_is_broken_as_ever() {
+    let mut bench = Bench::new();
+    let (peer, broken) = pipe();
+    drop(core::mem::replace(&mut bench.far, peer));
+    drop(broken);
+    let call = bench.call();
+    assert_eq!(bench.outcome(call), Some(Outcome::Lost));
+    bench.executor.run_for(ms(1000));
+    assert_eq!(*bench.end.lock().unwrap(), [Err(PipeBroken)]);
+}
+
+/// A server that has shaken hands and naps for a second in `naps` calls, and the far end of its channel.
+struct Napping {
+    executor: Executor,
+    peer: Peer,
+    far: Pipe,
+    turns: Arc<AtomicUsize>,
+    end: Arc<Mutex<Vec<Result<CloseReason, PipeBroken>>>>,
+}
+
+impl Napping {
+    fn new(naps: u64) -> Self {
+        let executor = Executor::new();
+        let (near, mut far) = pipe();
+        let nap = Tool::new("nap", async |context: Context, (): ()| {
+            context.sleep(ms(1000)).await?;
+            Ok(())
+        });
+        let server = Endpoint::server(Arc::new(service().tool(nap)), executor.runtime());
+        let peer = server.peer();
+        let (turns, end) = (Arc::<AtomicUsize>::default(), Arc::<Mutex<Vec<_>>>::default());
+        let gate = Gate { pipe: near, act: Act::default(), turns: Arc::clone(&turns), sends_anywhere: true };
+        let driven = drive(server, gate, executor.timer());
+        let ended = Arc::clone(&end);
+        executor.spawn(async move {
+            let end = driven.await;
+            ended.lock().unwrap().push(end);
+        });
+        let hello = [
+            r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#,
+            r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+        ];
+        let calls =
+            (1..=naps).map(|id| std::format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"nap"}}}}"#));
+        for frame in hello.map(String::from).into_iter().chain(calls) {
+            far.send(Bytes::from(frame)).unwrap();
+        }
+        executor.run_until_stalled();
+        far.try_recv().unwrap();
+        turns.store(0, Ordering::Relaxed);
+        Self { executor, peer, far, turns, end }
+    }
+
+    fn left(&mut self) -> usize {
+        core::iter::from_fn(|| self.far.try_recv()).count()
+    }
+}
+
+#[test]
+fn the_answer_of_the_only_handler_leaves_with_it_and_needs_no_turn() {
+    let mut napping = Napping::new(1);
+    napping.executor.run_for(ms(1000));
+    assert_eq!((napping.left(), napping.turns.load(Ordering::Relaxed)), (1, 1), "the turn rang the alarm");
+}
+
+#[test]
+fn answers_of_handlers_that_end_together_are_gathered_for_a_turn() {
+    let mut napping = Napping::new(5);
+    napping.executor.run_for(ms(1000));
+    assert_eq!((napping.left(), napping.turns.load(Ordering::Relaxed)), (5, 2));
+}
+
+/// The answer was written by the verb, and what closed with it was for a turn that nobody took.
+#[test]
+fn the_last_answer_of_a_session_that_closes_is_the_end_of_it() {
+    let mut napping = Napping::new(1);
+    napping.peer.close(Close::Graceful { grace: ms(5000) });
+    napping.executor.run_for(ms(1000));
+    assert_eq!(napping.left(), 1);
+    assert_eq!(*napping.end.lock().unwrap(), [Ok(CloseReason::Local)]);
+}
