@@ -30,7 +30,10 @@ pub fn child(command: impl Into<Command>) -> Result<Child, Error> {
         let program = command.as_std().get_program().to_string_lossy().into_owned();
         Error::Start { program, source }
     })?;
-    Ok(Child::new(Process(process), LineIo::new(stdout, stdin).sending_anywhere(), Clock::start().alarm()))
+    let io = LineIo::new(stdout, stdin);
+    // Elsewhere a thread of the runtime writes, which is asked for anew each time.
+    let io = if cfg!(unix) { io.sending_anywhere() } else { io };
+    Ok(Child::new(Process(process), io, Clock::start().alarm()))
 }
 
 /// A process of tokio.

@@ -1,3 +1,4 @@
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
@@ -5,6 +6,7 @@ use std::task::{Context, Poll};
 use protocol_core::adapter::{self, ByteIo};
 use protocol_core::lines::LineDecoder;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, DuplexStream};
+use tokio::task::coop;
 
 use crate::Whole;
 
@@ -21,7 +23,9 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> ByteIo<R, W> for TokioIo {
     }
 
     fn poll_write(writer: &mut W, cx: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        Pin::new(writer).poll_write_vectored(cx, pieces)
+        // A driver writes no more in a turn than it may. The budget that tokio gives a task is not the driver's where another task writes for
+        // it, and one that has none left is put off until that task yields, which may be never.
+        pin!(coop::unconstrained(poll_fn(|cx| Pin::new(&mut *writer).poll_write_vectored(cx, pieces)))).poll(cx)
     }
 
     fn poll_flush(writer: &mut W, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -41,4 +45,29 @@ pub type Duplex = LineIo<Whole<DuplexStream>>;
 pub fn duplex(bytes: usize) -> (Duplex, Duplex) {
     let (one, other) = tokio::io::duplex(bytes);
     (LineIo::whole(one).sending_anywhere(), LineIo::whole(other).sending_anywhere())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use protocol_core::Transmit;
+    use protocol_core::drive::FrameIo;
+
+    use super::*;
+
+    /// A call whose task had none left was put off until that task yielded; its thread waited for the answer.
+    #[test]
+    fn regression_what_leaves_needs_nothing_of_the_budget_of_whoever_writes_it() {
+        let task = async {
+            let (mut one, _other) = duplex(64);
+            while coop::has_budget_remaining() {
+                coop::consume_budget().await;
+            }
+            one.start_send(Transmit::new("frame".into())).expect("room");
+            assert!(one.poll_flush(&mut Context::from_waker(Waker::noop())).is_ready());
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(async { tokio::spawn(task).await }).expect("it left");
+    }
 }

@@ -18,7 +18,7 @@
 //!
 //! The clock is read behind the reading: what passes during the rest of the turn, the alarm brings up in the next one.
 //!
-//! Between two turns a verb may have one frame sent at once, where nothing goes before it and the transport allows it
+//! Between two turns a verb may have what it brought sent at once, where nothing goes before that and the transport allows it
 //! ([`FrameIo::sends_anywhere`]): that spares a wake and a turn. Reading, events and the alarm are for turns alone.
 //!
 //! # Ends
@@ -240,8 +240,11 @@ pub trait FrameIo {
         let _ = bytes;
     }
 
-    /// Whether frames may be sent from outside the task that receives: on any thread, within a runtime or without, though never at the same
-    /// time. It is still that task that is woken. Then a call that is alone on its way leaves with the verb that makes it.
+    /// Whether [`Self::poll_ready`], [`Self::start_send`], [`Self::start_sends`] and [`Self::poll_flush`] may also be called outside of the
+    /// task that receives: on any thread, within a runtime or without, though never at the same time as anything else of it. They wake that
+    /// task then, wherever it runs. Where all of that holds, a call that is alone on its way leaves with the verb that makes it.
+    ///
+    /// Asked once, before anything else.
     fn sends_anywhere(&self) -> bool {
         false
     }
@@ -287,7 +290,7 @@ impl<I: FrameIo + ?Sized> FrameIo for Box<I> {
 /// A clock and one alarm.
 pub trait Timer {
     /// The time on the axis of the machine. Never runs backwards. A machine may call it under a lock ([`Machine::turn`]), so it must not
-    /// call the machine.
+    /// call the machine; and on any thread, where frames may be sent there ([`FrameIo::sends_anywhere`]).
     fn now(&self) -> Instant;
 
     /// Ready once [`Self::now`] has reached `at`, never before. Otherwise wakes the task then; only the last `at` counts.
@@ -327,7 +330,7 @@ pub struct Driver<M, I: FrameIo, T> {
     flush_by: Option<Instant>,
     /// The task that turned it last. The transport wakes it.
     task: Option<Waker>,
-    /// Where the alarm is set, for that task. It had not rung in the last turn.
+    /// Where the alarm is set, for that task. Between two turns it is sure to bring the next.
     alarm: Option<Instant>,
     over: bool,
 }
@@ -396,8 +399,8 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
             self.hear_end(self.timer.now());
         }
         let (standing, more_to_write) = self.turn(cx);
-        self.alarm = self.alarm.filter(|set| standing.now < *set);
         if let Some(event) = standing.event {
+            self.leave_alarm(standing.now);
             return Poll::Ready(Ok(Some(event)));
         }
         if standing.is_closed {
@@ -509,7 +512,8 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
     #[cfg(feature = "endpoint")]
     pub(crate) fn sends_early(&self) -> bool {
         let is_idle = !self.unwritten && self.arrived.is_empty() && self.reading && self.writing;
-        is_idle && self.task.is_some() && self.io.sends_anywhere()
+        // Without a task it has not had its first turn, or the transport has panicked.
+        is_idle && self.task.is_some()
     }
 
     /// Writes what `take` takes from the machine, between two turns, as if the task that turned it last did. `take` says how the machine
@@ -584,7 +588,13 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
 
     fn wait(&mut self, cx: &mut Context<'_>, now: Instant, until: Option<Instant>, only_yield: bool) {
         // An alarm that is already due is no reason to spin here: the next turn looks at the clock.
-        let due = until.is_some_and(|at| self.poll_alarm(cx, now, at).is_ready());
+        let due = match until {
+            Some(at) => self.poll_alarm(cx, now, at).is_ready(),
+            None => {
+                self.leave_alarm(now);
+                false
+            }
+        };
         if due || only_yield {
             cx.waker().wake_by_ref();
         }
@@ -593,7 +603,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
     /// The alarm stays where it is as long as it rings by `at`: a deadline that moves on with every call then costs a needless turn now
     /// and then, and not two changes of the runtime's timers each time.
     fn poll_alarm(&mut self, cx: &mut Context<'_>, now: Instant, at: Instant) -> Poll<()> {
-        let set = self.rings_by(at);
+        let set = self.rings_by(at).filter(|set| now < *set);
         if set.is_some_and(|set| now.saturating_add(NEAR) < set) {
             return Poll::Pending;
         }
@@ -603,6 +613,11 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         let rings = self.timer.poll_until(cx, at);
         self.alarm = Some(at);
         rings
+    }
+
+    /// What has rung, or may ring early with nobody to ask it again, is not counted on.
+    fn leave_alarm(&mut self, now: Instant) {
+        self.alarm = self.alarm.filter(|set| now.saturating_add(NEAR) < *set);
     }
 
     /// When the alarm rings as it is set, unless that is later than `at`.
@@ -731,7 +746,6 @@ mod tests {
         closing_takes_polls: usize,
         closed: bool,
         limit: usize,
-        here_only: bool,
     }
 
     type Shared<P> = Rc<RefCell<P>>;
@@ -781,10 +795,6 @@ mod tests {
 
         fn set_frame_limit(&mut self, bytes: usize) {
             self.borrow_mut().limit = bytes;
-        }
-
-        fn sends_anywhere(&self) -> bool {
-            !self.borrow().here_only
         }
     }
 
@@ -923,10 +933,6 @@ mod tests {
             assert!(bench.driver.sends_early());
             bench
         };
-        let bench = idle();
-        bench.pipe.borrow_mut().here_only = true;
-        assert!(!bench.driver.sends_early());
-
         let mut bench = idle();
         bench.driver.machine_mut().room = Some(0);
         bench.driver.arrived.push_back(Bytes::from_static(b"held"));
@@ -966,6 +972,26 @@ mod tests {
         bench.clock.now.set(60_000);
         assert_eq!(bench.drain(), ["timeout after 0 frames"]);
         assert!(!bench.sends("behind it", Some(Instant::from_millis(120_000))), "it rings no more");
+    }
+
+    /// A timer may ring up to a second early. That turn had no deadline to set the alarm for again.
+    #[cfg(feature = "endpoint")]
+    #[test]
+    fn regression_an_alarm_that_rang_early_is_not_counted_on() {
+        for has_event in [false, true] {
+            let mut bench = Bench::new(Echo { deadline: Some(Instant::from_millis(60_000)), ..Echo::default() });
+            assert_eq!((bench.turn(), bench.clock.alarm.get()), (Poll::Pending, Some(60_000)));
+            bench.driver.machine_mut().deadline = None;
+            bench.clock.now.set(58_000);
+            assert_eq!(bench.turn(), Poll::Pending);
+            assert!(bench.sends("long before", Some(Instant::from_millis(118_000))));
+            bench.clock.now.set(59_500);
+            if has_event {
+                bench.driver.machine_mut().events.push_back("event".into());
+            }
+            assert_eq!(bench.turn().is_ready(), has_event);
+            assert!(!bench.sends("behind it", Some(Instant::from_millis(119_500))));
+        }
     }
 
     #[cfg(feature = "endpoint")]

@@ -135,7 +135,7 @@ impl<B: ByteIo<E::Reader, E::Writer>, E: Ends> LineIo<B, E> {
         Self { ends, decoder, encoder: LineEncoder::new(), ended: false, sends_anywhere: false, bytes: PhantomData }
     }
 
-    /// Says that its writer may be written to outside of the task that reads, and of every runtime ([`FrameIo::sends_anywhere`]).
+    /// Says that its writer may be written to and flushed outside of the task that reads ([`FrameIo::sends_anywhere`]).
     #[must_use]
     pub fn sending_anywhere(mut self) -> Self {
         self.sends_anywhere = true;

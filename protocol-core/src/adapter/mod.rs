@@ -39,8 +39,7 @@ pub use stream_io::StreamIo;
 #[cfg(feature = "websocket")]
 pub use web_socket::WebSocket;
 
-/// Drives an endpoint to its end, as [`endpoint::drive`] does: all is written, its handlers have ended and the transport is closed. Gives the
-/// reason for which the session closed.
+/// [`endpoint::drive`] for the transports of adapters.
 ///
 /// # Errors
 /// [`Error::Broken`].

@@ -1,31 +1,40 @@
-//! Where the driver of an endpoint sits, so that a verb need not wake its task to have one frame sent.
+//! Where the driver of an endpoint sits, so that a verb need not wake its task to have something sent.
 //!
 //! A call that is alone on its way, or the answer to the only one, has nothing to be written together with. Woken for it, the task would take
-//! a turn, and all that this turn would do is write one frame. So the verb does that itself, on its own thread, with the driver as it is
-//! between two turns. Where the driver is in a turn, or has something else to do, its task is woken as ever.
+//! a turn, and all that this turn would do is write. So the verb does that itself, on its own thread, with the driver as it is between two
+//! turns. Where the driver is in a turn, or has something else to do, its task is woken as ever.
 
 use core::task::{Context, Poll};
 use std::any::Any;
 use std::boxed::Box;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::task::Waker;
 
 use crate::drive::{Driver, FrameIo, Timer};
 use crate::endpoint::Endpoint;
-use crate::endpoint::shared::State;
+use crate::endpoint::shared::{Shared, State};
+use crate::endpoint::wake::wake_all;
 use crate::session::CloseReason;
 
 /// What a verb finds where the driver sits.
 pub(super) trait Early: Send + Sync {
-    /// Sends what the session has to say. Gives false where the driver has to take a turn for what is left to do, and the lock back, with
-    /// nothing done, where it cannot send now.
-    fn send<'a>(&self, state: MutexGuard<'a, State>) -> Result<bool, MutexGuard<'a, State>>;
+    /// Sends what the session has to say; where that cannot be now, or leaves something for a turn, wakes the driver.
+    fn send(&self, shared: &Shared, state: MutexGuard<'_, State>);
 }
 
-/// Locked by whoever turns the driver or sends with it. Nobody waits for it, so the code of a transport, which runs under it, may do what it
-/// likes.
-struct Seat<I: FrameIo, T>(Mutex<Seated<I, T>>);
+/// Nobody waits for the seat: what finds it taken leaves word, for whoever sends there. So the code of a transport, which runs while it is
+/// taken, may do what it likes.
+struct Seat<I: FrameIo, T> {
+    /// Locked by whoever turns the driver or sends with it. Empty once the task has ended.
+    seated: Mutex<Option<Box<Seated<I, T>>>>,
+    /// Word was left. Both sides swap, one behind leaving it and one behind leaving the seat, so the second of them sees what the other did.
+    has_word: AtomicBool,
+    /// A leaf: nothing else is locked while this is, and no foreign code runs.
+    word: Mutex<Option<Word>>,
+}
 
 struct Seated<I: FrameIo, T> {
     driver: Driver<Endpoint, I, T>,
@@ -33,17 +42,58 @@ struct Seated<I: FrameIo, T> {
     panicked: Option<Box<dyn Any + Send>>,
 }
 
-impl<I, T> Early for Seat<I, T>
-where
-    I: FrameIo<Error: Send> + Send,
-    T: Timer + Send,
-{
-    fn send<'a>(&self, state: MutexGuard<'a, State>) -> Result<bool, MutexGuard<'a, State>> {
-        let Ok(mut seated) = self.0.try_lock() else { return Err(state) };
-        let mut state = state;
-        if seated.panicked.is_some() || !seated.driver.sends_early() {
-            return Err(state);
+/// What the task wants that came while a verb sent.
+enum Word {
+    /// To take a turn.
+    Turn(Waker),
+    /// To end, and the driver with it.
+    End,
+}
+
+type Taken<'a, I, T> = MutexGuard<'a, Option<Box<Seated<I, T>>>>;
+
+impl<I: FrameIo, T: Timer> Seat<I, T> {
+    fn new(driver: Driver<Endpoint, I, T>) -> Self {
+        let seated = Box::new(Seated { driver, panicked: None });
+        Self { seated: Mutex::new(Some(seated)), has_word: AtomicBool::new(false), word: Mutex::default() }
+    }
+
+    fn take(&self) -> Option<Taken<'_, I, T>> {
+        match self.seated.try_lock() {
+            Ok(taken) => Some(taken),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
         }
+    }
+
+    /// For the task. `None`: a verb is sending, and heeds the word when it has sent.
+    fn take_or_leave(&self, word: impl FnOnce() -> Word) -> Option<Taken<'_, I, T>> {
+        self.take().or_else(|| {
+            let before = self.word.lock().unwrap_or_else(PoisonError::into_inner).replace(word());
+            drop(before);
+            self.has_word.swap(true, Ordering::AcqRel);
+            self.take()
+        })
+    }
+
+    /// For the task.
+    fn end(&self) -> Option<Box<Seated<I, T>>> {
+        self.take_or_leave(|| Word::End)?.take()
+    }
+
+    fn poll(&self, cx: &mut Context<'_>) -> Poll<Result<Option<CloseReason>, I::Error>> {
+        let Some(mut taken) = self.take_or_leave(|| Word::Turn(cx.waker().clone())) else { return Poll::Pending };
+        let Some(seated) = &mut *taken else { return Poll::Ready(Ok(None)) };
+        if let Some(panic) = seated.panicked.take() {
+            resume_unwind(panic);
+        }
+        seated.driver.poll_event(cx)
+    }
+
+    /// Gives false where the driver has to take a turn for what is left to do, and the lock back, with nothing done, where it cannot send now.
+    fn try_send<'a>(&self, mut state: MutexGuard<'a, State>) -> Result<bool, MutexGuard<'a, State>> {
+        let Some(mut taken) = self.take() else { return Err(state) };
+        let Some(seated) = taken.as_deref_mut().filter(|seated| seated.driver.sends_early()) else { return Err(state) };
         let send = AssertUnwindSafe(|| {
             seated.driver.send_early(|clock, into| {
                 let now = state.session.time();
@@ -60,30 +110,64 @@ where
     }
 }
 
-impl<I: FrameIo, T: Timer> Seat<I, T> {
-    fn poll(&self, cx: &mut Context<'_>) -> Poll<Result<Option<CloseReason>, I::Error>> {
-        let mut seated = match self.0.try_lock() {
-            Ok(seated) => seated,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // A verb is sending, on another thread. That is soon over.
-            Err(TryLockError::WouldBlock) => {
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
-            }
-        };
-        if let Some(panic) = seated.panicked.take() {
-            resume_unwind(panic);
+impl<I, T> Seat<I, T>
+where
+    I: FrameIo<Error: Send> + Send + 'static,
+    T: Timer + Send + 'static,
+{
+    /// For the verb, when it has left the seat.
+    fn heed_word(&self, shared: &Shared) -> Option<Waker> {
+        if !self.has_word.swap(false, Ordering::AcqRel) {
+            return None;
         }
-        seated.driver.poll_event(cx)
+        let word = self.word.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match word? {
+            Word::Turn(task) => Some(task),
+            Word::End => {
+                // What ends with it is the user's, and nothing for under whatever the verb was called with.
+                if let Some(seated) = self.end() {
+                    shared.runtime().spawn(Box::pin(async move { drop(seated) }));
+                }
+                None
+            }
+        }
+    }
+}
+
+impl<I, T> Early for Seat<I, T>
+where
+    I: FrameIo<Error: Send> + Send + 'static,
+    T: Timer + Send + 'static,
+{
+    fn send(&self, shared: &Shared, state: MutexGuard<'_, State>) {
+        let driver = match self.try_send(state) {
+            Ok(true) => None,
+            Ok(false) => shared.lock().driver.take(),
+            Err(mut state) => state.driver.take(),
+        };
+        let task = self.heed_word(shared);
+        if driver.is_some() || task.is_some() {
+            wake_all(driver.into_iter().chain(task));
+        }
+    }
+}
+
+/// The driver goes with its task.
+struct Driven<I: FrameIo, T: Timer>(Arc<Seat<I, T>>);
+
+impl<I: FrameIo, T: Timer> Drop for Driven<I, T> {
+    fn drop(&mut self) {
+        drop(self.0.end());
     }
 }
 
 /// Drives `endpoint` to its end: all is written, its handlers have ended and the transport is closed. Gives the reason for which the session
-/// closed. Dropped, it drops the endpoint and the transport.
+/// closed. Dropped, it drops the endpoint and the transport; where a verb is writing at that very moment, a task of the runtime does so when
+/// that is done.
 ///
-/// Where the transport allows ([`FrameIo::sends_anywhere`]), a call that is alone on its way, and the answer to the only one that is served,
-/// are written by whoever makes and gives them. A panic of the transport is the future's in any case. Whoever has a transport that must
-/// stay on its thread turns a [`Driver`] instead.
+/// Where the transport allows ([`FrameIo::sends_anywhere`]), a call beside which no other is held, and the answer to the only one that is
+/// served, are written by whoever makes and gives them, before that returns. What the transport panics with then, the future does when it is
+/// polled next. Whoever has a transport that must stay on its thread turns a [`Driver`] instead.
 ///
 /// # Errors
 /// The first error of the transport.
@@ -94,12 +178,15 @@ where
 {
     let peer = endpoint.peer();
     let shared = Arc::clone(endpoint.shared());
-    let seat = Arc::new(Seat(Mutex::new(Seated { driver: Driver::new(endpoint, transport, timer), panicked: None })));
-    // Not counted: with the task the driver ends.
-    let early: Weak<dyn Early> = Arc::downgrade(&seat) as _;
-    let _ = shared.seat.set(early);
+    let sends_anywhere = transport.sends_anywhere();
+    let seat = Arc::new(Seat::new(Driver::new(endpoint, transport, timer)));
+    let driven = Driven(Arc::clone(&seat));
+    if sends_anywhere {
+        // A circle until the task ends.
+        let _ = shared.seat.set(seat);
+    }
     async move {
-        while poll_fn(|cx| seat.poll(cx)).await?.is_some() {}
+        while poll_fn(|cx| driven.0.poll(cx)).await?.is_some() {}
         Ok(peer.closed().await)
     }
 }

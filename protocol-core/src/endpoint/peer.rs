@@ -32,8 +32,9 @@ impl Peer {
         Self { shared }
     }
 
-    /// Starts a call. Calls leave in the order in which they are made, held back until the handshake is through: one that is alone on its
-    /// way may do so before this returns, the others leave together, with the next turn of the driver.
+    /// Starts a call. Calls leave in the order in which they are made, held back until the handshake is through. One beside which no other is
+    /// held may do so before this returns, so this may write to the transport ([`drive`](crate::endpoint::drive)); others leave together, with
+    /// the next turn of the driver.
     ///
     /// # Errors
     /// [`InvokeError`] with the call: the session is closing, too much is in flight, or the peer does not offer it.
@@ -41,7 +42,7 @@ impl Peer {
         let span = Span::call(&call.op, &call.params);
         // Handed over only when the call is made: a span that ends must not end under the lock.
         let mut place = Some(span.clone());
-        // Its clocks start with the turn that it brings: a look at a clock takes longer than most of this.
+        // Its clocks start when it leaves: a look at a clock takes longer than most of this.
         let (id, depth) = self.shared.quick_verb(
             |_| false,
             |state, _, after| {

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::boxed::Box;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 use std::vec::Vec;
 
@@ -29,7 +29,7 @@ use crate::time::{Instant, earlier};
 pub(super) struct Shared {
     state: Mutex<State>,
     /// Where the driver sits, if verbs may have it send.
-    pub(super) seat: OnceLock<Weak<dyn Early>>,
+    pub(super) seat: OnceLock<Arc<dyn Early>>,
     /// A verb has closed the session. Said under the lock, so that the driver need not take it to ask.
     shut: AtomicBool,
     runtime: Arc<dyn Runtime>,
@@ -230,27 +230,14 @@ impl Shared {
             self.shut.store(true, Ordering::Release);
         }
         let is_news = !state.attended && (after.output || state.is_due_earlier());
-        match (is_news, after.alone) {
-            (false, _) => {}
-            (true, false) => wake_driver(state),
-            (true, true) => self.send_early(state),
+        if is_news {
+            match self.seat.get() {
+                // One that is awake already writes this together with what it was woken for.
+                Some(seat) if after.alone && state.driver.is_some() => seat.send(self, state),
+                _ => wake_driver(state),
+            }
         }
         value
-    }
-
-    /// Sends what the session has to say, if the driver can do that between two turns; otherwise wakes it.
-    fn send_early(&self, state: MutexGuard<'_, State>) {
-        // If the task of the driver ends meanwhile, the driver ends here, and nothing may be locked then.
-        let seat = self.seat.get().filter(|_| state.driver.is_some()).and_then(Weak::upgrade);
-        let sent = match &seat {
-            Some(seat) => seat.send(state),
-            None => Err(state),
-        };
-        match sent {
-            Ok(true) => {}
-            Ok(false) => wake_driver(self.lock()),
-            Err(state) => wake_driver(state),
-        }
     }
 
     /// Locks, for whoever tells the time or asks for a deadline: first the clocks start of calls that were made without a look at one.

@@ -1,24 +1,29 @@
 //! What is alone on its way leaves with the verb, and not with a turn of the driver.
 
+use core::future::poll_fn;
+use core::pin::Pin;
 use core::task::{Context as TaskContext, Poll};
+use core::time::Duration;
 use std::boxed::Box;
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::string::String;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 use std::vec::Vec;
 
 use bytes::Bytes;
+use serde_json::json;
 
-use super::{ms, service};
-use crate::config::Config;
-use crate::dialect::Identity;
-use crate::drive::FrameIo;
+use super::{json as text, ms, service};
+use crate::config::{CallTimeouts, Config};
+use crate::dialect::{Identity, Op};
+use crate::drive::{FrameIo, Timer as _};
 use crate::endpoint::testing::{Executor, Pipe, PipeBroken, pipe};
-use crate::endpoint::{BoxFuture, Call, Context, Endpoint, Peer, Tool, drive};
+use crate::endpoint::{BoxFuture, Call, Client, Context, Endpoint, Peer, Runtime, Tool, drive};
 use crate::json::Json;
-use crate::session::{Close, CloseReason, Outcome, Transmit};
+use crate::session::{Close, CloseReason, Invoke, Outcome, Transmit};
 
 type Driven = BoxFuture<'static, Result<CloseReason, PipeBroken>>;
 
@@ -60,9 +65,13 @@ impl FrameIo for Gate {
     }
 }
 
+struct Quiet;
+impl Client for Quiet {}
+
 /// A client that has shaken hands and has nothing to do, and the far end of its channel.
 struct Bench {
     executor: Executor,
+    client: Arc<Quiet>,
     peer: Peer,
     far: Pipe,
     act: Act,
@@ -80,15 +89,16 @@ impl Bench {
         let executor = Executor::new();
         let (near, mut far) = pipe();
         let act = Act::default();
-        let client = Endpoint::client(Arc::new(()), Config::mcp_client(Identity::new("c", "1")), executor.runtime());
-        let peer = client.peer();
+        let client = Arc::new(Quiet);
+        let endpoint = Endpoint::client(client.clone(), Config::mcp_client(Identity::new("c", "1")), executor.runtime());
+        let peer = endpoint.peer();
         let gate = Gate { pipe: near, act: Arc::clone(&act), turns: Arc::default(), sends_anywhere };
-        let driven: Driven = Box::pin(drive(client, gate, executor.timer()));
+        let driven: Driven = Box::pin(drive(endpoint, gate, executor.timer()));
         let driven = Arc::new(Mutex::new(Some(driven)));
         let (held, end) = (Arc::clone(&driven), Arc::<Mutex<Vec<_>>>::default());
         let ended = Arc::clone(&end);
         executor.spawn(async move {
-            let driving = core::future::poll_fn(|cx| match &mut *held.lock().unwrap() {
+            let driving = poll_fn(|cx| match &mut *held.lock().unwrap() {
                 Some(driven) => driven.as_mut().poll(cx).map(Some),
                 None => Poll::Ready(None),
             });
@@ -101,7 +111,7 @@ impl Bench {
         far.send(Bytes::from_static(welcome.as_bytes())).unwrap();
         executor.run_until_stalled();
         far.try_recv().unwrap();
-        let mut bench = Self { executor, peer, far, act, driven, end };
+        let mut bench = Self { executor, client, peer, far, act, driven, end };
         // The first call has its driver set the alarm.
         let first = bench.call();
         bench.executor.run_until_stalled();
@@ -156,6 +166,19 @@ fn calls_beside_another_are_gathered_for_a_turn() {
     bench.executor.run_until_stalled();
     assert_eq!(bench.left(), [4, 5]);
     drop(calls);
+}
+
+#[test]
+fn a_call_behind_what_woke_the_driver_leaves_together_with_it() {
+    let mut bench = Bench::new();
+    drop(bench.call());
+    assert_eq!(bench.left(), [3]);
+    let call = bench.call();
+    assert!(bench.far.try_recv().is_none());
+    bench.executor.run_until_stalled();
+    assert!(bench.far.try_recv().is_some(), "the cancel of the first");
+    assert_eq!(bench.left(), [4]);
+    drop(call);
 }
 
 #[test]
@@ -227,7 +250,11 @@ fn a_task_that_ends_while_a_verb_sends_takes_the_connection_with_it() {
     bench.within_the_flush(move || *driven.lock().unwrap() = None);
     let call = bench.call();
     assert_eq!(bench.left(), [3]);
-    assert!(bench.far.send(Bytes::new()).is_err(), "the transport is gone by the time the verb returns");
+    // Not in the verb, whose caller may have locked what the user's drop locks.
+    assert_eq!(Arc::strong_count(&bench.client), 2);
+    assert!(bench.executor.run_until_stalled());
+    assert_eq!(Arc::strong_count(&bench.client), 1);
+    assert!(bench.far.send(Bytes::new()).is_err(), "the transport is gone");
     assert_eq!(bench.outcome(call), Some(Outcome::Lost));
     assert!(bench.peer.call_tool("any", Json::empty_object()).is_err());
 }
@@ -326,4 +353,202 @@ fn the_last_answer_of_a_session_that_closes_is_the_end_of_it() {
     napping.executor.run_for(ms(1000));
     assert_eq!(napping.left(), 1);
     assert_eq!(*napping.end.lock().unwrap(), [Ok(CloseReason::Local)]);
+}
+
+/// A task that is polled by whoever wakes it, there and then; by whoever polls it already, behind that.
+struct PolledByWake {
+    future: Mutex<Option<BoxFuture<'static, ()>>>,
+    polling: AtomicBool,
+    again: AtomicBool,
+    polls: AtomicUsize,
+}
+
+impl Wake for PolledByWake {
+    fn wake(self: Arc<Self>) {
+        self.again.store(true, Ordering::SeqCst);
+        if self.polling.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let waker = Waker::from(Arc::clone(&self));
+        while self.again.swap(false, Ordering::SeqCst) {
+            assert!(self.polls.fetch_add(1, Ordering::SeqCst) < 1000, "it is polled for ever");
+            let mut place = self.future.lock().unwrap();
+            let Some(future) = &mut *place else { break };
+            if future.as_mut().poll(&mut TaskContext::from_waker(&waker)).is_ready() {
+                *place = None;
+            }
+        }
+        self.polling.store(false, Ordering::SeqCst);
+    }
+}
+
+struct AtOnce;
+
+impl Runtime for AtOnce {
+    fn now(&self) -> crate::Instant {
+        crate::Instant::ZERO
+    }
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        let (polling, again) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(PolledByWake { future: Mutex::new(Some(task)), polling, again, polls: AtomicUsize::new(0) }).wake();
+    }
+    fn spawn_blocking(&self, job: Box<dyn FnOnce() + Send>) {
+        job();
+    }
+}
+
+/// The answer came while the call was still being written, further down on the same stack, and the task that was to read it came again and
+/// again until that had returned.
+#[test]
+fn regression_a_task_that_finds_a_verb_sending_waits_for_its_word() {
+    let runtime = Arc::new(AtOnce);
+    let greet = Tool::new("greet", async |_: Context, (): ()| Ok("hello"));
+    let server = Endpoint::server(Arc::new(service().tool(greet)), runtime.clone());
+    let client = Endpoint::client(Arc::new(()), Config::mcp_client(Identity::new("c", "1")), runtime.clone());
+    let peer = client.peer();
+    let (near, far) = pipe();
+    for (endpoint, io) in [(client, near), (server, far)] {
+        let driven = drive(endpoint, io, Executor::new().timer());
+        runtime.spawn(Box::pin(async move {
+            let _ = driven.await;
+        }));
+    }
+    for _ in 0..3 {
+        let mut call = Box::pin(peer.call_tool("greet", Json::empty_object()).unwrap());
+        let done = call.as_mut().poll(&mut TaskContext::from_waker(Waker::noop()));
+        assert!(matches!(done, Poll::Ready(done) if matches!(done.outcome, Outcome::Result(_))));
+    }
+}
+
+/// A transport that now and then takes nothing at first, and says whether it may be written to from anywhere.
+struct Fitful {
+    pipe: Pipe,
+    taken: Vec<Bytes>,
+    draw: Draw,
+    stalls: bool,
+    sends_anywhere: bool,
+}
+
+/// Numbers that look random, the same for the same seed.
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+impl Fitful {
+    fn poll_stall(&mut self, cx: &TaskContext<'_>) -> Poll<Result<(), PipeBroken>> {
+        if self.stalls && self.draw.below(3) == 0 {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl FrameIo for Fitful {
+    type Error = PipeBroken;
+    fn poll_recv(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<Option<Bytes>, PipeBroken>> {
+        self.pipe.poll_recv(cx)
+    }
+    fn poll_ready(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), PipeBroken>> {
+        self.poll_stall(cx)
+    }
+    fn start_send(&mut self, transmit: Transmit) -> Result<(), PipeBroken> {
+        self.taken.push(transmit.frame);
+        Ok(())
+    }
+    fn poll_flush(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), PipeBroken>> {
+        while !self.taken.is_empty() {
+            core::task::ready!(self.poll_stall(cx))?;
+            let frame = self.taken.remove(0);
+            self.pipe.send(frame)?;
+        }
+        Poll::Ready(Ok(()))
+    }
+    fn poll_close(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), PipeBroken>> {
+        self.pipe.poll_close(cx)
+    }
+    fn sends_anywhere(&self) -> bool {
+        self.sends_anywhere
+    }
+}
+
+/// How every call of a few tasks ended that call, wait and give up at random times, and when.
+fn ends_of(seed: u64, stalls: bool, sends_anywhere: bool) -> Vec<String> {
+    let executor = Executor::new();
+    let nap = Tool::new("nap", async |context: Context, times: BTreeMap<String, u64>| {
+        for _ in 0..times["times"] {
+            context.sleep(Duration::from_micros(times["micros"])).await?;
+        }
+        Ok(())
+    });
+    let server = Endpoint::server(Arc::new(service().tool(nap)), executor.runtime());
+    let client = Endpoint::client(Arc::new(()), Config::mcp_client(Identity::new("c", "1")), executor.runtime());
+    let peer = client.peer();
+    let (near, far) = pipe();
+    for (number, (endpoint, pipe)) in (0..).zip([(client, near), (server, far)]) {
+        let io = Fitful { pipe, taken: Vec::new(), draw: Draw(seed ^ number), stalls, sends_anywhere };
+        let driven = drive(endpoint, io, executor.timer());
+        executor.spawn(async move {
+            let _ = driven.await;
+        });
+    }
+    let ends = Arc::<Mutex<Vec<String>>>::default();
+    let callers = 1 + seed % 3;
+    let calling = Arc::new(AtomicUsize::new(usize::try_from(callers).unwrap()));
+    for caller in 0..callers {
+        let (peer, ends, executor, calling) = (peer.clone(), Arc::clone(&ends), executor.clone(), Arc::clone(&calling));
+        let mut draw = Draw(seed * 31 + caller);
+        executor.clone().spawn(async move {
+            let mut timer = executor.timer();
+            for number in 0..30 {
+                let pause = [0, 1000, 1_000_000, 90_000_000][usize::try_from(draw.below(4)).unwrap()];
+                let at = timer.now().saturating_add(Duration::from_micros(draw.below(pause + 1) + 1));
+                poll_fn(|cx| timer.poll_until(cx, at)).await;
+                let micros = [7, 1000, 300_000, 3_000_000, 40_000_000][usize::try_from(draw.below(5)).unwrap()] + draw.below(1000);
+                let params = json!({"name": "nap", "arguments": {"micros": micros, "times": draw.below(3)}});
+                let mut call = Invoke::new(Op::CallTool, text(params));
+                let mut clock = || {
+                    let most = [0, 2_000_000, 60_000_000][usize::try_from(draw.below(3)).unwrap()];
+                    (most > 0).then(|| Duration::from_micros(draw.below(most) + 11))
+                };
+                let mut clocks = CallTimeouts::NONE;
+                (clocks.idle, clocks.max_total) = (clock(), clock());
+                call.timeouts = Some(clocks);
+                let gives_up =
+                    (draw.below(5) == 0).then(|| timer.now().saturating_add(Duration::from_micros(draw.below(1_000_000) + 1)));
+                let mut call = peer.call(call).unwrap();
+                let ended = poll_fn(|cx| match (Pin::new(&mut call).poll(cx), gives_up) {
+                    (Poll::Ready(done), _) => Poll::Ready(Some(done.outcome)),
+                    (Poll::Pending, Some(at)) => timer.poll_until(cx, at).map(|()| None),
+                    (Poll::Pending, None) => Poll::Pending,
+                });
+                let ended = ended.await;
+                drop(call);
+                ends.lock().unwrap().push(std::format!("{caller} {number} {:?} {ended:?}", executor.now()));
+            }
+            if calling.fetch_sub(1, Ordering::Relaxed) == 1 {
+                peer.close(Close::Graceful { grace: ms(1000) });
+            }
+        });
+    }
+    let closed = executor.block_on(peer.closed());
+    let mut ends = core::mem::take(&mut *ends.lock().unwrap());
+    ends.push(std::format!("{closed:?} {:?}", executor.now()));
+    // At the same time, any of them may be the first.
+    ends.sort();
+    ends
+}
+
+#[test]
+fn what_happens_and_when_does_not_hang_on_who_writes() {
+    for seed in 0..60 {
+        for stalls in [false, true] {
+            assert_eq!(ends_of(seed, stalls, true), ends_of(seed, stalls, false), "seed {seed}, stalls: {stalls}");
+        }
+    }
 }

@@ -195,6 +195,29 @@ fn calls_of_several_threads_all_end_with_all_their_progress_in_order() {
     assert_eq!((client.stats().calls, server.stats().serves, server.running()), (0, 0, 0));
 }
 
+/// The caller writes, the driver's task is woken by the answer and by others meanwhile.
+#[test]
+fn one_caller_at_a_time_is_answered_while_others_keep_the_driver_busy() {
+    let (client, server) = pair(service().tool(reporter()).tool(Tool::new("quick", async |_: Context, (): ()| Ok(())).inline()));
+    wait(client.ready()).unwrap();
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                drop(client.call_tool("report", text(json!({"steps": 1}))));
+                thread::sleep(Duration::from_micros(20));
+            }
+        });
+        for number in 0..3000 {
+            let name = if number % 2 == 0 { "quick" } else { "report" };
+            let call = client.call_tool(name, text(json!({"steps": number % 3}))).unwrap();
+            assert!(matches!(wait(call).outcome, Outcome::Result(_)));
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    until(|| (client.stats().calls, server.stats().serves, server.running()) == (0, 0, 0));
+}
+
 #[test]
 fn calls_dropped_together_tell_every_handler_and_leave_nothing() {
     let told = Arc::new(AtomicUsize::new(0));
