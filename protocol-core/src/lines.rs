@@ -126,14 +126,18 @@ impl LineDecoder {
         self.spare = 0;
     }
 
+    #[inline]
     fn make_room(&mut self, least: usize) {
         let held = self.held();
         let room = self.buffer.capacity().saturating_sub(held);
         self.calm = if room == 0 && self.made > 0 { 0 } else { self.calm.saturating_add(1) };
         // A buffer of that size is never too large, and nearly always there is room.
-        if room >= least && self.made <= PLAIN_KEPT {
-            return;
+        if room < least || self.made > PLAIN_KEPT {
+            self.change_buffer(least, held, room);
         }
+    }
+
+    fn change_buffer(&mut self, least: usize, held: usize, room: usize) {
         let (most_kept, plain) = if self.calm < CALM { (BURST, BURST.saturating_sub(held)) } else { (PLAIN_KEPT, PLAIN) };
         let too_large = self.made > most_kept && held <= PLAIN;
         if !too_large && room >= least {
@@ -152,7 +156,13 @@ impl LineDecoder {
     }
 
     /// The next frame of what was read, or `None` if its line is not complete.
+    #[inline]
     pub fn next_frame(&mut self) -> Option<Bytes> {
+        // Asked twice for each time that there is something: before a read, and behind the last frame of one.
+        if self.searched == self.held() { None } else { self.search() }
+    }
+
+    fn search(&mut self) -> Option<Bytes> {
         loop {
             let Some(found) = find_line_feed(self.buffer.get(self.searched..self.held()).unwrap_or_default()) else {
                 return self.unfinished();

@@ -340,7 +340,15 @@ impl Session {
 
     /// Starts the clocks of calls that were made without a look at one. It must be `now` since all of them were made.
     #[cfg(feature = "endpoint")]
+    #[inline]
     pub(crate) fn start_clocks(&mut self, now: Instant) {
+        if self.has_clocks_to_start() {
+            self.start_each_clock(now);
+        }
+    }
+
+    #[cfg(feature = "endpoint")]
+    fn start_each_clock(&mut self, now: Instant) {
         // In the order of the calls: deadlines that rise are the quickest to note.
         for (id, then) in &self.untimed {
             let Some(call) = self.calls.get_mut(id) else { continue };
