@@ -512,7 +512,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
     #[cfg(feature = "endpoint")]
     pub(crate) fn sends_early(&self) -> bool {
         let is_idle = !self.unwritten && self.arrived.is_empty() && self.reading && self.writing;
-        // Without a task it has not had its first turn, or the transport has panicked.
+        // Without a task it has not had its first turn, or something has panicked here.
         is_idle && self.task.is_some()
     }
 
@@ -523,8 +523,9 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         &mut self,
         take: impl FnOnce(&dyn Fn() -> Instant, &mut LineEncoder) -> (Standing<M::Event>, bool),
     ) -> bool {
-        let (standing, has_events) = take(&|| self.timer.now(), &mut self.leaving);
+        // Gone while foreign code runs, and so for good where that panics.
         let Some(task) = self.task.take() else { return false };
+        let (standing, has_events) = take(&|| self.timer.now(), &mut self.leaving);
         let cx = &mut Context::from_waker(&task);
         let mut bytes = 0;
         self.write(|driver| driver.send(cx, &mut bytes));

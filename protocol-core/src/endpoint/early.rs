@@ -25,12 +25,13 @@ pub(super) trait Early: Send + Sync {
     fn send(&self, shared: &Shared, state: MutexGuard<'_, State>);
 }
 
-/// Nobody waits for the seat: what finds it taken leaves word, for whoever sends there. So the code of a transport, which runs while it is
-/// taken, may do what it likes.
+/// Nobody waits for the seat: the task that finds it taken leaves word, and a verb wakes the driver. So the code of a transport, which runs
+/// while it is taken, may do what it likes.
 struct Seat<I: FrameIo, T> {
-    /// Locked by whoever turns the driver or sends with it. Empty once the task has ended.
+    /// Locked by whoever turns the driver or sends with it. Empty once the driver has ended.
     seated: Mutex<Option<Box<Seated<I, T>>>>,
-    /// Word was left. Both sides swap, one behind leaving it and one behind leaving the seat, so the second of them sees what the other did.
+    /// Word was left. Only ever swapped: by the task behind leaving word, by a verb behind leaving the seat, so the second of them sees what
+    /// the first did.
     has_word: AtomicBool,
     /// A leaf: nothing else is locked while this is, and no foreign code runs.
     word: Mutex<Option<Word>>,
@@ -38,7 +39,7 @@ struct Seat<I: FrameIo, T> {
 
 struct Seated<I: FrameIo, T> {
     driver: Driver<Endpoint, I, T>,
-    /// What the transport panicked with while a verb sent. It is the task that ends of it.
+    /// What the transport, or the clock, panicked with while a verb sent. It is the task that ends of it.
     panicked: Option<Box<dyn Any + Send>>,
 }
 
@@ -58,6 +59,7 @@ impl<I: FrameIo, T: Timer> Seat<I, T> {
         Self { seated: Mutex::new(Some(seated)), has_word: AtomicBool::new(false), word: Mutex::default() }
     }
 
+    /// For the task. After a panic in a turn it has what is left.
     fn take(&self) -> Option<Taken<'_, I, T>> {
         match self.seated.try_lock() {
             Ok(taken) => Some(taken),
@@ -66,17 +68,27 @@ impl<I: FrameIo, T: Timer> Seat<I, T> {
         }
     }
 
-    /// For the task. `None`: a verb is sending, and heeds the word when it has sent.
+    /// For the task. `None`: a verb is there, and heeds the word when it leaves.
     fn take_or_leave(&self, word: impl FnOnce() -> Word) -> Option<Taken<'_, I, T>> {
         self.take().or_else(|| {
-            let before = self.word.lock().unwrap_or_else(PoisonError::into_inner).replace(word());
+            let word = word();
+            let before = self.word().replace(word);
             drop(before);
             self.has_word.swap(true, Ordering::AcqRel);
-            self.take()
+            let taken = self.take()?;
+            // The verb had left already. It would be somebody's waker as long as anybody has a handle.
+            self.has_word.swap(false, Ordering::AcqRel);
+            let word = self.word().take();
+            drop(word);
+            Some(taken)
         })
     }
 
-    /// For the task.
+    fn word(&self) -> MutexGuard<'_, Option<Word>> {
+        self.word.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the driver out, or has a verb that is there do so.
     fn end(&self) -> Option<Box<Seated<I, T>>> {
         self.take_or_leave(|| Word::End)?.take()
     }
@@ -91,13 +103,16 @@ impl<I: FrameIo, T: Timer> Seat<I, T> {
     }
 
     /// Gives false where the driver has to take a turn for what is left to do, and the lock back, with nothing done, where it cannot send now.
-    fn try_send<'a>(&self, mut state: MutexGuard<'a, State>) -> Result<bool, MutexGuard<'a, State>> {
-        let Some(mut taken) = self.take() else { return Err(state) };
+    fn try_send<'a>(&self, shared: &Shared, mut state: MutexGuard<'a, State>) -> Result<bool, MutexGuard<'a, State>> {
+        // After a panic the driver is for its task alone.
+        let Ok(mut taken) = self.seated.try_lock() else { return Err(state) };
         let Some(seated) = taken.as_deref_mut().filter(|seated| seated.driver.sends_early()) else { return Err(state) };
         let send = AssertUnwindSafe(|| {
             seated.driver.send_early(|clock, into| {
                 let now = state.session.time();
                 let left = state.leave(now, clock, Some(into));
+                // The last frame of a session may have been the end of it.
+                shared.note_shut(&state);
                 // The transport is not for under the lock.
                 drop(state);
                 left
@@ -115,16 +130,17 @@ where
     I: FrameIo<Error: Send> + Send + 'static,
     T: Timer + Send + 'static,
 {
-    /// For the verb, when it has left the seat.
+    /// For the verb, when it is not there any longer. Gives whom to wake.
     fn heed_word(&self, shared: &Shared) -> Option<Waker> {
         if !self.has_word.swap(false, Ordering::AcqRel) {
             return None;
         }
-        let word = self.word.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let word = self.word().take();
         match word? {
             Word::Turn(task) => Some(task),
             Word::End => {
-                // What ends with it is the user's, and nothing for under whatever the verb was called with.
+                // What ends with it is the user's, and nothing for under whatever the verb was called with. A runtime that takes no tasks any
+                // longer drops it here all the same.
                 if let Some(seated) = self.end() {
                     shared.runtime().spawn(Box::pin(async move { drop(seated) }));
                 }
@@ -140,7 +156,7 @@ where
     T: Timer + Send + 'static,
 {
     fn send(&self, shared: &Shared, state: MutexGuard<'_, State>) {
-        let driver = match self.try_send(state) {
+        let driver = match self.try_send(shared, state) {
             Ok(true) => None,
             Ok(false) => shared.lock().driver.take(),
             Err(mut state) => state.driver.take(),
@@ -162,12 +178,14 @@ impl<I: FrameIo, T: Timer> Drop for Driven<I, T> {
 }
 
 /// Drives `endpoint` to its end: all is written, its handlers have ended and the transport is closed. Gives the reason for which the session
-/// closed. Dropped, it drops the endpoint and the transport; where a verb is writing at that very moment, a task of the runtime does so when
-/// that is done.
+/// closed.
 ///
-/// Where the transport allows ([`FrameIo::sends_anywhere`]), a call beside which no other is held, and the answer to the only one that is
-/// served, are written by whoever makes and gives them, before that returns. What the transport panics with then, the future does when it is
-/// polled next. Whoever has a transport that must stay on its thread turns a [`Driver`] instead.
+/// Where the transport allows ([`FrameIo::sends_anywhere`]) and nothing waits to be written, a call beside which no other is held or on its
+/// way, and the answer to the only one that is served, are written by whoever makes and gives them. What the transport panics with then, the
+/// future does when it is polled next. Whoever has a transport that must stay on its thread turns a [`Driver`] instead.
+///
+/// With the future the endpoint and the transport are dropped; where a verb is writing at that very moment, by a task of the runtime, or, if
+/// that takes none any longer, by the verb.
 ///
 /// # Errors
 /// The first error of the transport.

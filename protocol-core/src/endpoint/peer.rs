@@ -33,7 +33,7 @@ impl Peer {
     }
 
     /// Starts a call. Calls leave in the order in which they are made, held back until the handshake is through. One beside which no other is
-    /// held may do so before this returns, so this may write to the transport ([`drive`](crate::endpoint::drive)); others leave together, with
+    /// held or on its way may do so before this returns, so this may write to the transport ([`drive`](crate::endpoint::drive)); others leave together, with
     /// the next turn of the driver.
     ///
     /// # Errors
@@ -47,8 +47,10 @@ impl Peer {
             |_| false,
             |state, _, after| {
                 let depth = call.parent.and_then(|key| state.questions.get(&key)).map_or(0, |question| question.depth);
+                // Neither held, as those are that have ended together and will be followed by others, nor detached.
+                let is_alone = state.calls.is_empty() && !state.session.has_calls();
                 let id = state.session.invoke_untimed(call)?;
-                after.output_alone(state.calls.is_empty());
+                after.output_alone(is_alone);
                 state.calls.insert(id, CallSlot { span: place.take().unwrap_or_default(), ..CallSlot::default() });
                 Ok::<_, InvokeError>((id, depth))
             },

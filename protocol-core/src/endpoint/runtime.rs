@@ -17,7 +17,7 @@ pub trait Runtime: Send + Sync + 'static {
     /// must not call the endpoint, nor wait for whoever does.
     fn now(&self) -> Instant;
 
-    /// Runs `task` to its end, beside everything else. A runtime that is shutting down drops it instead; the call it
+    /// Runs `task` to its end, beside everything else. Called on whatever thread a verb is. A runtime that is shutting down drops it instead; the call it
     /// belongs to is then answered with an internal error.
     fn spawn(&self, task: BoxFuture<'static, ()>);
 

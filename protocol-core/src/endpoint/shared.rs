@@ -226,9 +226,7 @@ impl Shared {
     fn run<T>(&self, mut state: MutexGuard<'_, State>, now: Instant, verb: impl FnOnce(&mut State, Instant, &mut After) -> T) -> T {
         let mut after = After::default();
         let value = verb(&mut state, now, &mut after);
-        if state.session.is_closed() {
-            self.shut.store(true, Ordering::Release);
-        }
+        self.note_shut(&state);
         let is_news = !state.attended && (after.output || state.is_due_earlier());
         if is_news {
             match self.seat.get() {
@@ -245,6 +243,13 @@ impl Shared {
         let mut state = self.lock();
         state.start_clocks(|| self.runtime.now());
         state
+    }
+
+    /// Behind whatever may have closed the session, other than in a turn.
+    pub(super) fn note_shut(&self, state: &State) {
+        if state.session.is_closed() {
+            self.shut.store(true, Ordering::Release);
+        }
     }
 
     /// Whether a verb has closed the session.

@@ -332,6 +332,12 @@ impl Session {
         self.untimed.retain(|(id, _)| self.calls.get(id).is_some());
     }
 
+    /// Whether there are calls of ours on their way.
+    #[cfg(feature = "endpoint")]
+    pub(crate) fn has_calls(&self) -> bool {
+        !self.calls.is_empty()
+    }
+
     /// Whether there are calls whose clocks have not started.
     #[cfg(feature = "endpoint")]
     pub(crate) fn has_clocks_to_start(&self) -> bool {

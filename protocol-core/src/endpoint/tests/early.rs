@@ -168,6 +168,31 @@ fn calls_beside_another_are_gathered_for_a_turn() {
     drop(calls);
 }
 
+/// Those that were answered together will be followed by others together.
+#[test]
+fn a_call_beside_an_answer_that_nobody_has_read_is_gathered_for_a_turn() {
+    let mut bench = Bench::new();
+    let (first, second) = (bench.call(), bench.call());
+    bench.executor.run_until_stalled();
+    assert_eq!(bench.left(), [3, 4]);
+    (3..5).for_each(|id| bench.answer(id));
+    assert!(bench.outcome(first).is_some());
+    let third = bench.call();
+    assert!(bench.left().is_empty());
+    bench.executor.run_until_stalled();
+    assert_eq!(bench.left(), [5]);
+    drop((second, third));
+}
+
+#[test]
+fn calls_that_nobody_holds_are_gathered_like_others() {
+    let mut bench = Bench::new();
+    (0..3).for_each(|_| bench.call().detach());
+    assert_eq!(bench.left(), [3]);
+    bench.executor.run_until_stalled();
+    assert_eq!(bench.left(), [4, 5]);
+}
+
 #[test]
 fn a_call_behind_what_woke_the_driver_leaves_together_with_it() {
     let mut bench = Bench::new();
@@ -241,6 +266,36 @@ fn a_task_that_is_polled_while_a_verb_sends_comes_again() {
     assert_eq!((bench.left(), woken.0.load(Ordering::Relaxed)), (std::vec![3], 1));
     bench.answer(3);
     assert!(matches!(bench.outcome(call), Some(Outcome::Result(_))));
+}
+
+/// Calls when its last clone goes.
+struct CallsOnDrop(Peer);
+
+impl Wake for CallsOnDrop {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for CallsOnDrop {
+    fn drop(&mut self) {
+        self.0.call_tool("any", Json::empty_object()).unwrap().detach();
+    }
+}
+
+#[test]
+fn a_waker_that_was_left_as_word_is_dropped_with_nothing_locked() {
+    let mut bench = Bench::new();
+    let (driven, peer) = (Arc::clone(&bench.driven), bench.peer.clone());
+    bench.within_the_flush(move || {
+        for _ in 0..3 {
+            let waker = Waker::from(Arc::new(CallsOnDrop(peer.clone())));
+            let mut driven = driven.lock().unwrap();
+            assert!(driven.as_mut().unwrap().as_mut().poll(&mut TaskContext::from_waker(&waker)).is_pending());
+        }
+    });
+    drop(bench.call());
+    bench.executor.run_until_stalled();
+    // The first and the calls of the three wakers. A verb of them heeds what the last one left.
+    assert_eq!(bench.left(), [3, 4, 5, 6]);
 }
 
 #[test]
@@ -350,9 +405,13 @@ fn answers_of_handlers_that_end_together_are_gathered_for_a_turn() {
 fn the_last_answer_of_a_session_that_closes_is_the_end_of_it() {
     let mut napping = Napping::new(1);
     napping.peer.close(Close::Graceful { grace: ms(5000) });
+    napping.executor.run_until_stalled();
+    napping.turns.store(0, Ordering::Relaxed);
     napping.executor.run_for(ms(1000));
     assert_eq!(napping.left(), 1);
     assert_eq!(*napping.end.lock().unwrap(), [Ok(CloseReason::Local)]);
+    // It was read once more, and a peer that had hung up by then made the end an error.
+    assert_eq!(napping.turns.load(Ordering::Relaxed), 1, "what has closed is not read");
 }
 
 /// A task that is polled by whoever wakes it, there and then; by whoever polls it already, behind that.
