@@ -508,7 +508,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         }
     }
 
-    /// Whether a frame may leave between two turns: all before it has left, the transport may be written to from here, and nothing ends.
+    /// Whether a frame may leave between two turns, of a transport that sends anywhere: all before it has left, and nothing ends.
     #[cfg(feature = "endpoint")]
     pub(crate) fn sends_early(&self) -> bool {
         let is_idle = !self.unwritten && self.arrived.is_empty() && self.reading && self.writing;

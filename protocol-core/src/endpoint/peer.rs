@@ -32,9 +32,9 @@ impl Peer {
         Self { shared }
     }
 
-    /// Starts a call. Calls leave in the order in which they are made, held back until the handshake is through. One beside which no other is
-    /// held or on its way may do so before this returns, so this may write to the transport ([`drive`](crate::endpoint::drive)); others leave together, with
-    /// the next turn of the driver.
+    /// Starts a call. Calls leave in the order in which they are made, held back until the handshake is through. One beside which no other
+    /// is held or on its way may do so before this returns, so this may write to the transport ([`drive`](crate::endpoint::drive)); others
+    /// leave together, with the next turn of the driver.
     ///
     /// # Errors
     /// [`InvokeError`] with the call: the session is closing, too much is in flight, or the peer does not offer it.

@@ -16,7 +16,8 @@ use std::vec::Vec;
 use bytes::Bytes;
 use serde_json::json;
 
-use super::{json as text, ms, service};
+use super::gate::{Act, Gate};
+use super::{WELCOME, hello, json as text, ms, service};
 use crate::config::{CallTimeouts, Config};
 use crate::dialect::{Identity, Op};
 use crate::drive::{FrameIo, Timer as _};
@@ -26,44 +27,6 @@ use crate::json::Json;
 use crate::session::{Close, CloseReason, Invoke, Outcome, Transmit};
 
 type Driven = BoxFuture<'static, Result<CloseReason, PipeBroken>>;
-
-/// What the test does the next time that the transport flushes.
-type Act = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
-
-/// A transport that lets the test act within its flush.
-struct Gate {
-    pipe: Pipe,
-    act: Act,
-    /// Turns of the driver: only they receive.
-    turns: Arc<AtomicUsize>,
-    sends_anywhere: bool,
-}
-
-impl FrameIo for Gate {
-    type Error = PipeBroken;
-    fn poll_recv(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<Option<Bytes>, PipeBroken>> {
-        let received = self.pipe.poll_recv(cx);
-        self.turns.fetch_add(usize::from(received.is_pending()), Ordering::Relaxed);
-        received
-    }
-    fn poll_ready(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), PipeBroken>> {
-        self.pipe.poll_ready(cx)
-    }
-    fn start_send(&mut self, transmit: Transmit) -> Result<(), PipeBroken> {
-        self.pipe.start_send(transmit)
-    }
-    fn poll_flush(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), PipeBroken>> {
-        let act = self.act.lock().unwrap().take();
-        act.into_iter().for_each(|act| act());
-        self.pipe.poll_flush(cx)
-    }
-    fn poll_close(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), PipeBroken>> {
-        self.pipe.poll_close(cx)
-    }
-    fn sends_anywhere(&self) -> bool {
-        self.sends_anywhere
-    }
-}
 
 struct Quiet;
 impl Client for Quiet {}
@@ -88,11 +51,11 @@ impl Bench {
     fn over(sends_anywhere: bool) -> Self {
         let executor = Executor::new();
         let (near, mut far) = pipe();
-        let act = Act::default();
         let client = Arc::new(Quiet);
         let endpoint = Endpoint::client(client.clone(), Config::mcp_client(Identity::new("c", "1")), executor.runtime());
         let peer = endpoint.peer();
-        let gate = Gate { pipe: near, act: Arc::clone(&act), turns: Arc::default(), sends_anywhere };
+        let gate = Gate::new(near, sends_anywhere);
+        let act = Arc::clone(&gate.within_flush);
         let driven: Driven = Box::pin(drive(endpoint, gate, executor.timer()));
         let driven = Arc::new(Mutex::new(Some(driven)));
         let (held, end) = (Arc::clone(&driven), Arc::<Mutex<Vec<_>>>::default());
@@ -107,8 +70,7 @@ impl Bench {
         });
         executor.run_until_stalled();
         far.try_recv().unwrap();
-        let welcome = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#;
-        far.send(Bytes::from_static(welcome.as_bytes())).unwrap();
+        far.send(Bytes::from_static(WELCOME.as_bytes())).unwrap();
         executor.run_until_stalled();
         far.try_recv().unwrap();
         let mut bench = Self { executor, client, peer, far, act, driven, end };
@@ -358,21 +320,17 @@ impl Napping {
         });
         let server = Endpoint::server(Arc::new(service().tool(nap)), executor.runtime());
         let peer = server.peer();
-        let (turns, end) = (Arc::<AtomicUsize>::default(), Arc::<Mutex<Vec<_>>>::default());
-        let gate = Gate { pipe: near, act: Act::default(), turns: Arc::clone(&turns), sends_anywhere: true };
+        let gate = Gate::new(near, true);
+        let (turns, end) = (Arc::clone(&gate.turns), Arc::<Mutex<Vec<_>>>::default());
         let driven = drive(server, gate, executor.timer());
         let ended = Arc::clone(&end);
         executor.spawn(async move {
             let end = driven.await;
             ended.lock().unwrap().push(end);
         });
-        let hello = [
-            r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#,
-            r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
-        ];
         let calls =
             (1..=naps).map(|id| std::format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"nap"}}}}"#));
-        for frame in hello.map(String::from).into_iter().chain(calls) {
+        for frame in hello("2025-06-18").into_iter().chain(calls) {
             far.send(Bytes::from(frame)).unwrap();
         }
         executor.run_until_stalled();

@@ -4,6 +4,7 @@ mod calls;
 mod cancel;
 mod early;
 mod ends;
+mod gate;
 mod inputs;
 mod lists;
 mod locks;
@@ -52,3 +53,12 @@ const fn ms(millis: u64) -> Duration {
 fn names(list: &[Json], key: &str) -> Vec<String> {
     list.iter().map(|entry| value(entry)[key].as_str().unwrap().into()).collect()
 }
+
+/// How a client shakes hands with a server of that revision.
+fn hello(revision: &str) -> [String; 2] {
+    let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"REVISION","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
+    [hello.replace("REVISION", revision), r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.into()]
+}
+
+/// What a server answers a client that shakes hands.
+const WELCOME: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#;

@@ -13,49 +13,15 @@ use std::vec::Vec;
 
 use bytes::Bytes;
 
-use super::{ms, service};
+use super::gate::{ANY, Act, Gate};
+use super::{WELCOME, hello, ms, service};
 use crate::config::Config;
 use crate::dialect::Identity;
-use crate::drive::{Driver, FrameIo, Machine as _};
-use crate::endpoint::testing::{Executor, Pipe, PipeBroken, VirtualTimer, pipe};
+use crate::drive::{Driver, Machine as _};
+use crate::endpoint::testing::{Executor, Pipe, VirtualTimer, pipe};
 use crate::endpoint::{Call, Context, Endpoint, Peer, Service, Tool};
 use crate::json::Json;
-use crate::session::{Close, Outcome, Transmit};
-
-/// What the test does once, when it is time.
-type Act = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
-
-/// A transport that takes as many frames as the test lets it, and lets the test act once all are taken.
-struct Gate {
-    pipe: Pipe,
-    room: Arc<AtomicUsize>,
-    behind_writing: Act,
-}
-
-impl FrameIo for Gate {
-    type Error = PipeBroken;
-    fn poll_recv(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<Option<Bytes>, PipeBroken>> {
-        self.pipe.poll_recv(cx)
-    }
-    fn poll_ready(&mut self, _: &mut TaskContext<'_>) -> Poll<Result<(), PipeBroken>> {
-        if self.room.load(Ordering::Relaxed) == 0 { Poll::Pending } else { Poll::Ready(Ok(())) }
-    }
-    fn start_send(&mut self, transmit: Transmit) -> Result<(), PipeBroken> {
-        self.room.fetch_sub(1, Ordering::Relaxed);
-        self.pipe.send(transmit.frame)
-    }
-    fn poll_flush(&mut self, _: &mut TaskContext<'_>) -> Poll<Result<(), PipeBroken>> {
-        let act = self.behind_writing.lock().unwrap().take();
-        act.into_iter().for_each(|act| act());
-        Poll::Ready(Ok(()))
-    }
-    fn poll_close(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), PipeBroken>> {
-        self.pipe.poll_close(cx)
-    }
-}
-
-/// Room for any number of frames.
-const ANY: usize = usize::MAX;
+use crate::session::{Close, Outcome};
 
 #[derive(Default)]
 struct Wakes(AtomicUsize);
@@ -80,8 +46,8 @@ impl Bench {
     fn new(endpoint: impl FnOnce(&Executor) -> Endpoint) -> Self {
         let executor = Executor::new();
         let (pipe, far) = pipe();
-        let (room, behind_writing) = (Arc::new(AtomicUsize::new(ANY)), Arc::default());
-        let gate = Gate { pipe, room: Arc::clone(&room), behind_writing: Arc::clone(&behind_writing) };
+        let gate = Gate::new(pipe, false);
+        let (room, behind_writing) = (Arc::clone(&gate.room), Arc::clone(&gate.within_flush));
         let driver = Driver::new(endpoint(&executor), gate, executor.timer());
         Self { driver, far, room, behind_writing, wakes: Arc::default(), executor }
     }
@@ -98,10 +64,9 @@ impl Bench {
         let mut config = service.config();
         configure(&mut config);
         let mut bench = Self::new(|executor| Endpoint::serving(Arc::new(service), config, executor.runtime()));
-        bench.arrives(
-            &r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"REVISION","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#.replace("REVISION", revision),
-        );
-        bench.arrives(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+        for frame in hello(revision) {
+            bench.arrives(&frame);
+        }
         bench.turn();
         bench.far.try_recv().unwrap();
         bench
@@ -117,9 +82,7 @@ impl Bench {
         });
         bench.turn();
         bench.far.try_recv().unwrap();
-        bench.arrives(
-            r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#,
-        );
+        bench.arrives(WELCOME);
         bench.turn();
         bench.far.try_recv().unwrap();
         (bench, peer.unwrap())
