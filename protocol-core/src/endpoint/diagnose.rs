@@ -105,6 +105,11 @@ mod on {
             Entered(self.0.get().map(|span| span.enter()))
         }
 
+        /// Whether it has been opened.
+        pub(in crate::endpoint) fn is_open(&self) -> bool {
+            self.0.get().is_some()
+        }
+
         fn open(&self, open: impl FnOnce() -> tracing::Span) {
             // Asked first: nobody listens to most programs.
             if LevelFilter::current() >= LevelFilter::INFO {
@@ -282,6 +287,9 @@ mod off {
         pub(in crate::endpoint) fn made(&self, _: OutboundId, _: u8) {}
         pub(in crate::endpoint) fn enter(&self) -> Entered {
             Entered
+        }
+        pub(in crate::endpoint) fn is_open(&self) -> bool {
+            false
         }
     }
 

@@ -16,7 +16,7 @@ use crate::endpoint::alarms::Alarmed;
 use crate::endpoint::call::Done;
 use crate::endpoint::client::{Asked, Client, Question, answer};
 use crate::endpoint::diagnose::{self, Note};
-use crate::endpoint::invocation::Invocation;
+use crate::endpoint::invocation::{Invocation, Spares};
 use crate::endpoint::peer::Peer;
 use crate::endpoint::runtime::Runtime;
 use crate::endpoint::service::{Service, Start};
@@ -55,11 +55,13 @@ pub struct Endpoint {
     wants_input: bool,
     /// Another waker of the driver.
     spare: Option<Waker>,
+    /// Invocations that are over, for those that come next.
+    spares: Spares,
 }
 
 /// Pieces of work that are collected before the lock is let go to do them. Few: what one invocation gives back to the allocator, and
 /// what is still in the cache, serves the next.
-const WORK_AT_ONCE: usize = 6;
+pub(super) const WORK_AT_ONCE: usize = 6;
 
 enum Side {
     Server(Arc<Service>),
@@ -115,6 +117,7 @@ impl Endpoint {
             frame_limit,
             wants_input: false,
             spare: None,
+            spares: Spares::default(),
         }
     }
 
@@ -152,7 +155,7 @@ impl Endpoint {
                 if let Event::Closed(reason) = event {
                     self.end = Some(reason);
                 }
-                state.sort(&self.shared, event, self.now, &mut self.work);
+                state.sort(&self.shared, event, self.now, &mut self.spares, &mut self.work);
             }
             if self.work.is_empty() {
                 break;
@@ -183,7 +186,7 @@ impl Endpoint {
         self.spare.take().filter(|spare| spare.will_wake(waker)).or_else(|| Some(waker.clone()))
     }
 
-    fn run(&self, piece: Work) {
+    fn run(&mut self, piece: Work) {
         match piece {
             Work::Wake(waker) => waker.wake(),
             Work::Forget(question) => drop(question),
@@ -191,7 +194,11 @@ impl Endpoint {
             Work::Serve(invocation, op, params) => {
                 invocation.span.serve(invocation.id, &op, &params, invocation.depth);
                 match &self.side {
-                    Side::Server(service) => self.serve(service, invocation, &op, params),
+                    Side::Server(service) => {
+                        if let Some(over) = self.serve(service, invocation, &op, params) {
+                            self.spares.keep(over);
+                        }
+                    }
                     Side::Client(_) => {
                         invocation.respond(Reply::Error(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "method not found")));
                     }
@@ -211,21 +218,28 @@ impl Endpoint {
         }
     }
 
-    fn serve(&self, service: &Service, invocation: Arc<Invocation>, op: &Op, params: Params) {
+    /// Gives the invocation back if it is over by then.
+    fn serve(&self, service: &Service, invocation: Arc<Invocation>, op: &Op, params: Params) -> Option<Arc<Invocation>> {
         let runtime = self.shared.runtime();
         match service.start(&invocation, op, params) {
             Start::Reply(reply) => invocation.respond(reply),
-            Start::Task(future) => runtime.spawn(Box::pin(Task::new(invocation, future))),
+            Start::Task(future) => {
+                runtime.spawn(Box::pin(Task::new(invocation, future)));
+                return None;
+            }
             Start::Inline(handler, context, arguments) => {
-                if let Some(task) = Task::begin_in_place(invocation, || handler(context, arguments)) {
+                if let Some(task) = Task::begin_in_place(&invocation, || handler(context, arguments)) {
                     runtime.spawn(Box::pin(task));
+                    return None;
                 }
             }
             Start::Blocking(job) => {
                 let task = BlockingTask::new(invocation, job);
                 runtime.spawn_blocking(Box::new(move || task.run()));
+                return None;
             }
         }
+        Some(invocation)
     }
 
     /// Tells the client, if this is the end that has one. One that panics over a piece of news must not stop the channel.
@@ -346,7 +360,7 @@ impl Drop for Endpoint {
             let state = &mut *state;
             state.session.handle_end(TransportEnd::Failed, now);
             while let Some(event) = state.session.poll_event() {
-                state.sort(&self.shared, event, now, &mut work);
+                state.sort(&self.shared, event, now, &mut self.spares, &mut work);
             }
             state.adrift = true;
             add(&mut work, state.driver.take().map(Work::Wake));
@@ -384,7 +398,7 @@ impl fmt::Debug for Endpoint {
 
 impl State {
     /// It is `now`, by the last that the driver and the session have heard.
-    fn sort(&mut self, shared: &Arc<Shared>, event: Event, now: Instant, work: &mut VecDeque<Work>) {
+    fn sort(&mut self, shared: &Arc<Shared>, event: Event, now: Instant, spares: &mut Spares, work: &mut VecDeque<Work>) {
         let now = now.max(self.session.time());
         let grace_ends = || now.saturating_add(shared.handler_grace);
         match event {
@@ -393,7 +407,7 @@ impl State {
                 work.extend(self.on_change.take().map(Work::Wake));
             }
             Event::Request { id, op, params, depth, observed } => {
-                let invocation = Arc::new(Invocation::new(Arc::clone(shared), id, depth, observed));
+                let invocation = spares.begin(shared, id, depth, observed);
                 self.serves.insert(id, ServeSlot::new(Arc::clone(&invocation)));
                 work.push_back(Work::Serve(invocation, op, params));
             }

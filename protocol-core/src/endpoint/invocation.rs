@@ -13,6 +13,7 @@ use crate::dialect::{Answer, Ask, LogRecord, Progress, Reply};
 use crate::endpoint::alarms::{AlarmKey, Alarmed};
 use crate::endpoint::ask::AskFailed;
 use crate::endpoint::diagnose::{self, Answered, Span};
+use crate::endpoint::endpoint::WORK_AT_ONCE;
 use crate::endpoint::shared::{InputSlot, Shared, State};
 use crate::endpoint::task::{Duty, End};
 use crate::endpoint::wake::{Leash, park};
@@ -200,6 +201,33 @@ impl Invocation {
 
     fn over(&self) -> AskFailed {
         self.why.get().map_or(AskFailed::Over, |why| AskFailed::Cancelled(why.clone()))
+    }
+}
+
+/// Invocations that are over and that nobody holds any longer. Most are over as soon as they have begun, and to begin with the same one
+/// again costs less than to make another.
+#[derive(Debug, Default)]
+pub(super) struct Spares(Vec<Arc<Invocation>>);
+
+impl Spares {
+    /// All of `shared`.
+    pub(super) fn begin(&mut self, shared: &Arc<Shared>, id: InboundId, depth: u8, observed: bool) -> Arc<Invocation> {
+        let mut spare = self.0.pop();
+        match spare.as_mut().and_then(Arc::get_mut) {
+            Some(invocation) => (invocation.id, invocation.depth, invocation.observed) = (id, depth, observed),
+            None => spare = None,
+        }
+        spare.unwrap_or_else(|| Arc::new(Invocation::new(Arc::clone(shared), id, depth, observed)))
+    }
+
+    /// Keeps one that is over for the next, if nobody else has it and it is as it was when it began.
+    pub(super) fn keep(&mut self, invocation: Arc<Invocation>) {
+        let is_sole = Arc::strong_count(&invocation) == 1;
+        let is_changed = invocation.is_cancelled() || invocation.leash.is_pulled() || invocation.span.is_open();
+        // As many as may begin before the first of them is over.
+        if is_sole && !is_changed && self.0.len() < WORK_AT_ONCE {
+            self.0.push(invocation);
+        }
     }
 }
 

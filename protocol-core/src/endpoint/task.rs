@@ -53,16 +53,16 @@ impl<D: Duty> Task<D> {
 
     /// Begins where it stands, before it costs a task. Gives the task if it needs to go on.
     pub(super) fn begin_in_place(
-        duty: Arc<D>,
+        duty: &Arc<D>,
         begin: impl FnOnce() -> Result<D::Output, BoxFuture<'static, D::Output>>,
     ) -> Option<Self> {
         if duty.leash().is_pulled() {
             duty.settle(End::Dropped);
             return None;
         }
-        match guarded(&*duty, begin) {
+        match guarded(&**duty, begin) {
             Ok(Ok(value)) => duty.settle(End::Value(value)),
-            Ok(Err(future)) => return Some(Self::new(duty, future)),
+            Ok(Err(future)) => return Some(Self::new(Arc::clone(duty), future)),
             Err(panicked) => duty.settle(panicked),
         }
         None
@@ -273,13 +273,13 @@ mod tests {
     #[test]
     fn what_begins_in_place_settles_there_or_goes_on_as_a_task() {
         let owed = Arc::new(Owed::default());
-        assert!(Task::begin_in_place(Arc::clone(&owed), || Ok(1)).is_none());
-        assert!(Task::begin_in_place(Arc::clone(&owed), || std::panic::panic_any(PanicsOnDrop)).is_none());
-        let mut task = Task::begin_in_place(Arc::clone(&owed), || Err(Box::pin(async { 1 }))).expect("it goes on");
+        assert!(Task::begin_in_place(&owed, || Ok(1)).is_none());
+        assert!(Task::begin_in_place(&owed, || std::panic::panic_any(PanicsOnDrop)).is_none());
+        let mut task = Task::begin_in_place(&owed, || Err(Box::pin(async { 1 }))).expect("it goes on");
         assert_eq!(owed.ends(), vec!["value", "panicked"]);
         assert!(poll(&mut task).is_ready());
         owed.leash.pull();
-        assert!(Task::begin_in_place(Arc::clone(&owed), || panic!("it does not begin")).is_none());
+        assert!(Task::begin_in_place(&owed, || panic!("it does not begin")).is_none());
         assert_eq!(owed.ends(), vec!["value", "panicked", "value", "dropped"]);
     }
 

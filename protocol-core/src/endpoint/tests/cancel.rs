@@ -1,13 +1,15 @@
 //! Cancellation, deadlines and limits, as a handler sees them.
 
 use core::time::Duration;
+use std::string::String;
 use std::sync::{Arc, Mutex};
-use std::vec;
 use std::vec::Vec;
+use std::{format, vec};
 
-use super::{harness, ms, run, service};
-use crate::endpoint::testing::Harness;
-use crate::endpoint::{Cancelled, Context, TimeoutError, Tool};
+use super::{harness, hello, ms, run, service};
+use crate::drive::Machine;
+use crate::endpoint::testing::{Executor, Harness};
+use crate::endpoint::{Cancelled, Context, Endpoint, TimeoutError, Tool};
 use crate::json::Json;
 use crate::session::{Outcome, ProgressError, Why};
 
@@ -228,4 +230,66 @@ fn a_context_kept_beyond_its_handler_does_nothing() {
     assert_eq!(context.try_progress(crate::Progress::count(1, 2)), Err(ProgressError::NotLive));
     context.log(crate::Level::Error, "nobody hears it");
     context.checkpoint(&serde_json::json!({}));
+}
+
+/// What is over as soon as it has begun serves once more. Not what was cancelled, nor what somebody still has a handle of.
+#[test]
+fn an_invocation_has_nothing_of_those_before_it() {
+    let (saw, look) = seen();
+    let notes = move |context: &Context| {
+        let mut saw = saw.lock().unwrap();
+        let handle = context.clone();
+        saw.push((handle.is_cancelled(), handle.is_observed(), handle.depth()));
+        handle
+    };
+    let (kept, leaked) = seen();
+    let glances = notes.clone();
+    let quick = Tool::new("quick", move |context: Context, (): ()| {
+        drop(glances(&context));
+        core::future::ready(Ok(()))
+    });
+    let leaks = Tool::new("leaks", move |context: Context, (): ()| {
+        kept.lock().unwrap().push(notes(&context));
+        core::future::ready(Ok(()))
+    });
+    let waits = Tool::new("waits", async |_: Context, (): ()| {
+        core::future::pending::<()>().await;
+        Ok(())
+    });
+    let service = service().tool(quick.inline()).tool(leaks.inline()).tool(waits.inline());
+    let executor = Executor::new();
+    let mut server = Endpoint::server(Arc::new(service), executor.runtime());
+    // All of these at once, then all that comes of them, of which there is so much.
+    let mut turn = |frames: &[String]| {
+        for frame in frames {
+            server.handle_frame(frame.clone().into(), executor.now()).unwrap();
+        }
+        core::iter::from_fn(|| server.poll_transmit()).count()
+    };
+    assert_eq!(turn(&hello("2025-06-18")), 1);
+    let calls = [
+        ("quick", true, false),
+        ("quick", false, false),
+        ("quick", false, true),
+        ("leaks", true, false),
+        ("quick", false, false),
+        ("waits", true, false),
+    ];
+    for (id, (tool, is_observed, is_cancelled)) in (1..).zip(calls) {
+        let meta = if is_observed {
+            format!(r#","_meta":{{"progressToken":{id},"protocol-core/samplingDepth":2}}"#)
+        } else {
+            String::new()
+        };
+        let call =
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{{}}{meta}}}}}"#);
+        let cancel = format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#);
+        let frames = [call, cancel];
+        let answers = turn(if is_cancelled { &frames } else { &frames[..1] });
+        assert_eq!(answers, usize::from(!is_cancelled && tool != "waits"), "{id}");
+    }
+    assert_eq!(*look.lock().unwrap(), [(false, true, 2), (false, false, 0), (true, false, 0), (false, true, 2), (false, false, 0)]);
+    let leaked = leaked.lock().unwrap().pop().unwrap();
+    assert!(leaked.is_observed());
+    assert_eq!(leaked.try_progress(crate::Progress::count(1, 2)), Err(ProgressError::NotLive), "nor is it the one that waits");
 }
