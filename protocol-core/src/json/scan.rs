@@ -269,10 +269,36 @@ fn behind_number(text: &[u8], mut at: usize) -> Result<usize, ScanError> {
 #[inline]
 fn behind_digits(text: &[u8], start: usize) -> Result<usize, ScanError> {
     let mut at = start;
+    // Nearly all numbers are shorter than this, and stand before as many bytes.
+    while let Some(word) = text.get(at..).and_then(<[u8]>::first_chunk) {
+        let marks = non_digits(u64::from_le_bytes(*word));
+        at = at.wrapping_add(marks.trailing_zeros() as usize >> 3);
+        if marks != 0 {
+            return if at == start { Err(ScanError::Syntax) } else { Ok(at) };
+        }
+    }
     while byte(text, at).is_ascii_digit() {
         at = next(at);
     }
     if at == start { Err(ScanError::Syntax) } else { Ok(at) }
+}
+
+/// Marks the bytes that are no digits.
+#[inline]
+const fn non_digits(word: u64) -> u64 {
+    non_values(word ^ each(b'0'))
+}
+
+/// Marks the bytes that are not 0 to 9: so much is added that anything larger reaches the highest bit.
+#[inline]
+pub(super) const fn non_values(word: u64) -> u64 {
+    ((word & each(0x7f)).wrapping_add(each(0x7f - 9)) | word) & each(0x80)
+}
+
+/// Eight times the same byte.
+#[inline]
+const fn each(byte: u8) -> u64 {
+    u64::from_ne_bytes([byte; 8])
 }
 
 /// Passes over bytes that need no look: neither quote, backslash nor control character. Eight at a time, since
@@ -348,9 +374,6 @@ fn behind_last(text: &[u8], at: usize) -> usize {
 /// Marks the bytes that [`behind_plain`] stops at. The lowest mark is exact; above it there may be false ones.
 #[inline]
 const fn specials(word: u64) -> u64 {
-    const fn each(byte: u8) -> u64 {
-        u64::from_ne_bytes([byte; 8])
-    }
     // With its second bit turned over a quote is 0x20, just above the control characters, which stay below it.
     let below_quote = (word ^ each(2)).wrapping_sub(each(0x21));
     let below_next_to_backslash = (word ^ each(b'\\')).wrapping_sub(each(1));
@@ -626,6 +649,21 @@ mod tests {
                     assert_eq!(noted.member(name), super::member(noted.text(), name), "{text}");
                     let repeats = walked.iter().filter(|(key, _)| key == name.as_bytes()).count() > 1;
                     assert_eq!(noted.only(name), if repeats { Err(Repeated) } else { Ok(noted.member(name)) }, "{text}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn digits_end_where_something_else_begins_or_the_text_does() {
+        for length in 1..20 {
+            let digits = &b"12345678909876543210"[..length];
+            assert_eq!(behind_digits(digits, 0), Ok(length));
+            for other in (0..=u8::MAX).filter(|byte| !byte.is_ascii_digit()) {
+                for behind in [0, 9] {
+                    let text = [digits, &[other], &[b'7'; 9][..behind]].concat();
+                    assert_eq!(behind_digits(&text, 0), Ok(length), "{text:?}");
+                    assert_eq!(behind_digits(&text, length), Err(ScanError::Syntax), "{text:?}");
                 }
             }
         }
