@@ -36,8 +36,8 @@ mod wire;
 
 pub use config::{CallTimeouts, Config, DepthInference, DepthPolicy, Limits, ProgressPolicy, Protocol, RateWindow, Timeouts};
 pub use dialect::{
-    Answer, Ask, Capabilities, Content, Elicit, Elicited, Identity, Level, LogRecord, NotFound, Notice, Op, Params, Pass, PeerInfo,
-    Progress, Reply, Sample, Sampled, ToolOutput, mcp, tesseron,
+    Answer, Ask, Blocks, Capabilities, Content, Elicit, Elicited, Identity, Level, LogRecord, NotFound, Notice, Op, Params, Pass,
+    PeerInfo, Progress, Reply, Sample, Sampled, ToolOutput, mcp, tesseron,
 };
 pub use error::{RpcError, Violation};
 pub use json::{Json, JsonError, Text};

@@ -104,7 +104,7 @@ impl PartialResult {
         let is_error = status != Status::Complete && self.processed == 0;
         let pretty = serde_json::to_string_pretty(&self).unwrap_or_default();
         ToolOutput {
-            content: alloc::vec![Content::Text(Text::from(pretty))],
+            content: Content::Text(Text::from(pretty)).into(),
             structured: Json::encode(&self).ok(),
             is_error,
             fault: None,

@@ -3,6 +3,7 @@
 //! [`Dialect`] is an enum, not a trait: the set of protocols is closed, the revision is chosen at run time, and the compiler lists
 //! what a further one has to answer.
 
+mod blocks;
 mod checkpoint;
 mod form;
 pub mod mcp;
@@ -18,6 +19,7 @@ use crate::error::RpcError;
 use crate::json::{Json, Text};
 use crate::wire::{Draft, Frames, WireId};
 
+pub use blocks::Blocks;
 pub(crate) use message::{
     Change, Confirmation, Greeting, GreetingAnswer, GreetingFailed, GreetingRefused, Message, ResponseBody, Rules,
 };

@@ -2,9 +2,9 @@
 
 use alloc::boxed::Box;
 use alloc::string::String;
-use alloc::vec::Vec;
 use core::fmt;
 
+use super::Blocks;
 use crate::error::RpcError;
 use crate::json::{Json, Text};
 
@@ -300,7 +300,7 @@ pub enum NotFound {
 #[non_exhaustive]
 pub struct ToolOutput {
     /// What the model reads, in order.
-    pub content: Vec<Content>,
+    pub content: Blocks,
     /// What programs read. MCP 2025-06-18 and later.
     pub structured: Option<Json>,
     /// Whether the tool failed. On MCP a failure is a result, so that the model can read it and try otherwise.
@@ -313,7 +313,7 @@ impl ToolOutput {
     /// One block of text.
     #[must_use]
     pub fn text(text: impl Into<Text>) -> Self {
-        Self::blocks([Content::Text(text.into())])
+        Self { content: Content::Text(text.into()).into(), ..Self::default() }
     }
 
     /// Several blocks, kept in order.

@@ -1,0 +1,129 @@
+//! Blocks of content, in order.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::Deref;
+use core::slice;
+
+use super::Content;
+
+/// Blocks of content, in order: a slice of them, which can be added to.
+///
+/// Most results are one block. That one stands here by itself, and costs no list.
+#[derive(Clone, Default)]
+pub struct Blocks(Kept);
+
+#[derive(Clone)]
+enum Kept {
+    One(Content),
+    List(Vec<Content>),
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Self::List(Vec::new())
+    }
+}
+
+impl Blocks {
+    /// Adds a block behind the others.
+    pub fn push(&mut self, block: Content) {
+        self.0 = match core::mem::take(&mut self.0) {
+            Kept::List(none) if none.is_empty() => Kept::One(block),
+            Kept::One(first) => Kept::List(vec![first, block]),
+            Kept::List(mut list) => {
+                list.push(block);
+                Kept::List(list)
+            }
+        };
+    }
+}
+
+impl Deref for Blocks {
+    type Target = [Content];
+
+    fn deref(&self) -> &[Content] {
+        match &self.0 {
+            Kept::One(block) => slice::from_ref(block),
+            Kept::List(list) => list,
+        }
+    }
+}
+
+impl From<Content> for Blocks {
+    fn from(block: Content) -> Self {
+        Self(Kept::One(block))
+    }
+}
+
+impl From<Vec<Content>> for Blocks {
+    fn from(list: Vec<Content>) -> Self {
+        Self(Kept::List(list))
+    }
+}
+
+impl Extend<Content> for Blocks {
+    fn extend<I: IntoIterator<Item = Content>>(&mut self, blocks: I) {
+        blocks.into_iter().for_each(|block| self.push(block));
+    }
+}
+
+impl FromIterator<Content> for Blocks {
+    fn from_iter<I: IntoIterator<Item = Content>>(blocks: I) -> Self {
+        let mut all = Self::default();
+        all.extend(blocks);
+        all
+    }
+}
+
+impl<'a> IntoIterator for &'a Blocks {
+    type Item = &'a Content;
+    type IntoIter = slice::Iter<'a, Content>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl PartialEq for Blocks {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Blocks {}
+
+impl fmt::Debug for Blocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_the_same_however_they_came_together() {
+        let all = ["a", "b", "c"].map(|text| Content::Text(text.into()));
+        for count in 0..=all.len() {
+            let given = &all[..count];
+            let mut pushed = Blocks::default();
+            given.iter().for_each(|block| pushed.push(block.clone()));
+            let mut extended = given.iter().take(1).cloned().collect::<Blocks>();
+            extended.extend(given.iter().skip(1).cloned());
+            let mut ways = vec![Blocks::from(given.to_vec()), given.iter().cloned().collect(), pushed, extended];
+            if let [one] = given {
+                ways.push(one.clone().into());
+            }
+            for blocks in ways {
+                assert_eq!(*blocks, *given);
+                assert_eq!(blocks, Blocks::from(given.to_vec()));
+                assert!(blocks.into_iter().eq(given));
+                assert_eq!(alloc::format!("{blocks:?}"), alloc::format!("{given:?}"));
+            }
+        }
+        assert_ne!(Blocks::from(all[0].clone()), Blocks::from(all[1].clone()));
+    }
+}
