@@ -590,3 +590,27 @@ fn an_invoke_that_is_refused_opens_nothing() {
     assert_eq!(world.caller.stats().exchanges_out, 0);
     assert_eq!(world.listener.told("call ended").len(), 0);
 }
+
+/// What is over at once serves once more, but not with the span that it had.
+#[test]
+fn invocations_that_are_over_at_once_have_a_span_each() {
+    let quick = |name: &'static str| {
+        let tool = Tool::new(name, |_: Context, (): ()| {
+            tracing::info!("within");
+            std::future::ready(Ok(()))
+        });
+        tool.inline()
+    };
+    let world = world(service().tool(quick("one")).tool(quick("two")), ());
+    for name in ["one", "two", "one"] {
+        world.wait(world.call(name));
+    }
+    world.executor.run_until_stalled();
+    let spans = world.listener.spans("invocation");
+    let names: Vec<_> = spans.iter().map(|span| (span.fields.get("name"), span.references)).collect();
+    assert_eq!(names, [("one", 0), ("two", 0), ("one", 0)]);
+    let within: Vec<_> = world.listener.told("within").iter().map(|told| told.span).collect();
+    let answered: Vec<_> = world.listener.told("answered").iter().map(|told| told.span).collect();
+    assert_eq!(within, answered);
+    assert!(within[0] < within[1] && within[1] < within[2]);
+}

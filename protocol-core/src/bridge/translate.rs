@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use crate::dialect::depth_data;
 use crate::dialect::tesseron::code;
-use crate::dialect::{Answer, Ask, Content, Progress, Reply, Sample, Sampled, ToolOutput};
+use crate::dialect::{Answer, Ask, Blocks, Content, Progress, Reply, Sample, Sampled, ToolOutput};
 use crate::error::RpcError;
 use crate::json::pretty::pretty;
 use crate::json::scan::Kind;
@@ -70,13 +70,13 @@ fn shown(output: &Json) -> ToolOutput {
         return ToolOutput::text(text);
     }
     if let Some(blocks) = blocks(output) {
-        return ToolOutput::blocks(blocks);
+        return ToolOutput { content: blocks, ..ToolOutput::default() };
     }
     ToolOutput::text(pretty(output.as_str()))
 }
 
 /// The blocks of an output that consists of nothing else: `{"content":[{"type":..}, ..]}`.
-fn blocks(output: &Json) -> Option<Vec<Content>> {
+fn blocks(output: &Json) -> Option<Blocks> {
     let mut content = None;
     let mut only = true;
     for_each_member(output.as_bytes(), |name, value| match name {

@@ -2,13 +2,14 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
-use core::fmt;
-use core::ops::Deref;
-use core::slice;
+use core::iter::Chain;
+use core::ops::{Deref, DerefMut};
+use core::{fmt, mem, option, slice};
 
 use super::Content;
 
-/// Blocks of content, in order: a slice of them, which can be added to.
+/// Blocks of content, in order: a slice of them, which can be added to. For whatever else can be done with a list it comes from one, and
+/// becomes one.
 ///
 /// Most results are one block. That one stands here by itself, and costs no list.
 #[derive(Clone, Default)]
@@ -29,13 +30,14 @@ impl Default for Kept {
 impl Blocks {
     /// Adds a block behind the others.
     pub fn push(&mut self, block: Content) {
-        self.0 = match core::mem::take(&mut self.0) {
-            Kept::List(none) if none.is_empty() => Kept::One(block),
+        if let Kept::List(list) = &mut self.0
+            && !list.is_empty()
+        {
+            return list.push(block);
+        }
+        self.0 = match mem::take(&mut self.0) {
             Kept::One(first) => Kept::List(vec![first, block]),
-            Kept::List(mut list) => {
-                list.push(block);
-                Kept::List(list)
-            }
+            Kept::List(_) => Kept::One(block),
         };
     }
 }
@@ -46,6 +48,15 @@ impl Deref for Blocks {
     fn deref(&self) -> &[Content] {
         match &self.0 {
             Kept::One(block) => slice::from_ref(block),
+            Kept::List(list) => list,
+        }
+    }
+}
+
+impl DerefMut for Blocks {
+    fn deref_mut(&mut self) -> &mut [Content] {
+        match &mut self.0 {
+            Kept::One(block) => slice::from_mut(block),
             Kept::List(list) => list,
         }
     }
@@ -63,9 +74,30 @@ impl From<Vec<Content>> for Blocks {
     }
 }
 
+impl<const COUNT: usize> From<[Content; COUNT]> for Blocks {
+    fn from(blocks: [Content; COUNT]) -> Self {
+        blocks.into_iter().collect()
+    }
+}
+
+impl From<Blocks> for Vec<Content> {
+    fn from(Blocks(kept): Blocks) -> Self {
+        match kept {
+            Kept::One(block) => vec![block],
+            Kept::List(list) => list,
+        }
+    }
+}
+
 impl Extend<Content> for Blocks {
     fn extend<I: IntoIterator<Item = Content>>(&mut self, blocks: I) {
-        blocks.into_iter().for_each(|block| self.push(block));
+        let mut blocks = blocks.into_iter();
+        while let Some(block) = blocks.next() {
+            self.push(block);
+            if let Kept::List(list) = &mut self.0 {
+                return list.extend(blocks);
+            }
+        }
     }
 }
 
@@ -74,6 +106,19 @@ impl FromIterator<Content> for Blocks {
         let mut all = Self::default();
         all.extend(blocks);
         all
+    }
+}
+
+impl IntoIterator for Blocks {
+    type Item = Content;
+    type IntoIter = Chain<option::IntoIter<Content>, vec::IntoIter<Content>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        let (one, list) = match self.0 {
+            Kept::One(block) => (Some(block), Vec::new()),
+            Kept::List(list) => (None, list),
+        };
+        one.into_iter().chain(list)
     }
 }
 
@@ -114,14 +159,22 @@ mod tests {
             let mut extended = given.iter().take(1).cloned().collect::<Blocks>();
             extended.extend(given.iter().skip(1).cloned());
             let mut ways = vec![Blocks::from(given.to_vec()), given.iter().cloned().collect(), pushed, extended];
-            if let [one] = given {
-                ways.push(one.clone().into());
+            match given {
+                [one] => ways.extend([one.clone().into(), [one.clone()].into()]),
+                [one, two] => ways.push([one.clone(), two.clone()].into()),
+                _ => {}
             }
-            for blocks in ways {
+            for mut blocks in ways {
                 assert_eq!(*blocks, *given);
                 assert_eq!(blocks, Blocks::from(given.to_vec()));
-                assert!(blocks.into_iter().eq(given));
+                assert!((&blocks).into_iter().eq(given));
                 assert_eq!(alloc::format!("{blocks:?}"), alloc::format!("{given:?}"));
+                assert_eq!(Vec::from(blocks.clone()), given);
+                assert!(blocks.clone().into_iter().eq(given.iter().cloned()));
+                if let Some(last) = blocks.last_mut() {
+                    *last = Content::Text("changed".into());
+                    assert_ne!(*blocks, *given);
+                }
             }
         }
         assert_ne!(Blocks::from(all[0].clone()), Blocks::from(all[1].clone()));

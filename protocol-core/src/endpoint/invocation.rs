@@ -223,8 +223,9 @@ impl Spares {
     /// Keeps one that is over for the next, if nobody else has it and it is as it was when it began.
     pub(super) fn keep(&mut self, invocation: Arc<Invocation>) {
         let is_sole = Arc::strong_count(&invocation) == 1;
-        let is_changed = invocation.is_cancelled() || invocation.leash.is_pulled() || invocation.span.is_open();
-        // As many as may begin before the first of them is over.
+        // A leash is pulled only of what has been cancelled.
+        let is_changed = invocation.is_cancelled() || invocation.span.is_open();
+        // As many as are taken up together.
         if is_sole && !is_changed && self.0.len() < WORK_AT_ONCE {
             self.0.push(invocation);
         }

@@ -269,7 +269,7 @@ fn behind_number(text: &[u8], mut at: usize) -> Result<usize, ScanError> {
 #[inline]
 fn behind_digits(text: &[u8], start: usize) -> Result<usize, ScanError> {
     let mut at = start;
-    // Nearly all numbers are shorter than this, and stand before as many bytes.
+    // Nearly all numbers are shorter than eight bytes, and stand before as many others.
     while let Some(word) = text.get(at..).and_then(<[u8]>::first_chunk) {
         let marks = non_digits(u64::from_le_bytes(*word));
         at = at.wrapping_add(marks.trailing_zeros() as usize >> 3);

@@ -1,6 +1,8 @@
 //! Cancellation, deadlines and limits, as a handler sees them.
 
+use core::task::Poll;
 use core::time::Duration;
+use std::boxed::Box;
 use std::string::String;
 use std::sync::{Arc, Mutex};
 use std::vec::Vec;
@@ -12,6 +14,7 @@ use crate::endpoint::testing::{Executor, Harness};
 use crate::endpoint::{Cancelled, Context, Endpoint, TimeoutError, Tool};
 use crate::json::Json;
 use crate::session::{Outcome, ProgressError, Why};
+use crate::time::Instant;
 
 /// What a handler saw, for a test to look at afterwards.
 type Seen<T> = Arc<Mutex<Vec<T>>>;
@@ -46,7 +49,7 @@ fn a_cancelled_handler_is_told_and_its_cleanup_is_awaited() {
             core::future::poll_fn(|cx| {
                 cx.waker().wake_by_ref();
                 turns -= 1;
-                if turns == 0 { core::task::Poll::Ready(()) } else { core::task::Poll::Pending }
+                if turns == 0 { Poll::Ready(()) } else { Poll::Pending }
             })
             .await;
             saw.lock().unwrap().push(Why::Closing);
@@ -232,6 +235,22 @@ fn a_context_kept_beyond_its_handler_does_nothing() {
     context.checkpoint(&serde_json::json!({}));
 }
 
+/// All of these at once, then all that comes of them, of which there is so much.
+fn turn(server: &mut Endpoint, frames: &[String]) -> usize {
+    for frame in frames {
+        server.handle_frame(frame.clone().into(), Instant::ZERO).unwrap();
+    }
+    core::iter::from_fn(|| server.poll_transmit()).count()
+}
+
+fn request(id: usize, tool: &str, meta: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{{}},"_meta":{meta}}}}}"#)
+}
+
+fn cancel(id: usize) -> String {
+    format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)
+}
+
 /// What is over as soon as it has begun serves once more. Not what was cancelled, nor what somebody still has a handle of.
 #[test]
 fn an_invocation_has_nothing_of_those_before_it() {
@@ -259,14 +278,7 @@ fn an_invocation_has_nothing_of_those_before_it() {
     let service = service().tool(quick.inline()).tool(leaks.inline()).tool(waits.inline());
     let executor = Executor::new();
     let mut server = Endpoint::server(Arc::new(service), executor.runtime());
-    // All of these at once, then all that comes of them, of which there is so much.
-    let mut turn = |frames: &[String]| {
-        for frame in frames {
-            server.handle_frame(frame.clone().into(), executor.now()).unwrap();
-        }
-        core::iter::from_fn(|| server.poll_transmit()).count()
-    };
-    assert_eq!(turn(&hello("2025-06-18")), 1);
+    assert_eq!(turn(&mut server, &hello("2025-06-18")), 1);
     let calls = [
         ("quick", true, false),
         ("quick", false, false),
@@ -276,20 +288,47 @@ fn an_invocation_has_nothing_of_those_before_it() {
         ("waits", true, false),
     ];
     for (id, (tool, is_observed, is_cancelled)) in (1..).zip(calls) {
-        let meta = if is_observed {
-            format!(r#","_meta":{{"progressToken":{id},"protocol-core/samplingDepth":2}}"#)
-        } else {
-            String::new()
-        };
-        let call =
-            format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{{}}{meta}}}}}"#);
-        let cancel = format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#);
-        let frames = [call, cancel];
-        let answers = turn(if is_cancelled { &frames } else { &frames[..1] });
+        let meta = format!(r#"{{"progressToken":{id},"protocol-core/samplingDepth":2}}"#);
+        let frames = [request(id, tool, if is_observed { &meta } else { "{}" }), cancel(id)];
+        let answers = turn(&mut server, if is_cancelled { &frames } else { &frames[..1] });
         assert_eq!(answers, usize::from(!is_cancelled && tool != "waits"), "{id}");
     }
     assert_eq!(*look.lock().unwrap(), [(false, true, 2), (false, false, 0), (true, false, 0), (false, true, 2), (false, false, 0)]);
     let leaked = leaked.lock().unwrap().pop().unwrap();
     assert!(leaked.is_observed());
     assert_eq!(leaked.try_progress(crate::Progress::count(1, 2)), Err(ProgressError::NotLive), "nor is it the one that waits");
+}
+
+/// As many as it takes up together, and they do not keep what all share.
+#[test]
+fn an_endpoint_keeps_few_invocations_that_are_over() {
+    let quick = Tool::new("quick", async |_: Context, (): ()| Ok(()));
+    // Wherever its cancellation is waited for is a piece of work, and then a few requests are taken up in one go with all that follow.
+    let waits = Tool::new("waits", async |context: Context, (): ()| {
+        let mut all: Vec<_> = (0..6).map(|_| Box::pin(context.cancelled())).collect();
+        core::future::poll_fn(|cx| {
+            let told = all.iter_mut().fold(false, |told, one| told | one.as_mut().poll(cx).is_ready());
+            if told { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        Ok(())
+    });
+    let executor = Executor::new();
+    let service = service().tool(quick.inline()).tool(waits.inline());
+    let mut server = Endpoint::server(Arc::new(service), executor.runtime());
+    let shared = Arc::downgrade(server.shared());
+    turn(&mut server, &hello("2025-06-18"));
+    let holders = shared.strong_count();
+    let quick = |ids: core::ops::Range<usize>| ids.map(|id| request(id, "quick", "{}")).collect::<Vec<_>>();
+    for (ids, kept) in [(1..2, 1), (2..3, 1), (3..6, 3)] {
+        turn(&mut server, &quick(ids));
+        assert_eq!(shared.strong_count(), holders + kept);
+    }
+    turn(&mut server, &[request(6, "waits", "{}"), request(7, "waits", "{}")]);
+    executor.run_until_stalled();
+    assert_eq!(turn(&mut server, &[vec![cancel(6), cancel(7)], quick(8..20)].concat()), 12);
+    executor.run_until_stalled();
+    assert_eq!(shared.strong_count(), holders + 6);
+    drop(server);
+    assert_eq!(shared.strong_count(), 0);
 }
