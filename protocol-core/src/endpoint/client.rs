@@ -169,17 +169,15 @@ impl Duty for Question {
     }
 }
 
-/// The future that answers `ask`. The client's own code runs in its polls.
-pub(super) fn answer(client: Arc<dyn Client>, asked: Asked, ask: Ask) -> BoxFuture<'static, Answer> {
-    Box::pin(async move {
-        let answer = match ask {
-            Ask::Sample(sample) => client.sample(asked, *sample).await.map(Answer::Sample),
-            Ask::Elicit(form) => client.elicit(asked, form).await.map(Answer::Elicit),
-            Ask::Confirm { message } => client.elicit(asked, Elicit::new(message, empty_form())).await.map(Answer::Elicit),
-            Ask::Roots => client.roots(asked).await.map(Answer::Roots),
-        };
-        answer.unwrap_or_else(Answer::Refused)
-    })
+/// Answers `ask`. The client's own code runs in its polls.
+pub(super) async fn answer(client: Arc<dyn Client>, asked: Asked, ask: Ask) -> Answer {
+    let answer = match ask {
+        Ask::Sample(sample) => client.sample(asked, *sample).await.map(Answer::Sample),
+        Ask::Elicit(form) => client.elicit(asked, form).await.map(Answer::Elicit),
+        Ask::Confirm { message } => client.elicit(asked, Elicit::new(message, empty_form())).await.map(Answer::Elicit),
+        Ask::Roots => client.roots(asked).await.map(Answer::Roots),
+    };
+    answer.unwrap_or_else(Answer::Refused)
 }
 
 fn empty_form() -> Json {

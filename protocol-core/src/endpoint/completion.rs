@@ -1,6 +1,5 @@
 //! Completion: what an argument of a prompt or a variable of a resource template may be.
 
-use std::boxed::Box;
 use std::collections::BTreeMap;
 use std::string::String;
 use std::sync::Arc;
@@ -102,11 +101,9 @@ pub(super) fn read(params: &Json) -> Result<CompletionRequest, RpcError> {
     })
 }
 
-pub(super) fn start(completer: Completer, context: Context, request: CompletionRequest) -> BoxFuture<'static, Reply> {
-    Box::pin(async move {
-        let completed = completer(context, request).await;
-        completed.map_or_else(|error| error.into_reply(), |completion| Reply::Raw(encode(completion)))
-    })
+pub(super) async fn start(completer: Completer, context: Context, request: CompletionRequest) -> Reply {
+    let completed = completer(context, request).await;
+    completed.map_or_else(|error| error.into_reply(), |completion| Reply::Raw(encode(completion)))
 }
 
 fn encode(completion: Completion) -> Json {

@@ -223,8 +223,8 @@ impl Endpoint {
         let runtime = self.shared.runtime();
         match service.start(&invocation, op, params) {
             Start::Reply(reply) => invocation.respond(reply),
-            Start::Task(future) => {
-                runtime.spawn(Box::pin(Task::new(invocation, future)));
+            Start::Task(task) => {
+                runtime.spawn(task);
                 return None;
             }
             Start::Inline(handler, context, arguments) => {

@@ -109,7 +109,7 @@ impl Prompt {
     }
 
     /// The handler's future, or why it does not run.
-    pub(super) fn start(&self, context: Context, arguments: Option<Json>) -> Result<BoxFuture<'static, Reply>, RpcError> {
+    pub(super) fn start(&self, context: Context, arguments: Option<Json>) -> Result<impl Future<Output = Reply> + use<>, RpcError> {
         let arguments: BTreeMap<String, String> = match arguments {
             None => BTreeMap::new(),
             Some(given) => given
@@ -122,11 +122,11 @@ impl Prompt {
             return Err(RpcError::invalid_params(message));
         }
         let handler = Arc::clone(&self.handler);
-        Ok(Box::pin(async move {
+        Ok(async move {
             let output = handler(context, arguments).await;
             let encoded = output.and_then(|output| Ok(Json::encode(&output)?));
             encoded.map_or_else(|error| error.into_reply(), Reply::Raw)
-        }))
+        })
     }
 }
 

@@ -125,7 +125,7 @@ impl Resource {
         Json::encode(&Description { uri: &self.uri, about: &self.about }).unwrap_or_default()
     }
 
-    pub(super) fn start(&self, context: Context) -> BoxFuture<'static, Reply> {
+    pub(super) fn start(&self, context: Context) -> impl Future<Output = Reply> + use<> {
         let uri = ResourceUri { uri: self.uri.clone(), variables: BTreeMap::new() };
         start(&self.read, &self.about, context, uri)
     }
@@ -170,15 +170,15 @@ impl ResourceTemplate {
         follow(&self.parts, uri, &mut variables).then(|| ResourceUri { uri: uri.to_owned(), variables })
     }
 
-    pub(super) fn start(&self, context: Context, uri: ResourceUri) -> BoxFuture<'static, Reply> {
+    pub(super) fn start(&self, context: Context, uri: ResourceUri) -> impl Future<Output = Reply> + use<> {
         start(&self.read, &self.about, context, uri)
     }
 }
 
-fn start(read: &Arc<Read>, about: &About, context: Context, uri: ResourceUri) -> BoxFuture<'static, Reply> {
+fn start(read: &Arc<Read>, about: &About, context: Context, uri: ResourceUri) -> impl Future<Output = Reply> + use<> {
     let read = Arc::clone(read);
     let mime_type = about.mime_type.clone();
-    Box::pin(async move {
+    async move {
         let name = uri.uri.clone();
         let contents = read(context, uri).await.and_then(|mut contents| {
             for one in &mut contents {
@@ -192,7 +192,7 @@ fn start(read: &Arc<Read>, about: &About, context: Context, uri: ResourceUri) ->
             Ok(Json::encode(&contents)?)
         });
         contents.map_or_else(ToolError::into_reply, Reply::Contents)
-    })
+    }
 }
 
 /// What a resource holds.

@@ -17,6 +17,7 @@ use crate::endpoint::invocation::Invocation;
 use crate::endpoint::prompt::Prompt;
 use crate::endpoint::resource::{Resource, ResourceTemplate};
 use crate::endpoint::runtime::BoxFuture;
+use crate::endpoint::task::Task;
 use crate::endpoint::tool::{Handler, InPlace, Tool, ToolError};
 use crate::error::RpcError;
 use crate::json::{Json, Text, walk};
@@ -50,10 +51,17 @@ pub struct Service {
 /// What a request sets going.
 pub(super) enum Start<'a> {
     Reply(Reply),
-    Task(BoxFuture<'static, Reply>),
+    /// A [`Task`] that owes the answer.
+    Task(BoxFuture<'static, ()>),
     /// To be run as far as it comes before it costs a task.
     Inline(&'a InPlace, Context, Json),
     Blocking(Box<dyn FnOnce() -> Reply + Send>),
+}
+
+impl Start<'_> {
+    fn task(invocation: &Arc<Invocation>, future: impl Future<Output = Reply> + Send + 'static) -> Self {
+        Self::Task(Box::pin(Task::new(Arc::clone(invocation), future)))
+    }
 }
 
 impl Service {
@@ -203,11 +211,12 @@ impl Service {
         };
         configure(invocation, tool.options);
         let arguments = params.into_arguments().unwrap_or_else(Json::empty_object);
-        let context = Context::new(Arc::clone(invocation));
+        let invocation = Arc::clone(invocation);
         Ok(match &tool.handler {
-            Handler::Task { in_place, .. } if tool.inline => Start::Inline(&**in_place, context, arguments),
-            Handler::Task { start, .. } => Start::Task(start(context, arguments)),
+            Handler::Task { in_place, .. } if tool.inline => Start::Inline(&**in_place, Context::new(invocation), arguments),
+            Handler::Task { start, .. } => Start::Task(start(invocation, arguments)),
             Handler::Blocking(run) => {
+                let context = Context::new(invocation);
                 let run = Arc::clone(run);
                 Start::Blocking(Box::new(move || run(context, arguments)))
             }
@@ -221,18 +230,18 @@ impl Service {
         };
         let future = prompt.start(Context::new(Arc::clone(invocation)), params.into_arguments())?;
         configure(invocation, prompt.options);
-        Ok(Start::Task(future))
+        Ok(Start::task(invocation, future))
     }
 
     fn read_resource(&self, invocation: &Arc<Invocation>, params: &Params) -> Result<Start<'static>, RpcError> {
         let uri = named(params, &Op::ReadResource)?;
         let context = Context::new(Arc::clone(invocation));
         if let Some((resource, _)) = self.resources.get(&*uri) {
-            return Ok(Start::Task(resource.start(context)));
+            return Ok(Start::task(invocation, resource.start(context)));
         }
         let followed = self.templates.values().find_map(|(template, _)| template.matches(&uri).map(|uri| (template, uri)));
         match followed {
-            Some((template, uri)) => Ok(Start::Task(template.start(context, uri))),
+            Some((template, uri)) => Ok(Start::task(invocation, template.start(context, uri))),
             None => Ok(unknown(&uri)),
         }
     }
@@ -262,7 +271,7 @@ impl Service {
             _ => {}
         }
         let context = Context::new(Arc::clone(invocation));
-        Ok(Start::Task(completion::start(Arc::clone(completer), context, request)))
+        Ok(Start::task(invocation, completion::start(Arc::clone(completer), context, request)))
     }
 }
 

@@ -8,8 +8,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 
+use pin_project_lite::pin_project;
+
 use crate::endpoint::diagnose::{self, Span};
-use crate::endpoint::runtime::BoxFuture;
 use crate::endpoint::wake::Leash;
 
 /// Something owed to the peer that a user future brings.
@@ -35,27 +36,33 @@ pub(super) enum End<T> {
     Dropped,
 }
 
-/// A user future on its way.
-///
-/// Whether unwinding left the future's own state whole is of no matter: it is never polled again.
-pub(super) struct Task<D: Duty> {
-    duty: Arc<D>,
-    /// `None` once it is settled.
-    future: Option<BoxFuture<'static, D::Output>>,
-    /// The waker that the leash has.
-    held: Option<Waker>,
+pin_project! {
+    /// A user future on its way.
+    ///
+    /// Whether unwinding left the future's own state whole is of no matter: it is never polled again.
+    pub(super) struct Task<D: Duty, F> {
+        duty: Arc<D>,
+        // `None` once it is settled.
+        #[pin]
+        future: Option<F>,
+        // The waker that the leash has.
+        held: Option<Waker>,
+    }
+
+    impl<D: Duty, F> PinnedDrop for Task<D, F> {
+        fn drop(this: Pin<&mut Self>) {
+            this.settle(End::Dropped);
+        }
+    }
 }
 
-impl<D: Duty> Task<D> {
-    pub(super) fn new(duty: Arc<D>, future: BoxFuture<'static, D::Output>) -> Self {
+impl<D: Duty, F> Task<D, F> {
+    pub(super) fn new(duty: Arc<D>, future: F) -> Self {
         Self { duty, future: Some(future), held: None }
     }
 
     /// Begins where it stands, before it costs a task. Gives the task if it needs to go on.
-    pub(super) fn begin_in_place(
-        duty: &Arc<D>,
-        begin: impl FnOnce() -> Result<D::Output, BoxFuture<'static, D::Output>>,
-    ) -> Option<Self> {
+    pub(super) fn begin_in_place(duty: &Arc<D>, begin: impl FnOnce() -> Result<D::Output, F>) -> Option<Self> {
         if duty.leash().is_pulled() {
             duty.settle(End::Dropped);
             return None;
@@ -68,12 +75,32 @@ impl<D: Duty> Task<D> {
         None
     }
 
-    fn step(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
-        let Some(future) = &mut self.future else { return Poll::Ready(()) };
-        let end = if self.duty.leash().is_pulled() {
+    /// The future goes first, with all that it holds, so that its cleanup lies before the settlement.
+    fn settle(self: Pin<&mut Self>, end: End<D::Output>) {
+        let mut this = self.project();
+        if this.future.is_none() {
+            return;
+        }
+        {
+            let _entered = this.duty.span().enter();
+            forgive(|| this.future.set(None));
+        }
+        if this.held.take().is_some() {
+            // It would keep the task in memory as long as somebody keeps a handle of what it was about.
+            drop(this.duty.leash().release());
+        }
+        this.duty.settle(end);
+    }
+}
+
+impl<D: Duty, F: Future<Output = D::Output>> Task<D, F> {
+    fn step(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<()> {
+        let this = self.as_mut().project();
+        let Some(future) = this.future.as_pin_mut() else { return Poll::Ready(()) };
+        let end = if this.duty.leash().is_pulled() {
             End::Dropped
         } else {
-            match guarded(&*self.duty, || future.as_mut().poll(cx)) {
+            match guarded(&**this.duty, || future.poll(cx)) {
                 Ok(Poll::Pending) => return Poll::Pending,
                 Ok(Poll::Ready(value)) => End::Value(value),
                 Err(panicked) => panicked,
@@ -82,43 +109,23 @@ impl<D: Duty> Task<D> {
         self.settle(end);
         Poll::Ready(())
     }
-
-    /// The future goes first, with all that it holds, so that its cleanup lies before the settlement.
-    fn settle(&mut self, end: End<D::Output>) {
-        let Some(future) = self.future.take() else { return };
-        {
-            let _entered = self.duty.span().enter();
-            let_go(future);
-        }
-        if self.held.take().is_some() {
-            // It would keep the task in memory as long as somebody keeps a handle of what it was about.
-            drop(self.duty.leash().release());
-        }
-        self.duty.settle(end);
-    }
 }
 
-impl<D: Duty> Future for Task<D> {
+impl<D: Duty, F: Future<Output = D::Output>> Future for Task<D, F> {
     type Output = ();
 
-    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<()> {
-        let this = self.get_mut();
-        if this.step(cx).is_ready() {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<()> {
+        if self.as_mut().step(cx).is_ready() {
             return Poll::Ready(());
         }
+        let this = self.as_mut().project();
         if !this.held.as_ref().is_some_and(|held| held.will_wake(cx.waker())) {
-            this.held = Some(cx.waker().clone());
+            *this.held = Some(cx.waker().clone());
             if !this.duty.leash().hold(cx.waker().clone()) {
-                return this.step(cx);
+                return self.step(cx);
             }
         }
         Poll::Pending
-    }
-}
-
-impl<D: Duty> Drop for Task<D> {
-    fn drop(&mut self) {
-        self.settle(End::Dropped);
     }
 }
 
@@ -165,7 +172,11 @@ fn guarded<D: Duty, T>(duty: &D, run: impl FnOnce() -> T) -> Result<T, End<D::Ou
 
 /// Drops something of the user's, which may panic once more: that must not keep us from settling.
 pub(super) fn let_go<T>(thing: T) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(thing))) {
+    forgive(|| drop(thing));
+}
+
+fn forgive(drop: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(drop)) {
         // A panic whose own payload panics when it is dropped is leaked.
         core::mem::forget(panic);
     }
@@ -208,7 +219,7 @@ mod tests {
         }
     }
 
-    fn poll<D: Duty>(task: &mut Task<D>) -> Poll<()> {
+    fn poll<D: Duty, F: Future<Output = D::Output> + Unpin>(task: &mut Task<D, F>) -> Poll<()> {
         Pin::new(task).poll(&mut TaskContext::from_waker(Waker::noop()))
     }
 
@@ -245,7 +256,7 @@ mod tests {
             let _ = &mut held;
             Poll::Ready(1)
         });
-        let mut task = Task::new(Arc::clone(&owed), Box::pin(future));
+        let mut task = Task::new(Arc::clone(&owed), future);
         assert!(poll(&mut task).is_ready());
         assert_eq!(owed.ends(), vec!["value"]);
     }
@@ -270,16 +281,18 @@ mod tests {
         assert_eq!(owed.ends(), vec!["dropped"]);
     }
 
+    type Begun = Task<Owed, Pin<Box<dyn Future<Output = u8>>>>;
+
     #[test]
     fn what_begins_in_place_settles_there_or_goes_on_as_a_task() {
         let owed = Arc::new(Owed::default());
-        assert!(Task::begin_in_place(&owed, || Ok(1)).is_none());
-        assert!(Task::begin_in_place(&owed, || std::panic::panic_any(PanicsOnDrop)).is_none());
-        let mut task = Task::begin_in_place(&owed, || Err(Box::pin(async { 1 }))).expect("it goes on");
+        assert!(Begun::begin_in_place(&owed, || Ok(1)).is_none());
+        assert!(Begun::begin_in_place(&owed, || std::panic::panic_any(PanicsOnDrop)).is_none());
+        let mut task = Begun::begin_in_place(&owed, || Err(Box::pin(async { 1 }))).expect("it goes on");
         assert_eq!(owed.ends(), vec!["value", "panicked"]);
         assert!(poll(&mut task).is_ready());
         owed.leash.pull();
-        assert!(Task::begin_in_place(&owed, || panic!("it does not begin")).is_none());
+        assert!(Begun::begin_in_place(&owed, || panic!("it does not begin")).is_none());
         assert_eq!(owed.ends(), vec!["value", "panicked", "value", "dropped"]);
     }
 

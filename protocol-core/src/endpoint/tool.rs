@@ -17,8 +17,10 @@ use crate::config::RateWindow;
 use crate::dialect::{NotFound, Reply, ToolOutput, tesseron};
 use crate::endpoint::ask::AskFailed;
 use crate::endpoint::context::{Cancelled, Context, TimeoutError};
+use crate::endpoint::invocation::Invocation;
 use crate::endpoint::runtime::BoxFuture;
 use crate::endpoint::schema::{Output, Shape};
+use crate::endpoint::task::Task;
 use crate::error::RpcError;
 use crate::json::{Json, JsonError, Text};
 use crate::session::ServeOptions;
@@ -87,7 +89,8 @@ impl Hints {
 #[derive(Clone)]
 pub(super) enum Handler {
     Task {
-        start: Arc<dyn Fn(Context, Json) -> BoxFuture<'static, Reply> + Send + Sync>,
+        /// Begins nothing yet: what it gives is a task that owes the answer.
+        start: Arc<dyn Fn(Arc<Invocation>, Json) -> BoxFuture<'static, ()> + Send + Sync>,
         /// The same for one that is marked inline: most of those have ended by then, and what only a task needs is not made for them.
         in_place: Arc<InPlace>,
     },
@@ -154,15 +157,16 @@ impl Tool {
         let input = Arc::new(Shape::arguments::<A>());
         let parts = Arc::new((Arc::clone(&input), handler, shape));
         let later = Arc::clone(&parts);
-        let start = move |context: Context, arguments: Json| -> BoxFuture<'static, Reply> {
+        let start = move |invocation: Arc<Invocation>, arguments: Json| -> BoxFuture<'static, ()> {
             let parts = Arc::clone(&later);
-            Box::pin(async move {
+            let context = Context::new(Arc::clone(&invocation));
+            Box::pin(Task::new(invocation, async move {
                 let (input, handler, shape) = &*parts;
                 match input.read(&arguments) {
                     Ok(arguments) => shape(handler(context, arguments).await),
                     Err(violations) => invalid(&violations),
                 }
-            })
+            }))
         };
         let in_place = move |context: Context, arguments: Json| -> Result<Reply, BoxFuture<'static, Reply>> {
             let (input, handler, shape) = &*parts;
