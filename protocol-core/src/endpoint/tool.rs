@@ -89,9 +89,9 @@ impl Hints {
 #[derive(Clone)]
 pub(super) enum Handler {
     Task {
-        /// Begins nothing yet: what it gives is a task that owes the answer.
+        /// A task that owes the answer. Nothing begins before it is polled.
         start: Arc<dyn Fn(Arc<Invocation>, Json) -> BoxFuture<'static, ()> + Send + Sync>,
-        /// The same for one that is marked inline: most of those have ended by then, and what only a task needs is not made for them.
+        /// For one that is marked inline: most of those have ended at once, and what only a task needs is not made for them.
         in_place: Arc<InPlace>,
     },
     Blocking(Arc<dyn Fn(Context, Json) -> Reply + Send + Sync>),
