@@ -274,7 +274,7 @@ fn behind_digits(text: &[u8], start: usize) -> Result<usize, ScanError> {
         let marks = non_digits(u64::from_le_bytes(*word));
         at = at.wrapping_add(marks.trailing_zeros() as usize >> 3);
         if marks != 0 {
-            break;
+            return if at == start { Err(ScanError::Syntax) } else { Ok(at) };
         }
     }
     while byte(text, at).is_ascii_digit() {
