@@ -1,11 +1,11 @@
-//! How far the handshake has come.
+//! The handshake.
 //!
 //! ```text
-//!   opening end:    Opened --- answer ---> Ready
-//!                      `------ refusal, other version, silence ---> the session closes
-//!   answering end:  Fresh --- greeting ---> Asked --- welcome ---> Answered --- confirmation ---> Ready
-//!                     ^  `------------------------------------------^
-//!                     `------ refusal --------'
+//!   opening end:    Fresh --- open ---> Opened --- complete: the answer ---> Ready
+//!                                         `------ refusal, other version, silence ---> the session closes
+//!   answering end:  Fresh --- ask_owner: the greeting ---> Asked --- answer ---> Answered --- complete: the confirmation ---> Ready
+//!                     ^  `---------- answer ---------------------------------------^
+//!                     `------ take_asked: refusal ----------'
 //! ```
 //!
 //! In `Answered` the peer is served already (MCP Lifecycle: only the *server's* requests wait for the confirmation). Where the owner of the
@@ -14,30 +14,110 @@
 use alloc::boxed::Box;
 
 use crate::dialect::PeerInfo;
+use crate::session::timers::{TimerKey, Timers};
+use crate::time::Instant;
 use crate::wire::WireId;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Handshake {
-    /// Nothing was said. The peer begins.
+#[derive(Clone, Debug)]
+pub(super) struct Handshake {
+    state: State,
+    /// The entry of its end in the session's timers.
+    armed: Option<Instant>,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    /// Nothing was said.
     Fresh,
     /// Our greeting is out.
     Opened,
     /// The peer has greeted; the owner has not decided.
     Asked { greeting: WireId, peer: Box<PeerInfo> },
-    /// The peer's greeting was answered; nobody has confirmed.
+    /// The peer's greeting was answered; nothing has confirmed it.
     Answered { greeting: WireId },
     /// Everything may be said.
     Ready,
 }
 
 impl Handshake {
-    /// Whether the peer's requests are served.
-    pub(super) fn serves(&self) -> bool {
-        matches!(self, Self::Answered { .. } | Self::Ready)
+    pub(super) const fn new() -> Self {
+        Self { state: State::Fresh, armed: None }
     }
 
-    /// Whether our requests may go out.
+    // ---- Transitions ----
+
+    /// Fresh -> Opened.
+    pub(super) fn open(&mut self) {
+        self.state = State::Opened;
+    }
+
+    /// Fresh -> Asked.
+    pub(super) fn ask_owner(&mut self, greeting: WireId, peer: Box<PeerInfo>) {
+        self.state = State::Asked { greeting, peer };
+    }
+
+    /// Asked -> Fresh. Gives the greeting that the owner has decided on; `None`, and no change, in any other state.
+    pub(super) fn take_asked(&mut self) -> Option<(WireId, Box<PeerInfo>)> {
+        match core::mem::replace(&mut self.state, State::Fresh) {
+            State::Asked { greeting, peer } => Some((greeting, peer)),
+            other => {
+                self.state = other;
+                None
+            }
+        }
+    }
+
+    /// Fresh -> Answered.
+    pub(super) fn answer(&mut self, greeting: WireId) {
+        self.state = State::Answered { greeting };
+    }
+
+    /// Opened, Answered -> Ready.
+    pub(super) fn complete(&mut self) {
+        self.state = State::Ready;
+    }
+
+    // ---- Its deadline ----
+
+    pub(super) fn arm(&mut self, at: Option<Instant>, timers: &mut Timers) {
+        timers.set(TimerKey::Handshake, &mut self.armed, at);
+    }
+
+    /// Notes that the timers have let go of its deadline.
+    pub(super) fn forget_armed(&mut self) {
+        self.armed = None;
+    }
+
+    // ---- State ----
+
+    pub(super) fn is_fresh(&self) -> bool {
+        matches!(self.state, State::Fresh)
+    }
+
+    /// Says whether our greeting waits for its answer.
+    pub(super) fn is_opened(&self) -> bool {
+        matches!(self.state, State::Opened)
+    }
+
+    /// Says whether `id` is that of the greeting that waits for the owner.
+    pub(super) fn is_asked_by(&self, id: &WireId) -> bool {
+        matches!(&self.state, State::Asked { greeting, .. } if greeting == id)
+    }
+
+    /// Says whether `id` was that of the greeting that was answered and waits for its confirmation.
+    pub(super) fn is_answer_to(&self, id: &WireId) -> bool {
+        matches!(&self.state, State::Answered { greeting } if greeting == id)
+    }
+
+    /// Says whether the peer's requests are served.
+    #[inline]
+    pub(super) fn serves(&self) -> bool {
+        matches!(self.state, State::Answered { .. } | State::Ready)
+    }
+
+    /// Says whether our requests may go out.
+    #[inline]
     pub(super) fn asks(&self) -> bool {
-        matches!(self, Self::Ready)
+        matches!(self.state, State::Ready)
     }
 }

@@ -6,11 +6,13 @@
 
 mod call;
 mod depth;
+mod ending;
 mod event;
 mod handshake;
 mod input;
 mod line;
 mod outbox;
+mod overload;
 mod peer_ids;
 mod progress;
 mod receive;
@@ -43,15 +45,16 @@ use crate::time::Instant;
 use crate::wire::WireId;
 
 use call::{Call, Clocks};
+use ending::Ending;
 pub use event::{AlarmId, Clock, CloseReason, Event, InboundId, InputFailed, InputKey, Invalid, OutboundId, Outcome, Why};
 use handshake::Handshake;
 use input::{Asked, Question, QuestionState};
 use line::{For, Line};
 use outbox::{Class, Outbox};
+use overload::Overload;
 use peer_ids::PeerIds;
 use progress::{Next, Opens, Reporter};
 use serve::{Ended, Serve};
-use settle::Ending;
 pub use stats::Stats;
 use timers::{TimerKey, Timers};
 pub use verbs::{
@@ -137,18 +140,11 @@ pub struct Session {
     /// The greatest `now` seen.
     now: Instant,
     handshake: Handshake,
-    /// Where the timers have the end of the handshake.
-    handshake_armed: Option<Instant>,
     peer: Option<Box<PeerInfo>>,
     /// What the peer told of itself before it answered our greeting.
     change: Option<Box<Change>>,
     ending: Ending,
-    /// The peer says nothing more.
-    peer_ended: bool,
-    /// Where the timers have the end of the end.
-    close_armed: Option<Instant>,
-    /// Where the timers have the end of our patience with a peer that makes us refuse more than it reads.
-    overload_armed: Option<Instant>,
+    overload: Overload,
 
     /// The number of the next id of ours, of whatever kind: none is used twice.
     next: u64,
@@ -173,8 +169,6 @@ pub struct Session {
 
     /// Invocations whose progress waits for what all share.
     line: Line,
-    /// Where the timers have the next opening of the session's rate window.
-    line_armed: Option<Instant>,
     /// The least severe log record that the peer wants.
     log_level: Level,
 
@@ -207,14 +201,11 @@ impl Session {
             rules: dialect.rules(),
             dialect,
             now,
-            handshake: Handshake::Fresh,
-            handshake_armed: None,
+            handshake: Handshake::new(),
             peer: None,
             change: None,
-            ending: Ending::Open,
-            peer_ended: false,
-            close_armed: None,
-            overload_armed: None,
+            ending: Ending::new(),
+            overload: Overload::new(),
             next: config.first_id(),
             calls: Table::new(),
             #[cfg(feature = "endpoint")]
@@ -228,7 +219,6 @@ impl Session {
             asked: BTreeMap::new(),
             alarms: BTreeMap::new(),
             line: Line::new(config.progress.session_window),
-            line_armed: None,
             log_level: config.log_level,
             outbox: Outbox::new(config.limits.output_bytes),
             timers: Timers::new(),
@@ -249,11 +239,11 @@ impl Session {
             let exchange = self.number();
             let frame = self.dialect.write_greeting(self.outbox.frames(), exchange);
             self.outbox.push(Class::Bound, frame);
-            self.handshake = Handshake::Opened;
+            self.handshake.open();
         }
         match deadline {
             Some(at) if at <= self.now => self.fail(CloseReason::HandshakeTimeout),
-            at => self.timers.set(TimerKey::Handshake, &mut self.handshake_armed, at),
+            at => self.handshake.arm(at, &mut self.timers),
         }
     }
 
@@ -373,7 +363,7 @@ impl Session {
     }
 
     fn admit(&self, call: &Invoke) -> Result<u8, Refused> {
-        if self.ending != Ending::Open {
+        if !self.ending.is_open() {
             return Err(Refused::Closing);
         }
         if !call.params.is_object() {
@@ -540,7 +530,7 @@ impl Session {
     pub fn request_input(&mut self, id: InboundId, ask: Ask, now: Instant) -> Result<InputKey, AskError> {
         self.advance(now);
         let serve = self.serves.get(&id).filter(|serve| serve.is_active()).ok_or(AskError::NotLive)?;
-        if self.peer_ended {
+        if self.ending.has_peer_ended() {
             return Err(AskError::Disconnected);
         }
         let peer = self.peer.as_ref().ok_or(AskError::Unsupported)?;
@@ -621,14 +611,10 @@ impl Session {
     /// [`NotLive`] if no greeting waits, or the session is closing.
     pub fn welcome(&mut self, answer: Result<Welcome, RpcError>, now: Instant) -> Result<(), NotLive> {
         self.advance(now);
-        if self.ending != Ending::Open {
+        if !self.ending.is_open() {
             return Err(NotLive);
         }
-        let handshake = core::mem::replace(&mut self.handshake, Handshake::Fresh);
-        let Handshake::Asked { greeting, peer } = handshake else {
-            self.handshake = handshake;
-            return Err(NotLive);
-        };
+        let (greeting, peer) = self.handshake.take_asked().ok_or(NotLive)?;
         match answer {
             Err(error) => {
                 let frame = self.dialect.write_error(self.outbox.frames(), Some(&greeting), &error);
@@ -657,13 +643,14 @@ impl Session {
         if self.rules.opens || self.rules.confirmation != Confirmation::Owner {
             return Err(Refused::WrongEnd);
         }
-        if self.ending != Ending::Open {
+        if !self.ending.is_open() {
             return Err(Refused::Closing);
         }
-        match self.handshake {
-            Handshake::Ready => return Ok(()),
-            Handshake::Answered { .. } => {}
-            Handshake::Fresh | Handshake::Opened | Handshake::Asked { .. } => return Err(Refused::NotReady),
+        if self.handshake.asks() {
+            return Ok(());
+        }
+        if !self.handshake.serves() {
+            return Err(Refused::NotReady);
         }
         self.config.identity = agent.clone();
         self.config.capabilities = capabilities;
@@ -684,7 +671,7 @@ impl Session {
     pub fn log(&mut self, id: Option<InboundId>, record: LogRecord, now: Instant) -> Result<Logged, NotLive> {
         self.advance(now);
         let serve = id.map(|id| self.serves.get(&id).filter(|serve| serve.is_active()).ok_or(NotLive)).transpose()?;
-        if !self.config.capabilities.logging || record.level < self.log_level || !self.may_write() {
+        if !self.config.capabilities.logging || record.level < self.log_level || !self.ending.may_write() {
             return Ok(Logged::Unwanted);
         }
         let frame = self.dialect.write_log(self.outbox.frames(), &record, serve.and_then(|serve| serve.token.as_ref()));
@@ -711,7 +698,7 @@ impl Session {
     /// [`Refused`]; nothing was sent.
     pub fn notify(&mut self, notice: Notice, now: Instant) -> Result<(), Refused> {
         self.advance(now);
-        if self.ending != Ending::Open {
+        if !self.ending.is_open() {
             return Err(Refused::Closing);
         }
         let proper = match &notice {
@@ -805,7 +792,7 @@ impl Session {
         self.stats.frames_out = self.stats.frames_out.saturating_add(1);
         self.stats.bytes_out = self.stats.bytes_out.saturating_add(length as u64);
         if self.outbox.strays() < strays {
-            self.arm_overload();
+            self.restart_overload();
         }
         self.tidy();
     }
@@ -850,8 +837,7 @@ impl Session {
     pub(crate) fn is_response_timed(&self, id: InboundId) -> bool {
         let has_gap = !self.config.timeouts.response_gap.is_zero();
         let waits = has_gap && self.serves.get(&id).is_some_and(|serve| serve.said.is_some());
-        let has_line = self.line.first().is_some() || self.line_armed.is_some();
-        waits || has_line || self.is_overrun() || self.ending != Ending::Open
+        waits || self.line.is_busy() || self.is_overrun() || !self.ending.is_open()
     }
 
     /// Events that wait to be polled.
@@ -877,7 +863,7 @@ impl Session {
     /// Whether it is over. Events may still wait to be polled.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.ending == Ending::Closed
+        self.ending.is_closed()
     }
 
     /// The peer, once its half of the handshake has come.
@@ -917,7 +903,7 @@ impl Session {
         } else if self.questions.get(&key).is_some_and(|question| !question.is_held()) {
             Some(Exchange::Question(key))
         } else {
-            (self.handshake == Handshake::Opened && number == self.config.first_id()).then_some(Exchange::Greeting)
+            (self.handshake.is_opened() && number == self.config.first_id()).then_some(Exchange::Greeting)
         }
     }
 
@@ -929,16 +915,14 @@ impl Session {
         // What is held for the handshake is no exchange yet.
         let calls = self.calls.iter().filter(|(_, call)| call.is_held()).count();
         let questions = self.questions.values().filter(|question| question.is_held()).count();
-        let greeting = usize::from(self.handshake == Handshake::Opened && !self.is_closed());
+        let greeting = usize::from(self.handshake.is_opened() && !self.is_closed());
         open.saturating_sub(calls).saturating_sub(questions).saturating_add(greeting)
     }
 
-    /// A peer that makes us refuse more than it reads has so long to read another refusal. One that waits for us likewise would wait for
-    /// ever, so not for long.
-    fn arm_overload(&mut self) {
-        let grace = self.config.timeouts.close_grace.max(Duration::from_millis(1));
-        let at = self.is_overrun().then(|| self.now.saturating_add(grace)).filter(|at| *at > self.now);
-        self.timers.set(TimerKey::Overload, &mut self.overload_armed, at);
+    /// Gives a peer that makes us refuse more than it reads the time to read another refusal.
+    fn restart_overload(&mut self) {
+        let is_overrun = self.is_overrun();
+        self.overload.restart(is_overrun, self.config.timeouts.close_grace, self.now, &mut self.timers);
     }
 
     /// Whether the peer makes us refuse more than it reads.
@@ -960,10 +944,10 @@ impl Session {
             self.fail(CloseReason::Overload);
         }
         // Nearly always nobody waits in line, and the end has not begun.
-        if self.line.first().is_some() || self.line_armed.is_some() {
+        if self.line.is_busy() {
             self.serve_line();
         }
-        if self.ending != Ending::Open {
+        if !self.ending.is_open() {
             self.settle_ending();
         }
     }
@@ -975,11 +959,7 @@ impl Session {
                 break;
             }
         }
-        let opens = match self.line.opens(self.now) {
-            Opens::At(at) if !self.line.is_free() => Some(at),
-            _ => None,
-        };
-        self.timers.set(TimerKey::Line, &mut self.line_armed, opens);
+        self.line.arm(self.now, &mut self.timers);
     }
 
     fn number(&mut self) -> u64 {
@@ -1084,11 +1064,6 @@ impl Session {
     fn drop_logs(&mut self, count: usize) -> Logged {
         self.stats.logs_dropped = self.stats.logs_dropped.saturating_add(count as u64);
         Logged::Dropped
-    }
-
-    /// Whether anything new may still be written.
-    fn may_write(&self) -> bool {
-        matches!(self.ending, Ending::Open | Ending::Finishing(_))
     }
 }
 

@@ -6,14 +6,11 @@ use bytes::Bytes;
 
 use super::call::Call;
 use super::depth;
-use super::handshake::Handshake;
 use super::outbox::Class;
 use super::peer_ids::Owner;
 use super::progress::Seen;
-use super::settle::Ending;
 use super::{
     Asked, CloseReason, Event, Exchange, InboundId, InputFailed, InputKey, Invalid, OutboundId, Outcome, Question, Serve, Session,
-    TimerKey,
 };
 use crate::config::DepthInference;
 use crate::dialect::{
@@ -170,7 +167,7 @@ impl Session {
                 session.dialect.too_early("the first request must be the handshake")
             });
         }
-        if self.ending != Ending::Open {
+        if !self.ending.is_open() {
             return self.refuse(id, None, |session| session.dialect.busy(true));
         }
         if self.serves.len() >= self.config.limits.in_flight {
@@ -225,7 +222,7 @@ impl Session {
             return self
                 .refuse(id, Some(Violation::OutOfPhase), |session| session.dialect.too_early("the handshake is not through"));
         }
-        if !self.may_write() {
+        if !self.ending.may_write() {
             return self.refuse(id, None, |session| session.dialect.busy(true));
         }
         let parent = self.parent_of_ask(named);
@@ -287,7 +284,7 @@ impl Session {
             }
             // Unknown, finished or of the other direction: all are ignored. Only the handshake must not be named.
             None => {
-                if matches!(&self.handshake, Handshake::Answered { greeting } if greeting == id) {
+                if self.handshake.is_answer_to(id) {
                     self.violation(Violation::CancelledHandshake);
                 }
             }
@@ -361,8 +358,7 @@ impl Session {
 
     /// Answers at once, unless the id is that of a request in flight: the answer would end that one.
     fn answer(&mut self, id: WireId, write: impl FnOnce(&mut Self, &WireId) -> Draft) {
-        let is_greeting = matches!(&self.handshake, Handshake::Asked { greeting, .. } if *greeting == id);
-        if is_greeting || self.peer_ids.owner(&id).is_some() {
+        if self.handshake.is_asked_by(&id) || self.peer_ids.owner(&id).is_some() {
             return self.violation(Violation::DuplicateRequest);
         }
         let frame = write(self, &id);
@@ -371,21 +367,21 @@ impl Session {
 
     pub(super) fn push_stray(&mut self, frame: Draft) {
         self.outbox.push(Class::Stray, frame);
-        if self.overload_armed.is_none() {
-            self.arm_overload();
+        if !self.overload.is_counting() {
+            self.restart_overload();
         }
     }
 
     // ---- The handshake ----
 
     fn take_greeting(&mut self, id: WireId, greeting: Result<Greeting, GreetingRefused>) {
-        if self.handshake != Handshake::Fresh {
+        if !self.handshake.is_fresh() {
             return self.refuse(id, Some(Violation::OutOfPhase), |_| {
                 RpcError::fixed(RpcError::INVALID_REQUEST, "the handshake was made before")
             });
         }
         // While what runs goes on, what waits for the handshake may still go out.
-        if !self.may_write() {
+        if !self.ending.may_write() {
             return self.refuse(id, None, |session| session.dialect.busy(true));
         }
         match greeting {
@@ -397,7 +393,7 @@ impl Session {
             }
             Ok(Greeting { peer, answer: GreetingAnswer::Result(answer) }) => self.answer_greeting(id, &answer, peer),
             Ok(Greeting { peer, answer: GreetingAnswer::Owner(resume) }) => {
-                self.handshake = Handshake::Asked { greeting: id, peer: peer.clone() };
+                self.handshake.ask_owner(id, peer.clone());
                 self.tell(Event::Greeting { peer, resume });
             }
         }
@@ -407,13 +403,13 @@ impl Session {
     pub(super) fn answer_greeting(&mut self, id: WireId, answer: &Json, peer: Box<PeerInfo>) {
         let frame = self.dialect.write_result(self.outbox.frames(), &id, answer);
         self.outbox.push(Class::Bound, frame);
-        self.handshake = Handshake::Answered { greeting: id };
+        self.handshake.answer(id);
         self.meet(peer);
     }
 
     /// Answered -> Ready.
     pub(super) fn confirm(&mut self) {
-        self.handshake = Handshake::Ready;
+        self.handshake.complete();
         self.release_held();
     }
 
@@ -435,10 +431,10 @@ impl Session {
     }
 
     fn take_confirmation(&mut self) {
-        match self.handshake {
-            Handshake::Answered { .. } => self.confirm(),
-            Handshake::Ready => {}
-            Handshake::Fresh | Handshake::Opened | Handshake::Asked { .. } => self.violation(Violation::OutOfPhase),
+        if !self.handshake.serves() {
+            self.violation(Violation::OutOfPhase);
+        } else if !self.handshake.asks() {
+            self.confirm();
         }
     }
 
@@ -453,7 +449,7 @@ impl Session {
         };
         match answer {
             Ok(peer) => {
-                self.handshake = Handshake::Ready;
+                self.handshake.complete();
                 self.meet(peer.into());
                 if let Some(frame) = self.dialect.write_greeted(self.outbox.frames()) {
                     self.outbox.push(Class::Bound, frame);
@@ -469,7 +465,7 @@ impl Session {
     }
 
     fn meet(&mut self, peer: Box<PeerInfo>) {
-        self.timers.set(TimerKey::Handshake, &mut self.handshake_armed, None);
+        self.handshake.arm(None, &mut self.timers);
         self.dialect.agree(&peer);
         self.peer = Some(peer.clone());
         self.tell(Event::Ready(peer));

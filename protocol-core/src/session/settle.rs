@@ -15,42 +15,23 @@ use crate::error::{RpcError, Violation};
 use crate::json::Text;
 use crate::wire::{Draft, WireId};
 
-/// How far the end has come.
-///
-/// ```text
-///   Open --- close, end of input ---> Finishing --- nothing runs any longer, or the grace is over ---> Draining
-///     |                                   |                                                              |
-///     `--- the transport failed, the handshake failed, overload                                          |
-///                 v                       v                 the outbox is empty, or the grace is over    v
-///               Closed <--------------- Closed <----------------------------------------------------- Closed
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
-    Open,
-    /// What runs goes on; nothing new begins.
-    Finishing(CloseReason),
-    /// Nothing runs; what waits to be polled goes out.
-    Draining(CloseReason),
-    Closed,
-}
-
 impl Session {
     // ---- Deadlines ----
 
     pub(super) fn expire(&mut self, key: TimerKey) {
         match key {
             TimerKey::Handshake => {
-                self.handshake_armed = None;
+                self.handshake.forget_armed();
                 self.fail(CloseReason::HandshakeTimeout);
             }
             TimerKey::Close => {
-                self.close_armed = None;
+                self.ending.forget_armed();
                 self.close_is_due();
             }
             // Whoever waits in line is served when all that is due has happened.
-            TimerKey::Line => self.line_armed = None,
+            TimerKey::Line => self.line.forget_armed(),
             TimerKey::Overload => {
-                self.overload_armed = None;
+                self.overload.forget_armed();
                 self.fail(CloseReason::Overload);
             }
             TimerKey::Call(id) => {
@@ -163,7 +144,7 @@ impl Session {
     /// The call that a question belonged to is over: it is answered with an error at once.
     fn refuse_asked(&mut self, key: InputKey) {
         let Some(asked) = self.withdraw_asked(key) else { return };
-        if self.may_write() {
+        if self.ending.may_write() {
             let error = self.dialect.call_is_over();
             let frame = self.dialect.write_answer(self.outbox.frames(), &asked.exchange, &Answer::Refused(error));
             self.push_bound(frame, &asked.exchange);
@@ -386,7 +367,7 @@ impl Session {
 
     /// The peer says nothing more: what waits for it is lost, what it has asked for is still answered.
     pub(super) fn end_of_input(&mut self) {
-        self.peer_ended = true;
+        self.ending.end_of_input();
         self.lose_calls();
         if !self.rules.answers_after_eof {
             self.cancel_serves(None, &Why::Disconnected);
@@ -396,69 +377,54 @@ impl Session {
 
     /// Open -> Finishing; a later call can only bring the end nearer.
     pub(super) fn begin_end(&mut self, reason: CloseReason, grace: Duration) {
-        let reason = match self.ending {
-            Ending::Open => reason,
-            Ending::Finishing(first) => first,
-            Ending::Draining(_) | Ending::Closed => return,
-        };
-        self.ending = Ending::Finishing(reason);
-        let at = self.now.saturating_add(grace);
-        if at <= self.now {
-            return self.close_is_due();
+        if self.ending.finish(reason, self.now.saturating_add(grace), self.now, &mut self.timers) {
+            self.close_is_due();
         }
-        let at = self.close_armed.map_or(at, |armed| armed.min(at));
-        self.timers.set(TimerKey::Close, &mut self.close_armed, Some(at));
     }
 
     /// The grace is over.
     fn close_is_due(&mut self) {
-        match self.ending {
-            Ending::Finishing(reason) => {
-                for id in self.calls.ids() {
-                    self.settle_call(id, Outcome::Cancelled, Some("closing"));
-                }
-                // A peer that has ended its side hears no excuse: what it asked for was not done in time.
-                let answer = (reason == CloseReason::Local).then_some(CutShort::Closing);
-                let why = if answer.is_some() { Why::Closing } else { Why::Disconnected };
-                self.cancel_serves(answer, &why);
-                for key in self.asked.keys().copied().collect::<alloc::vec::Vec<_>>() {
-                    self.refuse_asked(key);
-                }
-                self.drain(reason);
+        if let Some(reason) = self.ending.finishing() {
+            for id in self.calls.ids() {
+                self.settle_call(id, Outcome::Cancelled, Some("closing"));
             }
-            Ending::Draining(reason) => self.close_now(reason),
-            Ending::Open | Ending::Closed => {}
+            // A peer that has ended its side hears no excuse: what it asked for was not done in time.
+            let answer = (reason == CloseReason::Local).then_some(CutShort::Closing);
+            let why = if answer.is_some() { Why::Closing } else { Why::Disconnected };
+            self.cancel_serves(answer, &why);
+            for key in self.asked.keys().copied().collect::<alloc::vec::Vec<_>>() {
+                self.refuse_asked(key);
+            }
+            self.drain(reason);
+        } else if let Some(reason) = self.ending.draining() {
+            self.close_now(reason);
         }
     }
 
     /// Finishing -> Draining: nothing runs any longer.
     pub(super) fn drain(&mut self, reason: CloseReason) {
-        if matches!(self.ending, Ending::Draining(_) | Ending::Closed) {
+        let until = Some(self.now.saturating_add(self.config.timeouts.close_grace)).filter(|until| *until > self.now);
+        if !self.ending.drain(reason, until, &mut self.timers) {
             return;
         }
-        self.ending = Ending::Draining(reason);
         for id in self.serves.ids() {
             self.release_response(id);
         }
-        self.timers.set(TimerKey::Handshake, &mut self.handshake_armed, None);
-        let at = self.now.saturating_add(self.config.timeouts.close_grace);
-        self.timers.set(TimerKey::Close, &mut self.close_armed, None);
-        if at > self.now {
-            self.timers.set(TimerKey::Close, &mut self.close_armed, Some(at));
-        } else {
+        self.handshake.arm(None, &mut self.timers);
+        if until.is_none() {
             self.close_now(reason);
         }
     }
 
     /// Moves the end on as far as it can go; after every verb.
     pub(super) fn settle_ending(&mut self) {
-        if let Ending::Finishing(reason) = self.ending {
+        if let Some(reason) = self.ending.finishing() {
             let idle = self.calls.is_empty() && self.asked.is_empty() && self.serves.len() == self.orphans;
             if idle {
                 self.drain(reason);
             }
         }
-        if let Ending::Draining(reason) = self.ending
+        if let Some(reason) = self.ending.draining()
             && self.outbox.is_empty()
         {
             self.close_now(reason);
@@ -505,18 +471,15 @@ impl Session {
 
     /// The last transition. G4: nothing follows.
     fn close_now(&mut self, reason: CloseReason) {
-        if self.is_closed() {
+        if !self.ending.close(&mut self.timers) {
             return;
         }
-        self.ending = Ending::Closed;
-        self.outbox.clear();
-        self.timers.clear();
-        self.handshake_armed = None;
-        self.close_armed = None;
-        self.overload_armed = None;
+        self.handshake.arm(None, &mut self.timers);
+        self.overload.stop(&mut self.timers);
+        self.line.clear(&mut self.timers);
         self.alarms.clear();
-        self.line.clear();
-        self.line_armed = None;
+        self.timers.clear();
+        self.outbox.clear();
         self.peer_ids.clear();
         self.names.clear();
         self.serves.clear();

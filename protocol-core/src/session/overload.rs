@@ -1,0 +1,48 @@
+//! The patience with a peer that makes us refuse more than it reads.
+//!
+//! ```text
+//!   Calm --- as many refusals wait as may ---> Counting --- the time is over ---> the session fails
+//!     ^                                        |      ^ |
+//!     `------ fewer wait again ----------------'      `-' one of them has left: the time starts anew
+//! ```
+//!
+//! The state is its deadline: there is one while it counts. A peer that waits for us likewise would wait for ever, so the time is short.
+
+use core::time::Duration;
+
+use crate::session::timers::{TimerKey, Timers};
+use crate::time::Instant;
+
+#[derive(Clone, Debug)]
+pub(super) struct Overload {
+    /// The entry of its deadline in the session's timers.
+    armed: Option<Instant>,
+}
+
+impl Overload {
+    pub(super) const fn new() -> Self {
+        Self { armed: None }
+    }
+
+    #[inline]
+    pub(super) fn is_counting(&self) -> bool {
+        self.armed.is_some()
+    }
+
+    /// Starts the time anew if as many refusals wait as may, else stops it.
+    pub(super) fn restart(&mut self, is_overrun: bool, grace: Duration, now: Instant, timers: &mut Timers) {
+        let grace = grace.max(Duration::from_millis(1));
+        let at = is_overrun.then(|| now.saturating_add(grace)).filter(|at| *at > now);
+        timers.set(TimerKey::Overload, &mut self.armed, at);
+    }
+
+    /// Counting -> Calm.
+    pub(super) fn stop(&mut self, timers: &mut Timers) {
+        timers.set(TimerKey::Overload, &mut self.armed, None);
+    }
+
+    /// Notes that the timers have let go of its deadline.
+    pub(super) fn forget_armed(&mut self) {
+        self.armed = None;
+    }
+}
