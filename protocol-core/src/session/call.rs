@@ -27,17 +27,18 @@ use crate::dialect::{Op, Progress, Rules};
 use crate::json::Json;
 use crate::session::outbox::Ticket;
 use crate::session::progress::{Seen, Watcher};
-use crate::session::{Clock, InputKey};
+use crate::session::timers::{TimerKey, Timers};
+use crate::session::{Clock, InputKey, OutboundId};
 use crate::time::Instant;
 
 #[derive(Clone, Debug)]
 pub(super) struct Call {
-    pub(super) op: Op,
-    /// How many samplings it is nested in.
-    pub(super) depth: u8,
-    pub(super) clocks: Clocks,
-    /// Where the session's timers have it.
-    pub(super) armed: Option<Instant>,
+    op: Op,
+    /// The number of samplings that it is nested in.
+    depth: u8,
+    clocks: Clocks,
+    /// Its entry in the session's timers.
+    armed: Option<Instant>,
     /// Made at the first of it: most calls are heard of once, when they end.
     heard: Option<Box<Heard>>,
     state: State,
@@ -66,24 +67,24 @@ pub(super) struct Clocks {
     reset_on_progress: bool,
 }
 
-/// What was heard of a call before its end.
+/// Everything that was heard of a call before its end.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Heard {
     /// The peer's questions that are open under it. While there are any the idle clock stands still.
-    pub(super) questions: Vec<InputKey>,
+    questions: Vec<InputKey>,
     watcher: Watcher,
     /// The newest partial result that came with progress.
-    pub(super) partial: Option<Json>,
+    partial: Option<Json>,
 }
 
 impl Heard {
-    /// The last progress that was accepted.
-    pub(super) fn take_last(&mut self) -> Option<Box<Progress>> {
-        self.watcher.last.take()
+    /// The newest partial result, the last progress that was accepted, and the questions that are open.
+    pub(super) fn into_parts(mut self: Box<Self>) -> (Option<Json>, Option<Box<Progress>>, Vec<InputKey>) {
+        (self.partial.take(), self.watcher.take_last(), core::mem::take(&mut self.questions))
     }
 }
 
-/// What the wire must hear when a call is given up.
+/// The news for the wire when a call is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Withdrawal {
     /// It was never written, or a cancel was before.
@@ -93,6 +94,7 @@ pub(super) enum Withdrawal {
 }
 
 impl Clocks {
+    #[inline]
     pub(super) fn start(timeouts: CallTimeouts, now: Instant) -> Self {
         Self {
             idle: timeouts.idle,
@@ -102,9 +104,8 @@ impl Clocks {
         }
     }
 
-    /// They were started `then`, too early, and nothing has been heard since.
     #[cfg(feature = "endpoint")]
-    pub(super) fn restart(&mut self, then: Instant, now: Instant) {
+    fn restart(&mut self, then: Instant, now: Instant) {
         self.activity = now.max(then);
         self.latest = self.latest.map(|latest| latest.saturating_add(now.saturating_duration_since(then)));
     }
@@ -133,7 +134,18 @@ impl Call {
         Self { op, depth, clocks, armed: None, heard: None, state }
     }
 
-    /// What is to be written once the peer is ready.
+    #[inline]
+    pub(super) fn op(&self) -> &Op {
+        &self.op
+    }
+
+    /// The number of samplings that it is nested in.
+    #[inline]
+    pub(super) fn depth(&self) -> u8 {
+        self.depth
+    }
+
+    /// Its request, to be written once the peer is ready.
     pub(super) fn request(&self) -> Option<(&Op, &Json, bool)> {
         match &self.state {
             State::Held { params, observed } => Some((&self.op, params, *observed)),
@@ -161,7 +173,7 @@ impl Call {
         matches!(self.state, State::GivenUp { .. })
     }
 
-    /// Whether the peer was asked for progress.
+    /// Says whether the peer was asked for progress.
     pub(super) fn is_observed(&self) -> bool {
         match self.state {
             State::Held { observed, .. } | State::InFlight { observed, .. } => observed,
@@ -221,7 +233,7 @@ impl Call {
         }
     }
 
-    /// Whether a question of the peer is open under it.
+    /// Says whether a question of the peer is open under it.
     fn is_asked(&self) -> bool {
         self.heard.as_ref().is_some_and(|heard| !heard.questions.is_empty())
     }
@@ -235,7 +247,7 @@ impl Call {
         self.heard.take()
     }
 
-    /// When its clocks run out, and which does. One that is given up has another deadline.
+    /// The moment at which its clocks run out, and the clock that does. One that is given up has another deadline.
     pub(super) fn deadline(&self) -> Option<(Instant, Clock)> {
         match self.state {
             State::GivenUp { until } => Some((until, Clock::MaxTotal)),
@@ -243,12 +255,39 @@ impl Call {
         }
     }
 
-    /// What is to be taken back when it is given up.
+    /// The thing to be taken back when it is given up.
     pub(super) fn withdrawal(&self) -> Withdrawal {
         match self.state {
             State::Held { .. } | State::GivenUp { .. } => Withdrawal::Nothing,
             State::InFlight { ticket, .. } => Withdrawal::Request(ticket),
         }
+    }
+
+    // ---- Its deadline ----
+
+    /// Arms the deadline of the state that it is in.
+    #[inline]
+    pub(super) fn arm(&mut self, id: OutboundId, timers: &mut Timers) {
+        let at = self.deadline().map(|(at, _)| at);
+        timers.set(TimerKey::Call(id), &mut self.armed, at);
+    }
+
+    /// Starts its clocks anew and arms them. They were started `then`, too early, and nothing has been heard since.
+    #[cfg(feature = "endpoint")]
+    #[inline]
+    pub(super) fn restart(&mut self, id: OutboundId, then: Instant, now: Instant, timers: &mut Timers) {
+        self.clocks.restart(then, now);
+        self.arm(id, timers);
+    }
+
+    #[inline]
+    pub(super) fn disarm(&mut self, id: OutboundId, timers: &mut Timers) {
+        timers.set(TimerKey::Call(id), &mut self.armed, None);
+    }
+
+    /// Notes that the timers have let go of its deadline.
+    pub(super) fn forget_armed(&mut self) {
+        self.armed = None;
     }
 }
 

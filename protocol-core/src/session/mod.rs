@@ -48,13 +48,13 @@ use call::{Call, Clocks};
 use ending::Ending;
 pub use event::{AlarmId, Clock, CloseReason, Event, InboundId, InputFailed, InputKey, Invalid, OutboundId, Outcome, Why};
 use handshake::Handshake;
-use input::{Asked, Question, QuestionState};
-use line::{For, Line};
+use input::{Asked, Question};
+use line::Line;
 use outbox::{Class, Outbox};
 use overload::Overload;
 use peer_ids::PeerIds;
 use progress::{Next, Opens, Reporter};
-use serve::{Ended, Serve};
+use serve::{Ended, Serve, Taken};
 pub use stats::Stats;
 use timers::{TimerKey, Timers};
 pub use verbs::{
@@ -348,9 +348,7 @@ impl Session {
         // In the order of the calls: deadlines that rise are the quickest to note.
         for (id, then) in &self.untimed {
             let Some(call) = self.calls.get_mut(id) else { continue };
-            call.clocks.restart(*then, now);
-            let at = call.deadline().map(|(at, _)| at);
-            self.timers.set(TimerKey::Call(*id), &mut call.armed, at);
+            call.restart(*id, *then, now, &mut self.timers);
         }
         self.untimed.clear();
     }
@@ -371,7 +369,7 @@ impl Session {
         }
         let depth = match call.parent {
             None => call.depth,
-            Some(key) => self.asked.get(&key).map(|asked| asked.depth.max(call.depth)).ok_or(Refused::NoParent)?,
+            Some(key) => self.asked.get(&key).map(|asked| asked.depth().max(call.depth)).ok_or(Refused::NoParent)?,
         };
         if self.rules.confirmation == Confirmation::Owner && !self.handshake.asks() {
             let wrong_end = self.dialect.check_op(&call.op, &Capabilities::default()) == Err(Unfit::WrongEnd);
@@ -403,8 +401,7 @@ impl Session {
             false => call.progress || (timeouts.reset_on_progress && timeouts.idle.is_some()),
         };
         let clocks = Clocks::start(timeouts, self.now);
-        let deadline = clocks.deadline(false);
-        if let Some((_, clock)) = deadline.filter(|(at, _)| *at <= self.now) {
+        if let Some((_, clock)) = clocks.deadline(false).filter(|(at, _)| *at <= self.now) {
             self.tell(Event::Done { id, outcome: Outcome::TimedOut(clock), partial: None, last: None });
             return id;
         }
@@ -415,7 +412,9 @@ impl Session {
             self.held_bytes = self.held_bytes.saturating_add(call.params.as_bytes().len());
             Call::held(call.op, call.params, depth, clocks, observed)
         };
-        self.timers.set(TimerKey::Call(id), &mut made.armed, deadline.filter(|_| is_timed).map(|(at, _)| at));
+        if is_timed {
+            made.arm(id, &mut self.timers);
+        }
         self.calls.insert(id, made);
         id
     }
@@ -443,10 +442,10 @@ impl Session {
     pub fn provide_input(&mut self, key: InputKey, answer: Answer, now: Instant) -> Result<(), NotLive> {
         self.advance(now);
         let asked = self.asked.remove(&key).ok_or(NotLive)?;
-        let frame = self.dialect.write_answer(self.outbox.frames(), &asked.exchange, &answer);
-        self.push_bound(frame, &asked.exchange);
-        self.peer_ids.retire(&asked.exchange);
-        self.close_question_of_call(asked.parent, key);
+        let frame = self.dialect.write_answer(self.outbox.frames(), asked.exchange(), &answer);
+        self.push_bound(frame, asked.exchange());
+        self.peer_ids.retire(asked.exchange());
+        self.close_question_of_call(asked.parent(), key);
         self.tidy();
         Ok(())
     }
@@ -461,7 +460,7 @@ impl Session {
         self.advance(now);
         let serve = self.serves.get_mut(&id).filter(|serve| serve.is_active()).ok_or(NotLive)?;
         if let Some(window) = options.window {
-            serve.saying(window).reporter.set_rate(window);
+            serve.set_rate(window);
             self.flush(id, false);
         }
         if let Some(deadline) = options.deadline {
@@ -480,23 +479,21 @@ impl Session {
         let serve = self.serves.get_mut(&id).filter(|serve| serve.is_active()).ok_or(ProgressError::NotLive)?;
         let policy = &self.config.progress;
         let update = Reporter::check(update, self.rules, policy)?;
-        if serve.token.is_none() {
+        if !serve.is_observed() {
             self.stats.progress_left_out = self.stats.progress_left_out.saturating_add(1);
             return Ok(Reported::Unobserved);
         }
-        let reporter = &mut serve.saying(policy.window).reporter;
-        let merges = reporter.keeps();
-        if !reporter.report(update, self.rules, policy) {
-            self.stats.progress_left_out = self.stats.progress_left_out.saturating_add(1);
-            return Ok(Reported::NotIncreasing);
-        }
-        if merges {
-            self.stats.progress_coalesced = self.stats.progress_coalesced.saturating_add(1);
+        match serve.report(update, self.rules, policy) {
+            Taken::NotIncreasing => {
+                self.stats.progress_left_out = self.stats.progress_left_out.saturating_add(1);
+                return Ok(Reported::NotIncreasing);
+            }
+            Taken::Merged => self.stats.progress_coalesced = self.stats.progress_coalesced.saturating_add(1),
+            Taken::New => {}
         }
         let congested = self.outbox.is_congested();
         let sent = self.flush(id, false);
-        let waits = |serve: &Serve| serve.said.as_ref().is_some_and(|said| said.place.is_some());
-        let in_line = !sent && self.serves.get(&id).is_some_and(waits);
+        let in_line = !sent && self.serves.get(&id).is_some_and(Serve::is_in_line);
         self.tidy();
         Ok(match sent {
             true => Reported::Sent,
@@ -518,7 +515,7 @@ impl Session {
         if partial.as_bytes().len() > self.config.limits.checkpoint_bytes {
             return Err(CheckpointError::TooLarge);
         }
-        serve.saying(self.config.progress.window).checkpoint = Some(partial);
+        serve.deposit(partial, self.config.progress.window);
         Ok(())
     }
 
@@ -538,7 +535,7 @@ impl Session {
             AskUnfit::Unsupported => AskError::Unsupported,
             AskUnfit::Invalid(why) => AskError::Invalid(why),
         })?;
-        let (depth, max) = (depth::of_question(&ask, serve.depth, 0), self.config.depth.max);
+        let (depth, max) = (depth::of_question(&ask, serve.depth(), 0), self.config.depth.max);
         if !depth::is_allowed(&ask, depth, max) {
             return Err(AskError::TooDeep { depth, max });
         }
@@ -546,7 +543,7 @@ impl Session {
         if open >= self.config.limits.in_flight || self.outbox.is_congested() {
             return Err(AskError::Full);
         }
-        let named = if self.rules.names_invocations { serve.token.as_ref() } else { Some(&serve.exchange) };
+        let named = if self.rules.names_invocations { serve.token() } else { Some(serve.exchange()) };
         let frame = self.dialect.write_ask(self.outbox.frames(), self.next, &ask, named.ok_or(AskError::Unsupported)?, depth);
         if frame.len() > self.config.limits.frame_bytes {
             self.outbox.frames().throw_away(frame);
@@ -554,16 +551,16 @@ impl Session {
         }
         let key = InputKey(self.number());
         let frame = self.outbox.frames().take(frame);
-        let mut question = Question { asker: id, ask, depth, state: QuestionState::Held(frame), armed: None };
+        let mut question = Question::held(id, ask, depth, frame);
         let deadline = self.config.timeouts.input.map(|span| self.now.saturating_add(span));
         if deadline.is_some_and(|at| at <= self.now) {
             self.bring_answer(key, &question, Err(InputFailed::TimedOut));
             return Ok(key);
         }
-        self.timers.set(TimerKey::Question(key), &mut question.armed, deadline);
+        question.arm(key, deadline, &mut self.timers);
         self.questions.insert(key, question);
         if let Some(serve) = self.serves.get_mut(&id) {
-            serve.saying(self.config.progress.window).questions.push(key);
+            serve.open_question(key, self.config.progress.window);
         }
         if self.handshake.asks() {
             self.release_question(key);
@@ -674,7 +671,7 @@ impl Session {
         if !self.config.capabilities.logging || record.level < self.log_level || !self.ending.may_write() {
             return Ok(Logged::Unwanted);
         }
-        let frame = self.dialect.write_log(self.outbox.frames(), &record, serve.and_then(|serve| serve.token.as_ref()));
+        let frame = self.dialect.write_log(self.outbox.frames(), &record, serve.and_then(Serve::token));
         let mut logged = Logged::Sent;
         if frame.len() > self.config.limits.frame_bytes {
             self.outbox.frames().throw_away(frame);
@@ -825,8 +822,7 @@ impl Session {
     /// that the peer has to read.
     #[cfg(feature = "endpoint")]
     pub(crate) fn is_progress_timed(&self, id: InboundId) -> bool {
-        let said = self.serves.get(&id).and_then(|serve| serve.said.as_ref());
-        let window = said.map_or(self.config.progress.window, |said| said.reporter.rate());
+        let window = self.serves.get(&id).and_then(Serve::rate).unwrap_or(self.config.progress.window);
         let is_limited = !window.is_unlimited() || !self.config.progress.session_window.is_unlimited();
         is_limited || !self.config.timeouts.response_gap.is_zero() || self.is_overrun()
     }
@@ -836,7 +832,7 @@ impl Session {
     #[cfg(feature = "endpoint")]
     pub(crate) fn is_response_timed(&self, id: InboundId) -> bool {
         let has_gap = !self.config.timeouts.response_gap.is_zero();
-        let waits = has_gap && self.serves.get(&id).is_some_and(|serve| serve.said.is_some());
+        let waits = has_gap && self.serves.get(&id).is_some_and(Serve::has_said);
         waits || self.line.is_busy() || self.is_overrun() || !self.ending.is_open()
     }
 
@@ -881,15 +877,14 @@ impl Session {
     /// What it has counted.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        Stats {
-            calls: self.calls.len(),
-            serves: self.serves.len(),
-            orphans: self.orphans,
-            exchanges_out: self.exchanges_out(),
-            exchanges_in: self.serves.len().saturating_sub(self.orphans).saturating_add(self.asked.len()),
-            queued_bytes: self.outbox.bytes(),
-            ..self.stats.clone()
-        }
+        let mut stats = self.stats.clone();
+        stats.calls = self.calls.len();
+        stats.serves = self.serves.len();
+        stats.orphans = self.orphans;
+        stats.exchanges_out = self.exchanges_out();
+        stats.exchanges_in = self.serves.len().saturating_sub(self.orphans).saturating_add(self.asked.len());
+        stats.queued_bytes = self.outbox.bytes();
+        stats
     }
 
     // ---- Shared by the verbs ----
@@ -992,49 +987,33 @@ impl Session {
 
     fn arm_call(&mut self, id: OutboundId) {
         let Some(call) = self.calls.get_mut(&id) else { return };
-        let at = call.deadline().map(|(at, _)| at);
-        self.timers.set(TimerKey::Call(id), &mut call.armed, at);
+        call.arm(id, &mut self.timers);
     }
 
     /// Arms the deadline of an invocation, or lets it pass at once.
     fn arm_serve(&mut self, id: InboundId, deadline: Duration) {
         let Some(serve) = self.serves.get_mut(&id) else { return };
-        let at = serve.received.saturating_add(deadline);
-        if at <= self.now {
-            self.timers.set(TimerKey::Serve(id), &mut serve.armed, None);
+        if !serve.arm(id, deadline, self.now, &mut self.timers) {
             self.pass_deadline(id);
-        } else {
-            self.timers.set(TimerKey::Serve(id), &mut serve.armed, Some(at));
         }
     }
 
     /// Sends what is kept of an invocation's progress if it may go, and says so. Otherwise it waits: for its own window, or in line for
     /// what all share.
     fn flush(&mut self, id: InboundId, is_first: bool) -> bool {
-        let room = !self.outbox.is_congested();
-        let turn = is_first || self.line.is_free();
-        let Some(serve) = self.serves.get_mut(&id).filter(|serve| serve.is_active()) else { return false };
-        let Some(said) = &mut serve.said else { return false };
-        let next = said.reporter.next(self.now, self.rules);
+        let has_room = !self.outbox.is_congested();
+        let Some(serve) = self.serves.get_mut(&id) else { return false };
+        let Some(next) = serve.next_update(self.now, self.rules) else { return false };
         let goes = match next {
-            Next::Final => room,
-            Next::Ready => room && turn && self.line.opens(self.now) == Opens::Now,
+            Next::Final => has_room,
+            Next::Ready => has_room && (is_first || self.line.is_free()) && self.line.opens(self.now) == Opens::Now,
             Next::Nothing | Next::Waits(_) => false,
         };
-        let opens = if let Next::Waits(at) = next { at } else { None };
-        self.timers.set(TimerKey::Flush(id), &mut said.armed, opens);
-        match next {
-            Next::Final if !goes => self.line.join(id, For::Room, &mut said.place),
-            Next::Ready if !goes => self.line.join(id, For::Turn, &mut said.place),
-            _ => self.line.leave(&mut said.place),
-        }
         if !goes {
+            serve.keep_update(id, next, &mut self.line, &mut self.timers);
             return false;
         }
-        if next == Next::Ready {
-            self.line.count(self.now);
-        }
-        if let Some(progress) = said.reporter.go(next, self.now) {
+        if let Some(progress) = serve.take_update(id, next, self.now, &mut self.line, &mut self.timers) {
             serve.push_progress(id, &progress, self.now, &mut self.outbox, &self.dialect, &self.config);
         }
         true
@@ -1048,7 +1027,7 @@ impl Session {
         if self.peer.as_ref().is_some_and(|peer| self.dialect.check_op(op, &peer.capabilities).is_err()) {
             return self.settle_call(id, Outcome::Invalid(Invalid::Unsupported), None);
         }
-        let frame = self.dialect.write_call(self.outbox.frames(), id.0, op, params, observed, call.depth);
+        let frame = self.dialect.write_call(self.outbox.frames(), id.0, op, params, observed, call.depth());
         let ticket = self.outbox.push(Class::Bound, frame);
         self.held_bytes = self.held_bytes.saturating_sub(bytes);
         call.release(ticket);
@@ -1056,9 +1035,7 @@ impl Session {
 
     fn release_question(&mut self, key: InputKey) {
         let Some(question) = self.questions.get_mut(&key) else { return };
-        let QuestionState::Held(frame) = &mut question.state else { return };
-        let ticket = self.outbox.push_apart(Class::Bound, core::mem::take(frame));
-        question.state = QuestionState::Asked(ticket);
+        question.release(&mut self.outbox);
     }
 
     fn drop_logs(&mut self, count: usize) -> Logged {

@@ -262,12 +262,17 @@ fn is_worth_telling(progress: &Progress, rules: Rules) -> bool {
 pub(super) struct Watcher {
     floor: Option<f64>,
     /// The last update that was accepted.
-    pub(super) last: Option<Box<Progress>>,
+    last: Option<Box<Progress>>,
     /// Until when further violations are only counted.
     quiet_until: Option<Instant>,
 }
 
 impl Watcher {
+    /// The last update that was accepted.
+    pub(super) fn take_last(&mut self) -> Option<Box<Progress>> {
+        self.last.take()
+    }
+
     /// Strictly greater than the last one is accepted, whatever the step: float noise is the sender's affair.
     pub(super) fn see(&mut self, mut progress: Progress, now: Instant, rules: Rules, quiet: core::time::Duration) -> Seen {
         let value = progress.value;

@@ -87,7 +87,7 @@ impl Session {
                     return self.finish_call(id, Outcome::Cancelled);
                 }
                 let (fit, outcome) = match body {
-                    ResponseBody::Result(result) => (self.dialect.fit(number, &call.op, &result), Outcome::Result(result)),
+                    ResponseBody::Result(result) => (self.dialect.fit(number, call.op(), &result), Outcome::Result(result)),
                     ResponseBody::Error(error) => (Fit::Fits, Outcome::Error(error)),
                     ResponseBody::Malformed => (Fit::Wrong, Outcome::Invalid(Invalid::Response)),
                 };
@@ -107,7 +107,7 @@ impl Session {
         }
         let Some(question) = self.close_question(key) else { return };
         let answer = match body {
-            ResponseBody::Result(result) => self.dialect.read_answer(&question.ask, &result).map_err(InputFailed::Invalid),
+            ResponseBody::Result(result) => self.dialect.read_answer(question.ask(), &result).map_err(InputFailed::Invalid),
             ResponseBody::Error(error) => Err(InputFailed::Refused(error)),
             ResponseBody::Malformed => Err(InputFailed::Invalid(Text::from_static("it is neither a result nor a proper error"))),
         };
@@ -200,8 +200,8 @@ impl Session {
         match self.config.depth.inference {
             DepthInference::Off => 0,
             DepthInference::DeepestOpen => {
-                let open = self.questions.values().filter(|question| matches!(question.ask, Ask::Sample(_)));
-                open.map(|question| question.depth).max().unwrap_or_default()
+                let open = self.questions.values().filter(|question| matches!(question.ask(), Ask::Sample(_)));
+                open.map(Question::depth).max().unwrap_or_default()
             }
         }
     }
@@ -233,7 +233,7 @@ impl Session {
             let violation = (!is_late).then_some(Violation::UndeclaredInput);
             return self.refuse(id, violation, |session| session.dialect.no_such_call());
         }
-        let inherited = parent.and_then(|id| self.calls.get(&id)).map_or(0, |call| call.depth);
+        let inherited = parent.and_then(|id| self.calls.get(&id)).map_or(0, Call::depth);
         let (depth, max) = (depth::of_question(&ask, inherited, claimed), self.config.depth.max);
         if !depth::is_allowed(&ask, depth, max) {
             return self.refuse(id, Some(Violation::SamplingTooDeep), |session| session.dialect.too_deep(depth, max));
@@ -246,7 +246,7 @@ impl Session {
             return;
         }
         self.number();
-        self.asked.insert(key, Asked { exchange: id, parent, depth });
+        self.asked.insert(key, Asked::new(id, parent, depth));
         if let Some(parent) = parent {
             if let Some(call) = self.calls.get_mut(&parent) {
                 call.open_question(key);
@@ -260,14 +260,14 @@ impl Session {
     fn parent_of_ask(&self, named: Option<u64>) -> Option<OutboundId> {
         // What has not left cannot have caused a question.
         let may_ask = |op: &Op| !op.is_probe() && (!self.rules.names_invocations || self.dialect.is_cancellable(op));
-        let has_left = |call: &Call| may_ask(&call.op) && call.ticket().is_some_and(|ticket| !self.outbox.holds(ticket));
+        let has_left = |call: &Call| may_ask(call.op()) && call.ticket().is_some_and(|ticket| !self.outbox.holds(ticket));
         let named = named.map(OutboundId).filter(|id| self.calls.get(id).is_some_and(has_left));
         if self.rules.names_invocations {
             return named;
         }
         named.or_else(|| {
             let in_flight = self.calls.iter().filter(|(_, call)| has_left(call));
-            in_flight.max_by_key(|(id, call)| (call.depth, *id)).map(|(id, _)| id)
+            in_flight.max_by_key(|(id, call)| (call.depth(), *id)).map(|(id, _)| id)
         })
     }
 
@@ -279,7 +279,7 @@ impl Session {
             Some(Owner::Serve(inbound)) => self.cancel_by_peer(inbound, reason),
             Some(Owner::Asked(key)) => {
                 if let Some(asked) = self.withdraw_asked(key) {
-                    self.close_question_of_call(asked.parent, key);
+                    self.close_question_of_call(asked.parent(), key);
                 }
             }
             // Unknown, finished or of the other direction: all are ignored. Only the handshake must not be named.

@@ -18,15 +18,16 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use bytes::Bytes;
 
-use crate::config::{Config, RateWindow};
-use crate::dialect::{Dialect, Op, Progress};
+use crate::config::{Config, ProgressPolicy, RateWindow};
+use crate::dialect::{Dialect, Op, Progress, Rules};
 use crate::json::Json;
-use crate::session::line::{Line, Place};
+use crate::session::line::{For, Line, Place};
 use crate::session::outbox::{Class, Outbox, Ticket};
-use crate::session::progress::Reporter;
+use crate::session::progress::{Next, Reporter};
 use crate::session::timers::{TimerKey, Timers};
 use crate::session::{InboundId, InputKey};
 use crate::time::Instant;
@@ -34,18 +35,18 @@ use crate::wire::WireId;
 
 #[derive(Clone, Debug)]
 pub(super) struct Serve {
-    /// What the peer calls the exchange.
-    pub(super) exchange: WireId,
-    pub(super) op: Op,
-    /// What the peer wants progress to be called; `None` if it wants none.
-    pub(super) token: Option<WireId>,
-    /// How many samplings it is nested in.
-    pub(super) depth: u8,
-    pub(super) received: Instant,
-    /// Where the session's timers have its deadline.
-    pub(super) armed: Option<Instant>,
+    /// The peer's name for the exchange.
+    exchange: WireId,
+    op: Op,
+    /// The name that the peer gave to its progress; `None` if it wants none.
+    token: Option<WireId>,
+    /// The number of samplings that it is nested in.
+    depth: u8,
+    received: Instant,
+    /// The entry of its deadline in the session's timers.
+    armed: Option<Instant>,
     /// Made at the first of it: many an invocation says nothing before its response.
-    pub(super) said: Option<Box<Said>>,
+    said: Option<Box<Said>>,
     state: State,
 }
 
@@ -57,23 +58,23 @@ enum State {
     Cancelled,
 }
 
-/// What an invocation says before its response.
+/// Everything that an invocation says before its response.
 #[derive(Clone, Debug)]
-pub(super) struct Said {
-    pub(super) reporter: Reporter,
+struct Said {
+    reporter: Reporter,
     /// The newest update in the outbox, and when it was written.
-    pub(super) last_progress: Option<(Ticket, Instant)>,
-    /// Where the session's timers have the flush of what is kept, or the release of its response.
-    pub(super) armed: Option<Instant>,
-    /// Where it waits for what all share.
-    pub(super) place: Option<Place>,
+    last_progress: Option<(Ticket, Instant)>,
+    /// The entry in the session's timers of the flush of what is kept, or of the release of its response.
+    armed: Option<Instant>,
+    /// Its place in the line for what all share.
+    place: Option<Place>,
     /// The newest partial result, an object without `status`.
-    pub(super) checkpoint: Option<Json>,
+    checkpoint: Option<Json>,
     /// Our questions that are open at the peer.
-    pub(super) questions: Vec<InputKey>,
+    questions: Vec<InputKey>,
 }
 
-/// What the end of a handler means.
+/// The meaning of the end of a handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
     /// It has answered: the reply goes out.
@@ -84,25 +85,128 @@ pub(super) enum Ended {
     Twice,
 }
 
+/// The fate of an update that was reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// It is kept, and nothing was kept before.
+    New,
+    /// It is kept, merged with what was kept before.
+    Merged,
+    /// Nothing in it is new.
+    NotIncreasing,
+}
+
 impl Serve {
+    #[inline]
     pub(super) fn new(exchange: WireId, op: Op, token: Option<WireId>, depth: u8, now: Instant) -> Self {
         Self { exchange, op, token, depth, received: now, armed: None, said: None, state: State::Active }
     }
 
-    /// For something to be said. `rate` is that of its progress unless it was given another.
-    pub(super) fn saying(&mut self, rate: RateWindow) -> &mut Said {
+    // ---- Transitions ----
+
+    /// Active -> Cancelled. `false` if it was not active.
+    pub(super) fn cancel(&mut self) -> bool {
+        let first = self.is_active();
+        if first {
+            self.state = State::Cancelled;
+        }
+        first
+    }
+
+    /// Active -> Answered: `response` waits for its moment.
+    pub(super) fn hold(&mut self, id: InboundId, response: Bytes, at: Instant, timers: &mut Timers) {
+        self.state = State::Answered(Box::new(response));
+        if let Some(said) = &mut self.said {
+            timers.set(TimerKey::Release(id), &mut said.armed, Some(at));
+        }
+    }
+
+    /// Takes the response that was held: Answered -> gone.
+    pub(super) fn take_held(&mut self, id: InboundId, timers: &mut Timers) -> Option<Bytes> {
+        match core::mem::replace(&mut self.state, State::Cancelled) {
+            State::Answered(response) => {
+                if let Some(said) = &mut self.said {
+                    timers.set(TimerKey::Release(id), &mut said.armed, None);
+                }
+                Some(*response)
+            }
+            other => {
+                self.state = other;
+                None
+            }
+        }
+    }
+
+    // ---- Progress ----
+
+    /// Makes place for something to be said. `rate` is that of its progress unless it was given another.
+    #[inline]
+    fn saying(&mut self, rate: RateWindow) -> &mut Said {
         self.said.get_or_insert_with(|| Box::new(Said::new(rate)))
     }
 
-    pub(super) fn last_progress(&self) -> Option<(Ticket, Instant)> {
-        self.said.as_ref()?.last_progress
+    pub(super) fn set_rate(&mut self, rate: RateWindow) {
+        self.saying(rate).reporter.set_rate(rate);
     }
 
-    pub(super) fn checkpoint(&self) -> Option<&Json> {
-        self.said.as_ref()?.checkpoint.as_ref()
+    /// Keeps an update that passed [`Reporter::check`], merged with what was kept before.
+    #[inline]
+    pub(super) fn report(&mut self, update: Progress, rules: Rules, policy: &ProgressPolicy) -> Taken {
+        let reporter = &mut self.saying(policy.window).reporter;
+        let merges = reporter.keeps();
+        match reporter.report(update, rules, policy) {
+            true if merges => Taken::Merged,
+            true => Taken::New,
+            false => Taken::NotIncreasing,
+        }
     }
 
-    /// Writes an update that [`Reporter`] let go.
+    /// The thing to be done with what is kept, as far as the invocation alone decides; `None` if it may say nothing, or never did.
+    #[inline]
+    pub(super) fn next_update(&self, now: Instant, rules: Rules) -> Option<Next> {
+        let said = self.said.as_ref().filter(|_| self.is_active())?;
+        Some(said.reporter.next(now, rules))
+    }
+
+    /// Lets what is kept wait: for the invocation's own window, or in line for what all share.
+    pub(super) fn keep_update(&mut self, id: InboundId, next: Next, line: &mut Line, timers: &mut Timers) {
+        let Some(said) = &mut self.said else { return };
+        let opens = if let Next::Waits(at) = next { at } else { None };
+        timers.set(TimerKey::Flush(id), &mut said.armed, opens);
+        match next {
+            Next::Final => line.join(id, For::Room, &mut said.place),
+            Next::Ready => line.join(id, For::Turn, &mut said.place),
+            Next::Nothing | Next::Waits(_) => line.leave(&mut said.place),
+        }
+    }
+
+    /// Takes what is kept, as [`Self::next_update`] allowed: it goes out.
+    #[inline]
+    pub(super) fn take_update(
+        &mut self,
+        id: InboundId,
+        next: Next,
+        now: Instant,
+        line: &mut Line,
+        timers: &mut Timers,
+    ) -> Option<Progress> {
+        let said = self.said.as_mut()?;
+        timers.set(TimerKey::Flush(id), &mut said.armed, None);
+        line.leave(&mut said.place);
+        if next == Next::Ready {
+            line.count(now);
+        }
+        said.reporter.go(next, now)
+    }
+
+    /// Takes what is kept just before the response, whatever the windows say.
+    #[inline]
+    pub(super) fn take_last_update(&mut self, rules: Rules) -> Option<Progress> {
+        let said = self.said.as_mut().filter(|_| self.token.is_some())?;
+        said.reporter.go_last(rules)
+    }
+
+    /// Writes an update that was taken.
     pub(super) fn push_progress(
         &mut self,
         id: InboundId,
@@ -132,20 +236,59 @@ impl Serve {
         core::mem::take(&mut said.questions)
     }
 
+    // ---- Checkpoints and questions ----
+
+    /// Takes a partial result in the place of the one before.
+    pub(super) fn deposit(&mut self, partial: Json, rate: RateWindow) {
+        self.saying(rate).checkpoint = Some(partial);
+    }
+
+    pub(super) fn drop_checkpoint(&mut self) {
+        if let Some(said) = &mut self.said {
+            said.checkpoint = None;
+        }
+    }
+
+    pub(super) fn open_question(&mut self, key: InputKey, rate: RateWindow) {
+        self.saying(rate).questions.push(key);
+    }
+
+    pub(super) fn close_question(&mut self, key: InputKey) {
+        if let Some(said) = &mut self.said {
+            said.questions.retain(|open| *open != key);
+        }
+    }
+
+    // ---- Its deadline ----
+
+    /// Arms its deadline, which is counted from its receipt. `false` if that has passed; then none is armed.
+    pub(super) fn arm(&mut self, id: InboundId, deadline: Duration, now: Instant, timers: &mut Timers) -> bool {
+        let at = Some(self.received.saturating_add(deadline)).filter(|at| *at > now);
+        timers.set(TimerKey::Serve(id), &mut self.armed, at);
+        at.is_some()
+    }
+
+    /// Notes that the timers have let go of its deadline.
+    pub(super) fn forget_deadline(&mut self) {
+        self.armed = None;
+    }
+
+    /// Notes that the timers have let go of a flush or a release.
+    pub(super) fn forget_wait(&mut self) {
+        if let Some(said) = &mut self.said {
+            said.armed = None;
+        }
+    }
+
+    // ---- State ----
+
+    #[inline]
     pub(super) fn is_active(&self) -> bool {
         matches!(self.state, State::Active)
     }
 
-    /// Active -> Cancelled. `false` if it was not active.
-    pub(super) fn cancel(&mut self) -> bool {
-        let first = self.is_active();
-        if first {
-            self.state = State::Cancelled;
-        }
-        first
-    }
-
-    /// The handler has ended.
+    /// The meaning of the end of its handler in this state.
+    #[inline]
     pub(super) fn end(&self) -> Ended {
         match self.state {
             State::Active => Ended::Reply,
@@ -154,20 +297,68 @@ impl Serve {
         }
     }
 
-    /// Active -> Answered: `response` waits for its moment.
-    pub(super) fn hold(&mut self, response: Bytes) {
-        self.state = State::Answered(Box::new(response));
+    /// The peer's name for the exchange.
+    #[inline]
+    pub(super) fn exchange(&self) -> &WireId {
+        &self.exchange
     }
 
-    /// The response that was held.
-    pub(super) fn take_held(&mut self) -> Option<Bytes> {
-        match core::mem::replace(&mut self.state, State::Cancelled) {
-            State::Answered(response) => Some(*response),
-            other => {
-                self.state = other;
-                None
-            }
-        }
+    #[inline]
+    pub(super) fn op(&self) -> &Op {
+        &self.op
+    }
+
+    /// The name that the peer gave to its progress.
+    #[inline]
+    pub(super) fn token(&self) -> Option<&WireId> {
+        self.token.as_ref()
+    }
+
+    /// The names that the peer gave to the exchange and to its progress, when it ends.
+    #[inline]
+    pub(super) fn take_names(&mut self) -> (WireId, Option<WireId>) {
+        (self.exchange.clone(), self.token.take())
+    }
+
+    /// The number of samplings that it is nested in.
+    pub(super) fn depth(&self) -> u8 {
+        self.depth
+    }
+
+    /// Says whether the peer wants its progress.
+    #[inline]
+    pub(super) fn is_observed(&self) -> bool {
+        self.token.is_some()
+    }
+
+    /// Says whether what is kept stands in line for what all share.
+    #[inline]
+    pub(super) fn is_in_line(&self) -> bool {
+        self.said.as_ref().is_some_and(|said| said.place.is_some())
+    }
+
+    #[inline]
+    pub(super) fn last_progress(&self) -> Option<(Ticket, Instant)> {
+        self.said.as_ref()?.last_progress
+    }
+
+    #[inline]
+    pub(super) fn checkpoint(&self) -> Option<&Json> {
+        self.said.as_ref()?.checkpoint.as_ref()
+    }
+
+    /// The rate of its progress, once it has said anything.
+    #[cfg(feature = "endpoint")]
+    #[inline]
+    pub(super) fn rate(&self) -> Option<RateWindow> {
+        self.said.as_ref().map(|said| said.reporter.rate())
+    }
+
+    /// Says whether it has said, asked or deposited anything.
+    #[cfg(feature = "endpoint")]
+    #[inline]
+    pub(super) fn has_said(&self) -> bool {
+        self.said.is_some()
     }
 }
 

@@ -4,11 +4,10 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::call::Withdrawal;
-use super::input::QuestionState;
 use super::outbox::{Class, Outbox, Ticket};
-use super::serve::Said;
 use super::{
-    Asked, Clock, CloseReason, Event, InboundId, InputFailed, InputKey, OutboundId, Outcome, Question, Session, TimerKey, Why,
+    Asked, Clock, CloseReason, Event, InboundId, InputFailed, InputKey, OutboundId, Outcome, Question, Serve, Session, TimerKey,
+    Why,
 };
 use crate::dialect::{Answer, Ask, CutShort, Reply};
 use crate::error::{RpcError, Violation};
@@ -36,9 +35,9 @@ impl Session {
             }
             TimerKey::Call(id) => {
                 let Some(call) = self.calls.get_mut(&id) else { return };
-                call.armed = None;
+                call.forget_armed();
                 let clock = call.deadline().map_or(Clock::MaxTotal, |(_, clock)| clock);
-                let is_probe = call.op.is_probe();
+                let is_probe = call.op().is_probe();
                 self.settle_call(id, Outcome::TimedOut(clock), Some("timed out"));
                 if is_probe {
                     self.violation(Violation::PingUnanswered);
@@ -46,7 +45,7 @@ impl Session {
             }
             TimerKey::Question(key) => {
                 if let Some(question) = self.questions.get_mut(&key) {
-                    question.armed = None;
+                    question.forget_armed();
                 }
                 if let Some(question) = self.take_question_back(key, Some("timed out")) {
                     self.bring_answer(key, &question, Err(InputFailed::TimedOut));
@@ -54,16 +53,16 @@ impl Session {
             }
             TimerKey::Serve(id) => {
                 if let Some(serve) = self.serves.get_mut(&id) {
-                    serve.armed = None;
+                    serve.forget_deadline();
                 }
                 self.pass_deadline(id);
             }
             TimerKey::Flush(id) => {
-                self.forget_armed(id);
+                self.forget_wait(id);
                 self.flush(id, false);
             }
             TimerKey::Release(id) => {
-                self.forget_armed(id);
+                self.forget_wait(id);
                 self.release_response(id);
             }
             TimerKey::Alarm(id) => {
@@ -74,9 +73,9 @@ impl Session {
     }
 
     /// A flush or a release has come.
-    fn forget_armed(&mut self, id: InboundId) {
-        if let Some(said) = self.serves.get_mut(&id).and_then(|serve| serve.said.as_mut()) {
-            said.armed = None;
+    fn forget_wait(&mut self, id: InboundId) {
+        if let Some(serve) = self.serves.get_mut(&id) {
+            serve.forget_wait();
         }
     }
 
@@ -87,7 +86,7 @@ impl Session {
         let Some(call) = self.calls.get(&id) else { return };
         let outcome = if call.is_given_up() { Outcome::Cancelled } else { outcome };
         if let Withdrawal::Request(ticket) = call.withdrawal() {
-            let speaks = self.dialect.is_cancellable(&call.op) && !matches!(outcome, Outcome::Lost);
+            let speaks = self.dialect.is_cancellable(call.op()) && !matches!(outcome, Outcome::Lost);
             let unsent = self.outbox.withdraw(ticket);
             if !unsent && speaks {
                 self.push_cancel(id.0, reason);
@@ -102,7 +101,7 @@ impl Session {
         let until = self.now.saturating_add(grace);
         let Some(call) = self.calls.get_mut(&id) else { return };
         let has_left = call.ticket().is_some_and(|ticket| !self.outbox.holds(ticket));
-        let waits = self.rules.answers_cancelled && until > self.now && has_left && self.dialect.is_cancellable(&call.op);
+        let waits = self.rules.answers_cancelled && until > self.now && has_left && self.dialect.is_cancellable(call.op());
         if !waits {
             return self.settle_call(id, Outcome::Cancelled, reason);
         }
@@ -119,15 +118,16 @@ impl Session {
     pub(super) fn finish_call(&mut self, id: OutboundId, outcome: Outcome) {
         let timers = &mut self.timers;
         let ended = self.calls.end(&id, |call| {
-            timers.set(TimerKey::Call(id), &mut call.armed, None);
+            call.disarm(id, timers);
             (call.held_bytes(), call.take_heard())
         });
         let Some((held_bytes, heard)) = ended else { return };
         self.held_bytes = self.held_bytes.saturating_sub(held_bytes);
         let (mut partial, mut last) = (None, None);
-        if let Some(mut heard) = heard {
-            (partial, last) = (heard.partial.take(), heard.take_last());
-            for key in heard.questions {
+        if let Some(heard) = heard {
+            let questions;
+            (partial, last, questions) = heard.into_parts();
+            for key in questions {
                 self.refuse_asked(key);
             }
         }
@@ -146,15 +146,15 @@ impl Session {
         let Some(asked) = self.withdraw_asked(key) else { return };
         if self.ending.may_write() {
             let error = self.dialect.call_is_over();
-            let frame = self.dialect.write_answer(self.outbox.frames(), &asked.exchange, &Answer::Refused(error));
-            self.push_bound(frame, &asked.exchange);
+            let frame = self.dialect.write_answer(self.outbox.frames(), asked.exchange(), &Answer::Refused(error));
+            self.push_bound(frame, asked.exchange());
         }
     }
 
     /// A question of the peer needs no answer any longer.
     pub(super) fn withdraw_asked(&mut self, key: InputKey) -> Option<Asked> {
         let asked = self.asked.remove(&key)?;
-        self.peer_ids.retire(&asked.exchange);
+        self.peer_ids.retire(asked.exchange());
         self.tell(Event::InputGone { key });
         Some(asked)
     }
@@ -173,9 +173,9 @@ impl Session {
     /// The question is over on the wire.
     pub(super) fn close_question(&mut self, key: InputKey) -> Option<Question> {
         let mut question = self.questions.remove(&key)?;
-        self.timers.set(TimerKey::Question(key), &mut question.armed, None);
-        if let Some(said) = self.serves.get_mut(&question.asker).and_then(|serve| serve.said.as_mut()) {
-            said.questions.retain(|open| *open != key);
+        question.arm(key, None, &mut self.timers);
+        if let Some(serve) = self.serves.get_mut(&question.asker()) {
+            serve.close_question(key);
         }
         Some(question)
     }
@@ -183,7 +183,7 @@ impl Session {
     /// The question is wanted no longer. What was not polled out is never sent.
     pub(super) fn take_question_back(&mut self, key: InputKey, reason: Option<&str>) -> Option<Question> {
         let question = self.close_question(key)?;
-        if let QuestionState::Asked(ticket) = question.state
+        if let Some(ticket) = question.ticket()
             && !self.outbox.withdraw(ticket)
             && self.rules.cancels_questions
         {
@@ -194,11 +194,11 @@ impl Session {
 
     /// Confirmation never fails: whatever goes wrong is a no.
     pub(super) fn bring_answer(&mut self, key: InputKey, question: &Question, answer: Result<Answer, InputFailed>) {
-        let answer = match (&question.ask, answer) {
+        let answer = match (question.ask(), answer) {
             (Ask::Confirm { .. }, Err(_)) => Ok(Answer::Confirm(false)),
             (_, answer) => answer,
         };
-        self.tell(Event::Input { id: question.asker, key, answer });
+        self.tell(Event::Input { id: question.asker(), key, answer });
     }
 
     // ---- Invocations that we serve ----
@@ -208,12 +208,9 @@ impl Session {
         let Some(frame) = self.write_last(id, reply) else { return };
         let (gap, now) = (self.config.timeouts.response_gap, self.now);
         let Some(serve) = self.serves.get_mut(&id) else { return };
-        let release = |said: &Said| said.last_progress.map(|(_, at)| at.saturating_add(gap)).filter(|at| *at > now);
-        if let Some(said) = &mut serve.said
-            && let Some(at) = release(said)
-        {
-            self.timers.set(TimerKey::Release(id), &mut said.armed, Some(at));
-            serve.hold(self.outbox.frames().take(frame));
+        let release = serve.last_progress().map(|(_, at)| at.saturating_add(gap)).filter(|at| *at > now);
+        if let Some(at) = release {
+            serve.hold(id, self.outbox.frames().take(frame), at, &mut self.timers);
         } else {
             self.finish_serve(id, |outbox| outbox.push(Class::Bound, frame));
         }
@@ -222,9 +219,7 @@ impl Session {
     /// The last words of an invocation: kept progress goes out, the timers stop, questions are taken back; gives the response.
     fn write_last(&mut self, id: InboundId, reply: &Reply) -> Option<Draft> {
         let mut serve = self.serves.get_mut(&id)?;
-        if let (Some(_), Some(said)) = (&serve.token, &mut serve.said)
-            && let Some(progress) = said.reporter.go_last(self.rules)
-        {
+        if let Some(progress) = serve.take_last_update(self.rules) {
             serve.push_progress(id, &progress, self.now, &mut self.outbox, &self.dialect, &self.config);
         }
         let open = serve.quiet(id, &mut self.timers, &mut self.line);
@@ -232,10 +227,10 @@ impl Session {
             self.take_questions_back(open);
             serve = self.serves.get_mut(&id)?;
         }
-        let (token, partial) = (serve.token.as_ref(), serve.checkpoint());
-        let frame = self.dialect.write_reply(self.outbox.frames(), &serve.exchange, token, &serve.op, reply, partial);
+        let (exchange, token, partial) = (serve.exchange(), serve.token(), serve.checkpoint());
+        let frame = self.dialect.write_reply(self.outbox.frames(), exchange, token, serve.op(), reply, partial);
         Some(match frame.len() > self.config.limits.frame_bytes {
-            true => self.dialect.write_error(self.outbox.frames(), Some(&serve.exchange), &too_large()),
+            true => self.dialect.write_error(self.outbox.frames(), Some(exchange), &too_large()),
             false => frame,
         })
     }
@@ -249,16 +244,13 @@ impl Session {
     /// Answered -> gone.
     fn release_response(&mut self, id: InboundId) {
         let Some(serve) = self.serves.get_mut(&id) else { return };
-        let Some(frame) = serve.take_held() else { return };
-        if let Some(said) = &mut serve.said {
-            self.timers.set(TimerKey::Release(id), &mut said.armed, None);
-        }
+        let Some(frame) = serve.take_held(id, &mut self.timers) else { return };
         self.finish_serve(id, |outbox| outbox.push_apart(Class::Bound, frame));
     }
 
     /// The end of an invocation: `respond` sends its response out.
     fn finish_serve(&mut self, id: InboundId, respond: impl FnOnce(&mut Outbox) -> Ticket) {
-        let names = self.serves.end(&id, |serve| (serve.exchange.clone(), serve.token.take()));
+        let names = self.serves.end(&id, Serve::take_names);
         let Some((exchange, token)) = names else { return };
         self.retire(&exchange, token.as_ref());
         respond(&mut self.outbox);
@@ -287,16 +279,14 @@ impl Session {
     /// Answers an invocation on our own account, and tells its handler.
     fn cut_short(&mut self, id: InboundId, how: CutShort, why: Why) {
         let Some(serve) = self.serves.get_mut(&id).filter(|serve| serve.is_active()) else { return };
-        let reply = self.dialect.cut_short(&serve.op, how, serve.checkpoint());
+        let reply = self.dialect.cut_short(serve.op(), how, serve.checkpoint());
         // The reply holds the partial result with the status that fits.
-        if let Some(said) = &mut serve.said {
-            said.checkpoint = None;
-        }
+        serve.drop_checkpoint();
         let Some(frame) = self.write_last(id, &reply) else { return };
         let Some(serve) = self.serves.get_mut(&id) else { return };
         serve.cancel();
         self.orphans = self.orphans.saturating_add(1);
-        let (exchange, token) = (serve.exchange.clone(), serve.token.clone());
+        let (exchange, token) = (serve.exchange().clone(), serve.token().cloned());
         self.push_bound(frame, &exchange);
         // Answered: the peer may use the id again.
         self.retire(&exchange, token.as_ref());
@@ -322,7 +312,7 @@ impl Session {
 
     /// The handler of a cancelled invocation has ended.
     pub(super) fn free_orphan(&mut self, id: InboundId) {
-        if let Some(exchange) = self.serves.end(&id, |serve| serve.exchange.clone()) {
+        if let Some(exchange) = self.serves.end(&id, |serve| serve.exchange().clone()) {
             self.orphans = self.orphans.saturating_sub(1);
             // A second live exchange of that name may have begun since; it belongs to another invocation.
             if self.peer_ids.owner(&exchange) == Some(super::peer_ids::Owner::Serve(id)) {

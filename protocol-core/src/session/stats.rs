@@ -38,7 +38,7 @@ pub struct Stats {
     pub exchanges_in: usize,
     /// Bytes of output that wait to be polled, now.
     pub queued_bytes: usize,
-    pub(crate) violations: [u64; Violation::ALL.len()],
+    violations: [u64; Violation::ALL.len()],
 }
 
 impl Stats {
