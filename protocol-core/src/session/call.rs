@@ -302,8 +302,8 @@ pub(super) mod transitions {
 
     use super::State;
     use crate::dialect::tesseron::{Gateway, Standing, Welcome};
-    use crate::session::{Answer, Close, Event, OutboundId, Outcome, Session};
-    use crate::{Capabilities, Config, Identity, Instant, Invoke, Json, Op, RpcError, TransportEnd, Why};
+    use crate::session::{Close, Event, OutboundId, Outcome, Session};
+    use crate::{Answer, Capabilities, Config, Identity, Instant, Invoke, Json, Op, RpcError, TransportEnd, Why};
 
     /// The call has the number 2, its progress token too.
     struct Caller {

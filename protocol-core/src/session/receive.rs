@@ -1,6 +1,7 @@
 //! What the messages of the peer do to the session: one function for each kind, one transition in each.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use bytes::Bytes;
 
@@ -9,9 +10,7 @@ use super::depth;
 use super::outbox::Class;
 use super::peer_ids::Owner;
 use super::progress::Seen;
-use super::{
-    Asked, CloseReason, Event, Exchange, InboundId, InputFailed, InputKey, Invalid, OutboundId, Outcome, Question, Serve, Session,
-};
+use super::{Asked, CloseReason, Event, InboundId, InputFailed, InputKey, Invalid, OutboundId, Outcome, Question, Serve, Session};
 use crate::config::DepthInference;
 use crate::dialect::{
     Ask, Change, Fit, Greeting, GreetingAnswer, GreetingFailed, GreetingRefused, Level, LogRecord, Message, Op, Params, PeerInfo,
@@ -20,6 +19,14 @@ use crate::dialect::{
 use crate::error::{RpcError, Violation};
 use crate::json::{Json, Text};
 use crate::wire::{Draft, WireId};
+
+/// What a response to an exchange of ours ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Exchange {
+    Greeting,
+    Call(OutboundId),
+    Question(InputKey),
+}
 
 impl Session {
     pub(super) fn receive(&mut self, frame: Bytes) {
@@ -63,6 +70,19 @@ impl Session {
     }
 
     // ---- Exchanges of ours ----
+
+    /// What waits for the response to an exchange of ours: whoever began it, for its first exchange has its own number. A number below
+    /// `next` that nobody has is late.
+    fn exchange(&self, number: u64) -> Option<Exchange> {
+        let (call, key) = (OutboundId(number), InputKey(number));
+        if self.calls.get(&call).is_some_and(|call| !call.is_held()) {
+            Some(Exchange::Call(call))
+        } else if self.questions.get(&key).is_some_and(|question| !question.is_held()) {
+            Some(Exchange::Question(key))
+        } else {
+            (self.handshake.is_opened() && number == self.config.first_id()).then_some(Exchange::Greeting)
+        }
+    }
 
     /// O9, O12, O13, O26, O28.
     fn take_response(&mut self, number: Option<u64>, body: ResponseBody) {
@@ -365,14 +385,21 @@ impl Session {
         self.push_stray(frame);
     }
 
-    pub(super) fn push_stray(&mut self, frame: Draft) {
-        self.outbox.push(Class::Stray, frame);
-        if !self.overload.is_counting() {
-            self.restart_overload();
+    // ---- The handshake ----
+
+    pub(super) fn begin(&mut self) {
+        let deadline = self.config.timeouts.handshake.map(|span| self.now.saturating_add(span));
+        if self.rules.opens {
+            let exchange = self.number();
+            let frame = self.dialect.write_greeting(self.outbox.frames(), exchange);
+            self.outbox.push(Class::Bound, frame);
+            self.handshake.open();
+        }
+        match deadline {
+            Some(at) if at <= self.now => self.fail(CloseReason::HandshakeTimeout),
+            at => self.handshake.arm(at, &mut self.timers),
         }
     }
-
-    // ---- The handshake ----
 
     fn take_greeting(&mut self, id: WireId, greeting: Result<Greeting, GreetingRefused>) {
         if !self.handshake.is_fresh() {
@@ -476,7 +503,7 @@ impl Session {
         for id in self.calls.ids() {
             self.release_call(id);
         }
-        let questions: alloc::vec::Vec<_> = self.questions.keys().copied().collect();
+        let questions: Vec<_> = self.questions.keys().copied().collect();
         for key in questions {
             self.release_question(key);
         }

@@ -378,8 +378,8 @@ mod transitions {
 
     use super::State;
     use crate::session::call::transitions::{compare, output};
-    use crate::session::{Ask, Close, Event, InboundId, Progress, Reply, ServeOptions, Session};
-    use crate::{Config, Identity, Instant, Json, RateWindow, TransportEnd};
+    use crate::session::{Close, Event, InboundId, ServeOptions, Session};
+    use crate::{Ask, Config, Identity, Instant, Json, Progress, RateWindow, Reply, TransportEnd};
 
     /// The peer calls the invocation `c` and its progress `t`.
     struct Callee {

@@ -1,0 +1,35 @@
+//! Alarms of the owner.
+
+use super::Session;
+use super::event::{AlarmId, Event};
+use super::timers::TimerKey;
+use super::verbs::TooManyAlarms;
+use crate::time::Instant;
+
+impl Session {
+    /// Asks to be woken at `at`, with [`Event::Alarm`]. One that does not lie after the greatest `now` seen rings at once.
+    ///
+    /// # Errors
+    /// [`TooManyAlarms`] beyond [`crate::Limits::alarms`], and once the session has closed.
+    pub fn set_alarm(&mut self, at: Instant) -> Result<AlarmId, TooManyAlarms> {
+        if self.is_closed() || self.alarms.len().saturating_add(self.events.rung()) >= self.config.limits.alarms {
+            return Err(TooManyAlarms);
+        }
+        let id = AlarmId(self.number());
+        if at <= self.now {
+            self.tell(Event::Alarm(id));
+        } else {
+            let mut armed = None;
+            self.timers.set(TimerKey::Alarm(id), &mut armed, Some(at));
+            self.alarms.insert(id, armed);
+        }
+        Ok(id)
+    }
+
+    /// Takes an alarm back. One that has rung, or was taken back before, is left alone.
+    pub fn clear_alarm(&mut self, id: AlarmId) {
+        if let Some(mut armed) = self.alarms.remove(&id) {
+            self.timers.set(TimerKey::Alarm(id), &mut armed, None);
+        }
+    }
+}

@@ -1,0 +1,397 @@
+//! The verbs of a callee: invocations that we serve, and our questions that nest in them.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::Session;
+use super::depth;
+use super::event::{Event, InboundId, InputFailed, InputKey, Why};
+use super::input::Question;
+use super::input_output::too_large;
+use super::outbox::{Class, Outbox, Ticket};
+use super::peer_ids::Owner;
+use super::progress::{Next, Opens, Reporter};
+use super::serve::{Ended, Serve, Taken};
+use super::verbs::{AskError, CheckpointError, NotLive, ProgressError, Reported, ServeOptions};
+use crate::dialect::{Answer, Ask, AskUnfit, CutShort, Progress, Reply};
+use crate::json::{Json, Text};
+use crate::time::Instant;
+use crate::wire::{Draft, WireId};
+
+impl Session {
+    /// Changes how an invocation is served: its deadline, counted from its receipt, and its rate of progress.
+    ///
+    /// # Errors
+    /// [`NotLive`] if it is over.
+    pub fn configure(&mut self, id: InboundId, options: ServeOptions, now: Instant) -> Result<(), NotLive> {
+        self.advance(now);
+        let serve = self.serves.get_mut(&id).filter(|serve| serve.is_active()).ok_or(NotLive)?;
+        if let Some(window) = options.window {
+            serve.set_rate(window);
+            self.flush(id, false);
+        }
+        if let Some(deadline) = options.deadline {
+            self.arm_serve(id, deadline);
+        }
+        self.tidy();
+        Ok(())
+    }
+
+    /// Reports progress. See [`crate::ProgressPolicy`] for when it goes out.
+    ///
+    /// # Errors
+    /// [`ProgressError`] for numbers that make no sense, and if the invocation is over. Nothing was sent.
+    pub fn progress(&mut self, id: InboundId, update: Progress, now: Instant) -> Result<Reported, ProgressError> {
+        self.advance(now);
+        let serve = self.serves.get_mut(&id).filter(|serve| serve.is_active()).ok_or(ProgressError::NotLive)?;
+        let policy = &self.config.progress;
+        let update = Reporter::check(update, self.rules, policy)?;
+        if !serve.is_observed() {
+            self.stats.progress_left_out = self.stats.progress_left_out.saturating_add(1);
+            return Ok(Reported::Unobserved);
+        }
+        match serve.report(update, self.rules, policy) {
+            Taken::NotIncreasing => {
+                self.stats.progress_left_out = self.stats.progress_left_out.saturating_add(1);
+                return Ok(Reported::NotIncreasing);
+            }
+            Taken::Merged => self.stats.progress_coalesced = self.stats.progress_coalesced.saturating_add(1),
+            Taken::New => {}
+        }
+        let congested = self.outbox.is_congested();
+        let sent = self.flush(id, false);
+        let in_line = !sent && self.serves.get(&id).is_some_and(Serve::is_in_line);
+        self.tidy();
+        Ok(match sent {
+            true => Reported::Sent,
+            false if congested && in_line => Reported::Coalesced,
+            false => Reported::Kept,
+        })
+    }
+
+    /// Deposits what is done so far. When the invocation is cut short, the last deposit travels where the protocol has a place
+    /// for it, with a `status` of why.
+    ///
+    /// # Errors
+    /// [`CheckpointError`]; the deposit before stays.
+    pub fn checkpoint(&mut self, id: InboundId, partial: Json) -> Result<(), CheckpointError> {
+        let serve = self.serves.get_mut(&id).filter(|serve| serve.is_active()).ok_or(CheckpointError::NotLive)?;
+        if !partial.is_object() {
+            return Err(CheckpointError::NotAnObject);
+        }
+        if partial.as_bytes().len() > self.config.limits.checkpoint_bytes {
+            return Err(CheckpointError::TooLarge);
+        }
+        serve.deposit(partial, self.config.progress.window);
+        Ok(())
+    }
+
+    /// Asks the caller something. The answer comes as [`Event::Input`], unless the invocation ends before: then nothing comes, and
+    /// the question is taken back.
+    ///
+    /// # Errors
+    /// [`AskError`]; nothing was sent.
+    pub fn request_input(&mut self, id: InboundId, ask: Ask, now: Instant) -> Result<InputKey, AskError> {
+        self.advance(now);
+        let serve = self.serves.get(&id).filter(|serve| serve.is_active()).ok_or(AskError::NotLive)?;
+        if self.ending.has_peer_ended() {
+            return Err(AskError::Disconnected);
+        }
+        let peer = self.peer.as_ref().ok_or(AskError::Unsupported)?;
+        self.dialect.check_ask(&ask, &peer.capabilities).map_err(|unfit| match unfit {
+            AskUnfit::Unsupported => AskError::Unsupported,
+            AskUnfit::Invalid(why) => AskError::Invalid(why),
+        })?;
+        let (depth, max) = (depth::of_question(&ask, serve.depth(), 0), self.config.depth.max);
+        if !depth::is_allowed(&ask, depth, max) {
+            return Err(AskError::TooDeep { depth, max });
+        }
+        let open = self.questions.len().saturating_add(self.events.settled());
+        if open >= self.config.limits.in_flight || self.outbox.is_congested() {
+            return Err(AskError::Full);
+        }
+        let named = if self.rules.names_invocations { serve.token() } else { Some(serve.exchange()) };
+        let frame = self.dialect.write_ask(self.outbox.frames(), self.next, &ask, named.ok_or(AskError::Unsupported)?, depth);
+        if frame.len() > self.config.limits.frame_bytes {
+            self.outbox.frames().throw_away(frame);
+            return Err(AskError::TooLarge);
+        }
+        let key = InputKey(self.number());
+        let frame = self.outbox.frames().take(frame);
+        let mut question = Question::held(id, ask, depth, frame);
+        let deadline = self.config.timeouts.input.map(|span| self.now.saturating_add(span));
+        if deadline.is_some_and(|at| at <= self.now) {
+            self.bring_answer(key, &question, Err(InputFailed::TimedOut));
+            return Ok(key);
+        }
+        question.arm(key, deadline, &mut self.timers);
+        self.questions.insert(key, question);
+        if let Some(serve) = self.serves.get_mut(&id) {
+            serve.open_question(key, self.config.progress.window);
+        }
+        if self.handshake.asks() {
+            self.release_question(key);
+        }
+        Ok(key)
+    }
+
+    /// Takes a question back that nobody waits for any longer. Nothing comes for it; the peer hears a cancel where the protocol has one.
+    ///
+    /// # Errors
+    /// [`NotLive`] if it was answered, or its invocation is over.
+    pub fn abandon_input(&mut self, key: InputKey, now: Instant) -> Result<(), NotLive> {
+        self.advance(now);
+        let taken = self.take_question_back(key, None).map(drop).ok_or(NotLive);
+        self.tidy();
+        taken
+    }
+
+    /// Ends an invocation. What is kept of its progress goes out before the response; its open questions are taken back.
+    ///
+    /// # Errors
+    /// [`NotLive`] if it is over. If it was [cancelled](Event::Cancelled) this says that its handler has ended, and frees its place.
+    pub fn respond(&mut self, id: InboundId, reply: Reply, now: Instant) -> Result<(), NotLive> {
+        self.advance(now);
+        let result = match self.serves.get(&id).map(Serve::end) {
+            Some(Ended::Reply) => {
+                self.settle_serve(id, &reply);
+                Ok(())
+            }
+            Some(Ended::Swallowed) => {
+                self.free_orphan(id);
+                Err(NotLive)
+            }
+            Some(Ended::Twice) | None => Err(NotLive),
+        };
+        self.tidy();
+        result
+    }
+}
+
+/// Verbs whose time may not matter.
+#[cfg(feature = "endpoint")]
+impl Session {
+    /// Whether it matters when progress of `id` is reported: there is a rate to be kept, or a gap before the response, or the time counts
+    /// that the peer has to read.
+    pub(crate) fn is_progress_timed(&self, id: InboundId) -> bool {
+        let window = self.serves.get(&id).and_then(Serve::rate).unwrap_or(self.config.progress.window);
+        let is_limited = !window.is_unlimited() || !self.config.progress.session_window.is_unlimited();
+        is_limited || !self.config.timeouts.response_gap.is_zero() || self.is_overrun()
+    }
+
+    /// Whether it matters when `id` is answered: a gap behind its progress is to be kept, somebody waits in line for room that this may
+    /// make, the time counts that the peer has to read, or the end has begun.
+    pub(crate) fn is_response_timed(&self, id: InboundId) -> bool {
+        let has_gap = !self.config.timeouts.response_gap.is_zero();
+        let waits = has_gap && self.serves.get(&id).is_some_and(Serve::has_said);
+        waits || self.line.is_busy() || self.is_overrun() || !self.ending.is_open()
+    }
+}
+
+impl Session {
+    // ---- Progress ----
+
+    /// Sends what is kept of an invocation's progress if it may go, and says so. Otherwise it waits: for its own window, or in line for
+    /// what all share.
+    pub(super) fn flush(&mut self, id: InboundId, is_first: bool) -> bool {
+        let has_room = !self.outbox.is_congested();
+        let Some(serve) = self.serves.get_mut(&id) else { return false };
+        let Some(next) = serve.next_update(self.now, self.rules) else { return false };
+        let goes = match next {
+            Next::Final => has_room,
+            Next::Ready => has_room && (is_first || self.line.is_free()) && self.line.opens(self.now) == Opens::Now,
+            Next::Nothing | Next::Waits(_) => false,
+        };
+        if !goes {
+            serve.keep_update(id, next, &mut self.line, &mut self.timers);
+            return false;
+        }
+        if let Some(progress) = serve.take_update(id, next, self.now, &mut self.line, &mut self.timers) {
+            serve.push_progress(id, &progress, self.now, &mut self.outbox, &self.dialect, &self.config);
+        }
+        true
+    }
+
+    /// Whoever waits in line goes, as far as there is room and the window lets them.
+    pub(super) fn serve_line(&mut self) {
+        while let Some(id) = self.line.first() {
+            if !self.flush(id, true) && self.line.first() == Some(id) {
+                break;
+            }
+        }
+        self.line.arm(self.now, &mut self.timers);
+    }
+
+    // ---- The end of an invocation ----
+
+    /// Arms the deadline of an invocation, or lets it pass at once.
+    pub(super) fn arm_serve(&mut self, id: InboundId, deadline: Duration) {
+        let Some(serve) = self.serves.get_mut(&id) else { return };
+        if !serve.arm(id, deadline, self.now, &mut self.timers) {
+            self.pass_deadline(id);
+        }
+    }
+
+    /// Its time has run out: it is answered, and its handler is told.
+    pub(super) fn pass_deadline(&mut self, id: InboundId) {
+        self.cut_short(id, CutShort::Deadline, Why::Deadline);
+    }
+
+    /// I13: what is kept of its progress, then the response.
+    fn settle_serve(&mut self, id: InboundId, reply: &Reply) {
+        let Some(frame) = self.write_last(id, reply) else { return };
+        let (gap, now) = (self.config.timeouts.response_gap, self.now);
+        let Some(serve) = self.serves.get_mut(&id) else { return };
+        let release = serve.last_progress().map(|(_, at)| at.saturating_add(gap)).filter(|at| *at > now);
+        if let Some(at) = release {
+            serve.hold(id, self.outbox.frames().take(frame), at, &mut self.timers);
+        } else {
+            self.finish_serve(id, |outbox| outbox.push(Class::Bound, frame));
+        }
+    }
+
+    /// The last words of an invocation: kept progress goes out, the timers stop, questions are taken back; gives the response.
+    fn write_last(&mut self, id: InboundId, reply: &Reply) -> Option<Draft> {
+        let mut serve = self.serves.get_mut(&id)?;
+        if let Some(progress) = serve.take_last_update(self.rules) {
+            serve.push_progress(id, &progress, self.now, &mut self.outbox, &self.dialect, &self.config);
+        }
+        let open = serve.quiet(id, &mut self.timers, &mut self.line);
+        if !open.is_empty() {
+            self.take_questions_back(open);
+            serve = self.serves.get_mut(&id)?;
+        }
+        let (exchange, token, partial) = (serve.exchange(), serve.token(), serve.checkpoint());
+        let frame = self.dialect.write_reply(self.outbox.frames(), exchange, token, serve.op(), reply, partial);
+        Some(match frame.len() > self.config.limits.frame_bytes {
+            true => self.dialect.write_error(self.outbox.frames(), Some(exchange), &too_large()),
+            false => frame,
+        })
+    }
+
+    /// A flush or a release has come.
+    pub(super) fn forget_wait(&mut self, id: InboundId) {
+        if let Some(serve) = self.serves.get_mut(&id) {
+            serve.forget_wait();
+        }
+    }
+
+    /// Answered -> gone.
+    pub(super) fn release_response(&mut self, id: InboundId) {
+        let Some(serve) = self.serves.get_mut(&id) else { return };
+        let Some(frame) = serve.take_held(id, &mut self.timers) else { return };
+        self.finish_serve(id, |outbox| outbox.push_apart(Class::Bound, frame));
+    }
+
+    /// The end of an invocation: `respond` sends its response out.
+    fn finish_serve(&mut self, id: InboundId, respond: impl FnOnce(&mut Outbox) -> Ticket) {
+        let names = self.serves.end(&id, Serve::take_names);
+        let Some((exchange, token)) = names else { return };
+        self.retire(&exchange, token.as_ref());
+        respond(&mut self.outbox);
+    }
+
+    /// I14, I26: the wire is free at once, whether or not the handler notices.
+    pub(super) fn cancel_serve(&mut self, id: InboundId, why: Why) {
+        let Some(serve) = self.serves.get_mut(&id) else { return };
+        if !serve.cancel() {
+            return;
+        }
+        self.orphans = self.orphans.saturating_add(1);
+        if let Some((last, _)) = serve.last_progress() {
+            self.outbox.withdraw_progress(id, last);
+        }
+        let open = serve.quiet(id, &mut self.timers, &mut self.line);
+        self.take_questions_back(open);
+        self.tell(Event::Cancelled { id, why });
+    }
+
+    /// Answers an invocation on our own account, and tells its handler.
+    pub(super) fn cut_short(&mut self, id: InboundId, how: CutShort, why: Why) {
+        let Some(serve) = self.serves.get_mut(&id).filter(|serve| serve.is_active()) else { return };
+        let reply = self.dialect.cut_short(serve.op(), how, serve.checkpoint());
+        // The reply holds the partial result with the status that fits.
+        serve.drop_checkpoint();
+        let Some(frame) = self.write_last(id, &reply) else { return };
+        let Some(serve) = self.serves.get_mut(&id) else { return };
+        serve.cancel();
+        self.orphans = self.orphans.saturating_add(1);
+        let (exchange, token) = (serve.exchange().clone(), serve.token().cloned());
+        self.push_bound(frame, &exchange);
+        // Answered: the peer may use the id again.
+        self.retire(&exchange, token.as_ref());
+        self.tell(Event::Cancelled { id, why });
+    }
+
+    /// The peer gives an invocation up. Where it waits for an answer to that it gets one.
+    pub(super) fn cancel_by_peer(&mut self, id: InboundId, reason: Option<Text>) {
+        if self.rules.answers_cancelled {
+            self.cut_short(id, CutShort::Cancelled, Why::Peer(reason));
+        } else {
+            self.cancel_serve(id, Why::Peer(reason));
+        }
+    }
+
+    /// What the peer calls an invocation is free again.
+    fn retire(&mut self, exchange: &WireId, token: Option<&WireId>) {
+        self.peer_ids.retire(exchange);
+        if let Some(token) = token {
+            self.names.remove(token);
+        }
+    }
+
+    /// The handler of a cancelled invocation has ended.
+    fn free_orphan(&mut self, id: InboundId) {
+        if let Some(exchange) = self.serves.end(&id, |serve| serve.exchange().clone()) {
+            self.orphans = self.orphans.saturating_sub(1);
+            // A second live exchange of that name may have begun since; it belongs to another invocation.
+            if self.peer_ids.owner(&exchange) == Some(Owner::Serve(id)) {
+                self.peer_ids.retire(&exchange);
+            }
+        }
+    }
+
+    // ---- Questions of ours ----
+
+    pub(super) fn release_question(&mut self, key: InputKey) {
+        let Some(question) = self.questions.get_mut(&key) else { return };
+        question.release(&mut self.outbox);
+    }
+
+    /// The question is over on the wire.
+    pub(super) fn close_question(&mut self, key: InputKey) -> Option<Question> {
+        let mut question = self.questions.remove(&key)?;
+        question.arm(key, None, &mut self.timers);
+        if let Some(serve) = self.serves.get_mut(&question.asker()) {
+            serve.close_question(key);
+        }
+        Some(question)
+    }
+
+    /// The question is wanted no longer. What was not polled out is never sent.
+    pub(super) fn take_question_back(&mut self, key: InputKey, reason: Option<&str>) -> Option<Question> {
+        let question = self.close_question(key)?;
+        if let Some(ticket) = question.ticket()
+            && !self.outbox.withdraw(ticket)
+            && self.rules.cancels_questions
+        {
+            self.push_cancel(key.0, reason);
+        }
+        Some(question)
+    }
+
+    fn take_questions_back(&mut self, open: Vec<InputKey>) {
+        for key in open {
+            self.take_question_back(key, None);
+        }
+    }
+
+    /// Confirmation never fails: whatever goes wrong is a no.
+    pub(super) fn bring_answer(&mut self, key: InputKey, question: &Question, answer: Result<Answer, InputFailed>) {
+        let answer = match (question.ask(), answer) {
+            (Ask::Confirm { .. }, Err(_)) => Ok(Answer::Confirm(false)),
+            (_, answer) => answer,
+        };
+        self.tell(Event::Input { id: question.asker(), key, answer });
+    }
+}

@@ -1,0 +1,169 @@
+//! The way to the end of a session, and all that ends with it.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::Session;
+use super::event::{CloseReason, Event, InputFailed, Outcome, Why};
+use super::outbox::Class;
+use super::verbs::Close;
+use crate::dialect::CutShort;
+use crate::error::{RpcError, Violation};
+use crate::time::Instant;
+
+impl Session {
+    /// Begins the end; see [`Close`]. [`Event::Closed`] comes when everything has settled and the last frame has been polled. A second
+    /// call can only hasten it.
+    pub fn close(&mut self, how: Close, now: Instant) {
+        self.advance(now);
+        self.begin_end(
+            CloseReason::Local,
+            match how {
+                Close::Graceful { grace } => grace,
+                Close::Now => Duration::ZERO,
+            },
+        );
+        self.tidy();
+    }
+
+    // ---- The ways in ----
+
+    /// The peer says nothing more: what waits for it is lost, what it has asked for is still answered.
+    pub(super) fn end_of_input(&mut self) {
+        self.ending.end_of_input();
+        self.lose_calls();
+        if !self.rules.answers_after_eof {
+            self.cancel_serves(None, &Why::Disconnected);
+        }
+        self.begin_end(CloseReason::Eof, self.config.timeouts.close_grace);
+    }
+
+    /// A frame that is too large says that the framing is lost: one error, and the end.
+    pub(super) fn refuse_frame(&mut self) {
+        self.violation(Violation::FrameTooLarge);
+        if self.rules.answers_garbage {
+            let error = RpcError::fixed(RpcError::INVALID_REQUEST, Violation::FrameTooLarge.as_str());
+            let frame = self.dialect.write_error(self.outbox.frames(), None, &error);
+            self.outbox.push(Class::Stray, frame);
+        }
+        self.lose_calls();
+        self.cancel_serves(None, &Why::Disconnected);
+        self.drain(CloseReason::FrameTooLarge);
+    }
+
+    /// Everything ends at once, and what waits is discarded.
+    pub(super) fn fail(&mut self, reason: CloseReason) {
+        if self.is_closed() {
+            return;
+        }
+        self.lose_calls();
+        self.cancel_serves(None, &Why::Disconnected);
+        self.close_now(reason);
+    }
+
+    // ---- Step by step ----
+
+    /// Open -> Finishing; a later call can only bring the end nearer.
+    fn begin_end(&mut self, reason: CloseReason, grace: Duration) {
+        if self.ending.finish(reason, self.now.saturating_add(grace), self.now, &mut self.timers) {
+            self.close_is_due();
+        }
+    }
+
+    /// The grace is over.
+    pub(super) fn close_is_due(&mut self) {
+        if let Some(reason) = self.ending.finishing() {
+            for id in self.calls.ids() {
+                self.settle_call(id, Outcome::Cancelled, Some("closing"));
+            }
+            // A peer that has ended its side hears no excuse: what it asked for was not done in time.
+            let answer = (reason == CloseReason::Local).then_some(CutShort::Closing);
+            let why = if answer.is_some() { Why::Closing } else { Why::Disconnected };
+            self.cancel_serves(answer, &why);
+            for key in self.asked.keys().copied().collect::<Vec<_>>() {
+                self.refuse_asked(key);
+            }
+            self.drain(reason);
+        } else if let Some(reason) = self.ending.draining() {
+            self.close_now(reason);
+        }
+    }
+
+    /// Finishing -> Draining: nothing runs any longer.
+    pub(super) fn drain(&mut self, reason: CloseReason) {
+        let until = Some(self.now.saturating_add(self.config.timeouts.close_grace)).filter(|until| *until > self.now);
+        if !self.ending.drain(reason, until, &mut self.timers) {
+            return;
+        }
+        for id in self.serves.ids() {
+            self.release_response(id);
+        }
+        self.handshake.arm(None, &mut self.timers);
+        if until.is_none() {
+            self.close_now(reason);
+        }
+    }
+
+    /// Moves the end on as far as it can go; after every verb.
+    pub(super) fn settle_ending(&mut self) {
+        if let Some(reason) = self.ending.finishing() {
+            let idle = self.calls.is_empty() && self.asked.is_empty() && self.serves.len() == self.orphans;
+            if idle {
+                self.drain(reason);
+            }
+        }
+        if let Some(reason) = self.ending.draining()
+            && self.outbox.is_empty()
+        {
+            self.close_now(reason);
+        }
+    }
+
+    /// The last transition. G4: nothing follows.
+    fn close_now(&mut self, reason: CloseReason) {
+        if !self.ending.close(&mut self.timers) {
+            return;
+        }
+        self.handshake.arm(None, &mut self.timers);
+        self.overload.stop(&mut self.timers);
+        self.line.clear(&mut self.timers);
+        self.alarms.clear();
+        self.timers.clear();
+        self.outbox.clear();
+        self.peer_ids.clear();
+        self.names.clear();
+        self.serves.clear();
+        self.orphans = 0;
+        self.tell(Event::Closed(reason));
+    }
+
+    // ---- All at once ----
+
+    /// Every call is lost, and every question on both sides is over.
+    fn lose_calls(&mut self) {
+        for key in self.questions.keys().copied().collect::<Vec<_>>() {
+            if let Some(question) = self.close_question(key) {
+                if let Some(ticket) = question.ticket() {
+                    self.outbox.withdraw(ticket);
+                }
+                self.bring_answer(key, &question, Err(InputFailed::Lost));
+            }
+        }
+        for key in self.asked.keys().copied().collect::<Vec<_>>() {
+            self.withdraw_asked(key);
+        }
+        for id in self.calls.ids() {
+            self.settle_call(id, Outcome::Lost, None);
+        }
+    }
+
+    /// Every invocation is cancelled, with an answer where there is somebody to hear it.
+    fn cancel_serves(&mut self, answer: Option<CutShort>, why: &Why) {
+        for id in self.serves.ids() {
+            match answer {
+                Some(how) => self.cut_short(id, how, why.clone()),
+                None => self.cancel_serve(id, why.clone()),
+            }
+        }
+    }
+}

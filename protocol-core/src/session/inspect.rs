@@ -1,0 +1,72 @@
+//! The state of a session, as its owner sees it.
+
+use super::Session;
+use super::stats::Stats;
+use crate::config::Config;
+use crate::dialect::PeerInfo;
+#[cfg(feature = "endpoint")]
+use crate::time::Instant;
+
+impl Session {
+    /// Whether the handshake is through.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.handshake.asks()
+    }
+
+    /// Whether it is over. Events may still wait to be polled.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.ending.is_closed()
+    }
+
+    /// The peer, once its half of the handshake has come.
+    #[must_use]
+    pub fn peer(&self) -> Option<&PeerInfo> {
+        self.peer.as_deref()
+    }
+
+    /// What the session was told at its birth.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// What it has counted.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let mut stats = self.stats.clone();
+        stats.calls = self.calls.len();
+        stats.serves = self.serves.len();
+        stats.orphans = self.orphans;
+        stats.exchanges_out = self.exchanges_out();
+        stats.exchanges_in = self.serves.len().saturating_sub(self.orphans).saturating_add(self.asked.len());
+        stats.queued_bytes = self.outbox.bytes();
+        stats
+    }
+
+    fn exchanges_out(&self) -> usize {
+        let open = self.calls.len().saturating_add(self.questions.len());
+        if self.handshake.asks() {
+            return open;
+        }
+        // What is held for the handshake is no exchange yet.
+        let calls = self.calls.iter().filter(|(_, call)| call.is_held()).count();
+        let questions = self.questions.values().filter(|question| question.is_held()).count();
+        let greeting = usize::from(self.handshake.is_opened() && !self.is_closed());
+        open.saturating_sub(calls).saturating_sub(questions).saturating_add(greeting)
+    }
+}
+
+#[cfg(feature = "endpoint")]
+impl Session {
+    /// The time that it was last told.
+    pub(crate) fn time(&self) -> Instant {
+        self.now
+    }
+
+    /// Events that wait to be polled.
+    pub(crate) fn unread_events(&self) -> usize {
+        self.events.len()
+    }
+}

@@ -1,0 +1,78 @@
+//! Log records and news.
+
+use super::Session;
+use super::event::InboundId;
+use super::outbox::Class;
+use super::serve::Serve;
+use super::verbs::{Logged, NotLive, Refused};
+use crate::dialect::{LogRecord, Notice};
+use crate::time::Instant;
+
+impl Session {
+    /// Sends a log record, on behalf of invocation `id` if one is named. It never waits: while too much output waits, the oldest
+    /// records that wait make room, or this one is left out.
+    ///
+    /// # Errors
+    /// [`NotLive`] if `id` is over.
+    pub fn log(&mut self, id: Option<InboundId>, record: LogRecord, now: Instant) -> Result<Logged, NotLive> {
+        self.advance(now);
+        let serve = id.map(|id| self.serves.get(&id).filter(|serve| serve.is_active()).ok_or(NotLive)).transpose()?;
+        if !self.config.capabilities.logging || record.level < self.log_level || !self.ending.may_write() {
+            return Ok(Logged::Unwanted);
+        }
+        let frame = self.dialect.write_log(self.outbox.frames(), &record, serve.and_then(Serve::token));
+        let mut logged = Logged::Sent;
+        if frame.len() > self.config.limits.frame_bytes {
+            self.outbox.frames().throw_away(frame);
+            return Ok(self.drop_logs(1));
+        }
+        if self.outbox.is_congested() {
+            let dropped = self.outbox.drop_oldest_logs(frame.len());
+            logged = self.drop_logs(dropped.max(1));
+            if dropped == 0 {
+                self.outbox.frames().throw_away(frame);
+                return Ok(logged);
+            }
+        }
+        self.outbox.push(Class::Log, frame);
+        Ok(logged)
+    }
+
+    /// Sends news that belong to no invocation.
+    ///
+    /// # Errors
+    /// [`Refused`]; nothing was sent.
+    pub fn notify(&mut self, notice: Notice, now: Instant) -> Result<(), Refused> {
+        self.advance(now);
+        if !self.ending.is_open() {
+            return Err(Refused::Closing);
+        }
+        let proper = match &notice {
+            Notice::Custom { params: Some(params), .. } => params.is_object(),
+            Notice::Actions(list) | Notice::Resources(list) => list.is_array(),
+            _ => true,
+        };
+        if !proper {
+            return Err(Refused::Params);
+        }
+        self.dialect.check_notice(&notice).map_err(Refused::from)?;
+        if !self.handshake.serves() {
+            return Err(Refused::NotReady);
+        }
+        if self.outbox.is_congested() {
+            return Err(Refused::Full);
+        }
+        let frame = self.dialect.write_notice(self.outbox.frames(), &notice);
+        if frame.len() > self.config.limits.frame_bytes {
+            self.outbox.frames().throw_away(frame);
+            return Err(Refused::TooLarge);
+        }
+        self.outbox.push(Class::Bound, frame);
+        Ok(())
+    }
+
+    fn drop_logs(&mut self, count: usize) -> Logged {
+        self.stats.logs_dropped = self.stats.logs_dropped.saturating_add(count as u64);
+        Logged::Dropped
+    }
+}
