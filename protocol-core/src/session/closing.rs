@@ -92,7 +92,7 @@ impl Session {
     /// Finishing -> Draining: nothing runs any longer.
     pub(super) fn drain(&mut self, reason: CloseReason) {
         let until = Some(self.now.saturating_add(self.config.timeouts.close_grace)).filter(|until| *until > self.now);
-        if !self.ending.drain(reason, until, &mut self.timers) {
+        if !self.ending.stop_work(reason, until, &mut self.timers) {
             return;
         }
         for id in self.serves.ids() {

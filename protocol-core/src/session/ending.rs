@@ -1,14 +1,15 @@
 //! The end of a session.
 //!
-//! ```text
-//!   Open --- finish: close, end of input ---> Finishing --- drain: nothing runs any longer, or the grace is over ---> Draining
-//!     |                                           |                                                                     |
-//!     | close: the transport failed, the handshake failed, overload        close: the outbox is empty, or time is over |
-//!     v                                           v                                                                     v
-//!   Closed <----------------------------------- Closed <------------------------------------------------------------- Closed
-//! ```
+//! | State | `finish` | `stop_work` | `close` |
+//! |---|---|---|---|
+//! | `Open` | `Finishing` | `Draining` | `Closed` |
+//! | `Finishing` | stays, the earlier deadline counts | `Draining` | `Closed` |
+//! | `Draining` | stays | stays | `Closed` |
+//! | `Closed` | stays | stays | stays |
 //!
-//! From `Open` it drains at once where the framing is lost or the versions have none in common.
+//! `finish` is a close with a grace, or the end of input. `stop_work` follows when nothing runs any longer or the grace is over, and at once
+//! where the framing is lost or no version is common to both. `close` follows when the outbox is empty or time is over, and at once where
+//! the transport or the handshake fails, or there is too much output.
 
 use crate::session::CloseReason;
 use crate::session::timers::{TimerKey, Timers};
@@ -45,7 +46,7 @@ impl Ending {
         self.peer_ended = true;
     }
 
-    /// Open -> Finishing. A later call keeps the first reason and can only bring the end nearer. Says whether the grace is over at once.
+    /// Open -> Finishing. The first reason stays, and a later call can only bring the end nearer. Says whether the grace is over at once.
     pub(super) fn finish(&mut self, reason: CloseReason, until: Instant, now: Instant, timers: &mut Timers) -> bool {
         match self.state {
             State::Open => self.state = State::Finishing(reason),
@@ -61,7 +62,7 @@ impl Ending {
     }
 
     /// Open, Finishing -> Draining, and `until` is the last moment of it. `false`, and no change, in any other state.
-    pub(super) fn drain(&mut self, reason: CloseReason, until: Option<Instant>, timers: &mut Timers) -> bool {
+    pub(super) fn stop_work(&mut self, reason: CloseReason, until: Option<Instant>, timers: &mut Timers) -> bool {
         let is_first = self.may_write();
         if is_first {
             self.state = State::Draining(reason);

@@ -1,10 +1,12 @@
 //! Events that wait to be polled.
 //!
-//! ```text
-//!   push ---> waits ---> pop
-//! ```
+//! | Event | `push` | `pop` |
+//! |---|---|---|
+//! | the end of a call of ours, the answer to a question of ours | `settled` + 1 | `settled` - 1 |
+//! | an alarm | `rung` + 1 | `rung` - 1 |
+//! | any other | | |
 //!
-//! Some keep the place of the thing that they end until they are polled, and so are counted: an owner that starts things and does not poll
+//! Those that are counted keep the place of the thing that they end until they are polled: an owner that starts things and does not poll
 //! cannot make the queue grow without bound.
 
 use alloc::collections::VecDeque;

@@ -1,11 +1,15 @@
 //! The handshake.
 //!
 //! ```text
-//!   opening end:    Fresh --- open ---> Opened --- complete: the answer ---> Ready
-//!                                         `------ refusal, other version, silence ---> the session closes
-//!   answering end:  Fresh --- ask_owner: the greeting ---> Asked --- answer ---> Answered --- complete: the confirmation ---> Ready
-//!                     ^  `---------- answer ---------------------------------------^
-//!                     `------ take_asked: refusal ----------'
+//!                          open           complete: the peer's answer
+//!   opening end:    Fresh --------> Opened -----------------------------> Ready
+//!                                     `--- refusal, another version, silence: the session closes
+//!
+//!                           ask_owner           answer              complete: the confirmation
+//!   answering end:  Fresh ------------> Asked --------> Answered -------------------------------> Ready
+//!                    ^ |                  |                ^
+//!                    | `------------------+--- answer -----'
+//!                    `---- take_asked ----'
 //! ```
 //!
 //! In `Answered` the peer is served already (MCP Lifecycle: only the *server's* requests wait for the confirmation). Where the owner of the

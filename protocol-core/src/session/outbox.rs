@@ -1,4 +1,13 @@
-//! Frames that wait to be polled, in the order in which they came to be.
+//! Frames that wait to be polled, in the order in which they were made.
+//!
+//! ```text
+//!           push, push_apart              pop, pop_into
+//!   (none) ------------------> waits ----------------------> (gone: it has left)
+//!                                |
+//!                                | withdraw, withdraw_progress, drop_oldest_logs: it is never sent
+//!                                v            sweep
+//!                            withdrawn ----------------> (gone)
+//! ```
 //!
 //! Three kinds, told apart by who may be refused: what must go out (responses, cancels, the handshake) always has a place, since its
 //! number is bounded by the tables; what is asked for (calls, questions) is refused while the outbox is [congested](Outbox::is_congested);
@@ -17,7 +26,7 @@ use crate::wire::{Draft, Frames, Kept};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Ticket(u64);
 
-/// What a frame is, as far as its place in the queue is concerned.
+/// The kind of a frame, as far as its place in the queue is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     /// Belongs to an invocation or the handshake: its number is bounded elsewhere.
@@ -41,7 +50,7 @@ struct Waiting {
 
 #[derive(Clone, Debug)]
 pub(super) struct Outbox {
-    /// What frames are written with, and where they lie.
+    /// The writer of frames, and their memory.
     frames: Frames,
     /// Ordered by ticket.
     queue: VecDeque<Waiting>,
@@ -72,7 +81,7 @@ impl Outbox {
         }
     }
 
-    /// What frames are written with. The one that was written last is [pushed](Self::push), or not.
+    /// The writer of frames. The one that was written last is [pushed](Self::push), or not.
     pub(super) fn frames(&mut self) -> &mut Frames {
         &mut self.frames
     }
@@ -152,7 +161,7 @@ impl Outbox {
         withdrawn
     }
 
-    /// Whether the frame has not been polled, nor withdrawn.
+    /// Says whether the frame has neither been polled nor withdrawn.
     pub(super) fn holds(&self, ticket: Ticket) -> bool {
         self.queue.front().is_some_and(|first| first.ticket <= ticket)
     }

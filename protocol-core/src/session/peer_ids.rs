@@ -1,4 +1,11 @@
-//! What the peer calls its exchanges. Ids of the other direction never come here.
+//! The ids that the peer gives to its exchanges. Ids of the other direction never come here.
+//!
+//! ```text
+//!             insert              retire                   as many more were retired as are remembered
+//!   unknown ----------> live ----------------> past --------------------------------------------------> unknown
+//!                        ^                      |
+//!                        `--- insert: reused ---'
+//! ```
 
 use alloc::collections::VecDeque;
 
@@ -6,7 +13,7 @@ use crate::session::rising::{Rises, Rising};
 use crate::session::{InboundId, InputKey};
 use crate::wire::WireId;
 
-/// Whose exchange it is.
+/// The owner of an exchange of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     Serve(InboundId),

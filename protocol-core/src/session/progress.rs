@@ -1,4 +1,13 @@
-//! Progress that only moves forward: what a callee may send and when, and what a caller accepts.
+//! Progress that only moves forward: the updates that a callee may send, and when, and those that a caller accepts.
+//!
+//! ```text
+//!   Reporter:  nothing kept --- report: it says something new ---> kept --- go: a window lets it pass; go_last: the response ---> sent
+//!                                                                  ^  |
+//!                                                                  `--' report: merged, member by member
+//!
+//!   Watcher:   any value --- see: a greater one ---> above that value
+//!                                                        |  see: one that is not greater: dropped, told once a window
+//! ```
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -8,12 +17,12 @@ use crate::dialect::{Progress, Rules};
 use crate::session::ProgressError;
 use crate::time::Instant;
 
-/// Whether two numbers differ by no more than float noise.
+/// Says whether two numbers differ by no more than float noise.
 fn same(a: f64, b: f64, epsilon: f64) -> bool {
     a == b || (a - b).abs() <= epsilon * a.abs().max(b.abs())
 }
 
-/// Whether `value` is above `last` by more than float noise.
+/// Says whether `value` is above `last` by more than float noise.
 fn increases(value: f64, last: Option<f64>, epsilon: f64) -> bool {
     last.is_none_or(|last| value > last && !same(value, last, epsilon))
 }
@@ -26,7 +35,7 @@ pub(super) struct Window {
     sent: VecDeque<Instant>,
 }
 
-/// When a window lets the next one through.
+/// The moment at which a window lets the next one through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Opens {
     Now,
@@ -69,7 +78,7 @@ impl Window {
     }
 }
 
-/// What is kept of an invocation's progress, and what it waits for as far as the invocation alone decides.
+/// The thing to be done with an invocation's progress that is kept, as far as the invocation alone decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// Nothing is kept, or only what rides on the next increase.
@@ -91,7 +100,7 @@ pub(super) struct Reporter {
     sent: Option<f64>,
     /// The final update goes past the window once.
     final_passed: bool,
-    /// What waits for the window, for room in the outbox, or for an increase to ride on.
+    /// The update that waits for the window, for room in the outbox, or for an increase to ride on.
     kept: Option<Progress>,
     window: Window,
 }
@@ -101,7 +110,7 @@ impl Reporter {
         Self { floor: None, sent: None, final_passed: false, kept: None, window: Window::new(rate) }
     }
 
-    /// Whether an update waits, so that the next one merges with it.
+    /// Says whether an update waits, so that the next one merges with it.
     pub(super) fn keeps(&self) -> bool {
         self.kept.is_some()
     }
@@ -118,7 +127,7 @@ impl Reporter {
         }
     }
 
-    /// Whether an update makes sense by itself; a value that is above its total by float noise only becomes the total.
+    /// Checks that an update makes sense by itself; a value that is above its total by float noise only becomes the total.
     pub(super) fn check(mut update: Progress, rules: Rules, policy: &ProgressPolicy) -> Result<Progress, ProgressError> {
         for number in [update.value, update.total].into_iter().flatten() {
             if !number.is_finite() {
@@ -167,7 +176,7 @@ impl Reporter {
         true
     }
 
-    /// What is to be done with what is kept.
+    /// The thing to be done with what is kept.
     pub(super) fn next(&self, now: Instant, rules: Rules) -> Next {
         let Some(kept) = self.kept.as_ref().filter(|kept| kept.value.is_some() || rules.lone_messages) else {
             return Next::Nothing;
@@ -182,7 +191,7 @@ impl Reporter {
         }
     }
 
-    /// What is kept goes out, as [`Self::next`] allowed.
+    /// Takes what is kept, as [`Self::next`] allowed: it goes out.
     pub(super) fn go(&mut self, next: Next, now: Instant) -> Option<Progress> {
         match next {
             Next::Final => self.final_passed = true,
@@ -192,7 +201,7 @@ impl Reporter {
         self.take()
     }
 
-    /// What is kept goes out just before the response, whatever the windows say.
+    /// Takes what is kept just before the response, whatever the windows say.
     pub(super) fn go_last(&mut self, rules: Rules) -> Option<Progress> {
         let can_go = self.kept.as_ref().is_some_and(|kept| kept.value.is_some() || rules.lone_messages);
         if can_go { self.take() } else { None }
@@ -242,7 +251,7 @@ fn as_percent(update: Progress) -> Progress {
     Progress { value: percent, total: percent.map(|_| 100.0), ..update }
 }
 
-/// What a caller thinks of an update that arrived.
+/// The verdict of a caller on an update that arrived.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Seen {
     /// It is handed on. `advances` says whether it is a sign of life, or only the last value again with another message.
@@ -251,7 +260,7 @@ pub(super) enum Seen {
     Dropped { surfaces: bool },
 }
 
-/// Whether an update that does not increase says something all the same. Where a share goes over the wire its sender may not know that it
+/// Says whether an update that does not increase is worth telling all the same. Where a share goes over the wire its sender may not know that it
 /// must increase (Tesseron, progress page), so nothing that goes with it is lost.
 fn is_worth_telling(progress: &Progress, rules: Rules) -> bool {
     progress.message.is_some() || (rules.percent && progress.data.is_some())
@@ -263,7 +272,7 @@ pub(super) struct Watcher {
     floor: Option<f64>,
     /// The last update that was accepted.
     last: Option<Box<Progress>>,
-    /// Until when further violations are only counted.
+    /// The end of the time in which further violations are only counted.
     quiet_until: Option<Instant>,
 }
 

@@ -1,5 +1,12 @@
 //! Every deadline of a session, in one ordered table.
 //!
+//! ```text
+//!          set(at)              take_due: its time has come
+//!   idle ------------> armed --------------------------------> idle
+//!     ^                 |  ^
+//!     `--- set(None) ---'  `--- set(another): it moves
+//! ```
+//!
 //! Each owner keeps the instant at which it is armed; that is how an entry is found again. Equal instants fire in the order of
 //! [`TimerKey`], so that equal input gives equal output.
 
@@ -9,28 +16,28 @@ use crate::session::rising::Rising;
 use crate::session::{AlarmId, InboundId, InputKey, OutboundId};
 use crate::time::Instant;
 
-/// When to do what.
+/// The owner of a deadline, and so the thing to be done.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum TimerKey {
-    /// When to give up on the handshake.
+    /// The handshake is given up.
     Handshake,
-    /// When to stop waiting for the end.
+    /// The wait for the end is over.
     Close,
-    /// When a peer that makes us refuse more than it reads is given up.
+    /// A peer that makes us refuse more than it reads is given up.
     Overload,
-    /// When a call of ours has taken too long.
+    /// A call of ours has taken too long.
     Call(OutboundId),
-    /// When a question of ours has waited too long.
+    /// A question of ours has waited too long.
     Question(InputKey),
-    /// When an invocation that we serve has taken too long.
+    /// An invocation that we serve has taken too long.
     Serve(InboundId),
-    /// When the session's rate window opens for those in line.
+    /// The session's rate window opens for those in line.
     Line,
-    /// When a kept update may go.
+    /// A kept update may go.
     Flush(InboundId),
-    /// When a held response may go.
+    /// A held response may go.
     Release(InboundId),
-    /// When the owner wants to be woken.
+    /// The owner wants to be woken.
     Alarm(AlarmId),
 }
 

@@ -1,4 +1,5 @@
-//! What may only get better: the core reads no clock, has no way to panic, no unsafe code, and no dependency that was not agreed to.
+//! What may only get better: the core reads no clock, has no way to panic, no unsafe code, no dependency that was not agreed to, and no
+//! machine whose state another file can assign.
 //!
 //! Indexing, arithmetic, `unwrap`, `expect` and `panic!` are refused by lints (`scripts/lints` proves that they bite); here it is checked that
 //! the lints stay switched on, and what no lint knows.
@@ -68,6 +69,17 @@ const LOOKED_AT: [(&str, &str, usize, &str); 14] = [
 /// Whatever asks the machine for the time, or waits for it. `std::{` could hide one of them.
 const CLOCKS: [&str; 6] = ["Instant::now", "SystemTime", "std::time", "std::{", "thread::sleep", "park_timeout"];
 
+/// Files of the session whose fields may be seen from outside of them. They hold no machine.
+const PLAIN_DATA: [(&str, &str); 3] = [
+    ("event.rs", "ids are numbers that the whole core makes"),
+    ("stats.rs", "counters are read by name"),
+    ("verbs.rs", "the parameters of verbs are filled in by the caller"),
+];
+
+/// Words that follow a visibility where no field does.
+const ITEMS: [&str; 13] =
+    ["async", "const", "enum", "extern", "fn", "macro", "mod", "static", "struct", "trait", "type", "unsafe", "use"];
+
 fn core_sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../protocol-core/src")
 }
@@ -119,6 +131,35 @@ fn header_lacks(header: &str) -> Vec<&'static str> {
         lacks.push("forbid(unsafe_code)");
     }
     lacks
+}
+
+/// Fields that other files can see, whatever the visibility.
+fn open_fields(text: &str) -> Vec<String> {
+    let code = code(text);
+    let after_visibility = |at: usize| {
+        let after = code[at + "pub".len()..].trim_start();
+        after.strip_prefix('(').and_then(|scope| scope.split_once(')')).map_or(after, |(_, after)| after).trim_start()
+    };
+    let is_field = |after: &&str| {
+        let word = after.split(|character: char| !character.is_alphanumeric() && character != '_').next();
+        !word.is_some_and(|word| ITEMS.contains(&word))
+    };
+    let fields = words(&code, "pub").map(after_visibility).filter(is_field);
+    fields.map(|after| after.split([':', ',', ')']).next().unwrap_or_default().trim().to_owned()).collect()
+}
+
+#[test]
+fn the_machines_of_a_session_change_by_their_methods_alone() {
+    let session = sources(&core_sources().join("session"));
+    for (file, text) in &session {
+        if !PLAIN_DATA.iter().any(|(plain, _)| plain == file) {
+            assert_eq!(open_fields(text), [""; 0], "fields of session/{file} can be assigned from outside; give it a method");
+        }
+    }
+    for (plain, _) in PLAIN_DATA {
+        let text = session.iter().find(|(file, _)| file == plain).map(|(_, text)| text.as_str());
+        assert!(text.is_some_and(|text| !open_fields(text).is_empty()), "session/{plain} needs no exception");
+    }
 }
 
 #[test]
@@ -194,6 +235,23 @@ fn a_clock_a_macro_a_call_and_unsafe_code_are_found_wherever_they_stand() {
     for call in ["self.advance(now)", "a.drain(..)", "a.chunks(3)"] {
         assert_eq!(found("f", &format!("fn f() {{ {call}; }}"), &PANICKING_CALLS), [], "{call}");
     }
+}
+
+#[test]
+fn a_field_that_other_files_can_see_is_found() {
+    let bad = "
+        pub(super) struct Call { pub(super) op: Op, armed: Option<Instant>, pub(in crate::session) depth: u8, pub(crate)clocks: Clocks }
+        pub struct Ticket(pub(crate) u64, pub Text);
+        struct Plain { pub state: State, fn_count: usize, pub r#type: u8, pub used: bool }
+    ";
+    assert_eq!(open_fields(bad), ["op", "depth", "clocks", "u64", "Text", "state", "r#type", "used"]);
+    let good = "
+        pub(super) struct Call { op: Op } pub(super) enum Ended { Reply } pub use event::Event; pub(crate) mod a {}
+        impl Call { pub(super) fn op(&self) -> &Op { &self.op } pub(super) const fn new() -> Self { Self } pub(in crate::session) async fn f() {} }
+        // pub(super) op: Op,
+        #[cfg(test)] mod tests { struct Bench { pub(super) now: Instant } }
+    ";
+    assert_eq!(open_fields(good), [""; 0]);
 }
 
 #[test]
