@@ -57,13 +57,13 @@ enum State {
 /// Both clocks of a call.
 #[derive(Clone, Debug)]
 pub(super) struct Clocks {
-    /// How long nothing may be heard of it.
+    /// The longest time in which nothing may be heard of it.
     idle: Option<Duration>,
-    /// When it has taken too long in all.
+    /// The moment at which it has taken too long in all.
     latest: Option<Instant>,
-    /// When anything was last heard of it.
+    /// The moment at which anything was last heard of it.
     activity: Instant,
-    /// Whether accepted progress restarts the idle clock.
+    /// Accepted progress restarts the idle clock.
     reset_on_progress: bool,
 }
 
@@ -78,8 +78,8 @@ pub(super) struct Heard {
 }
 
 impl Heard {
-    /// The newest partial result, the last progress that was accepted, and the questions that are open.
-    pub(super) fn into_parts(mut self: Box<Self>) -> (Option<Json>, Option<Box<Progress>>, Vec<InputKey>) {
+    /// Takes the newest partial result, the last progress that was accepted, and the questions that are open.
+    pub(super) fn take_parts(&mut self) -> (Option<Json>, Option<Box<Progress>>, Vec<InputKey>) {
         (self.partial.take(), self.watcher.take_last(), core::mem::take(&mut self.questions))
     }
 }
@@ -425,7 +425,7 @@ pub(super) mod transitions {
         }
     }
 
-    /// What a session tells and sends.
+    /// Everything that a session tells and sends.
     pub(in crate::session) fn output(session: &mut Session) -> (String, String) {
         let (mut told, mut sent) = (Vec::new(), Vec::new());
         while let Some(event) = session.poll_event() {

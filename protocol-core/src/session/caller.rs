@@ -54,11 +54,10 @@ impl Session {
     }
 }
 
-/// Calls whose clocks start later than they are made.
 #[cfg(feature = "endpoint")]
 impl Session {
-    /// The same for whoever did not look at the clock: both clocks of the call start at the next [`start_clocks`](Self::start_clocks), which
-    /// has to come before the next frame.
+    /// Starts a call without a look at the clock, otherwise like [`invoke`](Self::invoke): both its clocks start at the next
+    /// [`start_clocks`](Self::start_clocks), which has to come before the next frame.
     pub(crate) fn invoke_untimed(&mut self, call: Invoke) -> Result<OutboundId, InvokeError> {
         let id = self.make(call, false)?;
         if self.untimed.len() > self.calls.len().saturating_mul(2).saturating_add(16) {
@@ -68,18 +67,18 @@ impl Session {
         Ok(id)
     }
 
-    /// Calls that have ended before their clocks started are forgotten once they are most.
+    /// Forgets calls that have ended before their clocks started, once those are most.
     #[cold]
     fn forget_untimed(&mut self) {
         self.untimed.retain(|(id, _)| self.calls.get(id).is_some());
     }
 
-    /// Whether there are calls of ours on their way.
+    /// Says whether any call of ours has not ended.
     pub(crate) fn has_calls(&self) -> bool {
         !self.calls.is_empty()
     }
 
-    /// Whether there are calls whose clocks have not started.
+    /// Says whether there are calls whose clocks have not started.
     pub(crate) fn has_clocks_to_start(&self) -> bool {
         !self.untimed.is_empty()
     }
@@ -112,6 +111,7 @@ impl Session {
         }
     }
 
+    /// Checks that a call may be made; gives its depth.
     fn admit(&self, call: &Invoke) -> Result<u8, Refused> {
         if !self.ending.is_open() {
             return Err(Refused::Closing);
@@ -148,7 +148,7 @@ impl Session {
         let id = OutboundId(self.number());
         let timeouts = call.timeouts.unwrap_or(self.config.timeouts.call);
         let observed = match self.rules.names_invocations {
-            // Whoever has a name may tell, wanted or not.
+            // An invocation with a name may report progress, wanted or not.
             true => self.dialect.is_cancellable(&call.op),
             false => call.progress || (timeouts.reset_on_progress && timeouts.idle.is_some()),
         };
@@ -223,7 +223,7 @@ impl Session {
         self.arm_call(id);
     }
 
-    /// The end of a call, on whoever's account: its questions close, then it is done.
+    /// Ends a call, on either side's account: its questions close, then it is done.
     pub(super) fn finish_call(&mut self, id: OutboundId, outcome: Outcome) {
         let timers = &mut self.timers;
         let ended = self.calls.end(&id, |call| {
@@ -233,9 +233,9 @@ impl Session {
         let Some((held_bytes, heard)) = ended else { return };
         self.held_bytes = self.held_bytes.saturating_sub(held_bytes);
         let (mut partial, mut last) = (None, None);
-        if let Some(heard) = heard {
+        if let Some(mut heard) = heard {
             let questions;
-            (partial, last, questions) = heard.into_parts();
+            (partial, last, questions) = heard.take_parts();
             for key in questions {
                 self.refuse_asked(key);
             }
@@ -250,7 +250,7 @@ impl Session {
 
     // ---- Questions of the peer ----
 
-    /// The call that a question belonged to is over: it is answered with an error at once.
+    /// Answers a question with an error at once: the call that it belonged to is over.
     pub(super) fn refuse_asked(&mut self, key: InputKey) {
         let Some(asked) = self.withdraw_asked(key) else { return };
         if self.ending.may_write() {
@@ -260,7 +260,7 @@ impl Session {
         }
     }
 
-    /// A question of the peer needs no answer any longer.
+    /// Takes out a question of the peer that needs no answer any longer.
     pub(super) fn withdraw_asked(&mut self, key: InputKey) -> Option<Asked> {
         let asked = self.asked.remove(&key)?;
         self.peer_ids.retire(asked.exchange());
@@ -268,7 +268,7 @@ impl Session {
         Some(asked)
     }
 
-    /// The idle clock of the call goes on.
+    /// Closes a question under a call, whose idle clock goes on.
     pub(super) fn close_question_of_call(&mut self, parent: Option<OutboundId>, key: InputKey) {
         let Some(parent) = parent else { return };
         if let Some(call) = self.calls.get_mut(&parent) {
