@@ -135,7 +135,7 @@ impl Session {
         Ok(key)
     }
 
-    /// Takes a question back that nobody waits for any longer. Nothing comes for it; the peer hears a cancel where the protocol has one.
+    /// Takes a question back whose answer is wanted no longer. Nothing comes for it; the peer hears a cancel where the protocol has one.
     ///
     /// # Errors
     /// [`NotLive`] if it was answered, or its invocation is over.
@@ -168,19 +168,18 @@ impl Session {
     }
 }
 
-/// Verbs whose time may not matter.
 #[cfg(feature = "endpoint")]
 impl Session {
-    /// Whether it matters when progress of `id` is reported: there is a rate to be kept, or a gap before the response, or the time counts
-    /// that the peer has to read.
+    /// Says whether the moment matters at which progress of `id` is reported: there is a rate to be kept, or a gap before the response, or
+    /// the time counts that the peer has to read.
     pub(crate) fn is_progress_timed(&self, id: InboundId) -> bool {
         let window = self.serves.get(&id).and_then(Serve::rate).unwrap_or(self.config.progress.window);
         let is_limited = !window.is_unlimited() || !self.config.progress.session_window.is_unlimited();
         is_limited || !self.config.timeouts.response_gap.is_zero() || self.is_overrun()
     }
 
-    /// Whether it matters when `id` is answered: a gap behind its progress is to be kept, somebody waits in line for room that this may
-    /// make, the time counts that the peer has to read, or the end has begun.
+    /// Says whether the moment matters at which `id` is answered: a gap after its progress is to be kept, progress waits in line for room
+    /// that this may make, the time counts that the peer has to read, or the end has begun.
     pub(crate) fn is_response_timed(&self, id: InboundId) -> bool {
         let has_gap = !self.config.timeouts.response_gap.is_zero();
         let waits = has_gap && self.serves.get(&id).is_some_and(Serve::has_said);
@@ -212,7 +211,7 @@ impl Session {
         true
     }
 
-    /// Whoever waits in line goes, as far as there is room and the window lets them.
+    /// Sends the progress that waits in line, as far as there is room and the window lets it pass.
     pub(super) fn serve_line(&mut self) {
         while let Some(id) = self.line.first() {
             if !self.flush(id, true) && self.line.first() == Some(id) {
@@ -232,12 +231,12 @@ impl Session {
         }
     }
 
-    /// Its time has run out: it is answered, and its handler is told.
+    /// Ends an invocation whose time has run out: it is answered, and its handler is told.
     pub(super) fn pass_deadline(&mut self, id: InboundId) {
         self.cut_short(id, CutShort::Deadline, Why::Deadline);
     }
 
-    /// I13: what is kept of its progress, then the response.
+    /// I13: sends what is kept of its progress, then the response.
     fn settle_serve(&mut self, id: InboundId, reply: &Reply) {
         let Some(frame) = self.write_last(id, reply) else { return };
         let (gap, now) = (self.config.timeouts.response_gap, self.now);
@@ -250,7 +249,7 @@ impl Session {
         }
     }
 
-    /// The last words of an invocation: kept progress goes out, the timers stop, questions are taken back; gives the response.
+    /// Writes the response, after the last of all else: kept progress goes out, the timers stop, questions are taken back.
     fn write_last(&mut self, id: InboundId, reply: &Reply) -> Option<Draft> {
         let mut serve = self.serves.get_mut(&id)?;
         if let Some(progress) = serve.take_last_update(self.rules) {
@@ -269,7 +268,7 @@ impl Session {
         })
     }
 
-    /// A flush or a release has come.
+    /// Notes that the timers have let go of a flush or a release.
     pub(super) fn forget_wait(&mut self, id: InboundId) {
         if let Some(serve) = self.serves.get_mut(&id) {
             serve.forget_wait();
@@ -283,15 +282,16 @@ impl Session {
         self.finish_serve(id, |outbox| outbox.push_apart(Class::Bound, frame));
     }
 
-    /// The end of an invocation: `respond` sends its response out.
+    /// Ends an invocation; `respond` sends its response.
     fn finish_serve(&mut self, id: InboundId, respond: impl FnOnce(&mut Outbox) -> Ticket) {
-        let names = self.serves.end(&id, Serve::take_names);
+        // Not the method by its name: a closure of its own is inlined in both kinds of end.
+        let names = self.serves.end(&id, |serve| serve.take_names());
         let Some((exchange, token)) = names else { return };
         self.retire(&exchange, token.as_ref());
         respond(&mut self.outbox);
     }
 
-    /// I14, I26: the wire is free at once, whether or not the handler notices.
+    /// I14, I26: cancels an invocation. The wire is free at once, even if the handler goes on.
     pub(super) fn cancel_serve(&mut self, id: InboundId, why: Why) {
         let Some(serve) = self.serves.get_mut(&id) else { return };
         if !serve.cancel() {
@@ -323,7 +323,7 @@ impl Session {
         self.tell(Event::Cancelled { id, why });
     }
 
-    /// The peer gives an invocation up. Where it waits for an answer to that it gets one.
+    /// Cancels an invocation that the peer gives up. Where the protocol answers a cancel, this does.
     pub(super) fn cancel_by_peer(&mut self, id: InboundId, reason: Option<Text>) {
         if self.rules.answers_cancelled {
             self.cut_short(id, CutShort::Cancelled, Why::Peer(reason));
@@ -332,7 +332,7 @@ impl Session {
         }
     }
 
-    /// What the peer calls an invocation is free again.
+    /// Frees the names that the peer gave to an invocation.
     fn retire(&mut self, exchange: &WireId, token: Option<&WireId>) {
         self.peer_ids.retire(exchange);
         if let Some(token) = token {
@@ -340,7 +340,7 @@ impl Session {
         }
     }
 
-    /// The handler of a cancelled invocation has ended.
+    /// Frees the place of a cancelled invocation whose handler has ended.
     fn free_orphan(&mut self, id: InboundId) {
         if let Some(exchange) = self.serves.end(&id, |serve| serve.exchange().clone()) {
             self.orphans = self.orphans.saturating_sub(1);
@@ -353,12 +353,13 @@ impl Session {
 
     // ---- Questions of ours ----
 
+    /// Held -> Asked.
     pub(super) fn release_question(&mut self, key: InputKey) {
         let Some(question) = self.questions.get_mut(&key) else { return };
         question.release(&mut self.outbox);
     }
 
-    /// The question is over on the wire.
+    /// Closes a question that is over on the wire.
     pub(super) fn close_question(&mut self, key: InputKey) -> Option<Question> {
         let mut question = self.questions.remove(&key)?;
         question.arm(key, None, &mut self.timers);
@@ -368,7 +369,7 @@ impl Session {
         Some(question)
     }
 
-    /// The question is wanted no longer. What was not polled out is never sent.
+    /// Takes a question back that is wanted no longer. One that was not polled out is never sent.
     pub(super) fn take_question_back(&mut self, key: InputKey, reason: Option<&str>) -> Option<Question> {
         let question = self.close_question(key)?;
         if let Some(ticket) = question.ticket()
@@ -386,7 +387,7 @@ impl Session {
         }
     }
 
-    /// Confirmation never fails: whatever goes wrong is a no.
+    /// Hands an answer to the owner. A confirmation never fails: every fault is a no.
     pub(super) fn bring_answer(&mut self, key: InputKey, question: &Question, answer: Result<Answer, InputFailed>) {
         let answer = match (question.ask(), answer) {
             (Ask::Confirm { .. }, Err(_)) => Ok(Answer::Confirm(false)),

@@ -26,9 +26,9 @@ impl Session {
         self.tidy();
     }
 
-    // ---- The ways in ----
+    // ---- Causes ----
 
-    /// The peer says nothing more: what waits for it is lost, what it has asked for is still answered.
+    /// Notes that the peer says nothing more: what waits for it is lost, what it has asked for is still answered.
     pub(super) fn end_of_input(&mut self) {
         self.ending.end_of_input();
         self.lose_calls();
@@ -38,7 +38,7 @@ impl Session {
         self.begin_end(CloseReason::Eof, self.config.timeouts.close_grace);
     }
 
-    /// A frame that is too large says that the framing is lost: one error, and the end.
+    /// Answers a frame that is too large, after which the framing is lost: one error, and the end.
     pub(super) fn refuse_frame(&mut self) {
         self.violation(Violation::FrameTooLarge);
         if self.rules.answers_garbage {
@@ -51,7 +51,7 @@ impl Session {
         self.drain(CloseReason::FrameTooLarge);
     }
 
-    /// Everything ends at once, and what waits is discarded.
+    /// Ends everything at once, and discards what waits.
     pub(super) fn fail(&mut self, reason: CloseReason) {
         if self.is_closed() {
             return;
@@ -61,16 +61,16 @@ impl Session {
         self.close_now(reason);
     }
 
-    // ---- Step by step ----
+    // ---- Steps ----
 
-    /// Open -> Finishing; a later call can only bring the end nearer.
+    /// Begins the end: Open -> Finishing. A later call can only bring it nearer.
     fn begin_end(&mut self, reason: CloseReason, grace: Duration) {
         if self.ending.finish(reason, self.now.saturating_add(grace), self.now, &mut self.timers) {
             self.close_is_due();
         }
     }
 
-    /// The grace is over.
+    /// Ends what the grace was for, once it is over.
     pub(super) fn close_is_due(&mut self) {
         if let Some(reason) = self.ending.finishing() {
             for id in self.calls.ids() {
@@ -137,9 +137,9 @@ impl Session {
         self.tell(Event::Closed(reason));
     }
 
-    // ---- All at once ----
+    // ---- Everything that is open ----
 
-    /// Every call is lost, and every question on both sides is over.
+    /// Loses every call, and ends every question on both sides.
     fn lose_calls(&mut self) {
         for key in self.questions.keys().copied().collect::<Vec<_>>() {
             if let Some(question) = self.close_question(key) {
@@ -157,7 +157,7 @@ impl Session {
         }
     }
 
-    /// Every invocation is cancelled, with an answer where there is somebody to hear it.
+    /// Cancels every invocation, with an answer where the peer can still take one.
     fn cancel_serves(&mut self, answer: Option<CutShort>, why: &Why) {
         for id in self.serves.ids() {
             match answer {

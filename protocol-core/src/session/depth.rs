@@ -1,6 +1,6 @@
-//! How deep sampling is nested: pure arithmetic.
+//! The depth at which sampling is nested: pure arithmetic.
 //!
-//! A call that nobody asked for while sampling has depth 0. A sampling is one deeper than the invocation that asks for it. A call made
+//! A call that no sampling asked for has depth 0. A sampling is one deeper than the invocation that asks for it. A call made
 //! while answering a sampling has that sampling's depth. Elicitation and roots inherit and add nothing.
 
 use crate::dialect::Ask;
@@ -11,7 +11,7 @@ pub(super) fn of_question(ask: &Ask, parent: u8, claimed: u8) -> u8 {
     own.max(claimed)
 }
 
-/// Whether a question may be asked or answered. Only sampling nests.
+/// Says whether a question may be asked or answered. Only sampling nests.
 pub(super) fn is_allowed(ask: &Ask, depth: u8, max: u8) -> bool {
     !matches!(ask, Ask::Sample(_)) || depth <= max
 }

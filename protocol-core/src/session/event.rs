@@ -1,4 +1,4 @@
-//! What a session tells its owner.
+//! Events: the news of a session for its owner.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -40,7 +40,7 @@ ids! {
     AlarmId, "alarm-";
 }
 
-/// What happened. Events come in the order in which it happened; the inputs and the progress of a call come before its
+/// Something that happened. Events come in the order in which it happened; the inputs and the progress of a call come before its
 /// [`Event::Done`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -50,24 +50,24 @@ pub enum Event {
     /// An app greets us, and the owner decides whether it is taken in: answer with [`crate::Session::welcome`] (Tesseron gateway whose
     /// configuration holds no welcome).
     Greeting {
-        /// Who greets.
+        /// The app that greets.
         peer: Box<PeerInfo>,
         /// The session of before that it wants to go on with.
         resume: Option<Credentials>,
     },
-    /// The peer is somebody else now, or can do something else: a Tesseron session was claimed.
+    /// The peer has another identity or other capabilities now: a Tesseron session was claimed.
     PeerChanged(Box<PeerInfo>),
     /// The peer wants something done. End it with [`crate::Session::respond`], whatever happens.
     Request {
         /// Names the invocation in the callee's verbs.
         id: InboundId,
-        /// What kind.
+        /// Its kind.
         op: Op,
         /// Its parameters: an object. `{}` where the peer sent none.
         params: Params,
-        /// How many samplings it is nested in.
+        /// The number of samplings that it is nested in.
         depth: u8,
-        /// Whether the peer asked for progress.
+        /// The peer asked for progress.
         observed: bool,
     },
     /// Stop serving: the wire is already free, and every verb on `id` gives [`crate::NotLive`]. At most once an id. The invocation
@@ -78,13 +78,13 @@ pub enum Event {
         /// On whose account.
         why: Why,
     },
-    /// What [`crate::Session::request_input`] brought. It does not come when the invocation that asked has ended before.
+    /// The answer to [`crate::Session::request_input`]. It does not come when the invocation that asked has ended before.
     Input {
-        /// Who asked.
+        /// The invocation that asked.
         id: InboundId,
         /// Which of its questions.
         key: InputKey,
-        /// What came back.
+        /// The answer, or the reason why there is none.
         answer: Result<Answer, InputFailed>,
     },
     /// The peer asks something. Answer with [`crate::Session::provide_input`].
@@ -93,7 +93,7 @@ pub enum Event {
         key: InputKey,
         /// The call of ours on whose behalf it asks, as far as that is known.
         parent: Option<OutboundId>,
-        /// What it asks.
+        /// The question.
         ask: Ask,
         /// For sampling, how deep this one is nested: 1 and up. Otherwise the depth of its call.
         depth: u8,
@@ -107,16 +107,16 @@ pub enum Event {
     Progress {
         /// Which.
         id: OutboundId,
-        /// How far.
+        /// Its progress.
         progress: Progress,
     },
     /// A call of ours has ended. Exactly once an id.
     Done {
         /// Which.
         id: OutboundId,
-        /// How.
+        /// The way in which it ended.
         outcome: Outcome,
-        /// What was done before it failed, if the peer told.
+        /// The partial result of before it failed, if the peer told.
         partial: Option<Json>,
         /// The last progress that was accepted.
         last: Option<Box<Progress>>,
@@ -135,7 +135,7 @@ pub enum Event {
     Closed(CloseReason),
 }
 
-/// How a call ended.
+/// The end of a call.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -195,7 +195,7 @@ pub enum InputFailed {
     /// The answer has the wrong shape. Says what of it, and how, by the names of the form; of a name that the caller made up, 64
     /// characters at the most, escaped.
     Invalid(Text),
-    /// Nobody answered within [`crate::Timeouts::input`].
+    /// No answer came within [`crate::Timeouts::input`].
     TimedOut,
     /// The channel has ended.
     Lost,

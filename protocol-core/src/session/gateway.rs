@@ -9,7 +9,7 @@ use crate::error::RpcError;
 use crate::time::Instant;
 
 impl Session {
-    /// Answers [`Event::Greeting`]: the app is taken in, or hears why not and may greet anew.
+    /// Answers [`crate::Event::Greeting`]: the app is taken in, or hears why not and may greet anew.
     ///
     /// # Errors
     /// [`NotLive`] if no greeting waits, or the session is closing.

@@ -1,15 +1,14 @@
 //! The handshake.
 //!
 //! ```text
-//!                          open           complete: the peer's answer
-//!   opening end:    Fresh --------> Opened -----------------------------> Ready
-//!                                     `--- refusal, another version, silence: the session closes
+//!   opening end:    Fresh --- open ---> Opened --- complete: the answer ---> Ready
+//!                                         `--- refusal, another version, silence: the session closes
 //!
-//!                           ask_owner           answer              complete: the confirmation
-//!   answering end:  Fresh ------------> Asked --------> Answered -------------------------------> Ready
-//!                    ^ |                  |                ^
-//!                    | `------------------+--- answer -----'
-//!                    `---- take_asked ----'
+//!   answering end:  Fresh --- answer ---> Answered --- complete: the confirmation ---> Ready
+//!                   |   ^
+//!         ask_owner |   | take_asked: the owner has decided
+//!                   v   |
+//!                   Asked
 //! ```
 //!
 //! In `Answered` the peer is served already (MCP Lifecycle: only the *server's* requests wait for the confirmation). Where the owner of the

@@ -33,7 +33,7 @@ impl Session {
         Ok(())
     }
 
-    /// Whether [`handle_frame`](Self::handle_frame) takes frames: false while [`crate::Limits::events`] events or
+    /// Says whether [`handle_frame`](Self::handle_frame) takes frames: false while [`crate::Limits::events`] events or
     /// [`crate::Limits::strays`] refusals wait to be polled, and once the session has closed. Otherwise a long outbox is no reason: two
     /// peers that wait for each other to read would wait for ever.
     #[must_use]
@@ -41,7 +41,7 @@ impl Session {
         !self.is_closed() && self.events.len() < self.config.limits.events && !self.is_overrun()
     }
 
-    /// The transport has ended. [`TransportEnd::Eof`]: calls of ours are lost at once; what was read before is still answered within
+    /// Notes that the transport has ended. [`TransportEnd::Eof`]: calls of ours are lost at once; what was read before is still answered within
     /// [`crate::Timeouts::close_grace`]. [`TransportEnd::Failed`]: everything ends at once and what waits is discarded. Later ends of a
     /// session that is over change nothing.
     pub fn handle_end(&mut self, end: TransportEnd, now: Instant) {
@@ -93,7 +93,7 @@ impl Session {
         self.events.pop()
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) has something to do; exact, and `None` when nothing is pending.
+    /// The moment at which [`handle_timeout`](Self::handle_timeout) has something to do; exact, and `None` when nothing is pending.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.timers.next()
@@ -101,7 +101,7 @@ impl Session {
 
     // ---- Around every verb ----
 
-    /// Time never runs backwards here, whatever the owner says.
+    /// Notes the time, which never runs backwards here, whatever the owner says.
     pub(super) fn advance(&mut self, now: Instant) {
         if now < self.now {
             self.stats.clock_went_back = self.stats.clock_went_back.saturating_add(1);
@@ -109,12 +109,12 @@ impl Session {
         self.now = self.now.max(now);
     }
 
-    /// What every verb leaves to be done once its transitions are complete: an end in their midst would cut their news short.
+    /// Does what every verb leaves to be done once its transitions are complete: an end in their midst would cut their news short.
     pub(super) fn tidy(&mut self) {
         if self.outbox.bytes() > self.config.limits.output_bytes_hard {
             self.fail(CloseReason::Overload);
         }
-        // Nearly always nobody waits in line, and the end has not begun.
+        // Nearly always nothing waits in line, and the end has not begun.
         if self.line.is_busy() {
             self.serve_line();
         }
@@ -123,6 +123,7 @@ impl Session {
         }
     }
 
+    /// The number of the next id of ours.
     pub(super) fn number(&mut self) -> u64 {
         let number = self.next;
         self.next = self.next.saturating_add(1);
@@ -141,7 +142,7 @@ impl Session {
                 self.ending.forget_armed();
                 self.close_is_due();
             }
-            // Whoever waits in line is served when all that is due has happened.
+            // The line is served when all that is due has happened.
             TimerKey::Line => self.line.forget_armed(),
             TimerKey::Overload => {
                 self.overload.forget_armed();
@@ -199,7 +200,7 @@ impl Session {
 
     // ---- Frames ----
 
-    /// A frame has been polled; before that there were so many strays.
+    /// Counts a frame that has been polled; before that there were so many strays.
     fn leave(&mut self, length: usize, strays: usize) {
         self.stats.frames_out = self.stats.frames_out.saturating_add(1);
         self.stats.bytes_out = self.stats.bytes_out.saturating_add(length as u64);
@@ -217,7 +218,7 @@ impl Session {
         self.outbox.push(Class::Bound, frame);
     }
 
-    /// A reply that has its place. One that is larger than a frame may be becomes an error.
+    /// Sends a reply that has its place. One that is larger than a frame may be becomes an error.
     pub(super) fn push_bound(&mut self, frame: Draft, exchange: &WireId) {
         let frame = match frame.len() > self.config.limits.frame_bytes {
             true => self.dialect.write_error(self.outbox.frames(), Some(exchange), &too_large()),
@@ -226,6 +227,7 @@ impl Session {
         self.outbox.push(Class::Bound, frame);
     }
 
+    /// Sends a reply that belongs to nothing.
     pub(super) fn push_stray(&mut self, frame: Draft) {
         self.outbox.push(Class::Stray, frame);
         if !self.overload.is_counting() {
@@ -239,7 +241,7 @@ impl Session {
         self.overload.restart(is_overrun, self.config.timeouts.close_grace, self.now, &mut self.timers);
     }
 
-    /// Whether the peer makes us refuse more than it reads.
+    /// Says whether the peer makes us refuse more than it reads.
     pub(super) fn is_overrun(&self) -> bool {
         self.outbox.strays() >= self.config.limits.strays
     }

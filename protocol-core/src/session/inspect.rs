@@ -8,13 +8,13 @@ use crate::dialect::PeerInfo;
 use crate::time::Instant;
 
 impl Session {
-    /// Whether the handshake is through.
+    /// Says whether the handshake is through.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.handshake.asks()
     }
 
-    /// Whether it is over. Events may still wait to be polled.
+    /// Says whether it is over. Events may still wait to be polled.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.ending.is_closed()
@@ -26,13 +26,13 @@ impl Session {
         self.peer.as_deref()
     }
 
-    /// What the session was told at its birth.
+    /// The configuration, as the session began with it, or as a [claim](Self::claim) changed it.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// What it has counted.
+    /// Its counters.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let mut stats = self.stats.clone();

@@ -82,8 +82,8 @@ pub use verbs::{
 /// * `poll_*` takes what there is to do: [`poll_transmit`](Self::poll_transmit), [`poll_event`](Self::poll_event),
 ///   [`poll_timeout`](Self::poll_timeout). In any order, at any time; `None` until something happens again.
 ///
-/// Two verbs in a row are always legal: there is no duty to drain in between. A clone is an independent session in the same state: for
-/// whoever searches through states, not for two ends of one channel.
+/// Two verbs in a row are always legal: nothing has to be polled in between. A clone is an independent session in the same state: for a
+/// search through states, not for two ends of one channel.
 ///
 /// # What always holds
 ///
@@ -141,13 +141,13 @@ pub use verbs::{
 pub struct Session {
     config: Config,
     dialect: Dialect,
-    /// What differs between protocols, read off the dialect once.
+    /// The differences between protocols, read off the dialect once.
     rules: Rules,
     /// The greatest `now` seen.
     now: Instant,
     handshake: Handshake,
     peer: Option<Box<PeerInfo>>,
-    /// What the peer told of itself before it answered our greeting.
+    /// A change that the peer told of itself before it answered our greeting.
     change: Option<Box<Change>>,
     ending: Ending,
     overload: Overload,
@@ -162,10 +162,10 @@ pub struct Session {
     held_bytes: usize,
     /// The peer's exchanges that wait for a response.
     peer_ids: PeerIds,
-    /// What it calls the invocations that it can name, where their tokens are names. A part of `serves`.
+    /// The peer's names of invocations, where their tokens are names. A part of `serves`.
     names: BTreeMap<WireId, InboundId>,
     serves: Table<InboundId, Serve>,
-    /// How many of them were cancelled and have a handler that has not ended.
+    /// The number of those that were cancelled and have a handler that has not ended.
     orphans: usize,
     /// Our questions.
     questions: BTreeMap<InputKey, Question>,
@@ -181,7 +181,7 @@ pub struct Session {
     outbox: Outbox,
     timers: Timers,
     events: EventQueue,
-    /// Until when progress that belongs to no call is only counted.
+    /// The end of the time in which progress that belongs to no call is only counted.
     quiet_until: Instant,
     stats: Stats,
 }

@@ -1,4 +1,4 @@
-//! What the messages of the peer do to the session: one function for each kind, one transition in each.
+//! The effect of the peer's messages on the session: one function for each kind, one transition in each.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -20,7 +20,7 @@ use crate::error::{RpcError, Violation};
 use crate::json::{Json, Text};
 use crate::wire::{Draft, WireId};
 
-/// What a response to an exchange of ours ends.
+/// The thing that a response to an exchange of ours ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Exchange {
     Greeting,
@@ -39,7 +39,7 @@ impl Session {
         self.take(message, frame);
     }
 
-    /// What `frame` says.
+    /// Does what `frame` says.
     fn take(&mut self, message: Message, frame: Bytes) {
         match message {
             Message::Response { number, body } => self.take_response(number, body.cut(frame)),
@@ -71,8 +71,8 @@ impl Session {
 
     // ---- Exchanges of ours ----
 
-    /// What waits for the response to an exchange of ours: whoever began it, for its first exchange has its own number. A number below
-    /// `next` that nobody has is late.
+    /// The thing that waits for the response to an exchange of ours. Its first exchange has its own number. A number below `next` that
+    /// nothing has is late.
     fn exchange(&self, number: u64) -> Option<Exchange> {
         let (call, key) = (OutboundId(number), InputKey(number));
         if self.calls.get(&call).is_some_and(|call| !call.is_held()) {
@@ -160,7 +160,7 @@ impl Session {
         }
     }
 
-    /// Progress that no call can be blamed for. A flood of it surfaces once a window, too.
+    /// Drops progress that belongs to no call. A flood of it surfaces once a window, too.
     fn drop_stray_progress(&mut self, rule: Violation) {
         let surfaces = self.now >= self.quiet_until;
         if surfaces {
@@ -226,7 +226,7 @@ impl Session {
         }
     }
 
-    /// Whether this was the number of an exchange of ours that is over, or that was given up.
+    /// Says whether this was the number of an exchange of ours that is over, or that was given up.
     fn was_ours(&self, number: u64) -> bool {
         let is_over = match self.exchange(number) {
             Some(Exchange::Call(id)) => self.calls.get(&id).is_some_and(Call::is_given_up),
@@ -323,7 +323,7 @@ impl Session {
         true
     }
 
-    /// What is logged on behalf of a call is of no interest once that is over.
+    /// Hands a log record on, unless it was written on behalf of a call that is over.
     fn take_log(&mut self, record: LogRecord, invocation: Option<u64>) {
         let is_live = |number: u64| self.exchange(number).is_some() && !self.was_ours(number);
         if invocation.is_none_or(is_live) {
@@ -498,7 +498,7 @@ impl Session {
         self.tell(Event::Ready(peer));
     }
 
-    /// What waited for the handshake goes out, oldest first.
+    /// Sends what waited for the handshake, oldest first.
     fn release_held(&mut self) {
         for id in self.calls.ids() {
             self.release_call(id);

@@ -1,14 +1,14 @@
 //! Tables whose keys nearly always come in rising order: the ids of a peer that counts, the deadlines of calls that all may take as long.
 //!
 //! What rises stands in a queue: to come is to join its end, and a search guesses, where keys are counted, and then halves it. What does
-//! not rise stands in a tree. So whoever chooses the keys can make such a table as slow as a tree, and no slower.
+//! not rise stands in a tree. So one who chooses the keys can make such a table as slow as a tree, and no slower.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use core::fmt;
 
-/// What such keys are.
+/// The keys of such a table.
 pub(super) trait Rises: Ord {
-    /// How many steps this one lies above another, where keys are counted: so far behind that it stands if none between was left out.
+    /// The number of steps that this one lies above another, where keys are counted: so far behind that it stands if none between was left out.
     fn steps_above(&self, _other: &Self) -> Option<usize> {
         None
     }
@@ -21,7 +21,7 @@ pub(super) struct Rising<K, V> {
     /// Ascending. What goes from the midst leaves a gap; at the ends there is none.
     queue: VecDeque<(K, Option<V>)>,
     gaps: usize,
-    /// What came out of order.
+    /// Entries that came out of order.
     rest: BTreeMap<K, V>,
 }
 
@@ -101,7 +101,7 @@ impl<K: Rises, V> Rising<K, V> {
         *self = Self::new();
     }
 
-    /// Where in the queue a key stands, or has left a gap.
+    /// The place in the queue where a key stands, or has left a gap.
     fn place(&self, key: &K) -> Option<usize> {
         let ((first, _), (last, _)) = (self.queue.front()?, self.queue.back()?);
         if key < first || last < key {
@@ -128,7 +128,7 @@ impl<K: Rises, V> Rising<K, V> {
     }
 }
 
-/// What it holds; where that stands tells nothing.
+/// The entries; their places tell nothing.
 impl<K: Rises + fmt::Debug, V: fmt::Debug> fmt::Debug for Rising<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.iter()).finish()

@@ -540,7 +540,7 @@ mod transitions {
         compare("serve.txt", "An invocation that we serve: every state, every input.", &rows);
     }
 
-    /// What an endpoint rests on that does not read the clock for them. By then it is 300 ms later than the session was told; a turn of the
+    /// An endpoint rests on this, which does not read the clock for them. By then it is 300 ms later than the session was told; a turn of the
     /// driver, which tells the time, comes behind them, and so may one that was under way.
     #[cfg(feature = "endpoint")]
     #[test]

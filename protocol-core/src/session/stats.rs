@@ -1,4 +1,4 @@
-//! What a session counts.
+//! The counters of a session.
 
 use crate::error::Violation;
 
@@ -16,7 +16,7 @@ pub struct Stats {
     pub bytes_out: u64,
     /// Updates that were merged into a later one.
     pub progress_coalesced: u64,
-    /// Updates of ours that were left out: not increasing, or nobody asked for them.
+    /// Updates of ours that were left out: not increasing, or not asked for.
     pub progress_left_out: u64,
     /// Updates of the peer that were dropped.
     pub progress_dropped: u64,
@@ -42,7 +42,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// How often the peer broke `rule`.
+    /// The number of times that the peer broke `rule`.
     #[must_use]
     pub fn violations(&self, rule: Violation) -> u64 {
         self.violations.get(rule as usize).copied().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What the verbs of a session take and give back, misuse included: one small error type a verb.
+//! The types that the verbs of a session take and give back, misuse included: one small error type a verb.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -15,17 +15,17 @@ use crate::session::InputKey;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Invoke {
-    /// What kind of thing.
+    /// Its kind.
     pub op: Op,
     /// Its parameters, an object. A `_meta` in it is kept, except for the members that the session writes itself.
     pub params: Json,
     /// The question of the peer on whose behalf the call is made, so that sampling depth counts.
     pub parent: Option<InputKey>,
-    /// How many samplings it is nested in, where the owner knows more than `parent` says: a gateway does, of calls that it passes on.
+    /// The number of samplings that it is nested in, where the owner knows more than `parent` says: a gateway does, of calls that it passes on.
     pub depth: u8,
     /// Its clocks, if not those of the session.
     pub timeouts: Option<CallTimeouts>,
-    /// Whether the peer is asked for progress. Resetting the idle clock on progress asks for it, too.
+    /// The peer is asked for progress. Resetting the idle clock on progress asks for it, too.
     pub progress: bool,
 }
 
@@ -88,7 +88,7 @@ pub enum Refused {
     /// The peer did not say that it can do this.
     #[error("the peer does not offer this")]
     Unsupported,
-    /// The handshake is not through, or nobody has claimed the session (Tesseron).
+    /// The handshake is not through, or the session is not claimed (Tesseron).
     #[error("the handshake is not through, or the session is not claimed")]
     NotReady,
     /// It belongs to the other end of the protocol.
@@ -124,7 +124,7 @@ pub struct TooManyAlarms;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServeOptions {
-    /// How long it may take, counted from its receipt. One that has passed ends it at once.
+    /// The longest time that it may take, counted from its receipt. One that has passed ends it at once.
     pub deadline: Option<Duration>,
     /// Its rate of progress.
     pub window: Option<RateWindow>,
@@ -146,7 +146,7 @@ impl ServeOptions {
     }
 }
 
-/// What became of a progress update.
+/// The fate of a progress update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reported {
@@ -158,7 +158,7 @@ pub enum Reported {
     Coalesced,
     /// It is not above the last one and has no message or data: left out.
     NotIncreasing,
-    /// Nobody asked for progress: left out.
+    /// The peer did not ask for progress: left out.
     Unobserved,
 }
 
@@ -202,7 +202,7 @@ pub enum AskError {
     /// The invocation is over.
     #[error("the invocation is over")]
     NotLive,
-    /// The peer has ended its side: nobody would answer.
+    /// The peer has ended its side: no answer would come.
     #[error("the peer has ended the connection")]
     Disconnected,
     /// The peer did not say that it can answer this.
@@ -227,7 +227,7 @@ pub enum AskError {
     Full,
 }
 
-/// What became of a log record.
+/// The fate of a log record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Logged {
@@ -239,19 +239,19 @@ pub enum Logged {
     Dropped,
 }
 
-/// How to close.
+/// A way to close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Close {
     /// Refuse what is new, let what runs go on for so long, then cancel it.
     Graceful {
-        /// How long.
+        /// So long.
         grace: Duration,
     },
     /// Cancel everything.
     Now,
 }
 
-/// How the transport ended.
+/// The end of the transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransportEnd {
     /// The peer ended its side; what we write may still reach it.
@@ -266,7 +266,7 @@ pub enum TransportEnd {
 pub struct Transmit {
     /// One JSON message without a line feed.
     pub frame: Bytes,
-    /// Where to.
+    /// Its destination.
     pub route: Route,
 }
 
@@ -278,7 +278,7 @@ impl Transmit {
     }
 }
 
-/// Where a frame goes.
+/// The destination of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Route {
