@@ -1,11 +1,10 @@
 //! The line in which invocations wait for what they share on the way out: the session's rate window, and room in the outbox.
 //!
-//! ```text
-//!                 join(Turn)                       join(Room): its final update
-//!   not in line -------------> waits for its turn --------------> waits for room
-//!        ^                             |                               |
-//!        `----- leave: it was sent, merged into a response, or is over -'
-//! ```
+//! | Place | `join` for the turn | `join` for room | `leave` |
+//! |---|---|---|---|
+//! | none | the last of those for the turn | the last of those for room | none |
+//! | for the turn | stays | the last of those for room | none |
+//! | for room | the last of those for the turn | stays | none |
 //!
 //! First come, first served. A caller hears that a call is alive only by its progress, so a call that reports all the time must not
 //! starve one that reports now and then. Final updates stand in a line of their own: no window keeps them back, they wait only for room.

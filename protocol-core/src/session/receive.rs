@@ -29,6 +29,7 @@ enum Exchange {
 }
 
 impl Session {
+    /// Reads a frame of the peer, and does what it says.
     pub(super) fn receive(&mut self, frame: Bytes) {
         self.stats.frames_in = self.stats.frames_in.saturating_add(1);
         self.stats.bytes_in = self.stats.bytes_in.saturating_add(frame.len() as u64);
@@ -387,6 +388,7 @@ impl Session {
 
     // ---- The handshake ----
 
+    /// Sends the greeting of an end that speaks first, and starts the time of the handshake.
     pub(super) fn begin(&mut self) {
         let deadline = self.config.timeouts.handshake.map(|span| self.now.saturating_add(span));
         if self.rules.opens {
