@@ -1,4 +1,7 @@
 //! What a developer can see: spans and events of the endpoint, and what a session counts.
+//!
+//! These tests have a program of their own. Each listens on its own thread, and while there is only one listener, a span that a thread
+//! without one is the first to reach is switched off for all.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! The bodies of the fuzz targets in `fuzz/`. Each takes any bytes, and panics if something does not hold.
 //!
-//! They stand here so that `cargo test` replays the stored cases of `tests/corpus` on stable (`tests/tests/corpus.rs`). How bytes are
-//! read is frozen: a stored case must go on meaning what it meant. New meanings only take values that did nothing before.
+//! They stand here so that `cargo test` replays the stored cases of `tests/corpus` on stable (`tests/tests/proofs/corpus.rs`). How bytes
+//! are read is frozen: a stored case must go on meaning what it meant. New meanings only take values that did nothing before.
 
 mod bridge;
 mod endpoint;

@@ -1,5 +1,4 @@
-//! What is tested over every transport of every adapter. It is written once, here; each adapter runs it from `tests/scenarios.rs` and
-//! `tests/faults.rs`.
+//! Tests of every transport of every adapter. They are written once, here; each adapter runs them from `tests/connections`.
 //!
 //! A [`Stage`] names the transport; [`Stage::call`] puts a client of ours at the near end, [`Stage::wire`] the bytes themselves. What is
 //! at the far end the name of the row decides, so that it can also be a process of its own: the test program starts itself, and what

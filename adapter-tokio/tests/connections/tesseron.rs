@@ -1,7 +1,5 @@
 //! Both bindings of Tesseron over real sockets, and its manifests: `tests::scenarios::tesseron`.
-#![cfg(all(unix, feature = "websocket"))]
 
-#[path = "../examples/glue/mod.rs"]
-mod glue;
+use crate::glue;
 
 tests::each_tesseron_row!(tests::tesseron_tests, glue::Tokio);

@@ -451,11 +451,11 @@ fn an_end_is_asked_only_what_it_offers_and_what_it_is_not_asked_is_not_passed() 
 // ---- Over real sockets ----
 
 #[cfg(unix)]
-#[path = "../../adapter-tokio/examples/glue/mod.rs"]
+#[path = "../../../adapter-tokio/examples/glue/mod.rs"]
 mod on_tokio;
 
 #[cfg(unix)]
-#[path = "../../adapter-smol/examples/glue/mod.rs"]
+#[path = "../../../adapter-smol/examples/glue/mod.rs"]
 mod on_smol;
 
 #[cfg(unix)]

@@ -1,9 +1,6 @@
 //! Every scenario over every transport. What must be seen is written beside each in `tests::scenarios::list`, so both adapters and all
 //! transports see the same.
-#![cfg(unix)]
 
-#[path = "../examples/glue/mod.rs"]
-mod glue;
+use crate::glue;
 
-tests::the_far_end!(glue::Tokio);
 tests::each_scenario!(tests::scenario_tests, glue::Tokio);

@@ -1,8 +1,5 @@
 //! Transports that cannot be opened, that break and that belong to a child: `tests::scenarios::transports`.
-#![cfg(unix)]
 
-#[path = "../examples/glue/mod.rs"]
-mod glue;
+use crate::glue;
 
-tests::the_far_end!(glue::Smol);
 tests::each_transport_fault!(tests::transport_tests, glue::Smol);

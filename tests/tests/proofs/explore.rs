@@ -59,14 +59,14 @@ fn every_interleaving_of_a_few_calls_is_as_predicted_on_tesseron() {
 }
 
 #[test]
-#[ignore = "takes a minute or two: cargo test --release -p tests --test explore -- --ignored --nocapture"]
+#[ignore = "takes a minute or two: cargo test --release -p tests --test proofs -- explore:: --ignored --nocapture"]
 fn every_interleaving_of_up_to_three_calls_is_as_predicted_on_mcp() {
     let states = search(configs, &FULL);
     assert!(states > 1_000_000, "{states}");
 }
 
 #[test]
-#[ignore = "takes a minute or two: cargo test --release -p tests --test explore -- --ignored --nocapture"]
+#[ignore = "takes a minute or two: cargo test --release -p tests --test proofs -- explore:: --ignored --nocapture"]
 fn every_interleaving_of_up_to_three_calls_is_as_predicted_on_tesseron() {
     let states = search(tesseron_configs, &FULL);
     assert!(states > 1_000_000, "{states}");

@@ -1,0 +1,10 @@
+//! Proofs about every run rather than one: model, search, storms, and stored cases, recordings and tables.
+
+mod corpus;
+mod explore;
+mod guarantees;
+mod hostile_peer;
+mod model;
+mod traces;
+mod transitions;
+mod world;

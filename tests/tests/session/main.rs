@@ -1,0 +1,19 @@
+//! A session of MCP, frame by frame and in virtual time: a module for each behaviour.
+
+mod asking;
+mod batches;
+mod calling;
+mod cancelling;
+mod checkpoints;
+mod closing;
+mod depth;
+mod handshake;
+mod hostile_input;
+mod limits;
+mod logging;
+mod ping;
+mod questions_of_the_peer;
+mod receiving_progress;
+mod reporting;
+mod serving;
+mod timeouts;

@@ -1,0 +1,17 @@
+//! Tesseron: both ends of a session, the bridge between the protocols, and the shared fixtures.
+
+mod app;
+mod bridge_calls;
+mod bridge_claims;
+mod bridge_drivers;
+mod bridge_faithful;
+mod bridge_hostile;
+mod bridge_reference_bugs;
+mod bridge_resources;
+mod bridge_storm;
+mod fixtures;
+mod frames;
+mod gateway;
+mod guarantees;
+mod handshake;
+mod reference_bugs;
