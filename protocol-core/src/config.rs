@@ -3,9 +3,9 @@
 use alloc::string::String;
 use core::time::Duration;
 
-use crate::claims::AppId;
-use crate::dialect::{Capabilities, Identity, Level};
-use crate::dialect::{mcp, tesseron};
+use crate::dialect::tesseron::AppId;
+use crate::dialect::{Capabilities, Identity, Level, LocalEnd, Protocol, mcp, tesseron};
+use crate::limits::Limits;
 
 /// Everything a session is told at its birth.
 ///
@@ -45,6 +45,17 @@ impl Config {
     /// The number of our first request.
     pub(crate) fn first_id(&self) -> u64 {
         self.first_id.clamp(1, HIGHEST_FIRST_ID)
+    }
+
+    /// The parts of it that the dialect writes and checks against.
+    pub(crate) fn local_end(&self) -> LocalEnd<'_> {
+        LocalEnd {
+            identity: &self.identity,
+            capabilities: self.capabilities,
+            instructions: self.instructions.as_deref(),
+            limits: self.limits,
+            accepts_equal: self.progress.accept_equal,
+        }
     }
 
     /// The client end of MCP: it calls tools and answers sampling, elicitation and roots. It declares nothing yet.
@@ -109,74 +120,6 @@ impl Config {
             depth: DepthPolicy::default(),
             log_level: Level::Info,
             first_id: 1,
-        }
-    }
-}
-
-/// Which protocol a session speaks, and as which of its ends.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Protocol {
-    /// The Model Context Protocol.
-    Mcp {
-        /// Client or server.
-        side: mcp::Side,
-        /// The newest revision to agree on; older ones are spoken too.
-        newest: mcp::Revision,
-    },
-    /// Tesseron 1.2.
-    Tesseron(tesseron::End),
-}
-
-/// Every bound of a session. None may be exceeded, whatever the peer or the owner does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Limits {
-    /// The longest frame, in bytes, in and out. A longer one that arrives closes the session; a longer response of ours becomes
-    /// an internal error. 16 MiB.
-    pub frame_bytes: usize,
-    /// The deepest nesting of a frame that arrives. At most 128, which is the default.
-    pub json_depth: u8,
-    /// The longest id and the longest progress token of the peer, in bytes as they are written: they are remembered. 1024.
-    pub id_bytes: usize,
-    /// Invocations at once, in each direction; inputs at once, in each direction. An inbound invocation that was cancelled counts
-    /// until its handler has ended. 1024.
-    pub in_flight: usize,
-    /// Messages in one batch (2025-03-26 only). 64.
-    pub batch: usize,
-    /// Events that wait to be polled before [`crate::Session::wants_input`] turns false. The places that settling needs come on top.
-    /// 1024.
-    pub events: usize,
-    /// Bytes of output that wait to be polled before calls are refused, progress merges and log records drop. 1 MiB.
-    pub output_bytes: usize,
-    /// Bytes of output that wait to be polled, of any kind, before the session closes with an overload. 64 MiB.
-    pub output_bytes_hard: usize,
-    /// Waiting replies that belong to no invocation (pongs, refusals) before [`crate::Session::wants_input`] turns false. When the peer
-    /// reads none of them for [`Timeouts::close_grace`], the session closes with an overload. 256.
-    pub strays: usize,
-    /// Alarms at once. 4096.
-    pub alarms: usize,
-    /// Ids of the peer that are remembered after their invocation has ended. 256.
-    pub tombstones: usize,
-    /// Bytes of one checkpoint. 1 MiB.
-    pub checkpoint_bytes: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            frame_bytes: 16 << 20,
-            json_depth: 128,
-            id_bytes: 1024,
-            in_flight: 1024,
-            batch: 64,
-            events: 1024,
-            output_bytes: 1 << 20,
-            output_bytes_hard: 64 << 20,
-            strays: 256,
-            alarms: 4096,
-            tombstones: 256,
-            checkpoint_bytes: 1 << 20,
         }
     }
 }

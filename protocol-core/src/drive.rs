@@ -40,9 +40,10 @@ use core::time::Duration;
 
 use bytes::{Buf, Bytes};
 
-use crate::config::Limits;
+use crate::limits::Limits;
 use crate::lines::LineEncoder;
 use crate::session::{Event, Full, Session, Transmit, TransportEnd};
+use crate::sink::FrameSink as _;
 use crate::time::{Instant, earlier};
 
 /// Frames read in one turn.
@@ -509,8 +510,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
     }
 
     /// Whether a frame may leave between two turns, of a transport that sends anywhere: all before it has left, and nothing ends.
-    #[cfg(feature = "endpoint")]
-    pub(crate) fn sends_early(&self) -> bool {
+    pub fn sends_early(&self) -> bool {
         let is_idle = !self.unwritten && self.arrived.is_empty() && self.reading && self.writing;
         // Without a task it has not had its first turn, or something has panicked here.
         is_idle && self.task.is_some()
@@ -518,11 +518,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
 
     /// Writes what `take` takes from the machine, between two turns, as if the task that turned it last did. `take` says how the machine
     /// stands then, and whether it has events. False where that task has to take a turn for what is left to do.
-    #[cfg(feature = "endpoint")]
-    pub(crate) fn send_early(
-        &mut self,
-        take: impl FnOnce(&dyn Fn() -> Instant, &mut LineEncoder) -> (Standing<M::Event>, bool),
-    ) -> bool {
+    pub fn send_early(&mut self, take: impl FnOnce(&dyn Fn() -> Instant, &mut LineEncoder) -> (Standing<M::Event>, bool)) -> bool {
         // Gone while foreign code runs, and so for good where that panics.
         let Some(task) = self.task.take() else { return false };
         let (standing, has_events) = take(&|| self.timer.now(), &mut self.leaving);
@@ -870,7 +866,6 @@ mod tests {
         }
 
         /// Sends a frame between two turns, of a machine that then waits until `until`.
-        #[cfg(feature = "endpoint")]
         fn sends(&mut self, frame: &'static str, until: Option<Instant>) -> bool {
             assert!(self.driver.sends_early());
             self.driver.send_early(|clock, into| {
@@ -894,7 +889,6 @@ mod tests {
         assert_eq!((bench.wakes(), bench.clock.alarm.get()), (0, None), "an idle driver sleeps");
     }
 
-    #[cfg(feature = "endpoint")]
     #[test]
     fn what_is_sent_between_two_turns_leaves_at_once_and_needs_no_turn() {
         let mut bench = Bench::new(Echo::default());
@@ -905,7 +899,6 @@ mod tests {
         assert_eq!((bench.pipe.borrow().flushes, bench.pipe.borrow().polled, bench.wakes()), (2, polled, 0));
     }
 
-    #[cfg(feature = "endpoint")]
     #[test]
     fn what_a_transport_does_not_take_between_two_turns_leaves_in_a_turn_before_all_else() {
         let mut bench = Bench::new(Echo::default());
@@ -924,7 +917,6 @@ mod tests {
         assert!(bench.sends("three", None));
     }
 
-    #[cfg(feature = "endpoint")]
     #[test]
     fn nothing_is_sent_between_two_turns_where_there_is_something_else_to_do() {
         let idle = || {
@@ -955,7 +947,6 @@ mod tests {
     }
 
     /// Not every timer can be set from everywhere.
-    #[cfg(feature = "endpoint")]
     #[test]
     fn between_two_turns_the_alarm_is_left_as_it_is() {
         let mut bench = Bench::new(Echo::default());
@@ -976,7 +967,6 @@ mod tests {
     }
 
     /// A timer may ring up to a second early. That turn had no deadline to set the alarm for again.
-    #[cfg(feature = "endpoint")]
     #[test]
     fn regression_an_alarm_that_rang_early_is_not_counted_on() {
         for has_event in [false, true] {
@@ -995,7 +985,6 @@ mod tests {
         }
     }
 
-    #[cfg(feature = "endpoint")]
     #[test]
     fn what_is_left_for_a_turn_is_said() {
         let sends = |frame: Vec<u8>, has_output, is_closed, has_events| {

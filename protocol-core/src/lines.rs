@@ -24,6 +24,7 @@ use bytes::buf::Limit;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::byte_queue::{ByteQueue, CALM, PLAIN};
+use crate::sink::FrameSink;
 
 /// A buffer up to that size is kept where a plain one would do.
 const PLAIN_KEPT: usize = 2 * PLAIN;
@@ -36,9 +37,6 @@ const MOST_CLEARED: usize = 64 * 1024;
 /// Bytes that may be taken off a line before it is a frame: a byte order mark and a carriage return.
 const TRIMMED: usize = BYTE_ORDER_MARK.len() + 1;
 const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
-/// Frames, and bytes, that an encoder is filled with at once. Bytes are passed by at most one frame.
-const FRAMES_AT_ONCE: usize = 64;
-const BYTES_AT_ONCE: usize = 32 * 1024;
 /// Frames from here on are written from where they lie; shorter ones are gathered, since copying them costs less than one more piece.
 const GATHERED: usize = 4 * 1024;
 
@@ -281,39 +279,6 @@ impl LineEncoder {
         Self::default()
     }
 
-    /// Takes a frame. It must not hold a line feed; those of a session do not.
-    pub fn push(&mut self, frame: Bytes) {
-        if frame.len() < GATHERED {
-            return self.push_slice(&frame);
-        }
-        debug_assert!(find_line_feed(&frame).is_none(), "a frame is one line");
-        self.end_gathering();
-        self.push_piece(frame);
-        self.gathered.behind().push(b'\n');
-    }
-
-    /// Takes a copy of a frame.
-    pub fn push_slice(&mut self, frame: &[u8]) {
-        debug_assert!(find_line_feed(frame).is_none(), "a frame is one line");
-        let gathered = self.gathered.behind();
-        gathered.extend_from_slice(frame);
-        gathered.push(b'\n');
-    }
-
-    /// Has `push_next` push frames, one at a time, until it says that there is none, it has pushed 64, or 32 KiB are held. Says whether
-    /// there may be more.
-    pub(crate) fn fill(&mut self, mut push_next: impl FnMut(&mut Self) -> bool) -> bool {
-        for _ in 0..FRAMES_AT_ONCE {
-            if !push_next(self) {
-                return false;
-            }
-            if self.remaining() >= BYTES_AT_ONCE {
-                break;
-            }
-        }
-        true
-    }
-
     /// Takes all that `other` holds. One that holds nothing itself changes places with it, and nothing is copied.
     pub fn append(&mut self, other: &mut Self) {
         if !self.has_remaining() {
@@ -365,6 +330,30 @@ impl LineEncoder {
         self.pieces.clear();
         self.in_pieces = 0;
         self.gathered.advance(usize::MAX);
+    }
+}
+
+impl FrameSink for LineEncoder {
+    /// Takes a frame. It must not hold a line feed; those of a session do not.
+    fn push(&mut self, frame: Bytes) {
+        if frame.len() < GATHERED {
+            return self.push_slice(&frame);
+        }
+        debug_assert!(find_line_feed(&frame).is_none(), "a frame is one line");
+        self.end_gathering();
+        self.push_piece(frame);
+        self.gathered.behind().push(b'\n');
+    }
+
+    fn push_slice(&mut self, frame: &[u8]) {
+        debug_assert!(find_line_feed(frame).is_none(), "a frame is one line");
+        let gathered = self.gathered.behind();
+        gathered.extend_from_slice(frame);
+        gathered.push(b'\n');
+    }
+
+    fn held(&self) -> usize {
+        self.remaining()
     }
 }
 

@@ -1,19 +1,21 @@
-//! Tables of what is live, by numbers that we count up ourselves.
+//! Tables of live things, by numbers that the owner of the table counts up.
 //!
 //! A look-up is one multiplication and, nearly always, one comparison. What lives stays where it is, and ends there: only a table that
-//! grows or shrinks moves all that it holds. No peer chooses the numbers. It can choose which of them stay live, and so make some of them
+//! grows or shrinks moves all that it holds. No peer chooses the numbers. A peer can choose which of them stay live, and so make some of them
 //! meet: then a look-up walks past as many as that, of which there are never more than may be in flight.
 
 use alloc::vec::Vec;
 use core::fmt;
 
-/// A number of ours: counted up, so never used twice.
-pub(crate) trait Id: Copy + Ord {
+/// A number that is counted up, so that none is used twice.
+pub trait Id: Copy + Ord {
+    /// The number.
     fn number(self) -> u64;
 }
 
+/// A table of live things: those of a [`Session`](crate::Session), and those that wrap one keep beside it.
 #[derive(Clone)]
-pub(crate) struct Table<K, V> {
+pub struct Table<K, V> {
     /// What is live, and the places of some that were. The order is that of the operations, and tells nothing.
     entries: Vec<(K, Option<V>)>,
     /// Where in `entries` nothing lives: whoever comes next takes the last of them.
@@ -29,31 +31,40 @@ const NOWHERE: u32 = u32::MAX;
 const LEAST: usize = 8;
 
 impl<K: Id, V> Table<K, V> {
-    pub(crate) const fn new() -> Self {
+    /// A table that holds nothing, and takes no memory.
+    #[must_use]
+    pub const fn new() -> Self {
         Self { entries: Vec::new(), vacant: Vec::new(), slots: Vec::new() }
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// How many live.
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.entries.len().saturating_sub(self.vacant.len())
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether none lives.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    pub(crate) fn get(&self, id: &K) -> Option<&V> {
+    /// The value of `id`, if it lives.
+    #[must_use]
+    pub fn get(&self, id: &K) -> Option<&V> {
         let (_, place) = self.find(*id)?;
         self.entries.get(place)?.1.as_ref()
     }
 
-    pub(crate) fn get_mut(&mut self, id: &K) -> Option<&mut V> {
+    /// The value of `id`, to be changed, if it lives.
+    pub fn get_mut(&mut self, id: &K) -> Option<&mut V> {
         let (_, place) = self.find(*id)?;
         self.entries.get_mut(place)?.1.as_mut()
     }
 
-    /// `id` must be new.
+    /// Adds a value. `id` must be new.
     #[inline]
-    pub(crate) fn insert(&mut self, id: K, value: V) {
+    pub fn insert(&mut self, id: K, value: V) {
         debug_assert!(self.find(id).is_none(), "a number that is used twice");
         if self.len() >= self.room() {
             self.resize(self.room().saturating_mul(2));
@@ -68,8 +79,8 @@ impl<K: Id, V> Table<K, V> {
         }
     }
 
-    /// Has `last` look at a value once more and take what is still of use, and ends it where it stands.
-    pub(crate) fn end<R>(&mut self, id: &K, last: impl FnOnce(&mut V) -> R) -> Option<R> {
+    /// Ends the value of `id` where it stands, after `last` has taken from it what is still of use. `None` if it does not live.
+    pub fn end<R>(&mut self, id: &K, last: impl FnOnce(&mut V) -> R) -> Option<R> {
         let (slot, place) = self.find(*id)?;
         let (_, value) = self.entries.get_mut(place)?;
         let taken = value.as_mut().map(last);
@@ -84,23 +95,23 @@ impl<K: Id, V> Table<K, V> {
     }
 
     /// Everything goes, the memory too.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         *self = Self::new();
     }
 
-    /// What is live, in an order that must not be seen outside.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (K, &V)> {
+    /// All that live, in an order that says nothing.
+    pub fn iter(&self) -> impl Iterator<Item = (K, &V)> {
         self.entries.iter().filter_map(|(id, value)| Some((*id, value.as_ref()?)))
     }
 
-    /// What is live, to be changed, in the same order.
-    #[cfg(feature = "endpoint")]
-    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
+    /// All values that live, to be changed, in the same order.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
         self.entries.iter_mut().filter_map(|(_, value)| value.as_mut())
     }
 
-    /// The ids of what is live, oldest first.
-    pub(crate) fn ids(&self) -> Vec<K> {
+    /// The ids of all that live, oldest first.
+    #[must_use]
+    pub fn ids(&self) -> Vec<K> {
         let mut ids: Vec<K> = self.iter().map(|(id, _)| id).collect();
         ids.sort_unstable();
         ids
@@ -185,6 +196,12 @@ fn after(slot: usize, count: usize) -> usize {
 }
 
 /// What it holds, oldest first; how it is laid out tells nothing.
+impl<K: Id, V> Default for Table<K, V> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<K: Id + fmt::Debug, V: fmt::Debug> fmt::Debug for Table<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ids = self.ids();

@@ -4,10 +4,11 @@ use std::io::{self, IoSlice};
 
 use bytes::{Buf, Bytes};
 
-use crate::config::Limits;
 use crate::drive::FrameIo;
+use crate::limits::Limits;
 use crate::lines::{LineDecoder, LineEncoder};
 use crate::session::Transmit;
+use crate::sink::FrameSink as _;
 
 /// With so many bytes waiting to be written no more frames are taken.
 const FULL: usize = 64 * 1024;

@@ -12,8 +12,8 @@ use tungstenite::protocol::frame::coding::CloseCode;
 use tungstenite::protocol::{CloseFrame, Role, WebSocketConfig, WebSocketContext};
 
 use crate::adapter::StreamIo;
-use crate::config::Limits;
 use crate::drive::FrameIo;
+use crate::limits::Limits;
 use crate::session::Transmit;
 
 /// With so many bytes waiting to be written no more frames are taken.

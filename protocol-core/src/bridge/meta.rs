@@ -9,10 +9,9 @@ use super::{Bridge, BridgeEvent, ClaimId, Route};
 use crate::claims::{ChannelId, ClaimCode, ClaimMissed};
 use crate::dialect::{Op, Reply, ToolOutput};
 use crate::json::Json;
-use crate::json::pretty::pretty;
-use crate::json::walk::member;
+use crate::json::read::member;
+use crate::json::write::{Object, pretty};
 use crate::session::{Close, InboundId, Invoke};
-use crate::wire::Object;
 
 /// Which tools the agent is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -383,5 +382,5 @@ impl Bridge {
 }
 
 fn copy_members(object: &mut Object<'_>, from: &Json) {
-    crate::json::walk::for_each_key(from.as_bytes(), |key, value| object.copy(key, value));
+    crate::json::read::for_each_key(from.as_bytes(), |key, value| object.copy(key, value));
 }

@@ -36,10 +36,11 @@ use core::time::Duration;
 use bytes::Bytes;
 
 use crate::claims::{BoundDial, ChannelId, Dial, Lobby, LobbyPolicy, OpenRefused};
-use crate::config::{CallTimeouts, Config, DepthInference, Limits, RateWindow};
+use crate::config::{CallTimeouts, Config, DepthInference, RateWindow};
 use crate::dialect::tesseron::{Gateway, pending_agent};
 use crate::dialect::{Capabilities, Identity};
 use crate::json::Text;
+use crate::limits::Limits;
 use crate::session::{Close, Full, InboundId, InputKey, Session, Stats, Transmit, TransportEnd};
 use crate::time::Instant;
 

@@ -11,11 +11,10 @@ use super::{Bridge, Leg};
 use crate::claims::{AppId, ChannelId};
 use crate::dialect::{NotFound, Notice, Op, PeerInfo, Reply, ToolOutput};
 use crate::error::RpcError;
-use crate::json::scan::Kind;
-use crate::json::walk::{elements, member, string};
+use crate::json::read::{Kind, elements, member, string};
+use crate::json::write::Object;
 use crate::json::{Json, Text};
 use crate::session::{InboundId, Invoke, Outcome};
-use crate::wire::Object;
 
 /// What every uri of a resource begins with.
 const SCHEME: &str = "tesseron://";

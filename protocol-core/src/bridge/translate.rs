@@ -7,12 +7,10 @@ use crate::dialect::depth_data;
 use crate::dialect::tesseron::code;
 use crate::dialect::{Answer, Ask, Blocks, Content, Progress, Reply, Sample, Sampled, ToolOutput};
 use crate::error::RpcError;
-use crate::json::pretty::pretty;
-use crate::json::scan::Kind;
-use crate::json::walk::{elements, for_each_member, member, string};
-use crate::json::{Json, Text, write_integer};
+use crate::json::read::{Kind, elements, for_each_member, member, string};
+use crate::json::write::{Object, pretty, push_json, write_integer};
+use crate::json::{Json, Text};
 use crate::session::{AskError, InboundId, InputFailed, Outcome, Refused};
-use crate::wire::{Object, push_json};
 
 /// Why something is asked of an app.
 #[derive(Clone, Debug)]

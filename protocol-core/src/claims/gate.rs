@@ -22,7 +22,7 @@ use core::time::Duration;
 use bytes::Bytes;
 
 use super::{BindRefused, ClaimCode, Host, HostChannel, HostPolicy};
-use crate::dialect::tesseron::bind::{self, Answered, Asked};
+use crate::dialect::tesseron::bind::{self, BindReply, BindRequest};
 use crate::error::RpcError;
 use crate::time::Instant;
 
@@ -71,9 +71,9 @@ impl HostGate {
             return HostStep { reply: None, next: HostNext::Deliver(frame) };
         }
         let (id, code) = match bind::read_asked(&frame) {
-            Asked::Bind { id, code } => (id, code),
-            Asked::Other { .. } if self.open => return HostStep { reply: None, next: HostNext::Deliver(frame) },
-            Asked::Other { id } => {
+            BindRequest::Bind { id, code } => (id, code),
+            BindRequest::Other { .. } if self.open => return HostStep { reply: None, next: HostNext::Deliver(frame) },
+            BindRequest::Other { id } => {
                 let reply = bind::write_refused(&id, &BindRefused::Unbound.error());
                 return HostStep { reply: Some(reply), next: HostNext::Close };
             }
@@ -183,13 +183,13 @@ impl DialGate {
             Dialling::Waiting { .. } => {}
         }
         match bind::read_answered(&frame) {
-            Answered::Other => Ok(DialStep::Wait),
-            Answered::Bound => {
+            BindReply::Other => Ok(DialStep::Wait),
+            BindReply::Bound => {
                 self.state = Dialling::Open;
                 Ok(DialStep::Open)
             }
-            Answered::Refused(error) => Err(self.fail(DialFailed::Refused(error))),
-            Answered::Malformed => Err(self.fail(DialFailed::Malformed)),
+            BindReply::Refused(error) => Err(self.fail(DialFailed::Refused(error))),
+            BindReply::Malformed => Err(self.fail(DialFailed::Malformed)),
         }
     }
 

@@ -21,7 +21,6 @@
 //! assert!(code == code);
 //! ```
 
-mod app_id;
 mod bind_refused;
 mod code;
 mod draw;
@@ -33,7 +32,7 @@ mod offer;
 mod session_id;
 mod token;
 
-pub use app_id::{AppId, AppIdError};
+pub use crate::dialect::tesseron::{AppId, AppIdError};
 pub use bind_refused::BindRefused;
 pub use code::{ClaimCode, ClaimCodeError};
 pub use gate::{DialFailed, DialGate, DialStep, HostGate, HostNext, HostStep};

@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 
 use crate::error::RpcError;
 use crate::json::Json;
-use crate::json::walk::for_each_key;
-use crate::wire::Object;
+use crate::json::read::for_each_key;
+use crate::json::write::Object;
 
 /// Writes `status` into a checkpoint, which is an object without one.
 pub(super) fn with_status(partial: &Json, status: &str) -> Json {

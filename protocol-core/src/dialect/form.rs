@@ -6,9 +6,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 
 use crate::dialect::shown;
-use crate::json::scan::Kind;
-use crate::json::walk::{Members, elements, for_each_member, member, string};
-use crate::json::{Json, integer, number};
+use crate::json::Json;
+use crate::json::read::{Kind, Members, elements, for_each_member, integer, member, number, string};
 
 /// What a protocol lets a field be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

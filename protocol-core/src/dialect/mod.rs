@@ -14,9 +14,9 @@ pub mod tesseron;
 
 use bytes::Bytes;
 
-use crate::config::{Config, Protocol};
 use crate::error::RpcError;
 use crate::json::{Json, Text};
+use crate::limits::Limits;
 use crate::wire::{Draft, Frames, WireId};
 
 pub use blocks::Blocks;
@@ -28,6 +28,35 @@ pub use terms::{
     Answer, Ask, Capabilities, Content, Elicit, Elicited, Identity, Level, LogRecord, NotFound, Notice, Op, Pass, PeerInfo,
     Progress, Reply, Sample, Sampled, ToolOutput,
 };
+
+/// Which protocol a session speaks, and as which of its ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Protocol {
+    /// The Model Context Protocol.
+    Mcp {
+        /// Client or server.
+        side: mcp::Side,
+        /// The newest revision to agree on; older ones are spoken too.
+        newest: mcp::Revision,
+    },
+    /// Tesseron 1.2.
+    Tesseron(tesseron::End),
+}
+
+/// The parts of a configuration that a dialect writes and checks against.
+pub(crate) struct LocalEnd<'a> {
+    /// The name that the peer is told.
+    pub(crate) identity: &'a Identity,
+    /// The capabilities that the peer is told.
+    pub(crate) capabilities: Capabilities,
+    /// The instructions of a server, the description of an app.
+    pub(crate) instructions: Option<&'a str>,
+    /// The bounds of a frame.
+    pub(crate) limits: Limits,
+    /// Whether progress that repeats the last value is taken (MCP).
+    pub(crate) accepts_equal: bool,
+}
 
 /// How an invocation was cut short, in the words of its checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,10 +85,10 @@ macro_rules! delegate {
 }
 
 impl Dialect {
-    pub(crate) fn new(config: &Config) -> Self {
-        match &config.protocol {
-            Protocol::Mcp { side, newest } => Self::Mcp(mcp::Mcp::new(*side, *newest, config)),
-            Protocol::Tesseron(end) => Self::Tesseron(tesseron::Tesseron::new(end.clone(), config)),
+    pub(crate) fn new(protocol: &Protocol, local: &LocalEnd<'_>) -> Self {
+        match protocol {
+            Protocol::Mcp { side, newest } => Self::Mcp(mcp::Mcp::new(*side, *newest, local)),
+            Protocol::Tesseron(end) => Self::Tesseron(tesseron::Tesseron::new(end.clone(), local)),
         }
     }
 
@@ -222,7 +251,7 @@ impl Dialect {
     }
 
     pub(crate) fn write_result(&self, frames: &mut Frames, id: &WireId, result: &Json) -> Draft {
-        frames.response(id, result.as_bytes().len(), |out| crate::wire::push_json(out, result.as_bytes()))
+        frames.response(id, result.as_bytes().len(), |out| crate::json::write::push_json(out, result.as_bytes()))
     }
 
     pub(crate) fn write_error(&self, frames: &mut Frames, id: Option<&WireId>, error: &RpcError) -> Draft {
@@ -269,7 +298,7 @@ impl Dialect {
 
 /// What an error says of a sampling that is nested too deep.
 pub(crate) fn depth_data(depth: u8, max: u8) -> Json {
-    crate::wire::Object::value(|object| {
+    crate::json::write::Object::value(|object| {
         object.integer("depth", depth.into());
         object.integer("max", max.into());
     })

@@ -7,8 +7,7 @@ use bytes::Bytes;
 
 use super::Op;
 use crate::json::scan::{Noted, Span};
-use crate::json::walk;
-use crate::json::{Json, Payload};
+use crate::json::{Json, Payload, read};
 
 /// The parameters of a request of the peer: an object, to be read like the [`Json`] that it is.
 ///
@@ -34,13 +33,13 @@ impl Params {
 
     /// What the request, which is one for `op`, is about: the name of a tool or a prompt, or the uri of a resource. `None` if nothing
     /// names it, or something that is no text. `op` must be the operation of the request that these came with.
-    #[cfg(feature = "endpoint")]
-    pub(crate) fn target(&self, op: &Op) -> Option<alloc::borrow::Cow<'_, str>> {
+    #[must_use]
+    pub fn target(&self, op: &Op) -> Option<alloc::borrow::Cow<'_, str>> {
         let text = self.json.as_bytes();
         if self.target.is_nowhere() {
-            walk::string(walk::member(text, op.names_by()?)?)
+            read::string(read::member(text, op.names_by()?)?)
         } else {
-            walk::string(self.target.cut(text))
+            read::string(self.target.cut(text))
         }
     }
 
@@ -50,7 +49,7 @@ impl Params {
         let text = self.json.as_bytes();
         let is_some = |value: &&[u8]| *value != b"null";
         let value = if self.target.is_nowhere() {
-            let members = walk::Members::of(text)?.filter(|(key, _)| key.is(Self::ARGUMENTS));
+            let members = read::Members::of(text)?.filter(|(key, _)| key.is(Self::ARGUMENTS));
             members.map(|(_, value)| value).filter(is_some).last()
         } else {
             Some(self.arguments).filter(|place| !place.is_nowhere()).map(|place| place.cut(text)).filter(is_some)
@@ -58,9 +57,9 @@ impl Params {
         value.map(|value| self.json.part(value))
     }
 
-    /// The same, for whoever needs the others no longer.
-    #[cfg(feature = "endpoint")]
-    pub(crate) fn into_arguments(self) -> Option<Json> {
+    /// [`Self::arguments`] without a second handle of the frame.
+    #[must_use]
+    pub fn into_arguments(self) -> Option<Json> {
         if self.target.is_nowhere() || self.arguments.is_nowhere() {
             return self.arguments();
         }
@@ -129,7 +128,6 @@ impl fmt::Debug for Params {
     }
 }
 
-#[cfg(feature = "endpoint")]
 #[cfg(test)]
 mod tests {
     use super::*;

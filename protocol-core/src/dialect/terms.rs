@@ -138,8 +138,9 @@ impl Op {
         matches!(self, Self::Ping)
     }
 
-    /// The parameter that names what the operation is about.
-    pub(crate) const fn names_by(&self) -> Option<&'static str> {
+    /// The parameter that names what the operation is about: `name` or `uri`.
+    #[must_use]
+    pub const fn names_by(&self) -> Option<&'static str> {
         match self {
             Self::CallTool | Self::GetPrompt => Some("name"),
             Self::ReadResource | Self::Subscribe | Self::Unsubscribe => Some("uri"),
@@ -215,7 +216,7 @@ impl Elicit {
     #[must_use]
     pub fn is_confirmation(&self) -> bool {
         self.schema.member("properties").is_none_or(|properties| {
-            crate::json::walk::Members::of(properties.as_bytes()).is_none_or(|mut fields| fields.next().is_none())
+            crate::json::read::Members::of(properties.as_bytes()).is_none_or(|mut fields| fields.next().is_none())
         })
     }
 }

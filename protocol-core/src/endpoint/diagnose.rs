@@ -42,7 +42,7 @@ mod on {
     use crate::endpoint::context::stopped;
     use crate::endpoint::invocation::Invocation;
     use crate::error::{RpcError, Violation};
-    use crate::json::{Json, walk};
+    use crate::json::{Json, read};
     use crate::session::{CloseReason, InboundId, InputKey, NotLive, OutboundId, Outcome, ProgressError, Why};
 
     const TARGET: &str = "protocol_core";
@@ -128,7 +128,7 @@ mod on {
             return;
         }
         span.record("op", debug(op));
-        if let Some(name) = op.names_by().and_then(|key| params.member(key)).as_ref().and_then(|name| walk::string(name.as_bytes()))
+        if let Some(name) = op.names_by().and_then(|key| params.member(key)).as_ref().and_then(|name| read::string(name.as_bytes()))
         {
             span.record("name", cut(&name));
         }

@@ -17,7 +17,8 @@ use crate::endpoint::call::{Call, CallError};
 use crate::endpoint::diagnose::Span;
 use crate::endpoint::shared::{CallSlot, Counters, Shared, State};
 use crate::error::RpcError;
-use crate::json::{Json, JsonError, check_depth, write_string};
+use crate::json::write::{write_string, write_value};
+use crate::json::{Json, JsonError};
 use crate::session::{Close, CloseReason, Invoke, InvokeError, Logged, Refused, Stats};
 use crate::time::Instant;
 
@@ -359,9 +360,8 @@ fn tool_params(name: &str, arguments: &(impl Serialize + ?Sized)) -> Result<Json
 fn write_tool_call(out: &mut Vec<u8>, name: &str, arguments: &(impl Serialize + ?Sized)) -> Result<Json, JsonError> {
     begin_tool_call(out, name);
     let around = out.len();
-    serde_json::to_writer(&mut *out, arguments).map_err(|error| JsonError::unwritten(&error))?;
+    write_value(out, arguments)?;
     let arguments = out.get(around..).unwrap_or_default();
-    check_depth(arguments)?;
     if arguments.first() != Some(&b'{') {
         return Ok(Json::written(arguments.to_vec()));
     }

@@ -8,8 +8,7 @@ use std::vec::Vec;
 
 use serde_json::{Map, Value};
 
-use crate::json::scan::any_part;
-use crate::json::{Json, walk};
+use crate::json::{Json, read};
 
 /// A schema that says no more than which members there are and of which kind.
 #[derive(Default)]
@@ -66,7 +65,7 @@ impl Plain {
 
     /// Whether `arguments` are surely valid, and read alike whether from their text or from their tree.
     pub(super) fn fits(&self, arguments: &Json) -> bool {
-        let Some(members) = walk::Members::of(arguments.as_bytes()) else { return false };
+        let Some(members) = read::Members::of(arguments.as_bytes()) else { return false };
         let mut given = 0;
         for (key, value) in members {
             let Some((field, bit)) = key.plain().and_then(|name| self.place(name)) else { return false };
@@ -86,7 +85,7 @@ impl Plain {
 
 /// Whether there is a backslash in it.
 fn has_escapes(text: &[u8]) -> bool {
-    any_part::<32>(text, 0, |part| part.iter().fold(false, |found, byte| found | (*byte == b'\\')))
+    text.contains(&b'\\')
 }
 
 /// What the validator does not look at: formats are not asserted in this draft.
@@ -137,7 +136,7 @@ impl Field {
             [b'0'..=b'9' | b'-', ..] => self.fits_number(value),
             [b'[', ..] => {
                 let item = self.items.as_ref().filter(|_| self.list);
-                item.is_some_and(|item| walk::elements(value).into_iter().all(|element| item.fits(element)))
+                item.is_some_and(|item| read::elements(value).into_iter().all(|element| item.fits(element)))
             }
             b"true" | b"false" => self.boolean,
             b"null" => self.null,

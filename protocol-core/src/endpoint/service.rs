@@ -20,7 +20,7 @@ use crate::endpoint::runtime::BoxFuture;
 use crate::endpoint::task::Task;
 use crate::endpoint::tool::{Handler, InPlace, Tool, ToolError};
 use crate::error::RpcError;
-use crate::json::{Json, Text, walk};
+use crate::json::{Json, Text, read};
 use crate::session::ServeOptions;
 
 /// Tools, prompts and resources by name. One service can be behind any number of endpoints at once.
@@ -348,7 +348,7 @@ fn page(list: &str, entries: Vec<&Json>, size: usize, params: &Json) -> Result<S
 }
 
 fn begin(list: &str, cursor: &Json) -> Option<usize> {
-    let cursor = walk::string(cursor.as_bytes())?;
+    let cursor = read::string(cursor.as_bytes())?;
     let place = cursor.strip_prefix(list)?.strip_prefix(':')?;
     let from: usize = place.parse().ok()?;
     // `+5` and `05` parse, too, but we never wrote them; neither did we write 0.

@@ -1,20 +1,21 @@
 //! Payloads: JSON and text that are slices of the frame they came in.
 
-pub(crate) mod pretty;
+mod pretty;
+pub mod read;
 pub(crate) mod scan;
-pub(crate) mod walk;
+pub mod write;
 
 use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Deref;
-use core::str::FromStr;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use scan::{Cursor, Kind, is_text};
+use scan::{Cursor, is_text};
+use write::write_string;
 
 /// As deep as a payload of ours may be nested, so that what it is put into stays readable.
 const DEPTH: u8 = 120;
@@ -100,8 +101,8 @@ impl Json {
     }
 
     /// The array of these.
-    #[cfg(feature = "endpoint")]
-    pub(crate) fn array(items: impl Iterator<Item = Self>) -> Self {
+    #[must_use]
+    pub fn array(items: impl Iterator<Item = Self>) -> Self {
         let mut out = Vec::from(*b"[");
         for item in items {
             if out.len() > 1 {
@@ -122,13 +123,13 @@ impl Json {
     /// The text, if this is a string that is one: half a surrogate pair is none.
     #[must_use]
     pub fn as_text(&self) -> Option<Text> {
-        walk::string(self.as_bytes()).map(|text| Text::from(&*text))
+        read::string(self.as_bytes()).map(|text| Text::from(&*text))
     }
 
     /// The member `name`, if this is an object that has it. Where a key is repeated the last one counts.
     #[must_use]
     pub fn member(&self, name: &str) -> Option<Self> {
-        walk::member(self.as_bytes(), name).map(|value| self.part(value))
+        read::member(self.as_bytes(), name).map(|value| self.part(value))
     }
 
     /// Copies the text out of the frame it came in, so that keeping it does not keep the frame.
@@ -151,8 +152,10 @@ impl Json {
         Self(text)
     }
 
-    /// Text that is known to be JSON because the crate wrote it.
-    pub(crate) fn written(text: Vec<u8>) -> Self {
+    /// Takes over text that is known to be JSON because the caller has written it. Nothing is checked: text that is not one value, nested at
+    /// most 120 deep, makes a frame that no peer can read.
+    #[must_use]
+    pub fn written(text: Vec<u8>) -> Self {
         Self(text.into())
     }
 }
@@ -245,7 +248,7 @@ impl<'a> Frame<'a> {
 
     /// The text of a JSON string in the frame; a slice of it where nothing is escaped.
     pub(crate) fn text(self, value: &[u8]) -> Option<Text> {
-        match walk::said(value)? {
+        match read::said(value)? {
             Cow::Borrowed(plain) => Some(Text(self.slice(plain))),
             Cow::Owned(text) => Some(Text(text.into())),
         }
@@ -299,8 +302,9 @@ impl Text {
         core::str::from_utf8(&self.0).unwrap_or_default()
     }
 
-    /// The text, as bytes: nobody need look whether it is one.
-    pub(crate) fn as_bytes(&self) -> &[u8] {
+    /// The text, as bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
@@ -349,164 +353,9 @@ impl fmt::Display for Text {
     }
 }
 
-/// Appends `text` as a JSON string.
-pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
-    write_text(out, text.as_bytes());
-}
-
-/// Appends `text`, which must be UTF-8, as a JSON string.
-pub(crate) fn write_text(out: &mut Vec<u8>, text: &[u8]) {
-    out.push(b'"');
-    let mut from = 0;
-    loop {
-        let to = scan::behind_plain(text, from);
-        out.extend_from_slice(text.get(from..to).unwrap_or_default());
-        let Some(special) = text.get(to) else { break };
-        match special {
-            b'"' => out.extend_from_slice(b"\\\""),
-            b'\\' => out.extend_from_slice(b"\\\\"),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            b'\r' => out.extend_from_slice(b"\\r"),
-            b'\t' => out.extend_from_slice(b"\\t"),
-            other => {
-                const HEX: [u8; 16] = *b"0123456789abcdef";
-                let digit = |nibble: u8| HEX.get(usize::from(nibble)).copied().unwrap_or(b'0');
-                out.extend_from_slice(&[b'\\', b'u', b'0', b'0', digit(other >> 4), digit(other & 0xf)]);
-            }
-        }
-        from = to.saturating_add(1);
-    }
-    out.push(b'"');
-}
-
-/// Appends `number`, which must be finite: whole ones without a fraction, as counts are read best.
-pub(crate) fn write_number(out: &mut Vec<u8>, number: f64) {
-    /// Every whole number below this is exact as a double.
-    const EXACT: f64 = 9_007_199_254_740_992.0;
-    let whole = number as i64;
-    if number.abs() < EXACT && whole as f64 == number {
-        return write_integer(out, whole);
-    }
-    let mut sink = Sink(out);
-    // Writing to a Vec cannot fail.
-    let _ = if (1e-6..1e17).contains(&number.abs()) {
-        fmt::write(&mut sink, format_args!("{number}"))
-    } else {
-        fmt::write(&mut sink, format_args!("{number:e}"))
-    };
-}
-
-/// Appends a whole number.
-pub(crate) fn write_integer(out: &mut Vec<u8>, number: i64) {
-    /// Nearly every number that is written has no more digits.
-    const SHORT: u64 = 100_000_000;
-    match u64::try_from(number) {
-        Ok(number) if number < SHORT => write_short(out, number),
-        _ => write_any(out, number),
-    }
-}
-
-/// Appends a whole number of at most eight digits, all of which are found at once: halves of it, halves of those and so on lie side by
-/// side in one word.
-#[inline]
-fn write_short(out: &mut Vec<u8>, number: u64) {
-    const ZEROS: u64 = u64::from_ne_bytes([b'0'; 8]);
-    let fours = (number / 10_000) | ((number % 10_000) << 32);
-    // The quotients by 100 and by 10, as products that are exact for four and for two digits.
-    let hundreds = (fours.wrapping_mul(10_486) >> 20) & 0x0000_007f_0000_007f;
-    let twos = hundreds | (fours.wrapping_sub(hundreds.wrapping_mul(100)) << 16);
-    let tens = (twos.wrapping_mul(103) >> 10) & 0x000f_000f_000f_000f;
-    let digits = tens | (twos.wrapping_sub(tens.wrapping_mul(10)) << 8);
-    // The first digit is the lowest byte. Zeros before it are not written, but the last one is.
-    let leading = digits.trailing_zeros().min(63) & !7;
-    out.extend_from_slice(&(digits.wrapping_add(ZEROS) >> leading).to_le_bytes());
-    out.truncate(out.len().saturating_sub(leading as usize >> 3));
-}
-
-fn write_any(out: &mut Vec<u8>, number: i64) {
-    /// The longest has nineteen digits.
-    const LONGEST: usize = 20;
-    let mut digits = [0; LONGEST];
-    let mut first = LONGEST;
-    let mut rest = number.unsigned_abs();
-    loop {
-        first = first.saturating_sub(1);
-        if let Some(digit) = digits.get_mut(first) {
-            *digit = b'0'.saturating_add((rest % 10) as u8);
-        }
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    if number < 0 {
-        out.push(b'-');
-    }
-    out.extend_from_slice(digits.get(first..).unwrap_or_default());
-}
-
-struct Sink<'a>(&'a mut Vec<u8>);
-
-impl fmt::Write for Sink<'_> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.0.extend_from_slice(text.as_bytes());
-        Ok(())
-    }
-}
-
-/// The number that a JSON value says, if it is one and finite.
-pub(crate) fn number(value: &[u8]) -> Option<f64> {
-    // Most numbers are counts, and reading those as whole numbers is several times quicker.
-    if let Some(count) = count(value) {
-        return Some(count as f64);
-    }
-    if Kind::of(value) != Kind::Number {
-        return None;
-    }
-    core::str::from_utf8(value).ok()?.parse::<f64>().ok().filter(|number| number.is_finite())
-}
-
-/// The number that a JSON value says, if that is a whole one within the bounds of `T`.
-pub(crate) fn integer<T: FromStr + TryFrom<u64>>(value: &[u8]) -> Option<T> {
-    match count(value) {
-        Some(count) => T::try_from(count).ok(),
-        None => core::str::from_utf8(value).ok()?.parse().ok(),
-    }
-}
-
-/// The number that digits say, if there are few and nothing else.
-#[inline]
-fn count(digits: &[u8]) -> Option<u64> {
-    /// As many are exact as a double, too.
-    const MOST: usize = 15;
-    if digits.is_empty() || digits.len() > MOST {
-        return None;
-    }
-    if let (true, Some(first), Some(last)) = (digits.len() <= 8, digits.first_chunk(), digits.last_chunk()) {
-        return few(digits.len(), *first, *last);
-    }
-    let digit = |byte: u8| byte.is_ascii_digit().then(|| u64::from(byte & 0xf));
-    digits.iter().try_fold(0_u64, |count, byte| Some(count.wrapping_mul(10).wrapping_add(digit(*byte)?)))
-}
-
-/// The number that four to eight digits say, of which these are the first and the last: all in one word, as they are written.
-#[inline]
-fn few(length: usize, first: [u8; 4], last: [u8; 4]) -> Option<u64> {
-    // The last digit is the highest byte; below the first there are zeros.
-    let missing = 64_usize.wrapping_sub(length << 3);
-    let first = (u64::from(u32::from_le_bytes(first)) ^ 0x3030_3030) << missing;
-    let last = (u64::from(u32::from_le_bytes(last)) ^ 0x3030_3030) << 32;
-    let ones = first | last;
-    if scan::non_values(ones) != 0 {
-        return None;
-    }
-    let twos = ones.wrapping_mul(10).wrapping_add(ones >> 8) & 0x00ff_00ff_00ff_00ff;
-    let fours = twos.wrapping_mul(100).wrapping_add(twos >> 16) & 0x0000_ffff_0000_ffff;
-    Some(fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xffff_ffff)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::read::integer;
     use super::*;
 
     fn payload(frame: &Bytes, value: &'static str) -> Payload {

@@ -5,7 +5,7 @@
 
 use core::ops::Range;
 
-use super::walk::{self, Key, for_each_member, member};
+use super::read::{self, Key, for_each_member, member};
 
 /// The deepest nesting that a scan can follow.
 pub(crate) const MAX_DEPTH: u8 = 128;
@@ -20,18 +20,25 @@ pub(crate) enum ScanError {
 
 /// What a value is, seen from its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// `{..}`.
     Object,
+    /// `[..]`.
     Array,
+    /// `".."`.
     String,
+    /// A number.
     Number,
+    /// `true` or `false`.
     Bool,
+    /// `null`.
     Null,
 }
 
 impl Kind {
     /// The kind of the value that `text` begins with. `text` must have passed a scan.
-    pub(crate) fn of(text: &[u8]) -> Self {
+    #[must_use]
+    pub fn of(text: &[u8]) -> Self {
         match text.first() {
             Some(b'{') => Self::Object,
             Some(b'[') => Self::Array,
@@ -615,7 +622,7 @@ impl<'a> Noted<'a> {
 
 #[cold]
 fn only_member<'a>(text: &'a [u8], name: &str) -> Result<Option<&'a [u8]>, Repeated> {
-    let mut named = walk::Members::of(text).into_iter().flatten().filter(|(key, _)| key.is(name)).map(|(_, value)| value);
+    let mut named = read::Members::of(text).into_iter().flatten().filter(|(key, _)| key.is(name)).map(|(_, value)| value);
     let one = named.next();
     if named.next().is_some() { Err(Repeated) } else { Ok(one) }
 }

@@ -104,7 +104,6 @@ impl Clocks {
         }
     }
 
-    #[cfg(feature = "endpoint")]
     fn restart(&mut self, then: Instant, now: Instant) {
         self.activity = now.max(then);
         self.latest = self.latest.map(|latest| latest.saturating_add(now.saturating_duration_since(then)));
@@ -273,7 +272,6 @@ impl Call {
     }
 
     /// Starts its clocks anew and arms them. They were started `then`, too early, and nothing has been heard since.
-    #[cfg(feature = "endpoint")]
     #[inline]
     pub(super) fn restart(&mut self, id: OutboundId, then: Instant, now: Instant, timers: &mut Timers) {
         self.clocks.restart(then, now);
@@ -507,7 +505,6 @@ pub(super) mod transitions {
         rows
     }
 
-    #[cfg(feature = "endpoint")]
     #[test]
     fn calls_that_end_before_their_clocks_start_do_not_pile_up() {
         let mut session = Session::new(Config::mcp_client(Identity::new("c", "1")), Instant::ZERO);

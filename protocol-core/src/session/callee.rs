@@ -168,11 +168,10 @@ impl Session {
     }
 }
 
-#[cfg(feature = "endpoint")]
 impl Session {
     /// Says whether the moment matters at which progress of `id` is reported: there is a rate to be kept, or a gap before the response, or
     /// the time counts that the peer has to read.
-    pub(crate) fn is_progress_timed(&self, id: InboundId) -> bool {
+    pub fn is_progress_timed(&self, id: InboundId) -> bool {
         let window = self.serves.get(&id).and_then(Serve::rate).unwrap_or(self.config.progress.window);
         let is_limited = !window.is_unlimited() || !self.config.progress.session_window.is_unlimited();
         is_limited || !self.config.timeouts.response_gap.is_zero() || self.is_overrun()
@@ -180,7 +179,7 @@ impl Session {
 
     /// Says whether the moment matters at which `id` is answered: a gap after its progress is to be kept, progress waits in line for room
     /// that this may make, the time counts that the peer has to read, or the end has begun.
-    pub(crate) fn is_response_timed(&self, id: InboundId) -> bool {
+    pub fn is_response_timed(&self, id: InboundId) -> bool {
         let has_gap = !self.config.timeouts.response_gap.is_zero();
         let waits = has_gap && self.serves.get(&id).is_some_and(Serve::has_said);
         waits || self.line.is_busy() || self.is_overrun() || !self.ending.is_open()

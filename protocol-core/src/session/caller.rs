@@ -54,11 +54,10 @@ impl Session {
     }
 }
 
-#[cfg(feature = "endpoint")]
 impl Session {
     /// Starts a call without a look at the clock, otherwise like [`invoke`](Self::invoke): both its clocks start at the next
     /// [`start_clocks`](Self::start_clocks), which has to come before the next frame.
-    pub(crate) fn invoke_untimed(&mut self, call: Invoke) -> Result<OutboundId, InvokeError> {
+    pub fn invoke_untimed(&mut self, call: Invoke) -> Result<OutboundId, InvokeError> {
         let id = self.make(call, false)?;
         if self.untimed.len() > self.calls.len().saturating_mul(2).saturating_add(16) {
             self.forget_untimed();
@@ -74,18 +73,18 @@ impl Session {
     }
 
     /// Says whether any call of ours has not ended.
-    pub(crate) fn has_calls(&self) -> bool {
+    pub fn has_calls(&self) -> bool {
         !self.calls.is_empty()
     }
 
     /// Says whether there are calls whose clocks have not started.
-    pub(crate) fn has_clocks_to_start(&self) -> bool {
+    pub fn has_clocks_to_start(&self) -> bool {
         !self.untimed.is_empty()
     }
 
     /// Starts the clocks of calls that were made without a look at one. It must be `now` since all of them were made.
     #[inline]
-    pub(crate) fn start_clocks(&mut self, now: Instant) {
+    pub fn start_clocks(&mut self, now: Instant) {
         if self.has_clocks_to_start() {
             self.start_each_clock(now);
         }

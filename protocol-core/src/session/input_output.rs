@@ -8,7 +8,7 @@ use super::outbox::Class;
 use super::timers::TimerKey;
 use super::verbs::{Full, Transmit, TransportEnd};
 use crate::error::{RpcError, Violation};
-use crate::lines::LineEncoder;
+use crate::sink::FrameSink;
 use crate::time::Instant;
 use crate::wire::{Draft, WireId};
 
@@ -76,9 +76,9 @@ impl Session {
         Some(Transmit::new(frame))
     }
 
-    /// The next frames to write, for a transport of lines: like [`poll_transmit`](Self::poll_transmit) until `into` has taken 64 of them, or
+    /// The next frames to write, together: like [`poll_transmit`](Self::poll_transmit) until `into` has taken 64 of them, or
     /// 32 KiB, and cheaper. Says whether there may be more.
-    pub fn poll_transmits(&mut self, into: &mut LineEncoder) -> bool {
+    pub fn poll_transmits(&mut self, into: &mut impl FrameSink) -> bool {
         into.fill(|into| {
             let strays = self.outbox.strays();
             let Some(length) = self.outbox.pop_into(into) else { return false };

@@ -4,7 +4,6 @@ use super::Session;
 use super::stats::Stats;
 use crate::config::Config;
 use crate::dialect::PeerInfo;
-#[cfg(feature = "endpoint")]
 use crate::time::Instant;
 
 impl Session {
@@ -58,15 +57,14 @@ impl Session {
     }
 }
 
-#[cfg(feature = "endpoint")]
 impl Session {
     /// The time that it was last told.
-    pub(crate) fn time(&self) -> Instant {
+    pub fn time(&self) -> Instant {
         self.now
     }
 
     /// Events that wait to be polled.
-    pub(crate) fn unread_events(&self) -> usize {
+    pub fn unread_events(&self) -> usize {
         self.events.len()
     }
 }

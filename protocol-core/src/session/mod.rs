@@ -41,7 +41,6 @@ mod verbs;
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-#[cfg(feature = "endpoint")]
 use alloc::vec::Vec;
 
 use crate::config::Config;
@@ -156,7 +155,6 @@ pub struct Session {
     next: u64,
     calls: Table<OutboundId, Call>,
     /// Calls whose clocks have not started, and when they would have.
-    #[cfg(feature = "endpoint")]
     untimed: Vec<(OutboundId, Instant)>,
     /// Bytes of calls that wait for the handshake.
     held_bytes: usize,
@@ -190,7 +188,7 @@ impl Session {
     /// A session that begins at `now`. An end that speaks first has its greeting ready to be polled.
     #[must_use]
     pub fn new(config: Config, now: Instant) -> Self {
-        let dialect = Dialect::new(&config);
+        let dialect = Dialect::new(&config.protocol, &config.local_end());
         let mut session = Self {
             rules: dialect.rules(),
             dialect,
@@ -202,7 +200,6 @@ impl Session {
             overload: Overload::new(),
             next: config.first_id(),
             calls: Table::new(),
-            #[cfg(feature = "endpoint")]
             untimed: Vec::new(),
             held_bytes: 0,
             peer_ids: PeerIds::new(config.limits.tombstones),

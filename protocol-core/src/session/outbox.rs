@@ -18,8 +18,8 @@ use alloc::collections::VecDeque;
 use bytes::Bytes;
 
 use crate::byte_queue::KEPT;
-use crate::lines::LineEncoder;
 use crate::session::InboundId;
+use crate::sink::FrameSink;
 use crate::wire::{Draft, Frames, Kept};
 
 /// A frame's place in the order of all frames of the session.
@@ -119,7 +119,7 @@ impl Outbox {
     }
 
     /// The next frame goes behind those in `into`; says how long it is.
-    pub(super) fn pop_into(&mut self, into: &mut LineEncoder) -> Option<usize> {
+    pub(super) fn pop_into(&mut self, into: &mut impl FrameSink) -> Option<usize> {
         let next = self.next()?;
         let length = next.len();
         match next {
@@ -258,6 +258,7 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lines::LineEncoder;
 
     fn outbox(limit: usize) -> Outbox {
         Outbox::new(limit)

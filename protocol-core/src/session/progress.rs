@@ -115,7 +115,6 @@ impl Reporter {
         self.kept.is_some()
     }
 
-    #[cfg(feature = "endpoint")]
     pub(super) fn rate(&self) -> RateWindow {
         self.window.rate
     }

@@ -348,14 +348,12 @@ impl Serve {
     }
 
     /// The rate of its progress, once it has said anything.
-    #[cfg(feature = "endpoint")]
     #[inline]
     pub(super) fn rate(&self) -> Option<RateWindow> {
         self.said.as_ref().map(|said| said.reporter.rate())
     }
 
     /// Says whether it has said, asked or deposited anything.
-    #[cfg(feature = "endpoint")]
     #[inline]
     pub(super) fn has_said(&self) -> bool {
         self.said.is_some()
@@ -542,7 +540,6 @@ mod transitions {
 
     /// An endpoint rests on this, which does not read the clock for them. By then it is 300 ms later than the session was told; a turn of the
     /// driver, which tells the time, comes behind them, and so may one that was under way.
-    #[cfg(feature = "endpoint")]
     #[test]
     fn progress_and_answers_on_whose_time_nothing_hangs_may_come_with_the_last_time() {
         const REFUSED: Input = |callee| {

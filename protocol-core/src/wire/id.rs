@@ -3,15 +3,17 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::json::scan::Kind;
-use crate::json::walk::string;
-use crate::json::{integer, write_integer, write_string};
+use crate::json::read::{Kind, integer, string};
+use crate::json::write::{write_integer, write_string};
 
 /// An id or a token: text or a whole number, and `1` is not `"1"`. Where a protocol allows it, a request may also be called `null`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum WireId {
+pub enum WireId {
+    /// `null`.
     Null,
+    /// A whole number.
     Int(i64),
+    /// Text.
     Str(Box<str>),
 }
 

@@ -7,6 +7,6 @@ mod id;
 mod read;
 mod write;
 
-pub(crate) use id::WireId;
+pub use id::WireId;
 pub(crate) use read::{Body, Element, Envelope, Malformed, Options, read};
-pub(crate) use write::{Draft, Frames, Kept, Object, push_json};
+pub(crate) use write::{Draft, Frames, Kept};

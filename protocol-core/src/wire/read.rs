@@ -8,10 +8,9 @@ use bytes::Bytes;
 
 use super::WireId;
 use crate::error::{RpcError, Violation};
-use crate::json::scan::{Cursor, Kind, Members, Noted, ScanError, is_text};
-use crate::json::walk;
-use crate::json::walk::{said, string};
-use crate::json::{Frame, integer};
+use crate::json::read::{Kind, integer, said, string};
+use crate::json::scan::{Cursor, Members, Noted, ScanError, is_text};
+use crate::json::{Frame, read};
 
 /// What a dialect allows.
 #[derive(Clone, Copy, Debug)]
@@ -263,7 +262,7 @@ impl<'a> Found<'a> {
 
 fn error_object(value: &[u8], frame: Frame<'_>) -> Option<RpcError> {
     let (mut code, mut message, mut data) = (None, None, None);
-    for (key, value) in walk::Members::of(value)? {
+    for (key, value) in read::Members::of(value)? {
         match &*key.name() {
             "code" => code = integer(value),
             "message" => message = frame.text(value),

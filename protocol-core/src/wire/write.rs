@@ -7,154 +7,11 @@ use bytes::{Bytes, BytesMut};
 use super::WireId;
 use crate::byte_queue::ByteQueue;
 use crate::error::RpcError;
-use crate::json::scan::any_part;
-use crate::json::walk::Key;
-use crate::json::{Json, Text, write_integer, write_number, write_string, write_text};
+use crate::json::Json;
+use crate::json::write::{Object, push_json, write_integer};
 
 /// Room for an envelope and small parameters, so that most frames are written without growing.
 const ENVELOPE: usize = 128;
-
-/// An object being written. Members come in the order of the calls.
-pub(crate) struct Object<'a> {
-    out: &'a mut Vec<u8>,
-    empty: bool,
-}
-
-impl Object<'_> {
-    /// Writes an object whose members `members` writes.
-    pub(crate) fn write(out: &mut Vec<u8>, members: impl FnOnce(&mut Object<'_>)) {
-        out.push(b'{');
-        let mut object = Object { out, empty: true };
-        members(&mut object);
-        object.out.push(b'}');
-    }
-
-    /// An object of its own.
-    pub(crate) fn value(members: impl FnOnce(&mut Object<'_>)) -> Json {
-        let mut out = Vec::new();
-        Self::write(&mut out, members);
-        Json::written(out)
-    }
-
-    /// Writes the key; the value is the caller's to append. Names are ours, and need no escape.
-    #[inline]
-    pub(crate) fn member(&mut self, name: &'static str) -> &mut Vec<u8> {
-        /// The comma, the quotes, the colon and nearly every name of ours.
-        const LONGEST: usize = 32;
-        // Put together first, and then appended at once. Of a name that is known when this is compiled, so is the piece.
-        let mut piece = [b','; LONGEST];
-        let (start, length) = (usize::from(core::mem::take(&mut self.empty)), name.len().saturating_add(4));
-        if let Some([_, open, key @ .., close, colon]) = piece.get_mut(..length) {
-            (*open, *close, *colon) = (b'"', b'"', b':');
-            key.copy_from_slice(name.as_bytes());
-            self.out.extend_from_slice(piece.get(start..length).unwrap_or_default());
-        } else {
-            self.write_long(start, name);
-        }
-        self.out
-    }
-
-    #[cold]
-    fn write_long(&mut self, start: usize, name: &str) {
-        self.out.extend_from_slice(b",\"".get(start..).unwrap_or_default());
-        self.out.extend_from_slice(name.as_bytes());
-        self.out.extend_from_slice(b"\":");
-    }
-
-    pub(crate) fn object(&mut self, name: &'static str, members: impl FnOnce(&mut Object<'_>)) {
-        Object::write(self.member(name), members);
-    }
-
-    pub(crate) fn array<T>(&mut self, name: &'static str, items: impl IntoIterator<Item = T>, item: impl Fn(&mut Vec<u8>, T)) {
-        let out = self.member(name);
-        out.push(b'[');
-        let mut first = true;
-        for each in items {
-            if !core::mem::replace(&mut first, false) {
-                out.push(b',');
-            }
-            item(out, each);
-        }
-        out.push(b']');
-    }
-
-    #[inline]
-    pub(crate) fn string(&mut self, name: &'static str, text: &str) {
-        write_string(self.member(name), text);
-    }
-
-    #[inline]
-    pub(crate) fn text(&mut self, name: &'static str, text: &Text) {
-        write_text(self.member(name), text.as_bytes());
-    }
-
-    /// A string of ours, which needs no escape.
-    #[inline]
-    pub(crate) fn word(&mut self, name: &'static str, word: &'static str) {
-        let out = self.member(name);
-        out.push(b'"');
-        out.extend_from_slice(word.as_bytes());
-        out.push(b'"');
-    }
-
-    #[inline]
-    pub(crate) fn integer(&mut self, name: &'static str, number: u64) {
-        write_integer(self.member(name), i64::try_from(number).unwrap_or(i64::MAX));
-    }
-
-    #[inline]
-    pub(crate) fn number(&mut self, name: &'static str, number: f64) {
-        write_number(self.member(name), number);
-    }
-
-    #[inline]
-    pub(crate) fn boolean(&mut self, name: &'static str, value: bool) {
-        self.member(name).extend_from_slice(if value { b"true" } else { b"false" });
-    }
-
-    #[inline]
-    pub(crate) fn id(&mut self, name: &'static str, id: &WireId) {
-        id.write(self.member(name));
-    }
-
-    #[inline]
-    pub(crate) fn json(&mut self, name: &'static str, value: &Json) {
-        push_json(self.member(name), value.as_bytes());
-    }
-
-    /// A member as it stands in another object, key and all (G13).
-    pub(crate) fn copy(&mut self, key: Key<'_>, value: &[u8]) {
-        self.separate();
-        self.out.extend_from_slice(key.quoted());
-        self.out.push(b':');
-        push_json(self.out, value);
-    }
-
-    fn separate(&mut self) {
-        if !core::mem::replace(&mut self.empty, false) {
-            self.out.push(b',');
-        }
-    }
-}
-
-/// Appends JSON text. A line feed or carriage return in JSON can only be white space between tokens, so it becomes a space: a
-/// payload that came over a transport without lines stays one line here.
-pub(crate) fn push_json(out: &mut Vec<u8>, text: &[u8]) {
-    let start = out.len();
-    out.extend_from_slice(text);
-    if may_have_line_break(text) {
-        for byte in out.iter_mut().skip(start) {
-            if matches!(byte, b'\n' | b'\r') {
-                *byte = b' ';
-            }
-        }
-    }
-}
-
-/// Whether there is a control character in it.
-fn may_have_line_break(text: &[u8]) -> bool {
-    any_part::<32>(text, 0, |part| part.iter().fold(false, |found, byte| found | (*byte < b' ')))
-}
 
 /// What a session writes its frames with, and where they lie until they leave: one behind the other in a buffer that is used again. Each
 /// is written behind those that are kept already, so keeping it copies nothing.
@@ -334,7 +191,7 @@ impl Frames {
     /// A frame with a result. `result` writes the whole value.
     pub(crate) fn response(&mut self, id: &WireId, hint: usize, result: impl FnOnce(&mut Vec<u8>)) -> Draft {
         self.frame(hint, |object| {
-            object.id("id", id);
+            id.write(object.member("id"));
             result(object.member("result"));
         })
     }
@@ -344,7 +201,7 @@ impl Frames {
         let data = error.data.as_ref().map_or(0, |data| data.as_bytes().len());
         self.frame(error.message.len().saturating_add(data), |object| {
             if let Some(id) = id {
-                object.id("id", id);
+                id.write(object.member("id"));
             }
             object.object("error", |object| {
                 write_integer(object.member("code"), error.code);
@@ -363,8 +220,7 @@ impl Frames {
         let start = out.len();
         out.reserve(ENVELOPE.saturating_add(hint));
         out.extend_from_slice(b"{\"jsonrpc\":\"2.0\"");
-        members(&mut Object { out, empty: false });
-        out.push(b'}');
+        Object::go_on(out, members);
         Draft { length: out.len().saturating_sub(start), is_long }
     }
 
@@ -381,6 +237,7 @@ impl Frames {
 mod tests {
     use super::*;
     use crate::byte_queue::KEPT;
+    use crate::json::write::{write_number, write_string};
     use alloc::collections::VecDeque;
 
     fn text(frame: &Bytes) -> &str {

@@ -1,6 +1,7 @@
 //! However bytes are split into reads, the frames are equal, and they are what the rule of lines says.
 
 use bytes::{Buf, BufMut, Bytes};
+use protocol_core::FrameSink as _;
 use protocol_core::lines::{LineDecoder, LineEncoder};
 
 use crate::storm::Rng;

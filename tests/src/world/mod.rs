@@ -22,6 +22,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
+use protocol_core::FrameSink as _;
 use protocol_core::drive::{Driver, FrameIo, Timer};
 use protocol_core::lines::{LineDecoder, LineEncoder};
 use protocol_core::{Config, Instant, Session, Transmit, TransportEnd};

@@ -93,8 +93,8 @@ mod unix {
     use super::Failed;
     use crate::adapter::tesseron::{BIND_LINE, Sockets, TesseronTransport, home, in_time, until};
     use crate::claims::{ClaimCode, DialGate, DialStep};
-    use crate::config::Limits;
     use crate::drive::{FrameIo, Timer};
+    use crate::limits::Limits;
     use crate::session::Transmit;
 
     pub(super) async fn dial<S: Sockets>(

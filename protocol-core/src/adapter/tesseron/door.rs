@@ -138,8 +138,8 @@ mod unix {
     use crate::adapter::tesseron::{Address, BIND_LINE, Home, Sockets, TesseronTransport, home, instance, until};
     use crate::adapter::{Accept, Error, ListenUnix, SocketFile};
     use crate::claims::{HostGate, HostNext, UnixChannel};
-    use crate::config::Limits;
     use crate::drive::{FrameIo, Timer};
+    use crate::limits::Limits;
     use crate::session::Transmit;
 
     pub(crate) struct UnixDoor<S: Sockets>(S::UnixListener);

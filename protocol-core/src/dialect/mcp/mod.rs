@@ -6,10 +6,10 @@ mod read;
 mod sampling;
 mod write;
 
-use crate::config::{Config, Limits};
 use crate::dialect::form::{self, Fields};
 use crate::dialect::message::Confirmation;
-use crate::dialect::{AskUnfit, Capabilities, Identity, Notice, Op, PeerInfo, Rules, Unfit};
+use crate::dialect::{AskUnfit, Capabilities, Identity, LocalEnd, Notice, Op, PeerInfo, Rules, Unfit};
+use crate::limits::Limits;
 
 /// Which end of MCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,16 +85,16 @@ pub(crate) struct Mcp {
 }
 
 impl Mcp {
-    pub(crate) fn new(side: Side, newest: Revision, config: &Config) -> Self {
+    pub(crate) fn new(side: Side, newest: Revision, local: &LocalEnd<'_>) -> Self {
         Self {
             side,
             newest,
             agreed: None,
-            identity: config.identity.clone(),
-            own: config.capabilities,
-            instructions: config.instructions.clone(),
-            limits: config.limits,
-            accepts_equal: config.progress.accept_equal,
+            identity: local.identity.clone(),
+            own: local.capabilities,
+            instructions: local.instructions.map(alloc::string::String::from),
+            limits: local.limits,
+            accepts_equal: local.accepts_equal,
         }
     }
 

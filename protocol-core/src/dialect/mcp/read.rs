@@ -12,9 +12,9 @@ use crate::dialect::{
     LogRecord, Message, Notice, Op, Params, PeerInfo, Progress, ResponseBody, Sampled, shown,
 };
 use crate::error::{RpcError, Violation};
-use crate::json::scan::{Kind, Noted, Repeated};
-use crate::json::walk::{elements, for_each_key, for_each_member, member, string};
-use crate::json::{Frame, Json, Text, integer, number};
+use crate::json::read::{Kind, elements, for_each_key, for_each_member, integer, member, number, string};
+use crate::json::scan::{Noted, Repeated};
+use crate::json::{Frame, Json, Text};
 use crate::wire::{self, Body, Element, Envelope, Malformed, WireId};
 
 impl Mcp {

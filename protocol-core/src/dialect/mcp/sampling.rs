@@ -5,9 +5,8 @@ use alloc::vec::Vec;
 
 use super::Revision;
 use crate::dialect::{Ask, Sample};
-use crate::json::scan::Kind;
-use crate::json::walk::{elements, member, string};
-use crate::json::{Json, integer, number};
+use crate::json::Json;
+use crate::json::read::{Kind, elements, integer, member, number, string};
 
 /// Whether `params` may be sent to, or come from, a server. `tools` says whether the client declared sampling with tools.
 pub(super) fn check(params: &Json, tools: bool, revision: Revision) -> Result<(), String> {

@@ -11,10 +11,11 @@ use crate::dialect::{
     Answer, Ask, Content, CutShort, Elicited, LogRecord, NotFound, Notice, Op, Progress, Reply, Sample, Sampled, ToolOutput,
 };
 use crate::error::RpcError;
-use crate::json::scan::{Kind, any_part};
-use crate::json::walk::{for_each_key, for_each_member};
-use crate::json::{Json, write_string, write_text};
-use crate::wire::{Draft, Frames, Object, WireId, push_json};
+use crate::json::Json;
+use crate::json::read::{Kind, for_each_key, for_each_member};
+use crate::json::scan::any_part;
+use crate::json::write::{Object, push_json, write_string, write_text};
+use crate::wire::{Draft, Frames, WireId};
 
 /// What the session adds to `params._meta` of a request.
 struct Added<'a> {
@@ -36,7 +37,7 @@ impl Added<'_> {
             object.integer(meta::DEPTH, self.depth.into());
         }
         if let Some(parent) = self.parent {
-            object.id(meta::PARENT, parent);
+            parent.write(object.member(meta::PARENT));
         }
     }
 
@@ -202,7 +203,7 @@ impl Mcp {
 
     pub(crate) fn write_progress(&self, frames: &mut Frames, token: &WireId, progress: &Progress, partial: Option<&Json>) -> Draft {
         frames.notify("notifications/progress", |object| {
-            object.id("progressToken", token);
+            token.write(object.member("progressToken"));
             object.number("progress", progress.value.unwrap_or_default());
             if let Some(total) = progress.total {
                 object.number("total", total);

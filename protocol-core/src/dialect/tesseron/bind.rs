@@ -7,9 +7,9 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 
 use crate::error::{RpcError, Violation};
-use crate::json::scan::Kind;
-use crate::json::walk::{member, string};
-use crate::wire::{self, Body, Element, Envelope, Frames, Malformed, Object, WireId};
+use crate::json::read::{Kind, member, string};
+use crate::json::write::Object;
+use crate::wire::{self, Body, Element, Envelope, Frames, Malformed, WireId};
 
 const METHOD: &str = "tesseron/bind";
 
@@ -18,19 +18,29 @@ const ID: &str = "bind";
 
 const OPTIONS: wire::Options = wire::Options { depth: 128, id: 1024, batch: None, lenient: true };
 
-/// What a frame is to an app that waits for a bind.
+/// A frame of a gateway, as an app reads it that waits for a bind.
 #[derive(Debug)]
-pub(crate) enum Asked {
-    /// A bind; `None` where `code` is missing or no text.
-    Bind { id: WireId, code: Option<String> },
-    /// Anything else, and what it can be answered by; `null` where it has no id.
-    Other { id: WireId },
+pub enum BindRequest {
+    /// A bind.
+    Bind {
+        /// What the gateway calls it.
+        id: WireId,
+        /// The claim code; `None` where it is missing or no text.
+        code: Option<String>,
+    },
+    /// Anything else.
+    Other {
+        /// What it can be answered by; `null` where it has no id.
+        id: WireId,
+    },
 }
 
-/// What a frame is to a gateway that has asked for a bind.
+/// A frame of an app, as a gateway reads it that has asked for a bind.
 #[derive(Debug)]
-pub(crate) enum Answered {
+pub enum BindReply {
+    /// The bind holds.
     Bound,
+    /// The bind was refused.
     Refused(RpcError),
     /// Our id, and no answer to our question.
     Malformed,
@@ -38,26 +48,27 @@ pub(crate) enum Answered {
     Other,
 }
 
-/// A bind is short. What is longer, or does not name it in so many letters, needs no second look: the session reads it anyway, and knows
-/// no such method.
-pub(crate) fn may_be_asked(frame: &[u8]) -> bool {
+/// Whether a frame may be a bind, without reading it: one is short, and names the method in so many letters.
+#[must_use]
+pub fn may_be_asked(frame: &[u8]) -> bool {
     const LONGEST: usize = 512;
     frame.len() <= LONGEST && core::str::from_utf8(frame).is_ok_and(|text| text.contains(METHOD))
 }
 
 /// Reads a frame of a gateway.
-pub(crate) fn read_asked(frame: &Bytes) -> Asked {
-    let other = || Asked::Other { id: WireId::Null };
+#[must_use]
+pub fn read_asked(frame: &Bytes) -> BindRequest {
+    let other = || BindRequest::Other { id: WireId::Null };
     let each = |element: Element<'_>| match element {
         Ok(Envelope::Request { id, method, params }) if method == METHOD.as_bytes() => {
             let code = params.and_then(|params| params.member("code")).and_then(string);
-            Asked::Bind { id, code: code.map(Cow::into_owned) }
+            BindRequest::Bind { id, code: code.map(Cow::into_owned) }
         }
-        Ok(Envelope::Request { id, .. } | Envelope::Response { id, .. }) => Asked::Other { id },
+        Ok(Envelope::Request { id, .. } | Envelope::Response { id, .. }) => BindRequest::Other { id },
         Err(Malformed { violation, answer: Some((Some(id), _)) }) => {
             // Parameters that are no object spoil a bind, but its envelope is sound: the code is what is missing.
             let is_bind = violation == Violation::InvalidParams && method_of(frame).as_deref() == Some(METHOD);
-            if is_bind { Asked::Bind { id, code: None } } else { Asked::Other { id } }
+            if is_bind { BindRequest::Bind { id, code: None } } else { BindRequest::Other { id } }
         }
         _ => other(),
     };
@@ -69,20 +80,22 @@ fn method_of(frame: &[u8]) -> Option<Cow<'_, str>> {
 }
 
 /// Reads a frame of an app.
-pub(crate) fn read_answered(frame: &Bytes) -> Answered {
+#[must_use]
+pub fn read_answered(frame: &Bytes) -> BindReply {
     let each = |element: Element<'_>| match element {
         Ok(Envelope::Response { id: WireId::Str(id), body }) if &*id == ID => match body {
-            Body::Result(result) if Kind::of(result) == Kind::Object && member(result, "ok") == Some(b"true") => Answered::Bound,
-            Body::Error(error) => Answered::Refused(error),
-            Body::Result(_) | Body::Missing | Body::Malformed => Answered::Malformed,
+            Body::Result(result) if Kind::of(result) == Kind::Object && member(result, "ok") == Some(b"true") => BindReply::Bound,
+            Body::Error(error) => BindReply::Refused(error),
+            Body::Result(_) | Body::Missing | Body::Malformed => BindReply::Malformed,
         },
-        _ => Answered::Other,
+        _ => BindReply::Other,
     };
-    wire::read(frame, OPTIONS, each, |_| Answered::Other)
+    wire::read(frame, OPTIONS, each, |_| BindReply::Other)
 }
 
 /// The gateway's first frame.
-pub(crate) fn write_bind(code: &str) -> Bytes {
+#[must_use]
+pub fn write_bind(code: &str) -> Bytes {
     let mut out = Vec::new();
     Object::write(&mut out, |object| {
         object.string("jsonrpc", "2.0");
@@ -94,12 +107,14 @@ pub(crate) fn write_bind(code: &str) -> Bytes {
 }
 
 /// The app's answer to a bind that holds.
-pub(crate) fn write_bound(id: &WireId) -> Bytes {
+#[must_use]
+pub fn write_bound(id: &WireId) -> Bytes {
     Frames::alone(|frames| frames.response(id, 0, |out| Object::write(out, |result| result.boolean("ok", true))))
 }
 
 /// The app's answer to a bind that does not, and to anything that is none.
-pub(crate) fn write_refused(id: &WireId, error: &RpcError) -> Bytes {
+#[must_use]
+pub fn write_refused(id: &WireId, error: &RpcError) -> Bytes {
     Frames::alone(|frames| frames.error(Some(id), error))
 }
 
@@ -109,8 +124,8 @@ mod tests {
 
     fn asked(text: &str) -> String {
         match read_asked(&Bytes::copy_from_slice(text.as_bytes())) {
-            Asked::Bind { id, code } => alloc::format!("bind {id:?} {code:?}"),
-            Asked::Other { id } => alloc::format!("other {id:?}"),
+            BindRequest::Bind { id, code } => alloc::format!("bind {id:?} {code:?}"),
+            BindRequest::Other { id } => alloc::format!("other {id:?}"),
         }
     }
 

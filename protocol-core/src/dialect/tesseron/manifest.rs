@@ -4,11 +4,12 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::json::Json;
-use crate::json::walk::{for_each_key, for_each_member, member};
-use crate::wire::{Object, push_json};
+use crate::json::read::{for_each_key, for_each_member, member};
+use crate::json::write::{Object, push_json};
 
-/// An action. `timeout` is how long a call may take.
-pub(crate) fn action(tool: &Json, timeout: Option<Duration>) -> Json {
+/// An action, made from what MCP tells of a tool (`{name, description, inputSchema, ..}`). `timeout` is how long a call may take.
+#[must_use]
+pub fn action(tool: &Json, timeout: Option<Duration>) -> Json {
     let mut out = Vec::new();
     Object::write(&mut out, |object| {
         let mut described = false;
@@ -36,8 +37,9 @@ pub(crate) fn action(tool: &Json, timeout: Option<Duration>) -> Json {
     Json::written(out)
 }
 
-/// A resource: its name is its uri.
-pub(crate) fn resource(told: &Json, subscribable: bool) -> Json {
+/// A resource, made from what MCP tells of one (`{uri, description, ..}`): its name is its uri.
+#[must_use]
+pub fn resource(told: &Json, subscribable: bool) -> Json {
     let mut out = Vec::new();
     Object::write(&mut out, |object| {
         push_json(object.member("name"), member(told.as_bytes(), "uri").unwrap_or(b"null"));

@@ -3,24 +3,25 @@
 //! The words of the session are the same as on MCP: an action is a tool, its input the arguments. `{name, arguments}` of
 //! [`Op::CallTool`] is written as `{name, input, invocationId}`, `{uri}` of [`Op::ReadResource`] as `{name}`.
 
-pub(crate) mod bind;
-#[cfg(feature = "endpoint")]
+mod app_id;
+pub mod bind;
 mod manifest;
 mod read;
 mod write;
 
-#[cfg(feature = "endpoint")]
-pub(crate) use manifest::{action, resource};
+pub use manifest::{action, resource};
 
 use alloc::boxed::Box;
 use alloc::string::String;
 use core::fmt;
 
-use crate::config::{Config, Limits};
 use crate::dialect::form::{self, Fields};
 use crate::dialect::message::Confirmation;
-use crate::dialect::{Ask, AskUnfit, Capabilities, Identity, Notice, Op, Rules, Unfit};
+use crate::dialect::{Ask, AskUnfit, Capabilities, Identity, LocalEnd, Notice, Op, Rules, Unfit};
 use crate::json::{Json, Text};
+use crate::limits::Limits;
+
+pub use app_id::{AppId, AppIdError};
 
 /// The version of the protocol that this crate speaks.
 pub const VERSION: &str = "1.2.0";
@@ -62,7 +63,7 @@ pub enum End {
     Gateway(Gateway),
 }
 
-/// What an app tells of itself in its hello, beside its id, its name and what else [`Config`] holds.
+/// What an app tells of itself in its hello, beside its id, its name and what else [`Config`](crate::Config) holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct App {
@@ -86,7 +87,6 @@ impl Default for App {
     }
 }
 
-#[cfg(feature = "endpoint")]
 impl App {
     /// With these actions and resources instead of its own.
     pub(crate) fn with_manifest(self, actions: impl Iterator<Item = Json>, resources: impl Iterator<Item = Json>) -> Self {
@@ -189,14 +189,14 @@ pub(crate) struct Tesseron {
 }
 
 impl Tesseron {
-    pub(crate) fn new(end: End, config: &Config) -> Self {
+    pub(crate) fn new(end: End, local: &LocalEnd<'_>) -> Self {
         Self {
             end,
-            identity: config.identity.clone(),
-            own: config.capabilities,
-            description: config.instructions.clone(),
+            identity: local.identity.clone(),
+            own: local.capabilities,
+            description: local.instructions.map(String::from),
             claimed: false,
-            limits: config.limits,
+            limits: local.limits,
         }
     }
 

@@ -7,8 +7,7 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::{App, Credentials, End, Gateway, Tesseron, code, is_compatible, is_ours, named_exchange, op_of};
-use crate::claims::AppId;
+use super::{App, AppId, Credentials, End, Gateway, Tesseron, code, is_compatible, is_ours, named_exchange, op_of};
 use crate::dialect::form::{self, Fields};
 use crate::dialect::message::{GreetingAnswer, GreetingRefused};
 use crate::dialect::{
@@ -16,10 +15,11 @@ use crate::dialect::{
     Notice, Op, Params, Pass, PeerInfo, Progress, ResponseBody, Sample, Sampled, shown,
 };
 use crate::error::{RpcError, Violation};
-use crate::json::scan::{Kind, Noted, Span};
-use crate::json::walk::{for_each_key, member, string};
-use crate::json::{Frame, Json, Payload, Text, integer, number};
-use crate::wire::{self, Body, Element, Envelope, Malformed, Object, WireId, push_json};
+use crate::json::read::{Kind, for_each_key, integer, member, number, string};
+use crate::json::scan::{Noted, Span};
+use crate::json::write::{Object, push_json};
+use crate::json::{Frame, Json, Payload, Text};
+use crate::wire::{self, Body, Element, Envelope, Malformed, WireId};
 
 impl Tesseron {
     pub(crate) fn read(&self, bytes: &Bytes) -> Message {

@@ -11,10 +11,10 @@ use crate::dialect::{
     Answer, Ask, Content, CutShort, Elicited, Level, LogRecord, NotFound, Notice, Op, Progress, Reply, Sampled, ToolOutput,
 };
 use crate::error::RpcError;
-use crate::json::scan::Kind;
-use crate::json::walk::{elements, for_each_key, for_each_member, member, string};
-use crate::json::{Json, write_string, write_text};
-use crate::wire::{Draft, Frames, Object, WireId, push_json};
+use crate::json::Json;
+use crate::json::read::{Kind, elements, for_each_key, for_each_member, member, string};
+use crate::json::write::{Object, push_json, write_string, write_text};
+use crate::wire::{Draft, Frames, WireId};
 
 impl Tesseron {
     // ---- The handshake ----
@@ -163,7 +163,7 @@ impl Tesseron {
         let method = if matches!(ask, Ask::Sample(_)) { "sampling/request" } else { "elicitation/request" };
         frames.request(id, method, 256, |out| {
             Object::write(out, |object| {
-                object.id("invocationId", invocation);
+                invocation.write(object.member("invocationId"));
                 match ask {
                     Ask::Sample(sample) => match &sample.params {
                         Some(params) => for_each_key(params.as_bytes(), |key, value| {
@@ -192,7 +192,7 @@ impl Tesseron {
     /// What is done so far rides as data, unless there is other data.
     pub(crate) fn write_progress(&self, frames: &mut Frames, token: &WireId, progress: &Progress, partial: Option<&Json>) -> Draft {
         frames.notify("actions/progress", |object| {
-            object.id("invocationId", token);
+            token.write(object.member("invocationId"));
             if let Some(percent) = progress.value {
                 object.number("percent", percent);
             }
@@ -229,7 +229,7 @@ impl Tesseron {
                 frames.response(id, size, |out| {
                     Object::write(out, |object| {
                         if let Some(name) = token {
-                            object.id("invocationId", name);
+                            name.write(object.member("invocationId"));
                         }
                         write_output(object.member("output"), output);
                     });
@@ -270,7 +270,7 @@ impl Tesseron {
         let words = member(data, "message").filter(|words| Kind::of(words) == Kind::String);
         frames.notify("log", |object| {
             if let Some(invocation) = invocation {
-                object.id("invocationId", invocation);
+                invocation.write(object.member("invocationId"));
             }
             object.string("level", level);
             let message = object.member("message");

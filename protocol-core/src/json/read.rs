@@ -6,25 +6,27 @@
 use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::str::FromStr;
 
-use super::scan::{behind_plain, byte, next};
+pub use super::scan::Kind;
+use super::scan::{self, behind_plain, byte, next};
 
 /// An object key as it stands in the text.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Key<'a> {
+pub struct Key<'a> {
     pub(super) quoted: &'a [u8],
     pub(super) escaped: bool,
 }
 
 impl<'a> Key<'a> {
     /// The key with its quotes and escapes, exactly as it stands.
-    pub(crate) fn quoted(self) -> &'a [u8] {
+    pub fn quoted(self) -> &'a [u8] {
         self.quoted
     }
 
     /// The key itself. One that names half a surrogate pair is no text at all and reads as empty.
     #[inline]
-    pub(crate) fn name(self) -> Cow<'a, str> {
+    pub fn name(self) -> Cow<'a, str> {
         match self.plain() {
             Some(plain) => Cow::Borrowed(core::str::from_utf8(plain).unwrap_or_default()),
             None => Cow::Owned(unescape(self.quoted).unwrap_or_default()),
@@ -33,7 +35,7 @@ impl<'a> Key<'a> {
 
     /// The key itself, if nothing in it is escaped.
     #[inline]
-    pub(crate) fn plain(self) -> Option<&'a [u8]> {
+    pub fn plain(self) -> Option<&'a [u8]> {
         match self.quoted {
             [b'"', inside @ .., b'"'] if !self.escaped => Some(inside),
             _ => None,
@@ -42,7 +44,7 @@ impl<'a> Key<'a> {
 
     /// Whether it is `name`.
     #[inline]
-    pub(crate) fn is(self, name: &str) -> bool {
+    pub fn is(self, name: &str) -> bool {
         match self.plain() {
             Some(plain) => plain == name.as_bytes(),
             None => self.says(name),
@@ -56,14 +58,15 @@ impl<'a> Key<'a> {
 }
 
 /// The members of an object, in order.
-pub(crate) struct Members<'a> {
+#[derive(Debug)]
+pub struct Members<'a> {
     text: &'a [u8],
     at: usize,
 }
 
 impl<'a> Members<'a> {
-    /// `None` if `text` is no object.
-    pub(crate) fn of(text: &'a [u8]) -> Option<Self> {
+    /// The members of `text`; `None` if it is no object.
+    pub fn of(text: &'a [u8]) -> Option<Self> {
         let start = behind_signs(text, 0);
         (byte(text, start) == b'{').then_some(Self { text, at: next(start) })
     }
@@ -144,24 +147,24 @@ fn behind_value(text: &[u8], mut at: usize) -> Option<usize> {
 }
 
 /// Calls `each` with the name and the value of every member of the object `text`.
-pub(crate) fn for_each_member<'a>(text: &'a [u8], mut each: impl FnMut(&str, &'a [u8])) {
+pub fn for_each_member<'a>(text: &'a [u8], mut each: impl FnMut(&str, &'a [u8])) {
     for_each_key(text, |key, value| each(&key.name(), value));
 }
 
-/// The same with the keys as they stand, for writing them again.
-pub(crate) fn for_each_key<'a>(text: &'a [u8], mut each: impl FnMut(Key<'a>, &'a [u8])) {
+/// Calls `each` with the key, as it stands, and the value of every member of the object `text`.
+pub fn for_each_key<'a>(text: &'a [u8], mut each: impl FnMut(Key<'a>, &'a [u8])) {
     if let Some(members) = Members::of(text) {
         members.for_each(|(key, value)| each(key, value));
     }
 }
 
 /// The member `name` of the object `text`; the last one where it is repeated. `None` if `text` is no object.
-pub(crate) fn member<'a>(text: &'a [u8], name: &str) -> Option<&'a [u8]> {
+pub fn member<'a>(text: &'a [u8], name: &str) -> Option<&'a [u8]> {
     Members::of(text)?.filter(|(key, _)| key.is(name)).last().map(|(_, value)| value)
 }
 
 /// The elements of an array.
-pub(crate) fn elements(text: &[u8]) -> Vec<&[u8]> {
+pub fn elements(text: &[u8]) -> Vec<&[u8]> {
     let mut all = Vec::new();
     let mut at = behind_signs(text, 0);
     if byte(text, at) != b'[' {
@@ -181,7 +184,7 @@ pub(crate) fn elements(text: &[u8]) -> Vec<&[u8]> {
 /// What a JSON string says, in bytes that are text: most are between its quotes as they are. `None` if `value` is none, or names half a
 /// surrogate pair.
 #[inline]
-pub(crate) fn said(value: &[u8]) -> Option<Cow<'_, [u8]>> {
+pub fn said(value: &[u8]) -> Option<Cow<'_, [u8]>> {
     if byte(value, 0) != b'"' {
         return None;
     }
@@ -193,8 +196,8 @@ pub(crate) fn said(value: &[u8]) -> Option<Cow<'_, [u8]>> {
     }
 }
 
-/// The same as text.
-pub(crate) fn string(value: &[u8]) -> Option<Cow<'_, str>> {
+/// What a JSON string says. `None` if `value` is none, or names half a surrogate pair.
+pub fn string(value: &[u8]) -> Option<Cow<'_, str>> {
     match said(value)? {
         Cow::Borrowed(text) => core::str::from_utf8(text).ok().map(Cow::Borrowed),
         Cow::Owned(text) => String::from_utf8(text).ok().map(Cow::Owned),
@@ -203,6 +206,57 @@ pub(crate) fn string(value: &[u8]) -> Option<Cow<'_, str>> {
 
 fn unescape(quoted: &[u8]) -> Option<String> {
     serde_json::from_slice(quoted).ok()
+}
+
+/// The number that a JSON value says, if it is one and finite.
+pub fn number(value: &[u8]) -> Option<f64> {
+    // Most numbers are counts, and reading those as whole numbers is several times quicker.
+    if let Some(count) = count(value) {
+        return Some(count as f64);
+    }
+    if Kind::of(value) != Kind::Number {
+        return None;
+    }
+    core::str::from_utf8(value).ok()?.parse::<f64>().ok().filter(|number| number.is_finite())
+}
+
+/// The number that a JSON value says, if that is a whole one within the bounds of `T`.
+pub fn integer<T: FromStr + TryFrom<u64>>(value: &[u8]) -> Option<T> {
+    match count(value) {
+        Some(count) => T::try_from(count).ok(),
+        None => core::str::from_utf8(value).ok()?.parse().ok(),
+    }
+}
+
+/// The number that digits say, if there are few and nothing else.
+#[inline]
+fn count(digits: &[u8]) -> Option<u64> {
+    /// As many are exact as a double, too.
+    const MOST: usize = 15;
+    if digits.is_empty() || digits.len() > MOST {
+        return None;
+    }
+    if let (true, Some(first), Some(last)) = (digits.len() <= 8, digits.first_chunk(), digits.last_chunk()) {
+        return few(digits.len(), *first, *last);
+    }
+    let digit = |byte: u8| byte.is_ascii_digit().then(|| u64::from(byte & 0xf));
+    digits.iter().try_fold(0_u64, |count, byte| Some(count.wrapping_mul(10).wrapping_add(digit(*byte)?)))
+}
+
+/// The number that four to eight digits say, of which these are the first and the last: all in one word, as they are written.
+#[inline]
+fn few(length: usize, first: [u8; 4], last: [u8; 4]) -> Option<u64> {
+    // The last digit is the highest byte; below the first there are zeros.
+    let missing = 64_usize.wrapping_sub(length << 3);
+    let first = (u64::from(u32::from_le_bytes(first)) ^ 0x3030_3030) << missing;
+    let last = (u64::from(u32::from_le_bytes(last)) ^ 0x3030_3030) << 32;
+    let ones = first | last;
+    if scan::non_values(ones) != 0 {
+        return None;
+    }
+    let twos = ones.wrapping_mul(10).wrapping_add(ones >> 8) & 0x00ff_00ff_00ff_00ff;
+    let fours = twos.wrapping_mul(100).wrapping_add(twos >> 16) & 0x0000_ffff_0000_ffff;
+    Some(fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xffff_ffff)
 }
 
 #[cfg(test)]

@@ -1,0 +1,299 @@
+//! JSON text being written, one value after the other into a buffer.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use serde::Serialize;
+
+pub use super::pretty::pretty;
+use super::read::Key;
+use super::scan::{self, any_part};
+use super::{Json, JsonError, Text, check_depth};
+
+/// An object being written. Members come in the order of the calls; a name that is written twice stands there twice.
+pub struct Object<'a> {
+    out: &'a mut Vec<u8>,
+    empty: bool,
+}
+
+impl Object<'_> {
+    /// Writes an object whose members `members` writes.
+    pub fn write(out: &mut Vec<u8>, members: impl FnOnce(&mut Object<'_>)) {
+        out.push(b'{');
+        let mut object = Object { out, empty: true };
+        members(&mut object);
+        object.out.push(b'}');
+    }
+
+    /// Writes further members of an object of which at least one stands in `out`, and closes it.
+    pub(crate) fn go_on(out: &mut Vec<u8>, members: impl FnOnce(&mut Object<'_>)) {
+        members(&mut Object { out, empty: false });
+        out.push(b'}');
+    }
+
+    /// An object of its own.
+    #[must_use]
+    pub fn value(members: impl FnOnce(&mut Object<'_>)) -> Json {
+        let mut out = Vec::new();
+        Self::write(&mut out, members);
+        Json::written(out)
+    }
+
+    /// Writes the key of a member. The caller appends its value to the buffer: exactly one, and JSON. `name` is written as it is, so it must
+    /// need no escape.
+    #[inline]
+    pub fn member(&mut self, name: &'static str) -> &mut Vec<u8> {
+        /// The comma, the quotes, the colon and nearly every name of ours.
+        const LONGEST: usize = 32;
+        // Put together first, and then appended at once. Of a name that is known when this is compiled, so is the piece.
+        let mut piece = [b','; LONGEST];
+        let (start, length) = (usize::from(core::mem::take(&mut self.empty)), name.len().saturating_add(4));
+        if let Some([_, open, key @ .., close, colon]) = piece.get_mut(..length) {
+            (*open, *close, *colon) = (b'"', b'"', b':');
+            key.copy_from_slice(name.as_bytes());
+            self.out.extend_from_slice(piece.get(start..length).unwrap_or_default());
+        } else {
+            self.write_long(start, name);
+        }
+        self.out
+    }
+
+    #[cold]
+    fn write_long(&mut self, start: usize, name: &str) {
+        self.out.extend_from_slice(b",\"".get(start..).unwrap_or_default());
+        self.out.extend_from_slice(name.as_bytes());
+        self.out.extend_from_slice(b"\":");
+    }
+
+    /// Adds an object whose members `members` writes.
+    pub fn object(&mut self, name: &'static str, members: impl FnOnce(&mut Object<'_>)) {
+        Object::write(self.member(name), members);
+    }
+
+    /// Adds an array. `item` appends each of `items`, as one JSON value.
+    pub fn array<T>(&mut self, name: &'static str, items: impl IntoIterator<Item = T>, item: impl Fn(&mut Vec<u8>, T)) {
+        let out = self.member(name);
+        out.push(b'[');
+        let mut first = true;
+        for each in items {
+            if !core::mem::replace(&mut first, false) {
+                out.push(b',');
+            }
+            item(out, each);
+        }
+        out.push(b']');
+    }
+
+    /// Adds a string.
+    #[inline]
+    pub fn string(&mut self, name: &'static str, text: &str) {
+        write_string(self.member(name), text);
+    }
+
+    /// Adds a string.
+    #[inline]
+    pub fn text(&mut self, name: &'static str, text: &Text) {
+        write_text(self.member(name), text.as_bytes());
+    }
+
+    /// Adds a string that needs no escape: it is written as it is.
+    #[inline]
+    pub fn word(&mut self, name: &'static str, word: &'static str) {
+        let out = self.member(name);
+        out.push(b'"');
+        out.extend_from_slice(word.as_bytes());
+        out.push(b'"');
+    }
+
+    /// Adds a whole number. Above `i64::MAX` it is written as that.
+    #[inline]
+    pub fn integer(&mut self, name: &'static str, number: u64) {
+        write_integer(self.member(name), i64::try_from(number).unwrap_or(i64::MAX));
+    }
+
+    /// Adds a number, which must be finite.
+    #[inline]
+    pub fn number(&mut self, name: &'static str, number: f64) {
+        write_number(self.member(name), number);
+    }
+
+    /// Adds `true` or `false`.
+    #[inline]
+    pub fn boolean(&mut self, name: &'static str, value: bool) {
+        self.member(name).extend_from_slice(if value { b"true" } else { b"false" });
+    }
+
+    /// Adds a value that is JSON already; line breaks between its tokens become spaces.
+    #[inline]
+    pub fn json(&mut self, name: &'static str, value: &Json) {
+        push_json(self.member(name), value.as_bytes());
+    }
+
+    /// Adds what `value` serializes to.
+    ///
+    /// # Errors
+    /// As [`Json::encode`]. The buffer then ends in the middle of a member and is good for nothing.
+    pub fn encode<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), JsonError> {
+        write_value(self.member(name), value)
+    }
+
+    /// Adds a member as it stands in another object, with its key as it is escaped there.
+    pub fn copy(&mut self, key: Key<'_>, value: &[u8]) {
+        self.separate();
+        self.out.extend_from_slice(key.quoted());
+        self.out.push(b':');
+        push_json(self.out, value);
+    }
+
+    fn separate(&mut self) {
+        if !core::mem::replace(&mut self.empty, false) {
+            self.out.push(b',');
+        }
+    }
+}
+
+/// Appends text that is JSON. A line feed or carriage return in JSON can only be white space between tokens, so it becomes a space: a
+/// payload that came over a transport without lines stays one line here.
+pub fn push_json(out: &mut Vec<u8>, text: &[u8]) {
+    let start = out.len();
+    out.extend_from_slice(text);
+    if may_have_line_break(text) {
+        for byte in out.iter_mut().skip(start) {
+            if matches!(byte, b'\n' | b'\r') {
+                *byte = b' ';
+            }
+        }
+    }
+}
+
+/// Whether there is a control character in it.
+fn may_have_line_break(text: &[u8]) -> bool {
+    any_part::<32>(text, 0, |part| part.iter().fold(false, |found, byte| found | (*byte < b' ')))
+}
+
+/// Appends what `value` serializes to.
+///
+/// # Errors
+/// As [`Json::encode`]. What was appended by then is good for nothing.
+pub fn write_value<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Result<(), JsonError> {
+    let start = out.len();
+    append(out, value).map_err(|error| JsonError::unwritten(&error))?;
+    check_depth(out.get(start..).unwrap_or_default())
+}
+
+#[cfg(feature = "std")]
+fn append<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> serde_json::Result<()> {
+    serde_json::to_writer(out, value)
+}
+
+/// serde_json has no writer without std.
+#[cfg(not(feature = "std"))]
+fn append<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> serde_json::Result<()> {
+    out.append(&mut serde_json::to_vec(value)?);
+    Ok(())
+}
+
+/// Appends `text` as a JSON string.
+pub fn write_string(out: &mut Vec<u8>, text: &str) {
+    write_text(out, text.as_bytes());
+}
+
+/// Appends `text`, which must be UTF-8, as a JSON string.
+pub fn write_text(out: &mut Vec<u8>, text: &[u8]) {
+    out.push(b'"');
+    let mut from = 0;
+    loop {
+        let to = scan::behind_plain(text, from);
+        out.extend_from_slice(text.get(from..to).unwrap_or_default());
+        let Some(special) = text.get(to) else { break };
+        match special {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            other => {
+                const HEX: [u8; 16] = *b"0123456789abcdef";
+                let digit = |nibble: u8| HEX.get(usize::from(nibble)).copied().unwrap_or(b'0');
+                out.extend_from_slice(&[b'\\', b'u', b'0', b'0', digit(other >> 4), digit(other & 0xf)]);
+            }
+        }
+        from = to.saturating_add(1);
+    }
+    out.push(b'"');
+}
+
+/// Appends `number`, which must be finite: whole ones without a fraction, as counts are read best.
+pub fn write_number(out: &mut Vec<u8>, number: f64) {
+    /// Every whole number below this is exact as a double.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    let whole = number as i64;
+    if number.abs() < EXACT && whole as f64 == number {
+        return write_integer(out, whole);
+    }
+    let mut sink = Sink(out);
+    // Writing to a Vec cannot fail.
+    let _ = if (1e-6..1e17).contains(&number.abs()) {
+        fmt::write(&mut sink, format_args!("{number}"))
+    } else {
+        fmt::write(&mut sink, format_args!("{number:e}"))
+    };
+}
+
+/// Appends a whole number.
+pub fn write_integer(out: &mut Vec<u8>, number: i64) {
+    /// Nearly every number that is written has no more digits.
+    const SHORT: u64 = 100_000_000;
+    match u64::try_from(number) {
+        Ok(number) if number < SHORT => write_short(out, number),
+        _ => write_any(out, number),
+    }
+}
+
+/// Appends a whole number of at most eight digits, all of which are found at once: halves of it, halves of those and so on lie side by
+/// side in one word.
+#[inline]
+fn write_short(out: &mut Vec<u8>, number: u64) {
+    const ZEROS: u64 = u64::from_ne_bytes([b'0'; 8]);
+    let fours = (number / 10_000) | ((number % 10_000) << 32);
+    // The quotients by 100 and by 10, as products that are exact for four and for two digits.
+    let hundreds = (fours.wrapping_mul(10_486) >> 20) & 0x0000_007f_0000_007f;
+    let twos = hundreds | (fours.wrapping_sub(hundreds.wrapping_mul(100)) << 16);
+    let tens = (twos.wrapping_mul(103) >> 10) & 0x000f_000f_000f_000f;
+    let digits = tens | (twos.wrapping_sub(tens.wrapping_mul(10)) << 8);
+    // The first digit is the lowest byte. Zeros before it are not written, but the last one is.
+    let leading = digits.trailing_zeros().min(63) & !7;
+    out.extend_from_slice(&(digits.wrapping_add(ZEROS) >> leading).to_le_bytes());
+    out.truncate(out.len().saturating_sub(leading as usize >> 3));
+}
+
+fn write_any(out: &mut Vec<u8>, number: i64) {
+    /// The longest has nineteen digits.
+    const LONGEST: usize = 20;
+    let mut digits = [0; LONGEST];
+    let mut first = LONGEST;
+    let mut rest = number.unsigned_abs();
+    loop {
+        first = first.saturating_sub(1);
+        if let Some(digit) = digits.get_mut(first) {
+            *digit = b'0'.saturating_add((rest % 10) as u8);
+        }
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if number < 0 {
+        out.push(b'-');
+    }
+    out.extend_from_slice(digits.get(first..).unwrap_or_default());
+}
+
+struct Sink<'a>(&'a mut Vec<u8>);
+
+impl fmt::Write for Sink<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+}

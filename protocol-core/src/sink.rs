@@ -1,0 +1,40 @@
+//! Where a session puts the frames that leave together.
+
+use bytes::Bytes;
+
+/// As many frames as go into a sink in one go.
+const FRAMES_AT_ONCE: usize = 64;
+/// No further frame goes into a sink that holds so many bytes.
+const BYTES_AT_ONCE: usize = 32 * 1024;
+
+/// Takes frames that leave together, in their order: [`LineEncoder`](crate::lines::LineEncoder) for transports of lines, or an encoder of
+/// your own. [`Session::poll_transmits`](crate::Session::poll_transmits) fills it.
+pub trait FrameSink {
+    /// Takes a frame over. There is no line feed in it.
+    fn push(&mut self, frame: Bytes);
+
+    /// Takes a copy of a frame.
+    fn push_slice(&mut self, frame: &[u8]) {
+        self.push(Bytes::copy_from_slice(frame));
+    }
+
+    /// The bytes that it holds.
+    fn held(&self) -> usize;
+
+    /// Has `push_next` push frames, one at a time, until it says that there is none, it has pushed 64, or 32 KiB are held. Says whether
+    /// there may be more.
+    fn fill(&mut self, mut push_next: impl FnMut(&mut Self) -> bool) -> bool
+    where
+        Self: Sized,
+    {
+        for _ in 0..FRAMES_AT_ONCE {
+            if !push_next(self) {
+                return false;
+            }
+            if self.held() >= BYTES_AT_ONCE {
+                break;
+            }
+        }
+        true
+    }
+}
