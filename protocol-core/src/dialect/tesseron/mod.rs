@@ -89,7 +89,8 @@ impl Default for App {
 
 impl App {
     /// With these actions and resources instead of its own.
-    pub(crate) fn with_manifest(self, actions: impl Iterator<Item = Json>, resources: impl Iterator<Item = Json>) -> Self {
+    #[must_use]
+    pub fn with_manifest(self, actions: impl Iterator<Item = Json>, resources: impl Iterator<Item = Json>) -> Self {
         Self { actions: Json::array(actions), resources: Json::array(resources), ..self }
     }
 }
