@@ -3,13 +3,12 @@ use std::pin::Pin;
 use std::process::{ExitStatus, Stdio};
 use std::task::{Context, Poll};
 
-use protocol_core::adapter;
 use smol::process::{self, ChildStderr, ChildStdin, ChildStdout, Command};
 
 use crate::{Alarm, Clock, Error, Halves, LineIo};
 
 /// A child process as a transport.
-pub type Child = adapter::Child<Process, LineIo<Halves<ChildStdout, ChildStdin>>, Alarm>;
+pub type Child = adapter_io::Child<Process, LineIo<Halves<ChildStdout, ChildStdin>>, Alarm>;
 
 /// Starts a program and talks to it over its standard input and output. Its standard error is ours unless `command` says otherwise.
 ///
@@ -36,7 +35,7 @@ pub struct Process {
     exit: Option<Pin<Box<dyn Future<Output = io::Result<ExitStatus>> + Send>>>,
 }
 
-impl adapter::Process for Process {
+impl adapter_io::Process for Process {
     type Stderr = ChildStderr;
 
     fn poll_exit(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<ExitStatus>> {

@@ -3,9 +3,9 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use endpoint::{BoxFuture, Runtime};
 use protocol_core::Instant;
 use protocol_core::drive::Timer;
-use protocol_core::endpoint::{BoxFuture, Runtime};
 use smol::Executor;
 
 /// The system's clock, counted from the making of this value, and an executor, for the handlers of an endpoint. All that belongs to

@@ -1,20 +1,21 @@
-use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use protocol_core::adapter::drive;
+use endpoint::{Client, Endpoint, Peer, Runtime, Service};
 use protocol_core::drive::FrameIo;
-use protocol_core::endpoint::{Client, Endpoint, Peer, Runtime, Service};
 use protocol_core::{CloseReason, Config};
 use smol::{Executor, Task};
 
 use crate::{Clock, Error};
 
+/// An error of a transport, of whatever type.
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
 /// Serves `service` to the peer at the other end of `transport`.
 pub fn serve<I>(service: Arc<Service>, transport: I) -> Connection
 where
-    I: FrameIo<Error = io::Error> + Send + 'static,
+    I: FrameIo<Error: Into<BoxError> + Send> + Send + 'static,
 {
     Connection::start(None, transport, |runtime| Endpoint::server(service, runtime))
 }
@@ -22,7 +23,7 @@ where
 /// As [`serve`], on an executor of your own.
 pub fn serve_on<I>(executor: &Arc<Executor<'static>>, service: Arc<Service>, transport: I) -> Connection
 where
-    I: FrameIo<Error = io::Error> + Send + 'static,
+    I: FrameIo<Error: Into<BoxError> + Send> + Send + 'static,
 {
     Connection::start(Some(executor), transport, |runtime| Endpoint::server(service, runtime))
 }
@@ -30,7 +31,7 @@ where
 /// Serves `service` as `config` says, [`Service::app`] for one: as an app of Tesseron.
 pub fn serve_as<I>(service: Arc<Service>, config: Config, transport: I) -> Connection
 where
-    I: FrameIo<Error = io::Error> + Send + 'static,
+    I: FrameIo<Error: Into<BoxError> + Send> + Send + 'static,
 {
     Connection::start(None, transport, |runtime| Endpoint::serving(service, config, runtime))
 }
@@ -38,7 +39,7 @@ where
 /// As [`serve_as`], on an executor of your own.
 pub fn serve_as_on<I>(executor: &Arc<Executor<'static>>, service: Arc<Service>, config: Config, transport: I) -> Connection
 where
-    I: FrameIo<Error = io::Error> + Send + 'static,
+    I: FrameIo<Error: Into<BoxError> + Send> + Send + 'static,
 {
     Connection::start(Some(executor), transport, |runtime| Endpoint::serving(service, config, runtime))
 }
@@ -46,7 +47,7 @@ where
 /// Calls the peer at the other end of `transport`, and answers what it asks through `client`.
 pub fn connect<I>(client: Arc<dyn Client>, config: Config, transport: I) -> Connection
 where
-    I: FrameIo<Error = io::Error> + Send + 'static,
+    I: FrameIo<Error: Into<BoxError> + Send> + Send + 'static,
 {
     Connection::start(None, transport, |runtime| Endpoint::client(client, config, runtime))
 }
@@ -54,7 +55,7 @@ where
 /// As [`connect`], on an executor of your own.
 pub fn connect_on<I>(executor: &Arc<Executor<'static>>, client: Arc<dyn Client>, config: Config, transport: I) -> Connection
 where
-    I: FrameIo<Error = io::Error> + Send + 'static,
+    I: FrameIo<Error: Into<BoxError> + Send> + Send + 'static,
 {
     Connection::start(Some(executor), transport, |runtime| Endpoint::client(client, config, runtime))
 }
@@ -72,18 +73,15 @@ pub struct Connection {
 }
 
 impl Connection {
-    fn start<I>(
-        executor: Option<&Arc<Executor<'static>>>,
-        transport: I,
-        endpoint: impl FnOnce(Arc<dyn Runtime>) -> Endpoint,
-    ) -> Self
+    fn start<I>(executor: Option<&Arc<Executor<'static>>>, transport: I, make: impl FnOnce(Arc<dyn Runtime>) -> Endpoint) -> Self
     where
-        I: FrameIo<Error = io::Error> + Send + 'static,
+        I: FrameIo<Error: Into<BoxError> + Send> + Send + 'static,
     {
         let clock = executor.map_or_else(Clock::start, Clock::start_on);
-        let endpoint = endpoint(Arc::new(clock.clone()));
+        let endpoint = make(Arc::new(clock.clone()));
         let peer = endpoint.peer();
-        let driven = drive(endpoint, transport, clock.alarm());
+        let driven = endpoint::drive(endpoint, transport, clock.alarm());
+        let driven = async move { driven.await.map_err(Error::broken) };
         let task = match executor {
             Some(executor) => executor.spawn(driven),
             None => smol::spawn(driven),

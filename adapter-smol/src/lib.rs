@@ -12,7 +12,7 @@
 //! ```
 //! use std::sync::Arc;
 //!
-//! use protocol_core::endpoint::{Context, Service, Tool};
+//! use endpoint::{Context, Service, Tool};
 //! use protocol_core::{Config, Identity, Json};
 //!
 //! smol::block_on(async {
@@ -27,24 +27,31 @@
 //! # .unwrap();
 //! ```
 
+#[cfg(feature = "child")]
 mod child;
 mod clock;
 mod connection;
 mod line_io;
+#[cfg(feature = "net")]
 mod net;
+#[cfg(feature = "stdio")]
 mod stdio;
+#[cfg(feature = "tesseron")]
 mod tesseron;
 
+#[cfg(feature = "tesseron")]
+pub use ::tesseron::net::{Binding, ClaimMode, Home, Instance, TesseronListener, TesseronOptions, TesseronTransport};
+pub use adapter_io::{Error, Exit, Halves, Whole};
+#[cfg(feature = "child")]
 pub use child::{Child, Process, child};
 pub use clock::{Alarm, Clock};
 pub use connection::{Connection, connect, connect_on, serve, serve_as, serve_as_on, serve_on};
 pub use line_io::{Duplex, LineIo, SmolIo, duplex};
+#[cfg(feature = "net")]
 pub use net::{Tcp, TcpListener, tcp_connect};
-#[cfg(unix)]
+#[cfg(all(feature = "net", unix))]
 pub use net::{Unix, UnixListener, unix_connect};
-pub use protocol_core::adapter::tesseron::{
-    Binding, ClaimMode, Home, Instance, TesseronListener, TesseronOptions, TesseronTransport,
-};
-pub use protocol_core::adapter::{Error, Exit, Halves, Whole};
+#[cfg(feature = "stdio")]
 pub use stdio::{Stdin, Stdout, stdio};
+#[cfg(feature = "tesseron")]
 pub use tesseron::{tesseron_dial, tesseron_listen, tesseron_listen_on};

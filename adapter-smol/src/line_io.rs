@@ -2,15 +2,15 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use adapter_io::ByteIo;
 use piper::{Reader, Writer};
-use protocol_core::adapter::{self, ByteIo};
 use protocol_core::lines::LineDecoder;
 use smol::io::{AsyncRead, AsyncWrite};
 
 use crate::Halves;
 
 /// A reader and a writer of smol ([`LineIo::new`]), or a stream that is both ([`LineIo::whole`]), as a transport of frames, one a line.
-pub type LineIo<E> = adapter::LineIo<SmolIo, E>;
+pub type LineIo<E> = adapter_io::LineIo<SmolIo, E>;
 
 /// How smol reads, writes and accepts.
 #[derive(Debug)]

@@ -4,7 +4,6 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use protocol_core::adapter;
 #[cfg(unix)]
 use smol::Async;
 use smol::Unblock;
@@ -33,16 +32,16 @@ pub struct Stdin(Input);
 enum Input {
     #[cfg(unix)]
     Pipe(Async<File>),
-    Thread(adapter::Stdin),
+    Thread(adapter_io::Stdin),
 }
 
 impl Stdin {
     fn open() -> Self {
         #[cfg(unix)]
-        if let Some(Ok(pipe)) = adapter::fifo_stdin().map(Async::new) {
+        if let Some(Ok(pipe)) = adapter_io::fifo_stdin().map(Async::new) {
             return Self(Input::Pipe(pipe));
         }
-        Self(Input::Thread(adapter::Stdin::start()))
+        Self(Input::Thread(adapter_io::Stdin::start()))
     }
 }
 
@@ -76,7 +75,7 @@ enum Output {
 impl Stdout {
     fn open() -> Self {
         #[cfg(unix)]
-        if let Some(Ok(pipe)) = adapter::fifo_stdout().map(Async::new) {
+        if let Some(Ok(pipe)) = adapter_io::fifo_stdout().map(Async::new) {
             return Self(Output::Pipe(pipe));
         }
         Self(Output::Thread(Unblock::with_capacity(WAITING, io::stdout())))

@@ -5,37 +5,40 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use protocol_core::adapter::StreamIo;
-use protocol_core::adapter::tesseron::{self, Instance, Sockets, TesseronListener, TesseronOptions, TesseronTransport};
-use protocol_core::claims::ClaimCode;
+use ::tesseron::claims::ClaimCode;
+use ::tesseron::net::{Instance, Sockets, TesseronListener, TesseronOptions, TesseronTransport};
+use adapter_io::StreamIo;
 use smol::Executor;
 use smol::io::{AsyncRead, AsyncWrite};
 use smol::net::{TcpListener, TcpStream};
 
-use crate::{Alarm, Clock, Error, SmolIo};
+use crate::{Alarm, Clock, SmolIo};
 
 /// Listens for gateways of Tesseron as an app, and says so in a manifest.
 ///
 /// # Errors
-/// As [`tesseron::listen`].
-pub async fn tesseron_listen(options: TesseronOptions) -> Result<TesseronListener, Error> {
-    tesseron::listen(Clock::start(), options).await
+/// As [`::tesseron::net::listen`].
+pub async fn tesseron_listen(options: TesseronOptions) -> Result<TesseronListener, ::tesseron::Error> {
+    ::tesseron::net::listen(Clock::start(), options).await
 }
 
 /// As [`tesseron_listen`], on an executor of your own.
 ///
 /// # Errors
-/// As [`tesseron::listen`].
-pub async fn tesseron_listen_on(executor: &Arc<Executor<'static>>, options: TesseronOptions) -> Result<TesseronListener, Error> {
-    tesseron::listen(Clock::start_on(executor), options).await
+/// As [`::tesseron::net::listen`].
+pub async fn tesseron_listen_on(
+    executor: &Arc<Executor<'static>>,
+    options: TesseronOptions,
+) -> Result<TesseronListener, ::tesseron::Error> {
+    ::tesseron::net::listen(Clock::start_on(executor), options).await
 }
 
 /// Dials an app as a gateway of Tesseron, with the code of its claim if it has minted one.
 ///
 /// # Errors
-/// As [`tesseron::dial`].
-pub async fn tesseron_dial(instance: &Instance, code: Option<&ClaimCode>) -> Result<TesseronTransport, Error> {
-    tesseron::dial(&Clock::start(), instance, code).await
+/// As [`::tesseron::net::dial`].
+pub async fn tesseron_dial(instance: &Instance, code: Option<&ClaimCode>) -> Result<TesseronTransport, ::tesseron::Error> {
+    ::tesseron::net::dial(&Clock::start(), instance, code).await
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> StreamIo<S> for SmolIo {

@@ -3,9 +3,9 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use endpoint::{BoxFuture, Runtime};
 use protocol_core::Instant;
 use protocol_core::drive::Timer;
-use protocol_core::endpoint::{BoxFuture, Runtime};
 use tokio::runtime::Handle;
 use tokio::task::unconstrained;
 use tokio::time::Sleep;

@@ -1,17 +1,18 @@
 use std::future::Future;
-use std::io;
 use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use protocol_core::adapter::drive;
+use endpoint::{Client, Endpoint, Peer, Runtime, Service};
 use protocol_core::drive::FrameIo;
-use protocol_core::endpoint::{Client, Endpoint, Peer, Runtime, Service};
 use protocol_core::{CloseReason, Config};
 use tokio::task::JoinHandle;
 
 use crate::{Clock, Error};
+
+/// An error of a transport, of whatever type.
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Serves `service` to the peer at the other end of `transport`.
 ///
@@ -20,7 +21,7 @@ use crate::{Clock, Error};
 #[track_caller]
 pub fn serve<I>(service: Arc<Service>, transport: I) -> Connection
 where
-    I: FrameIo<Error = io::Error> + Send + 'static,
+    I: FrameIo<Error: Into<BoxError> + Send> + Send + 'static,
 {
     Connection::start(transport, |runtime| Endpoint::server(service, runtime))
 }
@@ -32,7 +33,7 @@ where
 #[track_caller]
 pub fn serve_as<I>(service: Arc<Service>, config: Config, transport: I) -> Connection
 where
-    I: FrameIo<Error = io::Error> + Send + 'static,
+    I: FrameIo<Error: Into<BoxError> + Send> + Send + 'static,
 {
     Connection::start(transport, |runtime| Endpoint::serving(service, config, runtime))
 }
@@ -44,7 +45,7 @@ where
 #[track_caller]
 pub fn connect<I>(client: Arc<dyn Client>, config: Config, transport: I) -> Connection
 where
-    I: FrameIo<Error = io::Error> + Send + 'static,
+    I: FrameIo<Error: Into<BoxError> + Send> + Send + 'static,
 {
     Connection::start(transport, |runtime| Endpoint::client(client, config, runtime))
 }
@@ -63,14 +64,15 @@ pub struct Connection {
 
 impl Connection {
     #[track_caller]
-    fn start<I>(transport: I, endpoint: impl FnOnce(Arc<dyn Runtime>) -> Endpoint) -> Self
+    fn start<I>(transport: I, make: impl FnOnce(Arc<dyn Runtime>) -> Endpoint) -> Self
     where
-        I: FrameIo<Error = io::Error> + Send + 'static,
+        I: FrameIo<Error: Into<BoxError> + Send> + Send + 'static,
     {
         let clock = Clock::start();
-        let endpoint = endpoint(Arc::new(clock.clone()));
+        let endpoint = make(Arc::new(clock.clone()));
         let peer = endpoint.peer();
-        let task = tokio::spawn(drive(endpoint, transport, clock.alarm()));
+        let driven = endpoint::drive(endpoint, transport, clock.alarm());
+        let task = tokio::spawn(async move { driven.await.map_err(Error::broken) });
         Self { peer, task }
     }
 

@@ -8,26 +8,33 @@
 //!
 //! No rule of a protocol is in this crate. The runtime needs its IO and its time driver (`enable_all`).
 
+#[cfg(feature = "child")]
 mod child;
 mod clock;
 mod connection;
 mod line_io;
+#[cfg(feature = "net")]
 mod net;
+#[cfg(feature = "stdio")]
 mod stdio;
+#[cfg(feature = "tesseron")]
 mod tesseron;
 
+#[cfg(feature = "tesseron")]
+pub use ::tesseron::net::{Binding, ClaimMode, Home, Instance, TesseronListener, TesseronOptions, TesseronTransport};
+pub use adapter_io::{Error, Exit, Halves, Whole};
+#[cfg(feature = "child")]
 pub use child::{Child, Process, child};
 pub use clock::{Alarm, Clock};
 pub use connection::{Connection, connect, serve, serve_as};
 pub use line_io::{Duplex, LineIo, TokioIo, duplex};
+#[cfg(feature = "net")]
 pub use net::{Tcp, TcpListener, tcp_connect};
-#[cfg(unix)]
+#[cfg(all(feature = "net", unix))]
 pub use net::{Unix, UnixListener, unix_connect};
-pub use protocol_core::adapter::tesseron::{
-    Binding, ClaimMode, Home, Instance, TesseronListener, TesseronOptions, TesseronTransport,
-};
-pub use protocol_core::adapter::{Error, Exit, Halves, Whole};
+#[cfg(feature = "stdio")]
 pub use stdio::{Stdin, Stdout, stdio};
+#[cfg(feature = "tesseron")]
 pub use tesseron::{tesseron_dial, tesseron_listen};
 
 /// The programs of the README compile, and the one that runs by itself does.

@@ -3,7 +3,7 @@ use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
-use protocol_core::adapter::{self, ByteIo};
+use adapter_io::ByteIo;
 use protocol_core::lines::LineDecoder;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, DuplexStream};
 use tokio::task::coop;
@@ -11,7 +11,7 @@ use tokio::task::coop;
 use crate::Whole;
 
 /// A reader and a writer of tokio ([`LineIo::new`]), or a stream that is both ([`LineIo::whole`]), as a transport of frames, one a line.
-pub type LineIo<E> = adapter::LineIo<TokioIo, E>;
+pub type LineIo<E> = adapter_io::LineIo<TokioIo, E>;
 
 /// How tokio reads, writes and accepts.
 #[derive(Debug)]

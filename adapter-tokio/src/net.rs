@@ -1,7 +1,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use protocol_core::adapter::{self, Accept, ListenTcp};
+use adapter_io::{Accept, ListenTcp};
 use tokio::net::{self, TcpStream};
 
 use crate::{Error, LineIo, TokioIo, Whole};
@@ -10,7 +10,7 @@ use crate::{Error, LineIo, TokioIo, Whole};
 pub type Tcp = LineIo<Whole<TcpStream>>;
 
 /// Accepts TCP connections.
-pub type TcpListener = adapter::TcpListener<TokioIo, net::TcpListener>;
+pub type TcpListener = adapter_io::TcpListener<TokioIo, net::TcpListener>;
 
 /// Frames are gathered before they are written, so the system need not wait for more.
 fn tcp(stream: TcpStream) -> io::Result<Tcp> {
@@ -43,6 +43,7 @@ impl ListenTcp<net::TcpListener> for TokioIo {
 }
 
 #[cfg(unix)]
+#[cfg(feature = "tesseron")]
 pub(crate) use self::unix::connect;
 #[cfg(unix)]
 pub use self::unix::{Unix, UnixListener, unix_connect};
@@ -52,7 +53,7 @@ mod unix {
     use std::io;
     use std::path::Path;
 
-    use protocol_core::adapter::{self, Accept, ListenUnix};
+    use adapter_io::{Accept, ListenUnix};
     use tokio::net::{self, UnixStream};
 
     use crate::{Error, LineIo, TokioIo, Whole};
@@ -61,7 +62,7 @@ mod unix {
     pub type Unix = LineIo<Whole<UnixStream>>;
 
     /// Accepts connections on a Unix socket. Dropping it removes the socket file.
-    pub type UnixListener = adapter::UnixListener<TokioIo, net::UnixListener>;
+    pub type UnixListener = adapter_io::UnixListener<TokioIo, net::UnixListener>;
 
     fn unix(stream: UnixStream) -> Unix {
         LineIo::whole(stream).sending_anywhere()

@@ -2,7 +2,6 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use protocol_core::adapter;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 #[cfg(unix)]
 use tokio::net::unix::pipe;
@@ -39,18 +38,18 @@ pub struct Stdin(Input);
 enum Input {
     #[cfg(unix)]
     Pipe(pipe::Receiver),
-    Thread(adapter::Stdin),
+    Thread(adapter_io::Stdin),
 }
 
 impl Stdin {
     fn open() -> Self {
         #[cfg(unix)]
         if Handle::try_current().is_ok()
-            && let Some(Ok(pipe)) = adapter::fifo_stdin().map(pipe::Receiver::from_file)
+            && let Some(Ok(pipe)) = adapter_io::fifo_stdin().map(pipe::Receiver::from_file)
         {
             return Self(Input::Pipe(pipe));
         }
-        Self(Input::Thread(adapter::Stdin::start()))
+        Self(Input::Thread(adapter_io::Stdin::start()))
     }
 }
 
@@ -85,7 +84,7 @@ impl Stdout {
     fn open() -> Self {
         #[cfg(unix)]
         if Handle::try_current().is_ok()
-            && let Some(Ok(pipe)) = adapter::fifo_stdout().map(pipe::Sender::from_file)
+            && let Some(Ok(pipe)) = adapter_io::fifo_stdout().map(pipe::Sender::from_file)
         {
             return Self(Output::Pipe(pipe));
         }

@@ -4,34 +4,34 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use protocol_core::adapter::StreamIo;
-use protocol_core::adapter::tesseron::{self, Instance, Sockets, TesseronListener, TesseronOptions, TesseronTransport};
-use protocol_core::claims::ClaimCode;
+use ::tesseron::claims::ClaimCode;
+use ::tesseron::net::{Instance, Sockets, TesseronListener, TesseronOptions, TesseronTransport};
+use adapter_io::StreamIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::{Alarm, Clock, Error, TokioIo};
+use crate::{Alarm, Clock, TokioIo};
 
 /// Listens for gateways of Tesseron as an app, and says so in a manifest.
 ///
 /// # Errors
-/// As [`tesseron::listen`].
+/// As [`::tesseron::net::listen`].
 ///
 /// # Panics
 /// Outside of a tokio runtime.
-pub async fn tesseron_listen(options: TesseronOptions) -> Result<TesseronListener, Error> {
-    tesseron::listen(Clock::start(), options).await
+pub async fn tesseron_listen(options: TesseronOptions) -> Result<TesseronListener, ::tesseron::Error> {
+    ::tesseron::net::listen(Clock::start(), options).await
 }
 
 /// Dials an app as a gateway of Tesseron, with the code of its claim if it has minted one.
 ///
 /// # Errors
-/// As [`tesseron::dial`].
+/// As [`::tesseron::net::dial`].
 ///
 /// # Panics
 /// Outside of a tokio runtime.
-pub async fn tesseron_dial(instance: &Instance, code: Option<&ClaimCode>) -> Result<TesseronTransport, Error> {
-    tesseron::dial(&Clock::start(), instance, code).await
+pub async fn tesseron_dial(instance: &Instance, code: Option<&ClaimCode>) -> Result<TesseronTransport, ::tesseron::Error> {
+    ::tesseron::net::dial(&Clock::start(), instance, code).await
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> StreamIo<S> for TokioIo {

@@ -15,16 +15,10 @@
 
 extern crate alloc;
 
-#[cfg(feature = "endpoint")]
-pub mod adapter;
-pub mod bridge;
 mod byte_queue;
-pub mod claims;
 pub mod config;
 pub mod dialect;
 pub mod drive;
-#[cfg(feature = "endpoint")]
-pub mod endpoint;
 pub mod error;
 pub mod json;
 pub mod limits;

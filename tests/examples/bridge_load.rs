@@ -9,9 +9,9 @@ use std::hint::black_box;
 use std::time::Instant as Clock;
 
 use bytes::Bytes;
-use protocol_core::bridge::{Bridge, BridgeConfig, BridgeEvent, Leg};
-use protocol_core::claims::ChannelId;
 use protocol_core::{Config, Event, InboundId, Instant, Invoke, Json, Op, OutboundId, Progress, Reply, Session, ToolOutput};
+use tesseron::bridge::{Bridge, BridgeConfig, BridgeEvent, Leg};
+use tesseron::claims::ChannelId;
 use tests::bridge::{ACTIONS, DECLARES, Invoked, RESOURCES, app_config, call_tool, config, hello};
 use tests::end::{End, client_config, initialize, notification, server_config};
 use tests::tesseron::gateway_config;

@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use protocol_core::bridge::{Bridge, BridgeConfig, BridgeEvent, ClaimId, Leg};
-use protocol_core::claims::{AppId, BoundDial, ChannelId, ClaimCode, OpenRefused, ResumeToken, SessionId};
 use protocol_core::tesseron::App;
 use protocol_core::{Config, Identity, Instant, Invoke, Op, RateWindow, Session, Stats, TransportEnd};
 use serde_json::Value;
+use tesseron::bridge::{Bridge, BridgeConfig, BridgeEvent, ClaimId, Leg};
+use tesseron::claims::{AppId, BoundDial, ChannelId, ClaimCode, OpenRefused, ResumeToken, SessionId};
 
 use crate::end::{End, client_config, initialize, json, notification, request};
 use crate::world::rng::Rng;

@@ -1,6 +1,6 @@
 //! The two ends of Tesseron with the test as their peer, and both joined.
 
-use protocol_core::claims::AppId;
+use protocol_core::tesseron::AppId;
 use protocol_core::tesseron::{App, Gateway, Standing, Welcome};
 use protocol_core::{Capabilities, Config, Identity, InboundId, Invoke, Json, Op, OutboundId};
 

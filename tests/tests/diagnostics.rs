@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use protocol_core::endpoint::testing::{Executor, Pipe, connect, pipe};
-use protocol_core::endpoint::{Asked, BoxFuture, Call, Client, Context, Endpoint, Peer, Service, Tool, ToolError};
+use endpoint::testing::{Executor, Pipe, connect, pipe};
+use endpoint::{Asked, BoxFuture, Call, Client, Context, Endpoint, Peer, Service, Tool, ToolError};
 use protocol_core::{
     Capabilities, Close, Config, Identity, Invoke, Json, Level as LogLevel, LogRecord, Op, Progress, RateWindow, RpcError, Sample,
     Sampled, Violation,

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use protocol_core::endpoint::testing::{Executor, connect};
-use protocol_core::endpoint::{Client, Context, Endpoint, Peer, Service, Tool};
+use endpoint::testing::{Executor, connect};
+use endpoint::{Client, Context, Endpoint, Peer, Service, Tool};
 use protocol_core::{Config, Identity, Json};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};

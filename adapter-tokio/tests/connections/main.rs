@@ -2,8 +2,7 @@
 //! show the same.
 #![cfg(unix)]
 
-#[path = "../../examples/glue/mod.rs"]
-mod glue;
+use programs::tokio as glue;
 
 mod peer_faults;
 mod scenarios;

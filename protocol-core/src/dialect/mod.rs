@@ -296,8 +296,9 @@ impl Dialect {
     }
 }
 
-/// What an error says of a sampling that is nested too deep.
-pub(crate) fn depth_data(depth: u8, max: u8) -> Json {
+/// The data of an error about a sampling that is nested too deep: `{depth, max}`.
+#[must_use]
+pub fn depth_data(depth: u8, max: u8) -> Json {
     crate::json::write::Object::value(|object| {
         object.integer("depth", depth.into());
         object.integer("max", max.into());

@@ -132,6 +132,11 @@ impl Json {
         read::member(self.as_bytes(), name).map(|value| self.part(value))
     }
 
+    /// The elements, if this is an array; none otherwise. Each is a slice of this text.
+    pub fn elements(&self) -> impl Iterator<Item = Self> {
+        read::elements(self.as_bytes()).into_iter().map(|value| self.part(value))
+    }
+
     /// Copies the text out of the frame it came in, so that keeping it does not keep the frame.
     pub fn detach(&mut self) {
         self.0 = Bytes::copy_from_slice(&self.0);

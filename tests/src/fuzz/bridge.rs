@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
-use protocol_core::bridge::{Bridge, BridgeConfig, BridgeEvent, ClaimId, Leg, Surface};
-use protocol_core::claims::ChannelId;
 use protocol_core::{CallTimeouts, Close, Instant, TransportEnd, Violation};
 use serde_json::Value;
+use tesseron::bridge::{Bridge, BridgeConfig, BridgeEvent, ClaimId, Leg, Surface};
+use tesseron::claims::ChannelId;
 
 use crate::bridge::{ACTIONS, DECLARES, Invoked, RESOURCES, answered, bound, call_tool, config, hello, refused, resume, value};
 use crate::end::{initialize, notification, request};

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use endpoint::Endpoint;
+use endpoint::testing::{Executor, Pipe, pipe};
 use protocol_core::drive::Driver;
-use protocol_core::endpoint::Endpoint;
-use protocol_core::endpoint::testing::{Executor, Pipe, pipe};
 use serde_json::{Value, json};
 
 use crate::end::initialize;
-use crate::tools::{Options, service};
+use programs::tools::{Options, service};
 
 /// Byte 0: whether the handshake was made (bit 0), whether the peer answers questions (bit 1), the deadline of calls (bit 2), partial
 /// results on progress (bit 3). Then lines: each is a frame, and one that begins with the byte 1 lets time pass, 100 ms for each unit of its

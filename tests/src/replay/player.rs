@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use ::tesseron::claims::{ClaimCode, DialGate, DialStep, Host, HostChannel, HostGate, HostNext, UnixChannel};
 use bytes::Bytes;
-use protocol_core::claims::{ClaimCode, DialGate, DialStep, Host, HostChannel, HostGate, HostNext, UnixChannel};
 use protocol_core::tesseron::Credentials;
 use protocol_core::{
     Ask, Close, Config, Event, InboundId, InputKey, Instant, Invoke, Json, Notice, Op, OutboundId, Outcome, Reply, ServeOptions,

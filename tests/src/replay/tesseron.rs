@@ -1,6 +1,6 @@
 //! What the owner of a session does to make it say what a recorded end of Tesseron said.
 
-use protocol_core::claims::AppId;
+use protocol_core::tesseron::AppId;
 use protocol_core::tesseron::{App, Credentials, Gateway, Standing, Welcome, pending_agent};
 use protocol_core::{
     Answer, Ask, Capabilities, Config, Elicit, Elicited, Identity, Invoke, Level, LogRecord, Notice, Op, Progress, RateWindow,

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use protocol_core::endpoint::{Context, Service, Tool, ToolError};
+use endpoint::{Context, Service, Tool, ToolError};
 use protocol_core::{CallTimeouts, Invoke, Json, Op, Outcome, Progress, RateWindow, Sample};
 use serde_json::{Value, json};
 
 use super::{Book, Calling, FarEnd, Stage, Wire, client, identity, until};
-use crate::adapter::Adapter;
+use programs::adapter::Adapter;
 
 super::rows! { $ each_fault ():
     a_thousand_requests_leave_in_the_order_in_which_they_are_made

@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
-use protocol_core::endpoint::{Asked, BoxFuture, Call, Client};
+use endpoint::{Asked, BoxFuture, Call, Client};
 use protocol_core::{
     CallTimeouts, Capabilities, Elicit, Elicited, Invoke, Json, Level, LogRecord, Op, Outcome, Progress, RpcError, Sample, Sampled,
     Violation,
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::tools::TOGETHER;
 use super::{Book, Calling, FarEnd, Stage, Wire, client, until};
-use crate::adapter::{Adapter, block_on};
+use programs::adapter::{Adapter, block_on};
 
 super::rows! { $ each_scenario ():
     success

@@ -5,7 +5,6 @@
 //! the far end sees it notes in a [`Book`].
 
 pub mod faults;
-pub mod gateway;
 pub mod list;
 pub mod tesseron;
 pub mod transports;
@@ -23,12 +22,12 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use protocol_core::adapter::Exit;
-use protocol_core::endpoint::{BoxFuture, Client, Peer, Service};
+use adapter_io::Exit;
+use endpoint::{BoxFuture, Client, Peer, Service};
 use protocol_core::{Close, CloseReason, Config, Identity};
 
-use crate::adapter::{Adapter, End, Link, Place, first, start_blocking, task};
 use crate::scratch::Scratch;
+use programs::adapter::{Adapter, End, Link, Place, first, start_blocking, task};
 
 pub use book::Book;
 pub use wire::Wire;
@@ -37,10 +36,10 @@ pub use wire::Wire;
 macro_rules! rows {
     ($d:tt $each:ident $output:ty: $($name:ident)*) => {
         /// Plays the row of this name.
-        pub fn play<A: $crate::adapter::Adapter>(
+        pub fn play<A: ::programs::adapter::Adapter>(
             name: &str,
             stage: $crate::scenarios::Stage<A>,
-        ) -> protocol_core::endpoint::BoxFuture<'static, $output> {
+        ) -> endpoint::BoxFuture<'static, $output> {
             match name {
                 $(stringify!($name) => Box::pin($name(stage)),)*
                 _ => panic!("no row is called {name}"),
@@ -226,7 +225,7 @@ impl FarEnd {
 }
 
 /// How a connection of ours has ended, in words that are the same on every transport.
-async fn how(end: BoxFuture<'static, Result<CloseReason, protocol_core::adapter::Error>>) -> String {
+async fn how(end: BoxFuture<'static, Result<CloseReason, adapter_io::Error>>) -> String {
     match end.await {
         Ok(reason) => reason.to_string(),
         Err(_) => "the connection broke".into(),

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use protocol_core::adapter::tesseron::Address;
+use tesseron::net::Address;
 
 /// How long one waits for what must come.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -10,21 +10,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use adapter_io::Error as TransportError;
 use bytes::Bytes;
-use protocol_core::adapter::Error;
-use protocol_core::adapter::tesseron::{
-    Address, Binding, ClaimMode, FolderRefused, Home, Instance, LoopbackUrl, TesseronListener, TesseronOptions, TesseronTransport,
-};
-use protocol_core::claims::{Agent, ClaimCode, DialFailed, HostPolicy};
 use protocol_core::drive::FrameIo;
 use protocol_core::{Close, CloseReason, Json, Transmit};
 use serde_json::{Value, json};
+use tesseron::Error;
+use tesseron::claims::{Agent, ClaimCode, DialFailed, HostPolicy};
+use tesseron::net::{
+    Address, Binding, ClaimMode, FolderRefused, Home, Instance, LoopbackUrl, TesseronListener, TesseronOptions, TesseronTransport,
+};
 use tungstenite::handshake::derive_accept_key;
 
 use super::raw::{self, Raw};
 use super::{Book, Over, Stage, Wire, client, tools, until};
-use crate::adapter::{Adapter, Link, Started, start, start_blocking};
 use crate::scratch::Scratch;
+use programs::adapter::{Adapter, Link, Started, start, start_blocking};
 
 super::rows! { $ each_tesseron_row ():
     a_dial_without_the_subprotocol_of_a_gateway_is_dropped_without_a_word
@@ -707,7 +708,7 @@ async fn a_listener_that_is_dropped_lets_nobody_in_and_leaves_its_channel_alone<
         // Its task has a turn.
         stage.adapter.sleep(Duration::from_millis(50)).await;
         let error = failed(stage.adapter.tesseron_dial(&instance, None).await);
-        assert!(matches!(error, Error::Connect { .. }), "{error}");
+        assert!(matches!(error, Error::Transport(TransportError::Connect { .. })), "{error}");
         send(&mut host, "{}").await;
         assert_eq!(receive(&mut gateway).await.as_deref(), Some("{}"));
         drop(host);
@@ -726,7 +727,10 @@ async fn an_app_whose_runtime_has_ended_is_no_longer_shown<A: Adapter>(stage: St
         assert!(app.listener.next_code().await.is_none());
         for _ in 0..2 {
             let error = failed(app.listener.accept().await);
-            assert!(matches!(&error, Error::Accept { address, .. } if *address == app.address().to_string()), "{error}");
+            assert!(
+                matches!(&error, Error::Transport(TransportError::Accept { address, .. }) if *address == app.address().to_string()),
+                "{error}"
+            );
         }
     }
 }
@@ -865,7 +869,7 @@ async fn an_answer_that_is_no_upgrade_of_tesseron_is_refused<A: Adapter>(stage: 
         assert!(!request.contains("Extensions"), "{request}");
         match failed(dialled) {
             Error::Refused { status: 200, .. } if row == 2 => {}
-            Error::Connect { .. } if row != 2 => {}
+            Error::Transport(TransportError::Connect { .. }) if row != 2 => {}
             error => panic!("{row}: {error}"),
         }
     }
@@ -919,7 +923,7 @@ async fn a_path_that_is_no_socket_of_ours_is_not_dialled<A: Adapter>(stage: Stag
     drop(listener);
     instance.address = Address::Unix(socket);
     let error = failed(stage.adapter.tesseron_dial(&instance, Some(code())).await);
-    assert!(matches!(error, Error::Connect { .. }), "{error}");
+    assert!(matches!(error, Error::Transport(TransportError::Connect { .. })), "{error}");
 }
 
 async fn a_gateway_that_is_refused_hears_why<A: Adapter>(stage: Stage<A>) {

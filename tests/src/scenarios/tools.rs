@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use protocol_core::endpoint::{Context, Service, Tool, ToolError};
+use endpoint::{Context, Service, Tool, ToolError};
 use protocol_core::{Content, Elicit, Json, Level, Progress, RateWindow, Sample, Text, ToolOutput, Why};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Book, identity};
-use crate::tools::{Options, service as example_tools};
+use programs::tools::{Options, service as example_tools};
 
 #[derive(Deserialize, JsonSchema)]
 struct Steps {

@@ -9,15 +9,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use adapter_io::Error;
 use bytes::Bytes;
-use protocol_core::adapter::Error;
+use endpoint::{Call, Peer, Service, Tool};
 use protocol_core::drive::FrameIo;
-use protocol_core::endpoint::{Call, Peer, Service, Tool};
 use protocol_core::{Close, CloseReason, Json, Outcome, Transmit};
 
 use super::{Stage, client, identity};
-use crate::adapter::{Adapter, Link, Place};
 use crate::scratch::Scratch;
+use programs::adapter::{Adapter, Link, Place};
 
 super::rows! { $ each_transport_fault ():
     a_port_in_use_is_named
@@ -174,7 +174,7 @@ async fn a_reader_that_is_reset_loses_every_open_call<A: Adapter>(stage: Stage<A
     let error = breaks(&stage, Broken { write: false }).await;
     assert_eq!(error.to_string(), "the connection broke: connection reset");
     // The same at the serving end.
-    let service = Service::new(identity()).tool(Tool::new("greet", async |_: protocol_core::endpoint::Context, ()| Ok("hello")));
+    let service = Service::new(identity()).tool(Tool::new("greet", async |_: endpoint::Context, ()| Ok("hello")));
     let link = stage.adapter.serve(Arc::new(service), Box::new(Broken { write: false }));
     assert_eq!(failed(link.end.await).to_string(), "the connection broke: connection reset");
 }
@@ -243,7 +243,7 @@ fn is_there(process: &str) -> bool {
 }
 
 /// A child that leaves its process id in a file, and its transport.
-async fn with_id<A: Adapter>(stage: &Stage<A>, script: &str) -> (crate::adapter::End, protocol_core::adapter::Exit, String) {
+async fn with_id<A: Adapter>(stage: &Stage<A>, script: &str) -> (programs::adapter::End, adapter_io::Exit, String) {
     let file = Scratch::new("id");
     let script = format!("echo $$ > {0}.tmp; mv {0}.tmp {0}; {script}", file.display());
     let (transport, exit) = stage.adapter.child_with_grace(sh(&script), Duration::from_millis(300)).expect("a shell");

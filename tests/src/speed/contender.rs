@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde::{Deserialize, Serialize};
 
 use super::Row;
-use crate::adapter::Adapter;
+use programs::adapter::Adapter;
 
 /// Somebody who is measured: how its ends are made. One runs at a time in a process.
 pub trait Contender: 'static {

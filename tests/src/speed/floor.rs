@@ -14,14 +14,14 @@ use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 
 use super::contender::{About, Caller, Contender, Kind, Leave, Listener, Running, Updates};
-use crate::adapter::Adapter;
+use programs::adapter::Adapter;
 
 /// The same messages without an SDK, so what the bytes, the JSON and the runtime cost by themselves.
 ///
 /// A loop reads what there is, reads each line as an envelope whose members are borrowed from the buffer, and writes all that came of
 /// it at once; ids are correlated through a map of one-shots. No handshake, no limits, no deadlines, no rules.
 #[derive(Debug)]
-pub struct Floor<A>(PhantomData<fn() -> A>);
+pub struct Floor<P>(PhantomData<fn() -> P>);
 
 /// Bytes of a runtime, plain: no frames.
 pub trait Pipe: Send + 'static {
@@ -36,41 +36,44 @@ pub trait Pipe: Send + 'static {
 }
 
 /// The pipes of a runtime, as it offers them.
-pub trait Pipes: Adapter {
+pub trait Pipes: 'static {
+    /// The runtime.
+    type Runtime: Adapter;
+
     /// A pair in memory that holds so many bytes each way.
-    fn pipes(&self, bytes: usize) -> (Box<dyn Pipe>, Box<dyn Pipe>);
+    fn pipes(bytes: usize) -> (Box<dyn Pipe>, Box<dyn Pipe>);
 
     /// Standard input and output of this process.
-    fn own_pipes(&self) -> Box<dyn Pipe>;
+    fn own_pipes() -> Box<dyn Pipe>;
 
     /// Those of a child.
     ///
     /// # Errors
     /// As the start of a process.
-    fn child_pipes(&self, command: Command) -> io::Result<Box<dyn Pipe>>;
+    fn child_pipes(command: Command) -> io::Result<Box<dyn Pipe>>;
 }
 
-impl<A: Pipes> Contender for Floor<A> {
-    type Runtime = A;
+impl<P: Pipes> Contender for Floor<P> {
+    type Runtime = P::Runtime;
     type Caller = Calling;
 
     fn about() -> About {
-        let runtime = A::NAME.trim_start_matches("adapter-");
+        let runtime = <P::Runtime as Adapter>::NAME.trim_start_matches("adapter-");
         About { name: format!("floor on {runtime}"), runtime: runtime.into(), kind: Kind::Floor }
     }
 
-    async fn duplex(adapter: &A, room: usize) -> Calling {
-        let (one, other) = adapter.pipes(room);
+    async fn duplex(adapter: &P::Runtime, room: usize) -> Calling {
+        let (one, other) = P::pipes(room);
         adapter.runtime().spawn(Box::pin(Loop::new(other, Server::default()).run()));
         Calling::over(adapter, one)
     }
 
-    async fn child(adapter: &A, command: Command) -> Calling {
-        Calling::over(adapter, adapter.child_pipes(command).expect("a child"))
+    async fn child(adapter: &P::Runtime, command: Command) -> Calling {
+        Calling::over(adapter, P::child_pipes(command).expect("a child"))
     }
 
-    async fn serve(adapter: &A) {
-        Loop::new(adapter.own_pipes(), Server::default()).run().await;
+    async fn serve(_: &P::Runtime) {
+        Loop::new(P::own_pipes(), Server::default()).run().await;
     }
 }
 
@@ -307,7 +310,7 @@ struct Waiting {
 }
 
 impl Calling {
-    fn over<A: Pipes>(adapter: &A, pipe: Box<dyn Pipe>) -> Self {
+    fn over<A: Adapter>(adapter: &A, pipe: Box<dyn Pipe>) -> Self {
         let calling = Self::default();
         adapter.runtime().spawn(Box::pin(Loop::new(pipe, calling.clone()).run()));
         calling

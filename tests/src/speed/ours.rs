@@ -4,13 +4,13 @@ use std::marker::PhantomData;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
-use protocol_core::endpoint::{Call, Context, Peer, Service, Tool, ToolError};
+use endpoint::{Call, Context, Peer, Service, Tool, ToolError};
 use protocol_core::{Config, Identity, RateWindow, ToolOutput};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::contender::{About, Caller, Contender, Kind, Leave, Listener, Running, Updates};
-use crate::adapter::{Adapter, Link};
+use programs::adapter::{Adapter, Link};
 
 /// This project, through an adapter: a [`Service`] and a [`Peer`].
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::contender::{About, Contender, Updates};
 use super::row::Row;
 use super::work;
-use crate::adapter::Adapter;
+use programs::adapter::Adapter;
 
 /// Runs some work and says what this thread allocated meanwhile.
 pub(super) type Counter = fn(&mut dyn FnMut()) -> Allocated;

@@ -7,12 +7,12 @@ use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use protocol_core::endpoint::Runtime;
+use endpoint::Runtime;
 
 use super::contender::{Caller, Contender, Leave, Running, Updates};
 use super::parts::{Counted, Counter, Timed};
 use super::row::{Over, Row, What};
-use crate::adapter::{Adapter, start};
+use programs::adapter::{Adapter, start};
 
 /// What is given back.
 const TEXT: &str = "the quick brown fox jumps over the lazy dog, again and again";

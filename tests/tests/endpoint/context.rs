@@ -5,12 +5,12 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use protocol_core::drive::Timer;
-use protocol_core::endpoint::testing::{Executor, Harness, connect};
-use protocol_core::endpoint::{
+use endpoint::testing::{Executor, Harness, connect};
+use endpoint::{
     AskFailed, Call, Cancellation, Cancelled, Context, Endpoint, Peer, Prompt, PromptMessage, PromptOutput, Service, Subrange,
     TimeoutError, Tool, ToolError,
 };
+use protocol_core::drive::Timer;
 use protocol_core::{
     Answer, Ask, CallTimeouts, Config, Elicit, Elicited, Identity, Json, Level, Outcome, Progress, RateWindow, Reported, RpcError,
     Sample, Sampled, ServeOptions, Why,

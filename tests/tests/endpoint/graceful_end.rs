@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use endpoint::testing::{Executor, pipe};
+use endpoint::{Call, Context, Done, Endpoint, Peer, Service, Tool};
 use protocol_core::drive::Driver;
-use protocol_core::endpoint::testing::{Executor, pipe};
-use protocol_core::endpoint::{Call, Context, Done, Endpoint, Peer, Service, Tool};
 use protocol_core::{
     CallTimeouts, Close, CloseReason, Config, Identity, Instant, Invoke, Json, Op, Outcome, Refused, RpcError, Why,
 };

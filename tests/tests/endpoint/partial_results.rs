@@ -4,12 +4,12 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use protocol_core::endpoint::testing::{Executor, Harness, connect};
-use protocol_core::endpoint::{Call, Context, Done, Endpoint, Peer, Service, Tool, ToolError};
+use endpoint::testing::{Executor, Harness, connect};
+use endpoint::{Call, Context, Done, Endpoint, Peer, Service, Tool, ToolError};
+use programs::audit::Audit;
+use programs::tools::{Options, service};
 use protocol_core::{CallTimeouts, Clock, Close, Config, Identity, Json, Level, Outcome, Progress, RpcError};
 use serde_json::{Value, json};
-use tests::audit::Audit;
-use tests::tools::{Options, service};
 
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)

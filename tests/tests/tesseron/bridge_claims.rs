@@ -1,10 +1,10 @@
 //! Who may speak at the gateway: claims by code, apps that are dialled for one, apps that come back, twins, and what the agent sees of all
 //! that.
 
-use protocol_core::bridge::{Advertised, BridgeEvent, Surface};
-use protocol_core::claims::{ClaimCode, OpenRefused};
 use protocol_core::{Close, TransportEnd};
 use serde_json::{Value, json};
+use tesseron::bridge::{Advertised, BridgeEvent, Surface};
+use tesseron::claims::{ClaimCode, OpenRefused};
 use tests::bridge::{ACTIONS, EPOCH_MS, House, RESOURCES, bound, call_tool, config, credentials, hello, manifest, resume, value};
 use tests::end::{cancelled, initialize, notification, request};
 
@@ -271,7 +271,7 @@ fn the_agent_leaves_while_a_claim_is_dialled() {
     say(&mut house, 1, "PQ7N-4D");
     let (claim, _) = house.wanted();
     let app = house.dial_claimed(claim, bound("PQ7N-4D", "s_1", "rt_1")).unwrap();
-    house.end(protocol_core::bridge::Leg::Agent, TransportEnd::Failed);
+    house.end(tesseron::bridge::Leg::Agent, TransportEnd::Failed);
     assert!(house.guests[app].gone);
     assert!(house.events().iter().any(|event| matches!(event, BridgeEvent::AgentClosed(_))));
     house.assert_idle();

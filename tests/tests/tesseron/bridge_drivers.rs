@@ -8,11 +8,11 @@ use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use protocol_core::adapter::SharedBridge;
-use protocol_core::bridge::{BridgeConfig, Leg, Random};
+use endpoint::Runtime;
 use protocol_core::drive::Machine;
-use protocol_core::endpoint::Runtime;
 use protocol_core::{Identity, Instant, TransportEnd};
+use tesseron::bridge::{BridgeConfig, Leg, Random};
+use tesseron::legs::SharedBridge;
 use tests::bridge::{ACTIONS, House, RESOURCES, config, hello, value};
 
 /// A clock that stands, and no tasks.

@@ -1,11 +1,11 @@
 //! What a gateway must not do: keep progress back until the end, make tokens up, merge, reorder or drop content, mangle text, lose how far
 //! a cancelled run was. With bare sessions at all ends, in virtual time.
 
-use protocol_core::bridge::Leg;
 use protocol_core::{
     CallTimeouts, Content, Event, InboundId, Invoke, Json, Op, OutboundId, Outcome, Progress, Reply, RpcError, ToolOutput,
 };
 use serde_json::{Value, json};
+use tesseron::bridge::Leg;
 use tests::bridge::{House, app_config, call_tool, config, value};
 use tests::end;
 

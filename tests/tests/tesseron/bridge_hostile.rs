@@ -1,9 +1,9 @@
 //! Bad apps and bad agents at the gateway: each costs only its own leg, whatever runs on the others goes on or is told, and nothing is left
 //! of it.
 
-use protocol_core::bridge::{BridgeConfig, BridgeEvent, Leg};
 use protocol_core::{Close, CloseReason, TransportEnd};
 use serde_json::{Value, json};
+use tesseron::bridge::{BridgeConfig, BridgeEvent, Leg};
 use tests::bridge::{ACTIONS, House, Invoked, RESOURCES, answered, call_tool, config, hello, manifest, sampled, value};
 use tests::end::{cancelled, notification, request};
 

@@ -1,10 +1,10 @@
 //! The bugs of the reference gateway (section 10.2 of the Tesseron sheet), by their numbers: none of them is here. Those that are bugs of its
 //! app end alone (2, 5, 9, 21) or of its language (24) are not the bridge's.
 
-use protocol_core::bridge::{Advertised, BridgeEvent, Leg};
-use protocol_core::claims::ClaimCode;
 use protocol_core::{Instant, TransportEnd};
 use serde_json::{Value, json};
+use tesseron::bridge::{Advertised, BridgeEvent, Leg};
+use tesseron::claims::ClaimCode;
 use tests::bridge::{
     ACTIONS, House, RESOURCES, bound, call_tool, config, credentials, hello, manifest, resume, sampled, text_of, value,
 };

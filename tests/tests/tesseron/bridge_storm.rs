@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use protocol_core::bridge::{BridgeEvent, Leg};
 use protocol_core::{Close, TransportEnd};
 use serde_json::{Value, json};
+use tesseron::bridge::{BridgeEvent, Leg};
 use tests::bridge::{
     ACTIONS, House, Invoked, RESOURCES, answered, call_tool, config, credentials, hello, refused, resume, sampled, value,
 };

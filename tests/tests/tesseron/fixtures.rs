@@ -451,17 +451,9 @@ fn an_end_is_asked_only_what_it_offers_and_what_it_is_not_asked_is_not_passed() 
 // ---- Over real sockets ----
 
 #[cfg(unix)]
-#[path = "../../../adapter-tokio/examples/glue/mod.rs"]
-mod on_tokio;
-
-#[cfg(unix)]
-#[path = "../../../adapter-smol/examples/glue/mod.rs"]
-mod on_smol;
-
-#[cfg(unix)]
 mod over_sockets {
-    use protocol_core::adapter::tesseron::Binding;
-    use tests::adapter::Adapter;
+    use programs::adapter::Adapter;
+    use tesseron::net::Binding;
     use tests::fixtures::{load, run_bound};
 
     use super::played;
@@ -488,21 +480,21 @@ mod over_sockets {
 
     #[test]
     fn the_fixtures_pass_over_unix_sockets_of_tokio() {
-        over_unix::<super::on_tokio::Tokio>();
+        over_unix::<programs::tokio::Tokio>();
     }
 
     #[test]
     fn the_fixtures_pass_over_unix_sockets_of_smol() {
-        over_unix::<super::on_smol::Smol>();
+        over_unix::<programs::smol::Smol>();
     }
 
     #[test]
     fn the_fixtures_pass_over_web_sockets_of_tokio() {
-        over_a_web_socket::<super::on_tokio::Tokio>();
+        over_a_web_socket::<programs::tokio::Tokio>();
     }
 
     #[test]
     fn the_fixtures_pass_over_web_sockets_of_smol() {
-        over_a_web_socket::<super::on_smol::Smol>();
+        over_a_web_socket::<programs::smol::Smol>();
     }
 }

@@ -1,7 +1,7 @@
 //! The handshake, the claim and the resume of Tesseron as far as a session has them: items 18 to 39 and 102 to 107 of the checklist, the
 //! version rule, the standings of a session, and how each end closes. Codes, tokens and who may resume are the lobby's (`claims`).
 
-use protocol_core::claims::AppId;
+use protocol_core::tesseron::AppId;
 use protocol_core::tesseron::{App, Credentials, Standing, Welcome};
 use protocol_core::{
     Ask, AskError, CloseReason, Config, Elicit, Event, Identity, Invoke, NotLive, Notice, Op, Outcome, PeerInfo, Progress, Refused,

@@ -1,0 +1,229 @@
+use core::task::{Context, Poll};
+use core::time::Duration;
+use std::io;
+use std::process::ExitStatus;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+
+use protocol_core::drive::{FrameIo, Timer};
+use protocol_core::lines::LineEncoder;
+use protocol_core::session::Transmit;
+use protocol_core::time::Instant;
+
+/// How long a child may take to exit once its input is closed.
+const EXIT_GRACE: Duration = Duration::from_secs(5);
+
+/// Frames thrown away before others have their turn.
+const FRAMES_IN_A_ROW: usize = 64;
+
+/// A child process, as its runtime knows it. Dropping it kills it.
+pub trait Process {
+    /// Its standard error.
+    type Stderr;
+
+    /// Its exit status, once it has exited; it is then no zombie any longer.
+    fn poll_exit(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<ExitStatus>>;
+
+    /// Ends it by force, without waiting for its end.
+    fn kill(&mut self) -> io::Result<()>;
+
+    /// Its standard error, if there is a pipe; once.
+    fn take_stderr(&mut self) -> Option<Self::Stderr>;
+}
+
+/// A child process as a transport: a process, its input and output, and a clock.
+///
+/// At the end its input is closed, which tells a server to exit; after a grace (5 s) it is killed; then its exit status is collected,
+/// so that no zombie is left. If this is dropped instead it is killed at once, and the runtime collects the rest.
+#[derive(Debug)]
+pub struct Child<P, I, T> {
+    process: P,
+    io: I,
+    timer: T,
+    exit: Exit,
+    grace: Duration,
+    /// Set once its input is closed.
+    kill_at: Option<Instant>,
+    killed: bool,
+}
+
+impl<P: Process, I: FrameIo<Error = io::Error>, T: Timer> Child<P, I, T> {
+    /// Joins the three.
+    pub fn new(process: P, io: I, timer: T) -> Self {
+        Self { process, io, timer, exit: Exit::default(), grace: EXIT_GRACE, kill_at: None, killed: false }
+    }
+
+    /// Changes how long it may take to exit by itself at the end.
+    #[must_use]
+    pub fn with_exit_grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// Where its exit status will be found.
+    #[must_use]
+    pub fn exit(&self) -> Exit {
+        self.exit.clone()
+    }
+
+    /// Its standard error, if its command asked for a pipe; once. It must be read, or the child stops when the pipe is full.
+    pub fn take_stderr(&mut self) -> Option<P::Stderr> {
+        self.process.take_stderr()
+    }
+}
+
+/// The exit status of a child, once its connection has ended.
+#[derive(Clone, Debug, Default)]
+pub struct Exit(Arc<OnceLock<ExitStatus>>);
+
+impl Exit {
+    /// `None` before the end of the connection, and for ever if the transport was dropped before that.
+    #[must_use]
+    pub fn status(&self) -> Option<ExitStatus> {
+        self.0.get().copied()
+    }
+}
+
+impl<P: Process, I: FrameIo<Error = io::Error>, T: Timer> FrameIo for Child<P, I, T> {
+    type Error = io::Error;
+
+    fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
+        self.io.poll_recv(cx)
+    }
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.io.poll_ready(cx)
+    }
+
+    fn start_send(&mut self, transmit: Transmit) -> io::Result<()> {
+        self.io.start_send(transmit)
+    }
+
+    fn start_sends(&mut self, leaving: &mut LineEncoder) -> io::Result<()> {
+        self.io.start_sends(leaving)
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.io.poll_flush(cx)
+    }
+
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let closed = self.io.poll_close(cx);
+        if let Poll::Ready(status) = self.process.poll_exit(cx) {
+            let _ = self.exit.0.set(status?);
+            return closed;
+        }
+        let kill_at = *self.kill_at.get_or_insert_with(|| self.timer.now().saturating_add(self.grace));
+        if !self.killed && self.timer.poll_until(cx, kill_at).is_ready() {
+            self.killed = true;
+            self.process.kill()?;
+        }
+        // What it still says is thrown away: a full pipe would keep it from exiting. One that talks faster than we listen must not
+        // keep us from looking at the clock.
+        for _ in 0..FRAMES_IN_A_ROW {
+            if !matches!(self.io.poll_recv(cx), Poll::Ready(Ok(Some(_)))) {
+                return Poll::Pending;
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn set_frame_limit(&mut self, bytes: usize) {
+        self.io.set_frame_limit(bytes);
+    }
+
+    fn sends_anywhere(&self) -> bool {
+        self.io.sends_anywhere()
+    }
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use super::*;
+    use core::cell::Cell;
+    use core::task::Waker;
+    use std::os::unix::process::ExitStatusExt;
+    use std::rc::Rc;
+
+    /// A process that exits only when it is killed, and talks without end.
+    #[derive(Clone, Default)]
+    struct Stubborn {
+        killed: Rc<Cell<bool>>,
+        now: Rc<Cell<u64>>,
+        said: Rc<Cell<usize>>,
+    }
+
+    impl Process for Stubborn {
+        type Stderr = ();
+
+        fn poll_exit(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<ExitStatus>> {
+            if self.killed.get() { Poll::Ready(Ok(ExitStatus::from_raw(9))) } else { Poll::Pending }
+        }
+
+        fn kill(&mut self) -> io::Result<()> {
+            self.killed.set(true);
+            Ok(())
+        }
+
+        fn take_stderr(&mut self) -> Option<()> {
+            None
+        }
+    }
+
+    impl FrameIo for Stubborn {
+        type Error = io::Error;
+
+        fn poll_recv(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
+            self.said.set(self.said.get() + 1);
+            Poll::Ready(Ok(Some(Bytes::from_static(b"{}"))))
+        }
+
+        fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn start_send(&mut self, _transmit: Transmit) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn poll_flush(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_close(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl Timer for Stubborn {
+        fn now(&self) -> Instant {
+            Instant::from_millis(self.now.get())
+        }
+
+        fn poll_until(&mut self, _cx: &mut Context<'_>, at: Instant) -> Poll<()> {
+            if at <= Timer::now(self) { Poll::Ready(()) } else { Poll::Pending }
+        }
+    }
+
+    #[test]
+    fn one_that_talks_without_end_is_killed_when_its_grace_is_over_and_its_status_is_known() {
+        let world = Stubborn::default();
+        let mut child = Child::new(world.clone(), world.clone(), world.clone()).with_exit_grace(Duration::from_millis(300));
+        let mut cx = Context::from_waker(Waker::noop());
+        for now in [0, 100, 299] {
+            world.now.set(now);
+            world.said.set(0);
+            assert!(child.poll_close(&mut cx).is_pending());
+            assert_eq!((world.killed.get(), world.said.get()), (false, FRAMES_IN_A_ROW));
+        }
+        world.now.set(300);
+        assert!(child.poll_close(&mut cx).is_pending());
+        assert!(world.killed.get());
+        assert_eq!(child.exit().status(), None);
+        assert!(matches!(child.poll_close(&mut cx), Poll::Ready(Ok(()))));
+        assert_eq!(child.exit().status().and_then(|status| status.signal()), Some(9));
+    }
+}

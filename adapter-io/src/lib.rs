@@ -1,0 +1,33 @@
+//! The parts that every adapter needs and no runtime forces.
+//!
+//! An adapter for one more runtime says how bytes are read and written there ([`ByteIo`], [`StreamIo`]), how connections are accepted
+//! ([`Accept`]), how an alarm rings ([`Timer`](protocol_core::drive::Timer)), how tasks start (`engine::Runtime`) and how the exit of a process is
+//! awaited ([`Process`]). Framing, ends, errors and the care for children and socket files are here.
+
+mod child;
+mod error;
+#[cfg(unix)]
+mod fifo;
+mod line_io;
+mod listen;
+#[cfg(unix)]
+mod socket_file;
+mod stdin;
+mod stream_io;
+#[cfg(feature = "websocket")]
+mod web_socket;
+
+pub use child::{Child, Exit, Process};
+pub use error::Error;
+#[cfg(unix)]
+pub use fifo::{fifo_stdin, fifo_stdout};
+pub use line_io::{ByteIo, Ends, Halves, LineIo, Whole};
+pub use listen::{Accept, ListenTcp, TcpListener};
+#[cfg(unix)]
+pub use listen::{ListenUnix, UnixListener};
+#[cfg(unix)]
+pub use socket_file::SocketFile;
+pub use stdin::Stdin;
+pub use stream_io::StreamIo;
+#[cfg(feature = "websocket")]
+pub use web_socket::WebSocket;

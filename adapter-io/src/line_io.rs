@@ -1,0 +1,366 @@
+use core::marker::PhantomData;
+use core::task::{Context, Poll, ready};
+use std::io::{self, IoSlice};
+
+use bytes::{Buf, Bytes};
+
+use protocol_core::FrameSink as _;
+use protocol_core::drive::FrameIo;
+use protocol_core::limits::Limits;
+use protocol_core::lines::{LineDecoder, LineEncoder};
+use protocol_core::session::Transmit;
+
+/// With so many bytes waiting to be written no more frames are taken.
+const FULL: usize = 64 * 1024;
+/// Pieces of output that one write takes.
+const PIECES: usize = 64;
+/// Reads in a row that complete no frame before other tasks get their turn.
+const READS_IN_A_ROW: usize = 32;
+
+/// How a runtime reads bytes from an `R` and writes them to a `W`.
+pub trait ByteIo<R, W> {
+    /// Reads into [`LineDecoder::space`] or [`LineDecoder::read_with`] and says how much; zero at the end.
+    fn poll_read(reader: &mut R, cx: &mut Context<'_>, into: &mut LineDecoder) -> Poll<io::Result<usize>>;
+
+    /// Writes from the beginning of `pieces`, which go behind each other, and says how much; zero if `writer` takes no more.
+    fn poll_write(writer: &mut W, cx: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
+
+    /// Everything written has left.
+    fn poll_flush(writer: &mut W, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// Ends this direction. Afterwards a `writer` that is a thing of its own is dropped.
+    fn poll_close(writer: &mut W, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+}
+
+/// What a [`LineIo`] reads from and writes to: [`Halves`], a [`Whole`], or what somebody else joins.
+pub trait Ends {
+    /// What is read.
+    type Reader;
+    /// What is written.
+    type Writer;
+
+    /// Where to read.
+    fn reader(&mut self) -> &mut Self::Reader;
+
+    /// Where to write; nowhere behind [`Ends::end`].
+    fn writer(&mut self) -> Option<&mut Self::Writer>;
+
+    /// Our direction has been closed ([`ByteIo::poll_close`]): what must be dropped for its end is dropped.
+    fn end(&mut self);
+}
+
+/// A reader and a writer that are two things.
+#[derive(Debug)]
+pub struct Halves<R, W> {
+    reader: R,
+    /// Gone once our direction has ended: some pipes end only when they are dropped.
+    writer: Option<W>,
+}
+
+impl<R, W> Ends for Halves<R, W> {
+    type Reader = R;
+    type Writer = W;
+
+    fn reader(&mut self) -> &mut R {
+        &mut self.reader
+    }
+
+    fn writer(&mut self) -> Option<&mut W> {
+        self.writer.as_mut()
+    }
+
+    fn end(&mut self) {
+        self.writer = None;
+    }
+}
+
+/// One stream that is read and written. Whoever owns all of it needs no lock between its halves.
+///
+/// Our direction ends when the stream is shut down. One that ends only when it is dropped must come as [`Halves`].
+#[derive(Debug)]
+pub struct Whole<S> {
+    stream: S,
+    is_shut: bool,
+}
+
+impl<S> Ends for Whole<S> {
+    type Reader = S;
+    type Writer = S;
+
+    fn reader(&mut self) -> &mut S {
+        &mut self.stream
+    }
+
+    fn writer(&mut self) -> Option<&mut S> {
+        (!self.is_shut).then_some(&mut self.stream)
+    }
+
+    fn end(&mut self) {
+        self.is_shut = true;
+    }
+}
+
+/// Bytes as a transport of frames, one a line. They are read from and written to the [`Ends`] `E`; `B` says how.
+///
+/// Frames are gathered and leave in as few writes as the writer allows.
+#[derive(Debug)]
+pub struct LineIo<B, E> {
+    ends: E,
+    decoder: LineDecoder,
+    encoder: LineEncoder,
+    /// The other direction has ended.
+    ended: bool,
+    sends_anywhere: bool,
+    bytes: PhantomData<fn() -> B>,
+}
+
+impl<B: ByteIo<R, W>, R, W> LineIo<B, Halves<R, W>> {
+    /// Joins a reader and a writer.
+    pub fn new(reader: R, writer: W) -> Self {
+        Self::of(Halves { reader, writer: Some(writer) })
+    }
+}
+
+impl<B: ByteIo<S, S>, S> LineIo<B, Whole<S>> {
+    /// Takes a stream that is both: a socket, say, or one that is encrypted. It must end our direction when it is shut down, since it is
+    /// not dropped before the transport is.
+    pub fn whole(stream: S) -> Self {
+        Self::of(Whole { stream, is_shut: false })
+    }
+}
+
+impl<B: ByteIo<E::Reader, E::Writer>, E: Ends> LineIo<B, E> {
+    /// Takes what has both ends.
+    pub fn of(ends: E) -> Self {
+        let decoder = LineDecoder::new(Limits::default().frame_bytes);
+        Self { ends, decoder, encoder: LineEncoder::new(), ended: false, sends_anywhere: false, bytes: PhantomData }
+    }
+
+    /// Says that its writer may be written to and flushed outside of the task that reads ([`FrameIo::sends_anywhere`]).
+    #[must_use]
+    pub fn sending_anywhere(mut self) -> Self {
+        self.sends_anywhere = true;
+        self
+    }
+
+    /// Writes until no more than `most` bytes wait.
+    #[inline]
+    fn poll_write_down_to(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<()>> {
+        // Asked much more often than there is something to write.
+        if self.encoder.remaining() <= most { Poll::Ready(Ok(())) } else { self.poll_write_some(cx, most) }
+    }
+
+    #[inline(never)]
+    fn poll_write_some(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<()>> {
+        while self.encoder.remaining() > most {
+            let Some(writer) = self.ends.writer() else { return Poll::Ready(Err(io::ErrorKind::NotConnected.into())) };
+            let chunk = self.encoder.chunk();
+            // Nearly always all is in one piece. Then nothing is prepared for many.
+            let written = if chunk.len() == self.encoder.remaining() {
+                ready!(B::poll_write(writer, cx, &[IoSlice::new(chunk)]))?
+            } else {
+                let mut pieces = [IoSlice::new(&[]); PIECES];
+                let count = self.encoder.chunks_vectored(&mut pieces);
+                ready!(B::poll_write(writer, cx, pieces.get(..count).unwrap_or_default()))?
+            };
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.encoder.advance(written);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<B: ByteIo<E::Reader, E::Writer>, E: Ends> FrameIo for LineIo<B, E> {
+    type Error = io::Error;
+
+    fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
+        for _ in 0..READS_IN_A_ROW {
+            if let Some(frame) = self.decoder.next_frame() {
+                return Poll::Ready(Ok(Some(frame)));
+            }
+            if self.ended {
+                return Poll::Ready(Ok(None));
+            }
+            if ready!(B::poll_read(self.ends.reader(), cx, &mut self.decoder))? == 0 {
+                self.ended = true;
+                return Poll::Ready(Ok(self.decoder.finish()));
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_write_down_to(cx, FULL)
+    }
+
+    fn start_send(&mut self, transmit: Transmit) -> io::Result<()> {
+        self.encoder.push(transmit.frame);
+        Ok(())
+    }
+
+    fn start_sends(&mut self, leaving: &mut LineEncoder) -> io::Result<()> {
+        self.encoder.append(leaving);
+        Ok(())
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_write_down_to(cx, 0))?;
+        self.ends.writer().map_or(Poll::Ready(Ok(())), |writer| B::poll_flush(writer, cx))
+    }
+
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(writer) = self.ends.writer() else { return Poll::Ready(Ok(())) };
+        let shut = ready!(B::poll_close(writer, cx));
+        self.ends.end();
+        // The peer may have gone first; what it was to have was flushed before.
+        Poll::Ready(shut.or_else(|error| if error.kind() == io::ErrorKind::NotConnected { Ok(()) } else { Err(error) }))
+    }
+
+    fn set_frame_limit(&mut self, bytes: usize) {
+        self.decoder.set_limit(bytes);
+    }
+
+    fn sends_anywhere(&self) -> bool {
+        self.sends_anywhere
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+
+    /// What a reader has, piece by piece; a piece that is missing is still to come.
+    type Pieces = VecDeque<Option<&'static [u8]>>;
+
+    #[derive(Default)]
+    struct Sink {
+        taken: Vec<u8>,
+        /// So many bytes are taken at once; zero is a writer that takes no more.
+        step: usize,
+        refuses_to_close: Option<io::ErrorKind>,
+    }
+
+    #[derive(Debug)]
+    struct Memory;
+
+    impl ByteIo<Pieces, Sink> for Memory {
+        fn poll_read(reader: &mut Pieces, cx: &mut Context<'_>, into: &mut LineDecoder) -> Poll<io::Result<usize>> {
+            match reader.pop_front() {
+                Some(Some(piece)) => {
+                    into.feed(piece);
+                    Poll::Ready(Ok(piece.len()))
+                }
+                Some(None) => {
+                    cx.waker().wake_by_ref();
+                    Poll::Pending
+                }
+                None => Poll::Ready(Ok(0)),
+            }
+        }
+
+        fn poll_write(writer: &mut Sink, _cx: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+            let count = writer.step.min(pieces[0].len());
+            writer.taken.extend_from_slice(&pieces[0][..count]);
+            Poll::Ready(Ok(count))
+        }
+
+        fn poll_flush(_writer: &mut Sink, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_close(writer: &mut Sink, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(writer.refuses_to_close.map_or(Ok(()), |kind| Err(kind.into())))
+        }
+    }
+
+    fn io(pieces: &[Option<&'static [u8]>], writer: Sink) -> LineIo<Memory, Halves<Pieces, Sink>> {
+        LineIo::new(pieces.iter().copied().collect(), writer)
+    }
+
+    fn cx() -> Context<'static> {
+        Context::from_waker(core::task::Waker::noop())
+    }
+
+    #[test]
+    fn frames_are_read_as_they_are_completed_and_the_last_needs_no_line_feed() {
+        let mut io = io(&[Some(b"{\"a\":"), None, Some(b"1}\n{}"), Some(b"\nlast")], Sink::default());
+        assert!(io.poll_recv(&mut cx()).is_pending());
+        for expected in [Some("{\"a\":1}"), Some("{}"), Some("last"), None, None] {
+            let Poll::Ready(Ok(frame)) = io.poll_recv(&mut cx()) else { panic!("it is all there") };
+            assert_eq!(frame.as_deref(), expected.map(str::as_bytes));
+        }
+    }
+
+    #[test]
+    fn a_flood_without_a_line_feed_lets_others_have_their_turn() {
+        let mut io = io(&[Some(b"x".as_slice()); READS_IN_A_ROW + 1], Sink::default());
+        assert!(io.poll_recv(&mut cx()).is_pending());
+        assert_eq!(io.ends.reader.len(), 1);
+    }
+
+    #[test]
+    fn a_writer_that_takes_a_byte_at_a_time_gets_every_frame() {
+        let mut io = io(&[], Sink { step: 1, ..Sink::default() });
+        for frame in ["{}", "[]"] {
+            io.start_send(Transmit::new(Bytes::from_static(frame.as_bytes()))).unwrap();
+        }
+        assert!(matches!(io.poll_flush(&mut cx()), Poll::Ready(Ok(()))));
+        assert_eq!(io.ends.writer.as_ref().unwrap().taken, b"{}\n[]\n");
+    }
+
+    #[test]
+    fn a_writer_that_takes_no_more_is_an_error() {
+        let mut io = io(&[], Sink::default());
+        io.start_send(Transmit::new(Bytes::from_static(b"{}"))).unwrap();
+        let Poll::Ready(Err(error)) = io.poll_flush(&mut cx()) else { panic!("nothing was taken") };
+        assert_eq!(error.kind(), io::ErrorKind::WriteZero);
+    }
+
+    #[test]
+    fn a_whole_stream_is_read_on_when_our_direction_has_ended_and_written_no_longer() {
+        /// Both in one.
+        struct Both(Pieces, Sink);
+        impl ByteIo<Both, Both> for Memory {
+            fn poll_read(both: &mut Both, cx: &mut Context<'_>, into: &mut LineDecoder) -> Poll<io::Result<usize>> {
+                Self::poll_read(&mut both.0, cx, into)
+            }
+            fn poll_write(both: &mut Both, cx: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+                Self::poll_write(&mut both.1, cx, pieces)
+            }
+            fn poll_flush(both: &mut Both, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+                Self::poll_flush(&mut both.1, cx)
+            }
+            fn poll_close(both: &mut Both, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+                Self::poll_close(&mut both.1, cx)
+            }
+        }
+        let pieces = [Some(b"{}\n".as_slice()), Some(b"[]\n")].into_iter().collect();
+        let mut io: LineIo<Memory, Whole<Both>> = LineIo::whole(Both(pieces, Sink { step: 9, ..Sink::default() }));
+        io.start_send(Transmit::new(Bytes::from_static(b"{}"))).unwrap();
+        assert!(matches!(io.poll_flush(&mut cx()), Poll::Ready(Ok(()))));
+        for _ in 0..2 {
+            assert!(matches!(io.poll_close(&mut cx()), Poll::Ready(Ok(()))));
+        }
+        for expected in ["{}", "[]"] {
+            assert!(matches!(io.poll_recv(&mut cx()), Poll::Ready(Ok(Some(frame))) if frame == expected));
+        }
+        io.start_send(Transmit::new(Bytes::from_static(b"{}"))).unwrap();
+        let Poll::Ready(Err(error)) = io.poll_flush(&mut cx()) else { panic!("our direction has ended") };
+        assert_eq!(error.kind(), io::ErrorKind::NotConnected);
+        assert_eq!(io.ends.stream.1.taken, b"{}\n");
+    }
+
+    #[test]
+    fn closing_twice_is_closing_and_a_peer_that_went_first_is_no_error() {
+        let gone = Sink { refuses_to_close: Some(io::ErrorKind::NotConnected), ..Sink::default() };
+        let mut io = io(&[], gone);
+        for _ in 0..2 {
+            assert!(matches!(io.poll_close(&mut cx()), Poll::Ready(Ok(()))));
+        }
+        assert!(io.ends.writer().is_none());
+    }
+}

@@ -1,0 +1,119 @@
+use core::fmt;
+use core::marker::PhantomData;
+use std::io;
+use std::net::SocketAddr;
+
+use crate::Error;
+
+/// How a runtime accepts connections on an `L`.
+pub trait Accept<L> {
+    /// What an accepted connection becomes.
+    type Transport;
+
+    /// The next connection. Can be dropped and called again.
+    fn accept(listener: &L) -> impl Future<Output = io::Result<Self::Transport>> + Send;
+}
+
+/// How a runtime listens on TCP.
+pub trait ListenTcp<L>: Accept<L> {
+    /// Listens on a host and a port, and says where that is.
+    fn bind(address: &str) -> impl Future<Output = io::Result<(L, SocketAddr)>> + Send;
+}
+
+/// Accepts TCP connections. `B` says how.
+pub struct TcpListener<B, L> {
+    listener: L,
+    address: SocketAddr,
+    by: PhantomData<fn() -> B>,
+}
+
+impl<B: ListenTcp<L>, L> TcpListener<B, L> {
+    /// Listens on `address`, a host and a port; port 0 is any that is free.
+    ///
+    /// # Errors
+    /// [`Error::Listen`].
+    pub async fn bind(address: &str) -> Result<Self, Error> {
+        let (listener, bound) = B::bind(address).await.map_err(Error::listening_on(address))?;
+        Ok(Self { listener, address: bound, by: PhantomData })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The next connection. Can be dropped and called again.
+    ///
+    /// # Errors
+    /// [`Error::Accept`].
+    pub async fn accept(&self) -> Result<B::Transport, Error> {
+        B::accept(&self.listener).await.map_err(Error::accepting_on(self.address))
+    }
+}
+
+impl<B, L> fmt::Debug for TcpListener<B, L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TcpListener").field(&self.address).finish()
+    }
+}
+
+#[cfg(unix)]
+pub use self::unix::{ListenUnix, UnixListener};
+
+#[cfg(unix)]
+mod unix {
+    use core::fmt;
+    use core::marker::PhantomData;
+    use std::io;
+    use std::path::Path;
+
+    use crate::{Accept, Error, SocketFile};
+
+    /// How a runtime listens on Unix sockets.
+    pub trait ListenUnix<L>: Accept<L> {
+        /// Makes a socket and listens on it.
+        ///
+        /// # Errors
+        /// What the system says.
+        fn bind(path: &Path) -> io::Result<L>;
+    }
+
+    /// Accepts connections on a Unix socket. `B` says how. Dropping it removes the socket file.
+    pub struct UnixListener<B, L> {
+        listener: L,
+        file: SocketFile,
+        by: PhantomData<fn() -> B>,
+    }
+
+    impl<B: ListenUnix<L>, L> UnixListener<B, L> {
+        /// Makes a socket at `path` and listens on it.
+        ///
+        /// # Errors
+        /// [`Error::PathExists`] if there is something already, also a socket that nobody listens on any longer; [`Error::Listen`].
+        pub fn bind(path: impl AsRef<Path>) -> Result<Self, Error> {
+            let (listener, file) = SocketFile::make(path.as_ref(), B::bind)?;
+            Ok(Self { listener, file, by: PhantomData })
+        }
+
+        /// Where it listens.
+        #[must_use]
+        pub fn path(&self) -> &Path {
+            self.file.path()
+        }
+
+        /// The next connection. Can be dropped and called again.
+        ///
+        /// # Errors
+        /// [`Error::Accept`].
+        pub async fn accept(&self) -> Result<B::Transport, Error> {
+            B::accept(&self.listener).await.map_err(Error::accepting_on(self.path().display()))
+        }
+    }
+
+    impl<B, L> fmt::Debug for UnixListener<B, L> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.debug_tuple("UnixListener").field(&self.file.path()).finish()
+        }
+    }
+}

@@ -1,0 +1,45 @@
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::Error;
+
+/// The file of a Unix socket that we listen on. Dropping it removes the file, unless somebody put another one in its place.
+#[derive(Debug)]
+pub struct SocketFile {
+    path: PathBuf,
+    /// Device and number of the file that we made.
+    made: (u64, u64),
+}
+
+fn file_at(path: &Path) -> io::Result<(u64, u64)> {
+    std::fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()))
+}
+
+impl SocketFile {
+    /// Has `bind` make a socket at `path`.
+    ///
+    /// # Errors
+    /// [`Error::PathExists`] if there is something already, also a socket that nobody listens on any longer; [`Error::Listen`].
+    pub fn make<L>(path: &Path, bind: impl FnOnce(&Path) -> io::Result<L>) -> Result<(L, Self), Error> {
+        match bind(path).and_then(|listener| Ok((listener, file_at(path)?))) {
+            Ok((listener, made)) => Ok((listener, Self { path: path.into(), made })),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(Error::PathExists { path: path.into() }),
+            Err(error) => Err(Error::listening_on(path.display())(error)),
+        }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if file_at(&self.path).is_ok_and(|file| file == self.made) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+use core::task::{Context, Poll, Waker};
+use std::io::{self, Read};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use bytes::{Buf, Bytes};
+
+/// Bytes of one read.
+const READ: usize = 64 * 1024;
+
+/// Standard input, read by a plain thread, since nothing can interrupt a read of a terminal or a pipe.
+///
+/// Unlike the standard input of most runtimes, which keeps them from shutting down until the next line comes, that thread ends with
+/// the process. It reads one piece ahead of what is taken.
+#[derive(Debug)]
+pub struct Stdin {
+    inbox: Arc<Inbox>,
+    /// Taken from the thread and not yet consumed.
+    piece: Bytes,
+}
+
+/// Where the thread leaves what it has read.
+#[derive(Debug, Default)]
+struct Inbox {
+    state: Mutex<State>,
+    emptied: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    piece: Option<io::Result<Bytes>>,
+    /// Nothing comes behind `piece`.
+    over: bool,
+    /// Nobody takes anything any longer.
+    abandoned: bool,
+    waker: Option<Waker>,
+}
+
+impl Inbox {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leaves a piece, or the end. Waits until the one before it is taken. False when nobody will take it.
+    fn leave(&self, piece: Option<io::Result<Bytes>>) -> bool {
+        let state = self.emptied.wait_while(self.lock(), |state| state.piece.is_some() && !state.abandoned);
+        let mut state = state.unwrap_or_else(PoisonError::into_inner);
+        state.over |= !matches!(piece, Some(Ok(_)));
+        state.piece = piece;
+        let goes_on = !state.over && !state.abandoned;
+        let waker = state.waker.take();
+        drop(state);
+        waker.into_iter().for_each(Waker::wake);
+        goes_on
+    }
+}
+
+impl Stdin {
+    /// Starts to read the standard input of this process. Once: whatever else reads from it takes from this one.
+    #[must_use]
+    pub fn start() -> Self {
+        Self::reading(io::stdin())
+    }
+
+    fn reading(mut source: impl Read + Send + 'static) -> Self {
+        let inbox = Arc::new(Inbox::default());
+        let filled = Arc::clone(&inbox);
+        let read = move || {
+            let mut buffer = vec![0; READ];
+            loop {
+                let piece = match source.read(&mut buffer) {
+                    Ok(0) => None,
+                    Ok(count) => Some(Ok(Bytes::copy_from_slice(buffer.get(..count).unwrap_or_default()))),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(error) => Some(Err(error)),
+                };
+                if !filled.leave(piece) {
+                    return;
+                }
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("stdin".into()).spawn(read) {
+            inbox.leave(Some(Err(error)));
+        }
+        Self { inbox, piece: Bytes::new() }
+    }
+
+    /// What was read and not yet consumed; nothing at the end.
+    ///
+    /// # Errors
+    /// What the system said; then it is over.
+    pub fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+        if self.piece.is_empty() {
+            let mut state = self.inbox.lock();
+            match state.piece.take() {
+                Some(piece) => {
+                    drop(state);
+                    self.inbox.emptied.notify_one();
+                    self.piece = piece?;
+                }
+                None if state.over => {}
+                None => {
+                    let before = state.waker.replace(cx.waker().clone());
+                    drop(state);
+                    drop(before);
+                    return Poll::Pending;
+                }
+            }
+        }
+        Poll::Ready(Ok(&self.piece))
+    }
+
+    /// Takes `count` bytes off what was read, at most all.
+    pub fn consume(&mut self, count: usize) {
+        self.piece.advance(count.min(self.piece.len()));
+    }
+}
+
+impl Drop for Stdin {
+    fn drop(&mut self) {
+        self.inbox.lock().abandoned = true;
+        self.inbox.emptied.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::pin::pin;
+    use std::sync::mpsc;
+    use std::task::Wake;
+    use std::thread::{self, Thread};
+
+    /// Reads what the test sends, and says when it is dropped.
+    struct Source(mpsc::Receiver<io::Result<Vec<u8>>>, mpsc::Sender<()>);
+
+    impl Read for Source {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            let piece = self.0.recv().unwrap_or(Ok(Vec::new()))?;
+            into[..piece.len()].copy_from_slice(&piece);
+            Ok(piece.len())
+        }
+    }
+
+    impl Drop for Source {
+        fn drop(&mut self) {
+            let _ = self.1.send(());
+        }
+    }
+
+    struct Unpark(Thread);
+
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    fn block_on<F: Future>(future: F) -> F::Output {
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let mut future = pin!(future);
+        loop {
+            if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                return value;
+            }
+            thread::park();
+        }
+    }
+
+    fn stdin() -> (Stdin, mpsc::Sender<io::Result<Vec<u8>>>, mpsc::Receiver<()>) {
+        let (sender, pieces) = mpsc::channel();
+        let (dropped, is_dropped) = mpsc::channel();
+        (Stdin::reading(Source(pieces, dropped)), sender, is_dropped)
+    }
+
+    fn take(stdin: &mut Stdin, count: usize) -> io::Result<Vec<u8>> {
+        block_on(core::future::poll_fn(|cx| stdin.poll_piece(cx).map_ok(|piece| piece[..count.min(piece.len())].to_vec())))
+            .inspect(|taken| stdin.consume(taken.len()))
+    }
+
+    #[test]
+    fn all_that_comes_is_handed_on_and_then_the_end() {
+        let (mut stdin, sender, _) = stdin();
+        for piece in ["one", "two", "three"] {
+            sender.send(Ok(piece.into())).unwrap();
+        }
+        sender.send(Err(io::ErrorKind::Interrupted.into())).unwrap();
+        drop(sender);
+        for expected in ["on", "e", "tw", "o", "th", "re", "e", "", ""] {
+            assert_eq!(take(&mut stdin, 2).unwrap(), expected.as_bytes());
+        }
+    }
+
+    #[test]
+    fn an_error_comes_behind_what_was_read_before_it() {
+        let (mut stdin, sender, is_dropped) = stdin();
+        sender.send(Ok(b"one".to_vec())).unwrap();
+        sender.send(Err(io::ErrorKind::BrokenPipe.into())).unwrap();
+        assert_eq!(take(&mut stdin, 9).unwrap(), b"one");
+        assert_eq!(take(&mut stdin, 9).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        assert_eq!(take(&mut stdin, 9).unwrap(), b"");
+        is_dropped.recv().unwrap();
+    }
+
+    #[test]
+    fn the_thread_ends_when_nobody_takes_what_it_reads() {
+        let (stdin, sender, is_dropped) = stdin();
+        for _ in 0..3 {
+            let _ = sender.send(Ok(b"one".to_vec()));
+        }
+        drop(stdin);
+        is_dropped.recv().unwrap();
+    }
+}

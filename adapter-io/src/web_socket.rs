@@ -1,0 +1,527 @@
+use core::marker::PhantomData;
+use core::task::{Context, Poll, ready};
+use std::io::{self, Read, Write};
+
+use bytes::Bytes;
+use tungstenite::Message;
+use tungstenite::error::{Error, ProtocolError};
+use tungstenite::protocol::frame::Utf8Bytes;
+use tungstenite::protocol::frame::coding::CloseCode;
+use tungstenite::protocol::{CloseFrame, Role, WebSocketConfig, WebSocketContext};
+
+use crate::StreamIo;
+use protocol_core::drive::FrameIo;
+use protocol_core::limits::Limits;
+use protocol_core::session::Transmit;
+
+/// With so many bytes waiting to be written no more frames are taken.
+const FULL: usize = 64 * 1024;
+/// Bytes of one read: what an idle connection keeps.
+const READ: usize = 16 * 1024;
+/// Reads in a row, and messages in a row that are no frame, before other tasks get their turn.
+const IN_A_ROW: usize = 32;
+/// Pings that are taken before one of their answers has left.
+const PINGS: usize = 1024;
+/// The longest frame that is taken, whatever the session would take: room for all of one is kept as soon as its head has come.
+const LONGEST: usize = 1 << 30;
+/// Why we close, as the peer is told.
+const GOODBYE: CloseFrame = CloseFrame { code: CloseCode::Normal, reason: Utf8Bytes::from_static("the session is over") };
+
+/// A WebSocket on an `S` as a transport of frames, one a message. `B` says how the stream is used.
+///
+/// What we send is text, in one piece and not compressed; text and binary messages are taken, pings are answered. A close of the peer
+/// is its end, whatever code it has, and so is a stream that just ends; what is sent after it is dropped, for nobody reads it. Our own
+/// close has the code 1000 and does not wait for an answer.
+///
+/// A message over the frame limit gives one frame that is one byte longer than the limit, of zeros, and is the last: the session sees
+/// that it is too long, and closes by the rule that holds for every transport.
+#[derive(Debug)]
+pub struct WebSocket<B, S> {
+    stream: S,
+    context: WebSocketContext,
+    limit: usize,
+    /// Nothing comes any longer.
+    ended: bool,
+    /// Pings since everything was last written.
+    pings: usize,
+    /// The last write did not end.
+    blocked: bool,
+    /// Our close was tried.
+    closing: bool,
+    io: PhantomData<fn() -> B>,
+}
+
+impl<B: StreamIo<S>, S> WebSocket<B, S> {
+    /// The server's end of `stream`, after the upgrade. `read` are the bytes that were read after it.
+    pub fn server(stream: S, read: Vec<u8>) -> Self {
+        Self::new(stream, Role::Server, read)
+    }
+
+    /// The client's end of `stream`, after the upgrade. `read` are the bytes that were read after it.
+    pub fn client(stream: S, read: Vec<u8>) -> Self {
+        Self::new(stream, Role::Client, read)
+    }
+
+    fn new(stream: S, role: Role, read: Vec<u8>) -> Self {
+        // No limit on what is buffered but ours: frames are taken only while there is less than `FULL`.
+        let config = WebSocketConfig::default().read_buffer_size(READ).write_buffer_size(FULL);
+        let context = WebSocketContext::from_partially_read(read, role, Some(config));
+        let mut socket =
+            Self { stream, context, limit: 0, ended: false, pings: 0, blocked: false, closing: false, io: PhantomData };
+        socket.set_frame_limit(Limits::default().frame_bytes);
+        socket
+    }
+
+    /// Has the library work on the stream, as far as that goes without waiting.
+    fn poll<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        work: impl FnOnce(&mut WebSocketContext, &mut Ready<'_, '_, B, S>) -> Result<T, Error>,
+    ) -> Poll<Result<T, Error>> {
+        let mut stream = Ready { stream: &mut self.stream, cx: Some(cx), reads: IN_A_ROW, io: PhantomData };
+        match work(&mut self.context, &mut stream) {
+            Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
+            result => Poll::Ready(result),
+        }
+    }
+}
+
+/// A stream during one call of the library.
+struct Ready<'a, 'b, B, S> {
+    stream: &'a mut S,
+    /// Nobody to wake: the stream is left alone.
+    cx: Option<&'a mut Context<'b>>,
+    /// So often may it be read.
+    reads: usize,
+    io: PhantomData<fn() -> B>,
+}
+
+impl<'b, B: StreamIo<S>, S> Ready<'_, 'b, B, S> {
+    fn now<T>(&mut self, poll: impl FnOnce(&mut S, &mut Context<'b>) -> Poll<io::Result<T>>) -> io::Result<T> {
+        match self.cx.as_deref_mut().map_or(Poll::Pending, |cx| poll(self.stream, cx)) {
+            Poll::Ready(result) => result,
+            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+}
+
+impl<B: StreamIo<S>, S> Read for Ready<'_, '_, B, S> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let left = self.reads;
+        self.reads = left.saturating_sub(1);
+        self.now(|stream, cx| {
+            if left == 0 {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            B::poll_read(stream, cx, into)
+        })
+    }
+}
+
+impl<B: StreamIo<S>, S> Write for Ready<'_, '_, B, S> {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        self.now(|stream, cx| B::poll_write(stream, cx, from))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.now(|stream, cx| B::poll_flush(stream, cx))
+    }
+}
+
+/// An end that is none to complain about.
+fn is_end(error: &Error) -> bool {
+    matches!(error, Error::ConnectionClosed | Error::AlreadyClosed | Error::Protocol(ProtocolError::ResetWithoutClosingHandshake))
+}
+
+fn broken(error: Error) -> io::Error {
+    match error {
+        Error::Io(error) => error,
+        error => io::Error::new(io::ErrorKind::InvalidData, error),
+    }
+}
+
+impl<B: StreamIo<S>, S> FrameIo for WebSocket<B, S> {
+    type Error = io::Error;
+
+    fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
+        for _ in 0..IN_A_ROW {
+            if self.ended {
+                return Poll::Ready(Ok(None));
+            }
+            if self.pings >= PINGS {
+                ready!(self.poll_flush(cx))?;
+            }
+            match ready!(self.poll(cx, |context, stream| context.read(stream))) {
+                Ok(Message::Text(text)) => return Poll::Ready(Ok(Some(text.into()))),
+                Ok(Message::Binary(bytes)) => return Poll::Ready(Ok(Some(bytes))),
+                Ok(Message::Ping(_)) => self.pings = self.pings.saturating_add(1),
+                Ok(Message::Pong(_) | Message::Frame(_)) => {}
+                Ok(Message::Close(_)) => self.ended = true,
+                Err(error) => {
+                    self.ended = true;
+                    return Poll::Ready(match error {
+                        error if is_end(&error) => Ok(None),
+                        Error::Capacity(_) if self.limit < LONGEST => Ok(Some(vec![0; self.limit.saturating_add(1)].into())),
+                        error => Err(broken(error)),
+                    });
+                }
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.blocked { self.poll_flush(cx) } else { Poll::Ready(Ok(())) }
+    }
+
+    fn start_send(&mut self, transmit: Transmit) -> io::Result<()> {
+        if !self.context.can_write() {
+            return Ok(());
+        }
+        let text = Utf8Bytes::try_from(transmit.frame).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        let mut stream = Ready::<B, S> { stream: &mut self.stream, cx: None, reads: 0, io: PhantomData };
+        match self.context.write(&mut stream, Message::Text(text)) {
+            // It is taken all the same.
+            Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => self.blocked = true,
+            result => result.map_err(broken)?,
+        }
+        Ok(())
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = ready!(self.poll(cx, |context, stream| context.flush(stream)));
+        self.blocked = false;
+        self.pings = 0;
+        Poll::Ready(flushed.or_else(|error| if self.ended || is_end(&error) { Ok(()) } else { Err(broken(error)) }))
+    }
+
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.closing {
+            self.closing = true;
+            // As much of it as leaves at once: a peer that does not read must not hold us.
+            let _ = self.poll(cx, |context, stream| context.close(stream, Some(GOODBYE)));
+        }
+        let shut = ready!(B::poll_close(&mut self.stream, cx));
+        // The peer may have gone first.
+        Poll::Ready(shut.or_else(|error| if error.kind() == io::ErrorKind::NotConnected { Ok(()) } else { Err(error) }))
+    }
+
+    fn set_frame_limit(&mut self, bytes: usize) {
+        self.limit = bytes;
+        let most = Some(bytes.min(LONGEST));
+        self.context.set_config(|config| {
+            config.max_message_size = most;
+            config.max_frame_size = most;
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::task::Waker;
+    use std::collections::VecDeque;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    /// A stream whose other end is the test.
+    #[derive(Debug, Default)]
+    struct Wire {
+        /// Pieces to read; none left is nothing yet.
+        incoming: VecDeque<Vec<u8>>,
+        /// Behind the last piece comes the end.
+        ends: bool,
+        written: Vec<u8>,
+        /// So many bytes are taken before a write waits.
+        room: usize,
+        closed: bool,
+    }
+
+    #[derive(Debug)]
+    struct Memory;
+
+    impl StreamIo<Wire> for Memory {
+        fn poll_read(wire: &mut Wire, _cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
+            let Some(mut piece) = wire.incoming.pop_front() else {
+                return if wire.ends { Poll::Ready(Ok(0)) } else { Poll::Pending };
+            };
+            let count = piece.len().min(into.len());
+            into[..count].copy_from_slice(&piece[..count]);
+            if count < piece.len() {
+                wire.incoming.push_front(piece.split_off(count));
+            }
+            Poll::Ready(Ok(count))
+        }
+
+        fn poll_write(wire: &mut Wire, _cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
+            let count = from.len().min(wire.room);
+            wire.room -= count;
+            wire.written.extend_from_slice(&from[..count]);
+            if count == 0 { Poll::Pending } else { Poll::Ready(Ok(count)) }
+        }
+
+        fn poll_flush(_wire: &mut Wire, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_close(wire: &mut Wire, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            wire.closed = true;
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    const TEXT: u8 = 0x81;
+    const BINARY: u8 = 0x82;
+    const CLOSE: u8 = 0x88;
+    const PING: u8 = 0x89;
+    const PONG: u8 = 0x8a;
+
+    /// A message as a client sends it; its mask changes nothing.
+    fn masked(head: u8, payload: &[u8]) -> Vec<u8> {
+        let mut message = unmasked(head, payload);
+        let head = message.len() - payload.len();
+        message[1] |= 0x80;
+        message.splice(head..head, [0; 4]);
+        message
+    }
+
+    /// A message as a server sends it.
+    fn unmasked(head: u8, payload: &[u8]) -> Vec<u8> {
+        let mut message = vec![head];
+        match payload.len() {
+            length @ ..126 => message.push(length as u8),
+            length @ ..65536 => {
+                message.push(126);
+                message.extend_from_slice(&(length as u16).to_be_bytes());
+            }
+            length => {
+                message.push(127);
+                message.extend_from_slice(&(length as u64).to_be_bytes());
+            }
+        }
+        message.extend_from_slice(payload);
+        message
+    }
+
+    fn server(incoming: impl IntoIterator<Item = Vec<u8>>) -> WebSocket<Memory, Wire> {
+        let wire = Wire { incoming: incoming.into_iter().collect(), room: usize::MAX, ..Wire::default() };
+        WebSocket::new(wire, Role::Server, Vec::new())
+    }
+
+    fn noop() -> Context<'static> {
+        Context::from_waker(Waker::noop())
+    }
+
+    /// Everything that comes until nothing does.
+    fn received(socket: &mut WebSocket<Memory, Wire>) -> Vec<String> {
+        let mut received = Vec::new();
+        while let Poll::Ready(frame) = socket.poll_recv(&mut noop()) {
+            match frame {
+                Ok(Some(frame)) => received.push(String::from_utf8_lossy(&frame).into_owned()),
+                Ok(None) => {
+                    received.push("the end".into());
+                    break;
+                }
+                Err(error) => {
+                    received.push(format!("{:?}", error.kind()));
+                    break;
+                }
+            }
+        }
+        received
+    }
+
+    fn send(socket: &mut WebSocket<Memory, Wire>, frame: &'static str) {
+        assert!(matches!(socket.poll_ready(&mut noop()), Poll::Ready(Ok(()))));
+        socket.start_send(Transmit::new(Bytes::from_static(frame.as_bytes()))).unwrap();
+    }
+
+    #[test]
+    fn text_and_binary_messages_are_frames_however_they_were_split() {
+        let mut bytes = masked(TEXT, b"{}");
+        bytes.extend(masked(BINARY, b"[1]"));
+        // One message in two fragments, with a ping amid them.
+        bytes.extend(masked(0x01, "\"\u{2603}".as_bytes()));
+        bytes.extend(masked(PING, b"still there?"));
+        bytes.extend(masked(0x80, b"\""));
+        let frames = ["{}", "[1]", "\"\u{2603}\""];
+        assert_eq!(received(&mut server([bytes.clone()])), frames);
+        assert_eq!(received(&mut server(bytes.iter().map(|byte| vec![*byte]))), frames);
+        let mut behind = WebSocket::<Memory, _>::new(Wire { room: usize::MAX, ..Wire::default() }, Role::Server, bytes);
+        assert_eq!(received(&mut behind), frames, "what came behind the head of the request");
+    }
+
+    #[test]
+    fn a_ping_is_answered_without_anybody_sending_anything() {
+        let mut socket = server([masked(PING, b"hello")]);
+        assert!(received(&mut socket).is_empty());
+        assert!(received(&mut socket).is_empty());
+        assert_eq!(socket.stream.written, unmasked(PONG, b"hello"));
+    }
+
+    #[test]
+    fn one_that_pings_without_end_and_reads_no_answer_is_not_read_from_any_longer() {
+        let mut socket = server(vec![masked(PING, b""); 3 * PINGS]);
+        socket.stream.room = 0;
+        for _ in 0..PINGS {
+            assert!(received(&mut socket).is_empty());
+        }
+        assert_eq!(socket.stream.incoming.len(), 2 * PINGS);
+        socket.stream.room = usize::MAX;
+        for _ in 0..PINGS {
+            assert!(received(&mut socket).is_empty());
+        }
+        assert_eq!(socket.stream.incoming.len(), 0);
+    }
+
+    #[test]
+    fn what_is_sent_is_text_in_one_piece_and_gathered() {
+        let mut socket = server([]);
+        send(&mut socket, "{}");
+        send(&mut socket, "[\"\u{e9}\"]");
+        assert_eq!(socket.stream.written, b"", "not before it is flushed");
+        assert!(matches!(socket.poll_flush(&mut noop()), Poll::Ready(Ok(()))));
+        let mut expected = unmasked(TEXT, b"{}");
+        expected.extend(unmasked(TEXT, "[\"\u{e9}\"]".as_bytes()));
+        assert_eq!(socket.stream.written, expected);
+    }
+
+    #[test]
+    fn what_a_gateway_sends_is_masked() {
+        let mut socket = WebSocket::<Memory, _>::new(Wire { room: usize::MAX, ..Wire::default() }, Role::Client, Vec::new());
+        send(&mut socket, "{}");
+        assert!(matches!(socket.poll_flush(&mut noop()), Poll::Ready(Ok(()))));
+        let [TEXT, 0x82, a, b, _, _, first, second] = *socket.stream.written else { panic!("{:?}", socket.stream.written) };
+        assert_eq!([first ^ a, second ^ b], *b"{}");
+    }
+
+    #[test]
+    fn what_is_no_utf_8_cannot_be_sent() {
+        let mut socket = server([]);
+        assert_eq!(socket.start_send(Transmit::new(Bytes::from_static(b"\xff"))).unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn no_frame_is_taken_while_too_much_waits_to_be_written() {
+        const LONG: &str = match str::from_utf8(&[b'x'; 40 * 1024]) {
+            Ok(long) => long,
+            Err(_) => "",
+        };
+        let mut socket = server([]);
+        socket.stream.room = 0;
+        send(&mut socket, LONG);
+        send(&mut socket, LONG);
+        assert!(socket.poll_ready(&mut noop()).is_pending());
+        socket.stream.room = 1000;
+        assert!(socket.poll_ready(&mut noop()).is_pending());
+        socket.stream.room = usize::MAX;
+        assert!(matches!(socket.poll_ready(&mut noop()), Poll::Ready(Ok(()))));
+        assert_eq!(socket.stream.written, [unmasked(TEXT, LONG.as_bytes()), unmasked(TEXT, LONG.as_bytes())].concat());
+    }
+
+    #[test]
+    fn a_message_over_the_limit_is_one_frame_that_is_too_long_and_the_last() {
+        let fits = masked(TEXT, b"12345678");
+        for too_long in [
+            masked(TEXT, b"123456789"),
+            // Only the head of a message that would fill the memory.
+            vec![TEXT, 0xff, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0],
+            // Each of its fragments is short enough.
+            [masked(0x01, b"12345"), masked(0x80, b"67890")].concat(),
+        ] {
+            let mut socket = server([fits.clone(), too_long, fits.clone()]);
+            socket.set_frame_limit(8);
+            assert_eq!(received(&mut socket), ["12345678", "\0\0\0\0\0\0\0\0\0", "the end"]);
+        }
+    }
+
+    #[test]
+    fn without_a_limit_there_is_still_one() {
+        let mut socket = server([vec![TEXT, 0xff, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]]);
+        socket.set_frame_limit(usize::MAX);
+        assert_eq!(received(&mut socket), ["InvalidData"]);
+    }
+
+    #[test]
+    fn a_close_of_the_peer_is_its_end_whatever_its_code_and_is_answered() {
+        for payload in [&b""[..], b"\x03\xe8bye", b"\x03\xe9", b"\x0f\xa0own", b"\x03\xed"] {
+            let mut socket = server([masked(TEXT, b"{}"), masked(CLOSE, payload), masked(TEXT, b"late")]);
+            assert_eq!(received(&mut socket), ["{}", "the end"]);
+            // Nobody reads it, so it goes nowhere, and that is no error.
+            send(&mut socket, "[]");
+            assert!(matches!(socket.poll_flush(&mut noop()), Poll::Ready(Ok(()))));
+            assert_eq!(socket.stream.written[0], CLOSE, "{payload:?}");
+            let written = socket.stream.written.len();
+            assert!(matches!(socket.poll_close(&mut noop()), Poll::Ready(Ok(()))));
+            assert_eq!((socket.stream.written.len(), socket.stream.closed), (written, true), "once");
+        }
+    }
+
+    #[test]
+    fn a_stream_that_just_ends_is_an_end() {
+        for bytes in [vec![], masked(TEXT, b"{}")[..5].to_vec()] {
+            let mut socket = server([bytes].into_iter().filter(|bytes| !bytes.is_empty()));
+            socket.stream.ends = true;
+            assert_eq!(received(&mut socket), ["the end"]);
+            assert_eq!(received(&mut socket), ["the end"]);
+        }
+    }
+
+    #[test]
+    fn what_breaks_the_protocol_is_an_error_and_the_last() {
+        for bytes in [
+            unmasked(TEXT, b"{}"),
+            masked(TEXT, b"\xff"),
+            masked(0xc1, b"compressed"),
+            masked(0x83, b"reserved"),
+            masked(0x80, b"continues nothing"),
+            masked(PING, &[0; 126]),
+        ] {
+            let mut socket = server([bytes, masked(TEXT, b"{}")]);
+            assert_eq!(received(&mut socket), ["InvalidData"]);
+            assert_eq!(received(&mut socket), ["the end"]);
+        }
+    }
+
+    #[test]
+    fn our_close_says_1000_and_why_and_comes_behind_what_was_sent() {
+        let mut socket = server([]);
+        send(&mut socket, "{}");
+        assert!(matches!(socket.poll_close(&mut noop()), Poll::Ready(Ok(()))));
+        let expected = [unmasked(TEXT, b"{}"), unmasked(CLOSE, b"\x03\xe8the session is over")].concat();
+        assert_eq!((&socket.stream.written, socket.stream.closed), (&expected, true));
+        assert!(matches!(socket.poll_close(&mut noop()), Poll::Ready(Ok(()))));
+        assert_eq!(socket.stream.written, expected);
+    }
+
+    #[test]
+    fn closing_does_not_wait_for_a_peer_that_does_not_read() {
+        let mut socket = server([]);
+        socket.stream.room = 0;
+        send(&mut socket, "{}");
+        assert!(matches!(socket.poll_close(&mut noop()), Poll::Ready(Ok(()))));
+        assert!(socket.stream.closed);
+    }
+
+    #[test]
+    fn a_flood_lets_others_have_their_turn() {
+        struct Woken(AtomicUsize);
+        impl Wake for Woken {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let fragment = vec![masked(0x00, b""); 1000].concat();
+        for flood in [vec![masked(PING, b"x"); 1000].concat(), [masked(0x01, b""), fragment].concat()] {
+            let mut socket = server(flood.chunks(6).map(<[u8]>::to_vec));
+            let woken = Arc::new(Woken(AtomicUsize::new(0)));
+            let waker = Waker::from(Arc::clone(&woken));
+            assert!(socket.poll_recv(&mut Context::from_waker(&waker)).is_pending());
+            assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+            assert!(socket.stream.incoming.len() > 900);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The side that answers what callees ask while they serve: model, user, roots.
+
+use core::fmt;
+use std::any::Any;
+use std::sync::Arc;
+
+use crate::call::Call;
+use crate::diagnose::{self, Span};
+use crate::peer::{Peer, tool_call};
+use crate::shared::Shared;
+use engine::BoxFuture;
+use engine::{AbortHandle, End, TaskOwner};
+use protocol_core::dialect::{Answer, Ask, Capabilities, Elicit, Elicited, LogRecord, Notice, Sample, Sampled};
+use protocol_core::error::RpcError;
+use protocol_core::json::Json;
+use protocol_core::session::{InputKey, Invoke, InvokeError, OutboundId};
+
+/// Answers what the peer asks, and hears its news.
+///
+/// Every question is answered by a task of its own, so an answer may take its time: a person may be asked. A question that is no
+/// longer wanted drops its future. One that panics is answered with an internal error.
+///
+/// What [`Client::capabilities`] does not declare is refused before it comes here.
+pub trait Client: Send + Sync + 'static {
+    /// What of the below is real. Only the client's half counts. Read once, when the endpoint is made.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
+    }
+
+    /// Asks a model. Refuses by default.
+    fn sample(&self, asked: Asked, sample: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
+        let _ = (asked, sample);
+        refuse("sampling is not offered")
+    }
+
+    /// Asks the user to fill a form; one without fields asks for yes or no. Refuses by default.
+    fn elicit(&self, asked: Asked, form: Elicit) -> BoxFuture<'static, Result<Elicited, RpcError>> {
+        let _ = (asked, form);
+        refuse("elicitation is not offered")
+    }
+
+    /// Lists the folders to work in: the array of `{uri, name?}`. Refuses by default.
+    fn roots(&self, asked: Asked) -> BoxFuture<'static, Result<Json, RpcError>> {
+        let _ = asked;
+        refuse("roots are not offered")
+    }
+
+    /// A log record of the peer. Called in order, by the driver: it must not block.
+    fn log(&self, record: LogRecord) {
+        let _ = record;
+    }
+
+    /// News of the peer. Called in order, by the driver: it must not block.
+    fn notice(&self, notice: Notice) {
+        let _ = notice;
+    }
+}
+
+/// A client that answers nothing.
+impl Client for () {}
+
+fn refuse<T: Send + 'static>(message: &'static str) -> BoxFuture<'static, Result<T, RpcError>> {
+    Box::pin(core::future::ready(Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, message))))
+}
+
+/// Where a question comes from. Cloneable.
+#[derive(Clone)]
+pub struct Asked {
+    question: Arc<Question>,
+}
+
+impl Asked {
+    pub(crate) fn new(question: Arc<Question>) -> Self {
+        Self { question }
+    }
+
+    /// The call of ours on whose behalf the peer asks, as far as that is known.
+    #[must_use]
+    pub fn parent(&self) -> Option<OutboundId> {
+        self.question.parent
+    }
+
+    /// For sampling, how deep it is nested: 1 and up. Otherwise the depth of its call.
+    #[must_use]
+    pub fn depth(&self) -> u8 {
+        self.question.depth
+    }
+
+    /// Starts a call on behalf of the question, so that sampling depth counts itself.
+    ///
+    /// # Errors
+    /// [`InvokeError`] with the call, as for [`Peer::call`]; also when the question is no longer open.
+    pub fn call(&self, mut call: Invoke) -> Result<Call, InvokeError> {
+        call.parent = Some(self.question.key);
+        self.peer().call(call)
+    }
+
+    /// Starts a tool on behalf of the question. `arguments` is an object.
+    ///
+    /// # Errors
+    /// As for [`Asked::call`].
+    pub fn call_tool(&self, name: &str, arguments: Json) -> Result<Call, InvokeError> {
+        self.call(tool_call(name, &arguments))
+    }
+
+    /// Who asks.
+    #[must_use]
+    pub fn peer(&self) -> Peer {
+        Peer::new(Arc::clone(&self.question.shared))
+    }
+}
+
+impl fmt::Debug for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Asked")
+            .field("key", &self.question.key)
+            .field("parent", &self.question.parent)
+            .field("depth", &self.question.depth)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A question of the peer that waits for our answer.
+pub(crate) struct Question {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) key: InputKey,
+    pub(crate) parent: Option<OutboundId>,
+    pub(crate) depth: u8,
+    pub(crate) span: Span,
+    abort: AbortHandle,
+}
+
+impl Question {
+    pub(crate) fn new(shared: Arc<Shared>, key: InputKey, parent: Option<OutboundId>, depth: u8) -> Self {
+        Self { shared, key, parent, depth, span: Span::default(), abort: AbortHandle::default() }
+    }
+}
+
+impl TaskOwner for Question {
+    type Output = Answer;
+
+    fn abort_handle(&self) -> &AbortHandle {
+        &self.abort
+    }
+
+    fn enter(&self) -> impl Sized + '_ {
+        self.span.enter()
+    }
+
+    fn panicked(&self, panic: &(dyn Any + Send)) {
+        diagnose::panicked(&self.span, panic);
+    }
+
+    fn settle(&self, end: End<Answer>) {
+        let panicked = matches!(end, End::Panicked);
+        let answer = match end {
+            End::Value(answer) => answer,
+            End::Panicked => Answer::Refused(RpcError::fixed(RpcError::INTERNAL, "internal error: the answer panicked")),
+            End::Dropped => Answer::Refused(RpcError::fixed(RpcError::INTERNAL, "internal error: nobody answers")),
+        };
+        let kept = self.shared.verb(|state, now, after| {
+            if panicked {
+                state.counters.panics = state.counters.panics.saturating_add(1);
+            }
+            // A question that is gone gives NotLive; so does one that is answered.
+            if state.session.provide_input(self.key, answer, now).is_ok() {
+                after.output();
+            }
+            state.questions.end(&self.key, |question| Arc::clone(question))
+        });
+        drop(kept);
+    }
+}
+
+/// Answers `ask`. The client's own code runs in its polls.
+pub(crate) async fn answer(client: Arc<dyn Client>, asked: Asked, ask: Ask) -> Answer {
+    let answer = match ask {
+        Ask::Sample(sample) => client.sample(asked, *sample).await.map(Answer::Sample),
+        Ask::Elicit(form) => client.elicit(asked, form).await.map(Answer::Elicit),
+        Ask::Confirm { message } => client.elicit(asked, Elicit::new(message, empty_form())).await.map(Answer::Elicit),
+        Ask::Roots => client.roots(asked).await.map(Answer::Roots),
+        _ => Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "method not found")),
+    };
+    answer.unwrap_or_else(Answer::Refused)
+}
+
+fn empty_form() -> Json {
+    Json::parse(r#"{"type":"object","properties":{},"required":[]}"#).unwrap_or_default()
+}

@@ -1,0 +1,342 @@
+//! What an endpoint tells a `tracing` subscriber: one span for each invocation, question and call, and an event for each thing that
+//! whoever looks for a fault wants to know.
+//!
+//! | Span | Fields |
+//! |---|---|
+//! | `invocation` (info), around each poll of the handler | `id`, `op`, `name` of the tool, prompt or resource, `depth` |
+//! | `question` (info), around each poll of the answer | `id`, `parent`, `ask`, `depth` |
+//! | `call` (info) | `id`, `op`, `name`, `depth` |
+//!
+//! | Event | Level |
+//! |---|---|
+//! | a handler or an answer panicked | error |
+//! | progress, a log record or a checkpoint refused; a violation of the peer; a handler given up after its grace | warn |
+//! | the peer refused the handshake | warn |
+//! | closed: by this end, or since the peer ended the connection | info |
+//! | closed for any other reason | warn |
+//! | an invocation was answered; was cancelled, and why; the late answer of one; a call ended, and how | debug |
+//!
+//! A subscriber is foreign code: nothing here may be called under the lock, but for what only makes a [`Note`]. It is told when the lock
+//! is let go.
+//!
+//! Without the feature `tracing` the types have no content and the functions do nothing, so no other file knows of the feature.
+
+#[cfg(not(feature = "tracing"))]
+pub(crate) use off::{Answered, Note, Span, panicked, progress_refused, settled, value_refused};
+#[cfg(feature = "tracing")]
+pub(crate) use on::{Answered, Note, Span, panicked, progress_refused, settled, value_refused};
+
+#[cfg(feature = "tracing")]
+mod on {
+    use core::any::Any;
+    use core::fmt;
+    use std::sync::{Arc, OnceLock};
+
+    use tracing::field::{Empty, debug, display};
+    use tracing::level_filters::LevelFilter;
+    use tracing::{debug, error, info, info_span, warn};
+
+    use crate::context::stopped;
+    use crate::invocation::Invocation;
+    use protocol_core::dialect::{Ask, Op, Reply};
+    use protocol_core::error::{RpcError, Violation};
+    use protocol_core::json::{Json, read};
+    use protocol_core::session::{CloseReason, InboundId, InputKey, NotLive, OutboundId, Outcome, ProgressError, Why};
+
+    const TARGET: &str = "protocol_core";
+
+    /// Characters of one text of the peer that are told.
+    const SHOWN: usize = 200;
+
+    /// A span, once it has been opened. Boxed, since mostly there is none.
+    #[derive(Clone, Debug, Default)]
+    pub(crate) struct Span(OnceLock<Box<tracing::Span>>);
+
+    /// While it lives the span is entered.
+    pub(crate) struct Entered<'a>(#[allow(dead_code, reason = "held for its drop")] Option<tracing::span::Entered<'a>>);
+
+    impl Span {
+        /// Opens the span of an invocation that we serve.
+        pub(crate) fn serve(&self, id: InboundId, op: &Op, params: &Json, depth: u8) {
+            self.open(|| {
+                let span = info_span!(target: TARGET, "invocation", %id, op = Empty, name = Empty, depth);
+                describe(&span, op, params);
+                span
+            });
+        }
+
+        /// Opens the span of a question of the peer.
+        pub(crate) fn answer(&self, key: InputKey, parent: Option<OutboundId>, ask: &Ask, depth: u8) {
+            self.open(|| {
+                let ask = match ask {
+                    Ask::Sample(_) => "sample",
+                    Ask::Elicit(_) => "elicit",
+                    Ask::Confirm { .. } => "confirm",
+                    Ask::Roots => "roots",
+                    _ => "other",
+                };
+                info_span!(target: TARGET, "question", id = %key, parent = parent.map(display), ask, depth)
+            });
+        }
+
+        /// Opens the span of a call that is about to be made.
+        pub(crate) fn call(op: &Op, params: &Json) -> Self {
+            let span = Self::default();
+            span.open(|| {
+                let span = info_span!(target: TARGET, "call", id = Empty, op = Empty, name = Empty, depth = Empty);
+                describe(&span, op, params);
+                span
+            });
+            span
+        }
+
+        /// The call has been made.
+        pub(crate) fn made(&self, id: OutboundId, depth: u8) {
+            if let Some(span) = self.0.get() {
+                span.record("id", display(id)).record("depth", depth);
+            }
+        }
+
+        /// Enters the span, if it has been opened.
+        pub(crate) fn enter(&self) -> Entered<'_> {
+            Entered(self.0.get().map(|span| span.enter()))
+        }
+
+        /// Whether it has been opened.
+        pub(crate) fn is_open(&self) -> bool {
+            self.0.get().is_some()
+        }
+
+        fn open(&self, open: impl FnOnce() -> tracing::Span) {
+            // Asked first: nobody listens to most programs.
+            if LevelFilter::current() >= LevelFilter::INFO {
+                let _ = self.0.get_or_init(|| Box::new(open()));
+            }
+        }
+
+        fn id(&self) -> Option<tracing::Id> {
+            self.0.get().and_then(|span| span.id())
+        }
+    }
+
+    /// Says what is done, and to what of that name.
+    fn describe(span: &tracing::Span, op: &Op, params: &Json) {
+        if span.is_disabled() {
+            return;
+        }
+        span.record("op", debug(op));
+        if let Some(name) = op.names_by().and_then(|key| params.member(key)).as_ref().and_then(|name| read::string(name.as_bytes()))
+        {
+            span.record("name", cut(&name));
+        }
+    }
+
+    fn cut(text: &str) -> &str {
+        text.char_indices().nth(SHOWN).and_then(|(end, _)| text.get(..end)).unwrap_or(text)
+    }
+
+    /// How a handler answered.
+    #[derive(Clone, Copy)]
+    pub(crate) struct Answered(&'static str);
+
+    impl Answered {
+        pub(crate) fn of(reply: &Reply) -> Self {
+            Self(match reply {
+                Reply::Tool(output) if output.is_error => "tool error",
+                Reply::NotFound(_) => "not found",
+                Reply::Error(_) => "error",
+                _ => "result",
+            })
+        }
+    }
+
+    /// The handler of `invocation` has ended. `sent` says whether anybody waited for it.
+    pub(crate) fn settled(invocation: &Invocation, Answered(answer): Answered, sent: Result<(), NotLive>) {
+        let id = invocation.id;
+        match sent {
+            Ok(()) => debug!(target: TARGET, parent: invocation.span.id(), %id, answer, "answered"),
+            Err(NotLive) => {
+                let why = invocation.why.get().map_or("the connection has ended", stopped);
+                debug!(target: TARGET, parent: invocation.span.id(), %id, answer, why, "late answer dropped");
+            }
+        }
+    }
+
+    /// A handler reported progress that makes no sense.
+    pub(crate) fn progress_refused(invocation: &Invocation, error: ProgressError) {
+        // One that comes too late is nobody's fault.
+        if error != ProgressError::NotLive {
+            warn!(target: TARGET, parent: invocation.span.id(), id = %invocation.id, %error, "progress refused");
+        }
+    }
+
+    /// A handler logged or deposited what cannot be sent.
+    pub(crate) fn value_refused(invocation: &Invocation, error: impl fmt::Display) {
+        warn!(target: TARGET, parent: invocation.span.id(), id = %invocation.id, %error, "value refused");
+    }
+
+    /// Code of the user panicked.
+    pub(crate) fn panicked(span: &Span, panic: &(dyn Any + Send)) {
+        let message = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        error!(target: TARGET, parent: span.id(), panic = cut(message.unwrap_or("no text")), "panicked");
+    }
+
+    /// Something that was seen under the lock, to be told once it is let go.
+    pub(crate) enum Note {
+        Violation(Violation),
+        Cancelled(Arc<Invocation>, Why),
+        Abandoned(Arc<Invocation>),
+        CallEnded(OutboundId, Span, &'static str, Option<i64>),
+        Refused(RpcError),
+        Closed(CloseReason),
+    }
+
+    impl Note {
+        pub(crate) fn refused(error: &RpcError) -> Option<Self> {
+            wanted(LevelFilter::WARN, || Self::Refused(error.clone()))
+        }
+
+        pub(crate) fn violation(rule: Violation) -> Option<Self> {
+            wanted(LevelFilter::WARN, || Self::Violation(rule))
+        }
+
+        pub(crate) fn cancelled(invocation: &Arc<Invocation>, why: &Why) -> Option<Self> {
+            wanted(LevelFilter::DEBUG, || Self::Cancelled(Arc::clone(invocation), why.clone()))
+        }
+
+        pub(crate) fn abandoned(invocation: &Arc<Invocation>) -> Option<Self> {
+            wanted(LevelFilter::WARN, || Self::Abandoned(Arc::clone(invocation)))
+        }
+
+        /// Takes the span of the call: it ends.
+        pub(crate) fn call_ended(id: OutboundId, span: &mut Span, outcome: &Outcome) -> Option<Self> {
+            wanted(LevelFilter::INFO, || {
+                let (how, code) = match outcome {
+                    Outcome::Result(_) => ("result", None),
+                    Outcome::Error(error) => ("error", Some(error.code)),
+                    Outcome::Cancelled => ("cancelled", None),
+                    Outcome::TimedOut(_) => ("timed out", None),
+                    Outcome::Lost => ("lost", None),
+                    _ => ("invalid", None),
+                };
+                Self::CallEnded(id, core::mem::take(span), how, code)
+            })
+        }
+
+        pub(crate) fn closed(reason: CloseReason) -> Option<Self> {
+            wanted(LevelFilter::WARN, || Self::Closed(reason))
+        }
+
+        pub(crate) fn tell(self) {
+            match self {
+                Self::Violation(rule) => warn!(target: TARGET, rule = rule.as_str(), "the peer broke a rule"),
+                Self::Refused(error) => {
+                    warn!(target: TARGET, code = error.code, error = cut(&error.message), "the peer refused the handshake");
+                }
+                Self::Cancelled(invocation, why) => {
+                    let reason = if let Why::Peer(Some(reason)) = &why { Some(debug(cut(reason))) } else { None };
+                    debug!(
+                        target: TARGET, parent: invocation.span.id(), id = %invocation.id, why = stopped(&why), reason, "cancelled"
+                    );
+                }
+                Self::Abandoned(invocation) => {
+                    warn!(target: TARGET, parent: invocation.span.id(), id = %invocation.id, "given up while it was still running");
+                }
+                Self::CallEnded(id, span, outcome, code) => {
+                    debug!(target: TARGET, parent: span.id(), %id, outcome, code, "call ended");
+                }
+                Self::Closed(reason @ (CloseReason::Local | CloseReason::Eof)) => info!(target: TARGET, %reason, "closed"),
+                Self::Closed(reason) => warn!(target: TARGET, %reason, "closed"),
+            }
+        }
+    }
+
+    /// A note costs nothing while nobody listens. The look at the level is an atomic read: no subscriber is asked.
+    fn wanted(level: LevelFilter, note: impl FnOnce() -> Note) -> Option<Note> {
+        (LevelFilter::current() >= level).then(note)
+    }
+}
+
+#[cfg(not(feature = "tracing"))]
+mod off {
+    use core::any::Any;
+    use core::fmt;
+    use std::sync::Arc;
+
+    use crate::invocation::Invocation;
+    use protocol_core::dialect::{Ask, Op, Reply};
+    use protocol_core::error::{RpcError, Violation};
+    use protocol_core::json::Json;
+    use protocol_core::session::{CloseReason, InboundId, InputKey, NotLive, OutboundId, Outcome, ProgressError, Why};
+
+    #[derive(Clone, Debug, Default)]
+    pub(crate) struct Span(());
+
+    pub(crate) struct Entered;
+
+    impl Span {
+        pub(crate) fn serve(&self, _: InboundId, _: &Op, _: &Json, _: u8) {}
+        pub(crate) fn answer(&self, _: InputKey, _: Option<OutboundId>, _: &Ask, _: u8) {}
+        pub(crate) fn call(_: &Op, _: &Json) -> Self {
+            Self(())
+        }
+        pub(crate) fn made(&self, _: OutboundId, _: u8) {}
+        pub(crate) fn enter(&self) -> Entered {
+            Entered
+        }
+        pub(crate) fn is_open(&self) -> bool {
+            false
+        }
+    }
+
+    #[derive(Clone, Copy)]
+    pub(crate) struct Answered;
+
+    impl Answered {
+        pub(crate) fn of(_: &Reply) -> Self {
+            Self
+        }
+    }
+
+    pub(crate) fn settled(_: &Invocation, _: Answered, _: Result<(), NotLive>) {}
+    pub(crate) fn progress_refused(_: &Invocation, _: ProgressError) {}
+    pub(crate) fn value_refused(_: &Invocation, _: impl fmt::Display) {}
+    pub(crate) fn panicked(_: &Span, _: &(dyn Any + Send)) {}
+
+    /// There is none.
+    pub(crate) enum Note {}
+
+    impl Note {
+        pub(crate) fn refused(_: &RpcError) -> Option<Self> {
+            None
+        }
+        pub(crate) fn violation(_: Violation) -> Option<Self> {
+            None
+        }
+        pub(crate) fn cancelled(_: &Arc<Invocation>, _: &Why) -> Option<Self> {
+            None
+        }
+        pub(crate) fn abandoned(_: &Arc<Invocation>) -> Option<Self> {
+            None
+        }
+        pub(crate) fn call_ended(_: OutboundId, _: &mut Span, _: &Outcome) -> Option<Self> {
+            None
+        }
+        pub(crate) fn closed(_: CloseReason) -> Option<Self> {
+            None
+        }
+        pub(crate) fn tell(self) {
+            match self {}
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn without_the_feature_nothing_is_left_of_a_span_or_a_note() {
+            assert_eq!((size_of::<Span>(), size_of::<Answered>(), size_of::<Option<Note>>()), (0, 0, 0));
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! Resources: things to read, by their uri or by a template of uris.
+
+use core::fmt;
+use std::borrow::ToOwned;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::context::Context;
+use crate::tool::ToolError;
+use engine::BoxFuture;
+use protocol_core::dialect::Reply;
+use protocol_core::json::Json;
+
+type Read = dyn Fn(Context, ResourceUri) -> BoxFuture<'static, Result<Vec<ResourceContents>, ToolError>> + Send + Sync;
+
+/// A resource to be registered with [`Service::resource`](crate::Service::resource).
+#[derive(Clone)]
+pub struct Resource {
+    pub(crate) uri: String,
+    about: About,
+    pub(crate) subscribable: bool,
+    read: Arc<Read>,
+}
+
+/// Resources whose uris follow a template, to be registered with
+/// [`Service::resource_template`](crate::Service::resource_template).
+///
+/// `{name}` in the template stands for at least one character up to the next `/`; `{+name}` for any, slashes included.
+#[derive(Clone)]
+pub struct ResourceTemplate {
+    pub(crate) template: String,
+    parts: Vec<Part>,
+    about: About,
+    read: Arc<Read>,
+}
+
+/// What a resource and a template of resources tell about themselves.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct About {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mime_type: Option<String>,
+}
+
+/// Which resource is read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ResourceUri {
+    /// The whole uri, as the peer wrote it.
+    pub uri: String,
+    /// What stands for the variables of the template, as it is written in the uri.
+    pub variables: BTreeMap<String, String>,
+}
+
+macro_rules! about_builders {
+    () => {
+        /// The name that people see.
+        #[must_use]
+        pub fn title(mut self, title: impl Into<String>) -> Self {
+            self.about.title = Some(title.into());
+            self
+        }
+
+        /// What it is.
+        #[must_use]
+        pub fn description(mut self, description: impl Into<String>) -> Self {
+            self.about.description = Some(description.into());
+            self
+        }
+
+        /// What kind of content it has. Contents that say nothing are of this kind.
+        #[must_use]
+        pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
+            self.about.mime_type = Some(mime_type.into());
+            self
+        }
+    };
+}
+
+impl Resource {
+    /// A resource that `read` reads whenever it is asked for.
+    pub fn new<F, Fut>(uri: impl Into<String>, name: impl Into<String>, read: F) -> Self
+    where
+        F: Fn(Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<ResourceContents, ToolError>> + Send + 'static,
+    {
+        let read = Arc::new(read);
+        Self {
+            uri: uri.into(),
+            about: About { name: name.into(), ..About::default() },
+            subscribable: false,
+            read: Arc::new(move |context, _| {
+                let read = Arc::clone(&read);
+                Box::pin(async move { read(context).await.map(|contents| Vec::from([contents])) })
+            }),
+        }
+    }
+
+    about_builders!();
+
+    /// Callers may ask to be told of every new value: what is given to [`Peer::update`](crate::Peer::update).
+    #[must_use]
+    pub fn subscribable(mut self) -> Self {
+        self.subscribable = true;
+        self
+    }
+
+    pub(crate) fn describe(&self) -> Json {
+        #[derive(Serialize)]
+        struct Description<'a> {
+            uri: &'a str,
+            #[serde(flatten)]
+            about: &'a About,
+        }
+        Json::encode(&Description { uri: &self.uri, about: &self.about }).unwrap_or_default()
+    }
+
+    pub(crate) fn start(&self, context: Context) -> impl Future<Output = Reply> + use<> {
+        let uri = ResourceUri { uri: self.uri.clone(), variables: BTreeMap::new() };
+        start(&self.read, &self.about, context, uri)
+    }
+}
+
+impl ResourceTemplate {
+    /// Resources that `read` reads, given which.
+    pub fn new<F, Fut>(template: impl Into<String>, name: impl Into<String>, read: F) -> Self
+    where
+        F: Fn(Context, ResourceUri) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<ResourceContents, ToolError>> + Send + 'static,
+    {
+        let template = template.into();
+        let read = Arc::new(read);
+        Self {
+            parts: parts(&template),
+            template,
+            about: About { name: name.into(), ..About::default() },
+            read: Arc::new(move |context, uri| {
+                let read = Arc::clone(&read);
+                Box::pin(async move { read(context, uri).await.map(|contents| Vec::from([contents])) })
+            }),
+        }
+    }
+
+    about_builders!();
+
+    pub(crate) fn describe(&self) -> Json {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Description<'a> {
+            uri_template: &'a str,
+            #[serde(flatten)]
+            about: &'a About,
+        }
+        Json::encode(&Description { uri_template: &self.template, about: &self.about }).unwrap_or_default()
+    }
+
+    /// The variables of `uri`, if it follows the template.
+    pub(crate) fn matches(&self, uri: &str) -> Option<ResourceUri> {
+        let mut variables = BTreeMap::new();
+        follow(&self.parts, uri, &mut variables).then(|| ResourceUri { uri: uri.to_owned(), variables })
+    }
+
+    pub(crate) fn start(&self, context: Context, uri: ResourceUri) -> impl Future<Output = Reply> + use<> {
+        start(&self.read, &self.about, context, uri)
+    }
+}
+
+fn start(read: &Arc<Read>, about: &About, context: Context, uri: ResourceUri) -> impl Future<Output = Reply> + use<> {
+    let read = Arc::clone(read);
+    let mime_type = about.mime_type.clone();
+    async move {
+        let name = uri.uri.clone();
+        let contents = read(context, uri).await.and_then(|mut contents| {
+            for one in &mut contents {
+                if one.uri.is_empty() {
+                    one.uri.clone_from(&name);
+                }
+                if one.mime_type.is_none() {
+                    one.mime_type.clone_from(&mime_type);
+                }
+            }
+            Ok(Json::encode(&contents)?)
+        });
+        contents.map_or_else(ToolError::into_reply, Reply::Contents)
+    }
+}
+
+/// What a resource holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceContents {
+    uri: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mime_type: Option<String>,
+    #[serde(flatten)]
+    body: Body,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Body {
+    Text(String),
+    Blob(String),
+}
+
+impl ResourceContents {
+    /// Text.
+    #[must_use]
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { uri: String::new(), mime_type: None, body: Body::Text(text.into()) }
+    }
+
+    /// Bytes. They travel in base64.
+    #[must_use]
+    pub fn blob(bytes: &[u8]) -> Self {
+        Self { uri: String::new(), mime_type: None, body: Body::Blob(base64(bytes)) }
+    }
+
+    /// Sets the kind of content, if it is not that of the resource.
+    #[must_use]
+    pub fn with_mime_type(mut self, mime_type: impl Into<String>) -> Self {
+        self.mime_type = Some(mime_type.into());
+        self
+    }
+
+    /// Sets the uri, if it is not the one that was asked for.
+    #[must_use]
+    pub fn with_uri(mut self, uri: impl Into<String>) -> Self {
+        self.uri = uri.into();
+        self
+    }
+}
+
+impl fmt::Debug for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resource").field("uri", &self.uri).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ResourceTemplate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResourceTemplate").field("template", &self.template).finish_non_exhaustive()
+    }
+}
+
+/// A piece of a template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Literal(String),
+    Variable {
+        name: String,
+        /// Goes on over slashes.
+        whole: bool,
+    },
+}
+
+/// Braces that do not make a variable are taken as they stand.
+fn parts(template: &str) -> Vec<Part> {
+    let mut parts = Vec::new();
+    let mut literal = String::new();
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once('{') {
+        literal.push_str(before);
+        match after.split_once('}') {
+            Some((name, tail)) if !name.trim_start_matches('+').is_empty() && !name.contains('{') => {
+                if !literal.is_empty() {
+                    parts.push(Part::Literal(core::mem::take(&mut literal)));
+                }
+                let (name, whole) = name.strip_prefix('+').map_or((name, false), |name| (name, true));
+                parts.push(Part::Variable { name: name.to_owned(), whole });
+                rest = tail;
+            }
+            _ => {
+                literal.push('{');
+                rest = after;
+            }
+        }
+    }
+    literal.push_str(rest);
+    if !literal.is_empty() {
+        parts.push(Part::Literal(literal));
+    }
+    parts
+}
+
+/// A variable ends where the literal behind it first begins, or last if nothing follows that. So one pass decides, and no uri
+/// can make it take long; a template that has a clear reading does not mind.
+fn follow(parts: &[Part], uri: &str, variables: &mut BTreeMap<String, String>) -> bool {
+    let mut rest = uri;
+    let mut parts = parts.iter();
+    while let Some(part) = parts.next() {
+        match part {
+            Part::Literal(text) => match rest.strip_prefix(text.as_str()) {
+                Some(tail) => rest = tail,
+                None => return false,
+            },
+            Part::Variable { name, whole } => {
+                let end = match parts.as_slice() {
+                    [] => Some(rest.len()),
+                    [Part::Literal(last)] => rest.strip_suffix(last.as_str()).map(str::len),
+                    [Part::Literal(next), ..] => rest.find(next.as_str()),
+                    // Two variables side by side: the first takes one character.
+                    [Part::Variable { .. }, ..] => rest.chars().next().map(char::len_utf8),
+                };
+                let Some((value, tail)) = end.and_then(|end| rest.split_at_checked(end)) else { return false };
+                if value.is_empty() || (!whole && value.contains('/')) {
+                    return false;
+                }
+                variables.insert(name.clone(), value.to_owned());
+                rest = tail;
+            }
+        }
+    }
+    rest.is_empty()
+}
+
+/// RFC 4648 section 4, with padding.
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let digit = |bits: u32| char::from(DIGITS.get((bits & 63) as usize).copied().unwrap_or(b'='));
+    let mut out = String::with_capacity(bytes.len().div_ceil(3).saturating_mul(4));
+    for chunk in bytes.chunks(3) {
+        let at = |index: usize| u32::from(chunk.get(index).copied().unwrap_or(0));
+        let bits = (at(0) << 16) | (at(1) << 8) | at(2);
+        out.push(digit(bits >> 18));
+        out.push(digit(bits >> 12));
+        out.push(if chunk.len() > 1 { digit(bits >> 6) } else { '=' });
+        out.push(if chunk.len() > 2 { digit(bits) } else { '=' });
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_matches_the_examples_of_rfc_4648() {
+        let pairs = [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("fooba", "Zm9vYmE="),
+            ("foobar", "Zm9vYmFy"),
+        ];
+        for (plain, coded) in pairs {
+            assert_eq!(base64(plain.as_bytes()), coded);
+        }
+        assert_eq!(base64(&[0xff, 0xfe, 0xfb]), "//77");
+    }
+
+    fn variables(template: &str, uri: &str) -> Option<Vec<(String, String)>> {
+        let mut found = BTreeMap::new();
+        follow(&parts(template), uri, &mut found).then(|| found.into_iter().collect())
+    }
+
+    fn pairs(pairs: &[(&str, &str)]) -> Option<Vec<(String, String)>> {
+        Some(pairs.iter().map(|(name, value)| (String::from(*name), String::from(*value))).collect())
+    }
+
+    #[test]
+    fn a_variable_ends_at_a_slash_unless_it_has_a_plus() {
+        assert_eq!(variables("log://{day}", "log://monday"), pairs(&[("day", "monday")]));
+        assert_eq!(variables("log://{day}", "log://a/b"), None);
+        assert_eq!(variables("log://{day}", "log://"), None);
+        assert_eq!(variables("file:///{+path}", "file:///a/b.txt"), pairs(&[("path", "a/b.txt")]));
+        assert_eq!(variables("file:///{+path}.txt", "file:///a.txt/b.txt"), pairs(&[("path", "a.txt/b")]));
+        assert_eq!(variables("db://{table}/rows/{id}", "db://users/rows/7"), pairs(&[("id", "7"), ("table", "users")]));
+        assert_eq!(variables("db://{table}/rows/{id}", "db://users/rows/7/8"), None);
+        assert_eq!(variables("img://{name}x", "img://axbx"), pairs(&[("name", "axb")]));
+        assert_eq!(variables("plain://x", "plain://x"), pairs(&[]));
+        assert_eq!(variables("odd://{/{}", "odd://{/{}"), pairs(&[]));
+    }
+}

@@ -1,0 +1,614 @@
+//! The JSON Schema of a Rust type: what the peer is told, and the check of what it sends.
+
+use core::fmt::Write;
+use std::sync::LazyLock;
+
+use jsonschema::{Draft, ValidationError, Validator};
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use crate::plain::Plain;
+use protocol_core::dialect::ToolOutput;
+use protocol_core::json::{Json, JsonError};
+
+/// A schema and the values that it lets through.
+pub(crate) struct Shape {
+    schema: Json,
+    /// Compiled when it is first needed, which takes milliseconds and a megabyte. `Err`: the type's own `JsonSchema` is no schema; then
+    /// nothing is let through, and it says why.
+    validator: Compiled,
+    /// What is plain needs no validator as long as all is well.
+    plain: Option<Plain>,
+    /// The type is the unit type: it is read from an empty object.
+    unit: bool,
+}
+
+type Compiled = LazyLock<Result<Validator, String>, Box<dyn FnOnce() -> Result<Validator, String> + Send>>;
+
+/// Violations named in one answer.
+const NAMED: usize = 5;
+/// Characters of one violation; the value that is wrong is part of it.
+const SHOWN: usize = 240;
+
+impl Shape {
+    /// Whatever a `T` is read from.
+    pub(crate) fn of<T: JsonSchema>() -> Self {
+        Self::new(schema_of::<T>(SchemaSettings::draft2020_12().for_deserialize()), false)
+    }
+
+    /// The arguments of a tool: an object. One that names its members and is no alternative of several takes no others.
+    pub(crate) fn arguments<T: JsonSchema>() -> Self {
+        let mut schema = schema_of::<T>(SchemaSettings::draft2020_12().for_deserialize());
+        let unit = schema.get("type").is_some_and(|kind| kind == "null");
+        if unit {
+            schema = json!({"type": "object", "properties": {}, "additionalProperties": false});
+        } else if !schema.is_object() {
+            // `true`: a type that takes anything. Arguments are an object all the same.
+            schema = json!({"type": "object"});
+        }
+        if let Some(members) = schema.as_object_mut() {
+            members.entry("type").or_insert_with(|| json!("object"));
+            if members.get("additionalProperties") == Some(&Value::Bool(false)) {
+                // Without it the validator says that nothing is allowed, and does not name the argument.
+                members.entry("properties").or_insert_with(|| json!({}));
+            }
+            const OPEN: [&str; 8] = ["$ref", "allOf", "anyOf", "oneOf", "if", "not", "patternProperties", "unevaluatedProperties"];
+            if members.contains_key("properties") && !OPEN.iter().any(|key| members.contains_key(*key)) {
+                members.entry("additionalProperties").or_insert(Value::Bool(false));
+            }
+        }
+        Self::new(schema, unit)
+    }
+
+    fn new(schema: Value, unit: bool) -> Self {
+        let (told, plain) = (encode(&schema), Plain::of(&schema));
+        let compile =
+            move || jsonschema::options().with_draft(Draft::Draft202012).build(&schema).map_err(|error| error.to_string());
+        Self { schema: told, validator: LazyLock::new(Box::new(compile)), plain, unit }
+    }
+
+    pub(crate) fn schema(&self) -> &Json {
+        &self.schema
+    }
+
+    /// Checks `json` against the schema and reads it.
+    ///
+    /// What fails is named: where it stands, as a JSON pointer, and what is wrong with it.
+    pub(crate) fn read<T: DeserializeOwned>(&self, json: &Json) -> Result<T, String> {
+        match self.read_plain(json) {
+            Some(value) => Ok(value),
+            None => self.validate(json),
+        }
+    }
+
+    /// Reads what is surely valid without a tree in between.
+    fn read_plain<T: DeserializeOwned>(&self, json: &Json) -> Option<T> {
+        let fits = self.plain.as_ref().is_some_and(|plain| plain.fits(json));
+        let read = || if self.unit { serde_json::from_value(Value::Null).ok() } else { json.decode().ok() };
+        fits.then(read).flatten()
+    }
+
+    fn validate<T: DeserializeOwned>(&self, json: &Json) -> Result<T, String> {
+        let validator = self.validator.as_ref().map_err(|error| format!("the schema is not valid: {error}"))?;
+        let value: Value = json.decode().map_err(plain)?;
+        if !validator.is_valid(&value) {
+            return Err(if json.as_bytes().len() <= LISTED {
+                violations(validator, &value)
+            } else {
+                first_violation(validator, &value)
+            });
+        }
+        if self.unit {
+            return serde_json::from_value(Value::Null).map_err(|error| error.to_string());
+        }
+        // Mostly this is all. But some types want the text itself, and `3.0` is an integer to a schema and none to serde.
+        T::deserialize(&value)
+            .or_else(|_| json.decode())
+            .or_else(|_| serde_json::from_value(whole_numbers(value)).map_err(|error| error.to_string()))
+    }
+}
+
+fn plain(error: JsonError) -> String {
+    match error {
+        JsonError::Decode(message) => message,
+        other => other.to_string(),
+    }
+}
+
+/// Arguments up to this many bytes have all their violations counted. The validator collects them, each with its value, which of
+/// megabytes of wrong items is gigabytes.
+const LISTED: usize = 64 << 10;
+
+fn first_violation(validator: &Validator, value: &Value) -> String {
+    let mut text = String::new();
+    if let Err(error) = validator.validate(value) {
+        push_violation(&mut text, &error);
+    }
+    text
+}
+
+fn push_violation(out: &mut String, error: &ValidationError<'_>) {
+    let path = error.instance_path().to_string();
+    if !path.is_empty() {
+        // Writing to a String cannot fail.
+        let _ = write!(out, "{path}: ");
+    }
+    push_cut(out, &error.to_string());
+}
+
+fn violations(validator: &Validator, value: &Value) -> String {
+    let mut text = String::new();
+    let mut errors = validator.iter_errors(value);
+    for error in errors.by_ref().take(NAMED) {
+        if !text.is_empty() {
+            text.push_str("; ");
+        }
+        push_violation(&mut text, &error);
+    }
+    match errors.count() {
+        0 => {}
+        more => {
+            let _ = write!(text, "; and {more} more");
+        }
+    }
+    text
+}
+
+fn push_cut(out: &mut String, text: &str) {
+    match text.char_indices().nth(SHOWN) {
+        None => out.push_str(text),
+        // The end says what is wrong, the middle is only the value.
+        Some(_) => {
+            let head: String = text.chars().take(SHOWN / 2).collect();
+            let skip = text.chars().count().saturating_sub(SHOWN / 2);
+            out.push_str(&head);
+            out.push('…');
+            out.extend(text.chars().skip(skip));
+        }
+    }
+}
+
+/// Writes every float that is a whole number as an integer.
+fn whole_numbers(value: Value) -> Value {
+    match value {
+        Value::Number(number) if !number.is_i64() && !number.is_u64() => match number.as_f64() {
+            Some(float) if float.fract() == 0.0 && float.abs() < 9_007_199_254_740_992.0 => Value::from(float as i64),
+            _ => Value::Number(number),
+        },
+        Value::Array(items) => items.into_iter().map(whole_numbers).collect(),
+        Value::Object(members) => members.into_iter().map(|(name, value)| (name, whole_numbers(value))).collect(),
+        other => other,
+    }
+}
+
+/// How a tool's typed result is told.
+pub(crate) enum Output {
+    /// Its JSON is an object: that is the structured content.
+    Object(Json),
+    /// Its JSON is something else. Structured content must be an object, so it is the member `result` of one.
+    Wrapped(Json),
+    /// The unit type: no content.
+    Unit,
+    /// The type does not say. An object is structured content, anything else is text.
+    Any,
+}
+
+impl Output {
+    pub(crate) fn of<T: JsonSchema>() -> Self {
+        let mut schema = schema_of::<T>(SchemaSettings::draft2020_12().for_serialize());
+        if schema.get("type").is_some_and(|kind| kind == "null") {
+            return Self::Unit;
+        }
+        if schema.as_bool() == Some(true) || schema.as_object().is_some_and(Map::is_empty) {
+            return Self::Any;
+        }
+        if is_object(&schema) {
+            if let Some(members) = schema.as_object_mut() {
+                members.entry("type").or_insert_with(|| json!("object"));
+                if members.get("additionalProperties") == Some(&Value::Bool(false)) {
+                    // Without it the validator says that nothing is allowed, and does not name the argument.
+                    members.entry("properties").or_insert_with(|| json!({}));
+                }
+            }
+            return Self::Object(encode(&schema));
+        }
+        // Definitions are found from the root.
+        let definitions = schema.as_object_mut().and_then(|members| members.remove("$defs"));
+        let mut wrapped = json!({"type": "object", "properties": {"result": schema}, "required": ["result"]});
+        if let (Some(members), Some(definitions)) = (wrapped.as_object_mut(), definitions) {
+            members.insert(String::from("$defs"), definitions);
+        }
+        Self::Wrapped(encode(&wrapped))
+    }
+
+    /// What the peer is told of the output.
+    pub(crate) fn schema(&self) -> Option<&Json> {
+        match self {
+            Self::Object(schema) | Self::Wrapped(schema) => Some(schema),
+            Self::Unit | Self::Any => None,
+        }
+    }
+
+    /// A result as structured content and the same JSON as one block of text.
+    pub(crate) fn shape<T: Serialize>(&self, value: &T) -> Result<ToolOutput, JsonError> {
+        #[derive(Serialize)]
+        struct Wrapped<'a, T> {
+            result: &'a T,
+        }
+        Ok(match self {
+            Self::Object(_) => ToolOutput::structured(Json::encode(value)?),
+            Self::Wrapped(_) => ToolOutput::structured(Json::encode(&Wrapped { result: value })?),
+            Self::Unit => ToolOutput::default(),
+            Self::Any => {
+                let json = Json::encode(value)?;
+                if json.is_object() { ToolOutput::structured(json) } else { ToolOutput::text(json.as_str()) }
+            }
+        })
+    }
+}
+
+fn is_object(schema: &Value) -> bool {
+    let all = |key: &str| schema.get(key).and_then(Value::as_array).is_some_and(|parts| parts.iter().all(is_object));
+    let any = |key: &str| schema.get(key).and_then(Value::as_array).is_some_and(|parts| parts.iter().any(is_object));
+    schema.get("type").is_some_and(|kind| kind == "object") || all("anyOf") || all("oneOf") || any("allOf")
+}
+
+/// The schema of `T` as elicitation allows it: a flat object of primitives. Fails with the first field that is none.
+pub(crate) fn flat<T: JsonSchema>() -> Result<Shape, String> {
+    let schema = schema_of::<T>(SchemaSettings::draft2020_12().for_deserialize());
+    if schema.get("type").is_none_or(|kind| kind != "object") {
+        return Err(String::from("a form is made from a struct with named fields"));
+    }
+    let none = Map::new();
+    let mut properties = Map::new();
+    for (name, field) in schema.get("properties").and_then(Value::as_object).unwrap_or(&none) {
+        let field = primitive(field).map_err(|what| format!("field `{name}` is {what}, which has no place in a form"))?;
+        properties.insert(name.clone(), field);
+    }
+    let mut form = json!({"type": "object", "properties": properties});
+    if let (Some(members), Some(required)) = (form.as_object_mut(), schema.get("required")) {
+        members.insert(String::from("required"), required.clone());
+    }
+    Ok(Shape::new(form, false))
+}
+
+/// A field in the words that every revision knows; otherwise what it is instead.
+fn primitive(field: &Value) -> Result<Value, &'static str> {
+    let Some(field) = field.as_object() else { return Err("of any type") };
+    if let Some(choices) = field.get("anyOf").and_then(Value::as_array) {
+        // An option of a type that is no single word: the type or null.
+        let mut real = choices.iter().filter(|choice| choice.get("type").is_none_or(|kind| kind != "null"));
+        return match (real.next(), real.next()) {
+            (Some(one), None) => primitive(one).map(|inner| with_texts(inner, field)),
+            _ => Err("an alternative of several types"),
+        };
+    }
+    if let Some(variants) = field.get("oneOf").and_then(Value::as_array) {
+        // An enum of plain names, some of which have a doc comment.
+        let mut names = Vec::new();
+        for variant in variants {
+            match (variant.get("const"), variant.get("enum").and_then(Value::as_array)) {
+                (Some(name @ Value::String(_)), _) => names.push(name.clone()),
+                (None, Some(more)) if more.iter().all(Value::is_string) => names.extend(more.iter().cloned()),
+                _ => return Err("an enum with content"),
+            }
+        }
+        return Ok(with_texts(json!({"type": "string", "enum": names}), field));
+    }
+    let kind = match field.get("type") {
+        Some(Value::String(kind)) => kind.as_str(),
+        // An option of a single word.
+        Some(Value::Array(kinds)) => {
+            let mut real = kinds.iter().filter_map(Value::as_str).filter(|kind| *kind != "null");
+            match (real.next(), real.next()) {
+                (Some(kind), None) => kind,
+                _ => return Err("an alternative of several types"),
+            }
+        }
+        _ => return Err("of any type"),
+    };
+    let kept: &[&str] = match kind {
+        "string" => &["enum", "minLength", "maxLength", "format", "pattern", "default"],
+        "number" | "integer" => &["minimum", "maximum", "default"],
+        "boolean" => &["default"],
+        "array" => return choices(field),
+        _ => return Err("an object"),
+    };
+    let mut out = Map::new();
+    out.insert(String::from("type"), json!(kind));
+    for (key, value) in kept.iter().filter_map(|key| field.get_key_value(*key)).filter(|(_, value)| !value.is_null()) {
+        // A choice that may be left out lists null among its names.
+        let value = match value.as_array() {
+            Some(names) if key == "enum" => names.iter().filter(|name| !name.is_null()).cloned().collect(),
+            _ => value.clone(),
+        };
+        out.insert(key.clone(), value);
+    }
+    Ok(with_texts(Value::Object(out), field))
+}
+
+/// A list of names to choose from: the only list that a form has, from 2025-11-25 on.
+fn choices(field: &Map<String, Value>) -> Result<Value, &'static str> {
+    let items = field.get("items").map(primitive).ok_or("a list")?.map_err(|_| "a list of something else than names")?;
+    let names = items.get("enum").ok_or("a list of something else than names")?;
+    let mut out = json!({"type": "array", "items": {"type": "string", "enum": names}});
+    if let Some(members) = out.as_object_mut() {
+        for key in ["minItems", "maxItems", "default"] {
+            if let Some(value) = field.get(key) {
+                members.insert(String::from(key), value.clone());
+            }
+        }
+    }
+    Ok(with_texts(out, field))
+}
+
+fn with_texts(mut schema: Value, field: &Map<String, Value>) -> Value {
+    if let Some(members) = schema.as_object_mut() {
+        for key in ["title", "description"] {
+            if let Some(text) = field.get(key) {
+                members.insert(String::from(key), text.clone());
+            }
+        }
+    }
+    schema
+}
+
+fn encode(schema: &Value) -> Json {
+    // Its keys are text and its numbers finite, so it has a JSON.
+    Json::encode(schema).unwrap_or_default()
+}
+
+/// The schema of `T` without references, as far as `T` does not contain itself, and without what only Rust knows.
+fn schema_of<T: JsonSchema>(settings: SchemaSettings) -> Value {
+    let settings = settings.with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    if let Some(members) = schema.as_object_mut()
+        && members.get("title").and_then(Value::as_str) == Some(&*T::schema_name())
+    {
+        members.remove("title");
+    }
+    tidy(&mut schema);
+    schema
+}
+
+/// Removes the number formats that only Rust knows, wherever a schema stands; names and data are left alone.
+fn tidy(schema: &mut Value) {
+    const RUST: [&str; 14] = [
+        "int", "int8", "int16", "int32", "int64", "int128", "uint", "uint8", "uint16", "uint32", "uint64", "uint128", "float",
+        "double",
+    ];
+    let Some(members) = schema.as_object_mut() else { return };
+    if members.get("format").and_then(Value::as_str).is_some_and(|format| RUST.contains(&format)) {
+        members.remove("format");
+    }
+    for (key, value) in members {
+        match (key.as_str(), value) {
+            ("properties" | "patternProperties" | "dependentSchemas" | "$defs", Value::Object(named)) => {
+                named.values_mut().for_each(tidy);
+            }
+            ("allOf" | "anyOf" | "oneOf" | "prefixItems", Value::Array(list)) => list.iter_mut().for_each(tidy),
+            (
+                "items"
+                | "contains"
+                | "additionalProperties"
+                | "unevaluatedProperties"
+                | "unevaluatedItems"
+                | "propertyNames"
+                | "not"
+                | "if"
+                | "then"
+                | "else",
+                value,
+            ) => tidy(value),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A stream of numbers that is the same each time.
+    struct Dice(u64);
+
+    impl Dice {
+        fn roll(&mut self, sides: usize) -> usize {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) as usize % sides
+        }
+
+        fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {
+            of[self.roll(of.len())]
+        }
+
+        /// Mostly plain, now and then something that only the validator understands.
+        fn field(&mut self) -> Value {
+            let mut field = match self.roll(12) {
+                0..=1 => json!({"type": "string"}),
+                2 => json!({"type": ["integer", "null"]}),
+                3 => json!({"type": "number"}),
+                4 => json!({"type": "integer", "minimum": 0, "maximum": 255}),
+                5 => json!({"type": "boolean", "default": null}),
+                6 => json!({"type": ["string", "null"], "enum": ["fast", "slow"]}),
+                7 => json!({"type": ["array", "null"], "items": self.field()}),
+                8 => json!({"type": "number", "minimum": -1, "maximum": 3}),
+                9 => json!({"type": "string", "format": "date-time", "title": "When"}),
+                10 => json!({"type": "array"}),
+                _ => json!({"type": "object"}),
+            };
+            let more = match self.roll(60) {
+                0 => ("maxLength", json!(2)),
+                1 => ("multipleOf", json!(5)),
+                2 => ("minimum", json!(0.5)),
+                3 => ("const", json!(7)),
+                4 => ("type", json!(["string", "string"])),
+                5 => ("title", json!(1)),
+                6 => ("uniqueItems", json!(true)),
+                7 => ("anyOf", json!([{"type": "null"}, {"type": "integer"}])),
+                _ => return field,
+            };
+            field[more.0] = more.1;
+            field
+        }
+
+        fn schema(&mut self) -> Value {
+            let mut schema = json!({"type": "object", "additionalProperties": false, "properties": {}});
+            for name in ["a", "b", "c"] {
+                schema["properties"][name] = self.field();
+            }
+            match self.roll(8) {
+                0 => schema["required"] = json!(["a", "b", "c"]),
+                1..=3 => schema["required"] = json!(["b"]),
+                4 => schema["required"] = json!(["d"]),
+                5 => schema["additionalProperties"] = json!(true),
+                _ => {}
+            }
+            schema
+        }
+
+        fn value(&mut self) -> String {
+            const VALUES: [&str; 40] = [
+                "1",
+                "0",
+                "7",
+                "255",
+                "256",
+                "-1",
+                "-0",
+                "3",
+                "4",
+                "1.0",
+                "1.5",
+                "-2.5",
+                "1e2",
+                "1E400",
+                "0.1e1",
+                "9007199254740993",
+                "123456789012345678",
+                "9223372036854775807",
+                "18446744073709551615",
+                "340282366920938463463374607431768211455",
+                "true",
+                "false",
+                "null",
+                r#""""#,
+                r#""fast""#,
+                r#""\u0066ast""#,
+                r#""slow""#,
+                r#""a\nb""#,
+                r#""\ud800""#,
+                r#""\\udbad""#,
+                r#""ä""#,
+                "[]",
+                "{}",
+                "[1,2]",
+                r#"[ "a" , "b" ]"#,
+                "[null]",
+                "[[1],[]]",
+                r#"{"a":1}"#,
+                "[1,\"x\"]",
+                "[true ,false]",
+            ];
+            String::from(self.pick(&VALUES))
+        }
+
+        /// Mostly what `schema` wants.
+        fn value_of(&mut self, schema: &Value) -> String {
+            let kind = schema["type"].as_str().or_else(|| schema["type"][0].as_str()).unwrap_or_default();
+            match kind {
+                _ if self.roll(8) == 0 => self.value(),
+                "string" => String::from(self.pick(&[r#""fast""#, r#""slow""#, r#""fast""#, r#""a\nb""#, r#""ä""#])),
+                "integer" => String::from(self.pick(&["1", "0", "7", "255"])),
+                "number" => String::from(self.pick(&["1", "0", "3", "-1", "2.50"])),
+                "boolean" => String::from(self.pick(&["true", "false"])),
+                "array" if self.roll(3) > 0 => {
+                    format!("[{} , {}]", self.value_of(&schema["items"]), self.value_of(&schema["items"]))
+                }
+                _ => String::from("[]"),
+            }
+        }
+
+        fn arguments(&mut self, schema: &Value) -> String {
+            let mut members = Vec::new();
+            for name in ["a", "b", "c"] {
+                let field = &schema["properties"][name];
+                match self.roll(24) {
+                    0 => {}
+                    1 => members.push(format!("\"{name}\":{},\"{name}\":{}", self.value_of(field), self.value_of(field))),
+                    2 => members.push(format!("\"\\u006{}\" : {}", name.as_bytes()[0] & 0xf, self.value_of(field))),
+                    3 => members.push(format!("\"d\":{}", self.value())),
+                    _ => members.push(format!("\"{name}\": {}", self.value_of(field))),
+                }
+            }
+            if self.roll(40) == 0 { self.value() } else { format!("{{{}}}", members.join(" ,")) }
+        }
+    }
+
+    #[test]
+    fn what_is_read_in_passing_is_read_alike_by_way_of_the_validator() {
+        let mut dice = Dice(20);
+        let (mut quick, mut invalid) = (0, 0);
+        for _ in 0..200 {
+            let schema = dice.schema();
+            let shape = Shape::new(schema.clone(), false);
+            for _ in 0..100 {
+                let text = dice.arguments(&schema);
+                let json = Json::parse(text.clone()).unwrap();
+                let thorough = shape.validate::<Value>(&json);
+                if let Some(value) = shape.read_plain::<Value>(&json) {
+                    assert_eq!(thorough.as_ref(), Ok(&value), "{text} of {}", shape.schema);
+                    quick += 1;
+                }
+                invalid += usize::from(thorough.is_err());
+                assert_eq!(shape.read::<Value>(&json), thorough);
+            }
+        }
+        assert!(quick > 1_000 && invalid > 5_000, "{quick} {invalid}");
+    }
+
+    #[derive(Debug, PartialEq, serde::Deserialize, JsonSchema)]
+    struct Given {
+        #[serde(default)]
+        small: u8,
+        big: Option<i64>,
+        wide: Option<u128>,
+        ratio: Option<f32>,
+        text: Option<String>,
+        level: Option<Level>,
+        many: Option<Vec<Option<u32>>>,
+    }
+
+    #[derive(Debug, PartialEq, serde::Deserialize, JsonSchema)]
+    #[serde(rename_all = "lowercase")]
+    enum Level {
+        Fast,
+        Slow,
+    }
+
+    #[test]
+    fn a_type_is_read_alike_both_ways() {
+        let shape = Shape::arguments::<Given>();
+        let mut dice = Dice(21);
+        let mut quick = 0;
+        for _ in 0..20_000 {
+            let mut members = vec![format!("\"small\":{}", dice.pick(&["1", "1", "255", "256", "1.0", "-1", "null"]))];
+            for name in ["big", "wide", "ratio", "text", "level", "many"] {
+                if dice.roll(3) == 0 {
+                    members.push(format!("\"{name}\":{}", dice.value()));
+                }
+            }
+            let json = Json::parse(format!("{{{}}}", members.join(","))).unwrap();
+            let thorough = shape.validate::<Given>(&json);
+            quick += usize::from(shape.read_plain::<Given>(&json).is_some());
+            assert_eq!(shape.read::<Given>(&json), thorough, "{json}");
+        }
+        assert!(quick > 1_000, "{quick}");
+    }
+}

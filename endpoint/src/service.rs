@@ -1,0 +1,355 @@
+//! A service: what a callee has to offer, by name.
+
+use core::fmt;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::completion::{self, Completer, Completion, CompletionOf, CompletionRequest};
+use crate::context::Context;
+use crate::invocation::Invocation;
+use crate::prompt::Prompt;
+use crate::resource::{Resource, ResourceTemplate};
+use crate::tool::{Handler, InPlace, Tool, ToolError};
+use engine::BoxFuture;
+use engine::Task;
+use protocol_core::config::Config;
+use protocol_core::dialect::{Identity, NotFound, Op, Params, Reply, tesseron};
+use protocol_core::error::RpcError;
+use protocol_core::json::{Json, Text, read};
+use protocol_core::session::ServeOptions;
+use protocol_core::tesseron::AppId;
+
+/// Tools, prompts and resources by name. One service can be behind any number of endpoints at once.
+///
+/// Whatever is registered twice under a name is there once, as it was registered last. Lists are sorted by name (resources by uri)
+/// and handed out page by page.
+///
+/// ```
+/// use protocol_core::Identity;
+/// use endpoint::{Service, Tool};
+///
+/// let service = Service::new(Identity::new("greeter", "1.0"))
+///     .instructions("Greets whoever asks.")
+///     .tool(Tool::new("greet", async |_, ()| Ok("hello")));
+/// # let _ = service;
+/// ```
+pub struct Service {
+    config: Config,
+    page_size: usize,
+    /// Each with what the peer is told of it.
+    tools: BTreeMap<String, (Tool, Json)>,
+    prompts: BTreeMap<String, (Prompt, Json)>,
+    resources: BTreeMap<String, (Resource, Json)>,
+    templates: BTreeMap<String, (ResourceTemplate, Json)>,
+    completer: Option<Completer>,
+}
+
+/// What a request sets going.
+pub(crate) enum Start<'a> {
+    Reply(Reply),
+    /// A [`Task`] that owes the answer.
+    Task(BoxFuture<'static, ()>),
+    /// To be run as far as it comes before it costs a task.
+    Inline(&'a InPlace, Context, Json),
+    Blocking(Box<dyn FnOnce() -> Reply + Send>),
+}
+
+impl Start<'_> {
+    fn task(invocation: &Arc<Invocation>, future: impl Future<Output = Reply> + Send + 'static) -> Self {
+        Self::Task(Box::pin(Task::new(Arc::clone(invocation), future)))
+    }
+}
+
+impl Service {
+    /// A service that offers nothing yet.
+    #[must_use]
+    pub fn new(identity: Identity) -> Self {
+        Self {
+            config: Config::mcp_server(identity),
+            page_size: 100,
+            tools: BTreeMap::new(),
+            prompts: BTreeMap::new(),
+            resources: BTreeMap::new(),
+            templates: BTreeMap::new(),
+            completer: None,
+        }
+    }
+
+    /// What the model of the client is told about the service as a whole.
+    #[must_use]
+    pub fn instructions(mut self, text: impl Into<String>) -> Self {
+        self.config.instructions = Some(text.into());
+        self
+    }
+
+    /// Adds a tool.
+    #[must_use]
+    pub fn tool(mut self, tool: Tool) -> Self {
+        let told = tool.describe();
+        self.tools.insert(tool.name.clone(), (tool, told));
+        self
+    }
+
+    /// Adds a prompt.
+    #[must_use]
+    pub fn prompt(mut self, prompt: Prompt) -> Self {
+        let told = prompt.describe();
+        self.prompts.insert(prompt.name.clone(), (prompt, told));
+        self
+    }
+
+    /// Adds a resource. A uri that is registered goes before a template that it follows.
+    #[must_use]
+    pub fn resource(mut self, resource: Resource) -> Self {
+        let told = resource.describe();
+        self.resources.insert(resource.uri.clone(), (resource, told));
+        self
+    }
+
+    /// Adds resources by a template. Of several templates that a uri follows the first in their order counts.
+    #[must_use]
+    pub fn resource_template(mut self, template: ResourceTemplate) -> Self {
+        let told = template.describe();
+        self.templates.insert(template.template.clone(), (template, told));
+        self
+    }
+
+    /// Completes arguments of the prompts and variables of the templates that are registered.
+    #[must_use]
+    pub fn completion<F, Fut>(mut self, handler: F) -> Self
+    where
+        F: Fn(Context, CompletionRequest) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Completion, ToolError>> + Send + 'static,
+    {
+        let handler = Arc::new(handler);
+        self.completer = Some(Arc::new(move |context, request| {
+            let handler = Arc::clone(&handler);
+            Box::pin(async move { handler(context, request).await })
+        }));
+        self
+    }
+
+    /// How many entries of a list go into one page, at least 1. 100, if nothing is said.
+    #[must_use]
+    pub fn page_size(mut self, size: usize) -> Self {
+        self.page_size = size.max(1);
+        self
+    }
+
+    /// Changes deadlines, limits, rate windows and whatever else a session is told at its birth. Which capabilities are declared
+    /// follows from what is registered, except for logging.
+    #[must_use]
+    pub fn configure(mut self, change: impl FnOnce(&mut Config)) -> Self {
+        change(&mut self.config);
+        self
+    }
+
+    /// What a session that serves this is told at its birth.
+    pub(crate) fn config(&self) -> Config {
+        let mut config = self.config.clone();
+        let offers = &mut config.capabilities;
+        offers.tools = !self.tools.is_empty();
+        offers.tools_list_changed = false;
+        offers.prompts = !self.prompts.is_empty();
+        offers.prompts_list_changed = false;
+        offers.resources = !self.resources.is_empty() || !self.templates.is_empty();
+        offers.resources_subscribe = self.resources.values().any(|(resource, _)| resource.subscribable);
+        offers.resources_list_changed = false;
+        offers.completions = self.completer.is_some();
+        config
+    }
+
+    /// What a session is told at its birth that serves this as the app `id` of Tesseron: tools are its actions, and resources are known
+    /// by their uris. Its name is the title of the service, or the name if it has none.
+    ///
+    /// Deadlines, limits and depth are those of the service; a call has 60 s where nothing is said, and rates of progress are those of
+    /// Tesseron.
+    #[must_use]
+    pub fn app(&self, id: &AppId, app: tesseron::App) -> Config {
+        let own = self.config();
+        let timeout = own.timeouts.serve;
+        let name = own.identity.title.clone().unwrap_or_else(|| own.identity.name.clone());
+        let actions = self.tools.values().map(|(tool, told)| tesseron::action(told, tool.options.deadline.or(timeout)));
+        let resources = self.resources.values().map(|(resource, told)| tesseron::resource(told, resource.subscribable));
+        let mut config = Config::tesseron_app(id, name, app.with_manifest(actions, resources));
+        config.identity.version = own.identity.version;
+        config.instructions = own.instructions;
+        config.capabilities.resources_subscribe = own.capabilities.resources_subscribe;
+        config.limits = own.limits;
+        config.depth = own.depth;
+        config.progress.partial_on_progress = own.progress.partial_on_progress;
+        let serve = timeout.or(config.timeouts.serve);
+        config.timeouts = own.timeouts;
+        config.timeouts.serve = serve;
+        config
+    }
+
+    /// Decides what a request sets going. Runs no code of the user.
+    pub(crate) fn start(&self, invocation: &Arc<Invocation>, op: &Op, params: Params) -> Start<'_> {
+        let started = match op {
+            Op::CallTool => self.call_tool(invocation, params),
+            Op::GetPrompt => self.get_prompt(invocation, params),
+            Op::ReadResource => self.read_resource(invocation, &params),
+            Op::Subscribe => self.subscribe(invocation, &params),
+            Op::Unsubscribe => unsubscribe(invocation, &params),
+            Op::Complete => self.complete(invocation, &params),
+            Op::ListTools => page("tools", told(&self.tools), self.page_size, &params),
+            Op::ListPrompts => page("prompts", told(&self.prompts), self.page_size, &params),
+            Op::ListResources => page("resources", told(&self.resources), self.page_size, &params),
+            Op::ListResourceTemplates => page("resourceTemplates", told(&self.templates), self.page_size, &params),
+            _ => Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "method not found")),
+        };
+        started.unwrap_or_else(|error| Start::Reply(Reply::Error(error)))
+    }
+
+    fn call_tool(&self, invocation: &Arc<Invocation>, params: Params) -> Result<Start<'_>, RpcError> {
+        let name = named(&params, &Op::CallTool)?;
+        let Some((tool, _)) = self.tools.get(&*name) else {
+            return Ok(Start::Reply(Reply::NotFound(NotFound::Tool(Text::from(&*name)))));
+        };
+        configure(invocation, tool.options);
+        let arguments = params.into_arguments().unwrap_or_else(Json::empty_object);
+        let invocation = Arc::clone(invocation);
+        Ok(match &tool.handler {
+            Handler::Task { in_place, .. } if tool.inline => Start::Inline(&**in_place, Context::new(invocation), arguments),
+            Handler::Task { start, .. } => Start::Task(start(invocation, arguments)),
+            Handler::Blocking(run) => {
+                let context = Context::new(invocation);
+                let run = Arc::clone(run);
+                Start::Blocking(Box::new(move || run(context, arguments)))
+            }
+        })
+    }
+
+    fn get_prompt(&self, invocation: &Arc<Invocation>, params: Params) -> Result<Start<'static>, RpcError> {
+        let name = named(&params, &Op::GetPrompt)?;
+        let Some((prompt, _)) = self.prompts.get(&*name) else {
+            return Err(RpcError::invalid_params(format!("unknown prompt {name:?}")));
+        };
+        let future = prompt.start(Context::new(Arc::clone(invocation)), params.into_arguments())?;
+        configure(invocation, prompt.options);
+        Ok(Start::task(invocation, future))
+    }
+
+    fn read_resource(&self, invocation: &Arc<Invocation>, params: &Params) -> Result<Start<'static>, RpcError> {
+        let uri = named(params, &Op::ReadResource)?;
+        let context = Context::new(Arc::clone(invocation));
+        if let Some((resource, _)) = self.resources.get(&*uri) {
+            return Ok(Start::task(invocation, resource.start(context)));
+        }
+        let followed = self.templates.values().find_map(|(template, _)| template.matches(&uri).map(|uri| (template, uri)));
+        match followed {
+            Some((template, uri)) => Ok(Start::task(invocation, template.start(context, uri))),
+            None => Ok(unknown(&uri)),
+        }
+    }
+
+    fn subscribe(&self, invocation: &Arc<Invocation>, params: &Params) -> Result<Start<'static>, RpcError> {
+        let uri = named(params, &Op::Subscribe)?;
+        if !self.resources.get(&*uri).is_some_and(|(resource, _)| resource.subscribable) {
+            return Ok(unknown(&uri));
+        }
+        let uri = Text::from(&*uri);
+        let subscription = params.member("subscriptionId").and_then(|name| name.as_text());
+        invocation.subscribe(subscription, uri).map(|()| Start::Reply(Reply::Done))
+    }
+
+    fn complete(&self, invocation: &Arc<Invocation>, params: &Json) -> Result<Start<'static>, RpcError> {
+        let Some(completer) = &self.completer else {
+            return Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "completion is not offered"));
+        };
+        let request = completion::read(params)?;
+        match &request.of {
+            CompletionOf::Prompt(name) if !self.prompts.contains_key(name) => {
+                return Err(RpcError::invalid_params(format!("unknown prompt {name:?}")));
+            }
+            CompletionOf::Resource(uri) if !self.templates.contains_key(uri) && !self.resources.contains_key(uri) => {
+                return Err(RpcError::invalid_params(format!("unknown resource {uri:?}")));
+            }
+            _ => {}
+        }
+        let context = Context::new(Arc::clone(invocation));
+        Ok(Start::task(invocation, completion::start(Arc::clone(completer), context, request)))
+    }
+}
+
+impl fmt::Debug for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Service")
+            .field("identity", &self.config.identity)
+            .field("tools", &self.tools.keys())
+            .field("prompts", &self.prompts.keys())
+            .field("resources", &self.resources.keys())
+            .field("resource_templates", &self.templates.keys())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What was never subscribed, or is no longer, is well.
+fn unsubscribe(invocation: &Invocation, params: &Json) -> Result<Start<'static>, RpcError> {
+    let text = |name: &str| params.member(name).and_then(|name| name.as_text());
+    match (text("subscriptionId"), text("uri")) {
+        (_, Some(uri)) => invocation.unsubscribe(|_, of| *of == uri),
+        (Some(subscription), None) => invocation.unsubscribe(|name, _| *name == subscription),
+        (None, None) => return Err(RpcError::invalid_params("`uri` is missing or no string")),
+    }
+    Ok(Start::Reply(Reply::Done))
+}
+
+fn unknown(uri: &str) -> Start<'static> {
+    Start::Reply(Reply::NotFound(NotFound::Resource(uri.into())))
+}
+
+fn configure(invocation: &Invocation, options: ServeOptions) {
+    if options != ServeOptions::default() {
+        // One that was cancelled meanwhile needs no deadline.
+        let _ = invocation.configure(options);
+    }
+}
+
+/// What the request is about.
+fn named<'a>(params: &'a Params, op: &Op) -> Result<Cow<'a, str>, RpcError> {
+    let missing = || format!("`{}` is missing or no string", op.names_by().unwrap_or_default());
+    params.target(op).ok_or_else(|| RpcError::invalid_params(missing()))
+}
+
+fn told<T>(entries: &BTreeMap<String, (T, Json)>) -> Vec<&Json> {
+    entries.values().map(|(_, told)| told).collect()
+}
+
+/// One page of a list.
+///
+/// A cursor names the list and the place where the page begins. It is nobody's business but ours, yet one that we did not
+/// make is told from one that we did, and refused.
+fn page(list: &str, entries: Vec<&Json>, size: usize, params: &Json) -> Result<Start<'static>, RpcError> {
+    let from = match params.member("cursor") {
+        None => 0,
+        Some(cursor) if cursor.as_str() == "null" => 0,
+        Some(cursor) => begin(list, &cursor)
+            .filter(|from| *from < entries.len() && from.checked_rem(size) == Some(0))
+            .ok_or_else(|| RpcError::fixed(RpcError::INVALID_PARAMS, "invalid cursor"))?,
+    };
+    let to = from.saturating_add(size).min(entries.len());
+    let mut out = format!(r#"{{"{list}":["#);
+    for (index, entry) in entries.get(from..to).unwrap_or_default().iter().enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        out.push_str(entry.as_str());
+    }
+    out.push(']');
+    if to < entries.len() {
+        out.push_str(&format!(r#","nextCursor":"{list}:{to}""#));
+    }
+    out.push('}');
+    Ok(Start::Reply(Reply::Raw(Json::written(out.into_bytes()))))
+}
+
+fn begin(list: &str, cursor: &Json) -> Option<usize> {
+    let cursor = read::string(cursor.as_bytes())?;
+    let place = cursor.strip_prefix(list)?.strip_prefix(':')?;
+    let from: usize = place.parse().ok()?;
+    // `+5` and `05` parse, too, but we never wrote them; neither did we write 0.
+    (from > 0 && from.to_string() == place).then_some(from)
+}

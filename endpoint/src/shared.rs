@@ -1,0 +1,276 @@
+//! The one lock of an endpoint, what stands under it, and the order in which a verb does its work.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::{Arc, MutexGuard};
+use std::task::Waker;
+
+use crate::alarms::{AlarmKey, Alarms};
+use crate::call::{Done, Unread};
+use crate::client::Question;
+use crate::diagnose::Span;
+use crate::invocation::Invocation;
+use engine::{After, DriverSlot, Engine, Guarded, SendsEarly, Waiters, wake_all};
+use protocol_core::dialect::Answer;
+use protocol_core::drive::Standing;
+use protocol_core::error::RpcError;
+use protocol_core::json::{Json, Text};
+use protocol_core::lines::LineEncoder;
+use protocol_core::session::{CloseReason, InboundId, InputFailed, InputKey, OutboundId, Session};
+use protocol_core::table::Table;
+use protocol_core::time::{Instant, earlier};
+
+/// The state of an endpoint under its lock, as every handle shares it.
+pub(crate) type Shared = Engine<State>;
+
+/// Everything under the lock.
+pub(crate) struct State {
+    pub(crate) session: Session,
+    pub(crate) driver: DriverSlot,
+    /// There is no driver any longer: nothing goes out, and no deadline comes.
+    pub(crate) driver_gone: bool,
+    /// The time that a cancelled handler may go on.
+    pub(crate) handler_grace: Duration,
+    pub(crate) closed: Option<CloseReason>,
+    /// The error with which the peer refused our handshake.
+    pub(crate) refusal: Option<RpcError>,
+    pub(crate) calls: Table<OutboundId, CallSlot>,
+    pub(crate) serves: Table<InboundId, ServeSlot>,
+    pub(crate) questions: Table<InputKey, Arc<Question>>,
+    /// What the peer wants to be told of: the name of each subscription, and the uri of its resource.
+    pub(crate) subscriptions: BTreeMap<Text, Text>,
+    pub(crate) alarms: Alarms,
+    /// The handshake is through.
+    pub(crate) ready: bool,
+    /// Who waits for the handshake or the end.
+    pub(crate) on_change: Waiters,
+    pub(crate) counters: Counters,
+    /// What handlers deposited, under test.
+    pub(crate) checkpoints: Option<Vec<(Instant, Json)>>,
+}
+
+/// A call of ours that somebody holds.
+#[derive(Debug, Default)]
+pub(crate) struct CallSlot {
+    /// Updates that nobody has read. `None` before there are any: most calls hear of none, and then have none to end.
+    pub(crate) unread: Option<Box<Unread>>,
+    pub(crate) stage: CallStage,
+    /// Whether who waits also wants to hear of progress.
+    pub(crate) wants_progress: bool,
+    pub(crate) span: Span,
+}
+
+/// How far a call of ours has come.
+#[derive(Debug)]
+pub(crate) enum CallStage {
+    /// On its way, and who waits for it.
+    Open(Option<Waker>),
+    /// Its end, which nobody has read.
+    Ended(Done),
+}
+
+impl Default for CallStage {
+    fn default() -> Self {
+        Self::Open(None)
+    }
+}
+
+/// An invocation whose handler has not ended.
+pub(crate) struct ServeSlot {
+    pub(crate) invocation: Arc<Invocation>,
+    /// Made at the first of it: many a handler waits for nothing of ours.
+    pub(crate) waits: Option<Box<Waits>>,
+    /// When its grace ends, once it is cancelled.
+    pub(crate) grace: Option<AlarmKey>,
+    /// Its grace has ended: nobody waits for it any longer.
+    pub(crate) abandoned: bool,
+}
+
+/// What a handler waits for. Whoever still waits when this is dropped is woken, so that is done where nothing is locked.
+#[derive(Debug, Default)]
+pub(crate) struct Waits {
+    /// What it asked. Few, so a list.
+    pub(crate) inputs: Vec<(InputKey, InputSlot)>,
+    /// Who waits for its cancellation.
+    pub(crate) on_cancel: Waiters,
+}
+
+impl Waits {
+    /// Takes whoever waits for an answer.
+    pub(crate) fn waiting(&mut self) -> impl Iterator<Item = Waker> {
+        self.inputs.iter_mut().filter_map(|(_, input)| input.waker.take())
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        wake_all(self.waiting());
+    }
+}
+
+/// A question that a handler waits for.
+#[derive(Debug, Default)]
+pub(crate) struct InputSlot {
+    pub(crate) answer: Option<Result<Answer, InputFailed>>,
+    pub(crate) waker: Option<Waker>,
+}
+
+/// What an endpoint counts beside [`protocol_core::Stats`], from its birth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Updates of handlers that made no sense: not finite, negative, above their total. Dropped.
+    pub progress_refused: u64,
+    /// Log records and checkpoints of handlers that have no JSON, are no object or are too long. Dropped.
+    pub values_refused: u64,
+    /// Updates of the peer that were merged into the newest one since nobody read them.
+    pub progress_merged: u64,
+    /// Handlers, and answers of a [`crate::Client`], that panicked.
+    pub panics: u64,
+    /// Cancelled handlers that were still running after their grace.
+    pub abandoned: u64,
+}
+
+/// Locks, to tell the time or to ask for a deadline: first the clocks start of calls that were made without a look at one.
+pub(crate) fn on_time(shared: &Shared) -> MutexGuard<'_, State> {
+    let mut state = shared.lock();
+    state.start_clocks(|| shared.runtime().now());
+    state
+}
+
+impl Guarded for State {
+    type Wakers = Option<Waker>;
+
+    fn time(&self) -> Instant {
+        self.session.time()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.session.is_closed()
+    }
+
+    fn take_wakers(&mut self, after: &After) -> Option<Waker> {
+        if self.driver.is_news(after.has_output(), self.deadline()) { self.driver.take() } else { None }
+    }
+
+    fn early_slot(&mut self) -> Option<&mut DriverSlot> {
+        Some(&mut self.driver)
+    }
+}
+
+impl SendsEarly for State {
+    type Event = CloseReason;
+
+    fn finish_turn(
+        &mut self,
+        now: Instant,
+        clock: impl FnOnce() -> Instant,
+        room: Option<&mut LineEncoder>,
+    ) -> (Standing<CloseReason>, bool) {
+        self.start_clocks(clock);
+        let has_output = room.is_none_or(|room| self.session.poll_transmits(room));
+        let until = self.arm();
+        let wants_input = self.session.wants_input();
+        let standing = Standing { now, has_output, event: None, is_closed: self.is_over(), until, wants_input };
+        (standing, self.session.unread_events() > 0)
+    }
+}
+
+impl State {
+    /// The state of an endpoint that has just begun.
+    pub(crate) fn new(session: Session) -> Self {
+        Self {
+            handler_grace: session.config().timeouts.handler_grace,
+            session,
+            driver: DriverSlot::default(),
+            driver_gone: false,
+            closed: None,
+            refusal: None,
+            calls: Table::new(),
+            serves: Table::new(),
+            questions: Table::new(),
+            subscriptions: BTreeMap::new(),
+            alarms: Alarms::default(),
+            ready: false,
+            on_change: Waiters::default(),
+            counters: Counters::default(),
+            checkpoints: None,
+        }
+    }
+
+    /// Starts the clocks of calls that were made without a look at one, if there are any.
+    pub(crate) fn start_clocks(&mut self, clock: impl FnOnce() -> Instant) {
+        if self.session.has_clocks_to_start() {
+            self.session.start_clocks(clock());
+        }
+    }
+
+    /// The earliest deadline, of the session and of the endpoint.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        earlier(self.session.poll_timeout(), self.alarms.earliest())
+    }
+
+    /// The deadline that the driver is to wait for; none once all is over.
+    pub(crate) fn wanted(&self) -> Option<Instant> {
+        if self.is_over() { None } else { self.deadline() }
+    }
+
+    /// The same, and from now on the driver waits for it.
+    pub(crate) fn arm(&mut self) -> Option<Instant> {
+        let until = self.wanted();
+        self.driver.arm(until)
+    }
+
+    /// Whether nothing will ever happen again: the session is closed, and no handler is within its grace.
+    pub(crate) fn is_over(&self) -> bool {
+        self.closed.is_some() && self.serves.iter().all(|(_, slot)| slot.abandoned)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+    use crate::testing::Executor;
+
+    #[derive(Default)]
+    struct Woken {
+        count: AtomicUsize,
+        panics: bool,
+    }
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.count.fetch_add(1, Ordering::Relaxed);
+            assert!(!self.panics, "a waker that panics");
+        }
+    }
+
+    /// A verb that woke the driver and others: behind the first that panicked nobody was woken any longer.
+    #[test]
+    fn regression_a_waker_that_panics_keeps_no_other_of_a_verb_from_being_woken() {
+        let (panics, sleeps) = (Arc::new(Woken { panics: true, ..Woken::default() }), Arc::new(Woken::default()));
+        let [panicking, sleeping] = [&panics, &sleeps].map(|woken| Waker::from(Arc::clone(woken)));
+        let config = protocol_core::Config::mcp_server(protocol_core::Identity::new("s", "1"));
+        let shared = Shared::new(State::new(Session::new(config, Instant::default())), Executor::new().runtime());
+        let mut waits = Waits::default();
+        for (key, waker) in (1..).zip([&panicking, &sleeping, &panicking, &sleeping]) {
+            waits.inputs.push((InputKey::from_number(key), InputSlot { answer: None, waker: Some(waker.clone()) }));
+        }
+        shared.look(|state| state.driver.park(&panicking, &mut Some(panicking.clone())));
+        let verb = AssertUnwindSafe(|| {
+            drop(shared.quick_verb(
+                |_| false,
+                |_, _, after| {
+                    after.output();
+                    waits
+                },
+            ));
+        });
+        assert!(catch_unwind(verb).is_err());
+        assert_eq!([&panics, &sleeps].map(|woken| woken.count.load(Ordering::Relaxed)), [3, 2]);
+    }
+}

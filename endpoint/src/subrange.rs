@@ -1,0 +1,143 @@
+//! A part of an invocation that reports as if it were the whole.
+
+use core::ops::Range;
+
+use crate::context::Context;
+use protocol_core::dialect::Progress;
+use protocol_core::json::Text;
+
+/// A part of an invocation: what reports 0 to 1 here moves the whole from one fraction to another.
+///
+/// A download, then processing, then an upload each get a part and need not know of the others. Parts nest. What goes out is
+/// percent of the whole; a part that reports less than before, or a part that comes earlier than one that has reported, is
+/// left out, since progress only increases.
+///
+/// ```
+/// # async fn handler(context: endpoint::Context) {
+/// let download = context.subrange(0.0..0.5);
+/// download.count(3, 4); // 37.5 percent
+/// let upload = context.subrange(0.5..1.0);
+/// upload.subrange(0.0..0.5).finish(); // 75 percent
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Subrange {
+    context: Context,
+    part: Part,
+}
+
+/// Fractions of the whole, both within 0 to 1, in order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Part {
+    from: f64,
+    to: f64,
+}
+
+impl Part {
+    const WHOLE: Self = Self { from: 0.0, to: 1.0 };
+
+    /// A part of this part. Bounds that are no fractions are moved to the nearest; no number is 0.
+    fn part(self, range: Range<f64>) -> Self {
+        let from = self.at(range.start);
+        Self { from, to: self.at(range.end).max(from) }
+    }
+
+    /// Where `fraction` of this part lies in the whole.
+    fn at(self, fraction: f64) -> f64 {
+        let fraction = if fraction.is_nan() { 0.0 } else { fraction.clamp(0.0, 1.0) };
+        // Exact at both ends, unlike `from + fraction * (to - from)`.
+        (self.from * (1.0 - fraction) + self.to * fraction).clamp(self.from, self.to)
+    }
+}
+
+impl Subrange {
+    pub(crate) fn new(context: Context, range: Range<f64>) -> Self {
+        Self { context, part: Part::WHOLE.part(range) }
+    }
+
+    /// Reports how much of this part is done, 0 to 1. What lies outside is moved to the nearest end.
+    pub fn fraction(&self, fraction: f64) {
+        self.context.progress(self.scaled(fraction));
+    }
+
+    /// Reports `current` of `total` of this part. Nothing of nothing is all.
+    pub fn count(&self, current: u64, total: u64) {
+        self.fraction(ratio(current as f64, total as f64));
+    }
+
+    /// Reports so many percent of this part, 0 to 100.
+    pub fn percent(&self, percent: f64) {
+        self.fraction(ratio(percent, 100.0));
+    }
+
+    /// Reports an update as if this part were the whole: its value of its total, or a fraction where it has no total. Message
+    /// and data go along.
+    pub fn progress(&self, update: Progress) {
+        let Progress { value, total, message, data } = update;
+        let mut scaled = match value {
+            Some(value) => self.scaled(total.map_or(value, |total| ratio(value, total))),
+            None => Progress::default(),
+        };
+        scaled.message = message;
+        scaled.data = data;
+        self.context.progress(scaled);
+    }
+
+    /// Reports what is being done, without saying how far.
+    pub fn message(&self, message: impl Into<Text>) {
+        self.context.message(message);
+    }
+
+    /// Reports that all of this part is done.
+    pub fn finish(&self) {
+        self.fraction(1.0);
+    }
+
+    /// A part of this part.
+    #[must_use]
+    pub fn subrange(&self, range: Range<f64>) -> Self {
+        Self { context: self.context.clone(), part: self.part.part(range) }
+    }
+
+    /// The invocation that this is a part of.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    fn scaled(&self, fraction: f64) -> Progress {
+        Progress::percent(100.0 * self.part.at(fraction))
+    }
+}
+
+fn ratio(value: f64, total: f64) -> f64 {
+    if total > 0.0 { value / total } else { 1.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_nest_and_reach_their_ends_exactly() {
+        let part = Part::WHOLE.part(0.1..0.7).part(0.5..1.0);
+        assert_eq!(part.at(1.0), 0.7);
+        assert!((part.at(0.0) - 0.4).abs() < 1e-12);
+        assert_eq!(Part::WHOLE.part(0.3..1.0).at(1.0), 1.0);
+        let mut last = -1.0;
+        for step in 0..=1000_u32 {
+            let at = part.at(f64::from(step) / 1000.0);
+            assert!(at >= last);
+            last = at;
+        }
+    }
+
+    #[test]
+    fn bounds_that_make_no_sense_are_moved() {
+        assert_eq!(Part::WHOLE.part(0.8..0.2), Part { from: 0.8, to: 0.8 });
+        assert_eq!(Part::WHOLE.part(-3.0..9.0), Part::WHOLE);
+        assert_eq!(Part::WHOLE.part(f64::NAN..f64::INFINITY), Part::WHOLE);
+        assert_eq!(Part::WHOLE.at(f64::NAN), 0.0);
+        assert_eq!(ratio(0.0, 0.0), 1.0);
+    }
+}

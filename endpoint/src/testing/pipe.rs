@@ -1,0 +1,166 @@
+//! A channel in memory that moves whole frames.
+
+use core::fmt;
+use core::task::{Context, Poll, Waker};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+use crate::Endpoint;
+use crate::testing::Executor;
+use protocol_core::drive::FrameIo;
+use protocol_core::session::Transmit;
+
+/// Joins two endpoints by a [`pipe`] and drives both on `executor`, each until it is over.
+pub fn connect(executor: &Executor, one: Endpoint, other: Endpoint) {
+    let (here, there) = pipe();
+    for (endpoint, io) in [(one, here), (other, there)] {
+        drive(executor, endpoint, io);
+    }
+}
+
+pub(super) fn drive(executor: &Executor, endpoint: Endpoint, io: Pipe) {
+    let driven = crate::drive(endpoint, io, executor.timer());
+    executor.spawn(async move {
+        let _ = driven.await;
+    });
+}
+
+/// Two ends of a channel. What one sends the other receives, in order, with no bound and no delay. Dropping an end, or
+/// closing it, ends what the other receives.
+#[must_use]
+pub fn pipe() -> (Pipe, Pipe) {
+    let (there, back) = (Arc::new(Lane::default()), Arc::new(Lane::default()));
+    (Pipe { from: Arc::clone(&back), to: Arc::clone(&there) }, Pipe { from: there, to: back })
+}
+
+/// One end of a [`pipe`].
+pub struct Pipe {
+    from: Arc<Lane>,
+    to: Arc<Lane>,
+}
+
+/// The other end of a [`Pipe`] is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the other end of the pipe is gone")]
+pub struct PipeBroken;
+
+/// One direction.
+#[derive(Default)]
+struct Lane {
+    state: Mutex<LaneState>,
+}
+
+#[derive(Default)]
+struct LaneState {
+    frames: VecDeque<Bytes>,
+    /// Nothing more will be sent.
+    ended: bool,
+    /// Nobody receives any longer.
+    deaf: bool,
+    receiver: Option<Waker>,
+}
+
+impl Lane {
+    fn lock(&self) -> MutexGuard<'_, LaneState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the lane, and wakes the receiver once it is let go.
+    fn change<T>(&self, change: impl FnOnce(&mut LaneState) -> T) -> T {
+        let (value, receiver) = {
+            let mut state = self.lock();
+            let value = change(&mut state);
+            (value, state.receiver.take())
+        };
+        if let Some(receiver) = receiver {
+            receiver.wake();
+        }
+        value
+    }
+}
+
+impl Pipe {
+    /// The next frame that has arrived, for tests that have no driver.
+    pub fn try_recv(&mut self) -> Option<Bytes> {
+        self.from.lock().frames.pop_front()
+    }
+
+    /// Sends one frame.
+    ///
+    /// # Errors
+    /// [`PipeBroken`]: nobody would receive it.
+    pub fn send(&mut self, frame: Bytes) -> Result<(), PipeBroken> {
+        self.to.change(|lane| {
+            if lane.deaf || lane.ended {
+                return Err(PipeBroken);
+            }
+            lane.frames.push_back(frame);
+            Ok(())
+        })
+    }
+
+    /// Ends what this end sends. What the other end sends still arrives.
+    pub fn end(&mut self) {
+        self.to.change(|lane| lane.ended = true);
+    }
+}
+
+impl FrameIo for Pipe {
+    type Error = PipeBroken;
+
+    fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, PipeBroken>> {
+        let waker = cx.waker().clone();
+        let mut lane = self.from.lock();
+        if let Some(frame) = lane.frames.pop_front() {
+            return Poll::Ready(Ok(Some(frame)));
+        }
+        if lane.ended {
+            return Poll::Ready(Ok(None));
+        }
+        let before = lane.receiver.replace(waker);
+        drop(lane);
+        drop(before);
+        Poll::Pending
+    }
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), PipeBroken>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn start_send(&mut self, transmit: Transmit) -> Result<(), PipeBroken> {
+        self.send(transmit.frame)
+    }
+
+    fn poll_flush(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), PipeBroken>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_close(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), PipeBroken>> {
+        self.end();
+        Poll::Ready(Ok(()))
+    }
+
+    fn sends_anywhere(&self) -> bool {
+        true
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        self.end();
+        let frames = {
+            let mut lane = self.from.lock();
+            lane.deaf = true;
+            core::mem::take(&mut lane.frames)
+        };
+        drop(frames);
+    }
+}
+
+impl fmt::Debug for Pipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pipe").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,383 @@
+//! Calls, as their caller holds them.
+
+use core::future::poll_fn;
+use core::pin::Pin;
+use core::task::Poll;
+use std::collections::BTreeMap;
+use std::string::{String, ToString as _};
+use std::sync::{Arc, Mutex};
+
+use serde_json::json;
+
+use super::{json as text, ms, names, service, value};
+use crate::testing::{Executor, connect};
+use crate::{Call, CallError, Client, Context, Endpoint, Peer, Service, Tool};
+use protocol_core::config::{CallTimeouts, Config, RateWindow};
+use protocol_core::dialect::{Identity, Level, LogRecord, Notice, Op};
+use protocol_core::error::RpcError;
+use protocol_core::json::Json;
+use protocol_core::session::{Clock, Close, CloseReason, Invoke, Outcome, Refused};
+
+/// A client and a server of `service`, joined.
+struct Pair {
+    executor: Executor,
+    client: Peer,
+    server: Peer,
+}
+
+fn pair_of(service: Service, client: Arc<dyn Client>) -> Pair {
+    let executor = Executor::new();
+    let server = Endpoint::server(Arc::new(service), executor.runtime());
+    let client = Endpoint::client(client, Config::mcp_client(Identity::new("caller", "1")), executor.runtime());
+    let pair = Pair { executor: executor.clone(), client: client.peer(), server: server.peer() };
+    connect(&executor, server, client);
+    pair
+}
+
+fn pair(tools: impl IntoIterator<Item = Tool>) -> Pair {
+    pair_of(tools.into_iter().fold(service(), Service::tool), Arc::new(()))
+}
+
+fn echo() -> Tool {
+    Tool::new("echo", async |_: Context, given: serde_json::Map<String, serde_json::Value>| Ok(serde_json::Value::Object(given)))
+}
+
+/// Counts to `to`, one step a second; says how it ended.
+fn counter(ends: &Arc<Mutex<Vec<&'static str>>>) -> Tool {
+    let ends = Arc::clone(ends);
+    Tool::new("count", move |context: Context, (): ()| {
+        let ends = Arc::clone(&ends);
+        async move {
+            for step in 1..=5 {
+                context.count(step, 5);
+                if context.sleep(ms(1000)).await.is_err() {
+                    ends.lock().unwrap().push("told");
+                    return Ok(());
+                }
+            }
+            ends.lock().unwrap().push("done");
+            Ok(())
+        }
+    })
+}
+
+impl Pair {
+    fn call(&self, name: &str) -> Call {
+        self.client.call_tool(name, Json::empty_object()).unwrap()
+    }
+
+    fn wait<F: Future>(&self, future: F) -> F::Output {
+        self.executor.block_on(future).expect("it ends")
+    }
+}
+
+#[test]
+fn a_call_made_before_the_handshake_is_held_and_then_answered() {
+    let pair = pair([echo()]);
+    assert_eq!(pair.client.info(), None);
+    let call = pair.client.call_tool("echo", text(json!({"a": 1}))).unwrap();
+    let done = pair.wait(call);
+    assert_eq!(value(&done.result().unwrap())["structuredContent"], json!({"a": 1}));
+    assert_eq!(pair.wait(pair.client.ready()).unwrap().identity.name, "tested");
+    assert_eq!(pair.wait(pair.server.ready()).unwrap().identity.name, "caller");
+    assert_eq!(pair.client.info().unwrap().identity.name, "tested");
+}
+
+#[test]
+fn a_call_yields_all_its_progress_and_then_its_end() {
+    let ends = Arc::default();
+    let pair = pair([counter(&ends)]);
+    let mut call = pair.call("count");
+    let mut seen = Vec::new();
+    pair.wait(async {
+        while let Some(update) = call.next_progress().await {
+            seen.push(update.value.unwrap());
+        }
+        assert_eq!(call.next_progress().await, None);
+    });
+    assert_eq!(seen, [1.0, 2.0, 3.0, 4.0, 5.0]);
+    let done = pair.wait(&mut call);
+    assert_eq!(done.last.and_then(|last| last.value), Some(5.0));
+    assert!(matches!(done.outcome, Outcome::Result(_)));
+    assert_eq!(pair.executor.block_on(&mut call), None, "it has been handed out");
+}
+
+#[test]
+fn progress_that_comes_with_the_result_is_handed_on_first() {
+    let burst = Tool::new("burst", async |context: Context, (): ()| {
+        (1..=100).for_each(|step| context.count(step, 100));
+        Ok(())
+    })
+    .rate_window(RateWindow::UNLIMITED);
+    let pair = pair([burst]);
+    let mut call = pair.call("burst");
+    // Everything has arrived before anybody looks.
+    pair.executor.run_until_stalled();
+    let mut seen = 0;
+    pair.wait(async {
+        while call.next_progress().await.is_some() {
+            seen += 1;
+        }
+    });
+    assert_eq!(seen, 100);
+}
+
+#[test]
+fn cancel_resolves_the_call_and_reaches_the_handler_once() {
+    let ends = Arc::default();
+    let pair = pair([counter(&ends)]);
+    let mut call = pair.call("count");
+    pair.executor.run_for(ms(1500));
+    call.cancel(Some("enough"));
+    call.cancel(None);
+    let done = pair.wait(&mut call);
+    assert_eq!(done.outcome, Outcome::Cancelled);
+    assert_eq!(done.last.and_then(|last| last.value), Some(2.0));
+    drop(call);
+    pair.executor.run_for(ms(10_000));
+    assert_eq!(*ends.lock().unwrap(), ["told"]);
+    assert_eq!((pair.server.running(), pair.server.stats().serves, pair.client.stats().calls), (0, 0, 0));
+}
+
+#[test]
+fn dropping_a_call_cancels_it_also_from_another_thread() {
+    let ends = Arc::default();
+    let pair = pair([counter(&ends)]);
+    let calls: Vec<Call> = (0..100).map(|_| pair.call("count")).collect();
+    pair.executor.run_for(ms(500));
+    assert_eq!(pair.server.running(), 100);
+    std::thread::scope(|scope| {
+        scope.spawn(move || drop(calls));
+    });
+    pair.executor.run_until_stalled();
+    assert_eq!(*ends.lock().unwrap(), ["told"; 100]);
+    assert_eq!((pair.server.running(), pair.client.stats().calls), (0, 0));
+}
+
+#[test]
+fn a_call_dropped_before_it_left_is_never_sent() {
+    let ends = Arc::default();
+    let pair = pair([counter(&ends)]);
+    drop(pair.call("count"));
+    pair.executor.run_for(ms(100));
+    assert_eq!(pair.server.stats().frames_in, 2, "the two frames of the handshake");
+}
+
+#[test]
+fn dropping_a_call_that_has_ended_sends_nothing() {
+    let pair = pair([echo()]);
+    let call = pair.call("echo");
+    pair.executor.run_until_stalled();
+    let before = pair.client.stats().frames_out;
+    drop(call);
+    pair.executor.run_until_stalled();
+    assert_eq!(pair.client.stats().frames_out, before);
+}
+
+#[test]
+fn a_detached_call_goes_on() {
+    let ends = Arc::default();
+    let pair = pair([counter(&ends)]);
+    pair.call("count").detach();
+    pair.executor.run_for(ms(10_000));
+    assert_eq!(*ends.lock().unwrap(), ["done"]);
+    assert_eq!(pair.client.stats().calls, 0);
+}
+
+#[test]
+fn dropping_the_peer_changes_nothing() {
+    let ends = Arc::default();
+    let pair = pair([counter(&ends)]);
+    let Pair { executor, client, server } = pair;
+    let call = client.call_tool("count", Json::empty_object()).unwrap();
+    drop((client, server));
+    assert!(matches!(executor.block_on(call).unwrap().outcome, Outcome::Result(_)));
+}
+
+#[test]
+fn a_call_times_out_by_its_own_clock() {
+    let ends = Arc::default();
+    let pair = pair([counter(&ends)]);
+    let clocks = CallTimeouts { idle: Some(ms(900)), ..CallTimeouts::default() };
+    let params = text(json!({"name": "count"}));
+    let call = pair.client.call(Invoke::new(Op::CallTool, params).with_timeouts(clocks)).unwrap();
+    assert_eq!(pair.wait(call).outcome, Outcome::TimedOut(Clock::Idle));
+    assert_eq!(pair.executor.now(), protocol_core::Instant::from_millis(900));
+    pair.executor.run_until_stalled();
+    assert_eq!(*ends.lock().unwrap(), ["told"]);
+}
+
+#[test]
+fn a_call_polled_for_its_end_is_not_woken_by_progress() {
+    let ends = Arc::default();
+    let pair = pair([counter(&ends)]);
+    let mut call = pair.call("count");
+    let mut polls = 0;
+    pair.wait(poll_fn(|cx| {
+        polls += 1;
+        match Pin::new(&mut call).poll(cx) {
+            Poll::Ready(_) => Poll::Ready(()),
+            Poll::Pending => Poll::Pending,
+        }
+    }));
+    assert_eq!(polls, 2);
+}
+
+#[test]
+fn a_quick_call_passes_a_slow_one_and_calls_leave_in_order() {
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let inside = Arc::clone(&order);
+    let notes = Tool::new("notes", move |_: Context, given: serde_json::Map<String, serde_json::Value>| {
+        inside.lock().unwrap().push(given["n"].as_u64().unwrap());
+        core::future::ready(Ok(()))
+    });
+    let slow = Tool::new("slow", async |context: Context, (): ()| Ok(context.sleep(ms(500)).await?));
+    let pair = pair([notes, slow]);
+    let slow = pair.call("slow");
+    let calls: Vec<Call> = (0..900).map(|n| pair.client.call_tool("notes", text(json!({"n": n}))).unwrap()).collect();
+    for call in calls {
+        assert!(pair.wait(call).result().is_ok());
+    }
+    assert_eq!(pair.executor.now(), protocol_core::Instant::ZERO, "nothing waited for the slow one");
+    assert_eq!(*order.lock().unwrap(), (0..900).collect::<Vec<_>>());
+    assert!(pair.wait(slow).result().is_ok());
+}
+
+#[test]
+fn more_calls_than_the_limit_are_refused_and_handed_back() {
+    let stuck = Tool::new("stuck", async |_: Context, (): ()| {
+        core::future::pending::<()>().await;
+        Ok(())
+    });
+    let pair = pair([stuck]);
+    let calls: Vec<Call> = (0..1024).map(|_| pair.call("stuck")).collect();
+    let refused = pair.client.call_tool("stuck", Json::empty_object()).unwrap_err();
+    assert_eq!((refused.why, &refused.call.op), (Refused::Full, &Op::CallTool));
+    pair.executor.run_until_stalled();
+    drop(calls);
+    pair.executor.run_until_stalled();
+    assert_eq!(pair.client.stats().calls, 0);
+    // Told, but they do not look; they keep their places until their grace is over.
+    assert_eq!((pair.server.running(), pair.server.stats().orphans), (1024, 1024));
+    let busy = pair.wait(pair.call("stuck")).result().unwrap_err();
+    assert!(matches!(&busy, CallError::Rpc(error) if error.code == RpcError::BUSY), "{busy}");
+    pair.executor.run_for(ms(5000));
+    assert_eq!((pair.server.running(), pair.server.stats().serves), (0, 0));
+    assert_eq!(pair.server.counters().abandoned, 1024);
+}
+
+#[test]
+fn arguments_that_are_no_object_are_refused() {
+    let pair = pair([echo()]);
+    let refused = pair.client.call_tool("echo", Json::parse("[1]").unwrap()).unwrap_err();
+    assert_eq!(refused.why, Refused::Params);
+    let refused = pair.client.call_tool_with("echo", &[1]).unwrap_err();
+    assert!(matches!(&refused, CallError::NotSent(error) if error.why == Refused::Params && error.call.params.as_str() == "[1]"));
+}
+
+#[test]
+fn arguments_of_a_type_of_ones_own_arrive_as_their_json() {
+    let pair = pair([echo()]);
+    let written = |arguments| pair.wait(pair.client.call_tool_with("echo", arguments).unwrap()).result().unwrap();
+    let arguments = BTreeMap::from([("a", "x".repeat(300)), ("b \"\n", String::new())]);
+    let told = pair.wait(pair.client.call_tool("echo", Json::encode(&arguments).unwrap()).unwrap()).result().unwrap();
+    assert_eq!(written(&arguments), told);
+    assert!(told.as_str().contains(&"x".repeat(300)));
+    let no_json = pair.client.call_tool_with("echo", &BTreeMap::from([([1], 2)])).unwrap_err();
+    let expected = "not sent, since its arguments are no JSON: cannot be written as JSON: key must be a string";
+    assert_eq!(no_json.to_string(), expected);
+    // An array within an array within ..
+    let nested = |depth| json!({ "a": (1..depth).fold(json!(1), |inner, _| json!([inner])) });
+    assert_eq!(pair.wait(pair.client.call_tool_with("echo", &nested(120)).unwrap()).result(), {
+        pair.wait(pair.client.call_tool("echo", Json::encode(&nested(120)).unwrap()).unwrap()).result()
+    });
+    assert!(matches!(pair.client.call_tool_with("echo", &nested(121)), Err(CallError::Unwritable(_))));
+}
+
+/// What a thread keeps to write arguments with may be gone by the time that something else of the thread goes.
+#[test]
+fn a_call_is_made_while_its_thread_ends() {
+    /// Calls when it is dropped, and says whether that could be.
+    struct Farewell(Peer, Arc<Mutex<Vec<bool>>>);
+
+    impl Drop for Farewell {
+        fn drop(&mut self) {
+            let made = self.0.call_tool_with("echo", &BTreeMap::from([("bye", true)])).is_ok();
+            self.1.lock().unwrap().push(made);
+        }
+    }
+
+    std::thread_local! {
+        static FAREWELL: core::cell::Cell<Option<Farewell>> = const { core::cell::Cell::new(None) };
+    }
+
+    for kept_first in [false, true] {
+        let pair = pair([echo()]);
+        let made = Arc::default();
+        let (client, farewell) = (pair.client.clone(), Farewell(pair.client.clone(), Arc::clone(&made)));
+        let calls = move || {
+            if kept_first {
+                FAREWELL.set(Some(farewell));
+                drop(client.call_tool_with("echo", &BTreeMap::from([("still", true)])).unwrap());
+            } else {
+                drop(client.call_tool_with("echo", &BTreeMap::from([("still", true)])).unwrap());
+                FAREWELL.set(Some(farewell));
+            }
+        };
+        std::thread::spawn(calls).join().unwrap();
+        assert_eq!(*made.lock().unwrap(), [true]);
+    }
+}
+
+#[test]
+fn a_peer_lists_what_there_is_over_all_pages() {
+    let tool = |n| Tool::new(format!("t{n:02}"), async |_: Context, (): ()| Ok(()));
+    let pair = pair_of((0..25).map(tool).fold(service().page_size(4), Service::tool), Arc::new(()));
+    let tools = pair.wait(pair.client.list_tools()).unwrap();
+    assert_eq!(names(&tools, "name"), (0..25).map(|n| format!("t{n:02}")).collect::<Vec<_>>());
+    let missing = pair.wait(pair.client.list_prompts()).unwrap_err();
+    assert!(matches!(missing, CallError::NotSent(ref refused) if refused.why == Refused::Unsupported), "{missing}");
+    assert!(pair.wait(pair.client.ping()).is_ok());
+    assert!(pair.wait(pair.server.ping()).is_ok());
+    assert!(pair.wait(pair.client.set_log_level(Level::Error)).is_ok());
+}
+
+#[test]
+fn logs_and_news_reach_the_client_in_order() {
+    #[derive(Default)]
+    struct Hears(Mutex<Vec<String>>);
+    impl Client for Hears {
+        fn log(&self, record: LogRecord) {
+            self.0.lock().unwrap().push(format!("{} {}", record.level, record.data));
+            assert!(record.data.as_str() != "\"panic\"", "a client that panics stops nothing");
+        }
+        fn notice(&self, notice: Notice) {
+            self.0.lock().unwrap().push(format!("{notice:?}"));
+        }
+    }
+    let hears = Arc::new(Hears::default());
+    let pair = pair_of(service().tool(echo()), Arc::clone(&hears) as Arc<dyn Client>);
+    pair.wait(pair.server.ready()).unwrap();
+    pair.executor.run_until_stalled();
+    for data in ["\"one\"", "\"panic\"", "\"two\""] {
+        pair.server.log(LogRecord { level: Level::Warning, logger: None, data: Json::parse(data).unwrap() });
+    }
+    let custom = Notice::Custom { method: "notifications/x/y".into(), params: None };
+    pair.server.notify(custom).unwrap();
+    pair.executor.run_until_stalled();
+    let heard = hears.0.lock().unwrap().clone();
+    assert_eq!(heard[..3], ["warning \"one\"", "warning \"panic\"", "warning \"two\""].map(String::from));
+    assert!(heard[3].contains("notifications/x/y"), "{heard:?}");
+    assert_eq!(pair.client.counters().panics, 1);
+}
+
+#[test]
+fn close_ends_both_ends() {
+    let pair = pair([echo()]);
+    pair.wait(pair.client.ready()).unwrap();
+    pair.client.close(Close::Now);
+    assert_eq!(pair.wait(pair.client.closed()), CloseReason::Local);
+    assert_eq!(pair.wait(pair.server.closed()), CloseReason::Eof);
+    assert_eq!(pair.wait(pair.client.ready()), Err(CloseReason::Local));
+    assert_eq!(pair.client.call_tool("echo", Json::empty_object()).unwrap_err().why, Refused::Closing);
+}

@@ -1,0 +1,335 @@
+//! Cancellation, deadlines and limits, as a handler sees them.
+
+use core::task::Poll;
+use core::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::{format, vec};
+
+use super::{harness, hello, ms, run, service};
+use crate::testing::{Executor, Harness};
+use crate::{Cancelled, Context, Endpoint, TimeoutError, Tool};
+use protocol_core::drive::Machine;
+use protocol_core::json::Json;
+use protocol_core::session::{Outcome, ProgressError, Why};
+use protocol_core::time::Instant;
+
+/// What a handler saw, for a test to look at afterwards.
+type Seen<T> = Arc<Mutex<Vec<T>>>;
+
+fn seen<T>() -> (Seen<T>, Seen<T>) {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    (Arc::clone(&seen), seen)
+}
+
+fn peer_said(reason: &str) -> Why {
+    Why::Peer(Some(reason.into()))
+}
+
+const TOLD: &str = "the harness was told to";
+
+#[test]
+fn a_cancelled_handler_is_told_and_its_cleanup_is_awaited() {
+    let (saw, look) = seen();
+    let tool = Tool::new("cleans", move |context: Context, (): ()| {
+        let saw = Arc::clone(&saw);
+        async move {
+            assert!(!context.is_cancelled());
+            let handle = context.cancellation();
+            let why = context.cancelled().await;
+            assert!(context.is_cancelled() && handle.is_cancelled());
+            assert_eq!(handle.reason().as_ref(), Some(&why));
+            assert_eq!(handle.cancelled().await, why);
+            assert_eq!(context.try_progress(protocol_core::Progress::count(1, 2)), Err(ProgressError::NotLive));
+            saw.lock().unwrap().push(why);
+            // Its cleanup takes a turn of the runtime.
+            let mut turns = 3;
+            core::future::poll_fn(|cx| {
+                cx.waker().wake_by_ref();
+                turns -= 1;
+                if turns == 0 { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+            saw.lock().unwrap().push(Why::Closing);
+            Ok(())
+        }
+    });
+    let run = harness(tool).cancel_after(ms(300)).call_tool("cleans", Json::empty_object());
+    assert_eq!(run.outcome(), Some(&Outcome::Cancelled));
+    assert_eq!(*look.lock().unwrap(), [peer_said(TOLD), Why::Closing]);
+    assert_eq!(run.ended, Some(ms(300)));
+    assert_eq!(run.counters.abandoned, 0);
+}
+
+#[test]
+fn a_handler_that_does_not_look_is_dropped_when_its_grace_is_over() {
+    struct Dropped(Seen<&'static str>);
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            self.0.lock().unwrap().push("dropped");
+        }
+    }
+    let (saw, look) = seen();
+    let tool = Tool::new("stuck", move |_: Context, (): ()| {
+        let held = Dropped(Arc::clone(&saw));
+        async move {
+            core::future::pending::<()>().await;
+            drop(held);
+            Ok(())
+        }
+    });
+    let run = harness(tool).cancel_after(ms(1000)).call_tool("stuck", Json::empty_object());
+    assert_eq!(run.outcome(), Some(&Outcome::Cancelled));
+    assert_eq!(run.done.as_ref().map(|(at, _)| *at), Some(ms(1000)));
+    assert_eq!(run.ended, Some(ms(6000)), "five seconds of grace");
+    assert_eq!(*look.lock().unwrap(), ["dropped"]);
+    assert_eq!(run.counters.abandoned, 1);
+}
+
+#[test]
+fn the_grace_can_be_set_and_a_deadline_frees_the_caller_at_once() {
+    let tool = Tool::new("stuck", async |_: Context, (): ()| {
+        core::future::pending::<()>().await;
+        Ok(())
+    })
+    .deadline(ms(1000));
+    let service = service().tool(tool).configure(|config| config.timeouts.handler_grace = ms(200));
+    let run = Harness::new(service).call_tool("stuck", Json::empty_object());
+    assert!(run.is_tool_error(), "a tool call whose time has run out is a result that says so: {run:?}");
+    assert_eq!(run.done.as_ref().map(|(at, _)| *at), Some(ms(1000)));
+    assert_eq!(run.ended, Some(ms(1200)));
+}
+
+#[test]
+fn sleep_ends_early_when_the_handler_shall_stop() {
+    let (saw, look) = seen();
+    let tool = Tool::new("sleeps", move |context: Context, (): ()| {
+        let saw = Arc::clone(&saw);
+        async move {
+            let first = context.sleep(ms(100)).await;
+            let second = context.sleep(ms(100_000)).await;
+            let third = context.sleep(ms(100)).await;
+            saw.lock().unwrap().extend([first, second, third]);
+            Ok(())
+        }
+    });
+    let run = harness(tool).cancel_after(ms(250)).call_tool("sleeps", Json::empty_object());
+    let stopped = Err(Cancelled(peer_said(TOLD)));
+    assert_eq!(*look.lock().unwrap(), [Ok(()), stopped.clone(), stopped]);
+    assert_eq!(run.ended, Some(ms(250)));
+}
+
+#[test]
+fn a_cancel_after_some_updates_reaches_the_handler() {
+    let tool = Tool::new("counts", async |context: Context, (): ()| {
+        for step in 1..=100 {
+            context.count(step, 100);
+            context.sleep(ms(500)).await?;
+        }
+        Ok(())
+    });
+    let run = harness(tool).cancel_after_updates(4).call_tool("counts", Json::empty_object());
+    assert_eq!(run.values(), [1.0, 2.0, 3.0, 4.0]);
+    assert_eq!(run.ended, Some(ms(1500)));
+}
+
+/// Runs `with_timeout` of one second over `inner`, which is ready after `ready` milliseconds.
+fn limited(ready: u64, deadline: Option<u64>, cancel: Option<u64>) -> (Vec<Result<&'static str, TimeoutError>>, Option<Duration>) {
+    let (saw, look) = seen();
+    let mut tool = Tool::new("limits", move |context: Context, (): ()| {
+        let saw = Arc::clone(&saw);
+        async move {
+            let inner = async {
+                // Not `context.sleep`, which would end early by itself.
+                let _ = context.invocation.alarm(ms(ready)).await;
+                "value"
+            };
+            let result = context.with_timeout(inner, ms(1000)).await;
+            saw.lock().unwrap().push(result);
+            Ok(())
+        }
+    });
+    if let Some(deadline) = deadline {
+        tool = tool.deadline(ms(deadline));
+    }
+    let mut harness = harness(tool);
+    if let Some(cancel) = cancel {
+        harness = harness.cancel_after(ms(cancel));
+    }
+    let run = harness.call_tool("limits", Json::empty_object());
+    let saw = look.lock().unwrap().clone();
+    (saw, run.ended)
+}
+
+#[test]
+fn with_timeout_gives_the_value_that_comes_first() {
+    assert_eq!(limited(999, None, None), (vec![Ok("value")], Some(ms(999))));
+}
+
+#[test]
+fn with_timeout_gives_the_value_that_comes_at_the_same_moment() {
+    assert_eq!(limited(1000, Some(1000), None), (vec![Ok("value")], Some(ms(1000))));
+}
+
+#[test]
+fn with_timeout_elapses() {
+    assert_eq!(limited(1001, None, None), (vec![Err(TimeoutError::Elapsed)], Some(ms(1000))));
+}
+
+#[test]
+fn with_timeout_ends_with_the_cancel() {
+    assert_eq!(limited(5000, None, Some(400)), (vec![Err(TimeoutError::Cancelled(peer_said(TOLD)))], Some(ms(400))));
+}
+
+#[test]
+fn with_timeout_ends_with_the_deadline_of_the_call() {
+    assert_eq!(limited(5000, Some(700), None), (vec![Err(TimeoutError::TimedOut)], Some(ms(700))));
+    assert_eq!(limited(5000, Some(1000), None), (vec![Err(TimeoutError::TimedOut)], Some(ms(1000))), "the deadline counts");
+}
+
+#[test]
+fn with_timeout_drops_a_stuck_future_and_the_handler_goes_on() {
+    let run = run(Tool::new("goes on", async |context: Context, (): ()| {
+        let held = Arc::new(());
+        let inside = Arc::clone(&held);
+        let stuck = async move {
+            let _inside = inside;
+            core::future::pending::<()>().await;
+        };
+        let result = context.with_timeout(stuck, ms(10)).await;
+        assert_eq!(Arc::strong_count(&held), 1, "dropped");
+        context.sleep(ms(5)).await?;
+        Ok(result == Err(TimeoutError::Elapsed))
+    }));
+    assert_eq!(run.text(), r#"{"result":true}"#);
+    assert_eq!(run.ended, Some(ms(15)));
+}
+
+#[test]
+fn a_limit_of_nothing_still_looks_once() {
+    let run = run(Tool::new("looks", async |context: Context, (): ()| {
+        let ready = context.with_timeout(async { 1 }, Duration::ZERO).await;
+        let never = context.with_timeout(core::future::pending::<u8>(), Duration::ZERO).await;
+        context.sleep(Duration::ZERO).await?;
+        Ok((ready == Ok(1), never == Err(TimeoutError::Elapsed)))
+    }));
+    assert_eq!(run.text(), r#"{"result":[true,true]}"#);
+    assert_eq!(run.ended, Some(Duration::ZERO));
+}
+
+#[test]
+fn a_context_kept_beyond_its_handler_does_nothing() {
+    let (saw, look) = seen();
+    let tool = Tool::new("leaks", move |context: Context, (): ()| {
+        saw.lock().unwrap().push(context);
+        core::future::ready(Ok(()))
+    });
+    let run = run(tool);
+    assert!(run.done.is_some());
+    let context = look.lock().unwrap().pop().unwrap();
+    assert!(!context.is_cancelled());
+    assert_eq!(context.try_progress(protocol_core::Progress::count(1, 2)), Err(ProgressError::NotLive));
+    context.log(protocol_core::Level::Error, "nobody hears it");
+    context.checkpoint(&serde_json::json!({}));
+}
+
+/// All of these at once, then all that comes of them, of which there is so much.
+fn turn(server: &mut Endpoint, frames: &[String]) -> usize {
+    for frame in frames {
+        server.handle_frame(frame.clone().into(), Instant::ZERO).unwrap();
+    }
+    core::iter::from_fn(|| server.poll_transmit()).count()
+}
+
+fn request(id: usize, tool: &str, meta: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{{}},"_meta":{meta}}}}}"#)
+}
+
+fn cancel(id: usize) -> String {
+    format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)
+}
+
+/// What is over as soon as it has begun serves once more. Not what was cancelled, nor what somebody still has a handle of.
+#[test]
+fn an_invocation_has_nothing_of_those_before_it() {
+    let (saw, look) = seen();
+    let notes = move |context: &Context| {
+        let mut saw = saw.lock().unwrap();
+        let handle = context.clone();
+        saw.push((handle.is_cancelled(), handle.is_observed(), handle.depth()));
+        handle
+    };
+    let (kept, leaked) = seen();
+    let glances = notes.clone();
+    let quick = Tool::new("quick", move |context: Context, (): ()| {
+        drop(glances(&context));
+        core::future::ready(Ok(()))
+    });
+    let leaks = Tool::new("leaks", move |context: Context, (): ()| {
+        kept.lock().unwrap().push(notes(&context));
+        core::future::ready(Ok(()))
+    });
+    let waits = Tool::new("waits", async |_: Context, (): ()| {
+        core::future::pending::<()>().await;
+        Ok(())
+    });
+    let service = service().tool(quick.inline()).tool(leaks.inline()).tool(waits.inline());
+    let executor = Executor::new();
+    let mut server = Endpoint::server(Arc::new(service), executor.runtime());
+    assert_eq!(turn(&mut server, &hello("2025-06-18")), 1);
+    let calls = [
+        ("quick", true, false),
+        ("quick", false, false),
+        ("quick", false, true),
+        ("leaks", true, false),
+        ("quick", false, false),
+        ("waits", true, false),
+    ];
+    for (id, (tool, is_observed, is_cancelled)) in (1..).zip(calls) {
+        let meta = format!(r#"{{"progressToken":{id},"protocol-core/samplingDepth":2}}"#);
+        let frames = [request(id, tool, if is_observed { &meta } else { "{}" }), cancel(id)];
+        let answers = turn(&mut server, if is_cancelled { &frames } else { &frames[..1] });
+        assert_eq!(answers, usize::from(!is_cancelled && tool != "waits"), "{id}");
+    }
+    assert_eq!(*look.lock().unwrap(), [(false, true, 2), (false, false, 0), (true, false, 0), (false, true, 2), (false, false, 0)]);
+    let leaked = leaked.lock().unwrap().pop().unwrap();
+    assert!(leaked.is_observed());
+    assert_eq!(
+        leaked.try_progress(protocol_core::Progress::count(1, 2)),
+        Err(ProgressError::NotLive),
+        "nor is it the one that waits"
+    );
+}
+
+/// As many as it takes up together, and they do not keep what all share.
+#[test]
+fn an_endpoint_keeps_few_invocations_that_are_over() {
+    let quick = Tool::new("quick", async |_: Context, (): ()| Ok(()));
+    // Wherever its cancellation is waited for is a piece of work, and then a few requests are taken up in one go with all that follow.
+    let waits = Tool::new("waits", async |context: Context, (): ()| {
+        let mut all: Vec<_> = (0..6).map(|_| Box::pin(context.cancelled())).collect();
+        core::future::poll_fn(|cx| {
+            let told = all.iter_mut().fold(false, |told, one| told | one.as_mut().poll(cx).is_ready());
+            if told { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        Ok(())
+    });
+    let executor = Executor::new();
+    let service = service().tool(quick.inline()).tool(waits.inline());
+    let mut server = Endpoint::server(Arc::new(service), executor.runtime());
+    let shared = Arc::downgrade(server.shared());
+    turn(&mut server, &hello("2025-06-18"));
+    let holders = shared.strong_count();
+    let quick = |ids: core::ops::Range<usize>| ids.map(|id| request(id, "quick", "{}")).collect::<Vec<_>>();
+    for (ids, kept) in [(1..2, 1), (2..3, 1), (3..6, 3)] {
+        turn(&mut server, &quick(ids));
+        assert_eq!(shared.strong_count(), holders + kept);
+    }
+    turn(&mut server, &[request(6, "waits", "{}"), request(7, "waits", "{}")]);
+    executor.run_until_stalled();
+    assert_eq!(turn(&mut server, &[vec![cancel(6), cancel(7)], quick(8..20)].concat()), 12);
+    executor.run_until_stalled();
+    assert_eq!(shared.strong_count(), holders + 6);
+    drop(server);
+    assert_eq!(shared.strong_count(), 0);
+}

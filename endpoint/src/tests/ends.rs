@@ -1,0 +1,277 @@
+//! How endpoints end.
+
+use core::future::poll_fn;
+use core::task::{Poll, Waker};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+
+use super::{ms, service};
+use crate::testing::{Executor, Pipe, connect, pipe};
+use crate::{Call, Context, Endpoint, Peer, Tool};
+use protocol_core::config::Config;
+use protocol_core::dialect::Identity;
+use protocol_core::drive::{Driver, Machine};
+use protocol_core::json::Json;
+use protocol_core::session::{Close, CloseReason, Outcome, Why};
+
+type Seen = Arc<Mutex<Vec<Why>>>;
+
+/// Sleeps for 50 seconds; notes why it was stopped, then cleans up for as long as `cleanup` says.
+fn sleeper(seen: &Seen, cleans: bool) -> Tool {
+    let seen = Arc::clone(seen);
+    Tool::new("sleep", move |context: Context, (): ()| {
+        let seen = Arc::clone(&seen);
+        async move {
+            let Err(stopped) = context.sleep(ms(50_000)).await else { return Ok(()) };
+            seen.lock().unwrap().push(stopped.0);
+            if cleans {
+                // Longer than any grace.
+                core::future::pending::<()>().await;
+            }
+            Ok(())
+        }
+    })
+}
+
+struct Ends {
+    executor: Executor,
+    client: Peer,
+    server: Peer,
+    seen: Seen,
+}
+
+fn ends(cleans: bool) -> Ends {
+    let executor = Executor::new();
+    let seen = Seen::default();
+    let server = Endpoint::server(Arc::new(service().tool(sleeper(&seen, cleans))), executor.runtime());
+    let client = Endpoint::client(Arc::new(()), Config::mcp_client(Identity::new("caller", "1")), executor.runtime());
+    let ends = Ends { executor: executor.clone(), client: client.peer(), server: server.peer(), seen };
+    connect(&executor, server, client);
+    ends
+}
+
+impl Ends {
+    fn call(&self) -> Call {
+        let call = self.client.call_tool("sleep", Json::empty_object()).unwrap();
+        self.executor.run_for(ms(1000));
+        assert_eq!(self.server.running(), 1);
+        call
+    }
+}
+
+#[test]
+fn a_graceful_close_waits_for_what_runs() {
+    let ends = ends(false);
+    let call = ends.call();
+    ends.server.close(Close::Graceful { grace: ms(120_000) });
+    let done = ends.executor.block_on(call).unwrap();
+    assert!(matches!(done.outcome, Outcome::Result(_)), "{done:?}");
+    assert_eq!(ends.executor.now(), protocol_core::Instant::from_millis(50_000));
+    assert_eq!(ends.executor.block_on(ends.server.closed()), Some(CloseReason::Local));
+    assert_eq!(*ends.seen.lock().unwrap(), []);
+}
+
+#[test]
+fn a_graceful_close_cancels_what_takes_too_long() {
+    let ends = ends(false);
+    let call = ends.call();
+    ends.server.close(Close::Graceful { grace: ms(2000) });
+    let done = ends.executor.block_on(call).unwrap();
+    assert!(!matches!(done.outcome, Outcome::Lost), "it is answered before the end: {done:?}");
+    assert_eq!(ends.executor.now(), protocol_core::Instant::from_millis(3000));
+    ends.executor.run_until_stalled();
+    assert_eq!(*ends.seen.lock().unwrap(), [Why::Closing]);
+}
+
+/// The session was told nothing in between, so by the time that it was told last the grace for writing the answer would be over.
+#[test]
+fn the_grace_for_the_last_answer_counts_from_the_answer() {
+    let executor = Executor::new();
+    let (done, wait) = (Arc::new(Mutex::new(false)), Arc::<Mutex<Option<Waker>>>::default());
+    let (is_done, waker) = (Arc::clone(&done), Arc::clone(&wait));
+    let tool = Tool::new("wait", move |_: Context, (): ()| {
+        let (is_done, waker) = (Arc::clone(&is_done), Arc::clone(&waker));
+        poll_fn(move |cx| {
+            *waker.lock().unwrap() = Some(cx.waker().clone());
+            if *is_done.lock().unwrap() { Poll::Ready(Ok("late")) } else { Poll::Pending }
+        })
+    });
+    let server = Endpoint::server(Arc::new(service().tool(tool)), executor.runtime());
+    let client = Endpoint::client(Arc::new(()), Config::mcp_client(Identity::new("caller", "1")), executor.runtime());
+    let (caller, callee) = (client.peer(), server.peer());
+    connect(&executor, server, client);
+    executor.run_until_stalled();
+    let call = caller.call_tool("wait", Json::empty_object()).unwrap();
+    executor.run_until_stalled();
+    callee.close(Close::Graceful { grace: ms(120_000) });
+    executor.run_until_stalled();
+    executor.advance_to(protocol_core::Instant::from_millis(50_000));
+    *done.lock().unwrap() = true;
+    wait.lock().unwrap().take().unwrap().wake();
+    let done = executor.block_on(call).unwrap();
+    assert!(matches!(done.outcome, Outcome::Result(_)), "{done:?}");
+}
+
+#[test]
+fn an_endpoint_that_is_dropped_loses_its_calls_and_tells_its_handlers() {
+    let executor = Executor::new();
+    let seen = Seen::default();
+    let server = Endpoint::server(Arc::new(service().tool(sleeper(&seen, true))), executor.runtime());
+    let client = Endpoint::client(Arc::new(()), Config::mcp_client(Identity::new("caller", "1")), executor.runtime());
+    let (here, there) = pipe();
+    let mut near = Driver::new(client, here, executor.timer());
+    let mut far = Driver::new(server, there, executor.timer());
+    let (caller, callee) = (near.machine().peer(), far.machine().peer());
+    let call = caller.call_tool("sleep", Json::empty_object()).unwrap();
+    // Drives both for a while without a task of their own.
+    let mut turn = |executor: &Executor| {
+        for _ in 0..10 {
+            let mut cx = core::task::Context::from_waker(core::task::Waker::noop());
+            assert!(near.poll_event(&mut cx).is_pending());
+            assert!(far.poll_event(&mut cx).is_pending());
+            executor.run_until_stalled();
+        }
+    };
+    turn(&executor);
+    assert_eq!(callee.running(), 1);
+    drop(far);
+    executor.run_until_stalled();
+    // Its time is over with its driver: told, and dropped at its next await.
+    assert_eq!(callee.running(), 0);
+    drop(near);
+    assert_eq!(executor.block_on(call).unwrap().outcome, Outcome::Lost);
+    assert_eq!(executor.block_on(caller.closed()), Some(CloseReason::Failed));
+    assert_eq!(executor.block_on(callee.closed()), Some(CloseReason::Failed));
+    assert!(executor.block_on(caller.ready()).unwrap().is_err());
+}
+
+/// A server whose peer is the test itself.
+fn served(seen: &Seen, cleans: bool) -> (Executor, Peer, Pipe, Arc<Mutex<Option<protocol_core::Instant>>>) {
+    let executor = Executor::new();
+    let server = Endpoint::server(Arc::new(service().tool(sleeper(seen, cleans))), executor.runtime());
+    let peer = server.peer();
+    let (mut near, far) = pipe();
+    let over = Arc::new(Mutex::new(None));
+    let (clock, set) = (executor.clone(), Arc::clone(&over));
+    let mut driver = Driver::new(server, far, executor.timer());
+    executor.spawn(async move {
+        while let Ok(Some(_)) = driver.next_event().await {}
+        *set.lock().unwrap() = Some(clock.now());
+    });
+    for frame in [
+        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+        r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"sleep"}}"#,
+    ] {
+        near.send(Bytes::from_static(frame.as_bytes())).unwrap();
+    }
+    executor.run_until_stalled();
+    assert_eq!(peer.running(), 1);
+    (executor, peer, near, over)
+}
+
+#[test]
+fn at_the_end_of_input_a_handler_may_finish_within_the_close_grace() {
+    let seen = Seen::default();
+    let (executor, peer, mut near, over) = served(&seen, false);
+    executor.run_for(ms(48_000));
+    near.end();
+    executor.run_for(ms(5000));
+    assert_eq!(*seen.lock().unwrap(), []);
+    let answers = core::iter::from_fn(|| near.try_recv()).count();
+    assert_eq!(answers, 2, "initialize and the call");
+    assert_eq!(*over.lock().unwrap(), Some(protocol_core::Instant::from_millis(50_000)));
+    assert_eq!(peer.running(), 0);
+}
+
+#[test]
+fn what_was_read_before_the_end_of_input_is_answered() {
+    let seen = Seen::default();
+    let (executor, peer, mut near, over) = served(&seen, false);
+    for id in 3..23 {
+        let frame = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#);
+        near.send(Bytes::from(frame)).unwrap();
+    }
+    near.end();
+    executor.run_until_stalled();
+    assert_eq!(core::iter::from_fn(|| near.try_recv()).count(), 21, "initialize and the twenty");
+    executor.run_for(ms(5000));
+    assert_eq!((peer.running(), *over.lock().unwrap()), (0, Some(protocol_core::Instant::from_millis(5000))));
+}
+
+/// A transport that reads what the test says and never takes a frame.
+struct Stalled(Pipe);
+
+impl protocol_core::drive::FrameIo for Stalled {
+    type Error = crate::testing::PipeBroken;
+    fn poll_recv(&mut self, cx: &mut core::task::Context<'_>) -> core::task::Poll<Result<Option<Bytes>, Self::Error>> {
+        self.0.poll_recv(cx)
+    }
+    fn poll_ready(&mut self, _: &mut core::task::Context<'_>) -> core::task::Poll<Result<(), Self::Error>> {
+        core::task::Poll::Pending
+    }
+    fn start_send(&mut self, _: protocol_core::Transmit) -> Result<(), Self::Error> {
+        Ok(())
+    }
+    fn poll_flush(&mut self, _: &mut core::task::Context<'_>) -> core::task::Poll<Result<(), Self::Error>> {
+        core::task::Poll::Pending
+    }
+    fn poll_close(&mut self, _: &mut core::task::Context<'_>) -> core::task::Poll<Result<(), Self::Error>> {
+        core::task::Poll::Ready(Ok(()))
+    }
+}
+
+#[test]
+fn a_call_times_out_at_its_deadline_while_the_peer_does_not_read() {
+    let executor = Executor::new();
+    let mut config = Config::mcp_client(Identity::new("caller", "1"));
+    config.timeouts.handshake = None;
+    let client = Endpoint::client(Arc::new(()), config, executor.runtime());
+    let peer = client.peer();
+    let (near, _far) = pipe();
+    let mut driver = Driver::new(client, Stalled(near), executor.timer());
+    executor.spawn(async move { while let Ok(Some(_)) = driver.next_event().await {} });
+    let call = peer.call_tool("any", Json::empty_object()).unwrap();
+    let done = executor.block_on(call).unwrap();
+    assert_eq!(done.outcome, Outcome::TimedOut(protocol_core::Clock::Idle));
+    assert_eq!(executor.now(), protocol_core::Instant::from_millis(60_000));
+}
+
+#[test]
+fn the_driver_goes_on_until_told_handlers_have_ended_or_used_up_their_grace() {
+    let seen = Seen::default();
+    let (executor, peer, mut near, over) = served(&seen, true);
+    near.end();
+    executor.run_for(ms(5000));
+    assert_eq!(*seen.lock().unwrap(), [Why::Disconnected]);
+    assert_eq!(executor.block_on(peer.closed()), Some(CloseReason::Eof), "the session does not wait");
+    executor.run_for(ms(4999));
+    assert_eq!((peer.running(), *over.lock().unwrap()), (1, None));
+    executor.run_for(ms(1));
+    assert_eq!((peer.running(), *over.lock().unwrap()), (0, Some(protocol_core::Instant::from_millis(10_000))));
+    assert_eq!(peer.counters().abandoned, 1);
+}
+
+#[test]
+fn a_runtime_that_drops_a_handler_makes_it_answer_with_an_error() {
+    let seen = Seen::default();
+    let (executor, peer, mut near, _) = served(&seen, true);
+    let _ = near.try_recv();
+    // Every task goes, the driver's too; the endpoint that it holds hears of both.
+    executor.shutdown();
+    assert_eq!(peer.running(), 0);
+    assert_eq!(executor.block_on(peer.closed()), Some(CloseReason::Failed));
+}
+
+#[test]
+fn an_endpoint_is_a_machine_whose_only_event_is_the_end() {
+    let executor = Executor::new();
+    let mut server = Endpoint::server(Arc::new(service()), executor.runtime());
+    assert!(server.wants_input() && !server.is_closed());
+    server.handle_end(protocol_core::TransportEnd::Failed, executor.now());
+    assert_eq!(server.poll_event(), Some(CloseReason::Failed));
+    assert_eq!(server.poll_event(), None);
+    assert!(server.is_closed() && !server.wants_input());
+    assert_eq!((server.poll_timeout(), server.poll_transmit()), (None, None));
+}

@@ -1,0 +1,335 @@
+//! What a handler asks of its caller, and who answers.
+
+use core::time::Duration;
+use std::sync::{Arc, Mutex};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{harness, json as text, ms, run, service, value};
+use crate::testing::{Executor, Harness, connect};
+use crate::{AskFailed, Asked, BoxFuture, Client, Context, Endpoint, Service, Tool, ToolError};
+use protocol_core::config::Config;
+use protocol_core::dialect::{Answer, Ask, Capabilities, Elicit, Elicited, Identity, Sample, Sampled};
+use protocol_core::error::RpcError;
+use protocol_core::json::Json;
+use protocol_core::session::Outcome;
+
+fn sampled(text: &str) -> Answer {
+    Answer::Sample(Sampled::new(text, "model"))
+}
+
+/// A tool that returns how its question ended.
+fn asker<T, F, Fut>(ask: F) -> Tool
+where
+    T: Serialize + JsonSchema + Send + 'static,
+    F: Fn(Context) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<T, AskFailed>> + Send + 'static,
+{
+    let ask = Arc::new(ask);
+    Tool::with_output("asks", move |context: Context, (): ()| {
+        let ask = Arc::clone(&ask);
+        async move {
+            Ok(protocol_core::ToolOutput::text(match ask(context).await {
+                Ok(answer) => serde_json::to_string(&answer).unwrap(),
+                Err(failed) => format!("{} {failed}", failed.code()),
+            }))
+        }
+    })
+}
+
+fn ask(harness: Harness) -> String {
+    harness.call_tool("asks", Json::empty_object()).text()
+}
+
+fn samples() -> Tool {
+    asker(async |context: Context| context.sample(Sample::new("why?")).await.map(|sampled| sampled.text))
+}
+
+#[test]
+fn an_answer_that_does_not_fit_says_what_of_it() {
+    const FORM: &str = r#"{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}"#;
+    let asks = || {
+        asker(async |context: Context| {
+            context.elicit(Elicit::new("Who?", Json::parse(FORM).unwrap())).await.map(|content| content.is_some())
+        })
+    };
+    for (content, why) in [
+        (json!({}), "name is missing"),
+        (json!({"name": 5}), "name must be text"),
+        (json!({"name": "x", "age": 5}), r#""age" was not asked for"#),
+    ] {
+        let answer = Answer::Elicit(Elicited::Accept(text(content)));
+        assert_eq!(ask(harness(asks()).answer(answer)), format!("-32005 the answer does not fit: {why}"));
+    }
+}
+
+#[test]
+fn a_model_is_asked_and_its_answer_comes_back() {
+    let run = harness(samples()).answer(sampled("because")).call_tool("asks", Json::empty_object());
+    assert_eq!(run.text(), r#""because""#);
+    assert!(matches!(&run.asks[..], [(_, Ask::Sample(sample))] if sample.prompt == "why?"));
+}
+
+#[test]
+fn a_missing_capability_is_known_before_anything_is_sent() {
+    let without = |tool| harness(tool).configure(|config| config.capabilities = Capabilities::default());
+    assert_eq!(ask(without(samples())), "-32006 the caller does not offer sampling");
+    let elicits = asker(async |context: Context| context.elicit_typed::<Form>("who?").await.map(|form| form.is_some()));
+    assert_eq!(ask(without(elicits)), "-32007 the caller does not offer elicitation");
+    let roots = asker(async |context: Context| context.roots().await.map(|roots| roots.to_string()));
+    assert_eq!(ask(without(roots)), "-32601 the caller does not offer roots");
+}
+
+#[test]
+fn a_refusal_keeps_its_code() {
+    let refusal = Answer::Refused(RpcError::new(-1, "rejected by the user"));
+    assert_eq!(ask(harness(samples()).answer(refusal)), "-1 the caller refused: rejected by the user (-1)");
+}
+
+#[derive(Debug, Deserialize, Serialize, JsonSchema, PartialEq)]
+struct Form {
+    /// The name.
+    name: String,
+    #[serde(default)]
+    age: Option<u8>,
+    colour: Colour,
+}
+
+#[derive(Debug, Deserialize, Serialize, JsonSchema, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum Colour {
+    /// Like blood.
+    Red,
+    Blue,
+}
+
+#[test]
+fn a_typed_sample_is_read_from_the_answer_and_checked() {
+    let typed = || asker(async |context: Context| context.sample_typed::<Form>("who?").await);
+    let good = r#"{"name":"Ada","age":36,"colour":"red"}"#;
+    assert_eq!(ask(harness(typed()).answer(sampled(good))), good);
+    assert_eq!(ask(harness(typed()).answer(sampled(&format!("```json\n{good}\n```")))), good);
+    assert_eq!(ask(harness(typed()).answer(sampled("I am Ada."))), "-32005 the answer does not fit: its text is no JSON");
+    let wrong = ask(harness(typed()).answer(sampled(r#"{"name":"Ada","age":-1,"colour":"red"}"#)));
+    assert!(wrong.starts_with("-32005 the answer does not fit: /age: "), "{wrong}");
+    let run = harness(typed()).answer(sampled(good)).call_tool("asks", Json::empty_object());
+    let (_, Ask::Sample(sample)) = &run.asks[0] else { panic!("{:?}", run.asks) };
+    assert!(sample.prompt.starts_with("who?") && sample.prompt.contains(r#""colour""#), "the schema is told: {}", sample.prompt);
+}
+
+#[test]
+fn a_form_is_made_from_the_type_and_its_answer_is_checked() {
+    let typed = || asker(async |context: Context| context.elicit_typed::<Form>("who?").await);
+    let accept = |content| Answer::Elicit(Elicited::Accept(text(content)));
+    let run = harness(typed()).answer(accept(json!({"name": "Ada", "colour": "blue"}))).call_tool("asks", Json::empty_object());
+    assert_eq!(run.text(), r#"{"name":"Ada","age":null,"colour":"blue"}"#);
+    let (_, Ask::Elicit(form)) = &run.asks[0] else { panic!("{:?}", run.asks) };
+    assert_eq!(
+        value(&form.schema),
+        json!({"type": "object", "required": ["name", "colour"], "properties": {
+            "name": {"type": "string", "description": "The name."},
+            "age": {"type": "integer", "minimum": 0, "maximum": 255},
+            "colour": {"type": "string", "enum": ["blue", "red"]}}})
+    );
+    for no in [Elicited::Decline, Elicited::Cancel] {
+        assert_eq!(ask(harness(typed()).answer(Answer::Elicit(no))), "null");
+    }
+    let wrong = ask(harness(typed()).answer(accept(json!({"name": "Ada", "colour": "green"}))));
+    assert!(wrong.starts_with("-32005 "), "{wrong}");
+}
+
+#[test]
+fn a_type_that_has_no_form_is_refused_and_the_field_is_named() {
+    #[derive(Deserialize, Serialize, JsonSchema)]
+    struct Deep {
+        name: String,
+        place: Form,
+    }
+    let deep = asker(async |context: Context| context.elicit_typed::<Deep>("where?").await);
+    let run = harness(deep).call_tool("asks", Json::empty_object());
+    assert_eq!(run.text(), "-32602 the question is not valid: field `place` is an object, which has no place in a form");
+    assert_eq!(run.asks.len(), 0);
+    let list = asker(async |context: Context| context.elicit_typed::<Vec<String>>("what?").await);
+    assert_eq!(ask(harness(list)), "-32602 the question is not valid: a form is made from a struct with named fields");
+    let raw = asker(async |context: Context| {
+        let nested = r#"{"type":"object","properties":{"a":{"type":"object"}}}"#;
+        context.elicit(Elicit::new("raw", Json::parse(nested).unwrap())).await.map(|content| content.is_some())
+    });
+    assert!(ask(harness(raw)).starts_with("-32602 "));
+}
+
+#[test]
+fn confirm_never_fails() {
+    let tool = || Tool::new("asks", async |context: Context, (): ()| Ok(context.confirm("Delete?").await));
+    let yes = r#"{"result":true}"#;
+    let no = r#"{"result":false}"#;
+    let answer = |answer| ask(harness(tool()).answer(answer));
+    assert_eq!(answer(Answer::Elicit(Elicited::Accept(Json::empty_object()))), yes);
+    assert_eq!(answer(Answer::Elicit(Elicited::Decline)), no);
+    assert_eq!(answer(Answer::Elicit(Elicited::Cancel)), no);
+    assert_eq!(answer(Answer::Refused(RpcError::internal("broken"))), no);
+    assert_eq!(ask(harness(tool()).configure(|config| config.capabilities.elicitation = false)), no);
+    let never = harness(tool()).answer_with(|_| None).call_tool("asks", Json::empty_object());
+    assert_eq!(never.text(), no);
+    assert_eq!(never.ended, Some(Duration::from_secs(600)), "nobody answered in time");
+}
+
+#[test]
+fn a_question_that_a_handler_gives_up_is_taken_back() {
+    let run = harness(Tool::new("asks", async |context: Context, (): ()| {
+        let asked = context.with_timeout(context.sample(Sample::new("slow?")), ms(100)).await;
+        assert!(asked.is_err());
+        context.sleep(ms(100)).await?;
+        Ok(context.confirm("Go on?").await)
+    }))
+    .answer_with(|ask| match ask {
+        Ask::Sample(_) => None,
+        _ => Some(Answer::Elicit(Elicited::Accept(Json::empty_object()))),
+    })
+    .call_tool("asks", Json::empty_object());
+    assert_eq!(run.text(), r#"{"result":true}"#);
+    assert_eq!(run.ended, Some(ms(200)));
+}
+
+#[test]
+fn a_question_of_a_cancelled_handler_ends_at_once() {
+    let saw = Arc::new(Mutex::new(None));
+    let inside = Arc::clone(&saw);
+    let tool = Tool::new("asks", move |context: Context, (): ()| {
+        let inside = Arc::clone(&inside);
+        async move {
+            *inside.lock().unwrap() = Some(context.sample(Sample::new("why?")).await.unwrap_err().code());
+            Ok(())
+        }
+    });
+    let run = harness(tool).answer_with(|_| None).cancel_after(ms(50)).call_tool("asks", Json::empty_object());
+    assert_eq!(*saw.lock().unwrap(), Some(RpcError::CANCELLED));
+    assert_eq!(run.ended, Some(ms(50)));
+}
+
+#[test]
+fn end_of_input_while_a_handler_awaits_its_caller_ends_the_question_at_once() {
+    let saw = Arc::new(Mutex::new(None));
+    let inside = Arc::clone(&saw);
+    let tool = Tool::new("asks", move |context: Context, (): ()| {
+        let inside = Arc::clone(&inside);
+        async move {
+            *inside.lock().unwrap() = Some(context.sample(Sample::new("why?")).await);
+            Ok(())
+        }
+    });
+    let run = harness(tool).answer_with(|_| None).disconnect_after(ms(50)).call_tool("asks", Json::empty_object());
+    assert_eq!(*saw.lock().unwrap(), Some(Err(AskFailed::Lost)));
+    assert_eq!(run.ended, Some(ms(50)));
+    assert_eq!(run.outcome(), Some(&Outcome::Lost));
+}
+
+/// A client whose model calls the tool `nest` again before it answers.
+struct Nests {
+    depths: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Client for Nests {
+    fn capabilities(&self) -> Capabilities {
+        let mut can = Capabilities::default();
+        can.sampling = true;
+        can
+    }
+
+    fn sample(&self, asked: Asked, _: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
+        self.depths.lock().unwrap().push(asked.depth());
+        Box::pin(async move {
+            assert!(asked.parent().is_some());
+            let call = asked.call_tool("nest", Json::empty_object()).map_err(|error| RpcError::internal(error.to_string()))?;
+            let result = call.await.result().map_err(|error| RpcError::internal(error.to_string()))?;
+            Ok(Sampled::new(result.to_string(), "nested"))
+        })
+    }
+}
+
+fn nest() -> Service {
+    service().tool(Tool::with_output("nest", async |context: Context, (): ()| {
+        let depth = context.depth();
+        let below = match context.sample(Sample::new("deeper")).await {
+            Ok(sampled) => sampled.text,
+            Err(failed) => failed.to_string(),
+        };
+        Ok::<_, ToolError>(protocol_core::ToolOutput::text(format!("{depth}: {below}")))
+    }))
+}
+
+#[test]
+fn nested_sampling_counts_its_depth_by_itself_and_stops_at_three() {
+    let executor = Executor::new();
+    let depths = Arc::new(Mutex::new(Vec::new()));
+    let client = Nests { depths: Arc::clone(&depths) };
+    let server = Endpoint::server(Arc::new(nest()), executor.runtime());
+    let client = Endpoint::client(Arc::new(client), Config::mcp_client(Identity::new("nests", "1")), executor.runtime());
+    let peer = client.peer();
+    connect(&executor, server, client);
+    let call = peer.call_tool("nest", Json::empty_object()).unwrap();
+    let done = executor.block_on(call).unwrap();
+    assert_eq!(*depths.lock().unwrap(), [1, 2, 3]);
+    let text = done.result().unwrap().to_string();
+    assert!(text.contains("0: ") && text.contains("3: sampling would be nested 4 deep, 3 is the most"), "{text}");
+}
+
+#[test]
+fn an_answer_that_panics_is_an_error_and_one_that_is_not_wanted_is_dropped() {
+    struct Odd(Arc<()>);
+    impl Client for Odd {
+        fn capabilities(&self) -> Capabilities {
+            let mut can = Capabilities::default();
+            (can.sampling, can.elicitation) = (true, true);
+            can
+        }
+        fn sample(&self, _: Asked, _: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
+            panic!("no model")
+        }
+        fn elicit(&self, _: Asked, _: Elicit) -> BoxFuture<'static, Result<Elicited, RpcError>> {
+            let held = Arc::clone(&self.0);
+            Box::pin(async move {
+                let _held = held;
+                core::future::pending().await
+            })
+        }
+    }
+    let tool = Tool::new("asks", async |context: Context, (): ()| {
+        let failed = context.sample(Sample::new("why?")).await.unwrap_err();
+        let asked = context.with_timeout(context.confirm("Sure?"), ms(100)).await;
+        assert!(asked.is_err());
+        context.sleep(ms(100)).await?;
+        Ok(failed.code())
+    });
+    let executor = Executor::new();
+    let held = Arc::new(());
+    let server = Endpoint::server(Arc::new(service().tool(tool)), executor.runtime());
+    let config = Config::mcp_client(Identity::new("odd", "1"));
+    let client = Endpoint::client(Arc::new(Odd(Arc::clone(&held))), config, executor.runtime());
+    let peer = client.peer();
+    connect(&executor, server, client);
+    let done = executor.block_on(peer.call_tool("asks", Json::empty_object()).unwrap()).unwrap();
+    assert_eq!(done.result().unwrap().member("structuredContent").unwrap().as_str(), r#"{"result":-32603}"#);
+    assert_eq!(Arc::strong_count(&held), 2, "the form's future was dropped");
+    assert_eq!(peer.counters().panics, 1);
+}
+
+#[test]
+fn who_calls_and_what_it_can_is_known_to_the_handler() {
+    let run = run(Tool::new("who", async |context: Context, (): ()| {
+        let offers = context.capabilities();
+        Ok((context.agent().name, context.client().version, offers.sampling && offers.roots, context.depth()))
+    }));
+    assert_eq!(run.text(), r#"{"result":["harness","1",true,0]}"#);
+}
+
+#[test]
+fn roots_are_asked_for() {
+    let roots = r#"[{"uri":"file:///a"}]"#;
+    let run = harness(Tool::new("asks", async |context: Context, (): ()| Ok(context.roots().await?.to_string())))
+        .answer(Answer::Roots(Json::parse(roots).unwrap()))
+        .call_tool("asks", Json::empty_object());
+    assert_eq!(value(&run.structured().unwrap())["result"], roots);
+}

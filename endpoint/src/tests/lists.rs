@@ -1,0 +1,205 @@
+//! Lists, prompts, resources and completion.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::{json as text, ms, service, value};
+use crate::testing::Harness;
+use crate::{
+    Completion, CompletionOf, CompletionRequest, Context, Prompt, PromptMessage, PromptOutput, Resource, ResourceContents,
+    ResourceTemplate, Service, Tool, ToolError,
+};
+use protocol_core::dialect::Op;
+use protocol_core::error::RpcError;
+use protocol_core::json::Json;
+use protocol_core::session::Refused;
+
+fn tool(name: &str) -> Tool {
+    Tool::new(name, async |_: Context, (): ()| Ok(()))
+}
+
+fn many(count: usize) -> Service {
+    // Registered backwards, so that the order of the list is its own.
+    (0..count).rev().fold(service().page_size(10), |service, number| service.tool(tool(&format!("tool{number:03}"))))
+}
+
+fn page(service: Service, params: serde_json::Value) -> Result<(Vec<String>, Option<String>), RpcError> {
+    let run = Harness::new(service).request(Op::ListTools, text(params));
+    match run.error() {
+        Some(error) => Err(error.clone()),
+        None => {
+            let result = value(&run.result());
+            let names = result["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().into()).collect();
+            Ok((names, result.get("nextCursor").map(|cursor| cursor.as_str().unwrap().into())))
+        }
+    }
+}
+
+#[test]
+fn a_list_is_sorted_and_comes_in_pages() {
+    let mut seen = Vec::new();
+    let mut cursor: Option<String> = None;
+    let mut pages = 0;
+    loop {
+        let params = cursor.as_ref().map_or_else(|| json!({}), |cursor| json!({"cursor": cursor}));
+        let (names, next) = page(many(25), params).unwrap();
+        pages += 1;
+        seen.extend(names);
+        match next {
+            Some(next) => cursor = Some(next),
+            None => break,
+        }
+    }
+    assert_eq!(pages, 3);
+    assert_eq!(seen, (0..25).map(|number| format!("tool{number:03}")).collect::<Vec<_>>());
+    assert_eq!(page(many(20), json!({"cursor": "tools:10"})).unwrap().1, None, "no empty page follows a full one");
+    assert_eq!(page(many(3), json!({"cursor": null})).unwrap().0.len(), 3);
+}
+
+#[test]
+fn a_cursor_that_was_never_handed_out_is_refused() {
+    for cursor in [
+        json!("tools:5"),
+        json!("tools:20"),
+        json!("tools:0"),
+        json!("tools:+10"),
+        json!("tools:010"),
+        json!("prompts:10"),
+        json!(""),
+        json!(10),
+    ] {
+        let error = page(many(20), json!({"cursor": cursor})).unwrap_err();
+        assert_eq!((error.code, &*error.message), (RpcError::INVALID_PARAMS, "invalid cursor"), "{cursor}");
+    }
+}
+
+#[test]
+fn what_is_registered_twice_is_there_once() {
+    let service = service().tool(tool("a").title("old")).tool(tool("a").title("new"));
+    let run = Harness::new(service).request(Op::ListTools, Json::empty_object());
+    assert_eq!(value(&run.result())["tools"].as_array().unwrap().len(), 1);
+    assert_eq!(value(&run.result())["tools"][0]["title"], "new");
+}
+
+fn workflow() -> Prompt {
+    Prompt::new("workflow", async |context: Context, arguments: BTreeMap<String, String>| {
+        for step in 1..=3 {
+            context.count(step, 3);
+            context.sleep(ms(100)).await?;
+        }
+        let topic = arguments.get("topic").ok_or("no topic")?;
+        Ok(PromptOutput::new([PromptMessage::user(format!("About {topic}")), PromptMessage::assistant("Go on")])
+            .with_description("A workflow"))
+    })
+    .description("Works")
+    .argument("topic", "What about", true)
+}
+
+fn arguments(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(name, value)| (String::from(*name), String::from(*value))).collect()
+}
+
+#[test]
+fn a_prompt_is_listed_and_brings_its_messages_with_progress() {
+    let run = Harness::new(service().prompt(workflow())).request(Op::ListPrompts, Json::empty_object());
+    let told = json!({"prompts": [{"name": "workflow", "description": "Works",
+        "arguments": [{"name": "topic", "description": "What about", "required": true}]}]});
+    assert_eq!(value(&run.result()), told);
+    let run = Harness::new(service().prompt(workflow())).get_prompt("workflow", &arguments(&[("topic", "cats")]));
+    assert_eq!(run.values(), [1.0, 2.0, 3.0]);
+    let messages = json!({"description": "A workflow", "messages": [
+        {"role": "user", "content": {"type": "text", "text": "About cats"}},
+        {"role": "assistant", "content": {"type": "text", "text": "Go on"}}]});
+    assert_eq!(value(&run.result()), messages);
+}
+
+#[test]
+fn a_prompt_without_a_required_argument_or_with_a_wrong_one_is_refused() {
+    let get = |params| {
+        let run = Harness::new(service().prompt(workflow())).request(Op::GetPrompt, text(params));
+        run.error().map(|error| (error.code, String::from(&*error.message)))
+    };
+    let invalid = |message: &str| Some((RpcError::INVALID_PARAMS, String::from(message)));
+    assert_eq!(get(json!({"name": "workflow"})), invalid(r#"missing argument "topic" of prompt "workflow""#));
+    assert_eq!(get(json!({"name": "other"})), invalid(r#"unknown prompt "other""#));
+    let wrong = get(json!({"name": "workflow", "arguments": {"topic": 5}}));
+    assert_eq!(wrong, invalid("the arguments of a prompt are an object of strings"));
+    let failed = Prompt::new("fails", async |_: Context, _| Err(ToolError::from("no ink")));
+    let run = Harness::new(service().prompt(failed)).get_prompt("fails", &arguments(&[]));
+    assert_eq!(run.error(), Some(&RpcError::internal("no ink")));
+}
+
+fn library() -> Service {
+    service()
+        .resource(Resource::new("book://one", "One", async |_: Context| Ok(ResourceContents::text("once"))).mime_type("text/plain"))
+        .resource_template(
+            ResourceTemplate::new("book://{shelf}/{title}", "Books", async |_: Context, which| {
+                if which.variables["title"] == "lost" {
+                    return Err(ToolError::resource_not_found(&which.uri));
+                }
+                Ok(ResourceContents::blob(which.variables["shelf"].as_bytes()).with_mime_type("application/x-shelf"))
+            })
+            .description("All of them"),
+        )
+}
+
+#[test]
+fn resources_are_listed_and_read_by_uri_or_template() {
+    let ask = |op, params| value(&Harness::new(library()).request(op, text(params)).result());
+    let listed = json!({"resources": [{"uri": "book://one", "name": "One", "mimeType": "text/plain"}]});
+    assert_eq!(ask(Op::ListResources, json!({})), listed);
+    let templates =
+        json!({"resourceTemplates": [{"uriTemplate": "book://{shelf}/{title}", "name": "Books", "description": "All of them"}]});
+    assert_eq!(ask(Op::ListResourceTemplates, json!({})), templates);
+    let one = json!({"contents": [{"uri": "book://one", "mimeType": "text/plain", "text": "once"}]});
+    assert_eq!(ask(Op::ReadResource, json!({"uri": "book://one"})), one);
+    let two = json!({"contents": [{"uri": "book://foo/x", "mimeType": "application/x-shelf", "blob": "Zm9v"}]});
+    assert_eq!(ask(Op::ReadResource, json!({"uri": "book://foo/x"})), two);
+}
+
+#[test]
+fn a_resource_that_is_not_there_is_named() {
+    for uri in ["book://two", "book://a/lost"] {
+        let run = Harness::new(library()).request(Op::ReadResource, text(json!({"uri": uri})));
+        let error = run.error().unwrap();
+        assert_eq!(error.code, RpcError::RESOURCE_NOT_FOUND);
+        assert_eq!(error.data.as_deref().map(value), Some(json!({"uri": uri})));
+    }
+}
+
+#[test]
+fn arguments_are_completed() {
+    let service = || {
+        library().prompt(workflow()).completion(async |_: Context, request: CompletionRequest| {
+            let of = match request.of {
+                CompletionOf::Prompt(name) => name,
+                CompletionOf::Resource(uri) => uri,
+            };
+            let known = ["cats", "cows", "dogs"].map(|animal| format!("{of} {} {animal}", request.argument));
+            let typed = request.value;
+            Ok(Completion::all(known.into_iter().filter(|one| one.contains(&typed))))
+        })
+    };
+    let complete = |reference| {
+        let params = json!({"ref": reference, "argument": {"name": "topic", "value": " c"}});
+        Harness::new(service()).request(Op::Complete, text(params))
+    };
+    let run = complete(json!({"type": "ref/prompt", "name": "workflow"}));
+    assert_eq!(value(&run.result())["completion"]["values"], json!(["workflow topic cats", "workflow topic cows"]));
+    assert!(complete(json!({"type": "ref/resource", "uri": "book://{shelf}/{title}"})).error().is_none());
+    let unknown = complete(json!({"type": "ref/prompt", "name": "nope"}));
+    assert_eq!(unknown.error().map(|error| error.code), Some(RpcError::INVALID_PARAMS));
+}
+
+#[test]
+fn what_is_not_registered_is_not_declared() {
+    for op in [Op::ListPrompts, Op::ListResources, Op::ListResourceTemplates, Op::Complete, Op::ListTools] {
+        // Held for the handshake, then never sent; or answered by the session, if it was.
+        let run = Harness::new(service()).request(op.clone(), Json::empty_object());
+        let refused = run.refused.as_ref().is_some_and(|refused| refused.why == Refused::Unsupported);
+        let invalid =
+            matches!(run.outcome(), Some(protocol_core::session::Outcome::Invalid(protocol_core::session::Invalid::Unsupported)));
+        assert!(refused || invalid, "{op:?}: {run:?}");
+    }
+}

@@ -1,0 +1,62 @@
+//! How the endpoint behaves, in virtual time: one file a subject.
+
+mod calls;
+mod cancel;
+mod early;
+mod ends;
+mod gate;
+mod inputs;
+mod lists;
+mod locks;
+mod progress;
+mod threads;
+mod tools;
+mod turns;
+
+use core::time::Duration;
+
+use serde_json::Value;
+
+use crate::testing::{Harness, Run};
+use crate::{Service, Tool};
+use protocol_core::dialect::Identity;
+use protocol_core::json::Json;
+
+fn service() -> Service {
+    Service::new(Identity::new("tested", "1"))
+}
+
+fn harness(tool: Tool) -> Harness {
+    Harness::new(service().tool(tool))
+}
+
+fn json(value: Value) -> Json {
+    Json::encode(&value).unwrap()
+}
+
+fn value(json: &Json) -> Value {
+    json.decode().unwrap()
+}
+
+/// Calls `tool` with `{}`.
+fn run(tool: Tool) -> Run {
+    let name = String::from(tool.name.as_str());
+    harness(tool).call_tool(&name, Json::empty_object())
+}
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn names(list: &[Json], key: &str) -> Vec<String> {
+    list.iter().map(|entry| value(entry)[key].as_str().unwrap().into()).collect()
+}
+
+/// How a client shakes hands with a server of that revision.
+fn hello(revision: &str) -> [String; 2] {
+    let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"REVISION","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
+    [hello.replace("REVISION", revision), r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.into()]
+}
+
+/// What a server answers a client that shakes hands.
+const WELCOME: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#;

@@ -1,0 +1,134 @@
+//! Progress, logs and checkpoints of a handler.
+
+use core::time::Duration;
+use std::sync::{Arc, Mutex};
+
+use serde_json::json;
+
+use super::{harness, ms, run, value};
+use crate::{Context, Tool, ToolError};
+use protocol_core::config::RateWindow;
+use protocol_core::dialect::{Level, Progress};
+use protocol_core::json::Json;
+use protocol_core::session::{CheckpointError, Outcome, ProgressError, Reported, ServeOptions};
+
+#[test]
+fn a_thousand_updates_in_a_loop_all_arrive_in_order_before_the_response() {
+    let run = run(Tool::new("loop", async |context: Context, (): ()| {
+        (1..=1000).for_each(|step| context.count(step, 1000));
+        Ok(())
+    })
+    .rate_window(RateWindow::UNLIMITED));
+    assert_eq!(run.values(), (1..=1000).map(f64::from).collect::<Vec<_>>());
+    assert!(matches!(run.outcome(), Some(Outcome::Result(_))));
+}
+
+#[test]
+fn what_a_rate_window_keeps_is_merged_and_goes_out_in_time() {
+    let run = run(Tool::new("bursts", async |context: Context, (): ()| {
+        for step in 1..=50 {
+            context.progress(Progress::count(step, 100).with_message(format!("step {step}")));
+        }
+        context.sleep(ms(1500)).await?;
+        Ok(())
+    }));
+    assert_eq!(run.values(), (1..=10).map(f64::from).chain([50.0]).collect::<Vec<_>>());
+    let (at, last) = run.progress.last().unwrap();
+    assert_eq!((*at, last.message.as_deref()), (ms(1000), Some("step 50")));
+}
+
+#[test]
+fn without_a_token_nothing_is_observed_and_nothing_is_sent() {
+    let seen = Arc::new(Mutex::new(None));
+    let inside = Arc::clone(&seen);
+    let tool = Tool::new("looks", move |context: Context, (): ()| {
+        *inside.lock().unwrap() = Some((context.is_observed(), context.try_progress(Progress::count(1, 2))));
+        core::future::ready(Ok(()))
+    });
+    let run = harness(tool).unobserved().call_tool("looks", Json::empty_object());
+    assert_eq!(*seen.lock().unwrap(), Some((false, Ok(Reported::Unobserved))));
+    assert_eq!(run.progress, []);
+}
+
+#[test]
+fn bad_numbers_never_fail_a_handler_and_are_counted() {
+    let run = run(Tool::new("bad", async |context: Context, (): ()| {
+        context.percent(f64::NAN);
+        context.percent(-1.0);
+        context.progress(Progress { value: Some(3.0), total: Some(2.0), ..Progress::default() });
+        assert_eq!(context.try_progress(Progress::value(f64::INFINITY)), Err(ProgressError::NotFinite));
+        context.count(1, 2);
+        Ok(())
+    }));
+    assert_eq!(run.values(), [1.0]);
+    assert_eq!(run.counters.progress_refused, 4);
+    assert!(!run.is_tool_error());
+}
+
+#[test]
+fn parts_of_the_whole_report_one_after_the_other() {
+    let run = run(Tool::new("parts", async |context: Context, (): ()| {
+        let download = context.subrange(0.0..0.5);
+        let process = context.subrange(0.5..0.9);
+        let upload = context.subrange(0.9..1.0);
+        download.count(1, 2);
+        download.finish();
+        process.percent(25.0);
+        process.subrange(0.5..1.0).fraction(0.5);
+        // A part that comes too late moves nothing back.
+        download.fraction(0.9);
+        upload.progress(Progress::count(1, 2).with_message("half of it is up"));
+        upload.finish();
+        Ok(())
+    })
+    .rate_window(RateWindow::UNLIMITED));
+    assert_eq!(run.values(), [25.0, 50.0, 60.0, 80.0, 95.0, 100.0]);
+    assert_eq!(run.progress[4].1.message.as_deref(), Some("half of it is up"));
+    assert!(run.progress.iter().all(|(_, update)| update.total == Some(100.0)));
+}
+
+#[test]
+fn logs_are_sent_with_their_level_and_logger() {
+    let run = run(Tool::new("logs", async |context: Context, (): ()| {
+        context.log(Level::Debug, "not wanted");
+        context.log(Level::Warning, json!({"item": 3}));
+        context.log_as(Level::Error, "disk", "full");
+        Ok(())
+    }));
+    let told: Vec<_> =
+        run.logs.iter().map(|(_, log)| (log.level, log.logger.as_deref().map(String::from), value(&log.data))).collect();
+    assert_eq!(told, [(Level::Warning, None, json!({"item": 3})), (Level::Error, Some("disk".into()), json!("full"))]);
+}
+
+#[test]
+fn the_last_checkpoint_is_what_a_deadline_leaves() {
+    let run = run(Tool::new("saves", async |context: Context, (): ()| {
+        for done in 1..10 {
+            context.checkpoint(&json!({"done": done}));
+            context.sleep(ms(100)).await?;
+        }
+        Ok(())
+    })
+    .deadline(ms(250)));
+    assert_eq!(run.checkpoints.len(), 3);
+    assert_eq!(run.done.as_ref().map(|(at, _)| *at), Some(ms(250)));
+    assert_eq!(run.structured().map(|json| value(&json)), Some(json!({"done": 3, "status": "timeout"})), "{run:?}");
+    // A number has no place to write a status in.
+    let refused = super::run(Tool::new("saves", async |context: Context, (): ()| {
+        assert_eq!(context.try_checkpoint(&3), Err(CheckpointError::NotAnObject));
+        context.checkpoint("text");
+        Ok(())
+    }));
+    assert_eq!(refused.counters.values_refused, 2);
+}
+
+#[test]
+fn a_handler_changes_its_own_deadline() {
+    let run = run(Tool::new("hurries", async |context: Context, (): ()| {
+        context.configure(ServeOptions::default().with_deadline(Duration::from_secs(2))).map_err(|_| "over")?;
+        context.sleep(Duration::from_secs(60)).await?;
+        Ok::<_, ToolError>(())
+    }));
+    assert_eq!(run.done.as_ref().map(|(at, _)| *at), Some(Duration::from_secs(2)));
+    assert_eq!(run.ended, Some(Duration::from_secs(2)));
+}

@@ -1,0 +1,331 @@
+//! Typed tools.
+
+use core::task::Poll;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{harness, json as text, run, service, value};
+use crate::testing::Harness;
+use crate::{Context, Tool, ToolError};
+use protocol_core::dialect::{Content, Op, Reply, ToolOutput};
+use protocol_core::error::RpcError;
+use protocol_core::json::{Json, Text};
+
+#[derive(Deserialize, JsonSchema)]
+struct Steps {
+    /// How many.
+    #[serde(default)]
+    steps: u32,
+    #[serde(default)]
+    names: Vec<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Taken {
+    steps: u32,
+    names: usize,
+}
+
+fn stepper() -> Tool {
+    Tool::new("steps", async |_: Context, given: Steps| Ok(Taken { steps: given.steps, names: given.names.len() }))
+}
+
+fn told(tool: Tool) -> serde_json::Value {
+    let run = Harness::new(service().tool(tool)).request(Op::ListTools, Json::empty_object());
+    value(&run.result())["tools"][0].clone()
+}
+
+#[test]
+fn a_typed_result_is_structured_content_and_the_same_json_as_text() {
+    let run = harness(stepper()).call_tool("steps", text(json!({"steps": 3, "names": ["a"]})));
+    assert_eq!(run.structured().unwrap().as_str(), r#"{"steps":3,"names":1}"#);
+    assert_eq!(run.text(), r#"{"steps":3,"names":1}"#);
+    assert!(!run.is_tool_error());
+}
+
+#[test]
+fn arguments_that_are_missing_or_null_are_an_empty_object() {
+    for params in [json!({"name": "steps"}), json!({"name": "steps", "arguments": null}), json!({"name": "steps", "arguments": {}})]
+    {
+        let run = harness(stepper()).request(Op::CallTool, text(params));
+        assert_eq!(run.text(), r#"{"steps":0,"names":0}"#);
+    }
+}
+
+#[test]
+fn bad_input_is_a_tool_error_that_names_every_field_and_its_problem() {
+    for tool in [stepper(), stepper().inline()] {
+        let run = harness(tool).call_tool("steps", text(json!({"steps": "3", "names": ["a", 5]})));
+        assert!(run.is_tool_error());
+        assert_eq!(run.text(), r#"invalid arguments: /names/1: 5 is not of type "string"; /steps: "3" is not of type "integer""#);
+    }
+}
+
+#[test]
+fn an_unknown_argument_is_named() {
+    let run = harness(stepper()).call_tool("steps", text(json!({"stepz": 3})));
+    assert!(run.is_tool_error());
+    assert!(run.text().contains("stepz"), "{}", run.text());
+}
+
+#[test]
+fn only_a_few_of_many_violations_are_named_and_long_values_are_cut() {
+    let names: Vec<u32> = (0..100).collect();
+    let run = harness(stepper()).call_tool("steps", text(json!({"names": names})));
+    assert!(run.text().ends_with("; and 95 more"), "{}", run.text());
+    let run = harness(stepper()).call_tool("steps", text(json!({"steps": "x".repeat(100_000)})));
+    assert!(run.text().len() < 400 && run.text().ends_with(r#"is not of type "integer""#), "{}", run.text());
+}
+
+#[test]
+fn a_whole_float_is_an_integer_and_a_number_out_of_range_is_not() {
+    let run = harness(stepper()).call_tool("steps", Json::parse(r#"{"steps":3.0}"#).unwrap());
+    assert_eq!(run.text(), r#"{"steps":3,"names":0}"#);
+    for steps in ["3.5", "-1", "99999999999"] {
+        let run = harness(stepper()).call_tool("steps", Json::parse(format!(r#"{{"steps":{steps}}}"#)).unwrap());
+        assert!(run.is_tool_error(), "{steps}");
+        assert!(run.text().starts_with("invalid arguments: "), "{}", run.text());
+    }
+}
+
+#[test]
+fn an_unknown_tool_is_a_protocol_error() {
+    let error = RpcError::new(RpcError::INVALID_PARAMS, r#"unknown tool "nope""#);
+    assert_eq!(harness(stepper()).call_tool("nope", Json::empty_object()).error(), Some(&error));
+    let run = harness(stepper()).request(Op::CallTool, text(json!({"arguments": {}})));
+    assert_eq!(run.error().map(|error| error.code), Some(RpcError::INVALID_PARAMS));
+}
+
+#[test]
+fn a_tool_is_told_with_its_schemas_and_without_noise() {
+    let told = told(stepper().title("Steps").description("Takes steps").read_only().idempotent().destructive(false));
+    assert_eq!(
+        told,
+        json!({
+            "name": "steps",
+            "title": "Steps",
+            "description": "Takes steps",
+            "inputSchema": {
+                "type": "object",
+                "properties": {
+                    "steps": {"type": "integer", "minimum": 0, "default": 0, "description": "How many."},
+                    "names": {"type": "array", "items": {"type": "string"}, "default": []},
+                },
+                "additionalProperties": false,
+            },
+            "outputSchema": {
+                "type": "object",
+                "properties": {"steps": {"type": "integer", "minimum": 0}, "names": {"type": "integer", "minimum": 0}},
+                "required": ["steps", "names"],
+            },
+            "annotations": {"readOnlyHint": true, "idempotentHint": true, "destructiveHint": false},
+        })
+    );
+}
+
+#[test]
+fn nested_types_are_told_without_references() {
+    #[derive(Deserialize, JsonSchema)]
+    #[allow(dead_code, reason = "only its schema is looked at")]
+    struct Outer {
+        title: Inner,
+        format: Option<Inner>,
+    }
+    #[derive(Deserialize, JsonSchema)]
+    #[allow(dead_code, reason = "only its schema is looked at")]
+    struct Inner {
+        size: u8,
+    }
+    let schema = told(Tool::new("nested", async |_: Context, _: Outer| Ok(())))["inputSchema"].clone();
+    assert!(!std::string::ToString::to_string(&schema).contains("$ref"), "{schema}");
+    assert_eq!(schema["properties"]["title"]["properties"]["size"], json!({"type": "integer", "minimum": 0, "maximum": 255}));
+}
+
+#[test]
+fn the_unit_type_is_no_arguments_and_no_content() {
+    let nothing = || Tool::new("nothing", async |_: Context, (): ()| Ok(()));
+    assert_eq!(told(nothing())["inputSchema"], json!({"type": "object", "properties": {}, "additionalProperties": false}));
+    assert_eq!(told(nothing()).get("outputSchema"), None);
+    assert_eq!(run(nothing()).result().as_str(), r#"{"content":[]}"#);
+    assert!(harness(nothing()).call_tool("nothing", text(json!({"a": 1}))).is_tool_error());
+}
+
+#[test]
+fn a_result_that_is_no_object_is_the_member_result_of_one() {
+    let list = || Tool::new("list", async |_: Context, (): ()| Ok([1_u8, 2]));
+    assert_eq!(told(list())["outputSchema"]["required"], json!(["result"]));
+    assert_eq!(run(list()).structured().unwrap().as_str(), r#"{"result":[1,2]}"#);
+}
+
+#[test]
+fn an_enum_of_objects_is_an_object() {
+    #[derive(Serialize, JsonSchema)]
+    #[serde(untagged)]
+    enum Outcome {
+        Deleted { deleted: String },
+        Cancelled { cancelled: bool },
+    }
+    let tool = || {
+        Tool::new("delete", async |_: Context, (): ()| {
+            let _other = Outcome::Cancelled { cancelled: true };
+            Ok(Outcome::Deleted { deleted: "a".into() })
+        })
+    };
+    assert_eq!(told(tool())["outputSchema"]["type"], "object");
+    assert_eq!(run(tool()).text(), r#"{"deleted":"a"}"#);
+}
+
+#[test]
+fn a_value_of_any_type_is_structured_if_it_is_an_object() {
+    let any = |value: serde_json::Value| run(Tool::new("any", move |_: Context, (): ()| core::future::ready(Ok(value.clone()))));
+    assert_eq!(any(json!({"a": 1})).structured().unwrap().as_str(), r#"{"a":1}"#);
+    assert_eq!(any(json!([1])).structured(), None);
+    assert_eq!(any(json!([1])).text(), "[1]");
+}
+
+#[test]
+fn arguments_of_any_type_are_still_an_object_and_a_type_that_holds_itself_has_a_schema() {
+    let any = || Tool::new("any", async |_: Context, given: serde_json::Value| Ok(given));
+    assert_eq!(told(any())["inputSchema"], json!({"type": "object"}));
+    assert_eq!(harness(any()).call_tool("any", text(json!({"a": [1]}))).text(), r#"{"a":[1]}"#);
+
+    #[derive(Deserialize, Serialize, JsonSchema)]
+    struct Tree {
+        size: u8,
+        #[serde(default)]
+        below: Vec<Self>,
+    }
+    let tree = || Tool::new("tree", async |_: Context, given: Tree| Ok(given));
+    let run = harness(tree()).call_tool("tree", text(json!({"size": 1, "below": [{"size": 2}]})));
+    assert_eq!(run.text(), r#"{"size":1,"below":[{"size":2,"below":[]}]}"#);
+    let run = harness(tree()).call_tool("tree", text(json!({"size": 1, "below": [{"size": "2"}]})));
+    assert_eq!(run.text(), r#"invalid arguments: /below/0/size: "2" is not of type "integer""#);
+    assert_eq!(told(tree())["outputSchema"]["type"], "object");
+}
+
+#[test]
+fn a_handler_shapes_its_output_itself() {
+    let blocks = ["one", "", "caf\u{e9}"].map(|block| Content::Text(Text::from(block)));
+    let tool = Tool::with_output("blocks", move |_: Context, (): ()| core::future::ready(Ok(ToolOutput::blocks(blocks.clone()))));
+    assert_eq!(run(tool).text(), "one\n\ncaf\u{e9}");
+}
+
+#[test]
+fn a_failure_is_a_result_and_a_protocol_error_an_error() {
+    let failed = run(Tool::new("fails", async |_: Context, (): ()| Err::<(), _>(ToolError::from("no paper"))));
+    assert!(failed.is_tool_error());
+    assert_eq!(failed.text(), "no paper");
+    let error = RpcError::new(-32050, "out of order");
+    let refused = error.clone();
+    let run =
+        run(Tool::new("refuses", move |_: Context, (): ()| core::future::ready(Err::<(), _>(ToolError::Rpc(refused.clone())))));
+    assert_eq!(run.error(), Some(&error));
+}
+
+#[test]
+fn a_panic_is_an_internal_error_for_that_call_alone() {
+    let tool = |name| {
+        Tool::new(name, async |_: Context, given: Steps| {
+            assert!(given.steps == 0, "boom");
+            Ok(())
+        })
+    };
+    for tool in [tool("panics"), tool("panics").inline()] {
+        let service = std::sync::Arc::new(service().tool(tool));
+        let run = Harness::new(std::sync::Arc::clone(&service)).call_tool("panics", text(json!({"steps": 1})));
+        assert_eq!(run.error(), Some(&RpcError::new(RpcError::INTERNAL, "internal error: the handler panicked")));
+        assert_eq!(run.counters.panics, 1);
+        let run = Harness::new(service).call_tool("panics", Json::empty_object());
+        assert_eq!(run.result().as_str(), r#"{"content":[]}"#);
+    }
+}
+
+#[test]
+fn a_blocking_tool_reports_and_returns_like_any_other() {
+    let tool = || {
+        Tool::blocking("blocks", |context: Context, given: Steps| {
+            (1..=given.steps).for_each(|step| context.count(step.into(), given.steps.into()));
+            Ok(Taken { steps: given.steps, names: 0 })
+        })
+    };
+    let run = harness(tool()).call_tool("blocks", text(json!({"steps": 4})));
+    assert_eq!(run.values(), [1.0, 2.0, 3.0, 4.0]);
+    assert_eq!(run.text(), r#"{"steps":4,"names":0}"#);
+    let run = harness(tool()).call_tool("blocks", text(json!({"steps": true})));
+    assert_eq!(run.text(), r#"invalid arguments: /steps: true is not of type "integer""#);
+    let panics = Tool::blocking("panics", |_: Context, (): ()| -> Result<(), ToolError> { panic!("boom") });
+    assert_eq!(super::run(panics).error().map(|error| error.code), Some(RpcError::INTERNAL));
+}
+
+#[test]
+fn an_inline_tool_answers_at_once_and_may_still_wait() {
+    let quick = run(Tool::new("quick", async |_: Context, (): ()| Ok(1)).inline());
+    assert_eq!(quick.text(), r#"{"result":1}"#);
+    let slow = run(Tool::new("slow", async |context: Context, (): ()| {
+        context.count(1, 2);
+        context.sleep(super::ms(50)).await?;
+        context.count(2, 2);
+        Ok(2)
+    })
+    .inline());
+    assert_eq!(slow.values(), [1.0, 2.0]);
+    assert_eq!(slow.ended, Some(super::ms(50)));
+}
+
+/// Whatever a handler held is given up before its result is written, which is code of the user, too.
+#[test]
+fn what_a_handler_holds_is_gone_when_its_result_is_written() {
+    struct Held(Arc<AtomicBool>);
+    impl Drop for Held {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    #[derive(JsonSchema)]
+    struct Looks(#[schemars(skip)] Arc<AtomicBool>);
+    impl Serialize for Looks {
+        fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            serializer.serialize_bool(self.0.load(Ordering::Relaxed))
+        }
+    }
+    let tool = || {
+        Tool::new("holds", |_: Context, (): ()| {
+            let gone: Arc<AtomicBool> = Arc::default();
+            let mut held = Some(Held(Arc::clone(&gone)));
+            core::future::poll_fn(move |_| {
+                let _ = &mut held;
+                Poll::Ready(Ok(Looks(Arc::clone(&gone))))
+            })
+        })
+    };
+    for tool in [tool(), tool().inline()] {
+        assert_eq!(run(tool).text(), r#"{"result":true}"#);
+    }
+}
+
+#[test]
+fn a_handler_that_never_ends_is_seen_to_do_so() {
+    let run = run(Tool::new("waits", async |_: Context, (): ()| {
+        core::future::pending::<()>().await;
+        Ok(())
+    }));
+    assert_eq!(run.done, None);
+    assert_eq!(run.ended, None);
+}
+
+#[test]
+fn a_reply_of_ours_is_what_the_caller_gets() {
+    // The harness hands on what the session made of the reply, byte for byte.
+    let raw = Reply::Tool(ToolOutput::structured(json_of("{\"a\":[1.50,\"\\u00e9\"]}")));
+    let Reply::Tool(output) = raw else { return };
+    let run = run(Tool::with_output("raw", move |_: Context, (): ()| core::future::ready(Ok(output.clone()))));
+    assert_eq!(run.structured().unwrap().as_str(), "{\"a\":[1.50,\"\\u00e9\"]}");
+}
+
+fn json_of(text: &'static str) -> Json {
+    Json::parse(text).unwrap()
+}

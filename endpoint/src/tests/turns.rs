@@ -1,0 +1,436 @@
+//! Turns of the driver: none too many, and none too few.
+
+use core::pin::Pin;
+use core::task::{Context as TaskContext, Poll};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Wake, Waker};
+
+use bytes::Bytes;
+
+use super::gate::{ANY, Act, Gate};
+use super::{WELCOME, hello, ms, service};
+use crate::testing::{Executor, Pipe, VirtualTimer, pipe};
+use crate::{Call, Context, Endpoint, Peer, Service, Tool};
+use protocol_core::config::Config;
+use protocol_core::dialect::Identity;
+use protocol_core::drive::{Driver, Machine as _};
+use protocol_core::json::Json;
+use protocol_core::session::{Close, Outcome};
+
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// An endpoint whose turns the test takes one by one, and the far end of its channel.
+struct Bench {
+    driver: Driver<Endpoint, Gate, VirtualTimer>,
+    far: Pipe,
+    room: Arc<AtomicUsize>,
+    behind_writing: Act,
+    wakes: Arc<Wakes>,
+    executor: Executor,
+}
+
+impl Bench {
+    fn new(endpoint: impl FnOnce(&Executor) -> Endpoint) -> Self {
+        let executor = Executor::new();
+        let (pipe, far) = pipe();
+        let gate = Gate::new(pipe, false);
+        let (room, behind_writing) = (Arc::clone(&gate.room), Arc::clone(&gate.within_flush));
+        let driver = Driver::new(endpoint(&executor), gate, executor.timer());
+        Self { driver, far, room, behind_writing, wakes: Arc::default(), executor }
+    }
+
+    /// A server that has shaken hands and has a tool that answers in place.
+    fn server() -> Self {
+        Self::serving("2025-06-18", [], |_| {})
+    }
+
+    /// The same, with more tools and another configuration and in that revision.
+    fn serving(revision: &str, tools: impl IntoIterator<Item = Tool>, configure: impl FnOnce(&mut Config)) -> Self {
+        let quick = Tool::new("quick", async |_: Context, (): ()| Ok("done")).inline();
+        let service = tools.into_iter().fold(service().tool(quick), Service::tool);
+        let mut config = service.config();
+        configure(&mut config);
+        let mut bench = Self::new(|executor| Endpoint::serving(Arc::new(service), config, executor.runtime()));
+        for frame in hello(revision) {
+            bench.arrives(&frame);
+        }
+        bench.turn();
+        bench.far.try_recv().unwrap();
+        bench
+    }
+
+    /// A client that has shaken hands.
+    fn client() -> (Self, Peer) {
+        let mut peer = None;
+        let mut bench = Self::new(|executor| {
+            let client = Endpoint::client(Arc::new(()), Config::mcp_client(Identity::new("c", "1")), executor.runtime());
+            peer = Some(client.peer());
+            client
+        });
+        bench.turn();
+        bench.far.try_recv().unwrap();
+        bench.arrives(WELCOME);
+        bench.turn();
+        bench.far.try_recv().unwrap();
+        (bench, peer.unwrap())
+    }
+
+    fn turn(&mut self) {
+        let waker = Waker::from(Arc::clone(&self.wakes));
+        assert!(self.driver.poll_event(&mut TaskContext::from_waker(&waker)).is_pending());
+    }
+
+    fn turn_panics(&mut self) {
+        assert!(catch_unwind(AssertUnwindSafe(|| self.turn())).is_err());
+    }
+
+    fn arrives(&mut self, frame: &str) {
+        self.far.send(Bytes::copy_from_slice(frame.as_bytes())).unwrap();
+    }
+
+    /// How often it was woken since this was last asked.
+    fn wakes(&self) -> usize {
+        self.wakes.0.swap(0, Ordering::Relaxed)
+    }
+
+    fn left(&mut self) -> usize {
+        core::iter::from_fn(|| self.far.try_recv()).count()
+    }
+
+    fn behind_writing(&self, act: impl FnOnce() + Send + 'static) {
+        *self.behind_writing.lock().unwrap() = Some(Box::new(act));
+    }
+}
+
+const CALL: &str = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"quick"}}"#;
+
+fn call(peer: &Peer) -> Call {
+    peer.call_tool("any", Json::empty_object()).unwrap()
+}
+
+/// Polls what is not ready yet, so that it wakes `waker` when it is.
+fn assert_pending(future: Pin<&mut impl Future>, waker: Arc<impl Wake + Send + Sync + 'static>) {
+    assert!(future.poll(&mut TaskContext::from_waker(&Waker::from(waker))).is_pending());
+}
+
+#[test]
+fn what_is_answered_in_place_leaves_in_the_same_turn_and_asks_for_no_other() {
+    let mut bench = Bench::server();
+    bench.wakes();
+    for _ in 0..3 {
+        bench.arrives(CALL);
+        assert_eq!(bench.wakes(), 1, "the transport");
+        bench.turn();
+        assert_eq!((bench.left(), bench.wakes()), (1, 0));
+    }
+}
+
+#[test]
+fn what_is_answered_in_place_while_nothing_can_leave_does_so_later() {
+    let mut bench = Bench::server();
+    bench.room.store(0, Ordering::Relaxed);
+    for id in 10..30 {
+        bench.arrives(&CALL.replace('7', &id.to_string()));
+    }
+    bench.turn();
+    assert_eq!(bench.left(), 0);
+    bench.room.store(ANY, Ordering::Relaxed);
+    bench.turn();
+    assert_eq!(bench.left(), 20);
+}
+
+/// The peer has five seconds to read another refusal. Nothing else told the session how late it was.
+#[test]
+fn regression_an_endpoint_that_reads_nothing_tells_the_time_before_it_writes() {
+    let mut bench = Bench::serving("2025-03-26", [], |config| (config.limits.strays, config.limits.batch) = (4, 100));
+    bench.room.store(0, Ordering::Relaxed);
+    let pings: Vec<_> = (0..100).map(|n| format!(r#"{{"jsonrpc":"2.0","id":{n},"method":"ping"}}"#)).collect();
+    bench.arrives(&format!("[{}]", pings.join(",")));
+    bench.turn();
+    assert_eq!(bench.driver.machine().poll_timeout(), Some(protocol_core::Instant::from_millis(5000)));
+    bench.executor.advance_to(protocol_core::Instant::from_millis(4000));
+    bench.room.store(1, Ordering::Relaxed);
+    bench.turn();
+    assert_eq!((bench.left(), bench.driver.machine().poll_timeout()), (1, Some(protocol_core::Instant::from_millis(9000))));
+}
+
+/// By then the driver has asked for frames in this turn.
+#[test]
+fn a_call_that_is_made_behind_the_writing_wakes_the_driver() {
+    let (mut bench, peer) = Bench::client();
+    let calls: Arc<Mutex<Vec<Call>>> = Arc::default();
+    let held = Arc::clone(&calls);
+    calls.lock().unwrap().push(call(&peer));
+    bench.behind_writing(move || held.lock().unwrap().push(call(&peer)));
+    bench.wakes();
+    bench.turn();
+    assert_eq!((bench.left(), bench.wakes()), (1, 1));
+    bench.turn();
+    assert_eq!((bench.left(), bench.wakes()), (1, 0));
+    assert_eq!(calls.lock().unwrap().len(), 2);
+}
+
+/// Calls as soon as it is woken.
+struct Calls(Peer, Mutex<Option<Call>>);
+
+impl Wake for Calls {
+    fn wake(self: Arc<Self>) {
+        *self.1.lock().unwrap() = Some(call(&self.0));
+    }
+}
+
+/// A client that has made a call, and makes another as soon as that ends.
+fn calls_again() -> (Bench, Arc<Calls>, Pin<Box<Call>>) {
+    let (bench, peer) = Bench::client();
+    let calls = Arc::new(Calls(peer.clone(), Mutex::default()));
+    let mut first = Box::pin(call(&peer));
+    assert_pending(first.as_mut(), Arc::clone(&calls));
+    (bench, calls, first)
+}
+
+#[test]
+fn a_call_that_is_made_while_events_are_handed_out_leaves_whenever_that_is() {
+    for late in [false, true] {
+        let (mut bench, calls, first) = calls_again();
+        if late {
+            let first = Arc::new(Mutex::new(first));
+            let held = Arc::clone(&first);
+            bench.behind_writing(move || held.lock().unwrap().cancel(None));
+            bench.wakes();
+            bench.turn();
+            assert_eq!((bench.left(), bench.wakes()), (1, 1), "the first call; what came behind it is for another turn");
+            assert!(calls.1.lock().unwrap().is_none());
+            bench.turn();
+            assert!(calls.1.lock().unwrap().is_some());
+            assert_eq!((bench.left(), bench.wakes()), (2, 0), "the cancel and the second call");
+        } else {
+            bench.turn();
+            assert_eq!(bench.left(), 1);
+            bench.arrives(r#"{"jsonrpc":"2.0","id":2,"result":{"content":[]}}"#);
+            bench.wakes();
+            bench.turn();
+            assert!(calls.1.lock().unwrap().is_some());
+            assert_eq!((bench.left(), bench.wakes()), (1, 0), "in the same turn");
+        }
+    }
+}
+
+/// Calls, and gives up again, as soon as it is woken.
+struct Restless(Peer, Mutex<Option<Pin<Box<Call>>>>);
+
+impl Wake for Restless {
+    fn wake(self: Arc<Self>) {
+        // Until all is over.
+        let Ok(next) = self.0.call_tool("any", Json::empty_object()) else { return };
+        let mut next = Box::pin(next);
+        assert_pending(next.as_mut(), Arc::clone(&self));
+        next.cancel(None);
+        *self.1.lock().unwrap() = Some(next);
+    }
+}
+
+/// What is cancelled before it has left is over at once: each event brought the next, and the turn never ended.
+#[test]
+fn regression_events_that_bring_events_do_not_hold_a_turn_for_ever() {
+    let (mut bench, peer) = Bench::client();
+    Arc::new(Restless(peer, Mutex::default())).wake();
+    for _ in 0..3 {
+        bench.turn();
+        assert!(bench.wakes() > 0, "there is more to do");
+    }
+}
+
+#[test]
+fn what_another_closed_between_two_turns_wants_no_input() {
+    let (mut bench, peer) = Bench::client();
+    bench.turn();
+    assert!(bench.driver.machine().wants_input());
+    peer.close(Close::Now);
+    assert!(!bench.driver.machine().wants_input());
+}
+
+#[test]
+fn a_deadline_that_comes_of_what_is_handed_out_is_waited_for() {
+    let (mut bench, calls, _first) = calls_again();
+    bench.turn();
+    bench.executor.advance_to(protocol_core::Instant::from_millis(10));
+    bench.arrives(r#"{"jsonrpc":"2.0","id":2,"result":{"content":[]}}"#);
+    bench.turn();
+    assert!(calls.1.lock().unwrap().is_some());
+    // The alarm is where the handshake had it, and rings once for nothing.
+    bench.wakes();
+    bench.executor.advance_to(protocol_core::Instant::from_millis(10_000));
+    assert_eq!(bench.wakes(), 1);
+    bench.turn();
+    assert_eq!(bench.executor.next_alarm(), Some(protocol_core::Instant::from_millis(10).saturating_add(ms(60_000))));
+}
+
+/// Whoever calls looks at no clock, and what the session was told last may be long ago.
+#[test]
+fn the_clocks_of_a_call_start_when_it_is_made_and_not_when_a_turn_was_last() {
+    let (mut bench, peer) = Bench::client();
+    bench.turn();
+    bench.executor.advance_to(protocol_core::Instant::from_millis(10_000));
+    let mut first = Box::pin(call(&peer));
+    let by = protocol_core::Instant::from_millis(70_000);
+    // Also for whoever drives by hand, and for one who tells a time from before.
+    let endpoint = bench.driver.machine_mut();
+    endpoint.handle_timeout(protocol_core::Instant::from_millis(9_000));
+    assert_eq!(endpoint.poll_timeout(), Some(by));
+    assert_eq!(peer.stats().clock_went_back, 0);
+    bench.turn();
+    bench.executor.advance_to(protocol_core::Instant::from_millis(69_999));
+    bench.turn();
+    assert_pending(first.as_mut(), Arc::new(Wakes::default()));
+    bench.executor.advance_to(by);
+    bench.turn();
+    let mut cx = TaskContext::from_waker(Waker::noop());
+    let Poll::Ready(done) = first.as_mut().poll(&mut cx) else { panic!("it is time") };
+    assert!(matches!(done.outcome, Outcome::TimedOut(_)), "{done:?}");
+}
+
+/// A call of another thread stays without a clock until the driver looks at it, which is before it waits.
+#[test]
+fn a_call_that_is_made_in_a_turn_has_its_deadline_in_that_turn() {
+    let (mut bench, calls, _first) = calls_again();
+    bench.turn();
+    bench.executor.advance_to(protocol_core::Instant::from_millis(100_000));
+    bench.turn();
+    assert!(calls.1.lock().unwrap().is_some(), "the first has timed out");
+    assert_eq!(bench.driver.machine().poll_timeout(), Some(protocol_core::Instant::from_millis(160_000)));
+}
+
+/// Panics when it is woken.
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("a waker that panics");
+    }
+}
+
+/// A client whose next turn panics: a call has been answered and has such a waker.
+fn about_to_panic() -> (Bench, Peer, Pin<Box<Call>>) {
+    let (mut bench, peer) = Bench::client();
+    let mut first = Box::pin(call(&peer));
+    assert_pending(first.as_mut(), Arc::new(Panics));
+    bench.turn();
+    bench.arrives(r#"{"jsonrpc":"2.0","id":2,"result":{"content":[]}}"#);
+    (bench, peer, first)
+}
+
+/// Whoever caught the panic and went on had a driver that nobody woke any longer.
+#[test]
+fn regression_a_waker_that_panics_leaves_a_driver_that_is_woken() {
+    let (mut bench, peer, _first) = about_to_panic();
+    bench.turn_panics();
+    bench.turn();
+    bench.wakes();
+    let _second = call(&peer);
+    assert_eq!(bench.wakes(), 1);
+}
+
+/// What the turn before had said stood on after a turn that closed the session and never came to its end.
+#[test]
+fn regression_what_closed_in_a_turn_that_panicked_wants_no_input() {
+    let (mut bench, _peer, _first) = about_to_panic();
+    assert!(bench.driver.machine().wants_input());
+    bench.arrives(&" ".repeat(bench.driver.machine().frame_limit() + 1));
+    bench.turn_panics();
+    assert!(!bench.driver.machine().wants_input());
+}
+
+/// A server that has one invocation whose handler does nothing, and the context of that.
+fn with_context() -> (Bench, Context) {
+    let held: Arc<Mutex<Option<Context>>> = Arc::default();
+    let lent = Arc::clone(&held);
+    let hold = Tool::new("hold", move |context: Context, (): ()| {
+        *lent.lock().unwrap() = Some(context);
+        core::future::pending::<Result<(), _>>()
+    });
+    let mut bench = Bench::serving("2025-06-18", [hold], |_| {});
+    bench.arrives(&CALL.replace("quick", "hold"));
+    bench.turn();
+    assert!(bench.executor.run_until_stalled());
+    let context = held.lock().unwrap().take().unwrap();
+    (bench, context)
+}
+
+/// What had been taken out of the session together with it was lost, and so was who waited for that.
+#[test]
+fn regression_a_waker_that_panics_keeps_no_other_from_being_woken() {
+    let (mut bench, peer) = Bench::client();
+    let wakes: Arc<Wakes> = Arc::default();
+    let (mut first, mut second) = (Box::pin(call(&peer)), Box::pin(call(&peer)));
+    assert_pending(first.as_mut(), Arc::new(Panics));
+    assert_pending(second.as_mut(), Arc::clone(&wakes));
+    bench.turn();
+    for id in [2, 3] {
+        bench.arrives(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[]}}}}"#));
+    }
+    bench.turn_panics();
+    bench.turn();
+    assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+}
+
+/// So was a request, which was never answered.
+#[test]
+fn regression_a_waker_that_panics_takes_no_invocation_with_it() {
+    for drops in [false, true] {
+        let (mut bench, context) = with_context();
+        let mut cancelled = Box::pin(context.cancelled());
+        assert_pending(cancelled.as_mut(), Arc::new(Panics));
+        bench.arrives(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#);
+        bench.arrives(&CALL.replace('7', "8"));
+        bench.turn_panics();
+        let peer = bench.driver.machine().peer();
+        assert_eq!((bench.left(), peer.running()), (0, 2));
+        if drops {
+            drop(bench);
+        } else {
+            bench.turn();
+            assert_eq!(bench.left(), 1);
+        }
+        assert_eq!(peer.running(), 1, "the one that was cancelled is within its grace");
+    }
+}
+
+/// And who slept, slept on.
+#[test]
+fn regression_a_sleeper_that_panics_lets_no_other_oversleep() {
+    let (mut bench, context) = with_context();
+    let wakes: Arc<Wakes> = Arc::default();
+    let (mut first, mut second) = (Box::pin(context.sleep(ms(1_000))), Box::pin(context.sleep(ms(1_000))));
+    assert_pending(first.as_mut(), Arc::new(Panics));
+    assert_pending(second.as_mut(), Arc::clone(&wakes));
+    bench.executor.advance_to(protocol_core::Instant::from_millis(1_000));
+    bench.turn_panics();
+    bench.turn();
+    assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+}
+
+/// And where the endpoint was dropped, whoever came behind it waited for ever.
+#[test]
+fn regression_a_waker_that_panics_while_the_endpoint_is_dropped_keeps_no_other_from_being_woken() {
+    let (mut bench, peer) = Bench::client();
+    let wakes: Arc<Wakes> = Arc::default();
+    let panics = || Waker::from(Arc::new(Panics));
+    let mut calls = Vec::new();
+    for waker in [panics(), panics(), Waker::from(Arc::clone(&wakes)), panics()] {
+        let mut call = Box::pin(call(&peer));
+        assert!(call.as_mut().poll(&mut TaskContext::from_waker(&waker)).is_pending());
+        calls.push(call);
+    }
+    bench.turn();
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(bench))).is_err());
+    assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+}

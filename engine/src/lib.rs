@@ -1,0 +1,25 @@
+//! One lock discipline around a sans-IO machine that many handles share.
+//!
+//! An [`Engine`] keeps some [`Guarded`] state under one lock. Every verb of a handle reads the clock, locks, changes the state, takes the
+//! wakers of the tasks that now have something to do, unlocks, and only then wakes them. So no waker, no future of a user and no `Drop` of a
+//! user's type ever runs under the lock. `endpoint` keeps a session that way, and the gateway of `tesseron` its bridge.
+//!
+//! * [`Runtime`]: the tasks and the clock that an adapter lends.
+//! * [`DriverSlot`]: the waker of a machine's driver, and the deadline it waits for.
+//! * [`Waiters`], [`AbortHandle`] and [`park`]: wakers that are kept under a lock and used outside of it.
+//! * [`Task`]: a future of a user that runs as a task and settles what it owes, however it ends.
+//! * [`drive`]: turns a driver, and lets verbs send with it ([early sends](early)).
+
+#![forbid(unsafe_code)]
+
+pub mod early;
+mod lock;
+mod runtime;
+mod task;
+mod wake;
+
+pub use early::drive;
+pub use lock::{After, DriverSlot, Engine, Guarded, SendsEarly};
+pub use runtime::{BoxFuture, Runtime};
+pub use task::{BlockingTask, End, Task, TaskOwner, drop_quietly};
+pub use wake::{AbortHandle, Waiters, each, park, wake_all};

@@ -1,0 +1,232 @@
+//! An adapter as the example programs, the scenarios and the benches use it: one shape for every runtime.
+
+use std::future::{Future, poll_fn};
+use std::io::{self, Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::PathBuf;
+use std::pin::{Pin, pin};
+use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use adapter_io::{Error, Exit};
+use endpoint::{BoxFuture, Client, Peer, Runtime, Service};
+use protocol_core::drive::FrameIo;
+use protocol_core::{CloseReason, Config};
+use tesseron::claims::ClaimCode;
+use tesseron::net::{Instance, Sockets, TesseronListener, TesseronOptions, TesseronTransport};
+
+/// Any transport.
+pub type End = Box<dyn FrameIo<Error = io::Error> + Send>;
+
+/// What an adapter offers, under names of its own.
+pub trait Adapter: Clone + Send + Sync + 'static {
+    /// What its crate is called.
+    const NAME: &'static str;
+
+    /// Runs a program on the runtime, with so many threads for its tasks; `None` is as many as suit it. What is still running then is
+    /// dropped.
+    fn run<T, F: Future<Output = T>>(threads: Option<usize>, program: impl FnOnce(Self) -> F) -> T;
+
+    /// What it lends to Tesseron.
+    type Sockets: Sockets;
+
+    /// Its sockets and its clock, which begins now.
+    fn sockets(&self) -> Self::Sockets;
+
+    /// Where tasks start.
+    fn runtime(&self) -> Arc<dyn Runtime>;
+
+    /// Waits.
+    fn sleep(&self, span: Duration) -> BoxFuture<'static, ()>;
+
+    /// `serve`.
+    fn serve(&self, service: Arc<Service>, transport: End) -> Link;
+
+    /// `serve_as`.
+    fn serve_as(&self, service: Arc<Service>, config: Config, transport: End) -> Link;
+
+    /// `connect`.
+    fn connect(&self, client: Arc<dyn Client>, config: Config, transport: End) -> Link;
+
+    /// `stdio`.
+    fn stdio(&self) -> End;
+
+    /// `child`.
+    ///
+    /// # Errors
+    /// As that.
+    fn child(&self, command: Command) -> Result<(End, Exit), Error> {
+        self.child_with_grace(command, Duration::from_secs(5))
+    }
+
+    /// `child`, with another grace to exit at the end.
+    ///
+    /// # Errors
+    /// As that.
+    fn child_with_grace(&self, command: Command, grace: Duration) -> Result<(End, Exit), Error>;
+
+    /// `duplex`.
+    fn duplex(&self, bytes: usize) -> (End, End);
+
+    /// One end of such a pair, and the bytes at the other. Reading and writing them blocks; dropping the writer ends its direction.
+    fn duplex_with_bytes(&self, bytes: usize) -> (End, Box<dyn Read + Send>, Box<dyn Write + Send>);
+
+    /// Opens a connection.
+    fn reach(&self, place: Place) -> BoxFuture<'static, Result<End, Error>>;
+
+    /// Begins to listen.
+    fn listen(&self, place: Place) -> BoxFuture<'static, Result<Listener, Error>>;
+
+    /// `tesseron_listen`.
+    fn tesseron_listen(&self, options: TesseronOptions) -> BoxFuture<'static, Result<TesseronListener, tesseron::Error>>;
+
+    /// `tesseron_dial`.
+    fn tesseron_dial(
+        &self,
+        instance: &Instance,
+        code: Option<ClaimCode>,
+    ) -> BoxFuture<'static, Result<TesseronTransport, tesseron::Error>>;
+}
+
+/// Where somebody listens.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// At an address of the network.
+    Tcp(String),
+    /// On a Unix socket.
+    Unix(PathBuf),
+}
+
+/// A listener of either kind.
+pub struct Listener {
+    /// Where it listens, in words that [`Place`] takes.
+    pub address: String,
+    /// The next connection.
+    pub accept: Box<dyn Fn() -> BoxFuture<'static, Result<End, Error>> + Send + Sync>,
+}
+
+/// A connection.
+pub struct Link {
+    /// The handle of the other end.
+    pub peer: Peer,
+    /// Its end. Dropping it ends the connection.
+    pub end: BoxFuture<'static, Result<CloseReason, Error>>,
+}
+
+/// Makes [`End`]s and [`Link`]s of what an adapter gives.
+#[macro_export]
+macro_rules! boxed {
+    (link $connection:expr) => {{
+        let connection = $connection;
+        $crate::adapter::Link { peer: connection.peer(), end: Box::pin(connection) }
+    }};
+    (pair $pair:expr) => {{
+        let (one, other) = $pair;
+        (Box::new(one) as $crate::adapter::End, Box::new(other) as $crate::adapter::End)
+    }};
+    (listener $address:expr, $listener:expr) => {{
+        let address = $address.to_string();
+        let listener = std::sync::Arc::new($listener);
+        let accept = move || -> endpoint::BoxFuture<'static, Result<$crate::adapter::End, _>> {
+            let listener = std::sync::Arc::clone(&listener);
+            Box::pin(async move { listener.accept().await.map(|accepted| Box::new(accepted) as $crate::adapter::End) })
+        };
+        $crate::adapter::Listener { address, accept: Box::new(accept) }
+    }};
+}
+
+/// Waits for the first of two; the one that is named first wins when both are there.
+pub async fn first<T>(one: impl Future<Output = T>, other: impl Future<Output = T>) -> T {
+    let (mut one, mut other) = (pin!(one), pin!(other));
+    poll_fn(|cx| match one.as_mut().poll(cx) {
+        Poll::Ready(value) => Poll::Ready(value),
+        Poll::Pending => other.as_mut().poll(cx),
+    })
+    .await
+}
+
+/// Runs `future` as a task and waits for it; its panic is ours.
+pub async fn task<T: Send + 'static>(runtime: &dyn Runtime, future: impl Future<Output = T> + Send + 'static) -> T {
+    start(runtime, future).await
+}
+
+/// Starts `future` as a task; what is given back waits for it.
+pub fn start<T: Send + 'static>(runtime: &dyn Runtime, future: impl Future<Output = T> + Send + 'static) -> Started<T> {
+    let slot = Arc::new(Mutex::new(Slot { value: None, waker: None }));
+    let filled = Arc::clone(&slot);
+    let mut future = Box::pin(future);
+    runtime.spawn(Box::pin(async move {
+        let value = poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(value)) => Poll::Ready(Ok(value)),
+            Err(panic) => Poll::Ready(Err(panic)),
+        })
+        .await;
+        fill(&filled, value);
+    }));
+    Started(slot)
+}
+
+/// Runs `job` where it may block; what is given back waits for it.
+pub fn start_blocking<T: Send + 'static>(runtime: &dyn Runtime, job: impl FnOnce() -> T + Send + 'static) -> Started<T> {
+    let slot = Arc::new(Mutex::new(Slot { value: None, waker: None }));
+    let filled = Arc::clone(&slot);
+    runtime.spawn_blocking(Box::new(move || fill(&filled, catch_unwind(AssertUnwindSafe(job)))));
+    Started(slot)
+}
+
+fn fill<T>(slot: &Mutex<Slot<T>>, value: std::thread::Result<T>) {
+    let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+    slot.value = Some(value);
+    let waker = slot.waker.take();
+    drop(slot);
+    waker.into_iter().for_each(Waker::wake);
+}
+
+/// Waits on this thread.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return value;
+        }
+        thread::park();
+    }
+}
+
+/// A task that runs, or a job.
+pub struct Started<T>(Arc<Mutex<Slot<T>>>);
+
+struct Slot<T> {
+    value: Option<std::thread::Result<T>>,
+    waker: Option<Waker>,
+}
+
+impl<T> Future for Started<T> {
+    type Output = T;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match slot.value.take() {
+            Some(Ok(value)) => Poll::Ready(value),
+            Some(Err(panic)) => {
+                drop(slot);
+                resume_unwind(panic)
+            }
+            None => {
+                slot.waker = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! What the server hears when it asks: from the command line, or from the person at the terminal.
+
+use std::future::Future;
+use std::io::{self, IsTerminal, Read, Write, stderr, stdin};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use endpoint::{Asked, BoxFuture, Client};
+use protocol_core::{Capabilities, Elicit, Elicited, LogRecord, RpcError, Sample, Sampled};
+
+use super::arguments::{Forms, Samples};
+use super::display::Display;
+use super::person::{Person, defaults};
+use super::threads::in_thread;
+
+/// The answering side of `call`.
+pub(super) struct Answers {
+    display: Arc<Display>,
+    forms: Answering<Forms>,
+    samples: Answering<Samples>,
+    /// How many commands answer at the moment.
+    commands: Arc<AtomicUsize>,
+}
+
+/// Who answers.
+#[derive(Clone)]
+enum Answering<T> {
+    Nobody,
+    Person,
+    With(T),
+}
+
+impl<T> Answering<T> {
+    fn new(given: Option<T>, person: bool) -> Self {
+        match given {
+            Some(given) => Self::With(given),
+            None if person => Self::Person,
+            None => Self::Nobody,
+        }
+    }
+
+    const fn somebody(&self) -> bool {
+        !matches!(self, Self::Nobody)
+    }
+}
+
+impl Answers {
+    /// Answers with what the command line gives; for the rest a person is asked, if there is one.
+    pub(super) fn new(display: Arc<Display>, forms: Option<Forms>, samples: Option<Samples>) -> Self {
+        let person = stdin().is_terminal() && stderr().is_terminal();
+        Self { display, forms: Answering::new(forms, person), samples: Answering::new(samples, person), commands: Arc::default() }
+    }
+
+    /// Puts a question to the person at the terminal, one at a time.
+    fn ask<T, Q>(&self, question: Q) -> impl Future<Output = Option<T>> + Send + use<T, Q>
+    where
+        T: Send + 'static,
+        Q: FnOnce(&mut Person<'_>) -> io::Result<T> + Send + 'static,
+    {
+        static TERMINAL: Mutex<()> = Mutex::new(());
+        let display = Arc::clone(&self.display);
+        let wanted = Wanted::default();
+        let still = Arc::clone(&wanted.0);
+        let asking = in_thread(move || {
+            let _alone = TERMINAL.lock().unwrap_or_else(PoisonError::into_inner);
+            if !still.load(Ordering::Acquire) {
+                return None;
+            }
+            let _room = display.make_room();
+            question(&mut Person { hears: &mut stderr(), says: &mut stdin().lock() }).ok()
+        });
+        let display = Arc::clone(&self.display);
+        async move {
+            let mut gone = Gone { display, wanted, answered: false };
+            let answer = asking.await;
+            gone.answered = true;
+            answer
+        }
+    }
+}
+
+/// Whether anybody still waits for the answer.
+struct Wanted(Arc<AtomicBool>);
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Self(Arc::new(AtomicBool::new(true)))
+    }
+}
+
+/// Tells the person when the server needs no answer any longer.
+struct Gone {
+    display: Arc<Display>,
+    wanted: Wanted,
+    answered: bool,
+}
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        self.wanted.0.store(false, Ordering::Release);
+        if !self.answered && !self.display.is_over() {
+            self.display.print("call: the question is settled; press Enter to go on");
+        }
+    }
+}
+
+impl Client for Answers {
+    fn capabilities(&self) -> Capabilities {
+        let mut capabilities = Capabilities::default();
+        capabilities.sampling = self.samples.somebody();
+        capabilities.elicitation = self.forms.somebody();
+        capabilities
+    }
+
+    fn sample(&self, _: Asked, sample: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
+        match &self.samples {
+            Answering::Nobody => Box::pin(async { Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "nobody answers for a model")) }),
+            Answering::With(Samples::Reply(text)) => {
+                let reply = Sampled::new(text.clone(), "sample-reply");
+                Box::pin(async { Ok(reply) })
+            }
+            Answering::With(Samples::Command(command)) => {
+                let Some(place) = Place::take(&self.commands) else {
+                    return Box::pin(async { Err(RpcError::internal("too many questions for the model at once")) });
+                };
+                let reply = run(command, sample.prompt);
+                Box::pin(async move {
+                    let _place = place;
+                    match reply.await {
+                        Ok(text) => Ok(Sampled::new(text, "sample-cmd")),
+                        Err(why) => Err(RpcError::internal(format!("the command that answers for the model failed: {why}"))),
+                    }
+                })
+            }
+            Answering::Person => {
+                let reply = self.ask(move |person| person.reply(&sample.prompt));
+                Box::pin(async move {
+                    match reply.await.flatten() {
+                        Some(text) => Ok(Sampled::new(text, "a person")),
+                        None => Err(RpcError::fixed(RpcError::USER_REJECTED, "the user would not answer for a model")),
+                    }
+                })
+            }
+        }
+    }
+
+    fn elicit(&self, _: Asked, form: Elicit) -> BoxFuture<'static, Result<Elicited, RpcError>> {
+        let answer = match &self.forms {
+            Answering::Nobody => Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "nobody answers questions")),
+            Answering::With(Forms::Decline) => Ok(Elicited::Decline),
+            Answering::With(Forms::Content(content)) if !form.is_confirmation() => Ok(Elicited::Accept(content.clone())),
+            Answering::With(Forms::Content(_) | Forms::Accept) => match defaults(&form) {
+                Ok(content) => Ok(Elicited::Accept(content)),
+                Err(field) => {
+                    let why = format!("--accept has nothing to put into the field {field}; --answer can fill it");
+                    self.display.print(&format!("call: {why}"));
+                    Err(RpcError::internal(why))
+                }
+            },
+            Answering::Person => {
+                let answer = self.ask(move |person| person.fill(&form));
+                return Box::pin(async move { Ok(answer.await.unwrap_or(Elicited::Cancel)) });
+            }
+        };
+        Box::pin(async { answer })
+    }
+
+    fn log(&self, record: LogRecord) {
+        self.display.log(&record);
+    }
+}
+
+/// One of the few commands that run at once: a server may ask a thousand questions in a row.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    const MOST: usize = 8;
+
+    fn take(running: &Arc<AtomicUsize>) -> Option<Self> {
+        let more = |count| (count < Self::MOST).then_some(count + 1);
+        running.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Self(Arc::clone(running)))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Runs a shell command with `input` as its stdin; brings its stdout without the last line end. Dropped, it ends the command.
+fn run(command: &str, input: String) -> impl Future<Output = Result<String, String>> + Send + use<> {
+    let child = shell(command).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(|error| error.to_string());
+    async move {
+        let mut child = child?;
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+        let running = Running(Arc::new(Mutex::new(child)));
+        if let Some(mut stdin) = stdin {
+            // On a thread of its own: a command may answer before it has read everything, or never read at all.
+            thread::spawn(move || stdin.write_all(input.as_bytes()));
+        }
+        let ended = Arc::clone(&running.0);
+        in_thread(move || {
+            let mut text = String::new();
+            if let Some(mut stdout) = stdout {
+                stdout.read_to_string(&mut text).map_err(|error| error.to_string())?;
+            }
+            let status = ended.lock().unwrap_or_else(PoisonError::into_inner).wait().map_err(|error| error.to_string())?;
+            if status.success() { Ok(text.trim_end_matches(['\r', '\n']).to_owned()) } else { Err(status.to_string()) }
+        })
+        .await
+    }
+}
+
+struct Running(Arc<Mutex<Child>>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Locked, it has closed its stdout and is about to end by itself. What a shell has started ends at its next word to us.
+        if let Ok(mut child) = self.0.try_lock() {
+            let _ = child.kill();
+        }
+    }
+}
+
+#[cfg(unix)]
+fn shell(command: &str) -> Command {
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(command);
+    shell
+}
+
+#[cfg(not(unix))]
+fn shell(command: &str) -> Command {
+    let mut shell = Command::new("cmd");
+    shell.arg("/C").arg(command);
+    shell
+}

@@ -1,0 +1,556 @@
+//! The command lines.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use clap::error::ErrorKind;
+use clap::{ArgGroup, Parser};
+use protocol_core::{Json, Level};
+use tesseron::bridge::Surface;
+use tesseron::claims::{AppId, LobbyPolicy};
+use tesseron::net::{Binding, ClaimMode, TesseronOptions};
+
+use super::gateway::Wish;
+use super::serve::{AppWish, Listen};
+use super::status;
+
+/// The hidden first flag that turns `call` into `tools`, so that one program is enough to see both.
+pub(super) const SERVE_TOOLS: &str = "--serve-tools";
+
+const TOOLS_HELP: &str = "\
+Without --tcp, --unix or --tesseron it speaks MCP on stdin and stdout, one JSON message a line; stdout carries
+nothing else. At the end of stdin it answers what it has read, for at most five seconds, and exits.
+Told to end by Ctrl-C or SIGTERM it lets nobody in any longer and lets what runs finish, within the
+grace; what is left then is cancelled and told so. A second Ctrl-C or SIGTERM ends it at once.
+
+With --partial-on-progress each update of progress brings along what is done so far, so that a client
+that cancels has it too: MCP lets nothing follow a cancel.
+
+With --tesseron the same tools are the actions of a Tesseron app, with a resource `clock` that can be
+subscribed. It listens on a WebSocket of this machine, or with --unix on a socket in the home, says so in
+a manifest there that goes away with it, and tells on stderr by which code a gateway may claim it. Once
+the gateway is gone there is a new code. With --gateway-claims any gateway may dial, and the code is its
+own; a session that was claimed is then resumed when the gateway comes back.
+
+Each line of the audit FILE tells of one call: tool, outcome (ok, error, cancelled, timeout), done,
+steps, and the partial result of one that was cut short.
+
+Exit status:
+  0  the client is gone, or it was told to end
+  2  the command line makes no sense
+  4  the transport or the audit file cannot be opened, or the transport broke
+";
+
+/// An MCP server, or a Tesseron app, with tools that take their time.
+#[derive(Debug, Parser)]
+#[command(name = "tools", disable_help_subcommand = true, after_help = TOOLS_HELP)]
+pub(super) struct ToolsLine {
+    /// Listen on ADDR, as in 127.0.0.1:7777; port 0 picks one. The address goes to stderr.
+    #[arg(long, value_name = "ADDR", conflicts_with = "unix")]
+    tcp: Option<String>,
+    /// Listen on a Unix socket at PATH; with --tesseron on one in the home, and without a PATH.
+    #[arg(long, value_name = "PATH", num_args = 0..=1)]
+    unix: Option<Option<PathBuf>>,
+    /// Be a Tesseron app.
+    #[arg(long, conflicts_with = "tcp")]
+    tesseron: bool,
+    /// Listen on a WebSocket, as is done unless --unix says otherwise.
+    #[arg(long, requires = "tesseron", conflicts_with = "unix")]
+    ws: bool,
+    /// Let the gateway make up the code.
+    #[arg(long, requires = "tesseron")]
+    gateway_claims: bool,
+    /// Keep the manifest below DIR instead of the home of the user.
+    #[arg(long, value_name = "DIR", requires = "tesseron")]
+    home: Option<PathBuf>,
+    /// Be the app ID: a small letter, then small letters, digits and _ [default: tools].
+    #[arg(long, value_name = "ID", requires = "tesseron")]
+    app_id: Option<String>,
+    /// End a call that takes longer than S seconds, as in 1.5.
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub(super) deadline: Option<Duration>,
+    /// Let calls run on for S seconds when it is told to end.
+    #[arg(long, value_name = "S", value_parser = seconds, default_value = "5")]
+    pub(super) grace: Duration,
+    /// Let what is done so far ride on progress.
+    #[arg(long)]
+    pub(super) partial_on_progress: bool,
+    /// Append one line of JSON for each call to FILE.
+    #[arg(long, value_name = "FILE")]
+    pub(super) audit: Option<PathBuf>,
+}
+
+const GATEWAY_HELP: &str = "\
+It speaks MCP on stdin and stdout, one JSON message a line, or with --tcp to one client after the
+other. At the end of stdin it answers what it has read, for at most five seconds, and exits.
+
+Apps are found by the manifests that they keep in the home; only those of this user and of this machine
+are dialled. Claim one by telling the model the code that it shows.
+
+Environment: TESSERON_TOOL_SURFACE and TESSERON_RESUME_TTL_MS say what --surface and --resume-ttl do.
+
+Exit status:
+  0  the client is gone, or it was told to end
+  2  the command line makes no sense
+  4  the transport cannot be opened, or it broke
+";
+
+/// A gateway from an MCP client to the Tesseron apps of this user.
+#[derive(Debug, Parser)]
+#[command(name = "gateway", disable_help_subcommand = true, after_help = GATEWAY_HELP)]
+struct GatewayLine {
+    /// Listen on ADDR, as in 127.0.0.1:7777, instead of stdin; port 0 picks one. The address goes to stderr.
+    #[arg(long, value_name = "ADDR")]
+    tcp: Option<String>,
+    /// Find the manifests below DIR instead of the home of the user.
+    #[arg(long, value_name = "DIR")]
+    home: Option<PathBuf>,
+    /// Which tools to list: `dynamic` is one for each action, `meta` those of the gateway [default: both].
+    #[arg(long, value_name = "MODE", value_parser = surface)]
+    surface: Option<Surface>,
+    /// How long an app that is gone may come back, in seconds; 0 is not at all [default: 14400].
+    #[arg(long, value_name = "S", value_parser = span)]
+    resume_ttl: Option<Duration>,
+    /// Tell on stderr whatever happens.
+    #[arg(long)]
+    verbose: bool,
+}
+
+const CALL_USAGE: &str = "\
+call [OPTIONS] TOOL [JSON] [-- SERVER CMD...]
+       call [OPTIONS] --prompt NAME [JSON] [-- SERVER CMD...]
+       call [OPTIONS] --list [-- SERVER CMD...]";
+
+const CALL_HELP: &str = "\
+JSON is the object of arguments, as in '{\"steps\":20}'; none is {}. With no server named, call starts
+the example tools itself.
+
+The result goes to stdout: its text, or its structured content where it has no text. Everything else
+goes to stderr: a live bar on a terminal, elsewhere one line `i/total percent message` for each
+update; log records; errors. So `call ... > file` shows progress while the file gets the result.
+What a call that was cut short left behind goes to stdout as JSON, where the server tells.
+
+Questions of the server are answered by the flags above. Where there is none, you are asked, if stdin
+and stderr are a terminal; otherwise the server is told that nobody can answer.
+
+Ctrl-C cancels the call and says what was done so far.
+
+Exit status:
+    0  a result
+    1  the tool failed, or the server answered with an error
+    2  the command line makes no sense
+    3  the call took too long
+    4  no server, or it was lost on the way
+  130  cancelled
+
+Examples:
+  call progress '{\"steps\":20,\"step_ms\":100}'
+  call --accept delete '{\"name\":\"draft\"}'
+  call --list -- npx -y @modelcontextprotocol/server-everything
+";
+
+/// Calls a tool of an MCP server and shows how far it is.
+#[derive(Debug, Parser)]
+#[command(name = "call", disable_help_subcommand = true, override_usage = CALL_USAGE, after_help = CALL_HELP)]
+#[command(group = ArgGroup::new("transport").args(["tcp", "unix", "server"]))]
+#[command(group = ArgGroup::new("forms").args(["accept", "decline", "answer"]))]
+#[command(group = ArgGroup::new("samples").args(["sample_reply", "sample_cmd"]))]
+#[command(group = ArgGroup::new("other").args(["prompt", "list"]))]
+struct CallLine {
+    /// The tool, or nothing beside --prompt or --list; then its arguments.
+    #[arg(value_names = ["TOOL", "JSON"], num_args = 0..=2)]
+    words: Vec<OsString>,
+    /// Get the prompt NAME instead of calling a tool.
+    #[arg(long, value_name = "NAME")]
+    prompt: Option<String>,
+    /// List the tools and prompts of the server.
+    #[arg(long)]
+    list: bool,
+    /// Connect to a server at ADDR, as in 127.0.0.1:7777.
+    #[arg(long, value_name = "ADDR")]
+    tcp: Option<String>,
+    /// Connect to a server on the Unix socket at PATH.
+    #[arg(long, value_name = "PATH")]
+    unix: Option<PathBuf>,
+    /// Give up when not even progress was heard for S seconds [default: 60].
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    timeout: Option<Duration>,
+    /// Give up after S seconds in all, progress or not [default: 600].
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    max_total: Option<Duration>,
+    /// Cancel the call after N updates.
+    #[arg(long, value_name = "N", value_parser = updates)]
+    cancel_after: Option<u64>,
+    /// Show log records of the server from level L on: debug, info, ... emergency.
+    #[arg(long, value_name = "L", value_parser = level)]
+    log_level: Option<Level>,
+    /// Say yes to questions, and accept forms with their defaults.
+    #[arg(long)]
+    accept: bool,
+    /// Say no to questions and forms.
+    #[arg(long)]
+    decline: bool,
+    /// Say yes to questions, and fill forms with this object.
+    #[arg(long, value_name = "JSON", value_parser = object)]
+    answer: Option<Json>,
+    /// Answer for the model with TEXT.
+    #[arg(long, value_name = "TEXT")]
+    sample_reply: Option<String>,
+    /// Answer for the model with what the shell command CMD makes of the question.
+    #[arg(long, value_name = "CMD")]
+    sample_cmd: Option<String>,
+    /// Start this server and speak to its stdin and stdout.
+    #[arg(last = true, value_name = "SERVER CMD")]
+    server: Vec<OsString>,
+}
+
+/// The command line of `call`, understood.
+#[derive(Debug)]
+pub(super) struct CallWish {
+    pub(super) server: Server,
+    pub(super) work: Work,
+    pub(super) idle: Option<Duration>,
+    pub(super) max_total: Option<Duration>,
+    pub(super) cancel_after: Option<u64>,
+    pub(super) log_level: Option<Level>,
+    pub(super) forms: Option<Forms>,
+    pub(super) samples: Option<Samples>,
+}
+
+/// Where a server is.
+#[derive(Debug)]
+pub enum Server {
+    /// At an address of the network.
+    Tcp(String),
+    /// On a Unix socket.
+    Unix(PathBuf),
+    /// A program to start; it speaks on its stdin and stdout.
+    Child(Command),
+}
+
+/// What to do there.
+#[derive(Debug)]
+pub(super) enum Work {
+    Tool { name: String, arguments: Json },
+    Prompt { name: String, arguments: BTreeMap<String, String> },
+    List,
+}
+
+/// How forms and questions are answered without asking.
+#[derive(Clone, Debug)]
+pub(super) enum Forms {
+    Accept,
+    Decline,
+    Content(Json),
+}
+
+/// How a model is played without asking.
+#[derive(Clone, Debug)]
+pub(super) enum Samples {
+    Reply(String),
+    Command(String),
+}
+
+/// Reads the command line of `tools`, or says why not and with which status to exit.
+pub(super) fn tools(line: impl IntoIterator<Item = OsString>) -> Result<(Listen, ToolsLine), u8> {
+    let mut line = ToolsLine::try_parse_from(line).map_err(|error| explain("tools", &error))?;
+    let listen = line.listen().map_err(|why| super::complain("tools", format_args!("{why} (try --help)"), status::USAGE))?;
+    Ok((listen, line))
+}
+
+impl ToolsLine {
+    /// Where clients come from.
+    fn listen(&mut self) -> Result<Listen, String> {
+        if self.tesseron {
+            return self.app().map(Listen::Tesseron);
+        }
+        match (self.tcp.take(), self.unix.take()) {
+            (Some(address), _) => Ok(Listen::Tcp(address)),
+            (None, Some(Some(path))) => Ok(Listen::Unix(path)),
+            (None, Some(None)) => Err("--unix needs a PATH, or --tesseron".to_owned()),
+            (None, None) => Ok(Listen::Stdio),
+        }
+    }
+
+    fn app(&mut self) -> Result<AppWish, String> {
+        let binding = match self.unix.take() {
+            None => Binding::WebSocket,
+            #[cfg(unix)]
+            Some(None) => Binding::Unix,
+            #[cfg(not(unix))]
+            Some(None) => return Err("there are no Unix sockets here".to_owned()),
+            Some(Some(path)) => return Err(format!("with --tesseron the socket is in the home, not at {}", path.display())),
+        };
+        let id = self.app_id.as_deref().unwrap_or("tools");
+        let id = AppId::parse(id).map_err(|why| format!("--app-id {id}: {why}"))?;
+        let mut options = TesseronOptions::new(id.as_str(), binding);
+        options.home = self.home.take();
+        if self.gateway_claims {
+            options.claim = ClaimMode::GatewayMinted;
+        }
+        Ok(AppWish { id, options })
+    }
+}
+
+/// Reads the command line and the environment of `gateway`, or says why not and with which status to exit.
+pub(super) fn gateway(
+    line: impl IntoIterator<Item = OsString>,
+    environment: impl Fn(&str) -> Option<OsString>,
+) -> Result<Wish, u8> {
+    let line = GatewayLine::try_parse_from(line).map_err(|error| explain("gateway", &error))?;
+    let said = |name: &str| environment(name).and_then(|value| value.into_string().ok());
+    // What makes no sense there is as good as not said, but somebody should know.
+    let ignored = |name: &str, value: &str| {
+        super::complain("gateway", format_args!("{name}={value} makes no sense and is ignored"), status::USAGE);
+    };
+    let from_environment = || {
+        let value = said("TESSERON_TOOL_SURFACE")?;
+        surface(&value).inspect_err(|_| ignored("TESSERON_TOOL_SURFACE", &value)).ok()
+    };
+    let ttl_from_environment = || {
+        let value = said("TESSERON_RESUME_TTL_MS")?;
+        let millis = value.parse().inspect_err(|_| ignored("TESSERON_RESUME_TTL_MS", &value)).ok()?;
+        Some(Duration::from_millis(millis))
+    };
+    let default = LobbyPolicy::default().resume_ttl;
+    Ok(Wish {
+        surface: line.surface.or_else(from_environment).unwrap_or_default(),
+        resume_ttl: line.resume_ttl.or_else(ttl_from_environment).unwrap_or(default),
+        tcp: line.tcp,
+        home: line.home,
+        verbose: line.verbose,
+    })
+}
+
+fn surface(name: &str) -> Result<Surface, String> {
+    match name {
+        "dynamic" => Ok(Surface::Dynamic),
+        "meta" => Ok(Surface::Meta),
+        "both" => Ok(Surface::Both),
+        _ => Err("must be dynamic, meta or both".to_owned()),
+    }
+}
+
+/// Reads the command line of `call`, or says why not and with which status to exit.
+pub(super) fn call(line: impl IntoIterator<Item = OsString>) -> Result<CallWish, u8> {
+    let line = CallLine::try_parse_from(line).map_err(|error| explain("call", &error))?;
+    understand(line).map_err(|why| super::complain("call", format_args!("{why} (try --help)"), status::USAGE))
+}
+
+fn understand(line: CallLine) -> Result<CallWish, String> {
+    let mut words = Vec::new();
+    for word in line.words {
+        words.push(word.into_string().map_err(|word| format!("{} is not UTF-8", word.display()))?);
+    }
+    let mut words = words.into_iter();
+    let work = if line.list {
+        Work::List
+    } else if let Some(name) = line.prompt {
+        let arguments = words.next().map_or_else(|| Ok(Json::empty_object()), |text| arguments(&text))?;
+        match arguments.decode() {
+            Ok(arguments) => Work::Prompt { name, arguments },
+            Err(_) => return Err("the arguments of a prompt must be strings, as in '{\"topic\":\"rust\"}'".to_owned()),
+        }
+    } else {
+        let name = words.next().ok_or("name a tool, or use --prompt or --list")?;
+        Work::Tool { name, arguments: words.next().map_or_else(|| Ok(Json::empty_object()), |text| arguments(&text))? }
+    };
+    if let Some(word) = words.next() {
+        return Err(format!("there is nothing that {word:?} could mean here"));
+    }
+    Ok(CallWish {
+        server: server(line.tcp, line.unix, line.server)?,
+        work,
+        idle: line.timeout,
+        max_total: line.max_total,
+        cancel_after: line.cancel_after,
+        log_level: line.log_level,
+        forms: match line.answer {
+            Some(content) => Some(Forms::Content(content)),
+            None if line.accept => Some(Forms::Accept),
+            None if line.decline => Some(Forms::Decline),
+            None => None,
+        },
+        samples: line.sample_reply.map(Samples::Reply).or_else(|| line.sample_cmd.map(Samples::Command)),
+    })
+}
+
+fn server(tcp: Option<String>, unix: Option<PathBuf>, command: Vec<OsString>) -> Result<Server, String> {
+    if let Some(address) = tcp {
+        return Ok(Server::Tcp(address));
+    }
+    if let Some(path) = unix {
+        return Ok(Server::Unix(path));
+    }
+    let mut command = command.into_iter();
+    let child = match command.next() {
+        Some(program) => {
+            let mut child = Command::new(program);
+            child.args(command);
+            child
+        }
+        None => {
+            let own =
+                std::env::current_exe().map_err(|error| format!("cannot find this program to start it as server: {error}"))?;
+            let mut child = Command::new(own);
+            child.arg(SERVE_TOOLS);
+            child
+        }
+    };
+    Ok(Server::Child(apart(child)))
+}
+
+/// Ctrl-C on the terminal goes to every process of the group. The server must outlive it, or it could not be told of the cancel.
+#[cfg(unix)]
+fn apart(mut child: Command) -> Command {
+    use std::os::unix::process::CommandExt;
+    child.process_group(0);
+    child
+}
+
+#[cfg(not(unix))]
+fn apart(child: Command) -> Command {
+    child
+}
+
+fn arguments(text: &str) -> Result<Json, String> {
+    object(text).map_err(|why| format!("the arguments {why}"))
+}
+
+fn object(text: &str) -> Result<Json, String> {
+    match serde_json::from_str::<serde::de::IgnoredAny>(text) {
+        Err(error) => Err(format!("are not JSON: {error}: {text}")),
+        Ok(_) => match Json::parse(text.to_owned()) {
+            Ok(json) if json.is_object() => Ok(json),
+            Ok(_) => Err(format!("must be a JSON object, as in '{{\"steps\":3}}', not {text}")),
+            Err(error) => Err(format!("cannot be sent: {error}")),
+        },
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let span = span(text).ok().filter(|span| !span.is_zero());
+    span.ok_or_else(|| "seconds are a number above 0, as in 1.5".to_owned())
+}
+
+fn span(text: &str) -> Result<Duration, String> {
+    let span = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    span.ok_or_else(|| "seconds are a number, as in 1.5".to_owned())
+}
+
+fn updates(text: &str) -> Result<u64, String> {
+    text.parse().ok().filter(|updates| *updates > 0).ok_or_else(|| "a number of updates is above 0".to_owned())
+}
+
+fn level(text: &str) -> Result<Level, String> {
+    Level::from_name(text).ok_or_else(|| format!("the levels are {}", Level::ALL.map(Level::as_str).join(", ")))
+}
+
+/// What clap says at length in one line; what was asked for goes out as it is.
+fn explain(program: &str, error: &clap::Error) -> u8 {
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        // Somebody who pages through the help and leaves early is no failure.
+        let _ = writeln!(std::io::stdout(), "{}", error.render().to_string().trim_end());
+        return status::OK;
+    }
+    let text = error.to_string();
+    let more = |line: &&str| ["tip:", "Usage:", "For more"].iter().any(|begin| line.starts_with(begin));
+    let told = text.lines().map(str::trim).take_while(|line| !more(line));
+    let told = told.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    super::complain(program, format_args!("{} (try --help)", told.strip_prefix("error: ").unwrap_or(&told)), status::USAGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &[&str]) -> CallWish {
+        let line = ["call"].iter().chain(line).map(OsString::from);
+        understand(CallLine::try_parse_from(line).expect("a proper command line")).expect("a command line that makes sense")
+    }
+
+    #[test]
+    fn the_command_lines_are_well_formed() {
+        use clap::CommandFactory;
+        ToolsLine::command().debug_assert();
+        GatewayLine::command().debug_assert();
+        CallLine::command().debug_assert();
+    }
+
+    #[test]
+    fn a_tool_without_arguments_is_called_with_an_empty_object() {
+        let wish = read(&["chatty"]);
+        assert!(matches!(wish.work, Work::Tool { name, arguments } if name == "chatty" && arguments == Json::empty_object()));
+        assert!(matches!(wish.server, Server::Child(command) if command.get_args().eq([SERVE_TOOLS])));
+    }
+
+    #[test]
+    fn flags_may_stand_anywhere_before_the_server() {
+        let wish =
+            read(&["--timeout", "0.5", "progress", "--cancel-after", "2", r#"{"steps":3}"#, "--accept", "--", "server", "--flag"]);
+        assert!(matches!(wish.work, Work::Tool { arguments, .. } if arguments.as_str() == r#"{"steps":3}"#));
+        assert_eq!(wish.idle, Some(Duration::from_millis(500)));
+        assert_eq!(wish.cancel_after, Some(2));
+        assert!(matches!(wish.forms, Some(Forms::Accept)));
+        assert!(
+            matches!(wish.server, Server::Child(command) if command.get_program() == "server" && command.get_args().eq(["--flag"]))
+        );
+    }
+
+    #[test]
+    fn a_prompt_takes_one_object_of_strings() {
+        let wish = read(&["--prompt", "analysis_workflow", r#"{"topic":"rust"}"#]);
+        assert!(
+            matches!(wish.work, Work::Prompt { name, arguments } if name == "analysis_workflow" && arguments["topic"] == "rust")
+        );
+        let line = CallLine::try_parse_from(["call", "--prompt", "p", r#"{"topic":1}"#]).expect("a proper command line");
+        assert!(understand(line).is_err_and(|why| why.contains("must be strings")));
+    }
+
+    #[test]
+    fn the_gateway_hears_its_flags_before_its_environment_and_passes_over_nonsense() {
+        let read = |flags: &[&str], surface: &str, ttl: &str| {
+            let line = ["gateway"].iter().chain(flags).map(OsString::from);
+            let wish = gateway(line, |name| Some(if name.ends_with("SURFACE") { surface.into() } else { ttl.into() }));
+            wish.map(|wish| (wish.surface, wish.resume_ttl)).expect("a proper command line")
+        };
+        let default = LobbyPolicy::default().resume_ttl;
+        assert_eq!(read(&[], "meta", "1500"), (Surface::Meta, Duration::from_millis(1500)));
+        assert_eq!(read(&[], "dynamic", "0"), (Surface::Dynamic, Duration::ZERO));
+        for nonsense in ["", "-1", "soon", "1.5"] {
+            assert_eq!(read(&[], nonsense, nonsense), (Surface::Both, default), "{nonsense}");
+        }
+        assert_eq!(read(&["--surface", "both", "--resume-ttl", "0"], "meta", "9"), (Surface::Both, Duration::ZERO));
+        assert_eq!(read(&["--resume-ttl", "0.25"], "meta", "soon"), (Surface::Meta, Duration::from_millis(250)));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let refused: &[&[&str]] = &[
+            &["--tcp", "a:1", "--unix", "b", "t"],
+            &["--tcp", "a:1", "t", "--", "server"],
+            &["--accept", "--decline", "t"],
+            &["--list", "--prompt", "p"],
+            &["--timeout", "0", "t"],
+            &["--timeout", "-1", "t"],
+            &["--timeout", "soon", "t"],
+            &["--cancel-after", "0", "t"],
+            &["--log-level", "loud", "t"],
+            &["--answer", "[]", "t"],
+            &["t", "{}", "more"],
+            &["--nonsense"],
+            &[],
+            &["t", "{"],
+            &["t", "[1]"],
+            &["--list", "t"],
+        ];
+        for line in refused {
+            let parsed = CallLine::try_parse_from(["call"].iter().chain(*line));
+            assert!(parsed.is_err() || parsed.is_ok_and(|line| understand(line).is_err()), "{line:?}");
+        }
+    }
+}

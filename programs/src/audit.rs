@@ -1,0 +1,161 @@
+//! What the tools did, one line of JSON a call, for whoever has to answer for it later.
+
+use std::fs::{File, OpenOptions};
+use std::future::{Future, poll_fn};
+use std::io::{self, Write};
+use std::path::Path;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+
+use endpoint::{Context, ToolError};
+use protocol_core::Why;
+use serde::Serialize;
+use serde_json::Value;
+
+/// Where the lines go. Cloning shares it.
+#[derive(Clone, Default)]
+pub struct Audit(Option<Arc<Mutex<dyn Write + Send>>>);
+
+impl Audit {
+    /// Lines go to the end of the file at `path`, which is made if it is not there.
+    ///
+    /// # Errors
+    /// When the file cannot be opened for writing.
+    pub fn append(path: &Path) -> io::Result<Self> {
+        OpenOptions::new().append(true).create(true).open(path).map(Self::to::<File>)
+    }
+
+    /// Lines go to `sink`, each in one write.
+    pub fn to<W: Write + Send + 'static>(sink: W) -> Self {
+        Self(Some(Arc::new(Mutex::new(sink))))
+    }
+
+    /// Opens the record of one call of `tool`. Its line is written when the call ends, is cut short or is dropped.
+    pub(crate) fn open(&self, tool: &'static str, context: &Context) -> (Watch, Record) {
+        let record = Record::default();
+        (Watch { audit: self.clone(), tool, context: context.clone(), record: record.clone(), written: false }, record)
+    }
+
+    fn write(&self, line: &Line<'_>) {
+        let Some(sink) = &self.0 else { return };
+        let Ok(mut text) = serde_json::to_vec(line) else { return };
+        text.push(b'\n');
+        let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = sink.write_all(&text).and_then(|()| sink.flush()) {
+            eprintln!("tools: the audit line of {} is lost: {error}", line.tool);
+        }
+    }
+}
+
+/// One line.
+#[derive(Serialize)]
+struct Line<'a> {
+    tool: &'a str,
+    outcome: Ended,
+    done: bool,
+    steps: Option<u64>,
+    partial: Option<Value>,
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Ended {
+    Ok,
+    Error,
+    Cancelled,
+    Timeout,
+}
+
+impl From<&Why> for Ended {
+    fn from(why: &Why) -> Self {
+        match why {
+            Why::Deadline => Self::Timeout,
+            _ => Self::Cancelled,
+        }
+    }
+}
+
+/// What a tool notes down as it goes. Cloning shares it.
+#[derive(Clone, Default)]
+pub(crate) struct Record(Arc<Mutex<Notes>>);
+
+#[derive(Default)]
+struct Notes {
+    steps: Option<u64>,
+    partial: Option<Box<dyn Fn() -> Option<Value> + Send>>,
+}
+
+impl Record {
+    /// So many steps are behind it.
+    pub(crate) fn steps(&self, steps: u64) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).steps = Some(steps);
+    }
+
+    /// What it leaves behind if it is cut short; asked only then.
+    pub(crate) fn partial<T: Serialize>(&self, partial: impl Fn() -> T + Send + 'static) {
+        let partial = move || serde_json::to_value(partial()).ok();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).partial = Some(Box::new(partial));
+    }
+}
+
+/// Sees one call to its end and writes its line.
+pub(crate) struct Watch {
+    audit: Audit,
+    tool: &'static str,
+    context: Context,
+    record: Record,
+    written: bool,
+}
+
+impl Watch {
+    /// Runs `work`, the handler of the call.
+    ///
+    /// The line of a call that is cut short is written once its handler had the chance to tidy up, and does not wait for one
+    /// that never looks at its context.
+    pub(crate) async fn over<T>(mut self, work: impl Future<Output = Result<T, ToolError>>) -> Result<T, ToolError> {
+        let mut work = pin!(work);
+        let context = self.context.clone();
+        let mut cancelled = pin!(context.cancelled());
+        let mut why = None;
+        poll_fn(|task| {
+            if why.is_none()
+                && let Poll::Ready(reason) = cancelled.as_mut().poll(task)
+            {
+                why = Some(reason);
+            }
+            let result = work.as_mut().poll(task);
+            match (&why, &result) {
+                (Some(why), _) => self.write(why.into()),
+                (None, Poll::Ready(Ok(_))) => self.write(Ended::Ok),
+                (None, Poll::Ready(Err(_))) => self.write(Ended::Error),
+                (None, Poll::Pending) => {}
+            }
+            result
+        })
+        .await
+    }
+
+    fn write(&mut self, outcome: Ended) {
+        if std::mem::replace(&mut self.written, true) {
+            return;
+        }
+        let done = outcome == Ended::Ok;
+        let notes = std::mem::take(&mut *self.record.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let partial = notes.partial.filter(|_| !done).and_then(|partial| partial());
+        self.audit.write(&Line { tool: self.tool, outcome, done, steps: notes.steps, partial });
+    }
+}
+
+impl Drop for Watch {
+    /// Dropped in the middle: by the end of the program, by the end of a handler's grace, or by a panic.
+    fn drop(&mut self) {
+        let outcome = match self.context.cancellation().reason() {
+            Some(why) => Ended::from(&why),
+            None if std::thread::panicking() => Ended::Error,
+            None => Ended::Cancelled,
+        };
+        self.write(outcome);
+    }
+}

@@ -1,0 +1,5 @@
+//! Calls a tool of an MCP server and shows how far it is. `--help` tells its flags.
+
+fn main() -> std::process::ExitCode {
+    programs::run::call::<programs::smol::Smol>()
+}

@@ -1,0 +1,5 @@
+//! An MCP server with tools that take their time, over stdin and stdout, TCP or a Unix socket. `--help` tells its flags.
+
+fn main() -> std::process::ExitCode {
+    programs::run::tools::<programs::tokio::Tokio>()
+}

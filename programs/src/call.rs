@@ -1,0 +1,481 @@
+//! The program `call`.
+
+use std::env;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::io::{self, IsTerminal, Write, stderr, stdout};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::thread;
+use std::time::Duration;
+
+use endpoint::{Call, CallError, Client, Done, Peer};
+use protocol_core::{Clock, Close, Config, Identity, Invalid, InvokeError, Json, Level, Outcome, Progress, Refused};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::answers::Answers;
+use super::arguments::{self, CallWish, SERVE_TOOLS, Server, Work};
+use super::display::{Display, line, one_line, printable};
+use super::interrupts::Interrupts;
+use super::serve::{self, Serving};
+use super::threads::in_thread;
+use super::{complain, status};
+
+/// What the command line of this process wants.
+pub enum Wanted {
+    /// To be the server `tools`.
+    Serve(Serving),
+    /// To call one.
+    Call {
+        /// Where it is.
+        server: Server,
+        /// What to call there.
+        calling: Box<Calling>,
+    },
+}
+
+/// Reads the command line of this process.
+///
+/// # Errors
+/// The status to exit with, after `--help` or a complaint.
+pub fn from_command_line() -> Result<Wanted, u8> {
+    let mut line = env::args_os().peekable();
+    let program = line.next().unwrap_or_default();
+    if line.next_if(|first| first == SERVE_TOOLS).is_some() {
+        return serve::read([program].into_iter().chain(line)).map(Wanted::Serve);
+    }
+    let wish = arguments::call([program].into_iter().chain(line))?;
+    let (server, calling) = Calling::new(wish);
+    Ok(Wanted::Call { server, calling: Box::new(calling) })
+}
+
+/// One call, about to be made.
+pub struct Calling {
+    /// What answers the server's questions.
+    pub client: Arc<dyn Client>,
+    /// The clocks.
+    pub config: Config,
+    display: Arc<Display>,
+    work: Work,
+    cancel_after: Option<u64>,
+    log_level: Option<Level>,
+}
+
+impl Calling {
+    fn new(wish: CallWish) -> (Server, Self) {
+        let display = Arc::new(Display::on_stderr());
+        let mut config = Config::mcp_client(Identity::new("call", env!("CARGO_PKG_VERSION")));
+        if wish.idle.is_some() {
+            config.timeouts.call.idle = wish.idle;
+        }
+        if wish.max_total.is_some() {
+            config.timeouts.call.max_total = wish.max_total;
+        }
+        let calling = Self {
+            client: Arc::new(Answers::new(Arc::clone(&display), wish.forms, wish.samples)),
+            config,
+            display,
+            work: wish.work,
+            cancel_after: wish.cancel_after,
+            log_level: wish.log_level,
+        };
+        (wish.server, calling)
+    }
+}
+
+/// Says why the server cannot be reached, and gives back the status to exit with.
+pub fn cannot_reach(error: impl fmt::Display) -> u8 {
+    complain("call", error, status::NO_SERVER)
+}
+
+/// Makes the call over a connection that is there and sees it to its end. Gives back the status to exit with.
+///
+/// `end` runs the connection, or waits for who does, and says why it ended. `interrupt` makes a future of the next Ctrl-C.
+pub async fn run<C>(calling: Calling, peer: Peer, end: impl Future<Output = String>, interrupt: impl FnMut() -> C) -> u8
+where
+    C: Future<Output = ()>,
+{
+    let mut interrupts = Interrupts::new(interrupt);
+    let mut end = pin!(end);
+    let mut ended = None;
+    let mut listen = |task: &mut Context<'_>| {
+        if ended.is_none()
+            && let Poll::Ready(why) = end.as_mut().poll(task)
+        {
+            ended = Some(why);
+        }
+        ended.is_some()
+    };
+
+    let verdict = {
+        let mut work = pin!(calling.work(&peer, &mut interrupts));
+        poll_fn(|task| {
+            // The session tells the call of the end; the call may still have progress to read.
+            listen(task);
+            work.as_mut().poll(task)
+        })
+        .await
+    };
+    calling.display.end();
+
+    // What waits to be written, a cancel for one, still goes out, unless the server does not read it.
+    peer.close(Close::Now);
+    let mut patience = pin!(in_thread(|| thread::sleep(PATIENCE)));
+    poll_fn(|task| {
+        let over = listen(task) || patience.as_mut().poll(task).is_ready() || interrupts.poll_next(task).is_ready();
+        if over { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+
+    match verdict {
+        Verdict::Exit(status) => status,
+        Verdict::Lost(heard) => {
+            if let Some(error) = peer.refusal() {
+                return complain("call", format_args!("the server refused the handshake: {error}"), status::NO_SERVER);
+            }
+            // The session knows at once; how the server ended is heard only if it hurries.
+            let why = match ended {
+                Some(why) => why,
+                None => peer.closed().await.to_string(),
+            };
+            complain("call", format_args!("the server is lost: {why}{heard}"), status::NO_SERVER)
+        }
+    }
+}
+
+/// How long a server may take to end after the call has.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+fn forever() {
+    loop {
+        thread::park();
+    }
+}
+
+/// How many updates are shown before a Ctrl-C is looked for again.
+const UPDATES_A_TURN: usize = 64;
+
+/// How it went.
+enum Verdict {
+    /// All is said.
+    Exit(u8),
+    /// The connection ended first; why is not known yet. What was heard before.
+    Lost(String),
+}
+
+impl Calling {
+    async fn work<F, C>(&self, peer: &Peer, interrupts: &mut Interrupts<F, C>) -> Verdict
+    where
+        F: FnMut() -> C,
+        C: Future<Output = ()>,
+    {
+        if let Some(level) = self.log_level {
+            match interrupts.or(peer.set_log_level(level)).await {
+                None => return cancelled(),
+                Some(Ok(())) => {}
+                // A server that does not log is no reason to stop; one that does not answer is.
+                Some(Err(error)) => match outcome(error) {
+                    Ok(Outcome::Invalid(_)) => self.display.print("call: the server sends no log records"),
+                    Ok(Outcome::Error(error)) => {
+                        self.display.print(&one_line(&format!("call: the server keeps its log level: {error}")));
+                    }
+                    Ok(outcome) => return self.report(peer, outcome, None, None),
+                    Err(error) => return Verdict::Exit(complain("call", error, status::TOOL_ERROR)),
+                },
+            }
+        }
+        let call = match &self.work {
+            Work::List => return self.list(peer, interrupts).await,
+            Work::Tool { name, arguments } => {
+                self.display.begin(name);
+                peer.call_tool(name, arguments.clone())
+            }
+            Work::Prompt { name, arguments } => {
+                self.display.begin(name);
+                peer.get_prompt(name, arguments)
+            }
+        };
+        match call {
+            Ok(call) => {
+                let done = self.follow(call, interrupts).await;
+                self.display.end();
+                self.report(peer, done.outcome, done.partial.as_ref(), done.last.as_deref())
+            }
+            Err(error) => self.failed(peer, error.into()),
+        }
+    }
+
+    /// Shows the progress of a call until it ends, and cancels it when it is time to.
+    async fn follow<F, C>(&self, mut call: Call, interrupts: &mut Interrupts<F, C>) -> Done
+    where
+        F: FnMut() -> C,
+        C: Future<Output = ()>,
+    {
+        let mut stopped = false;
+        poll_fn(|task| {
+            while interrupts.poll_next(task).is_ready() {
+                stopped = true;
+                self.display.end();
+                call.cancel(Some("interrupted by the user"));
+            }
+            // A server may be quicker than the terminal: some updates at a time, or a Ctrl-C would never be seen.
+            for _ in 0..UPDATES_A_TURN {
+                let Some(update) = ready!(call.poll_progress(task)) else { return Poll::Ready(()) };
+                if stopped {
+                    continue;
+                }
+                let updates = self.display.update(&update);
+                if Some(updates) == self.cancel_after {
+                    stopped = true;
+                    self.display.end();
+                    call.cancel(Some(&format!("cancelled after {updates} updates")));
+                }
+            }
+            task.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+        call.await
+    }
+
+    fn report(&self, peer: &Peer, outcome: Outcome, partial: Option<&Json>, last: Option<&Progress>) -> Verdict {
+        let heard = heard(last);
+        if let Some(partial) = partial {
+            print(&format!("{partial}\n"));
+        }
+        match outcome {
+            Outcome::Result(result) => Verdict::Exit(match self.work {
+                Work::Prompt { .. } => show_prompt(&result),
+                Work::Tool { .. } | Work::List => show_result(&result),
+            }),
+            Outcome::Cancelled => Verdict::Exit(complain("call", format_args!("cancelled{heard}"), status::CANCELLED)),
+            Outcome::Lost => Verdict::Lost(heard),
+            Outcome::TimedOut(clock) => {
+                let clocks = self.config.timeouts.call;
+                let why = match clock {
+                    _ if peer.info().is_none() => "the server never answered initialize".to_owned(),
+                    Clock::Idle => format!("nothing was heard for {:?}", clocks.idle.unwrap_or_default()),
+                    Clock::MaxTotal => format!("it was not done within {:?}", clocks.max_total.unwrap_or_default()),
+                };
+                Verdict::Exit(complain("call", format_args!("timed out: {why}{heard}"), status::TIMED_OUT))
+            }
+            Outcome::Error(error) => {
+                let data = error.data.as_ref().map(|data| format!(": {data}")).unwrap_or_default();
+                let why = format!("the server answered with an error: {error}{data}{heard}");
+                Verdict::Exit(complain("call", why, status::TOOL_ERROR))
+            }
+            Outcome::Invalid(Invalid::Unsupported) => {
+                Verdict::Exit(complain("call", "the server does not offer this", status::TOOL_ERROR))
+            }
+            _ => {
+                Verdict::Exit(complain("call", format_args!("the answer of the server cannot be read{heard}"), status::TOOL_ERROR))
+            }
+        }
+    }
+
+    fn failed(&self, peer: &Peer, error: CallError) -> Verdict {
+        match outcome(error) {
+            Ok(outcome) => self.report(peer, outcome, None, None),
+            Err(error) => Verdict::Exit(complain("call", error, status::TOOL_ERROR)),
+        }
+    }
+
+    /// Tools, then prompts: name and description, one a line.
+    async fn list<F, C>(&self, peer: &Peer, interrupts: &mut Interrupts<F, C>) -> Verdict
+    where
+        F: FnMut() -> C,
+        C: Future<Output = ()>,
+    {
+        let offered = async {
+            let tools = offered(peer.list_tools().await)?;
+            let prompts = if peer.info().is_some_and(|peer| peer.capabilities.prompts) {
+                offered(peer.list_prompts().await)?
+            } else {
+                vec![]
+            };
+            Ok((tools, prompts))
+        };
+        // Each page has the clocks of a call; all of them together have the longer one.
+        let all = self.config.timeouts.call.max_total;
+        let mut offered = pin!(offered);
+        let mut limit = pin!(in_thread(move || all.map_or_else(forever, thread::sleep)));
+        let offered = poll_fn(|task| match offered.as_mut().poll(task) {
+            Poll::Ready(offered) => Poll::Ready(offered),
+            Poll::Pending => limit.as_mut().poll(task).map(|_| Err(CallError::Ended(Outcome::TimedOut(Clock::MaxTotal)))),
+        });
+        match interrupts.or(offered).await {
+            None => cancelled(),
+            Some(Err(error)) => self.failed(peer, error),
+            Some(Ok((tools, prompts))) => {
+                print(&table(&tools, &prompts));
+                Verdict::Exit(status::OK)
+            }
+        }
+    }
+}
+
+fn cancelled() -> Verdict {
+    Verdict::Exit(complain("call", "cancelled", status::CANCELLED))
+}
+
+/// The error of a call as the outcome that it amounts to, if there is one.
+fn outcome(error: CallError) -> Result<Outcome, CallError> {
+    match error {
+        CallError::Ended(outcome) => Ok(outcome),
+        CallError::Rpc(error) => Ok(Outcome::Error(error)),
+        CallError::NotSent(InvokeError { why: Refused::Closing, .. }) => Ok(Outcome::Lost),
+        CallError::NotSent(InvokeError { why: Refused::Unsupported, .. }) => Ok(Outcome::Invalid(Invalid::Unsupported)),
+        error => Err(error),
+    }
+}
+
+/// A server that has none of something has an empty list of it.
+fn offered(list: Result<Vec<Json>, CallError>) -> Result<Vec<Json>, CallError> {
+    list.or_else(|error| match outcome(error)? {
+        Outcome::Invalid(Invalid::Unsupported) => Ok(Vec::new()),
+        outcome => Err(CallError::Ended(outcome)),
+    })
+}
+
+/// `; last heard: ..`, for the end of a sentence about a call that was cut short.
+fn heard(last: Option<&Progress>) -> String {
+    match last.map(line).filter(|line| !line.is_empty()) {
+        Some(line) => format!("; last heard: {line}"),
+        None => String::new(),
+    }
+}
+
+/// One line for each: the name, then what it says about itself first, all in one column.
+fn table(tools: &[Json], prompts: &[Json]) -> String {
+    #[derive(Deserialize)]
+    struct Entry {
+        name: String,
+        #[serde(default)]
+        title: Option<String>,
+        #[serde(default)]
+        description: Option<String>,
+    }
+    let read = |entry: &Json| entry.decode::<Entry>().ok();
+    let tools: Vec<_> = tools.iter().filter_map(read).collect();
+    let prompts: Vec<_> = prompts.iter().filter_map(read).collect();
+    let width = tools.iter().chain(&prompts).map(|entry| one_line(&entry.name).chars().count()).max().unwrap_or_default();
+    let line = |entry: &Entry, kind: &str| {
+        let told = entry.description.as_deref().or(entry.title.as_deref()).unwrap_or_default();
+        let told = told.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+        let line = format!("{:width$}  {kind}{}", one_line(&entry.name), one_line(told));
+        line.trim_end().to_owned() + "\n"
+    };
+    tools.iter().map(|tool| line(tool, "")).chain(prompts.iter().map(|prompt| line(prompt, "prompt: "))).collect()
+}
+
+/// The text of a tool's result, or its structured content. What failed goes to stderr.
+fn show_result(result: &Json) -> u8 {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct ToolResult {
+        #[serde(default)]
+        content: Vec<Value>,
+        #[serde(default)]
+        is_error: bool,
+    }
+    let Ok(ToolResult { content, is_error }) = result.decode() else { return print(&format!("{result}\n")) };
+    let has_text = content.iter().any(|block| block["type"] == "text");
+    let mut text: String = content.iter().map(|block| block_text(block) + "\n").collect();
+    if !has_text && let Some(structured) = result.member("structuredContent") {
+        text.push_str(structured.as_str());
+        text.push('\n');
+    }
+    if !is_error {
+        return print(&text);
+    }
+    let text = if text.trim().is_empty() { "the tool failed and did not say why\n" } else { &text };
+    let _ = write!(stderr(), "{}", printable(text));
+    status::TOOL_ERROR
+}
+
+/// The description of a prompt, then its messages; where there are several, each with its role.
+fn show_prompt(result: &Json) -> u8 {
+    #[derive(Deserialize)]
+    struct PromptResult {
+        #[serde(default)]
+        description: Option<String>,
+        messages: Vec<Message>,
+    }
+    #[derive(Deserialize)]
+    struct Message {
+        role: String,
+        content: Value,
+    }
+    let Ok(PromptResult { description, messages }) = result.decode() else { return print(&format!("{result}\n")) };
+    let mut parts: Vec<String> = description.into_iter().collect();
+    let several = messages.len() > 1;
+    parts.extend(messages.iter().map(|message| {
+        let text = block_text(&message.content);
+        if several { format!("{}: {text}", message.role) } else { text }
+    }));
+    print(&(parts.join("\n\n") + "\n"))
+}
+
+/// A block of content as text. What has none is named.
+fn block_text(block: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    match block["type"].as_str() {
+        Some("text") => text(&block["text"]),
+        Some("resource") if block["resource"]["text"].is_string() => text(&block["resource"]["text"]),
+        Some("resource") => format!("[resource {}]", text(&block["resource"]["uri"])),
+        Some("resource_link") => format!("[resource {}]", text(&block["uri"])),
+        Some(kind) => format!("[{kind} {}]", text(&block["mimeType"])),
+        None => block.to_string(),
+    }
+}
+
+/// Writes to stdout. A reader who has left is content with what it has.
+fn print(text: &str) -> u8 {
+    let mut out = stdout().lock();
+    // Into a file or a pipe it goes byte for byte.
+    let text = if out.is_terminal() { printable(text) } else { text.into() };
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            complain("call", format_args!("the result cannot be written: {error}"), status::TOOL_ERROR)
+        }
+        _ => status::OK,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn json(text: &str) -> Json {
+        Json::parse(text.to_owned()).unwrap()
+    }
+
+    #[test]
+    fn a_list_is_a_tidy_column() {
+        let tools = [
+            json(r#"{"name":"a","description":"\n First line.\nSecond line."}"#),
+            json(r#"{"name":"longer","title":"A title"}"#),
+            json(r#"{"name":"mute"}"#),
+        ];
+        let prompts = [json(r#"{"name":"p","description":"Says it."}"#)];
+        assert_eq!(table(&tools, &prompts), "a       First line.\nlonger  A title\nmute\np       prompt: Says it.\n");
+    }
+
+    #[test]
+    fn blocks_without_text_are_named() {
+        let text = |block: &str| block_text(&serde_json::from_str(block).unwrap());
+        assert_eq!(text(r#"{"type":"text","text":"a\nb"}"#), "a\nb");
+        assert_eq!(text(r#"{"type":"image","data":"AAAA","mimeType":"image/png"}"#), "[image image/png]");
+        assert_eq!(text(r#"{"type":"resource_link","uri":"file:///a"}"#), "[resource file:///a]");
+        assert_eq!(text(r#"{"type":"resource","resource":{"uri":"file:///a","text":"inside"}}"#), "inside");
+        assert_eq!(text(r#"{"type":"resource","resource":{"uri":"file:///a","blob":"AAAA"}}"#), "[resource file:///a]");
+    }
+
+    #[test]
+    fn the_last_update_ends_the_sentence() {
+        assert_eq!(heard(Some(&Progress::count(3, 20).with_message("step 3/20"))), "; last heard: 3/20 15% step 3/20");
+        assert_eq!(heard(None), "");
+    }
+}

@@ -1,0 +1,122 @@
+//! The end of `tools`: told once, it lets what runs finish; told twice, it ends at once.
+
+use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use endpoint::Peer;
+use protocol_core::Close;
+
+use super::interrupts::Interrupts;
+use super::status;
+
+/// Everybody who is served now, and what they are granted at the end. Cloning shares it.
+#[derive(Clone)]
+pub struct Ending {
+    grace: Duration,
+    clients: Arc<Mutex<Clients>>,
+}
+
+#[derive(Default)]
+struct Clients {
+    next: u64,
+    served: BTreeMap<u64, Peer>,
+    /// It has begun: who comes now is too late.
+    begun: bool,
+    /// Who waits until nobody is served.
+    waker: Option<Waker>,
+}
+
+impl Ending {
+    pub(super) fn new(grace: Duration) -> Self {
+        Self { grace, clients: Arc::default() }
+    }
+
+    /// Runs the connection of a client, so that the end finds it. It must go on when `listen` of [`Ending::run`] is dropped: make it
+    /// a task.
+    pub fn serve<C: Future>(&self, peer: Peer, connection: C) -> impl Future<Output = C::Output> + use<C> {
+        let mut clients = self.lock();
+        let place = clients.next;
+        clients.next += 1;
+        let late = clients.begun.then(|| peer.clone());
+        clients.served.insert(place, peer);
+        drop(clients);
+        if let Some(peer) = late {
+            peer.close(Close::Now);
+        }
+        let served = Served { ending: self.clone(), place };
+        async move {
+            let _served = served;
+            connection.await
+        }
+    }
+
+    /// Runs `listen`, which lets clients in, to its end, and gives back its status; or until a future of `told` is ready. Then it lets
+    /// nobody in any longer, what runs may finish within the grace, and what is left is cancelled and told so. Told once more, it
+    /// returns at once.
+    pub async fn run<T>(&self, listen: impl Future<Output = u8>, told: impl FnMut() -> T) -> u8
+    where
+        T: Future<Output = ()>,
+    {
+        let mut told = Interrupts::new(told);
+        if let Some(status) = told.or(listen).await {
+            return status;
+        }
+        self.begin();
+        told.or(poll_fn(|task| self.poll_gone(task))).await;
+        status::OK
+    }
+
+    fn begin(&self) {
+        let mut clients = self.lock();
+        clients.begun = true;
+        let served: Vec<Peer> = clients.served.values().cloned().collect();
+        drop(clients);
+        let mut running = 0;
+        for peer in served {
+            running += peer.stats().serves;
+            peer.close(Close::Graceful { grace: self.grace });
+        }
+        if running > 0 {
+            let calls = if running == 1 { "call" } else { "calls" };
+            super::serve::say(format_args!(
+                "tools: {running} {calls} may finish within {:?}; once more ends it at once",
+                self.grace
+            ));
+        }
+    }
+
+    fn poll_gone(&self, task: &mut Context<'_>) -> Poll<()> {
+        let mut clients = self.lock();
+        if clients.served.is_empty() {
+            return Poll::Ready(());
+        }
+        clients.waker = Some(task.waker().clone());
+        Poll::Pending
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Clients> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A client that is served, until it is dropped.
+struct Served {
+    ending: Ending,
+    place: u64,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let mut clients = self.ending.lock();
+        let peer = clients.served.remove(&self.place);
+        let waker = if clients.served.is_empty() { clients.waker.take() } else { None };
+        drop(clients);
+        drop(peer);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The program `gateway`: one MCP client on one side, the Tesseron apps of this user on the other.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use notify::event::{AccessKind, AccessMode};
+use notify::{Event, EventKind, RecursiveMode, Watcher};
+use protocol_core::{Close, Identity};
+use tesseron::Error;
+use tesseron::bridge::{BridgeConfig, BridgeEvent, Surface};
+use tesseron::net::{Gateway, Home};
+
+use super::display::one_line;
+use super::run::Signals;
+use super::serve::say;
+use super::{arguments, complain, status};
+use crate::adapter::{Adapter, End, Place, first, start};
+
+/// How often the manifests are looked at when nothing tells that they have changed.
+const POLL: Duration = Duration::from_secs(2);
+/// As many troubles are remembered, so that none is told twice.
+const TOLD: usize = 1024;
+/// How long after a change they are looked at.
+const SETTLE: Duration = Duration::from_millis(20);
+/// How long the apps may take to hang up at the end.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// What the program was told.
+#[derive(Debug)]
+pub(super) struct Wish {
+    pub(super) tcp: Option<String>,
+    pub(super) home: Option<PathBuf>,
+    pub(super) surface: Surface,
+    pub(super) resume_ttl: Duration,
+    pub(super) verbose: bool,
+}
+
+/// The whole program.
+pub fn gateway<A: Adapter + Signals>() -> ExitCode {
+    match arguments::gateway(env::args_os(), |name| env::var_os(name)) {
+        Ok(wish) => ExitCode::from(A::run(None, |adapter| run(adapter, wish))),
+        Err(status) => ExitCode::from(status),
+    }
+}
+
+async fn run<A: Adapter + Signals>(adapter: A, wish: Wish) -> u8 {
+    let end = Bell::default();
+    // Listened for from before anybody is served.
+    let told = async {
+        first(adapter.interrupt(), adapter.terminate()).await;
+        // The agent and the apps are to hear of it; who does not listen then is not waited for.
+        end.ring();
+        adapter.sleep(2 * LAST_WORDS).await;
+        status::OK
+    };
+    let served = async {
+        let served = match &wish.tcp {
+            None => serve(&adapter, &wish, &end, adapter.stdio()).await,
+            Some(address) => listen(&adapter, &wish, &end, address).await,
+        };
+        served.map_or_else(|error| complain("gateway", error, status::NO_SERVER), |()| status::OK)
+    };
+    first(told, served).await
+}
+
+/// Serves one agent after the other.
+async fn listen<A: Adapter>(adapter: &A, wish: &Wish, end: &Bell, address: &str) -> Result<(), Error> {
+    let listener = adapter.listen(Place::Tcp(address.to_owned())).await?;
+    say(format_args!("gateway: listening on {}", listener.address));
+    loop {
+        let served = match (listener.accept)().await {
+            Ok(transport) => serve(adapter, wish, end, transport).await,
+            Err(error) => {
+                // Out of files, most likely: some will be closed.
+                adapter.sleep(Duration::from_millis(100)).await;
+                Err(error.into())
+            }
+        };
+        if let Err(error) = served {
+            complain("gateway", error, status::NO_SERVER);
+        }
+    }
+}
+
+/// Serves one agent to its end, or until `end` is rung.
+async fn serve<A: Adapter>(adapter: &A, wish: &Wish, end: &Bell, transport: End) -> Result<(), Error> {
+    let home = wish.home.clone().map_or_else(Home::of_user, |home| Ok(Home::at(home)))?;
+    let mut config = BridgeConfig::new(Identity::new("tesseron", env!("CARGO_PKG_VERSION")), 0);
+    config.surface = wish.surface;
+    config.lobby.resume_ttl = wish.resume_ttl;
+    let gateway = Gateway::new(adapter.sockets(), config, home.clone())?;
+    // Begins once the manifests were looked at: whoever asks at once which apps there are is told of those that were there before.
+    let agent = async {
+        let gateway = gateway.clone();
+        start(&*adapter.runtime(), async move { gateway.serve(transport).await }).await
+    };
+    let events = async {
+        loop {
+            match gateway.next_event().await {
+                Ok(event) => tell(wish, &event),
+                Err(error) => break Err(error),
+            }
+        }
+    };
+    let told = async {
+        end.rung().await;
+        Ok(())
+    };
+    let ended = first(first(watch(adapter, &gateway, &home), events), first(agent, told)).await;
+    gateway.close(Close::Now);
+    adapter.sleep(LAST_WORDS).await;
+    ended
+}
+
+/// Looks at the manifests whenever the system says that they have changed, and every now and then since it may not. What cannot be used is
+/// told once.
+async fn watch<A: Adapter>(adapter: &A, gateway: &Gateway<A::Sockets>, home: &Home) -> Result<(), Error> {
+    let changed = Arc::new(Bell::default());
+    let rings = Arc::clone(&changed);
+    // Without a watcher there is still the poll.
+    let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
+        if event.is_ok_and(|event| is_change(event.kind)) {
+            rings.ring();
+        }
+    })
+    .ok();
+    let mut watches = false;
+    let mut told = BTreeSet::new();
+    loop {
+        if told.len() >= TOLD {
+            told.clear();
+        }
+        // The folder may come to be later.
+        if let (false, Some(watcher)) = (watches, &mut watcher) {
+            watches = watcher.watch(&home.instances(), RecursiveMode::NonRecursive).is_ok();
+        }
+        match gateway.rescan() {
+            Ok(scan) => {
+                let refused = scan.refused.iter().map(ToString::to_string);
+                let unreachable = scan.unreachable.iter().map(|(name, error)| format!("{name} is not reached: {error}"));
+                for trouble in refused.chain(unreachable) {
+                    if told.insert(trouble.clone()) {
+                        complain("gateway", trouble, status::NO_SERVER);
+                    }
+                }
+            }
+            Err(error) => {
+                if told.insert(error.to_string()) {
+                    complain("gateway", error, status::NO_SERVER);
+                }
+            }
+        }
+        first(changed.rung(), adapter.sleep(POLL)).await;
+        // A burst of changes is one.
+        adapter.sleep(SETTLE).await;
+    }
+}
+
+/// Whether there may be something else to read now. Our own reading is told, too.
+fn is_change(kind: EventKind) -> bool {
+    !kind.is_access() || kind == EventKind::Access(AccessKind::Close(AccessMode::Write))
+}
+
+fn tell(wish: &Wish, event: &BridgeEvent) {
+    match event {
+        BridgeEvent::AppReady { app, code: Some(code), .. } => {
+            say(format_args!("gateway: {} waits to be claimed with {code}", one_line(&app.identity.name)));
+        }
+        BridgeEvent::AppReady { app, code: None, .. } => say(format_args!("gateway: {} is there", one_line(&app.identity.name))),
+        BridgeEvent::AppRefused { error, .. } => {
+            say(format_args!("gateway: an app was not taken in: {}", one_line(&error.to_string())))
+        }
+        event if wish.verbose => say(format_args!("gateway: {event:?}")),
+        _ => {}
+    }
+}
+
+/// Rung from any thread, heard by one task.
+#[derive(Default)]
+struct Bell(std::sync::Mutex<(bool, Option<std::task::Waker>)>);
+
+impl Bell {
+    fn ring(&self) {
+        let mut state = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        state.0 = true;
+        let waker = state.1.take();
+        drop(state);
+        waker.into_iter().for_each(std::task::Waker::wake);
+    }
+
+    async fn rung(&self) {
+        std::future::poll_fn(|cx| {
+            let mut state = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            if std::mem::take(&mut state.0) {
+                return std::task::Poll::Ready(());
+            }
+            state.1 = Some(cx.waker().clone());
+            std::task::Poll::Pending
+        })
+        .await;
+    }
+}

@@ -1,0 +1,203 @@
+//! The programs `tools` and `call` from their first step to their last, on any adapter.
+
+use std::future::{Future, pending};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use adapter_io::Exit;
+use endpoint::Service;
+use protocol_core::Config;
+use protocol_core::tesseron::{App, Credentials};
+use tesseron::Error;
+use tesseron::claims::Agent;
+use tesseron::net::{ClaimMode, TesseronListener, TesseronTransport};
+
+use super::call::{self, Calling, Wanted};
+use super::serve::{self, AppWish, Listen, Serving};
+use super::{Ending, Server, status};
+use crate::adapter::{Adapter, Link, Place, first, start, task};
+use crate::tools::clock;
+
+/// What a peer that does not read our output may cost at the end.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// What the system tells a program.
+pub trait Signals {
+    /// The next Ctrl-C.
+    fn interrupt(&self) -> impl Future<Output = ()>;
+
+    /// The wish of somebody else that the program ends.
+    fn terminate(&self) -> impl Future<Output = ()>;
+}
+
+/// The whole program `tools`.
+pub fn tools<A: Adapter + Signals>() -> ExitCode {
+    match serve::from_command_line() {
+        Ok(serving) => ExitCode::from(A::run(None, |adapter| serve_until_told(adapter, serving))),
+        Err(status) => ExitCode::from(status),
+    }
+}
+
+/// The whole program `call`.
+pub fn call<A: Adapter + Signals>() -> ExitCode {
+    match call::from_command_line() {
+        Ok(Wanted::Call { server, calling }) => ExitCode::from(A::run(None, |adapter| call_once(adapter, server, *calling))),
+        Ok(Wanted::Serve(serving)) => ExitCode::from(A::run(None, |adapter| serve_until_told(adapter, serving))),
+        Err(status) => ExitCode::from(status),
+    }
+}
+
+async fn serve_until_told<A: Adapter + Signals>(adapter: A, serving: Serving) -> u8 {
+    serving.greet();
+    let ending = serving.ending.clone();
+    ending.run(listen(&adapter, serving), || first(adapter.interrupt(), adapter.terminate())).await
+}
+
+async fn listen<A: Adapter>(adapter: &A, Serving { listen, service, ending }: Serving) -> u8 {
+    let ended = match listen {
+        Listen::Stdio => serve_one(adapter, &ending, adapter.serve(service, adapter.stdio())).await,
+        Listen::Tcp(address) => serve_all(adapter, Place::Tcp(address), &service, &ending).await,
+        Listen::Unix(path) => serve_all(adapter, Place::Unix(path), &service, &ending).await,
+        Listen::Tesseron(wish) => serve_gateways(adapter, wish, &service, &ending).await,
+    };
+    ended.map_or_else(serve::cannot_serve, |()| status::OK)
+}
+
+/// Serves the one client. A handler that does not end is not waited for: it ends with the program.
+async fn serve_one<A: Adapter>(adapter: &A, ending: &Ending, Link { peer, end }: Link) -> Result<(), Error> {
+    let closed = {
+        let (adapter, peer) = (adapter.clone(), peer.clone());
+        async move {
+            peer.closed().await;
+            adapter.sleep(LAST_WORDS).await;
+            Ok(())
+        }
+    };
+    task(&*adapter.runtime(), ending.serve(peer, first(async { end.await.map(drop).map_err(Error::from) }, closed))).await
+}
+
+/// Serves each client that comes, for ever. A client that breaks off is no concern of the others.
+async fn serve_all<A: Adapter>(adapter: &A, place: Place, service: &Arc<Service>, ending: &Ending) -> Result<(), Error> {
+    let listener = adapter.listen(place).await?;
+    serve::announce(&listener.address);
+    loop {
+        match (listener.accept)().await {
+            Ok(transport) => {
+                let link = adapter.serve(Arc::clone(service), transport);
+                drop(start(&*adapter.runtime(), ending.serve(link.peer, link.end)));
+            }
+            Err(error) => {
+                serve::cannot_serve(error);
+                // Out of files, most likely: some clients will leave.
+                adapter.sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+/// Is an app to one gateway after the other, for ever.
+async fn serve_gateways<A: Adapter>(adapter: &A, wish: AppWish, service: &Arc<Service>, ending: &Ending) -> Result<(), Error> {
+    let comes_back = wish.options.claim == ClaimMode::GatewayMinted;
+    let listener = Arc::new(adapter.tesseron_listen(wish.options).await?);
+    serve::announce(listener.address());
+    let codes = async {
+        while let Some(code) = listener.next_code().await {
+            serve::announce_code(code.reveal());
+        }
+        pending().await
+    };
+    let channels = async {
+        let mut resume = None;
+        loop {
+            match listener.accept().await {
+                Ok(transport) => {
+                    let mut app = App::default();
+                    let before: Option<Credentials> = resume.take();
+                    app.resume.clone_from(&before);
+                    let config = service.app(&wish.id, app);
+                    let pass = be_app(adapter, &listener, ending, transport, (Arc::clone(service), config), before).await;
+                    // Only a gateway that dials by itself comes back.
+                    resume = pass.filter(|_| comes_back);
+                }
+                Err(error) => {
+                    serve::cannot_serve(error);
+                    adapter.sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    };
+    first(codes, channels).await
+}
+
+/// Is an app on one channel. Gives what the session can be gone on with on the next one.
+async fn be_app<A: Adapter>(
+    adapter: &A,
+    listener: &Arc<TesseronListener>,
+    ending: &Ending,
+    transport: TesseronTransport,
+    (service, config): (Arc<Service>, Config),
+    before: Option<Credentials>,
+) -> Option<Credentials> {
+    let channel = transport.channel();
+    let link = adapter.serve_as(service, config, Box::new(transport));
+    let peer = link.peer.clone();
+    let told = {
+        let (peer, adapter, listener) = (peer.clone(), adapter.clone(), Arc::clone(listener));
+        async move {
+            if let Ok(gateway) = peer.ready().await
+                && let Some(code) = gateway.pass.and_then(|pass| pass.claim_code)
+            {
+                serve::announce_code(&code);
+            }
+            loop {
+                peer.update(clock::NAME, &clock::now());
+                if let (Some(channel), Some(gateway)) = (channel, peer.info()) {
+                    let agent = gateway.identity;
+                    let name = agent.title.unwrap_or_else(|| agent.name.clone()).into();
+                    listener.handle_agent(channel, Agent { id: agent.name.into(), name });
+                }
+                adapter.sleep(clock::TICK).await;
+            }
+        }
+    };
+    let connection = start(&*adapter.runtime(), ending.serve(link.peer, first(async { drop(link.end.await) }, told)));
+    // The next gateway does not wait for a handler that does not end.
+    let closed = async {
+        peer.closed().await;
+    };
+    first(connection, closed).await;
+    match peer.info() {
+        Some(gateway) => {
+            let pass = gateway.pass?;
+            Some(Credentials { session_id: pass.session_id, resume_token: pass.resume_token? })
+        }
+        // Cut before the answer: what was good before may still be. Refused, it is not.
+        None => before.filter(|_| peer.refusal().is_none()),
+    }
+}
+
+async fn call_once<A: Adapter + Signals>(adapter: A, server: Server, calling: Calling) -> u8 {
+    match reach(&adapter, server, &calling).await {
+        Ok((Link { peer, end }, exit)) => {
+            let end = async move {
+                let why = end.await.map_or_else(|error| error.to_string(), |reason| reason.to_string());
+                match exit.status() {
+                    Some(status) => format!("{why} ({status})"),
+                    None => why,
+                }
+            };
+            call::run(calling, peer, end, || adapter.interrupt()).await
+        }
+        Err(error) => call::cannot_reach(error),
+    }
+}
+
+async fn reach<A: Adapter>(adapter: &A, server: Server, calling: &Calling) -> Result<(Link, Exit), Error> {
+    let (transport, exit) = match server {
+        Server::Tcp(address) => (adapter.reach(Place::Tcp(address)).await?, Exit::default()),
+        Server::Unix(path) => (adapter.reach(Place::Unix(path)).await?, Exit::default()),
+        Server::Child(command) => adapter.child(command)?,
+    };
+    Ok((adapter.connect(Arc::clone(&calling.client), calling.config.clone(), transport), exit))
+}

@@ -1,0 +1,98 @@
+//! The program `tools`.
+
+use std::env;
+use std::ffi::OsString;
+use std::fmt;
+use std::io::{IsTerminal, Write, stderr, stdin};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use endpoint::Service;
+use protocol_core::tesseron::AppId;
+use tesseron::net::TesseronOptions;
+
+use super::{Ending, arguments, complain, status};
+use crate::audit::Audit;
+use crate::tools::{Options, clock, service};
+
+/// What to serve, and where.
+pub struct Serving {
+    /// Where clients come from.
+    pub listen: Listen,
+    /// The tools.
+    pub service: Arc<Service>,
+    /// How it ends when it is told to.
+    pub ending: Ending,
+}
+
+/// Where clients come from.
+#[derive(Clone, Debug)]
+pub enum Listen {
+    /// The one client that started us.
+    Stdio,
+    /// Any number of them, at an address of the network.
+    Tcp(String),
+    /// Any number of them, on a Unix socket.
+    Unix(PathBuf),
+    /// One Tesseron gateway after the other.
+    Tesseron(AppWish),
+}
+
+/// Which app to be, and where.
+#[derive(Clone, Debug)]
+pub struct AppWish {
+    /// What it is called.
+    pub id: AppId,
+    /// Where gateways find it.
+    pub options: TesseronOptions,
+}
+
+/// Reads the command line of this process.
+///
+/// # Errors
+/// The status to exit with, after `--help` or a complaint.
+pub fn from_command_line() -> Result<Serving, u8> {
+    read(env::args_os())
+}
+
+pub(super) fn read(line: impl IntoIterator<Item = OsString>) -> Result<Serving, u8> {
+    let (listen, line) = arguments::tools(line)?;
+    let audit = match &line.audit {
+        Some(path) => Audit::append(path)
+            .map_err(|error| complain("tools", format_args!("cannot write to {}: {error}", path.display()), status::NO_SERVER))?,
+        None => Audit::default(),
+    };
+    let options = Options { deadline: line.deadline, audit, partial_on_progress: line.partial_on_progress };
+    let service = service(&options);
+    let service = if matches!(listen, Listen::Tesseron(_)) { service.resource(clock::resource()) } else { service };
+    Ok(Serving { listen, service: Arc::new(service), ending: Ending::new(line.grace) })
+}
+
+impl Serving {
+    /// Tells somebody who started it by hand what it waits for.
+    pub fn greet(&self) {
+        if matches!(self.listen, Listen::Stdio) && stdin().is_terminal() && stderr().is_terminal() {
+            eprintln!("tools: waiting for an MCP client on stdin; --help says more, Ctrl-C ends it");
+        }
+    }
+}
+
+/// Tells where clients may connect now.
+pub fn announce(address: impl fmt::Display) {
+    say(format_args!("tools: listening on {address}"));
+}
+
+/// Tells by which code a gateway may claim the app.
+pub fn announce_code(code: &str) {
+    say(format_args!("tools: claim code {code}"));
+}
+
+/// Says something on stderr. That nobody reads it any longer is no reason to end, as it is to `eprintln!`.
+pub(super) fn say(line: fmt::Arguments<'_>) {
+    let _ = writeln!(stderr(), "{line}");
+}
+
+/// Says why the transport cannot be opened, or why it failed, and gives back the status to exit with.
+pub fn cannot_serve(error: impl fmt::Display) -> u8 {
+    complain("tools", error, status::NO_SERVER)
+}

@@ -1,0 +1,156 @@
+//! smol as an [`Adapter`].
+use std::future::{Future, pending};
+use std::io::{Read, Write};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::adapter::{Adapter, End, Link, Listener, Place};
+use crate::boxed;
+use ::smol::Executor;
+use ::smol::stream::StreamExt;
+use adapter_smol::{
+    Clock, Error, Exit, Instance, TcpListener, TesseronListener, TesseronOptions, TesseronTransport, connect_on, serve_as_on,
+    serve_on,
+};
+use async_signal::{Signal, Signals};
+use endpoint::{BoxFuture, Client, Runtime, Service};
+use protocol_core::Config;
+use tesseron::claims::ClaimCode;
+
+/// smol, with an executor of its own.
+#[derive(Clone)]
+pub struct Smol(Arc<Executor<'static>>);
+
+impl Adapter for Smol {
+    const NAME: &'static str = "adapter-smol";
+
+    fn run<T, F: Future<Output = T>>(threads: Option<usize>, program: impl FnOnce(Self) -> F) -> T {
+        let executor = Arc::new(Executor::new());
+        let (alive, told) = ::smol::channel::bounded::<()>(1);
+        let helpers: Vec<_> = (1..threads.unwrap_or(1))
+            .map(|_| {
+                let (executor, told) = (Arc::clone(&executor), told.clone());
+                std::thread::spawn(move || ::smol::block_on(executor.run(told.recv())))
+            })
+            .collect();
+        let value = ::smol::block_on(executor.run(program(Self(Arc::clone(&executor)))));
+        drop(alive);
+        for helper in helpers {
+            let _ = helper.join();
+        }
+        // Handlers are dropped with the executor, and with them their audit lines are written.
+        value
+    }
+
+    type Sockets = Clock;
+
+    fn sockets(&self) -> Clock {
+        Clock::start_on(&self.0)
+    }
+
+    fn runtime(&self) -> Arc<dyn Runtime> {
+        Arc::new(Clock::start_on(&self.0))
+    }
+
+    fn sleep(&self, span: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            ::smol::Timer::after(span).await;
+        })
+    }
+
+    fn serve(&self, service: Arc<Service>, transport: End) -> Link {
+        boxed!(link serve_on(&self.0, service, transport))
+    }
+
+    fn serve_as(&self, service: Arc<Service>, config: Config, transport: End) -> Link {
+        boxed!(link serve_as_on(&self.0, service, config, transport))
+    }
+
+    fn connect(&self, client: Arc<dyn Client>, config: Config, transport: End) -> Link {
+        boxed!(link connect_on(&self.0, client, config, transport))
+    }
+
+    fn stdio(&self) -> End {
+        Box::new(adapter_smol::stdio())
+    }
+
+    fn child_with_grace(&self, command: Command, grace: Duration) -> Result<(End, Exit), Error> {
+        let child = adapter_smol::child(command)?.with_exit_grace(grace);
+        let exit = child.exit();
+        Ok((Box::new(child), exit))
+    }
+
+    fn duplex(&self, bytes: usize) -> (End, End) {
+        boxed!(pair adapter_smol::duplex(bytes))
+    }
+
+    fn duplex_with_bytes(&self, bytes: usize) -> (End, Box<dyn Read + Send>, Box<dyn Write + Send>) {
+        let (here, there) = (piper::pipe(bytes), piper::pipe(bytes));
+        let end = adapter_smol::LineIo::new(here.0, there.1);
+        (Box::new(end), Box::new(::smol::io::BlockOn::new(there.0)), Box::new(::smol::io::BlockOn::new(here.1)))
+    }
+
+    fn reach(&self, place: Place) -> BoxFuture<'static, Result<End, Error>> {
+        Box::pin(async move {
+            Ok(match place {
+                Place::Tcp(address) => Box::new(adapter_smol::tcp_connect(&address).await?) as End,
+                #[cfg(unix)]
+                Place::Unix(path) => Box::new(adapter_smol::unix_connect(path).await?),
+                #[cfg(not(unix))]
+                Place::Unix(path) => return Err(Error::connecting_to(path.display())(std::io::ErrorKind::Unsupported.into())),
+            })
+        })
+    }
+
+    fn listen(&self, place: Place) -> BoxFuture<'static, Result<Listener, Error>> {
+        Box::pin(async move {
+            Ok(match place {
+                Place::Tcp(address) => {
+                    let listener = TcpListener::bind(&address).await?;
+                    boxed!(listener listener.local_addr(), listener)
+                }
+                #[cfg(unix)]
+                Place::Unix(path) => {
+                    let listener = adapter_smol::UnixListener::bind(path)?;
+                    boxed!(listener listener.path().display(), listener)
+                }
+                #[cfg(not(unix))]
+                Place::Unix(path) => return Err(Error::listening_on(path.display())(std::io::ErrorKind::Unsupported.into())),
+            })
+        })
+    }
+
+    fn tesseron_listen(&self, options: TesseronOptions) -> BoxFuture<'static, Result<TesseronListener, tesseron::Error>> {
+        let executor = Arc::clone(&self.0);
+        Box::pin(async move { adapter_smol::tesseron_listen_on(&executor, options).await })
+    }
+
+    fn tesseron_dial(
+        &self,
+        instance: &Instance,
+        code: Option<ClaimCode>,
+    ) -> BoxFuture<'static, Result<TesseronTransport, tesseron::Error>> {
+        let instance = instance.clone();
+        Box::pin(async move { adapter_smol::tesseron_dial(&instance, code.as_ref()).await })
+    }
+}
+
+impl crate::run::Signals for Smol {
+    async fn interrupt(&self) {
+        hear(Signal::Int).await;
+    }
+
+    async fn terminate(&self) {
+        hear(Signal::Term).await;
+    }
+}
+
+async fn hear(signal: Signal) {
+    if let Ok(mut signals) = Signals::new([signal]) {
+        signals.next().await;
+    } else {
+        // Nobody will ever send it.
+        pending::<()>().await;
+    }
+}

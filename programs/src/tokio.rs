@@ -1,0 +1,176 @@
+//! tokio as an [`Adapter`].
+use std::future::{Future, pending};
+use std::io::{self, Read, Write};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::adapter::{Adapter, End, Link, Listener, Place, block_on};
+use crate::boxed;
+use crate::run::Signals;
+use ::tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
+use ::tokio::runtime::Builder;
+use adapter_tokio::{
+    Clock, Error, Exit, Instance, TcpListener, TesseronListener, TesseronOptions, TesseronTransport, connect, serve, serve_as,
+};
+use endpoint::{BoxFuture, Client, Runtime, Service};
+use protocol_core::Config;
+use tesseron::claims::ClaimCode;
+
+/// What a task that does not end may cost at the end.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// tokio.
+#[derive(Clone)]
+pub struct Tokio;
+
+impl Adapter for Tokio {
+    const NAME: &'static str = "adapter-tokio";
+
+    fn run<T, F: Future<Output = T>>(threads: Option<usize>, program: impl FnOnce(Self) -> F) -> T {
+        let mut builder = if threads == Some(1) { Builder::new_current_thread() } else { Builder::new_multi_thread() };
+        if let Some(threads) = threads {
+            builder.worker_threads(threads);
+        }
+        let runtime = builder.enable_all().build().expect("a runtime");
+        let value = runtime.block_on(async { program(Self).await });
+        // Handlers are dropped here, and with them their audit lines are written.
+        runtime.shutdown_timeout(LAST_WORDS);
+        value
+    }
+
+    type Sockets = Clock;
+
+    fn sockets(&self) -> Clock {
+        Clock::start()
+    }
+
+    fn runtime(&self) -> Arc<dyn Runtime> {
+        Arc::new(Clock::start())
+    }
+
+    fn sleep(&self, span: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(::tokio::time::sleep(span))
+    }
+
+    fn serve(&self, service: Arc<Service>, transport: End) -> Link {
+        boxed!(link serve(service, transport))
+    }
+
+    fn serve_as(&self, service: Arc<Service>, config: Config, transport: End) -> Link {
+        boxed!(link serve_as(service, config, transport))
+    }
+
+    fn connect(&self, client: Arc<dyn Client>, config: Config, transport: End) -> Link {
+        boxed!(link connect(client, config, transport))
+    }
+
+    fn stdio(&self) -> End {
+        Box::new(adapter_tokio::stdio())
+    }
+
+    fn child_with_grace(&self, command: Command, grace: Duration) -> Result<(End, Exit), Error> {
+        let child = adapter_tokio::child(command)?.with_exit_grace(grace);
+        let exit = child.exit();
+        Ok((Box::new(child), exit))
+    }
+
+    fn duplex(&self, bytes: usize) -> (End, End) {
+        boxed!(pair adapter_tokio::duplex(bytes))
+    }
+
+    fn duplex_with_bytes(&self, bytes: usize) -> (End, Box<dyn Read + Send>, Box<dyn Write + Send>) {
+        let (one, other) = ::tokio::io::duplex(bytes);
+        let (read, write) = ::tokio::io::split(other);
+        (Box::new(adapter_tokio::LineIo::whole(one)), Box::new(Reading(read)), Box::new(Writing(write)))
+    }
+
+    fn reach(&self, place: Place) -> BoxFuture<'static, Result<End, Error>> {
+        Box::pin(async move {
+            Ok(match place {
+                Place::Tcp(address) => Box::new(adapter_tokio::tcp_connect(&address).await?) as End,
+                #[cfg(unix)]
+                Place::Unix(path) => Box::new(adapter_tokio::unix_connect(path).await?),
+                #[cfg(not(unix))]
+                Place::Unix(path) => return Err(Error::connecting_to(path.display())(std::io::ErrorKind::Unsupported.into())),
+            })
+        })
+    }
+
+    fn listen(&self, place: Place) -> BoxFuture<'static, Result<Listener, Error>> {
+        Box::pin(async move {
+            Ok(match place {
+                Place::Tcp(address) => {
+                    let listener = TcpListener::bind(&address).await?;
+                    boxed!(listener listener.local_addr(), listener)
+                }
+                #[cfg(unix)]
+                Place::Unix(path) => {
+                    let listener = adapter_tokio::UnixListener::bind(path)?;
+                    boxed!(listener listener.path().display(), listener)
+                }
+                #[cfg(not(unix))]
+                Place::Unix(path) => return Err(Error::listening_on(path.display())(std::io::ErrorKind::Unsupported.into())),
+            })
+        })
+    }
+
+    fn tesseron_listen(&self, options: TesseronOptions) -> BoxFuture<'static, Result<TesseronListener, tesseron::Error>> {
+        Box::pin(adapter_tokio::tesseron_listen(options))
+    }
+
+    fn tesseron_dial(
+        &self,
+        instance: &Instance,
+        code: Option<ClaimCode>,
+    ) -> BoxFuture<'static, Result<TesseronTransport, tesseron::Error>> {
+        let instance = instance.clone();
+        Box::pin(async move { adapter_tokio::tesseron_dial(&instance, code.as_ref()).await })
+    }
+}
+
+/// The reading half of a pipe, for a thread of its own.
+struct Reading(ReadHalf<DuplexStream>);
+
+impl Read for Reading {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        block_on(self.0.read(into))
+    }
+}
+
+/// The writing half.
+struct Writing(WriteHalf<DuplexStream>);
+
+impl Write for Writing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        block_on(self.0.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        block_on(self.0.flush())
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        let _ = block_on(self.0.shutdown());
+    }
+}
+
+impl Signals for Tokio {
+    async fn interrupt(&self) {
+        if ::tokio::signal::ctrl_c().await.is_err() {
+            // Nobody will ever press it.
+            pending::<()>().await;
+        }
+    }
+
+    async fn terminate(&self) {
+        #[cfg(unix)]
+        if let Ok(mut told) = ::tokio::signal::unix::signal(::tokio::signal::unix::SignalKind::terminate()) {
+            told.recv().await;
+            return;
+        }
+        pending::<()>().await;
+    }
+}

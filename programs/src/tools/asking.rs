@@ -1,0 +1,161 @@
+//! Tools about their caller, and tools that ask it for something: `whoami`, `summarise`, `delete` and `rename`.
+
+use endpoint::{Context, Tool};
+use protocol_core::{Capabilities, Identity, Sample, ToolOutput};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::count::Count;
+use super::{shaped, structured};
+use crate::audit::{Audit, Record};
+
+#[derive(Serialize, JsonSchema)]
+struct Caller {
+    /// the agent that calls
+    agent: Named,
+    /// what the caller can be asked for
+    capabilities: Abilities,
+    /// the program that calls
+    client: Named,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Named {
+    name: String,
+    version: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<String>,
+}
+
+impl From<Identity> for Named {
+    fn from(identity: Identity) -> Self {
+        Self { name: identity.name, version: identity.version, title: identity.title }
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Abilities {
+    /// asks its model
+    sampling: bool,
+    /// asks its user
+    elicitation: bool,
+    /// names the folders it works in
+    roots: bool,
+}
+
+impl From<Capabilities> for Abilities {
+    fn from(declared: Capabilities) -> Self {
+        Self { sampling: declared.sampling, elicitation: declared.elicitation, roots: declared.roots }
+    }
+}
+
+/// Says who calls.
+pub(super) fn whoami(audit: &Audit) -> Tool {
+    structured(audit, "whoami", async |context: Context, (): (), _: Record| {
+        Ok(Caller { agent: context.agent().into(), capabilities: context.capabilities().into(), client: context.client().into() })
+    })
+    .title("Who am I")
+    .description("Says who the caller is and what it can be asked for.")
+    .read_only()
+    .inline()
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct SummariseArguments {
+    /// what to summarise
+    text: String,
+    /// the longest summary, in tokens; default 400
+    #[serde(default)]
+    max_tokens: Count<400>,
+}
+
+/// Asks the caller's model once.
+pub(super) fn summarise(audit: &Audit) -> Tool {
+    shaped(audit, "summarise", async |context: Context, arguments: SummariseArguments, _: Record| {
+        let mut question = Sample::new(format!("Summarise the following text in a few sentences.\n\n{}", arguments.text));
+        question.max_tokens = Some(arguments.max_tokens.get());
+        let summary = context.sample(question).await?;
+        Ok(ToolOutput::text(summary.text))
+    })
+    .title("Summarise")
+    .description("Has the caller's own model summarise a text.")
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct DeleteArguments {
+    /// what to delete
+    name: String,
+}
+
+/// Either member, never both.
+#[derive(Default, Serialize, JsonSchema)]
+struct Deleted {
+    /// what was deleted
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deleted: Option<String>,
+    /// true when it was not confirmed
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cancelled: Option<bool>,
+}
+
+/// Asks for a yes first; whatever goes wrong with that is a no.
+pub(super) fn delete(audit: &Audit) -> Tool {
+    structured(audit, "delete", async |context: Context, DeleteArguments { name }: DeleteArguments, _: Record| {
+        Ok(if context.confirm(format!("Delete {name}?")).await {
+            Deleted { deleted: Some(name), cancelled: None }
+        } else {
+            Deleted { deleted: None, cancelled: Some(true) }
+        })
+    })
+    .title("Delete")
+    .description("Pretends to delete something, after the user has confirmed it.")
+    .destructive(true)
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RenameArguments {
+    /// what to rename
+    name: String,
+}
+
+/// The form that the user fills in.
+#[derive(Deserialize, JsonSchema)]
+struct NewName {
+    /// The new name
+    #[serde(rename = "newName")]
+    #[schemars(length(min = 1))]
+    new_name: String,
+}
+
+/// Either member, never both.
+#[derive(Serialize, JsonSchema)]
+struct Renamed {
+    /// what was renamed
+    #[serde(skip_serializing_if = "Option::is_none")]
+    renamed: Option<Change>,
+    /// true when the user did not give a name
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cancelled: Option<bool>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Change {
+    from: String,
+    to: String,
+}
+
+/// Asks the user for the new name.
+pub(super) fn rename(audit: &Audit) -> Tool {
+    structured(audit, "rename", async |context: Context, RenameArguments { name }: RenameArguments, _: Record| {
+        let form = context.elicit_typed::<NewName>(format!("What is the new name of {name}?")).await?;
+        Ok(match form {
+            Some(NewName { new_name }) => Renamed { renamed: Some(Change { from: name, to: new_name }), cancelled: None },
+            None => Renamed { renamed: None, cancelled: Some(true) },
+        })
+    })
+    .title("Rename")
+    .description("Pretends to rename something, to a name that the user gives.")
+}

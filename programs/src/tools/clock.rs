@@ -1,0 +1,33 @@
+//! The resource `clock` of the Tesseron app: what the time is, told once a second to whoever subscribes.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use endpoint::{Resource, ResourceContents};
+use protocol_core::Json;
+use serde::Serialize;
+
+/// What it is called.
+pub const NAME: &str = "clock";
+
+/// How often it is told.
+pub const TICK: Duration = Duration::from_secs(1);
+
+/// The resource.
+#[must_use]
+pub fn resource() -> Resource {
+    Resource::new(NAME, NAME, |_| async { Ok(ResourceContents::text(now().as_str())) })
+        .description("What the time is, in milliseconds since 1970")
+        .mime_type("application/json")
+        .subscribable()
+}
+
+/// Its value.
+#[must_use]
+pub fn now() -> Json {
+    #[derive(Serialize)]
+    struct Time {
+        unix_ms: u64,
+    }
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Json::encode(&Time { unix_ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX) }).unwrap_or_default()
+}

@@ -1,0 +1,600 @@
+//! The programs `tools` and `call`, run as a person runs them: their words, their streams and their exit statuses.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::program;
+use tests::scratch::Scratch;
+
+/// What a client says first.
+const HELLO: &str = concat!(
+    r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"#,
+    r#""clientInfo":{"name":"t","version":"1"}}}"#,
+    "\n",
+    r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+);
+
+/// No program here takes longer, unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A program that runs, and what it says line by line.
+struct Running {
+    child: Killed,
+    out: Lines,
+    err: Lines,
+}
+
+/// A child that does not outlive its test.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// One of its streams.
+struct Lines {
+    coming: Receiver<String>,
+    /// What was waited for, line ends included.
+    seen: String,
+}
+
+impl Lines {
+    fn of(stream: impl Read + Send + 'static) -> Self {
+        let (tell, coming) = channel();
+        thread::spawn(move || {
+            let mut stream = BufReader::new(stream);
+            let mut line = String::new();
+            while stream.read_line(&mut line).is_ok_and(|length| length > 0) && tell.send(std::mem::take(&mut line)).is_ok() {}
+        });
+        Self { coming, seen: String::new() }
+    }
+
+    /// Waits for a line that contains `what`, and gives it back.
+    fn until(&mut self, what: &str) -> String {
+        loop {
+            match self.coming.recv_timeout(PATIENCE) {
+                Ok(line) => {
+                    self.seen.push_str(&line);
+                    if line.contains(what) {
+                        return line.trim_end().to_owned();
+                    }
+                }
+                Err(_) => panic!("never said {what:?}: {}", self.seen),
+            }
+        }
+    }
+
+    fn all(mut self) -> String {
+        self.seen.extend(self.coming.iter());
+        self.seen
+    }
+}
+
+/// A program that has ended.
+#[derive(Debug)]
+struct Ended {
+    status: Option<i32>,
+    out: String,
+    err: Vec<String>,
+}
+
+fn start<A: AsRef<OsStr>>(name: &str, arguments: impl IntoIterator<Item = A>, stdin: Stdio) -> Running {
+    let mut command = Command::new(program(name));
+    command.args(arguments).stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("a program that starts");
+    let out = Lines::of(child.stdout.take().expect("a pipe"));
+    let err = Lines::of(child.stderr.take().expect("a pipe"));
+    Running { child: Killed(child), out, err }
+}
+
+impl Running {
+    /// Waits for a line on stderr that contains `what`, and gives it back.
+    fn heard(&mut self, what: &str) -> String {
+        self.err.until(what)
+    }
+
+    fn interrupt(&self) {
+        let killed = Command::new("kill").args(["-INT", &self.child.0.id().to_string()]).status();
+        assert!(killed.is_ok_and(|status| status.success()), "kill -INT");
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        let start = Instant::now();
+        loop {
+            match self.child.0.try_wait().expect("a child") {
+                Some(status) => return status,
+                None if start.elapsed() > PATIENCE => {
+                    let _ = self.child.0.kill();
+                    panic!("it hangs: {}", self.err.seen);
+                }
+                None => thread::sleep(Duration::from_millis(5)),
+            }
+        }
+    }
+
+    fn end(mut self) -> Ended {
+        let status = self.wait().code();
+        let err = self.err.all().lines().map(str::to_owned).collect();
+        Ended { status, out: self.out.all(), err }
+    }
+}
+
+fn call(arguments: &[&str]) -> Ended {
+    start("call", arguments, Stdio::null()).end()
+}
+
+/// `call` with the example `tools` as its server, started with `flags`.
+fn call_tools(arguments: &[&str], flags: &[&str]) -> Ended {
+    let tools = program("tools");
+    let server = [OsStr::new("--"), tools.as_os_str()].into_iter().chain(flags.iter().map(OsStr::new));
+    start("call", arguments.iter().map(OsStr::new).chain(server), Stdio::null()).end()
+}
+
+impl Ended {
+    fn with(self, status: i32) -> Self {
+        assert_eq!(self.status, Some(status), "{self:?}");
+        self
+    }
+
+    /// Exactly one line on stderr, with these words in it, and nothing on stdout.
+    fn complained(self, status: i32, words: &str) {
+        let ended = self.with(status);
+        assert_eq!(ended.out, "", "{ended:?}");
+        assert_eq!(ended.err.len(), 1, "{ended:?}");
+        assert!(ended.err[0].contains(words), "{ended:?}");
+    }
+
+    /// How many lines of progress there are.
+    fn updates(&self) -> usize {
+        self.err.iter().filter(|line| line.contains("% ")).count()
+    }
+}
+
+#[test]
+fn call_without_a_server_starts_one_and_shows_each_step_before_the_result() {
+    let ended = call(&["progress", r#"{"steps":3,"step_ms":10}"#]).with(0);
+    assert_eq!(ended.err, ["1/3 33% step 1/3", "2/3 67% step 2/3", "3/3 100% step 3/3"]);
+    assert_eq!(ended.out, "{\"steps\":3,\"notified\":true,\"done\":true}\n");
+}
+
+#[test]
+fn progress_is_shown_while_the_call_runs() {
+    let mut running = start("call", ["progress", r#"{"steps":2,"step_ms":1000}"#], Stdio::null());
+    running.heard("1/2");
+    assert!(running.child.0.try_wait().expect("a child").is_none(), "the first step is shown before the end");
+    running.end().with(0);
+}
+
+#[test]
+fn blocks_of_text_are_printed_as_they_are() {
+    let ended = call(&["chatty"]).with(0);
+    assert!(ended.out.starts_with("first block: short\n") && ended.out.ends_with("café résumé naïve\n"), "{ended:?}");
+    let ended = call(&["long_output", r#"{"blocks":50,"chars":65536}"#]).with(0);
+    assert_eq!(ended.out.len(), 50 * 65537);
+}
+
+#[test]
+fn what_a_tool_refuses_goes_to_stderr() {
+    call(&["progress", r#"{"steps":"many"}"#]).complained(1, "steps");
+    call(&["chatty", r#"{"surprise":1}"#]).complained(1, "surprise");
+    call(&["no_such_tool"]).complained(1, "no_such_tool");
+}
+
+#[test]
+fn a_command_line_that_makes_no_sense_is_one_line_and_status_2() {
+    call(&["--no-such-flag", "chatty"]).complained(2, "--no-such-flag");
+    call(&[]).complained(2, "name a tool");
+    call(&["progress", "{steps:3}"]).complained(2, "not JSON");
+    call(&["progress", "[3]"]).complained(2, "must be a JSON object");
+    call(&["--timeout", "soon", "progress"]).complained(2, "--timeout");
+    call(&["--answer", "yes", "rename"]).complained(2, "--answer");
+    for tools in [&["--no-such-flag"][..], &["--deadline", "never"], &["--tcp", "a:1", "--unix", "b"], &["word"]] {
+        start("tools", tools, Stdio::null()).end().complained(2, tools[0]);
+    }
+}
+
+#[test]
+fn help_tells_the_flags_and_the_exit_statuses() {
+    for (name, flag) in [("call", "--cancel-after"), ("tools", "--deadline")] {
+        let ended = start(name, ["--help"], Stdio::null()).end().with(0);
+        assert!(ended.out.contains(flag) && ended.out.contains("Exit status"), "{ended:?}");
+        assert!(!ended.out.contains("--serve-tools"), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_one_line_and_status_4() {
+    call(&["chatty", "--", "no-such-server"]).complained(4, "no-such-server");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    drop(taken);
+    call(&["--tcp", &address, "chatty"]).complained(4, &address);
+    let scratch = Scratch::new("nowhere.sock");
+    let nowhere = scratch.to_str().expect("a path in UTF-8");
+    call(&["--unix", nowhere, "chatty"]).complained(4, nowhere);
+}
+
+#[test]
+fn a_server_that_leaves_or_never_answers_is_one_line() {
+    call(&["chatty", "--", "true"]).complained(4, "lost");
+    call(&["chatty", "--", "echo", "Welcome!"]).complained(4, "lost");
+    call(&["--timeout", "0.3", "chatty", "--", "sh", "-c", "cat > /dev/null"]).complained(3, "never answered initialize");
+    call(&["--list", "--timeout", "0.3", "--", "sh", "-c", "cat > /dev/null"]).complained(3, "never answered initialize");
+}
+
+#[test]
+fn a_transport_that_cannot_be_opened_is_status_4() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    start("tools", ["--tcp", &address], Stdio::null()).end().complained(4, &address);
+    start("tools", ["--unix", "/no/such/folder/socket"], Stdio::null()).end().complained(4, "/no/such/folder/socket");
+    start("tools", ["--audit", "/no/such/folder/audit"], Stdio::null()).end().complained(4, "/no/such/folder/audit");
+}
+
+#[test]
+fn a_server_that_dies_midway_leaves_what_was_heard() {
+    let mut tools = start("tools", ["--tcp", "127.0.0.1:0"], Stdio::null());
+    let address = tools.heard("listening on").rsplit(' ').next().expect("an address").to_owned();
+    let mut calling = start("call", ["--tcp", &address, "progress", r#"{"steps":100,"step_ms":100}"#], Stdio::null());
+    calling.heard("2/100");
+    drop(tools);
+    let ended = calling.end().with(4);
+    let complaint = ended.err.last().expect("a line");
+    assert!(complaint.contains("lost") && complaint.contains("last heard: "), "{ended:?}");
+}
+
+#[test]
+fn a_call_is_cancelled_after_so_many_updates() {
+    let ended = call(&["--cancel-after", "2", "countdown", r#"{"from":100,"step_ms":20}"#]).with(130);
+    assert_eq!(ended.out, "");
+    assert_eq!(ended.err.len(), 3, "two updates and the end: {ended:?}");
+    assert!(ended.err[2].starts_with("call: cancelled; last heard: "), "{ended:?}");
+}
+
+#[test]
+fn ctrl_c_cancels_the_call_and_says_what_was_done() {
+    let audit = Scratch::new("audit");
+    let server = program("tools");
+    let arguments = [OsStr::new("progress"), OsStr::new(r#"{"steps":100,"step_ms":100}"#), OsStr::new("--"), server.as_os_str()];
+    let audited = [OsStr::new("--audit"), audit.as_os_str()];
+    let mut running = start("call", arguments.into_iter().chain(audited), Stdio::null());
+    running.heard("3/100");
+    running.interrupt();
+    let ended = running.end().with(130);
+    assert!(ended.err.last().is_some_and(|line| line.starts_with("call: cancelled; last heard: ")), "{ended:?}");
+    let line = fs::read_to_string(&audit).expect("an audit file");
+    assert!(line.starts_with(r#"{"tool":"progress","outcome":"cancelled","done":false,"steps":"#), "{line}");
+}
+
+#[test]
+fn a_call_that_takes_too_long_is_status_3() {
+    // The server starts within it, too.
+    let ended = call(&["--timeout", "3", "stuck"]).with(3);
+    assert_eq!(ended.err, ["call: timed out: nothing was heard for 3s"]);
+    let ended = call(&["--max-total", "2", "countdown", r#"{"from":100,"step_ms":50}"#]).with(3);
+    assert!(ended.err.last().is_some_and(|line| line.contains("not done within 2s; last heard: ")), "{ended:?}");
+}
+
+#[test]
+fn a_deadline_of_the_server_frees_the_caller_of_a_stuck_tool() {
+    let audit = Scratch::new("audit");
+    let flags = ["--deadline", "0.2", "--audit", audit.to_str().expect("a path in UTF-8")];
+    let start = Instant::now();
+    let ended = call_tools(&["stuck"], &flags).with(1);
+    assert!(start.elapsed() < Duration::from_secs(4), "nobody waits for the handler");
+    assert_eq!(ended.out, "");
+    let line = fs::read_to_string(&audit).expect("an audit file");
+    assert_eq!(line, "{\"tool\":\"stuck\",\"outcome\":\"timeout\",\"done\":false,\"steps\":null,\"partial\":null}\n");
+}
+
+#[test]
+fn a_deadline_leaves_what_was_done() {
+    let items: Vec<_> = (0..100).map(|item| item.to_string()).collect();
+    let arguments = serde_json::json!({ "items": items, "step_ms": 30 }).to_string();
+    let ended = call_tools(&["bulk", &arguments], &["--deadline", "1.5"]).with(0);
+    let json = ended.out.find('{').map(|begin| &ended.out[begin..]).expect("a partial result");
+    let partial: serde_json::Value = serde_json::from_str(json).expect("the partial result as JSON");
+    assert_eq!(partial["status"], "timeout");
+    assert!(partial["processed"].as_u64().is_some_and(|done| (1..=50).contains(&done)), "{partial}");
+}
+
+#[test]
+fn questions_are_answered_from_the_command_line() {
+    let name = r#"{"name":"draft"}"#;
+    assert_eq!(call(&["--accept", "delete", name]).with(0).out, "{\"deleted\":\"draft\"}\n");
+    assert_eq!(call(&["--decline", "delete", name]).with(0).out, "{\"cancelled\":true}\n");
+    assert_eq!(call(&["delete", name]).with(0).out, "{\"cancelled\":true}\n");
+    let renamed = "{\"renamed\":{\"from\":\"draft\",\"to\":\"final\"}}\n";
+    assert_eq!(call(&["--answer", r#"{"newName":"final"}"#, "rename", name]).with(0).out, renamed);
+    assert_eq!(call(&["--decline", "rename", name]).with(0).out, "{\"cancelled\":true}\n");
+    call(&["rename", name]).complained(1, "elicitation");
+    let ended = call(&["--accept", "rename", name]).with(1);
+    assert!(ended.err.iter().any(|line| line.contains("newName")), "{ended:?}");
+}
+
+#[test]
+fn a_model_is_played_from_the_command_line() {
+    let text = r#"{"text":"two foxes"}"#;
+    assert_eq!(call(&["--sample-reply", "Foxes.", "summarise", text]).with(0).out, "Foxes.\n");
+    assert_eq!(call(&["--sample-cmd", "tail -n 1 | tr a-z A-Z", "summarise", text]).with(0).out, "TWO FOXES\n");
+    let ended = call(&["--sample-cmd", "exit 3", "summarise", text]).with(1);
+    assert!(ended.err.iter().any(|line| line.contains("the command that answers for the model failed")), "{ended:?}");
+    call(&["summarise", text]).complained(1, "sampling");
+}
+
+#[test]
+fn the_list_has_every_tool_and_prompt_with_its_description() {
+    let ended = call(&["--list"]).with(0);
+    let names: Vec<_> = ended.out.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    for name in ["progress", "long_output", "chatty", "countdown", "bulk", "whoami", "stuck", "summarise", "delete", "rename"] {
+        assert!(names.contains(&name), "{ended:?}");
+    }
+    assert!(names.contains(&"analysis_workflow"), "{ended:?}");
+    assert!(ended.out.lines().all(|line| line.split_whitespace().count() > 3), "{ended:?}");
+}
+
+#[test]
+fn a_prompt_reports_its_steps_and_is_printed() {
+    let ended = call(&["--prompt", "analysis_workflow", r#"{"topic":"rust","step_ms":"10"}"#]).with(0);
+    assert_eq!(ended.updates(), 5, "{ended:?}");
+    assert!(ended.out.starts_with("Multi-step analysis workflow for: rust\n\nAnalysis Workflow Complete\n"), "{ended:?}");
+    assert!(ended.out.ends_with("✓ format - Formatting final report\n\nReady for review.\n"), "{ended:?}");
+    call(&["--prompt", "analysis_workflow", r#"{"step_ms":"soon"}"#]).complained(1, "step_ms");
+}
+
+#[test]
+fn log_records_are_shown_from_the_level_asked_for() {
+    let failing = r#"{"items":["a"],"fail":["a"],"step_ms":1}"#;
+    let ended = call(&["--log-level", "warning", "bulk", failing]).with(0);
+    assert!(ended.err.contains(&r#"[warning] {"item":"a"}"#.to_owned()), "{ended:?}");
+    let ended = call(&["--log-level", "error", "bulk", failing]).with(0);
+    assert!(!ended.err.iter().any(|line| line.contains("[warning]")), "{ended:?}");
+}
+
+#[test]
+fn a_listening_server_serves_several_clients_at_once_and_after_one_another() {
+    let scratch = Scratch::new("tools.sock");
+    let socket = scratch.to_str().expect("a path in UTF-8");
+    for (flag, place) in [("--tcp", "127.0.0.1:0"), ("--unix", socket)] {
+        let mut tools = start("tools", [flag, place], Stdio::null());
+        let address = tools.heard("listening on").rsplit(' ').next().expect("an address").to_owned();
+        let slow = start("call", [flag, &address, "progress", r#"{"steps":3,"step_ms":100}"#], Stdio::null());
+        for _ in 0..2 {
+            call(&[flag, &address, "chatty"]).with(0);
+        }
+        slow.end().with(0);
+        tools.interrupt();
+        tools.end().with(0);
+    }
+}
+
+#[test]
+fn at_the_end_of_input_tools_answers_what_it_has_read_and_leaves_at_once() {
+    let mut tools = start("tools", ["--deadline", "20"], Stdio::piped());
+    let mut input = tools.child.0.stdin.take().expect("a pipe");
+    let lines = [
+        HELLO,
+        r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"countdown","arguments":{"from":2,"step_ms":50}}}"#,
+        r#"{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"chatty"}}"#,
+    ];
+    input.write_all((lines.join("\n") + "\n").as_bytes()).expect("a reader");
+    drop(input);
+    let start = Instant::now();
+    let ended = tools.end().with(0);
+    assert!(start.elapsed() < Duration::from_secs(4), "it does not wait out its grace");
+    assert_eq!(ended.err, Vec::<String>::new());
+    let answers: Vec<serde_json::Value> =
+        ended.out.lines().map(|line| serde_json::from_str(line).expect("stdout carries only JSON")).collect();
+    for id in 1..=3 {
+        assert!(answers.iter().any(|answer| answer["id"] == id && answer.get("result").is_some()), "{answers:?}");
+    }
+}
+
+/// Standard input and output that a client may give us, beside the pipes of the other tests.
+#[test]
+fn tools_serves_on_files_and_sockets_as_well() {
+    let input = format!("{HELLO}\n{}\n", r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#);
+    let (asked, answered) = (Scratch::new("in"), Scratch::new("out"));
+    fs::write(&asked, &input).expect("a file");
+    let run = |stdin: Stdio, stdout: Stdio| {
+        let mut command = Command::new(program("tools"));
+        let status = Killed(command.stdin(stdin).stdout(stdout).spawn().expect("it starts")).0.wait().expect("it ends");
+        assert_eq!(status.code(), Some(0));
+    };
+    let are_whole = |answers: &str| answers.lines().count() == 2 && answers.contains(r#""id":1"#) && answers.contains(r#""id":2"#);
+
+    run(fs::File::open(&asked).expect("a file").into(), fs::File::create(&answered).expect("a file").into());
+    assert!(are_whole(&fs::read_to_string(&answered).expect("a file")));
+
+    let (mut near, far) = UnixStream::pair().expect("sockets");
+    near.write_all(input.as_bytes()).expect("room");
+    near.shutdown(std::net::Shutdown::Write).expect("an end");
+    let other = far.try_clone().expect("a socket");
+    run(OwnedFd::from(far).into(), OwnedFd::from(other).into());
+    let mut answers = String::new();
+    near.read_to_string(&mut answers).expect("text");
+    assert!(are_whole(&answers));
+}
+
+/// Opened anew, such a pipe waited for another writer when its only one had gone.
+#[test]
+fn regression_tools_ends_with_a_pipe_that_has_a_name_and_lost_its_writer() {
+    let name = Scratch::new("fifo");
+    assert!(Command::new("mkfifo").arg(&*name).status().expect("mkfifo").success());
+    let path = name.to_path_buf();
+    let writer = thread::spawn(move || fs::write(path, format!("{HELLO}\n")));
+    let stdin = fs::File::open(&*name).expect("a writer");
+    writer.join().expect("no panic").expect("a reader");
+    let mut command = Command::new(program("tools"));
+    let mut tools = Killed(command.stdin(stdin).stdout(Stdio::piped()).spawn().expect("it starts"));
+    let mut answers = String::new();
+    tools.0.stdout.take().expect("a pipe").read_to_string(&mut answers).expect("text");
+    assert_eq!(answers.lines().count(), 1);
+    assert_eq!(tools.0.wait().expect("it ends").code(), Some(0));
+}
+
+/// Whoever holds the same pipe, a shell for one, does not expect a read or a write of it to fail for want of waiting.
+#[test]
+fn the_pipes_of_tools_are_left_as_they_were() {
+    let (theirs, mut ours) = std::io::pipe().expect("a pipe");
+    let (mut heard, said) = std::io::pipe().expect("a pipe");
+    let (mut shared_in, mut shared_out) = (theirs.try_clone().expect("a pipe"), said.try_clone().expect("a pipe"));
+    let mut command = Command::new(program("tools"));
+    let mut tools = Killed(command.stdin(theirs).stdout(said).spawn().expect("it starts"));
+    drop(command);
+    ours.write_all(format!("{HELLO}\n").as_bytes()).expect("a reader");
+    let mut answer = [0; 1];
+    heard.read_exact(&mut answer).expect("an answer");
+    tools.0.kill().expect("it runs");
+    tools.0.wait().expect("it ends");
+    let late = thread::spawn(move || {
+        let mut read = [0; 4];
+        shared_in.read_exact(&mut read).map(|()| read)
+    });
+    thread::sleep(Duration::from_millis(50));
+    ours.write_all(b"late").expect("a reader");
+    assert_eq!(&late.join().expect("no panic").expect("a read that waits"), b"late");
+    let full = thread::spawn(move || shared_out.write_all(&[b'x'; 200_000]));
+    let mut left = 0;
+    while left < 200_000 {
+        left += heard.read(&mut [0; 4096]).expect("a pipe");
+    }
+    full.join().expect("no panic").expect("a write that waits");
+}
+
+#[test]
+fn a_stuck_handler_does_not_outlive_the_grace_of_a_client_that_has_left() {
+    let audit = Scratch::new("audit");
+    let flags = ["--deadline", "0.3", "--audit", audit.to_str().expect("a path in UTF-8")];
+    let mut tools = start("tools", flags, Stdio::piped());
+    let mut input = tools.child.0.stdin.take().expect("a pipe");
+    let stuck = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"stuck"}}"#;
+    writeln!(input, "{HELLO}\n{stuck}").expect("a reader");
+    drop(input);
+    let start = Instant::now();
+    let ended = tools.end().with(0);
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+    assert!(ended.out.contains(r#""isError":true"#), "the deadline was still told: {ended:?}");
+    assert!(fs::read_to_string(&audit).is_ok_and(|line| line.contains(r#""outcome":"timeout""#)));
+}
+
+#[test]
+fn ctrl_c_ends_tools() {
+    let mut tools = start("tools", ["--tcp", "127.0.0.1:0"], Stdio::null());
+    tools.heard("listening on");
+    tools.interrupt();
+    tools.end().with(0);
+
+    // On stdin, with a client that stays: nothing reads from the terminal once it has ended.
+    let mut tools = start("tools", [""; 0], Stdio::piped());
+    let mut input = tools.child.0.stdin.take().expect("a pipe");
+    writeln!(input, "{HELLO}").expect("a reader");
+    tools.out.until("serverInfo");
+    tools.interrupt();
+    tools.end().with(0);
+    drop(input);
+}
+
+// ---- What was done, and the end ----
+
+#[test]
+fn a_call_that_is_cancelled_prints_what_rode_on_its_progress() {
+    let arguments = serde_json::json!({ "items": ["a", "b", "c", "d", "e"], "fail": ["b"], "step_ms": 1000 }).to_string();
+    let audit = Scratch::new("audit");
+    let flags = ["--partial-on-progress", "--audit", audit.to_str().expect("a path in UTF-8")];
+    let ended = call_tools(&["--cancel-after", "3", "bulk", &arguments], &flags).with(130);
+    let partial: serde_json::Value = serde_json::from_str(&ended.out).expect("the partial result as JSON");
+    assert_eq!((&partial["processed"], &partial["failed"], &partial["remaining"]), (&2.into(), &1.into(), &2.into()), "{partial}");
+    assert!(ended.err.last().is_some_and(|line| line.starts_with("call: cancelled; last heard: 3/5 ")), "{ended:?}");
+    let line: serde_json::Value = serde_json::from_str(&fs::read_to_string(&audit).expect("an audit file")).expect("a line");
+    assert_eq!((&line["outcome"], &line["steps"], &line["partial"]), (&"cancelled".into(), &3.into(), &partial));
+
+    let ended = call_tools(&["--cancel-after", "3", "bulk", &arguments], &[]).with(130);
+    assert_eq!(ended.out, "", "nothing rides unless it is asked to");
+}
+
+impl Running {
+    fn terminate(&self) {
+        let killed = Command::new("kill").args(["-TERM", &self.child.0.id().to_string()]).status();
+        assert!(killed.is_ok_and(|status| status.success()), "kill -TERM");
+    }
+}
+
+/// `tools` on stdin, which stays open, with one call under way that has reported `heard`.
+fn serving(flags: &[&str], tool: &str, arguments: &str, heard: &str) -> (Running, std::process::ChildStdin) {
+    let mut tools = start("tools", flags, Stdio::piped());
+    let mut input = tools.child.0.stdin.take().expect("a pipe");
+    let params = format!(r#"{{"name":"{tool}","arguments":{arguments},"_meta":{{"progressToken":2}}}}"#);
+    writeln!(input, "{HELLO}\n{{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"tools/call\",\"params\":{params}}}").expect("a reader");
+    tools.out.until(heard);
+    (tools, input)
+}
+
+#[test]
+fn told_to_end_tools_lets_what_runs_finish_and_refuses_what_is_new() {
+    for tell in [Running::interrupt, Running::terminate] {
+        let (mut tools, mut input) = serving(&[], "countdown", r#"{"from":3,"step_ms":1000}"#, "Counting down: 2");
+        tell(&tools);
+        tools.heard("tools: 1 call may finish within 5s; once more ends it at once");
+        writeln!(input, r#"{{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{{"name":"chatty"}}}}"#).expect("a reader");
+        assert!(tools.out.until(r#""id":3"#).contains(r#""code":-32809"#));
+        tools.out.until("Countdown completed successfully");
+        tools.end().with(0);
+    }
+}
+
+#[test]
+fn what_has_not_finished_within_the_grace_is_cancelled_and_leaves_what_was_done() {
+    let audit = Scratch::new("audit");
+    let flags = ["--grace", "0.3", "--audit", audit.to_str().expect("a path in UTF-8")];
+    let (tools, _input) = serving(&flags, "progress", r#"{"steps":100,"step_ms":100}"#, "step 2/100");
+    let start = Instant::now();
+    tools.interrupt();
+    let ended = tools.end().with(0);
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+    let answer = ended.out.lines().last().expect("an answer");
+    assert!(answer.contains(r#""id":2,"result""#) && answer.contains(r#""status":"cancelled""#), "{answer}");
+    let line = fs::read_to_string(&audit).expect("an audit file");
+    assert!(line.starts_with(r#"{"tool":"progress","outcome":"cancelled","done":false,"steps":"#), "{line}");
+}
+
+#[test]
+fn told_twice_tools_ends_at_once() {
+    let (mut tools, _input) = serving(&["--grace", "60"], "progress", r#"{"steps":100,"step_ms":5000}"#, "step 1/100");
+    tools.interrupt();
+    tools.heard("once more ends it at once");
+    let start = Instant::now();
+    tools.interrupt();
+    tools.end().with(0);
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_caller_has_its_result_from_a_server_that_is_told_to_end_and_the_next_caller_finds_nobody() {
+    let mut tools = start("tools", ["--tcp", "127.0.0.1:0"], Stdio::null());
+    let address = tools.heard("listening on").rsplit(' ').next().expect("an address").to_owned();
+    let mut calling = start("call", ["--tcp", &address, "countdown", r#"{"from":3,"step_ms":1000}"#], Stdio::null());
+    calling.heard("1/3");
+    tools.interrupt();
+    tools.heard("1 call may finish");
+    call(&["--tcp", &address, "chatty"]).complained(4, &address);
+    assert!(calling.end().with(0).out.contains("Countdown completed successfully"));
+    tools.end().with(0);
+}
+
+#[test]
+fn a_server_that_refuses_the_handshake_is_quoted() {
+    let refuses = r#"read hello; echo '{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"not today"}}'; cat > /dev/null"#;
+    call(&["chatty", "--", "sh", "-c", refuses]).complained(4, "the server refused the handshake: not today (-32000)");
+}

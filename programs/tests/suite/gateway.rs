@@ -1,0 +1,1342 @@
+//! The programs `gateway` and `tools --tesseron`, run as a person runs them: an MCP client speaks to the stdin of the one, and over
+//! real sockets and manifests in a home of its own it reaches the other.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use std::iter;
+
+use serde_json::{Value, json};
+
+use super::program;
+use tests::scratch::Scratch;
+
+/// A test for each row.
+macro_rules! rows {
+    ($($name:ident)*) => {$(
+        #[test]
+        fn $name() {
+            super::$name(&super::Programs);
+        }
+    )*};
+}
+
+mod rows {
+    rows! {
+        an_app_on_a_web_socket_is_found_claimed_and_called
+        an_app_on_a_unix_socket_is_found_claimed_and_called
+        an_app_that_lets_the_gateway_make_up_the_code_is_claimed_too
+        only_the_right_code_claims_in_any_case
+        a_session_whose_channel_was_cut_is_resumed_without_a_new_claim
+        a_gateway_that_keeps_no_sessions_asks_for_a_new_claim
+        once_the_gateway_has_left_there_is_a_new_code_and_the_old_one_is_spent
+        the_next_gateway_claims_anew_what_it_does_not_know
+        several_apps_run_at_once_and_the_newest_of_twins_answers
+        ten_updates_half_a_second_apart_arrive_half_a_second_apart
+        a_cancelled_call_stops_at_the_app_and_what_was_done_is_kept
+        what_a_deadline_cut_short_is_told_with_what_was_done
+        an_agent_that_leaves_cancels_what_it_had_running
+        an_app_that_dies_fails_its_calls_and_takes_its_tools_along
+        the_model_and_the_user_are_asked_through_both_hops
+        an_agent_without_a_model_or_a_user_is_not_asked
+        blocks_of_text_cross_one_by_one_as_they_are
+        the_clock_is_listed_read_and_subscribed
+        the_log_of_an_app_is_filtered_by_the_agents_level
+        a_manifest_goes_with_its_app_however_it_is_told_to_end
+        what_a_dead_process_left_is_swept_and_nothing_else
+        an_app_that_stalls_holds_up_no_other_claim
+        an_agent_that_talks_nonsense_is_told_so_and_served_on
+        agents_come_one_after_the_other_over_tcp
+        the_surface_is_what_the_flag_says_or_the_environment
+        nobody_has_to_read_stderr
+        a_client_that_reads_no_longer_is_status_4
+        a_gateway_with_nothing_to_do_does_nothing
+        the_gateway_ends_when_its_input_ends_and_when_it_is_told_to
+        help_tells_the_flags_and_the_exit_statuses
+        a_command_line_that_makes_no_sense_is_one_line_and_status_2
+        what_cannot_be_opened_is_one_line_and_status_4
+    }
+}
+
+/// Nothing here takes longer, unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The gateway looks at the manifests at least this often.
+const POLL: Duration = Duration::from_secs(2);
+
+// ---- Programs ----
+
+/// The programs of one runtime.
+struct Programs;
+
+impl Programs {
+    fn command(&self, name: &str) -> Command {
+        let mut command = Command::new(program(name));
+        for variable in ["TESSERON_TOOL_SURFACE", "TESSERON_RESUME_TTL_MS"] {
+            command.env_remove(variable);
+        }
+        command
+    }
+
+    /// Runs one to its end, with nobody at its stdin.
+    fn run(&self, name: &str, flags: &[&str]) -> Ended {
+        let mut command = self.command(name);
+        command.args(flags).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut program = Program::start(command);
+        let out = Lines::of(program.child.stdout.take().expect("a pipe"));
+        let status = program.wait().code();
+        Ended { status, out: out.all(), err: program.err.all() }
+    }
+}
+
+/// A program that runs. It does not outlive its test.
+struct Program {
+    child: Child,
+    err: Lines,
+}
+
+impl Program {
+    fn start(mut command: Command) -> Self {
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("a program that starts");
+        let err = Lines::of(child.stderr.take().expect("a pipe"));
+        Self { child, err }
+    }
+
+    /// With nobody who reads its stderr.
+    fn unheard(mut command: Command) -> Self {
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("a program that starts");
+        drop(child.stderr.take());
+        Self { child, err: Lines::of(io::empty()) }
+    }
+
+    fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "kill {signal}");
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        let start = Instant::now();
+        loop {
+            match self.child.try_wait().expect("a child") {
+                Some(status) => return status,
+                None if start.elapsed() > PATIENCE => panic!("it hangs: {}", self.err.seen()),
+                None => thread::sleep(Duration::from_millis(5)),
+            }
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A program that has ended.
+#[derive(Debug)]
+struct Ended {
+    status: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Ended {
+    /// Exactly one line on stderr, with these words in it, and nothing on stdout.
+    fn complained(&self, status: i32, words: &str) {
+        assert_eq!((self.status, self.out.as_str(), self.err.lines().count()), (Some(status), "", 1), "{self:?}");
+        assert!(self.err.contains(words), "{words:?} in {self:?}");
+    }
+}
+
+/// What a program says, line by line.
+struct Lines {
+    coming: Receiver<String>,
+    seen: RefCell<Vec<String>>,
+}
+
+impl Lines {
+    fn of(stream: impl Read + Send + 'static) -> Self {
+        let (tell, coming) = channel();
+        thread::spawn(move || {
+            let _ = BufReader::new(stream).lines().map_while(Result::ok).try_for_each(|line| tell.send(line));
+        });
+        Self { coming, seen: RefCell::default() }
+    }
+
+    /// Waits for the line with this number, counted from 0, of those that contain `what`.
+    fn nth(&self, what: &str, number: usize) -> String {
+        let mut seen = self.seen.borrow_mut();
+        loop {
+            if let Some(line) = seen.iter().filter(|line| line.contains(what)).nth(number) {
+                return line.clone();
+            }
+            match self.coming.recv_timeout(PATIENCE) {
+                Ok(line) => seen.push(line),
+                Err(_) => panic!("never said {what:?}: {seen:?}"),
+            }
+        }
+    }
+
+    /// Whatever was said until now.
+    fn seen(&self) -> String {
+        self.seen.borrow_mut().extend(self.coming.try_iter());
+        self.seen.borrow().join("\n")
+    }
+
+    /// Whatever a program says that has ended.
+    fn all(&self) -> String {
+        self.seen.borrow_mut().extend(self.coming.iter());
+        self.seen.borrow().join("\n")
+    }
+}
+
+/// A home that nobody else has, and that goes with the test.
+struct Home(Scratch);
+
+impl Home {
+    fn new() -> Self {
+        let home = Self(Scratch::new("home"));
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(home.instances());
+        made.expect("a folder");
+        home
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("a path in UTF-8")
+    }
+
+    fn instances(&self) -> PathBuf {
+        self.0.join(".tesseron/instances")
+    }
+
+    /// The names of all that lies beside the manifests, and of these.
+    fn names(&self) -> BTreeSet<String> {
+        let entries = fs::read_dir(self.instances()).expect("a folder");
+        entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect()
+    }
+
+    /// All manifests, without what is being written.
+    fn manifests(&self) -> Vec<Value> {
+        let names = self.names().into_iter().filter(|name| name.ends_with(".json"));
+        let read = names.map(|name| fs::read(self.instances().join(name)).expect("a manifest"));
+        read.map(|written| serde_json::from_slice(&written).expect("JSON")).collect()
+    }
+
+    /// That of the only app.
+    fn manifest(&self) -> Value {
+        let [manifest] = <[_; 1]>::try_from(self.manifests()).expect("one manifest");
+        manifest
+    }
+
+    /// The code of the only app, once nobody has it.
+    fn next_code(&self) -> String {
+        let start = Instant::now();
+        loop {
+            let minted = self.manifests().pop().map(|manifest| manifest["hostMintedClaim"].clone());
+            if let Some(claim) = minted.filter(|claim| claim["boundAgent"].is_null()) {
+                return claim["code"].as_str().expect("a code").to_owned();
+            }
+            assert!(start.elapsed() < PATIENCE, "there is no new code");
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn put(&self, id: &str, manifest: &str) -> PathBuf {
+        let path = self.instances().join(format!("{id}.json"));
+        fs::write(&path, manifest).expect("a file");
+        path
+    }
+}
+
+/// `tools --tesseron`.
+struct App(Program);
+
+impl App {
+    fn start<A: AsRef<OsStr>>(programs: &Programs, home: &Home, flags: impl IntoIterator<Item = A>) -> Self {
+        let mut command = programs.command("tools");
+        command.args(["--tesseron", "--home", home.path()]).args(flags).stdin(Stdio::null()).stdout(Stdio::null());
+        let app = Self(Program::start(command));
+        app.0.err.nth("listening on", 0);
+        app
+    }
+
+    /// The code that it shows, the first or a later one.
+    fn code(&self, number: usize) -> String {
+        let line = self.0.err.nth("claim code", number);
+        line.rsplit(' ').next().expect("a code").to_owned()
+    }
+}
+
+/// An MCP client, and the gateway that it has started.
+struct Agent {
+    gateway: Program,
+    input: Option<ChildStdin>,
+    coming: Receiver<(Instant, Value)>,
+    /// What the gateway has said, in order.
+    heard: Vec<(Instant, Value)>,
+    next: u64,
+}
+
+/// A place in what an agent has heard.
+#[derive(Clone, Copy)]
+struct Mark(usize);
+
+impl Agent {
+    /// One that can be asked for everything.
+    fn start(programs: &Programs, home: &Home, flags: &[&str]) -> Self {
+        Self::with(programs, home, flags, &json!({ "sampling": {}, "elicitation": {} }))
+    }
+
+    fn with(programs: &Programs, home: &Home, flags: &[&str], capabilities: &Value) -> Self {
+        let mut command = programs.command("gateway");
+        command.args(["--home", home.path()]).args(flags);
+        Self::of(command, capabilities)
+    }
+
+    fn of(mut command: Command, capabilities: &Value) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        Self::on(Program::start(command), capabilities)
+    }
+
+    fn on(mut gateway: Program, capabilities: &Value) -> Self {
+        let input = gateway.child.stdin.take();
+        let out = gateway.child.stdout.take().expect("a pipe");
+        let (tell, coming) = channel();
+        thread::spawn(move || {
+            let lines = BufReader::new(out).lines().map_while(Result::ok);
+            let parsed = lines.map(|line| serde_json::from_str(&line).unwrap_or_else(|_| json!({ "not JSON": line })));
+            let _ = parsed.map(|message| (Instant::now(), message)).into_iter().try_for_each(|message| tell.send(message));
+        });
+        let mut agent = Self { gateway, input, coming, heard: Vec::new(), next: 1 };
+        agent.greet(capabilities);
+        agent
+    }
+
+    fn greet(&mut self, capabilities: &Value) {
+        let hello = json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": capabilities,
+            "clientInfo": { "name": "agent", "version": "1" },
+        });
+        let welcome = self.ask("initialize", &hello);
+        assert_eq!(welcome["result"]["serverInfo"]["name"], "tesseron", "{welcome}");
+        self.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+    }
+
+    fn say(&mut self, message: &Value) {
+        let input = self.input.as_mut().expect("a gateway that listens");
+        writeln!(input, "{message}").expect("a gateway that reads");
+    }
+
+    fn send(&mut self, method: &str, params: &Value) -> u64 {
+        let id = self.next;
+        self.next += 1;
+        self.say(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+        id
+    }
+
+    fn ask(&mut self, method: &str, params: &Value) -> Value {
+        let id = self.send(method, params);
+        self.answer(id)
+    }
+
+    /// Calls a tool. Its progress goes by the id of the request.
+    fn send_call(&mut self, tool: &str, arguments: &Value) -> u64 {
+        let token = self.next;
+        self.send("tools/call", &json!({ "name": tool, "arguments": arguments, "_meta": { "progressToken": token } }))
+    }
+
+    fn call(&mut self, tool: &str, arguments: &Value) -> Value {
+        let id = self.send_call(tool, arguments);
+        self.result(id)
+    }
+
+    fn cancel(&mut self, id: u64) {
+        self.say(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }));
+    }
+
+    /// Here, in what was heard.
+    fn mark(&self) -> Mark {
+        Mark(self.heard.len())
+    }
+
+    /// Waits for the first message that fits, from a place on.
+    fn wait(&mut self, Mark(from): Mark, what: &str, fits: impl Fn(&Value) -> bool) -> (usize, Value) {
+        let mut at = from;
+        loop {
+            while let Some((_, message)) = self.heard.get(at) {
+                assert!(message.get("not JSON").is_none(), "stdout carries only JSON: {message}");
+                if fits(message) {
+                    return (at, message.clone());
+                }
+                at += 1;
+            }
+            match self.coming.recv_timeout(PATIENCE) {
+                Ok(message) => self.heard.push(message),
+                Err(_) => panic!("{what} never came; {:?}; stderr: {}", self.heard, self.gateway.err.seen()),
+            }
+        }
+    }
+
+    fn answer(&mut self, id: u64) -> Value {
+        self.wait(Mark(0), &format!("the answer to {id}"), |message| message["id"] == id && message.get("method").is_none()).1
+    }
+
+    /// The result of a call, which may say that the tool has failed.
+    fn result(&mut self, id: u64) -> Value {
+        let answer = self.answer(id);
+        assert!(answer["result"]["content"].is_array(), "{answer}");
+        answer["result"].clone()
+    }
+
+    /// A request or a notification of the gateway.
+    fn message(&mut self, from: Mark, method: &str) -> Value {
+        self.wait(from, method, |message| message["method"] == method).1
+    }
+
+    fn reply(&mut self, asked: &Value, result: &Value) {
+        self.say(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result }));
+    }
+
+    /// The updates of a call that were heard until now, and when.
+    fn updates(&self, id: u64) -> Vec<(Instant, Value)> {
+        let ours = |message: &Value| message["method"] == "notifications/progress" && message["params"]["progressToken"] == id;
+        self.heard.iter().filter(|(_, message)| ours(message)).map(|(at, message)| (*at, message["params"].clone())).collect()
+    }
+
+    /// Waits until a call has reported so often.
+    fn until_updates(&mut self, id: u64, count: usize) {
+        let mut from = Mark(0);
+        for _ in 0..count {
+            let ours = |message: &Value| message["method"] == "notifications/progress" && message["params"]["progressToken"] == id;
+            from = Mark(self.wait(from, "an update", ours).0 + 1);
+        }
+    }
+
+    fn claim(&mut self, code: &str) -> Value {
+        self.call("tesseron__claim_session", &json!({ "code": code }))
+    }
+
+    fn claimed(&mut self, code: &str) -> String {
+        let result = self.claim(code);
+        assert!(!is_error(&result), "{result}");
+        text(&result)
+    }
+
+    fn pending(&mut self) -> String {
+        text(&self.call("tesseron__list_pending_claims", &json!({})))
+    }
+
+    fn tools(&mut self) -> Vec<String> {
+        let listed = self.ask("tools/list", &json!({}));
+        let tools = listed["result"]["tools"].as_array().expect("a list").clone();
+        tools.iter().map(|tool| tool["name"].as_str().expect("a name").to_owned()).collect()
+    }
+
+    /// Waits until a tool is listed, or no longer, looking again whenever the gateway says that there is something to see.
+    fn until_listed(&mut self, mut from: Mark, tool: &str, listed: bool) {
+        while self.tools().iter().any(|name| name == tool) != listed {
+            let changed = |message: &Value| message["method"] == "notifications/tools/list_changed";
+            from = Mark(self.wait(from, "notifications/tools/list_changed", changed).0 + 1);
+        }
+    }
+
+    /// Ends its input, and gives how the gateway ended.
+    fn leave(mut self) -> Ended {
+        drop(self.input.take());
+        let status = self.gateway.wait().code();
+        let out = self.coming.iter().map(|(_, message)| message.to_string()).collect::<Vec<_>>().join("\n");
+        Ended { status, out, err: self.gateway.err.all() }
+    }
+}
+
+fn is_error(result: &Value) -> bool {
+    result["isError"] == true
+}
+
+/// Its blocks of text, one after the other.
+fn text(result: &Value) -> String {
+    blocks(result).join("\n")
+}
+
+fn blocks(result: &Value) -> Vec<String> {
+    let content = result["content"].as_array().expect("blocks");
+    content.iter().map(|block| block["text"].as_str().expect("text").to_owned()).collect()
+}
+
+/// A result that is JSON, in its text.
+fn value(result: &Value) -> Value {
+    assert!(!is_error(result), "{result}");
+    serde_json::from_str(&text(result)).expect("JSON")
+}
+
+/// The lines of an audit file, once there are so many.
+fn audit(path: &Path, lines: usize) -> Vec<Value> {
+    let start = Instant::now();
+    loop {
+        let written = fs::read_to_string(path).unwrap_or_default();
+        let whole: Vec<_> = written.split_inclusive('\n').filter(|line| line.ends_with('\n')).collect();
+        if whole.len() >= lines {
+            return whole.into_iter().map(|line| serde_json::from_str(line).expect("a line")).collect();
+        }
+        assert!(start.elapsed() < PATIENCE, "{lines} lines expected, there are {written:?}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+// ---- Claims ----
+
+fn found_claimed_and_called(programs: &Programs, binding: &str) {
+    let home = Home::new();
+    let app = App::start(programs, &home, [binding]);
+    let code = app.code(0);
+    let mut agent = Agent::start(programs, &home, &[]);
+    assert!(agent.pending().contains(&code));
+    let before = agent.mark();
+    assert!(!agent.tools().iter().any(|tool| tool.starts_with("tools__")));
+    let claimed = agent.claimed(&code);
+    assert!(claimed.contains("tools__progress") && claimed.contains("tesseron://tools/clock"), "{claimed}");
+    agent.message(before, "notifications/tools/list_changed");
+    agent.message(before, "notifications/resources/list_changed");
+    assert!(agent.tools().contains(&"tools__whoami".to_owned()));
+    let caller = value(&agent.call("tools__whoami", &json!({})));
+    assert_eq!((&caller["agent"]["name"], &caller["capabilities"]["sampling"]), (&json!("agent"), &json!(true)), "{caller}");
+    assert!(!agent.pending().contains(&code), "a code that is spent is not offered");
+    let same = agent.call("tesseron__invoke_action", &json!({ "app_id": "tools", "action": "whoami" }));
+    assert_eq!(value(&same), caller);
+    let wrong = agent.call("tools__progress", &json!({ "steps": "many" }));
+    assert!(is_error(&wrong) && text(&wrong).contains("steps"), "{wrong}");
+    assert_eq!(wrong["structuredContent"]["code"], -32004, "{wrong}");
+}
+
+fn an_app_on_a_web_socket_is_found_claimed_and_called(programs: &Programs) {
+    found_claimed_and_called(programs, "--ws");
+}
+
+fn an_app_on_a_unix_socket_is_found_claimed_and_called(programs: &Programs) {
+    found_claimed_and_called(programs, "--unix");
+}
+
+fn an_app_that_lets_the_gateway_make_up_the_code_is_claimed_too(programs: &Programs) {
+    for binding in ["--ws", "--unix"] {
+        let home = Home::new();
+        let app = App::start(programs, &home, [binding, "--gateway-claims"]);
+        let mut agent = Agent::start(programs, &home, &[]);
+        let code = app.code(0);
+        agent.gateway.err.nth(&code, 0);
+        assert!(agent.pending().contains(&code));
+        let early = agent.call("tools__whoami", &json!({}));
+        assert!(is_error(&early) && text(&early).contains(&code), "nobody has claimed it: {early}");
+        agent.claimed(&code);
+        assert_eq!(value(&agent.call("tools__whoami", &json!({})))["agent"]["name"], "agent");
+    }
+}
+
+fn only_the_right_code_claims_in_any_case(programs: &Programs) {
+    let home = Home::new();
+    let app = App::start(programs, &home, ["--ws"]);
+    let code = app.code(0);
+    let mut agent = Agent::start(programs, &home, &[]);
+    // The gateway does not dial with what is no code of anybody, so none of these counts as a guess at the app.
+    let long = "A".repeat(100_000);
+    for wrong in ["ZZZZ-ZZ", "", "../../../etc/passwd", "AB\u{0}CD", "AB\r\nCD-EF", "\u{1F980}", "%s%n", &long] {
+        let refused = agent.claim(wrong);
+        assert!(is_error(&refused), "{refused}");
+        assert!(text(&refused).len() < 1000, "it is not echoed at length");
+    }
+    for malformed in [json!({}), json!({ "code": 7 }), json!({ "code": null }), json!({ "code": [&code] })] {
+        assert!(is_error(&agent.call("tesseron__claim_session", &malformed)), "{malformed}");
+    }
+    let hint = text(&agent.claim("ZZZZ-ZZ"));
+    assert!(hint.contains(&code), "what waits is named: {hint}");
+    agent.claimed(&code.to_lowercase());
+    agent.claimed(&code);
+    assert!(!is_error(&agent.call("tools__chatty", &json!({}))));
+}
+
+/// Carries bytes between a gateway and an app, until it is cut.
+struct Cable {
+    address: String,
+    streams: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Cable {
+    /// To an app's own address, as its manifest says it.
+    fn to(url: &str) -> Self {
+        let target = url.trim_start_matches("ws://").trim_end_matches('/').to_owned();
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address").to_string();
+        let streams = Arc::new(Mutex::new(Vec::new()));
+        let known = Arc::clone(&streams);
+        thread::spawn(move || {
+            for near in listener.incoming().map_while(Result::ok) {
+                let Ok(far) = TcpStream::connect(&target) else { continue };
+                let both = || Some((near.try_clone().ok()?, far.try_clone().ok()?));
+                for (mut from, mut to) in [both(), both().map(|(near, far)| (far, near))].into_iter().flatten() {
+                    thread::spawn(move || {
+                        let _ = io::copy(&mut from, &mut to);
+                        let _ = to.shutdown(Shutdown::Both);
+                    });
+                }
+                known.lock().unwrap_or_else(PoisonError::into_inner).extend([near, far]);
+            }
+        });
+        Self { address, streams }
+    }
+
+    /// Cuts every connection. New ones are carried as before.
+    fn cut(&self) {
+        for stream in self.streams.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// Has the app of one home known in another, through a cable.
+fn cabled(home: &Home, there: &Home) -> Cable {
+    let mut manifest = home.manifest();
+    let cable = Cable::to(manifest["transport"]["url"].as_str().expect("a URL"));
+    manifest["transport"]["url"] = json!(format!("ws://{}/", cable.address));
+    there.put(manifest["instanceId"].as_str().expect("an id"), &manifest.to_string());
+    cable
+}
+
+fn a_session_whose_channel_was_cut_is_resumed_without_a_new_claim(programs: &Programs) {
+    let (home, there) = (Home::new(), Home::new());
+    let app = App::start(programs, &home, ["--ws", "--gateway-claims"]);
+    let cable = cabled(&home, &there);
+    let mut agent = Agent::start(programs, &there, &["--resume-ttl", "1e19"]);
+    agent.claimed(&app.code(0));
+    for round in 1..=2 {
+        let running = agent.send_call("tools__countdown", &json!({ "from": 1000, "step_ms": 50 }));
+        agent.until_updates(running, 2);
+        let before = agent.mark();
+        cable.cut();
+        let lost = agent.result(running);
+        assert!(is_error(&lost) && lost["structuredContent"]["code"] == -32010, "{lost}");
+        assert!(lost["structuredContent"]["progress"].is_number(), "it says how far it was: {lost}");
+        agent.message(before, "notifications/tools/list_changed");
+        agent.gateway.err.nth("tools is there", round - 1);
+        agent.until_listed(before, "tools__whoami", true);
+        assert_eq!(value(&agent.call("tools__whoami", &json!({})))["agent"]["name"], "agent");
+    }
+    assert_eq!(app.0.err.seen().matches("claim code").count(), 1, "{}", app.0.err.seen());
+}
+
+fn a_gateway_that_keeps_no_sessions_asks_for_a_new_claim(programs: &Programs) {
+    let (home, there) = (Home::new(), Home::new());
+    let app = App::start(programs, &home, ["--ws", "--gateway-claims"]);
+    let cable = cabled(&home, &there);
+    let mut agent = Agent::start(programs, &there, &["--resume-ttl", "0"]);
+    let first = app.code(0);
+    agent.claimed(&first);
+    cable.cut();
+    let second = app.code(1);
+    assert_ne!(first, second);
+    assert!(is_error(&agent.claim(&first)), "it is spent");
+    agent.claimed(&second);
+    assert!(!is_error(&agent.call("tools__chatty", &json!({}))));
+}
+
+fn once_the_gateway_has_left_there_is_a_new_code_and_the_old_one_is_spent(programs: &Programs) {
+    for binding in ["--ws", "--unix"] {
+        let home = Home::new();
+        let app = App::start(programs, &home, [binding]);
+        let first = app.code(0);
+        let mut agent = Agent::start(programs, &home, &[]);
+        agent.claimed(&first);
+        let mut other = Agent::start(programs, &home, &[]);
+        assert!(is_error(&other.claim(&first)), "somebody has it");
+        assert_eq!(agent.leave().status, Some(0));
+        let second = app.code(1);
+        assert_ne!(first, second);
+        assert!(is_error(&other.claim(&first)), "it is spent");
+        other.claimed(&second);
+        assert_eq!(value(&other.call("tools__whoami", &json!({})))["agent"]["name"], "agent");
+    }
+}
+
+fn the_next_gateway_claims_anew_what_it_does_not_know(programs: &Programs) {
+    let home = Home::new();
+    let app = App::start(programs, &home, ["--ws", "--gateway-claims"]);
+    let mut agent = Agent::start(programs, &home, &[]);
+    agent.claimed(&app.code(0));
+    assert_eq!(agent.leave().status, Some(0));
+    let mut next = Agent::start(programs, &home, &[]);
+    // The app asks to go on with a session that this one never had, and is asked for a claim.
+    next.claimed(&app.code(1));
+    assert!(!is_error(&next.call("tools__chatty", &json!({}))));
+}
+
+fn several_apps_run_at_once_and_the_newest_of_twins_answers(programs: &Programs) {
+    let home = Home::new();
+    let audits = ["older", "newer"].map(Scratch::new);
+    let [older, newer] = audits.each_ref().map(|path| path.to_str().expect("a path in UTF-8"));
+    let one = App::start(programs, &home, ["--ws", "--app-id", "one"]);
+    let two = App::start(programs, &home, ["--unix", "--app-id", "two__and_more_"]);
+    let old_twin = App::start(programs, &home, ["--ws", "--app-id", "twin", "--audit", older]);
+    let new_twin = App::start(programs, &home, ["--unix", "--app-id", "twin", "--audit", newer]);
+    let mut agent = Agent::start(programs, &home, &[]);
+    for app in [&one, &two, &old_twin] {
+        agent.claimed(&app.code(0));
+    }
+    // Claims are ordered by the millisecond.
+    thread::sleep(Duration::from_millis(5));
+    agent.claimed(&new_twin.code(0));
+
+    let apps = ["one", "two__and_more_", "twin"];
+    let calls = apps.map(|app| (app, agent.send_call(&format!("{app}__progress"), &json!({ "steps": 3, "step_ms": 60 }))));
+    for (app, id) in calls {
+        assert_eq!(value(&agent.result(id))["steps"], 3, "{app}");
+        assert_eq!(agent.updates(id).len(), 3, "{app}");
+    }
+    let tools = agent.tools();
+    assert_eq!(tools.iter().collect::<BTreeSet<_>>().len(), tools.len(), "none is listed twice: {tools:?}");
+
+    assert_eq!((audit(&audits[1], 1).len(), fs::read_to_string(&audits[0]).unwrap_or_default().as_str()), (1, ""));
+    let before = agent.mark();
+    drop(new_twin);
+    agent.message(before, "notifications/tools/list_changed");
+    assert!(!is_error(&agent.call("twin__chatty", &json!({}))));
+    assert_eq!(audit(&audits[0], 1)[0]["tool"], "chatty");
+}
+
+// ---- Calls ----
+
+fn ten_updates_half_a_second_apart_arrive_half_a_second_apart(programs: &Programs) {
+    let home = Home::new();
+    let app = App::start(programs, &home, ["--ws"]);
+    let mut agent = Agent::start(programs, &home, &[]);
+    agent.claimed(&app.code(0));
+    let id = agent.send_call("tools__progress", &json!({ "steps": 10, "step_ms": 500 }));
+    assert_eq!(value(&agent.result(id)), json!({ "steps": 10, "notified": true, "done": true }));
+    let ended = agent.heard.last().expect("the result").0;
+    let updates = agent.updates(id);
+    let told: Vec<_> = updates.iter().map(|(_, update)| (update["progress"].as_f64(), update["message"].as_str())).collect();
+    let steps: Vec<_> = (1..=10).map(|step| (f64::from(step) * 10.0, format!("step {step}/10"))).collect();
+    assert_eq!(told, steps.iter().map(|(percent, message)| (Some(*percent), Some(message.as_str()))).collect::<Vec<_>>());
+    assert!(updates.iter().all(|(_, update)| update["total"] == 100), "{updates:?}");
+    let times: Vec<_> = updates.iter().map(|(at, _)| *at).chain(iter::once(ended)).collect();
+    let mut gaps: Vec<_> = times.windows(2).map(|pair| pair[1].duration_since(pair[0])).collect();
+    gaps.sort();
+    // A machine that stalls brings a few together; whoever holds them back, every other one at least.
+    assert!(gaps[3] > Duration::from_millis(250) && gaps[gaps.len() - 1] < Duration::from_secs(4), "{gaps:?}");
+}
+
+fn a_cancelled_call_stops_at_the_app_and_what_was_done_is_kept(programs: &Programs) {
+    let home = Home::new();
+    let path = Scratch::new("audit");
+    let flags = ["--partial-on-progress", "--audit", path.to_str().expect("a path in UTF-8")];
+    let app = App::start(programs, &home, flags);
+    let mut agent = Agent::start(programs, &home, &[]);
+    agent.claimed(&app.code(0));
+
+    let countdown = agent.send_call("tools__countdown", &json!({ "from": 500, "step_ms": 60 }));
+    agent.until_updates(countdown, 3);
+    agent.cancel(countdown);
+    let cancelled = audit(&path, 1).remove(0);
+    assert_eq!((&cancelled["tool"], &cancelled["outcome"]), (&json!("countdown"), &json!("cancelled")), "{cancelled}");
+    assert!(cancelled["steps"].as_u64().is_some_and(|steps| (2..500).contains(&steps)), "{cancelled}");
+
+    let items: Vec<_> = (0..90).map(|item| item.to_string()).collect();
+    let bulk = agent.send_call("tools__bulk", &json!({ "items": items, "fail": ["1"], "step_ms": 60 }));
+    agent.until_updates(bulk, 4);
+    agent.cancel(bulk);
+    let cancelled = audit(&path, 2).remove(1);
+    let partial = &cancelled["partial"];
+    let (processed, remaining) = (partial["processed"].as_u64(), partial["remaining"].as_u64());
+    assert_eq!(processed.zip(remaining).map(|(done, left)| done + left + 1), Some(90), "{cancelled}");
+
+    // MCP lets nothing follow a cancel, so the agent has what rode on the progress.
+    let (_, last) = agent.updates(bulk).pop().expect("updates");
+    let rode = last["_meta"].to_string();
+    assert!(rode.contains(r#""failed":1"#) && rode.contains(r#""processed":"#), "{last}");
+    assert!(!is_error(&agent.call("tools__chatty", &json!({}))));
+    let late = agent.heard.iter().any(|(_, message)| message["id"] == countdown || message["id"] == bulk);
+    assert!(!late, "a cancelled call is not answered");
+}
+
+fn what_a_deadline_cut_short_is_told_with_what_was_done(programs: &Programs) {
+    let home = Home::new();
+    let app = App::start(programs, &home, ["--unix", "--deadline", "2"]);
+    let mut agent = Agent::start(programs, &home, &[]);
+    agent.claimed(&app.code(0));
+    let items: Vec<_> = (0..500).map(|item| item.to_string()).collect();
+    let cut = agent.call("tools__bulk", &json!({ "items": items, "step_ms": 40 }));
+    let partial = match is_error(&cut) {
+        true => cut["structuredContent"]["data"]["partial"].clone(),
+        false => value(&cut),
+    };
+    assert_eq!(partial["status"], "timeout", "{cut}");
+    // Fifty would fit, on a machine that has nothing else to do.
+    assert!(partial["processed"].as_u64().is_some_and(|done| (1..=50).contains(&done)), "{cut}");
+    assert!(is_error(&agent.call("tools__stuck", &json!({}))));
+    assert!(!is_error(&agent.call("tools__chatty", &json!({}))));
+}
+
+fn an_agent_that_leaves_cancels_what_it_had_running(programs: &Programs) {
+    let home = Home::new();
+    let path = Scratch::new("audit");
+    let app = App::start(programs, &home, ["--audit", path.to_str().expect("a path in UTF-8")]);
+    let mut agent = Agent::start(programs, &home, &[]);
+    agent.claimed(&app.code(0));
+    let calls: Vec<_> = (0..20).map(|_| agent.send_call("tools__countdown", &json!({ "from": 1000, "step_ms": 100 }))).collect();
+    for id in calls {
+        agent.until_updates(id, 1);
+    }
+    let start = Instant::now();
+    // Killed: it says no goodbye.
+    drop(agent);
+    assert!(audit(&path, 20).iter().all(|line| line["outcome"] == "cancelled"));
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    app.code(1);
+}
+
+fn an_app_that_dies_fails_its_calls_and_takes_its_tools_along(programs: &Programs) {
+    let home = Home::new();
+    let flags = ["--partial-on-progress"];
+    let doomed = App::start(programs, &home, ["--app-id", "doomed"].iter().chain(&flags));
+    let other = App::start(programs, &home, ["--unix", "--app-id", "other"]);
+    let mut agent = Agent::start(programs, &home, &[]);
+    agent.claimed(&doomed.code(0));
+    agent.claimed(&other.code(0));
+    let running = agent.send_call("doomed__countdown", &json!({ "from": 1000, "step_ms": 50 }));
+    let unhurt = agent.send_call("other__progress", &json!({ "steps": 8, "step_ms": 60 }));
+    agent.until_updates(running, 2);
+    let before = agent.mark();
+    doomed.0.signal("-KILL");
+    let lost = agent.result(running);
+    assert!(is_error(&lost) && lost["structuredContent"]["code"] == -32010, "{lost}");
+    agent.until_listed(before, "doomed__countdown", false);
+    assert_eq!(value(&agent.result(unhurt))["steps"], 8);
+    assert_eq!(agent.updates(unhurt).len(), 8);
+    let gone = agent.call("doomed__chatty", &json!({}));
+    assert!(is_error(&gone) && text(&gone).contains("doomed"), "{gone}");
+}
+
+fn the_model_and_the_user_are_asked_through_both_hops(programs: &Programs) {
+    let home = Home::new();
+    let app = App::start(programs, &home, ["--ws"]);
+    let mut agent = Agent::start(programs, &home, &[]);
+    agent.claimed(&app.code(0));
+
+    let before = agent.mark();
+    let id = agent.send_call("tools__summarise", &json!({ "text": "Once there were two foxes." }));
+    let asked = agent.message(before, "sampling/createMessage");
+    assert!(asked["params"]["messages"].to_string().contains("two foxes"), "{asked}");
+    assert_eq!(asked["params"]["maxTokens"], 400, "{asked}");
+    let said = json!({ "type": "text", "text": "Foxes, \u{e9}t\u{e9}." });
+    agent.reply(&asked, &json!({ "model": "m", "role": "assistant", "content": said }));
+    assert_eq!(blocks(&agent.result(id)), ["Foxes, \u{e9}t\u{e9}."]);
+
+    for (answer, outcome) in [
+        (json!({ "action": "accept", "content": {} }), json!({ "deleted": "a" })),
+        (json!({ "action": "decline" }), json!({ "cancelled": true })),
+        (json!({ "action": "cancel" }), json!({ "cancelled": true })),
+    ] {
+        let before = agent.mark();
+        let id = agent.send_call("tools__delete", &json!({ "name": "a" }));
+        let asked = agent.message(before, "elicitation/create");
+        assert_eq!(asked["params"]["message"], "Delete a?");
+        agent.reply(&asked, &answer);
+        assert_eq!(value(&agent.result(id)), outcome);
+    }
+
+    for (answer, outcome) in [
+        (json!({ "action": "accept", "content": { "newName": "b" } }), json!({ "renamed": { "from": "a", "to": "b" } })),
+        (json!({ "action": "decline" }), json!({ "cancelled": true })),
+    ] {
+        let before = agent.mark();
+        let id = agent.send_call("tools__rename", &json!({ "name": "a" }));
+        let asked = agent.message(before, "elicitation/create");
+        assert_eq!(asked["params"]["requestedSchema"]["properties"]["newName"]["type"], "string", "{asked}");
+        agent.reply(&asked, &answer);
+        assert_eq!(value(&agent.result(id)), outcome);
+    }
+
+    // A question dies with its call: the agent is told.
+    let before = agent.mark();
+    let id = agent.send_call("tools__rename", &json!({ "name": "a" }));
+    let asked = agent.message(before, "elicitation/create");
+    agent.cancel(id);
+    let withdrawn = agent.message(before, "notifications/cancelled");
+    assert_eq!(withdrawn["params"]["requestId"], asked["id"]);
+}
+
+fn an_agent_without_a_model_or_a_user_is_not_asked(programs: &Programs) {
+    let home = Home::new();
+    let app = App::start(programs, &home, ["--unix"]);
+    let mut agent = Agent::with(programs, &home, &[], &json!({}));
+    agent.claimed(&app.code(0));
+    let refused = agent.call("tools__summarise", &json!({ "text": "x" }));
+    assert!(is_error(&refused) && refused["structuredContent"]["code"] == -32006, "{refused}");
+    let refused = agent.call("tools__rename", &json!({ "name": "x" }));
+    assert!(is_error(&refused) && refused["structuredContent"]["code"] == -32007, "{refused}");
+    assert_eq!(value(&agent.call("tools__delete", &json!({ "name": "x" }))), json!({ "cancelled": true }));
+    let asked = agent.heard.iter().any(|(_, message)| message.get("method").is_some() && message.get("id").is_some());
+    assert!(!asked, "{:?}", agent.heard);
+}
+
+fn blocks_of_text_cross_one_by_one_as_they_are(programs: &Programs) {
+    let home = Home::new();
+    let app = App::start(programs, &home, ["--ws"]);
+    let mut agent = Agent::start(programs, &home, &[]);
+    agent.claimed(&app.code(0));
+    let chatty = blocks(&agent.call("tools__chatty", &json!({})));
+    assert_eq!((chatty.len(), chatty[0].as_str()), (4, "first block: short"), "{chatty:?}");
+    assert!(chatty[3].ends_with("caf\u{e9} r\u{e9}sum\u{e9} na\u{ef}ve"), "{chatty:?}");
+    let long = blocks(&agent.call("tools__long_output", &json!({ "blocks": 40, "chars": 65536 })));
+    assert_eq!(long.len(), 40);
+    for (number, block) in long.iter().enumerate() {
+        let head = format!("[block {number}] ");
+        let rest = block.strip_prefix(&head).expect("its head");
+        assert_eq!(block.len(), 65536);
+        assert!(rest.bytes().zip("abcdefghij".bytes().cycle()).all(|(is, should)| is == should), "block {number}");
+    }
+}
+
+fn the_clock_is_listed_read_and_subscribed(programs: &Programs) {
+    let home = Home::new();
+    let app = App::start(programs, &home, ["--unix"]);
+    let mut agent = Agent::start(programs, &home, &[]);
+    agent.claimed(&app.code(0));
+    let uri = json!({ "uri": "tesseron://tools/clock" });
+    let listed = agent.ask("resources/list", &json!({}));
+    assert_eq!(listed["result"]["resources"][0]["uri"], uri["uri"], "{listed}");
+    let read = agent.ask("resources/read", &uri);
+    let now: Value = serde_json::from_str(read["result"]["contents"][0]["text"].as_str().expect("text")).expect("JSON");
+    assert!(now["unix_ms"].as_u64().is_some_and(|now| now > 1_700_000_000_000), "{read}");
+    let by_tool = agent.call("tesseron__read_resource", &json!({ "app_id": "tools", "name": "clock" }));
+    assert!(value(&by_tool)["unix_ms"].is_u64(), "{by_tool}");
+
+    assert!(agent.ask("resources/subscribe", &uri)["result"].is_object());
+    for _ in 0..2 {
+        let before = agent.mark();
+        let updated = agent.message(before, "notifications/resources/updated");
+        assert_eq!(updated["params"], uri);
+    }
+    assert!(agent.ask("resources/unsubscribe", &uri)["result"].is_object());
+    let before = agent.mark().0;
+    thread::sleep(Duration::from_millis(1200));
+    agent.ask("ping", &json!({}));
+    let late = agent.heard[before..].iter().any(|(_, message)| message["method"] == "notifications/resources/updated");
+    assert!(!late, "nothing is told of what nobody has subscribed");
+    for wrong in ["tesseron://tools/no_such", "tesseron://nobody/clock", "file:///etc/passwd", ""] {
+        assert!(agent.ask("resources/read", &json!({ "uri": wrong }))["error"].is_object(), "{wrong}");
+        assert!(agent.ask("resources/subscribe", &json!({ "uri": wrong }))["error"].is_object(), "{wrong}");
+    }
+}
+
+fn the_log_of_an_app_is_filtered_by_the_agents_level(programs: &Programs) {
+    let home = Home::new();
+    let app = App::start(programs, &home, ["--ws"]);
+    let mut agent = Agent::start(programs, &home, &[]);
+    agent.claimed(&app.code(0));
+    let records = |agent: &Agent| {
+        let ours = |message: &Value| message["method"] == "notifications/message" && message["params"]["logger"] == "tools";
+        agent.heard.iter().filter(|(_, message)| ours(message)).map(|(_, message)| message["params"].clone()).collect::<Vec<_>>()
+    };
+    let failing = json!({ "items": ["x"], "fail": ["x"], "step_ms": 1 });
+    agent.ask("logging/setLevel", &json!({ "level": "error" }));
+    agent.call("tools__bulk", &failing);
+    assert_eq!(records(&agent), Vec::<Value>::new());
+    agent.ask("logging/setLevel", &json!({ "level": "warning" }));
+    agent.call("tools__bulk", &failing);
+    let told = records(&agent);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0]["level"] == "warning" && told[0]["data"].to_string().contains("item"), "{told:?}");
+}
+
+// ---- Manifests ----
+
+fn a_manifest_goes_with_its_app_however_it_is_told_to_end(programs: &Programs) {
+    for (signal, binding) in [("-INT", "--ws"), ("-TERM", "--unix")] {
+        let home = Home::new();
+        let mut app = App::start(programs, &home, [binding]);
+        let code = app.code(0);
+        let address = home.manifest()["transport"].clone();
+        let mut agent = Agent::start(programs, &home, &[]);
+        agent.claimed(&code);
+        let before = agent.mark();
+        app.0.signal(signal);
+        assert_eq!(app.0.wait().code(), Some(0));
+        assert_eq!(home.names(), BTreeSet::new());
+        if let Some(socket) = address["path"].as_str() {
+            assert!(!Path::new(socket).exists(), "{socket}");
+        }
+        agent.until_listed(before, "tools__chatty", false);
+        assert_eq!(agent.leave().status, Some(0));
+    }
+}
+
+fn what_a_dead_process_left_is_swept_and_nothing_else(programs: &Programs) {
+    let home = Home::new();
+    let mut dead = App::start(programs, &home, ["--ws"]);
+    dead.code(0);
+    let left = home.names();
+    assert_eq!(left.len(), 1);
+    dead.0.signal("-KILL");
+    dead.0.wait();
+    assert_eq!(home.names(), left, "nobody was there to remove it");
+
+    let ours = |id: &str, url: &str, version: u32| {
+        let transport = json!({ "kind": "ws", "url": url });
+        json!({ "version": version, "instanceId": id, "appName": "x", "addedAt": 1, "transport": transport }).to_string()
+    };
+    let (here, elsewhere) = ("ws://127.0.0.1:9/", "ws://192.0.2.1:9/");
+    home.put("garbage", "\u{0}{{{");
+    home.put("nested", &"[".repeat(10_000));
+    home.put("version", &ours("version", here, 1));
+    home.put("foreign", &ours("foreign", elsewhere, 2));
+    home.put("other-name", &ours("another", here, 2));
+    home.put("large", &" ".repeat(100_000));
+    let open = home.put("open", &ours("open", here, 2));
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o666)).expect("a file of ours");
+    symlink("/etc/hostname", home.instances().join("link.json")).expect("a link");
+    fs::create_dir(home.instances().join("folder.json")).expect("a folder");
+    let mut bad = vec!["garbage", "nested", "version", "foreign", "other-name", "large", "open", "link", "folder"];
+    // Only the superuser can make a present of a file.
+    if chown(home.put("theirs", &ours("theirs", here, 2)), Some(1), None).is_ok() {
+        bad.push("theirs");
+    } else {
+        fs::remove_file(home.instances().join("theirs.json")).expect("a file of ours");
+    }
+
+    let mut agent = Agent::start(programs, &home, &[]);
+    for id in &bad {
+        agent.gateway.err.nth(&format!("{id}.json is not used"), 0);
+    }
+    // Each of these is told at another look at the folder.
+    for id in ["more", "still-more"] {
+        home.put(id, "no");
+        agent.gateway.err.nth(&format!("{id}.json is not used"), 0);
+    }
+    let kept = bad.iter().chain(&["more", "still-more"]).map(|id| format!("{id}.json")).collect();
+    assert_eq!(home.names(), kept, "only that of the dead process is gone");
+    assert!(agent.pending().contains("No app waits"));
+    let err = agent.leave().err;
+    for id in &bad {
+        assert_eq!(err.matches(&format!("/{id}.json is not used")).count(), 1, "{err}");
+    }
+}
+
+fn an_app_that_stalls_holds_up_no_other_claim(programs: &Programs) {
+    let home = Home::new();
+    // It takes connections, as the system does for it, and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock").as_millis();
+    let url = format!("ws://{}/", silent.local_addr().expect("an address"));
+    let transport = json!({ "kind": "ws", "url": url });
+    let minted = json!({
+        "code": "SLOW-22",
+        "sessionId": "s_slow",
+        "resumeToken": "t".repeat(32),
+        "mintedAt": now as u64,
+        "expiresAt": now as u64 + 600_000,
+        "boundAgent": null,
+    });
+    let mut stalled = json!({ "version": 2, "instanceId": "stalled", "appName": "Stalled", "addedAt": 1, "transport": transport });
+    home.put("never-answers", &{
+        let mut dialled = stalled.clone();
+        dialled["instanceId"] = json!("never-answers");
+        dialled.to_string()
+    });
+    stalled["helloHandledByHost"] = json!(true);
+    stalled["hostMintedClaim"] = minted;
+    home.put("stalled", &stalled.to_string());
+
+    let app = App::start(programs, &home, ["--ws"]);
+    let mut agent = Agent::start(programs, &home, &[]);
+    assert!(agent.pending().contains("SLOW-22"));
+    let start = Instant::now();
+    let slow = agent.send("tools/call", &json!({ "name": "tesseron__claim_session", "arguments": { "code": "SLOW-22" } }));
+    let given_up = agent.send("tools/call", &json!({ "name": "tesseron__claim_session", "arguments": { "code": "slow-22" } }));
+    assert!(is_error(&agent.result(given_up)), "it is being claimed already");
+    agent.claimed(&app.code(0));
+    assert!(!is_error(&agent.call("tools__chatty", &json!({}))));
+    assert!(!agent.heard.iter().any(|(_, message)| message["id"] == slow && message.get("method").is_none()), "it still waits");
+    let refused = agent.result(slow);
+    assert!(is_error(&refused) && text(&refused).contains("Stalled"), "{refused}");
+    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+    assert_eq!(agent.leave().status, Some(0), "though it may be dialling again");
+}
+
+// ---- The program ----
+
+fn an_agent_that_talks_nonsense_is_told_so_and_served_on(programs: &Programs) {
+    let home = Home::new();
+    let app = App::start(programs, &home, ["--ws"]);
+    let mut agent = Agent::start(programs, &home, &[]);
+    agent.claimed(&app.code(0));
+    let input = agent.input.as_mut().expect("a pipe");
+    input.write_all(b"nonsense\n{\"jsonrpc\":\"2.0\",\"id\":\n\xff\xfe\n[]\n\n{}\n").expect("a reader");
+    agent.cancel(4711);
+    agent.say(&json!({ "jsonrpc": "2.0", "id": 4712, "result": {} }));
+    agent.say(&json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": { "progressToken": 1, "progress": 1 } }));
+    assert_eq!(agent.ask("no/such", &json!({}))["error"]["code"], -32601);
+    for wrong in
+        [json!({}), json!({ "name": 7 }), json!({ "name": "no_such_tool" }), json!({ "name": "tools__chatty", "arguments": [] })]
+    {
+        let answer = agent.ask("tools/call", &wrong);
+        assert!(answer["error"].is_object() || is_error(&answer["result"]), "{answer}");
+    }
+    // Two calls share one token: each goes to its end.
+    let both = [3, 5].map(|steps| {
+        let arguments = json!({ "steps": steps, "step_ms": 20 });
+        let params = json!({ "name": "tools__progress", "arguments": arguments, "_meta": { "progressToken": "both" } });
+        (steps, agent.send("tools/call", &params))
+    });
+    for (steps, id) in both {
+        let answer = agent.answer(id);
+        assert!(answer["error"].is_object() || value(&answer["result"])["steps"] == steps, "{answer}");
+    }
+    assert!(!is_error(&agent.call("tools__chatty", &json!({}))));
+    assert_eq!(agent.leave().status, Some(0));
+}
+
+fn agents_come_one_after_the_other_over_tcp(programs: &Programs) {
+    let home = Home::new();
+    let app = App::start(programs, &home, ["--ws"]);
+    let mut command = programs.command("gateway");
+    command.args(["--tcp", "127.0.0.1:0", "--home", home.path()]).stdin(Stdio::null()).stdout(Stdio::null());
+    let mut gateway = Program::start(command);
+    let address = gateway.err.nth("listening on", 0).rsplit(' ').next().expect("an address").to_owned();
+    for number in 0..2 {
+        let mut stream = TcpStream::connect(&address).expect("a gateway");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        let mut lines = BufReader::new(stream.try_clone().expect("a socket")).lines();
+        let mut ask = |id: u64, method: &str, params: Value| -> Value {
+            writeln!(stream, "{}", json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).expect("a reader");
+            loop {
+                let line = lines.next().expect("an answer").expect("an answer");
+                let message: Value = serde_json::from_str(&line).expect("JSON");
+                if message["id"] == id {
+                    return message["result"].clone();
+                }
+            }
+        };
+        let info = json!({ "name": format!("agent {number}"), "version": "1" });
+        ask(1, "initialize", json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info }));
+        let code = app.code(number);
+        let claimed = ask(2, "tools/call", json!({ "name": "tesseron__claim_session", "arguments": { "code": code } }));
+        assert!(!is_error(&claimed), "{claimed}");
+        let caller = value(&ask(3, "tools/call", json!({ "name": "tools__whoami", "arguments": {} })));
+        assert_eq!(caller["agent"]["name"], info["name"]);
+    }
+    gateway.signal("-TERM");
+    assert_eq!(gateway.wait().code(), Some(0));
+}
+
+fn the_surface_is_what_the_flag_says_or_the_environment(programs: &Programs) {
+    let home = Home::new();
+    let app = App::start(programs, &home, ["--ws"]);
+    let meta = ["claim_session", "list_actions", "invoke_action", "read_resource", "list_pending_claims"];
+    let start = |flags: &[&str], surface: Option<&str>| {
+        let mut command = programs.command("gateway");
+        command.args(["--home", home.path()]).args(flags);
+        command.envs(surface.map(|surface| ("TESSERON_TOOL_SURFACE", surface)));
+        Agent::of(command, &json!({}))
+    };
+    for (number, (flags, environment, own, actions)) in
+        [(&["--surface", "dynamic"][..], Some("meta"), 1, true), (&[], Some("meta"), 5, false), (&[], Some("nonsense"), 5, true)]
+            .into_iter()
+            .enumerate()
+    {
+        let mut agent = start(flags, environment);
+        agent.claimed(&app.code(number));
+        let tools = agent.tools();
+        let listed: Vec<_> = tools.iter().filter_map(|tool| tool.strip_prefix("tesseron__")).collect();
+        assert_eq!(listed, meta[..own]);
+        assert_eq!(tools.iter().any(|tool| tool.starts_with("tools__")), actions, "{tools:?}");
+        assert!(!is_error(&agent.call("tools__chatty", &json!({}))), "what is not listed can be called");
+        let err = agent.leave().err;
+        assert_eq!(err.contains("TESSERON_TOOL_SURFACE=nonsense"), environment == Some("nonsense"), "{err}");
+    }
+}
+
+fn nobody_has_to_read_stderr(programs: &Programs) {
+    let home = Home::new();
+    let mut command = programs.command("tools");
+    command.args(["--tesseron", "--home", home.path()]).stdin(Stdio::null()).stdout(Stdio::null());
+    let _app = Program::unheard(command);
+    for _ in 0..2 {
+        let mut command = programs.command("gateway");
+        command.args(["--home", home.path(), "--verbose"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut agent = Agent::on(Program::unheard(command), &json!({}));
+        let code = home.next_code();
+        agent.claimed(&code);
+        assert!(!is_error(&agent.call("tools__chatty", &json!({}))));
+        assert_eq!(agent.leave().status, Some(0));
+    }
+}
+
+fn a_client_that_reads_no_longer_is_status_4(programs: &Programs) {
+    let home = Home::new();
+    let mut command = programs.command("gateway");
+    command.args(["--home", home.path()]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut gateway = Program::start(command);
+    drop(gateway.child.stdout.take());
+    let mut input = gateway.child.stdin.take().expect("a pipe");
+    // Regression: a program that another test starts has our end of the pipe, too, until it is what it is to be, and an answer written
+    // meanwhile is written well. So one is not enough.
+    let start = Instant::now();
+    while gateway.child.try_wait().expect("a child").is_none() && start.elapsed() < PATIENCE {
+        let _ = writeln!(input, r#"{{"jsonrpc":"2.0","id":1,"method":"ping"}}"#);
+        thread::sleep(Duration::from_millis(20));
+    }
+    let status = gateway.wait().code();
+    let err = gateway.err.all();
+    assert_eq!((status, err.lines().count()), (Some(4), 1), "{err}");
+}
+
+fn a_gateway_with_nothing_to_do_does_nothing(programs: &Programs) {
+    let home = Home::new();
+    let app = App::start(programs, &home, ["--ws"]);
+    let mut agent = Agent::start(programs, &home, &[]);
+    agent.claimed(&app.code(0));
+    // Its own looking at the manifests is no reason to look again.
+    let Some(before) = processor_time(&agent.gateway) else { return };
+    thread::sleep(POLL / 2);
+    let spent = processor_time(&agent.gateway).expect("as before") - before;
+    assert!(spent < 15, "{spent} of 100 ticks");
+}
+
+/// What a process has had of a processor, in ticks of 10 ms. `None` where the system does not say.
+fn processor_time(program: &Program) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", program.child.id())).ok()?;
+    // Behind the name, which may hold anything: state, parent and so on.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
+}
+
+fn the_gateway_ends_when_its_input_ends_and_when_it_is_told_to(programs: &Programs) {
+    let home = Home::new();
+    let app = App::start(programs, &home, ["--ws"]);
+    for (number, signal) in [None, Some("-INT"), Some("-TERM")].into_iter().enumerate() {
+        let mut agent = Agent::start(programs, &home, &[]);
+        agent.claimed(&app.code(number));
+        let start = Instant::now();
+        let Some(signal) = signal else {
+            // What it has read is answered first.
+            let id = agent.send_call("tools__progress", &json!({ "steps": 2, "step_ms": 100 }));
+            let ended = agent.leave();
+            assert_eq!(ended.status, Some(0), "{ended:?}");
+            assert!(ended.out.contains(&format!(r#""id":{id}"#)) && ended.out.contains(r#"\"steps\": 2"#), "{ended:?}");
+            assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+            continue;
+        };
+        // A handler that does not end holds nobody: not the gateway now, not the next one, which is let in at once.
+        agent.send_call("tools__stuck", &json!({}));
+        agent.ask("ping", &json!({}));
+        agent.gateway.signal(signal);
+        assert_eq!(agent.gateway.wait().code(), Some(0), "{signal}");
+        assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+    }
+    let start = Instant::now();
+    Agent::start(programs, &home, &[]).claimed(&app.code(3));
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+
+    // Before there is any client, too.
+    for signal in ["-INT", "-TERM"] {
+        let mut command = programs.command("gateway");
+        command.args(["--home", home.path(), "--tcp", "127.0.0.1:0"]).stdin(Stdio::null()).stdout(Stdio::null());
+        let mut gateway = Program::start(command);
+        gateway.err.nth("listening on", 0);
+        gateway.signal(signal);
+        assert_eq!(gateway.wait().code(), Some(0), "{signal}");
+    }
+    let ended = programs.run("gateway", &["--home", home.path()]);
+    assert_eq!((ended.status, ended.out.as_str()), (Some(0), ""), "{ended:?}");
+}
+
+fn help_tells_the_flags_and_the_exit_statuses(programs: &Programs) {
+    let ended = programs.run("gateway", &["--help"]);
+    assert_eq!((ended.status, ended.err.as_str()), (Some(0), ""), "{ended:?}");
+    for flag in ["--tcp", "--home", "--surface", "--resume-ttl", "--verbose", "Exit status", "TESSERON_TOOL_SURFACE"] {
+        assert!(ended.out.contains(flag), "{flag}: {ended:?}");
+    }
+    let ended = programs.run("tools", &["--help"]);
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    for flag in ["--tesseron", "--gateway-claims", "--home", "--app-id", "--ws"] {
+        assert!(ended.out.contains(flag), "{flag}: {ended:?}");
+    }
+}
+
+fn a_command_line_that_makes_no_sense_is_one_line_and_status_2(programs: &Programs) {
+    let gateway: &[(&[&str], &str)] = &[
+        (&["--no-such-flag"], "--no-such-flag"),
+        (&["word"], "word"),
+        (&["--surface", "all"], "must be dynamic, meta or both"),
+        (&["--surface", ""], "--surface"),
+        (&["--resume-ttl", "-1"], "-1"),
+        (&["--resume-ttl=-1"], "--resume-ttl"),
+        (&["--resume-ttl", "soon"], "--resume-ttl"),
+        (&["--resume-ttl", "NaN"], "--resume-ttl"),
+        (&["--resume-ttl", "1e300"], "--resume-ttl"),
+        (&["--tcp"], "--tcp"),
+        (&["--home"], "--home"),
+        (&["--tcp", "a:1", "--tcp", "b:2"], "--tcp"),
+    ];
+    for (flags, words) in gateway {
+        programs.run("gateway", flags).complained(2, words);
+    }
+    let long = "a".repeat(10_000);
+    let tools: &[(&[&str], &str)] = &[
+        (&["--ws"], "--tesseron"),
+        (&["--gateway-claims"], "--tesseron"),
+        (&["--home", "/tmp"], "--tesseron"),
+        (&["--app-id", "a"], "--tesseron"),
+        (&["--tesseron", "--ws", "--unix"], "--unix"),
+        (&["--tesseron", "--tcp", "127.0.0.1:0"], "--tcp"),
+        (&["--tesseron", "--unix", "/tmp/socket"], "the socket is in the home"),
+        (&["--unix"], "--unix"),
+        (&["--tesseron", "--app-id", "Tools"], "--app-id"),
+        (&["--tesseron", "--app-id", ""], "--app-id"),
+        (&["--tesseron", "--app-id", "tesseron"], "--app-id"),
+        (&["--tesseron", "--app-id", "../x"], "--app-id"),
+        (&["--tesseron", "--app-id", "a\nb"], "--app-id"),
+        (&["--tesseron", "--app-id", &long], "--app-id"),
+    ];
+    for (flags, words) in tools {
+        programs.run("tools", flags).complained(2, words);
+    }
+}
+
+fn what_cannot_be_opened_is_one_line_and_status_4(programs: &Programs) {
+    let home = Home::new();
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    programs.run("gateway", &["--home", home.path(), "--tcp", &address]).complained(4, &address);
+    programs.run("gateway", &["--home", home.path(), "--tcp", "nonsense"]).complained(4, "nonsense");
+
+    let file = Scratch::new("file");
+    fs::write(&file, "").expect("a file");
+    let beneath = file.join("home");
+    programs.run("tools", &["--tesseron", "--home", beneath.to_str().expect("UTF-8")]).complained(4, "file");
+    // A path that no socket can have.
+    let deep = home.0.join("d".repeat(120));
+    programs.run("tools", &["--tesseron", "--unix", "--home", deep.to_str().expect("UTF-8")]).complained(4, "ddd");
+    // A folder that others may write is not read, which is told, and no reason to leave the client alone.
+    fs::set_permissions(home.instances(), fs::Permissions::from_mode(0o777)).expect("a folder of ours");
+    programs.run("tools", &["--tesseron", "--home", home.path()]).complained(4, "open to others");
+    let mut agent = Agent::start(programs, &home, &[]);
+    agent.gateway.err.nth("open to others", 0);
+    assert!(agent.pending().contains("No app waits"));
+    // Once it is ours alone an app is found that comes later.
+    fs::set_permissions(home.instances(), fs::Permissions::from_mode(0o700)).expect("a folder of ours");
+    let app = App::start(programs, &home, ["--gateway-claims"]);
+    let start = Instant::now();
+    agent.claimed(&app.code(0));
+    assert!(start.elapsed() < 2 * POLL + PATIENCE / 3, "{:?}", start.elapsed());
+}

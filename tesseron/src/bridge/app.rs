@@ -1,0 +1,261 @@
+//! What an app says, and where it goes.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use super::surface::Manifest;
+use super::translate::{self, Purpose};
+use super::{Bridge, BridgeEvent, Leg, Question, Route, ShownCode};
+use crate::claims::{Admission, ChannelId, Departure};
+use protocol_core::dialect::tesseron::{Credentials, Standing};
+use protocol_core::dialect::{Answer, Ask, LogRecord, Notice, PeerInfo, Progress};
+use protocol_core::error::RpcError;
+use protocol_core::json::{Json, Text};
+use protocol_core::session::{Close, CloseReason, Event, InboundId, InputKey, OutboundId, Outcome, Refused, Session};
+
+/// One app, from the dial to the end of its session.
+pub(super) struct App {
+    pub(super) session: Session,
+    /// What it has, once it was taken in.
+    pub(super) manifest: Option<Manifest>,
+    /// What we ask of it, and for whom.
+    pub(super) calls: BTreeMap<OutboundId, Purpose>,
+    /// Its questions that are open at the agent, with their names there.
+    pub(super) questions: BTreeMap<InputKey, InputKey>,
+}
+
+impl App {
+    pub(super) fn new(session: Session) -> Self {
+        Self { session, manifest: None, calls: BTreeMap::new(), questions: BTreeMap::new() }
+    }
+
+    pub(super) fn is_taken_in(&self) -> bool {
+        self.manifest.is_some()
+    }
+}
+
+impl Bridge {
+    pub(super) fn on_app(&mut self, channel: ChannelId, event: Event) {
+        match event {
+            Event::Greeting { peer, resume } => self.take_in(channel, peer, resume),
+            Event::Progress { id, progress } => self.pass_progress(channel, id, progress),
+            Event::Done { id, outcome, partial, last } => self.end_call(channel, id, outcome, partial, last),
+            Event::InputRequested { key, parent, ask, .. } => self.ask_agent(channel, key, parent, ask),
+            Event::InputGone { key } => self.withdraw_question(channel, key),
+            Event::Log(record) => self.pass_log(channel, record),
+            Event::Notice(notice) => self.on_notice(channel, notice),
+            Event::Violation(rule) => self.tell(BridgeEvent::Violation { leg: Leg::App(channel), rule }),
+            Event::Closed(reason) => self.lose_app(channel, reason),
+            // A gateway is asked for nothing else, and asks for nothing by itself.
+            _ => {}
+        }
+    }
+
+    // ---- Who it is ----
+
+    fn take_in(&mut self, channel: ChannelId, peer: Box<PeerInfo>, resume: Option<Credentials>) {
+        let (epoch_ms, id) = (self.epoch_ms(), &peer.identity.name);
+        let admitted = match &resume {
+            None => self.lobby.hello(channel, id, epoch_ms, &mut *self.random).map_err(|why| why.error()),
+            Some(credentials) => self.lobby.resume(channel, credentials, id, &mut *self.random).map_err(|why| why.error()),
+        };
+        let now = self.now;
+        let Some(app) = self.apps.get_mut(&channel) else { return };
+        match admitted {
+            Err(error) => {
+                // A greeting that waits can be answered.
+                let _ = app.session.welcome(Err(error.clone()), now);
+                self.miss_claim_of(channel, &error.message);
+                self.tell(BridgeEvent::AppRefused { channel, error });
+            }
+            Ok(admission) => self.seat(channel, peer, admission),
+        }
+    }
+
+    fn seat(&mut self, channel: ChannelId, peer: Box<PeerInfo>, admission: Admission) {
+        if let Some(before) = admission.supersedes {
+            self.close_app(before, Close::Now, self.now);
+        }
+        let (now, agent) = (self.now, self.speaks_for.clone());
+        let Some(app) = self.apps.get_mut(&channel) else { return };
+        app.manifest = Some(Manifest::read(&peer));
+        let standing = admission.welcome.standing.clone();
+        // A greeting that waits can be answered, and then claimed.
+        let _ = app.session.welcome(Ok(admission.welcome), now);
+        if let (Standing::Bound, Some(at)) = (&standing, admission.claimed_at) {
+            let _ = app.session.claim(agent.identity, agent.capabilities, at, now);
+        }
+        let code = if let Standing::Unclaimed { claim_code } = standing { Some(ShownCode(claim_code)) } else { None };
+        self.tell(BridgeEvent::AppReady { channel, app: peer, code });
+        if admission.claimed_at.is_some() {
+            self.change_surface();
+        }
+        self.settle_claim_of(channel);
+    }
+
+    fn on_notice(&mut self, channel: ChannelId, notice: Notice) {
+        match notice {
+            Notice::Actions(list) => {
+                if let Some(manifest) = self.apps.get_mut(&channel).and_then(|app| app.manifest.as_mut()) {
+                    manifest.set_actions(&list);
+                    self.news.tools |= self.lobby.is_claimed(channel);
+                    self.stir(Leg::Agent);
+                }
+            }
+            Notice::Resources(list) => {
+                if let Some(manifest) = self.apps.get_mut(&channel).and_then(|app| app.manifest.as_mut()) {
+                    manifest.set_resources(&list);
+                    self.news.resources |= self.lobby.is_claimed(channel);
+                    self.stir(Leg::Agent);
+                }
+            }
+            Notice::ResourceValue { subscription, .. } => self.pass_update(channel, &subscription),
+            _ => {}
+        }
+    }
+
+    fn lose_app(&mut self, channel: ChannelId, reason: CloseReason) {
+        self.depart(channel);
+        // Its calls have ended and its questions were withdrawn: that comes before the end.
+        self.apps.remove(&channel);
+        self.subscriptions.retain(|_, subscription| subscription.channel != channel);
+        let silent = reason == CloseReason::HandshakeTimeout;
+        self.miss_claim_of(channel, if silent { "the app was reached, and said no hello" } else { "the app hung up" });
+        self.tell(BridgeEvent::AppClosed { channel, reason });
+    }
+
+    /// A session that is about to end serves no calls: an older one of the same app may.
+    pub(super) fn depart(&mut self, channel: ChannelId) {
+        // Those that wait for the app to agree hear of its end; the others are over.
+        self.subscriptions.retain(|_, subscription| subscription.channel != channel || subscription.waiting() > 0);
+        if matches!(self.lobby.handle_closed(channel, self.now), Departure::Kept | Departure::Forgotten) {
+            self.change_surface();
+        }
+    }
+
+    // ---- Calls ----
+
+    /// The invocation of the agent on whose behalf `id` runs, if it is one of a tool.
+    fn invocation(&self, channel: ChannelId, id: OutboundId) -> Option<InboundId> {
+        self.apps.get(&channel)?.calls.get(&id)?.invocation()
+    }
+
+    fn pass_progress(&mut self, channel: ChannelId, id: OutboundId, mut progress: Progress) {
+        let Some(invocation) = self.invocation(channel, id) else { return };
+        // The scale is that of the app, also where it names no value.
+        progress.total = Some(100.0);
+        // An agent that wants none, or has enough, is no concern of the app.
+        let _ = self.agent.progress(invocation, progress, self.now);
+        self.stir(Leg::Agent);
+    }
+
+    fn end_call(
+        &mut self,
+        channel: ChannelId,
+        id: OutboundId,
+        outcome: Outcome,
+        partial: Option<Json>,
+        last: Option<Box<Progress>>,
+    ) {
+        let Some(purpose) = self.apps.get_mut(&channel).and_then(|app| app.calls.remove(&id)) else { return };
+        if let Some(invocation) = purpose.invocation() {
+            self.routes.remove(&invocation);
+        }
+        match purpose {
+            Purpose::Tool(invocation) => self.reply(invocation, translate::tool(outcome, partial, last.as_deref())),
+            Purpose::Resource { invocation, uri } => self.reply(invocation, translate::resource(outcome, &uri)),
+            Purpose::ResourceText(invocation) => self.reply(invocation, translate::resource_text(outcome)),
+            Purpose::Subscribe { uri, name } => self.end_subscribe(&uri, &name, outcome),
+            Purpose::Unsubscribe => {}
+        }
+    }
+
+    // ---- Questions ----
+
+    fn ask_agent(&mut self, channel: ChannelId, key: InputKey, parent: Option<OutboundId>, ask: Ask) {
+        let now = self.now;
+        let unavailable = translate::unavailable(&ask);
+        let asked = match parent.and_then(|parent| self.invocation(channel, parent)) {
+            Some(invocation) => self
+                .agent
+                .request_input(invocation, translate::ask(ask), now)
+                .map_err(|error| translate::not_asked(&error, unavailable, &self.speaks_for.identity.name)),
+            None => Err(RpcError::fixed(RpcError::INTERNAL, "nobody waits for this call any longer")),
+        };
+        self.stir(Leg::Agent);
+        match asked {
+            Ok(at_agent) => {
+                self.questions.insert(at_agent, Question { channel, key, unavailable });
+                if let Some(app) = self.apps.get_mut(&channel) {
+                    app.questions.insert(key, at_agent);
+                }
+            }
+            Err(error) => self.answer_app(channel, key, Answer::Refused(error)),
+        }
+    }
+
+    pub(super) fn answer_app(&mut self, channel: ChannelId, key: InputKey, answer: Answer) {
+        let now = self.now;
+        if let Some(app) = self.apps.get_mut(&channel) {
+            app.questions.remove(&key);
+            // The app may have lost interest meanwhile.
+            let _ = app.session.provide_input(key, answer, now);
+            self.stir(Leg::App(channel));
+        }
+    }
+
+    fn withdraw_question(&mut self, channel: ChannelId, key: InputKey) {
+        let at_agent = self.apps.get_mut(&channel).and_then(|app| app.questions.remove(&key));
+        if let Some(at_agent) = at_agent {
+            self.questions.remove(&at_agent);
+            let _ = self.agent.abandon_input(at_agent, self.now);
+            self.stir(Leg::Agent);
+        }
+    }
+
+    // ---- News ----
+
+    fn pass_log(&mut self, channel: ChannelId, record: LogRecord) {
+        if !self.lobby.is_claimed(channel) {
+            return;
+        }
+        let logger = self.apps.get(&channel).and_then(|app| app.session.peer()).map(|peer| Text::from(&*peer.identity.name));
+        let _ = self.agent.log(None, LogRecord { logger, ..record }, self.now);
+        self.stir(Leg::Agent);
+    }
+
+    /// Gives calls of `channel` up that the agent does not wait for any longer.
+    pub(super) fn cancel_at_app(&mut self, channel: ChannelId, id: OutboundId, reason: Option<&str>) {
+        let now = self.now;
+        if let Some(app) = self.apps.get_mut(&channel) {
+            let _ = app.session.cancel(id, reason, now);
+            self.stir(Leg::App(channel));
+        }
+    }
+
+    /// Starts something at an app for the agent.
+    pub(super) fn start_at_app(
+        &mut self,
+        channel: ChannelId,
+        call: protocol_core::session::Invoke,
+        purpose: Purpose,
+    ) -> Result<OutboundId, RpcError> {
+        let now = self.now;
+        let Some(app) = self.apps.get_mut(&channel) else { return Err(translate::not_started(Refused::Closing)) };
+        let id = app.session.invoke(call, now).map_err(|refused| translate::not_started(refused.why))?;
+        if let Some(invocation) = purpose.invocation() {
+            self.routes.insert(invocation, Route::App(channel, id));
+        }
+        app.calls.insert(id, purpose);
+        self.stir(Leg::App(channel));
+        Ok(id)
+    }
+
+    /// All apps, to be closed.
+    pub(super) fn close_apps(&mut self) {
+        for channel in self.apps.keys().copied().collect::<Vec<_>>() {
+            self.close_app(channel, Close::Now, self.now);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What a bridge tells its owner.
+
+use alloc::boxed::Box;
+use core::fmt;
+
+use super::Leg;
+use crate::claims::{ChannelId, ClaimCode};
+use protocol_core::dialect::PeerInfo;
+use protocol_core::error::{RpcError, Violation};
+use protocol_core::json::Text;
+use protocol_core::session::{CloseReason, InboundId};
+
+/// A claim that the owner works on. Never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClaimId(pub(super) InboundId);
+
+/// A code for a person to read. `Debug` keeps it to itself.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ShownCode(pub(super) Text);
+
+impl ShownCode {
+    /// The code.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ShownCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for ShownCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ShownCode(..)")
+    }
+}
+
+/// What concerns the owner of a bridge.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum BridgeEvent {
+    /// The agent has introduced itself.
+    AgentReady(Box<PeerInfo>),
+    /// Somebody has said a code that no app on a channel of ours has. Look for an app that wears it, dial it, and say
+    /// [`open_claimed`](super::Bridge::open_claimed) or [`refuse_claim`](super::Bridge::refuse_claim).
+    ClaimWanted {
+        /// Names the claim.
+        claim: ClaimId,
+        /// What was said.
+        code: ClaimCode,
+    },
+    /// The agent waits for a claim no longer. What is being dialled for it may be hung up.
+    ClaimGone {
+        /// Which.
+        claim: ClaimId,
+    },
+    /// An app has said hello, or has come back.
+    AppReady {
+        /// On which channel.
+        channel: ChannelId,
+        /// Which app.
+        app: Box<PeerInfo>,
+        /// What claims it, if nobody has.
+        code: Option<ShownCode>,
+    },
+    /// An app was not taken in.
+    AppRefused {
+        /// On which channel.
+        channel: ChannelId,
+        /// What it was told.
+        error: RpcError,
+    },
+    /// The agent has claimed an app.
+    AppClaimed {
+        /// On which channel.
+        channel: ChannelId,
+    },
+    /// The channel to an app is over: hang up once its last frame is written.
+    AppClosed {
+        /// Which.
+        channel: ChannelId,
+        /// Why.
+        reason: CloseReason,
+    },
+    /// The agent's session is over. The sessions of all apps end.
+    AgentClosed(CloseReason),
+    /// The peer on a leg broke a rule. The session goes on.
+    Violation {
+        /// Where.
+        leg: Leg,
+        /// Which.
+        rule: Violation,
+    },
+}

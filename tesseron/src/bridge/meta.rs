@@ -1,0 +1,386 @@
+//! The tools of the bridge itself: to claim an app, and to reach what apps have without a tool for each.
+
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+
+use super::surface::uri_of;
+use super::translate::{self, Purpose};
+use super::{Bridge, BridgeEvent, ClaimId, Route};
+use crate::claims::{ChannelId, ClaimCode, ClaimMissed};
+use protocol_core::dialect::{Op, Reply, ToolOutput};
+use protocol_core::json::Json;
+use protocol_core::json::read::member;
+use protocol_core::json::write::{Object, pretty};
+use protocol_core::session::{Close, InboundId, Invoke};
+
+/// Which tools the agent is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Surface {
+    /// A tool for each action, and that which claims.
+    Dynamic,
+    /// Those of the bridge alone, for clients that do not notice that tools have changed.
+    Meta,
+    /// All.
+    #[default]
+    Both,
+}
+
+/// An app that waits to be dialled, as its owner announces it outside.
+#[derive(Clone, Debug)]
+pub struct Advertised {
+    /// What claims it.
+    pub code: ClaimCode,
+    /// Its id, if that is known.
+    pub app_id: Option<String>,
+    /// What people call it.
+    pub app_name: String,
+    /// Names the announcement.
+    pub instance_id: String,
+    /// When it was announced, in milliseconds of the epoch.
+    pub minted_at: u64,
+    /// Until when it holds, in milliseconds of the epoch.
+    pub expires_at: Option<u64>,
+}
+
+/// A claim that waits for an app.
+#[derive(Debug)]
+pub(super) struct Claiming {
+    code: ClaimCode,
+    /// The channel on which its app shall say hello, once there is one.
+    channel: Option<ChannelId>,
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tool {
+    ClaimSession,
+    ListActions,
+    InvokeAction,
+    ReadResource,
+    ListPendingClaims,
+}
+
+impl Tool {
+    const ALL: [(Self, &'static str); 5] = [
+        (Self::ClaimSession, "tesseron__claim_session"),
+        (Self::ListActions, "tesseron__list_actions"),
+        (Self::InvokeAction, "tesseron__invoke_action"),
+        (Self::ReadResource, "tesseron__read_resource"),
+        (Self::ListPendingClaims, "tesseron__list_pending_claims"),
+    ];
+
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|(_, known)| *known == name).map(|(tool, _)| tool)
+    }
+
+    const fn description(self) -> &'static str {
+        match self {
+            Self::ClaimSession => "Claim an app with the code that it shows to its user, so that its actions can be called.",
+            Self::ListActions => "List the claimed apps with their actions and resources.",
+            Self::InvokeAction => "Call an action of a claimed app.",
+            Self::ReadResource => "Read a resource of a claimed app.",
+            Self::ListPendingClaims => "List the apps that wait to be claimed, with their codes.",
+        }
+    }
+
+    const fn schema(self) -> &'static str {
+        match self {
+            Self::ClaimSession => {
+                r#"{"type":"object","properties":{"code":{"type":"string","description":"As shown, like ABCD-EF"}},"required":["code"]}"#
+            }
+            Self::ListActions | Self::ListPendingClaims => r#"{"type":"object","properties":{}}"#,
+            Self::InvokeAction => {
+                r#"{"type":"object","properties":{"app_id":{"type":"string"},"action":{"type":"string"},"args":{"type":"object","additionalProperties":true}},"required":["app_id","action"]}"#
+            }
+            Self::ReadResource => {
+                r#"{"type":"object","properties":{"app_id":{"type":"string"},"name":{"type":"string"}},"required":["app_id","name"]}"#
+            }
+        }
+    }
+}
+
+/// Those that are listed.
+pub(super) fn tools(surface: Surface) -> Vec<Json> {
+    let listed = |tool: Tool| surface != Surface::Dynamic || tool == Tool::ClaimSession;
+    let described = Tool::ALL.into_iter().filter(|(tool, _)| listed(*tool)).map(|(tool, name)| {
+        let mut out = Vec::new();
+        Object::write(&mut out, |object| {
+            object.string("name", name);
+            object.string("description", tool.description());
+            translate::copy(object, "inputSchema", tool.schema().as_bytes());
+        });
+        Json::written(out)
+    });
+    described.collect()
+}
+
+impl Bridge {
+    pub(super) fn call_meta(&mut self, id: InboundId, tool: Tool, arguments: Option<Json>, depth: u8) {
+        let arguments = arguments.unwrap_or_else(Json::empty_object);
+        let text = |name: &str| arguments.member(name).and_then(|value| value.as_text());
+        let missing = |name: &str| Reply::Tool(ToolOutput::error(alloc::format!("invalid arguments: {name} must be text")));
+        match tool {
+            Tool::ClaimSession => match text("code") {
+                Some(code) => self.claim(id, &code),
+                None => self.reply(id, missing("code")),
+            },
+            Tool::ListActions => self.reply(id, Reply::Tool(ToolOutput::text(self.describe_apps()))),
+            Tool::ListPendingClaims => self.reply(id, Reply::Tool(ToolOutput::text(self.describe_pending()))),
+            Tool::InvokeAction => match (text("app_id"), text("action")) {
+                (Some(app), Some(action)) => match self.lobby.route(&app) {
+                    Some(channel) => self.call_action(id, channel, &action, arguments.member("args"), depth),
+                    None => self.reply(id, Reply::Tool(ToolOutput::error(self.no_session(&app)))),
+                },
+                (None, _) => self.reply(id, missing("app_id")),
+                (_, None) => self.reply(id, missing("action")),
+            },
+            Tool::ReadResource => match (text("app_id"), text("name")) {
+                (Some(app), Some(name)) => self.read_by_name(id, &app, &name),
+                (None, _) => self.reply(id, missing("app_id")),
+                (_, None) => self.reply(id, missing("name")),
+            },
+        }
+    }
+
+    fn read_by_name(&mut self, id: InboundId, app: &str, name: &str) {
+        let Some(channel) = self.lobby.route(app) else {
+            return self.reply(id, Reply::Tool(ToolOutput::error(self.no_session(app))));
+        };
+        if let Some(manifest) = self.manifest(channel)
+            && !manifest.has_resource(name)
+        {
+            let known: Vec<_> = manifest.resources.iter().map(|(known, _)| known.as_str()).collect();
+            let known = if known.is_empty() { String::from("none") } else { known.join(", ") };
+            let shown: String = name.chars().take(64).collect();
+            let text = alloc::format!("{app} has no resource {shown:?}. It has: {known}");
+            return self.reply(id, Reply::Tool(ToolOutput::error(text)));
+        }
+        let call = Invoke::new(Op::ReadResource, translate::named(name));
+        if let Err(why) = self.start_at_app(channel, call, Purpose::ResourceText(id)) {
+            self.reply(id, Reply::Tool(ToolOutput::error(why.message)));
+        }
+    }
+
+    // ---- Claims ----
+
+    fn claim(&mut self, id: InboundId, said: &str) {
+        match self.lobby.claim(said, self.epoch_ms()) {
+            Ok(claimed) => {
+                if claimed.first {
+                    let (now, agent) = (self.now, self.speaks_for.clone());
+                    if let Some(app) = self.apps.get_mut(&claimed.channel) {
+                        // An app that is about to go hears no claim, and is missed when its end comes.
+                        let _ = app.session.claim(agent.identity, agent.capabilities, claimed.claimed_at, now);
+                    }
+                    self.stir(super::Leg::App(claimed.channel));
+                    self.change_surface();
+                    self.tell(BridgeEvent::AppClaimed { channel: claimed.channel });
+                }
+                self.reply(id, Reply::Tool(ToolOutput::text(self.describe_claimed(claimed.channel))));
+            }
+            Err(ClaimMissed::Unknown) => match ClaimCode::parse(said) {
+                Ok(code) => self.look_for(id, code),
+                Err(why) => self.reply(id, Reply::Tool(ToolOutput::error(why.to_string()))),
+            },
+            Err(why) => self.reply(id, Reply::Tool(ToolOutput::error(why.to_string()))),
+        }
+    }
+
+    /// Nobody on a channel of ours has this code: perhaps somebody has who waits to be dialled.
+    fn look_for(&mut self, id: InboundId, code: ClaimCode) {
+        if self.claiming.values().any(|claiming| claiming.code.matches(&code)) {
+            return self.reply(id, Reply::Tool(ToolOutput::error("this code is being claimed already")));
+        }
+        self.routes.insert(id, Route::Claim);
+        self.claiming.insert(id, Claiming { code: code.clone(), channel: None });
+        self.tell(BridgeEvent::ClaimWanted { claim: ClaimId(id), code });
+    }
+
+    /// The app on `channel` was dialled for a claim. If nobody waits for it any longer there is no use in it.
+    pub(super) fn wait_for_hello(&mut self, claim: ClaimId, channel: ChannelId) {
+        match self.claiming.get_mut(&claim.0) {
+            Some(claiming) => claiming.channel = Some(channel),
+            None => self.close_app(channel, Close::Now, self.now),
+        }
+    }
+
+    /// The app on `channel` has said hello.
+    pub(super) fn settle_claim_of(&mut self, channel: ChannelId) {
+        if let Some(id) = self.claim_on(channel) {
+            self.claiming.remove(&id);
+            self.tell(BridgeEvent::AppClaimed { channel });
+            self.reply(id, Reply::Tool(ToolOutput::text(self.describe_claimed(channel))));
+        }
+    }
+
+    /// The app on `channel` will not be had.
+    pub(super) fn miss_claim_of(&mut self, channel: ChannelId, why: &str) {
+        if let Some(id) = self.claim_on(channel) {
+            self.miss_claim(ClaimId(id), why);
+        }
+    }
+
+    fn claim_on(&self, channel: ChannelId) -> Option<InboundId> {
+        self.claiming.iter().find(|(_, claiming)| claiming.channel == Some(channel)).map(|(id, _)| *id)
+    }
+
+    pub(super) fn miss_claim(&mut self, ClaimId(id): ClaimId, why: &str) {
+        if self.claiming.remove(&id).is_none() {
+            return;
+        }
+        let mut text = alloc::format!("No app could be claimed with this code: {why}.");
+        let waiting = self.waiting_codes();
+        if !waiting.is_empty() {
+            text.push_str(&alloc::format!(" Waiting to be claimed: {}.", waiting.join(", ")));
+        }
+        self.reply(id, Reply::Tool(ToolOutput::error(text)));
+    }
+
+    /// The agent waits for it no longer.
+    pub(super) fn forget_claim(&mut self, id: InboundId) {
+        if let Some(Claiming { channel: Some(channel), .. }) = self.claiming.remove(&id) {
+            self.close_app(channel, Close::Now, self.now);
+        }
+        self.tell(BridgeEvent::ClaimGone { claim: ClaimId(id) });
+    }
+
+    // ---- Words for the model ----
+
+    fn describe_claimed(&self, channel: ChannelId) -> String {
+        let Some(manifest) = self.manifest(channel) else { return String::from("Claimed.") };
+        let app = &manifest.id;
+        let names = |names: Vec<String>| if names.is_empty() { String::from("none") } else { names.join(", ") };
+        let tools = manifest.actions.iter().map(|(name, _)| alloc::format!("{app}__{name}")).collect();
+        let resources = manifest.resources.iter().map(|(name, _)| uri_of(app, name)).collect();
+        alloc::format!("Claimed {} ({app}). Tools: {}. Resources: {}.", manifest.name, names(tools), names(resources))
+    }
+
+    pub(super) fn no_session(&self, app: &str) -> String {
+        let mut text = alloc::format!("No claimed session found for app {app:?}.");
+        let waiting = self.waiting_codes();
+        if waiting.is_empty() {
+            text.push_str(" Ask the user to open the app, and claim it with tesseron__claim_session and the code that it shows.");
+        } else {
+            text.push_str(&alloc::format!(" Waiting to be claimed with tesseron__claim_session: {}.", waiting.join(", ")));
+        }
+        text
+    }
+
+    /// Those that nobody on a channel of ours has claimed yet: a manifest may be behind.
+    fn advertised(&self) -> impl Iterator<Item = &Advertised> {
+        self.advertised.iter().filter(|one| !self.lobby.holds(&one.code))
+    }
+
+    /// The newest few that wait, with their codes.
+    fn waiting_codes(&self) -> Vec<String> {
+        /// As many as a person reads.
+        const SHOWN: usize = 3;
+        let pending = self.lobby.pending().into_iter().map(|one| alloc::format!("{} ({})", one.code.reveal(), one.app));
+        let advertised = self.advertised().map(|one| alloc::format!("{} ({})", one.code.reveal(), one.app_name));
+        pending.chain(advertised).take(SHOWN).collect()
+    }
+
+    fn describe_apps(&self) -> String {
+        let routed = self.lobby.routed();
+        if routed.is_empty() {
+            return String::from(
+                "No app is claimed. Ask the user for the code that an app shows, and use tesseron__claim_session.",
+            );
+        }
+        let (mut described, mut room) = (Vec::new(), self.room());
+        for routed in &routed {
+            let Some(manifest) = self.manifest(routed.channel) else { continue };
+            let app = routed.app.as_str();
+            let mut out = Vec::new();
+            Object::write(&mut out, |object| {
+                object.string("app_id", app);
+                object.string("name", &manifest.name);
+                object.string("origin", &manifest.origin);
+                object.array("actions", &manifest.actions, |out, (name, action)| {
+                    Object::write(out, |object| {
+                        object.string("action", name);
+                        if let Some(description) = member(action.as_bytes(), "description") {
+                            translate::copy(object, "description", description);
+                        }
+                        object.string("mcp_tool_name", &alloc::format!("{app}__{name}"));
+                        if let Some(schema) = member(action.as_bytes(), "inputSchema") {
+                            translate::copy(object, "input_schema", schema);
+                        }
+                    });
+                });
+                object.array("resources", &manifest.resources, |out, (name, resource)| {
+                    Object::write(out, |object| {
+                        object.string("name", name);
+                        object.string("uri", &uri_of(app, name));
+                        if let Some(description) = member(resource.as_bytes(), "description") {
+                            translate::copy(object, "description", description);
+                        }
+                        object.object("read_via", |object| {
+                            object.string("preferred", "resources/read");
+                            object.string("fallback", "tesseron__read_resource");
+                        });
+                    });
+                });
+            });
+            room.admit(&mut described, Vec::from([Json::written(out)]));
+        }
+        let sessions = translate::list("sessions", &described, |out, session: &Json| out.extend_from_slice(session.as_bytes()));
+        let mut out = Vec::new();
+        Object::write(&mut out, |object| {
+            object.string("mcp_server_name", &self.config.identity.name);
+            object
+                .string("mcp_server_note", "tool names are as this server lists them; a client may put its own prefix before them");
+            copy_members(object, &sessions);
+        });
+        pretty(Json::written(out).as_str())
+    }
+
+    fn describe_pending(&self) -> String {
+        let pending = self.lobby.pending();
+        if pending.is_empty() && self.advertised().next().is_none() {
+            return String::from("No app waits to be claimed. Ask the user to open one.");
+        }
+        let mut entries: Vec<(u64, Json)> = Vec::new();
+        for one in &pending {
+            let mut out = Vec::new();
+            let name = self.manifest(one.channel).map_or("", |manifest| &manifest.name);
+            Object::write(&mut out, |object| {
+                object.string("code", one.code.reveal());
+                object.string("app_id", one.app.as_str());
+                object.string("app_name", name);
+                object.integer("minted_at", one.minted_at);
+                object.string("source", "gateway");
+            });
+            entries.push((one.minted_at, Json::written(out)));
+        }
+        for one in self.advertised() {
+            let mut out = Vec::new();
+            Object::write(&mut out, |object| {
+                object.string("code", one.code.reveal());
+                if let Some(id) = &one.app_id {
+                    object.string("app_id", id);
+                }
+                object.string("app_name", &one.app_name);
+                object.integer("minted_at", one.minted_at);
+                object.string("source", "host");
+                object.string("instance_id", &one.instance_id);
+                if let Some(expires_at) = one.expires_at {
+                    object.integer("expires_at", expires_at);
+                }
+            });
+            entries.push((one.minted_at, Json::written(out)));
+        }
+        entries.sort_by_key(|(minted_at, _)| core::cmp::Reverse(*minted_at));
+        let list = translate::list("pending_claims", &entries, |out, (_, entry)| out.extend_from_slice(entry.as_bytes()));
+        let mut out = Vec::new();
+        Object::write(&mut out, |object| {
+            copy_members(object, &list);
+            object.string("next_step", "ask the user which app is meant, then call tesseron__claim_session with its code");
+        });
+        pretty(Json::written(out).as_str())
+    }
+}
+
+fn copy_members(object: &mut Object<'_>, from: &Json) {
+    protocol_core::json::read::for_each_key(from.as_bytes(), |key, value| object.copy(key, value));
+}

@@ -1,0 +1,470 @@
+//! What comes first on a Unix socket of a host-minted app: the bind, before there is a session (Tesseron sections 2.3 and 7.6).
+//!
+//! ```text
+//!   the app's end, HostGate                          the gateway's end, DialGate
+//!
+//!            a bind refused, and kept                         any other frame
+//!              ,---.                                            ,---.
+//!              |   v                                            |   v
+//!             Waiting ------------> (closed)                   Waiting ---------------> (failed)
+//!                |      any other frame, a bind                   |      an error, an answer of the wrong
+//!                |      refused for good, one too many,           |      shape, the end, `wait` is over
+//!                |      `bind_wait` is over                       |
+//!                v                                                v
+//!              Open: the session's                              Open: the session's
+//! ```
+//!
+//! At the app a bind that comes later is still the gate's: it is refused and the channel kept. Every other frame is handed on.
+//! At the gateway nothing that comes before the answer is handed on.
+
+use core::time::Duration;
+
+use bytes::Bytes;
+
+use super::{BindRefused, ClaimCode, Host, HostChannel, HostPolicy};
+use protocol_core::dialect::tesseron::bind::{self, BindReply, BindRequest};
+use protocol_core::error::RpcError;
+use protocol_core::time::Instant;
+
+/// The app's end of a Unix socket until it is bound. Made by [`Host::accept_unix`].
+///
+/// Every frame goes to [`handle_frame`](Self::handle_frame). When [`poll_timeout`](Self::poll_timeout) has come, ask
+/// [`handle_timeout`](Self::handle_timeout). There may be several at a time: the first one that proves the claim has it.
+#[derive(Clone, Debug)]
+pub struct HostGate {
+    deadline: Instant,
+    /// How many refused binds it still takes.
+    attempts: u32,
+    open: bool,
+}
+
+/// What a frame means to the owner of a [`HostGate`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostStep {
+    /// Write this first.
+    pub reply: Option<Bytes>,
+    /// Then do this.
+    pub next: HostNext,
+}
+
+/// What becomes of the socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostNext {
+    /// Read on.
+    Keep,
+    /// It is bound: its session may begin. Tell [`Host::handle_closed`] when it is gone.
+    Open(HostChannel),
+    /// After [`Self::Open`]: a frame of the session.
+    Deliver(Bytes),
+    /// Close it.
+    Close,
+}
+
+impl HostGate {
+    pub(super) fn new(policy: &HostPolicy, now: Instant) -> Self {
+        Self { deadline: now.saturating_add(policy.bind_wait), attempts: policy.bind_attempts, open: false }
+    }
+
+    /// Takes a frame. `host` must be the one that made the gate.
+    pub fn handle_frame(&mut self, frame: Bytes, host: &mut Host, now: Instant) -> HostStep {
+        if self.open && !bind::may_be_asked(&frame) {
+            return HostStep { reply: None, next: HostNext::Deliver(frame) };
+        }
+        let (id, code) = match bind::read_asked(&frame) {
+            BindRequest::Bind { id, code } => (id, code),
+            BindRequest::Other { .. } if self.open => return HostStep { reply: None, next: HostNext::Deliver(frame) },
+            BindRequest::Other { id } => {
+                let reply = bind::write_refused(&id, &BindRefused::Unbound.error());
+                return HostStep { reply: Some(reply), next: HostNext::Close };
+            }
+        };
+        match host.answer_bind(self.open, code.as_deref(), now) {
+            Ok(channel) => {
+                self.open = true;
+                HostStep { reply: Some(bind::write_bound(&id)), next: HostNext::Open(channel) }
+            }
+            Err(refused) => {
+                let reply = Some(bind::write_refused(&id, &refused.error()));
+                let next = if refused.closes() || self.is_one_too_many() { HostNext::Close } else { HostNext::Keep };
+                HostStep { reply, next }
+            }
+        }
+    }
+
+    /// When the socket has waited long enough; `None` once it is bound.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        (!self.open).then_some(self.deadline)
+    }
+
+    /// Whether the socket has waited long enough and must be closed.
+    #[must_use]
+    pub fn handle_timeout(&self, now: Instant) -> bool {
+        self.poll_timeout().is_some_and(|deadline| deadline <= now)
+    }
+
+    fn is_one_too_many(&mut self) -> bool {
+        let left = self.attempts.checked_sub(1);
+        self.attempts = left.unwrap_or_default();
+        !self.open && left.is_none()
+    }
+}
+
+/// The gateway's end of a Unix socket that was dialled with a claim code, until it is bound.
+///
+/// What [`poll_transmit`](Self::poll_transmit) gives is the first frame on the channel. Every frame that arrives goes to
+/// [`handle_frame`](Self::handle_frame) until it opens. When [`poll_timeout`](Self::poll_timeout) has come, ask
+/// [`handle_timeout`](Self::handle_timeout): a silent host must not hold a claim for ever (10.2-21 of the Tesseron sheet).
+#[derive(Debug)]
+pub struct DialGate {
+    bind: Option<Bytes>,
+    state: Dialling,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Dialling {
+    Waiting { deadline: Instant },
+    Open,
+    Failed,
+}
+
+/// What a frame means to the owner of a [`DialGate`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DialStep {
+    /// Not the answer; it is gone. Read on.
+    Wait,
+    /// The channel is bound: its session may begin.
+    Open,
+    /// After [`Self::Open`]: a frame of the session.
+    Deliver(Bytes),
+}
+
+/// Why a dial came to nothing. The channel must be closed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DialFailed {
+    /// The host said no.
+    #[error("the app refused the claim: {0}")]
+    Refused(RpcError),
+    /// The answer was no proper one.
+    #[error("the app answered the claim with something else")]
+    Malformed,
+    /// The socket ended before the answer; or the dial has failed before.
+    #[error("the app closed the channel before it answered the claim")]
+    Closed,
+    /// There was no answer in time.
+    #[error("the app did not answer the claim in time")]
+    TimedOut,
+}
+
+impl DialGate {
+    /// How long the answer may take, unless the owner has its own view.
+    pub const WAIT: Duration = Duration::from_secs(5);
+
+    /// A dial that proves `code` and gives the host as long as `wait`.
+    #[must_use]
+    pub fn new(code: &ClaimCode, wait: Duration, now: Instant) -> Self {
+        Self { bind: Some(bind::write_bind(code.reveal())), state: Dialling::Waiting { deadline: now.saturating_add(wait) } }
+    }
+
+    /// The frame to be written, once.
+    pub fn poll_transmit(&mut self) -> Option<Bytes> {
+        self.bind.take()
+    }
+
+    /// Takes a frame.
+    ///
+    /// # Errors
+    /// [`DialFailed`] if it is a refusal or no proper answer; after that every frame gives [`DialFailed::Closed`].
+    pub fn handle_frame(&mut self, frame: Bytes) -> Result<DialStep, DialFailed> {
+        match self.state {
+            Dialling::Open => return Ok(DialStep::Deliver(frame)),
+            Dialling::Failed => return Err(DialFailed::Closed),
+            Dialling::Waiting { .. } => {}
+        }
+        match bind::read_answered(&frame) {
+            BindReply::Other => Ok(DialStep::Wait),
+            BindReply::Bound => {
+                self.state = Dialling::Open;
+                Ok(DialStep::Open)
+            }
+            BindReply::Refused(error) => Err(self.fail(DialFailed::Refused(error))),
+            BindReply::Malformed => Err(self.fail(DialFailed::Malformed)),
+        }
+    }
+
+    /// The socket has ended. Once the channel is open that is the session's affair, and not an error of the dial.
+    ///
+    /// # Errors
+    /// [`DialFailed::Closed`] if it is not open.
+    pub fn handle_end(&mut self) -> Result<(), DialFailed> {
+        match self.state {
+            Dialling::Open => Ok(()),
+            Dialling::Waiting { .. } | Dialling::Failed => Err(self.fail(DialFailed::Closed)),
+        }
+    }
+
+    /// When the answer is late; `None` once the dial is decided.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        match self.state {
+            Dialling::Waiting { deadline } => Some(deadline),
+            Dialling::Open | Dialling::Failed => None,
+        }
+    }
+
+    /// Gives up if the answer is late. Early or repeated, it changes nothing.
+    ///
+    /// # Errors
+    /// [`DialFailed::TimedOut`], once.
+    pub fn handle_timeout(&mut self, now: Instant) -> Result<(), DialFailed> {
+        match self.poll_timeout() {
+            Some(deadline) if deadline <= now => Err(self.fail(DialFailed::TimedOut)),
+            _ => Ok(()),
+        }
+    }
+
+    fn fail(&mut self, why: DialFailed) -> DialFailed {
+        self.state = Dialling::Failed;
+        self.bind = None;
+        why
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claims::draw::sequence;
+    use crate::claims::{Agent, UnixChannel};
+    use alloc::string::{String, ToString};
+
+    fn at(seconds: u64) -> Instant {
+        Instant::from_millis(seconds * 1000)
+    }
+
+    fn host() -> Host {
+        Host::minting(HostPolicy::default(), at(0), 0, &mut sequence(20))
+    }
+
+    fn gate(host: &mut Host) -> HostGate {
+        let Ok(UnixChannel::Gated(gate)) = host.accept_unix(at(0)) else { panic!("a host with a claim has a gate") };
+        gate
+    }
+
+    fn bind(code: &str) -> Bytes {
+        bind::write_bind(code)
+    }
+
+    fn frame(text: &str) -> Bytes {
+        Bytes::copy_from_slice(text.as_bytes())
+    }
+
+    /// The id and the code of the reply, and what becomes of the socket.
+    fn shown(step: &HostStep) -> String {
+        let reply: Option<serde_json::Value> = step.reply.as_ref().map(|reply| serde_json::from_slice(reply).unwrap());
+        let reply = match reply {
+            Some(reply) if reply.get("error").is_some() => alloc::format!("{} {}", reply["id"], reply["error"]["code"]),
+            Some(reply) => alloc::format!("{} {}", reply["id"], reply["result"]),
+            None => "nothing".to_string(),
+        };
+        let next = match &step.next {
+            HostNext::Keep => "keep",
+            HostNext::Open(_) => "open",
+            HostNext::Deliver(_) => "deliver",
+            HostNext::Close => "close",
+        };
+        alloc::format!("{reply}, {next}")
+    }
+
+    fn right(host: &Host) -> Bytes {
+        bind(host.claim().unwrap().code.reveal())
+    }
+
+    fn opened(step: HostStep) -> HostChannel {
+        let HostNext::Open(channel) = step.next else { panic!("it should be open: {step:?}") };
+        channel
+    }
+
+    #[test]
+    fn item_112_the_bind_table_of_section_7_6_row_by_row_with_the_socket_kept_or_closed() {
+        let mut host = host();
+        let of = |host: &mut Host, frame: Bytes| shown(&gate(host).handle_frame(frame, host, at(0)));
+
+        // Ok, and already bound on this channel.
+        let mut first = gate(&mut host);
+        let (good, bad) = (right(&host), bind("WRONG"));
+        let step = first.handle_frame(good.clone(), &mut host, at(0));
+        assert_eq!(shown(&step), r#""bind" {"ok":true}, open"#);
+        let channel = opened(step);
+        for _ in 0..20 {
+            assert_eq!(shown(&first.handle_frame(good.clone(), &mut host, at(0))), r#""bind" -32009, keep"#);
+        }
+        // Spent, whatever the code is.
+        assert_eq!(of(&mut host, good.clone()), r#""bind" -32009, keep"#);
+        host.handle_agent(channel, Agent::pending());
+        assert_eq!(of(&mut host, good), r#""bind" -32009, keep"#);
+        assert_eq!(of(&mut host, bad.clone()), r#""bind" -32009, keep"#);
+        host.handle_closed(channel, at(0), 0, &mut sequence(21));
+        // No code.
+        for params in [r#"{"code":7}"#, "{}", "[]"] {
+            let text = alloc::format!(r#"{{"jsonrpc":"2.0","id":5,"method":"tesseron/bind","params":{params}}}"#);
+            assert_eq!(of(&mut host, frame(&text)), "5 -32602, keep", "{params}");
+        }
+        // Mismatch, which counts; the fifth locks.
+        for code in ["WRONG", "", "../../x", "\u{e4}", "wrong"] {
+            assert_eq!(of(&mut host, bind(code)), r#""bind" -32009, close"#, "{code}");
+        }
+        let good = right(&host);
+        assert_eq!(of(&mut host, good.clone()), r#""bind" -32009, close"#, "locked out");
+        assert_eq!(of(&mut host, bind("")), r#""bind" -32009, close"#, "locked out");
+        // Any other frame, and its id.
+        for (text, id) in [
+            (r#"{"jsonrpc":"2.0","id":9,"method":"actions/invoke","params":{}}"#, "9"),
+            (r#"{"jsonrpc":"2.0","id":"a","result":{}}"#, "\"a\""),
+            (r#"{"jsonrpc":"2.0","method":"tesseron/claimed","params":{}}"#, "null"),
+            ("nope", "null"),
+            ("[]", "null"),
+        ] {
+            assert_eq!(of(&mut host, frame(text)), alloc::format!("{id} -32600, close"), "{text}");
+        }
+        let step = gate(&mut host).handle_frame(good, &mut host, at(60));
+        assert_eq!(shown(&step), r#""bind" {"ok":true}, open"#, "the lockout is over");
+    }
+
+    #[test]
+    fn every_row_of_the_bind_table_has_its_code_and_its_end() {
+        let rows = [
+            (BindRefused::LockedOut, -32009, true),
+            (BindRefused::BoundHere, -32009, false),
+            (BindRefused::Spent, -32009, false),
+            (BindRefused::Taken, -32009, false),
+            (BindRefused::Malformed, -32602, false),
+            (BindRefused::Mismatch, -32009, true),
+            (BindRefused::Unbound, -32600, true),
+        ];
+        for (refused, code, closes) in rows {
+            assert_eq!((refused.error().code, refused.closes()), (code, closes), "{refused:?}");
+            assert_eq!(refused.to_string(), refused.error().message.as_str());
+        }
+    }
+
+    #[test]
+    fn item_114_bug_9_a_socket_that_does_not_bind_is_refused_also_after_the_bound_peer_has_left() {
+        let mut host = host();
+        let frame_of_a_session = frame(r#"{"jsonrpc":"2.0","id":1,"method":"actions/invoke","params":{}}"#);
+        for _ in 0..2 {
+            let bind = right(&host);
+            let channel = opened(gate(&mut host).handle_frame(bind, &mut host, at(0)));
+            host.handle_closed(channel, at(0), 0, &mut sequence(22));
+            let step = gate(&mut host).handle_frame(frame_of_a_session.clone(), &mut host, at(0));
+            assert_eq!(shown(&step), "1 -32600, close");
+        }
+    }
+
+    #[test]
+    fn of_two_sockets_that_wait_the_first_one_to_bind_has_the_claim() {
+        let mut host = host();
+        let (mut slow, mut quick) = (gate(&mut host), gate(&mut host));
+        let bind = right(&host);
+        assert_eq!(shown(&quick.handle_frame(bind.clone(), &mut host, at(0))), r#""bind" {"ok":true}, open"#);
+        assert_eq!(shown(&slow.handle_frame(bind, &mut host, at(0))), r#""bind" -32009, keep"#);
+    }
+
+    #[test]
+    fn a_gate_keeps_a_socket_for_eight_refused_binds_and_for_five_seconds() {
+        let mut host = host();
+        let empty = frame(r#"{"jsonrpc":"2.0","id":5,"method":"tesseron/bind","params":{}}"#);
+        let mut patient = gate(&mut host);
+        for _ in 0..8 {
+            assert_eq!(shown(&patient.handle_frame(empty.clone(), &mut host, at(0))), "5 -32602, keep");
+        }
+        assert_eq!(shown(&patient.handle_frame(empty, &mut host, at(0))), "5 -32602, close");
+
+        let mut gate = gate(&mut host);
+        assert_eq!(gate.poll_timeout(), Some(at(5)));
+        assert!(!gate.handle_timeout(Instant::from_millis(4999)));
+        assert!(gate.handle_timeout(at(5)));
+        let bind = right(&host);
+        opened(gate.handle_frame(bind, &mut host, at(5)));
+        assert_eq!(gate.poll_timeout(), None);
+        assert!(!gate.handle_timeout(at(500)));
+    }
+
+    #[test]
+    fn what_follows_the_bind_is_handed_on_as_it_is() {
+        let mut host = host();
+        let mut gate = gate(&mut host);
+        let bind = right(&host);
+        opened(gate.handle_frame(bind, &mut host, at(0)));
+        for text in [r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, "nope", r#"{"jsonrpc":"2.0","method":"tesseron/bind"}"#] {
+            let step = gate.handle_frame(frame(text), &mut host, at(0));
+            assert_eq!(step, HostStep { reply: None, next: HostNext::Deliver(frame(text)) });
+        }
+    }
+
+    fn dialled() -> DialGate {
+        let mut gate = DialGate::new(&ClaimCode::parse("pq7n-4d").unwrap(), DialGate::WAIT, at(0));
+        let first = gate.poll_transmit().unwrap();
+        assert_eq!(first, bind("PQ7N-4D"));
+        assert_eq!(gate.poll_transmit(), None);
+        gate
+    }
+
+    const BOUND: &str = r#"{"jsonrpc":"2.0","id":"bind","result":{"ok":true}}"#;
+
+    #[test]
+    fn item_118_nothing_that_comes_before_the_answer_is_handed_on() {
+        let mut gate = dialled();
+        let hello = r#"{"jsonrpc":"2.0","id":1,"method":"tesseron/hello","params":{}}"#;
+        for text in [hello, "nope", "", r#"{"jsonrpc":"2.0","id":"other","result":{"ok":true}}"#] {
+            assert_eq!(gate.handle_frame(frame(text)), Ok(DialStep::Wait), "{text}");
+        }
+        assert_eq!(gate.handle_frame(frame(BOUND)), Ok(DialStep::Open));
+        assert_eq!(gate.handle_frame(frame(hello)), Ok(DialStep::Deliver(frame(hello))));
+        assert_eq!(gate.handle_frame(frame(BOUND)), Ok(DialStep::Deliver(frame(BOUND))));
+        assert_eq!((gate.poll_timeout(), gate.handle_timeout(at(500)), gate.handle_end()), (None, Ok(()), Ok(())));
+    }
+
+    #[test]
+    fn a_dial_fails_by_an_error_by_a_wrong_answer_and_by_the_end() {
+        let refusal = r#"{"jsonrpc":"2.0","id":"bind","error":{"code":-32009,"message":"no"}}"#;
+        let mut gate = dialled();
+        assert_eq!(gate.handle_frame(frame(refusal)), Err(DialFailed::Refused(RpcError::fixed(-32009, "no"))));
+        assert_eq!(gate.handle_frame(frame(BOUND)), Err(DialFailed::Closed), "once failed, for ever");
+        assert_eq!((gate.poll_timeout(), gate.handle_timeout(at(500))), (None, Ok(())));
+
+        let mut gate = dialled();
+        assert_eq!(gate.handle_frame(frame(r#"{"jsonrpc":"2.0","id":"bind","result":null}"#)), Err(DialFailed::Malformed));
+
+        let mut gate = dialled();
+        assert_eq!(gate.handle_end(), Err(DialFailed::Closed));
+        assert_eq!(gate.handle_end(), Err(DialFailed::Closed));
+    }
+
+    #[test]
+    fn bug_21_a_host_that_never_answers_holds_a_claim_for_five_seconds() {
+        let mut gate = dialled();
+        assert_eq!(gate.poll_timeout(), Some(at(5)));
+        // A host that talks without answering gains nothing.
+        assert_eq!(gate.handle_frame(frame("{}")), Ok(DialStep::Wait));
+        assert_eq!(gate.handle_timeout(Instant::from_millis(4999)), Ok(()));
+        assert_eq!(gate.handle_timeout(at(5)), Err(DialFailed::TimedOut));
+        assert_eq!(gate.handle_timeout(at(6)), Ok(()), "once");
+        assert_eq!(gate.handle_frame(frame(BOUND)), Err(DialFailed::Closed));
+    }
+
+    #[test]
+    fn the_two_gates_open_for_each_other() {
+        let mut host = host();
+        let mut app = gate(&mut host);
+        let mut gateway = DialGate::new(&host.claim().unwrap().code, DialGate::WAIT, at(0));
+        let step = app.handle_frame(gateway.poll_transmit().unwrap(), &mut host, at(0));
+        assert_eq!(gateway.handle_frame(step.reply.unwrap()), Ok(DialStep::Open));
+
+        // And the second gateway learns why not.
+        let mut app = gate(&mut host);
+        let mut gateway = DialGate::new(&host.claim().unwrap().code, DialGate::WAIT, at(0));
+        let step = app.handle_frame(gateway.poll_transmit().unwrap(), &mut host, at(0));
+        assert_eq!(gateway.handle_frame(step.reply.unwrap()), Err(DialFailed::Refused(BindRefused::Taken.error())));
+    }
+}

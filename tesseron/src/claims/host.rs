@@ -1,0 +1,686 @@
+//! The app's door: who may have the app's one channel. All transitions of the claim of a host are here.
+//!
+//! ```text
+//!                 a dial with the code                     its agent becomes known
+//!   Free -------------------------------> Held, not known --------------------------> Held, known
+//!    ^                                           |                                         |
+//!    '-------------------------------------------+-----------------------------------------'
+//!          the channel is gone: a new claim, with a new code, session id and token
+//! ```
+//!
+//! While it is Free the claim expires later and later, every `refresh`; then it is spent, and says so.
+//!
+//! | a dial               | with the code | with another code                    | with none |
+//! |----------------------|---------------|--------------------------------------|-----------|
+//! | when Free            | Held          | `Mismatch`                           | `Unbound` |
+//! | when Held, not known | `Taken`       | `Mismatch`; on a Unix socket `Taken` | `Unbound` |
+//! | when Held, known     | `Spent`       | `Mismatch`; on a Unix socket `Spent` | `Unbound` |
+//!
+//! The reference keeps one claim for ever: it still shows it when it is spent, and lets everybody in once its first gateway has left. Here
+//! a claim serves one channel. There is no state in which a host with claims accepts a dial without one.
+//!
+//! A plain host has no claim: a dial without a code is let in while it is Free and `Occupied` while it is Held, and one with a code is a
+//! `Mismatch`, since its gateway takes the app for another.
+
+use core::fmt;
+use core::time::Duration;
+
+use super::lockout::Lockout;
+use super::offer::{Offer, OfferedBind};
+use super::{BindRefused, ClaimCode, HostGate, ResumeToken, SessionId};
+use protocol_core::dialect::Identity;
+use protocol_core::dialect::tesseron::pending_agent;
+use protocol_core::json::Text;
+use protocol_core::time::Instant;
+
+/// The numbers of a [`Host`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HostPolicy {
+    /// How long a claim is shown as valid from its minting or its last refresh on. 600 s.
+    pub code_life: Duration,
+    /// How often the claim is refreshed until it is bound; less than [`Self::code_life`]. Zero is never. 300 s.
+    pub refresh: Duration,
+    /// So many wrong codes within [`Self::failure_window`] start a lockout. Zero counts as one. 5.
+    pub failures: usize,
+    /// How long a wrong code is remembered. 60 s.
+    pub failure_window: Duration,
+    /// How long no code is looked at after that. 60 s.
+    pub lockout: Duration,
+    /// How long a Unix socket may be open without being bound. 5 s.
+    pub bind_wait: Duration,
+    /// How many refused binds a Unix socket is kept open for; then it is closed. 8.
+    pub bind_attempts: u32,
+}
+
+impl Default for HostPolicy {
+    fn default() -> Self {
+        Self {
+            code_life: Duration::from_secs(600),
+            refresh: Duration::from_secs(300),
+            failures: 5,
+            failure_window: Duration::from_secs(60),
+            lockout: Duration::from_secs(60),
+            bind_wait: Duration::from_secs(5),
+            bind_attempts: 8,
+        }
+    }
+}
+
+/// The agent at the other side of a gateway, as Tesseron names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Agent {
+    /// For programs.
+    pub id: Text,
+    /// For people.
+    pub name: Text,
+}
+
+impl Agent {
+    /// What stands for an agent that has not said its name yet.
+    #[must_use]
+    pub fn pending() -> Self {
+        pending_agent().into()
+    }
+}
+
+impl From<Identity> for Agent {
+    /// The agent that a gateway has named as its own identity.
+    fn from(identity: Identity) -> Self {
+        let Identity { name, title, .. } = identity;
+        Self { name: title.unwrap_or_else(|| name.clone()).into(), id: name.into() }
+    }
+}
+
+/// What the manifest of a host says about its claim.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// What binds a channel.
+    pub code: ClaimCode,
+    /// What the session of that channel is called.
+    pub session_id: SessionId,
+    /// What resumes it.
+    pub resume_token: ResumeToken,
+    /// When it was minted, in milliseconds of the epoch.
+    pub minted_at: u64,
+    /// Until when it is valid, unless it is refreshed, in milliseconds of the epoch.
+    pub expires_at: u64,
+    /// Who has it; [`Agent::pending`] between the bind and the gateway's word. `None`: it can be claimed.
+    pub bound_agent: Option<Agent>,
+}
+
+impl Claim {
+    /// Whether a gateway may list it and dial it: nobody has it, and its host was alive lately.
+    #[must_use]
+    pub const fn is_claimable(&self, epoch_ms: u64) -> bool {
+        self.bound_agent.is_none() && epoch_ms <= self.expires_at
+    }
+}
+
+/// A channel that a [`Host`] has let in. Never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostChannel(u64);
+
+impl fmt::Display for HostChannel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "host-channel-{}", self.0)
+    }
+}
+
+/// What a new connection on a Unix socket is.
+#[derive(Debug)]
+pub enum UnixChannel {
+    /// It must be bound first: the gate takes its frames.
+    Gated(HostGate),
+    /// It is let in; the session may begin.
+    Open(HostChannel),
+}
+
+/// One app, as gateways find it: its claim, and the one channel that it has.
+///
+/// [`poll_claim`](Self::poll_claim) after every verb tells when the manifest must be written again. Once a channel that was let in is gone,
+/// also one whose upgrade failed in the end, tell [`handle_closed`](Self::handle_closed): until then the app is taken.
+#[derive(Clone, Debug)]
+pub struct Host {
+    policy: HostPolicy,
+    /// `None` for a plain host.
+    claim: Option<Claim>,
+    state: State,
+    lockout: Lockout,
+    /// The claim has changed since it was polled.
+    changed: bool,
+    /// How many channels were let in.
+    channels: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// Nobody is in.
+    Free { refresh: Option<Instant> },
+    /// The channel is in, and the claim is spent.
+    Held { channel: HostChannel, agent_known: bool },
+}
+
+impl Host {
+    /// A host that mints its own claims. The first one is there at once.
+    #[must_use]
+    pub fn minting(policy: HostPolicy, now: Instant, epoch_ms: u64, random: &mut dyn FnMut(&mut [u8])) -> Self {
+        let mut host = Self { policy, ..Self::plain() };
+        host.mint(now, epoch_ms, random);
+        host
+    }
+
+    /// A host without claims: whoever dials it while it is free is let in.
+    #[must_use]
+    pub fn plain() -> Self {
+        Self {
+            policy: HostPolicy::default(),
+            claim: None,
+            state: State::Free { refresh: None },
+            lockout: Lockout::default(),
+            changed: false,
+            channels: 0,
+        }
+    }
+
+    /// The claim as it stands, spent or not. `None` for a plain host.
+    #[must_use]
+    pub fn claim(&self) -> Option<&Claim> {
+        self.claim.as_ref()
+    }
+
+    /// The claim, once after every change of it: the manifest must show it from now on.
+    pub fn poll_claim(&mut self) -> Option<&Claim> {
+        core::mem::take(&mut self.changed).then_some(self.claim.as_ref()).flatten()
+    }
+
+    /// The channel that is in.
+    #[must_use]
+    pub fn channel(&self) -> Option<HostChannel> {
+        match self.state {
+            State::Free { .. } => None,
+            State::Held { channel, .. } => Some(channel),
+        }
+    }
+
+    /// Judges the upgrade of a WebSocket, in the order of section 7.5. `Ok` lets it in and spends the claim; the upgrade is answered
+    /// with [`super::SUBPROTOCOL`].
+    ///
+    /// # Errors
+    /// [`BindRefused`]; its [`http_status`](BindRefused::http_status) answers the upgrade.
+    pub fn answer_upgrade(&mut self, offer: &Offer, now: Instant) -> Result<HostChannel, BindRefused> {
+        if !offer.gateway {
+            return Err(BindRefused::NoGateway);
+        }
+        if self.lockout.is_locked(now) {
+            return Err(BindRefused::LockedOut);
+        }
+        match (&offer.bind, &self.claim) {
+            (OfferedBind::Malformed, _) => Err(BindRefused::Malformed),
+            (OfferedBind::None, None) => self.let_in_plain(),
+            (OfferedBind::None, Some(_)) => Err(BindRefused::Unbound),
+            (OfferedBind::Code(code), _) => {
+                self.check_code(code, now)?;
+                self.check_unspent()?;
+                Ok(self.bind())
+            }
+        }
+    }
+
+    /// Takes a new connection on a Unix socket.
+    ///
+    /// # Errors
+    /// [`BindRefused::Occupied`] from a plain host that has its channel: the socket is closed.
+    pub fn accept_unix(&mut self, now: Instant) -> Result<UnixChannel, BindRefused> {
+        match self.claim {
+            Some(_) => Ok(UnixChannel::Gated(HostGate::new(&self.policy, now))),
+            None => self.let_in_plain().map(UnixChannel::Open),
+        }
+    }
+
+    /// Judges a bind on a Unix socket, in the order of section 7.6. `here` says that the socket is bound already; `code` is `None` where there
+    /// was no text.
+    pub(super) fn answer_bind(&mut self, here: bool, code: Option<&str>, now: Instant) -> Result<HostChannel, BindRefused> {
+        if self.lockout.is_locked(now) {
+            return Err(BindRefused::LockedOut);
+        }
+        if here {
+            return Err(BindRefused::BoundHere);
+        }
+        self.check_unspent()?;
+        let code = code.ok_or(BindRefused::Malformed)?;
+        match ClaimCode::parse(code) {
+            Ok(code) => self.check_code(&code, now)?,
+            // Text that cannot be a code is a wrong one, so that it cannot be used to guess without being counted.
+            Err(_) => return Err(self.on_mismatch(now)),
+        }
+        Ok(self.bind())
+    }
+
+    /// The gateway has named its agent, by its welcome or by `tesseron/claimed`. Of a channel that is not in, it changes nothing.
+    pub fn handle_agent(&mut self, channel: HostChannel, agent: Agent) {
+        if let (State::Held { channel: held, agent_known }, Some(claim)) = (&mut self.state, &mut self.claim)
+            && *held == channel
+        {
+            *agent_known = true;
+            self.changed |= claim.bound_agent.as_ref() != Some(&agent);
+            claim.bound_agent = Some(agent);
+        }
+    }
+
+    /// A channel that was let in is gone. The host is free again, with a new claim if it mints them. Of a channel that is not in, it changes
+    /// nothing.
+    pub fn handle_closed(&mut self, channel: HostChannel, now: Instant, epoch_ms: u64, random: &mut dyn FnMut(&mut [u8])) {
+        if self.channel() != Some(channel) {
+            return;
+        }
+        self.state = State::Free { refresh: None };
+        if self.claim.is_some() {
+            self.mint(now, epoch_ms, random);
+        }
+    }
+
+    /// When [`Self::handle_timeout`] has something to do.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        match self.state {
+            State::Free { refresh } => refresh,
+            State::Held { .. } => None,
+        }
+    }
+
+    /// Refreshes the claim if it is due. Early or repeated, it changes nothing.
+    pub fn handle_timeout(&mut self, now: Instant, epoch_ms: u64) {
+        if self.poll_timeout().is_some_and(|due| due <= now)
+            && let Some(claim) = &mut self.claim
+        {
+            claim.expires_at = expiry(&self.policy, epoch_ms);
+            self.changed = true;
+            self.state = State::Free { refresh: next_refresh(&self.policy, now) };
+        }
+    }
+
+    fn mint(&mut self, now: Instant, epoch_ms: u64, random: &mut dyn FnMut(&mut [u8])) {
+        self.claim = Some(Claim {
+            code: ClaimCode::mint(random),
+            session_id: SessionId::mint(random),
+            resume_token: ResumeToken::mint(random),
+            minted_at: epoch_ms,
+            expires_at: expiry(&self.policy, epoch_ms),
+            bound_agent: None,
+        });
+        self.changed = true;
+        self.state = State::Free { refresh: next_refresh(&self.policy, now) };
+    }
+
+    fn check_code(&mut self, code: &ClaimCode, now: Instant) -> Result<(), BindRefused> {
+        match &self.claim {
+            Some(claim) if claim.code.matches(code) => Ok(()),
+            Some(_) => Err(self.on_mismatch(now)),
+            // Nothing can be guessed, so nothing is counted.
+            None => Err(BindRefused::Mismatch),
+        }
+    }
+
+    fn on_mismatch(&mut self, now: Instant) -> BindRefused {
+        self.lockout.on_failure(&self.policy, now);
+        BindRefused::Mismatch
+    }
+
+    fn check_unspent(&self) -> Result<(), BindRefused> {
+        match self.state {
+            State::Free { .. } => Ok(()),
+            State::Held { agent_known: true, .. } => Err(BindRefused::Spent),
+            State::Held { agent_known: false, .. } => Err(BindRefused::Taken),
+        }
+    }
+
+    fn bind(&mut self) -> HostChannel {
+        self.lockout.on_success();
+        if let Some(claim) = &mut self.claim {
+            claim.bound_agent = Some(Agent::pending());
+            self.changed = true;
+        }
+        self.let_in()
+    }
+
+    fn let_in_plain(&mut self) -> Result<HostChannel, BindRefused> {
+        if self.channel().is_some() { Err(BindRefused::Occupied) } else { Ok(self.let_in()) }
+    }
+
+    fn let_in(&mut self) -> HostChannel {
+        self.channels = self.channels.saturating_add(1);
+        let channel = HostChannel(self.channels);
+        self.state = State::Held { channel, agent_known: false };
+        channel
+    }
+}
+
+fn expiry(policy: &HostPolicy, epoch_ms: u64) -> u64 {
+    epoch_ms.saturating_add(u64::try_from(policy.code_life.as_millis()).unwrap_or(u64::MAX))
+}
+
+fn next_refresh(policy: &HostPolicy, now: Instant) -> Option<Instant> {
+    (!policy.refresh.is_zero()).then(|| now.saturating_add(policy.refresh))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claims::draw::sequence;
+    use alloc::string::{String, ToString};
+
+    const EPOCH: u64 = 1_795_259_000_000;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::from_millis(seconds * 1000)
+    }
+
+    fn minting() -> Host {
+        Host::minting(HostPolicy::default(), at(0), EPOCH, &mut sequence(7))
+    }
+
+    fn code(host: &Host) -> String {
+        host.claim().unwrap().code.reveal().to_string()
+    }
+
+    /// An upgrade with a code, or without one.
+    fn dial(host: &mut Host, code: Option<&str>, now: Instant) -> Result<HostChannel, BindRefused> {
+        let code = code.map(|code| ClaimCode::parse(code).unwrap());
+        host.answer_upgrade(&Offer::parse([&*Offer::header(code.as_ref())]), now)
+    }
+
+    fn agent() -> Agent {
+        Agent { id: "acme-cli".into(), name: "Acme".into() }
+    }
+
+    #[test]
+    fn an_agent_is_read_from_the_identity_that_its_gateway_names() {
+        let mut identity = Identity::new("acme-cli", "");
+        assert_eq!(Agent::from(identity.clone()), Agent { id: "acme-cli".into(), name: "acme-cli".into() });
+        identity.title = Some("Acme".into());
+        assert_eq!(Agent::from(identity), agent());
+        assert_eq!(Agent::pending(), Agent { id: "pending".into(), name: "Awaiting agent".into() });
+    }
+
+    #[test]
+    fn the_upgrade_table_of_section_7_5_row_by_row() {
+        let offer = |header: &str| Offer::parse([header]);
+        let refused = |host: &mut Host, header: &str| {
+            let refused = host.answer_upgrade(&offer(header), at(0)).unwrap_err();
+            (refused, refused.http_status())
+        };
+
+        let mut host = minting();
+        let right = code(&host);
+        let bound = alloc::format!("tesseron-gateway,tesseron-bind.{right}");
+        assert_eq!(refused(&mut host, &alloc::format!("tesseron-bind.{right}")), (BindRefused::NoGateway, None));
+        assert_eq!(refused(&mut host, ""), (BindRefused::NoGateway, None));
+        assert_eq!(refused(&mut host, "tesseron-gateway,tesseron-bind.!"), (BindRefused::Malformed, Some(400)));
+        assert_eq!(refused(&mut host, &alloc::format!("{bound},tesseron-bind.{right}")), (BindRefused::Malformed, Some(400)));
+        assert_eq!(refused(&mut host, "tesseron-gateway,tesseron-bind.WRONG"), (BindRefused::Mismatch, Some(403)));
+        assert_eq!(refused(&mut host, "tesseron-gateway"), (BindRefused::Unbound, Some(426)));
+
+        let channel = host.answer_upgrade(&offer(&bound.to_lowercase()), at(0)).unwrap();
+        assert_eq!(host.channel(), Some(channel));
+        assert_eq!(refused(&mut host, &bound), (BindRefused::Taken, Some(409)));
+        host.handle_agent(channel, agent());
+        assert_eq!(refused(&mut host, &bound), (BindRefused::Spent, Some(409)));
+        assert_eq!(refused(&mut host, "tesseron-gateway"), (BindRefused::Unbound, Some(426)));
+        for _ in 0..5 {
+            assert_eq!(refused(&mut host, "tesseron-gateway,tesseron-bind.WRONG").0, BindRefused::Mismatch);
+        }
+        for header in [&*bound, "tesseron-gateway", "tesseron-gateway,tesseron-bind.!"] {
+            assert_eq!(refused(&mut host, header), (BindRefused::LockedOut, Some(429)), "{header}");
+        }
+        assert_eq!(refused(&mut host, "chat"), (BindRefused::NoGateway, None));
+
+        let mut plain = Host::plain();
+        assert!(plain.answer_upgrade(&offer("tesseron-gateway"), at(0)).is_ok());
+        assert_eq!(refused(&mut plain, "tesseron-gateway"), (BindRefused::Occupied, Some(409)));
+    }
+
+    #[test]
+    fn item_113_the_fifth_failure_within_a_minute_locks_for_a_minute() {
+        let mut host = minting();
+        let right = code(&host);
+        for second in 0..5 {
+            assert_eq!(dial(&mut host, Some("WRONG"), at(second)), Err(BindRefused::Mismatch));
+        }
+        assert_eq!(dial(&mut host, Some(&right), at(4)), Err(BindRefused::LockedOut));
+        assert_eq!(dial(&mut host, Some(&right), Instant::from_millis(63_999)), Err(BindRefused::LockedOut));
+        assert!(dial(&mut host, Some(&right), at(64)).is_ok());
+    }
+
+    #[test]
+    fn item_113_a_lockout_clears_the_window() {
+        let policy = HostPolicy { lockout: Duration::from_secs(10), ..HostPolicy::default() };
+        let mut host = Host::minting(policy, at(0), EPOCH, &mut sequence(7));
+        for _ in 0..5 {
+            assert_eq!(dial(&mut host, Some("WRONG"), at(0)), Err(BindRefused::Mismatch));
+        }
+        assert_eq!(dial(&mut host, Some("WRONG"), at(9)), Err(BindRefused::LockedOut));
+        for _ in 0..5 {
+            assert_eq!(dial(&mut host, Some("WRONG"), at(10)), Err(BindRefused::Mismatch));
+        }
+        assert_eq!(dial(&mut host, Some("WRONG"), at(10)), Err(BindRefused::LockedOut));
+    }
+
+    #[test]
+    fn item_113_success_clears_the_window() {
+        let mut host = minting();
+        let mut random = sequence(8);
+        for _ in 0..3 {
+            for _ in 0..4 {
+                assert_eq!(dial(&mut host, Some("WRONG"), at(0)), Err(BindRefused::Mismatch));
+            }
+            let right = code(&host);
+            let channel = dial(&mut host, Some(&right), at(0)).unwrap();
+            host.handle_closed(channel, at(0), EPOCH, &mut random);
+        }
+    }
+
+    #[test]
+    fn item_113_the_window_slides() {
+        let mut host = minting();
+        // One failure every 15 s: the fifth comes when the first is 60 s old.
+        for step in 0..20 {
+            assert_eq!(dial(&mut host, Some("WRONG"), at(step * 15)), Err(BindRefused::Mismatch));
+        }
+        // One millisecond less, and it counts.
+        let mut host = minting();
+        for step in 0..4 {
+            assert_eq!(dial(&mut host, Some("WRONG"), at(step * 15)), Err(BindRefused::Mismatch));
+        }
+        assert_eq!(dial(&mut host, Some("WRONG"), Instant::from_millis(59_999)), Err(BindRefused::Mismatch));
+        assert_eq!(dial(&mut host, Some("WRONG"), at(60)), Err(BindRefused::LockedOut));
+    }
+
+    #[test]
+    fn what_is_refused_for_another_reason_than_its_code_is_no_failure() {
+        let mut host = minting();
+        for _ in 0..20 {
+            assert_eq!(dial(&mut host, None, at(0)), Err(BindRefused::Unbound));
+            let malformed = Offer::parse(["tesseron-gateway,tesseron-bind.!"]);
+            assert_eq!(host.answer_upgrade(&malformed, at(0)), Err(BindRefused::Malformed));
+        }
+        let right = code(&host);
+        assert!(dial(&mut host, Some(&right), at(0)).is_ok());
+    }
+
+    #[test]
+    fn item_114_bug_9_after_the_bound_peer_has_left_an_unbound_dial_is_still_refused() {
+        let mut host = minting();
+        let mut random = sequence(9);
+        for _ in 0..3 {
+            let right = code(&host);
+            let channel = dial(&mut host, Some(&right), at(0)).unwrap();
+            host.handle_closed(channel, at(1), EPOCH, &mut random);
+            assert_eq!(dial(&mut host, None, at(1)), Err(BindRefused::Unbound));
+            assert_eq!(dial(&mut host, Some(&right), at(1)), Err(BindRefused::Mismatch), "the spent code is nobody's");
+            assert!(matches!(host.accept_unix(at(1)), Ok(UnixChannel::Gated(_))));
+        }
+    }
+
+    #[test]
+    fn bug_10_a_spent_claim_is_never_advertised() {
+        let mut host = minting();
+        let first = host.poll_claim().unwrap().clone();
+        assert!(first.is_claimable(EPOCH));
+        assert!(host.poll_claim().is_none(), "once a change");
+
+        let channel = dial(&mut host, Some(first.code.reveal()), at(1)).unwrap();
+        let spent = host.poll_claim().unwrap();
+        assert_eq!(spent.bound_agent, Some(Agent::pending()));
+        assert!(!spent.is_claimable(EPOCH));
+        host.handle_agent(channel, agent());
+        assert_eq!(host.poll_claim().unwrap().bound_agent, Some(agent()));
+        host.handle_agent(channel, agent());
+        assert!(host.poll_claim().is_none());
+
+        host.handle_closed(channel, at(2), EPOCH + 2000, &mut sequence(10));
+        let second = host.poll_claim().unwrap();
+        assert!(second.is_claimable(EPOCH + 2000));
+        assert_eq!((second.minted_at, second.expires_at), (EPOCH + 2000, EPOCH + 602_000));
+        assert!(!second.code.matches(&first.code));
+        assert!(!second.resume_token.matches(&first.resume_token));
+        assert_ne!(second.session_id, first.session_id);
+    }
+
+    #[test]
+    fn a_claim_is_refreshed_every_300_s_until_it_is_bound() {
+        let mut host = minting();
+        let first = host.poll_claim().unwrap().clone();
+        assert_eq!((first.minted_at, first.expires_at), (EPOCH, EPOCH + 600_000));
+        assert_eq!(host.poll_timeout(), Some(at(300)));
+        host.handle_timeout(at(299), EPOCH + 299_000);
+        assert!(host.poll_claim().is_none(), "too early");
+        host.handle_timeout(at(310), EPOCH + 310_000);
+        let refreshed = host.poll_claim().unwrap();
+        assert_eq!((refreshed.minted_at, refreshed.expires_at), (EPOCH, EPOCH + 910_000));
+        assert!(refreshed.code.matches(&first.code), "a person may be reading it");
+        assert_eq!(host.poll_timeout(), Some(at(610)));
+
+        let channel = dial(&mut host, Some(first.code.reveal()), at(400)).unwrap();
+        assert_eq!(host.poll_timeout(), None);
+        let _ = host.poll_claim();
+        host.handle_timeout(at(700), EPOCH + 700_000);
+        assert!(host.poll_claim().is_none());
+        host.handle_closed(channel, at(800), EPOCH + 800_000, &mut sequence(11));
+        assert_eq!(host.poll_timeout(), Some(at(1100)));
+    }
+
+    #[test]
+    fn a_host_that_is_not_to_refresh_has_no_deadline() {
+        let policy = HostPolicy { refresh: Duration::ZERO, ..HostPolicy::default() };
+        let mut host = Host::minting(policy, at(0), EPOCH, &mut sequence(12));
+        assert_eq!(host.poll_timeout(), None);
+        let _ = host.poll_claim();
+        host.handle_timeout(at(1_000_000), EPOCH);
+        assert!(host.poll_claim().is_none());
+    }
+
+    #[test]
+    fn a_claim_that_was_not_refreshed_is_not_claimable() {
+        let claim = minting().claim().unwrap().clone();
+        assert!(claim.is_claimable(EPOCH + 600_000));
+        assert!(!claim.is_claimable(EPOCH + 600_001));
+    }
+
+    #[test]
+    fn the_end_of_an_earlier_channel_frees_nothing() {
+        let mut host = minting();
+        let mut random = sequence(13);
+        let right = code(&host);
+        let first = dial(&mut host, Some(&right), at(0)).unwrap();
+        host.handle_closed(first, at(0), EPOCH, &mut random);
+        let right = code(&host);
+        let second = dial(&mut host, Some(&right), at(0)).unwrap();
+        let _ = host.poll_claim();
+        host.handle_closed(first, at(0), EPOCH, &mut random);
+        host.handle_agent(first, agent());
+        assert_eq!(host.channel(), Some(second));
+        assert!(host.poll_claim().is_none());
+    }
+
+    #[test]
+    fn a_plain_host_has_one_channel_at_a_time_and_no_claim() {
+        let mut host = Host::plain();
+        let mut random = sequence(14);
+        assert!(host.claim().is_none() && host.poll_claim().is_none() && host.poll_timeout().is_none());
+        for _ in 0..10 {
+            assert_eq!(dial(&mut host, Some("ABCD-EF"), at(0)), Err(BindRefused::Mismatch), "nothing to guess, so no lockout");
+        }
+        let first = dial(&mut host, None, at(0)).unwrap();
+        assert_eq!(dial(&mut host, None, at(0)), Err(BindRefused::Occupied));
+        assert!(matches!(host.accept_unix(at(0)), Err(BindRefused::Occupied)));
+        host.handle_closed(first, at(1), EPOCH, &mut random);
+        assert!(host.claim().is_none());
+        let Ok(UnixChannel::Open(second)) = host.accept_unix(at(1)) else { panic!("it is free again") };
+        assert_ne!(first, second);
+    }
+
+    #[test]
+    fn whatever_happens_only_the_current_code_lets_in_and_only_an_unspent_claim_is_shown() {
+        const STEPS: [fn(&mut Host, &mut Seen); 8] = [
+            |host, seen| seen.dialled(host, true),
+            |host, seen| {
+                let spent = seen.codes.first().cloned();
+                assert!(spent.is_none_or(|spent| dial(host, Some(&spent), seen.now).is_err()));
+            },
+            |host, seen| seen.dialled(host, false),
+            |host, seen| assert!(dial(host, None, seen.now).is_err()),
+            |host, seen| {
+                if let Some(channel) = host.channel() {
+                    host.handle_closed(channel, seen.now, EPOCH, &mut sequence(seen.codes.len() as u64 + 100));
+                }
+            },
+            |host, seen| host.handle_closed(HostChannel(0), seen.now, EPOCH, &mut sequence(99)),
+            |host, _| {
+                if let Some(channel) = host.channel() {
+                    host.handle_agent(channel, agent());
+                }
+            },
+            |host, seen| {
+                seen.now = seen.now.saturating_add(Duration::from_secs(300));
+                host.handle_timeout(seen.now, EPOCH);
+                assert!(host.poll_timeout().is_none_or(|next| next > seen.now));
+            },
+        ];
+
+        #[derive(Clone)]
+        struct Seen {
+            now: Instant,
+            /// Codes that let somebody in.
+            codes: alloc::vec::Vec<String>,
+        }
+
+        impl Seen {
+            fn dialled(&mut self, host: &mut Host, right: bool) {
+                let (free, current) = (host.channel().is_none(), code(host));
+                let answer = dial(host, Some(if right { &current } else { "WRONG" }), self.now);
+                if answer.is_ok() {
+                    assert!(right && free);
+                    self.codes.push(current);
+                } else {
+                    assert!(!right || !free || answer == Err(BindRefused::LockedOut));
+                }
+            }
+        }
+
+        fn explore(host: &Host, seen: &Seen, left: u32) {
+            if left == 0 {
+                return;
+            }
+            for step in STEPS {
+                let (mut host, mut seen) = (host.clone(), seen.clone());
+                step(&mut host, &mut seen);
+                let claim = host.claim().unwrap();
+                assert_eq!(claim.bound_agent.is_some(), host.channel().is_some());
+                assert_eq!(claim.bound_agent.is_some(), seen.codes.contains(&code(&host)));
+                explore(&host, &seen, left - 1);
+            }
+        }
+        explore(&minting(), &Seen { now: at(0), codes: alloc::vec::Vec::new() }, 5);
+    }
+}

@@ -1,0 +1,76 @@
+//! Session ids: what a session is called, whichever channel it has.
+
+use core::fmt;
+
+use super::draw::draw;
+use protocol_core::json::Text;
+
+const BASE36: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+
+/// What a session is called on the wire, over all its channels. No secret: knowing it opens nothing.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SessionId(Text);
+
+impl SessionId {
+    /// The most bytes of an id of a peer.
+    pub const LONGEST: usize = 128;
+
+    /// A new one: `s_` and 24 symbols of base 36, 124 bits.
+    #[must_use]
+    pub fn mint(random: &mut dyn FnMut(&mut [u8])) -> Self {
+        let mut text = *b"s_------------------------";
+        if let Some(symbols) = text.last_chunk_mut::<24>() {
+            *symbols = draw(BASE36, random);
+        }
+        Self(Text::from(core::str::from_utf8(&text).unwrap_or_default()))
+    }
+
+    /// Copies the id that a peer or a manifest names.
+    ///
+    /// # Errors
+    /// [`SessionIdError`] unless it has 1 to 128 bytes.
+    pub fn parse(text: &str) -> Result<Self, SessionIdError> {
+        if text.is_empty() || text.len() > Self::LONGEST { Err(SessionIdError) } else { Ok(Self(Text::from(text))) }
+    }
+
+    /// The id as it is written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A text that is no session id: empty, or longer than 128 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a session id has 1 to 128 bytes")]
+pub struct SessionIdError;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claims::draw::sequence;
+
+    #[test]
+    fn a_minted_id_looks_like_the_ones_of_the_reference_and_does_not_repeat() {
+        let mut random = sequence(3);
+        let first = SessionId::mint(&mut random);
+        let symbols = first.as_str().strip_prefix("s_").unwrap();
+        assert_eq!(symbols.len(), 24);
+        assert!(symbols.bytes().all(|byte| BASE36.contains(&byte)));
+        assert_ne!(first, SessionId::mint(&mut random));
+    }
+
+    #[test]
+    fn an_id_of_a_peer_is_any_text_within_bounds() {
+        assert_eq!(SessionId::parse("s_k3j9").unwrap().as_str(), "s_k3j9");
+        for text in ["", &"s".repeat(129)] {
+            assert_eq!(SessionId::parse(text).unwrap_err(), SessionIdError);
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! A bridge behind one lock, whose legs are driven one by one.
+
+use core::convert::Infallible;
+use core::fmt;
+use core::future::poll_fn;
+use core::task::{Poll, Waker};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::vec::Vec;
+
+use bytes::Bytes;
+use engine::{After, DriverSlot, Engine, Guarded, Runtime, park};
+use protocol_core::drive::{Machine, Standing};
+use protocol_core::lines::LineEncoder;
+use protocol_core::session::{Close, Full, Transmit, TransportEnd};
+use protocol_core::{FrameSink as _, Instant};
+
+use crate::bridge::{Advertised, Bridge, BridgeConfig, BridgeEvent, ClaimId, Leg, Random};
+use crate::claims::{BoundDial, ChannelId, OpenRefused};
+
+/// A [`Bridge`] whose legs are driven one by one, each by a driver of its own. Cloning shares it.
+///
+/// Everything is under the one lock of an [`Engine`]: a verb locks, changes the bridge, unlocks and only then wakes the drivers of the legs
+/// on which something has happened; a turn of a leg takes the lock once.
+#[derive(Clone)]
+pub struct SharedBridge {
+    engine: Arc<Engine<State>>,
+}
+
+struct State {
+    bridge: Bridge,
+    /// The time of the last verb.
+    now: Instant,
+    drivers: BTreeMap<Leg, DriverSlot>,
+    /// The leg whose own driver is at the verb that runs now: it looks at all of the state before it waits, and is not woken.
+    driving: Option<Leg>,
+    /// The task that waits for an event.
+    owner: Option<Waker>,
+}
+
+impl State {
+    /// The deadline that the driver of `leg` has to wait for: the agent's waits for all. Once it is over each leg does, since the last frame
+    /// of one may be waiting to be written.
+    fn deadline(&self, leg: Leg) -> Option<Instant> {
+        if self.has_alarm(leg) { self.bridge.poll_timeout() } else { None }
+    }
+
+    fn has_alarm(&self, leg: Leg) -> bool {
+        leg == Leg::Agent || self.bridge.is_closed(Leg::Agent)
+    }
+
+    /// The driver of `leg` waits for its deadline from now on.
+    fn arm(&mut self, leg: Leg) -> Option<Instant> {
+        let until = self.deadline(leg);
+        self.drivers.get_mut(&leg).and_then(|slot| slot.arm(until)).or(until)
+    }
+
+    /// Keeps the waker of a leg's driver. What was kept before is then in `spare`.
+    fn park(&mut self, leg: Leg, waker: &Waker, spare: &mut Option<Waker>) {
+        self.drivers.entry(leg).or_default().park(waker, spare);
+    }
+}
+
+impl Guarded for State {
+    type Wakers = Vec<Waker>;
+
+    fn time(&self) -> Instant {
+        self.now
+    }
+
+    fn is_closed(&self) -> bool {
+        self.bridge.is_closed(Leg::Agent)
+    }
+
+    fn take_wakers(&mut self, _: &After) -> Vec<Waker> {
+        let mut wakers = Vec::new();
+        let driving = self.driving.take();
+        while let Some(leg) = self.bridge.poll_touched() {
+            if driving != Some(leg) {
+                wakers.extend(self.drivers.get_mut(&leg).and_then(DriverSlot::take));
+            }
+        }
+        let deadline = self.deadline(Leg::Agent);
+        if driving != Some(Leg::Agent)
+            && let Some(agent) = self.drivers.get_mut(&Leg::Agent).filter(|agent| agent.is_news(false, deadline))
+        {
+            wakers.extend(agent.take());
+        }
+        if self.bridge.has_event() {
+            wakers.extend(self.owner.take());
+        }
+        wakers
+    }
+}
+
+impl State {
+    /// Puts the frames of a leg into `room`. Says whether there may be more.
+    fn fill(&mut self, leg: Leg, room: &mut LineEncoder) -> bool {
+        room.fill(|room| self.bridge.poll_transmit(leg).map(|transmit| room.push(transmit.frame)).is_some())
+    }
+}
+
+impl SharedBridge {
+    /// A bridge that begins now, on the clock of `runtime`: every driver of its legs must be on the same one.
+    #[must_use]
+    pub fn new(config: BridgeConfig, random: Random, runtime: Arc<dyn Runtime>) -> Self {
+        let now = runtime.now();
+        let bridge = Bridge::new(config, random, now);
+        let state = State { bridge, now, drivers: BTreeMap::new(), driving: None, owner: None };
+        Self { engine: Arc::new(Engine::new(state, runtime)) }
+    }
+
+    /// One leg, for a [`Driver`](protocol_core::drive::Driver). The agent's must be driven as long as any other: it has the alarm of all.
+    #[must_use]
+    pub fn leg(&self, leg: Leg) -> BridgeLeg {
+        BridgeLeg { engine: Arc::clone(&self.engine), leg, spare: None }
+    }
+
+    /// The next event for the owner. Can be dropped and called again; one at a time.
+    pub async fn next_event(&self) -> BridgeEvent {
+        let mut spare = None;
+        poll_fn(|cx| {
+            spare.get_or_insert_with(|| cx.waker().clone());
+            let event = self.engine.verb(|state, now, _| {
+                state.now = now;
+                // Parked first, so that it is there whatever the verb brings.
+                park(&mut state.owner, cx.waker(), &mut spare);
+                state.bridge.poll_event()
+            });
+            event.map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
+    }
+
+    fn verb<T>(&self, verb: impl FnOnce(&mut Bridge, Instant) -> T) -> T {
+        self.engine.verb(|state, now, _| {
+            state.now = now;
+            verb(&mut state.bridge, now)
+        })
+    }
+
+    /// As [`Bridge::open`].
+    ///
+    /// # Errors
+    /// As that.
+    pub fn open(&self) -> Result<ChannelId, OpenRefused> {
+        self.verb(Bridge::open)
+    }
+
+    /// As [`Bridge::open_claimed`].
+    ///
+    /// # Errors
+    /// As that.
+    pub fn open_claimed(&self, claim: ClaimId, dial: BoundDial) -> Result<ChannelId, OpenRefused> {
+        self.verb(|bridge, now| bridge.open_claimed(claim, dial, now))
+    }
+
+    /// As [`Bridge::refuse_claim`].
+    pub fn refuse_claim(&self, claim: ClaimId, why: &str) {
+        self.verb(|bridge, now| bridge.refuse_claim(claim, why, now));
+    }
+
+    /// As [`Bridge::advertise`].
+    pub fn advertise(&self, apps: Vec<Advertised>) {
+        self.verb(|bridge, _| bridge.advertise(apps));
+    }
+
+    /// As [`Bridge::close`].
+    pub fn close(&self, how: Close) {
+        self.verb(|bridge, now| bridge.close(how, now));
+    }
+
+    /// As [`Bridge::close_app`].
+    pub fn close_app(&self, channel: ChannelId, how: Close) {
+        self.verb(|bridge, now| bridge.close_app(channel, how, now));
+    }
+}
+
+impl fmt::Debug for SharedBridge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.engine.look(|state| state.bridge.fmt(f))
+    }
+}
+
+/// One leg of a [`SharedBridge`]. Dropping it is a transport that has failed.
+pub struct BridgeLeg {
+    engine: Arc<Engine<State>>,
+    leg: Leg,
+    /// A clone of the driver's waker, made before the lock is taken.
+    spare: Option<Waker>,
+}
+
+impl BridgeLeg {
+    /// A verb of the leg's own driver.
+    fn driven<T>(&self, now: Instant, verb: impl FnOnce(&mut State) -> T) -> T {
+        self.engine.verb_at(now, |state, now, _| {
+            state.now = state.now.max(now);
+            state.driving = Some(self.leg);
+            verb(state)
+        })
+    }
+}
+
+impl State {
+    fn handle_frames(&mut self, leg: Leg, frames: &mut VecDeque<Bytes>, now: Instant) {
+        while self.bridge.wants_input(leg)
+            && let Some(frame) = frames.pop_front()
+        {
+            if let Err(Full(frame)) = self.bridge.handle_frame(leg, frame, now) {
+                frames.push_front(frame);
+                return;
+            }
+        }
+    }
+
+    fn handle_timeout(&mut self, leg: Leg, now: Instant) {
+        if self.has_alarm(leg) {
+            self.bridge.handle_timeout(now);
+        }
+    }
+}
+
+impl Machine for BridgeLeg {
+    /// Events are those of the bridge, and go to its owner.
+    type Event = Infallible;
+
+    fn handle_frame(&mut self, frame: Bytes, now: Instant) -> Result<(), Full> {
+        self.driven(now, |state| state.bridge.handle_frame(self.leg, frame, now))
+    }
+
+    fn handle_frames(&mut self, frames: &mut VecDeque<Bytes>, now: Instant) {
+        self.driven(now, |state| state.handle_frames(self.leg, frames, now));
+    }
+
+    fn handle_end(&mut self, end: TransportEnd, now: Instant) {
+        self.driven(now, |state| state.bridge.handle_end(self.leg, end, now));
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.driven(now, |state| state.handle_timeout(self.leg, now));
+    }
+
+    fn poll_transmit(&mut self) -> Option<Transmit> {
+        // Time does not pass by writing.
+        self.driven(Instant::ZERO, |state| state.bridge.poll_transmit(self.leg))
+    }
+
+    fn poll_event(&mut self) -> Option<Infallible> {
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.engine.look(|state| state.arm(self.leg))
+    }
+
+    fn wants_input(&self) -> bool {
+        self.engine.look(|state| state.bridge.wants_input(self.leg))
+    }
+
+    fn is_closed(&self) -> bool {
+        self.engine.look(|state| state.bridge.is_closed(self.leg))
+    }
+
+    fn frame_limit(&self) -> usize {
+        self.engine.look(|state| state.bridge.frame_limit(self.leg))
+    }
+
+    fn register(&mut self, waker: &Waker) {
+        let mut spare = self.spare.take().filter(|spare| spare.will_wake(waker)).or_else(|| Some(waker.clone()));
+        self.engine.look(|state| state.park(self.leg, waker, &mut spare));
+        self.spare = spare;
+    }
+
+    fn turn(
+        &mut self,
+        waker: &Waker,
+        frames: &mut VecDeque<Bytes>,
+        clock: &dyn Fn() -> Instant,
+        room: Option<&mut LineEncoder>,
+    ) -> Standing<Infallible> {
+        let mut spare = self.spare.take().filter(|spare| spare.will_wake(waker)).or_else(|| Some(waker.clone()));
+        let leg = self.leg;
+        let now = clock();
+        let standing = self.driven(now, |state| {
+            state.park(leg, waker, &mut spare);
+            state.handle_frames(leg, frames, now);
+            if !state.bridge.wants_input(leg) || state.deadline(leg).is_some_and(|at| at <= now) {
+                state.handle_timeout(leg, now);
+            }
+            let has_output = room.is_none_or(|room| state.fill(leg, room));
+            Standing {
+                now,
+                has_output,
+                event: None,
+                is_closed: state.bridge.is_closed(leg),
+                until: state.arm(leg),
+                wants_input: state.bridge.wants_input(leg),
+            }
+        });
+        self.spare = spare;
+        standing
+    }
+}
+
+impl Drop for BridgeLeg {
+    fn drop(&mut self) {
+        let before = self.engine.verb(|state, now, _| {
+            state.now = now;
+            state.driving = Some(self.leg);
+            state.bridge.handle_end(self.leg, TransportEnd::Failed, now);
+            state.drivers.remove(&self.leg)
+        });
+        drop(before);
+    }
+}
+
+impl fmt::Debug for BridgeLeg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("BridgeLeg").field(&self.leg).finish()
+    }
+}

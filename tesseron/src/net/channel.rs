@@ -1,0 +1,145 @@
+use core::fmt;
+use core::task::{Context, Poll, ready};
+use std::boxed::Box;
+use std::io;
+
+use bytes::Bytes;
+
+use crate::claims::{HostChannel, HostGate, HostNext};
+use crate::net::host::Seat;
+use protocol_core::drive::FrameIo;
+use protocol_core::lines::LineEncoder;
+use protocol_core::session::Transmit;
+
+/// Frames in a row that are nobody's before other tasks get their turn.
+const IN_A_ROW: usize = 32;
+
+/// Any transport.
+pub(super) type AnyIo = Box<dyn FrameIo<Error = io::Error> + Send>;
+
+/// A channel of Tesseron over either binding, at either end, once it is bound.
+///
+/// At the app's end the place is free for the next gateway as soon as the peer hangs up, this is closed, or dropped; what is still sent
+/// then may or may not arrive.
+pub struct TesseronTransport {
+    io: AnyIo,
+    /// The place at the app that it holds.
+    seat: Option<Seat>,
+    /// Still answers binds, on a Unix socket at the app.
+    gate: Option<HostGate>,
+    /// What the gate has to say.
+    reply: Option<Bytes>,
+    /// It was said and has not left yet.
+    unflushed: bool,
+}
+
+impl TesseronTransport {
+    /// The gateway's end.
+    pub(super) fn dialled(io: AnyIo) -> Self {
+        Self { io, seat: None, gate: None, reply: None, unflushed: false }
+    }
+
+    /// The app's end.
+    pub(super) fn seated(io: AnyIo, seat: Seat) -> Self {
+        Self { seat: Some(seat), ..Self::dialled(io) }
+    }
+
+    /// The app's end, with the gate that let it in.
+    #[cfg(unix)]
+    pub(super) fn gated(io: AnyIo, seat: Seat, gate: HostGate) -> Self {
+        Self { gate: Some(gate), ..Self::seated(io, seat) }
+    }
+
+    /// Which channel of the app this is, to say by [`TesseronListener::handle_agent`](super::TesseronListener::handle_agent) who is at
+    /// the other end. `None` at the gateway's end, and once the place is free again.
+    #[must_use]
+    pub fn channel(&self) -> Option<HostChannel> {
+        self.seat.as_ref().map(Seat::channel)
+    }
+
+    /// Says what the gate has to say.
+    fn poll_reply(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.reply.is_some() {
+            ready!(self.io.poll_ready(cx))?;
+        }
+        if let Some(reply) = self.reply.take() {
+            self.io.start_send(Transmit::new(reply))?;
+            self.unflushed = true;
+        }
+        if self.unflushed {
+            ready!(self.io.poll_flush(cx))?;
+            self.unflushed = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// The next frame that is the session's.
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
+        for _ in 0..IN_A_ROW {
+            ready!(self.poll_reply(cx))?;
+            let Some(frame) = ready!(self.io.poll_recv(cx))? else { return Poll::Ready(Ok(None)) };
+            let (Some(gate), Some(seat)) = (&mut self.gate, &self.seat) else { return Poll::Ready(Ok(Some(frame))) };
+            let step = seat.pass(gate, frame);
+            self.reply = step.reply;
+            match step.next {
+                HostNext::Deliver(frame) => return Poll::Ready(Ok(Some(frame))),
+                HostNext::Keep | HostNext::Open(_) => {}
+                HostNext::Close => {
+                    // What cannot leave at once is lost.
+                    let _ = self.poll_reply(cx)?;
+                    return Poll::Ready(Ok(None));
+                }
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+impl FrameIo for TesseronTransport {
+    type Error = io::Error;
+
+    fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
+        let received = ready!(self.poll_frame(cx));
+        if !matches!(received, Ok(Some(_))) {
+            self.seat = None;
+        }
+        Poll::Ready(received)
+    }
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.io.poll_ready(cx)
+    }
+
+    fn start_send(&mut self, transmit: Transmit) -> io::Result<()> {
+        self.io.start_send(transmit)
+    }
+
+    fn start_sends(&mut self, leaving: &mut LineEncoder) -> io::Result<()> {
+        self.io.start_sends(leaving)
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.io.poll_flush(cx)
+    }
+
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let closed = ready!(self.io.poll_close(cx));
+        self.seat = None;
+        Poll::Ready(closed)
+    }
+
+    fn set_frame_limit(&mut self, bytes: usize) {
+        self.io.set_frame_limit(bytes);
+    }
+
+    fn sends_anywhere(&self) -> bool {
+        self.io.sends_anywhere()
+    }
+}
+
+impl fmt::Debug for TesseronTransport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TesseronTransport").field("channel", &self.channel()).finish_non_exhaustive()
+    }
+}

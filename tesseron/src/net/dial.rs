@@ -1,0 +1,146 @@
+use std::io;
+use std::string::ToString;
+
+use crate::claims::{ClaimCode, DialFailed};
+use crate::net::Error;
+use crate::net::{Address, Instance, Sockets, TesseronTransport};
+use adapter_io::Error as TransportError;
+
+/// Dials an app as a gateway, with the code of its claim if it has minted one. A connection and its upgrade, and the answer to a bind,
+/// are waited for 5 seconds each.
+///
+/// # Errors
+/// [`adapter_io::Error::Connect`] if nobody answers, or not in time, or not as an app does; also for a Unix socket that is not our own user's.
+/// [`Error::Refused`] and [`Error::Unbound`] if the app does not let this gateway in, on a WebSocket and on a Unix socket.
+pub async fn dial<S: Sockets>(sockets: &S, instance: &Instance, code: Option<&ClaimCode>) -> Result<TesseronTransport, Error> {
+    let mut alarm = sockets.alarm();
+    let dialled = match &instance.address {
+        #[cfg(feature = "websocket")]
+        Address::WebSocket(url) => web_socket::dial::<S>(url, code, &mut alarm).await,
+        #[cfg(unix)]
+        Address::Unix(path) => unix::dial::<S>(path, code, &mut alarm).await,
+        #[cfg(not(all(unix, feature = "websocket")))]
+        _ => Err(io::ErrorKind::Unsupported.into()),
+    };
+    let address = instance.address.to_string();
+    dialled.map_err(|failed| match failed {
+        Failed::Io(source) => TransportError::Connect { address, source }.into(),
+        #[cfg(feature = "websocket")]
+        Failed::Refused(status) => Error::Refused { address, status },
+        Failed::Unbound(source) => Error::Unbound { address, source },
+    })
+}
+
+/// Why a dial came to nothing.
+#[derive(Debug)]
+pub(super) enum Failed {
+    Io(io::Error),
+    /// The upgrade was answered with this status.
+    #[cfg(feature = "websocket")]
+    Refused(u16),
+    /// The bind came to nothing.
+    Unbound(DialFailed),
+}
+
+impl<E: Into<io::Error>> From<E> for Failed {
+    fn from(error: E) -> Self {
+        Self::Io(error.into())
+    }
+}
+
+#[cfg(feature = "websocket")]
+mod web_socket {
+    use std::boxed::Box;
+    use std::io;
+
+    use super::Failed;
+    use crate::claims::ClaimCode;
+    use crate::net::{LoopbackUrl, Sockets, TesseronTransport, in_time, upgrade};
+
+    pub(super) async fn dial<S: Sockets>(
+        url: &LoopbackUrl,
+        code: Option<&ClaimCode>,
+        alarm: &mut S::Alarm,
+    ) -> Result<TesseronTransport, Failed> {
+        let upgraded = async {
+            let stream = connect::<S>(url).await?;
+            upgrade::dial::<S::Io, _>(stream, url, code).await
+        };
+        let socket = in_time(alarm, upgraded).await.ok_or(io::ErrorKind::TimedOut)??;
+        Ok(TesseronTransport::dialled(Box::new(socket)))
+    }
+
+    async fn connect<S: Sockets>(url: &LoopbackUrl) -> io::Result<S::Tcp> {
+        let mut failed = io::ErrorKind::AddrNotAvailable.into();
+        for address in url.addresses() {
+            match S::connect_tcp(address).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) => failed = error,
+            }
+        }
+        Err(failed)
+    }
+}
+
+#[cfg(unix)]
+mod unix {
+    use core::future::poll_fn;
+    use std::boxed::Box;
+    use std::fs;
+    use std::io;
+    use std::os::unix::fs::FileTypeExt;
+    use std::path::Path;
+
+    use super::Failed;
+    use crate::claims::{ClaimCode, DialGate, DialStep};
+    use crate::net::{BIND_LINE, Sockets, TesseronTransport, home, in_time, until};
+    use protocol_core::drive::{FrameIo, Timer};
+    use protocol_core::limits::Limits;
+    use protocol_core::session::Transmit;
+
+    pub(super) async fn dial<S: Sockets>(
+        path: &Path,
+        code: Option<&ClaimCode>,
+        alarm: &mut S::Alarm,
+    ) -> Result<TesseronTransport, Failed> {
+        check(path)?;
+        let mut io = in_time(alarm, S::connect_unix(path)).await.ok_or(io::ErrorKind::TimedOut)??;
+        if let Some(code) = code {
+            bind(&mut io, code, alarm).await?;
+        }
+        Ok(TesseronTransport::dialled(Box::new(io)))
+    }
+
+    /// A socket of our own user: a manifest may name any path, and who listens there would get the code.
+    fn check(path: &Path) -> io::Result<()> {
+        let file = fs::symlink_metadata(path)?;
+        if file.file_type().is_socket() && home::is_ours(&file) {
+            return Ok(());
+        }
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is no socket of this user"))
+    }
+
+    /// Gives the code, and waits until the app has taken it.
+    async fn bind(io: &mut impl FrameIo<Error = io::Error>, code: &ClaimCode, alarm: &mut impl Timer) -> Result<(), Failed> {
+        let mut gate = DialGate::new(code, DialGate::WAIT, alarm.now());
+        io.set_frame_limit(BIND_LINE);
+        while let Some(bind) = gate.poll_transmit() {
+            io.start_send(Transmit::new(bind))?;
+        }
+        while let Some(due) = gate.poll_timeout() {
+            let answer = async {
+                poll_fn(|cx| io.poll_flush(cx)).await?;
+                poll_fn(|cx| io.poll_recv(cx)).await
+            };
+            let step = match until(alarm, due, answer).await {
+                Some(Ok(Some(frame))) => gate.handle_frame(frame),
+                Some(Ok(None)) => gate.handle_end().map(|()| DialStep::Wait),
+                Some(Err(error)) => return Err(error.into()),
+                None => gate.handle_timeout(alarm.now()).map(|()| DialStep::Wait),
+            };
+            step.map_err(Failed::Unbound)?;
+        }
+        io.set_frame_limit(Limits::default().frame_bytes);
+        Ok(())
+    }
+}

@@ -1,0 +1,258 @@
+//! A gateway that runs: a bridge with its legs on sockets, and the manifests that say where the apps are.
+
+use core::fmt;
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::boxed::Box;
+use std::collections::{BTreeMap, BTreeSet};
+use std::format;
+use std::io;
+use std::string::String;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::vec::Vec;
+
+use crate::bridge::{Advertised, BridgeConfig, BridgeEvent, ClaimId, Leg};
+use crate::claims::{BoundDial, ChannelId, ClaimCode, OpenRefused};
+use crate::legs::{BridgeLeg, SharedBridge};
+use crate::net::Error;
+use crate::net::{Home, Instance, ManifestRefused, Sockets, TesseronTransport, dial};
+use adapter_io::Error as TransportError;
+use protocol_core::drive::{Driver, FrameIo, Timer};
+use protocol_core::session::Close;
+
+/// A gateway between one MCP client and the apps of this user. Cloning shares it.
+///
+/// [`Gateway::serve`] is the agent's leg, [`Gateway::next_event`] must be called as long as it runs, and [`Gateway::rescan`] whenever
+/// manifests may have changed, every few seconds at least: it dials the apps that wait to be dialled, and knows the codes of the
+/// others. An app that is gone is dialled again when its manifest is still there, so that it can resume.
+pub struct Gateway<S: Sockets> {
+    sockets: S,
+    bridge: SharedBridge,
+    home: Home,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    apps: Mutex<Apps>,
+    /// The system had no random bytes: nothing that was minted since is a secret.
+    unsafe_codes: AtomicBool,
+}
+
+/// Which app is on which channel.
+#[derive(Default)]
+struct Apps {
+    /// Instances that are dialled or stand, each by the name of its manifest.
+    dialled: BTreeSet<String>,
+    channels: BTreeMap<ChannelId, String>,
+    unreachable: Vec<(String, Error)>,
+}
+
+/// What a look at the manifests has found.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Scan {
+    /// Manifests that are not used.
+    pub refused: Vec<ManifestRefused>,
+    /// Apps that were dialled since the last look and could not be reached, by the name that people know; at most 64.
+    pub unreachable: Vec<(String, Error)>,
+}
+
+/// As many apps that could not be reached are remembered until the next look.
+const UNREACHABLE: usize = 64;
+
+impl<S: Sockets> Clone for Gateway<S> {
+    fn clone(&self) -> Self {
+        Self {
+            sockets: self.sockets.clone(),
+            bridge: self.bridge.clone(),
+            home: self.home.clone(),
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl<S: Sockets> Gateway<S> {
+    /// A gateway that finds its apps in `home`. The wall clock of `config` is read here.
+    ///
+    /// # Errors
+    /// [`Error::Random`] if the system has no random bytes.
+    pub fn new(sockets: S, mut config: BridgeConfig, home: Home) -> Result<Self, Error> {
+        let shared = Arc::new(Shared::default());
+        getrandom::fill(&mut [0; 32]).map_err(|error| Error::Random(error.into()))?;
+        config.epoch_ms = sockets.epoch_ms();
+        let random = {
+            let shared = Arc::clone(&shared);
+            Box::new(move |bytes: &mut [u8]| {
+                if getrandom::fill(bytes).is_err() {
+                    shared.unsafe_codes.store(true, Ordering::Relaxed);
+                }
+            })
+        };
+        let bridge = SharedBridge::new(config, random, Arc::new(sockets.clone()));
+        Ok(Self { sockets, bridge, home, shared })
+    }
+
+    /// Drives the agent's leg to its end. All apps hang up then.
+    ///
+    /// # Errors
+    /// [`adapter_io::Error::Broken`].
+    pub async fn serve<I: FrameIo<Error = io::Error>>(&self, transport: I) -> Result<(), Error> {
+        drive(self.bridge.leg(Leg::Agent), transport, self.sockets.alarm()).await
+    }
+
+    /// Ends everything: the agent's session first, then those of the apps.
+    pub fn close(&self, how: Close) {
+        self.bridge.close(how);
+    }
+
+    /// The next thing that concerns the owner. What there is to be done about it is under way. Can be dropped and called again; one at a
+    /// time.
+    ///
+    /// # Errors
+    /// [`Error::Random`] once the system has no random bytes: the gateway is closing.
+    pub async fn next_event(&self) -> Result<BridgeEvent, Error> {
+        let event = self.bridge.next_event().await;
+        if self.shared.unsafe_codes.load(Ordering::Relaxed) {
+            self.close(Close::Now);
+            return Err(Error::Random(io::ErrorKind::Other.into()));
+        }
+        match &event {
+            BridgeEvent::ClaimWanted { claim, code } => {
+                let (gateway, claim, code) = (self.clone(), *claim, code.clone());
+                self.sockets.spawn(Box::pin(async move { gateway.dial_for(claim, &code).await }));
+            }
+            BridgeEvent::AppClosed { channel, .. } => {
+                let mut apps = self.shared.lock();
+                if let Some(id) = apps.channels.remove(channel) {
+                    apps.dialled.remove(&id);
+                }
+            }
+            _ => {}
+        }
+        Ok(event)
+    }
+
+    /// Looks at the manifests: dials what waits to be dialled, each in a task of its own, and removes what dead processes left.
+    ///
+    /// # Errors
+    /// [`Error::Folder`] for a folder that is not ours.
+    pub fn rescan(&self) -> Result<Scan, Error> {
+        let mut scan = Scan::default();
+        let mut advertised = Vec::new();
+        for read in self.home.read_instances()? {
+            match read {
+                Ok(instance) if instance.claim.is_some() => advertised.extend(self.advertise(&instance)),
+                Ok(instance) if !instance.hello_handled_by_host => self.dial_once(instance),
+                // It answers hellos for itself, and says nothing of a code.
+                Ok(_) => {}
+                Err(refused) => {
+                    // What is not removed now is found again.
+                    let _ = refused.remove_of_the_dead();
+                    scan.refused.push(refused);
+                }
+            }
+        }
+        self.bridge.advertise(advertised);
+        scan.unreachable = core::mem::take(&mut self.shared.lock().unreachable);
+        Ok(scan)
+    }
+
+    fn advertise(&self, instance: &Instance) -> Option<Advertised> {
+        let claim = instance.claim.as_ref().filter(|_| instance.is_claimable(self.sockets.epoch_ms()))?;
+        Some(Advertised {
+            code: claim.code.clone(),
+            app_id: None,
+            app_name: instance.app_name.clone(),
+            instance_id: instance.id.clone(),
+            minted_at: claim.minted_at,
+            expires_at: Some(claim.expires_at),
+        })
+    }
+
+    /// Dials an app, unless it is dialled or stands.
+    fn dial_once(&self, instance: Instance) {
+        if !self.shared.lock().dialled.insert(instance.id.clone()) {
+            return;
+        }
+        let gateway = self.clone();
+        self.sockets.spawn(Box::pin(async move {
+            match dial(&gateway.sockets, &instance, None).await {
+                Ok(transport) => {
+                    gateway.join(&instance, transport, || gateway.bridge.open());
+                }
+                Err(error) => gateway.shared.lose(&instance, error),
+            }
+        }));
+    }
+
+    /// Somebody has said a code: perhaps it is that of an app that waits.
+    async fn dial_for(&self, claim: ClaimId, code: &ClaimCode) {
+        let found = self.home.read_instances().ok().and_then(|all| {
+            let mut all = all.into_iter().flatten();
+            all.find(|instance| instance.claim.as_ref().is_some_and(|claim| claim.code.matches(code)))
+        });
+        let Some(instance) = found else { return self.bridge.refuse_claim(claim, "no app waits with it") };
+        // One that is spent or has expired would be refused by the app, after a dial.
+        let claimable = instance.is_claimable(self.sockets.epoch_ms());
+        let Some(minted) = instance.claim.clone().filter(|_| claimable) else {
+            return self.bridge.refuse_claim(claim, "it was used before, or its app is gone");
+        };
+        match dial(&self.sockets, &instance, Some(code)).await {
+            Ok(transport) => {
+                let bound = BoundDial { code: minted.code, session_id: minted.session_id, resume_token: minted.resume_token };
+                self.join(&instance, transport, || self.bridge.open_claimed(claim, bound));
+            }
+            Err(error) => {
+                self.bridge.refuse_claim(claim, &format!("{} could not be reached: {error}", instance.app_name));
+                self.shared.lose(&instance, error);
+            }
+        }
+    }
+
+    /// Has a task carry what is said on a channel, if it may be opened. Otherwise the transport hangs up.
+    fn join(&self, instance: &Instance, transport: TesseronTransport, open: impl FnOnce() -> Result<ChannelId, OpenRefused>) {
+        // Locked until the channel is known: its end comes later then.
+        let mut apps = self.shared.lock();
+        let Ok(channel) = open() else {
+            apps.dialled.remove(&instance.id);
+            return;
+        };
+        apps.dialled.insert(instance.id.clone());
+        apps.channels.insert(channel, instance.id.clone());
+        drop(apps);
+        let leg = self.bridge.leg(Leg::App(channel));
+        let alarm = self.sockets.alarm();
+        self.sockets.spawn(Box::pin(async move {
+            // The bridge has heard of the end; what broke off is no concern of anybody else.
+            let _ = drive(leg, transport, alarm).await;
+        }));
+    }
+}
+
+impl Shared {
+    /// An app was not reached. It may be the next time.
+    fn lose(&self, instance: &Instance, error: Error) {
+        let mut apps = self.lock();
+        apps.dialled.remove(&instance.id);
+        if apps.unreachable.len() < UNREACHABLE {
+            apps.unreachable.push((instance.app_name.clone(), error));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Apps> {
+        self.apps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<S: Sockets> fmt::Debug for Gateway<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Gateway").field(&self.bridge).finish()
+    }
+}
+
+async fn drive<I: FrameIo<Error = io::Error>>(leg: BridgeLeg, transport: I, alarm: impl Timer) -> Result<(), Error> {
+    match Driver::new(leg, transport, alarm).next_event().await.map_err(TransportError::broken)? {
+        Some(never) => match never {},
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,212 @@
+//! Files that are nobody else's: who owns them, who may read them, and how they are replaced as a whole.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::vec::Vec;
+
+use crate::net::Error;
+
+/// The folder of Tesseron in the home of a user.
+const FOLDER: &str = ".tesseron";
+
+/// Where the manifests and sockets of a user are: `.tesseron` in a home folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Home(PathBuf);
+
+impl Home {
+    /// That of the user who runs this program.
+    ///
+    /// # Errors
+    /// [`Error::NoHome`] if the system knows none.
+    pub fn of_user() -> Result<Self, Error> {
+        std::env::home_dir().filter(|home| home.is_absolute()).map(Self::at).ok_or(Error::NoHome)
+    }
+
+    /// That of whoever has `home`.
+    #[must_use]
+    pub fn at(home: impl Into<PathBuf>) -> Self {
+        let home = home.into();
+        // Where that is must not change with the current folder: manifests say it.
+        Self(std::path::absolute(&home).unwrap_or(home).join(FOLDER))
+    }
+
+    /// The folder of the manifests.
+    #[must_use]
+    pub fn instances(&self) -> PathBuf {
+        self.0.join("instances")
+    }
+
+    /// The folder of the sockets.
+    #[cfg(unix)]
+    pub(super) fn sockets(&self) -> PathBuf {
+        self.0.join("sockets")
+    }
+}
+
+/// Why a folder is not used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FolderRefused {
+    /// It is something else.
+    #[error("it is no folder")]
+    NotAFolder,
+    /// It belongs to another user.
+    #[error("it belongs to somebody else")]
+    Foreign,
+    /// Others may use it; these are its permissions.
+    #[error("it is open to others (mode {0:o}, should be 700)")]
+    Open(u32),
+    /// It cannot be made or looked at.
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
+
+/// Makes a folder for us alone, or checks that the one that is there is.
+pub(super) fn make_private_folder(path: &Path) -> Result<(), Error> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    let made = builder.create(path).map_err(FolderRefused::from).and_then(|()| check_folder(path, OTHERS));
+    made.map_err(|refused| Error::Folder { path: path.into(), refused })
+}
+
+/// Permissions that others have.
+const OTHERS: u32 = 0o077;
+/// Permissions of others to change something.
+pub(super) const WRITABLE: u32 = 0o022;
+
+/// Checks that it is a folder, ours, and gives others none of `permissions`. A link to one is none.
+pub(super) fn check_folder(path: &Path, permissions: u32) -> Result<(), FolderRefused> {
+    let folder = fs::symlink_metadata(path)?;
+    if !folder.is_dir() {
+        return Err(FolderRefused::NotAFolder);
+    }
+    if !is_ours(&folder) {
+        return Err(FolderRefused::Foreign);
+    }
+    match mode(&folder) & permissions {
+        0 => Ok(()),
+        _ => Err(FolderRefused::Open(mode(&folder))),
+    }
+}
+
+/// Whether what this describes belongs to the user who runs this program.
+pub(super) fn is_ours(file: &fs::Metadata) -> bool {
+    #[cfg(unix)]
+    return std::os::unix::fs::MetadataExt::uid(file) == rustix::process::geteuid().as_raw();
+    #[cfg(not(unix))]
+    return !file.file_type().is_symlink();
+}
+
+/// Its permissions, as far as the system has them.
+pub(super) fn mode(file: &fs::Metadata) -> u32 {
+    #[cfg(unix)]
+    return std::os::unix::fs::PermissionsExt::mode(&file.permissions()) & 0o777;
+    #[cfg(not(unix))]
+    return if file.is_dir() { 0o700 } else { 0o600 };
+}
+
+/// Whether a process lives; true where nobody can tell.
+pub(super) fn is_alive(process: u32) -> bool {
+    #[cfg(unix)]
+    {
+        let id = i32::try_from(process).ok().and_then(rustix::process::Pid::from_raw);
+        id.is_some_and(|id| rustix::process::test_kill_process(id) != Err(rustix::io::Errno::SRCH))
+    }
+    #[cfg(not(unix))]
+    {
+        process != 0
+    }
+}
+
+/// Opens a file to read, but follows no link and does not wait for the other end of a pipe.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    {
+        use rustix::fs::OFlags;
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, flags.bits().cast_signed());
+    }
+    options.open(path)
+}
+
+/// What is in a file, of at most `most` bytes.
+pub(super) fn read_at_most(file: &File, most: usize) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    file.take((most as u64).saturating_add(1)).read_to_end(&mut bytes)?;
+    Ok(Some(bytes).filter(|bytes| bytes.len() <= most))
+}
+
+/// A file of ours that is replaced as a whole, so that nobody ever reads half of it. Nobody else may read it. Dropping it removes it,
+/// unless somebody has put another in its place.
+#[derive(Debug)]
+pub(super) struct PrivateFile {
+    path: PathBuf,
+    /// What we wrote last.
+    written: Option<File>,
+}
+
+impl PrivateFile {
+    /// Nothing is written yet.
+    pub(super) fn at(path: PathBuf) -> Self {
+        Self { path, written: None }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Puts a file of these bytes there.
+    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let beside = self.path.with_extension("new");
+        // Left there by a process that died, if at all: no two of ours have one name.
+        let _ = fs::remove_file(&beside);
+        let written = create(&beside, bytes).and_then(|file| fs::rename(&beside, &self.path).map(|()| file));
+        if written.is_err() {
+            let _ = fs::remove_file(&beside);
+        }
+        self.written = Some(written?);
+        Ok(())
+    }
+
+    pub(super) fn remove(&mut self) {
+        if self.written.take().is_some_and(|ours| is_at(&ours, &self.path)) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl Drop for PrivateFile {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+fn create(path: &Path, bytes: &[u8]) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(path)?;
+    file.write_all(bytes)?;
+    Ok(file)
+}
+
+/// Whether that very file is at `path`. It is open, so its number belongs to no other.
+pub(super) fn is_at(file: &File, path: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let number = |file: fs::Metadata| (file.dev(), file.ino());
+        let found = fs::symlink_metadata(path).map(number);
+        file.metadata().map(number).is_ok_and(|ours| found.is_ok_and(|found| found == ours))
+    }
+    #[cfg(not(unix))]
+    {
+        file.metadata().is_ok() && path.exists()
+    }
+}

@@ -1,0 +1,721 @@
+//! Manifests: files by which apps and gateways of one user find each other.
+
+use core::fmt;
+use std::borrow::Cow;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Component, Path, PathBuf};
+use std::string::String;
+use std::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::claims::{Agent, Claim, ClaimCode, ResumeToken, SessionId};
+use crate::net::Error;
+use crate::net::home::{self, PrivateFile};
+use crate::net::{FolderRefused, Home, LoopbackUrl, NotLoopback};
+
+/// The version of manifests that is written and read.
+const VERSION: u32 = 2;
+/// Bytes of the largest manifest that is read.
+const LARGEST: usize = 64 * 1024;
+/// Files of one folder that are looked at.
+const MOST: usize = 1024;
+/// Bytes of the longest id, and of the longest name.
+const LONGEST_ID: usize = 128;
+const LONGEST_NAME: usize = 256;
+/// Bytes of the longest path that a Unix socket can have, on the system that has least.
+const LONGEST_PATH: usize = 103;
+
+/// An app that runs, as its manifest says.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Instance {
+    /// What the manifest is called. It names no other folder.
+    pub id: String,
+    /// What a person knows the app by. It has no control characters.
+    pub app_name: String,
+    /// When it started, in milliseconds since 1970.
+    pub added_at: u64,
+    /// Its process.
+    pub process: Option<u32>,
+    /// Where it listens.
+    pub address: Address,
+    /// Whether it answers its own hello and waits for a bind. Only one that has a claim can be had then.
+    pub hello_handled_by_host: bool,
+    /// The claim that it minted.
+    pub claim: Option<Claim>,
+}
+
+/// Where an app listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Address {
+    /// For WebSockets.
+    WebSocket(LoopbackUrl),
+    /// On a Unix socket.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WebSocket(url) => f.write_str(url.as_str()),
+            Self::Unix(path) => path.display().fmt(f),
+        }
+    }
+}
+
+impl Instance {
+    /// Whether its claim can still be had at `epoch_ms`, in milliseconds since 1970: there is one, it has not expired, and no agent
+    /// has it.
+    #[must_use]
+    pub fn is_claimable(&self, epoch_ms: u64) -> bool {
+        self.claim.as_ref().is_some_and(|claim| claim.bound_agent.is_none() && claim.expires_at >= epoch_ms)
+    }
+
+    fn document(&self) -> Document<'_> {
+        let transport = match &self.address {
+            Address::WebSocket(url) => Transport::Ws { url: url.as_str().into() },
+            // Ours is in UTF-8, or it was refused.
+            Address::Unix(path) => Transport::Uds { path: path.to_string_lossy() },
+        };
+        Document {
+            version: VERSION,
+            instance_id: self.id.as_str().into(),
+            app_name: self.app_name.as_str().into(),
+            added_at: self.added_at,
+            pid: self.process,
+            transport,
+            hello_handled_by_host: self.hello_handled_by_host,
+            host_minted_claim: self.claim.as_ref().map(MintedClaim::of),
+        }
+    }
+}
+
+/// The manifest of an app of ours. Dropping it removes the file, unless somebody has put another in its place.
+#[derive(Debug)]
+pub(super) struct Manifest {
+    instance: Instance,
+    file: PrivateFile,
+}
+
+impl Manifest {
+    /// Prepares it; nothing is written yet.
+    pub(super) fn new(home: &Home, instance: Instance) -> Result<Self, Error> {
+        let folder = home.instances();
+        home::make_private_folder(&folder)?;
+        let mut name = instance.id.clone();
+        name.push_str(".json");
+        Ok(Self { instance, file: PrivateFile::at(folder.join(name)) })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    pub(super) fn address(&self) -> &Address {
+        &self.instance.address
+    }
+
+    /// Writes it, with this claim.
+    pub(super) fn publish(&mut self, claim: Option<&Claim>) -> Result<(), Error> {
+        self.instance.claim = claim.cloned();
+        let written = serde_json::to_vec(&self.instance.document()).map_err(io::Error::from);
+        written.and_then(|bytes| self.file.write(&bytes)).map_err(|source| Error::Manifest { path: self.path().into(), source })
+    }
+
+    pub(super) fn remove(&mut self) {
+        self.file.remove();
+    }
+}
+
+/// A manifest that is not used.
+#[derive(Debug, thiserror::Error)]
+#[error("the manifest {} is not used: {reason}", path.display())]
+#[non_exhaustive]
+pub struct ManifestRefused {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Why.
+    pub reason: RefusedFor,
+    /// The very file that was read.
+    file: Option<FileOf>,
+}
+
+/// An open file, which makes nobody's debug output longer.
+struct FileOf(File);
+
+impl fmt::Debug for FileOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("..")
+    }
+}
+
+impl ManifestRefused {
+    /// Removes what a process left that is dead, unless there is another file by now. Leaves alone what was refused for any other
+    /// reason.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn remove_of_the_dead(&self) -> io::Result<()> {
+        let is_left =
+            matches!(self.reason, RefusedFor::Dead(_)) && self.file.as_ref().is_some_and(|file| home::is_at(&file.0, &self.path));
+        if is_left { fs::remove_file(&self.path) } else { Ok(()) }
+    }
+}
+
+/// Why a manifest is not used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RefusedFor {
+    /// The system does not let it be read.
+    #[error(transparent)]
+    Unreadable(#[from] io::Error),
+    /// It is a link, a folder, a pipe or the like.
+    #[error("it is no plain file")]
+    NotAFile,
+    /// It belongs to another user.
+    #[error("it belongs to somebody else")]
+    Foreign,
+    /// Others may write it; these are its permissions.
+    #[error("others may write it (mode {0:o})")]
+    Open(u32),
+    /// It has more than 64 KiB.
+    #[error("it is too large")]
+    TooLarge,
+    /// It is no JSON object.
+    #[error("it is no JSON object")]
+    NoObject,
+    /// It is of another version than 2, or of none.
+    #[error("it is not of version {VERSION}")]
+    Version,
+    /// A member is missing or has another type.
+    #[error("it is malformed")]
+    Malformed,
+    /// Its id is not what the file is called, or has a character other than letters, digits, `_`, `-` and `.`.
+    #[error("its id is not the name of the file")]
+    Id,
+    /// Its name is empty, has over 256 bytes, or a control character.
+    #[error("its name is unfit to be shown")]
+    Name,
+    /// Its claim has a code, a session id or a token that is none.
+    #[error("its claim is malformed")]
+    Claim,
+    /// It leads to another machine, or may.
+    #[error(transparent)]
+    NotLoopback(#[from] NotLoopback),
+    /// Its socket has no absolute path, or one of over 103 bytes, with `..`, or with a control character.
+    #[error("its path is unfit for a socket")]
+    Path,
+    /// The process that wrote it is dead.
+    #[error("its process {0} is dead")]
+    Dead(u32),
+}
+
+impl Home {
+    /// Reads the manifests of all apps of this user, in no order. What cannot be used is told apart, and says why; files of another
+    /// name than `*.json` are none. At most 1024 files are looked at. Where there is no folder there are no apps.
+    ///
+    /// # Errors
+    /// [`Error::Folder`] for a folder that is not ours, or that others may write.
+    pub fn read_instances(&self) -> Result<Vec<Result<Instance, ManifestRefused>>, Error> {
+        let folder = self.instances();
+        let refused = |refused| Error::Folder { path: self.instances(), refused };
+        match home::check_folder(&folder, home::WRITABLE) {
+            Err(FolderRefused::System(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            checked => checked.map_err(refused)?,
+        }
+        let entries = fs::read_dir(&folder).map_err(|error| refused(error.into()))?;
+        let paths = entries.flatten().map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|kind| kind == "json"));
+        Ok(paths.take(MOST).map(|path| read(&path)).collect())
+    }
+}
+
+fn read(path: &Path) -> Result<Instance, ManifestRefused> {
+    let refused = |reason, file| ManifestRefused { path: path.into(), reason, file };
+    let (file, bytes) = read_file(path).map_err(|reason| refused(reason, None))?;
+    let id = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    parse(&bytes, id).map_err(|reason| refused(reason, Some(FileOf(file))))
+}
+
+fn read_file(path: &Path) -> Result<(File, Vec<u8>), RefusedFor> {
+    // The link itself: what a pipe or a device does when it is opened is not tried.
+    if !fs::symlink_metadata(path)?.is_file() {
+        return Err(RefusedFor::NotAFile);
+    }
+    let file = home::open(path)?;
+    let about = file.metadata()?;
+    if !about.is_file() {
+        return Err(RefusedFor::NotAFile);
+    }
+    if !home::is_ours(&about) {
+        return Err(RefusedFor::Foreign);
+    }
+    if home::mode(&about) & home::WRITABLE != 0 {
+        return Err(RefusedFor::Open(home::mode(&about)));
+    }
+    let bytes = home::read_at_most(&file, LARGEST)?.ok_or(RefusedFor::TooLarge)?;
+    Ok((file, bytes))
+}
+
+fn parse(bytes: &[u8], id: &str) -> Result<Instance, RefusedFor> {
+    // Members are read by name only: an array would do for a struct otherwise.
+    let object: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(bytes).map_err(|_| RefusedFor::NoObject)?;
+    if object.get("version").and_then(serde_json::Value::as_u64) != Some(VERSION.into()) {
+        return Err(RefusedFor::Version);
+    }
+    let document = Document::deserialize(serde_json::Value::Object(object)).map_err(|_| RefusedFor::Malformed)?;
+    if document.instance_id != id || !is_id(id) {
+        return Err(RefusedFor::Id);
+    }
+    if !is_name(&document.app_name) {
+        return Err(RefusedFor::Name);
+    }
+    let address = match document.transport {
+        Transport::Ws { url } => Address::WebSocket(LoopbackUrl::parse(&url)?),
+        Transport::Uds { path } if is_socket_path(Path::new(&*path)) => Address::Unix(path.into_owned().into()),
+        Transport::Uds { .. } => return Err(RefusedFor::Path),
+    };
+    let claim = document.host_minted_claim.map(|claim| claim.read().ok_or(RefusedFor::Claim)).transpose()?;
+    // Last of all, so that nobody removes as dead what was no manifest.
+    if let Some(process) = document.pid.filter(|process| !home::is_alive(*process)) {
+        return Err(RefusedFor::Dead(process));
+    }
+    Ok(Instance {
+        id: id.into(),
+        app_name: document.app_name.into_owned(),
+        added_at: document.added_at,
+        process: document.pid,
+        address,
+        hello_handled_by_host: document.hello_handled_by_host,
+        claim,
+    })
+}
+
+fn is_id(id: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    !id.is_empty() && id.len() <= LONGEST_ID && !id.starts_with('.') && id.bytes().all(fits)
+}
+
+/// Whether a name can be shown to a person as it is.
+pub(super) fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.len() <= LONGEST_NAME && !name.chars().any(char::is_control)
+}
+
+/// Whether a path can be that of a socket, and stand in a manifest.
+pub(super) fn is_socket_path(path: &Path) -> bool {
+    let fits = |text: &str| text.len() <= LONGEST_PATH && !text.chars().any(char::is_control);
+    path.is_absolute() && path.to_str().is_some_and(fits) && !path.components().any(|part| part == Component::ParentDir)
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Document<'a> {
+    version: u32,
+    instance_id: Cow<'a, str>,
+    app_name: Cow<'a, str>,
+    added_at: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid: Option<u32>,
+    transport: Transport<'a>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    hello_handled_by_host: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host_minted_claim: Option<MintedClaim<'a>>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum Transport<'a> {
+    Ws { url: Cow<'a, str> },
+    Uds { path: Cow<'a, str> },
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct MintedClaim<'a> {
+    code: Cow<'a, str>,
+    session_id: Cow<'a, str>,
+    resume_token: Cow<'a, str>,
+    minted_at: u64,
+    /// A claim without one does not expire.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<u64>,
+    bound_agent: Option<BoundAgent<'a>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct BoundAgent<'a> {
+    id: Cow<'a, str>,
+    name: Cow<'a, str>,
+}
+
+impl<'a> MintedClaim<'a> {
+    fn of(claim: &'a Claim) -> Self {
+        Self {
+            code: claim.code.reveal().into(),
+            session_id: claim.session_id.as_str().into(),
+            resume_token: claim.resume_token.reveal().into(),
+            minted_at: claim.minted_at,
+            expires_at: Some(claim.expires_at),
+            bound_agent: claim.bound_agent.as_ref().map(|agent| BoundAgent { id: (*agent.id).into(), name: (*agent.name).into() }),
+        }
+    }
+
+    fn read(&self) -> Option<Claim> {
+        Some(Claim {
+            code: ClaimCode::parse(&self.code).ok()?,
+            session_id: SessionId::parse(&self.session_id).ok()?,
+            resume_token: ResumeToken::parse(&self.resume_token).ok()?,
+            minted_at: self.minted_at,
+            expires_at: self.expires_at.unwrap_or(u64::MAX),
+            bound_agent: self.bound_agent.as_ref().map(|agent| Agent { id: (&*agent.id).into(), name: (&*agent.name).into() }),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::format;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::vec;
+
+    /// A home of its own, which goes with the test.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new() -> Self {
+            static NEXT: AtomicUsize = AtomicUsize::new(0);
+            let name = format!("instances-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+            Self(std::env::temp_dir().join(name))
+        }
+
+        fn home(&self) -> Home {
+            Home::at(&self.0)
+        }
+
+        /// Puts a manifest there.
+        fn put(&self, name: &str, content: &str) -> PathBuf {
+            home::make_private_folder(&self.home().instances()).unwrap();
+            let path = self.home().instances().join(name);
+            PrivateFile::at(path.clone()).keep(content.as_bytes());
+            path
+        }
+
+        /// Why the only manifest is not used.
+        fn refusal(&self) -> ManifestRefused {
+            let [Err(refused)] = <[_; 1]>::try_from(self.home().read_instances().unwrap()).unwrap() else { panic!("it is used") };
+            refused
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    impl PrivateFile {
+        fn keep(mut self, bytes: &[u8]) {
+            self.write(bytes).unwrap();
+            std::mem::forget(self);
+        }
+    }
+
+    /// What the reference wrote, with the process id that was taken out of the record.
+    const RECORDED: &str = r#"{"version":2,"instanceId":"inst-mwqdc9dk-65806c3c","appName":"interop-app","addedAt":1795263172478,
+        "transport":{"kind":"ws","url":"ws://127.0.0.1:45987/"},"helloHandledByHost":true,"hostMintedClaim":{"code":"NATB-BJ",
+        "sessionId":"s_f1tvekrlmwqdc9dl","resumeToken":"4Idnys-EN0SoJJl-Oht8JVI_Ps3cE1PM","mintedAt":1795263172472,
+        "expiresAt":1795263772472,"boundAgent":null}}"#;
+
+    /// A manifest with one member changed; nothing removes it.
+    fn with(member: &str, value: serde_json::Value) -> String {
+        let mut manifest: serde_json::Value = serde_json::from_str(RECORDED).unwrap();
+        let (path, name) = member.rsplit_once('/').unwrap_or(("", member));
+        let object = manifest.pointer_mut(path).unwrap().as_object_mut().unwrap();
+        if value.is_null() {
+            object.remove(name)
+        } else {
+            object.insert(name.into(), value)
+        };
+        manifest.to_string()
+    }
+
+    fn parsed(manifest: &str) -> Result<Instance, RefusedFor> {
+        parse(manifest.as_bytes(), "inst-mwqdc9dk-65806c3c")
+    }
+
+    #[test]
+    fn a_manifest_of_the_reference_is_read() {
+        let instance = parsed(RECORDED).unwrap();
+        assert_eq!((instance.app_name.as_str(), instance.added_at, instance.process), ("interop-app", 1_795_263_172_478, None));
+        assert_eq!(instance.address.to_string(), "ws://127.0.0.1:45987/");
+        let claim = instance.claim.as_ref().unwrap();
+        assert_eq!((claim.code.reveal(), claim.session_id.as_str()), ("NATB-BJ", "s_f1tvekrlmwqdc9dl"));
+        assert!(instance.hello_handled_by_host);
+        assert!(instance.is_claimable(1_795_263_772_472));
+        assert!(!instance.is_claimable(1_795_263_772_473), "it has expired");
+    }
+
+    #[test]
+    fn one_without_claim_one_that_is_bound_and_one_with_unknown_members_are_read() {
+        let plain = parsed(&with("hostMintedClaim", serde_json::Value::Null)).unwrap();
+        assert!(plain.claim.is_none() && !plain.is_claimable(0));
+        let bound = parsed(&with("/hostMintedClaim/boundAgent", serde_json::json!({"id": "a", "name": "An agent"}))).unwrap();
+        assert!(!bound.is_claimable(0), "it is spent");
+        let lasting = parsed(&with("/hostMintedClaim/expiresAt", serde_json::Value::Null)).unwrap();
+        assert!(lasting.is_claimable(u64::MAX), "it does not expire");
+        assert!(parsed(&with("unknownField", 1.into())).is_ok());
+        let unix = parsed(&with("transport", serde_json::json!({"kind": "uds", "path": "/run/user/1/a.sock"}))).unwrap();
+        assert_eq!(unix.address, Address::Unix("/run/user/1/a.sock".into()));
+    }
+
+    #[test]
+    fn what_is_no_manifest_is_refused_for_a_reason() {
+        let long = "x".repeat(300);
+        for (manifest, reason) in [
+            (String::new(), "it is no JSON object"),
+            ("{".into(), "it is no JSON object"),
+            ("null".into(), "it is no JSON object"),
+            (format!("[{RECORDED}]"), "it is no JSON object"),
+            (format!("{}{}", "[".repeat(10_000), "]".repeat(10_000)), "it is no JSON object"),
+            ("{}".into(), "it is not of version 2"),
+            (with("version", 3.into()), "it is not of version 2"),
+            (with("version", 1.into()), "it is not of version 2"),
+            (with("version", "2".into()), "it is not of version 2"),
+            (with("instanceId", "inst-other".into()), "its id is not the name of the file"),
+            (with("instanceId", 1.into()), "it is malformed"),
+            (with("appName", serde_json::Value::Null), "it is malformed"),
+            (with("appName", "".into()), "its name is unfit to be shown"),
+            (with("appName", "two\nlines".into()), "its name is unfit to be shown"),
+            (with("appName", "\u{1b}[2J".into()), "its name is unfit to be shown"),
+            (with("appName", long.as_str().into()), "its name is unfit to be shown"),
+            (with("addedAt", (-1).into()), "it is malformed"),
+            (with("addedAt", 1.5.into()), "it is malformed"),
+            (with("pid", (-1).into()), "it is malformed"),
+            (with("pid", 5_000_000_000_u64.into()), "it is malformed"),
+            (with("transport", serde_json::Value::Null), "it is malformed"),
+            (with("/transport/kind", "tcp".into()), "it is malformed"),
+            (with("helloHandledByHost", "yes".into()), "it is malformed"),
+            (with("hostMintedClaim", vec![1].into()), "it is malformed"),
+            (with("/hostMintedClaim/code", "../../x".into()), "its claim is malformed"),
+            (with("/hostMintedClaim/code", "A\r\nHost: x".into()), "its claim is malformed"),
+            (with("/hostMintedClaim/code", long.as_str().into()), "its claim is malformed"),
+            (with("/hostMintedClaim/code", serde_json::Value::Null), "it is malformed"),
+            (with("/hostMintedClaim/sessionId", "".into()), "its claim is malformed"),
+            (with("/hostMintedClaim/resumeToken", long.as_str().into()), "its claim is malformed"),
+            (with("/hostMintedClaim/mintedAt", "now".into()), "it is malformed"),
+        ] {
+            assert_eq!(parsed(&manifest).unwrap_err().to_string(), reason, "{manifest}");
+        }
+    }
+
+    #[test]
+    fn one_that_leads_elsewhere_is_refused() {
+        for url in ["ws://10.0.0.1:80/", "wss://127.0.0.1:80/", "ws://127.0.0.1:80@example.com/", "file:///etc/passwd"] {
+            assert!(matches!(parsed(&with("/transport/url", url.into())), Err(RefusedFor::NotLoopback(NotLoopback))), "{url}");
+        }
+        for path in ["", "a.sock", "../a.sock", "/run/../etc/a.sock", "/run/a\0.sock", "/run/a\n", &format!("/{}", "x".repeat(103))]
+        {
+            let manifest = with("transport", serde_json::json!({"kind": "uds", "path": path}));
+            assert!(matches!(parsed(&manifest), Err(RefusedFor::Path)), "{path}");
+        }
+    }
+
+    #[test]
+    fn an_id_that_names_another_folder_is_refused_even_as_a_file_name() {
+        for id in ["", ".", "..", ".hidden", "a b", "a/b", "a\u{e9}", &"x".repeat(129)] {
+            let manifest = with("instanceId", id.into());
+            assert!(matches!(parse(manifest.as_bytes(), id), Err(RefusedFor::Id)), "{id}");
+        }
+    }
+
+    #[test]
+    fn where_no_folder_is_there_are_no_apps() {
+        assert!(Scratch::new().home().read_instances().unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_we_write_we_read_and_it_goes_with_its_owner() {
+        let scratch = Scratch::new();
+        let instance = parsed(&with("pid", std::process::id().into())).unwrap();
+        let claim = instance.claim.clone();
+        let mut manifest = Manifest::new(&scratch.home(), instance).unwrap();
+        assert!(scratch.home().read_instances().unwrap().is_empty(), "not yet");
+        manifest.publish(claim.as_ref()).unwrap();
+        let expected: serde_json::Value = serde_json::from_str(&with("pid", std::process::id().into())).unwrap();
+        let written: serde_json::Value = serde_json::from_slice(&fs::read(manifest.path()).unwrap()).unwrap();
+        assert_eq!(written, expected);
+        let [Ok(read)] = &scratch.home().read_instances().unwrap()[..] else { panic!("it is refused") };
+        assert_eq!((&read.id, read.process), (&manifest.instance.id, Some(std::process::id())));
+        // Again, without a claim.
+        manifest.publish(None).unwrap();
+        let [Ok(read)] = &scratch.home().read_instances().unwrap()[..] else { panic!("it is refused") };
+        assert!(read.claim.is_none());
+        let path = manifest.path().to_owned();
+        drop(manifest);
+        assert!(!path.exists());
+        assert_eq!(fs::read_dir(scratch.home().instances()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn one_that_somebody_put_in_our_place_is_left_alone() {
+        let scratch = Scratch::new();
+        let mut manifest = Manifest::new(&scratch.home(), parsed(RECORDED).unwrap()).unwrap();
+        manifest.publish(None).unwrap();
+        let path = scratch.put("inst-mwqdc9dk-65806c3c.json", "theirs");
+        drop(manifest);
+        assert_eq!(fs::read(path).unwrap(), b"theirs");
+    }
+
+    #[test]
+    fn a_manifest_that_cannot_be_written_is_named_and_leaves_nothing_behind() {
+        let scratch = Scratch::new();
+        let mut manifest = Manifest::new(&scratch.home(), parsed(RECORDED).unwrap()).unwrap();
+        fs::create_dir(manifest.path()).unwrap();
+        let error = manifest.publish(None).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("cannot write the manifest {}: ", manifest.path().display())), "{error}");
+        assert_eq!(fs::read_dir(scratch.home().instances()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn other_files_are_no_manifests() {
+        let scratch = Scratch::new();
+        for name in ["inst-a.new", "inst-a", ".json", "README.md"] {
+            scratch.put(name, "{}");
+        }
+        assert!(scratch.home().read_instances().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_huge_manifest_is_refused_and_is_not_read_to_its_end() {
+        let scratch = Scratch::new();
+        let path = scratch.put("inst-a.json", "");
+        File::options().write(true).open(path).unwrap().set_len(1 << 40).unwrap();
+        assert!(matches!(scratch.refusal().reason, RefusedFor::TooLarge));
+    }
+
+    #[cfg(unix)]
+    mod on_unix {
+        use super::*;
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        use std::process::Command;
+
+        fn set_mode(path: &Path, mode: u32) {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+
+        #[test]
+        fn what_is_no_plain_file_is_refused_and_not_opened() {
+            let scratch = Scratch::new();
+            let elsewhere = scratch.put("elsewhere", RECORDED);
+            let path = scratch.home().instances().join("inst-mwqdc9dk-65806c3c.json");
+            symlink(&elsewhere, &path).unwrap();
+            assert!(matches!(scratch.refusal().reason, RefusedFor::NotAFile));
+            fs::remove_file(&path).unwrap();
+            symlink("nowhere", &path).unwrap();
+            assert!(matches!(scratch.refusal().reason, RefusedFor::NotAFile));
+            fs::remove_file(&path).unwrap();
+            fs::create_dir(&path).unwrap();
+            assert!(matches!(scratch.refusal().reason, RefusedFor::NotAFile));
+            fs::remove_dir(&path).unwrap();
+            // A pipe that nobody writes to would hold whoever opens it.
+            assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+            assert!(matches!(scratch.refusal().reason, RefusedFor::NotAFile));
+        }
+
+        #[test]
+        fn one_that_others_may_write_is_refused_and_one_that_they_may_read_is_not() {
+            let scratch = Scratch::new();
+            let path = scratch.put("inst-mwqdc9dk-65806c3c.json", RECORDED);
+            for mode in [0o660, 0o602] {
+                set_mode(&path, mode);
+                assert!(matches!(scratch.refusal().reason, RefusedFor::Open(open) if open == mode));
+            }
+            set_mode(&path, 0o644);
+            assert!(scratch.home().read_instances().unwrap()[0].is_ok());
+        }
+
+        #[test]
+        fn a_folder_that_others_may_write_is_refused() {
+            let scratch = Scratch::new();
+            scratch.put("inst-mwqdc9dk-65806c3c.json", RECORDED);
+            set_mode(&scratch.home().instances(), 0o770);
+            let error = scratch.home().read_instances().unwrap_err();
+            assert!(matches!(&error, Error::Folder { refused: FolderRefused::Open(0o770), .. }), "{error}");
+            assert!(error.to_string().ends_with("it is open to others (mode 770, should be 700)"), "{error}");
+            set_mode(&scratch.home().instances(), 0o755);
+            assert_eq!(scratch.home().read_instances().unwrap().len(), 1);
+        }
+
+        #[test]
+        fn a_folder_of_ours_is_ours_alone_or_nothing_is_written() {
+            let scratch = Scratch::new();
+            let folder = scratch.home().instances();
+            home::make_private_folder(&folder).unwrap();
+            for made in [&folder, folder.parent().unwrap()] {
+                assert_eq!(fs::metadata(made).unwrap().permissions().mode() & 0o777, 0o700);
+            }
+            for mode in [0o755, 0o701, 0o770] {
+                set_mode(&folder, mode);
+                let error = Manifest::new(&scratch.home(), parsed(RECORDED).unwrap()).unwrap_err();
+                assert!(matches!(error, Error::Folder { refused: FolderRefused::Open(open), .. } if open == mode));
+            }
+            fs::remove_dir(&folder).unwrap();
+            symlink("/tmp", &folder).unwrap();
+            let error = home::make_private_folder(&folder).unwrap_err();
+            assert!(matches!(error, Error::Folder { refused: FolderRefused::NotAFolder, .. }), "{error}");
+            fs::remove_file(&folder).unwrap();
+            fs::write(&folder, "").unwrap();
+            let error = home::make_private_folder(&folder).unwrap_err();
+            assert!(matches!(error, Error::Folder { refused: FolderRefused::System(_), .. }), "{error}");
+        }
+
+        #[test]
+        fn what_belongs_to_somebody_else_is_foreign() {
+            // Ours would be all files if we were root; then there is nobody to take one from.
+            let Some(theirs) = ["/", "/etc"].into_iter().find(|path| !home::is_ours(&fs::metadata(path).unwrap())) else { return };
+            assert!(matches!(home::check_folder(Path::new(theirs), 0), Err(FolderRefused::Foreign)));
+        }
+
+        #[test]
+        fn only_what_a_dead_process_left_is_removed_and_only_that_very_file() {
+            let mut child = Command::new("true").spawn().unwrap();
+            let dead = child.id();
+            child.wait().unwrap();
+            let scratch = Scratch::new();
+            let name = "inst-mwqdc9dk-65806c3c.json";
+            let path = scratch.put(name, &with("pid", dead.into()));
+            let refused = scratch.refusal();
+            assert!(matches!(refused.reason, RefusedFor::Dead(process) if process == dead), "{refused}");
+            assert_eq!(refused.to_string(), format!("the manifest {} is not used: its process {dead} is dead", path.display()));
+            scratch.put(name, RECORDED);
+            refused.remove_of_the_dead().unwrap();
+            assert!(path.exists(), "it is another by now");
+            scratch.put(name, "{}");
+            scratch.refusal().remove_of_the_dead().unwrap();
+            assert!(path.exists(), "it was refused for another reason");
+            scratch.put(name, &with("pid", dead.into()));
+            scratch.refusal().remove_of_the_dead().unwrap();
+            assert!(!path.exists());
+            for process in [0, u32::MAX] {
+                assert!(matches!(parsed(&with("pid", process.into())), Err(RefusedFor::Dead(_))), "{process}");
+            }
+        }
+
+        #[test]
+        fn a_manifest_and_what_it_is_written_in_are_for_us_alone() {
+            let scratch = Scratch::new();
+            let mut manifest = Manifest::new(&scratch.home(), parsed(RECORDED).unwrap()).unwrap();
+            manifest.publish(None).unwrap();
+            assert_eq!(fs::metadata(manifest.path()).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+    }
+}

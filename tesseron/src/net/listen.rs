@@ -1,0 +1,186 @@
+use core::fmt;
+use core::future::poll_fn;
+use std::boxed::Box;
+use std::format;
+use std::path::{Path, PathBuf};
+use std::string::String;
+use std::sync::Arc;
+
+use crate::claims::{Agent, ClaimCode, Host, HostChannel, HostPolicy};
+use crate::net::Error;
+use crate::net::door::{self, Attended, Door};
+use crate::net::host::{Random, Shared};
+use crate::net::instance::{self, Manifest};
+use crate::net::{Address, Home, Instance, Sockets, TesseronTransport};
+
+/// Where an app listens, and how it is to be had.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct TesseronOptions {
+    /// What a person knows the app by: 1 to 256 bytes without control characters.
+    pub app_name: String,
+    /// What the gateway connects to.
+    pub binding: Binding,
+    /// Who mints the claim.
+    pub claim: ClaimMode,
+    /// Whose home the manifest and the socket are in; `None` is that of the user who runs this program.
+    pub home: Option<PathBuf>,
+}
+
+impl TesseronOptions {
+    /// A host-minted claim, in the home of this user.
+    #[must_use]
+    pub fn new(app_name: impl Into<String>, binding: Binding) -> Self {
+        Self { app_name: app_name.into(), binding, claim: ClaimMode::default(), home: None }
+    }
+}
+
+/// What a gateway connects to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Binding {
+    /// A WebSocket on any free port of `127.0.0.1`.
+    #[cfg(feature = "websocket")]
+    WebSocket,
+    /// A socket in `.tesseron/sockets`.
+    #[cfg(unix)]
+    Unix,
+}
+
+/// Who mints the claim of an app.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ClaimMode {
+    /// The app itself: it shows a code before any gateway has dialled, and lets in whoever knows it.
+    HostMinted(HostPolicy),
+    /// The gateway: it dials as soon as it has read the manifest, and answers the app's hello with a code.
+    GatewayMinted,
+}
+
+impl Default for ClaimMode {
+    fn default() -> Self {
+        Self::HostMinted(HostPolicy::default())
+    }
+}
+
+/// Listens for gateways, and says so in a manifest.
+///
+/// # Errors
+/// [`Error::AppName`], [`Error::NoHome`], [`Error::Folder`], [`adapter_io::Error::Listen`], [`adapter_io::Error::PathExists`], [`Error::Manifest`] and
+/// [`Error::Random`].
+pub async fn listen<S: Sockets>(sockets: S, options: TesseronOptions) -> Result<TesseronListener, Error> {
+    if !instance::is_name(&options.app_name) {
+        return Err(Error::AppName);
+    }
+    let home = options.home.map_or_else(Home::of_user, |home| Ok(Home::at(home)))?;
+    let (mut random, mut number, added_at) = (Random::default(), [0; 8], sockets.epoch_ms());
+    random.fill(&mut number);
+    let host = match options.claim {
+        ClaimMode::HostMinted(policy) => Host::minting(policy, sockets.now(), added_at, &mut |bytes| random.fill(bytes)),
+        ClaimMode::GatewayMinted => Host::plain(),
+    };
+    random.check()?;
+    let id = format!("inst-{:016x}", u64::from_ne_bytes(number));
+    let (binding, app_name, is_minted) = (options.binding, options.app_name, host.claim().is_some());
+    let named = id.clone();
+    let instance = |address| Instance {
+        id: named,
+        app_name,
+        added_at,
+        process: Some(std::process::id()),
+        address,
+        hello_handled_by_host: is_minted,
+        claim: None,
+    };
+    match binding {
+        #[cfg(feature = "websocket")]
+        Binding::WebSocket => {
+            let (door, address) = door::TcpDoor::<S>::open().await?;
+            start(sockets, door, None, host, Manifest::new(&home, instance(address))?)
+        }
+        #[cfg(unix)]
+        Binding::Unix => {
+            let (door, address, socket) = door::UnixDoor::<S>::open(&home, &id)?;
+            start(sockets, door, Some(Box::new(socket)), host, Manifest::new(&home, instance(address))?)
+        }
+    }
+}
+
+fn start<S: Sockets>(
+    sockets: S,
+    door: impl Door,
+    socket: Option<Box<dyn Send>>,
+    host: Host,
+    manifest: Manifest,
+) -> Result<TesseronListener, Error> {
+    let path = manifest.path().into();
+    let shared = Shared::new(Box::new(sockets.clone()), host, manifest, socket)?;
+    let (runtime, attended) = (sockets.clone(), Attended(Arc::clone(&shared)));
+    runtime.spawn(Box::pin(door::attend(door, attended, sockets)));
+    Ok(TesseronListener { shared, manifest: path })
+}
+
+/// An app that waits for a gateway, one at a time.
+///
+/// A task of its own hears who dials, answers those who are not let in, and keeps the manifest up to date. Once a channel is gone, be
+/// it that its peer hung up or that its transport was closed or dropped, the next may bind, by a new code.
+///
+/// Dropping it removes the manifest and the socket file, unless somebody has put others in their place, and lets nobody in any
+/// longer. A channel that was taken goes on. So it is when the runtime ends.
+pub struct TesseronListener {
+    shared: Arc<Shared>,
+    manifest: PathBuf,
+}
+
+impl TesseronListener {
+    /// The next channel, once it is bound. Can be dropped and called again.
+    ///
+    /// # Errors
+    /// [`adapter_io::Error::Accept`] if a connection was not accepted, [`Error::Manifest`] if the manifest could not be written. Both may work again
+    /// later. [`Error::Random`] if no new code can be minted: then nobody is let in any longer. After that, and once the runtime has
+    /// ended, [`adapter_io::Error::Accept`] each time.
+    pub async fn accept(&self) -> Result<TesseronTransport, Error> {
+        poll_fn(|cx| self.shared.poll_accept(cx)).await
+    }
+
+    /// The next code that a person is to be shown: at first the one there is, and later each new one. `None` for an app whose claims
+    /// the gateway mints, and once nobody is let in any longer. Can be dropped and called again.
+    pub async fn next_code(&self) -> Option<ClaimCode> {
+        poll_fn(|cx| self.shared.poll_code(cx)).await
+    }
+
+    /// The code of the claim there is now; spent while there is a channel. `None` for an app whose claims the gateway mints.
+    #[must_use]
+    pub fn claim_code(&self) -> Option<ClaimCode> {
+        self.shared.claim_code()
+    }
+
+    /// Says who is at the other end of a channel, for the manifest. Nothing happens for a channel that is gone.
+    pub fn handle_agent(&self, channel: HostChannel, agent: Agent) {
+        self.shared.change(|state, _| state.host.handle_agent(channel, agent));
+    }
+
+    /// Where the manifest is.
+    #[must_use]
+    pub fn manifest_path(&self) -> &Path {
+        &self.manifest
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        self.shared.address()
+    }
+}
+
+impl Drop for TesseronListener {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}
+
+impl fmt::Debug for TesseronListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TesseronListener").field(self.address()).finish()
+    }
+}
