@@ -36,8 +36,3 @@ pub use net::{Unix, UnixListener, unix_connect};
 pub use stdio::{Stdin, Stdout, stdio};
 #[cfg(feature = "tesseron")]
 pub use tesseron::{tesseron_dial, tesseron_listen};
-
-/// The programs of the README compile, and the one that runs by itself does.
-#[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-mod readme {}

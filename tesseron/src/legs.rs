@@ -319,3 +319,86 @@ impl fmt::Debug for BridgeLeg {
         f.debug_tuple("BridgeLeg").field(&self.leg).finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::boxed::Box;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use engine::BoxFuture;
+    use protocol_core::Identity;
+
+    use super::*;
+
+    struct Still;
+
+    impl Runtime for Still {
+        fn now(&self) -> Instant {
+            Instant::from_millis(1)
+        }
+
+        fn spawn(&self, _: BoxFuture<'static, ()>) {}
+
+        fn spawn_blocking(&self, _: Box<dyn FnOnce() + Send>) {}
+    }
+
+    /// Counts its wakes, and looks at the bridge in each: under the lock that would never end.
+    struct Looks {
+        bridge: SharedBridge,
+        wakes: AtomicUsize,
+    }
+
+    impl Wake for Looks {
+        fn wake(self: Arc<Self>) {
+            self.bridge.advertise(Vec::new());
+            self.wakes.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn bridge() -> SharedBridge {
+        SharedBridge::new(BridgeConfig::new(Identity::new("gateway", "1"), 0), Box::new(|bytes| bytes.fill(7)), Arc::new(Still))
+    }
+
+    fn looks(bridge: &SharedBridge) -> (Arc<Looks>, Waker) {
+        let looks = Arc::new(Looks { bridge: bridge.clone(), wakes: AtomicUsize::new(0) });
+        (Arc::clone(&looks), Waker::from(looks))
+    }
+
+    /// A turn of a leg in which these frames arrive; gives the bytes to write.
+    fn turn(leg: &mut BridgeLeg, waker: &Waker, frames: &[&'static str]) -> usize {
+        let mut frames = frames.iter().map(|frame| Bytes::from_static(frame.as_bytes())).collect();
+        let mut room = LineEncoder::new();
+        let standing = leg.turn(waker, &mut frames, &|| Instant::from_millis(1), Some(&mut room));
+        assert!(frames.is_empty() && !standing.has_output && !standing.is_closed);
+        room.held()
+    }
+
+    const HELLO: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"a","version":"1"}}}"#;
+
+    #[test]
+    fn a_driver_is_not_woken_for_what_it_does_itself_and_its_waker_runs_under_no_lock() {
+        let bridge = bridge();
+        let mut agent = bridge.leg(Leg::Agent);
+        let (looks, waker) = looks(&bridge);
+        assert!(turn(&mut agent, &waker, &[HELLO]) > 0, "the answer");
+        assert_eq!(looks.wakes.load(Ordering::Relaxed), 0);
+        bridge.close(Close::Now);
+        assert_eq!(looks.wakes.load(Ordering::Relaxed), 1, "the end comes from elsewhere");
+        bridge.close(Close::Now);
+        assert_eq!(looks.wakes.load(Ordering::Relaxed), 1, "a driver that was woken comes by itself");
+    }
+
+    #[test]
+    fn the_driver_of_the_agent_is_woken_for_a_deadline_of_an_app_that_comes_before_its_own() {
+        let bridge = bridge();
+        let mut agent = bridge.leg(Leg::Agent);
+        let (looks, waker) = looks(&bridge);
+        turn(&mut agent, &waker, &[HELLO]);
+        assert_eq!(agent.poll_timeout(), None);
+        let channel = bridge.open().expect("a channel");
+        assert_eq!(looks.wakes.load(Ordering::Relaxed), 1, "the app has 5 s for its hello");
+        assert_eq!(agent.poll_timeout(), Some(Instant::from_millis(5001)));
+        assert_eq!(bridge.leg(Leg::App(channel)).poll_timeout(), None, "the agent has the alarm of all");
+    }
+}

@@ -13,3 +13,8 @@ pub mod speed;
 pub mod storm;
 pub mod tesseron;
 pub mod world;
+
+/// The programs of the README compile, and the one that runs by itself does.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+mod readme {}
