@@ -178,6 +178,27 @@ pub fn start_blocking<T: Send + 'static>(runtime: &dyn Runtime, job: impl FnOnce
     Started(slot)
 }
 
+/// Runs `job` on a thread of its own, of which no runtime knows; what is given back waits for it.
+pub fn start_thread<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> Started<T> {
+    let slot = Arc::new(Mutex::new(Slot { value: None, waker: None }));
+    let filled = Arc::clone(&slot);
+    thread::spawn(move || fill(&filled, catch_unwind(AssertUnwindSafe(job))));
+    Started(slot)
+}
+
+/// Lets the other tasks go first.
+pub async fn turn() {
+    let mut is_first = true;
+    poll_fn(|cx| {
+        if !std::mem::take(&mut is_first) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
 fn fill<T>(slot: &Mutex<Slot<T>>, value: std::thread::Result<T>) {
     let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
     slot.value = Some(value);

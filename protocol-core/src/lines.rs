@@ -5,6 +5,7 @@
 //!
 //! ```
 //! use bytes::{Buf, BufMut, Bytes};
+//! use protocol_core::FrameSink as _;
 //! use protocol_core::lines::{LineDecoder, LineEncoder};
 //!
 //! let mut decoder = LineDecoder::new(1 << 20);

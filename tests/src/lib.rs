@@ -12,6 +12,7 @@ pub mod scratch;
 pub mod speed;
 pub mod storm;
 pub mod tesseron;
+pub mod until;
 pub mod world;
 
 /// The programs of the README compile, and the one that runs by itself does.

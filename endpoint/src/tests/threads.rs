@@ -4,7 +4,7 @@ use core::task::{Context as TaskContext, Poll};
 use core::time::Duration;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Wake, Waker};
 use std::thread::{self, Thread};
 
@@ -24,7 +24,39 @@ use protocol_core::time::Instant;
 #[derive(Clone)]
 struct Threads {
     queue: Arc<Mutex<Sender<Arc<Task>>>>,
+    turns: Arc<Turns>,
 }
+
+/// Counts the turns of tasks and the jobs that have ended, for those who wait for what one of them does.
+#[derive(Default)]
+struct Turns {
+    count: Mutex<u64>,
+    changed: Condvar,
+}
+
+impl Turns {
+    fn pass(&self) {
+        *self.count.lock().unwrap() += 1;
+        self.changed.notify_all();
+    }
+
+    /// Looks again after each turn.
+    fn until(&self, what: impl Fn() -> bool) {
+        let start = std::time::Instant::now();
+        loop {
+            let seen = *self.count.lock().unwrap();
+            if what() {
+                return;
+            }
+            let left = PATIENCE.saturating_sub(start.elapsed());
+            let waited = self.changed.wait_timeout_while(self.count.lock().unwrap(), left, |count| *count == seen).unwrap();
+            assert!(!waited.1.timed_out(), "it never came to be");
+        }
+    }
+}
+
+/// Longer than a busy machine needs to wake somebody.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 struct Task {
     future: Mutex<Option<BoxFuture<'static, ()>>>,
@@ -36,17 +68,20 @@ impl Threads {
     fn start(workers: usize) -> Self {
         let (queue, tasks) = channel::<Arc<Task>>();
         let tasks = Arc::new(Mutex::new(tasks));
+        let turns = Arc::new(Turns::default());
         for _ in 0..workers {
             let tasks: Arc<Mutex<Receiver<Arc<Task>>>> = Arc::clone(&tasks);
+            let turns = Arc::clone(&turns);
             thread::spawn(move || {
                 loop {
                     let task = tasks.lock().unwrap().recv();
                     let Ok(task) = task else { return };
                     task.run();
+                    turns.pass();
                 }
             });
         }
-        Self { queue: Arc::new(Mutex::new(queue)) }
+        Self { queue: Arc::new(Mutex::new(queue)), turns }
     }
 }
 
@@ -60,7 +95,11 @@ impl Runtime for Threads {
         task.wake();
     }
     fn spawn_blocking(&self, job: Box<dyn FnOnce() + Send>) {
-        thread::spawn(job);
+        let turns = Arc::clone(&self.turns);
+        thread::spawn(move || {
+            job();
+            turns.pass();
+        });
     }
 }
 
@@ -110,24 +149,19 @@ fn wait<F: Future>(future: F) -> F::Output {
         if let Poll::Ready(value) = future.as_mut().poll(&mut TaskContext::from_waker(&waker)) {
             return value;
         }
-        thread::park_timeout(Duration::from_secs(10));
-        assert!(start.elapsed() < Duration::from_secs(10), "nobody woke us");
+        thread::park_timeout(PATIENCE);
+        assert!(start.elapsed() < PATIENCE, "nobody woke us");
     }
 }
 
-fn until(what: impl Fn() -> bool) {
-    let start = std::time::Instant::now();
-    while !what() {
-        assert!(start.elapsed() < Duration::from_secs(10), "it never came to be");
-        thread::sleep(Duration::from_millis(1));
-    }
+fn pair(service: Service) -> (Peer, Peer, Arc<Turns>) {
+    pair_on(&Threads::start(2), service)
 }
 
-fn pair(service: Service) -> (Peer, Peer) {
-    let threads = Threads::start(2);
+fn pair_on(threads: &Threads, service: Service) -> (Peer, Peer, Arc<Turns>) {
     let server = Endpoint::server(Arc::new(service), Arc::new(threads.clone()));
     let client = Endpoint::client(Arc::new(()), Config::mcp_client(Identity::new("t", "1")), Arc::new(threads.clone()));
-    let peers = (client.peer(), server.peer());
+    let peers = (client.peer(), server.peer(), Arc::clone(&threads.turns));
     let (here, there) = pipe();
     for (endpoint, io) in [(client, here), (server, there)] {
         let driven = drive(endpoint, io, threads.clone());
@@ -167,7 +201,7 @@ fn reporter() -> Tool {
 
 #[test]
 fn calls_of_several_threads_all_end_with_all_their_progress_in_order() {
-    let (client, server) = pair(service().tool(reporter()).tool(Tool::new("quick", async |_: Context, (): ()| Ok(())).inline()));
+    let (client, server, _) = pair(service().tool(reporter()).tool(Tool::new("quick", async |_: Context, (): ()| Ok(())).inline()));
     wait(client.ready()).unwrap();
     thread::scope(|scope| {
         for _ in 0..4 {
@@ -193,14 +227,18 @@ fn calls_of_several_threads_all_end_with_all_their_progress_in_order() {
 /// The caller writes, the driver's task is woken by the answer and by others meanwhile.
 #[test]
 fn one_caller_at_a_time_is_answered_while_others_keep_the_driver_busy() {
-    let (client, server) = pair(service().tool(reporter()).tool(Tool::new("quick", async |_: Context, (): ()| Ok(())).inline()));
+    let (client, server, turns) =
+        pair(service().tool(reporter()).tool(Tool::new("quick", async |_: Context, (): ()| Ok(())).inline()));
     wait(client.ready()).unwrap();
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
                 drop(client.call_tool("report", text(json!({"steps": 1}))));
-                thread::sleep(Duration::from_micros(20));
+                // As many as can be carried, and no more: the next one comes once this one has been heard of.
+                if let Ok(mut call) = client.call_tool("report", text(json!({"steps": 1}))) {
+                    wait(call.next_progress());
+                }
             }
         });
         for number in 0..3000 {
@@ -210,7 +248,7 @@ fn one_caller_at_a_time_is_answered_while_others_keep_the_driver_busy() {
         }
         over.store(true, Ordering::Relaxed);
     });
-    until(|| (client.stats().calls, server.stats().serves, server.running()) == (0, 0, 0));
+    turns.until(|| (client.stats().calls, server.stats().serves, server.running()) == (0, 0, 0));
 }
 
 #[test]
@@ -225,22 +263,22 @@ fn calls_dropped_together_tell_every_handler_and_leave_nothing() {
             Ok(())
         }
     });
-    let (client, server) = pair(service().tool(waits));
+    let (client, server, turns) = pair(service().tool(waits));
     wait(client.ready()).unwrap();
     for _ in 0..5 {
         told.store(0, Ordering::Relaxed);
         let calls: Vec<Call> = (0..1000).map(|_| client.call_tool("waits", Json::empty_object()).unwrap()).collect();
-        until(|| server.running() == 1000);
+        turns.until(|| server.running() == 1000);
         drop(calls);
-        until(|| server.running() == 0);
+        turns.until(|| server.running() == 0);
         assert_eq!(told.load(Ordering::Relaxed), 1000);
-        until(|| (client.stats().calls, server.stats().serves) == (0, 0));
+        turns.until(|| (client.stats().calls, server.stats().serves) == (0, 0));
     }
     // Called and cancelled at once: every handler that was called is told, and neither end keeps anything.
     for _ in 0..1000 {
         client.call_tool("waits", Json::empty_object()).unwrap().cancel(None);
     }
-    until(|| client.stats().calls == 0 && server.running() == 0);
+    turns.until(|| client.stats().calls == 0 && server.running() == 0);
 }
 
 #[test]
@@ -260,7 +298,7 @@ fn two_threads_that_report_at_once_share_one_increasing_progress() {
         Ok(sent)
     })
     .rate_window(RateWindow::UNLIMITED);
-    let (client, _server) = pair(service().tool(both));
+    let (client, _server, _) = pair(service().tool(both));
     let mut call = client.call_tool("both", Json::empty_object()).unwrap();
     let mut last = 0.0;
     let mut count = 0;
@@ -277,13 +315,15 @@ fn two_threads_that_report_at_once_share_one_increasing_progress() {
 fn a_blocking_handler_is_told_of_its_cancellation_and_holds_nothing_up() {
     let told = Arc::new(AtomicUsize::new(0));
     let inside = Arc::clone(&told);
+    let threads = Threads::start(2);
+    let turns = Arc::clone(&threads.turns);
     let looks = Tool::blocking("looks", move |context: Context, (): ()| {
         context.count(1, 2);
-        until(|| context.is_cancelled());
+        turns.until(|| context.is_cancelled());
         inside.fetch_add(1, Ordering::Relaxed);
         Ok(())
     });
-    let (client, server) = pair(service().tool(looks).tool(reporter()));
+    let (client, server, turns) = pair_on(&threads, service().tool(looks).tool(reporter()));
     let mut calls: Vec<Call> = (0..8).map(|_| client.call_tool("looks", Json::empty_object()).unwrap()).collect();
     for call in &mut calls {
         assert!(wait(call.next_progress()).is_some(), "they all run at once");
@@ -294,6 +334,6 @@ fn a_blocking_handler_is_told_of_its_cancellation_and_holds_nothing_up() {
         call.cancel(Some("enough"));
         assert_eq!(wait(call).outcome, Outcome::Cancelled);
     }
-    until(|| server.running() == 0);
+    turns.until(|| server.running() == 0);
     assert_eq!(told.load(Ordering::Relaxed), 8);
 }

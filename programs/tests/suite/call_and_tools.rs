@@ -6,13 +6,14 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::program;
 use tests::scratch::Scratch;
+use tests::until::PATIENCE;
 
 /// What a client says first.
 const HELLO: &str = concat!(
@@ -21,9 +22,6 @@ const HELLO: &str = concat!(
     "\n",
     r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
 );
-
-/// No program here takes longer, unless it hangs.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A program that runs, and what it says line by line.
 struct Running {
@@ -75,9 +73,16 @@ impl Lines {
         }
     }
 
-    fn all(mut self) -> String {
-        self.seen.extend(self.coming.iter());
-        self.seen
+    /// Waits for the end of the stream, and gives everything back that was said.
+    fn all(&mut self) -> String {
+        let start = Instant::now();
+        loop {
+            match self.coming.recv_timeout(PATIENCE.saturating_sub(start.elapsed())) {
+                Ok(line) => self.seen.push_str(&line),
+                Err(RecvTimeoutError::Disconnected) => return std::mem::take(&mut self.seen),
+                Err(RecvTimeoutError::Timeout) => panic!("it hangs: {}", self.seen),
+            }
+        }
     }
 }
 
@@ -109,24 +114,12 @@ impl Running {
         assert!(killed.is_ok_and(|status| status.success()), "kill -INT");
     }
 
-    fn wait(&mut self) -> ExitStatus {
-        let start = Instant::now();
-        loop {
-            match self.child.0.try_wait().expect("a child") {
-                Some(status) => return status,
-                None if start.elapsed() > PATIENCE => {
-                    let _ = self.child.0.kill();
-                    panic!("it hangs: {}", self.err.seen);
-                }
-                None => thread::sleep(Duration::from_millis(5)),
-            }
-        }
-    }
-
+    /// Waits for its end, which shows by the ends of what it says.
     fn end(mut self) -> Ended {
-        let status = self.wait().code();
         let err = self.err.all().lines().map(str::to_owned).collect();
-        Ended { status, out: self.out.all(), err }
+        let out = self.out.all();
+        let status = self.child.0.wait().expect("a child").code();
+        Ended { status, out, err }
     }
 }
 
@@ -458,13 +451,15 @@ fn the_pipes_of_tools_are_left_as_they_were() {
     heard.read_exact(&mut answer).expect("an answer");
     tools.0.kill().expect("it runs");
     tools.0.wait().expect("it ends");
-    let late = thread::spawn(move || {
+    let (tell, late) = channel();
+    thread::spawn(move || {
         let mut read = [0; 4];
-        shared_in.read_exact(&mut read).map(|()| read)
+        tell.send(shared_in.read_exact(&mut read).map(|()| read))
     });
-    thread::sleep(Duration::from_millis(50));
+    let early = late.recv_timeout(Duration::from_millis(50));
+    assert!(early.is_err(), "nothing is there to be read: {early:?}");
     ours.write_all(b"late").expect("a reader");
-    assert_eq!(&late.join().expect("no panic").expect("a read that waits"), b"late");
+    assert_eq!(&late.recv_timeout(PATIENCE).expect("an end").expect("a read that waits"), b"late");
     let full = thread::spawn(move || shared_out.write_all(&[b'x'; 200_000]));
     let mut left = 0;
     while left < 200_000 {

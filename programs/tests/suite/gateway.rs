@@ -6,20 +6,21 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::iter;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use std::iter;
 
 use serde_json::{Value, json};
 
 use super::program;
 use tests::scratch::Scratch;
+use tests::until::{PATIENCE, until};
 
 /// A test for each row.
 macro_rules! rows {
@@ -67,9 +68,6 @@ mod rows {
         what_cannot_be_opened_is_one_line_and_status_4
     }
 }
-
-/// Nothing here takes longer, unless it hangs.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The gateway looks at the manifests at least this often.
 const POLL: Duration = Duration::from_secs(2);
@@ -124,15 +122,10 @@ impl Program {
         assert!(sent.is_ok_and(|status| status.success()), "kill {signal}");
     }
 
+    /// Waits for its end. That it ends shows by its stderr; if nobody reads that, by what else was read to its end before.
     fn wait(&mut self) -> ExitStatus {
-        let start = Instant::now();
-        loop {
-            match self.child.try_wait().expect("a child") {
-                Some(status) => return status,
-                None if start.elapsed() > PATIENCE => panic!("it hangs: {}", self.err.seen()),
-                None => thread::sleep(Duration::from_millis(5)),
-            }
-        }
+        assert!(self.err.ends_within(PATIENCE), "it hangs: {}", self.err.seen());
+        self.child.wait().expect("a child")
     }
 }
 
@@ -184,6 +177,17 @@ impl Lines {
             match self.coming.recv_timeout(PATIENCE) {
                 Ok(line) => seen.push(line),
                 Err(_) => panic!("never said {what:?}: {seen:?}"),
+            }
+        }
+    }
+
+    /// Whether the program says nothing more, since it has ended. Waits so long for that.
+    fn ends_within(&self, span: Duration) -> bool {
+        let (mut seen, end) = (self.seen.borrow_mut(), Instant::now() + span);
+        loop {
+            match self.coming.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(line) => seen.push(line),
+                Err(late) => return late == RecvTimeoutError::Disconnected,
             }
         }
     }
@@ -241,15 +245,10 @@ impl Home {
 
     /// The code of the only app, once nobody has it.
     fn next_code(&self) -> String {
-        let start = Instant::now();
-        loop {
-            let minted = self.manifests().pop().map(|manifest| manifest["hostMintedClaim"].clone());
-            if let Some(claim) = minted.filter(|claim| claim["boundAgent"].is_null()) {
-                return claim["code"].as_str().expect("a code").to_owned();
-            }
-            assert!(start.elapsed() < PATIENCE, "there is no new code");
-            thread::sleep(Duration::from_millis(10));
-        }
+        until("there is a new code", || {
+            let claim = self.manifests().pop()?["hostMintedClaim"].clone();
+            claim["boundAgent"].is_null().then(|| claim["code"].as_str().expect("a code").to_owned())
+        })
     }
 
     fn put(&self, id: &str, manifest: &str) -> PathBuf {
@@ -452,11 +451,24 @@ impl Agent {
         }
     }
 
-    /// Ends its input, and gives how the gateway ended.
+    /// Whether the gateway says nothing more, since it has ended. Listens so long for that.
+    fn ends_within(&mut self, span: Duration) -> bool {
+        let end = Instant::now() + span;
+        loop {
+            match self.coming.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(message) => self.heard.push(message),
+                Err(late) => return late == RecvTimeoutError::Disconnected,
+            }
+        }
+    }
+
+    /// Ends its input, and gives how the gateway ended, and what it said meanwhile.
     fn leave(mut self) -> Ended {
         drop(self.input.take());
+        let before = self.heard.len();
+        assert!(self.ends_within(PATIENCE), "it hangs: {}", self.gateway.err.seen());
         let status = self.gateway.wait().code();
-        let out = self.coming.iter().map(|(_, message)| message.to_string()).collect::<Vec<_>>().join("\n");
+        let out = self.heard[before..].iter().map(|(_, message)| message.to_string()).collect::<Vec<_>>().join("\n");
         Ended { status, out, err: self.gateway.err.all() }
     }
 }
@@ -483,16 +495,11 @@ fn value(result: &Value) -> Value {
 
 /// The lines of an audit file, once there are so many.
 fn audit(path: &Path, lines: usize) -> Vec<Value> {
-    let start = Instant::now();
-    loop {
+    until(&format!("{lines} lines in {}", path.display()), || {
         let written = fs::read_to_string(path).unwrap_or_default();
         let whole: Vec<_> = written.split_inclusive('\n').filter(|line| line.ends_with('\n')).collect();
-        if whole.len() >= lines {
-            return whole.into_iter().map(|line| serde_json::from_str(line).expect("a line")).collect();
-        }
-        assert!(start.elapsed() < PATIENCE, "{lines} lines expected, there are {written:?}");
-        thread::sleep(Duration::from_millis(10));
-    }
+        (whole.len() >= lines).then(|| whole.into_iter().map(|line| serde_json::from_str(line).expect("a line")).collect())
+    })
 }
 
 // ---- Claims ----
@@ -691,8 +698,8 @@ fn several_apps_run_at_once_and_the_newest_of_twins_answers(programs: &Programs)
     for app in [&one, &two, &old_twin] {
         agent.claimed(&app.code(0));
     }
-    // Claims are ordered by the millisecond.
-    thread::sleep(Duration::from_millis(5));
+    // Claims are ordered by the millisecond, so something that takes a few comes between them.
+    agent.call("one__progress", &json!({ "steps": 1, "step_ms": 5 }));
     agent.claimed(&new_twin.code(0));
 
     let apps = ["one", "two__and_more_", "twin"];
@@ -928,7 +935,7 @@ fn the_clock_is_listed_read_and_subscribed(programs: &Programs) {
     }
     assert!(agent.ask("resources/unsubscribe", &uri)["result"].is_object());
     let before = agent.mark().0;
-    thread::sleep(Duration::from_millis(1200));
+    assert!(!agent.ends_within(Duration::from_millis(1200)));
     agent.ask("ping", &json!({}));
     let late = agent.heard[before..].iter().any(|(_, message)| message["method"] == "notifications/resources/updated");
     assert!(!late, "nothing is told of what nobody has subscribed");
@@ -1191,9 +1198,8 @@ fn a_client_that_reads_no_longer_is_status_4(programs: &Programs) {
     // Regression: a program that another test starts has our end of the pipe, too, until it is what it is to be, and an answer written
     // meanwhile is written well. So one is not enough.
     let start = Instant::now();
-    while gateway.child.try_wait().expect("a child").is_none() && start.elapsed() < PATIENCE {
+    while !gateway.err.ends_within(Duration::from_millis(20)) && start.elapsed() < PATIENCE {
         let _ = writeln!(input, r#"{{"jsonrpc":"2.0","id":1,"method":"ping"}}"#);
-        thread::sleep(Duration::from_millis(20));
     }
     let status = gateway.wait().code();
     let err = gateway.err.all();
@@ -1207,7 +1213,7 @@ fn a_gateway_with_nothing_to_do_does_nothing(programs: &Programs) {
     agent.claimed(&app.code(0));
     // Its own looking at the manifests is no reason to look again.
     let Some(before) = processor_time(&agent.gateway) else { return };
-    thread::sleep(POLL / 2);
+    assert!(!agent.ends_within(POLL / 2));
     let spent = processor_time(&agent.gateway).expect("as before") - before;
     assert!(spent < 15, "{spent} of 100 ticks");
 }

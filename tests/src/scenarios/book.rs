@@ -1,57 +1,144 @@
-use std::fs::{self, OpenOptions};
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::future::poll_fn;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+use std::thread;
 
 use crate::scratch::Scratch;
+use crate::until::PATIENCE;
 
-/// What somebody saw, line by line. In memory, or in a file that another process reads.
+/// Notes of what somebody saw, line by line. Two processes can share a book: each has a copy and sends its lines to the other.
 #[derive(Clone, Default)]
-pub struct Book {
-    lines: Arc<Mutex<Vec<String>>>,
-    file: Option<Arc<File>>,
+pub struct Book(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    page: Mutex<Page>,
+    changed: Condvar,
 }
 
-struct File {
-    path: PathBuf,
-    /// Whoever began it removes it.
-    _ours: Option<Scratch>,
+#[derive(Default)]
+struct Page {
+    lines: Vec<String>,
+    /// The way to the other copy.
+    there: Option<UnixStream>,
+    /// Another process may still note something.
+    is_shared: bool,
+    waiting: Vec<Waker>,
 }
 
 impl Book {
-    pub(super) fn in_a_file() -> Self {
-        let ours = Scratch::new("book");
-        fs::write(&ours, "").expect("a file");
-        Self { file: Some(Arc::new(File { path: ours.clone(), _ours: Some(ours) })), ..Self::default() }
+    /// A book for this process and another one, which is to open it at this path.
+    pub(super) fn to_share() -> (Self, Scratch) {
+        let path = Scratch::new("book");
+        let listener = UnixListener::bind(&path).expect("a socket");
+        let book = Self::default();
+        book.page().is_shared = true;
+        let ours = book.clone();
+        thread::spawn(move || {
+            let (stream, _) = listener.accept().expect("the other process");
+            ours.join(stream);
+        });
+        (book, path)
     }
 
-    pub(super) fn at(path: PathBuf) -> Self {
-        Self { file: Some(Arc::new(File { path, _ours: None })), ..Self::default() }
+    /// The book that another process shares.
+    pub(super) fn open(path: &Path) -> Self {
+        let book = Self::default();
+        let (ours, stream) = (book.clone(), UnixStream::connect(path).expect("a book"));
+        book.page().there = Some(stream.try_clone().expect("a second handle"));
+        thread::spawn(move || ours.join(stream));
+        book
     }
 
-    pub(super) fn path(&self) -> &Path {
-        &self.file.as_ref().expect("a book in a file").path
+    /// Copies what the other process notes, until it has ended.
+    fn join(&self, stream: UnixStream) {
+        let there = stream.try_clone().expect("a second handle");
+        self.change(|page| {
+            // What was noted before it came, if this is the one who waited for it.
+            if page.there.is_none() {
+                page.there = Some(there);
+                for line in page.lines.clone() {
+                    page.send(&line);
+                }
+            }
+        });
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            self.change(|page| page.lines.push(line));
+        }
+        self.change(|page| page.is_shared = false);
+    }
+
+    fn page(&self) -> MutexGuard<'_, Page> {
+        self.0.page.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the page, and tells those who wait for that.
+    fn change(&self, change: impl FnOnce(&mut Page)) {
+        let mut page = self.page();
+        change(&mut page);
+        let waiting = std::mem::take(&mut page.waiting);
+        drop(page);
+        self.0.changed.notify_all();
+        waiting.into_iter().for_each(Waker::wake);
     }
 
     /// Notes a line.
     pub fn note(&self, line: impl Into<String>) {
-        let mut line = line.into();
-        match &self.file {
-            None => self.lines.lock().unwrap_or_else(PoisonError::into_inner).push(line),
-            Some(file) => {
-                line.push('\n');
-                let mut file = OpenOptions::new().append(true).open(&file.path).expect("the book");
-                file.write_all(line.as_bytes()).expect("room in the book");
-            }
-        }
+        let line = line.into();
+        self.change(|page| {
+            page.send(&line);
+            page.lines.push(line);
+        });
     }
 
-    /// All that was noted, and how often in a row.
+    /// All that was noted, in order.
     #[must_use]
     pub fn read(&self) -> Vec<String> {
-        match &self.file {
-            None => self.lines.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-            Some(file) => fs::read_to_string(&file.path).expect("the book").lines().map(str::to_owned).collect(),
+        self.page().lines.clone()
+    }
+
+    async fn until(&self, holds: impl Fn(&Page) -> bool) {
+        poll_fn(|cx| {
+            let mut page = self.page();
+            if holds(&page) {
+                return Poll::Ready(());
+            }
+            page.waiting.push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Waits until so many lines are noted.
+    pub async fn has(&self, lines: usize) {
+        self.until(|page| page.lines.len() >= lines).await;
+    }
+
+    /// Waits until the other process has ended, so that nothing is missing any longer.
+    pub(super) async fn is_complete(&self) {
+        self.until(|page| !page.is_shared).await;
+    }
+
+    /// Blocks until so many lines are noted.
+    ///
+    /// # Panics
+    /// If that takes longer than [`PATIENCE`].
+    pub fn wait(&self, lines: usize) {
+        let too_few = |page: &mut Page| page.lines.len() < lines;
+        let waited = self.0.changed.wait_timeout_while(self.page(), PATIENCE, too_few);
+        let (page, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        assert!(!waited.timed_out(), "{lines} lines expected: {:?}", page.lines);
+    }
+}
+
+impl Page {
+    fn send(&mut self, line: &str) {
+        if let Some(there) = &mut self.there {
+            // Another process that is gone has no use for it.
+            let _ = there.write_all(format!("{line}\n").as_bytes());
         }
     }
 }

@@ -4,7 +4,6 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
-use std::thread;
 use std::time::Duration;
 
 use endpoint::{Asked, BoxFuture, Call, Client};
@@ -15,8 +14,8 @@ use protocol_core::{
 use serde_json::{Value, json};
 
 use super::tools::TOGETHER;
-use super::{Book, Calling, FarEnd, Stage, Wire, client, until};
-use programs::adapter::{Adapter, block_on};
+use super::{Book, Calling, FarEnd, Stage, Wire, client};
+use programs::adapter::{Adapter, block_on, start_thread};
 
 super::rows! { $ each_scenario ():
     success
@@ -115,8 +114,8 @@ impl Calling {
     }
 
     /// Waits until so many lines are noted at the far end.
-    async fn noted<A: Adapter>(&self, stage: &Stage<A>, lines: usize) {
-        until(stage, || self.far.notes().len() >= lines).await;
+    async fn noted(&self, lines: usize) {
+        self.far.book.has(lines).await;
     }
 }
 
@@ -166,9 +165,15 @@ async fn as_many_updates_as_steps<A: Adapter>(stage: Stage<A>) {
 
 async fn rate_limited_progress_and_its_late_flush<A: Adapter>(stage: Stage<A>) {
     let calling = with_nobody(&stage).await;
-    let trace = calling.hears("flood", json!({})).await;
+    let mut call = calling.peer.call(tool("flood", &json!({}))).expect("a call");
+    let mut trace = Vec::new();
+    for _ in 0..3 {
+        trace.push(update(&call.next_progress().await.expect("an update")));
+    }
+    // 10 is the newest of those that did not fit. It comes before 11 is reported, so it came by a deadline.
+    calling.hears("release", json!({})).await;
+    trace.extend(heard(call).await);
     drop(calling.close().await);
-    // 10 is the newest of those that did not fit. It comes before 11 was reported, so it came by a deadline.
     expect(
         &trace,
         "progress 1/20
@@ -207,7 +212,7 @@ async fn cancel_midway<A: Adapter>(stage: Stage<A>) {
     let mut trace = vec![update(&call.next_progress().await.expect("progress"))];
     call.cancel(Some("enough"));
     trace.extend(heard(call).await);
-    calling.noted(&stage, 1).await;
+    calling.noted(1).await;
     trace.extend(calling.close().await);
     expect(
         &trace,
@@ -221,9 +226,10 @@ async fn cancel_midway<A: Adapter>(stage: Stage<A>) {
 
 fn answers_what_is_cancelled(mut wire: Wire, book: &Book) {
     wire.as_server();
-    let id = wire.read().expect("a call")["id"].clone();
+    let call = wire.read().expect("a call");
+    book.note(call["method"].as_str().unwrap_or_default());
     book.note(wire.read().expect("a cancel")["method"].as_str().unwrap_or_default());
-    wire.answer(&id, &json!({"content": [{"type": "text", "text": "too late"}]}));
+    wire.answer(&call["id"], &json!({"content": [{"type": "text", "text": "too late"}]}));
     let id = wire.read().expect("a call")["id"].clone();
     wire.answer(&id, &json!({"content": [{"type": "text", "text": "in time"}]}));
     wire.rest();
@@ -234,9 +240,7 @@ async fn cancel_that_crosses_the_response<A: Adapter>(stage: Stage<A>) {
     calling.peer.ready().await.expect("a handshake");
     let first = calling.peer.call(tool("any", &json!({}))).expect("a call");
     // It has left.
-    while calling.peer.stats().frames_out < 3 {
-        stage.adapter.sleep(Duration::from_millis(1)).await;
-    }
+    calling.noted(1).await;
     first.cancel(None);
     let mut trace = heard(first).await;
     trace.extend(calling.hears("any", json!({})).await);
@@ -248,6 +252,7 @@ async fn cancel_that_crosses_the_response<A: Adapter>(stage: Stage<A>) {
         "Cancelled
          result: in time
          1 late, 0 in flight
+         far: tools/call
          far: notifications/cancelled
          near: closed by this end",
     );
@@ -258,7 +263,7 @@ async fn caller_timeout<A: Adapter>(stage: Stage<A>) {
     calling.peer.ready().await.expect("a handshake");
     let call = calling.peer.call(tool("hold", &json!({})).with_timeouts(clocks(Some(1000), None))).expect("a call");
     let mut trace = heard(call).await;
-    calling.noted(&stage, 1).await;
+    calling.noted(1).await;
     trace.extend(calling.hears("greet", json!({})).await);
     let mut notes = calling.close().await;
     // In words of the session.
@@ -514,14 +519,15 @@ async fn half_close<A: Adapter>(stage: Stage<A>) {
 
 async fn reader_that_stalls<A: Adapter>(stage: Stage<A>) {
     let (mut wire, far) = stage.wire().await;
+    let book = far.book.clone();
     let trace = stage
         .block(move || {
             wire.as_client();
             wire.call(1, "long_output", &json!({"blocks": 50, "chars": 65536}));
             wire.call(2, "greet", &json!({}));
+            wire.call(3, "note", &json!({}));
             // Nothing is read meanwhile, and what is written is still heard.
-            std::thread::sleep(Duration::from_millis(100));
-            wire.call(3, "greet", &json!({}));
+            book.wait(1);
             let mut answers: Vec<_> = (0..3).map(|_| wire.read().expect("an answer")).collect();
             answers.sort_by_key(|answer| answer["id"].as_u64());
             let blocks = answers[0]["result"]["content"].as_array().expect("blocks");
@@ -536,6 +542,7 @@ async fn reader_that_stalls<A: Adapter>(stage: Stage<A>) {
         &finish(far, trace).await,
         "1 2 3
          3276800 bytes
+         far: noted
          far: the peer ended the connection",
     );
 }
@@ -621,6 +628,9 @@ async fn handler_that_blocks_its_thread_while_others_run<A: Adapter>(stage: Stag
         .into();
     let mut trace = Vec::new();
     while calls.iter().any(Option::is_some) {
+        if trace.len() == 2 {
+            calling.hears("release", json!({})).await;
+        }
         trace.extend(
             poll_fn(|cx| {
                 for call in &mut calls {
@@ -650,9 +660,7 @@ async fn calls_one_at_a_time_from_a_thread_that_has_no_runtime<A: Adapter>(stage
     let calling = with_nobody(&stage).await;
     let peer = calling.peer.clone();
     let calls = move || (0..50).map(|_| block_on(heard(peer.call(tool("greet", &json!({}))).expect("a call"))).concat()).collect();
-    let thread = thread::spawn(calls);
-    until(&stage, || thread.is_finished()).await;
-    let mut trace: Vec<String> = thread.join().expect("a thread");
+    let mut trace: Vec<String> = start_thread(calls).await;
     assert_eq!(trace.len(), 50);
     trace.dedup();
     drop(calling.close().await);

@@ -18,9 +18,10 @@ use std::env;
 use std::io::{stdin, stdout};
 use std::net::TcpListener;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use adapter_io::Exit;
 use endpoint::{BoxFuture, Client, Peer, Service};
@@ -61,12 +62,33 @@ macro_rules! rows {
 }
 pub(crate) use rows;
 
+/// Longer than any row takes, however busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 /// Plays a row on so many threads, as a task: the future that a runtime blocks on runs on no worker, and on one thread only now and then.
+///
+/// # Panics
+/// If the row does, or never ends.
 pub fn play_on<A: Adapter>(threads: usize, over: Over, row: &'static str, play: fn(&str, Stage<A>) -> BoxFuture<'static, ()>) {
-    A::run(Some(threads), |adapter| async move {
+    let has_ended = A::run(Some(threads), |adapter| async move {
         let runtime = adapter.runtime();
-        task(&*runtime, play(row, Stage::new(adapter, over, row))).await;
+        // Bounds everything that a row waits for.
+        let late = adapter.sleep(PATIENCE);
+        let row = task(&*runtime, play(row, Stage::new(adapter, over, row)));
+        first(
+            async {
+                row.await;
+                true
+            },
+            async {
+                late.await;
+                false
+            },
+        )
+        .await
     });
+    // Only here, where the runtime does not wait for what hangs.
+    assert!(has_ended, "{row} hangs");
 }
 
 /// The far end of rows that are played with a child process: a test that only starts where another test has started its program.
@@ -204,23 +226,15 @@ impl Calling {
 /// The far end, for whoever wants to know what happened there.
 pub struct FarEnd {
     /// Runs it, or waits for who does.
-    end: Option<Waited<()>>,
+    end: Waited<()>,
     book: Book,
 }
 
 impl FarEnd {
     /// What was noted there, once it has ended.
     pub async fn ended(self) -> Vec<String> {
-        if let Some(end) = self.end {
-            unlocked(end).await;
-        }
+        unlocked(self.end).await;
         self.book.read().into_iter().map(|line| format!("far: {line}")).collect()
-    }
-
-    /// What is noted there by now.
-    #[must_use]
-    pub fn notes(&self) -> Vec<String> {
-        self.book.read()
     }
 }
 
@@ -229,15 +243,6 @@ async fn how(end: BoxFuture<'static, Result<CloseReason, adapter_io::Error>>) ->
     match end.await {
         Ok(reason) => reason.to_string(),
         Err(_) => "the connection broke".into(),
-    }
-}
-
-/// Until `condition` holds, twenty seconds at most.
-async fn until<A: Adapter>(stage: &Stage<A>, mut condition: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !condition() {
-        assert!(begin.elapsed() < Duration::from_secs(20), "it never came to that");
-        stage.adapter.sleep(Duration::from_millis(2)).await;
     }
 }
 
@@ -274,10 +279,14 @@ impl<A: Adapter> Stage<A> {
     pub async fn call(&self, client: Arc<dyn Client>, config: Config) -> Calling {
         let (near, exit, far) = match self.over {
             Over::Child => {
-                let book = Book::in_a_file();
-                let (near, exit) = self.adapter.child(self.itself(&book)).expect("this program starts again");
-                // Our end is over when the child has exited.
-                (near, exit, FarEnd { end: None, book })
+                let (book, path) = Book::to_share();
+                let (near, exit) = self.adapter.child(self.itself(&path)).expect("this program starts again");
+                let noted = book.clone();
+                let end = async move {
+                    noted.is_complete().await;
+                    drop(path);
+                };
+                (near, exit, FarEnd { end: Mutex::new(Box::pin(end)), book })
             }
             over => {
                 let book = Book::default();
@@ -301,12 +310,18 @@ impl<A: Adapter> Stage<A> {
     pub async fn wire(&self) -> (Wire, FarEnd) {
         match self.over {
             Over::Child => {
-                let book = Book::in_a_file();
-                let mut command = self.itself(&book);
+                let (book, path) = Book::to_share();
+                let mut command = self.itself(&path);
                 let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("this program starts again");
                 let pipes = child.stdout.take().zip(child.stdin.take()).expect("two pipes");
-                let waited = start_blocking(&*self.adapter.runtime(), move || drop(child.wait()));
-                (Wire::new(pipes.0, pipes.1), FarEnd { end: Some(Mutex::new(Box::pin(waited))), book })
+                let exited = start_blocking(&*self.adapter.runtime(), move || drop(child.wait()));
+                let noted = book.clone();
+                let end = async move {
+                    exited.await;
+                    noted.is_complete().await;
+                    drop(path);
+                };
+                (Wire::new(pipes.0, pipes.1), FarEnd { end: Mutex::new(Box::pin(end)), book })
             }
             over => {
                 let book = Book::default();
@@ -326,20 +341,20 @@ impl<A: Adapter> Stage<A> {
         let link = self.adapter.serve(service, transport);
         let noted = book.clone();
         let end = async move { noted.note(how(link.end).await) };
-        FarEnd { end: Some(Mutex::new(Box::pin(end))), book }
+        FarEnd { end: Mutex::new(Box::pin(end)), book }
     }
 
     fn script(&self, script: fn(Wire, &Book), wire: Wire, book: Book) -> FarEnd {
         let noted = book.clone();
         let end = start_blocking(&*self.adapter.runtime(), move || script(wire, &noted));
-        FarEnd { end: Some(Mutex::new(Box::pin(end))), book }
+        FarEnd { end: Mutex::new(Box::pin(end)), book }
     }
 
     /// The test program, as the far end.
-    fn itself(&self, book: &Book) -> Command {
+    fn itself(&self, book: &Path) -> Command {
         let mut command = Command::new(env::current_exe().expect("the path of this program"));
         command.args(["--ignored", "--exact", "the_far_end", "--nocapture", "--quiet"]);
-        command.env(ROW, self.row).env(BOOK, book.path());
+        command.env(ROW, self.row).env(BOOK, book);
         command
     }
 
@@ -384,12 +399,12 @@ impl<A: Adapter> Stage<A> {
 /// The far end in a process of its own: what the test `the_far_end` of an adapter does.
 pub fn far_end<A: Adapter>() {
     let row = env::var(ROW).expect("the row, from the test that started this one");
-    let book = Book::at(env::var_os(BOOK).expect("the book, from the test that started this one").into());
+    let book = Book::open(env::var_os(BOOK).expect("the book, from the test that started this one").as_ref());
     let returns = transports::has(&row);
     match far(&row, &book) {
         Far::Service(service) => A::run(Some(1), |adapter| async move {
             let Link { peer, end } = adapter.serve(service, adapter.stdio());
-            let leaving = transports::leaves(&row, &adapter, peer);
+            let leaving = transports::leaves(&row, &book, peer);
             first(async { book.note(how(end).await) }, leaving).await;
         }),
         Far::Wire(script) => script(Wire::new(stdin(), stdout()), &book),

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::future::poll_fn;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -23,8 +23,9 @@ use tesseron::net::{
 use tungstenite::handshake::derive_accept_key;
 
 use super::raw::{self, Raw};
-use super::{Book, Over, Stage, Wire, client, tools, until};
+use super::{Book, Over, Stage, Wire, client, tools};
 use crate::scratch::Scratch;
+use crate::until::until;
 use programs::adapter::{Adapter, Link, Started, start, start_blocking};
 
 super::rows! { $ each_tesseron_row ():
@@ -656,17 +657,30 @@ async fn the_manifest_says_what_it_must_and_goes_with_its_listener<A: Adapter>(s
     }
 }
 
+/// Waits until the claim of an app ends so many milliseconds later than it does now.
+async fn refreshed_after<A: Adapter>(stage: &Stage<A>, app: &App, millis: u64) {
+    let now = app.instance().claim.expect("a claim").expires_at;
+    let home = app.home.0.to_path_buf();
+    let is_later = move || {
+        let instance = Home::at(&*home).read_instances().expect("a folder of ours").pop()?.expect("a manifest of ours");
+        (instance.claim?.expires_at > now + millis).then_some(())
+    };
+    stage.block(move || until("the manifest is refreshed", is_later)).await;
+}
+
 async fn the_manifest_is_refreshed_while_nobody_is_bound<A: Adapter>(stage: Stage<A>) {
     let mut policy = HostPolicy::default();
     policy.refresh = Duration::from_millis(20);
     let app = App::start(&stage, Binding::Unix, ClaimMode::HostMinted(policy)).await;
     let first = app.instance().claim.expect("a claim");
-    until(&stage, || app.instance().claim.is_some_and(|claim| claim.expires_at > first.expires_at + 50)).await;
+    refreshed_after(&stage, &app, 50).await;
     let refreshed = app.instance().claim.expect("a claim");
     assert!(refreshed.code.matches(&first.code) && refreshed.minted_at == first.minted_at);
     let _bound = app.bound(&stage, Some(first.code)).await;
     let bound = fs::metadata(app.listener.manifest_path()).expect("a manifest").ino();
-    stage.adapter.sleep(Duration::from_millis(100)).await;
+    // Another one would have been written several times.
+    let free = App::start(&stage, Binding::Unix, ClaimMode::HostMinted(policy)).await;
+    refreshed_after(&stage, &free, 100).await;
     assert_eq!(fs::metadata(app.listener.manifest_path()).expect("a manifest").ino(), bound, "it is not written again");
 }
 
@@ -698,6 +712,14 @@ async fn a_manifest_that_cannot_be_written_is_told_and_written_later<A: Adapter>
     assert!(app.listener.manifest_path().exists());
 }
 
+fn is_listened_at(address: &Address) -> bool {
+    match address {
+        Address::Unix(path) => UnixStream::connect(path).is_ok(),
+        Address::WebSocket(url) => TcpStream::connect(&url.addresses()[..]).is_ok(),
+        address => panic!("{address} is of no binding"),
+    }
+}
+
 async fn a_listener_that_is_dropped_lets_nobody_in_and_leaves_its_channel_alone<A: Adapter>(stage: Stage<A>) {
     for binding in BOTH {
         let app = App::start(&stage, binding, ClaimMode::GatewayMinted).await;
@@ -705,8 +727,8 @@ async fn a_listener_that_is_dropped_lets_nobody_in_and_leaves_its_channel_alone<
         let (instance, path) = (app.instance(), app.listener.manifest_path().to_owned());
         drop(app.listener);
         assert!(!path.exists());
-        // Its task has a turn.
-        stage.adapter.sleep(Duration::from_millis(50)).await;
+        let address = instance.address.clone();
+        stage.block(move || until("nobody listens", || (!is_listened_at(&address)).then_some(()))).await;
         let error = failed(stage.adapter.tesseron_dial(&instance, None).await);
         assert!(matches!(error, Error::Transport(TransportError::Connect { .. })), "{error}");
         send(&mut host, "{}").await;

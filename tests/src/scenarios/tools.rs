@@ -41,7 +41,10 @@ const WINDOW: Duration = PATIENCE;
 
 pub(super) fn service(book: &Book) -> Service {
     let holding = book.clone();
-    let nesting = book.clone();
+    let (nesting, noting) = (book.clone(), book.clone());
+    // Opened by a line.
+    let gate = Book::default();
+    let (flooding, blocking, opening) = (gate.clone(), gate.clone(), gate);
     let turns = Turns::new();
     example_tools(&Options::default())
         .configure(|config| {
@@ -54,7 +57,10 @@ pub(super) fn service(book: &Book) -> Service {
         .tool(Tool::new("length", async |_: Context, given: BTreeMap<String, String>| Ok(given["text"].len())))
         .tool(Tool::new("fail", async |_: Context, ()| Err::<(), _>(ToolError::failed("no such luck"))))
         .tool(Tool::new("steps", steps).rate_window(RateWindow::UNLIMITED))
-        .tool(Tool::new("flood", flood).rate_window(RateWindow::new(2, WINDOW)))
+        .tool(
+            Tool::new("flood", move |context: Context, ()| flood(context, flooding.clone()))
+                .rate_window(RateWindow::new(2, WINDOW)),
+        )
         .tool(Tool::new("hold", move |context: Context, ()| hold(context, holding.clone())))
         .tool(
             Tool::new("deaf", async |_: Context, ()| pending::<Result<(), ToolError>>().await).deadline(Duration::from_millis(40)),
@@ -67,9 +73,17 @@ pub(super) fn service(book: &Book) -> Service {
         .tool(Tool::with_output("empty", async |_: Context, ()| {
             Ok(ToolOutput::blocks((0..3).map(|_| Content::Text(Text::from_static("")))))
         }))
-        .tool(Tool::blocking("block", |_: Context, ()| {
-            std::thread::sleep(PATIENCE);
+        .tool(Tool::new("note", move |_: Context, ()| {
+            noting.note("noted");
+            async { Ok("noted") }
+        }))
+        .tool(Tool::blocking("block", move |_: Context, ()| {
+            blocking.wait(1);
             Ok("blocked")
+        }))
+        .tool(Tool::new("release", move |_: Context, ()| {
+            opening.note("released");
+            async { Ok("released") }
         }))
         .tool(Tool::new("reverse", move |_: Context, Number { number }: Number| {
             let turns = turns.clone();
@@ -83,17 +97,18 @@ pub(super) fn service(book: &Book) -> Service {
 async fn steps(context: Context, job: Steps) -> Result<&'static str, ToolError> {
     for step in 1..=job.steps {
         context.progress(Progress::count(step, job.steps).with_message(format!("step {step}")));
+        // Takes time, since time is what the clocks of its caller measure.
         context.sleep(Duration::from_millis(job.step_ms)).await?;
     }
     Ok("done")
 }
 
-/// Ten updates at once, of which two fit; the last goes out when the window opens, and only then comes one more.
-async fn flood(context: Context, (): ()) -> Result<&'static str, ToolError> {
+/// Ten updates at once, of which two fit; the last goes out when the window opens, and only once it is released comes one more.
+async fn flood(context: Context, gate: Book) -> Result<&'static str, ToolError> {
     for step in 1..=10 {
         context.count(step, 20);
     }
-    context.sleep(2 * WINDOW).await?;
+    gate.has(1).await;
     context.count(11, 20);
     Ok("done")
 }

@@ -1,6 +1,7 @@
 //! Transports that cannot be opened, that break and that belong to a child: what is said then, and that every open call hears of it.
 
 use std::fs;
+use std::future::pending;
 use std::io;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
@@ -15,8 +16,9 @@ use endpoint::{Call, Peer, Service, Tool};
 use protocol_core::drive::FrameIo;
 use protocol_core::{Close, CloseReason, Json, Outcome, Transmit};
 
-use super::{Stage, client, identity};
+use super::{Book, Stage, client, identity};
 use crate::scratch::Scratch;
+use crate::until::until;
 use programs::adapter::{Adapter, Link, Place};
 
 super::rows! { $ each_transport_fault ():
@@ -37,17 +39,13 @@ super::rows! { $ each_transport_fault ():
     a_server_on_stdio_exits_when_its_session_ends_although_its_input_stays_open
 }
 
-/// With so many bytes read the server of one row leaves by itself.
-const LEAVES_AFTER: usize = 3_000_000;
-
-pub(super) async fn leaves<A: Adapter>(row: &str, adapter: &A, peer: Peer) {
-    while row != "a_server_on_stdio_exits_when_its_session_ends_although_its_input_stays_open"
-        || peer.stats().bytes_in < LEAVES_AFTER as u64
-    {
-        adapter.sleep(Duration::from_millis(5)).await;
+/// Has the server of one row leave by itself, once it is told.
+pub(super) async fn leaves(row: &str, book: &Book, peer: Peer) {
+    if row == "a_server_on_stdio_exits_when_its_session_ends_although_its_input_stays_open" {
+        book.has(1).await;
+        peer.close(Close::Now);
     }
-    peer.close(Close::Now);
-    std::future::pending::<()>().await;
+    pending::<()>().await;
 }
 
 fn any() -> Json {
@@ -242,16 +240,13 @@ fn is_there(process: &str) -> bool {
     asked.is_ok_and(|status| status.success())
 }
 
-/// A child that leaves its process id in a file, and its transport.
+/// A child that says its process id, and its transport.
 async fn with_id<A: Adapter>(stage: &Stage<A>, script: &str) -> (programs::adapter::End, adapter_io::Exit, String) {
-    let file = Scratch::new("id");
-    let script = format!("echo $$ > {0}.tmp; mv {0}.tmp {0}; {script}", file.display());
+    let pipe = Scratch::new("id");
+    assert!(Command::new("mkfifo").arg(&*pipe).status().expect("mkfifo").success());
+    let script = format!("echo $$ > {}; {script}", pipe.display());
     let (transport, exit) = stage.adapter.child_with_grace(sh(&script), Duration::from_millis(300)).expect("a shell");
-    while !file.exists() {
-        stage.adapter.sleep(Duration::from_millis(2)).await;
-    }
-    let id = fs::read_to_string(&file).expect("its id").trim().to_owned();
-    fs::remove_file(&file).expect("the file");
+    let id = stage.block(move || fs::read_to_string(&*pipe).expect("its id").trim().to_owned()).await;
     (transport, exit, id)
 }
 
@@ -270,13 +265,7 @@ async fn a_child_whose_connection_is_dropped_is_killed_and_leaves_no_zombie<A: A
     let (transport, _, process) = with_id(&stage, "exec sleep 1000").await;
     assert!(is_there(&process));
     drop(stage.adapter.connect(Arc::new(()), client(), transport));
-    for _ in 0..200 {
-        if !is_there(&process) {
-            return;
-        }
-        stage.adapter.sleep(Duration::from_millis(20)).await;
-    }
-    panic!("the child is still there");
+    stage.block(move || until("the child is gone", || (!is_there(&process)).then_some(()))).await;
 }
 
 fn long(length: usize) -> Json {
@@ -296,9 +285,10 @@ async fn a_server_on_stdio_answers_and_exits_when_its_input_ends<A: Adapter>(sta
 
 async fn a_server_on_stdio_exits_when_its_session_ends_although_its_input_stays_open<A: Adapter>(stage: Stage<A>) {
     let calling = stage.call(Arc::new(()), client()).await;
-    let _ = calling.peer.call_tool("length", long(LEAVES_AFTER)).expect("a call").await;
+    calling.peer.call_tool("length", long(3_000_000)).expect("a call").await.result().expect("a result");
     let exit = calling.exit.clone();
+    calling.far.book.note("leave");
     // Our end keeps its input open until its output ends.
-    assert_eq!(calling.ended().await, ["far: closed by this end", "near: the peer ended the connection"]);
+    assert_eq!(calling.ended().await, ["far: leave", "far: closed by this end", "near: the peer ended the connection"]);
     assert!(exit.status().is_some_and(|status| status.success()));
 }
