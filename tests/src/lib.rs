@@ -4,6 +4,8 @@ pub mod bridge;
 pub mod end;
 pub mod fixtures;
 pub mod fuzz;
+#[cfg(unix)]
+pub mod harness;
 pub mod pair;
 pub mod replay;
 #[cfg(unix)]

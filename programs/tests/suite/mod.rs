@@ -1,6 +1,7 @@
 //! The tests of the programs, the same for each runtime.
 
 mod call_and_tools;
+mod children;
 mod gateway;
 
 use std::path::{Path, PathBuf};

@@ -9,11 +9,11 @@ use endpoint::{Context, Service, Tool, ToolError};
 use protocol_core::{CallTimeouts, Invoke, Json, Op, Outcome, Progress, RateWindow, Sample};
 use serde_json::{Value, json};
 
-use super::{Book, Calling, FarEnd, Stage, Wire, client, identity};
+use crate::harness::{Book, Calling, FarEnd, Stage, Wire, client, identity};
 use crate::until::PATIENCE;
 use programs::adapter::{Adapter, turn};
 
-super::rows! { $ each_fault ():
+crate::harness::rows! { $ each_fault ():
     a_thousand_requests_leave_in_the_order_in_which_they_are_made
     a_request_leaves_before_its_cancel_or_neither_does
     every_handler_of_a_thousand_dropped_calls_is_told_and_both_tables_are_empty

@@ -14,10 +14,10 @@ use protocol_core::{
 use serde_json::{Value, json};
 
 use super::tools::TOGETHER;
-use super::{Book, Calling, FarEnd, Stage, Wire, client};
+use crate::harness::{Book, Calling, FarEnd, Stage, Wire, client};
 use programs::adapter::{Adapter, block_on, start_thread};
 
-super::rows! { $ each_scenario ():
+crate::harness::rows! { $ each_scenario ():
     success
     tool_error
     as_many_updates_as_steps

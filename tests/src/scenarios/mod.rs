@@ -1,94 +1,42 @@
 //! Tests of every transport of every adapter. They are written once, here; each adapter runs them from `tests/connections`.
 //!
-//! A [`Stage`] names the transport; [`Stage::call`] puts a client of ours at the near end, [`Stage::wire`] the bytes themselves. What is
-//! at the far end the name of the row decides, so that it can also be a process of its own: the test program starts itself, and what
-//! the far end sees it notes in a [`Book`].
+//! Each list has rows by name, which are played on a [`Stage`](crate::harness::Stage): what happens at the near end, and what both ends see
+//! of it.
 
 pub mod faults;
 pub mod list;
 pub mod tesseron;
 pub mod transports;
 
-mod book;
-mod raw;
 mod tools;
-mod wire;
 
-use std::env;
-use std::io::{stdin, stdout};
-use std::net::TcpListener;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
-use adapter_io::Exit;
-use endpoint::{BoxFuture, Client, Peer, Service};
-use protocol_core::{Close, CloseReason, Config, Identity};
+use endpoint::BoxFuture;
 
-use crate::scratch::Scratch;
-use programs::adapter::{Adapter, End, Link, Place, first, start_blocking, task};
+use crate::harness::{self, Book, Far, Over, Stage};
+use programs::adapter::Adapter;
 
-pub use book::Book;
-pub use wire::Wire;
-
-/// Declares the rows of a list: `run` finds one by its name, and the macro `each` hands all names to another macro.
-macro_rules! rows {
-    ($d:tt $each:ident $output:ty: $($name:ident)*) => {
-        /// Plays the row of this name.
-        pub fn play<A: ::programs::adapter::Adapter>(
-            name: &str,
-            stage: $crate::scenarios::Stage<A>,
-        ) -> endpoint::BoxFuture<'static, $output> {
-            match name {
-                $(stringify!($name) => Box::pin($name(stage)),)*
-                _ => panic!("no row is called {name}"),
-            }
-        }
-
-        /// Whether this is a row of the list.
-        #[must_use]
-        pub fn has(name: &str) -> bool {
-            [$(stringify!($name)),*].contains(&name)
-        }
-
-        /// Hands the names of all rows to a macro.
-        #[macro_export]
-        macro_rules! $each {
-            ($d callback:path, $d with:ty) => { $d callback! { [$d with] $($name)* } };
-        }
-    };
+/// Finds the far end of the row of this name, of whichever list it is.
+pub(crate) fn far(row: &str, book: &Book) -> Far {
+    match list::script(row).or_else(|| faults::script(row)) {
+        Some(script) => Far::Wire(script),
+        None if transports::has(row) => Far::Program(Arc::new(tools::service(book))),
+        None => Far::Service(Arc::new(faults::service(row, book).unwrap_or_else(|| tools::service(book)))),
+    }
 }
-pub(crate) use rows;
 
-/// Longer than any row takes, however busy the machine is.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Plays a row on so many threads, as a task: the future that a runtime blocks on runs on no worker, and on one thread only now and then.
+/// Plays a row on so many threads.
 ///
 /// # Panics
 /// If the row does, or never ends.
 pub fn play_on<A: Adapter>(threads: usize, over: Over, row: &'static str, play: fn(&str, Stage<A>) -> BoxFuture<'static, ()>) {
-    let has_ended = A::run(Some(threads), |adapter| async move {
-        let runtime = adapter.runtime();
-        // Bounds everything that a row waits for.
-        let late = adapter.sleep(PATIENCE);
-        let row = task(&*runtime, play(row, Stage::new(adapter, over, row)));
-        first(
-            async {
-                row.await;
-                true
-            },
-            async {
-                late.await;
-                false
-            },
-        )
-        .await
-    });
-    // Only here, where the runtime does not wait for what hangs.
-    assert!(has_ended, "{row} hangs");
+    harness::play_on(threads, over, row, play, far);
+}
+
+/// The far end in a process of its own: what the test `the_far_end` of an adapter does.
+pub fn far_end<A: Adapter>() {
+    harness::far_end::<A>(far);
 }
 
 /// The far end of rows that are played with a child process: a test that only starts where another test has started its program.
@@ -116,7 +64,8 @@ macro_rules! scenario_tests {
     (@over $name:ident $over:ident $adapter:ty: $($row:ident)*) => {
         mod $name {
             use super::*;
-            use $crate::scenarios::{Over, list, play_on};
+            use $crate::harness::Over;
+            use $crate::scenarios::{list, play_on};
             $(#[test] fn $row() { play_on::<$adapter>(1, Over::$over, stringify!($row), list::play); })*
         }
     };
@@ -134,7 +83,8 @@ macro_rules! fault_tests {
     (@on $name:ident $threads:literal $over:ident $adapter:ty: $($row:ident)*) => {
         mod $name {
             use super::*;
-            use $crate::scenarios::{Over, faults, play_on};
+            use $crate::harness::Over;
+            use $crate::scenarios::{faults, play_on};
             $(#[test] fn $row() { play_on::<$adapter>($threads, Over::$over, stringify!($row), faults::play); })*
         }
     };
@@ -146,271 +96,9 @@ macro_rules! transport_tests {
     ([$adapter:ty] $($row:ident)*) => {$(
         #[test]
         fn $row() {
-            use $crate::scenarios::{Over, play_on, transports};
+            use $crate::harness::Over;
+            use $crate::scenarios::{play_on, transports};
             play_on::<$adapter>(1, Over::Child, stringify!($row), transports::play);
         }
     )*};
-}
-
-/// A transport.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Over {
-    /// In memory.
-    Duplex,
-    /// TCP.
-    Tcp,
-    /// A Unix socket.
-    Unix,
-    /// The standard input and output of a child process.
-    Child,
-}
-
-/// Where a row is played.
-#[derive(Clone)]
-pub struct Stage<A> {
-    /// The adapter.
-    pub adapter: A,
-    over: Over,
-    row: &'static str,
-    /// Bytes that the pair in memory holds.
-    room: usize,
-}
-
-/// What is at the far end.
-enum Far {
-    Service(Arc<Service>),
-    Wire(fn(Wire, &Book)),
-}
-
-/// Finds out by the name of a row.
-fn far(row: &str, book: &Book) -> Far {
-    match list::script(row).or_else(|| faults::script(row)) {
-        Some(script) => Far::Wire(script),
-        None => Far::Service(Arc::new(faults::service(row, book).unwrap_or_else(|| tools::service(book)))),
-    }
-}
-
-/// A future that its owner waits for at the very end. Locked, so that references to the owner may go to another thread meanwhile.
-type Waited<T> = Mutex<BoxFuture<'static, T>>;
-
-fn unlocked<T>(waited: Waited<T>) -> BoxFuture<'static, T> {
-    waited.into_inner().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A client of ours that is connected with the far end.
-pub struct Calling {
-    /// Its handle.
-    pub peer: Peer,
-    /// How a child did, in the end.
-    pub exit: Exit,
-    end: Waited<String>,
-    far: FarEnd,
-}
-
-impl Calling {
-    /// Closes, and gives what was noted at the far end. The last line says how our end ended.
-    pub async fn close(self) -> Vec<String> {
-        self.peer.close(Close::Now);
-        self.ended().await
-    }
-
-    /// Waits for the end that the far end brings about.
-    pub async fn ended(self) -> Vec<String> {
-        let end = unlocked(self.end).await;
-        let mut notes = self.far.ended().await;
-        notes.push(format!("near: {end}"));
-        notes
-    }
-}
-
-/// The far end, for whoever wants to know what happened there.
-pub struct FarEnd {
-    /// Runs it, or waits for who does.
-    end: Waited<()>,
-    book: Book,
-}
-
-impl FarEnd {
-    /// What was noted there, once it has ended.
-    pub async fn ended(self) -> Vec<String> {
-        unlocked(self.end).await;
-        self.book.read().into_iter().map(|line| format!("far: {line}")).collect()
-    }
-}
-
-/// How a connection of ours has ended, in words that are the same on every transport.
-async fn how(end: BoxFuture<'static, Result<CloseReason, adapter_io::Error>>) -> String {
-    match end.await {
-        Ok(reason) => reason.to_string(),
-        Err(_) => "the connection broke".into(),
-    }
-}
-
-/// The near end's identity.
-#[must_use]
-pub fn identity() -> Identity {
-    Identity::new("scenario", "1")
-}
-
-/// A client's config.
-#[must_use]
-pub fn client() -> Config {
-    Config::mcp_client(identity())
-}
-
-/// Tells the child what to play.
-const ROW: &str = "SCENARIO_ROW";
-const BOOK: &str = "SCENARIO_BOOK";
-
-impl<A: Adapter> Stage<A> {
-    /// A stage for one row.
-    pub fn new(adapter: A, over: Over, row: &'static str) -> Self {
-        Self { adapter, over, row, room: 4096 }
-    }
-
-    /// With another pair in memory.
-    #[must_use]
-    pub fn with_room(mut self, bytes: usize) -> Self {
-        self.room = bytes;
-        self
-    }
-
-    /// A client at the near end.
-    pub async fn call(&self, client: Arc<dyn Client>, config: Config) -> Calling {
-        let (near, exit, far) = match self.over {
-            Over::Child => {
-                let (book, path) = Book::to_share();
-                let (near, exit) = self.adapter.child(self.itself(&path)).expect("this program starts again");
-                let noted = book.clone();
-                let end = async move {
-                    noted.is_complete().await;
-                    drop(path);
-                };
-                (near, exit, FarEnd { end: Mutex::new(Box::pin(end)), book })
-            }
-            over => {
-                let book = Book::default();
-                match far(self.row, &book) {
-                    Far::Service(service) => {
-                        let (near, there) = self.pair(over).await;
-                        (near, Exit::default(), self.serve(service, there, book))
-                    }
-                    Far::Wire(script) => {
-                        let (near, wire) = self.end_and_wire(over).await;
-                        (near, Exit::default(), self.script(script, wire, book))
-                    }
-                }
-            }
-        };
-        let Link { peer, end } = self.adapter.connect(client, config, near);
-        Calling { peer, exit, end: Mutex::new(Box::pin(how(end))), far }
-    }
-
-    /// The bytes themselves at the near end; a service is at the far one.
-    pub async fn wire(&self) -> (Wire, FarEnd) {
-        match self.over {
-            Over::Child => {
-                let (book, path) = Book::to_share();
-                let mut command = self.itself(&path);
-                let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("this program starts again");
-                let pipes = child.stdout.take().zip(child.stdin.take()).expect("two pipes");
-                let exited = start_blocking(&*self.adapter.runtime(), move || drop(child.wait()));
-                let noted = book.clone();
-                let end = async move {
-                    exited.await;
-                    noted.is_complete().await;
-                    drop(path);
-                };
-                (Wire::new(pipes.0, pipes.1), FarEnd { end: Mutex::new(Box::pin(end)), book })
-            }
-            over => {
-                let book = Book::default();
-                let Far::Service(service) = far(self.row, &book) else { panic!("{} has a script at its far end", self.row) };
-                let (there, wire) = self.end_and_wire(over).await;
-                (wire, self.serve(service, there, book))
-            }
-        }
-    }
-
-    /// Runs what blocks beside the tasks.
-    pub async fn block<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
-        start_blocking(&*self.adapter.runtime(), job).await
-    }
-
-    fn serve(&self, service: Arc<Service>, transport: End, book: Book) -> FarEnd {
-        let link = self.adapter.serve(service, transport);
-        let noted = book.clone();
-        let end = async move { noted.note(how(link.end).await) };
-        FarEnd { end: Mutex::new(Box::pin(end)), book }
-    }
-
-    fn script(&self, script: fn(Wire, &Book), wire: Wire, book: Book) -> FarEnd {
-        let noted = book.clone();
-        let end = start_blocking(&*self.adapter.runtime(), move || script(wire, &noted));
-        FarEnd { end: Mutex::new(Box::pin(end)), book }
-    }
-
-    /// The test program, as the far end.
-    fn itself(&self, book: &Path) -> Command {
-        let mut command = Command::new(env::current_exe().expect("the path of this program"));
-        command.args(["--ignored", "--exact", "the_far_end", "--nocapture", "--quiet"]);
-        command.env(ROW, self.row).env(BOOK, book);
-        command
-    }
-
-    async fn pair(&self, over: Over) -> (End, End) {
-        // Its file may go: both ends are connected by then.
-        let socket = Scratch::new("socket");
-        let place = match over {
-            Over::Tcp => Place::Tcp("127.0.0.1:0".into()),
-            Over::Unix => Place::Unix(socket.clone()),
-            Over::Duplex | Over::Child => return self.adapter.duplex(self.room),
-        };
-        let listener = self.adapter.listen(place.clone()).await.expect("a listener");
-        let place = if matches!(place, Place::Tcp(_)) { Place::Tcp(listener.address.clone()) } else { place };
-        let near = self.adapter.reach(place).await.expect("a connection");
-        (near, (listener.accept)().await.expect("a connection"))
-    }
-
-    async fn end_and_wire(&self, over: Over) -> (End, Wire) {
-        match over {
-            Over::Tcp => {
-                let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-                let address = listener.local_addr().expect("an address").to_string();
-                let near = self.adapter.reach(Place::Tcp(address)).await.expect("a connection");
-                let (stream, _) = listener.accept().expect("a connection");
-                (near, Wire::over_tcp(stream))
-            }
-            Over::Unix => {
-                let path = Scratch::new("socket");
-                let listener = UnixListener::bind(&path).expect("a socket");
-                let near = self.adapter.reach(Place::Unix(path.clone())).await.expect("a connection");
-                let (stream, _): (UnixStream, _) = listener.accept().expect("a connection");
-                (near, Wire::over_unix(stream))
-            }
-            Over::Duplex | Over::Child => {
-                let (near, read, write) = self.adapter.duplex_with_bytes(self.room);
-                (near, Wire::new(read, write))
-            }
-        }
-    }
-}
-
-/// The far end in a process of its own: what the test `the_far_end` of an adapter does.
-pub fn far_end<A: Adapter>() {
-    let row = env::var(ROW).expect("the row, from the test that started this one");
-    let book = Book::open(env::var_os(BOOK).expect("the book, from the test that started this one").as_ref());
-    let returns = transports::has(&row);
-    match far(&row, &book) {
-        Far::Service(service) => A::run(Some(1), |adapter| async move {
-            let Link { peer, end } = adapter.serve(service, adapter.stdio());
-            let leaving = transports::leaves(&row, &book, peer);
-            first(async { book.note(how(end).await) }, leaving).await;
-        }),
-        Far::Wire(script) => script(Wire::new(stdin(), stdout()), &book),
-    }
-    if !returns {
-        // What the test harness would still print finds no reader.
-        std::process::exit(0);
-    }
 }

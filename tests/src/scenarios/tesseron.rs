@@ -22,13 +22,14 @@ use tesseron::net::{
 };
 use tungstenite::handshake::derive_accept_key;
 
-use super::raw::{self, Raw};
-use super::{Book, Over, Stage, Wire, client, tools};
+use super::{far, tools};
+use crate::harness::raw::{self, Raw};
+use crate::harness::{Book, Over, Stage, Wire, client};
 use crate::scratch::Scratch;
 use crate::until::until;
 use programs::adapter::{Adapter, Link, Started, start, start_blocking};
 
-super::rows! { $ each_tesseron_row ():
+crate::harness::rows! { $ each_tesseron_row ():
     a_dial_without_the_subprotocol_of_a_gateway_is_dropped_without_a_word
     what_is_no_upgrade_is_dropped_without_a_word
     a_bind_that_is_malformed_is_answered_400
@@ -74,7 +75,8 @@ macro_rules! tesseron_tests {
     ([$adapter:ty] $($row:ident)*) => {$(
         #[test]
         fn $row() {
-            use $crate::scenarios::{Over, play_on, tesseron};
+            use $crate::harness::Over;
+            use $crate::scenarios::{play_on, tesseron};
             play_on::<$adapter>(1, Over::Duplex, stringify!($row), tesseron::play);
         }
     )*};
@@ -742,7 +744,7 @@ async fn a_listener_that_is_dropped_lets_nobody_in_and_leaves_its_channel_alone<
 async fn an_app_whose_runtime_has_ended_is_no_longer_shown<A: Adapter>(stage: Stage<A>) {
     for binding in BOTH {
         let run = move || {
-            A::run(Some(1), move |adapter| async move { App::minting(&Stage::new(adapter, Over::Duplex, ""), binding).await })
+            A::run(Some(1), move |adapter| async move { App::minting(&Stage::new(adapter, Over::Duplex, "", far), binding).await })
         };
         let app = stage.block(move || std::thread::spawn(run).join().expect("an app")).await;
         assert!(app.home.read().is_empty());

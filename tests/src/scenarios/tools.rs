@@ -11,7 +11,7 @@ use protocol_core::{Content, Elicit, Json, Level, Progress, RateWindow, Sample, 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Book, identity};
+use crate::harness::{Book, identity};
 use programs::tools::{Options, service as example_tools};
 
 #[derive(Deserialize, JsonSchema)]

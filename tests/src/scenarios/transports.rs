@@ -1,7 +1,6 @@
 //! Transports that cannot be opened, that break and that belong to a child: what is said then, and that every open call hears of it.
 
 use std::fs;
-use std::future::pending;
 use std::io;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
@@ -12,16 +11,16 @@ use std::time::{Duration, Instant};
 
 use adapter_io::Error;
 use bytes::Bytes;
-use endpoint::{Call, Peer, Service, Tool};
+use endpoint::{Call, Service, Tool};
 use protocol_core::drive::FrameIo;
 use protocol_core::{Close, CloseReason, Json, Outcome, Transmit};
 
-use super::{Book, Stage, client, identity};
+use crate::harness::{Stage, client, identity};
 use crate::scratch::Scratch;
 use crate::until::until;
 use programs::adapter::{Adapter, Link, Place};
 
-super::rows! { $ each_transport_fault ():
+crate::harness::rows! { $ each_transport_fault ():
     a_port_in_use_is_named
     nobody_at_an_address_is_named
     a_path_that_exists_is_left_alone_and_named
@@ -37,15 +36,6 @@ super::rows! { $ each_transport_fault ():
     a_child_whose_connection_is_dropped_is_killed_and_leaves_no_zombie
     a_server_on_stdio_answers_and_exits_when_its_input_ends
     a_server_on_stdio_exits_when_its_session_ends_although_its_input_stays_open
-}
-
-/// Has the server of one row leave by itself, once it is told.
-pub(super) async fn leaves(row: &str, book: &Book, peer: Peer) {
-    if row == "a_server_on_stdio_exits_when_its_session_ends_although_its_input_stays_open" {
-        book.has(1).await;
-        peer.close(Close::Now);
-    }
-    pending::<()>().await;
 }
 
 fn any() -> Json {

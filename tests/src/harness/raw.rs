@@ -11,39 +11,39 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The key and the answer to it that the specification of WebSockets has for an example.
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
-pub(super) const ACCEPTED: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
+pub(crate) const ACCEPTED: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 
 /// Kinds of messages, each the last of its fragments.
-pub(super) const TEXT: u8 = 0x81;
-pub(super) const BINARY: u8 = 0x82;
-pub(super) const CLOSE: u8 = 0x88;
-pub(super) const PING: u8 = 0x89;
-pub(super) const PONG: u8 = 0x8a;
+pub(crate) const TEXT: u8 = 0x81;
+pub(crate) const BINARY: u8 = 0x82;
+pub(crate) const CLOSE: u8 = 0x88;
+pub(crate) const PING: u8 = 0x89;
+pub(crate) const PONG: u8 = 0x8a;
 
 /// One end of a TCP connection.
-pub(super) struct Raw(TcpStream);
+pub(crate) struct Raw(TcpStream);
 
 impl Raw {
-    pub(super) fn over(stream: TcpStream) -> Self {
+    pub(crate) fn over(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).expect("a stream");
         Self(stream)
     }
 
     /// Connects to an app.
-    pub(super) fn connect(address: &Address) -> Self {
+    pub(crate) fn connect(address: &Address) -> Self {
         let Address::WebSocket(url) = address else { panic!("{address} is of no WebSocket") };
         Self::over(TcpStream::connect(&url.addresses()[..]).expect("an app"))
     }
 
     /// Connects to an app and asks for an upgrade.
-    pub(super) fn dial(address: &Address, protocols: &str) -> Self {
+    pub(crate) fn dial(address: &Address, protocols: &str) -> Self {
         let mut raw = Self::connect(address);
         raw.write(upgrade(protocols).as_bytes());
         raw
     }
 
     /// Writes bytes as they are. A peer that is gone is no concern here.
-    pub(super) fn write(&mut self, bytes: &[u8]) {
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
         let _ = self.0.write_all(bytes);
     }
 
@@ -52,7 +52,7 @@ impl Raw {
     }
 
     /// The next head of HTTP; `None` if the connection ends without one.
-    pub(super) fn head(&mut self) -> Option<String> {
+    pub(crate) fn head(&mut self) -> Option<String> {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             let mut byte = [0];
@@ -66,20 +66,20 @@ impl Raw {
     }
 
     /// The status of the next head.
-    pub(super) fn status(&mut self) -> Option<u16> {
+    pub(crate) fn status(&mut self) -> Option<u16> {
         let head = self.head()?;
         let status = head.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)).and_then(|status| status.parse().ok());
         Some(status.unwrap_or_else(|| panic!("{head}")))
     }
 
     /// Sends a message as a client must: masked, here by zeros.
-    pub(super) fn send(&mut self, kind: u8, payload: &[u8]) {
+    pub(crate) fn send(&mut self, kind: u8, payload: &[u8]) {
         let length = u8::try_from(payload.len()).ok().filter(|length| *length < 126).expect("a short message");
         self.write(&[&[kind, 0x80 | length, 0, 0, 0, 0], payload].concat());
     }
 
     /// The next message of a server; `None` at the end.
-    pub(super) fn message(&mut self) -> Option<(u8, Vec<u8>)> {
+    pub(crate) fn message(&mut self) -> Option<(u8, Vec<u8>)> {
         let mut head = [0; 2];
         if !self.read(&mut head) {
             return None;
@@ -101,7 +101,7 @@ impl Raw {
 }
 
 /// A request to upgrade. It offers compression, as the reference does.
-pub(super) fn upgrade(protocols: &str) -> String {
+pub(crate) fn upgrade(protocols: &str) -> String {
     let protocols = if protocols.is_empty() { String::new() } else { format!("Sec-WebSocket-Protocol: {protocols}\r\n") };
     format!(
         "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
@@ -110,6 +110,6 @@ pub(super) fn upgrade(protocols: &str) -> String {
 }
 
 /// A short message as a server sends it.
-pub(super) fn unmasked(kind: u8, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn unmasked(kind: u8, payload: &[u8]) -> Vec<u8> {
     [&[kind, u8::try_from(payload.len()).expect("a short message")], payload].concat()
 }

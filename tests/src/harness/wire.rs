@@ -31,16 +31,17 @@ impl<W: Write> Drop for Half<W> {
 }
 
 impl Wire {
-    pub(super) fn new(read: impl Read + Send + 'static, write: impl Write + Send + 'static) -> Self {
+    pub(crate) fn new(read: impl Read + Send + 'static, write: impl Write + Send + 'static) -> Self {
         Self { read: BufReader::new(Box::new(read)), write: Some(Box::new(write)) }
     }
 
-    pub(super) fn over_tcp(stream: TcpStream) -> Self {
+    pub(crate) fn over_tcp(stream: TcpStream) -> Self {
         let reader = stream.try_clone().expect("a second handle");
         Self::new(reader, Half(stream, |stream| drop(stream.shutdown(Shutdown::Write))))
     }
 
-    pub(super) fn over_unix(stream: UnixStream) -> Self {
+    /// Those of a Unix socket.
+    pub(crate) fn over_unix(stream: UnixStream) -> Self {
         let reader = stream.try_clone().expect("a second handle");
         Self::new(reader, Half(stream, |stream| drop(stream.shutdown(Shutdown::Write))))
     }
