@@ -3,6 +3,18 @@
 //! An adapter for one more runtime says how bytes are read and written there ([`ByteIo`], [`StreamIo`]), how connections are accepted
 //! ([`Accept`]), how an alarm rings ([`Timer`](protocol_core::drive::Timer)), how tasks start (`engine::Runtime`) and how the exit of a process is
 //! awaited ([`Process`]). Framing, ends, errors and the care for children and socket files are here.
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::unreachable,
+        clippy::unwrap_used
+    )
+)]
 
 mod child;
 mod error;

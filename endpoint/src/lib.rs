@@ -8,6 +8,18 @@
 //! (entered around each poll of its handler, so that what a handler tells lies in it), for each `call` and for each `question` that a
 //! [`Client`] answers, with `id`, `op`, `name` and `depth`; and events for panics (error), for what is refused, broken or given up (warn), for
 //! the end of the session (info), and for how calls and invocations end (debug). No subscriber is ever called under the endpoint's lock.
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::unreachable,
+        clippy::unwrap_used
+    )
+)]
 
 mod alarms;
 mod ask;

@@ -9,8 +9,18 @@
 //! * [`Waiters`], [`AbortHandle`] and [`park`]: wakers that are kept under a lock and used outside of it.
 //! * [`Task`]: a future of a user that runs as a task and settles what it owes, however it ends.
 //! * [`drive`]: turns a driver, and lets verbs send with it ([early sends](early)).
-
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::unreachable,
+        clippy::unwrap_used
+    )
+)]
 
 pub mod early;
 mod lock;

@@ -1,5 +1,5 @@
-//! What may only get better: the core reads no clock, has no way to panic, no unsafe code, no dependency that was not agreed to, and no
-//! machine whose state another file can assign.
+//! What may only get better: no crate below the adapters reads a clock, has a way to panic or unsafe code; the pure ones reach no file,
+//! socket, process or thread and no dependency that was not agreed to; and no machine of a session has state that another file can assign.
 //!
 //! Indexing, arithmetic, `unwrap`, `expect` and `panic!` are refused by lints (`scripts/lints` proves that they bite); here it is checked that
 //! the lints stay switched on, and what no lint knows.
@@ -11,7 +11,13 @@ use std::process::Command;
 
 use source::{attributes, code, sources, words};
 
-/// Lints that `protocol-core/src/lib.rs` denies outside of its tests.
+/// The crates that all of this holds for. The adapters and the programs meet the machine, and are not among them.
+const CRATES: [&str; 5] = ["adapter-io", "endpoint", "engine", "protocol-core", "tesseron"];
+
+/// Of these, what begins so is pure, but for the parts that follow.
+const PURE: [(&str, &[&str]); 2] = [("protocol-core/", &[]), ("tesseron/", &["tesseron/legs.rs", "tesseron/net/"])];
+
+/// Lints that the `lib.rs` of each crate denies outside of its tests.
 const DENIED: [&str; 6] = [
     "clippy::arithmetic_side_effects",
     "clippy::expect_used",
@@ -45,29 +51,33 @@ const PANICKING_CALLS: [&str; 12] = [
 
 /// Where they stand, how often, and why the number is right. A new place needs a line here, and so a look.
 const LOOKED_AT: [(&str, &str, usize, &str); 14] = [
-    ("adapter/line_io.rs", ".advance(", 1, "an encoder drops no more than it has"),
-    ("adapter/stdin.rs", ".advance(", 1, "bounded in place"),
-    ("byte_queue.rs", ".advance(", 1, "what has left is no more than there is"),
-    ("byte_queue.rs", ".drain(", 1, "of what has left there is less than there is"),
+    ("adapter-io/line_io.rs", ".advance(", 1, "an encoder drops no more than it has"),
+    ("adapter-io/stdin.rs", ".advance(", 1, "bounded in place"),
     ("endpoint/invocation.rs", ".swap_remove(", 2, "the index was found in the very list"),
-    ("endpoint/wake.rs", ".swap_remove(", 1, "the index was found in the very list"),
-    ("json/mod.rs", ".advance(", 1, "no further than to the end"),
-    ("json/mod.rs", ".slice_ref(", 3, "the part was found in the very text"),
-    ("json/mod.rs", "debug_assert!", 1, "the part was found in the very text"),
+    ("engine/wake.rs", ".swap_remove(", 1, "the index was found in the very list"),
+    ("protocol-core/byte_queue.rs", ".advance(", 1, "what has left is no more than there is"),
+    ("protocol-core/byte_queue.rs", ".drain(", 1, "of what has left there is less than there is"),
+    ("protocol-core/json/mod.rs", ".advance(", 1, "no further than to the end"),
+    ("protocol-core/json/mod.rs", ".slice_ref(", 3, "the part was found in the very text"),
+    ("protocol-core/json/mod.rs", "debug_assert!", 1, "the part was found in the very text"),
     (
-        "lines.rs",
+        "protocol-core/lines.rs",
         ".advance(",
         6,
         "over a line feed that was found, a mark that was seen, steps that are bounded, and queues of ours",
     ),
-    ("lines.rs", ".split_to(", 2, "a line feed was found there"),
-    ("lines.rs", "debug_assert!", 2, "says what the caller owes; a frame of a session holds no line feed (G13)"),
-    ("table.rs", "debug_assert!", 1, "says what the caller owes; a number of ours is given once"),
-    ("wire/write.rs", ".advance(", 1, "that of a queue of ours, which is bounded"),
+    ("protocol-core/lines.rs", ".split_to(", 2, "a line feed was found there"),
+    ("protocol-core/lines.rs", "debug_assert!", 2, "says what the caller owes; a frame of a session holds no line feed (G13)"),
+    ("protocol-core/table.rs", "debug_assert!", 1, "says what the caller owes; a number of ours is given once"),
+    ("protocol-core/wire/write.rs", ".advance(", 1, "that of a queue of ours, which is bounded"),
 ];
 
 /// Whatever asks the machine for the time, or waits for it. `std::{` could hide one of them.
 const CLOCKS: [&str; 6] = ["Instant::now", "SystemTime", "std::time", "std::{", "thread::sleep", "park_timeout"];
+
+/// What pure code cannot reach, whatever the feature: files, sockets, processes, threads, the environment.
+const MACHINE: [&str; 8] =
+    ["std::env", "std::fs", "std::net", "std::os", "std::process", "std::thread", "thread_local!", "extern crate std"];
 
 /// Files of the session whose fields may be seen from outside of them. They hold no machine.
 const PLAIN_DATA: [(&str, &str); 3] = [
@@ -80,8 +90,18 @@ const PLAIN_DATA: [(&str, &str); 3] = [
 const ITEMS: [&str; 13] =
     ["async", "const", "enum", "extern", "fn", "macro", "mod", "static", "struct", "trait", "type", "unsafe", "use"];
 
-fn core_sources() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../protocol-core/src")
+fn source_of(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("src")
+}
+
+/// Every source file of [`CRATES`] with its text, as `crate/file`.
+fn all_sources() -> Vec<(String, String)> {
+    let of_crate = |name| sources(&source_of(name)).into_iter().map(move |(file, text)| (format!("{name}/{file}"), text));
+    CRATES.into_iter().flat_map(of_crate).collect()
+}
+
+fn is_pure(file: &str) -> bool {
+    PURE.iter().any(|(begin, but)| file.starts_with(begin) && !but.iter().any(|part| file.starts_with(part)))
 }
 
 /// Every place in `text` where one of `wanted` stands as code, as `file: what`.
@@ -102,8 +122,8 @@ fn is_harmless(before: &str, word: &str, after: &str) -> bool {
         || (is_size && after.starts_with(|digit| ('1'..='9').contains(&digit)))
 }
 
-fn found_in_core<'a>(wanted: &[&'a str]) -> Vec<(String, &'a str)> {
-    sources(&core_sources()).iter().flat_map(|(file, text)| found(file, text, wanted)).collect()
+fn found_in_crates<'a>(wanted: &[&'a str]) -> Vec<(String, &'a str)> {
+    all_sources().iter().flat_map(|(file, text)| found(file, text, wanted)).collect()
 }
 
 /// Attributes that would soften one of the denied lints.
@@ -150,7 +170,7 @@ fn open_fields(text: &str) -> Vec<String> {
 
 #[test]
 fn the_machines_of_a_session_change_by_their_methods_alone() {
-    let session = sources(&core_sources().join("session"));
+    let session = sources(&source_of("protocol-core").join("session"));
     for (file, text) in &session {
         if !PLAIN_DATA.iter().any(|(plain, _)| plain == file) {
             assert_eq!(open_fields(text), [""; 0], "fields of session/{file} can be assigned from outside; give it a method");
@@ -163,32 +183,47 @@ fn the_machines_of_a_session_change_by_their_methods_alone() {
 }
 
 #[test]
-fn the_core_reads_no_clock() {
-    assert_eq!(found_in_core(&CLOCKS), []);
+fn no_crate_below_the_adapters_reads_a_clock() {
+    assert_eq!(found_in_crates(&CLOCKS), []);
 }
 
 #[test]
-fn the_core_has_no_unsafe_code() {
-    assert_eq!(found_in_core(&["unsafe"]), []);
+fn pure_code_reaches_no_file_socket_process_or_thread() {
+    let pure: Vec<_> = all_sources().into_iter().filter(|(file, _)| is_pure(file)).collect();
+    let found: Vec<_> = pure.iter().flat_map(|(file, text)| found(file, text, &MACHINE)).collect();
+    assert_eq!(found, []);
+    for (begin, but) in PURE {
+        assert!(pure.iter().any(|(file, _)| file.starts_with(begin)), "{begin} has pure code");
+        for part in but {
+            assert!(all_sources().iter().any(|(file, _)| file.starts_with(part)), "{part} is gone, and needs no exception");
+        }
+    }
 }
 
 #[test]
-fn the_core_denies_every_way_to_panic_that_a_lint_knows() {
-    let header = std::fs::read_to_string(core_sources().join("lib.rs")).expect("lib.rs");
-    assert_eq!(header_lacks(&header), [""; 0]);
-    for (file, text) in sources(&core_sources()) {
+fn no_crate_below_the_adapters_has_unsafe_code() {
+    assert_eq!(found_in_crates(&["unsafe"]), []);
+}
+
+#[test]
+fn each_crate_denies_every_way_to_panic_that_a_lint_knows() {
+    for name in CRATES {
+        let header = std::fs::read_to_string(source_of(name).join("lib.rs")).expect("lib.rs");
+        assert_eq!(header_lacks(&header), [""; 0], "{name}/src/lib.rs");
+    }
+    for (file, text) in all_sources() {
         assert_eq!(softened(&text), [""; 0], "{file} softens a lint that is denied");
     }
 }
 
 #[test]
-fn the_core_has_no_panicking_macro_that_no_lint_knows() {
-    assert_eq!(found_in_core(&PANICKING_MACROS), []);
+fn no_crate_has_a_panicking_macro_that_no_lint_knows() {
+    assert_eq!(found_in_crates(&PANICKING_MACROS), []);
 }
 
 #[test]
-fn every_call_of_the_core_that_could_panic_on_a_wrong_number_was_looked_at() {
-    let all = found_in_core(&PANICKING_CALLS);
+fn every_call_that_could_panic_on_a_wrong_number_was_looked_at() {
+    let all = found_in_crates(&PANICKING_CALLS);
     let mut places: Vec<_> = all.iter().map(|(file, call)| (file.as_str(), *call)).collect();
     places.sort_unstable();
     places.dedup();
@@ -200,20 +235,38 @@ fn every_call_of_the_core_that_could_panic_on_a_wrong_number_was_looked_at() {
     assert_eq!(counted, known);
 }
 
-#[test]
-fn the_core_without_features_depends_on_what_was_agreed_and_no_more() {
+/// The packages of `cargo tree` without those that only build something for the host, in order.
+fn dependencies(of: &str, more: &[&str]) -> Vec<String> {
     let tree = Command::new(env!("CARGO"))
-        .args(["tree", "--locked", "-p", "protocol-core", "--no-default-features", "-e", "normal", "--prefix", "none"])
-        .args(["--format", "{p}"])
+        .args(["tree", "--locked", "-p", of, "-e", "normal", "--prefix", "none", "--format", "{p}"])
+        .args(more)
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
         .output()
         .expect("cargo tree");
     assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
     let tree = String::from_utf8(tree.stdout).expect("names");
-    let mut names: Vec<_> = tree.lines().filter_map(|line| line.split(' ').next()).filter(|name| !name.is_empty()).collect();
+    let mut names: Vec<_> =
+        tree.lines().filter_map(|line| line.split(' ').next()).filter(|name| !name.is_empty()).map(str::to_owned).collect();
     names.sort_unstable();
     names.dedup();
-    assert_eq!(names, include_str!("dependencies.txt").lines().collect::<Vec<_>>(), "tests/tests/ratchets/dependencies.txt");
+    names
+}
+
+#[test]
+fn the_core_depends_on_what_was_agreed_and_no_more() {
+    let agreed = ["bytes", "protocol-core", "serde", "serde_json", "thiserror"];
+    assert_eq!(dependencies("protocol-core", &["--all-features", "--depth", "1"]), agreed);
+    let all: Vec<_> = include_str!("dependencies.txt").lines().collect();
+    assert_eq!(dependencies("protocol-core", &["--no-default-features"]), all, "tests/tests/ratchets/dependencies.txt");
+}
+
+#[test]
+fn tesseron_without_std_depends_on_the_core_and_on_subtle() {
+    let agreed = ["bytes", "protocol-core", "serde", "serde_json", "subtle", "tesseron", "thiserror"];
+    assert_eq!(dependencies("tesseron", &["--no-default-features", "--depth", "1"]), agreed);
+    let mut all: Vec<_> = include_str!("dependencies.txt").lines().chain(["subtle", "tesseron"]).collect();
+    all.sort_unstable();
+    assert_eq!(dependencies("tesseron", &["--no-default-features"]), all);
 }
 
 // ---- The ratchets bite ----
@@ -227,8 +280,12 @@ fn a_clock_a_macro_a_call_and_unsafe_code_are_found_wherever_they_stand() {
     ";
     let seen = |wanted: &[&'static str]| found("f", bad, wanted).into_iter().map(|(_, word)| word).collect::<Vec<_>>();
     assert_eq!(seen(&CLOCKS), ["Instant::now", "std::time"]);
-    assert_eq!(seen(&PANICKING_MACROS), ["assert!"], "the one in the tests does not count, the one behind them does");
+    assert_eq!(seen(&PANICKING_MACROS), ["assert!"], "the one in the tests does not count, the one after them does");
     assert_eq!(seen(&["unsafe"]), ["unsafe"]);
+    let bad = "use std::fs::read; mod a { fn f() { ::std::thread::spawn(f); std::process::id() } } thread_local! {} use std::net;";
+    assert_eq!(found("f", bad, &MACHINE).len(), 5);
+    assert!(is_pure("protocol-core/session/mod.rs") && is_pure("tesseron/bridge/mod.rs"));
+    assert!(!is_pure("tesseron/net/home.rs") && !is_pure("tesseron/legs.rs") && !is_pure("engine/task.rs"));
     for call in ["a.split_at(at)", "a.swap_remove(0)", "self.list.drain(2..)", "a.chunks(n)", "a.windows(0)", "debug_assert!(x)"] {
         assert_eq!(found("f", &format!("fn f() {{ {call}; }}"), &PANICKING_CALLS).len(), 1, "{call}");
     }
@@ -283,7 +340,7 @@ fn a_softened_lint_and_a_shorter_header_are_found() {
     {
         assert_eq!(softened(good), [""; 0], "{good}");
     }
-    let header = std::fs::read_to_string(core_sources().join("lib.rs")).expect("lib.rs");
+    let header = std::fs::read_to_string(source_of("protocol-core").join("lib.rs")).expect("lib.rs");
     for lint in DENIED {
         assert_eq!(header_lacks(&header.replace(lint, "clippy::nothing")), [lint]);
         assert_eq!(header_lacks(&header.replace("clippy::panic,", "")), ["clippy::panic"]);
