@@ -1,8 +1,6 @@
 //! pmcp in the rows of the example `bench`. Its client brings no transport for a child or for a pair in memory, so here is one that
 //! does as its own for standard input and output; its server uses that.
 
-#[path = "../../../adapter-tokio/examples/glue/mod.rs"]
-mod glue;
 mod program;
 
 use std::process::{Command, ExitCode, Stdio};
@@ -10,7 +8,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use glue::Tokio;
 use pmcp::server::cancellation::RequestHandlerExtra;
 use pmcp::server::progress::{ProgressReporter, ServerProgressReporter};
 use pmcp::shared::{AdvancedMiddleware, EnhancedMiddlewareChain, MiddlewareContext, StdioTransport, Transport, TransportMessage};
@@ -19,6 +16,7 @@ use pmcp::types::protocol::RequestMeta;
 use pmcp::types::{ClientCapabilities, JSONRPCNotification};
 use pmcp::{Client, ClientBuilder, Server, ToolHandler};
 use program::{Begun, begun, stragglers};
+use programs::tokio::Tokio;
 use serde_json::{Value, json};
 use tests::speed::{About, Caller, Contender, Kind, Leave, Listener, Program, Row, Running, Updates, What};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};

@@ -1,15 +1,13 @@
 //! rmcp in the rows of the example `bench`, over its own transports.
 
-#[path = "../../../adapter-tokio/examples/glue/mod.rs"]
-mod glue;
 mod program;
 
 use std::future::Future;
 use std::process::{Command, ExitCode};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use glue::Tokio;
 use program::{Begun, begun, stragglers};
+use programs::tokio::Tokio;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResponse, CallToolResult, ClientRequest, ContentBlock, ErrorData, JsonObject,
     ProgressNotificationParam, ServerCapabilities, ServerConfig,
