@@ -1,7 +1,6 @@
 //! Tests of every transport of every adapter. They are written once, here; each adapter runs them from `tests/connections`.
 //!
-//! Each list has rows by name, which are played on a [`Stage`](crate::harness::Stage): what happens at the near end, and what both ends see
-//! of it.
+//! Each list has rows by name, which are played on a [`Stage`]: what happens at the near end, and what both ends see of it.
 
 pub mod faults;
 pub mod list;
