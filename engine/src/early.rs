@@ -17,13 +17,8 @@ use std::task::Waker;
 
 use protocol_core::drive::{Driver, FrameIo, Machine, Timer};
 
+use crate::lock::Early;
 use crate::{DriverSlot, Engine, Guarded, SendsEarly, wake_all};
-
-/// A driver, as a verb finds it.
-pub(crate) trait Early<S: Guarded>: Send + Sync {
-    /// Sends the frames that wait; where that cannot be now, or leaves something for a turn, wakes the driver.
-    fn send(&self, engine: &Engine<S>, state: MutexGuard<'_, S>);
-}
 
 /// The place of a driver. Nothing waits for it: the task that finds it locked leaves a request, and a verb wakes the driver. So the code of
 /// a transport, which runs while it is locked, may do what it likes.

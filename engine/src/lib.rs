@@ -24,12 +24,14 @@
 
 pub mod early;
 mod lock;
+mod panics;
 mod runtime;
 mod task;
 mod wake;
 
 pub use early::drive;
 pub use lock::{After, DriverSlot, Engine, Guarded, SendsEarly};
+pub use panics::drop_quietly;
 pub use runtime::{BoxFuture, Runtime};
-pub use task::{BlockingTask, End, Task, TaskOwner, drop_quietly};
+pub use task::{BlockingTask, End, Task, TaskOwner};
 pub use wake::{AbortHandle, Waiters, each, park, wake_all};

@@ -9,7 +9,6 @@ use protocol_core::Instant;
 use protocol_core::drive::Standing;
 use protocol_core::lines::LineEncoder;
 
-use crate::early::Early;
 use crate::{Runtime, park, wake_all};
 
 /// State that an [`Engine`] keeps under its lock: a machine, and what its handles share beside it.
@@ -48,6 +47,12 @@ pub trait SendsEarly: Guarded {
         clock: impl FnOnce() -> Instant,
         room: Option<&mut LineEncoder>,
     ) -> (Standing<Self::Event>, bool);
+}
+
+/// A driver, as a verb finds it.
+pub(crate) trait Early<S: Guarded>: Send + Sync {
+    /// Sends the frames that wait; where that cannot be now, or leaves something for a turn, wakes the driver.
+    fn send(&self, engine: &Engine<S>, state: MutexGuard<'_, S>);
 }
 
 /// What a verb has brought about.

@@ -10,6 +10,7 @@ use std::task::Waker;
 
 use pin_project_lite::pin_project;
 
+use crate::panics::{drop_quietly, forgive};
 use crate::wake::AbortHandle;
 
 /// The owner of a task: an invocation that its handler answers, say, or a question that its future answers.
@@ -175,18 +176,6 @@ fn guarded<D: TaskOwner, T>(owner: &D, run: impl FnOnce() -> T) -> Result<T, End
         drop_quietly(panic);
         End::Panicked
     })
-}
-
-/// Drops a thing of the user. A panic of its `Drop` ends here.
-pub fn drop_quietly<T>(thing: T) {
-    forgive(|| drop(thing));
-}
-
-fn forgive(drop: impl FnOnce()) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(drop)) {
-        // A panic whose own payload panics when it is dropped is leaked.
-        core::mem::forget(panic);
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::task::Waker;
 
-use crate::task::drop_quietly;
+use crate::panics::drop_quietly;
 
 /// Keeps `waker` in `place` so that it is woken later.
 ///
