@@ -14,9 +14,7 @@ use tesseron::bridge::Surface;
 use tesseron::claims::{AppId, LobbyPolicy};
 use tesseron::net::{Binding, ClaimMode, TesseronOptions};
 
-use super::gateway::Wish;
-use super::serve::{AppWish, Listen};
-use super::status;
+use super::status::{self, complain};
 
 /// The hidden first flag that turns `call` into `tools`, so that one program is enough to see both.
 pub(super) const SERVE_TOOLS: &str = "--serve-tools";
@@ -208,6 +206,38 @@ struct CallLine {
     server: Vec<OsString>,
 }
 
+/// Where clients come from.
+#[derive(Clone, Debug)]
+pub enum Listen {
+    /// The one client that started us.
+    Stdio,
+    /// Any number of them, at an address of the network.
+    Tcp(String),
+    /// Any number of them, on a Unix socket.
+    Unix(PathBuf),
+    /// One Tesseron gateway after the other.
+    Tesseron(AppWish),
+}
+
+/// Which app to be, and where.
+#[derive(Clone, Debug)]
+pub struct AppWish {
+    /// What it is called.
+    pub id: AppId,
+    /// Where gateways find it.
+    pub options: TesseronOptions,
+}
+
+/// The command line of `gateway`, understood.
+#[derive(Debug)]
+pub(super) struct GatewayWish {
+    pub(super) tcp: Option<String>,
+    pub(super) home: Option<PathBuf>,
+    pub(super) surface: Surface,
+    pub(super) resume_ttl: Duration,
+    pub(super) verbose: bool,
+}
+
 /// The command line of `call`, understood.
 #[derive(Debug)]
 pub(super) struct CallWish {
@@ -258,7 +288,7 @@ pub(super) enum Samples {
 /// Reads the command line of `tools`, or says why not and with which status to exit.
 pub(super) fn tools(line: impl IntoIterator<Item = OsString>) -> Result<(Listen, ToolsLine), u8> {
     let mut line = ToolsLine::try_parse_from(line).map_err(|error| explain("tools", &error))?;
-    let listen = line.listen().map_err(|why| super::complain("tools", format_args!("{why} (try --help)"), status::USAGE))?;
+    let listen = line.listen().map_err(|why| complain("tools", format_args!("{why} (try --help)"), status::USAGE))?;
     Ok((listen, line))
 }
 
@@ -300,12 +330,12 @@ impl ToolsLine {
 pub(super) fn gateway(
     line: impl IntoIterator<Item = OsString>,
     environment: impl Fn(&str) -> Option<OsString>,
-) -> Result<Wish, u8> {
+) -> Result<GatewayWish, u8> {
     let line = GatewayLine::try_parse_from(line).map_err(|error| explain("gateway", &error))?;
     let said = |name: &str| environment(name).and_then(|value| value.into_string().ok());
     // What makes no sense there is as good as not said, but somebody should know.
     let ignored = |name: &str, value: &str| {
-        super::complain("gateway", format_args!("{name}={value} makes no sense and is ignored"), status::USAGE);
+        complain("gateway", format_args!("{name}={value} makes no sense and is ignored"), status::USAGE);
     };
     let from_environment = || {
         let value = said("TESSERON_TOOL_SURFACE")?;
@@ -317,7 +347,7 @@ pub(super) fn gateway(
         Some(Duration::from_millis(millis))
     };
     let default = LobbyPolicy::default().resume_ttl;
-    Ok(Wish {
+    Ok(GatewayWish {
         surface: line.surface.or_else(from_environment).unwrap_or_default(),
         resume_ttl: line.resume_ttl.or_else(ttl_from_environment).unwrap_or(default),
         tcp: line.tcp,
@@ -338,7 +368,7 @@ fn surface(name: &str) -> Result<Surface, String> {
 /// Reads the command line of `call`, or says why not and with which status to exit.
 pub(super) fn call(line: impl IntoIterator<Item = OsString>) -> Result<CallWish, u8> {
     let line = CallLine::try_parse_from(line).map_err(|error| explain("call", &error))?;
-    understand(line).map_err(|why| super::complain("call", format_args!("{why} (try --help)"), status::USAGE))
+    understand(line).map_err(|why| complain("call", format_args!("{why} (try --help)"), status::USAGE))
 }
 
 fn understand(line: CallLine) -> Result<CallWish, String> {
@@ -461,7 +491,7 @@ fn explain(program: &str, error: &clap::Error) -> u8 {
     let more = |line: &&str| ["tip:", "Usage:", "For more"].iter().any(|begin| line.starts_with(begin));
     let told = text.lines().map(str::trim).take_while(|line| !more(line));
     let told = told.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
-    super::complain(program, format_args!("{} (try --help)", told.strip_prefix("error: ").unwrap_or(&told)), status::USAGE)
+    complain(program, format_args!("{} (try --help)", told.strip_prefix("error: ").unwrap_or(&told)), status::USAGE)
 }
 
 #[cfg(test)]

@@ -20,8 +20,8 @@ use super::arguments::{self, CallWish, SERVE_TOOLS, Server, Work};
 use super::display::{Display, line, one_line, printable};
 use super::interrupts::Interrupts;
 use super::serve::{self, Serving};
+use super::status::{self, complain};
 use super::threads::in_thread;
-use super::{complain, status};
 
 /// What the command line of this process wants.
 pub enum Wanted {

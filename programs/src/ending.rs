@@ -81,10 +81,7 @@ impl Ending {
         }
         if running > 0 {
             let calls = if running == 1 { "call" } else { "calls" };
-            super::serve::say(format_args!(
-                "tools: {running} {calls} may finish within {:?}; once more ends it at once",
-                self.grace
-            ));
+            status::say(format_args!("tools: {running} {calls} may finish within {:?}; once more ends it at once", self.grace));
         }
     }
 

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::env;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +10,13 @@ use notify::event::{AccessKind, AccessMode};
 use notify::{Event, EventKind, RecursiveMode, Watcher};
 use protocol_core::{Close, Identity};
 use tesseron::Error;
-use tesseron::bridge::{BridgeConfig, BridgeEvent, Surface};
+use tesseron::bridge::{BridgeConfig, BridgeEvent};
 use tesseron::net::{Gateway, Home};
 
+use super::arguments::{self, GatewayWish};
 use super::display::one_line;
 use super::run::Signals;
-use super::serve::say;
-use super::{arguments, complain, status};
+use super::status::{self, complain, say};
 use crate::adapter::{Adapter, End, Place, first, start};
 
 /// How often the manifests are looked at when nothing tells that they have changed.
@@ -29,16 +28,6 @@ const SETTLE: Duration = Duration::from_millis(20);
 /// How long the apps may take to hang up at the end.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// What the program was told.
-#[derive(Debug)]
-pub(super) struct Wish {
-    pub(super) tcp: Option<String>,
-    pub(super) home: Option<PathBuf>,
-    pub(super) surface: Surface,
-    pub(super) resume_ttl: Duration,
-    pub(super) verbose: bool,
-}
-
 /// The whole program.
 pub fn gateway<A: Adapter + Signals>() -> ExitCode {
     match arguments::gateway(env::args_os(), |name| env::var_os(name)) {
@@ -47,7 +36,7 @@ pub fn gateway<A: Adapter + Signals>() -> ExitCode {
     }
 }
 
-async fn run<A: Adapter + Signals>(adapter: A, wish: Wish) -> u8 {
+async fn run<A: Adapter + Signals>(adapter: A, wish: GatewayWish) -> u8 {
     let end = Bell::default();
     // Listened for from before anybody is served.
     let told = async {
@@ -68,7 +57,7 @@ async fn run<A: Adapter + Signals>(adapter: A, wish: Wish) -> u8 {
 }
 
 /// Serves one agent after the other.
-async fn listen<A: Adapter>(adapter: &A, wish: &Wish, end: &Bell, address: &str) -> Result<(), Error> {
+async fn listen<A: Adapter>(adapter: &A, wish: &GatewayWish, end: &Bell, address: &str) -> Result<(), Error> {
     let listener = adapter.listen(Place::Tcp(address.to_owned())).await?;
     say(format_args!("gateway: listening on {}", listener.address));
     loop {
@@ -87,7 +76,7 @@ async fn listen<A: Adapter>(adapter: &A, wish: &Wish, end: &Bell, address: &str)
 }
 
 /// Serves one agent to its end, or until `end` is rung.
-async fn serve<A: Adapter>(adapter: &A, wish: &Wish, end: &Bell, transport: End) -> Result<(), Error> {
+async fn serve<A: Adapter>(adapter: &A, wish: &GatewayWish, end: &Bell, transport: End) -> Result<(), Error> {
     let home = wish.home.clone().map_or_else(Home::of_user, |home| Ok(Home::at(home)))?;
     let mut config = BridgeConfig::new(Identity::new("tesseron", env!("CARGO_PKG_VERSION")), 0);
     config.surface = wish.surface;
@@ -165,7 +154,7 @@ fn is_change(kind: EventKind) -> bool {
     !kind.is_access() || kind == EventKind::Access(AccessKind::Close(AccessMode::Write))
 }
 
-fn tell(wish: &Wish, event: &BridgeEvent) {
+fn tell(wish: &GatewayWish, event: &BridgeEvent) {
     match event {
         BridgeEvent::AppReady { app, code: Some(code), .. } => {
             say(format_args!("gateway: {} waits to be claimed with {code}", one_line(&app.identity.name)));

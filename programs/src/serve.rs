@@ -3,15 +3,14 @@
 use std::env;
 use std::ffi::OsString;
 use std::fmt;
-use std::io::{IsTerminal, Write, stderr, stdin};
-use std::path::PathBuf;
+use std::io::{IsTerminal, stderr, stdin};
 use std::sync::Arc;
 
 use endpoint::Service;
-use protocol_core::tesseron::AppId;
-use tesseron::net::TesseronOptions;
 
-use super::{Ending, arguments, complain, status};
+pub use super::arguments::{AppWish, Listen};
+use super::status::{self, complain, say};
+use super::{Ending, arguments};
 use crate::audit::Audit;
 use crate::tools::{Options, clock, service};
 
@@ -23,28 +22,6 @@ pub struct Serving {
     pub service: Arc<Service>,
     /// How it ends when it is told to.
     pub ending: Ending,
-}
-
-/// Where clients come from.
-#[derive(Clone, Debug)]
-pub enum Listen {
-    /// The one client that started us.
-    Stdio,
-    /// Any number of them, at an address of the network.
-    Tcp(String),
-    /// Any number of them, on a Unix socket.
-    Unix(PathBuf),
-    /// One Tesseron gateway after the other.
-    Tesseron(AppWish),
-}
-
-/// Which app to be, and where.
-#[derive(Clone, Debug)]
-pub struct AppWish {
-    /// What it is called.
-    pub id: AppId,
-    /// Where gateways find it.
-    pub options: TesseronOptions,
 }
 
 /// Reads the command line of this process.
@@ -85,11 +62,6 @@ pub fn announce(address: impl fmt::Display) {
 /// Tells by which code a gateway may claim the app.
 pub fn announce_code(code: &str) {
     say(format_args!("tools: claim code {code}"));
-}
-
-/// Says something on stderr. That nobody reads it any longer is no reason to end, as it is to `eprintln!`.
-pub(super) fn say(line: fmt::Arguments<'_>) {
-    let _ = writeln!(stderr(), "{line}");
 }
 
 /// Says why the transport cannot be opened, or why it failed, and gives back the status to exit with.
