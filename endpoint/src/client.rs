@@ -1,19 +1,15 @@
 //! The side that answers what callees ask while they serve: model, user, roots.
 
 use core::fmt;
-use std::any::Any;
 use std::sync::Arc;
 
-use crate::call::Call;
-use crate::diagnose::{self, Span};
-use crate::peer::{Peer, tool_call};
-use crate::shared::Shared;
+use crate::peer::{Call, Peer, tool_call};
+use crate::state::Question;
 use engine::BoxFuture;
-use engine::{AbortHandle, End, TaskOwner};
 use protocol_core::dialect::{Answer, Ask, Capabilities, Elicit, Elicited, LogRecord, Notice, Sample, Sampled};
 use protocol_core::error::RpcError;
 use protocol_core::json::Json;
-use protocol_core::session::{InputKey, Invoke, InvokeError, OutboundId};
+use protocol_core::session::{Invoke, InvokeError, OutboundId};
 
 /// Answers what the peer asks, and hears its news.
 ///
@@ -117,58 +113,6 @@ impl fmt::Debug for Asked {
             .field("parent", &self.question.parent)
             .field("depth", &self.question.depth)
             .finish_non_exhaustive()
-    }
-}
-
-/// A question of the peer that waits for our answer.
-pub(crate) struct Question {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) key: InputKey,
-    pub(crate) parent: Option<OutboundId>,
-    pub(crate) depth: u8,
-    pub(crate) span: Span,
-    abort: AbortHandle,
-}
-
-impl Question {
-    pub(crate) fn new(shared: Arc<Shared>, key: InputKey, parent: Option<OutboundId>, depth: u8) -> Self {
-        Self { shared, key, parent, depth, span: Span::default(), abort: AbortHandle::default() }
-    }
-}
-
-impl TaskOwner for Question {
-    type Output = Answer;
-
-    fn abort_handle(&self) -> &AbortHandle {
-        &self.abort
-    }
-
-    fn enter(&self) -> impl Sized + '_ {
-        self.span.enter()
-    }
-
-    fn panicked(&self, panic: &(dyn Any + Send)) {
-        diagnose::panicked(&self.span, panic);
-    }
-
-    fn settle(&self, end: End<Answer>) {
-        let panicked = matches!(end, End::Panicked);
-        let answer = match end {
-            End::Value(answer) => answer,
-            End::Panicked => Answer::Refused(RpcError::fixed(RpcError::INTERNAL, "internal error: the answer panicked")),
-            End::Dropped => Answer::Refused(RpcError::fixed(RpcError::INTERNAL, "internal error: nobody answers")),
-        };
-        let kept = self.shared.verb(|state, now, after| {
-            if panicked {
-                state.counters.panics = state.counters.panics.saturating_add(1);
-            }
-            // A question that is gone gives NotLive; so does one that is answered.
-            if state.session.provide_input(self.key, answer, now).is_ok() {
-                after.output();
-            }
-            state.questions.end(&self.key, |question| Arc::clone(question))
-        });
-        drop(kept);
     }
 }
 

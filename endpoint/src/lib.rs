@@ -21,40 +21,26 @@
     )
 )]
 
-mod alarms;
-mod ask;
-mod call;
 mod client;
-mod completion;
 mod context;
-mod diagnose;
 mod endpoint;
-mod invocation;
 mod peer;
 mod plain;
-mod prompt;
-mod resource;
 mod schema;
 mod service;
-mod shared;
-mod subrange;
+mod state;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 #[cfg(test)]
 mod tests;
-mod tool;
 
-pub use ask::AskFailed;
-pub use call::{Call, CallError, Done};
 pub use client::{Asked, Client};
-pub use completion::{Completion, CompletionOf, CompletionRequest};
-pub use context::{Cancellation, Cancelled, Context, TimeoutError};
+pub use context::{Cancellation, Cancelled, Context, Subrange, TimeoutError};
 pub use endpoint::{Endpoint, drive};
 pub use engine::{BoxFuture, Runtime};
-pub use peer::Peer;
-pub use prompt::{Prompt, PromptMessage, PromptOutput};
-pub use resource::{Resource, ResourceContents, ResourceTemplate, ResourceUri};
-pub use service::Service;
-pub use shared::Counters;
-pub use subrange::Subrange;
-pub use tool::{Tool, ToolError};
+pub use peer::{Call, Peer};
+pub use service::{
+    Completion, CompletionOf, CompletionRequest, Prompt, PromptMessage, PromptOutput, Resource, ResourceContents, ResourceTemplate,
+    ResourceUri, Service, Tool, ToolError,
+};
+pub use state::{AskFailed, CallError, Counters, Done};

@@ -8,10 +8,9 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use crate::Endpoint;
-use crate::call::Done;
 use crate::peer::{Peer, get_prompt, tool_call};
 use crate::service::Service;
-use crate::shared::Counters;
+use crate::state::{Counters, Done};
 use crate::testing::Executor;
 use crate::testing::pipe::{Pipe, drive, pipe};
 use protocol_core::config::{CallTimeouts, Config};

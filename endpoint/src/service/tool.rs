@@ -12,10 +12,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::ask::AskFailed;
 use crate::context::{Cancelled, Context, TimeoutError};
-use crate::invocation::Invocation;
 use crate::schema::{Output, Shape};
+use crate::state::{AskFailed, Invocation};
 use engine::BoxFuture;
 use engine::Task;
 use protocol_core::config::RateWindow;

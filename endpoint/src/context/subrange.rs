@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use crate::context::Context;
+use super::Context;
 use protocol_core::dialect::Progress;
 use protocol_core::json::Text;
 

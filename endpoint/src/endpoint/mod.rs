@@ -1,5 +1,7 @@
 //! An endpoint: the machine that a driver turns, and the one place where the session's events become what people hold.
 
+mod spares;
+
 use core::fmt;
 use core::task::Waker;
 use std::collections::VecDeque;
@@ -8,14 +10,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::alarms::Alarmed;
-use crate::call::Done;
-use crate::client::{Asked, Client, Question, answer};
-use crate::diagnose::{self, Note};
-use crate::invocation::{Invocation, Spares};
+use self::spares::Spares;
+use crate::client::{Asked, Client, answer};
 use crate::peer::Peer;
 use crate::service::{Service, Start};
-use crate::shared::{ServeSlot, Shared, State, on_time};
+use crate::state::diagnose::{self, Note};
+use crate::state::{Alarmed, Done, Invocation, Question, ServeSlot, Shared, State, on_time};
 use engine::Runtime;
 use engine::{BlockingTask, End, Task, TaskOwner, drop_quietly};
 use engine::{SendsEarly as _, each};
@@ -60,7 +60,7 @@ pub struct Endpoint {
 
 /// Pieces of work that are collected before the lock is let go to do them. Few: what one invocation gives back to the allocator, and
 /// what is still in the cache, serves the next.
-pub(crate) const WORK_AT_ONCE: usize = 6;
+const WORK_AT_ONCE: usize = 6;
 
 enum Side {
     Server(Arc<Service>),
@@ -561,10 +561,6 @@ fn add(work: &mut VecDeque<Work>, piece: Option<Work>) {
 }
 
 impl ServeSlot {
-    fn new(invocation: Arc<Invocation>) -> Self {
-        Self { invocation, waits: None, grace: None, abandoned: false }
-    }
-
     /// Nobody waits for the handler any longer: it ends at its next await.
     fn abandon(&mut self, count: &mut u64, work: &mut VecDeque<Work>) {
         if core::mem::replace(&mut self.abandoned, true) {

@@ -1,5 +1,9 @@
 //! The other end of the channel, as the holder of an endpoint sees it.
 
+mod call;
+
+pub use call::Call;
+
 use core::cell::Cell;
 use core::fmt;
 use core::pin::Pin;
@@ -10,9 +14,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::call::{Call, CallError};
-use crate::diagnose::Span;
-use crate::shared::{CallSlot, Counters, Shared, State};
+use crate::state::diagnose::Span;
+use crate::state::{CallError, CallSlot, Counters, Shared, State};
 use protocol_core::dialect::{Capabilities, Identity, Level, LogRecord, Notice, Op, PeerInfo};
 use protocol_core::error::RpcError;
 use protocol_core::json::write::{write_string, write_value};

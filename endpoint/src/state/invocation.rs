@@ -1,4 +1,4 @@
-//! One invocation that we serve, as its handler sees it: what stands behind a [`Context`](crate::Context).
+//! One invocation that we serve, as its handler sees it: what is inside a [`Context`](crate::Context).
 
 use core::fmt;
 use core::pin::Pin;
@@ -8,11 +8,10 @@ use std::any::Any;
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
-use crate::alarms::{AlarmKey, Alarmed};
-use crate::ask::AskFailed;
-use crate::diagnose::{self, Answered, Span};
-use crate::endpoint::WORK_AT_ONCE;
-use crate::shared::{InputSlot, Shared, State};
+use super::alarms::{AlarmKey, Alarmed};
+use super::diagnose::{self, Answered, Span};
+use super::serve_slot::InputSlot;
+use super::{AskFailed, Shared, State};
 use engine::{AbortHandle, End, TaskOwner, park};
 use protocol_core::dialect::{Answer, Ask, LogRecord, Progress, Reply};
 use protocol_core::error::RpcError;
@@ -203,34 +202,6 @@ impl Invocation {
     }
 }
 
-/// Invocations that are over and that nobody holds any longer. Most are over as soon as they have begun, and to begin with the same one
-/// again costs less than to make another.
-#[derive(Debug, Default)]
-pub(crate) struct Spares(Vec<Arc<Invocation>>);
-
-impl Spares {
-    /// All of `shared`.
-    pub(crate) fn begin(&mut self, shared: &Arc<Shared>, id: InboundId, depth: u8, observed: bool) -> Arc<Invocation> {
-        let mut spare = self.0.pop();
-        match spare.as_mut().and_then(Arc::get_mut) {
-            Some(invocation) => (invocation.id, invocation.depth, invocation.observed) = (id, depth, observed),
-            None => spare = None,
-        }
-        spare.unwrap_or_else(|| Arc::new(Invocation::new(Arc::clone(shared), id, depth, observed)))
-    }
-
-    /// Keeps one that is over for the next, if nobody else has it and it is as it was when it began.
-    pub(crate) fn keep(&mut self, invocation: Arc<Invocation>) {
-        let is_sole = Arc::strong_count(&invocation) == 1;
-        // A task is aborted only after its invocation was cancelled.
-        let is_changed = invocation.is_cancelled() || invocation.span.is_open();
-        // As many as are taken up together.
-        if is_sole && !is_changed && self.0.len() < WORK_AT_ONCE {
-            self.0.push(invocation);
-        }
-    }
-}
-
 impl fmt::Debug for Invocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Invocation").field("id", &self.id).field("cancelled", &self.why.get()).finish_non_exhaustive()
@@ -264,6 +235,16 @@ impl TaskOwner for Invocation {
             }
         };
         self.respond(reply);
+    }
+}
+
+/// Why an invocation was stopped, in words.
+pub(crate) const fn stopped(why: &Why) -> &'static str {
+    match why {
+        Why::Peer(_) => "the caller cancelled the call",
+        Why::Deadline => "the call's deadline has passed",
+        Why::Disconnected => "the connection has ended",
+        _ => "this end is closing",
     }
 }
 

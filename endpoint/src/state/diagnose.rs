@@ -36,8 +36,7 @@ mod on {
     use tracing::level_filters::LevelFilter;
     use tracing::{debug, error, info, info_span, warn};
 
-    use crate::context::stopped;
-    use crate::invocation::Invocation;
+    use crate::state::{Invocation, stopped};
     use protocol_core::dialect::{Ask, Op, Reply};
     use protocol_core::error::{RpcError, Violation};
     use protocol_core::json::{Json, read};
@@ -263,7 +262,7 @@ mod off {
     use core::fmt;
     use std::sync::Arc;
 
-    use crate::invocation::Invocation;
+    use crate::state::Invocation;
     use protocol_core::dialect::{Ask, Op, Reply};
     use protocol_core::error::{RpcError, Violation};
     use protocol_core::json::Json;

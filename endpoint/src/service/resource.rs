@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::ToolError;
 use crate::context::Context;
-use crate::tool::ToolError;
 use engine::BoxFuture;
 use protocol_core::dialect::Reply;
 use protocol_core::json::Json;

@@ -1,5 +1,10 @@
 //! What a handler holds of the invocation that it serves.
 
+mod ask;
+mod subrange;
+
+pub use subrange::Subrange;
+
 use core::fmt;
 use core::future::poll_fn;
 use core::ops::Range;
@@ -10,8 +15,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::invocation::Invocation;
-use crate::subrange::Subrange;
+use crate::state::{Invocation, stopped};
 use protocol_core::dialect::{Capabilities, Identity, Level, LogRecord, PeerInfo, Progress};
 use protocol_core::json::{Json, Text};
 use protocol_core::session::{CheckpointError, NotLive, ProgressError, Reported, ServeOptions, Why};
@@ -263,14 +267,4 @@ pub enum TimeoutError {
     /// The deadline of the invocation has passed.
     #[error("the call's deadline has passed")]
     TimedOut,
-}
-
-/// Why an invocation was stopped, in words.
-pub(crate) const fn stopped(why: &Why) -> &'static str {
-    match why {
-        Why::Peer(_) => "the caller cancelled the call",
-        Why::Deadline => "the call's deadline has passed",
-        Why::Disconnected => "the connection has ended",
-        _ => "this end is closing",
-    }
 }

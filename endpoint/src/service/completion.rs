@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::ToolError;
 use crate::context::Context;
-use crate::tool::ToolError;
 use engine::BoxFuture;
 use protocol_core::dialect::Reply;
 use protocol_core::error::RpcError;

@@ -1,16 +1,24 @@
 //! A service: what a callee has to offer, by name.
 
+mod completion;
+mod prompt;
+mod resource;
+mod tool;
+
+pub use completion::{Completion, CompletionOf, CompletionRequest};
+pub use prompt::{Prompt, PromptMessage, PromptOutput};
+pub use resource::{Resource, ResourceContents, ResourceTemplate, ResourceUri};
+pub use tool::{Tool, ToolError};
+
 use core::fmt;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::completion::{self, Completer, Completion, CompletionOf, CompletionRequest};
+use self::completion::Completer;
+use self::tool::{Handler, InPlace};
 use crate::context::Context;
-use crate::invocation::Invocation;
-use crate::prompt::Prompt;
-use crate::resource::{Resource, ResourceTemplate};
-use crate::tool::{Handler, InPlace, Tool, ToolError};
+use crate::state::Invocation;
 use engine::BoxFuture;
 use engine::Task;
 use protocol_core::config::Config;

@@ -1,22 +1,37 @@
-//! The one lock of an endpoint, what stands under it, and the order in which a verb does its work.
+//! The one lock of an endpoint, and what stands under it.
+//!
+//! Beside that, what the handles of one call, one invocation or one question share: [`Invocation`] and [`Question`], with the verbs that
+//! change the state for them; what they end with ([`Done`], [`AskFailed`]); and what a subscriber is told of them ([`diagnose`]).
+
+mod alarms;
+mod ask_failed;
+mod call_slot;
+pub(crate) mod diagnose;
+mod done;
+mod invocation;
+mod question;
+mod serve_slot;
+
+pub(crate) use alarms::Alarmed;
+pub use ask_failed::AskFailed;
+pub(crate) use call_slot::{CallSlot, CallStage, Unread};
+pub use done::{CallError, Done};
+pub(crate) use invocation::{Invocation, stopped};
+pub(crate) use question::Question;
+pub(crate) use serve_slot::ServeSlot;
 
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard};
 use std::task::Waker;
 
-use crate::alarms::{AlarmKey, Alarms};
-use crate::call::{Done, Unread};
-use crate::client::Question;
-use crate::diagnose::Span;
-use crate::invocation::Invocation;
-use engine::{After, DriverSlot, Engine, Guarded, SendsEarly, Waiters, wake_all};
-use protocol_core::dialect::Answer;
+use self::alarms::Alarms;
+use engine::{After, DriverSlot, Engine, Guarded, SendsEarly, Waiters};
 use protocol_core::drive::Standing;
 use protocol_core::error::RpcError;
 use protocol_core::json::{Json, Text};
 use protocol_core::lines::LineEncoder;
-use protocol_core::session::{CloseReason, InboundId, InputFailed, InputKey, OutboundId, Session};
+use protocol_core::session::{CloseReason, InboundId, InputKey, OutboundId, Session};
 use protocol_core::table::Table;
 use protocol_core::time::{Instant, earlier};
 
@@ -47,72 +62,6 @@ pub(crate) struct State {
     pub(crate) counters: Counters,
     /// What handlers deposited, under test.
     pub(crate) checkpoints: Option<Vec<(Instant, Json)>>,
-}
-
-/// A call of ours that somebody holds.
-#[derive(Debug, Default)]
-pub(crate) struct CallSlot {
-    /// Updates that nobody has read. `None` before there are any: most calls hear of none, and then have none to end.
-    pub(crate) unread: Option<Box<Unread>>,
-    pub(crate) stage: CallStage,
-    /// Whether who waits also wants to hear of progress.
-    pub(crate) wants_progress: bool,
-    pub(crate) span: Span,
-}
-
-/// How far a call of ours has come.
-#[derive(Debug)]
-pub(crate) enum CallStage {
-    /// On its way, and who waits for it.
-    Open(Option<Waker>),
-    /// Its end, which nobody has read.
-    Ended(Done),
-}
-
-impl Default for CallStage {
-    fn default() -> Self {
-        Self::Open(None)
-    }
-}
-
-/// An invocation whose handler has not ended.
-pub(crate) struct ServeSlot {
-    pub(crate) invocation: Arc<Invocation>,
-    /// Made at the first of it: many a handler waits for nothing of ours.
-    pub(crate) waits: Option<Box<Waits>>,
-    /// When its grace ends, once it is cancelled.
-    pub(crate) grace: Option<AlarmKey>,
-    /// Its grace has ended: nobody waits for it any longer.
-    pub(crate) abandoned: bool,
-}
-
-/// What a handler waits for. Whoever still waits when this is dropped is woken, so that is done where nothing is locked.
-#[derive(Debug, Default)]
-pub(crate) struct Waits {
-    /// What it asked. Few, so a list.
-    pub(crate) inputs: Vec<(InputKey, InputSlot)>,
-    /// Who waits for its cancellation.
-    pub(crate) on_cancel: Waiters,
-}
-
-impl Waits {
-    /// Takes whoever waits for an answer.
-    pub(crate) fn waiting(&mut self) -> impl Iterator<Item = Waker> {
-        self.inputs.iter_mut().filter_map(|(_, input)| input.waker.take())
-    }
-}
-
-impl Drop for Waits {
-    fn drop(&mut self) {
-        wake_all(self.waiting());
-    }
-}
-
-/// A question that a handler waits for.
-#[derive(Debug, Default)]
-pub(crate) struct InputSlot {
-    pub(crate) answer: Option<Result<Answer, InputFailed>>,
-    pub(crate) waker: Option<Waker>,
 }
 
 /// What an endpoint counts beside [`protocol_core::Stats`], from its birth.
@@ -233,6 +182,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::Wake;
 
+    use super::serve_slot::{InputSlot, Waits};
     use super::*;
     use crate::testing::Executor;
 

@@ -1,0 +1,113 @@
+//! The place of a call of ours under the lock, and its progress that nobody has read.
+
+use std::collections::VecDeque;
+use std::task::Waker;
+
+use super::diagnose::Span;
+use super::{Counters, Done};
+use protocol_core::dialect::Progress;
+
+/// A call of ours that somebody holds.
+#[derive(Debug, Default)]
+pub(crate) struct CallSlot {
+    /// Updates that nobody has read. `None` before there are any: most calls hear of none, and then have none to end.
+    pub(crate) unread: Option<Box<Unread>>,
+    pub(crate) stage: CallStage,
+    /// Whether who waits also wants to hear of progress.
+    pub(crate) wants_progress: bool,
+    pub(crate) span: Span,
+}
+
+/// How far a call of ours has come.
+#[derive(Debug)]
+pub(crate) enum CallStage {
+    /// On its way, and who waits for it.
+    Open(Option<Waker>),
+    /// Its end, which nobody has read.
+    Ended(Done),
+}
+
+impl Default for CallStage {
+    fn default() -> Self {
+        Self::Open(None)
+    }
+}
+
+impl CallSlot {
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.stage, CallStage::Open(_))
+    }
+
+    /// Takes whoever waits.
+    pub(crate) fn waiting(&mut self) -> Option<Waker> {
+        match &mut self.stage {
+            CallStage::Open(waiting) => waiting.take(),
+            CallStage::Ended(_) => None,
+        }
+    }
+
+    /// Open -> Ended. Gives whoever waits.
+    pub(crate) fn end(&mut self, done: Done) -> Option<Waker> {
+        let waiting = self.waiting();
+        self.stage = CallStage::Ended(done);
+        waiting
+    }
+}
+
+/// Updates kept for a reader who is slow, and as many again of those that it has taken and not looked at. One more merges into the newest.
+const UNREAD: usize = 1024;
+
+/// Updates that nobody has read, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Unread(VecDeque<Progress>);
+
+impl Unread {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes the oldest.
+    pub(crate) fn pop(&mut self) -> Option<Progress> {
+        self.0.pop_front()
+    }
+
+    /// Keeps an update until it is read.
+    pub(crate) fn push(&mut self, update: Progress, counters: &mut Counters) {
+        if self.0.len() < UNREAD {
+            self.0.push_back(update);
+        } else if let Some(newest) = self.0.back_mut() {
+            counters.progress_merged = counters.progress_merged.saturating_add(1);
+            merge(newest, update);
+        }
+    }
+}
+
+/// The newest of each member. A value without a total says that the total is not known any longer.
+fn merge(into: &mut Progress, update: Progress) {
+    if update.value.is_some() {
+        into.value = update.value;
+        into.total = update.total;
+    }
+    into.total = update.total.or(into.total);
+    into.message = update.message.or_else(|| into.message.take());
+    into.data = update.data.or_else(|| into.data.take());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unread_progress_is_bounded_and_the_newest_wins() {
+        let mut unread = Unread::default();
+        let mut counters = Counters::default();
+        for value in 0..2000_u32 {
+            let update = Progress::value(f64::from(value));
+            unread.push(if value == 1500 { update.with_message("half past") } else { update }, &mut counters);
+        }
+        assert_eq!(unread.0.len(), UNREAD);
+        assert_eq!(counters.progress_merged, 2000 - 1024);
+        assert_eq!(unread.0.front(), Some(&Progress::value(0.0)));
+        assert_eq!(unread.0.back(), Some(&Progress::value(1999.0).with_message("half past")));
+    }
+}

@@ -1,0 +1,73 @@
+//! The end of a call of ours.
+
+use protocol_core::dialect::Progress;
+use protocol_core::error::RpcError;
+use protocol_core::json::{Json, JsonError};
+use protocol_core::session::{InvokeError, Outcome};
+
+/// How a call ended, and what was heard of it before.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Done {
+    /// How.
+    pub outcome: Outcome,
+    /// What was done before it failed, if the peer told.
+    pub partial: Option<Json>,
+    /// The last progress that was accepted.
+    pub last: Option<Box<Progress>>,
+}
+
+impl Done {
+    pub(crate) fn new(outcome: Outcome, partial: Option<Json>, last: Option<Box<Progress>>) -> Self {
+        Self { outcome, partial, last }
+    }
+
+    /// The result object, or why there is none.
+    ///
+    /// # Errors
+    /// [`CallError`] for every outcome but [`Outcome::Result`].
+    pub fn result(self) -> Result<Json, CallError> {
+        match self.outcome {
+            Outcome::Result(result) => Ok(result),
+            Outcome::Error(error) => Err(CallError::Rpc(error)),
+            outcome => Err(CallError::Ended(outcome)),
+        }
+    }
+}
+
+/// Why a call brought no result.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// It was not made.
+    #[error("not sent: {0}")]
+    NotSent(#[from] InvokeError),
+    /// The peer answered with an error.
+    #[error("{0}")]
+    Rpc(#[from] RpcError),
+    /// It ended without an answer: cancelled, timed out, lost, invalid.
+    #[error("{}", ended(.0))]
+    Ended(Outcome),
+    /// It was not made: the arguments have no JSON.
+    #[error("not sent, since its arguments are no JSON: {0}")]
+    Unwritable(String),
+    /// The answer came and has not the shape that the protocol gives it.
+    #[error("the answer cannot be read: {0}")]
+    Unreadable(String),
+}
+
+impl From<JsonError> for CallError {
+    fn from(error: JsonError) -> Self {
+        Self::Unreadable(error.to_string())
+    }
+}
+
+const fn ended(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Cancelled => "the call was cancelled",
+        Outcome::TimedOut(_) => "the call timed out",
+        Outcome::Lost => "the connection ended before the call did",
+        Outcome::Result(_) | Outcome::Error(_) => "the call ended",
+        _ => "the call could not be made or its answer could not be read",
+    }
+}

@@ -1,0 +1,56 @@
+//! The place of an invocation under the lock, and what its handler waits for.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use super::Invocation;
+use super::alarms::AlarmKey;
+use engine::{Waiters, wake_all};
+use protocol_core::dialect::Answer;
+use protocol_core::session::{InputFailed, InputKey};
+
+/// An invocation whose handler has not ended.
+pub(crate) struct ServeSlot {
+    pub(crate) invocation: Arc<Invocation>,
+    /// Made at the first of it: many a handler waits for nothing of ours.
+    pub(crate) waits: Option<Box<Waits>>,
+    /// When its grace ends, once it is cancelled.
+    pub(crate) grace: Option<AlarmKey>,
+    /// Its grace has ended: nobody waits for it any longer.
+    pub(crate) abandoned: bool,
+}
+
+impl ServeSlot {
+    pub(crate) fn new(invocation: Arc<Invocation>) -> Self {
+        Self { invocation, waits: None, grace: None, abandoned: false }
+    }
+}
+
+/// What a handler waits for. Whoever still waits when this is dropped is woken, so that is done where nothing is locked.
+#[derive(Debug, Default)]
+pub(crate) struct Waits {
+    /// What it asked. Few, so a list.
+    pub(crate) inputs: Vec<(InputKey, InputSlot)>,
+    /// Who waits for its cancellation.
+    pub(crate) on_cancel: Waiters,
+}
+
+impl Waits {
+    /// Takes whoever waits for an answer.
+    pub(crate) fn waiting(&mut self) -> impl Iterator<Item = Waker> {
+        self.inputs.iter_mut().filter_map(|(_, input)| input.waker.take())
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        wake_all(self.waiting());
+    }
+}
+
+/// A question that a handler waits for.
+#[derive(Debug, Default)]
+pub(crate) struct InputSlot {
+    pub(crate) answer: Option<Result<Answer, InputFailed>>,
+    pub(crate) waker: Option<Waker>,
+}
