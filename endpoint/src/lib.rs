@@ -4,6 +4,10 @@
 //! It needs no runtime of its own: an adapter lends tasks and a clock through [`Runtime`]. Sleeping and time limits use the endpoint's own
 //! deadlines, so handlers run in virtual time under test ([`testing`]).
 //!
+//! With the feature `validate`, which is on by default, arguments of tools and typed answers are checked against their whole schema, by the
+//! crate `jsonschema`. Without it the rules that derived schemas consist of are checked, and a schema with any other is an error
+//! ([`SchemaUnchecked`]) that says where the rule stands.
+//!
 //! With the feature `tracing`, which is on by default, it tells a subscriber under the target `protocol_core`: a span for each `invocation`
 //! (entered around each poll of its handler, so that what a handler tells lies in it), for each `call` and for each `question` that a
 //! [`Client`] answers, with `id`, `op`, `name` and `depth`; and events for panics (error), for what is refused, broken or given up (warn), for
@@ -21,6 +25,10 @@
     )
 )]
 
+#[cfg(feature = "validate")]
+mod check_full;
+#[cfg(any(test, not(feature = "validate")))]
+mod check_plain;
 mod client;
 mod context;
 mod endpoint;
@@ -33,6 +41,7 @@ mod state;
 pub mod testing;
 #[cfg(test)]
 mod tests;
+mod violations;
 
 pub use client::{Asked, Client};
 pub use context::{Cancellation, Cancelled, Context, Subrange, TimeoutError};
@@ -41,6 +50,6 @@ pub use engine::{BoxFuture, Runtime};
 pub use peer::{Call, Peer};
 pub use service::{
     Completion, CompletionOf, CompletionRequest, Prompt, PromptMessage, PromptOutput, Resource, ResourceContents, ResourceTemplate,
-    ResourceUri, Service, Tool, ToolError,
+    ResourceUri, SchemaUnchecked, Service, Tool, ToolError,
 };
 pub use state::{AskFailed, CallError, Counters, Done};

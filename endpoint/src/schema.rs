@@ -1,15 +1,17 @@
 //! The JSON Schema of a Rust type: what the peer is told, and the check of what it sends.
 
-use core::fmt::Write;
-use std::sync::LazyLock;
+use core::fmt;
 
-use jsonschema::{Draft, ValidationError, Validator};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+#[cfg(feature = "validate")]
+use crate::check_full::Checker;
+#[cfg(not(feature = "validate"))]
+use crate::check_plain::Checker;
 use crate::plain::Plain;
 use protocol_core::dialect::ToolOutput;
 use protocol_core::json::{Json, JsonError};
@@ -17,21 +19,21 @@ use protocol_core::json::{Json, JsonError};
 /// A schema and the values that it lets through.
 pub(crate) struct Shape {
     schema: Json,
-    /// Compiled when it is first needed, which takes milliseconds and a megabyte. `Err`: the type's own `JsonSchema` is no schema; then
-    /// nothing is let through, and it says why.
-    validator: Compiled,
-    /// What is plain needs no validator as long as all is well.
+    checker: Checker,
+    /// What is plain needs no tree as long as all is well.
     plain: Option<Plain>,
     /// The type is the unit type: it is read from an empty object.
     unit: bool,
 }
 
-type Compiled = LazyLock<Result<Validator, String>, Box<dyn FnOnce() -> Result<Validator, String> + Send>>;
+/// The message about a rule that is not checked.
+pub(crate) struct Unchecked<'a>(pub(crate) &'a str);
 
-/// Violations named in one answer.
-const NAMED: usize = 5;
-/// Characters of one violation; the value that is wrong is part of it.
-const SHOWN: usize = 240;
+impl fmt::Display for Unchecked<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is checked only with the feature `validate` of the crate endpoint", self.0)
+    }
+}
 
 impl Shape {
     /// Whatever a `T` is read from.
@@ -65,9 +67,20 @@ impl Shape {
 
     fn new(schema: Value, unit: bool) -> Self {
         let (told, plain) = (encode(&schema), Plain::of(&schema));
-        let compile =
-            move || jsonschema::options().with_draft(Draft::Draft202012).build(&schema).map_err(|error| error.to_string());
-        Self { schema: told, validator: LazyLock::new(Box::new(compile)), plain, unit }
+        Self { schema: told, checker: Checker::new(schema), plain, unit }
+    }
+
+    /// The place of the first rule of the schema that nothing checks, as a JSON pointer.
+    pub(crate) fn unchecked(&self) -> Option<String> {
+        self.checker.unchecked()
+    }
+
+    /// Passes if every rule of the schema is checked, and else says which is not.
+    pub(crate) fn checked(self) -> Result<Self, String> {
+        match self.unchecked() {
+            None => Ok(self),
+            Some(rule) => Err(Unchecked(&rule).to_string()),
+        }
     }
 
     pub(crate) fn schema(&self) -> &Json {
@@ -92,15 +105,8 @@ impl Shape {
     }
 
     fn validate<T: DeserializeOwned>(&self, json: &Json) -> Result<T, String> {
-        let validator = self.validator.as_ref().map_err(|error| format!("the schema is not valid: {error}"))?;
         let value: Value = json.decode().map_err(plain)?;
-        if !validator.is_valid(&value) {
-            return Err(if json.as_bytes().len() <= LISTED {
-                violations(validator, &value)
-            } else {
-                first_violation(validator, &value)
-            });
-        }
+        self.checker.check(&value, json.as_bytes().len())?;
         if self.unit {
             return serde_json::from_value(Value::Null).map_err(|error| error.to_string());
         }
@@ -115,59 +121,6 @@ fn plain(error: JsonError) -> String {
     match error {
         JsonError::Decode(message) => message,
         other => other.to_string(),
-    }
-}
-
-/// Arguments up to this many bytes have all their violations counted. The validator collects them, each with its value, which of
-/// megabytes of wrong items is gigabytes.
-const LISTED: usize = 64 << 10;
-
-fn first_violation(validator: &Validator, value: &Value) -> String {
-    let mut text = String::new();
-    if let Err(error) = validator.validate(value) {
-        push_violation(&mut text, &error);
-    }
-    text
-}
-
-fn push_violation(out: &mut String, error: &ValidationError<'_>) {
-    let path = error.instance_path().to_string();
-    if !path.is_empty() {
-        // Writing to a String cannot fail.
-        let _ = write!(out, "{path}: ");
-    }
-    push_cut(out, &error.to_string());
-}
-
-fn violations(validator: &Validator, value: &Value) -> String {
-    let mut text = String::new();
-    let mut errors = validator.iter_errors(value);
-    for error in errors.by_ref().take(NAMED) {
-        if !text.is_empty() {
-            text.push_str("; ");
-        }
-        push_violation(&mut text, &error);
-    }
-    match errors.count() {
-        0 => {}
-        more => {
-            let _ = write!(text, "; and {more} more");
-        }
-    }
-    text
-}
-
-fn push_cut(out: &mut String, text: &str) {
-    match text.char_indices().nth(SHOWN) {
-        None => out.push_str(text),
-        // The end says what is wrong, the middle is only the value.
-        Some(_) => {
-            let head: String = text.chars().take(SHOWN / 2).collect();
-            let skip = text.chars().count().saturating_sub(SHOWN / 2);
-            out.push_str(&head);
-            out.push('…');
-            out.extend(text.chars().skip(skip));
-        }
     }
 }
 

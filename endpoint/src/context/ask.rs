@@ -25,9 +25,10 @@ impl Context {
     /// fence of Markdown around it is passed over) and checked against the schema.
     ///
     /// # Errors
-    /// As for [`Context::sample`]; [`AskFailed::Mismatch`], code -32005, when the answer is no `T`.
+    /// As for [`Context::sample`]; [`AskFailed::Mismatch`], code -32005, when the answer is no `T`; without the feature `validate`,
+    /// [`AskFailed::Invalid`] for a schema with a rule that is not checked then.
     pub async fn sample_typed<T: DeserializeOwned + JsonSchema>(&self, prompt: impl Into<String>) -> Result<T, AskFailed> {
-        let shape = Shape::of::<T>();
+        let shape = Shape::of::<T>().checked().map_err(AskFailed::Invalid)?;
         let mut sample = Sample::new(prompt);
         sample.schema = Some(shape.schema().clone());
         let sampled = self.sample(sample).await?;
@@ -59,10 +60,10 @@ impl Context {
     /// options of these. The form is made from the schema of `T`, and what the user filled in is checked against it.
     ///
     /// # Errors
-    /// As for [`Context::elicit`]; [`AskFailed::Invalid`] names the first field of `T` that has no place in a form;
-    /// [`AskFailed::Mismatch`] when what was filled in is no `T`.
+    /// As for [`Context::elicit`]; [`AskFailed::Invalid`] names the first field of `T` that has no place in a form or, without the
+    /// feature `validate`, a rule that is not checked then; [`AskFailed::Mismatch`] when what was filled in is no `T`.
     pub async fn elicit_typed<T: DeserializeOwned + JsonSchema>(&self, message: impl Into<String>) -> Result<Option<T>, AskFailed> {
-        let shape = flat::<T>().map_err(AskFailed::Invalid)?;
+        let shape = flat::<T>().and_then(Shape::checked).map_err(AskFailed::Invalid)?;
         let Some(content) = self.elicit(Elicit::new(message, shape.schema().clone())).await? else { return Ok(None) };
         shape.read(&content).map(Some).map_err(AskFailed::Mismatch)
     }

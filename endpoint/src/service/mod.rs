@@ -18,6 +18,7 @@ use std::sync::Arc;
 use self::completion::Completer;
 use self::tool::{Handler, InPlace};
 use crate::context::Context;
+use crate::schema::Unchecked;
 use crate::state::Invocation;
 use engine::BoxFuture;
 use engine::Task;
@@ -51,6 +52,17 @@ pub struct Service {
     resources: BTreeMap<String, (Resource, Json)>,
     templates: BTreeMap<String, (ResourceTemplate, Json)>,
     completer: Option<Completer>,
+}
+
+/// A tool whose arguments would not be checked as their schema says, since the feature `validate` is off.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("tool `{tool}`: {}", Unchecked(.rule))]
+#[non_exhaustive]
+pub struct SchemaUnchecked {
+    /// The name of the tool.
+    pub tool: String,
+    /// The place of the rule in the schema of the arguments, as a JSON pointer; its last part is the keyword.
+    pub rule: String,
 }
 
 /// What a request sets going.
@@ -92,11 +104,31 @@ impl Service {
     }
 
     /// Adds a tool.
+    ///
+    /// # Panics
+    /// If the schema of its arguments has a rule that nothing would check, which can only be without the feature `validate`.
+    /// [`Service::try_tool`] returns that as an error.
     #[must_use]
-    pub fn tool(mut self, tool: Tool) -> Self {
+    #[track_caller]
+    pub fn tool(self, tool: Tool) -> Self {
+        match self.try_tool(tool) {
+            Ok(service) => service,
+            Err(unchecked) => panic!("{unchecked}"),
+        }
+    }
+
+    /// Adds a tool.
+    ///
+    /// # Errors
+    /// [`SchemaUnchecked`] if the schema of its arguments has a rule that nothing would check. With the feature `validate`, which is on by
+    /// default, every rule is checked, and this never fails.
+    pub fn try_tool(mut self, tool: Tool) -> Result<Self, SchemaUnchecked> {
+        if let Some(rule) = tool.unchecked() {
+            return Err(SchemaUnchecked { tool: tool.name, rule });
+        }
         let told = tool.describe();
         self.tools.insert(tool.name.clone(), (tool, told));
-        self
+        Ok(self)
     }
 
     /// Adds a prompt.

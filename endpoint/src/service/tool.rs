@@ -29,6 +29,11 @@ use protocol_core::session::ServeOptions;
 /// which field is wrong and how, so that the model can try again. Arguments that are missing or `null` are read as `{}`; a struct of
 /// named fields takes no others; `()` takes none at all.
 ///
+/// Without the feature `validate`, types, required and unknown members, choices, bounds of numbers and lengths of lists are checked; a
+/// schema with other rules, such as `pattern` or `uniqueItems`, is refused when the tool is registered ([`Service::try_tool`]).
+///
+/// [`Service::try_tool`]: crate::Service::try_tool
+///
 /// ```
 /// use endpoint::{Context, Tool, ToolError};
 ///
@@ -268,6 +273,11 @@ impl Tool {
     pub fn inline(mut self) -> Self {
         self.inline = true;
         self
+    }
+
+    /// The place in the schema of its arguments of the first rule that nothing checks.
+    pub(crate) fn unchecked(&self) -> Option<String> {
+        self.input.unchecked()
     }
 
     /// As the peer is told.

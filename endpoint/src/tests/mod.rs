@@ -9,6 +9,7 @@ mod inputs;
 mod lists;
 mod locks;
 mod progress;
+mod schemas;
 mod threads;
 mod tools;
 mod turns;

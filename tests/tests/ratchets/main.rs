@@ -53,7 +53,7 @@ const PANICKING_CALLS: [&str; 12] = [
 const LOOKED_AT: [(&str, &str, usize, &str); 14] = [
     ("adapter-io/line_io.rs", ".advance(", 1, "an encoder drops no more than it has"),
     ("adapter-io/stdin.rs", ".advance(", 1, "bounded in place"),
-    ("endpoint/invocation.rs", ".swap_remove(", 2, "the index was found in the very list"),
+    ("endpoint/state/invocation.rs", ".swap_remove(", 2, "the index was found in the very list"),
     ("engine/wake.rs", ".swap_remove(", 1, "the index was found in the very list"),
     ("protocol-core/byte_queue.rs", ".advance(", 1, "what has left is no more than there is"),
     ("protocol-core/byte_queue.rs", ".drain(", 1, "of what has left there is less than there is"),

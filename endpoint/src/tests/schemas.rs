@@ -1,0 +1,297 @@
+//! How arguments and answers are checked, with the feature `validate` and without it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{harness, json as text};
+use crate::check_plain::Checker;
+use crate::{Context, Tool};
+
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+struct Job {
+    name: String,
+    #[serde(default)]
+    size: u8,
+    at: Option<(f32, f32)>,
+    initial: Option<char>,
+    mode: Option<Mode>,
+    inner: Option<Inner>,
+}
+
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum Mode {
+    Fast,
+    Slow { seconds: u32 },
+}
+
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Inner {
+    count: i32,
+}
+
+fn job() -> Tool {
+    Tool::new("job", async |_: Context, given: Job| Ok(given))
+}
+
+#[test]
+fn bad_input_is_named_alike_with_and_without_the_validator() {
+    for (given, said) in [
+        (json!({}), r#""name" is a required property"#),
+        (json!({"name": 5}), r#"/name: 5 is not of type "string""#),
+        (json!({"name": null}), r#"/name: null is not of type "string""#),
+        (json!({"name": "a", "nam": 1}), "Additional properties are not allowed ('nam' was unexpected)"),
+        (json!({"name": "a", "x": 1, "y": 2}), "Additional properties are not allowed ('x', 'y' were unexpected)"),
+        (json!({"name": "a", "size": 256}), "/size: 256 is greater than the maximum of 255"),
+        (json!({"name": "a", "size": -1}), "/size: -1 is less than the minimum of 0"),
+        (json!({"name": "a", "size": 1.5}), r#"/size: 1.5 is not of type "integer""#),
+        (json!({"name": "a", "at": [1]}), "/at: [1] has less than 2 items"),
+        (json!({"name": "a", "at": [1, "2"]}), r#"/at/1: "2" is not of type "number""#),
+        (json!({"name": "a", "at": [1, 2, 3]}), "/at: [1,2,3] has more than 2 items"),
+        (json!({"name": "a", "initial": "ab"}), r#"/initial: "ab" is longer than 1 character"#),
+        (json!({"name": "a", "initial": ""}), r#"/initial: "" is shorter than 1 character"#),
+    ] {
+        let run = harness(job()).call_tool("job", text(given.clone()));
+        assert!(run.is_tool_error(), "{given}");
+        assert_eq!(run.text(), format!("invalid arguments: {said}"), "{given}");
+    }
+}
+
+#[test]
+fn bad_alternatives_are_refused_and_good_ones_read() {
+    let with = |name: &str, value: Value| {
+        let run = harness(job()).call_tool("job", text(json!({"name": "a", name: value})));
+        (run.is_tool_error(), run.text())
+    };
+    for (name, value) in [
+        ("mode", json!({"kind": "fast"})),
+        ("mode", json!({"kind": "slow", "seconds": 3})),
+        ("mode", Value::Null),
+        ("inner", json!({"count": -3})),
+        ("inner", json!({"count": 2.0})),
+        ("initial", json!("ä")),
+        ("at", json!([1, 2.5])),
+    ] {
+        assert!(!with(name, value.clone()).0, "{name}: {value} {:?}", with(name, value.clone()));
+    }
+    for (name, value) in [
+        ("mode", json!({"kind": "idle"})),
+        ("mode", json!({"kind": "slow"})),
+        ("mode", json!("fast")),
+        ("inner", json!({"count": "3"})),
+        ("inner", json!({"count": 3, "more": 4})),
+        ("inner", json!({})),
+    ] {
+        let (failed, said) = with(name, value.clone());
+        assert!(failed && said.starts_with(&format!("invalid arguments: /{name}")), "{name}: {value} {said}");
+    }
+}
+
+#[test]
+fn a_rule_that_only_the_validator_knows_is_found_where_it_stands() {
+    for (schema, rule) in [
+        (json!(true), None),
+        (json!({"type": "object", "x-colour": 7, "format": "date", "examples": [1], "default": {"not": 1}}), None),
+        (json!({"properties": {"pattern": {"enum": [1, "a"]}, "not": {"const": {"if": 1}}}, "required": ["not"]}), None),
+        (json!({"$ref": "#/$defs/A", "$defs": {"A": {"anyOf": [{"items": {"$ref": "#/$defs/A"}}, {"type": "null"}]}}}), None),
+        (json!({"minimum": 0.5, "exclusiveMaximum": 7, "minItems": 1, "maxItems": 2}), None),
+        (json!({"type": "string", "minLength": 1, "maxLength": 1}), None),
+        (json!({"properties": {"name": {"minLength": 3}}}), Some("/properties/name/minLength")),
+        (json!({"properties": {"a/b": {"anyOf": [true, {"pattern": "x"}]}}}), Some("/properties/a~1b/anyOf/1/pattern")),
+        (json!({"prefixItems": [{"multipleOf": 2}]}), Some("/prefixItems/0/multipleOf")),
+        (json!({"items": {"uniqueItems": true}}), Some("/items/uniqueItems")),
+        (json!({"additionalProperties": {"not": true}}), Some("/additionalProperties/not")),
+        (json!({"$defs": {"A": {"contains": true}}, "$ref": "#/$defs/A"}), Some("/$defs/A/contains")),
+        (json!({"allOf": [{"if": true, "then": false}]}), Some("/allOf/0/if")),
+        (json!({"minProperties": 1}), Some("/minProperties")),
+        (json!({"patternProperties": {}}), Some("/patternProperties")),
+        (json!({"unevaluatedProperties": false}), Some("/unevaluatedProperties")),
+        // What is no rule at all is not enforced, either.
+        (json!({"$ref": "#/$defs/B"}), Some("/$ref")),
+        (json!({"$ref": "https://example.com"}), Some("/$ref")),
+        (json!({"type": "strin"}), Some("/type")),
+        (json!({"minimum": "1"}), Some("/minimum")),
+        (json!({"properties": {"a": 5}}), Some("/properties/a")),
+    ] {
+        assert_eq!(Checker::new(schema.clone()).unchecked().as_deref(), rule, "{schema}");
+    }
+}
+
+#[test]
+fn a_type_that_is_nothing_but_itself_lets_nothing_through() {
+    let checker = Checker::new(json!({"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}}));
+    assert_eq!(checker.check(&json!(1), 1), Err("is nested too deep".into()));
+    let tree = json!({"type": "object", "properties": {"below": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}});
+    let value = (0..120).fold(json!({}), |below, _| json!({"below": below}));
+    assert_eq!(Checker::new(tree).check(&value, 1), Ok(()));
+}
+
+/// Arguments with a rule that is checked only by the validator.
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+struct Named {
+    #[schemars(length(min = 3))]
+    name: String,
+}
+
+#[cfg(feature = "validate")]
+mod with_the_validator {
+    use super::*;
+    use crate::check_full;
+    use crate::tests::service;
+
+    #[test]
+    fn every_rule_is_checked() {
+        let named = || Tool::new("resize", async |_: Context, given: Named| Ok(given.name));
+        assert!(service().try_tool(named()).is_ok());
+        let run = harness(named()).call_tool("resize", text(json!({"name": "ab"})));
+        assert_eq!(run.text(), r#"invalid arguments: /name: "ab" is shorter than 3 characters"#);
+    }
+
+    #[test]
+    fn the_plain_check_agrees_with_the_validator() {
+        let mut dice = Dice(22);
+        let (mut valid, mut invalid, mut alike) = (0, 0, 0);
+        for _ in 0..1_000 {
+            let mut schema = dice.schema(3);
+            // Not one that is only itself.
+            let other = core::iter::repeat_with(|| dice.schema(1)).find(|other| !format!("{other}").contains("$defs/A"));
+            if let Value::Object(rules) = &mut schema {
+                rules.insert("$defs".into(), json!({"A": other, "B": {"type": "array", "items": {"$ref": "#/$defs/B"}}}));
+            }
+            let plain = Checker::new(schema.clone());
+            assert_eq!(plain.unchecked(), None, "{schema}");
+            let full = check_full::Checker::new(schema.clone());
+            for _ in 0..20 {
+                let value = dice.value(&schema, 4);
+                let (plain, full) = (plain.check(&value, 1), full.check(&value, 1));
+                assert_eq!(plain.is_ok(), full.is_ok(), "{value} of {schema}: {plain:?} {full:?}");
+                *(if full.is_ok() { &mut valid } else { &mut invalid }) += 1;
+                alike += usize::from(full.is_err() && plain == full);
+            }
+        }
+        assert!(valid > 3_000 && invalid > 3_000 && alike > invalid / 2, "{valid} {invalid} {alike}");
+    }
+
+    /// A stream of numbers that is the same each time.
+    struct Dice(u64);
+
+    impl Dice {
+        fn roll(&mut self, sides: usize) -> usize {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) as usize % sides
+        }
+
+        fn scalar(&mut self) -> Value {
+            let all = json!([null, true, 0, 1, 1.0, -1, 2.5, 3, 300, 18_446_744_073_709_551_615_u64, 1e300, "", "a", "ä", "ab"]);
+            let index = self.roll(15);
+            all[index].clone()
+        }
+
+        fn schema(&mut self, depth: usize) -> Value {
+            match self.roll(if depth == 0 { 8 } else { 15 }) {
+                0 => json!(self.roll(4) > 0),
+                1 => json!({"type": (["string", "integer", "number", "null", "object", "array"][self.roll(6)])}),
+                2 => json!({"type": ["integer", "null"], "minimum": self.scalar_number()}),
+                3 => json!({"maximum": self.scalar_number(), "exclusiveMinimum": self.scalar_number()}),
+                4 => json!({"enum": [self.scalar(), [1.0], {"a": 1}]}),
+                5 => json!({"const": self.scalar()}),
+                6 => json!({"type": "string", "minLength": 1, "maxLength": 1}),
+                7 => json!({"$ref": (["#/$defs/A", "#/$defs/B"][self.roll(2)])}),
+                8 => json!({"anyOf": [self.schema(depth - 1), self.schema(depth - 1)]}),
+                9 => json!({"oneOf": [self.schema(depth - 1), self.schema(depth - 1), self.schema(depth - 1)]}),
+                10 => json!({"allOf": [self.schema(depth - 1), self.schema(depth - 1)]}),
+                11 => json!({"type": "array", "items": self.schema(depth - 1), "maxItems": self.roll(3)}),
+                12 => json!({"prefixItems": [self.schema(depth - 1)], "items": self.schema(depth - 1), "minItems": self.roll(2)}),
+                13 => json!({"type": "object", "properties": {"a": self.schema(depth - 1), "b": self.schema(depth - 1)},
+                    "required": (["a", "b"][..self.roll(3)]), "additionalProperties": self.schema(0)}),
+                _ => json!({"properties": {"a": self.schema(depth - 1)}, "additionalProperties": false}),
+            }
+        }
+
+        fn scalar_number(&mut self) -> Value {
+            [json!(0), json!(1.0), json!(-1), json!(2.5), json!(255)][self.roll(5)].clone()
+        }
+
+        /// Mostly about what `schema` wants.
+        fn value(&mut self, schema: &Value, depth: usize) -> Value {
+            let kind = self.roll(12);
+            let has = |names: &[&str]| names.iter().any(|name| schema.get(name).is_some());
+            match kind {
+                _ if depth == 0 => self.scalar(),
+                0 => json!([self.value(&Value::Null, depth - 1)]),
+                1 => json!({"a": self.value(&Value::Null, depth - 1)}),
+                2 => self.scalar(),
+                _ if has(&["const"]) => schema["const"].clone(),
+                _ if has(&["enum"]) => schema["enum"][self.roll(3)].clone(),
+                _ if has(&["anyOf", "oneOf", "allOf"]) => {
+                    let of = ["anyOf", "oneOf", "allOf"].into_iter().find_map(|name| schema.get(name)).unwrap();
+                    self.value(&of[kind % 2], depth)
+                }
+                _ if has(&["items"]) => {
+                    let first = schema.get("prefixItems").map_or(&schema["items"], |first| &first[0]);
+                    let mut items = vec![self.value(first, depth - 1)];
+                    (0..self.roll(3)).for_each(|_| items.push(self.value(&schema["items"], depth - 1)));
+                    items.into()
+                }
+                _ if has(&["properties"]) => {
+                    let mut members = serde_json::Map::new();
+                    for name in ["a", "b", "c/d"] {
+                        if self.roll(4) > 1 {
+                            members.insert(name.into(), self.value(&schema["properties"][name], depth - 1));
+                        }
+                    }
+                    members.into()
+                }
+                _ => self.scalar(),
+            }
+        }
+    }
+}
+
+#[cfg(not(feature = "validate"))]
+mod without_the_validator {
+    use std::collections::BTreeSet;
+    use std::panic::catch_unwind;
+
+    use super::*;
+    use crate::AskFailed;
+    use crate::tests::{run, service};
+
+    const SAID: &str =
+        "tool `resize`: /properties/name/minLength is checked only with the feature `validate` of the crate endpoint";
+
+    fn named() -> Tool {
+        Tool::new("resize", async |_: Context, given: Named| Ok(given.name))
+    }
+
+    #[test]
+    fn a_tool_with_a_rule_that_nothing_checks_is_refused() {
+        let unchecked = service().try_tool(named()).unwrap_err();
+        assert_eq!((&*unchecked.tool, &*unchecked.rule), ("resize", "/properties/name/minLength"));
+        assert_eq!(unchecked.to_string(), SAID);
+        let set = Tool::blocking("set", |_: Context, given: BTreeSet<u8>| Ok(given.len()));
+        assert_eq!(service().try_tool(set).unwrap_err().rule, "/uniqueItems");
+        assert!(service().try_tool(job()).is_ok());
+    }
+
+    #[test]
+    fn a_tool_that_is_refused_panics_where_it_is_registered() {
+        let panic = catch_unwind(|| drop(service().tool(named()))).unwrap_err();
+        assert_eq!(panic.downcast_ref::<String>().map(String::as_str), Some(SAID));
+    }
+
+    #[test]
+    fn a_question_with_a_rule_that_nothing_checks_is_not_asked() {
+        let said = "/properties/name/minLength is checked only with the feature `validate` of the crate endpoint";
+        let run = run(Tool::new("asks", async |context: Context, (): ()| {
+            let form = context.elicit_typed::<Named>("who?").await.map(|_| ()).unwrap_err();
+            let sample = context.sample_typed::<Named>("who?").await.map(|_| ()).unwrap_err();
+            Ok([form, sample].map(|failed| matches!(failed, AskFailed::Invalid(_)).then(|| failed.to_string())))
+        }));
+        let said = Some(format!("the question is not valid: {said}"));
+        assert_eq!(run.text(), text(json!({"result": [said, said]})).as_str());
+        assert_eq!(run.asks.len(), 0);
+    }
+}
