@@ -62,6 +62,14 @@ pub struct About {
     pub kind: Kind,
 }
 
+impl About {
+    /// One that is part of this project, on `runtime`; its name says how it was built, unless that is as everybody was.
+    pub(super) fn here(name: &str, runtime: &str, kind: Kind) -> Self {
+        let build = if cfg!(feature = "without-lto") { ", no LTO" } else { "" };
+        Self { name: format!("{name}{build}"), runtime: format!("{runtime}{build}"), kind }
+    }
+}
+
 /// What somebody is in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub enum Kind {

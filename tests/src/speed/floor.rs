@@ -59,7 +59,7 @@ impl<P: Pipes> Contender for Floor<P> {
 
     fn about() -> About {
         let runtime = <P::Runtime as Adapter>::NAME.trim_start_matches("adapter-");
-        About { name: format!("floor on {runtime}"), runtime: runtime.into(), kind: Kind::Floor }
+        About::here(&format!("floor on {runtime}"), runtime, Kind::Floor)
     }
 
     async fn duplex(adapter: &P::Runtime, room: usize) -> Calling {

@@ -77,7 +77,7 @@ impl<A: Adapter> Contender for Ours<A> {
     type Caller = Calling;
 
     fn about() -> About {
-        About { name: A::NAME.into(), runtime: A::NAME.trim_start_matches("adapter-").into(), kind: Kind::Ours }
+        About::here(A::NAME, A::NAME.trim_start_matches("adapter-"), Kind::Ours)
     }
 
     async fn duplex(adapter: &A, room: usize) -> Calling {
