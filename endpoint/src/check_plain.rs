@@ -194,7 +194,7 @@ impl Walk<'_> {
         }
         self.depth = self.depth.saturating_add(1);
         for (keyword, rule) in rules {
-            if matches!(self.found, Found::Any(true)) {
+            if self.is_decided() {
                 break;
             }
             match rule {
@@ -222,9 +222,14 @@ impl Walk<'_> {
     fn applied(&mut self, keyword: &str, rule: &Value, rules: &Map<String, Value>, value: &Value) {
         match (keyword, rule, value) {
             ("properties", Value::Object(known), Value::Object(members)) => {
-                for (name, schema) in known {
-                    if let Some(member) = members.get(name) {
-                        self.below(name, schema, member);
+                // Tags first: with them all alternatives but one end before what is within them, or as many walks go on as there are
+                // alternatives, at each level of an expression.
+                for is_tag in [true, false] {
+                    for (name, schema) in known.iter().filter(|(_, schema)| schema.get("const").is_some() == is_tag) {
+                        match members.get(name) {
+                            Some(member) if !self.is_decided() => self.below(name, schema, member),
+                            _ => {}
+                        }
                     }
                 }
             }
@@ -245,6 +250,9 @@ impl Walk<'_> {
             ("items", _, Value::Array(elements)) => {
                 let first = rules.get("prefixItems").and_then(Value::as_array).map_or(0, Vec::len);
                 for (index, element) in elements.iter().enumerate().skip(first) {
+                    if self.is_decided() {
+                        break;
+                    }
                     self.below(&index, rule, element);
                 }
             }
@@ -274,6 +282,9 @@ impl Walk<'_> {
             }
             ("allOf", _) => parts.iter().for_each(|schema| self.schema(schema, value)),
             ("anyOf", _) if !parts.iter().any(|schema| self.fits(schema, value)) => {
+                if matches!(self.found, Found::Any(_)) {
+                    return self.wrong("fits no alternative");
+                }
                 // An option of a type: what is wrong with it says more.
                 let mut some = parts.iter().filter(|schema| schema.get("type").is_none_or(|kind| kind != "null"));
                 if let (Some(only), None, false) = (some.next(), some.next(), value.is_null()) {
@@ -337,6 +348,11 @@ impl Walk<'_> {
         let mut walk = Walk { root: self.root, place: Pointer::default(), depth: self.depth, found: Found::Any(false) };
         walk.schema(schema, value);
         matches!(walk.found, Found::Any(false))
+    }
+
+    /// Passes if nothing that is yet to come makes a difference.
+    const fn is_decided(&self) -> bool {
+        matches!(self.found, Found::Any(true))
     }
 
     fn wrong(&mut self, what: impl Display) {

@@ -125,7 +125,29 @@ fn a_type_that_is_nothing_but_itself_lets_nothing_through() {
     assert_eq!(checker.check(&json!(1), 1), Err("is nested too deep".into()));
     let tree = json!({"type": "object", "properties": {"below": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}});
     let value = (0..120).fold(json!({}), |below, _| json!({"below": below}));
-    assert_eq!(Checker::new(tree).check(&value, 1), Ok(()));
+    let tree = Checker::new(tree);
+    assert_eq!(tree.check(&value, 1), Ok(()));
+    let value = (0..120).fold(json!(5), |below, _| json!({"below": below}));
+    let said = tree.check(&value, 1).unwrap_err();
+    assert!(said.ends_with(r#"/below: 5 is not of type "object""#), "{said}");
+}
+
+#[test]
+fn deep_values_of_recursive_types_are_checked_in_a_moment() {
+    #[derive(Deserialize, Serialize, JsonSchema)]
+    #[serde(tag = "kind")]
+    enum Term {
+        And { all: Box<Self> },
+        Or { all: Box<Self> },
+        Not { all: Option<Box<Self>> },
+        Leaf { size: u8 },
+    }
+    let checker = Checker::new(schemars::schema_for!(Term).to_value());
+    assert_eq!(checker.unchecked(), None);
+    for (leaf, is_good) in [(json!({"kind": "Leaf", "size": 1}), true), (json!({"kind": "Leaf", "size": "1"}), false)] {
+        let term = (0..100).fold(leaf, |all, level| json!({"kind": (["And", "Or", "Not"][level % 3]), "all": all}));
+        assert_eq!(checker.check(&term, 1).is_ok(), is_good);
+    }
 }
 
 /// Arguments with a rule that is checked only by the validator.
