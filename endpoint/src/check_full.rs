@@ -24,11 +24,6 @@ impl Checker {
         Self(LazyLock::new(Box::new(compile)))
     }
 
-    /// The place of the first rule that is never checked: none.
-    pub(crate) const fn unchecked(&self) -> Option<String> {
-        None
-    }
-
     /// Checks `value`, whose text is `size` bytes long. Fails with all that is wrong with it.
     pub(crate) fn check(&self, value: &Value, size: usize) -> Result<(), String> {
         let validator = self.0.as_ref().map_err(|error| format!("the schema is not valid: {error}"))?;

@@ -15,6 +15,11 @@ pub(crate) struct Checker(Value);
 /// Schemas within schemas, as long as a value of [`serde_json`]'s greatest depth needs them. A type that is only itself needs more.
 const DEEPEST: usize = 640;
 
+/// The place of the first rule of `schema` that is not checked here, as a JSON pointer.
+pub(crate) fn unchecked(schema: &Value) -> Option<String> {
+    Audit { root: schema, place: Pointer::default() }.schema(schema).err().map(|Unchecked(place)| place)
+}
+
 impl Checker {
     pub(crate) const fn new(schema: Value) -> Self {
         Self(schema)
@@ -22,7 +27,7 @@ impl Checker {
 
     /// The place of the first rule that is never checked, as a JSON pointer.
     pub(crate) fn unchecked(&self) -> Option<String> {
-        Audit { root: &self.0, place: Pointer::default() }.schema(&self.0).err().map(|Unchecked(place)| place)
+        unchecked(&self.0)
     }
 
     /// Checks `value`, however long its text is. Fails with all that is wrong with it.

@@ -27,7 +27,6 @@
 
 #[cfg(feature = "validate")]
 mod check_full;
-#[cfg(any(test, not(feature = "validate")))]
 mod check_plain;
 mod client;
 mod context;

@@ -9,9 +9,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 #[cfg(feature = "validate")]
-use crate::check_full::Checker;
-#[cfg(not(feature = "validate"))]
-use crate::check_plain::Checker;
+use crate::check_full;
+use crate::check_plain;
 use crate::plain::Plain;
 use protocol_core::dialect::ToolOutput;
 use protocol_core::json::{Json, JsonError};
@@ -24,6 +23,43 @@ pub(crate) struct Shape {
     plain: Option<Plain>,
     /// The type is the unit type: it is read from an empty object.
     unit: bool,
+}
+
+/// The check of a value against a schema.
+enum Checker {
+    /// By the rules of this crate, of which the time grows with the value and no faster.
+    Own(check_plain::Checker),
+    /// By `jsonschema`, for schemas that say more. Alternatives that nest take it a time that grows with a power of their depth.
+    #[cfg(feature = "validate")]
+    Full(check_full::Checker),
+}
+
+impl Checker {
+    fn new(schema: Value) -> Self {
+        #[cfg(feature = "validate")]
+        if check_plain::unchecked(&schema).is_some() {
+            return Self::Full(check_full::Checker::new(schema));
+        }
+        Self::Own(check_plain::Checker::new(schema))
+    }
+
+    /// The place of the first rule that is never checked, as a JSON pointer.
+    fn unchecked(&self) -> Option<String> {
+        match self {
+            Self::Own(checker) => checker.unchecked(),
+            #[cfg(feature = "validate")]
+            Self::Full(_) => None,
+        }
+    }
+
+    /// Checks `value`, whose text is `size` bytes long. Fails with all that is wrong with it.
+    fn check(&self, value: &Value, size: usize) -> Result<(), String> {
+        match self {
+            Self::Own(checker) => checker.check(value, size),
+            #[cfg(feature = "validate")]
+            Self::Full(checker) => checker.check(value, size),
+        }
+    }
 }
 
 /// The message about a rule that is not checked.
