@@ -209,13 +209,13 @@ impl Host {
     /// # Errors
     /// [`BindRefused`]; its [`http_status`](BindRefused::http_status) answers the upgrade.
     pub fn answer_upgrade(&mut self, offer: &Offer, now: Instant) -> Result<HostChannel, BindRefused> {
-        if !offer.gateway {
+        if !offer.is_gateway() {
             return Err(BindRefused::NoGateway);
         }
         if self.lockout.is_locked(now) {
             return Err(BindRefused::LockedOut);
         }
-        match (&offer.bind, &self.claim) {
+        match (offer.bind(), &self.claim) {
             (OfferedBind::Malformed, _) => Err(BindRefused::Malformed),
             (OfferedBind::None, None) => self.let_in_plain(),
             (OfferedBind::None, Some(_)) => Err(BindRefused::Unbound),

@@ -13,8 +13,8 @@ const BIND: &str = "tesseron-bind.";
 /// The subprotocols of an upgrade, as far as they matter.
 #[derive(Clone, Debug)]
 pub struct Offer {
-    pub(super) gateway: bool,
-    pub(super) bind: OfferedBind,
+    gateway: bool,
+    bind: OfferedBind,
 }
 
 /// What an upgrade says about a claim.
@@ -44,6 +44,15 @@ impl Offer {
             }
         }
         offer
+    }
+
+    /// Whether a gateway asks.
+    pub(super) fn is_gateway(&self) -> bool {
+        self.gateway
+    }
+
+    pub(super) fn bind(&self) -> &OfferedBind {
+        &self.bind
     }
 
     /// The header of a dial: with the claim code of a host-minted instance, without one otherwise.

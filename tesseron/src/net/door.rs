@@ -43,10 +43,10 @@ pub(super) async fn attend<D: Door, S: Sockets>(door: D, attended: Attended, soc
         let mut come = pin!(door.accept());
         let next = poll_fn(|cx| {
             let Some(attention) = shared.attention(cx) else { return Poll::Ready(Next::Over) };
-            if attention.due.is_some_and(|at| alarm.poll_until(cx, at).is_ready()) {
+            if attention.due().is_some_and(|at| alarm.poll_until(cx, at).is_ready()) {
                 return Poll::Ready(Next::Refresh);
             }
-            if attention.troubled { Poll::Pending } else { come.as_mut().poll(cx).map(Next::Come) }
+            if attention.is_troubled() { Poll::Pending } else { come.as_mut().poll(cx).map(Next::Come) }
         });
         match next.await {
             Next::Over => return,
@@ -66,7 +66,13 @@ pub(super) async fn attend<D: Door, S: Sockets>(door: D, attended: Attended, soc
 }
 
 /// What is attended to. Nobody is let in any longer once the task has ended, also when its runtime drops it, and be it at once.
-pub(super) struct Attended(pub(super) Arc<Shared>);
+pub(super) struct Attended(Arc<Shared>);
+
+impl Attended {
+    pub(super) fn new(shared: &Arc<Shared>) -> Self {
+        Self(Arc::clone(shared))
+    }
+}
 
 impl Drop for Attended {
     fn drop(&mut self) {
@@ -84,9 +90,9 @@ mod tcp {
     use std::sync::Arc;
 
     use super::Door;
-    use crate::claims::{BindRefused, Offer};
+    use crate::claims::Offer;
     use crate::net::Error;
-    use crate::net::host::{Seat, Shared};
+    use crate::net::host::Shared;
     use crate::net::{Address, LoopbackUrl, Sockets, TesseronTransport, in_time, upgrade};
     use adapter_io::{Error as TransportError, ListenTcp};
     use protocol_core::drive::Timer;
@@ -113,10 +119,7 @@ mod tcp {
         }
 
         async fn admit(comer: S::Tcp, shared: &Arc<Shared>, alarm: &mut (impl Timer + Send)) -> Option<TesseronTransport> {
-            let judge = |offer: &Offer| -> Result<Seat, BindRefused> {
-                let channel = shared.change(|state, now| state.host.answer_upgrade(offer, now))?;
-                Ok(Seat::new(shared, channel))
-            };
+            let judge = |offer: &Offer| shared.answer_upgrade(offer);
             let (socket, seat) = in_time(alarm, upgrade::accept::<S::Io, _, _>(comer, judge)).await?.ok()?;
             Some(TesseronTransport::seated(Box::new(socket), seat))
         }
@@ -173,7 +176,7 @@ mod unix {
         }
 
         async fn admit(comer: S::Unix, shared: &Arc<Shared>, alarm: &mut (impl Timer + Send)) -> Option<TesseronTransport> {
-            match shared.change(|state, now| state.host.accept_unix(now)).ok()? {
+            match shared.accept_unix().ok()? {
                 UnixChannel::Open(channel) => Some(TesseronTransport::seated(Box::new(comer), Seat::new(shared, channel))),
                 UnixChannel::Gated(gate) => bind(comer, gate, shared, alarm).await,
             }
@@ -194,7 +197,7 @@ mod unix {
                 None if gate.handle_timeout(alarm.now()) => return None,
                 None => continue,
             };
-            let step = shared.change(|state, now| gate.handle_frame(frame, &mut state.host, now));
+            let step = shared.knock(&mut gate, frame);
             // At once: from here on the place is held.
             let seat = if let HostNext::Open(channel) = step.next { Some(Seat::new(shared, channel)) } else { None };
             if let Some(reply) = step.reply {

@@ -9,7 +9,11 @@ use std::vec::Vec;
 
 use bytes::Bytes;
 
-use crate::claims::{ClaimCode, Host, HostChannel, HostGate, HostStep};
+#[cfg(feature = "websocket")]
+use crate::claims::Offer;
+#[cfg(unix)]
+use crate::claims::UnixChannel;
+use crate::claims::{Agent, BindRefused, ClaimCode, Host, HostChannel, HostGate, HostStep};
 use crate::net::Error;
 use crate::net::instance::Manifest;
 use crate::net::{Address, Sockets, TesseronTransport};
@@ -61,8 +65,8 @@ pub(super) struct Shared {
 }
 
 /// Everything under the lock. No transport is dropped under it: its seat takes the lock.
-pub(super) struct State {
-    pub(super) host: Host,
+struct State {
+    host: Host,
     manifest: Manifest,
     /// The file of the Unix socket: dropping it removes it.
     socket: Option<Box<dyn Send>>,
@@ -124,10 +128,20 @@ fn wait(mut state: MutexGuard<'_, State>, waker: Waker) {
 
 /// What the task that hears diallers has to look at.
 pub(super) struct Attention {
+    due: Option<Instant>,
+    troubled: bool,
+}
+
+impl Attention {
     /// When the claim is to be refreshed.
-    pub(super) due: Option<Instant>,
-    /// Nobody is heard until this was told.
-    pub(super) troubled: bool,
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Whether nobody is heard until what has gone wrong was told.
+    pub(super) fn is_troubled(&self) -> bool {
+        self.troubled
+    }
 }
 
 impl Shared {
@@ -165,7 +179,7 @@ impl Shared {
     }
 
     /// Changes something, shows it and wakes whoever may wait for it.
-    pub(super) fn change<T>(&self, change: impl FnOnce(&mut State, Instant) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut State, Instant) -> T) -> T {
         let now = self.clocks.now();
         let mut state = self.lock();
         let value = change(&mut state, now);
@@ -180,6 +194,30 @@ impl Shared {
     pub(super) fn refresh(&self) {
         let epoch_ms = self.clocks.epoch_ms();
         self.change(|state, now| state.host.handle_timeout(now, epoch_ms));
+    }
+
+    /// Judges an upgrade; whoever is let in has the place.
+    #[cfg(feature = "websocket")]
+    pub(super) fn answer_upgrade(self: &Arc<Self>, offer: &Offer) -> Result<Seat, BindRefused> {
+        let channel = self.change(|state, now| state.host.answer_upgrade(offer, now))?;
+        Ok(Seat::new(self, channel))
+    }
+
+    /// Takes a new connection on a Unix socket.
+    #[cfg(unix)]
+    pub(super) fn accept_unix(&self) -> Result<UnixChannel, BindRefused> {
+        self.change(|state, now| state.host.accept_unix(now))
+    }
+
+    /// Has a gate that is not open yet look at a frame: it may bind.
+    #[cfg(unix)]
+    pub(super) fn knock(&self, gate: &mut HostGate, frame: Bytes) -> HostStep {
+        self.change(|state, now| gate.handle_frame(frame, &mut state.host, now))
+    }
+
+    /// Says who is at the other end of a channel.
+    pub(super) fn name_agent(&self, channel: HostChannel, agent: Agent) {
+        self.change(|state, _| state.host.handle_agent(channel, agent));
     }
 
     pub(super) fn claim_code(&self) -> Option<ClaimCode> {

@@ -115,7 +115,7 @@ fn start<S: Sockets>(
 ) -> Result<TesseronListener, Error> {
     let path = manifest.path().into();
     let shared = Shared::new(Box::new(sockets.clone()), host, manifest, socket)?;
-    let (runtime, attended) = (sockets.clone(), Attended(Arc::clone(&shared)));
+    let (runtime, attended) = (sockets.clone(), Attended::new(&shared));
     runtime.spawn(Box::pin(door::attend(door, attended, sockets)));
     Ok(TesseronListener { shared, manifest: path })
 }
@@ -157,7 +157,7 @@ impl TesseronListener {
 
     /// Says who is at the other end of a channel, for the manifest. Nothing happens for a channel that is gone.
     pub fn handle_agent(&self, channel: HostChannel, agent: Agent) {
-        self.shared.change(|state, _| state.host.handle_agent(channel, agent));
+        self.shared.name_agent(channel, agent);
     }
 
     /// Where the manifest is.
