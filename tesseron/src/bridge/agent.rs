@@ -4,7 +4,7 @@ use alloc::string::String;
 
 use super::translate::{self, Purpose};
 use super::{Bridge, BridgeEvent, Leg, Route, meta, surface};
-use protocol_core::dialect::{Capabilities, NotFound, Op, PeerInfo, Reply, ToolOutput};
+use protocol_core::dialect::{NotFound, Op, PeerInfo, Reply, ToolOutput};
 use protocol_core::error::RpcError;
 use protocol_core::json::Json;
 use protocol_core::session::{Event, InboundId, Invoke, Why};
@@ -17,7 +17,7 @@ impl Bridge {
             Event::Cancelled { id, why } => self.give_up(id, &why),
             Event::Input { key, answer, .. } => {
                 if let Some(question) = self.questions.remove(&key) {
-                    let answer = translate::answer(answer, question.unavailable, &self.speaks_for.identity.name);
+                    let answer = translate::answer(answer, question.unavailable, self.speaks_for.name());
                     self.answer_app(question.channel, question.key, answer);
                 }
             }
@@ -37,12 +37,7 @@ impl Bridge {
 
     /// Whoever claims an app from now on is this agent. Sessions that were claimed before know no other.
     fn meet_agent(&mut self, peer: &PeerInfo) {
-        self.speaks_for.identity.name.clone_from(&peer.identity.name);
-        self.speaks_for.identity.title = Some(peer.identity.name.clone());
-        let (sampling, elicitation) = (peer.capabilities.sampling, peer.capabilities.elicitation);
-        let can = &mut self.speaks_for.capabilities;
-        *can = Capabilities::default();
-        (can.sampling, can.elicitation) = (sampling, elicitation);
+        self.speaks_for.introduce(peer);
         self.tell(BridgeEvent::AgentReady(alloc::boxed::Box::new(peer.clone())));
     }
 

@@ -1,10 +1,10 @@
 //! What an app says, and where it goes.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::surface::Manifest;
+use super::app_state::App;
+use super::manifest::Manifest;
 use super::translate::{self, Purpose};
 use super::{Bridge, BridgeEvent, Leg, Question, Route, ShownCode};
 use crate::claims::{Admission, ChannelId, Departure};
@@ -12,28 +12,7 @@ use protocol_core::dialect::tesseron::{Credentials, Standing};
 use protocol_core::dialect::{Answer, Ask, LogRecord, Notice, PeerInfo, Progress};
 use protocol_core::error::RpcError;
 use protocol_core::json::{Json, Text};
-use protocol_core::session::{Close, CloseReason, Event, InboundId, InputKey, OutboundId, Outcome, Refused, Session};
-
-/// One app, from the dial to the end of its session.
-pub(super) struct App {
-    pub(super) session: Session,
-    /// What it has, once it was taken in.
-    pub(super) manifest: Option<Manifest>,
-    /// What we ask of it, and for whom.
-    pub(super) calls: BTreeMap<OutboundId, Purpose>,
-    /// Its questions that are open at the agent, with their names there.
-    pub(super) questions: BTreeMap<InputKey, InputKey>,
-}
-
-impl App {
-    pub(super) fn new(session: Session) -> Self {
-        Self { session, manifest: None, calls: BTreeMap::new(), questions: BTreeMap::new() }
-    }
-
-    pub(super) fn is_taken_in(&self) -> bool {
-        self.manifest.is_some()
-    }
-}
+use protocol_core::session::{Close, CloseReason, Event, InboundId, InputKey, OutboundId, Outcome, Refused};
 
 impl Bridge {
     pub(super) fn on_app(&mut self, channel: ChannelId, event: Event) {
@@ -64,8 +43,7 @@ impl Bridge {
         let Some(app) = self.apps.get_mut(&channel) else { return };
         match admitted {
             Err(error) => {
-                // A greeting that waits can be answered.
-                let _ = app.session.welcome(Err(error.clone()), now);
+                app.refuse(error.clone(), now);
                 self.miss_claim_of(channel, &error.message);
                 self.tell(BridgeEvent::AppRefused { channel, error });
             }
@@ -77,16 +55,14 @@ impl Bridge {
         if let Some(before) = admission.supersedes {
             self.close_app(before, Close::Now, self.now);
         }
-        let (now, agent) = (self.now, self.speaks_for.clone());
+        let now = self.now;
         let Some(app) = self.apps.get_mut(&channel) else { return };
-        app.manifest = Some(Manifest::read(&peer));
         let standing = admission.welcome.standing.clone();
-        // A greeting that waits can be answered, and then claimed.
-        let _ = app.session.welcome(Ok(admission.welcome), now);
+        app.take_in(Manifest::read(&peer), admission.welcome, now);
         if let (Standing::Bound, Some(at)) = (&standing, admission.claimed_at) {
-            let _ = app.session.claim(agent.identity, agent.capabilities, at, now);
+            app.claim(&self.speaks_for, at, now);
         }
-        let code = if let Standing::Unclaimed { claim_code } = standing { Some(ShownCode(claim_code)) } else { None };
+        let code = if let Standing::Unclaimed { claim_code } = standing { Some(ShownCode::new(claim_code)) } else { None };
         self.tell(BridgeEvent::AppReady { channel, app: peer, code });
         if admission.claimed_at.is_some() {
             self.change_surface();
@@ -95,20 +71,21 @@ impl Bridge {
     }
 
     fn on_notice(&mut self, channel: ChannelId, notice: Notice) {
+        let Some(app) = self.apps.get_mut(&channel).filter(|app| app.is_taken_in()) else { return };
         match notice {
             Notice::Actions(list) => {
-                if let Some(manifest) = self.apps.get_mut(&channel).and_then(|app| app.manifest.as_mut()) {
-                    manifest.set_actions(&list);
-                    self.news.tools |= self.lobby.is_claimed(channel);
-                    self.stir(Leg::Agent);
+                app.set_actions(&list);
+                if self.lobby.is_claimed(channel) {
+                    self.news.change_tools();
                 }
+                self.stir(Leg::Agent);
             }
             Notice::Resources(list) => {
-                if let Some(manifest) = self.apps.get_mut(&channel).and_then(|app| app.manifest.as_mut()) {
-                    manifest.set_resources(&list);
-                    self.news.resources |= self.lobby.is_claimed(channel);
-                    self.stir(Leg::Agent);
+                app.set_resources(&list);
+                if self.lobby.is_claimed(channel) {
+                    self.news.change_resources();
                 }
+                self.stir(Leg::Agent);
             }
             Notice::ResourceValue { subscription, .. } => self.pass_update(channel, &subscription),
             _ => {}
@@ -119,7 +96,7 @@ impl Bridge {
         self.depart(channel);
         // Its calls have ended and its questions were withdrawn: that comes before the end.
         self.apps.remove(&channel);
-        self.subscriptions.retain(|_, subscription| subscription.channel != channel);
+        self.subscriptions.retain(|_, subscription| subscription.channel() != channel);
         let silent = reason == CloseReason::HandshakeTimeout;
         self.miss_claim_of(channel, if silent { "the app was reached, and said no hello" } else { "the app hung up" });
         self.tell(BridgeEvent::AppClosed { channel, reason });
@@ -128,7 +105,7 @@ impl Bridge {
     /// A session that is about to end serves no calls: an older one of the same app may.
     pub(super) fn depart(&mut self, channel: ChannelId) {
         // Those that wait for the app to agree hear of its end; the others are over.
-        self.subscriptions.retain(|_, subscription| subscription.channel != channel || subscription.waiting() > 0);
+        self.subscriptions.retain(|_, subscription| subscription.channel() != channel || subscription.waiting() > 0);
         if matches!(self.lobby.handle_closed(channel, self.now), Departure::Kept | Departure::Forgotten) {
             self.change_surface();
         }
@@ -138,7 +115,7 @@ impl Bridge {
 
     /// The invocation of the agent on whose behalf `id` runs, if it is one of a tool.
     fn invocation(&self, channel: ChannelId, id: OutboundId) -> Option<InboundId> {
-        self.apps.get(&channel)?.calls.get(&id)?.invocation()
+        self.apps.get(&channel)?.invocation(id)
     }
 
     fn pass_progress(&mut self, channel: ChannelId, id: OutboundId, mut progress: Progress) {
@@ -158,7 +135,7 @@ impl Bridge {
         partial: Option<Json>,
         last: Option<Box<Progress>>,
     ) {
-        let Some(purpose) = self.apps.get_mut(&channel).and_then(|app| app.calls.remove(&id)) else { return };
+        let Some(purpose) = self.apps.get_mut(&channel).and_then(|app| app.end_call(id)) else { return };
         if let Some(invocation) = purpose.invocation() {
             self.routes.remove(&invocation);
         }
@@ -180,7 +157,7 @@ impl Bridge {
             Some(invocation) => self
                 .agent
                 .request_input(invocation, translate::ask(ask), now)
-                .map_err(|error| translate::not_asked(&error, unavailable, &self.speaks_for.identity.name)),
+                .map_err(|error| translate::not_asked(&error, unavailable, self.speaks_for.name())),
             None => Err(RpcError::fixed(RpcError::INTERNAL, "nobody waits for this call any longer")),
         };
         self.stir(Leg::Agent);
@@ -188,7 +165,7 @@ impl Bridge {
             Ok(at_agent) => {
                 self.questions.insert(at_agent, Question { channel, key, unavailable });
                 if let Some(app) = self.apps.get_mut(&channel) {
-                    app.questions.insert(key, at_agent);
+                    app.open_question(key, at_agent);
                 }
             }
             Err(error) => self.answer_app(channel, key, Answer::Refused(error)),
@@ -198,15 +175,13 @@ impl Bridge {
     pub(super) fn answer_app(&mut self, channel: ChannelId, key: InputKey, answer: Answer) {
         let now = self.now;
         if let Some(app) = self.apps.get_mut(&channel) {
-            app.questions.remove(&key);
-            // The app may have lost interest meanwhile.
-            let _ = app.session.provide_input(key, answer, now);
+            app.answer_question(key, answer, now);
             self.stir(Leg::App(channel));
         }
     }
 
     fn withdraw_question(&mut self, channel: ChannelId, key: InputKey) {
-        let at_agent = self.apps.get_mut(&channel).and_then(|app| app.questions.remove(&key));
+        let at_agent = self.apps.get_mut(&channel).and_then(|app| app.withdraw_question(key));
         if let Some(at_agent) = at_agent {
             self.questions.remove(&at_agent);
             let _ = self.agent.abandon_input(at_agent, self.now);
@@ -220,7 +195,7 @@ impl Bridge {
         if !self.lobby.is_claimed(channel) {
             return;
         }
-        let logger = self.apps.get(&channel).and_then(|app| app.session.peer()).map(|peer| Text::from(&*peer.identity.name));
+        let logger = self.apps.get(&channel).and_then(App::name).map(Text::from);
         let _ = self.agent.log(None, LogRecord { logger, ..record }, self.now);
         self.stir(Leg::Agent);
     }
@@ -229,7 +204,7 @@ impl Bridge {
     pub(super) fn cancel_at_app(&mut self, channel: ChannelId, id: OutboundId, reason: Option<&str>) {
         let now = self.now;
         if let Some(app) = self.apps.get_mut(&channel) {
-            let _ = app.session.cancel(id, reason, now);
+            app.cancel_call(id, reason, now);
             self.stir(Leg::App(channel));
         }
     }
@@ -243,11 +218,11 @@ impl Bridge {
     ) -> Result<OutboundId, RpcError> {
         let now = self.now;
         let Some(app) = self.apps.get_mut(&channel) else { return Err(translate::not_started(Refused::Closing)) };
-        let id = app.session.invoke(call, now).map_err(|refused| translate::not_started(refused.why))?;
-        if let Some(invocation) = purpose.invocation() {
+        let invocation = purpose.invocation();
+        let id = app.start_call(call, purpose, now).map_err(translate::not_started)?;
+        if let Some(invocation) = invocation {
             self.routes.insert(invocation, Route::App(channel, id));
         }
-        app.calls.insert(id, purpose);
         self.stir(Leg::App(channel));
         Ok(id)
     }

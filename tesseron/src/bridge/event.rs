@@ -12,13 +12,29 @@ use protocol_core::session::{CloseReason, InboundId};
 
 /// A claim that the owner works on. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ClaimId(pub(super) InboundId);
+pub struct ClaimId(InboundId);
+
+impl ClaimId {
+    /// The claim of the agent's call `id`.
+    pub(super) fn of(id: InboundId) -> Self {
+        Self(id)
+    }
+
+    /// The call of the agent that asks for the claim.
+    pub(super) fn invocation(self) -> InboundId {
+        self.0
+    }
+}
 
 /// A code for a person to read. `Debug` keeps it to itself.
 #[derive(Clone, PartialEq, Eq)]
-pub struct ShownCode(pub(super) Text);
+pub struct ShownCode(Text);
 
 impl ShownCode {
+    pub(super) fn new(code: Text) -> Self {
+        Self(code)
+    }
+
     /// The code.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -3,6 +3,7 @@
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 
+use super::manifest::Manifest;
 use super::surface::uri_of;
 use super::translate::{self, Purpose};
 use super::{Bridge, BridgeEvent, ClaimId, Route};
@@ -149,7 +150,7 @@ impl Bridge {
         if let Some(manifest) = self.manifest(channel)
             && !manifest.has_resource(name)
         {
-            let known: Vec<_> = manifest.resources.iter().map(|(known, _)| known.as_str()).collect();
+            let known: Vec<_> = manifest.resources().iter().map(|(known, _)| known.as_str()).collect();
             let known = if known.is_empty() { String::from("none") } else { known.join(", ") };
             let shown: String = name.chars().take(64).collect();
             let text = alloc::format!("{app} has no resource {shown:?}. It has: {known}");
@@ -167,10 +168,8 @@ impl Bridge {
         match self.lobby.claim(said, self.epoch_ms()) {
             Ok(claimed) => {
                 if claimed.first {
-                    let (now, agent) = (self.now, self.speaks_for.clone());
                     if let Some(app) = self.apps.get_mut(&claimed.channel) {
-                        // An app that is about to go hears no claim, and is missed when its end comes.
-                        let _ = app.session.claim(agent.identity, agent.capabilities, claimed.claimed_at, now);
+                        app.claim(&self.speaks_for, claimed.claimed_at, self.now);
                     }
                     self.stir(super::Leg::App(claimed.channel));
                     self.change_surface();
@@ -193,12 +192,12 @@ impl Bridge {
         }
         self.routes.insert(id, Route::Claim);
         self.claiming.insert(id, Claiming { code: code.clone(), channel: None });
-        self.tell(BridgeEvent::ClaimWanted { claim: ClaimId(id), code });
+        self.tell(BridgeEvent::ClaimWanted { claim: ClaimId::of(id), code });
     }
 
     /// The app on `channel` was dialled for a claim. If nobody waits for it any longer there is no use in it.
     pub(super) fn wait_for_hello(&mut self, claim: ClaimId, channel: ChannelId) {
-        match self.claiming.get_mut(&claim.0) {
+        match self.claiming.get_mut(&claim.invocation()) {
             Some(claiming) => claiming.channel = Some(channel),
             None => self.close_app(channel, Close::Now, self.now),
         }
@@ -216,7 +215,7 @@ impl Bridge {
     /// The app on `channel` will not be had.
     pub(super) fn miss_claim_of(&mut self, channel: ChannelId, why: &str) {
         if let Some(id) = self.claim_on(channel) {
-            self.miss_claim(ClaimId(id), why);
+            self.miss_claim(ClaimId::of(id), why);
         }
     }
 
@@ -224,7 +223,8 @@ impl Bridge {
         self.claiming.iter().find(|(_, claiming)| claiming.channel == Some(channel)).map(|(id, _)| *id)
     }
 
-    pub(super) fn miss_claim(&mut self, ClaimId(id): ClaimId, why: &str) {
+    pub(super) fn miss_claim(&mut self, claim: ClaimId, why: &str) {
+        let id = claim.invocation();
         if self.claiming.remove(&id).is_none() {
             return;
         }
@@ -241,18 +241,18 @@ impl Bridge {
         if let Some(Claiming { channel: Some(channel), .. }) = self.claiming.remove(&id) {
             self.close_app(channel, Close::Now, self.now);
         }
-        self.tell(BridgeEvent::ClaimGone { claim: ClaimId(id) });
+        self.tell(BridgeEvent::ClaimGone { claim: ClaimId::of(id) });
     }
 
     // ---- Words for the model ----
 
     fn describe_claimed(&self, channel: ChannelId) -> String {
         let Some(manifest) = self.manifest(channel) else { return String::from("Claimed.") };
-        let app = &manifest.id;
+        let app = manifest.id();
         let names = |names: Vec<String>| if names.is_empty() { String::from("none") } else { names.join(", ") };
-        let tools = manifest.actions.iter().map(|(name, _)| alloc::format!("{app}__{name}")).collect();
-        let resources = manifest.resources.iter().map(|(name, _)| uri_of(app, name)).collect();
-        alloc::format!("Claimed {} ({app}). Tools: {}. Resources: {}.", manifest.name, names(tools), names(resources))
+        let tools = manifest.actions().iter().map(|(name, _)| alloc::format!("{app}__{name}")).collect();
+        let resources = manifest.resources().iter().map(|(name, _)| uri_of(app, name)).collect();
+        alloc::format!("Claimed {} ({app}). Tools: {}. Resources: {}.", manifest.name(), names(tools), names(resources))
     }
 
     pub(super) fn no_session(&self, app: &str) -> String {
@@ -294,9 +294,9 @@ impl Bridge {
             let mut out = Vec::new();
             Object::write(&mut out, |object| {
                 object.string("app_id", app);
-                object.string("name", &manifest.name);
-                object.string("origin", &manifest.origin);
-                object.array("actions", &manifest.actions, |out, (name, action)| {
+                object.string("name", manifest.name());
+                object.string("origin", manifest.origin());
+                object.array("actions", manifest.actions(), |out, (name, action)| {
                     Object::write(out, |object| {
                         object.string("action", name);
                         if let Some(description) = member(action.as_bytes(), "description") {
@@ -308,7 +308,7 @@ impl Bridge {
                         }
                     });
                 });
-                object.array("resources", &manifest.resources, |out, (name, resource)| {
+                object.array("resources", manifest.resources(), |out, (name, resource)| {
                     Object::write(out, |object| {
                         object.string("name", name);
                         object.string("uri", &uri_of(app, name));
@@ -343,7 +343,7 @@ impl Bridge {
         let mut entries: Vec<(u64, Json)> = Vec::new();
         for one in &pending {
             let mut out = Vec::new();
-            let name = self.manifest(one.channel).map_or("", |manifest| &manifest.name);
+            let name = self.manifest(one.channel).map_or("", Manifest::name);
             Object::write(&mut out, |object| {
                 object.string("code", one.code.reveal());
                 object.string("app_id", one.app.as_str());

@@ -22,8 +22,13 @@
 
 mod agent;
 mod app;
+mod app_state;
 mod event;
+mod manifest;
 mod meta;
+mod news;
+mod speaks_for;
+mod subscription;
 mod surface;
 mod translate;
 
@@ -37,18 +42,20 @@ use bytes::Bytes;
 
 use crate::claims::{BoundDial, ChannelId, Dial, Lobby, LobbyPolicy, OpenRefused};
 use protocol_core::config::{CallTimeouts, Config, DepthInference, RateWindow};
-use protocol_core::dialect::tesseron::{Gateway, pending_agent};
-use protocol_core::dialect::{Capabilities, Identity};
+use protocol_core::dialect::Identity;
+use protocol_core::dialect::tesseron::Gateway;
 use protocol_core::json::Text;
 use protocol_core::limits::Limits;
 use protocol_core::session::{Close, Full, InboundId, InputKey, Session, Stats, Transmit, TransportEnd};
 use protocol_core::time::Instant;
 
-use app::App;
+use app_state::App;
 pub use event::{BridgeEvent, ClaimId, ShownCode};
 use meta::Claiming;
 pub use meta::{Advertised, Surface};
-use surface::{News, Subscription};
+use news::News;
+use speaks_for::SpeaksFor;
+use subscription::Subscription;
 
 /// One channel of a bridge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -120,10 +127,10 @@ impl BridgeConfig {
         config
     }
 
-    fn app(&self, agent: &Agent, channel: ChannelId) -> Config {
+    fn app(&self, agent: &SpeaksFor, channel: ChannelId) -> Config {
         let mut config = Config::tesseron_gateway(Gateway::default());
-        config.identity = agent.identity.clone();
-        config.capabilities = agent.capabilities;
+        config.identity = agent.identity().clone();
+        config.capabilities = agent.capabilities();
         config.limits = self.app_limits;
         config.timeouts.call = self.call;
         config.timeouts.handshake = Some(self.hello);
@@ -135,14 +142,6 @@ impl BridgeConfig {
 /// So many numbers each channel has for itself: an app that comes back may still talk of calls on the last one. They are exact in JSON for
 /// sixteen million channels.
 const IDS_A_CHANNEL: u64 = 1 << 28;
-
-/// For whom the bridge speaks to the apps.
-#[derive(Clone, Debug)]
-struct Agent {
-    identity: Identity,
-    /// Sampling and elicitation, as far as the apps are concerned.
-    capabilities: Capabilities,
-}
 
 /// A question of an app that is open at the agent.
 #[derive(Clone, Copy, Debug)]
@@ -173,7 +172,7 @@ pub struct Bridge {
     now: Instant,
     born: Instant,
     agent: Session,
-    speaks_for: Agent,
+    speaks_for: SpeaksFor,
     lobby: Lobby,
     apps: BTreeMap<ChannelId, App>,
     /// Calls of the agent that run elsewhere.
@@ -212,7 +211,7 @@ impl Bridge {
             random,
             now,
             born: now,
-            speaks_for: Agent { identity: pending_agent(), capabilities: Capabilities::default() },
+            speaks_for: SpeaksFor::pending(),
             apps: BTreeMap::new(),
             routes: BTreeMap::new(),
             questions: BTreeMap::new(),
@@ -352,7 +351,7 @@ impl Bridge {
         self.advance(now);
         let at = self.now;
         if let Some(app) = self.apps.get_mut(&channel) {
-            app.session.close(how, at);
+            app.close(how, at);
         }
         self.depart(channel);
         self.stir(Leg::App(channel));
@@ -453,14 +452,14 @@ impl Bridge {
     fn session(&self, leg: Leg) -> Option<&Session> {
         match leg {
             Leg::Agent => Some(&self.agent),
-            Leg::App(channel) => self.apps.get(&channel).map(|app| &app.session),
+            Leg::App(channel) => self.apps.get(&channel).map(App::session),
         }
     }
 
     fn session_mut(&mut self, leg: Leg) -> Option<&mut Session> {
         match leg {
             Leg::Agent => Some(&mut self.agent),
-            Leg::App(channel) => self.apps.get_mut(&channel).map(|app| &mut app.session),
+            Leg::App(channel) => self.apps.get_mut(&channel).map(App::session_mut),
         }
     }
 
@@ -495,7 +494,7 @@ impl Bridge {
                     self.tell_news();
                 }
                 Leg::App(channel) => {
-                    while let Some(event) = self.apps.get_mut(&channel).and_then(|app| app.session.poll_event()) {
+                    while let Some(event) = self.apps.get_mut(&channel).and_then(App::poll_event) {
                         self.on_app(channel, event);
                     }
                 }
@@ -528,6 +527,6 @@ impl Bridge {
 
 impl fmt::Debug for Bridge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bridge").field("agent", &self.speaks_for.identity).field("apps", &self.apps.keys()).finish_non_exhaustive()
+        f.debug_struct("Bridge").field("agent", self.speaks_for.identity()).field("apps", &self.apps.keys()).finish_non_exhaustive()
     }
 }

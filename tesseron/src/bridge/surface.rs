@@ -1,15 +1,16 @@
 //! What the agent sees of the apps: names of tools, uris of resources, lists, and the news that they have changed.
 
 use alloc::borrow::Cow;
-use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::manifest::Manifest;
 use super::meta::{self, Surface};
+use super::subscription::Subscription;
 use super::translate::{self, Purpose};
 use super::{Bridge, Leg};
 use crate::claims::{AppId, ChannelId};
-use protocol_core::dialect::{NotFound, Notice, Op, PeerInfo, Reply, ToolOutput};
+use protocol_core::dialect::{NotFound, Op, Reply, ToolOutput};
 use protocol_core::error::RpcError;
 use protocol_core::json::read::{Kind, member, string};
 use protocol_core::json::write::Object;
@@ -18,100 +19,6 @@ use protocol_core::session::{InboundId, Invoke, Outcome};
 
 /// What every uri of a resource begins with.
 const SCHEME: &str = "tesseron://";
-
-/// What an app has, as it said.
-#[derive(Clone, Debug)]
-pub(super) struct Manifest {
-    /// What it calls itself.
-    pub(super) id: String,
-    /// For people.
-    pub(super) name: String,
-    pub(super) origin: String,
-    /// In its own order; of two of one name the first counts.
-    pub(super) actions: Vec<(String, Json)>,
-    /// Their names.
-    names: BTreeSet<String>,
-    pub(super) resources: Vec<(String, Json)>,
-}
-
-impl Manifest {
-    pub(super) fn read(app: &PeerInfo) -> Self {
-        let origin = app.declared.member("app").and_then(|app| app.member("origin")).and_then(|origin| origin.as_text());
-        let mut manifest = Self {
-            id: app.identity.name.clone(),
-            name: app.identity.title.clone().unwrap_or_else(|| app.identity.name.clone()),
-            origin: origin.map_or_else(String::new, |origin| String::from(origin.as_str())),
-            actions: Vec::new(),
-            names: BTreeSet::new(),
-            resources: Vec::new(),
-        };
-        manifest.set_actions(&app.declared.member("actions").unwrap_or_else(Json::null));
-        manifest.set_resources(&app.declared.member("resources").unwrap_or_else(Json::null));
-        manifest
-    }
-
-    pub(super) fn has_action(&self, name: &str) -> bool {
-        self.names.contains(name)
-    }
-
-    pub(super) fn has_resource(&self, name: &str) -> bool {
-        self.resources.iter().any(|(known, _)| known == name)
-    }
-
-    pub(super) fn set_actions(&mut self, list: &Json) {
-        self.actions = by_name(list);
-        self.names = self.actions.iter().map(|(name, _)| name.clone()).collect();
-    }
-
-    pub(super) fn set_resources(&mut self, list: &Json) {
-        self.resources = by_name(list);
-    }
-}
-
-/// As many actions of an app are known, and as many resources: the first ones.
-const ENTRIES: usize = 4096;
-
-/// What has no name cannot be asked for, so it is left out.
-fn by_name(list: &Json) -> Vec<(String, Json)> {
-    let mut seen = BTreeSet::new();
-    let mut named = Vec::new();
-    for item in list.elements() {
-        if named.len() >= ENTRIES {
-            break;
-        }
-        let name = member(item.as_bytes(), "name").and_then(string).map(Cow::into_owned);
-        if let Some(name) = name.filter(|name| seen.insert(name.clone())) {
-            named.push((name, item));
-        }
-    }
-    named
-}
-
-/// What the agent is to be told, each thing once however often it happened.
-#[derive(Clone, Debug, Default)]
-pub(super) struct News {
-    pub(super) tools: bool,
-    pub(super) resources: bool,
-    /// Resources with a new value, by uri.
-    pub(super) updated: BTreeSet<Text>,
-}
-
-impl News {
-    pub(super) fn is_empty(&self) -> bool {
-        !self.tools && !self.resources && self.updated.is_empty()
-    }
-}
-
-/// A resource of which the agent wants to be told: one subscription at the app, however often the agent asked for it.
-#[derive(Clone, Debug)]
-pub(super) struct Subscription {
-    pub(super) channel: ChannelId,
-    /// What the app calls it.
-    name: Text,
-    /// Who waits for the app to agree; nobody once it has.
-    waiting: Vec<InboundId>,
-    agreed: bool,
-}
 
 /// What a list may still take of a frame: a quarter of it in all, since as a text in a text it may grow to nearly four times that. An app that
 /// does not fit is left out as a whole, so that none hides the others.
@@ -127,38 +34,18 @@ impl Room {
     }
 }
 
-impl Subscription {
-    /// How many requests of the agent wait for it.
-    pub(super) fn waiting(&self) -> usize {
-        self.waiting.len()
-    }
-}
-
 impl Bridge {
     /// Tools and resources are others now.
     pub(super) fn change_surface(&mut self) {
-        (self.news.tools, self.news.resources) = (true, true);
+        self.news.change_tools();
+        self.news.change_resources();
         self.stir(Leg::Agent);
     }
 
     /// Tells the agent what it does not know, as far as there is room.
     pub(super) fn tell_news(&mut self) {
-        if !self.agent.is_ready() {
-            return;
-        }
-        if self.news.tools {
-            self.news.tools = self.agent.notify(Notice::ToolsChanged, self.now) == Err(protocol_core::session::Refused::Full);
-        }
-        if self.news.resources {
-            self.news.resources =
-                self.agent.notify(Notice::ResourcesChanged, self.now) == Err(protocol_core::session::Refused::Full);
-        }
-        while let Some(uri) = self.news.updated.pop_first() {
-            let told = self.agent.notify(Notice::ResourceUpdated { uri: uri.clone() }, self.now);
-            if told == Err(protocol_core::session::Refused::Full) {
-                self.news.updated.insert(uri);
-                break;
-            }
+        if self.agent.is_ready() {
+            self.news.tell(&mut self.agent, self.now);
         }
     }
 
@@ -172,7 +59,7 @@ impl Bridge {
             for routed in self.lobby.routed() {
                 let Some(manifest) = self.manifest(routed.channel) else { continue };
                 let mut of_app = Vec::new();
-                for (name, action) in &manifest.actions {
+                for (name, action) in manifest.actions() {
                     let listed = alloc::format!("{}__{name}", routed.app);
                     // Two apps can come to the same name: `a` with `b__c`, and `a__b` with `c`. It is listed where it leads.
                     if self.resolve(&listed).is_some_and(|(channel, _)| channel == routed.channel) {
@@ -207,7 +94,7 @@ impl Bridge {
     }
 
     pub(super) fn manifest(&self, channel: ChannelId) -> Option<&Manifest> {
-        self.apps.get(&channel)?.manifest.as_ref()
+        self.apps.get(&channel)?.manifest()
     }
 
     /// A result, so that the model can read how to go on.
@@ -225,7 +112,7 @@ impl Bridge {
         for routed in self.lobby.routed() {
             let Some(manifest) = self.manifest(routed.channel) else { continue };
             let mut of_app = Vec::new();
-            for (name, resource) in &manifest.resources {
+            for (name, resource) in manifest.resources() {
                 let mut out = Vec::new();
                 Object::write(&mut out, |object| {
                     object.string("uri", &uri_of(routed.app.as_str(), name));
@@ -252,11 +139,10 @@ impl Bridge {
         let uri = params.member("uri").and_then(|uri| uri.as_text());
         let Some(uri) = uri else { return self.reply(id, Reply::Error(RpcError::invalid_params("uri must be text"))) };
         if let Some(subscription) = self.subscriptions.get_mut(&uri) {
-            if !subscription.agreed {
-                subscription.waiting.push(id);
-                return;
+            if !subscription.join(id) {
+                self.reply(id, Reply::Done);
             }
-            return self.reply(id, Reply::Done);
+            return;
         }
         if self.subscriptions.len() >= self.config.agent_limits.in_flight {
             return self.reply(id, Reply::Error(RpcError::fixed(RpcError::BUSY, "too many subscriptions")));
@@ -272,9 +158,7 @@ impl Bridge {
             object.string("subscriptionId", &name);
         });
         // Known before it is asked for: the first value may come before the answer.
-        let waiting = alloc::vec![id];
-        let subscription = Subscription { channel, name: name.clone(), waiting, agreed: false };
-        self.subscriptions.insert(uri.clone(), subscription);
+        self.subscriptions.insert(uri.clone(), Subscription::new(channel, name.clone(), id));
         let call = Invoke::new(Op::Subscribe, Json::written(out));
         if let Err(why) = self.start_at_app(channel, call, Purpose::Subscribe { uri: uri.clone(), name }) {
             self.subscriptions.remove(&uri);
@@ -283,9 +167,8 @@ impl Bridge {
     }
 
     pub(super) fn end_subscribe(&mut self, uri: &Text, name: &Text, outcome: Outcome) {
-        let Some(subscription) = self.subscriptions.get_mut(uri).filter(|subscription| subscription.name == *name) else { return };
-        let waiting = core::mem::take(&mut subscription.waiting);
-        subscription.agreed = true;
+        let Some(subscription) = self.subscriptions.get_mut(uri).filter(|subscription| subscription.name() == name) else { return };
+        let waiting = subscription.agree();
         let reply = match outcome {
             Outcome::Result(_) => Reply::Done,
             Outcome::Error(error) => Reply::Error(error),
@@ -301,10 +184,10 @@ impl Bridge {
 
     /// The agent waits for a subscription no longer. One that nobody else waits for, and that was not agreed on, is taken back.
     pub(super) fn forget_subscriber(&mut self, id: InboundId) {
-        let found = self.subscriptions.iter_mut().find(|(_, subscription)| subscription.waiting.contains(&id));
+        let found = self.subscriptions.iter_mut().find(|(_, subscription)| subscription.has_waiting(id));
         let Some((uri, subscription)) = found else { return };
-        subscription.waiting.retain(|waiting| *waiting != id);
-        if subscription.waiting.is_empty() {
+        subscription.leave(id);
+        if subscription.waiting() == 0 {
             let uri = uri.clone();
             // If the app has no room for it the agent is told of a value that it does not want.
             let _ = self.drop_subscription(&uri);
@@ -315,17 +198,17 @@ impl Bridge {
     fn drop_subscription(&mut self, uri: &Text) -> Result<(), RpcError> {
         let Some(subscription) = self.subscriptions.get(uri).cloned() else { return Ok(()) };
         let mut out = Vec::new();
-        Object::write(&mut out, |object| object.string("subscriptionId", &subscription.name));
+        Object::write(&mut out, |object| object.string("subscriptionId", subscription.name()));
         let call = Invoke::new(Op::Unsubscribe, Json::written(out));
-        if let Err(error) = self.start_at_app(subscription.channel, call, Purpose::Unsubscribe)
+        if let Err(error) = self.start_at_app(subscription.channel(), call, Purpose::Unsubscribe)
             && error.code == RpcError::BUSY
         {
             return Err(error);
         }
         // Any other refusal is that of an app that is about to go, and its subscriptions with it.
         self.subscriptions.remove(uri);
-        self.news.updated.remove(uri);
-        for waiting in subscription.waiting {
+        self.news.forget(uri);
+        for waiting in subscription.end() {
             self.reply(waiting, Reply::Done);
         }
         Ok(())
@@ -340,10 +223,10 @@ impl Bridge {
     }
 
     pub(super) fn pass_update(&mut self, channel: ChannelId, name: &Text) {
-        let subscribed = |subscription: &Subscription| subscription.channel == channel && subscription.name == *name;
+        let subscribed = |subscription: &Subscription| subscription.channel() == channel && subscription.name() == name;
         let uri = self.subscriptions.iter().find(|(_, subscription)| subscribed(subscription)).map(|(uri, _)| uri.clone());
         if let Some(uri) = uri {
-            self.news.updated.insert(uri);
+            self.news.update(uri);
             self.stir(Leg::Agent);
         }
     }
@@ -356,7 +239,7 @@ fn tool(listed: &str, manifest: &Manifest, name: &str, action: &Json) -> Json {
         object.string("name", listed);
         match part("description").filter(|text| string(text).is_some_and(|text| !text.is_empty())) {
             Some(description) => translate::copy(object, "description", description),
-            None => object.string("description", &alloc::format!("Action {name} from {}", manifest.name)),
+            None => object.string("description", &alloc::format!("Action {name} from {}", manifest.name())),
         }
         let is_object = |&schema: &&[u8]| member(schema, "type").and_then(string).as_deref() == Some("object");
         let schema = part("inputSchema").filter(is_object).unwrap_or(br#"{"type":"object","additionalProperties":true}"#);
