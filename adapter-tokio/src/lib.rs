@@ -21,6 +21,8 @@ mod stdio;
 mod tesseron;
 
 #[cfg(feature = "tesseron")]
+pub use ::tesseron::Error as TesseronError;
+#[cfg(feature = "tesseron")]
 pub use ::tesseron::net::{Binding, ClaimMode, Home, Instance, TesseronListener, TesseronOptions, TesseronTransport};
 pub use adapter_io::{Error, Exit, Halves, Whole};
 #[cfg(feature = "child")]

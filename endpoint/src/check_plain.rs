@@ -1,7 +1,8 @@
-//! The check of a value without the feature `validate`: types, members, choices, bounds of numbers and lengths of lists.
+//! The check of a value by rules of our own: types, members, choices, bounds of numbers and lengths of lists.
 //!
 //! A schema that says more is known before it is used ([`Checker::unchecked`]), so that nothing passes for checked that is not.
 
+use core::cell::Cell;
 use core::cmp::Ordering;
 use core::fmt::{self, Display};
 
@@ -14,6 +15,11 @@ pub(crate) struct Checker(Value);
 
 /// Schemas within schemas, as long as a value of [`serde_json`]'s greatest depth needs them. A type that is only itself needs more.
 const DEEPEST: usize = 640;
+
+/// Schemas that a value may be held against, whatever its size: a tenth of a second.
+const STEPS: usize = 1 << 18;
+/// Further ones for each byte of its text.
+const STEPS_A_BYTE: usize = 16;
 
 /// The place of the first rule of `schema` that is not checked here, as a JSON pointer.
 pub(crate) fn unchecked(schema: &Value) -> Option<String> {
@@ -30,9 +36,12 @@ impl Checker {
         unchecked(&self.0)
     }
 
-    /// Checks `value`, however long its text is. Fails with all that is wrong with it.
-    pub(crate) fn check(&self, value: &Value, _size: usize) -> Result<(), String> {
-        let mut walk = Walk { root: &self.0, place: Pointer::default(), depth: 0, found: Found::All(Violations::default()) };
+    /// Checks `value`, whose text is `size` bytes long. Fails with all that is wrong with it, and with a value that takes too long: alternatives
+    /// that nest without a tag can take a time that doubles with each level.
+    pub(crate) fn check(&self, value: &Value, size: usize) -> Result<(), String> {
+        let steps = Cell::new(size.saturating_mul(STEPS_A_BYTE).saturating_add(STEPS));
+        let found = Found::All(Violations::default());
+        let mut walk = Walk { root: &self.0, place: Pointer::default(), depth: 0, steps: &steps, found };
         walk.schema(&self.0, value);
         match walk.found {
             Found::All(violations) => violations.into_result(),
@@ -178,6 +187,8 @@ struct Walk<'a> {
     root: &'a Value,
     place: Pointer,
     depth: usize,
+    /// Schemas that may yet be held against a value, by this walk and those that it starts.
+    steps: &'a Cell<usize>,
     found: Found,
 }
 
@@ -197,6 +208,8 @@ impl Walk<'_> {
         if self.depth == DEEPEST {
             return self.wrong("is nested too deep");
         }
+        let Some(left) = self.steps.get().checked_sub(1) else { return self.wrong("takes too long to check") };
+        self.steps.set(left);
         self.depth = self.depth.saturating_add(1);
         for (keyword, rule) in rules {
             if self.is_decided() {
@@ -350,7 +363,8 @@ impl Walk<'_> {
     }
 
     fn fits(&self, schema: &Value, value: &Value) -> bool {
-        let mut walk = Walk { root: self.root, place: Pointer::default(), depth: self.depth, found: Found::Any(false) };
+        let mut walk =
+            Walk { root: self.root, place: Pointer::default(), depth: self.depth, steps: self.steps, found: Found::Any(false) };
         walk.schema(schema, value);
         matches!(walk.found, Found::Any(false))
     }

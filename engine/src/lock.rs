@@ -111,8 +111,8 @@ impl DriverSlot {
 
     /// Whether the driver has to hear of a change: it is not in a turn, and there is output, or a deadline before the one it waits for.
     #[must_use]
-    pub fn is_news(&self, has_output: bool, deadline: Option<Instant>) -> bool {
-        let is_earlier = || match (deadline, self.armed) {
+    pub fn is_news(&self, has_output: bool, deadline: impl FnOnce() -> Option<Instant>) -> bool {
+        let is_earlier = || match (deadline(), self.armed) {
             (Some(next), Some(armed)) => next < armed,
             (next, _) => next.is_some(),
         };

@@ -112,7 +112,7 @@ pub trait Machine {
         Limits::default().frame_bytes
     }
 
-    /// Whoever changes the machine other than through its driver must wake this waker if there is now a frame to write, an event, an
+    /// Keeps this waker, to be woken once; it is registered anew in each turn. A verb that changes the machine other than through its driver must wake it if there is now a frame to write, an event, an
     /// earlier deadline, or room for input where there was none. A machine that only its driver can reach may ignore it.
     fn register(&mut self, waker: &Waker);
 

@@ -30,6 +30,7 @@ pub mod table;
 pub mod time;
 mod wire;
 
+pub use bytes::Bytes;
 pub use config::{CallTimeouts, Config, DepthInference, DepthPolicy, ProgressPolicy, RateWindow, Timeouts};
 pub use dialect::{
     Answer, Ask, Blocks, Capabilities, Content, Elicit, Elicited, Identity, Level, LogRecord, NotFound, Notice, Op, Params, Pass,

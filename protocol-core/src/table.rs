@@ -62,7 +62,10 @@ impl<K: Id, V> Table<K, V> {
         self.entries.get_mut(place)?.1.as_mut()
     }
 
-    /// Adds a value. `id` must be new.
+    /// Adds a value. `id` must be new: of two values of one id either may be found.
+    ///
+    /// # Panics
+    /// In debug builds, for an id that lives.
     #[inline]
     pub fn insert(&mut self, id: K, value: V) {
         debug_assert!(self.find(id).is_none(), "a number that is used twice");

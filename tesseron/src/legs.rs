@@ -49,6 +49,12 @@ impl State {
         leg == Leg::Agent || self.bridge.is_closed(Leg::Agent)
     }
 
+    /// Begins a verb, of the driver of a leg or of nobody's: also after one that panicked.
+    fn begin(&mut self, now: Instant, driving: Option<Leg>) {
+        self.now = self.now.max(now);
+        self.driving = driving;
+    }
+
     /// The driver of `leg` waits for its deadline from now on.
     fn arm(&mut self, leg: Leg) -> Option<Instant> {
         let until = self.deadline(leg);
@@ -82,7 +88,7 @@ impl Guarded for State {
         }
         let deadline = self.deadline(Leg::Agent);
         if driving != Some(Leg::Agent)
-            && let Some(agent) = self.drivers.get_mut(&Leg::Agent).filter(|agent| agent.is_news(false, deadline))
+            && let Some(agent) = self.drivers.get_mut(&Leg::Agent).filter(|agent| agent.is_news(false, || deadline))
         {
             wakers.extend(agent.take());
         }
@@ -118,11 +124,11 @@ impl SharedBridge {
 
     /// The next event for the owner. Can be dropped and called again; one at a time.
     pub async fn next_event(&self) -> BridgeEvent {
-        let mut spare = None;
+        let mut spare: Option<Waker> = None;
         poll_fn(|cx| {
-            spare.get_or_insert_with(|| cx.waker().clone());
+            spare = spare.take().filter(|spare| spare.will_wake(cx.waker())).or_else(|| Some(cx.waker().clone()));
             let event = self.engine.verb(|state, now, _| {
-                state.now = now;
+                state.begin(now, None);
                 // Parked first, so that it is there whatever the verb brings.
                 park(&mut state.owner, cx.waker(), &mut spare);
                 state.bridge.poll_event()
@@ -134,7 +140,7 @@ impl SharedBridge {
 
     fn verb<T>(&self, verb: impl FnOnce(&mut Bridge, Instant) -> T) -> T {
         self.engine.verb(|state, now, _| {
-            state.now = now;
+            state.begin(now, None);
             verb(&mut state.bridge, now)
         })
     }
@@ -194,8 +200,7 @@ impl BridgeLeg {
     /// A verb of the leg's own driver.
     fn driven<T>(&self, now: Instant, verb: impl FnOnce(&mut State) -> T) -> T {
         self.engine.verb_at(now, |state, now, _| {
-            state.now = state.now.max(now);
-            state.driving = Some(self.leg);
+            state.begin(now, Some(self.leg));
             verb(state)
         })
     }
@@ -305,8 +310,7 @@ impl Machine for BridgeLeg {
 impl Drop for BridgeLeg {
     fn drop(&mut self) {
         let before = self.engine.verb(|state, now, _| {
-            state.now = now;
-            state.driving = Some(self.leg);
+            state.begin(now, Some(self.leg));
             state.bridge.handle_end(self.leg, TransportEnd::Failed, now);
             state.drivers.remove(&self.leg)
         });
@@ -387,6 +391,28 @@ mod tests {
         assert_eq!(looks.wakes.load(Ordering::Relaxed), 1, "the end comes from elsewhere");
         bridge.close(Close::Now);
         assert_eq!(looks.wakes.load(Ordering::Relaxed), 1, "a driver that was woken comes by itself");
+    }
+
+    /// The clone that was kept for the next poll was that of a task which polls no longer.
+    #[test]
+    fn regression_an_owner_that_changes_its_task_is_woken_as_the_new_one() {
+        let bridge = bridge();
+        let ((first, before), (second, after)) = (looks(&bridge), looks(&bridge));
+        let mut next = Box::pin(bridge.next_event());
+        for waker in [&before, &before, &after] {
+            assert!(next.as_mut().poll(&mut core::task::Context::from_waker(waker)).is_pending());
+        }
+        let mut agent = bridge.leg(Leg::Agent);
+        turn(
+            &mut agent,
+            &before,
+            &[
+                HELLO,
+                r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"tesseron__claim_session","arguments":{"code":"PQ7N-4D"}}}"#,
+            ],
+        );
+        assert_eq!((first.wakes.load(Ordering::Relaxed), second.wakes.load(Ordering::Relaxed)), (0, 1));
+        assert!(next.as_mut().poll(&mut core::task::Context::from_waker(&after)).is_ready());
     }
 
     #[test]

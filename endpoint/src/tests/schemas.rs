@@ -154,6 +154,29 @@ fn deep_values_of_recursive_types_are_checked_in_a_moment() {
     }
 }
 
+#[test]
+fn deep_options_are_refused_in_a_moment_and_endless_alternatives_too() {
+    #[derive(Debug, Deserialize, Serialize, JsonSchema)]
+    struct Node {
+        value: Option<i32>,
+        below: Option<Box<Self>>,
+    }
+    let deep = (0..100).fold(json!({"value": "bad"}), |below, _| json!({"below": below}));
+    let read: Result<Node, String> = Shape::of::<Node>().read(&protocol_core::Json::encode(&deep).expect("JSON"));
+    assert!(read.is_err_and(|why| why.contains("\"bad\" is not of type")));
+
+    #[derive(Debug, Deserialize, Serialize, JsonSchema)]
+    #[serde(untagged)]
+    enum Either {
+        One { of: Box<Self>, one: Option<u8> },
+        Other { of: Box<Self>, other: Option<u8> },
+        Leaf { leaf: u8 },
+    }
+    let deep = (0..60).fold(json!({"leaf": "bad"}), |of, _| json!({"of": of}));
+    let read: Result<Either, String> = Shape::of::<Either>().read(&protocol_core::Json::encode(&deep).expect("JSON"));
+    assert!(read.is_err(), "each level has two alternatives");
+}
+
 /// Arguments with a rule that is checked only by the validator.
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
 struct Named {

@@ -157,8 +157,9 @@ impl Json {
         Self(text)
     }
 
-    /// Takes over text that is known to be JSON because the caller has written it. Nothing is checked: text that is not one value, nested at
-    /// most 120 deep, makes a frame that no peer can read.
+    /// Takes over text that is known to be one JSON value, nested at most 120 deep, because the caller has written it. Nothing is checked:
+    /// anything else changes what the frame says that it is put into, so no text from outside may come here. [`Json::parse`] checks, and
+    /// [`write::Object::value`] writes what needs no check.
     #[must_use]
     pub fn written(text: Vec<u8>) -> Self {
         Self(text.into())

@@ -506,6 +506,20 @@ pub(super) mod transitions {
     }
 
     #[test]
+    fn clocks_that_wait_for_the_time_start_with_the_next_that_the_session_is_told() {
+        let mut config = Config::mcp_client(Identity::new("c", "1"));
+        config.timeouts.handshake = None;
+        let mut session = Session::new(config, Instant::ZERO);
+        let call = session.invoke_untimed(Invoke::new(Op::CallTool, Json::empty_object())).unwrap();
+        assert_eq!(session.poll_timeout(), Some(Instant::from_micros(1)));
+        session.handle_timeout(Instant::from_millis(1000));
+        assert_eq!(session.poll_timeout(), Some(Instant::from_millis(61_000)));
+        session.handle_timeout(Instant::from_millis(61_000));
+        let end = core::iter::from_fn(|| session.poll_event()).find(|event| matches!(event, Event::Done { .. }));
+        assert!(matches!(end, Some(Event::Done { id, outcome: Outcome::TimedOut(_), .. }) if id == call), "{end:?}");
+    }
+
+    #[test]
     fn calls_that_end_before_their_clocks_start_do_not_pile_up() {
         let mut session = Session::new(Config::mcp_client(Identity::new("c", "1")), Instant::ZERO);
         let call = || Invoke::new(Op::CallTool, Json::empty_object());

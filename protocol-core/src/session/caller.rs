@@ -55,8 +55,12 @@ impl Session {
 }
 
 impl Session {
-    /// Starts a call without a look at the clock, otherwise like [`invoke`](Self::invoke): both its clocks start at the next
-    /// [`start_clocks`](Self::start_clocks), which has to come before the next frame.
+    /// Starts a call without a look at the clock, otherwise like [`invoke`](Self::invoke): both its clocks start at the next time that the
+    /// session is told, by [`start_clocks`](Self::start_clocks) or by a verb whose `now` is later than all before. Until then
+    /// [`poll_timeout`](Self::poll_timeout) asks for one.
+    ///
+    /// # Errors
+    /// As [`invoke`](Self::invoke).
     pub fn invoke_untimed(&mut self, call: Invoke) -> Result<OutboundId, InvokeError> {
         let id = self.make(call, false)?;
         if self.untimed.len() > self.calls.len().saturating_mul(2).saturating_add(16) {
@@ -82,7 +86,7 @@ impl Session {
         !self.untimed.is_empty()
     }
 
-    /// Starts the clocks of calls that were made without a look at one. It must be `now` since all of them were made.
+    /// Starts the clocks of calls that were made without a look at one. `now` must be read after the last of them was made.
     #[inline]
     pub fn start_clocks(&mut self, now: Instant) {
         if self.has_clocks_to_start() {

@@ -1,5 +1,7 @@
 //! Everything that goes in and comes out: frames, the end of the transport and time; frames, events and one deadline.
 
+use core::time::Duration;
+
 use bytes::Bytes;
 
 use super::Session;
@@ -96,6 +98,10 @@ impl Session {
     /// The moment at which [`handle_timeout`](Self::handle_timeout) has something to do; exact, and `None` when nothing is pending.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.has_clocks_to_start() {
+            // Whatever the time is by then, it lets them start.
+            return Some(self.now.saturating_add(Duration::from_micros(1)));
+        }
         self.timers.next()
     }
 
@@ -106,7 +112,10 @@ impl Session {
         if now < self.now {
             self.stats.clock_went_back = self.stats.clock_went_back.saturating_add(1);
         }
-        self.now = self.now.max(now);
+        if now > self.now {
+            self.now = now;
+            self.start_clocks(now);
+        }
     }
 
     /// Does what every verb leaves to be done once its transitions are complete: an end in their midst would cut their news short.
