@@ -110,6 +110,7 @@ impl Service {
     /// [`Service::try_tool`] returns that as an error.
     #[must_use]
     #[track_caller]
+    #[allow(clippy::panic, reason = "misuse that shows when the program starts, and never later")]
     pub fn tool(self, tool: Tool) -> Self {
         match self.try_tool(tool) {
             Ok(service) => service,

@@ -152,6 +152,9 @@ fn found_in_crates<'a>(wanted: &[&'a str]) -> Vec<(String, &'a str)> {
     all_sources().iter().flat_map(|(file, text)| found(file, text, wanted)).collect()
 }
 
+/// The places where a denied lint may be softened: misuse by the program itself that shows when it starts.
+const SOFTENED: [(&str, &str); 1] = [("endpoint/service/mod.rs", "#[allow(clippy::panic, reason =  )]")];
+
 /// Attributes that would soften one of the denied lints.
 fn softened(text: &str) -> Vec<String> {
     let softens = |attribute: &String| {
@@ -251,7 +254,9 @@ fn each_crate_denies_every_way_to_panic_that_a_lint_knows() {
         assert_eq!(header_lacks(&header), [""; 0], "{name}/src/lib.rs");
     }
     for (file, text) in all_sources() {
-        assert_eq!(softened(&text), [""; 0], "{file} softens a lint that is denied");
+        let known =
+            SOFTENED.iter().find(|(known, _)| *known == file).map_or(&[][..], |(_, attribute)| std::slice::from_ref(attribute));
+        assert_eq!(softened(&text), known, "{file} softens a lint that is denied");
     }
 }
 
