@@ -34,9 +34,12 @@ Exit status:
 #[derive(Debug, Parser)]
 #[command(disable_help_subcommand = true, after_help = HELP)]
 struct Line {
-    /// One short round instead of seven: numbers to look at, not to quote.
-    #[arg(long)]
+    /// One short round: numbers to look at, not to quote.
+    #[arg(long, conflicts_with = "rounds")]
     quick: bool,
+    /// Measure everything N times; the table has the medians.
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u64).range(1..=100))]
+    rounds: u64,
     /// Measure only rows whose name has TEXT in it.
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     only: String,
@@ -163,7 +166,7 @@ struct Place {
 
 fn measure(line: &Line) -> Outcome<Report> {
     let mut machine = Machine::here();
-    let (rounds, span) = if line.quick { (1, Duration::from_millis(200)) } else { (7, Duration::from_secs(1)) };
+    let (rounds, span) = if line.quick { (1, Duration::from_millis(200)) } else { (line.rounds as usize, Duration::from_secs(1)) };
     let mut places = places(line)?;
     let timed = places.iter().filter(|place| place.timed_by.is_some()).count();
     let counted = places.iter().filter(|place| place.counted_by.is_some()).count();
