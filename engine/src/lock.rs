@@ -204,7 +204,7 @@ impl<S: Guarded> Engine<S> {
 
     /// Locks. The state is whole after every statement of a verb, so a panic that poisoned the lock has broken nothing.
     ///
-    /// Code of users must not run while the guard lives.
+    /// Code of users must not run while the guard lives, nor another verb: it would wait for ever.
     pub fn lock(&self) -> MutexGuard<'_, S> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -222,7 +222,7 @@ impl<S: Guarded> Engine<S> {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Lets verbs send with this driver. A circle of handles until the driver's task ends.
+    /// Lets verbs send with this driver, if it is the first. The engine and the driver keep each other alive until the driver's task ends.
     pub(crate) fn set_early(&self, early: Arc<dyn Early<S>>) {
         let _ = self.early.set(early);
     }

@@ -122,7 +122,7 @@ impl Service {
     ///
     /// # Errors
     /// [`SchemaUnchecked`] if the schema of its arguments has a rule that nothing would check. With the feature `validate`, which is on by
-    /// default, every rule is checked, and this never fails.
+    /// default, every rule is checked but `format`, which JSON Schema 2020-12 takes for a remark, and this never fails.
     pub fn try_tool(mut self, tool: Tool) -> Result<Self, SchemaUnchecked> {
         if let Some(rule) = tool.unchecked() {
             return Err(SchemaUnchecked { tool: tool.name, rule });
