@@ -1,12 +1,12 @@
-//! What people hold: [`Service`], [`Tool`] and [`Context`] on the serving side, [`Peer`], [`Call`] and [`Client`] on the calling
+//! The types that an application writes against: [`Service`], [`Tool`] and [`Context`] on the serving side, [`Peer`], [`Call`] and [`Client`] on the calling
 //! side, [`Endpoint`] between them and a [`Driver`](protocol_core::drive::Driver).
 //!
 //! It needs no runtime of its own: an adapter lends tasks and a clock through [`Runtime`]. Sleeping and time limits use the endpoint's own
 //! deadlines, so handlers run in virtual time under test ([`testing`]).
 //!
-//! With the feature `validate`, which is on by default, arguments of tools and typed answers are checked against their whole schema, by the
-//! crate `jsonschema`. Without it the rules that derived schemas consist of are checked, and a schema with any other is an error
-//! ([`SchemaUnchecked`]) that says where the rule stands.
+//! With the feature `validate`, which is on by default, arguments of tools and typed answers are checked against their whole schema: by
+//! rules of this crate where they are all that it consists of, as of nearly all derived ones, and else by the crate `jsonschema`. Without it
+//! a schema that says more is an error ([`SchemaUnchecked`]) that says where the rule stands.
 //!
 //! With the feature `tracing`, which is on by default, it tells a subscriber under the target `protocol_core`: a span for each `invocation`
 //! (entered around each poll of its handler, so that what a handler tells lies in it), for each `call` and for each `question` that a
