@@ -34,4 +34,4 @@ pub use lock::{After, DriverSlot, Engine, Guarded, SendsEarly};
 pub use panics::drop_quietly;
 pub use runtime::{BoxFuture, Runtime};
 pub use task::{BlockingTask, End, Task, TaskOwner};
-pub use wake::{AbortHandle, Waiters, each, park, wake_all};
+pub use wake::{AbortHandle, Waiters, each, park, spare, wake_all};

@@ -23,6 +23,12 @@ pub fn park(place: &mut Option<Waker>, waker: &Waker, spare: &mut Option<Waker>)
     true
 }
 
+/// A clone of `waker` for [`park`], made before a lock is taken: the one that is `kept` if it wakes the same task, and else a new one.
+#[must_use]
+pub fn spare(kept: Option<Waker>, waker: &Waker) -> Option<Waker> {
+    kept.filter(|kept| kept.will_wake(waker)).or_else(|| Some(waker.clone()))
+}
+
 /// Calls `act`, which may run foreign code, with each of `things`. One that panics keeps none of the others from its turn: the panic
 /// goes on after the last, of several the last one, unless another is on its way already.
 pub fn each<T>(things: impl IntoIterator<Item = T>, mut act: impl FnMut(T)) {

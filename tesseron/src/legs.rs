@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::vec::Vec;
 
 use bytes::Bytes;
-use engine::{After, DriverSlot, Engine, Guarded, Runtime, park};
+use engine::{After, DriverSlot, Engine, Guarded, Runtime, park, spare};
 use protocol_core::drive::{Machine, Standing};
 use protocol_core::lines::LineEncoder;
 use protocol_core::session::{Close, Full, Transmit, TransportEnd};
@@ -65,6 +65,28 @@ impl State {
     fn park(&mut self, leg: Leg, waker: &Waker, spare: &mut Option<Waker>) {
         self.drivers.entry(leg).or_default().park(waker, spare);
     }
+
+    fn handle_frames(&mut self, leg: Leg, frames: &mut VecDeque<Bytes>, now: Instant) {
+        while self.bridge.wants_input(leg)
+            && let Some(frame) = frames.pop_front()
+        {
+            if let Err(Full(frame)) = self.bridge.handle_frame(leg, frame, now) {
+                frames.push_front(frame);
+                return;
+            }
+        }
+    }
+
+    fn handle_timeout(&mut self, leg: Leg, now: Instant) {
+        if self.has_alarm(leg) {
+            self.bridge.handle_timeout(now);
+        }
+    }
+
+    /// Puts the frames of a leg into `room`. Says whether there may be more.
+    fn fill(&mut self, leg: Leg, room: &mut LineEncoder) -> bool {
+        room.fill(|room| self.bridge.poll_transmit(leg).map(|transmit| room.push(transmit.frame)).is_some())
+    }
 }
 
 impl Guarded for State {
@@ -99,13 +121,6 @@ impl Guarded for State {
     }
 }
 
-impl State {
-    /// Puts the frames of a leg into `room`. Says whether there may be more.
-    fn fill(&mut self, leg: Leg, room: &mut LineEncoder) -> bool {
-        room.fill(|room| self.bridge.poll_transmit(leg).map(|transmit| room.push(transmit.frame)).is_some())
-    }
-}
-
 impl SharedBridge {
     /// A bridge that begins now, on the clock of `runtime`: every driver of its legs must be on the same one.
     #[must_use]
@@ -124,13 +139,13 @@ impl SharedBridge {
 
     /// The next event for the owner. Can be dropped and called again; one at a time.
     pub async fn next_event(&self) -> BridgeEvent {
-        let mut spare: Option<Waker> = None;
+        let mut kept = None;
         poll_fn(|cx| {
-            spare = spare.take().filter(|spare| spare.will_wake(cx.waker())).or_else(|| Some(cx.waker().clone()));
+            kept = spare(kept.take(), cx.waker());
             let event = self.engine.verb(|state, now, _| {
                 state.begin(now, None);
                 // Parked first, so that it is there whatever the verb brings.
-                park(&mut state.owner, cx.waker(), &mut spare);
+                park(&mut state.owner, cx.waker(), &mut kept);
                 state.bridge.poll_event()
             });
             event.map_or(Poll::Pending, Poll::Ready)
@@ -206,25 +221,6 @@ impl BridgeLeg {
     }
 }
 
-impl State {
-    fn handle_frames(&mut self, leg: Leg, frames: &mut VecDeque<Bytes>, now: Instant) {
-        while self.bridge.wants_input(leg)
-            && let Some(frame) = frames.pop_front()
-        {
-            if let Err(Full(frame)) = self.bridge.handle_frame(leg, frame, now) {
-                frames.push_front(frame);
-                return;
-            }
-        }
-    }
-
-    fn handle_timeout(&mut self, leg: Leg, now: Instant) {
-        if self.has_alarm(leg) {
-            self.bridge.handle_timeout(now);
-        }
-    }
-}
-
 impl Machine for BridgeLeg {
     /// Events are those of the bridge, and go to its owner.
     type Event = Infallible;
@@ -271,7 +267,7 @@ impl Machine for BridgeLeg {
     }
 
     fn register(&mut self, waker: &Waker) {
-        let mut spare = self.spare.take().filter(|spare| spare.will_wake(waker)).or_else(|| Some(waker.clone()));
+        let mut spare = spare(self.spare.take(), waker);
         self.engine.look(|state| state.park(self.leg, waker, &mut spare));
         self.spare = spare;
     }
@@ -283,7 +279,7 @@ impl Machine for BridgeLeg {
         clock: &dyn Fn() -> Instant,
         room: Option<&mut LineEncoder>,
     ) -> Standing<Infallible> {
-        let mut spare = self.spare.take().filter(|spare| spare.will_wake(waker)).or_else(|| Some(waker.clone()));
+        let mut spare = spare(self.spare.take(), waker);
         let leg = self.leg;
         let now = clock();
         let standing = self.driven(now, |state| {

@@ -182,7 +182,7 @@ impl Endpoint {
 
     /// A clone of the driver's waker. Whoever wakes the driver takes the one that is parked, so the next is ready before the lock is taken.
     fn spare(&mut self, waker: &Waker) -> Option<Waker> {
-        self.spare.take().filter(|spare| spare.will_wake(waker)).or_else(|| Some(waker.clone()))
+        engine::spare(self.spare.take(), waker)
     }
 
     fn run(&mut self, piece: Work) {

@@ -9,7 +9,7 @@ use protocol_core::session::{InvokeError, Outcome};
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Done {
-    /// How.
+    /// The outcome.
     pub outcome: Outcome,
     /// What was done before it failed, if the peer told.
     pub partial: Option<Json>,
