@@ -1,4 +1,4 @@
-use core::task::{Context, Poll};
+use core::task::{Context, Poll, ready};
 use core::time::Duration;
 use std::io;
 use std::process::ExitStatus;
@@ -14,6 +14,9 @@ use protocol_core::time::Instant;
 /// How long a child may take to exit once its input is closed.
 const EXIT_GRACE: Duration = Duration::from_secs(5);
 
+/// The time for which its output is read on after its exit. What it wrote itself is there by then; what it has started may hold the pipe for ever.
+const LAST_OUTPUT: Duration = Duration::from_millis(100);
+
 /// Frames thrown away before others have their turn.
 const FRAMES_IN_A_ROW: usize = 64;
 
@@ -24,6 +27,9 @@ pub trait Process {
 
     /// Its exit status, once it has exited; it is then no zombie any longer.
     fn poll_exit(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<ExitStatus>>;
+
+    /// Its number, as the system knows it; `None` if that is not known any longer.
+    fn id(&self) -> Option<u32>;
 
     /// Ends it by force, without waiting for its end.
     fn kill(&mut self) -> io::Result<()>;
@@ -36,6 +42,9 @@ pub trait Process {
 ///
 /// At the end its input is closed, which tells a server to exit; after a grace (5 s) it is killed; then its exit status is collected,
 /// so that no zombie is left. If this is dropped instead it is killed at once, and the runtime collects the rest.
+///
+/// Its exit is the end of its output, too, once what it wrote is read: a process that it has started, and that holds the same pipe, does not
+/// keep the connection open.
 #[derive(Debug)]
 pub struct Child<P, I, T> {
     process: P,
@@ -43,6 +52,8 @@ pub struct Child<P, I, T> {
     timer: T,
     exit: Exit,
     grace: Duration,
+    /// Set once its exit is known: its output ends by then.
+    read_by: Option<Instant>,
     /// Set once its input is closed.
     kill_at: Option<Instant>,
     killed: bool,
@@ -51,7 +62,8 @@ pub struct Child<P, I, T> {
 impl<P: Process, I: FrameIo<Error = io::Error>, T: Timer> Child<P, I, T> {
     /// Joins the three.
     pub fn new(process: P, io: I, timer: T) -> Self {
-        Self { process, io, timer, exit: Exit::default(), grace: EXIT_GRACE, kill_at: None, killed: false }
+        let exit = Exit { status: Arc::default(), process: process.id() };
+        Self { process, io, timer, exit, grace: EXIT_GRACE, read_by: None, kill_at: None, killed: false }
     }
 
     /// Changes how long it may take to exit by itself at the end.
@@ -71,17 +83,35 @@ impl<P: Process, I: FrameIo<Error = io::Error>, T: Timer> Child<P, I, T> {
     pub fn take_stderr(&mut self) -> Option<P::Stderr> {
         self.process.take_stderr()
     }
+
+    /// Its exit. The process is asked no more once it has told.
+    fn poll_exit(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.exit.status().is_none() {
+            let status = ready!(self.process.poll_exit(cx))?;
+            let _ = self.exit.status.set(status);
+        }
+        Poll::Ready(Ok(()))
+    }
 }
 
-/// The exit status of a child, once its connection has ended.
+/// The exit status of a child, once that is known.
 #[derive(Clone, Debug, Default)]
-pub struct Exit(Arc<OnceLock<ExitStatus>>);
+pub struct Exit {
+    status: Arc<OnceLock<ExitStatus>>,
+    process: Option<u32>,
+}
 
 impl Exit {
-    /// `None` before the end of the connection, and for ever if the transport was dropped before that.
+    /// `None` before the process has exited, and for ever if the transport was dropped before that.
     #[must_use]
     pub fn status(&self) -> Option<ExitStatus> {
-        self.0.get().copied()
+        self.status.get().copied()
+    }
+
+    /// The number of the process, as the system knew it when it was started. Another process may have it once this one has exited.
+    #[must_use]
+    pub fn process_id(&self) -> Option<u32> {
+        self.process
     }
 }
 
@@ -89,7 +119,17 @@ impl<P: Process, I: FrameIo<Error = io::Error>, T: Timer> FrameIo for Child<P, I
     type Error = io::Error;
 
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
-        self.io.poll_recv(cx)
+        let received = self.io.poll_recv(cx);
+        if received.is_ready() {
+            return received;
+        }
+        ready!(self.poll_exit(cx))?;
+        let read_by = *self.read_by.get_or_insert_with(|| self.timer.now().saturating_add(LAST_OUTPUT));
+        ready!(self.timer.poll_until(cx, read_by));
+        match self.io.poll_recv(cx) {
+            Poll::Pending => Poll::Ready(Ok(None)),
+            received => received,
+        }
     }
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -110,8 +150,7 @@ impl<P: Process, I: FrameIo<Error = io::Error>, T: Timer> FrameIo for Child<P, I
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let closed = self.io.poll_close(cx);
-        if let Poll::Ready(status) = self.process.poll_exit(cx) {
-            let _ = self.exit.0.set(status?);
+        if self.poll_exit(cx)?.is_ready() {
             return closed;
         }
         let kill_at = *self.kill_at.get_or_insert_with(|| self.timer.now().saturating_add(self.grace));
@@ -148,9 +187,10 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
     use std::rc::Rc;
 
-    /// A process that exits only when it is killed, and talks without end.
+    /// A process that exits only when it is killed, and talks without end, or has nothing to say.
     #[derive(Clone, Default)]
     struct Stubborn {
+        is_silent: Rc<Cell<bool>>,
         killed: Rc<Cell<bool>>,
         now: Rc<Cell<u64>>,
         said: Rc<Cell<usize>>,
@@ -161,6 +201,10 @@ mod tests {
 
         fn poll_exit(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<ExitStatus>> {
             if self.killed.get() { Poll::Ready(Ok(ExitStatus::from_raw(9))) } else { Poll::Pending }
+        }
+
+        fn id(&self) -> Option<u32> {
+            Some(7)
         }
 
         fn kill(&mut self) -> io::Result<()> {
@@ -177,6 +221,9 @@ mod tests {
         type Error = io::Error;
 
         fn poll_recv(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
+            if self.is_silent.get() {
+                return Poll::Pending;
+            }
             self.said.set(self.said.get() + 1);
             Poll::Ready(Ok(Some(Bytes::from_static(b"{}"))))
         }
@@ -225,5 +272,26 @@ mod tests {
         assert_eq!(child.exit().status(), None);
         assert!(matches!(child.poll_close(&mut cx), Poll::Ready(Ok(()))));
         assert_eq!(child.exit().status().and_then(|status| status.signal()), Some(9));
+    }
+
+    #[test]
+    fn the_exit_of_a_child_is_the_end_of_its_output_although_another_process_holds_the_pipe() {
+        let world = Stubborn::default();
+        let mut child = Child::new(world.clone(), world.clone(), world.clone());
+        let mut cx = Context::from_waker(Waker::noop());
+        world.is_silent.set(true);
+        assert!(child.poll_recv(&mut cx).is_pending(), "it runs");
+        world.killed.set(true);
+        assert!(child.poll_recv(&mut cx).is_pending(), "what it wrote may be on its way");
+        assert_eq!(child.exit().status().and_then(|status| status.signal()), Some(9));
+        world.is_silent.set(false);
+        assert!(matches!(child.poll_recv(&mut cx), Poll::Ready(Ok(Some(_)))));
+        world.is_silent.set(true);
+        world.now.set(99);
+        assert!(child.poll_recv(&mut cx).is_pending());
+        world.now.set(100);
+        assert!(matches!(child.poll_recv(&mut cx), Poll::Ready(Ok(None))));
+        assert_eq!(child.exit().process_id(), Some(7));
+        assert!(matches!(child.poll_close(&mut cx), Poll::Ready(Ok(()))));
     }
 }

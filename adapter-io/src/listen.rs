@@ -10,13 +10,19 @@ pub trait Accept<L> {
     /// What an accepted connection becomes.
     type Transport;
 
-    /// The next connection. Can be dropped and called again.
+    /// The next connection.
+    ///
+    /// # Cancel safety
+    /// An implementation must be cancel safe: where its future is dropped, no connection may be lost.
     fn accept(listener: &L) -> impl Future<Output = io::Result<Self::Transport>> + Send;
 }
 
 /// How a runtime listens on TCP.
 pub trait ListenTcp<L>: Accept<L> {
     /// Listens on a host and a port, and says where that is.
+    ///
+    /// # Cancel safety
+    /// An implementation must be cancel safe: where its future is dropped, nothing may go on listening.
     fn bind(address: &str) -> impl Future<Output = io::Result<(L, SocketAddr)>> + Send;
 }
 
@@ -29,6 +35,9 @@ pub struct TcpListener<B, L> {
 
 impl<B: ListenTcp<L>, L> TcpListener<B, L> {
     /// Listens on `address`, a host and a port; port 0 is any that is free.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing listens until it is ready.
     ///
     /// # Errors
     /// [`Error::Listen`].
@@ -43,7 +52,10 @@ impl<B: ListenTcp<L>, L> TcpListener<B, L> {
         self.address
     }
 
-    /// The next connection. Can be dropped and called again.
+    /// The next connection.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: no connection is lost.
     ///
     /// # Errors
     /// [`Error::Accept`].
@@ -102,7 +114,10 @@ mod unix {
             self.file.path()
         }
 
-        /// The next connection. Can be dropped and called again.
+        /// The next connection.
+        ///
+        /// # Cancel safety
+        /// Cancel safe: no connection is lost.
         ///
         /// # Errors
         /// [`Error::Accept`].

@@ -24,14 +24,19 @@ const IN_A_ROW: usize = 32;
 const PINGS: usize = 1024;
 /// The longest frame that is taken, whatever the session would take: room for all of one is kept as soon as its head has come.
 const LONGEST: usize = 1 << 30;
-/// Why we close, as the peer is told.
-const GOODBYE: CloseFrame = CloseFrame { code: CloseCode::Normal, reason: Utf8Bytes::from_static("the session is over") };
+/// Why we close in order, as the peer is told.
+const GOODBYE: CloseFrame = close_frame(CloseCode::Normal, "the session is over");
+
+const fn close_frame(code: CloseCode, reason: &'static str) -> CloseFrame {
+    CloseFrame { code, reason: Utf8Bytes::from_static(reason) }
+}
 
 /// A WebSocket on an `S` as a transport of frames, one a message. `B` says how the stream is used.
 ///
 /// What we send is text, in one piece and not compressed; text and binary messages are taken, pings are answered. A close of the peer
 /// is its end, whatever code it has, and so is a stream that just ends; what is sent after it is dropped, for nobody reads it. Our own
-/// close has the code 1000 and does not wait for an answer.
+/// close does not wait for an answer. It has the code 1000, or says what the peer did wrong: 1002 for broken framing, 1007 for text that is
+/// not UTF-8, 1009 for a message over the frame limit.
 ///
 /// A message over the frame limit gives one frame that is one byte longer than the limit, of zeros, and is the last: the session sees
 /// that it is too long, and closes by the rule that holds for every transport.
@@ -48,6 +53,8 @@ pub struct WebSocket<B, S> {
     blocked: bool,
     /// Our close was tried.
     closing: bool,
+    /// The code and the words of our close.
+    goodbye: CloseFrame,
     io: PhantomData<fn() -> B>,
 }
 
@@ -66,8 +73,17 @@ impl<B: StreamIo<S>, S> WebSocket<B, S> {
         // No limit on what is buffered but ours: frames are taken only while there is less than `FULL`.
         let config = WebSocketConfig::default().read_buffer_size(READ).write_buffer_size(FULL);
         let context = WebSocketContext::from_partially_read(read, role, Some(config));
-        let mut socket =
-            Self { stream, context, limit: 0, ended: false, pings: 0, blocked: false, closing: false, io: PhantomData };
+        let mut socket = Self {
+            stream,
+            context,
+            limit: 0,
+            ended: false,
+            pings: 0,
+            blocked: false,
+            closing: false,
+            goodbye: GOODBYE,
+            io: PhantomData,
+        };
         socket.set_frame_limit(Limits::default().frame_bytes);
         socket
     }
@@ -134,6 +150,16 @@ fn is_end(error: &Error) -> bool {
     matches!(error, Error::ConnectionClosed | Error::AlreadyClosed | Error::Protocol(ProtocolError::ResetWithoutClosingHandshake))
 }
 
+/// The code of our close after `error`, if the peer has broken a rule of WebSockets.
+fn blame(error: &Error) -> Option<CloseFrame> {
+    match error {
+        Error::Protocol(_) => Some(close_frame(CloseCode::Protocol, "the framing is broken")),
+        Error::Utf8(_) => Some(close_frame(CloseCode::Invalid, "the text is not UTF-8")),
+        Error::Capacity(_) => Some(close_frame(CloseCode::Size, "the message is too long")),
+        _ => None,
+    }
+}
+
 fn broken(error: Error) -> io::Error {
     match error {
         Error::Io(error) => error,
@@ -158,10 +184,16 @@ impl<B: StreamIo<S>, S> FrameIo for WebSocket<B, S> {
                 Ok(Message::Ping(_)) => self.pings = self.pings.saturating_add(1),
                 Ok(Message::Pong(_) | Message::Frame(_)) => {}
                 Ok(Message::Close(_)) => self.ended = true,
+                Err(error) if is_end(&error) => {
+                    self.ended = true;
+                    return Poll::Ready(Ok(None));
+                }
                 Err(error) => {
                     self.ended = true;
+                    if let Some(goodbye) = blame(&error) {
+                        self.goodbye = goodbye;
+                    }
                     return Poll::Ready(match error {
-                        error if is_end(&error) => Ok(None),
                         Error::Capacity(_) if self.limit < LONGEST => Ok(Some(vec![0; self.limit.saturating_add(1)].into())),
                         error => Err(broken(error)),
                     });
@@ -201,7 +233,8 @@ impl<B: StreamIo<S>, S> FrameIo for WebSocket<B, S> {
         if !self.closing {
             self.closing = true;
             // As much of it as leaves at once: a peer that does not read must not hold us.
-            let _ = self.poll(cx, |context, stream| context.close(stream, Some(GOODBYE)));
+            let goodbye = self.goodbye.clone();
+            let _ = self.poll(cx, |context, stream| context.close(stream, Some(goodbye)));
         }
         let shut = ready!(B::poll_close(&mut self.stream, cx));
         // The peer may have gone first.
@@ -423,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_over_the_limit_is_one_frame_that_is_too_long_and_the_last() {
+    fn a_message_over_the_limit_is_one_frame_that_is_too_long_and_the_last_and_our_close_says_so() {
         let fits = masked(TEXT, b"12345678");
         for too_long in [
             masked(TEXT, b"123456789"),
@@ -435,6 +468,8 @@ mod tests {
             let mut socket = server([fits.clone(), too_long, fits.clone()]);
             socket.set_frame_limit(8);
             assert_eq!(received(&mut socket), ["12345678", "\0\0\0\0\0\0\0\0\0", "the end"]);
+            assert!(matches!(socket.poll_close(&mut noop()), Poll::Ready(Ok(()))));
+            assert_eq!(socket.stream.written, close(1009, "the message is too long"));
         }
     }
 
@@ -471,19 +506,28 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_the_protocol_is_an_error_and_the_last() {
-        for bytes in [
-            unmasked(TEXT, b"{}"),
-            masked(TEXT, b"\xff"),
-            masked(0xc1, b"compressed"),
-            masked(0x83, b"reserved"),
-            masked(0x80, b"continues nothing"),
-            masked(PING, &[0; 126]),
+    fn what_breaks_the_protocol_is_an_error_and_the_last_and_our_close_says_what_it_was() {
+        let (framing, text) = (close(1002, "the framing is broken"), close(1007, "the text is not UTF-8"));
+        for (bytes, close) in [
+            (unmasked(TEXT, b"{}"), &framing),
+            (masked(0xc1, b"compressed"), &framing),
+            (masked(0x83, b"reserved"), &framing),
+            (masked(0x80, b"continues nothing"), &framing),
+            (masked(PING, &[0; 126]), &framing),
+            (masked(TEXT, b"\xff"), &text),
+            ([masked(0x01, b"\xe2"), masked(0x80, b"x")].concat(), &text),
         ] {
             let mut socket = server([bytes, masked(TEXT, b"{}")]);
             assert_eq!(received(&mut socket), ["InvalidData"]);
             assert_eq!(received(&mut socket), ["the end"]);
+            assert!(matches!(socket.poll_close(&mut noop()), Poll::Ready(Ok(()))));
+            assert_eq!((&socket.stream.written, socket.stream.closed), (close, true));
         }
+    }
+
+    /// Our close as a server sends it.
+    fn close(code: u16, reason: &str) -> Vec<u8> {
+        unmasked(CLOSE, &[&code.to_be_bytes(), reason.as_bytes()].concat())
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub fn child(command: impl Into<Command>) -> Result<Child, Error> {
 }
 
 /// A process of smol.
+///
+/// `Send` and not `Sync`, and so is a [`Child`]: the future that waits for its exit, which smol gives, is polled by one driver.
 pub struct Process {
     process: process::Child,
     /// Waits for its exit, once somebody does.
@@ -40,6 +42,10 @@ impl adapter_io::Process for Process {
 
     fn poll_exit(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<ExitStatus>> {
         self.exit.get_or_insert_with(|| Box::pin(self.process.status())).as_mut().poll(cx)
+    }
+
+    fn id(&self) -> Option<u32> {
+        Some(self.process.id())
     }
 
     fn kill(&mut self) -> io::Result<()> {

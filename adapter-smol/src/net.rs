@@ -20,6 +20,9 @@ fn tcp(stream: TcpStream) -> io::Result<Tcp> {
 
 /// Connects to `address`, a host and a port.
 ///
+/// # Cancel safety
+/// Cancel safe: a connection that is not ready is closed.
+///
 /// # Errors
 /// [`Error::Connect`].
 pub async fn tcp_connect(address: &str) -> Result<Tcp, Error> {
@@ -73,6 +76,9 @@ mod unix {
     }
 
     /// Connects to the socket at `path`.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a connection that is not ready is closed.
     ///
     /// # Errors
     /// [`Error::Connect`].

@@ -1,5 +1,6 @@
 #[cfg(unix)]
 use std::fs::File;
+use std::future::pending;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -22,6 +23,21 @@ const WAITING: usize = 64 * 1024;
 #[must_use]
 pub fn stdio() -> LineIo<Halves<Stdin, Stdout>> {
     LineIo::new(Stdin::open(), Stdout::open()).sending_anywhere()
+}
+
+/// Waits until nobody reads our standard output any longer. For ever where it is no pipe (on Linux), since only a pipe tells.
+///
+/// # Cancel safety
+/// Cancel safe: nothing is lost, and it can be called again at any time.
+pub async fn stdout_unread() {
+    #[cfg(unix)]
+    // There is nothing to be read from this end. What wakes such a reader is the error that comes with the end of the other one.
+    if let Some(Ok(pipe)) = adapter_io::fifo_stdout().map(Async::new)
+        && pipe.readable().await.is_ok()
+    {
+        return;
+    }
+    pending().await
 }
 
 /// Standard input.

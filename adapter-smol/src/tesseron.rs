@@ -16,28 +16,37 @@ use crate::{Alarm, Clock, SmolIo};
 
 /// Listens for gateways of Tesseron as an app, and says so in a manifest.
 ///
+/// # Cancel safety
+/// Cancel safe: until it is ready nothing listens, and there is no manifest.
+///
 /// # Errors
 /// As [`::tesseron::net::listen`].
-pub async fn tesseron_listen(options: TesseronOptions) -> Result<TesseronListener, ::tesseron::Error> {
+pub async fn tesseron_listen(options: TesseronOptions) -> Result<TesseronListener, ::tesseron::TesseronError> {
     ::tesseron::net::listen(Clock::start(), options).await
 }
 
 /// As [`tesseron_listen`], on an executor of your own.
+///
+/// # Cancel safety
+/// Cancel safe: until it is ready nothing listens, and there is no manifest.
 ///
 /// # Errors
 /// As [`::tesseron::net::listen`].
 pub async fn tesseron_listen_on(
     executor: &Arc<Executor<'static>>,
     options: TesseronOptions,
-) -> Result<TesseronListener, ::tesseron::Error> {
+) -> Result<TesseronListener, ::tesseron::TesseronError> {
     ::tesseron::net::listen(Clock::start_on(executor), options).await
 }
 
 /// Dials an app as a gateway of Tesseron, with the code of its claim if it has minted one.
 ///
+/// # Cancel safety
+/// Not cancel safe: the connection is closed, and where the app had taken `code` already, that code is spent.
+///
 /// # Errors
 /// As [`::tesseron::net::dial`].
-pub async fn tesseron_dial(instance: &Instance, code: Option<&ClaimCode>) -> Result<TesseronTransport, ::tesseron::Error> {
+pub async fn tesseron_dial(instance: &Instance, code: Option<&ClaimCode>) -> Result<TesseronTransport, ::tesseron::TesseronError> {
     ::tesseron::net::dial(&Clock::start(), instance, code).await
 }
 
@@ -86,8 +95,8 @@ impl Sockets for Clock {
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
     }
 
-    async fn accept_tcp(listener: &TcpListener) -> io::Result<TcpStream> {
-        listener.accept().await.and_then(|(stream, _)| tcp(stream))
+    async fn accept_tcp(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+        listener.accept().await.and_then(|(stream, from)| Ok((tcp(stream)?, from)))
     }
 
     async fn connect_tcp(address: SocketAddr) -> io::Result<TcpStream> {

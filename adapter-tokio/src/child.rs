@@ -46,6 +46,10 @@ impl adapter_io::Process for Process {
         pin!(self.0.wait()).poll(cx)
     }
 
+    fn id(&self) -> Option<u32> {
+        self.0.id()
+    }
+
     fn kill(&mut self) -> io::Result<()> {
         self.0.start_kill()
     }

@@ -55,6 +55,10 @@ where
 /// Awaited it gives the end, when all has been written, handlers have ended and the transport is closed: why the session closed, or
 /// [`Error::Broken`]. [`Peer::close`] brings that about in an orderly way. Dropping it ends the connection at once: calls are lost,
 /// handlers are told and dropped at their next await, a child process is killed.
+///
+/// # Cancel safety
+/// Not cancel safe: dropping it ends the connection at once, as said above; poll a `&mut Connection`, which is a future, too, where
+/// it shall go on.
 #[derive(Debug)]
 #[must_use = "dropping it ends the connection"]
 pub struct Connection {

@@ -21,7 +21,7 @@ mod stdio;
 mod tesseron;
 
 #[cfg(feature = "tesseron")]
-pub use ::tesseron::Error as TesseronError;
+pub use ::tesseron::TesseronError;
 #[cfg(feature = "tesseron")]
 pub use ::tesseron::net::{Binding, ClaimMode, Home, Instance, TesseronListener, TesseronOptions, TesseronTransport};
 pub use adapter_io::{Error, Exit, Halves, Whole};
@@ -35,6 +35,6 @@ pub use net::{Tcp, TcpListener, tcp_connect};
 #[cfg(all(feature = "net", unix))]
 pub use net::{Unix, UnixListener, unix_connect};
 #[cfg(feature = "stdio")]
-pub use stdio::{Stdin, Stdout, stdio};
+pub use stdio::{Stdin, Stdout, stdio, stdout_unread};
 #[cfg(feature = "tesseron")]
 pub use tesseron::{tesseron_dial, tesseron_listen};

@@ -1,7 +1,10 @@
+use std::future::pending;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+#[cfg(unix)]
+use tokio::io::Interest;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 #[cfg(unix)]
 use tokio::net::unix::pipe;
@@ -28,6 +31,23 @@ pub fn stdio() -> LineIo<Halves<Stdin, Stdout>> {
     let stdio = LineIo::new(Stdin::open(), stdout);
     // The thread is the runtime's, and asked for anew with each write.
     if is_pipe { stdio.sending_anywhere() } else { stdio }
+}
+
+/// Waits until nobody reads our standard output any longer. For ever where it is no pipe (on Linux), since only a pipe tells.
+///
+/// # Cancel safety
+/// Cancel safe: nothing is lost, and it can be called again at any time.
+///
+/// # Panics
+/// Within a runtime that was built without `enable_io`, where it is a pipe.
+pub async fn stdout_unread() {
+    #[cfg(unix)]
+    if let Some(Ok(pipe)) = adapter_io::fifo_stdout().map(pipe::Sender::from_file)
+        && pipe.ready(Interest::ERROR).await.is_ok()
+    {
+        return;
+    }
+    pending().await
 }
 
 /// Standard input.

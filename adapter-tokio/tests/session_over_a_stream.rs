@@ -53,7 +53,7 @@ async fn echo(mut server: Wire, steps: u64) -> CloseReason {
     let mut end = None;
     while let Some(event) = server.next_event().await.unwrap() {
         match event {
-            Event::Request { id, params, .. } => {
+            Event::Request { id, request, .. } => {
                 for step in 1..=steps {
                     let now = server.now();
                     server.machine_mut().progress(id, Progress::count(step, steps), now).unwrap();
@@ -61,7 +61,7 @@ async fn echo(mut server: Wire, steps: u64) -> CloseReason {
                     let _ = tokio::time::timeout(Duration::from_secs(1), server.next_event()).await;
                 }
                 let now = server.now();
-                server.machine_mut().respond(id, Reply::Raw(params.member("arguments").unwrap()), now).unwrap();
+                server.machine_mut().respond(id, Reply::Raw(request.params().member("arguments").unwrap()), now).unwrap();
             }
             Event::Closed(reason) => end = Some(reason),
             _ => {}
@@ -98,14 +98,14 @@ async fn a_call_its_progress_and_its_result_cross_a_pipe_of_seven_bytes() {
 
 /// Takes both through the handshake; afterwards nobody drives them.
 async fn shake_hands(client: &mut Wire, server: &mut Wire) {
-    let client = async {
-        assert!(matches!(next(client).await, Event::Ready(_)));
-        // It still has to say that it is ready.
-        next(client).await
+    // Its answer has still to be written when the server is ready.
+    let server = async {
+        assert!(matches!(next(server).await, Event::Ready(_)));
+        next(server).await
     };
     tokio::select! {
-        event = client => panic!("{event:?}"),
-        event = next(server) => assert!(matches!(event, Event::Ready(_)), "{event:?}"),
+        event = next(client) => assert!(matches!(event, Event::Ready(_)), "{event:?}"),
+        event = server => panic!("{event:?}"),
     }
 }
 

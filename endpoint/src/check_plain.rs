@@ -100,13 +100,13 @@ impl Audit<'_> {
         };
         for (keyword, rule) in rules {
             let begin = self.place.enter(keyword);
-            self.rule(keyword, rule, rules)?;
+            self.rule(keyword, rule)?;
             self.place.leave(begin);
         }
         Ok(())
     }
 
-    fn rule(&mut self, keyword: &str, rule: &Value, rules: &Map<String, Value>) -> Result<(), Unchecked> {
+    fn rule(&mut self, keyword: &str, rule: &Value) -> Result<(), Unchecked> {
         let is_type = |kind: &Value| kind.as_str().is_some_and(|kind| TYPES.contains(&kind));
         match keyword {
             "type" => self.enforced(match rule {
@@ -115,8 +115,7 @@ impl Audit<'_> {
             }),
             "enum" => self.enforced(rule.is_array()),
             "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" => self.enforced(rule.is_number()),
-            "minItems" | "maxItems" => self.enforced(rule.is_u64()),
-            "minLength" | "maxLength" => self.enforced(is_one_character(rules)),
+            "minItems" | "maxItems" | "minLength" | "maxLength" => self.enforced(rule.is_u64()),
             "required" => self.enforced(rule.as_array().is_some_and(|names| names.iter().all(Value::is_string))),
             "$ref" => self.enforced(target(self.root, rule).is_some()),
             "properties" | "$defs" => {
@@ -164,11 +163,6 @@ impl Audit<'_> {
     fn enforced(&self, is_enforced: bool) -> Result<(), Unchecked> {
         if is_enforced { Ok(()) } else { Err(Unchecked(self.place.0.clone())) }
     }
-}
-
-/// The schema of a `char`, whose length serde checks, too.
-fn is_one_character(rules: &Map<String, Value>) -> bool {
-    ["minLength", "maxLength"].iter().all(|keyword| rules.get(*keyword).is_some_and(|length| *length == 1))
 }
 
 /// A definition of the schema, or the whole of it.
@@ -346,12 +340,19 @@ impl Walk<'_> {
                     _ => {}
                 }
             }
-            // Of lengths of text there is only that of a single character.
-            Value::String(text) => match keyword {
-                "minLength" if text.is_empty() => self.wrong(format_args!("{value} is shorter than 1 character")),
-                "maxLength" if text.chars().nth(1).is_some() => self.wrong(format_args!("{value} is longer than 1 character")),
-                _ => {}
-            },
+            Value::String(text) => {
+                let (length, characters) =
+                    (text.chars().count() as u64, if *bound == Number::from(1) { "character" } else { "characters" });
+                match (keyword, bound.as_u64()) {
+                    ("minLength", Some(least)) if length < least => {
+                        self.wrong(format_args!("{value} is shorter than {least} {characters}"));
+                    }
+                    ("maxLength", Some(most)) if length > most => {
+                        self.wrong(format_args!("{value} is longer than {most} {characters}"));
+                    }
+                    _ => {}
+                }
+            }
             _ => {}
         }
     }

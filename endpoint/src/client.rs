@@ -1,12 +1,15 @@
-//! The side that answers what callees ask while they serve: model, user, roots.
+//! The side that answers what callees ask while they serve: model, user, browser, roots.
 
 use core::fmt;
 use std::sync::Arc;
 
-use crate::peer::{Call, Peer, tool_call};
+use crate::context::Context;
+use crate::peer::{Call, Peer};
 use crate::state::Question;
 use engine::BoxFuture;
-use protocol_core::dialect::{Answer, Ask, Capabilities, Elicit, Elicited, LogRecord, Notice, Sample, Sampled};
+use protocol_core::dialect::{
+    Answer, Ask, Capabilities, Consent, Custom, Elicit, Elicited, LogRecord, Notice, OpenUrl, Reply, Sample, Sampled,
+};
 use protocol_core::error::RpcError;
 use protocol_core::json::Json;
 use protocol_core::session::{Invoke, InvokeError, OutboundId};
@@ -24,21 +27,58 @@ pub trait Client: Send + Sync + 'static {
     }
 
     /// Asks a model. Refuses by default.
-    fn sample(&self, asked: Asked, sample: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
+    ///
+    /// # Cancel safety
+    /// The future must be ready to be dropped at any await, as it is when the question is no longer wanted; nothing is answered then.
+    fn sample(&self, asked: InputContext, sample: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
         let _ = (asked, sample);
         refuse("sampling is not offered")
     }
 
     /// Asks the user to fill a form; one without fields asks for yes or no. Refuses by default.
-    fn elicit(&self, asked: Asked, form: Elicit) -> BoxFuture<'static, Result<Elicited, RpcError>> {
+    ///
+    /// # Cancel safety
+    /// The future must be ready to be dropped at any await, as it is when the question is no longer wanted; nothing is answered then.
+    fn elicit(&self, asked: InputContext, form: Elicit) -> BoxFuture<'static, Result<Elicited, RpcError>> {
         let _ = (asked, form);
         refuse("elicitation is not offered")
     }
 
+    /// Asks the user whether to open an address, and opens it once they agree; nothing of it may be fetched before. Declines by default.
+    ///
+    /// What the user does there may take long, so the answer does not wait for it. A server may tell of its end:
+    /// [`Notice::ElicitationComplete`] goes to [`Client::notice`], and with an id that is not awaited it means nothing.
+    ///
+    /// # Cancel safety
+    /// The future must be ready to be dropped at any await, as it is when the question is no longer wanted; nothing is answered
+    /// then.
+    fn open_url(&self, asked: InputContext, open: OpenUrl) -> BoxFuture<'static, Result<Consent, RpcError>> {
+        let _ = (asked, open);
+        Box::pin(core::future::ready(Ok(Consent::Decline)))
+    }
+
     /// Lists the folders to work in: the array of `{uri, name?}`. Refuses by default.
-    fn roots(&self, asked: Asked) -> BoxFuture<'static, Result<Json, RpcError>> {
+    ///
+    /// # Cancel safety
+    /// The future must be ready to be dropped at any await, as it is when the question is no longer wanted; nothing is answered then.
+    fn roots(&self, asked: InputContext) -> BoxFuture<'static, Result<Json, RpcError>> {
         let _ = asked;
         refuse("roots are not offered")
+    }
+
+    /// The methods beside those of the protocol that [`Client::request`] serves. None by default. Read once, when the endpoint is made.
+    fn methods(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Serves a request of one of [`Client::methods`], with its parameters exactly as they came. Refuses by default.
+    ///
+    /// # Cancel safety
+    /// The future must be ready to be dropped at any await, as that of every handler: it is when the connection is dropped, and when
+    /// it goes on for longer than [`handler_grace`](protocol_core::Timeouts::handler_grace) after `context` was told to stop.
+    fn request(&self, context: Context, method: &str, params: Json) -> BoxFuture<'static, Result<Json, RpcError>> {
+        let _ = (context, method, params);
+        refuse("method not found")
     }
 
     /// A log record of the peer. Called in order, by the driver: it must not block.
@@ -61,11 +101,11 @@ fn refuse<T: Send + 'static>(message: &'static str) -> BoxFuture<'static, Result
 
 /// Where a question comes from. Cloneable.
 #[derive(Clone)]
-pub struct Asked {
+pub struct InputContext {
     question: Arc<Question>,
 }
 
-impl Asked {
+impl InputContext {
     pub(crate) fn new(question: Arc<Question>) -> Self {
         Self { question }
     }
@@ -96,7 +136,7 @@ impl Asked {
     /// # Errors
     /// As for [`Asked::call`].
     pub fn call_tool(&self, name: &str, arguments: Json) -> Result<Call, InvokeError> {
-        self.call(tool_call(name, &arguments))
+        self.call(Invoke::call_tool(name, arguments))
     }
 
     /// Who asks.
@@ -106,9 +146,9 @@ impl Asked {
     }
 }
 
-impl fmt::Debug for Asked {
+impl fmt::Debug for InputContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Asked")
+        f.debug_struct("InputContext")
             .field("key", &self.question.key)
             .field("parent", &self.question.parent)
             .field("depth", &self.question.depth)
@@ -116,11 +156,18 @@ impl fmt::Debug for Asked {
     }
 }
 
+/// Serves a request of the peer. The client's own code runs in its polls.
+pub(crate) async fn serve(client: Arc<dyn Client>, context: Context, request: Custom) -> Reply {
+    let method = String::from(request.method());
+    client.request(context, &method, request.into_params()).await.map_or_else(Reply::Error, Reply::Raw)
+}
+
 /// Answers `ask`. The client's own code runs in its polls.
-pub(crate) async fn answer(client: Arc<dyn Client>, asked: Asked, ask: Ask) -> Answer {
+pub(crate) async fn answer(client: Arc<dyn Client>, asked: InputContext, ask: Ask) -> Answer {
     let answer = match ask {
         Ask::Sample(sample) => client.sample(asked, *sample).await.map(Answer::Sample),
         Ask::Elicit(form) => client.elicit(asked, form).await.map(Answer::Elicit),
+        Ask::OpenUrl(open) => client.open_url(asked, *open).await.map(Answer::OpenUrl),
         Ask::Confirm { message } => client.elicit(asked, Elicit::new(message, empty_form())).await.map(Answer::Elicit),
         Ask::Roots => client.roots(asked).await.map(Answer::Roots),
         _ => Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "method not found")),

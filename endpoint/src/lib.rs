@@ -31,6 +31,7 @@ mod check_plain;
 mod client;
 mod context;
 mod endpoint;
+mod extensions;
 mod peer;
 mod plain;
 mod schema;
@@ -42,13 +43,14 @@ pub mod testing;
 mod tests;
 mod violations;
 
-pub use client::{Asked, Client};
+pub use client::{Client, InputContext};
 pub use context::{Cancellation, Cancelled, Context, Subrange, TimeoutError};
 pub use endpoint::{Endpoint, drive};
 pub use engine::{BoxFuture, Runtime};
+pub use extensions::Extensions;
 pub use peer::{Call, Peer};
 pub use service::{
     Completion, CompletionOf, CompletionRequest, Prompt, PromptMessage, PromptOutput, Resource, ResourceContents, ResourceTemplate,
     ResourceUri, SchemaUnchecked, Service, Tool, ToolError,
 };
-pub use state::{AskFailed, CallError, Counters, Done};
+pub use state::{AskFailed, CallError, CallOutcome, Counters};

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 
 use protocol_core::Instant;
-use protocol_core::drive::Standing;
+use protocol_core::drive::TurnOutcome;
 use protocol_core::lines::LineEncoder;
 
 use crate::{Runtime, park, wake_all};
@@ -17,9 +17,6 @@ use crate::{Runtime, park, wake_all};
 pub trait Guarded: Send + 'static {
     /// Wakers to be woken after a verb.
     type Wakers: IntoIterator<Item = Waker>;
-
-    /// The time that the machine was last told.
-    fn time(&self) -> Instant;
 
     /// Whether the machine is closed.
     fn is_closed(&self) -> bool;
@@ -39,20 +36,15 @@ pub trait SendsEarly: Guarded {
     /// The event that the driver hands out.
     type Event: Send;
 
-    /// Ends a turn of the driver, or an early send: puts the frames that wait into `room`, if there is any, and says what to wait for.
-    /// `clock` tells the time, for clocks that begin now. The second value says whether there are events to be dispatched.
-    fn finish_turn(
-        &mut self,
-        now: Instant,
-        clock: impl FnOnce() -> Instant,
-        room: Option<&mut LineEncoder>,
-    ) -> (Standing<Self::Event>, bool);
+    /// Ends a turn of the driver, or an early send: puts the frames that wait into `room`, if there is any, and says what to wait for. The
+    /// second value says whether there are events to be dispatched.
+    fn finish_turn(&mut self, now: Instant, room: Option<&mut LineEncoder>) -> (TurnOutcome<Self::Event>, bool);
 }
 
 /// A driver, as a verb finds it.
 pub(crate) trait Early<S: Guarded>: Send + Sync {
     /// Sends the frames that wait; where that cannot be now, or leaves something for a turn, wakes the driver.
-    fn send(&self, engine: &Engine<S>, state: MutexGuard<'_, S>);
+    fn send(&self, engine: &Engine<S>, state: MutexGuard<'_, S>, now: Instant);
 }
 
 /// What a verb has brought about.
@@ -167,19 +159,6 @@ impl<S: Guarded> Engine<S> {
         self.run(self.lock(), now, verb)
     }
 
-    /// Runs one verb that is quicker than reading the clock. Unless `is_timed` says that the time matters to it, it is told the time that
-    /// the machine was last told.
-    pub fn quick_verb<T>(&self, is_timed: impl FnOnce(&S) -> bool, verb: impl FnOnce(&mut S, Instant, &mut After) -> T) -> T {
-        let state = self.lock();
-        if !is_timed(&state) {
-            let now = state.time();
-            return self.run(state, now, verb);
-        }
-        // The clock is not read under the lock: others would wait for it.
-        drop(state);
-        self.verb(verb)
-    }
-
     fn run<T>(&self, mut state: MutexGuard<'_, S>, now: Instant, verb: impl FnOnce(&mut S, Instant, &mut After) -> T) -> T {
         let mut after = After::default();
         let value = verb(&mut state, now, &mut after);
@@ -188,7 +167,7 @@ impl<S: Guarded> Engine<S> {
             && let Some(early) = self.early.get()
             && state.early_slot().is_some_and(|slot| !slot.polling && slot.is_parked())
         {
-            early.send(self, state);
+            early.send(self, state, now);
             return value;
         }
         let wakers = state.take_wakers(&after);

@@ -46,6 +46,10 @@ pin_project! {
     /// A future of a user on its way.
     ///
     /// Whether unwinding left the future's own state whole is of no matter: it is never polled again.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: dropped before its end it settles with its owner as [`End::Dropped`], and the future of the user is
+    /// dropped.
     pub struct Task<D: TaskOwner, F> {
         owner: Arc<D>,
         // `None` once it is settled.
@@ -137,6 +141,8 @@ impl<D: TaskOwner, F: Future<Output = D::Output>> Future for Task<D, F> {
 }
 
 /// A blocking job that settles with its owner as a [`Task`] does.
+///
+/// `Send` and not `Sync`, as its job need not be: one thread makes it, and another runs it.
 pub struct BlockingTask<D: TaskOwner> {
     owner: Arc<D>,
     job: Option<Box<dyn FnOnce() -> D::Output + Send>>,

@@ -40,6 +40,9 @@ pub trait Adapter: Clone + Send + Sync + 'static {
     fn runtime(&self) -> Arc<dyn Runtime>;
 
     /// Waits.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: called again it waits for the whole span.
     fn sleep(&self, span: Duration) -> BoxFuture<'static, ()>;
 
     /// `serve`.
@@ -53,6 +56,12 @@ pub trait Adapter: Clone + Send + Sync + 'static {
 
     /// `stdio`.
     fn stdio(&self) -> End;
+
+    /// `stdout_unread`.
+    ///
+    /// # Cancel safety
+    /// As cancel safe as that.
+    fn stdout_unread(&self) -> BoxFuture<'static, ()>;
 
     /// `child`.
     ///
@@ -75,20 +84,32 @@ pub trait Adapter: Clone + Send + Sync + 'static {
     fn duplex_with_bytes(&self, bytes: usize) -> (End, Box<dyn Read + Send>, Box<dyn Write + Send>);
 
     /// Opens a connection.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a connection that is not ready is closed.
     fn reach(&self, place: Place) -> BoxFuture<'static, Result<End, Error>>;
 
     /// Begins to listen.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing listens until it is ready.
     fn listen(&self, place: Place) -> BoxFuture<'static, Result<Listener, Error>>;
 
     /// `tesseron_listen`.
-    fn tesseron_listen(&self, options: TesseronOptions) -> BoxFuture<'static, Result<TesseronListener, tesseron::Error>>;
+    ///
+    /// # Cancel safety
+    /// As cancel safe as that.
+    fn tesseron_listen(&self, options: TesseronOptions) -> BoxFuture<'static, Result<TesseronListener, tesseron::TesseronError>>;
 
     /// `tesseron_dial`.
+    ///
+    /// # Cancel safety
+    /// As cancel safe as that.
     fn tesseron_dial(
         &self,
         instance: &Instance,
         code: Option<ClaimCode>,
-    ) -> BoxFuture<'static, Result<TesseronTransport, tesseron::Error>>;
+    ) -> BoxFuture<'static, Result<TesseronTransport, tesseron::TesseronError>>;
 }
 
 /// Where somebody listens.
@@ -139,6 +160,9 @@ macro_rules! boxed {
 }
 
 /// Waits for the first of two; the one that is named first wins when both are there.
+///
+/// # Cancel safety
+/// As cancel safe as the less so of the two, which are dropped with it.
 pub async fn first<T>(one: impl Future<Output = T>, other: impl Future<Output = T>) -> T {
     let (mut one, mut other) = (pin!(one), pin!(other));
     poll_fn(|cx| match one.as_mut().poll(cx) {
@@ -149,6 +173,9 @@ pub async fn first<T>(one: impl Future<Output = T>, other: impl Future<Output = 
 }
 
 /// Runs `future` as a task and waits for it; its panic is ours.
+///
+/// # Cancel safety
+/// Not cancel safe: the task goes on, and its value is lost.
 pub async fn task<T: Send + 'static>(runtime: &dyn Runtime, future: impl Future<Output = T> + Send + 'static) -> T {
     start(runtime, future).await
 }
@@ -187,6 +214,9 @@ pub fn start_thread<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static)
 }
 
 /// Lets the other tasks go first.
+///
+/// # Cancel safety
+/// Cancel safe: nothing is lost.
 pub async fn turn() {
     let mut is_first = true;
     poll_fn(|cx| {
@@ -226,6 +256,9 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 /// A task that runs, or a job.
+///
+/// # Cancel safety
+/// Not cancel safe: what runs goes on when this is dropped, and its value is lost.
 pub struct Started<T>(Arc<Mutex<Slot<T>>>);
 
 struct Slot<T> {

@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use endpoint::{Asked, BoxFuture, Client};
-use protocol_core::{Capabilities, Elicit, Elicited, LogRecord, RpcError, Sample, Sampled};
+use endpoint::{BoxFuture, Client, InputContext};
+use protocol_core::{Capabilities, Consent, Elicit, Elicited, Json, LogRecord, Notice, OpenUrl, RpcError, Sample, Sampled};
 
-use super::arguments::{Forms, Samples};
+use super::addresses::{Addresses, described};
+use super::arguments::{Forms, Root, Samples};
 use super::display::Display;
 use super::person::{Person, defaults};
 use super::threads::in_thread;
@@ -19,7 +20,12 @@ use super::threads::in_thread;
 pub(super) struct Answers {
     display: Arc<Display>,
     forms: Answering<Forms>,
+    urls: Answering<Consent>,
+    /// Whether addresses that were agreed to are opened here.
+    opens: bool,
+    addresses: Arc<Addresses>,
     samples: Answering<Samples>,
+    roots: Vec<Root>,
     /// How many commands answer at the moment.
     commands: Arc<AtomicUsize>,
 }
@@ -48,9 +54,30 @@ impl<T> Answering<T> {
 
 impl Answers {
     /// Answers with what the command line gives; for the rest a person is asked, if there is one.
-    pub(super) fn new(display: Arc<Display>, forms: Option<Forms>, samples: Option<Samples>) -> Self {
+    pub(super) fn new(
+        display: Arc<Display>,
+        forms: Option<Forms>,
+        opens: bool,
+        samples: Option<Samples>,
+        roots: Vec<Root>,
+    ) -> Self {
         let person = stdin().is_terminal() && stderr().is_terminal();
-        Self { display, forms: Answering::new(forms, person), samples: Answering::new(samples, person), commands: Arc::default() }
+        let consent = match forms {
+            Some(Forms::Accept) => Some(Consent::Accept),
+            Some(Forms::Decline) => Some(Consent::Decline),
+            // What is filled into a form says nothing of where a browser may go.
+            Some(Forms::Content(_)) | None => None,
+        };
+        Self {
+            forms: Answering::new(forms, person),
+            urls: Answering::new(consent, person),
+            opens,
+            addresses: Arc::new(Addresses::new(Arc::clone(&display))),
+            samples: Answering::new(samples, person),
+            roots,
+            commands: Arc::default(),
+            display,
+        }
     }
 
     /// Puts a question to the person at the terminal, one at a time.
@@ -111,10 +138,12 @@ impl Client for Answers {
         let mut capabilities = Capabilities::default();
         capabilities.sampling = self.samples.somebody();
         capabilities.elicitation = self.forms.somebody();
+        capabilities.elicitation_url = self.urls.somebody();
+        capabilities.roots = !self.roots.is_empty();
         capabilities
     }
 
-    fn sample(&self, _: Asked, sample: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
+    fn sample(&self, _: InputContext, sample: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
         match &self.samples {
             Answering::Nobody => Box::pin(async { Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "nobody answers for a model")) }),
             Answering::With(Samples::Reply(text)) => {
@@ -146,7 +175,7 @@ impl Client for Answers {
         }
     }
 
-    fn elicit(&self, _: Asked, form: Elicit) -> BoxFuture<'static, Result<Elicited, RpcError>> {
+    fn elicit(&self, _: InputContext, form: Elicit) -> BoxFuture<'static, Result<Elicited, RpcError>> {
         let answer = match &self.forms {
             Answering::Nobody => Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "nobody answers questions")),
             Answering::With(Forms::Decline) => Ok(Elicited::Decline),
@@ -167,8 +196,46 @@ impl Client for Answers {
         Box::pin(async { answer })
     }
 
+    fn open_url(&self, _: InputContext, open: OpenUrl) -> BoxFuture<'static, Result<Consent, RpcError>> {
+        let addresses = Arc::clone(&self.addresses);
+        let opens = self.opens;
+        let consent = match self.urls {
+            Answering::Nobody => Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "nobody opens addresses")),
+            Answering::With(consent) => {
+                if consent == Consent::Accept {
+                    self.display.print(&described("call: the server asks to open an address (--accept): ", &open));
+                    addresses.agree(&open, opens);
+                }
+                Ok(consent)
+            }
+            Answering::Person => {
+                let asked = open.clone();
+                let answer = self.ask(move |person| person.consent(&asked, opens));
+                return Box::pin(async move {
+                    let (consent, opens) = answer.await.unwrap_or((Consent::Cancel, false));
+                    if consent == Consent::Accept {
+                        addresses.agree(&open, opens);
+                    }
+                    Ok(consent)
+                });
+            }
+        };
+        Box::pin(async move { consent })
+    }
+
+    fn roots(&self, _: InputContext) -> BoxFuture<'static, Result<Json, RpcError>> {
+        let roots = Json::encode(&self.roots).map_err(|error| RpcError::internal(error.to_string()));
+        Box::pin(async { roots })
+    }
+
     fn log(&self, record: LogRecord) {
         self.display.log(&record);
+    }
+
+    fn notice(&self, notice: Notice) {
+        if let Notice::ElicitationComplete { id } = notice {
+            self.addresses.done(&id);
+        }
     }
 }
 

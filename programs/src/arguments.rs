@@ -10,8 +10,9 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{ArgGroup, Parser};
 use protocol_core::{Json, Level};
+use serde::Serialize;
 use tesseron::bridge::Surface;
-use tesseron::claims::{AppId, LobbyPolicy};
+use tesseron::claims::{AppId, RegistryPolicy};
 use tesseron::net::{Binding, ClaimMode, TesseronOptions};
 
 use super::status::{self, complain};
@@ -21,9 +22,11 @@ pub(super) const SERVE_TOOLS: &str = "--serve-tools";
 
 const TOOLS_HELP: &str = "\
 Without --tcp, --unix or --tesseron it speaks MCP on stdin and stdout, one JSON message a line; stdout carries
-nothing else. At the end of stdin it answers what it has read, for at most five seconds, and exits.
-Told to end by Ctrl-C or SIGTERM it lets nobody in any longer and lets what runs finish, within the
-grace; what is left then is cancelled and told so. A second Ctrl-C or SIGTERM ends it at once.
+nothing else. At the end of stdin it answers what it has read, for at most as long as --linger says, and
+exits; at once if nobody reads its stdout either. Told to end by Ctrl-C or SIGTERM it lets nobody in any
+longer and lets what runs finish, within the grace; what is left then is cancelled and told so. A second
+Ctrl-C or SIGTERM ends it at once. In each case what was cancelled has 0.3 seconds to clean up, and its
+line of the audit is written.
 
 With --partial-on-progress each update of progress brings along what is done so far, so that a client
 that cancels has it too: MCP lets nothing follow a cancel.
@@ -34,13 +37,19 @@ a manifest there that goes away with it, and tells on stderr by which code a gat
 the gateway is gone there is a new code. With --gateway-claims any gateway may dial, and the code is its
 own; a session that was claimed is then resumed when the gateway comes back.
 
+No other user of this machine reaches the socket in the home. On a WebSocket other users are turned away
+where the system tells who has connected, as Linux does; elsewhere the code keeps them out, and each wrong
+code slows the next ones down, by 2 seconds at most. With --gateway-claims there is no code to keep anybody
+out: on a WebSocket it must be said that any user is meant, by --any-user.
+
 Each line of the audit FILE tells of one call: tool, outcome (ok, error, cancelled, timeout), done,
 steps, and the partial result of one that was cut short.
 
 Exit status:
   0  the client is gone, or it was told to end
   2  the command line makes no sense
-  4  the transport or the audit file cannot be opened, or the transport broke
+  4  the transport or the audit file cannot be opened, the transport broke, or the client on stdin did
+     not ask to be served, sent a line that is too long, or did not read its answers
 ";
 
 /// An MCP server, or a Tesseron app, with tools that take their time.
@@ -59,9 +68,12 @@ pub(super) struct ToolsLine {
     /// Listen on a WebSocket, as is done unless --unix says otherwise.
     #[arg(long, requires = "tesseron", conflicts_with = "unix")]
     ws: bool,
-    /// Let the gateway make up the code.
+    /// Let the gateway make up the code; on a WebSocket only with --any-user.
     #[arg(long, requires = "tesseron")]
     gateway_claims: bool,
+    /// Let gateways of any user of this machine connect to the WebSocket.
+    #[arg(long, requires = "tesseron", conflicts_with = "unix")]
+    any_user: bool,
     /// Keep the manifest below DIR instead of the home of the user.
     #[arg(long, value_name = "DIR", requires = "tesseron")]
     home: Option<PathBuf>,
@@ -71,6 +83,9 @@ pub(super) struct ToolsLine {
     /// End a call that takes longer than S seconds, as in 1.5.
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub(super) deadline: Option<Duration>,
+    /// Let calls run on for SECONDS once the client has ended stdin.
+    #[arg(long, value_name = "SECONDS", value_parser = span, default_value = "1")]
+    pub(super) linger: Duration,
     /// Let calls run on for S seconds when it is told to end.
     #[arg(long, value_name = "S", value_parser = seconds, default_value = "5")]
     pub(super) grace: Duration,
@@ -84,7 +99,8 @@ pub(super) struct ToolsLine {
 
 const GATEWAY_HELP: &str = "\
 It speaks MCP on stdin and stdout, one JSON message a line, or with --tcp to one client after the
-other. At the end of stdin it answers what it has read, for at most five seconds, and exits.
+other. At the end of stdin it answers what it has read, for at most as long as --linger says, and
+exits; at once if nobody reads its stdout either.
 
 Apps are found by the manifests that they keep in the home; only those of this user and of this machine
 are dialled. Claim one by telling the model the code that it shows.
@@ -94,7 +110,8 @@ Environment: TESSERON_TOOL_SURFACE and TESSERON_RESUME_TTL_MS say what --surface
 Exit status:
   0  the client is gone, or it was told to end
   2  the command line makes no sense
-  4  the transport cannot be opened, or it broke
+  4  the transport cannot be opened, it broke, or the client on stdin did not ask to be served, sent a
+     line that is too long, or did not read its answers
 ";
 
 /// A gateway from an MCP client to the Tesseron apps of this user.
@@ -113,6 +130,9 @@ struct GatewayLine {
     /// How long an app that is gone may come back, in seconds; 0 is not at all [default: 14400].
     #[arg(long, value_name = "S", value_parser = span)]
     resume_ttl: Option<Duration>,
+    /// Let calls run on for SECONDS once the client has ended stdin.
+    #[arg(long, value_name = "SECONDS", value_parser = span, default_value = "1")]
+    linger: Duration,
     /// Tell on stderr whatever happens.
     #[arg(long)]
     verbose: bool,
@@ -135,20 +155,30 @@ What a call that was cut short left behind goes to stdout as JSON, where the ser
 Questions of the server are answered by the flags above. Where there is none, you are asked, if stdin
 and stderr are a terminal; otherwise the server is told that nobody can answer.
 
-Ctrl-C cancels the call and says what was done so far.
+A server may ask you to open an address, to sign in somewhere for one. The whole address is shown, with
+the host that it leads to. It is opened once you, or --accept, have agreed to it, and only if you say so:
+at the question, or by --open-urls. xdg-open opens it (open on macOS, rundll32 on Windows), at most 16 in
+one call, and only http and https. --answer agrees to no address. An error that wants addresses opened
+first shows each of them, and opens none.
+
+Ctrl-C and SIGTERM cancel the call and say what was done so far. Afterwards a server that call has started
+is to exit at the end of its stdin. One that does not within 2 seconds is sent SIGTERM, and SIGKILL half a
+second later, with all that it has started.
 
 Exit status:
     0  a result
-    1  the tool failed, or the server answered with an error
+    1  the tool failed, the server answered with an error, or what --save wants could not be saved
     2  the command line makes no sense
     3  the call took too long
     4  no server, or it was lost on the way
   130  cancelled
+  143  cancelled by SIGTERM
 
 Examples:
   call progress '{\"steps\":20,\"step_ms\":100}'
   call --accept delete '{\"name\":\"draft\"}'
   call --list -- npx -y @modelcontextprotocol/server-everything
+  call --save pictures get-tiny-image -- npx -y @modelcontextprotocol/server-everything
 ";
 
 /// Calls a tool of an MCP server and shows how far it is.
@@ -174,10 +204,14 @@ struct CallLine {
     /// Connect to a server on the Unix socket at PATH.
     #[arg(long, value_name = "PATH")]
     unix: Option<PathBuf>,
-    /// Give up when not even progress was heard for S seconds [default: 60].
+    /// Give up when the server has not started within S seconds, its handshake done [default: 60 for one that
+    /// is started here, else 10].
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    start_timeout: Option<Duration>,
+    /// Give up when not even progress was heard for S seconds, from when the call is sent [default: 60].
     #[arg(long, value_name = "S", value_parser = seconds)]
     timeout: Option<Duration>,
-    /// Give up after S seconds in all, progress or not [default: 600].
+    /// Give up after S seconds in all, progress or not, from when the call is sent [default: 600].
     #[arg(long, value_name = "S", value_parser = seconds)]
     max_total: Option<Duration>,
     /// Cancel the call after N updates.
@@ -186,21 +220,30 @@ struct CallLine {
     /// Show log records of the server from level L on: debug, info, ... emergency.
     #[arg(long, value_name = "L", value_parser = level)]
     log_level: Option<Level>,
-    /// Say yes to questions, and accept forms with their defaults.
+    /// Say yes to questions, accept forms with their defaults, and agree to open addresses.
     #[arg(long)]
     accept: bool,
-    /// Say no to questions and forms.
+    /// Say no to questions, forms and addresses.
     #[arg(long)]
     decline: bool,
     /// Say yes to questions, and fill forms with this object.
     #[arg(long, value_name = "JSON", value_parser = object)]
     answer: Option<Json>,
+    /// Open addresses that were agreed to in the browser of this system.
+    #[arg(long)]
+    open_urls: bool,
     /// Answer for the model with TEXT.
     #[arg(long, value_name = "TEXT")]
     sample_reply: Option<String>,
     /// Answer for the model with what the shell command CMD makes of the question.
     #[arg(long, value_name = "CMD")]
     sample_cmd: Option<String>,
+    /// Tell the server that DIR is a folder to work in; can be said several times.
+    #[arg(long, value_name = "DIR", value_parser = root)]
+    roots: Vec<Root>,
+    /// Save images, audio and blobs of the result as new files in DIR, which is made if it is not there.
+    #[arg(long, value_name = "DIR")]
+    save: Option<PathBuf>,
     /// Start this server and speak to its stdin and stdout.
     #[arg(last = true, value_name = "SERVER CMD")]
     server: Vec<OsString>,
@@ -235,6 +278,7 @@ pub(super) struct GatewayWish {
     pub(super) home: Option<PathBuf>,
     pub(super) surface: Surface,
     pub(super) resume_ttl: Duration,
+    pub(super) linger: Duration,
     pub(super) verbose: bool,
 }
 
@@ -243,12 +287,23 @@ pub(super) struct GatewayWish {
 pub(super) struct CallWish {
     pub(super) server: Server,
     pub(super) work: Work,
+    pub(super) start_timeout: Option<Duration>,
     pub(super) idle: Option<Duration>,
     pub(super) max_total: Option<Duration>,
     pub(super) cancel_after: Option<u64>,
     pub(super) log_level: Option<Level>,
     pub(super) forms: Option<Forms>,
+    pub(super) open_urls: bool,
     pub(super) samples: Option<Samples>,
+    pub(super) roots: Vec<Root>,
+    pub(super) save: Option<PathBuf>,
+}
+
+/// A folder to work in, as a server is told.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Root {
+    uri: String,
+    name: String,
 }
 
 /// Where a server is.
@@ -319,8 +374,14 @@ impl ToolsLine {
         let id = AppId::parse(id).map_err(|why| format!("--app-id {id}: {why}"))?;
         let mut options = TesseronOptions::new(id.as_str(), binding);
         options.home = self.home.take();
+        options.any_user = self.any_user;
         if self.gateway_claims {
             options.claim = ClaimMode::GatewayMinted;
+            if binding == Binding::WebSocket && !self.any_user {
+                return Err("with --gateway-claims on a WebSocket any user of this machine may claim the app; \
+                            say --any-user if that is meant, or --unix"
+                    .to_owned());
+            }
         }
         Ok(AppWish { id, options })
     }
@@ -346,12 +407,13 @@ pub(super) fn gateway(
         let millis = value.parse().inspect_err(|_| ignored("TESSERON_RESUME_TTL_MS", &value)).ok()?;
         Some(Duration::from_millis(millis))
     };
-    let default = LobbyPolicy::default().resume_ttl;
+    let default = RegistryPolicy::default().resume_ttl;
     Ok(GatewayWish {
         surface: line.surface.or_else(from_environment).unwrap_or_default(),
         resume_ttl: line.resume_ttl.or_else(ttl_from_environment).unwrap_or(default),
         tcp: line.tcp,
         home: line.home,
+        linger: line.linger,
         verbose: line.verbose,
     })
 }
@@ -392,9 +454,14 @@ fn understand(line: CallLine) -> Result<CallWish, String> {
     if let Some(word) = words.next() {
         return Err(format!("there is nothing that {word:?} could mean here"));
     }
+    if let Some(folder) = &line.save {
+        // Before the call: what it brings would have no place to go.
+        std::fs::create_dir_all(folder).map_err(|error| format!("--save {}: {error}", folder.display()))?;
+    }
     Ok(CallWish {
         server: server(line.tcp, line.unix, line.server)?,
         work,
+        start_timeout: line.start_timeout,
         idle: line.timeout,
         max_total: line.max_total,
         cancel_after: line.cancel_after,
@@ -405,7 +472,10 @@ fn understand(line: CallLine) -> Result<CallWish, String> {
             None if line.decline => Some(Forms::Decline),
             None => None,
         },
+        open_urls: line.open_urls,
         samples: line.sample_reply.map(Samples::Reply).or_else(|| line.sample_cmd.map(Samples::Command)),
+        roots: line.roots,
+        save: line.save,
     })
 }
 
@@ -436,14 +506,14 @@ fn server(tcp: Option<String>, unix: Option<PathBuf>, command: Vec<OsString>) ->
 
 /// Ctrl-C on the terminal goes to every process of the group. The server must outlive it, or it could not be told of the cancel.
 #[cfg(unix)]
-fn apart(mut child: Command) -> Command {
+pub(super) fn apart(mut child: Command) -> Command {
     use std::os::unix::process::CommandExt;
     child.process_group(0);
     child
 }
 
 #[cfg(not(unix))]
-fn apart(child: Command) -> Command {
+pub(super) fn apart(child: Command) -> Command {
     child
 }
 
@@ -460,6 +530,23 @@ fn object(text: &str) -> Result<Json, String> {
             Err(error) => Err(format!("cannot be sent: {error}")),
         },
     }
+}
+
+/// The folder at a path, which must be there.
+fn root(path: &str) -> Result<Root, String> {
+    let path = std::fs::canonicalize(path).map_err(|error| error.to_string())?;
+    if !path.is_dir() {
+        return Err("it is not a folder".to_owned());
+    }
+    let mut uri = "file://".to_owned();
+    for byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => uri.push(char::from(*byte)),
+            byte => uri.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    let name = path.file_name().map_or_else(|| "/".to_owned(), |name| name.to_string_lossy().into_owned());
+    Ok(Root { uri, name })
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -548,7 +635,7 @@ mod tests {
             let wish = gateway(line, |name| Some(if name.ends_with("SURFACE") { surface.into() } else { ttl.into() }));
             wish.map(|wish| (wish.surface, wish.resume_ttl)).expect("a proper command line")
         };
-        let default = LobbyPolicy::default().resume_ttl;
+        let default = RegistryPolicy::default().resume_ttl;
         assert_eq!(read(&[], "meta", "1500"), (Surface::Meta, Duration::from_millis(1500)));
         assert_eq!(read(&[], "dynamic", "0"), (Surface::Dynamic, Duration::ZERO));
         for nonsense in ["", "-1", "soon", "1.5"] {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 
 use endpoint::{Context, ToolError};
-use protocol_core::Why;
+use protocol_core::CancelReason;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -68,10 +68,10 @@ enum Ended {
     Timeout,
 }
 
-impl From<&Why> for Ended {
-    fn from(why: &Why) -> Self {
+impl From<&CancelReason> for Ended {
+    fn from(why: &CancelReason) -> Self {
         match why {
-            Why::Deadline => Self::Timeout,
+            CancelReason::Deadline => Self::Timeout,
             _ => Self::Cancelled,
         }
     }

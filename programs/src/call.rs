@@ -4,23 +4,29 @@ use std::env;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io::{self, IsTerminal, Write, stderr, stdout};
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::thread;
 use std::time::Duration;
 
-use endpoint::{Call, CallError, Client, Done, Peer};
-use protocol_core::{Clock, Close, Config, Identity, Invalid, InvokeError, Json, Level, Outcome, Progress, Refused};
+use adapter_io::Exit;
+use endpoint::{Call, CallError, CallOutcome, Client, Peer};
+use protocol_core::{
+    Close, CloseReason, Config, Identity, Invalid, InvokeError, Json, Level, Outcome, Progress, Refused, RpcError, TimeoutKind,
+};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::addresses::described;
 use super::answers::Answers;
 use super::arguments::{self, CallWish, SERVE_TOOLS, Server, Work};
 use super::display::{Display, line, one_line, printable};
+use super::folder::Folder;
 use super::interrupts::Interrupts;
 use super::serve::{self, Serving};
-use super::status::{self, complain};
+use super::status::{self, complain, say};
 use super::threads::in_thread;
 
 /// What the command line of this process wants.
@@ -51,6 +57,9 @@ pub fn from_command_line() -> Result<Wanted, u8> {
     Ok(Wanted::Call { server, calling: Box::new(calling) })
 }
 
+/// The time that a server that is started may take to start: `npx` may have to download it first.
+const CHILD_START: Duration = Duration::from_secs(60);
+
 /// One call, about to be made.
 pub struct Calling {
     /// What answers the server's questions.
@@ -61,12 +70,15 @@ pub struct Calling {
     work: Work,
     cancel_after: Option<u64>,
     log_level: Option<Level>,
+    save: Option<PathBuf>,
 }
 
 impl Calling {
     fn new(wish: CallWish) -> (Server, Self) {
         let display = Arc::new(Display::on_stderr());
         let mut config = Config::mcp_client(Identity::new("call", env!("CARGO_PKG_VERSION")));
+        let is_child = matches!(wish.server, Server::Child(_));
+        config.timeouts.handshake = wish.start_timeout.or(if is_child { Some(CHILD_START) } else { config.timeouts.handshake });
         if wish.idle.is_some() {
             config.timeouts.call.idle = wish.idle;
         }
@@ -74,12 +86,13 @@ impl Calling {
             config.timeouts.call.max_total = wish.max_total;
         }
         let calling = Self {
-            client: Arc::new(Answers::new(Arc::clone(&display), wish.forms, wish.samples)),
+            client: Arc::new(Answers::new(Arc::clone(&display), wish.forms, wish.open_urls, wish.samples, wish.roots)),
             config,
             display,
             work: wish.work,
             cancel_after: wish.cancel_after,
             log_level: wish.log_level,
+            save: wish.save,
         };
         (wish.server, calling)
     }
@@ -92,12 +105,18 @@ pub fn cannot_reach(error: impl fmt::Display) -> u8 {
 
 /// Makes the call over a connection that is there and sees it to its end. Gives back the status to exit with.
 ///
-/// `end` runs the connection, or waits for who does, and says why it ended. `interrupt` makes a future of the next Ctrl-C.
-pub async fn run<C>(calling: Calling, peer: Peer, end: impl Future<Output = String>, interrupt: impl FnMut() -> C) -> u8
+/// `end` runs the connection, or waits for who does, and says why it ended. `child` is the server, if it was started for this call.
+pub(super) async fn run<F, C>(
+    calling: Calling,
+    peer: Peer,
+    end: impl Future<Output = String>,
+    interrupts: &mut Interrupts<F, C>,
+    child: Option<StartedServer>,
+) -> u8
 where
+    F: FnMut() -> C,
     C: Future<Output = ()>,
 {
-    let mut interrupts = Interrupts::new(interrupt);
     let mut end = pin!(end);
     let mut ended = None;
     let mut listen = |task: &mut Context<'_>| {
@@ -110,7 +129,7 @@ where
     };
 
     let verdict = {
-        let mut work = pin!(calling.work(&peer, &mut interrupts));
+        let mut work = pin!(calling.work(&peer, interrupts));
         poll_fn(|task| {
             // The session tells the call of the end; the call may still have progress to read.
             listen(task);
@@ -122,18 +141,27 @@ where
 
     // What waits to be written, a cancel for one, still goes out, unless the server does not read it.
     peer.close(Close::Now);
-    let mut patience = pin!(in_thread(|| thread::sleep(PATIENCE)));
-    poll_fn(|task| {
-        let over = listen(task) || patience.as_mut().poll(task).is_ready() || interrupts.poll_next(task).is_ready();
-        if over { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
+    // A server that was started here is to exit by itself now, and else is ended step by step. Ctrl-C leads to the next step at once.
+    for (span, step) in [(PATIENCE, StartedServer::terminate as fn(&_)), (LAST_PATIENCE, StartedServer::kill)] {
+        let mut patience = pin!(in_thread(move || thread::sleep(span)));
+        let has_ended = poll_fn(|task| {
+            if listen(task) {
+                return Poll::Ready(true);
+            }
+            let is_time = patience.as_mut().poll(task).is_ready() || interrupts.poll_next(task).is_ready();
+            if is_time { Poll::Ready(false) } else { Poll::Pending }
+        })
+        .await;
+        let Some(child) = child.as_ref().filter(|_| !has_ended) else { break };
+        step(child);
+    }
 
     match verdict {
         Verdict::Exit(status) => status,
         Verdict::Lost(heard) => {
             if let Some(error) = peer.refusal() {
-                return complain("call", format_args!("the server refused the handshake: {error}"), status::NO_SERVER);
+                let why = format!("the server refused the handshake: {}", explained(&error));
+                return complain("call", why, status::NO_SERVER);
             }
             // The session knows at once; how the server ended is heard only if it hurries.
             let why = match ended {
@@ -147,6 +175,42 @@ where
 
 /// How long a server may take to end after the call has.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The time that it may take once it was told to by SIGTERM.
+const LAST_PATIENCE: Duration = Duration::from_millis(500);
+
+/// A server that was started for a call, and that is the first of a process group of its own.
+pub struct StartedServer(Exit);
+
+impl StartedServer {
+    /// The process that has, or will have, this exit.
+    #[must_use]
+    pub fn new(exit: Exit) -> Self {
+        Self(exit)
+    }
+
+    /// Tells it, and all that it has started, to end.
+    fn terminate(&self) {
+        #[cfg(unix)]
+        self.signal(rustix::process::Signal::TERM);
+    }
+
+    /// Ends it, and all that it has started, by force.
+    fn kill(&self) {
+        #[cfg(unix)]
+        self.signal(rustix::process::Signal::KILL);
+    }
+
+    #[cfg(unix)]
+    fn signal(&self, signal: rustix::process::Signal) {
+        // Once it has exited its number may be that of somebody else.
+        if self.0.status().is_none()
+            && let Some(id) = self.0.process_id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw)
+        {
+            let _ = rustix::process::kill_process_group(id, signal);
+        }
+    }
+}
 
 fn forever() {
     loop {
@@ -171,6 +235,18 @@ impl Calling {
         F: FnMut() -> C,
         C: Future<Output = ()>,
     {
+        // The clocks of a call begin with the call, and no call is made before the server has started: that has a clock of its own.
+        self.display.begin("waiting for the server");
+        match interrupts.or(peer.ready()).await {
+            None => return cancelled(),
+            Some(Ok(_)) => {}
+            Some(Err(CloseReason::HandshakeTimeout)) => {
+                let span = self.config.timeouts.handshake.unwrap_or_default();
+                let why = format!("timed out: the server did not answer initialize within {span:?} (--start-timeout)");
+                return Verdict::Exit(complain("call", why, status::TIMED_OUT));
+            }
+            Some(Err(_)) => return Verdict::Lost(String::new()),
+        }
         if let Some(level) = self.log_level {
             match interrupts.or(peer.set_log_level(level)).await {
                 None => return cancelled(),
@@ -179,9 +255,9 @@ impl Calling {
                 Some(Err(error)) => match outcome(error) {
                     Ok(Outcome::Invalid(_)) => self.display.print("call: the server sends no log records"),
                     Ok(Outcome::Error(error)) => {
-                        self.display.print(&one_line(&format!("call: the server keeps its log level: {error}")));
+                        self.display.print(&one_line(&format!("call: the server keeps its log level: {}", explained(&error))));
                     }
-                    Ok(outcome) => return self.report(peer, outcome, None, None),
+                    Ok(outcome) => return self.report(outcome, None, None),
                     Err(error) => return Verdict::Exit(complain("call", error, status::TOOL_ERROR)),
                 },
             }
@@ -201,14 +277,14 @@ impl Calling {
             Ok(call) => {
                 let done = self.follow(call, interrupts).await;
                 self.display.end();
-                self.report(peer, done.outcome, done.partial.as_ref(), done.last.as_deref())
+                self.report(done.outcome, done.partial.as_ref(), done.last.as_deref())
             }
-            Err(error) => self.failed(peer, error.into()),
+            Err(error) => self.failed(error.into()),
         }
     }
 
     /// Shows the progress of a call until it ends, and cancels it when it is time to.
-    async fn follow<F, C>(&self, mut call: Call, interrupts: &mut Interrupts<F, C>) -> Done
+    async fn follow<F, C>(&self, mut call: Call, interrupts: &mut Interrupts<F, C>) -> CallOutcome
     where
         F: FnMut() -> C,
         C: Future<Output = ()>,
@@ -240,31 +316,37 @@ impl Calling {
         call.await
     }
 
-    fn report(&self, peer: &Peer, outcome: Outcome, partial: Option<&Json>, last: Option<&Progress>) -> Verdict {
+    fn report(&self, outcome: Outcome, partial: Option<&Json>, last: Option<&Progress>) -> Verdict {
         let heard = heard(last);
         if let Some(partial) = partial {
             print(&format!("{partial}\n"));
         }
         match outcome {
-            Outcome::Result(result) => Verdict::Exit(match self.work {
-                Work::Prompt { .. } => show_prompt(&result),
-                Work::Tool { .. } | Work::List => show_result(&result),
-            }),
+            Outcome::Result(result) => {
+                let mut shown = Shown::new(self.save.as_deref());
+                let status = match self.work {
+                    Work::Prompt { .. } => show_prompt(&result, &mut shown),
+                    Work::Tool { .. } | Work::List => show_result(&result, &mut shown),
+                };
+                Verdict::Exit(shown.end(status))
+            }
             Outcome::Cancelled => Verdict::Exit(complain("call", format_args!("cancelled{heard}"), status::CANCELLED)),
             Outcome::Lost => Verdict::Lost(heard),
             Outcome::TimedOut(clock) => {
                 let clocks = self.config.timeouts.call;
                 let why = match clock {
-                    _ if peer.info().is_none() => "the server never answered initialize".to_owned(),
-                    Clock::Idle => format!("nothing was heard for {:?}", clocks.idle.unwrap_or_default()),
-                    Clock::MaxTotal => format!("it was not done within {:?}", clocks.max_total.unwrap_or_default()),
+                    TimeoutKind::Idle => format!("nothing was heard for {:?} (--timeout)", clocks.idle.unwrap_or_default()),
+                    TimeoutKind::MaxTotal => {
+                        format!("it was not done within {:?} (--max-total)", clocks.max_total.unwrap_or_default())
+                    }
                 };
                 Verdict::Exit(complain("call", format_args!("timed out: {why}{heard}"), status::TIMED_OUT))
             }
             Outcome::Error(error) => {
-                let data = error.data.as_ref().map(|data| format!(": {data}")).unwrap_or_default();
-                let why = format!("the server answered with an error: {error}{data}{heard}");
-                Verdict::Exit(complain("call", why, status::TOOL_ERROR))
+                let why = format!("the server answered with an error: {}{heard}", explained(&error));
+                let status = complain("call", why, status::TOOL_ERROR);
+                show_required(&error);
+                Verdict::Exit(status)
             }
             Outcome::Invalid(Invalid::Unsupported) => {
                 Verdict::Exit(complain("call", "the server does not offer this", status::TOOL_ERROR))
@@ -275,9 +357,9 @@ impl Calling {
         }
     }
 
-    fn failed(&self, peer: &Peer, error: CallError) -> Verdict {
+    fn failed(&self, error: CallError) -> Verdict {
         match outcome(error) {
-            Ok(outcome) => self.report(peer, outcome, None, None),
+            Ok(outcome) => self.report(outcome, None, None),
             Err(error) => Verdict::Exit(complain("call", error, status::TOOL_ERROR)),
         }
     }
@@ -289,9 +371,9 @@ impl Calling {
         C: Future<Output = ()>,
     {
         let offered = async {
-            let tools = offered(peer.list_tools().await)?;
+            let tools = offered(peer.list_tools().await.map(|tools| tools.iter().map(|tool| tool.json().clone()).collect()))?;
             let prompts = if peer.info().is_some_and(|peer| peer.capabilities.prompts) {
-                offered(peer.list_prompts().await)?
+                offered(peer.list_prompts().await.map(|prompts| prompts.iter().map(|prompt| prompt.json().clone()).collect()))?
             } else {
                 vec![]
             };
@@ -303,11 +385,11 @@ impl Calling {
         let mut limit = pin!(in_thread(move || all.map_or_else(forever, thread::sleep)));
         let offered = poll_fn(|task| match offered.as_mut().poll(task) {
             Poll::Ready(offered) => Poll::Ready(offered),
-            Poll::Pending => limit.as_mut().poll(task).map(|_| Err(CallError::Ended(Outcome::TimedOut(Clock::MaxTotal)))),
+            Poll::Pending => limit.as_mut().poll(task).map(|_| Err(CallError::Ended(Outcome::TimedOut(TimeoutKind::MaxTotal)))),
         });
         match interrupts.or(offered).await {
             None => cancelled(),
-            Some(Err(error)) => self.failed(peer, error),
+            Some(Err(error)) => self.failed(error),
             Some(Ok((tools, prompts))) => {
                 print(&table(&tools, &prompts));
                 Verdict::Exit(status::OK)
@@ -319,6 +401,43 @@ impl Calling {
 fn cancelled() -> Verdict {
     Verdict::Exit(complain("call", "cancelled", status::CANCELLED))
 }
+
+/// An error of the server with what it says beside its message. Which versions it speaks is said in words; addresses follow it
+/// ([`show_required`]).
+fn explained(error: &RpcError) -> String {
+    #[derive(Deserialize)]
+    struct Versions {
+        supported: Vec<String>,
+        requested: Option<String>,
+    }
+    let Some(data) = &error.data else { return error.to_string() };
+    if !error.required_urls().is_empty() {
+        return format!("{error}: open what follows, then call again");
+    }
+    match data.decode::<Versions>() {
+        Ok(Versions { supported, requested }) if error.code == UNSUPPORTED_VERSION => {
+            let requested = requested.map(|version| format!(", not {version}")).unwrap_or_default();
+            format!("{error}: it speaks {}{requested}", supported.join(", "))
+        }
+        _ => format!("{error}: {data}"),
+    }
+}
+
+/// Shows the addresses that are to be opened before the call is made again.
+fn show_required(error: &RpcError) {
+    /// More than anybody would open.
+    const MOST: usize = 16;
+    let urls = error.required_urls();
+    for open in urls.iter().take(MOST) {
+        say(format_args!("{}", described("To be opened first: ", open)));
+    }
+    if let Some(more @ 1..) = urls.len().checked_sub(MOST) {
+        say(format_args!("and {more} more"));
+    }
+}
+
+/// The code of an error that says which versions of the protocol the server speaks.
+const UNSUPPORTED_VERSION: i64 = -32022;
 
 /// The error of a call as the outcome that it amounts to, if there is one.
 fn outcome(error: CallError) -> Result<Outcome, CallError> {
@@ -370,8 +489,58 @@ fn table(tools: &[Json], prompts: &[Json]) -> String {
     tools.iter().map(|tool| line(tool, "")).chain(prompts.iter().map(|prompt| line(prompt, "prompt: "))).collect()
 }
 
+/// The part of a result that is shown, and whether all of it could be saved.
+struct Shown {
+    folder: Option<Folder>,
+    failed: bool,
+}
+
+impl Shown {
+    fn new(folder: Option<&Path>) -> Self {
+        Self { folder: folder.map(Folder::new), failed: false }
+    }
+
+    /// The status in the end, where that of what is shown is `status`.
+    fn end(&self, status: u8) -> u8 {
+        if self.failed && status == status::OK { status::TOOL_ERROR } else { status }
+    }
+
+    /// A block of content as text. What has none is named, and saved if that is wanted.
+    fn block(&mut self, block: &Value) -> String {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        match block["type"].as_str() {
+            Some("text") => text(&block["text"]),
+            Some("resource") if block["resource"]["text"].is_string() => text(&block["resource"]["text"]),
+            Some("resource") => {
+                let resource = &block["resource"];
+                self.saved(format!("[resource {}]", text(&resource["uri"])), "blob", &resource["blob"], &resource["mimeType"])
+            }
+            Some("resource_link") => format!("[resource {}]", text(&block["uri"])),
+            Some(kind @ ("image" | "audio")) => {
+                self.saved(format!("[{kind} {}]", text(&block["mimeType"])), kind, &block["data"], &block["mimeType"])
+            }
+            Some(kind) => format!("[{kind} {}]", text(&block["mimeType"])),
+            None => block.to_string(),
+        }
+    }
+
+    /// Saves `data`, if that is wanted, and adds to `name` where.
+    fn saved(&mut self, name: String, kind: &str, data: &Value, mime_type: &Value) -> String {
+        let Some(folder) = &mut self.folder else { return name };
+        let data = data.as_str().ok_or_else(|| "it has no data".to_owned());
+        match data.and_then(|data| folder.save(kind, data, mime_type.as_str().unwrap_or_default())) {
+            Ok(path) => format!("{name} saved as {}", path.display()),
+            Err(why) => {
+                self.failed = true;
+                complain("call", format_args!("{name} cannot be saved: {why}"), status::TOOL_ERROR);
+                name
+            }
+        }
+    }
+}
+
 /// The text of a tool's result, or its structured content. What failed goes to stderr.
-fn show_result(result: &Json) -> u8 {
+fn show_result(result: &Json, shown: &mut Shown) -> u8 {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct ToolResult {
@@ -382,7 +551,7 @@ fn show_result(result: &Json) -> u8 {
     }
     let Ok(ToolResult { content, is_error }) = result.decode() else { return print(&format!("{result}\n")) };
     let has_text = content.iter().any(|block| block["type"] == "text");
-    let mut text: String = content.iter().map(|block| block_text(block) + "\n").collect();
+    let mut text: String = content.iter().map(|block| shown.block(block) + "\n").collect();
     if !has_text && let Some(structured) = result.member("structuredContent") {
         text.push_str(structured.as_str());
         text.push('\n');
@@ -396,7 +565,7 @@ fn show_result(result: &Json) -> u8 {
 }
 
 /// The description of a prompt, then its messages; where there are several, each with its role.
-fn show_prompt(result: &Json) -> u8 {
+fn show_prompt(result: &Json, shown: &mut Shown) -> u8 {
     #[derive(Deserialize)]
     struct PromptResult {
         #[serde(default)]
@@ -412,23 +581,10 @@ fn show_prompt(result: &Json) -> u8 {
     let mut parts: Vec<String> = description.into_iter().collect();
     let several = messages.len() > 1;
     parts.extend(messages.iter().map(|message| {
-        let text = block_text(&message.content);
+        let text = shown.block(&message.content);
         if several { format!("{}: {text}", message.role) } else { text }
     }));
     print(&(parts.join("\n\n") + "\n"))
-}
-
-/// A block of content as text. What has none is named.
-fn block_text(block: &Value) -> String {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    match block["type"].as_str() {
-        Some("text") => text(&block["text"]),
-        Some("resource") if block["resource"]["text"].is_string() => text(&block["resource"]["text"]),
-        Some("resource") => format!("[resource {}]", text(&block["resource"]["uri"])),
-        Some("resource_link") => format!("[resource {}]", text(&block["uri"])),
-        Some(kind) => format!("[{kind} {}]", text(&block["mimeType"])),
-        None => block.to_string(),
-    }
 }
 
 /// Writes to stdout. A reader who has left is content with what it has.
@@ -446,6 +602,8 @@ fn print(text: &str) -> u8 {
 
 #[cfg(test)]
 mod tests {
+    use protocol_core::OpenUrl;
+
     use super::*;
 
     fn json(text: &str) -> Json {
@@ -465,12 +623,30 @@ mod tests {
 
     #[test]
     fn blocks_without_text_are_named() {
-        let text = |block: &str| block_text(&serde_json::from_str(block).unwrap());
+        let text = |block: &str| Shown::new(None).block(&serde_json::from_str(block).unwrap());
         assert_eq!(text(r#"{"type":"text","text":"a\nb"}"#), "a\nb");
         assert_eq!(text(r#"{"type":"image","data":"AAAA","mimeType":"image/png"}"#), "[image image/png]");
         assert_eq!(text(r#"{"type":"resource_link","uri":"file:///a"}"#), "[resource file:///a]");
         assert_eq!(text(r#"{"type":"resource","resource":{"uri":"file:///a","text":"inside"}}"#), "inside");
         assert_eq!(text(r#"{"type":"resource","resource":{"uri":"file:///a","blob":"AAAA"}}"#), "[resource file:///a]");
+    }
+
+    #[test]
+    fn an_error_about_versions_or_addresses_says_which_there_are() {
+        let with = |code, data: &str| {
+            let error = RpcError { data: Some(Box::new(json(data))), ..RpcError::fixed(code, "unsupported") };
+            explained(&error)
+        };
+        let both = r#"{"supported":["2026-07-28","2025-11-25"],"requested":"2024-11-05"}"#;
+        assert_eq!(with(-32022, both), "unsupported (-32022): it speaks 2026-07-28, 2025-11-25, not 2024-11-05");
+        assert_eq!(with(-32022, r#"{"supported":["2026-07-28"]}"#), "unsupported (-32022): it speaks 2026-07-28");
+        assert_eq!(with(-32022, "[1]"), "unsupported (-32022): [1]");
+        assert_eq!(with(-1, both), format!("unsupported (-1): {both}"));
+        assert_eq!(explained(&RpcError::fixed(-1, "no")), "no (-1)");
+        let required = RpcError::url_elicitation_required(&[OpenUrl::new("a", "https://a/").with_id("1")]);
+        let why = "an address must be opened first (-32042): open what follows, then call again";
+        assert_eq!(explained(&required), why);
+        assert_eq!(with(-32042, "{}"), "unsupported (-32042): {}");
     }
 
     #[test]

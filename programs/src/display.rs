@@ -239,9 +239,15 @@ pub(super) fn printable(text: &str) -> Cow<'_, str> {
     if text.contains(is_harmful) { text.replace(is_harmful, "\u{fffd}").into() } else { text.into() }
 }
 
+/// `text` in one line in which nothing is hidden: what a terminal does not show, or obeys, is written out, as `\u{202e}`.
+pub(super) fn visible(text: &str) -> String {
+    let written = |char: char| if is_unseen(char) { char.escape_default().to_string() } else { char.to_string() };
+    text.chars().map(written).collect()
+}
+
 /// Controls, and what turns the direction of writing: text that is not what it looks like.
 fn is_unseen(char: char) -> bool {
-    char.is_control() || matches!(char, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    char.is_control() || matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Writes a line to stderr. Where nobody reads it there is nobody to complain to.
@@ -264,6 +270,7 @@ mod tests {
         assert_eq!(printable("a\tb\nc é"), "a\tb\nc é");
         assert_eq!(printable("\x1b[2J\u{9b}1m\u{202e}x\r"), "\u{fffd}[2J\u{fffd}1m\u{fffd}x\u{fffd}");
         assert_eq!(one_line("a\x1b[2Jb\u{202e}c\nd"), "a [2Jb c d");
+        assert_eq!(visible("a\x1b[2Jb\u{202e}c\nd\u{200f}é"), "a\\u{1b}[2Jb\\u{202e}c\\nd\\u{200f}é");
     }
 
     #[test]

@@ -11,6 +11,8 @@ use protocol_core::Close;
 
 use super::interrupts::Interrupts;
 use super::status;
+use super::watch::HANDLER_GRACE;
+use crate::adapter::first;
 
 /// Everybody who is served now, and what they are granted at the end. Cloning shares it.
 #[derive(Clone)]
@@ -36,6 +38,9 @@ impl Ending {
 
     /// Runs the connection of a client, so that the end finds it. It must go on when `listen` of [`Ending::run`] is dropped: make it
     /// a task.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: the connection is dropped, and the end no longer waits for it.
     pub fn serve<C: Future>(&self, peer: Peer, connection: C) -> impl Future<Output = C::Output> + use<C> {
         let mut clients = self.lock();
         let place = clients.next;
@@ -54,18 +59,28 @@ impl Ending {
     }
 
     /// Runs `listen`, which lets clients in, to its end, and gives back its status; or until a future of `told` is ready. Then it lets
-    /// nobody in any longer, what runs may finish within the grace, and what is left is cancelled and told so. Told once more, it
-    /// returns at once.
-    pub async fn run<T>(&self, listen: impl Future<Output = u8>, told: impl FnMut() -> T) -> u8
+    /// nobody in any longer, what runs may finish within the grace, and what is left is cancelled and told so; its handlers have a moment to
+    /// clean up. Told once more, it returns at once. `sleep` waits.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: `listen` is dropped, and clients that are served are not told.
+    pub async fn run<T, S>(
+        &self,
+        listen: impl Future<Output = u8>,
+        told: impl FnMut() -> T,
+        sleep: impl FnOnce(Duration) -> S,
+    ) -> u8
     where
         T: Future<Output = ()>,
+        S: Future<Output = ()>,
     {
         let mut told = Interrupts::new(told);
         if let Some(status) = told.or(listen).await {
             return status;
         }
         self.begin();
-        told.or(poll_fn(|task| self.poll_gone(task))).await;
+        let limit = sleep(self.grace.saturating_add(HANDLER_GRACE));
+        told.or(first(poll_fn(|task| self.poll_gone(task)), limit)).await;
         status::OK
     }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use notify::event::{AccessKind, AccessMode};
 use notify::{Event, EventKind, RecursiveMode, Watcher};
-use protocol_core::{Close, Identity};
-use tesseron::Error;
+use protocol_core::{Close, CloseReason, Identity};
+use tesseron::TesseronError;
 use tesseron::bridge::{BridgeConfig, BridgeEvent};
 use tesseron::net::{Gateway, Home};
 
@@ -17,6 +17,7 @@ use super::arguments::{self, GatewayWish};
 use super::display::one_line;
 use super::run::Signals;
 use super::status::{self, complain, say};
+use super::watch::Watch;
 use crate::adapter::{Adapter, End, Place, first, start};
 
 /// How often the manifests are looked at when nothing tells that they have changed.
@@ -48,66 +49,90 @@ async fn run<A: Adapter + Signals>(adapter: A, wish: GatewayWish) -> u8 {
     };
     let served = async {
         let served = match &wish.tcp {
-            None => serve(&adapter, &wish, &end, adapter.stdio()).await,
-            Some(address) => listen(&adapter, &wish, &end, address).await,
+            None => serve(&adapter, &wish, &end, Watch::stdio(&adapter, wish.linger)).await,
+            Some(address) => listen(&adapter, &wish, &end, address).await.map_err(|error| error.to_string()),
         };
-        served.map_or_else(|error| complain("gateway", error, status::NO_SERVER), |()| status::OK)
+        served.map_or_else(|why| complain("gateway", why, status::NO_SERVER), |()| status::OK)
     };
     first(told, served).await
 }
 
 /// Serves one agent after the other.
-async fn listen<A: Adapter>(adapter: &A, wish: &GatewayWish, end: &Bell, address: &str) -> Result<(), Error> {
+async fn listen<A: Adapter>(adapter: &A, wish: &GatewayWish, end: &Bell, address: &str) -> Result<(), TesseronError> {
     let listener = adapter.listen(Place::Tcp(address.to_owned())).await?;
     say(format_args!("gateway: listening on {}", listener.address));
     loop {
         let served = match (listener.accept)().await {
-            Ok(transport) => serve(adapter, wish, end, transport).await,
+            Ok(transport) => serve(adapter, wish, end, Watch::transport(adapter, transport)).await,
             Err(error) => {
                 // Out of files, most likely: some will be closed.
                 adapter.sleep(Duration::from_millis(100)).await;
-                Err(error.into())
+                Err(error.to_string())
             }
         };
-        if let Err(error) = served {
-            complain("gateway", error, status::NO_SERVER);
+        if let Err(why) = served {
+            complain("gateway", why, status::NO_SERVER);
         }
     }
 }
 
-/// Serves one agent to its end, or until `end` is rung.
-async fn serve<A: Adapter>(adapter: &A, wish: &GatewayWish, end: &Bell, transport: End) -> Result<(), Error> {
-    let home = wish.home.clone().map_or_else(Home::of_user, |home| Ok(Home::at(home)))?;
-    let mut config = BridgeConfig::new(Identity::new("tesseron", env!("CARGO_PKG_VERSION")), 0);
-    config.surface = wish.surface;
-    config.lobby.resume_ttl = wish.resume_ttl;
-    let gateway = Gateway::new(adapter.sockets(), config, home.clone())?;
+/// Serves one agent to its end, or until `end` is rung. Says what went wrong, if anything did.
+async fn serve<A: Adapter>(adapter: &A, wish: &GatewayWish, end: &Bell, agent: (Watch<A>, End)) -> Result<(), String> {
+    let (agent, transport) = agent;
+    let (gateway, home) = open(adapter, wish).map_err(|error| error.to_string())?;
     // Begins once the manifests were looked at: whoever asks at once which apps there are is told of those that were there before.
-    let agent = async {
+    let driven = async {
         let gateway = gateway.clone();
-        start(&*adapter.runtime(), async move { gateway.serve(transport).await }).await
+        // What has broken the watch has seen.
+        start(&*adapter.runtime(), async move { drop(gateway.serve(transport).await) }).await;
+        // Why it has ended is told by an event.
+        adapter.sleep(LAST_WORDS).await;
+        Ok(())
     };
+    let mut closed = None;
     let events = async {
         loop {
             match gateway.next_event().await {
-                Ok(event) => tell(wish, &event),
+                Ok(event) => {
+                    tell(wish, &event);
+                    if let BridgeEvent::AgentClosed(reason) = event {
+                        closed = Some(reason);
+                        agent.last_words().await;
+                        break Ok(());
+                    }
+                }
                 Err(error) => break Err(error),
             }
         }
+    };
+    let left = async {
+        agent.left().await;
+        gateway.close(Close::Now);
+        agent.last_words().await;
+        Ok(())
     };
     let told = async {
         end.rung().await;
         Ok(())
     };
-    let ended = first(first(watch(adapter, &gateway, &home), events), first(agent, told)).await;
+    let ended = first(first(watch(adapter, &gateway, &home), events), first(driven, first(left, told))).await;
     gateway.close(Close::Now);
     adapter.sleep(LAST_WORDS).await;
-    ended
+    ended.map_err(|error| error.to_string())?;
+    agent.verdict(closed.unwrap_or(CloseReason::Eof))
+}
+
+fn open<A: Adapter>(adapter: &A, wish: &GatewayWish) -> Result<(Gateway<A::Sockets>, Home), TesseronError> {
+    let home = wish.home.clone().map_or_else(Home::of_user, |home| Ok(Home::at(home)))?;
+    let mut config = BridgeConfig::new(Identity::new("tesseron", env!("CARGO_PKG_VERSION")), 0);
+    config.surface = wish.surface;
+    config.registry.resume_ttl = wish.resume_ttl;
+    Ok((Gateway::new(adapter.sockets(), config, home.clone())?, home))
 }
 
 /// Looks at the manifests whenever the system says that they have changed, and every now and then since it may not. What cannot be used is
 /// told once.
-async fn watch<A: Adapter>(adapter: &A, gateway: &Gateway<A::Sockets>, home: &Home) -> Result<(), Error> {
+async fn watch<A: Adapter>(adapter: &A, gateway: &Gateway<A::Sockets>, home: &Home) -> Result<(), TesseronError> {
     let changed = Arc::new(Bell::default());
     let rings = Arc::clone(&changed);
     // Without a watcher there is still the poll.
@@ -131,7 +156,8 @@ async fn watch<A: Adapter>(adapter: &A, gateway: &Gateway<A::Sockets>, home: &Ho
             Ok(scan) => {
                 let refused = scan.refused.iter().map(ToString::to_string);
                 let unreachable = scan.unreachable.iter().map(|(name, error)| format!("{name} is not reached: {error}"));
-                for trouble in refused.chain(unreachable) {
+                let untold = scan.untold.iter().map(ToString::to_string);
+                for trouble in refused.chain(unreachable).chain(untold) {
                     if told.insert(trouble.clone()) {
                         complain("gateway", trouble, status::NO_SERVER);
                     }

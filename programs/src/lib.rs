@@ -15,13 +15,16 @@ pub mod status;
 pub mod tokio;
 pub mod tools;
 
+mod addresses;
 mod answers;
 mod arguments;
 mod display;
 mod ending;
+mod folder;
 mod interrupts;
 mod person;
 mod threads;
+mod watch;
 
 pub use arguments::Server;
 pub use ending::Ending;

@@ -3,10 +3,12 @@
 use std::fmt;
 use std::io::{self, BufRead, Write};
 
-use protocol_core::{Elicit, Elicited, Json};
+use protocol_core::{Consent, Elicit, Elicited, Json, OpenUrl};
 use serde::Deserialize;
 use serde::de::{MapAccess, Visitor};
 use serde_json::{Map, Number, Value};
+
+use super::addresses::{can_open, described};
 
 /// Two ends of a terminal.
 pub(super) struct Person<'a> {
@@ -41,6 +43,22 @@ impl Person<'_> {
             }
         }
         Ok(Json::encode(&content).map_or(Elicited::Cancel, Elicited::Accept))
+    }
+
+    /// Asks whether to open an address, and whether to open it here, which `opens` has decided already. The end of input decides nothing.
+    pub(super) fn consent(&mut self, open: &OpenUrl, opens: bool) -> io::Result<(Consent, bool)> {
+        writeln!(self.hears, "{}", described("The server asks you to open an address: ", open))?;
+        let question = match can_open(open) {
+            true if opens => "Agree, and open it here? [y/N] ",
+            true => "Agree? [y: I open it myself, o: open it here, N] ",
+            false => "Agree? [y: I open it myself, N] ",
+        };
+        Ok(match self.ask(question)?.as_deref() {
+            None => (Consent::Cancel, false),
+            Some("y" | "Y" | "yes") => (Consent::Accept, opens && can_open(open)),
+            Some("o" | "O") if can_open(open) => (Consent::Accept, true),
+            Some(_) => (Consent::Decline, false),
+        })
     }
 
     /// Has a person play the model. `None` if they would not.
@@ -260,6 +278,29 @@ mod tests {
         assert_eq!(answer(&question, "n\n").0, Elicited::Decline);
         assert_eq!(answer(&question, "\n").0, Elicited::Decline);
         assert_eq!(answer(&question, "").0, Elicited::Cancel);
+    }
+
+    #[test]
+    fn an_address_is_opened_only_on_a_yes_that_says_so() {
+        let decide = |url: &str, opens: bool, said: &str| {
+            let mut heard = Vec::new();
+            let open = OpenUrl::new("Sign in", url).with_id("1");
+            let decided = Person { hears: &mut heard, says: &mut said.as_bytes() }.consent(&open, opens).unwrap();
+            let heard = String::from_utf8(heard).unwrap();
+            assert!(heard.contains("to open an address: Sign in\n") && heard.contains(url), "{heard}");
+            decided
+        };
+        let https = "https://a.example/";
+        assert_eq!(decide(https, false, "y\n"), (Consent::Accept, false));
+        assert_eq!(decide(https, false, "o\n"), (Consent::Accept, true));
+        assert_eq!(decide(https, true, "y\n"), (Consent::Accept, true));
+        for opens in [true, false] {
+            assert_eq!(decide(https, opens, "\n"), (Consent::Decline, false));
+            assert_eq!(decide(https, opens, "n\n"), (Consent::Decline, false));
+            assert_eq!(decide(https, opens, ""), (Consent::Cancel, false));
+            assert_eq!(decide("vscode://a.b/", opens, "y\n"), (Consent::Accept, false));
+            assert_eq!(decide("vscode://a.b/", opens, "o\n"), (Consent::Decline, false));
+        }
     }
 
     #[test]

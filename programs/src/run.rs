@@ -1,33 +1,39 @@
 //! The programs `tools` and `call` from their first step to their last, on any adapter.
 
+use std::cell::Cell;
 use std::future::{Future, pending};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use adapter_io::Exit;
-use endpoint::Service;
-use protocol_core::Config;
-use protocol_core::tesseron::{App, Credentials};
-use tesseron::Error;
+use endpoint::{Peer, Service};
+use protocol_core::tesseron::{App, ResumeCredentials};
+use protocol_core::{Close, Config};
+use tesseron::TesseronError;
 use tesseron::claims::Agent;
 use tesseron::net::{ClaimMode, TesseronListener, TesseronTransport};
 
-use super::call::{self, Calling, Wanted};
+use super::call::{self, Calling, StartedServer, Wanted};
+use super::interrupts::Interrupts;
 use super::serve::{self, AppWish, Listen, Serving};
+use super::watch::Watch;
 use super::{Ending, Server, status};
 use crate::adapter::{Adapter, Link, Place, first, start, task};
 use crate::tools::clock;
 
-/// What a peer that does not read our output may cost at the end.
-const LAST_WORDS: Duration = Duration::from_millis(200);
-
 /// What the system tells a program.
 pub trait Signals {
     /// The next Ctrl-C.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: a Ctrl-C that comes while nothing waits for one may not be told.
     fn interrupt(&self) -> impl Future<Output = ()>;
 
     /// The wish of somebody else that the program ends.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: a wish that comes while nothing waits for one may not be told.
     fn terminate(&self) -> impl Future<Output = ()>;
 }
 
@@ -51,12 +57,13 @@ pub fn call<A: Adapter + Signals>() -> ExitCode {
 async fn serve_until_told<A: Adapter + Signals>(adapter: A, serving: Serving) -> u8 {
     serving.greet();
     let ending = serving.ending.clone();
-    ending.run(listen(&adapter, serving), || first(adapter.interrupt(), adapter.terminate())).await
+    let told = || first(adapter.interrupt(), adapter.terminate());
+    ending.run(listen(&adapter, serving), told, |span| adapter.sleep(span)).await
 }
 
-async fn listen<A: Adapter>(adapter: &A, Serving { listen, service, ending }: Serving) -> u8 {
+async fn listen<A: Adapter>(adapter: &A, Serving { listen, service, ending, linger }: Serving) -> u8 {
     let ended = match listen {
-        Listen::Stdio => serve_one(adapter, &ending, adapter.serve(service, adapter.stdio())).await,
+        Listen::Stdio => return serve_one(adapter, service, &ending, linger).await,
         Listen::Tcp(address) => serve_all(adapter, Place::Tcp(address), &service, &ending).await,
         Listen::Unix(path) => serve_all(adapter, Place::Unix(path), &service, &ending).await,
         Listen::Tesseron(wish) => serve_gateways(adapter, wish, &service, &ending).await,
@@ -65,20 +72,30 @@ async fn listen<A: Adapter>(adapter: &A, Serving { listen, service, ending }: Se
 }
 
 /// Serves the one client. A handler that does not end is not waited for: it ends with the program.
-async fn serve_one<A: Adapter>(adapter: &A, ending: &Ending, Link { peer, end }: Link) -> Result<(), Error> {
-    let closed = {
-        let (adapter, peer) = (adapter.clone(), peer.clone());
-        async move {
+async fn serve_one<A: Adapter>(adapter: &A, service: Arc<Service>, ending: &Ending, linger: Duration) -> u8 {
+    let (watch, transport) = Watch::stdio(adapter, linger);
+    let Link { peer, end } = adapter.serve(service, transport);
+    let (runtime, served) = (adapter.runtime(), peer.clone());
+    let ended = async move {
+        let done = async {
             peer.closed().await;
-            adapter.sleep(LAST_WORDS).await;
-            Ok(())
-        }
+            watch.last_words().await;
+        };
+        let left = async {
+            watch.left().await;
+            peer.close(Close::Now);
+            pending().await
+        };
+        // What has broken the watch has seen.
+        first(first(async { drop(end.await) }, done), left).await;
+        watch.verdict(peer.closed().await)
     };
-    task(&*adapter.runtime(), ending.serve(peer, first(async { end.await.map(drop).map_err(Error::from) }, closed))).await
+    let ended = task(&*runtime, ending.serve(served, ended)).await;
+    ended.map_or_else(serve::cannot_serve, |()| status::OK)
 }
 
 /// Serves each client that comes, for ever. A client that breaks off is no concern of the others.
-async fn serve_all<A: Adapter>(adapter: &A, place: Place, service: &Arc<Service>, ending: &Ending) -> Result<(), Error> {
+async fn serve_all<A: Adapter>(adapter: &A, place: Place, service: &Arc<Service>, ending: &Ending) -> Result<(), TesseronError> {
     let listener = adapter.listen(place).await?;
     serve::announce(&listener.address);
     loop {
@@ -97,10 +114,19 @@ async fn serve_all<A: Adapter>(adapter: &A, place: Place, service: &Arc<Service>
 }
 
 /// Is an app to one gateway after the other, for ever.
-async fn serve_gateways<A: Adapter>(adapter: &A, wish: AppWish, service: &Arc<Service>, ending: &Ending) -> Result<(), Error> {
+async fn serve_gateways<A: Adapter>(
+    adapter: &A,
+    wish: AppWish,
+    service: &Arc<Service>,
+    ending: &Ending,
+) -> Result<(), TesseronError> {
     let comes_back = wish.options.claim == ClaimMode::GatewayMinted;
+    let is_for_all = comes_back && wish.options.any_user;
     let listener = Arc::new(adapter.tesseron_listen(wish.options).await?);
     serve::announce(listener.address());
+    if is_for_all {
+        serve::warn_of_any_user();
+    }
     let codes = async {
         while let Some(code) = listener.next_code().await {
             serve::announce_code(code.reveal());
@@ -108,17 +134,16 @@ async fn serve_gateways<A: Adapter>(adapter: &A, wish: AppWish, service: &Arc<Se
         pending().await
     };
     let channels = async {
-        let mut resume = None;
+        let mut before: Option<Resumable> = None;
         loop {
             match listener.accept().await {
                 Ok(transport) => {
                     let mut app = App::default();
-                    let before: Option<Credentials> = resume.take();
-                    app.resume.clone_from(&before);
+                    app.resume = before.as_ref().map(|before| before.credentials.clone());
                     let config = service.app(&wish.id, app);
-                    let pass = be_app(adapter, &listener, ending, transport, (Arc::clone(service), config), before).await;
+                    let after = be_app(adapter, &listener, ending, transport, (Arc::clone(service), config), before.take()).await;
                     // Only a gateway that dials by itself comes back.
-                    resume = pass.filter(|_| comes_back);
+                    before = after.filter(|_| comes_back);
                 }
                 Err(error) => {
                     serve::cannot_serve(error);
@@ -130,6 +155,12 @@ async fn serve_gateways<A: Adapter>(adapter: &A, wish: AppWish, service: &Arc<Se
     first(codes, channels).await
 }
 
+/// A session that can be gone on with on another channel.
+struct Resumable {
+    credentials: ResumeCredentials,
+    peer: Peer,
+}
+
 /// Is an app on one channel. Gives what the session can be gone on with on the next one.
 async fn be_app<A: Adapter>(
     adapter: &A,
@@ -137,16 +168,19 @@ async fn be_app<A: Adapter>(
     ending: &Ending,
     transport: TesseronTransport,
     (service, config): (Arc<Service>, Config),
-    before: Option<Credentials>,
-) -> Option<Credentials> {
+    before: Option<Resumable>,
+) -> Option<Resumable> {
     let channel = transport.channel();
     let link = adapter.serve_as(service, config, Box::new(transport));
     let peer = link.peer.clone();
+    if let Some(before) = &before {
+        peer.carry_over(&before.peer);
+    }
     let told = {
         let (peer, adapter, listener) = (peer.clone(), adapter.clone(), Arc::clone(listener));
         async move {
             if let Ok(gateway) = peer.ready().await
-                && let Some(code) = gateway.pass.and_then(|pass| pass.claim_code)
+                && let Some(code) = gateway.credentials.and_then(|pass| pass.claim_code)
             {
                 serve::announce_code(&code);
             }
@@ -169,8 +203,9 @@ async fn be_app<A: Adapter>(
     first(connection, closed).await;
     match peer.info() {
         Some(gateway) => {
-            let pass = gateway.pass?;
-            Some(Credentials { session_id: pass.session_id, resume_token: pass.resume_token? })
+            let pass = gateway.credentials?;
+            let credentials = ResumeCredentials { session_id: pass.session_id, resume_token: pass.resume_token? };
+            Some(Resumable { credentials, peer })
         }
         // Cut before the answer: what was good before may still be. Refused, it is not.
         None => before.filter(|_| peer.refusal().is_none()),
@@ -178,8 +213,19 @@ async fn be_app<A: Adapter>(
 }
 
 async fn call_once<A: Adapter + Signals>(adapter: A, server: Server, calling: Calling) -> u8 {
-    match reach(&adapter, server, &calling).await {
-        Ok((Link { peer, end }, exit)) => {
+    let was_terminated = Cell::new(false);
+    // Listened for before a server is started: one that was may outlive a program that ends without a word to it.
+    let mut interrupts = Interrupts::new(|| {
+        let terminated = async {
+            adapter.terminate().await;
+            was_terminated.set(true);
+        };
+        first(adapter.interrupt(), terminated)
+    });
+    let status = match interrupts.or(reach(&adapter, server, &calling)).await {
+        None => status::CANCELLED,
+        Some(Ok((Link { peer, end }, exit))) => {
+            let child = exit.process_id().map(|_| StartedServer::new(exit.clone()));
             let end = async move {
                 let why = end.await.map_or_else(|error| error.to_string(), |reason| reason.to_string());
                 match exit.status() {
@@ -187,13 +233,17 @@ async fn call_once<A: Adapter + Signals>(adapter: A, server: Server, calling: Ca
                     None => why,
                 }
             };
-            call::run(calling, peer, end, || adapter.interrupt()).await
+            call::run(calling, peer, end, &mut interrupts, child).await
         }
-        Err(error) => call::cannot_reach(error),
+        Some(Err(error)) => call::cannot_reach(error),
+    };
+    match status {
+        status::CANCELLED if was_terminated.get() => status::TERMINATED,
+        status => status,
     }
 }
 
-async fn reach<A: Adapter>(adapter: &A, server: Server, calling: &Calling) -> Result<(Link, Exit), Error> {
+async fn reach<A: Adapter>(adapter: &A, server: Server, calling: &Calling) -> Result<(Link, Exit), TesseronError> {
     let (transport, exit) = match server {
         Server::Tcp(address) => (adapter.reach(Place::Tcp(address)).await?, Exit::default()),
         Server::Unix(path) => (adapter.reach(Place::Unix(path)).await?, Exit::default()),

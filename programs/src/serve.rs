@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io::{IsTerminal, stderr, stdin};
 use std::sync::Arc;
+use std::time::Duration;
 
 use endpoint::Service;
 
@@ -22,6 +23,8 @@ pub struct Serving {
     pub service: Arc<Service>,
     /// How it ends when it is told to.
     pub ending: Ending,
+    /// The time for which calls may go on once the client on standard input has left.
+    pub linger: Duration,
 }
 
 /// Reads the command line of this process.
@@ -40,9 +43,12 @@ pub(super) fn read(line: impl IntoIterator<Item = OsString>) -> Result<Serving, 
         None => Audit::default(),
     };
     let options = Options { deadline: line.deadline, audit, partial_on_progress: line.partial_on_progress };
-    let service = service(&options);
+    // The end of input is no earlier end for the session than for the program.
+    let service = service(&options).configure(|config| {
+        config.timeouts.close_grace = config.timeouts.close_grace.max(line.linger);
+    });
     let service = if matches!(listen, Listen::Tesseron(_)) { service.resource(clock::resource()) } else { service };
-    Ok(Serving { listen, service: Arc::new(service), ending: Ending::new(line.grace) })
+    Ok(Serving { listen, service: Arc::new(service), ending: Ending::new(line.grace), linger: line.linger })
 }
 
 impl Serving {
@@ -57,6 +63,11 @@ impl Serving {
 /// Tells where clients may connect now.
 pub fn announce(address: impl fmt::Display) {
     say(format_args!("tools: listening on {address}"));
+}
+
+/// Warns that nothing keeps other users out.
+pub(super) fn warn_of_any_user() {
+    say(format_args!("tools: warning: any user of this machine may claim this app"));
 }
 
 /// Tells by which code a gateway may claim the app.

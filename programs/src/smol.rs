@@ -75,6 +75,10 @@ impl Adapter for Smol {
         Box::new(adapter_smol::stdio())
     }
 
+    fn stdout_unread(&self) -> BoxFuture<'static, ()> {
+        Box::pin(adapter_smol::stdout_unread())
+    }
+
     fn child_with_grace(&self, command: Command, grace: Duration) -> Result<(End, Exit), Error> {
         let child = adapter_smol::child(command)?.with_exit_grace(grace);
         let exit = child.exit();
@@ -121,7 +125,7 @@ impl Adapter for Smol {
         })
     }
 
-    fn tesseron_listen(&self, options: TesseronOptions) -> BoxFuture<'static, Result<TesseronListener, tesseron::Error>> {
+    fn tesseron_listen(&self, options: TesseronOptions) -> BoxFuture<'static, Result<TesseronListener, tesseron::TesseronError>> {
         let executor = Arc::clone(&self.0);
         Box::pin(async move { adapter_smol::tesseron_listen_on(&executor, options).await })
     }
@@ -130,7 +134,7 @@ impl Adapter for Smol {
         &self,
         instance: &Instance,
         code: Option<ClaimCode>,
-    ) -> BoxFuture<'static, Result<TesseronTransport, tesseron::Error>> {
+    ) -> BoxFuture<'static, Result<TesseronTransport, tesseron::TesseronError>> {
         let instance = instance.clone();
         Box::pin(async move { adapter_smol::tesseron_dial(&instance, code.as_ref()).await })
     }

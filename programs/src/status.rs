@@ -13,10 +13,12 @@ pub const TOOL_ERROR: u8 = 1;
 pub const USAGE: u8 = 2;
 /// The call took too long.
 pub const TIMED_OUT: u8 = 3;
-/// There is no server, it was lost on the way, or the transport could not be opened.
+/// There is no server, the other end was lost on the way or broke the rules, or the transport could not be opened.
 pub const NO_SERVER: u8 = 4;
 /// The call was cancelled.
 pub const CANCELLED: u8 = 130;
+/// The call was cancelled by SIGTERM.
+pub const TERMINATED: u8 = 143;
 
 /// Says on stderr what went wrong, in one line, and gives back `status`.
 pub(super) fn complain(program: &str, what: impl fmt::Display, status: u8) -> u8 {

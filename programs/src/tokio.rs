@@ -69,6 +69,10 @@ impl Adapter for Tokio {
         Box::new(adapter_tokio::stdio())
     }
 
+    fn stdout_unread(&self) -> BoxFuture<'static, ()> {
+        Box::pin(adapter_tokio::stdout_unread())
+    }
+
     fn child_with_grace(&self, command: Command, grace: Duration) -> Result<(End, Exit), Error> {
         let child = adapter_tokio::child(command)?.with_exit_grace(grace);
         let exit = child.exit();
@@ -115,7 +119,7 @@ impl Adapter for Tokio {
         })
     }
 
-    fn tesseron_listen(&self, options: TesseronOptions) -> BoxFuture<'static, Result<TesseronListener, tesseron::Error>> {
+    fn tesseron_listen(&self, options: TesseronOptions) -> BoxFuture<'static, Result<TesseronListener, tesseron::TesseronError>> {
         Box::pin(adapter_tokio::tesseron_listen(options))
     }
 
@@ -123,7 +127,7 @@ impl Adapter for Tokio {
         &self,
         instance: &Instance,
         code: Option<ClaimCode>,
-    ) -> BoxFuture<'static, Result<TesseronTransport, tesseron::Error>> {
+    ) -> BoxFuture<'static, Result<TesseronTransport, tesseron::TesseronError>> {
         let instance = instance.clone();
         Box::pin(async move { adapter_tokio::tesseron_dial(&instance, code.as_ref()).await })
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use protocol_core::{
-    CallTimeouts, Config, Event, Identity, Instant, Invoke, Json, Op, Progress, RateWindow, Reply, Session, ToolOutput,
+    CallTimeouts, Config, Event, Identity, Instant, Invoke, Json, Lane, Op, Progress, RateWindow, Reply, Session, ToolOutput,
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -56,7 +56,7 @@ fn ready_pair() -> (Session, Session) {
 
 fn carry(from: &mut Session, to: &mut Session) {
     while let Some(out) = from.poll_transmit() {
-        to.handle_frame(out.frame, Instant::ZERO).unwrap();
+        to.handle_frame(out.frame, Lane::CHANNEL, Instant::ZERO).unwrap();
     }
 }
 
@@ -94,7 +94,7 @@ fn request(criterion: &mut Criterion) {
                 frame(&text(id % 1_000_000))
             },
             |frame| {
-                server.handle_frame(frame, Instant::ZERO).unwrap();
+                server.handle_frame(frame, Lane::CHANNEL, Instant::ZERO).unwrap();
                 let event = server.poll_event();
                 // Free its place again, or the table would only grow.
                 if let Some(Event::Request { id, .. }) = &event {
@@ -130,7 +130,7 @@ fn response(criterion: &mut Criterion) {
                 (client, frame)
             },
             |(client, frame)| {
-                client.handle_frame(frame.clone(), Instant::ZERO).unwrap();
+                client.handle_frame(frame.clone(), Lane::CHANNEL, Instant::ZERO).unwrap();
                 client.poll_event()
             },
             BatchSize::LargeInput,
@@ -162,7 +162,7 @@ fn progress(criterion: &mut Criterion) {
                 (value, frame(&text(value)))
             },
             |(now, frame)| {
-                client.handle_frame(frame, Instant::from_micros(now)).unwrap();
+                client.handle_frame(frame, Lane::CHANNEL, Instant::from_micros(now)).unwrap();
                 let event = client.poll_event();
                 assert!(matches!(event, Some(Event::Progress { .. })));
                 event

@@ -9,11 +9,12 @@
 
 use std::hint::black_box;
 use std::process::exit;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use protocol_core::lines::LineDecoder;
 use protocol_core::{
-    Config, Event, Identity, InboundId, Instant, Invoke, Json, Op, Progress, RateWindow, Reply, Session, Text, ToolOutput,
+    Config, Event, Identity, InboundId, Instant, Invoke, Json, Lane, Op, Progress, RateWindow, Reply, Session, Text, ToolOutput,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -50,9 +51,10 @@ enum Kind {
     RequestOut,
     ResponseOut,
     ProgressOut,
+    Life,
 }
 
-const KINDS: [(&str, Kind); 7] = [
+const KINDS: [(&str, Kind); 8] = [
     ("request-in", Kind::RequestIn),
     ("response-in", Kind::ResponseIn),
     ("progress-in", Kind::ProgressIn),
@@ -60,6 +62,13 @@ const KINDS: [(&str, Kind); 7] = [
     ("request-out", Kind::RequestOut),
     ("response-out", Kind::ResponseOut),
     ("progress-out", Kind::ProgressOut),
+    // Not a message, but a session: made from a configuration that all share, with a handshake, one request and its response; then dropped.
+    ("life", Kind::Life),
+];
+
+const HANDSHAKE: [&str; 2] = [
+    r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"client","version":"1"}}}"#,
+    r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
 ];
 
 const PARAMS: &str = r#"{"name":"long_running","arguments":{"steps":20,"step_ms":100,"label":"a label"}}"#;
@@ -68,7 +77,7 @@ const STRUCTURED: &str = r#"{"steps":20,"notified":true,"done":true}"#;
 /// A message as it is on the wire. `number` is its id, its token or how far it is.
 fn text(kind: Kind, number: u64) -> String {
     match kind {
-        Kind::RequestIn | Kind::RequestOut => {
+        Kind::RequestIn | Kind::RequestOut | Kind::Life => {
             let params = PARAMS.trim_end_matches('}');
             format!(
                 r#"{{"jsonrpc":"2.0","id":{number},"method":"tools/call","params":{params}}},"_meta":{{"progressToken":{number}}}}}}}"#
@@ -121,6 +130,9 @@ fn envelope(frame: &[u8]) -> Envelope<'_> {
 
 /// The envelope alone, its members borrowed, is read or written.
 fn floor(kind: Kind, count: u64) {
+    if let Kind::Life = kind {
+        return floor_of_life(count);
+    }
     let frames = frames(kind);
     let writes = matches!(kind, Kind::RequestOut | Kind::ResponseOut | Kind::ProgressOut);
     let envelopes: Vec<Envelope<'_>> = frames.iter().map(|frame| envelope(frame)).collect();
@@ -129,6 +141,24 @@ fn floor(kind: Kind, count: u64) {
             black_box(serde_json::to_vec(black_box(message)).unwrap());
         } else {
             black_box(envelope(black_box(frame)));
+        }
+    }
+}
+
+/// The envelopes of the three frames that arrive are read, and those of the two that leave are written.
+fn floor_of_life(count: u64) {
+    let request = text(Kind::RequestIn, 1);
+    let (greeting, response) = (
+        r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"instructions","version":"1"}}}"#,
+        text(Kind::ResponseOut, 1),
+    );
+    let answers = [greeting, &response].map(|frame| envelope(frame.as_bytes()));
+    for _ in 0..count {
+        for frame in HANDSHAKE.into_iter().chain([&*request]) {
+            black_box(envelope(black_box(frame.as_bytes())));
+        }
+        for answer in &answers {
+            black_box(serde_json::to_vec(black_box(answer)).unwrap());
         }
     }
 }
@@ -173,6 +203,26 @@ fn session(kind: Kind, count: u64) {
             }
             std::mem::forget(answers);
         }
+        Kind::Life => {
+            let config = Arc::new(server.config().clone());
+            let output = ToolOutput::structured(Json::parse(STRUCTURED).unwrap());
+            let frames = HANDSHAKE.map(|text| Bytes::from_static(text.as_bytes()));
+            let request = Bytes::from(text(Kind::RequestIn, 1));
+            for _ in 0..count {
+                let mut session = Session::new(Arc::clone(&config), now);
+                for frame in frames.iter().chain([&request]) {
+                    session.handle_frame(frame.clone(), Lane::CHANNEL, now).unwrap();
+                }
+                while let Some(event) = session.poll_event() {
+                    if let Event::Request { id, .. } = event {
+                        session.respond(id, Reply::Tool(output.clone()), now).unwrap();
+                    }
+                }
+                while let Some(out) = session.poll_transmit() {
+                    black_box(out);
+                }
+            }
+        }
         Kind::ProgressOut => {
             let id = requests(&mut server)[0];
             let words = Text::from_static("a step of many");
@@ -192,7 +242,7 @@ fn take_each(session: &mut Session, frames: Vec<Bytes>, count: u64) {
     let now = Instant::from_millis(2);
     let mut frames = frames.into_iter();
     for frame in frames.by_ref().take(count as usize) {
-        session.handle_frame(frame, now).unwrap();
+        session.handle_frame(frame, Lane::CHANNEL, now).unwrap();
         black_box(session.poll_event().unwrap());
     }
     std::mem::forget(frames);
@@ -201,7 +251,7 @@ fn take_each(session: &mut Session, frames: Vec<Bytes>, count: u64) {
 /// So many requests in flight.
 fn requests(server: &mut Session) -> Vec<InboundId> {
     let take = |frame| {
-        server.handle_frame(frame, Instant::ZERO).unwrap();
+        server.handle_frame(frame, Lane::CHANNEL, Instant::ZERO).unwrap();
         let Some(Event::Request { id, .. }) = server.poll_event() else { panic!("a request") };
         id
     };
@@ -227,10 +277,10 @@ fn ready_pair() -> (Session, Session) {
     let (mut client, mut server) = (Session::new(client, Instant::ZERO), Session::new(server, Instant::ZERO));
     for _ in 0..2 {
         while let Some(out) = client.poll_transmit() {
-            server.handle_frame(out.frame, Instant::ZERO).unwrap();
+            server.handle_frame(out.frame, Lane::CHANNEL, Instant::ZERO).unwrap();
         }
         while let Some(out) = server.poll_transmit() {
-            client.handle_frame(out.frame, Instant::ZERO).unwrap();
+            client.handle_frame(out.frame, Lane::CHANNEL, Instant::ZERO).unwrap();
         }
     }
     while client.poll_event().is_some() || server.poll_event().is_some() {}

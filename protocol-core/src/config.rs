@@ -1,6 +1,7 @@
 //! What the owner of a session decides before it begins.
 
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::dialect::tesseron::AppId;
@@ -33,6 +34,11 @@ pub struct Config {
     pub depth: DepthPolicy,
     /// The least severe log record that is sent until the peer sets a level of its own.
     pub log_level: Level,
+    /// The methods beside those of the protocol whose requests are served ([`crate::Request::Custom`]). Any other is answered as unknown. A
+    /// method of the protocol keeps its meaning, listed or not.
+    pub custom_methods: Vec<String>,
+    /// The notifications beside those of the protocol that are told ([`crate::Notice::Custom`]). Any other is ignored.
+    pub custom_notifications: Vec<String>,
     /// The number of our first request, 1 to 2^52: 1. Programs in JavaScript keep whole numbers only so far. A gateway that speaks to one app over several channels, one after the
     /// other, gives each numbers of its own: what an app still says of the last channel then means nothing on the next.
     pub first_id: u64,
@@ -50,11 +56,13 @@ impl Config {
     /// The parts of it that the dialect writes and checks against.
     pub(crate) fn local_end(&self) -> LocalEnd<'_> {
         LocalEnd {
+            protocol: &self.protocol,
             identity: &self.identity,
-            capabilities: self.capabilities,
+            capabilities: &self.capabilities,
             instructions: self.instructions.as_deref(),
-            limits: self.limits,
-            accepts_equal: self.progress.accept_equal,
+            limits: &self.limits,
+            custom_methods: &self.custom_methods,
+            custom_notifications: &self.custom_notifications,
         }
     }
 
@@ -76,8 +84,7 @@ impl Config {
     /// The app end of Tesseron 1.2: it runs actions. Its version goes into [`Config::identity`], its description into
     /// [`Config::instructions`].
     ///
-    /// Invocations time out after 60 s (actions page); progress goes out at most 10 times in 5 s (progress page: about twice a second,
-    /// with room for a burst).
+    /// Invocations time out after 60 s (actions page); progress goes out at most once in 500 ms (progress page: about twice a second).
     #[must_use]
     pub fn tesseron_app(id: &AppId, name: impl Into<String>, app: tesseron::App) -> Self {
         let identity = Identity { name: id.as_str().into(), version: String::new(), title: Some(name.into()) };
@@ -93,14 +100,14 @@ impl Config {
     ///
     /// Calls have no clock unless they are given one: the app has its own.
     #[must_use]
-    pub fn tesseron_gateway(gateway: tesseron::Gateway) -> Self {
+    pub fn tesseron_gateway(gateway: tesseron::GatewayConfig) -> Self {
         let mut config = Self::tesseron(tesseron::End::Gateway(gateway), tesseron::pending_agent(), Capabilities::default());
         config.timeouts.call = CallTimeouts::NONE;
         config
     }
 
     fn tesseron(end: tesseron::End, identity: Identity, capabilities: Capabilities) -> Self {
-        let progress = ProgressPolicy { window: RateWindow::new(10, Duration::from_secs(5)), ..ProgressPolicy::default() };
+        let progress = ProgressPolicy { window: RateWindow::new(1, Duration::from_millis(500)), ..ProgressPolicy::default() };
         Self { progress, log_level: Level::Debug, ..Self::of(Protocol::Tesseron(end), identity, capabilities) }
     }
 
@@ -119,6 +126,8 @@ impl Config {
             progress: ProgressPolicy::default(),
             depth: DepthPolicy::default(),
             log_level: Level::Info,
+            custom_methods: Vec::new(),
+            custom_notifications: Vec::new(),
             first_id: 1,
         }
     }
@@ -165,8 +174,9 @@ impl Default for Timeouts {
 
 /// The two clocks of a call: `deadline = min(last activity + idle, start + max_total)`.
 ///
-/// Both start when the call is made, also while it waits for the handshake. The idle clock stops while an input of the call is open
-/// with us. Section 6 of the MCP lifecycle page.
+/// Both start when the call can leave: at once, or when the handshake that it waits for is through. Both stand still while a question of
+/// the peer is open under the call, since the time in which people think is not the peer's; then the idle clock starts afresh and the other
+/// goes on. MCP, Lifecycle, Timeouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallTimeouts {
     /// How long nothing may be heard of the call. 60 s.
@@ -192,14 +202,16 @@ impl CallTimeouts {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ProgressPolicy {
-    /// The rate of updates for each invocation that we serve, unless it says otherwise. 10 in 1 s.
+    /// The rate of updates for each invocation that we serve, unless it says otherwise. 1 in 100 ms, on Tesseron 1 in 500 ms (progress page: about
+    /// twice a second): updates are evenly spaced, since ten at once and then a second of nothing look like a hang. The first and the
+    /// final update go out at once.
     pub window: RateWindow,
     /// The rate of updates for the whole session. Unlimited.
     pub session_window: RateWindow,
     /// Two numbers are the same when they differ by at most this part of the larger one. 1e-12: float noise and nothing else.
     pub epsilon: f64,
     /// Send an update that has only a message with the last value again, instead of keeping the message for the next increase. MCP
-    /// says that every update increases. False.
+    /// says that every update increases, so an update with neither a new value nor another message waits for one that has. False.
     pub repeat_value_for_message: bool,
     /// Hand on an update that arrives with the last value again and a message, as an update with only a message. False.
     pub accept_equal: bool,
@@ -210,7 +222,7 @@ pub struct ProgressPolicy {
 impl Default for ProgressPolicy {
     fn default() -> Self {
         Self {
-            window: RateWindow::new(10, Duration::from_secs(1)),
+            window: RateWindow::new(1, Duration::from_millis(100)),
             session_window: RateWindow::UNLIMITED,
             epsilon: 1e-12,
             repeat_value_for_message: false,

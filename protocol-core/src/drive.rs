@@ -42,7 +42,7 @@ use bytes::{Buf, Bytes};
 
 use crate::limits::Limits;
 use crate::lines::LineEncoder;
-use crate::session::{Event, Full, Session, Transmit, TransportEnd};
+use crate::session::{Event, Full, Lane, Session, Transmit, TransportEnd};
 use crate::sink::FrameSink as _;
 use crate::time::{Instant, earlier};
 
@@ -71,9 +71,7 @@ pub trait Machine {
     /// Frames have arrived: [`Self::handle_frame`] for each from the first on, while input is wanted. Those that find no room stay in
     /// `frames` and are offered again.
     fn handle_frames(&mut self, frames: &mut VecDeque<Bytes>, now: Instant) {
-        while self.wants_input()
-            && let Some(frame) = frames.pop_front()
-        {
+        while let Some(frame) = frames.pop_front() {
             if let Err(Full(frame)) = self.handle_frame(frame, now) {
                 frames.push_front(frame);
                 return;
@@ -125,7 +123,7 @@ pub trait Machine {
         frames: &mut VecDeque<Bytes>,
         clock: &dyn Fn() -> Instant,
         room: Option<&mut LineEncoder>,
-    ) -> Standing<Self::Event> {
+    ) -> TurnOutcome<Self::Event> {
         // First, so that nothing is missed that others do behind what is looked at.
         self.register(waker);
         let now = clock();
@@ -134,7 +132,7 @@ pub trait Machine {
         if !self.wants_input() || self.poll_timeout().is_some_and(|at| at <= now) {
             self.handle_timeout(now);
         }
-        Standing {
+        TurnOutcome {
             now,
             has_output: room.is_none_or(|room| self.poll_transmits(room)),
             event: self.poll_event(),
@@ -147,7 +145,7 @@ pub trait Machine {
 
 /// How a machine stands when it has had its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing<E> {
+pub struct TurnOutcome<E> {
     /// What the clock said in its turn.
     pub now: Instant,
     /// Whether there may be more frames to write.
@@ -166,7 +164,7 @@ impl Machine for Session {
     type Event = Event;
 
     fn handle_frame(&mut self, frame: Bytes, now: Instant) -> Result<(), Full> {
-        Self::handle_frame(self, frame, now)
+        Self::handle_frame(self, frame, Lane::CHANNEL, now).map(drop)
     }
 
     fn handle_end(&mut self, end: TransportEnd, now: Instant) {
@@ -194,7 +192,7 @@ impl Machine for Session {
     }
 
     fn wants_input(&self) -> bool {
-        Self::wants_input(self)
+        Self::wants_input(self, Lane::CHANNEL)
     }
 
     fn is_closed(&self) -> bool {
@@ -381,6 +379,10 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
     }
 
     /// The next event; `None` once all is over, and from then on. An error of the transport is given once, last.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the driver keeps what it has read and not yet written, and no event is lost; but nothing moves until it is
+    /// polled again.
     pub async fn next_event(&mut self) -> Result<Option<M::Event>, I::Error> {
         poll_fn(|cx| self.poll_event(cx)).await
     }
@@ -483,7 +485,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
 
     /// The machine's turn, and all the writing. Says whether there is something to do at once: the turn's share was spent, or the end
     /// of writing is to be followed up.
-    fn turn(&mut self, cx: &mut Context<'_>) -> (Standing<M::Event>, bool) {
+    fn turn(&mut self, cx: &mut Context<'_>) -> (TurnOutcome<M::Event>, bool) {
         let was_writing = self.writing;
         let mut bytes = 0;
         let mut room = self.write(|driver| driver.send(cx, &mut bytes));
@@ -518,10 +520,10 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
 
     /// Writes what `take` takes from the machine, between two turns, as if the task that turned it last did. `take` says how the machine
     /// stands then, and whether it has events. False where that task has to take a turn for what is left to do.
-    pub fn send_early(&mut self, take: impl FnOnce(&dyn Fn() -> Instant, &mut LineEncoder) -> (Standing<M::Event>, bool)) -> bool {
+    pub fn send_early(&mut self, take: impl FnOnce(&mut LineEncoder) -> (TurnOutcome<M::Event>, bool)) -> bool {
         // Gone while foreign code runs, and so for good where that panics.
         let Some(task) = self.task.take() else { return false };
-        let (standing, has_events) = take(&|| self.timer.now(), &mut self.leaving);
+        let (standing, has_events) = take(&mut self.leaving);
         let cx = &mut Context::from_waker(&task);
         let mut bytes = 0;
         self.write(|driver| driver.send(cx, &mut bytes));
@@ -868,9 +870,10 @@ mod tests {
         /// Sends a frame between two turns, of a machine that then waits until `until`.
         fn sends(&mut self, frame: &'static str, until: Option<Instant>) -> bool {
             assert!(self.driver.sends_early());
-            self.driver.send_early(|clock, into| {
+            let now = self.clock.now();
+            self.driver.send_early(|into| {
                 into.push(Bytes::from_static(frame.as_bytes()));
-                (Standing { now: clock(), has_output: false, event: None, is_closed: false, until, wants_input: true }, false)
+                (TurnOutcome { now, has_output: false, event: None, is_closed: false, until, wants_input: true }, false)
             })
         }
     }
@@ -990,9 +993,10 @@ mod tests {
         let sends = |frame: Vec<u8>, has_output, is_closed, has_events| {
             let mut bench = Bench::new(Echo::default());
             assert_eq!(bench.turn(), Poll::Pending);
-            let done = bench.driver.send_early(|clock, into| {
+            let now = bench.clock.now();
+            let done = bench.driver.send_early(|into| {
                 into.push(frame.into());
-                let standing = Standing { now: clock(), has_output, event: None, is_closed, until: None, wants_input: true };
+                let standing = TurnOutcome { now, has_output, event: None, is_closed, until: None, wants_input: true };
                 (standing, has_events)
             });
             assert_eq!(bench.pipe.borrow().taken.len(), 1);
@@ -1157,7 +1161,7 @@ mod tests {
     #[test]
     fn regression_a_session_that_reads_nothing_is_told_the_time_before_it_writes() {
         let mut config = Config::mcp_server(Identity::new("s", "1"));
-        (config.limits.strays, config.limits.batch) = (4, 100);
+        (config.limits.unsolicited_replies, config.limits.batch) = (4, 100);
         let pipe = Shared::<Pipe>::default();
         let clock = Clock::default();
         let mut driver = Driver::new(Session::new(config, Instant::ZERO), pipe.clone(), clock.clone());

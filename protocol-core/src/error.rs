@@ -32,6 +32,8 @@ impl RpcError {
     pub const INTERNAL: i64 = -32603;
     /// No such resource (MCP up to 2025-11-25).
     pub const RESOURCE_NOT_FOUND: i64 = -32002;
+    /// The user must open addresses first (MCP 2025-11-25): see [`RpcError::required_urls`].
+    pub const URL_ELICITATION_REQUIRED: i64 = -32042;
     /// The user said no.
     pub const USER_REJECTED: i64 = -1;
     /// Ours, on MCP: the call that this input belonged to is over.

@@ -25,6 +25,7 @@ pub mod limits;
 pub mod lines;
 pub mod partial;
 pub mod session;
+mod shared;
 mod sink;
 pub mod table;
 pub mod time;
@@ -33,18 +34,21 @@ mod wire;
 pub use bytes::Bytes;
 pub use config::{CallTimeouts, Config, DepthInference, DepthPolicy, ProgressPolicy, RateWindow, Timeouts};
 pub use dialect::{
-    Answer, Ask, Blocks, Capabilities, Content, Elicit, Elicited, Identity, Level, LogRecord, NotFound, Notice, Op, Params, Pass,
-    PeerInfo, Progress, Protocol, Reply, Sample, Sampled, ToolOutput, mcp, tesseron,
+    Answer, Ask, Blocks, Caller, Capabilities, Completion, CompletionOf, CompletionRequest, Consent, Content, Elicit, Elicited,
+    Identity, Level, LogRecord, NotFound, Notice, Op, OpenUrl, Page, PeerInfo, Progress, PromptArgument, PromptInfo, Protocol,
+    Reply, Request, ResourceInfo, ResourceTemplateInfo, Sample, Sampled, SessionCredentials, ToolInfo, ToolOutput, ToolResult, mcp,
+    tesseron,
 };
 pub use error::{RpcError, Violation};
 pub use json::{Json, JsonError, Text};
 pub use limits::Limits;
 pub use partial::PartialResult;
 pub use session::{
-    AlarmId, AskError, CheckpointError, Clock, Close, CloseReason, Event, Full, InboundId, InputFailed, InputKey, Invalid, Invoke,
-    InvokeError, Logged, NotLive, OutboundId, Outcome, ProgressError, Refused, Reported, Route, ServeOptions, Session, Stats,
-    TooManyAlarms, Transmit, TransportEnd, Why,
+    AlarmId, AskError, CancelReason, CheckpointError, Close, CloseReason, Event, ExchangeId, Full, Gone, InboundId, InputFailed,
+    InputKey, Invalid, Invoke, InvokeError, Lane, Logged, NotLive, OutboundId, Outcome, ProgressError, Received, Refused,
+    ReplyKind, Reported, Route, RouteKind, ServeOptions, Session, Stats, TimeoutKind, TooManyAlarms, Transmit, TransportEnd,
 };
+pub use shared::Arc;
 pub use sink::FrameSink;
 pub use time::Instant;
 pub use wire::WireId;

@@ -19,13 +19,18 @@ pub struct Limits {
     /// Events that wait to be polled before [`crate::Session::wants_input`] turns false. The places that settling needs come on top.
     /// 1024.
     pub events: usize,
-    /// Bytes of output that wait to be polled before calls are refused, progress merges and log records drop. 1 MiB.
+    /// Bytes of output of one lane that wait to be polled before calls and questions by it are refused, progress merges and log records
+    /// drop. 1 MiB.
     pub output_bytes: usize,
-    /// Bytes of output that wait to be polled, of any kind, before the session closes with an overload. 64 MiB.
+    /// Bytes of output of all lanes that wait to be polled, of any kind, before the lane with the most is given up; the session closes
+    /// with an overload if that is the channel. 64 MiB.
     pub output_bytes_hard: usize,
-    /// Waiting replies that belong to no invocation (pongs, refusals) before [`crate::Session::wants_input`] turns false. When the peer
-    /// reads none of them for [`crate::Timeouts::close_grace`], the session closes with an overload. 256.
-    pub strays: usize,
+    /// Waiting replies on one lane that belong to no invocation (pongs, refusals) before [`crate::Session::wants_input`] turns false. When
+    /// the peer reads none of them for [`crate::Timeouts::close_grace`], the lane is given up; the session closes with an overload if that
+    /// is the channel. 256.
+    pub unsolicited_replies: usize,
+    /// Lanes that are open at once beside the channel. 1024.
+    pub lanes: usize,
     /// Alarms at once. 4096.
     pub alarms: usize,
     /// Ids of the peer that are remembered after their invocation has ended. 256.
@@ -45,7 +50,8 @@ impl Default for Limits {
             events: 1024,
             output_bytes: 1 << 20,
             output_bytes_hard: 64 << 20,
-            strays: 256,
+            unsolicited_replies: 256,
+            lanes: 1024,
             alarms: 4096,
             tombstones: 256,
             checkpoint_bytes: 1 << 20,

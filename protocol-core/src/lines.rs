@@ -1,4 +1,5 @@
-//! Newline framing: one JSON message a line, as on stdio, sockets and pipes (section 9.1 of the MCP sheet).
+//! Newline framing: one JSON message a line, as on stdio, sockets and pipes
+//! (`docs/protocols/mcp.md`, "Framing on byte streams").
 //!
 //! [`LineDecoder`] is what is read into and gives frames; [`LineEncoder`] takes frames and is what is written from. Neither knows what
 //! a frame means, so a broken line is handed on as it is and the session judges it. Both are plain memory: an adapter reads and writes.

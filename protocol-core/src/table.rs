@@ -16,50 +16,62 @@ pub trait Id: Copy + Ord {
 /// A table of live things: those of a [`Session`](crate::Session), and those that wrap one keep beside it.
 #[derive(Clone)]
 pub struct Table<K, V> {
-    /// What is live, and the places of some that were. The order is that of the operations, and tells nothing.
-    entries: Vec<(K, Option<V>)>,
-    /// Where in `entries` nothing lives: whoever comes next takes the last of them.
-    vacant: Vec<u32>,
-    /// Where in `entries` each stands, by its hash: open addressing, at most half full. A power of two long, or empty.
+    /// The order is that of the operations, and tells nothing.
+    places: Vec<Place<K, V>>,
+    /// The vacant place that is taken next, if there is one.
+    vacant: u32,
+    len: usize,
+    /// The place of each entry, by its hash: open addressing, at most half full. A power of two long; empty while the table is so small
+    /// that a look at each place is quicker.
     slots: Vec<u32>,
+}
+
+#[derive(Clone)]
+struct Place<K, V> {
+    id: K,
+    /// `None` in a vacant place.
+    value: Option<V>,
+    /// The vacant place that is taken after this one, while this one is vacant.
+    next: u32,
 }
 
 /// No place in any table: memory ends long before.
 const NOWHERE: u32 = u32::MAX;
 
-/// Room that is kept once it was needed.
+/// Room that is kept once it was needed, and up to which each place is looked at.
 const LEAST: usize = 8;
 
 impl<K: Id, V> Table<K, V> {
     /// A table that holds nothing, and takes no memory.
     #[must_use]
     pub const fn new() -> Self {
-        Self { entries: Vec::new(), vacant: Vec::new(), slots: Vec::new() }
+        Self { places: Vec::new(), vacant: NOWHERE, len: 0, slots: Vec::new() }
     }
 
-    /// How many live.
+    /// The number of entries that live.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.entries.len().saturating_sub(self.vacant.len())
+        self.len
     }
 
-    /// Whether none lives.
+    /// Says whether none lives.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.len == 0
     }
 
     /// The value of `id`, if it lives.
     #[must_use]
+    #[inline]
     pub fn get(&self, id: &K) -> Option<&V> {
-        let (_, place) = self.find(*id)?;
-        self.entries.get(place)?.1.as_ref()
+        self.places.get(self.find(*id)?.place)?.value.as_ref()
     }
 
     /// The value of `id`, to be changed, if it lives.
+    #[inline]
     pub fn get_mut(&mut self, id: &K) -> Option<&mut V> {
-        let (_, place) = self.find(*id)?;
-        self.entries.get_mut(place)?.1.as_mut()
+        let found = self.find(*id)?;
+        self.places.get_mut(found.place)?.value.as_mut()
     }
 
     /// Adds a value. `id` must be new: of two values of one id either may be found.
@@ -69,32 +81,38 @@ impl<K: Id, V> Table<K, V> {
     #[inline]
     pub fn insert(&mut self, id: K, value: V) {
         debug_assert!(self.find(id).is_none(), "a number that is used twice");
-        if self.len() >= self.room() {
-            self.resize(self.room().saturating_mul(2));
+        if self.len >= self.room() {
+            self.resize(if self.len == 0 { LEAST } else { self.room().saturating_mul(2) });
         }
-        let place = self.vacant.pop().unwrap_or_else(|| {
-            self.entries.push((id, None));
-            self.entries.len().saturating_sub(1) as u32
-        });
-        Self::note(&mut self.slots, id, place);
-        if let Some(entry) = self.entries.get_mut(place as usize) {
-            *entry = (id, Some(value));
+        if self.vacant == NOWHERE {
+            self.vacant = self.places.len() as u32;
+            self.places.push(Place { id, value: None, next: NOWHERE });
         }
+        Self::note(&mut self.slots, id, self.vacant);
+        if let Some(place) = self.places.get_mut(self.vacant as usize) {
+            self.vacant = place.next;
+            place.id = id;
+            place.value = Some(value);
+        }
+        self.len = self.len.saturating_add(1);
     }
 
     /// Ends the value of `id` where it stands, after `last` has taken from it what is still of use. `None` if it does not live.
     pub fn end<R>(&mut self, id: &K, last: impl FnOnce(&mut V) -> R) -> Option<R> {
-        let (slot, place) = self.find(*id)?;
-        let (_, value) = self.entries.get_mut(place)?;
-        let taken = value.as_mut().map(last);
-        *value = None;
-        self.vacant.push(place as u32);
-        self.vacate(slot);
+        let found = self.find(*id)?;
+        let place = self.places.get_mut(found.place)?;
+        let taken = place.value.as_mut().map(last)?;
+        (place.value, place.next) = (None, self.vacant);
+        self.vacant = found.place as u32;
+        self.len = self.len.saturating_sub(1);
+        if let Some(slot) = found.slot {
+            self.vacate(slot);
+        }
         // Late and by a large step: a table that empties and fills again and again shall not change at each power of two.
-        if self.room() > LEAST && self.len() <= self.room() / 8 {
+        if self.room() > LEAST && self.len <= self.room() / 8 {
             self.resize(self.room() / 4);
         }
-        taken
+        Some(taken)
     }
 
     /// Everything goes, the memory too.
@@ -104,12 +122,12 @@ impl<K: Id, V> Table<K, V> {
 
     /// All that live, in an order that says nothing.
     pub fn iter(&self) -> impl Iterator<Item = (K, &V)> {
-        self.entries.iter().filter_map(|(id, value)| Some((*id, value.as_ref()?)))
+        self.places.iter().filter_map(|place| Some((place.id, place.value.as_ref()?)))
     }
 
     /// All values that live, to be changed, in the same order.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
-        self.entries.iter_mut().filter_map(|(_, value)| value.as_mut())
+        self.places.iter_mut().filter_map(|place| place.value.as_mut())
     }
 
     /// The ids of all that live, oldest first.
@@ -120,25 +138,38 @@ impl<K: Id, V> Table<K, V> {
         ids
     }
 
-    /// As many entries as the slots are for.
+    /// As many entries as there is room for.
+    #[inline]
     fn room(&self) -> usize {
-        self.slots.len() / 2
+        if !self.slots.is_empty() {
+            return self.slots.len() / 2;
+        }
+        // A clone may have less capacity, and takes more when it needs it.
+        if self.places.capacity() == 0 { 0 } else { LEAST }
     }
 
-    /// The slot of an entry, and its place.
-    fn find(&self, id: K) -> Option<(usize, usize)> {
+    #[inline]
+    fn find(&self, id: K) -> Option<Found> {
+        if self.slots.is_empty() {
+            let is_it = |place: &Place<K, V>| place.id == id && place.value.is_some();
+            return self.places.iter().position(is_it).map(|place| Found { place, slot: None });
+        }
         let mut slot = home(id, self.slots.len());
         loop {
             let place = *self.slots.get(slot)? as usize;
             // No slot names a vacant place, and where one names none there is no entry.
-            if self.entries.get(place)?.0 == id {
-                return Some((slot, place));
+            if self.places.get(place)?.id == id {
+                return Some(Found { place, slot: Some(slot) });
             }
             slot = after(slot, self.slots.len());
         }
     }
 
+    #[inline]
     fn note(slots: &mut [u32], id: K, place: u32) {
+        if slots.is_empty() {
+            return;
+        }
         let mut slot = home(id, slots.len());
         while let Some(noted) = slots.get_mut(slot) {
             if *noted == NOWHERE {
@@ -149,14 +180,14 @@ impl<K: Id, V> Table<K, V> {
         }
     }
 
-    /// Whoever stands behind a gap and would have stood in it moves up, so that a search may end at the first slot that names no place.
+    /// An entry after a gap that would have stood in it moves up, so that a search may end at the first slot that names no place.
     fn vacate(&mut self, mut gap: usize) {
         let count = self.slots.len();
         let mut slot = gap;
         loop {
             slot = after(slot, count);
             let Some(place) = self.slots.get(slot).copied() else { return };
-            let Some((id, _)) = self.entries.get(place as usize) else { break };
+            let Some(Place { id, .. }) = self.places.get(place as usize) else { break };
             let home = home(*id, count);
             let behind = |from: usize| slot.wrapping_sub(from) & count.wrapping_sub(1);
             if behind(home) >= behind(gap) {
@@ -176,15 +207,21 @@ impl<K: Id, V> Table<K, V> {
     /// Moves what is live together.
     fn resize(&mut self, room: usize) {
         let room = room.max(LEAST);
-        self.entries.retain(|(_, value)| value.is_some());
-        self.entries.shrink_to(room);
-        self.entries.reserve_exact(room.saturating_sub(self.entries.len()));
-        self.vacant = Vec::with_capacity(room);
-        self.slots = alloc::vec![NOWHERE; room.saturating_mul(2)];
-        for (place, (id, _)) in (0..).zip(&self.entries) {
-            Self::note(&mut self.slots, *id, place);
+        self.places.retain(|place| place.value.is_some());
+        self.places.shrink_to(room);
+        self.places.reserve_exact(room.saturating_sub(self.places.len()));
+        self.vacant = NOWHERE;
+        self.slots = if room > LEAST { alloc::vec![NOWHERE; room.saturating_mul(2)] } else { Vec::new() };
+        for (place, entry) in (0..).zip(&self.places) {
+            Self::note(&mut self.slots, entry.id, place);
         }
     }
+}
+
+/// The place of an entry, and the slot that names it where there are slots.
+struct Found {
+    place: usize,
+    slot: Option<usize>,
 }
 
 /// Where among `count` slots the search for an id begins: 2^64 divided by the golden ratio spreads neighbours over all of them.
@@ -198,13 +235,13 @@ fn after(slot: usize, count: usize) -> usize {
     slot.wrapping_add(1) & count.wrapping_sub(1)
 }
 
-/// What it holds, oldest first; how it is laid out tells nothing.
 impl<K: Id, V> Default for Table<K, V> {
     fn default() -> Self {
         Self::new()
     }
 }
 
+/// The entries, oldest first; how they are laid out tells nothing.
 impl<K: Id + fmt::Debug, V: fmt::Debug> fmt::Debug for Table<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ids = self.ids();
@@ -226,7 +263,9 @@ mod tests {
 
     /// The longest walk of a look-up, in slots.
     fn longest_walk(table: &Table<u64, u64>) -> usize {
-        let walk = |id: u64| table.find(id).unwrap().0.wrapping_sub(home(id, table.slots.len())) & (table.slots.len() - 1);
+        let walk = |id: u64| {
+            table.find(id).and_then(|found| found.slot).unwrap().wrapping_sub(home(id, table.slots.len())) & (table.slots.len() - 1)
+        };
         table.iter().map(|(id, _)| walk(id)).max().unwrap_or_default()
     }
 
@@ -292,14 +331,14 @@ mod tests {
             assert_eq!(table.end(&(id - 1), |value| *value), Some(id - 1));
             assert!(core::ptr::eq(stays, table.get(&7).unwrap()));
         }
-        assert_eq!(table.entries.len(), 21);
+        assert_eq!(table.places.len(), 21);
     }
 
     #[test]
     fn memory_is_given_back_when_a_burst_is_over() {
         let mut table = Table::new();
         (0..100_000_u64).for_each(|id| table.insert(id, id));
-        let room = |table: &Table<u64, u64>| table.entries.capacity().max(table.vacant.capacity()).max(table.slots.len() / 2);
+        let room = |table: &Table<u64, u64>| table.places.capacity().max(table.slots.len() / 2);
         assert!(room(&table) < 200_000);
         (0..99_000).for_each(|id| assert_eq!(table.end(&id, |value| *value), Some(id)));
         assert!(room(&table) <= 4_096, "{}", room(&table));
@@ -311,5 +350,34 @@ mod tests {
         let room_before = room(&table);
         table.end(&64, |_| ());
         assert_eq!(room(&table), room_before);
+    }
+
+    /// A clone has just the capacity that it needs, and became a table whose slots were no power of two: entries were lost among them, or
+    /// looked for without end.
+    #[test]
+    fn regression_a_clone_does_what_a_tree_does_however_many_live_when_it_is_made() {
+        for (first, mut seed) in (0..=9_u64).flat_map(|first| (1..=20_u64).map(move |seed| (first, seed))) {
+            let (mut table, mut model) = (Table::new(), BTreeMap::new());
+            for id in 1..=first {
+                table.insert(id, id);
+                model.insert(id, id);
+            }
+            let mut table = table.clone();
+            let mut random = move |below: u64| {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (seed >> 33) % below
+            };
+            let mut next = first;
+            for step in 0..1_000_u64 {
+                if random(100) < if step / 100 % 2 == 0 { 70 } else { 30 } {
+                    next += 1 + random(3);
+                    table.insert(next, next);
+                    model.insert(next, next);
+                    assert!(table.slots.is_empty() || table.slots.len().is_power_of_two());
+                } else if let Some(id) = model.keys().nth(random(model.len().max(1) as u64) as usize).copied() {
+                    assert_eq!(table.end(&id, |value| *value), model.remove(&id), "of {} when cloned", first);
+                }
+            }
+        }
     }
 }

@@ -10,13 +10,13 @@ use std::vec::Vec;
 
 use bytes::Bytes;
 use engine::{After, DriverSlot, Engine, Guarded, Runtime, park, spare};
-use protocol_core::drive::{Machine, Standing};
+use protocol_core::drive::{Machine, TurnOutcome};
 use protocol_core::lines::LineEncoder;
 use protocol_core::session::{Close, Full, Transmit, TransportEnd};
 use protocol_core::{FrameSink as _, Instant};
 
 use crate::bridge::{Advertised, Bridge, BridgeConfig, BridgeEvent, ClaimId, Leg, Random};
-use crate::claims::{BoundDial, ChannelId, OpenRefused};
+use crate::claims::{BoundDial, ChannelId, OpenRefused, Pending};
 
 /// A [`Bridge`] whose legs are driven one by one, each by a driver of its own. Cloning shares it.
 ///
@@ -92,10 +92,6 @@ impl State {
 impl Guarded for State {
     type Wakers = Vec<Waker>;
 
-    fn time(&self) -> Instant {
-        self.now
-    }
-
     fn is_closed(&self) -> bool {
         self.bridge.is_closed(Leg::Agent)
     }
@@ -137,7 +133,10 @@ impl SharedBridge {
         BridgeLeg { engine: Arc::clone(&self.engine), leg, spare: None }
     }
 
-    /// The next event for the owner. Can be dropped and called again; one at a time.
+    /// The next event for the owner. One at a time.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: no event is lost.
     pub async fn next_event(&self) -> BridgeEvent {
         let mut kept = None;
         poll_fn(|cx| {
@@ -184,6 +183,12 @@ impl SharedBridge {
     /// As [`Bridge::advertise`].
     pub fn advertise(&self, apps: Vec<Advertised>) {
         self.verb(|bridge, _| bridge.advertise(apps));
+    }
+
+    /// As [`Bridge::pending`].
+    #[must_use]
+    pub fn pending(&self) -> Vec<Pending> {
+        self.engine.look(|state| state.bridge.pending())
     }
 
     /// As [`Bridge::close`].
@@ -278,7 +283,7 @@ impl Machine for BridgeLeg {
         frames: &mut VecDeque<Bytes>,
         clock: &dyn Fn() -> Instant,
         room: Option<&mut LineEncoder>,
-    ) -> Standing<Infallible> {
+    ) -> TurnOutcome<Infallible> {
         let mut spare = spare(self.spare.take(), waker);
         let leg = self.leg;
         let now = clock();
@@ -289,7 +294,7 @@ impl Machine for BridgeLeg {
                 state.handle_timeout(leg, now);
             }
             let has_output = room.is_none_or(|room| state.fill(leg, room));
-            Standing {
+            TurnOutcome {
                 now,
                 has_output,
                 event: None,

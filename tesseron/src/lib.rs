@@ -31,4 +31,4 @@ pub mod legs;
 pub mod net;
 
 #[cfg(feature = "std")]
-pub use net::Error;
+pub use net::TesseronError;

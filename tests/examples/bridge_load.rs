@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::time::Instant as Clock;
 
 use bytes::Bytes;
-use protocol_core::{Config, Event, InboundId, Instant, Invoke, Json, Op, OutboundId, Progress, Reply, Session, ToolOutput};
+use protocol_core::{Config, Event, InboundId, Instant, Invoke, Json, Lane, Op, OutboundId, Progress, Reply, Session, ToolOutput};
 use tesseron::bridge::{Bridge, BridgeConfig, BridgeEvent, Leg};
 use tesseron::claims::ChannelId;
 use tests::bridge::{ACTIONS, DECLARES, Invoked, RESOURCES, app_config, call_tool, config, hello};
@@ -66,10 +66,10 @@ impl Bare {
 
     fn carry(&mut self) {
         while let Some(out) = self.caller.poll_transmit() {
-            self.callee.handle_frame(out.frame, Instant::ZERO).expect("there is room");
+            self.callee.handle_frame(out.frame, Lane::CHANNEL, Instant::ZERO).expect("there is room");
         }
         while let Some(out) = self.callee.poll_transmit() {
-            self.caller.handle_frame(out.frame, Instant::ZERO).expect("there is room");
+            self.caller.handle_frame(out.frame, Lane::CHANNEL, Instant::ZERO).expect("there is room");
         }
     }
 }
@@ -137,11 +137,11 @@ impl Bridged {
                 moved = true;
             }
             while let Some(out) = self.bridge.poll_transmit(app) {
-                self.app.handle_frame(out.frame, now).expect("there is room");
+                self.app.handle_frame(out.frame, Lane::CHANNEL, now).expect("there is room");
                 moved = true;
             }
             while let Some(out) = self.bridge.poll_transmit(Leg::Agent) {
-                self.agent.handle_frame(out.frame, now).expect("there is room");
+                self.agent.handle_frame(out.frame, Lane::CHANNEL, now).expect("there is room");
                 moved = true;
             }
             if !moved {
@@ -264,7 +264,7 @@ impl Loose {
 impl Crowd for Loose {
     fn pass(&mut self, app: usize, frame: Bytes) -> Option<Bytes> {
         let session = &mut self.apps[app].session;
-        session.handle_frame(frame, Instant::ZERO).expect("there is room");
+        session.handle_frame(frame, Lane::CHANNEL, Instant::ZERO).expect("there is room");
         let Some(Event::Progress { id, mut progress }) = session.poll_event() else { return None };
         progress.total = Some(100.0);
         let inbound = self.calls[&(app, id)];
@@ -283,7 +283,7 @@ impl Joined {
     fn of_apps(apps: usize) -> Self {
         let mut config = config();
         config.agent_limits.in_flight = APPS * CALLS + 16;
-        config.lobby.max_pending = apps;
+        config.registry.max_pending = apps;
         let mut joined = Self { bridge: bridge(config), apps: Vec::new() };
         joined.say(Leg::Agent, &initialize(0, "2025-11-25", DECLARES));
         joined.say(Leg::Agent, &notification("notifications/initialized", "{}"));

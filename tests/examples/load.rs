@@ -5,7 +5,7 @@
 
 use std::time::Instant as Clock;
 
-use protocol_core::{CallTimeouts, Event, Instant, Invoke, Json, Op, Progress, RateWindow, Reply, Session, ToolOutput};
+use protocol_core::{CallTimeouts, Event, Instant, Invoke, Json, Lane, Op, Progress, RateWindow, Reply, Session, ToolOutput};
 use tests::end::{client_config, server_config};
 
 /// Kilobytes that the process holds now, where the system tells.
@@ -40,7 +40,7 @@ fn pair(in_flight: usize) -> [Session; 2] {
 /// Takes everything that `from` has to say to the other end.
 fn carry(ends: &mut [Session; 2], from: usize, now: Instant) {
     while let Some(out) = ends[from].poll_transmit() {
-        ends[1 - from].handle_frame(out.frame, now).expect("there is room");
+        ends[1 - from].handle_frame(out.frame, Lane::CHANNEL, now).expect("there is room");
     }
 }
 

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use protocol_core::{
-    Ask, Capabilities, Config, Event, Identity, InboundId, InputKey, Instant, Invoke, Json, Op, OutboundId, Outcome, Progress,
-    Reply, Reported, Session, ToolOutput, TransportEnd, Violation,
+    Ask, Capabilities, Config, Event, Identity, InboundId, InputKey, Instant, Invoke, Json, Lane, Op, OutboundId, Outcome,
+    Progress, Reply, Reported, Session, ToolOutput, TransportEnd, Violation,
 };
 
 /// A session under test.
@@ -19,7 +19,8 @@ pub struct End {
 #[must_use]
 pub fn client_capabilities() -> Capabilities {
     let mut all = Capabilities::default();
-    (all.sampling, all.elicitation, all.roots, all.roots_list_changed) = (true, true, true, true);
+    (all.sampling, all.elicitation, all.elicitation_url) = (true, true, true);
+    (all.roots, all.roots_list_changed) = (true, true);
     all
 }
 
@@ -37,6 +38,7 @@ pub fn server_capabilities() -> Capabilities {
 pub fn client_config() -> Config {
     let mut config = Config::mcp_client(Identity::new("client", "1"));
     config.capabilities = client_capabilities();
+    config.custom_notifications = Vec::from([String::from("notifications/x")]);
     config
 }
 
@@ -46,6 +48,7 @@ pub fn server_config() -> Config {
     let mut config = Config::mcp_server(Identity::new("server", "1"));
     config.capabilities = server_capabilities();
     config.progress.window = protocol_core::RateWindow::UNLIMITED;
+    config.custom_notifications = Vec::from([String::from("notifications/x")]);
     config
 }
 
@@ -56,7 +59,7 @@ pub fn with(mut config: Config, change: impl FnOnce(&mut Config)) -> Config {
     config
 }
 
-const CLIENT_DECLARES: &str = r#"{"sampling":{},"elicitation":{},"roots":{"listChanged":true}}"#;
+const CLIENT_DECLARES: &str = r#"{"sampling":{},"elicitation":{"form":{},"url":{}},"roots":{"listChanged":true}}"#;
 const SERVER_DECLARES: &str = r#"{"tools":{},"prompts":{},"resources":{"subscribe":true},"completions":{},"logging":{}}"#;
 
 impl End {
@@ -103,7 +106,9 @@ impl End {
 
     /// Hands in a frame, which must be taken.
     pub fn frame(&mut self, text: &str) -> &mut Self {
-        self.session.handle_frame(Bytes::copy_from_slice(text.as_bytes()), self.now).expect("the session takes frames");
+        self.session
+            .handle_frame(Bytes::copy_from_slice(text.as_bytes()), Lane::CHANNEL, self.now)
+            .expect("the session takes frames");
         self
     }
 

@@ -1,7 +1,7 @@
 //! Two sessions on a perfect line, in virtual time: what one sends the other receives at once.
 
 use bytes::Bytes;
-use protocol_core::{Config, Event, Instant};
+use protocol_core::{Config, Event, Instant, Lane};
 
 use crate::end::{End, client_config, server_config};
 
@@ -82,7 +82,7 @@ impl Pair {
 }
 
 fn deliver(end: &mut End, text: &str) {
-    end.session.handle_frame(Bytes::copy_from_slice(text.as_bytes()), end.now).expect("the session takes frames");
+    end.session.handle_frame(Bytes::copy_from_slice(text.as_bytes()), Lane::CHANNEL, end.now).expect("the session takes frames");
 }
 
 impl End {

@@ -1,8 +1,8 @@
 //! The two ends of Tesseron with the test as their peer, and both joined.
 
 use protocol_core::tesseron::AppId;
-use protocol_core::tesseron::{App, Gateway, Standing, Welcome};
-use protocol_core::{Capabilities, Config, Identity, InboundId, Invoke, Json, Op, OutboundId};
+use protocol_core::tesseron::{App, ClaimState, GatewayConfig, Welcome};
+use protocol_core::{Capabilities, Config, Identity, InboundId, Invoke, OutboundId};
 
 use crate::end::{End, json, notification};
 use crate::pair::Pair;
@@ -17,6 +17,7 @@ pub fn app_config() -> Config {
     let id = AppId::parse("ledger").expect("a proper id");
     let mut config = Config::tesseron_app(&id, "Ledger", app);
     config.progress.window = protocol_core::RateWindow::UNLIMITED;
+    config.custom_notifications = Vec::from([String::from("notifications/x")]);
     config
 }
 
@@ -26,20 +27,22 @@ pub fn welcome() -> Welcome {
     Welcome {
         session_id: "s_1".into(),
         resume_token: Some("rt_1".into()),
-        standing: Standing::Unclaimed { claim_code: "AB3X-7K".into() },
+        standing: ClaimState::Unclaimed { claim_code: "AB3X-7K".into() },
     }
 }
 
 /// A gateway that answers every hello with [`welcome`].
 #[must_use]
 pub fn gateway_config() -> Config {
-    Config::tesseron_gateway(Gateway::welcoming(welcome()))
+    let mut config = Config::tesseron_gateway(GatewayConfig::welcoming(welcome()));
+    config.custom_notifications = Vec::from([String::from("notifications/x")]);
+    config
 }
 
 /// A gateway that leaves every greeting to the test.
 #[must_use]
 pub fn asking_gateway_config() -> Config {
-    Config::tesseron_gateway(Gateway::default())
+    Config::tesseron_gateway(GatewayConfig::default())
 }
 
 /// The agent that claims sessions here.
@@ -141,7 +144,7 @@ impl End {
 
     /// Invokes the action `t`, which must be admitted, and forgets the frame.
     pub fn invoke_action(&mut self) -> OutboundId {
-        let call = self.invoke(Invoke::new(Op::CallTool, call_params()));
+        let call = self.invoke(call_action());
         self.sent();
         call
     }
@@ -159,10 +162,10 @@ impl End {
     }
 }
 
-/// The parameters of a call of the action `t`.
+/// A call of the action `t`.
 #[must_use]
-pub fn call_params() -> Json {
-    json(r#"{"name":"t","arguments":{"cents":4200}}"#)
+pub fn call_action() -> Invoke {
+    Invoke::call_tool("t", json(r#"{"cents":4200}"#))
 }
 
 impl Pair {

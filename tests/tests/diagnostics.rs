@@ -11,9 +11,9 @@ use std::thread;
 use std::time::Duration;
 
 use endpoint::testing::{Executor, Pipe, connect, pipe};
-use endpoint::{Asked, BoxFuture, Call, Client, Context, Endpoint, Peer, Service, Tool, ToolError};
+use endpoint::{BoxFuture, Call, Client, Context, Endpoint, InputContext, Peer, Service, Tool, ToolError};
 use protocol_core::{
-    Capabilities, Close, Config, Identity, Invoke, Json, Level as LogLevel, LogRecord, Op, Progress, RateWindow, RpcError, Sample,
+    Capabilities, Close, Config, Identity, Invoke, Json, Level as LogLevel, LogRecord, Progress, RateWindow, RpcError, Sample,
     Sampled, Violation,
 };
 use tests::end::{End, call_tool, cancelled, client_config, progress, result, server_config, with};
@@ -281,7 +281,7 @@ impl Client for Agent {
         capabilities
     }
 
-    fn sample(&self, asked: Asked, _: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
+    fn sample(&self, asked: InputContext, _: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
         Box::pin(async move {
             let call = asked.call_tool("inner", Json::empty_object()).map_err(|error| RpcError::internal(error.to_string()))?;
             tracing::info!("answering");
@@ -587,14 +587,13 @@ fn an_invoke_that_is_refused_opens_nothing() {
     let world = world(service().tool(stuck()), ());
     world.executor.run_until_stalled();
     world.caller.close(Close::Now);
-    world.caller.call(Invoke::new(Op::ListTools, Json::empty_object())).unwrap_err();
+    world.caller.call(Invoke::list_tools(None)).unwrap_err();
     let spans = world.listener.spans("call");
     assert!(spans.iter().all(|span| span.references == 0), "{spans:?}");
     assert_eq!(world.caller.stats().exchanges_out, 0);
     assert_eq!(world.listener.told("call ended").len(), 0);
 }
 
-/// What is over at once serves once more, but not with the span that it had.
 #[test]
 fn invocations_that_are_over_at_once_have_a_span_each() {
     let quick = |name: &'static str| {

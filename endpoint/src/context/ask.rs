@@ -1,16 +1,25 @@
-//! What a handler asks of its caller: model, user, roots.
+//! What a handler asks of its caller: model, user, browser, roots.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, OnceLock};
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use super::Context;
+use crate::peer::Peer;
 use crate::schema::{Shape, flat};
 use crate::state::AskFailed;
-use protocol_core::dialect::{Answer, Ask, Elicit, Elicited, Sample, Sampled};
-use protocol_core::json::Json;
+use protocol_core::dialect::{Answer, Ask, Consent, Elicit, Elicited, Notice, OpenUrl, Sample, Sampled};
+use protocol_core::json::{Json, Text};
+use protocol_core::session::Refused;
 
 impl Context {
     /// Asks the caller's model.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: the question is taken back, and an answer that is on its way, or has come, is lost.
     ///
     /// # Errors
     /// [`AskFailed`]. [`AskFailed::NoSampling`] and [`AskFailed::TooDeep`] before anything is sent.
@@ -23,6 +32,9 @@ impl Context {
 
     /// Asks the caller's model for a `T`. The schema of `T` goes along with the question, the answer's text is read as JSON (a
     /// fence of Markdown around it is passed over) and checked against the schema.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: the question is taken back, and an answer that is on its way, or has come, is lost.
     ///
     /// # Errors
     /// As for [`Context::sample`]; [`AskFailed::Mismatch`], code -32005, when the answer is no `T`; without the feature `validate`,
@@ -39,11 +51,17 @@ impl Context {
 
     /// Asks the caller's user for a yes. Everything else is a no: a no, a closed form, a caller that cannot ask, one that refuses,
     /// an invocation that is over.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: the question is taken back, and an answer that is on its way, or has come, is lost.
     pub async fn confirm(&self, message: impl Into<String>) -> bool {
         matches!(self.invocation.ask(Ask::Confirm { message: message.into() }).await, Ok(Answer::Confirm(true)))
     }
 
     /// Asks the caller's user to fill a form. `None` when the user said no or closed the form.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: the question is taken back, and an answer that is on its way, or has come, is lost.
     ///
     /// # Errors
     /// [`AskFailed`]. [`AskFailed::NoElicitation`] before anything is sent, and [`AskFailed::Invalid`] for a form that is no flat
@@ -59,6 +77,9 @@ impl Context {
     /// Asks the caller's user for a `T`: a struct whose fields are text, numbers, booleans and choices (enums of plain names), or
     /// options of these. The form is made from the schema of `T`, and what the user filled in is checked against it.
     ///
+    /// # Cancel safety
+    /// Not cancel safe: the question is taken back, and an answer that is on its way, or has come, is lost.
+    ///
     /// # Errors
     /// As for [`Context::elicit`]; [`AskFailed::Invalid`] names the first field of `T` that has no place in a form or, without the
     /// feature `validate`, a rule that is not checked then; [`AskFailed::Mismatch`] when what was filled in is no `T`.
@@ -68,7 +89,59 @@ impl Context {
         shape.read(&content).map(Some).map_err(AskFailed::Mismatch)
     }
 
+    /// An address for the user to open, with an id that no other has, in no run of the server. The id is no secret.
+    #[must_use]
+    pub fn new_url(&self, message: impl Into<String>, url: impl Into<String>) -> OpenUrl {
+        static RUN: OnceLock<u64> = OnceLock::new();
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let run = RUN.get_or_init(|| RandomState::new().hash_one(0));
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        OpenUrl::new(message, url).with_id(format!("{run:016x}-{number}"))
+    }
+
+    /// Asks the caller's user to open an address, where they do what must not pass through the caller: sign in, pay, give a password.
+    /// `url` is absolute; see [`OpenUrl::url`]. It goes out under an id of its own; [`Context::open_url`] takes one that is known.
+    ///
+    /// [`Consent::Accept`] means that the user agreed to open it, and nothing of what they do there: that the server hears by itself.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: the question is taken back, and an answer that is on its way, or has come, is lost; the user may have
+    /// opened the address.
+    ///
+    /// # Errors
+    /// [`AskFailed`]. [`AskFailed::NoUrlElicitation`] and, for an address that is not proper, [`AskFailed::Invalid`] before anything is
+    /// sent.
+    pub async fn elicit_url(&self, message: impl Into<String>, url: impl Into<String>) -> Result<Consent, AskFailed> {
+        self.open_url(self.new_url(message, url)).await
+    }
+
+    /// Asks the caller's user to open an address whose id is known here, so that [`Context::complete_url`] can tell later that it is done.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: the question is taken back, and an answer that is on its way, or has come, is lost; the user may have
+    /// opened the address.
+    ///
+    /// # Errors
+    /// As for [`Context::elicit_url`]; [`AskFailed::Invalid`] also for an id that is empty.
+    pub async fn open_url(&self, open: OpenUrl) -> Result<Consent, AskFailed> {
+        match self.invocation.ask(open.into()).await? {
+            Answer::OpenUrl(consent) => Ok(consent),
+            _ => Err(AskFailed::Mismatch(String::from("it is no answer about an address"))),
+        }
+    }
+
+    /// Tells the caller that the user has done what the address with this id was opened for, also once the invocation is over.
+    ///
+    /// # Errors
+    /// [`Refused`]: nothing was sent. [`Refused::Unsupported`] where the protocol has no such news.
+    pub fn complete_url(&self, id: impl Into<Text>) -> Result<(), Refused> {
+        Peer::new(Arc::clone(&self.invocation.shared)).notify(Notice::ElicitationComplete { id: id.into() })
+    }
+
     /// Asks the caller for the folders that it works in: the array of `{uri, name?}`.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: the question is taken back, and an answer that is on its way, or has come, is lost.
     ///
     /// # Errors
     /// [`AskFailed`]. [`AskFailed::NoRoots`] before anything is sent.

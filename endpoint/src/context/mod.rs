@@ -15,10 +15,11 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::extensions::Extensions;
 use crate::state::{Invocation, stopped};
-use protocol_core::dialect::{Capabilities, Identity, Level, LogRecord, PeerInfo, Progress};
+use protocol_core::dialect::{Caller, Capabilities, Identity, Level, LogRecord, PeerInfo, Progress};
 use protocol_core::json::{Json, Text};
-use protocol_core::session::{CheckpointError, NotLive, ProgressError, Reported, ServeOptions, Why};
+use protocol_core::session::{CancelReason, CheckpointError, NotLive, ProgressError, Reported, ServeOptions};
 
 /// The handler's end of one invocation. `Clone + Send + Sync`.
 ///
@@ -32,6 +33,12 @@ pub struct Context {
 impl Context {
     pub(crate) fn new(invocation: Arc<Invocation>) -> Self {
         Self { invocation }
+    }
+
+    /// The values that the transport attached to what brought the request; none over a transport of one stream.
+    #[must_use]
+    pub fn extensions(&self) -> &Extensions {
+        &self.invocation.extensions
     }
 
     /// Reports progress. It never fails and never waits: an update that makes no sense is counted
@@ -85,7 +92,10 @@ impl Context {
     }
 
     /// Waits until the handler shall stop. For ever, if the invocation ends otherwise.
-    pub async fn cancelled(&self) -> Why {
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is lost, and it can be called again at any time.
+    pub async fn cancelled(&self) -> CancelReason {
         self.invocation.cancelled().await
     }
 
@@ -96,6 +106,9 @@ impl Context {
     }
 
     /// Waits for `span`, in the endpoint's own time: under test it is virtual.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: only the time that has passed is lost; called again it waits for the whole span.
     ///
     /// # Errors
     /// [`Cancelled`] as soon as the handler shall stop, at once if it shall already.
@@ -110,6 +123,9 @@ impl Context {
     /// Waits for `future`, at most for `limit`. Whatever comes first, `future` is dropped before this returns, so a stuck one holds
     /// nothing up.
     ///
+    /// # Cancel safety
+    /// As cancel safe as `future`, which is dropped with it.
+    ///
     /// # Errors
     /// [`TimeoutError::Elapsed`] when the limit has passed; [`TimeoutError::TimedOut`] when the deadline of the whole invocation
     /// has; [`TimeoutError::Cancelled`] when it was cancelled otherwise. A value that is ready at the same moment wins over all of
@@ -117,7 +133,7 @@ impl Context {
     pub async fn with_timeout<F: Future>(&self, future: F, limit: Duration) -> Result<F::Output, TimeoutError> {
         self.bounded(future, limit).await.map_err(|bound| match bound {
             Bound::Elapsed => TimeoutError::Elapsed,
-            Bound::Stopped(Why::Deadline) => TimeoutError::TimedOut,
+            Bound::Stopped(CancelReason::Deadline) => TimeoutError::TimedOut,
             Bound::Stopped(why) => TimeoutError::Cancelled(why),
         })
     }
@@ -137,7 +153,7 @@ impl Context {
                 // Both at once.
                 Some(why) => Err(Bound::Stopped(why.clone())),
                 None if rang => Err(Bound::Elapsed),
-                None => Err(Bound::Stopped(Why::Disconnected)),
+                None => Err(Bound::Stopped(CancelReason::Disconnected)),
             })
         })
         .await
@@ -185,6 +201,19 @@ impl Context {
         self.invocation.depth
     }
 
+    /// The caller of this request: the peer as it was then, and what came with the request.
+    #[must_use]
+    pub fn caller(&self) -> &Caller {
+        &self.invocation.caller
+    }
+
+    /// The `_meta` of the request exactly as it came; `None` if there is nothing in it but what the session reads itself, a progress token
+    /// above all.
+    #[must_use]
+    pub fn meta(&self) -> Option<&Json> {
+        self.invocation.caller.meta()
+    }
+
     /// The agent that calls: on MCP the client, as it named itself in the handshake.
     #[must_use]
     pub fn agent(&self) -> Identity {
@@ -197,7 +226,7 @@ impl Context {
         self.agent()
     }
 
-    /// What the caller can do now: sampling, elicitation, roots.
+    /// What the caller can do now: sampling, elicitation by form and by URL, roots.
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         self.peer().map(|peer| peer.capabilities).unwrap_or_default()
@@ -210,7 +239,7 @@ impl Context {
 
 enum Bound {
     Elapsed,
-    Stopped(Why),
+    Stopped(CancelReason),
 }
 
 impl fmt::Debug for Context {
@@ -234,12 +263,15 @@ impl Cancellation {
 
     /// On whose account it shall stop; `None` as long as it need not.
     #[must_use]
-    pub fn reason(&self) -> Option<Why> {
+    pub fn reason(&self) -> Option<CancelReason> {
         self.invocation.why.get().cloned()
     }
 
     /// Waits until it shall stop. For ever, if it ends otherwise.
-    pub async fn cancelled(&self) -> Why {
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is lost, and it can be called again at any time.
+    pub async fn cancelled(&self) -> CancelReason {
         self.invocation.cancelled().await
     }
 }
@@ -253,7 +285,7 @@ impl fmt::Debug for Cancellation {
 /// The handler shall stop, on this account.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", stopped(.0))]
-pub struct Cancelled(pub Why);
+pub struct Cancelled(pub CancelReason);
 
 /// Why [`Context::with_timeout`] brought no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -263,7 +295,7 @@ pub enum TimeoutError {
     Elapsed,
     /// The invocation was cancelled.
     #[error("{}", stopped(.0))]
-    Cancelled(Why),
+    Cancelled(CancelReason),
     /// The deadline of the invocation has passed.
     #[error("the call's deadline has passed")]
     TimedOut,

@@ -1,7 +1,5 @@
 //! An endpoint: the machine that a driver turns, and the one place where the session's events become what people hold.
 
-mod spares;
-
 use core::fmt;
 use core::task::Waker;
 use std::collections::VecDeque;
@@ -10,21 +8,24 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use self::spares::Spares;
-use crate::client::{Asked, Client, answer};
+use crate::client::{Client, InputContext, answer, serve};
+use crate::context::Context;
+use crate::extensions::Extensions;
 use crate::peer::Peer;
 use crate::service::{Service, Start};
 use crate::state::diagnose::{self, Note};
-use crate::state::{Alarmed, Done, Invocation, Question, ServeSlot, Shared, State, on_time};
+use crate::state::{Alarmed, CallOutcome, Invocation, Question, ServeSlot, Shared, State};
 use engine::Runtime;
 use engine::{BlockingTask, End, Task, TaskOwner, drop_quietly};
 use engine::{SendsEarly as _, each};
 use protocol_core::config::Config;
-use protocol_core::dialect::{Ask, LogRecord, Notice, Op, Params, Reply, tesseron};
-use protocol_core::drive::{FrameIo, Machine, Standing, Timer};
+use protocol_core::dialect::{Ask, LogRecord, Notice, Reply, Request, tesseron};
+use protocol_core::drive::{FrameIo, Machine, Timer, TurnOutcome};
 use protocol_core::error::RpcError;
 use protocol_core::lines::LineEncoder;
-use protocol_core::session::{CloseReason, Event, Full, InboundId, Outcome, Session, Transmit, TransportEnd, Why};
+use protocol_core::session::{
+    CancelReason, CloseReason, Event, Full, Gone, InboundId, Lane, NotLive, Outcome, Received, Session, Transmit, TransportEnd,
+};
 use protocol_core::time::Instant;
 
 /// One end of one channel. A [`Driver`](protocol_core::drive::Driver) turns it; [`Endpoint::peer`] gives the handle to call with.
@@ -47,6 +48,8 @@ pub struct Endpoint {
     late: VecDeque<Work>,
     /// The end, until it is handed out.
     end: Option<CloseReason>,
+    /// Lanes that were given up, until they are handed out. Their frames are dropped.
+    closed_lanes: VecDeque<Lane>,
     /// What the driver said last.
     now: Instant,
     frame_limit: usize,
@@ -54,8 +57,6 @@ pub struct Endpoint {
     wants_input: bool,
     /// Another waker of the driver.
     spare: Option<Waker>,
-    /// Invocations that are over, for those that come next.
-    spares: Spares,
 }
 
 /// Pieces of work that are collected before the lock is let go to do them. Few: what one invocation gives back to the allocator, and
@@ -70,7 +71,7 @@ enum Side {
 /// What an event leaves to be done once the lock is let go, in order.
 enum Work {
     Wake(Waker),
-    Serve(Arc<Invocation>, Op, Params),
+    Serve(Arc<Invocation>, Request),
     Answer(Arc<Question>, Ask),
     // Boxed, since these are the largest and the rarest.
     Log(Box<LogRecord>),
@@ -99,6 +100,7 @@ impl Endpoint {
     #[must_use]
     pub fn client(client: Arc<dyn Client>, mut config: Config, runtime: Arc<dyn Runtime>) -> Self {
         config.capabilities = client.capabilities();
+        config.custom_methods.extend(client.methods());
         Self::new(Side::Client(client), config, runtime)
     }
 
@@ -112,11 +114,11 @@ impl Endpoint {
             work: VecDeque::new(),
             late: VecDeque::new(),
             end: None,
+            closed_lanes: VecDeque::new(),
             now,
             frame_limit,
             wants_input: false,
             spare: None,
-            spares: Spares::default(),
         }
     }
 
@@ -128,6 +130,75 @@ impl Endpoint {
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
+    }
+
+    /// Takes a frame that came by one of the lanes of a transport with many, and does at once what it asks for: what is answered in place
+    /// is ready to be polled, by [`Machine::poll_transmit`], each frame with its route. Handlers of its requests see `extensions`
+    /// ([`Context::extensions`](crate::Context::extensions)). Says how many replies the lane is owed. Lanes that are given up come by
+    /// [`poll_closed_lane`](Self::poll_closed_lane).
+    ///
+    /// A [`Driver`](protocol_core::drive::Driver) needs none of this: it moves the frames of the channel.
+    ///
+    /// # Errors
+    /// [`Full`] hands the frame back; see [`Session::handle_frame`].
+    pub fn handle_frame_by(&mut self, frame: Bytes, lane: Lane, extensions: Extensions, now: Instant) -> Result<Received, Full> {
+        // What came before has nothing to do with these values; and a panic may have left others.
+        let stale = self.dispatch(true, |_, _| None, |state, _| state.arriving.take());
+        drop(stale);
+        if self.closed_lanes.contains(&lane) {
+            return Ok(Received::default());
+        }
+        let mut received = Ok(Received::default());
+        let attached = self.dispatch(
+            true,
+            |state, _| {
+                received = state.session.handle_frame(frame, lane, now);
+                state.arriving = Some((lane, extensions));
+                Some(now)
+            },
+            |state, _| state.arriving.take(),
+        );
+        // Values of the transport are not dropped under the lock.
+        drop(attached);
+        received
+    }
+
+    /// Stops the frames of a lane, or lets them go on: [`Session::set_writable`].
+    ///
+    /// # Errors
+    /// [`NotLive`] for a lane that is not open.
+    pub fn set_writable(&mut self, lane: Lane, is_writable: bool, now: Instant) -> Result<(), NotLive> {
+        self.shared.lock().session.set_writable(lane, is_writable, now)
+    }
+
+    /// Notes that a part of the transport is gone: [`Session::handle_gone`].
+    ///
+    /// # Errors
+    /// [`NotLive`] for what is not open.
+    pub fn handle_gone(&mut self, gone: Gone, now: Instant) -> Result<(), NotLive> {
+        let mut noted = Ok(());
+        self.dispatch(
+            true,
+            |state, _| {
+                noted = state.session.handle_gone(gone, now);
+                Some(now)
+            },
+            |_, _| (),
+        );
+        noted
+    }
+
+    /// The next lane that was given up, since its peer does not read: it is to be hung up. Until it is polled, frames of it are dropped.
+    #[must_use]
+    pub fn poll_closed_lane(&mut self) -> Option<Lane> {
+        self.dispatch(true, |_, _| None, |_, _| ());
+        self.closed_lanes.pop_front()
+    }
+
+    /// The number of requests that came by a lane and wait for their reply: [`Session::replies_owed`].
+    #[must_use]
+    pub fn replies_owed(&self, lane: Lane) -> usize {
+        self.shared.lock().session.replies_owed(lane)
     }
 
     /// Changes the state, takes every event of the session to where it belongs, a few at a time, and then looks at the state. The one
@@ -151,10 +222,12 @@ impl Endpoint {
             while (self.work.len() < WORK_AT_ONCE || more == 0)
                 && let Some(event) = state.session.poll_event()
             {
-                if let Event::Closed(reason) = event {
-                    self.end = Some(reason);
+                match event {
+                    Event::Closed(reason) => self.end = Some(reason),
+                    Event::LaneClosed { lane, .. } => self.closed_lanes.push_back(lane),
+                    _ => {}
                 }
-                state.sort(&self.shared, event, self.now, &mut self.spares, &mut self.work);
+                state.sort(&self.shared, event, self.now, &mut self.work);
             }
             if self.work.is_empty() {
                 break;
@@ -190,61 +263,60 @@ impl Endpoint {
             Work::Wake(waker) => waker.wake(),
             Work::Forget(question) => drop(question),
             Work::Diagnose(note) => note.tell(),
-            Work::Serve(invocation, op, params) => {
-                invocation.span.serve(invocation.id, &op, &params, invocation.depth);
+            Work::Serve(invocation, request) => {
+                invocation.span.serve(invocation.id, &request, invocation.depth);
                 match &self.side {
-                    Side::Server(service) => {
-                        if let Some(over) = self.serve(service, invocation, &op, params) {
-                            self.spares.keep(over);
+                    Side::Server(service) => self.serve(service, invocation, request),
+                    Side::Client(client) => match request {
+                        Request::Custom(request) => {
+                            let serving = serve(Arc::clone(client), Context::new(Arc::clone(&invocation)), request);
+                            self.shared.runtime().spawn(Box::pin(Task::new(invocation, serving)));
                         }
-                    }
-                    Side::Client(_) => {
-                        invocation.respond(Reply::Error(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "method not found")));
-                    }
+                        _ => invocation.respond(Reply::Error(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "method not found"))),
+                    },
                 }
             }
             Work::Answer(question, ask) => match &self.side {
                 Side::Server(_) => question.settle(End::Dropped),
                 Side::Client(client) => {
                     question.span.answer(question.key, question.parent, &ask, question.depth);
-                    let future = answer(Arc::clone(client), Asked::new(Arc::clone(&question)), ask);
+                    let future = answer(Arc::clone(client), InputContext::new(Arc::clone(&question)), ask);
                     self.shared.runtime().spawn(Box::pin(Task::new(question, future)));
                 }
             },
-            // A server is told of roots that changed; whoever needs them asks anew each time.
-            Work::Log(record) => self.tell(|client| client.log(*record)),
-            Work::Notice(notice) => self.tell(|client| client.notice(*notice)),
+            // A service that needs the roots of its client asks for them anew each time.
+            Work::Log(record) => {
+                if let Side::Client(client) = &self.side {
+                    self.tell(|| client.log(*record));
+                }
+            }
+            Work::Notice(notice) => match &self.side {
+                Side::Client(client) => self.tell(|| client.notice(*notice)),
+                Side::Server(service) => self.tell(|| service.tell(*notice)),
+            },
         }
     }
 
-    /// Gives the invocation back if it is over by then.
-    fn serve(&self, service: &Service, invocation: Arc<Invocation>, op: &Op, params: Params) -> Option<Arc<Invocation>> {
+    fn serve(&self, service: &Service, invocation: Arc<Invocation>, request: Request) {
         let runtime = self.shared.runtime();
-        match service.start(&invocation, op, params) {
+        match service.start(&invocation, request) {
             Start::Reply(reply) => invocation.respond(reply),
-            Start::Task(task) => {
-                runtime.spawn(task);
-                return None;
-            }
+            Start::Task(task) => runtime.spawn(task),
             Start::Inline(handler, context, arguments) => {
                 if let Some(task) = Task::begin_in_place(&invocation, || handler(context, arguments)) {
                     runtime.spawn(Box::pin(task));
-                    return None;
                 }
             }
             Start::Blocking(job) => {
                 let task = BlockingTask::new(invocation, job);
                 runtime.spawn_blocking(Box::new(move || task.run()));
-                return None;
             }
         }
-        Some(invocation)
     }
 
-    /// Tells the client, if this is the end that has one. One that panics over a piece of news must not stop the channel.
-    fn tell(&self, tell: impl FnOnce(&dyn Client)) {
-        let Side::Client(client) = &self.side else { return };
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| tell(&**client))) {
+    /// Tells the user's code a piece of news. If it panics over that, the channel must go on.
+    fn tell(&self, tell: impl FnOnce()) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(tell)) {
             diagnose::panicked(&diagnose::Span::default(), &*panic);
             drop_quietly(panic);
             self.shared.look(|state| state.counters.panics = state.counters.panics.saturating_add(1));
@@ -260,8 +332,10 @@ impl Endpoint {
 /// that of the future, when it is polled next. Turn a [`Driver`](protocol_core::drive::Driver) instead where the transport must stay on its
 /// thread.
 ///
-/// With the future the endpoint and the transport are dropped; where a verb is writing at that very moment, by a task of the runtime, or, if
-/// that takes none any longer, by the verb.
+/// # Cancel safety
+/// Not cancel safe: with the future the endpoint and the transport are dropped, calls are lost, and handlers are told and dropped at their
+/// next await. Where a verb is writing at that very moment, a task of the runtime drops the transport, or, if it takes none any longer, the
+/// verb.
 ///
 /// # Errors
 /// The first error of the transport.
@@ -286,21 +360,19 @@ impl Machine for Endpoint {
     fn handle_frame(&mut self, frame: Bytes, now: Instant) -> Result<(), Full> {
         self.now = now;
         self.wants_input = false;
-        on_time(&self.shared).session.handle_frame(frame, now)
+        self.shared.lock().session.handle_frame(frame, Lane::CHANNEL, now).map(drop)
     }
 
     fn handle_end(&mut self, end: TransportEnd, now: Instant) {
         self.now = now;
         self.wants_input = false;
-        on_time(&self.shared).session.handle_end(end, now);
+        self.shared.lock().session.handle_end(end, now);
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        let shared = Arc::clone(&self.shared);
         self.dispatch(
             true,
             |state, late| {
-                state.start_clocks(|| shared.runtime().now());
                 state.handle_timeout(now, late);
                 Some(now)
             },
@@ -320,12 +392,12 @@ impl Machine for Endpoint {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        on_time(&self.shared).arm()
+        self.shared.lock().arm()
     }
 
     fn wants_input(&self) -> bool {
         // Beside closing the session, verbs can only take the last room for events: a frame that finds none is handed back.
-        if self.wants_input { !self.shared.is_noted_closed() } else { self.shared.lock().session.wants_input() }
+        if self.wants_input { !self.shared.is_noted_closed() } else { self.shared.lock().session.wants_input(Lane::CHANNEL) }
     }
 
     fn is_closed(&self) -> bool {
@@ -348,22 +420,21 @@ impl Machine for Endpoint {
         frames: &mut VecDeque<Bytes>,
         clock: &dyn Fn() -> Instant,
         room: Option<&mut LineEncoder>,
-    ) -> Standing<CloseReason> {
+    ) -> TurnOutcome<CloseReason> {
         let mut spare = self.spare(waker);
         let (standing, has_events) = self.dispatch(
             true,
             |state, late| {
                 state.driver.park(waker, &mut spare);
                 let now = clock();
-                state.session.start_clocks(now);
                 state.session.handle_frames(frames, now);
                 // Where no frame tells the time, the deadline of what is written next must not count from a time before.
-                if !state.session.wants_input() || state.wanted().is_some_and(|at| at <= now) {
+                if !state.session.wants_input(Lane::CHANNEL) || state.wanted().is_some_and(|at| at <= now) {
                     state.handle_timeout(now, late);
                 }
                 Some(now)
             },
-            |state, now| state.finish_turn(now, clock, room),
+            |state, now| state.finish_turn(now, room),
         );
         self.spare = spare;
         self.wants_input = standing.wants_input;
@@ -371,7 +442,7 @@ impl Machine for Endpoint {
         if has_events {
             waker.wake_by_ref();
         }
-        Standing { event: self.end.take(), ..standing }
+        TurnOutcome { event: self.end.take(), ..standing }
     }
 }
 
@@ -386,7 +457,7 @@ impl Drop for Endpoint {
             let state = &mut *state;
             state.session.handle_end(TransportEnd::Failed, now);
             while let Some(event) = state.session.poll_event() {
-                state.sort(&self.shared, event, now, &mut self.spares, &mut work);
+                state.sort(&self.shared, event, now, &mut work);
             }
             state.driver_gone = true;
             add(&mut work, state.driver.take().map(Work::Wake));
@@ -424,7 +495,7 @@ impl fmt::Debug for Endpoint {
 
 impl State {
     /// It is `now`, by the last that the driver and the session have heard.
-    fn sort(&mut self, shared: &Arc<Shared>, event: Event, now: Instant, spares: &mut Spares, work: &mut VecDeque<Work>) {
+    fn sort(&mut self, shared: &Arc<Shared>, event: Event, now: Instant, work: &mut VecDeque<Work>) {
         let now = now.max(self.session.time());
         let grace_ends = || now.saturating_add(self.handler_grace);
         match event {
@@ -432,10 +503,11 @@ impl State {
                 self.ready = true;
                 work.extend(self.on_change.take().map(Work::Wake));
             }
-            Event::Request { id, op, params, depth, observed } => {
-                let invocation = spares.begin(shared, id, depth, observed);
+            Event::Request { id, request, caller, depth, observed } => {
+                let extensions = self.extensions_of(id);
+                let invocation = Arc::new(Invocation::new(Arc::clone(shared), id, depth, observed, caller, extensions));
                 self.serves.insert(id, ServeSlot::new(Arc::clone(&invocation)));
-                work.push_back(Work::Serve(invocation, op, params));
+                work.push_back(Work::Serve(invocation, request));
             }
             Event::Cancelled { id, why } => self.cancel(id, why, grace_ends(), work),
             Event::Input { id, key, answer } => {
@@ -470,7 +542,7 @@ impl State {
             Event::Done { id, outcome, partial, last } => {
                 if let Some(slot) = self.calls.get_mut(&id) {
                     add(work, Note::call_ended(id, &mut slot.span, &outcome).map(Work::Diagnose));
-                    add(work, slot.end(Done::new(outcome, partial, last)).map(Work::Wake));
+                    add(work, slot.end(CallOutcome::new(outcome, partial, last)).map(Work::Wake));
                 }
             }
             Event::Log(record) => work.push_back(Work::Log(Box::new(record))),
@@ -487,7 +559,7 @@ impl State {
             }
             // The capabilities of the peer are read from the session.
             Event::PeerChanged(_) => {}
-            Event::Greeting { .. } => {
+            Event::HandshakeRequest { .. } => {
                 // Who may come back is for somebody to decide who sees all channels.
                 let error = RpcError::fixed(tesseron::code::UNAUTHORIZED, "this gateway takes nobody in");
                 let _ = self.session.welcome(Err(error), now);
@@ -509,7 +581,7 @@ impl State {
         }
     }
 
-    fn cancel(&mut self, id: InboundId, why: Why, grace: Instant, work: &mut VecDeque<Work>) {
+    fn cancel(&mut self, id: InboundId, why: CancelReason, grace: Instant, work: &mut VecDeque<Work>) {
         let Some(slot) = self.serves.get_mut(&id) else { return };
         let note = Note::cancelled(&slot.invocation, &why);
         if slot.invocation.why.set(why).is_err() {
@@ -537,12 +609,12 @@ impl State {
         work.extend(self.on_change.take().map(Work::Wake));
         for slot in self.calls.values_mut() {
             if slot.is_open() {
-                add(work, slot.end(Done::new(Outcome::Lost, None, None)).map(Work::Wake));
+                add(work, slot.end(CallOutcome::new(Outcome::Lost, None, None)).map(Work::Wake));
             }
         }
         // Those that have been told before are passed over.
         for id in self.serves.ids() {
-            self.cancel(id, Why::Disconnected, grace, work);
+            self.cancel(id, CancelReason::Disconnected, grace, work);
         }
         for (_, question) in self.questions.iter() {
             add(work, question.abort_handle().abort().map(Work::Wake));

@@ -6,17 +6,20 @@ use core::pin::Pin;
 use core::task::{Context as TaskContext, Poll, ready};
 use std::sync::Arc;
 
-use crate::state::{CallSlot, CallStage, Done, Shared, Unread};
+use crate::state::{CallOutcome, CallSlot, CallStage, Shared, Unread};
 use engine::park;
 use protocol_core::dialect::Progress;
 use protocol_core::session::{OutboundId, Outcome};
 use protocol_core::table::Table;
 
-/// A call on its way: a future of [`Done`].
+/// A call on its way: a future of [`CallOutcome`].
 ///
 /// Awaiting it yields its end; [`Call::next_progress`] yields its progress first, every update in order. Dropping it cancels the
 /// call, unless it has ended; [`Call::detach`] lets it go on. Progress that nobody reads is kept up to a bound, then merged
 /// into the newest ([`Counters::progress_merged`](crate::Counters::progress_merged)).
+///
+/// # Cancel safety
+/// Not cancel safe: dropping it cancels the call; poll a `&mut Call`, which is a future, too, where it shall go on.
 #[must_use = "dropping a call cancels it"]
 pub struct Call {
     shared: Arc<Shared>,
@@ -48,7 +51,10 @@ impl Call {
         });
     }
 
-    /// The next update; `None` once the call has ended and all were read. Nothing is lost when the future is dropped.
+    /// The next update; `None` once the call has ended and all were read.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: no update is lost.
     pub async fn next_progress(&mut self) -> Option<Progress> {
         core::future::poll_fn(|cx| self.poll_progress(cx)).await
     }
@@ -119,10 +125,10 @@ enum Seen {
 }
 
 impl Future for Call {
-    type Output = Done;
+    type Output = CallOutcome;
 
     /// Updates that were not read before are given up. Polled again after it was ready it stays pending.
-    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Done> {
+    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<CallOutcome> {
         let this = self.get_mut();
         if this.left {
             return Poll::Pending;
@@ -144,7 +150,7 @@ impl Future for Call {
         drop(others);
         Poll::Ready(match ended {
             Some(CallStage::Ended(done)) => done,
-            _ => Done::new(Outcome::Lost, None, None),
+            _ => CallOutcome::new(Outcome::Lost, None, None),
         })
     }
 }

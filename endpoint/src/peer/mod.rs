@@ -16,10 +16,12 @@ use serde::Serialize;
 
 use crate::state::diagnose::Span;
 use crate::state::{CallError, CallSlot, Counters, Shared, State};
-use protocol_core::dialect::{Capabilities, Identity, Level, LogRecord, Notice, Op, PeerInfo};
+use protocol_core::dialect::{
+    Capabilities, Identity, Level, LogRecord, Notice, Page, PeerInfo, PromptInfo, ResourceInfo, ResourceTemplateInfo, ToolInfo,
+};
 use protocol_core::error::RpcError;
-use protocol_core::json::write::{write_string, write_value};
-use protocol_core::json::{Json, JsonError};
+use protocol_core::json::write::write_value;
+use protocol_core::json::{Json, JsonError, Text};
 use protocol_core::session::{Close, CloseReason, Invoke, InvokeError, Logged, Refused, Stats};
 #[cfg(any(test, feature = "testing"))]
 use protocol_core::time::Instant;
@@ -42,22 +44,18 @@ impl Peer {
     /// # Errors
     /// [`InvokeError`] with the call: the session is closing, too much is in flight, or the peer does not offer it.
     pub fn call(&self, call: Invoke) -> Result<Call, InvokeError> {
-        let span = Span::call(&call.op, &call.params);
+        let span = Span::call(&call);
         // Handed over only when the call is made: a span that ends must not end under the lock.
         let mut place = Some(span.clone());
-        // Its clocks start when it leaves: a look at a clock takes longer than most of this.
-        let (id, depth) = self.shared.quick_verb(
-            |_| false,
-            |state, _, after| {
-                let depth = call.parent.and_then(|key| state.questions.get(&key)).map_or(0, |question| question.depth);
-                // Neither held, as those are that have ended together and will be followed by others, nor detached.
-                let is_alone = state.calls.is_empty() && !state.session.has_calls();
-                let id = state.session.invoke_untimed(call)?;
-                after.output_alone(is_alone);
-                state.calls.insert(id, CallSlot { span: place.take().unwrap_or_default(), ..CallSlot::default() });
-                Ok::<_, InvokeError>((id, depth))
-            },
-        )?;
+        let (id, depth) = self.shared.verb(|state, now, after| {
+            let depth = call.parent.and_then(|key| state.questions.get(&key)).map_or(0, |question| question.depth);
+            // Neither held, as those are that have ended together and will be followed by others, nor detached.
+            let is_alone = state.calls.is_empty() && !state.session.has_calls();
+            let id = state.session.invoke(call, now)?;
+            after.output_alone(is_alone);
+            state.calls.insert(id, CallSlot { span: place.take().unwrap_or_default(), ..CallSlot::default() });
+            Ok::<_, InvokeError>((id, depth))
+        })?;
         span.made(id, depth);
         Ok(Call::new(Arc::clone(&self.shared), id))
     }
@@ -67,7 +65,7 @@ impl Peer {
     /// # Errors
     /// As for [`Peer::call`]; [`Refused::Params`] when `arguments` is no object.
     pub fn call_tool(&self, name: &str, arguments: Json) -> Result<Call, InvokeError> {
-        self.call(tool_call(name, &arguments))
+        self.call(Invoke::call_tool(name, arguments))
     }
 
     /// Starts a tool with arguments of a type of your own: a struct of named fields, a map, whatever becomes an object.
@@ -75,13 +73,16 @@ impl Peer {
     /// # Errors
     /// As for [`Peer::call_tool`]; [`CallError::Unwritable`] when the arguments have no JSON.
     pub fn call_tool_with(&self, name: &str, arguments: &(impl Serialize + ?Sized)) -> Result<Call, CallError> {
-        match tool_params(name, arguments) {
-            Ok(params) => Ok(self.call(Invoke::new(Op::CallTool, params))?),
+        match encode(arguments) {
+            Ok(arguments) => Ok(self.call_tool(name, arguments)?),
             Err(error) => Err(CallError::Unwritable(error.to_string())),
         }
     }
 
     /// Waits for the handshake.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is lost, and it can be called again at any time.
     ///
     /// # Errors
     /// Why the session closed, if it has.
@@ -101,6 +102,9 @@ impl Peer {
     }
 
     /// Waits for the end of the session.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is lost, and it can be called again at any time.
     pub async fn closed(&self) -> CloseReason {
         self.wait(|state| state.closed).await
     }
@@ -137,11 +141,9 @@ impl Peer {
     /// What finds no place is left out: the next value tells more.
     pub fn update(&self, uri: &str, value: &Json) -> usize {
         self.shared.verb(|state, now, after| {
-            let subscribed = state.subscriptions.iter().filter(|(_, of)| of.as_str() == uri);
-            let notices = subscribed.map(|(name, uri)| (name.clone(), uri.clone())).collect::<Vec<_>>();
-            let told = notices.into_iter().filter(|(subscription, uri)| {
-                let (subscription, uri, value) = (subscription.clone(), uri.clone(), value.clone());
-                state.session.notify(Notice::ResourceValue { subscription, uri, value }, now).is_ok()
+            let subscribed = state.subscriptions.to(uri).into_iter();
+            let told = subscribed.filter_map(|(subscription, uri)| {
+                state.session.notify(Notice::ResourceValue { subscription, uri, value: value.clone() }, now).ok()
             });
             let told = told.count();
             if told > 0 {
@@ -149,6 +151,17 @@ impl Peer {
             }
             told
         })
+    }
+
+    /// Goes on with what the other end of the session `before` had subscribed to: for an app of Tesseron that resumes a session on a new
+    /// channel, since not every gateway subscribes again. A gateway that does takes the place of what was carried over. It may be said
+    /// at any time, and again; what finds no room ([`Limits::in_flight`](protocol_core::Limits::in_flight)) is left out.
+    pub fn carry_over(&self, before: &Self) {
+        let subscriptions = before.shared.look(|state| state.subscriptions.all());
+        self.shared.look(|state| {
+            let most = state.session.config().limits.in_flight;
+            state.subscriptions.carry_over(subscriptions, most);
+        });
     }
 
     /// Says that `agent` has claimed the session: from now on its actions may be called. For a gateway of Tesseron.
@@ -187,36 +200,48 @@ impl Peer {
         self.shared.look(|state| state.counters)
     }
 
-    /// Every tool of the peer, as it describes them.
+    /// Every tool of the peer, as it describes them. One without a name is left out.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: the request on its way is cancelled, and the pages that were read are lost.
     ///
     /// # Errors
     /// [`CallError`] of the first page that fails.
-    pub async fn list_tools(&self) -> Result<Vec<Json>, CallError> {
-        self.list(Op::ListTools, "tools").await
+    pub async fn list_tools(&self) -> Result<Vec<ToolInfo>, CallError> {
+        self.list(Invoke::list_tools, ToolInfo::read).await
     }
 
-    /// Every prompt of the peer, as it describes them.
+    /// Every prompt of the peer, as it describes them. One without a name is left out.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: the request on its way is cancelled, and the pages that were read are lost.
     ///
     /// # Errors
     /// [`CallError`] of the first page that fails.
-    pub async fn list_prompts(&self) -> Result<Vec<Json>, CallError> {
-        self.list(Op::ListPrompts, "prompts").await
+    pub async fn list_prompts(&self) -> Result<Vec<PromptInfo>, CallError> {
+        self.list(Invoke::list_prompts, PromptInfo::read).await
     }
 
-    /// Every resource of the peer, as it describes them.
+    /// Every resource of the peer, as it describes them. One without a uri is left out.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: the request on its way is cancelled, and the pages that were read are lost.
     ///
     /// # Errors
     /// [`CallError`] of the first page that fails.
-    pub async fn list_resources(&self) -> Result<Vec<Json>, CallError> {
-        self.list(Op::ListResources, "resources").await
+    pub async fn list_resources(&self) -> Result<Vec<ResourceInfo>, CallError> {
+        self.list(Invoke::list_resources, ResourceInfo::read).await
     }
 
-    /// Every resource template of the peer, as it describes them.
+    /// Every resource template of the peer, as it describes them. One without a template is left out.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: the request on its way is cancelled, and the pages that were read are lost.
     ///
     /// # Errors
     /// [`CallError`] of the first page that fails.
-    pub async fn list_resource_templates(&self) -> Result<Vec<Json>, CallError> {
-        self.list(Op::ListResourceTemplates, "resourceTemplates").await
+    pub async fn list_resource_templates(&self) -> Result<Vec<ResourceTemplateInfo>, CallError> {
+        self.list(Invoke::list_resource_templates, ResourceTemplateInfo::read).await
     }
 
     /// Starts to get a prompt; its result has `description` and `messages`. A call, since a prompt may report progress.
@@ -232,28 +257,29 @@ impl Peer {
     /// # Errors
     /// As for [`Peer::call`].
     pub fn read_resource(&self, uri: &str) -> Result<Call, InvokeError> {
-        let mut params = member_text("uri", uri);
-        params.push('}');
-        self.call(Invoke::new(Op::ReadResource, Json::written(params.into_bytes())))
+        self.call(Invoke::read_resource(uri))
     }
 
     /// Sets the least severe log record that the peer sends.
     ///
+    /// # Cancel safety
+    /// Not cancel safe: the request is cancelled, and the peer may have set the level or not.
+    ///
     /// # Errors
     /// [`CallError`] if the peer does not agree.
     pub async fn set_log_level(&self, level: Level) -> Result<(), CallError> {
-        let mut params = member_text("level", level.as_str());
-        params.push('}');
-        let call = self.call(Invoke::new(Op::SetLogLevel, Json::written(params.into_bytes())))?;
-        call.await.result().map(drop)
+        self.call(Invoke::set_log_level(level))?.await.result().map(drop)
     }
 
     /// Asks whether anybody is there.
     ///
+    /// # Cancel safety
+    /// Cancel safe: the ping is cancelled, which changes nothing at either end.
+    ///
     /// # Errors
     /// [`CallError`] if nobody answers in time.
     pub async fn ping(&self) -> Result<(), CallError> {
-        self.call(Invoke::new(Op::Ping, Json::empty_object()))?.await.result().map(drop)
+        self.call(Invoke::ping())?.await.result().map(drop)
     }
 
     /// Handlers of ours that have not ended.
@@ -278,23 +304,17 @@ impl Peer {
         ChangeWait { shared: &self.shared, look, place: None }
     }
 
-    /// All pages of a list.
-    async fn list(&self, op: Op, member: &str) -> Result<Vec<Json>, CallError> {
+    /// All pages of a list. An entry that has no name is left out: nobody could ask for it.
+    async fn list<T>(&self, page_from: fn(Option<Text>) -> Invoke, read: fn(Json) -> Option<T>) -> Result<Vec<T>, CallError> {
         let mut items = Vec::new();
-        let mut cursor: Option<Json> = None;
+        let mut cursor = None;
         for _ in 0..PAGES {
-            let params = match &cursor {
-                Some(cursor) => Json::written(format!(r#"{{"cursor":{cursor}}}"#).into_bytes()),
-                None => Json::empty_object(),
-            };
-            let page = self.call(Invoke::new(op.clone(), params))?.await.result()?;
-            let list = page.member(member).ok_or_else(|| CallError::Unreadable(format!("`{member}` is missing")))?;
-            if !list.is_array() {
-                return Err(CallError::Unreadable(format!("`{member}` is no array")));
-            }
-            items.extend(list.elements());
-            // A cursor is a string, an empty one too.
-            cursor = page.member("nextCursor").filter(|next| next.decode::<String>().is_ok());
+            let call = page_from(cursor);
+            let op = call.op();
+            let result = self.call(call)?.await.result()?;
+            let page = Page::read(op, &result).map_err(|why| CallError::Unreadable(why.to_string()))?;
+            items.extend(page.items.into_iter().filter_map(read));
+            cursor = page.next;
             if cursor.is_none() {
                 return Ok(items);
             }
@@ -312,74 +332,25 @@ impl fmt::Debug for Peer {
     }
 }
 
-/// `{"name":"text"`, open for more.
-fn member_text(name: &str, text: &str) -> String {
-    let mut out = Vec::from(b"{");
-    write_string(&mut out, name);
-    out.push(b':');
-    write_string(&mut out, text);
-    String::from_utf8(out).unwrap_or_default()
-}
-
 pub(crate) fn get_prompt(name: &str, arguments: &BTreeMap<String, String>) -> Invoke {
-    let mut params = member_text("name", name);
-    params.push_str(r#","arguments":"#);
-    params.push_str(&serde_json::to_string(arguments).unwrap_or_default());
-    params.push('}');
-    Invoke::new(Op::GetPrompt, Json::written(params.into_bytes()))
-}
-
-/// A call of a tool. Arguments that are no object make parameters that are none, which the session refuses.
-pub(crate) fn tool_call(name: &str, arguments: &Json) -> Invoke {
-    let params = if arguments.is_object() {
-        const AROUND: usize = r#"{"name":"","arguments":}"#.len();
-        // Just enough, unless the name needs escapes: room to spare would cost the text one allocation more.
-        let mut out = Vec::with_capacity(name.len().saturating_add(arguments.as_bytes().len()).saturating_add(AROUND));
-        begin_tool_call(&mut out, name);
-        out.extend_from_slice(arguments.as_bytes());
-        out.push(b'}');
-        Json::written(out)
-    } else {
-        arguments.clone()
-    };
-    Invoke::new(Op::CallTool, params)
+    Invoke::get_prompt(name, Json::encode(arguments).unwrap_or_default())
 }
 
 std::thread_local! {
-    /// Where parameters are written whose length is not known before: with exact room, the text costs one allocation.
+    /// A buffer for arguments whose length is not known before: with exact room, they cost one allocation.
     static DRAFT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// The parameters of such a call, whose arguments are still to be written. Arguments that are no object stand alone.
-fn tool_params(name: &str, arguments: &(impl Serialize + ?Sized)) -> Result<Json, JsonError> {
+fn encode(value: &(impl Serialize + ?Sized)) -> Result<Json, JsonError> {
     /// What a thread keeps of the room that long arguments took.
     const KEPT: usize = 4 * 1024;
     // Taken, since arguments may have code that calls a tool; and at the end of a thread it may be gone.
     let mut draft = DRAFT.try_with(Cell::take).unwrap_or_default();
-    let params = write_tool_call(&mut draft, name, arguments);
+    let written = write_value(&mut draft, value).map(|()| Json::written(draft.to_vec()));
     draft.clear();
     draft.shrink_to(KEPT);
     let _ = DRAFT.try_with(|place| place.set(draft));
-    params
-}
-
-fn write_tool_call(out: &mut Vec<u8>, name: &str, arguments: &(impl Serialize + ?Sized)) -> Result<Json, JsonError> {
-    begin_tool_call(out, name);
-    let around = out.len();
-    write_value(out, arguments)?;
-    let arguments = out.get(around..).unwrap_or_default();
-    if arguments.first() != Some(&b'{') {
-        return Ok(Json::written(arguments.to_vec()));
-    }
-    out.push(b'}');
-    Ok(Json::written(out.to_vec()))
-}
-
-/// The parameters up to the arguments.
-fn begin_tool_call(out: &mut Vec<u8>, name: &str) {
-    out.extend_from_slice(br#"{"name":"#);
-    write_string(out, name);
-    out.extend_from_slice(br#","arguments":"#);
+    written
 }
 
 /// Waits until `look` finds what it looks for, which a handshake or an end may bring.

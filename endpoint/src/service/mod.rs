@@ -5,13 +5,12 @@ mod prompt;
 mod resource;
 mod tool;
 
-pub use completion::{Completion, CompletionOf, CompletionRequest};
 pub use prompt::{Prompt, PromptMessage, PromptOutput};
+pub use protocol_core::dialect::{Completion, CompletionOf, CompletionRequest};
 pub use resource::{Resource, ResourceContents, ResourceTemplate, ResourceUri};
 pub use tool::{Tool, ToolError};
 
 use core::fmt;
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -23,9 +22,11 @@ use crate::state::Invocation;
 use engine::BoxFuture;
 use engine::Task;
 use protocol_core::config::Config;
-use protocol_core::dialect::{Identity, NotFound, Op, Params, Reply, tesseron};
+use protocol_core::dialect::{
+    CallTool, Custom, GetPrompt, Identity, List, NotFound, Notice, Page, Reply, Request, Subscribe, Unsubscribe, tesseron,
+};
 use protocol_core::error::RpcError;
-use protocol_core::json::{Json, Text, read};
+use protocol_core::json::{Json, Text};
 use protocol_core::session::ServeOptions;
 use protocol_core::tesseron::AppId;
 
@@ -52,7 +53,12 @@ pub struct Service {
     resources: BTreeMap<String, (Resource, Json)>,
     templates: BTreeMap<String, (ResourceTemplate, Json)>,
     completer: Option<Completer>,
+    methods: BTreeMap<String, Method>,
+    notifications: BTreeMap<String, Notified>,
 }
+
+type Notified = Box<dyn Fn(Option<Json>) + Send + Sync>;
+type Method = Arc<dyn Fn(Context, Json) -> BoxFuture<'static, Result<Json, ToolError>> + Send + Sync>;
 
 /// A tool whose arguments would not be checked as their schema says, since the feature `validate` is off.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -93,6 +99,8 @@ impl Service {
             resources: BTreeMap::new(),
             templates: BTreeMap::new(),
             completer: None,
+            methods: BTreeMap::new(),
+            notifications: BTreeMap::new(),
         }
     }
 
@@ -171,6 +179,31 @@ impl Service {
         self
     }
 
+    /// Serves a method that the protocol does not have. The handler is given the parameters exactly as they came, an object, and gives the
+    /// exact result, which on MCP is an object, too. A method of the protocol keeps its meaning.
+    #[must_use]
+    pub fn method<F, Fut>(mut self, name: impl Into<String>, handler: F) -> Self
+    where
+        F: Fn(Context, Json) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Json, ToolError>> + Send + 'static,
+    {
+        let handler = Arc::new(handler);
+        let start = move |context, params| -> BoxFuture<'static, Result<Json, ToolError>> {
+            let handler = Arc::clone(&handler);
+            Box::pin(async move { handler(context, params).await })
+        };
+        self.methods.insert(name.into(), Arc::new(start));
+        self
+    }
+
+    /// Hears a notification that the protocol does not have. The handler is given its parameters exactly as they came; it is called in the
+    /// turn of the endpoint, so it must return soon.
+    #[must_use]
+    pub fn notification(mut self, name: impl Into<String>, handler: impl Fn(Option<Json>) + Send + Sync + 'static) -> Self {
+        self.notifications.insert(name.into(), Box::new(handler));
+        self
+    }
+
     /// How many entries of a list go into one page, at least 1. 100, if nothing is said.
     #[must_use]
     pub fn page_size(mut self, size: usize) -> Self {
@@ -186,6 +219,15 @@ impl Service {
         self
     }
 
+    /// Tells the handler of a notification, if it has one.
+    pub(crate) fn tell(&self, notice: Notice) {
+        if let Notice::Custom { method, params } = notice
+            && let Some(handler) = self.notifications.get(&*method)
+        {
+            handler(params);
+        }
+    }
+
     /// What a session that serves this is told at its birth.
     pub(crate) fn config(&self) -> Config {
         let mut config = self.config.clone();
@@ -198,6 +240,8 @@ impl Service {
         offers.resources_subscribe = self.resources.values().any(|(resource, _)| resource.subscribable);
         offers.resources_list_changed = false;
         offers.completions = self.completer.is_some();
+        config.custom_methods.extend(self.methods.keys().cloned());
+        config.custom_notifications.extend(self.notifications.keys().cloned());
         config
     }
 
@@ -218,6 +262,8 @@ impl Service {
         config.instructions = own.instructions;
         config.capabilities.resources_subscribe = own.capabilities.resources_subscribe;
         config.limits = own.limits;
+        config.custom_methods = own.custom_methods;
+        config.custom_notifications = own.custom_notifications;
         config.depth = own.depth;
         config.progress.partial_on_progress = own.progress.partial_on_progress;
         let serve = timeout.or(config.timeouts.serve);
@@ -227,32 +273,34 @@ impl Service {
     }
 
     /// Decides what a request sets going. Runs no code of the user.
-    pub(crate) fn start(&self, invocation: &Arc<Invocation>, op: &Op, params: Params) -> Start<'_> {
-        let started = match op {
-            Op::CallTool => self.call_tool(invocation, params),
-            Op::GetPrompt => self.get_prompt(invocation, params),
-            Op::ReadResource => self.read_resource(invocation, &params),
-            Op::Subscribe => self.subscribe(invocation, &params),
-            Op::Unsubscribe => unsubscribe(invocation, &params),
-            Op::Complete => self.complete(invocation, &params),
-            Op::ListTools => page("tools", told(&self.tools), self.page_size, &params),
-            Op::ListPrompts => page("prompts", told(&self.prompts), self.page_size, &params),
-            Op::ListResources => page("resources", told(&self.resources), self.page_size, &params),
-            Op::ListResourceTemplates => page("resourceTemplates", told(&self.templates), self.page_size, &params),
+    pub(crate) fn start(&self, invocation: &Arc<Invocation>, request: Request) -> Start<'_> {
+        let started = match request {
+            Request::CallTool(call) => return self.call_tool(invocation, call),
+            Request::GetPrompt(prompt) => self.get_prompt(invocation, prompt),
+            Request::ReadResource(read) => return self.read_resource(invocation, &read.uri()),
+            Request::Subscribe(subscribe) => self.subscribe(invocation, &subscribe),
+            Request::Unsubscribe(unsubscribe) => return leave(invocation, &unsubscribe),
+            Request::Complete(complete) => self.complete(invocation, complete.into_completion()),
+            Request::ListTools(list) => page("tools", told(&self.tools), self.page_size, &list),
+            Request::ListPrompts(list) => page("prompts", told(&self.prompts), self.page_size, &list),
+            Request::ListResources(list) => page("resources", told(&self.resources), self.page_size, &list),
+            Request::ListResourceTemplates(list) => page("resourceTemplates", told(&self.templates), self.page_size, &list),
+            Request::Custom(request) => self.custom(invocation, request),
             _ => Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "method not found")),
         };
         started.unwrap_or_else(|error| Start::Reply(Reply::Error(error)))
     }
 
-    fn call_tool(&self, invocation: &Arc<Invocation>, params: Params) -> Result<Start<'_>, RpcError> {
-        let name = named(&params, &Op::CallTool)?;
+    fn call_tool(&self, invocation: &Arc<Invocation>, call: CallTool) -> Start<'_> {
+        let name = call.name();
         let Some((tool, _)) = self.tools.get(&*name) else {
-            return Ok(Start::Reply(Reply::NotFound(NotFound::Tool(Text::from(&*name)))));
+            return Start::Reply(Reply::NotFound(NotFound::Tool(Text::from(&*name))));
         };
+        drop(name);
         configure(invocation, tool.options);
-        let arguments = params.into_arguments().unwrap_or_else(Json::empty_object);
+        let arguments = call.into_arguments().unwrap_or_else(Json::empty_object);
         let invocation = Arc::clone(invocation);
-        Ok(match &tool.handler {
+        match &tool.handler {
             Handler::Task { in_place, .. } if tool.inline => Start::Inline(&**in_place, Context::new(invocation), arguments),
             Handler::Task { start, .. } => Start::Task(start(invocation, arguments)),
             Handler::Blocking(run) => {
@@ -260,47 +308,54 @@ impl Service {
                 let run = Arc::clone(run);
                 Start::Blocking(Box::new(move || run(context, arguments)))
             }
-        })
+        }
     }
 
-    fn get_prompt(&self, invocation: &Arc<Invocation>, params: Params) -> Result<Start<'static>, RpcError> {
-        let name = named(&params, &Op::GetPrompt)?;
+    fn get_prompt(&self, invocation: &Arc<Invocation>, request: GetPrompt) -> Result<Start<'static>, RpcError> {
+        let name = request.name();
         let Some((prompt, _)) = self.prompts.get(&*name) else {
             return Err(RpcError::invalid_params(format!("unknown prompt {name:?}")));
         };
-        let future = prompt.start(Context::new(Arc::clone(invocation)), params.into_arguments())?;
+        drop(name);
+        let future = prompt.start(Context::new(Arc::clone(invocation)), request.into_arguments())?;
         configure(invocation, prompt.options);
         Ok(Start::task(invocation, future))
     }
 
-    fn read_resource(&self, invocation: &Arc<Invocation>, params: &Params) -> Result<Start<'static>, RpcError> {
-        let uri = named(params, &Op::ReadResource)?;
+    fn read_resource(&self, invocation: &Arc<Invocation>, uri: &str) -> Start<'static> {
         let context = Context::new(Arc::clone(invocation));
-        if let Some((resource, _)) = self.resources.get(&*uri) {
-            return Ok(Start::task(invocation, resource.start(context)));
+        if let Some((resource, _)) = self.resources.get(uri) {
+            return Start::task(invocation, resource.start(context));
         }
-        let followed = self.templates.values().find_map(|(template, _)| template.matches(&uri).map(|uri| (template, uri)));
+        let followed = self.templates.values().find_map(|(template, _)| template.matches(uri).map(|uri| (template, uri)));
         match followed {
-            Some((template, uri)) => Ok(Start::task(invocation, template.start(context, uri))),
-            None => Ok(unknown(&uri)),
+            Some((template, uri)) => Start::task(invocation, template.start(context, uri)),
+            None => unknown(uri),
         }
     }
 
-    fn subscribe(&self, invocation: &Arc<Invocation>, params: &Params) -> Result<Start<'static>, RpcError> {
-        let uri = named(params, &Op::Subscribe)?;
+    fn subscribe(&self, invocation: &Arc<Invocation>, request: &Subscribe) -> Result<Start<'static>, RpcError> {
+        let uri = request.uri();
         if !self.resources.get(&*uri).is_some_and(|(resource, _)| resource.subscribable) {
             return Ok(unknown(&uri));
         }
-        let uri = Text::from(&*uri);
-        let subscription = params.member("subscriptionId").and_then(|name| name.as_text());
-        invocation.subscribe(subscription, uri).map(|()| Start::Reply(Reply::Done))
+        let subscription = request.subscription().map(|name| Text::from(&*name));
+        invocation.subscribe(subscription, Text::from(&*uri)).map(|()| Start::Reply(Reply::Done))
     }
 
-    fn complete(&self, invocation: &Arc<Invocation>, params: &Json) -> Result<Start<'static>, RpcError> {
+    fn custom(&self, invocation: &Arc<Invocation>, request: Custom) -> Result<Start<'static>, RpcError> {
+        let Some(method) = self.methods.get(request.method()) else {
+            return Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "method not found"));
+        };
+        let (method, context) = (Arc::clone(method), Context::new(Arc::clone(invocation)));
+        let answer = async move { method(context, request.into_params()).await.map_or_else(ToolError::into_reply, Reply::Raw) };
+        Ok(Start::task(invocation, answer))
+    }
+
+    fn complete(&self, invocation: &Arc<Invocation>, request: CompletionRequest) -> Result<Start<'static>, RpcError> {
         let Some(completer) = &self.completer else {
             return Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "completion is not offered"));
         };
-        let request = completion::read(params)?;
         match &request.of {
             CompletionOf::Prompt(name) if !self.prompts.contains_key(name) => {
                 return Err(RpcError::invalid_params(format!("unknown prompt {name:?}")));
@@ -323,19 +378,19 @@ impl fmt::Debug for Service {
             .field("prompts", &self.prompts.keys())
             .field("resources", &self.resources.keys())
             .field("resource_templates", &self.templates.keys())
+            .field("methods", &self.methods.keys())
             .finish_non_exhaustive()
     }
 }
 
 /// What was never subscribed, or is no longer, is well.
-fn unsubscribe(invocation: &Invocation, params: &Json) -> Result<Start<'static>, RpcError> {
-    let text = |name: &str| params.member(name).and_then(|name| name.as_text());
-    match (text("subscriptionId"), text("uri")) {
-        (_, Some(uri)) => invocation.unsubscribe(|_, of| *of == uri),
-        (Some(subscription), None) => invocation.unsubscribe(|name, _| *name == subscription),
-        (None, None) => return Err(RpcError::invalid_params("`uri` is missing or no string")),
+fn leave(invocation: &Invocation, request: &Unsubscribe) -> Start<'static> {
+    match (request.uri(), request.subscription()) {
+        (Some(uri), _) => invocation.unsubscribe(|_, of| **of == *uri),
+        (None, Some(subscription)) => invocation.unsubscribe(|name, _| **name == *subscription),
+        (None, None) => {}
     }
-    Ok(Start::Reply(Reply::Done))
+    Start::Reply(Reply::Done)
 }
 
 fn unknown(uri: &str) -> Start<'static> {
@@ -349,12 +404,6 @@ fn configure(invocation: &Invocation, options: ServeOptions) {
     }
 }
 
-/// What the request is about.
-fn named<'a>(params: &'a Params, op: &Op) -> Result<Cow<'a, str>, RpcError> {
-    let missing = || format!("`{}` is missing or no string", op.names_by().unwrap_or_default());
-    params.target(op).ok_or_else(|| RpcError::invalid_params(missing()))
-}
-
 fn told<T>(entries: &BTreeMap<String, (T, Json)>) -> Vec<&Json> {
     entries.values().map(|(_, told)| told).collect()
 }
@@ -363,32 +412,21 @@ fn told<T>(entries: &BTreeMap<String, (T, Json)>) -> Vec<&Json> {
 ///
 /// A cursor names the list and the place where the page begins. It is nobody's business but ours, yet one that we did not
 /// make is told from one that we did, and refused.
-fn page(list: &str, entries: Vec<&Json>, size: usize, params: &Json) -> Result<Start<'static>, RpcError> {
-    let from = match params.member("cursor") {
+fn page(list: &str, entries: Vec<&Json>, size: usize, request: &List) -> Result<Start<'static>, RpcError> {
+    let from = match request.cursor() {
         None => 0,
-        Some(cursor) if cursor.as_str() == "null" => 0,
         Some(cursor) => begin(list, &cursor)
             .filter(|from| *from < entries.len() && from.checked_rem(size) == Some(0))
             .ok_or_else(|| RpcError::fixed(RpcError::INVALID_PARAMS, "invalid cursor"))?,
     };
     let to = from.saturating_add(size).min(entries.len());
-    let mut out = format!(r#"{{"{list}":["#);
-    for (index, entry) in entries.get(from..to).unwrap_or_default().iter().enumerate() {
-        if index > 0 {
-            out.push(',');
-        }
-        out.push_str(entry.as_str());
-    }
-    out.push(']');
-    if to < entries.len() {
-        out.push_str(&format!(r#","nextCursor":"{list}:{to}""#));
-    }
-    out.push('}');
-    Ok(Start::Reply(Reply::Raw(Json::written(out.into_bytes()))))
+    let items = entries.get(from..to).unwrap_or_default().iter().copied().cloned();
+    let page = Page::last(items);
+    let page = if to < entries.len() { page.followed_by(format!("{list}:{to}")) } else { page };
+    Ok(Start::Reply(Reply::Page(page)))
 }
 
-fn begin(list: &str, cursor: &Json) -> Option<usize> {
-    let cursor = read::string(cursor.as_bytes())?;
+fn begin(list: &str, cursor: &str) -> Option<usize> {
     let place = cursor.strip_prefix(list)?.strip_prefix(':')?;
     let from: usize = place.parse().ok()?;
     // `+5` and `05` parse, too, but we never wrote them; neither did we write 0.

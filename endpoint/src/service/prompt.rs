@@ -10,6 +10,7 @@ use serde::{Serialize, Serializer};
 use super::ToolError;
 use crate::context::Context;
 use engine::BoxFuture;
+use protocol_core::config::RateWindow;
 use protocol_core::dialect::Reply;
 use protocol_core::error::RpcError;
 use protocol_core::json::Json;
@@ -82,6 +83,13 @@ impl Prompt {
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.options = self.options.with_deadline(deadline);
+        self
+    }
+
+    /// Sets how often a call may report progress, whatever the session says.
+    #[must_use]
+    pub fn rate_window(mut self, window: RateWindow) -> Self {
+        self.options = self.options.with_window(window);
         self
     }
 

@@ -18,7 +18,7 @@ use crate::state::{AskFailed, Invocation};
 use engine::BoxFuture;
 use engine::Task;
 use protocol_core::config::RateWindow;
-use protocol_core::dialect::{NotFound, Reply, ToolOutput, tesseron};
+use protocol_core::dialect::{NotFound, OpenUrl, Reply, ToolOutput, tesseron};
 use protocol_core::error::RpcError;
 use protocol_core::json::{Json, JsonError, Text};
 use protocol_core::session::ServeOptions;
@@ -366,6 +366,24 @@ impl ToolError {
     #[must_use]
     pub fn resource_not_found(uri: &str) -> Self {
         Self::NotFound(NotFound::Resource(uri.into()))
+    }
+
+    /// The call cannot be served before the user has opened these addresses: an error that clients show to people, who may call again
+    /// afterwards.
+    ///
+    /// Where the caller of `context` does not open addresses, a tool's failure that says so ([`AskFailed::NoUrlElicitation`]); where one of
+    /// them is not proper, or there is none, [`AskFailed::Invalid`].
+    #[must_use]
+    pub fn urls_required(context: &Context, urls: impl IntoIterator<Item = OpenUrl>) -> Self {
+        if !context.capabilities().elicitation_url {
+            return Self::Ask(AskFailed::NoUrlElicitation);
+        }
+        let urls: Vec<_> = urls.into_iter().collect();
+        match urls.iter().find_map(|open| open.check().err()) {
+            Some(why) => Self::Ask(AskFailed::Invalid(why)),
+            None if urls.is_empty() => Self::Ask(AskFailed::Invalid(String::from("there is no address to open"))),
+            None => Self::Rpc(RpcError::url_elicitation_required(&urls)),
+        }
     }
 
     fn settle(result: Result<ToolOutput, Self>) -> Reply {

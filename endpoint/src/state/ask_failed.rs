@@ -3,7 +3,7 @@
 use super::stopped;
 use protocol_core::dialect::{depth_data, tesseron};
 use protocol_core::error::RpcError;
-use protocol_core::session::Why;
+use protocol_core::session::CancelReason;
 
 /// Why a question to the caller brought no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -15,6 +15,9 @@ pub enum AskFailed {
     /// The caller did not declare that it elicits. Nothing was sent.
     #[error("the caller does not offer elicitation")]
     NoElicitation,
+    /// The caller did not declare that it opens addresses. Nothing was sent.
+    #[error("the caller does not offer elicitation by URL")]
+    NoUrlElicitation,
     /// The caller did not declare roots. Nothing was sent.
     #[error("the caller does not offer roots")]
     NoRoots,
@@ -46,7 +49,7 @@ pub enum AskFailed {
     Lost,
     /// The invocation was cancelled meanwhile.
     #[error("{}", stopped(.0))]
-    Cancelled(Why),
+    Cancelled(CancelReason),
     /// The invocation has ended: its handler has returned.
     #[error("the call is over")]
     Over,
@@ -59,7 +62,7 @@ impl AskFailed {
     pub const fn code(&self) -> i64 {
         match self {
             Self::NoSampling => -32006,
-            Self::NoElicitation => -32007,
+            Self::NoElicitation | Self::NoUrlElicitation => -32007,
             Self::NoRoots => RpcError::METHOD_NOT_FOUND,
             Self::TooDeep { .. } => RpcError::TOO_DEEP,
             Self::Invalid(_) => RpcError::INVALID_PARAMS,

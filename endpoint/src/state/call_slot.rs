@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::task::Waker;
 
 use super::diagnose::Span;
-use super::{Counters, Done};
+use super::{CallOutcome, Counters};
 use protocol_core::dialect::Progress;
 
 /// A call of ours that somebody holds.
@@ -24,7 +24,7 @@ pub(crate) enum CallStage {
     /// On its way, and who waits for it.
     Open(Option<Waker>),
     /// Its end, which nobody has read.
-    Ended(Done),
+    Ended(CallOutcome),
 }
 
 impl Default for CallStage {
@@ -47,7 +47,7 @@ impl CallSlot {
     }
 
     /// Open -> Ended. Gives whoever waits.
-    pub(crate) fn end(&mut self, done: Done) -> Option<Waker> {
+    pub(crate) fn end(&mut self, done: CallOutcome) -> Option<Waker> {
         let waiting = self.waiting();
         self.stage = CallStage::Ended(done);
         waiting

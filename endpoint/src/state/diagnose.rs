@@ -30,6 +30,7 @@ pub(crate) use on::{Answered, Note, Span, panicked, progress_refused, settled, v
 mod on {
     use core::any::Any;
     use core::fmt;
+    use std::borrow::Cow;
     use std::sync::{Arc, OnceLock};
 
     use tracing::field::{Empty, debug, display};
@@ -37,10 +38,11 @@ mod on {
     use tracing::{debug, error, info, info_span, warn};
 
     use crate::state::{Invocation, stopped};
-    use protocol_core::dialect::{Ask, Op, Reply};
+    use protocol_core::dialect::{Ask, Op, Reply, Request};
     use protocol_core::error::{RpcError, Violation};
-    use protocol_core::json::{Json, read};
-    use protocol_core::session::{CloseReason, InboundId, InputKey, NotLive, OutboundId, Outcome, ProgressError, Why};
+    use protocol_core::session::{
+        CancelReason, CloseReason, InboundId, InputKey, Invoke, NotLive, OutboundId, Outcome, ProgressError,
+    };
 
     const TARGET: &str = "protocol_core";
 
@@ -56,10 +58,10 @@ mod on {
 
     impl Span {
         /// Opens the span of an invocation that we serve.
-        pub(crate) fn serve(&self, id: InboundId, op: &Op, params: &Json, depth: u8) {
+        pub(crate) fn serve(&self, id: InboundId, request: &Request, depth: u8) {
             self.open(|| {
                 let span = info_span!(target: TARGET, "invocation", %id, op = Empty, name = Empty, depth);
-                describe(&span, op, params);
+                describe(&span, request.op(), || request.target());
                 span
             });
         }
@@ -70,6 +72,7 @@ mod on {
                 let ask = match ask {
                     Ask::Sample(_) => "sample",
                     Ask::Elicit(_) => "elicit",
+                    Ask::OpenUrl(_) => "open_url",
                     Ask::Confirm { .. } => "confirm",
                     Ask::Roots => "roots",
                     _ => "other",
@@ -79,11 +82,11 @@ mod on {
         }
 
         /// Opens the span of a call that is about to be made.
-        pub(crate) fn call(op: &Op, params: &Json) -> Self {
+        pub(crate) fn call(call: &Invoke) -> Self {
             let span = Self::default();
             span.open(|| {
                 let span = info_span!(target: TARGET, "call", id = Empty, op = Empty, name = Empty, depth = Empty);
-                describe(&span, op, params);
+                describe(&span, call.op(), || call.target());
                 span
             });
             span
@@ -101,13 +104,8 @@ mod on {
             Entered(self.0.get().map(|span| span.enter()))
         }
 
-        /// Whether it has been opened.
-        pub(crate) fn is_open(&self) -> bool {
-            self.0.get().is_some()
-        }
-
         fn open(&self, open: impl FnOnce() -> tracing::Span) {
-            // Asked first: nobody listens to most programs.
+            // InputContext first: nobody listens to most programs.
             if LevelFilter::current() >= LevelFilter::INFO {
                 let _ = self.0.get_or_init(|| Box::new(open()));
             }
@@ -119,13 +117,12 @@ mod on {
     }
 
     /// Says what is done, and to what of that name.
-    fn describe(span: &tracing::Span, op: &Op, params: &Json) {
+    fn describe<'a>(span: &tracing::Span, op: Op, name: impl FnOnce() -> Option<Cow<'a, str>>) {
         if span.is_disabled() {
             return;
         }
         span.record("op", debug(op));
-        if let Some(name) = op.names_by().and_then(|key| params.member(key)).as_ref().and_then(|name| read::string(name.as_bytes()))
-        {
+        if let Some(name) = name() {
             span.record("name", cut(&name));
         }
     }
@@ -183,7 +180,7 @@ mod on {
     /// Something that was seen under the lock, to be told once it is let go.
     pub(crate) enum Note {
         Violation(Violation),
-        Cancelled(Arc<Invocation>, Why),
+        Cancelled(Arc<Invocation>, CancelReason),
         Abandoned(Arc<Invocation>),
         CallEnded(OutboundId, Span, &'static str, Option<i64>),
         Refused(RpcError),
@@ -199,7 +196,7 @@ mod on {
             wanted(LevelFilter::WARN, || Self::Violation(rule))
         }
 
-        pub(crate) fn cancelled(invocation: &Arc<Invocation>, why: &Why) -> Option<Self> {
+        pub(crate) fn cancelled(invocation: &Arc<Invocation>, why: &CancelReason) -> Option<Self> {
             wanted(LevelFilter::DEBUG, || Self::Cancelled(Arc::clone(invocation), why.clone()))
         }
 
@@ -233,7 +230,7 @@ mod on {
                     warn!(target: TARGET, code = error.code, error = cut(&error.message), "the peer refused the handshake");
                 }
                 Self::Cancelled(invocation, why) => {
-                    let reason = if let Why::Peer(Some(reason)) = &why { Some(debug(cut(reason))) } else { None };
+                    let reason = if let CancelReason::Peer(Some(reason)) = &why { Some(debug(cut(reason))) } else { None };
                     debug!(
                         target: TARGET, parent: invocation.span.id(), id = %invocation.id, why = stopped(&why), reason, "cancelled"
                     );
@@ -263,10 +260,11 @@ mod off {
     use std::sync::Arc;
 
     use crate::state::Invocation;
-    use protocol_core::dialect::{Ask, Op, Reply};
+    use protocol_core::dialect::{Ask, Reply, Request};
     use protocol_core::error::{RpcError, Violation};
-    use protocol_core::json::Json;
-    use protocol_core::session::{CloseReason, InboundId, InputKey, NotLive, OutboundId, Outcome, ProgressError, Why};
+    use protocol_core::session::{
+        CancelReason, CloseReason, InboundId, InputKey, Invoke, NotLive, OutboundId, Outcome, ProgressError,
+    };
 
     #[derive(Clone, Debug, Default)]
     pub(crate) struct Span(());
@@ -274,17 +272,14 @@ mod off {
     pub(crate) struct Entered;
 
     impl Span {
-        pub(crate) fn serve(&self, _: InboundId, _: &Op, _: &Json, _: u8) {}
+        pub(crate) fn serve(&self, _: InboundId, _: &Request, _: u8) {}
         pub(crate) fn answer(&self, _: InputKey, _: Option<OutboundId>, _: &Ask, _: u8) {}
-        pub(crate) fn call(_: &Op, _: &Json) -> Self {
+        pub(crate) fn call(_: &Invoke) -> Self {
             Self(())
         }
         pub(crate) fn made(&self, _: OutboundId, _: u8) {}
         pub(crate) fn enter(&self) -> Entered {
             Entered
-        }
-        pub(crate) fn is_open(&self) -> bool {
-            false
         }
     }
 
@@ -312,7 +307,7 @@ mod off {
         pub(crate) fn violation(_: Violation) -> Option<Self> {
             None
         }
-        pub(crate) fn cancelled(_: &Arc<Invocation>, _: &Why) -> Option<Self> {
+        pub(crate) fn cancelled(_: &Arc<Invocation>, _: &CancelReason) -> Option<Self> {
             None
         }
         pub(crate) fn abandoned(_: &Arc<Invocation>) -> Option<Self> {

@@ -12,12 +12,13 @@ use super::alarms::{AlarmKey, Alarmed};
 use super::diagnose::{self, Answered, Span};
 use super::serve_slot::InputSlot;
 use super::{AskFailed, Shared, State};
+use crate::extensions::Extensions;
 use engine::{AbortHandle, End, TaskOwner, park};
-use protocol_core::dialect::{Answer, Ask, LogRecord, Progress, Reply};
+use protocol_core::dialect::{Answer, Ask, Caller, LogRecord, Progress, Reply};
 use protocol_core::error::RpcError;
 use protocol_core::json::{Json, Text};
 use protocol_core::session::{
-    AskError, CheckpointError, InboundId, InputFailed, InputKey, NotLive, ProgressError, Reported, ServeOptions, Why,
+    AskError, CancelReason, CheckpointError, InboundId, InputFailed, InputKey, NotLive, ProgressError, Reported, ServeOptions,
 };
 
 pub(crate) struct Invocation {
@@ -25,20 +26,39 @@ pub(crate) struct Invocation {
     pub(crate) id: InboundId,
     pub(crate) depth: u8,
     pub(crate) observed: bool,
+    /// The values that the transport attached to what brought it.
+    pub(crate) extensions: Extensions,
+    pub(crate) caller: Caller,
     /// Set once, under the lock, when it is cancelled. Read without it.
-    pub(crate) why: OnceLock<Why>,
+    pub(crate) why: OnceLock<CancelReason>,
     pub(crate) span: Span,
     abort: AbortHandle,
 }
 
 impl Invocation {
-    pub(crate) fn new(shared: Arc<Shared>, id: InboundId, depth: u8, observed: bool) -> Self {
-        Self { shared, id, depth, observed, why: OnceLock::new(), span: Span::default(), abort: AbortHandle::default() }
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        id: InboundId,
+        depth: u8,
+        observed: bool,
+        caller: Caller,
+        extensions: Extensions,
+    ) -> Self {
+        Self {
+            shared,
+            id,
+            depth,
+            observed,
+            caller,
+            extensions,
+            why: OnceLock::new(),
+            span: Span::default(),
+            abort: AbortHandle::default(),
+        }
     }
 
     pub(crate) fn progress(&self, update: Progress) -> Result<Reported, ProgressError> {
-        let is_timed = |state: &State| state.session.is_progress_timed(self.id);
-        let reported = self.shared.quick_verb(is_timed, |state, now, after| {
+        let reported = self.shared.verb(|state, now, after| {
             let reported = state.session.progress(self.id, update, now);
             match &reported {
                 Ok(Reported::Sent) => after.output(),
@@ -107,29 +127,20 @@ impl Invocation {
     /// of the resource.
     pub(crate) fn subscribe(&self, name: Option<Text>, uri: Text) -> Result<(), RpcError> {
         self.shared.look(|state| {
-            if let Some(name) = &name
-                && state.subscriptions.contains_key(name)
-            {
-                return Err(RpcError::fixed(RpcError::INVALID_REQUEST, "a subscription of that name is active"));
-            }
-            if state.subscriptions.len() >= state.session.config().limits.in_flight {
-                return Err(RpcError::fixed(RpcError::INTERNAL, "too many subscriptions"));
-            }
-            state.subscriptions.insert(name.unwrap_or_else(|| uri.clone()), uri);
-            Ok(())
+            let most = state.session.config().limits.in_flight;
+            state.subscriptions.subscribe(name, uri, most)
         })
     }
 
     /// From now on the peer hears no more of those of its subscriptions that are meant, told by their name and the uri of their resource.
     pub(crate) fn unsubscribe(&self, is_meant: impl Fn(&Text, &Text) -> bool) {
-        self.shared.look(|state| state.subscriptions.retain(|name, uri| !is_meant(name, uri)));
+        self.shared.look(|state| state.subscriptions.unsubscribe(is_meant));
     }
 
     /// Ends the invocation for the session and for everybody who waits on it. The second time it does nothing.
     pub(crate) fn respond(&self, reply: Reply) {
         let answered = Answered::of(&reply);
-        let is_timed = |state: &State| state.session.is_response_timed(self.id);
-        let (sent, ended) = self.shared.quick_verb(is_timed, |state, now, after| {
+        let (sent, ended) = self.shared.verb(|state, now, after| {
             // A cancelled one gives NotLive and has its place freed: the wire was free long before.
             let sent = state.session.respond(self.id, reply, now);
             let alarms = &mut state.alarms;
@@ -165,8 +176,12 @@ impl Invocation {
 
     /// Asks the caller something and waits for what comes back.
     pub(crate) async fn ask(self: &Arc<Self>, ask: Ask) -> Result<Answer, AskFailed> {
-        let sampling = matches!(ask, Ask::Sample(_));
-        let roots = matches!(ask, Ask::Roots);
+        let unsupported = match ask {
+            Ask::Sample(_) => AskFailed::NoSampling,
+            Ask::OpenUrl(_) => AskFailed::NoUrlElicitation,
+            Ask::Roots => AskFailed::NoRoots,
+            _ => AskFailed::NoElicitation,
+        };
         let asked = self.shared.verb(|state, now, after| {
             let key = state.session.request_input(self.id, ask, now)?;
             after.output();
@@ -178,9 +193,7 @@ impl Invocation {
         });
         let key = asked.map_err(|error| match error {
             AskError::NotLive => self.over(),
-            AskError::Unsupported if sampling => AskFailed::NoSampling,
-            AskError::Unsupported if roots => AskFailed::NoRoots,
-            AskError::Unsupported => AskFailed::NoElicitation,
+            AskError::Unsupported => unsupported,
             AskError::TooDeep { depth, max } => AskFailed::TooDeep { depth, max },
             AskError::Invalid(why) => AskFailed::Invalid(why),
             AskError::TooLarge => AskFailed::Invalid("longer than a frame may be".into()),
@@ -239,11 +252,11 @@ impl TaskOwner for Invocation {
 }
 
 /// Why an invocation was stopped, in words.
-pub(crate) const fn stopped(why: &Why) -> &'static str {
+pub(crate) const fn stopped(why: &CancelReason) -> &'static str {
     match why {
-        Why::Peer(_) => "the caller cancelled the call",
-        Why::Deadline => "the call's deadline has passed",
-        Why::Disconnected => "the connection has ended",
+        CancelReason::Peer(_) => "the caller cancelled the call",
+        CancelReason::Deadline => "the call's deadline has passed",
+        CancelReason::Disconnected => "the connection has ended",
         _ => "this end is closing",
     }
 }
@@ -256,9 +269,9 @@ pub(crate) struct CancelledWait {
 }
 
 impl Future for CancelledWait {
-    type Output = Why;
+    type Output = CancelReason;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Why> {
+    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<CancelReason> {
         let this = self.get_mut();
         let mut spare = None;
         loop {

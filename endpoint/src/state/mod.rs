@@ -1,37 +1,39 @@
 //! The one lock of an endpoint, and what stands under it.
 //!
 //! Beside that, what the handles of one call, one invocation or one question share: [`Invocation`] and [`Question`], with the verbs that
-//! change the state for them; what they end with ([`Done`], [`AskFailed`]); and what a subscriber is told of them ([`diagnose`]).
+//! change the state for them; what they end with ([`CallOutcome`], [`AskFailed`]); and what a subscriber is told of them ([`diagnose`]).
 
 mod alarms;
 mod ask_failed;
+mod call_outcome;
 mod call_slot;
 pub(crate) mod diagnose;
-mod done;
 mod invocation;
 mod question;
 mod serve_slot;
+mod subscriptions;
 
 pub(crate) use alarms::Alarmed;
 pub use ask_failed::AskFailed;
+pub use call_outcome::{CallError, CallOutcome};
 pub(crate) use call_slot::{CallSlot, CallStage, Unread};
-pub use done::{CallError, Done};
 pub(crate) use invocation::{Invocation, stopped};
 pub(crate) use question::Question;
 pub(crate) use serve_slot::ServeSlot;
 
 use core::time::Duration;
-use std::collections::BTreeMap;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::task::Waker;
 
 use self::alarms::Alarms;
+use self::subscriptions::Subscriptions;
+use crate::extensions::Extensions;
 use engine::{After, DriverSlot, Engine, Guarded, SendsEarly, Waiters};
-use protocol_core::drive::Standing;
+use protocol_core::drive::TurnOutcome;
 use protocol_core::error::RpcError;
-use protocol_core::json::{Json, Text};
+use protocol_core::json::Json;
 use protocol_core::lines::LineEncoder;
-use protocol_core::session::{CloseReason, InboundId, InputKey, OutboundId, Session};
+use protocol_core::session::{CloseReason, InboundId, InputKey, Lane, OutboundId, Session};
 use protocol_core::table::Table;
 use protocol_core::time::{Instant, earlier};
 
@@ -52,14 +54,15 @@ pub(crate) struct State {
     pub(crate) calls: Table<OutboundId, CallSlot>,
     pub(crate) serves: Table<InboundId, ServeSlot>,
     pub(crate) questions: Table<InputKey, Arc<Question>>,
-    /// What the peer wants to be told of: the name of each subscription, and the uri of its resource.
-    pub(crate) subscriptions: BTreeMap<Text, Text>,
+    pub(crate) subscriptions: Subscriptions,
     pub(crate) alarms: Alarms,
     /// The handshake is through.
     pub(crate) ready: bool,
     /// Who waits for the handshake or the end.
     pub(crate) on_change: Waiters,
     pub(crate) counters: Counters,
+    /// The lane of the frame that was taken last, and what its transport attached to it, until its events are sorted.
+    pub(crate) arriving: Option<(Lane, Extensions)>,
     /// What handlers deposited, under test.
     pub(crate) checkpoints: Option<Vec<(Instant, Json)>>,
 }
@@ -80,19 +83,8 @@ pub struct Counters {
     pub abandoned: u64,
 }
 
-/// Locks, to tell the time or to ask for a deadline: first the clocks start of calls that were made without a look at one.
-pub(crate) fn on_time(shared: &Shared) -> MutexGuard<'_, State> {
-    let mut state = shared.lock();
-    state.start_clocks(|| shared.runtime().now());
-    state
-}
-
 impl Guarded for State {
     type Wakers = Option<Waker>;
-
-    fn time(&self) -> Instant {
-        self.session.time()
-    }
 
     fn is_closed(&self) -> bool {
         self.session.is_closed()
@@ -110,17 +102,11 @@ impl Guarded for State {
 impl SendsEarly for State {
     type Event = CloseReason;
 
-    fn finish_turn(
-        &mut self,
-        now: Instant,
-        clock: impl FnOnce() -> Instant,
-        room: Option<&mut LineEncoder>,
-    ) -> (Standing<CloseReason>, bool) {
-        self.start_clocks(clock);
+    fn finish_turn(&mut self, now: Instant, room: Option<&mut LineEncoder>) -> (TurnOutcome<CloseReason>, bool) {
         let has_output = room.is_none_or(|room| self.session.poll_transmits(room));
         let until = self.arm();
-        let wants_input = self.session.wants_input();
-        let standing = Standing { now, has_output, event: None, is_closed: self.is_over(), until, wants_input };
+        let wants_input = self.session.wants_input(Lane::CHANNEL);
+        let standing = TurnOutcome { now, has_output, event: None, is_closed: self.is_over(), until, wants_input };
         (standing, self.session.unread_events() > 0)
     }
 }
@@ -138,19 +124,21 @@ impl State {
             calls: Table::new(),
             serves: Table::new(),
             questions: Table::new(),
-            subscriptions: BTreeMap::new(),
+            subscriptions: Subscriptions::default(),
             alarms: Alarms::default(),
             ready: false,
             on_change: Waiters::default(),
             counters: Counters::default(),
+            arriving: None,
             checkpoints: None,
         }
     }
 
-    /// Starts the clocks of calls that were made without a look at one, if there are any.
-    pub(crate) fn start_clocks(&mut self, clock: impl FnOnce() -> Instant) {
-        if self.session.has_clocks_to_start() {
-            self.session.start_clocks(clock());
+    /// The values that the transport attached to what brought an invocation.
+    pub(crate) fn extensions_of(&self, id: InboundId) -> Extensions {
+        match &self.arriving {
+            Some((lane, extensions)) if self.session.lane(id) == Some(*lane) => extensions.clone(),
+            _ => Extensions::new(),
         }
     }
 
@@ -212,13 +200,10 @@ mod tests {
         }
         shared.look(|state| state.driver.park(&panicking, &mut Some(panicking.clone())));
         let verb = AssertUnwindSafe(|| {
-            drop(shared.quick_verb(
-                |_| false,
-                |_, _, after| {
-                    after.output();
-                    waits
-                },
-            ));
+            drop(shared.verb(|_, _, after| {
+                after.output();
+                waits
+            }));
         });
         assert!(catch_unwind(verb).is_err());
         assert_eq!([&panics, &sleeps].map(|woken| woken.count.load(Ordering::Relaxed)), [3, 2]);

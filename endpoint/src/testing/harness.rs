@@ -8,11 +8,12 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use crate::Endpoint;
-use crate::peer::{Peer, get_prompt, tool_call};
+use crate::peer::{Peer, get_prompt};
 use crate::service::Service;
-use crate::state::{Counters, Done};
+use crate::state::{CallOutcome, Counters};
 use crate::testing::Executor;
 use crate::testing::pipe::{Pipe, drive, pipe};
+use protocol_core::Lane;
 use protocol_core::config::{CallTimeouts, Config};
 use protocol_core::dialect::{Answer, Ask, Identity, LogRecord, Op, Progress};
 use protocol_core::error::RpcError;
@@ -22,7 +23,9 @@ use protocol_core::time::Instant;
 
 /// Runs one call of a service in virtual time, and plays its caller.
 ///
-/// The caller offers sampling, elicitation and roots, asks for progress, and never gives up by itself.
+/// The caller offers sampling, elicitation by form and by URL, and roots, asks for progress, and never gives up by itself.
+///
+/// Neither `Send` nor `Sync`: answers may come from a closure that is neither, as everything runs on the thread of the test.
 pub struct Harness {
     service: Arc<Service>,
     config: Config,
@@ -47,7 +50,7 @@ enum When {
 #[non_exhaustive]
 pub struct Run {
     /// How it ended for its caller, and when. `None` if it never did: the handler waits for something that will not come.
-    pub done: Option<(Duration, Done)>,
+    pub done: Option<(Duration, CallOutcome)>,
     /// Why it was not even made.
     pub refused: Option<InvokeError>,
     /// When its handler ended; it may go on after the call has ended.
@@ -71,6 +74,7 @@ impl Harness {
         let mut config = Config::mcp_client(Identity::new("harness", "1"));
         config.capabilities.sampling = true;
         config.capabilities.elicitation = true;
+        config.capabilities.elicitation_url = true;
         config.capabilities.roots = true;
         config.timeouts.call = CallTimeouts::NONE;
         Self {
@@ -144,7 +148,7 @@ impl Harness {
     /// Calls a tool. `arguments` is an object.
     #[must_use]
     pub fn call_tool(self, name: &str, arguments: Json) -> Run {
-        self.invoke(tool_call(name, &arguments))
+        self.invoke(Invoke::call_tool(name, arguments))
     }
 
     /// Gets a prompt.
@@ -253,7 +257,7 @@ impl Play {
         while let Some(frame) = self.pipe.as_mut().and_then(Pipe::try_recv) {
             any = true;
             // Events are polled after each frame, so there is always room.
-            let _ = self.client.handle_frame(frame, now);
+            let _ = self.client.handle_frame(frame, Lane::CHANNEL, now);
             while let Some(event) = self.client.poll_event() {
                 self.note(event, now);
             }
@@ -319,7 +323,7 @@ impl Play {
                     let _ = self.client.provide_input(key, answer, now);
                 }
             }
-            Event::Done { outcome, partial, last, .. } => self.run.done = Some((at, Done::new(outcome, partial, last))),
+            Event::Done { outcome, partial, last, .. } => self.run.done = Some((at, CallOutcome::new(outcome, partial, last))),
             _ => {}
         }
     }

@@ -31,14 +31,14 @@ pub(super) fn drive(executor: &Executor, endpoint: Endpoint, io: Pipe) {
 /// closing it, ends what the other receives.
 #[must_use]
 pub fn pipe() -> (Pipe, Pipe) {
-    let (there, back) = (Arc::new(Lane::default()), Arc::new(Lane::default()));
+    let (there, back) = (Arc::new(Direction::default()), Arc::new(Direction::default()));
     (Pipe { from: Arc::clone(&back), to: Arc::clone(&there) }, Pipe { from: there, to: back })
 }
 
 /// One end of a [`pipe`].
 pub struct Pipe {
-    from: Arc<Lane>,
-    to: Arc<Lane>,
+    from: Arc<Direction>,
+    to: Arc<Direction>,
 }
 
 /// The other end of a [`Pipe`] is gone.
@@ -48,12 +48,12 @@ pub struct PipeBroken;
 
 /// One direction.
 #[derive(Default)]
-struct Lane {
-    state: Mutex<LaneState>,
+struct Direction {
+    state: Mutex<DirectionState>,
 }
 
 #[derive(Default)]
-struct LaneState {
+struct DirectionState {
     frames: VecDeque<Bytes>,
     /// Nothing more will be sent.
     ended: bool,
@@ -62,13 +62,13 @@ struct LaneState {
     receiver: Option<Waker>,
 }
 
-impl Lane {
-    fn lock(&self) -> MutexGuard<'_, LaneState> {
+impl Direction {
+    fn lock(&self) -> MutexGuard<'_, DirectionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the lane, and wakes the receiver once it is let go.
-    fn change<T>(&self, change: impl FnOnce(&mut LaneState) -> T) -> T {
+    /// Changes the direction, and wakes the receiver once it is let go.
+    fn change<T>(&self, change: impl FnOnce(&mut DirectionState) -> T) -> T {
         let (value, receiver) = {
             let mut state = self.lock();
             let value = change(&mut state);
@@ -92,18 +92,18 @@ impl Pipe {
     /// # Errors
     /// [`PipeBroken`]: nobody would receive it.
     pub fn send(&mut self, frame: Bytes) -> Result<(), PipeBroken> {
-        self.to.change(|lane| {
-            if lane.deaf || lane.ended {
+        self.to.change(|direction| {
+            if direction.deaf || direction.ended {
                 return Err(PipeBroken);
             }
-            lane.frames.push_back(frame);
+            direction.frames.push_back(frame);
             Ok(())
         })
     }
 
     /// Ends what this end sends. What the other end sends still arrives.
     pub fn end(&mut self) {
-        self.to.change(|lane| lane.ended = true);
+        self.to.change(|direction| direction.ended = true);
     }
 }
 
@@ -112,15 +112,15 @@ impl FrameIo for Pipe {
 
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, PipeBroken>> {
         let waker = cx.waker().clone();
-        let mut lane = self.from.lock();
-        if let Some(frame) = lane.frames.pop_front() {
+        let mut direction = self.from.lock();
+        if let Some(frame) = direction.frames.pop_front() {
             return Poll::Ready(Ok(Some(frame)));
         }
-        if lane.ended {
+        if direction.ended {
             return Poll::Ready(Ok(None));
         }
-        let before = lane.receiver.replace(waker);
-        drop(lane);
+        let before = direction.receiver.replace(waker);
+        drop(direction);
         drop(before);
         Poll::Pending
     }
@@ -151,9 +151,9 @@ impl Drop for Pipe {
     fn drop(&mut self) {
         self.end();
         let frames = {
-            let mut lane = self.from.lock();
-            lane.deaf = true;
-            core::mem::take(&mut lane.frames)
+            let mut direction = self.from.lock();
+            direction.deaf = true;
+            core::mem::take(&mut direction.frames)
         };
         drop(frames);
     }

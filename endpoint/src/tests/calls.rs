@@ -9,26 +9,28 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::json;
 
-use super::{json as text, ms, names, service, value};
+use super::{json as text, ms, service, value};
 use crate::testing::{Executor, connect};
-use crate::{Call, CallError, Client, Context, Endpoint, Peer, Service, Tool};
+use crate::{BoxFuture, Call, CallError, Client, Context, Endpoint, Peer, Service, Tool};
 use protocol_core::config::{CallTimeouts, Config, RateWindow};
 use protocol_core::dialect::{Identity, Level, LogRecord, Notice, Op};
 use protocol_core::error::RpcError;
 use protocol_core::json::Json;
-use protocol_core::session::{Clock, Close, CloseReason, Invoke, Outcome, Refused};
+use protocol_core::session::{Close, CloseReason, Invoke, Outcome, Refused, TimeoutKind};
 
 /// A client and a server of `service`, joined.
-struct Pair {
+pub(super) struct Pair {
     executor: Executor,
-    client: Peer,
+    pub(super) client: Peer,
     server: Peer,
 }
 
-fn pair_of(service: Service, client: Arc<dyn Client>) -> Pair {
+pub(super) fn pair_of(service: Service, client: Arc<dyn Client>) -> Pair {
     let executor = Executor::new();
     let server = Endpoint::server(Arc::new(service), executor.runtime());
-    let client = Endpoint::client(client, Config::mcp_client(Identity::new("caller", "1")), executor.runtime());
+    let mut config = Config::mcp_client(Identity::new("caller", "1"));
+    config.custom_notifications = vec!["notifications/x/y".into()];
+    let client = Endpoint::client(client, config, executor.runtime());
     let pair = Pair { executor: executor.clone(), client: client.peer(), server: server.peer() };
     connect(&executor, server, client);
     pair
@@ -66,7 +68,7 @@ impl Pair {
         self.client.call_tool(name, Json::empty_object()).unwrap()
     }
 
-    fn wait<F: Future>(&self, future: F) -> F::Output {
+    pub(super) fn wait<F: Future>(&self, future: F) -> F::Output {
         self.executor.block_on(future).expect("it ends")
     }
 }
@@ -201,7 +203,7 @@ fn a_call_times_out_by_its_own_clock() {
     let clocks = CallTimeouts { idle: Some(ms(900)), ..CallTimeouts::default() };
     let params = text(json!({"name": "count"}));
     let call = pair.client.call(Invoke::new(Op::CallTool, params).with_timeouts(clocks)).unwrap();
-    assert_eq!(pair.wait(call).outcome, Outcome::TimedOut(Clock::Idle));
+    assert_eq!(pair.wait(call).outcome, Outcome::TimedOut(TimeoutKind::Idle));
     assert_eq!(pair.executor.now(), protocol_core::Instant::from_millis(900));
     pair.executor.run_until_stalled();
     assert_eq!(*ends.lock().unwrap(), ["told"]);
@@ -252,7 +254,7 @@ fn more_calls_than_the_limit_are_refused_and_handed_back() {
     let pair = pair([stuck]);
     let calls: Vec<Call> = (0..1024).map(|_| pair.call("stuck")).collect();
     let refused = pair.client.call_tool("stuck", Json::empty_object()).unwrap_err();
-    assert_eq!((refused.why, &refused.call.op), (Refused::Full, &Op::CallTool));
+    assert_eq!((refused.why, refused.call.op()), (Refused::Full, Op::CallTool));
     pair.executor.run_until_stalled();
     drop(calls);
     pair.executor.run_until_stalled();
@@ -272,7 +274,9 @@ fn arguments_that_are_no_object_are_refused() {
     let refused = pair.client.call_tool("echo", Json::parse("[1]").unwrap()).unwrap_err();
     assert_eq!(refused.why, Refused::Params);
     let refused = pair.client.call_tool_with("echo", &[1]).unwrap_err();
-    assert!(matches!(&refused, CallError::NotSent(error) if error.why == Refused::Params && error.call.params.as_str() == "[1]"));
+    assert!(
+        matches!(&refused, CallError::NotSent(error) if error.why == Refused::Params && error.call.given().unwrap().as_str() == "[1]")
+    );
 }
 
 #[test]
@@ -334,7 +338,10 @@ fn a_peer_lists_what_there_is_over_all_pages() {
     let tool = |n| Tool::new(format!("t{n:02}"), async |_: Context, (): ()| Ok(()));
     let pair = pair_of((0..25).map(tool).fold(service().page_size(4), Service::tool), Arc::new(()));
     let tools = pair.wait(pair.client.list_tools()).unwrap();
-    assert_eq!(names(&tools, "name"), (0..25).map(|n| format!("t{n:02}")).collect::<Vec<_>>());
+    assert_eq!(
+        tools.iter().map(|tool| String::from(&*tool.name)).collect::<Vec<_>>(),
+        (0..25).map(|n| format!("t{n:02}")).collect::<Vec<_>>()
+    );
     let missing = pair.wait(pair.client.list_prompts()).unwrap_err();
     assert!(matches!(missing, CallError::NotSent(ref refused) if refused.why == Refused::Unsupported), "{missing}");
     assert!(pair.wait(pair.client.ping()).is_ok());
@@ -380,4 +387,78 @@ fn close_ends_both_ends() {
     assert_eq!(pair.wait(pair.server.closed()), CloseReason::Eof);
     assert_eq!(pair.wait(pair.client.ready()), Err(CloseReason::Local));
     assert_eq!(pair.client.call_tool("echo", Json::empty_object()).unwrap_err().why, Refused::Closing);
+}
+
+#[test]
+fn a_tool_that_failed_says_so_in_its_result() {
+    let pair = pair([echo(), Tool::new("fails", async |_: Context, (): ()| Err::<(), _>("no ink".into()))]);
+    let tool = |name: &str| pair.wait(pair.client.call_tool(name, text(json!({}))).unwrap()).tool().unwrap();
+    let failed = tool("fails");
+    assert_eq!((failed.text().as_str(), failed.is_error, failed.structured), ("no ink", true, None));
+    let echoed = tool("echo");
+    assert_eq!((echoed.text().as_str(), echoed.is_error, echoed.structured.as_ref().map(Json::as_str)), ("{}", false, Some("{}")));
+    assert!(matches!(pair.wait(pair.client.call_tool("missing", text(json!({}))).unwrap()).tool(), Err(CallError::Rpc(_))));
+}
+
+#[test]
+fn custom_methods_are_served_by_services_and_by_clients() {
+    struct Serves;
+    impl Client for Serves {
+        fn methods(&self) -> Vec<String> {
+            vec!["acme/ask".into()]
+        }
+        fn request(&self, context: Context, method: &str, params: Json) -> BoxFuture<'static, Result<Json, RpcError>> {
+            let method = String::from(method);
+            Box::pin(async move {
+                context.sleep(ms(10)).await.map_err(|_| RpcError::internal("stopped"))?;
+                Ok(text(json!({"method": method, "given": value(&params)})))
+            })
+        }
+    }
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let hears = Arc::clone(&heard);
+    let service =
+        service().notification("acme/news", move |params| hears.lock().unwrap().push(params.map(|params| value(&params))));
+    let service = service.tool(echo()).method("acme/do", async |context: Context, params: Json| {
+        context.sleep(ms(10)).await?;
+        if params.member("fail").is_some() {
+            return Err("as you wish".into());
+        }
+        Ok(params)
+    });
+    let pair = pair_of(service, Arc::new(Serves));
+    let ask = |peer: &Peer, method: &str, params| pair.wait(peer.call(Invoke::custom(method, text(params))).unwrap()).result();
+    let done = ask(&pair.client, "acme/do", json!({"a": [1]})).unwrap();
+    assert_eq!(value(&done)["a"], json!([1]));
+    let failed = ask(&pair.client, "acme/do", json!({"fail": true})).unwrap_err();
+    assert!(matches!(failed, CallError::Rpc(ref error) if &*error.message == "as you wish"), "{failed}");
+    let answered = value(&ask(&pair.server, "acme/ask", json!({"b": 2})).unwrap());
+    assert_eq!((&answered["method"], &answered["given"]["b"]), (&json!("acme/ask"), &json!(2)));
+    for method in ["acme/news", "acme/other"] {
+        pair.client.notify(Notice::Custom { method: method.into(), params: Some(text(json!({"n": 1}))) }).unwrap();
+    }
+    assert!(ask(&pair.client, "acme/do", json!({})).is_ok());
+    assert_eq!(*heard.lock().unwrap(), [Some(json!({"n": 1}))]);
+    for (peer, method) in [(&pair.client, "acme/other"), (&pair.server, "acme/do")] {
+        let unknown = ask(peer, method, json!({})).unwrap_err();
+        assert!(matches!(unknown, CallError::Rpc(ref error) if error.code == RpcError::METHOD_NOT_FOUND), "{unknown}");
+    }
+}
+
+#[test]
+fn a_handler_knows_its_caller_and_the_meta_of_its_request() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let saw = Arc::clone(&seen);
+    let look = Tool::new("look", move |context: Context, (): ()| {
+        let caller = context.caller();
+        let meta = context.meta().map(|meta| meta.member("x").unwrap_or_default().to_string());
+        saw.lock().unwrap().push((caller.identity().name.clone(), caller.trace_parent().map(String::from), meta));
+        async { Ok(()) }
+    });
+    let pair = pair([look.inline()]);
+    let call = || Invoke::call_tool("look", text(json!({}))).without_progress().with_timeouts(CallTimeouts::NONE);
+    pair.wait(pair.client.call(call().with_meta(text(json!({"traceparent": "00-1", "x": [1]})))).unwrap()).result().unwrap();
+    pair.wait(pair.client.call(call()).unwrap()).result().unwrap();
+    let caller = String::from("caller");
+    assert_eq!(*seen.lock().unwrap(), [(caller.clone(), Some("00-1".into()), Some("[1]".into())), (caller, None, None)]);
 }

@@ -10,7 +10,7 @@ use crate::testing::{Executor, Harness};
 use crate::{Cancelled, Context, Endpoint, TimeoutError, Tool};
 use protocol_core::drive::Machine;
 use protocol_core::json::Json;
-use protocol_core::session::{Outcome, ProgressError, Why};
+use protocol_core::session::{CancelReason, Outcome, ProgressError};
 use protocol_core::time::Instant;
 
 /// What a handler saw, for a test to look at afterwards.
@@ -21,8 +21,8 @@ fn seen<T>() -> (Seen<T>, Seen<T>) {
     (Arc::clone(&seen), seen)
 }
 
-fn peer_said(reason: &str) -> Why {
-    Why::Peer(Some(reason.into()))
+fn peer_said(reason: &str) -> CancelReason {
+    CancelReason::Peer(Some(reason.into()))
 }
 
 const TOLD: &str = "the harness was told to";
@@ -49,13 +49,13 @@ fn a_cancelled_handler_is_told_and_its_cleanup_is_awaited() {
                 if turns == 0 { Poll::Ready(()) } else { Poll::Pending }
             })
             .await;
-            saw.lock().unwrap().push(Why::Closing);
+            saw.lock().unwrap().push(CancelReason::Closing);
             Ok(())
         }
     });
     let run = harness(tool).cancel_after(ms(300)).call_tool("cleans", Json::empty_object());
     assert_eq!(run.outcome(), Some(&Outcome::Cancelled));
-    assert_eq!(*look.lock().unwrap(), [peer_said(TOLD), Why::Closing]);
+    assert_eq!(*look.lock().unwrap(), [peer_said(TOLD), CancelReason::Closing]);
     assert_eq!(run.ended, Some(ms(300)));
     assert_eq!(run.counters.abandoned, 0);
 }
@@ -248,7 +248,7 @@ fn cancel(id: usize) -> String {
     format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)
 }
 
-/// What is over as soon as it has begun serves once more. Not what was cancelled, nor what somebody still has a handle of.
+/// Also where the one before was over as soon as it had begun, was cancelled, or somebody still has a handle of it.
 #[test]
 fn an_invocation_has_nothing_of_those_before_it() {
     let (saw, look) = seen();
@@ -298,38 +298,4 @@ fn an_invocation_has_nothing_of_those_before_it() {
         Err(ProgressError::NotLive),
         "nor is it the one that waits"
     );
-}
-
-/// As many as it takes up together, and they do not keep what all share.
-#[test]
-fn an_endpoint_keeps_few_invocations_that_are_over() {
-    let quick = Tool::new("quick", async |_: Context, (): ()| Ok(()));
-    // Wherever its cancellation is waited for is a piece of work, and then a few requests are taken up in one go with all that follow.
-    let waits = Tool::new("waits", async |context: Context, (): ()| {
-        let mut all: Vec<_> = (0..6).map(|_| Box::pin(context.cancelled())).collect();
-        core::future::poll_fn(|cx| {
-            let told = all.iter_mut().fold(false, |told, one| told | one.as_mut().poll(cx).is_ready());
-            if told { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
-        Ok(())
-    });
-    let executor = Executor::new();
-    let service = service().tool(quick.inline()).tool(waits.inline());
-    let mut server = Endpoint::server(Arc::new(service), executor.runtime());
-    let shared = Arc::downgrade(server.shared());
-    turn(&mut server, &hello("2025-06-18"));
-    let holders = shared.strong_count();
-    let quick = |ids: core::ops::Range<usize>| ids.map(|id| request(id, "quick", "{}")).collect::<Vec<_>>();
-    for (ids, kept) in [(1..2, 1), (2..3, 1), (3..6, 3)] {
-        turn(&mut server, &quick(ids));
-        assert_eq!(shared.strong_count(), holders + kept);
-    }
-    turn(&mut server, &[request(6, "waits", "{}"), request(7, "waits", "{}")]);
-    executor.run_until_stalled();
-    assert_eq!(turn(&mut server, &[vec![cancel(6), cancel(7)], quick(8..20)].concat()), 12);
-    executor.run_until_stalled();
-    assert_eq!(shared.strong_count(), holders + 6);
-    drop(server);
-    assert_eq!(shared.strong_count(), 0);
 }

@@ -13,9 +13,9 @@ use protocol_core::config::Config;
 use protocol_core::dialect::Identity;
 use protocol_core::drive::{Driver, Machine};
 use protocol_core::json::Json;
-use protocol_core::session::{Close, CloseReason, Outcome, Why};
+use protocol_core::session::{CancelReason, Close, CloseReason, Outcome};
 
-type Seen = Arc<Mutex<Vec<Why>>>;
+type Seen = Arc<Mutex<Vec<CancelReason>>>;
 
 /// Sleeps for 50 seconds; notes why it was stopped, then cleans up for as long as `cleanup` says.
 fn sleeper(seen: &Seen, cleans: bool) -> Tool {
@@ -81,7 +81,7 @@ fn a_graceful_close_cancels_what_takes_too_long() {
     assert!(!matches!(done.outcome, Outcome::Lost), "it is answered before the end: {done:?}");
     assert_eq!(ends.executor.now(), protocol_core::Instant::from_millis(3000));
     ends.executor.run_until_stalled();
-    assert_eq!(*ends.seen.lock().unwrap(), [Why::Closing]);
+    assert_eq!(*ends.seen.lock().unwrap(), [CancelReason::Closing]);
 }
 
 /// The session was told nothing in between, so by the time that it was told last the grace for writing the answer would be over.
@@ -229,12 +229,15 @@ fn a_call_times_out_at_its_deadline_while_the_peer_does_not_read() {
     config.timeouts.handshake = None;
     let client = Endpoint::client(Arc::new(()), config, executor.runtime());
     let peer = client.peer();
-    let (near, _far) = pipe();
+    let (near, mut far) = pipe();
     let mut driver = Driver::new(client, Stalled(near), executor.timer());
     executor.spawn(async move { while let Ok(Some(_)) = driver.next_event().await {} });
+    let ready = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#;
+    far.send(ready.into()).unwrap();
+    executor.block_on(peer.ready()).unwrap().unwrap();
     let call = peer.call_tool("any", Json::empty_object()).unwrap();
     let done = executor.block_on(call).unwrap();
-    assert_eq!(done.outcome, Outcome::TimedOut(protocol_core::Clock::Idle));
+    assert_eq!(done.outcome, Outcome::TimedOut(protocol_core::TimeoutKind::Idle));
     assert_eq!(executor.now(), protocol_core::Instant::from_millis(60_000));
 }
 
@@ -244,7 +247,7 @@ fn the_driver_goes_on_until_told_handlers_have_ended_or_used_up_their_grace() {
     let (executor, peer, mut near, over) = served(&seen, true);
     near.end();
     executor.run_for(ms(5000));
-    assert_eq!(*seen.lock().unwrap(), [Why::Disconnected]);
+    assert_eq!(*seen.lock().unwrap(), [CancelReason::Disconnected]);
     assert_eq!(executor.block_on(peer.closed()), Some(CloseReason::Eof), "the session does not wait");
     executor.run_for(ms(4999));
     assert_eq!((peer.running(), *over.lock().unwrap()), (1, None));

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{harness, json as text, ms, run, service, value};
 use crate::testing::{Executor, Harness, connect};
-use crate::{AskFailed, Asked, BoxFuture, Client, Context, Endpoint, Service, Tool, ToolError};
+use crate::{AskFailed, BoxFuture, Client, Context, Endpoint, InputContext, Service, Tool, ToolError};
 use protocol_core::config::Config;
 use protocol_core::dialect::{Answer, Ask, Capabilities, Elicit, Elicited, Identity, Sample, Sampled};
 use protocol_core::error::RpcError;
@@ -238,7 +238,7 @@ impl Client for Nests {
         can
     }
 
-    fn sample(&self, asked: Asked, _: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
+    fn sample(&self, asked: InputContext, _: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
         self.depths.lock().unwrap().push(asked.depth());
         Box::pin(async move {
             assert!(asked.parent().is_some());
@@ -285,10 +285,10 @@ fn an_answer_that_panics_is_an_error_and_one_that_is_not_wanted_is_dropped() {
             (can.sampling, can.elicitation) = (true, true);
             can
         }
-        fn sample(&self, _: Asked, _: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
+        fn sample(&self, _: InputContext, _: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
             panic!("no model")
         }
-        fn elicit(&self, _: Asked, _: Elicit) -> BoxFuture<'static, Result<Elicited, RpcError>> {
+        fn elicit(&self, _: InputContext, _: Elicit) -> BoxFuture<'static, Result<Elicited, RpcError>> {
             let held = Arc::clone(&self.0);
             Box::pin(async move {
                 let _held = held;

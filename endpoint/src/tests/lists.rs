@@ -196,10 +196,39 @@ fn arguments_are_completed() {
 fn what_is_not_registered_is_not_declared() {
     for op in [Op::ListPrompts, Op::ListResources, Op::ListResourceTemplates, Op::Complete, Op::ListTools] {
         // Held for the handshake, then never sent; or answered by the session, if it was.
-        let run = Harness::new(service()).request(op.clone(), Json::empty_object());
+        let run = Harness::new(service()).request(op, Json::empty_object());
         let refused = run.refused.as_ref().is_some_and(|refused| refused.why == Refused::Unsupported);
         let invalid =
             matches!(run.outcome(), Some(protocol_core::session::Outcome::Invalid(protocol_core::session::Invalid::Unsupported)));
         assert!(refused || invalid, "{op:?}: {run:?}");
     }
+}
+
+#[test]
+fn every_list_comes_typed_and_over_all_its_pages() {
+    let prompt =
+        |name: &str| Prompt::new(name, async |_: Context, _| Ok(PromptOutput::new([]))).argument("topic", "What about", true);
+    let service = library()
+        .page_size(1)
+        .tool(tool("a").title("A").description("does").read_only())
+        .tool(tool("b"))
+        .prompt(prompt("p"))
+        .prompt(prompt("q"))
+        .resource(Resource::new("book://two", "Two", async |_: Context| Ok(ResourceContents::text("twice"))));
+    let pair = super::calls::pair_of(service, std::sync::Arc::new(()));
+    let tools = pair.wait(pair.client.list_tools()).unwrap();
+    assert_eq!(tools.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), ["a", "b"]);
+    let first = &tools[0];
+    assert_eq!((first.title.as_deref(), first.description.as_deref()), (Some("A"), Some("does")));
+    assert_eq!(value(&first.input_schema)["type"], "object");
+    assert_eq!(value(first.annotations.as_ref().unwrap()), json!({"readOnlyHint": true}));
+    assert_eq!(value(first.json())["name"], "a");
+    let prompts = pair.wait(pair.client.list_prompts()).unwrap();
+    assert_eq!(prompts.iter().map(|prompt| &*prompt.name).collect::<Vec<_>>(), ["p", "q"]);
+    assert_eq!((&*prompts[0].arguments[0].name, prompts[0].arguments[0].required), ("topic", true));
+    let resources = pair.wait(pair.client.list_resources()).unwrap();
+    assert_eq!(resources.iter().map(|resource| &*resource.uri).collect::<Vec<_>>(), ["book://one", "book://two"]);
+    assert_eq!((resources[0].name.as_deref(), resources[0].mime_type.as_deref()), (Some("One"), Some("text/plain")));
+    let templates = pair.wait(pair.client.list_resource_templates()).unwrap();
+    assert_eq!(&*templates[0].uri_template, "book://{shelf}/{title}");
 }

@@ -8,7 +8,7 @@ use std::task::{Wake, Waker};
 
 use super::{ms, service};
 use crate::testing::{Executor, connect};
-use crate::{AskFailed, Asked, BoxFuture, Call, Client, Context, Endpoint, Peer, Tool};
+use crate::{AskFailed, BoxFuture, Call, Client, Context, Endpoint, InputContext, Peer, Tool};
 use protocol_core::config::Config;
 use protocol_core::dialect::{Capabilities, Elicit, Elicited, Identity, Level, LogRecord, Sample, Sampled};
 use protocol_core::error::RpcError;
@@ -59,8 +59,8 @@ impl Client for Odd {
         (can.sampling, can.elicitation) = (true, true);
         can
     }
-    fn sample(&self, asked: Asked, _: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
-        struct Looks(Asked);
+    fn sample(&self, asked: InputContext, _: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
+        struct Looks(InputContext);
         impl Drop for Looks {
             fn drop(&mut self) {
                 let _ = self.0.peer().stats();
@@ -71,7 +71,7 @@ impl Client for Odd {
             core::future::pending().await
         })
     }
-    fn elicit(&self, asked: Asked, _: Elicit) -> BoxFuture<'static, Result<Elicited, RpcError>> {
+    fn elicit(&self, asked: InputContext, _: Elicit) -> BoxFuture<'static, Result<Elicited, RpcError>> {
         let _ = asked.peer().stats();
         Box::pin(core::future::ready(Ok(Elicited::Decline)))
     }

@@ -1,15 +1,18 @@
 //! How the endpoint behaves, in virtual time: one file a subject.
 
+mod addresses;
 mod calls;
 mod cancel;
 mod early;
 mod ends;
 mod gate;
 mod inputs;
+mod lanes;
 mod lists;
 mod locks;
 mod progress;
 mod schemas;
+mod subscriptions;
 mod threads;
 mod tools;
 mod turns;
@@ -47,10 +50,6 @@ fn run(tool: Tool) -> Run {
 
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
-}
-
-fn names(list: &[Json], key: &str) -> Vec<String> {
-    list.iter().map(|entry| value(entry)[key].as_str().unwrap().into()).collect()
 }
 
 /// How a client shakes hands with a server of that revision.

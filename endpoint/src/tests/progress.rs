@@ -32,9 +32,25 @@ fn what_a_rate_window_keeps_is_merged_and_goes_out_in_time() {
         context.sleep(ms(1500)).await?;
         Ok(())
     }));
-    assert_eq!(run.values(), (1..=10).map(f64::from).chain([50.0]).collect::<Vec<_>>());
+    assert_eq!(run.values(), [1.0, 50.0]);
     let (at, last) = run.progress.last().unwrap();
-    assert_eq!((*at, last.message.as_deref()), (ms(1000), Some("step 50")));
+    assert_eq!((*at, last.message.as_deref()), (ms(100), Some("step 50")));
+}
+
+/// Ten at once and then a second of nothing look like a hang.
+#[test]
+fn updates_that_are_reported_faster_than_they_may_go_out_are_evenly_spaced() {
+    let run = run(Tool::new("steps", async |context: Context, (): ()| {
+        for step in 1..=33 {
+            context.count(step, 33);
+            context.sleep(ms(30)).await?;
+        }
+        Ok(())
+    }));
+    let told: Vec<_> = run.progress.iter().map(|(at, progress)| (*at, progress.value.unwrap())).collect();
+    // Every tenth of a second the newest of before goes out; the final one when it is reported.
+    let expected = (0..=9_u32).map(|tenth| (ms(100 * u64::from(tenth)), f64::from((100 * tenth).div_ceil(30).max(1))));
+    assert_eq!(told, expected.chain([(ms(960), 33.0)]).collect::<Vec<_>>());
 }
 
 #[test]

@@ -99,7 +99,8 @@ fn a_rule_that_only_the_validator_knows_is_found_where_it_stands() {
         (json!({"$ref": "#/$defs/A", "$defs": {"A": {"anyOf": [{"items": {"$ref": "#/$defs/A"}}, {"type": "null"}]}}}), None),
         (json!({"minimum": 0.5, "exclusiveMaximum": 7, "minItems": 1, "maxItems": 2}), None),
         (json!({"type": "string", "minLength": 1, "maxLength": 1}), None),
-        (json!({"properties": {"name": {"minLength": 3}}}), Some("/properties/name/minLength")),
+        (json!({"properties": {"name": {"minLength": 3}}}), None),
+        (json!({"properties": {"name": {"minLength": 0.5}}}), Some("/properties/name/minLength")),
         (json!({"properties": {"a/b": {"anyOf": [true, {"pattern": "x"}]}}}), Some("/properties/a~1b/anyOf/1/pattern")),
         (json!({"prefixItems": [{"multipleOf": 2}]}), Some("/prefixItems/0/multipleOf")),
         (json!({"items": {"uniqueItems": true}}), Some("/items/uniqueItems")),
@@ -180,7 +181,7 @@ fn deep_options_are_refused_in_a_moment_and_endless_alternatives_too() {
 /// Arguments with a rule that is checked only by the validator.
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
 struct Named {
-    #[schemars(length(min = 3))]
+    #[schemars(regex(pattern = "^[a-z]"))]
     name: String,
 }
 
@@ -194,8 +195,8 @@ mod with_the_validator {
     fn every_rule_is_checked() {
         let named = || Tool::new("resize", async |_: Context, given: Named| Ok(given.name));
         assert!(service().try_tool(named()).is_ok());
-        let run = harness(named()).call_tool("resize", text(json!({"name": "ab"})));
-        assert_eq!(run.text(), r#"invalid arguments: /name: "ab" is shorter than 3 characters"#);
+        let run = harness(named()).call_tool("resize", text(json!({"name": "7"})));
+        assert_eq!(run.text(), r#"invalid arguments: /name: "7" does not match "^[a-z]""#);
     }
 
     #[test]
@@ -246,7 +247,7 @@ mod with_the_validator {
                 3 => json!({"maximum": self.scalar_number(), "exclusiveMinimum": self.scalar_number()}),
                 4 => json!({"enum": [self.scalar(), [1.0], {"a": 1}]}),
                 5 => json!({"const": self.scalar()}),
-                6 => json!({"type": "string", "minLength": 1, "maxLength": 1}),
+                6 => json!({"type": "string", "minLength": self.roll(3), "maxLength": self.roll(3)}),
                 7 => json!({"$ref": (["#/$defs/A", "#/$defs/B"][self.roll(2)])}),
                 8 => json!({"anyOf": [self.schema(depth - 1), self.schema(depth - 1)]}),
                 9 => json!({"oneOf": [self.schema(depth - 1), self.schema(depth - 1), self.schema(depth - 1)]}),
@@ -308,8 +309,7 @@ mod without_the_validator {
     use crate::AskFailed;
     use crate::tests::{run, service};
 
-    const SAID: &str =
-        "tool `resize`: /properties/name/minLength is checked only with the feature `validate` of the crate endpoint";
+    const SAID: &str = "tool `resize`: /properties/name/pattern is checked only with the feature `validate` of the crate endpoint";
 
     fn named() -> Tool {
         Tool::new("resize", async |_: Context, given: Named| Ok(given.name))
@@ -318,7 +318,7 @@ mod without_the_validator {
     #[test]
     fn a_tool_with_a_rule_that_nothing_checks_is_refused() {
         let unchecked = service().try_tool(named()).unwrap_err();
-        assert_eq!((&*unchecked.tool, &*unchecked.rule), ("resize", "/properties/name/minLength"));
+        assert_eq!((&*unchecked.tool, &*unchecked.rule), ("resize", "/properties/name/pattern"));
         assert_eq!(unchecked.to_string(), SAID);
         let set = Tool::blocking("set", |_: Context, given: BTreeSet<u8>| Ok(given.len()));
         assert_eq!(service().try_tool(set).unwrap_err().rule, "/uniqueItems");
@@ -333,7 +333,7 @@ mod without_the_validator {
 
     #[test]
     fn a_question_with_a_rule_that_nothing_checks_is_not_asked() {
-        let said = "/properties/name/minLength is checked only with the feature `validate` of the crate endpoint";
+        let said = "/properties/name/pattern is checked only with the feature `validate` of the crate endpoint";
         let run = run(Tool::new("asks", async |context: Context, (): ()| {
             let form = context.elicit_typed::<Named>("who?").await.map(|_| ()).unwrap_err();
             let sample = context.sample_typed::<Named>("who?").await.map(|_| ()).unwrap_err();

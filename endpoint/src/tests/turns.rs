@@ -151,7 +151,7 @@ fn what_is_answered_in_place_while_nothing_can_leave_does_so_later() {
 /// The peer has five seconds to read another refusal. Nothing else told the session how late it was.
 #[test]
 fn regression_an_endpoint_that_reads_nothing_tells_the_time_before_it_writes() {
-    let mut bench = Bench::serving("2025-03-26", [], |config| (config.limits.strays, config.limits.batch) = (4, 100));
+    let mut bench = Bench::serving("2025-03-26", [], |config| (config.limits.unsolicited_replies, config.limits.batch) = (4, 100));
     bench.room.store(0, Ordering::Relaxed);
     let pings: Vec<_> = (0..100).map(|n| format!(r#"{{"jsonrpc":"2.0","id":{n},"method":"ping"}}"#)).collect();
     bench.arrives(&format!("[{}]", pings.join(",")));
@@ -274,7 +274,7 @@ fn a_deadline_that_comes_of_what_is_handed_out_is_waited_for() {
     assert_eq!(bench.executor.next_alarm(), Some(protocol_core::Instant::from_millis(10).saturating_add(ms(60_000))));
 }
 
-/// Whoever calls looks at no clock, and what the session was told last may be long ago.
+/// The session was told the time last long before.
 #[test]
 fn the_clocks_of_a_call_start_when_it_is_made_and_not_when_a_turn_was_last() {
     let (mut bench, peer) = Bench::client();
@@ -286,7 +286,6 @@ fn the_clocks_of_a_call_start_when_it_is_made_and_not_when_a_turn_was_last() {
     let endpoint = bench.driver.machine_mut();
     endpoint.handle_timeout(protocol_core::Instant::from_millis(9_000));
     assert_eq!(endpoint.poll_timeout(), Some(by));
-    assert_eq!(peer.stats().clock_went_back, 0);
     bench.turn();
     bench.executor.advance_to(protocol_core::Instant::from_millis(69_999));
     bench.turn();
@@ -298,7 +297,6 @@ fn the_clocks_of_a_call_start_when_it_is_made_and_not_when_a_turn_was_last() {
     assert!(matches!(done.outcome, Outcome::TimedOut(_)), "{done:?}");
 }
 
-/// A call of another thread stays without a clock until the driver looks at it, which is before it waits.
 #[test]
 fn a_call_that_is_made_in_a_turn_has_its_deadline_in_that_turn() {
     let (mut bench, calls, _first) = calls_again();

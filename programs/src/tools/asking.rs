@@ -1,7 +1,7 @@
-//! Tools about their caller, and tools that ask it for something: `whoami`, `summarise`, `delete` and `rename`.
+//! Tools about their caller, and tools that ask it for something: `whoami`, `summarise`, `delete`, `rename` and `connect`.
 
-use endpoint::{Context, Tool};
-use protocol_core::{Capabilities, Identity, Sample, ToolOutput};
+use endpoint::{Context, Tool, ToolError};
+use protocol_core::{Capabilities, Consent, Identity, Sample, ToolOutput};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -39,13 +39,16 @@ struct Abilities {
     sampling: bool,
     /// asks its user
     elicitation: bool,
+    /// asks its user to open addresses
+    elicitation_url: bool,
     /// names the folders it works in
     roots: bool,
 }
 
 impl From<Capabilities> for Abilities {
     fn from(declared: Capabilities) -> Self {
-        Self { sampling: declared.sampling, elicitation: declared.elicitation, roots: declared.roots }
+        let Capabilities { sampling, elicitation, elicitation_url, roots, .. } = declared;
+        Self { sampling, elicitation, elicitation_url, roots }
     }
 }
 
@@ -158,4 +161,45 @@ pub(super) fn rename(audit: &Audit) -> Tool {
     })
     .title("Rename")
     .description("Pretends to rename something, to a name that the user gives.")
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ConnectArguments {
+    /// the address to open
+    #[serde(default = "account")]
+    url: String,
+    /// refuse with an error that says to open it first, instead of asking
+    #[serde(default)]
+    require: bool,
+}
+
+fn account() -> String {
+    "https://example.com/connect".to_owned()
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Decided {
+    /// accept, decline or cancel
+    decided: &'static str,
+}
+
+/// Asks the user to open an address, and pretends that they did there what they were asked to.
+pub(super) fn connect(audit: &Audit) -> Tool {
+    structured(audit, "connect", async |context: Context, ConnectArguments { url, require }: ConnectArguments, _: Record| {
+        let open = context.new_url("Connect your account", url);
+        if require {
+            return Err(ToolError::urls_required(&context, [open]));
+        }
+        let id = open.id.clone();
+        let consent = context.open_url(open).await?;
+        if consent == Consent::Accept {
+            // News that finds no place is no reason to fail.
+            let _ = context.complete_url(id);
+        }
+        Ok(Decided { decided: consent.as_str() })
+    })
+    .title("Connect")
+    .description("Pretends to connect an account, at an address that the user is asked to open.")
+    .open_world(true)
 }

@@ -1,7 +1,7 @@
 //! The tools that the programs `tools` and `call` serve, on every adapter.
 //!
 //! They show one by one what a long-running tool does: report how far it is, stop when nobody waits any longer, leave behind what it
-//! got done, and ask its caller for a model, a yes or a name.
+//! got done, and ask its caller for a model, a yes, a name or a browser.
 
 mod asking;
 mod bulk;
@@ -56,6 +56,7 @@ pub fn service(options: &Options) -> Service {
         .tool(asking::summarise(audit))
         .tool(asking::delete(audit))
         .tool(asking::rename(audit))
+        .tool(asking::connect(audit))
         .prompt(workflow::analysis_workflow(audit))
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use endpoint::testing::{Harness, Run};
-use protocol_core::{Answer, Ask, Capabilities, Elicited, Json, Level, Outcome, Progress, RpcError, Sampled};
+use protocol_core::{Answer, Ask, Capabilities, Consent, Elicited, Json, Level, Outcome, Progress, RpcError, Sampled};
 use serde_json::{Value, json};
 
 use super::{Options, service};
@@ -141,6 +141,7 @@ fn a_wrong_type_or_an_unknown_or_missing_argument_is_a_tool_error_that_names_it(
         ("summarise", json!({ "max_tokens": 3 }), "text"),
         ("delete", json!({ "name": 1 }), "name"),
         ("rename", json!({ "name": "a", "to": "b" }), "to"),
+        ("connect", json!({ "url": 1 }), "url"),
     ];
     for (tool, given, named) in wrong {
         let run = call(tool, given);
@@ -242,7 +243,7 @@ fn a_cancelled_countdown_stops_at_once_and_tidies_up() {
 
 #[test]
 fn bulk_notes_down_what_fails_and_goes_on_with_the_rest() {
-    let run = call("bulk", &json!({ "items": ["a", "b", "c"], "fail": ["b", "b", "z"], "step_ms": 20 }));
+    let run = call("bulk", &json!({ "items": ["a", "b", "c"], "fail": ["b", "b", "z"], "step_ms": 100 }));
     let mut told = structured(&run);
     let errors = told["errors"].take();
     assert_eq!(errors[0]["id"], "b");
@@ -256,9 +257,9 @@ fn bulk_notes_down_what_fails_and_goes_on_with_the_rest() {
     assert_eq!(pretty, run.structured().unwrap().decode::<Value>().unwrap());
     assert!(run.text().starts_with("{\n  "), "{}", run.text());
     assert!(!run.is_tool_error());
-    assert_eq!(ended_at(&run), ms(60));
+    assert_eq!(ended_at(&run), ms(300));
     let logged: Vec<_> = run.logs.iter().map(|(at, record)| (*at, record.level, record.data.as_str())).collect();
-    assert_eq!(logged, [(ms(40), Level::Warning, r#"{"item":"b"}"#)]);
+    assert_eq!(logged, [(ms(200), Level::Warning, r#"{"item":"b"}"#)]);
     assert_eq!(run.values(), [1.0, 2.0, 3.0]);
 }
 
@@ -320,7 +321,7 @@ fn whoami_tells_who_calls_and_what_it_can_do() {
     let harness = json!({ "name": "harness", "version": "1" });
     assert_eq!(told["agent"], harness);
     assert_eq!(told["client"], harness);
-    assert_eq!(told["capabilities"], json!({ "sampling": true, "elicitation": true, "roots": true }));
+    assert_eq!(told["capabilities"], json!({ "sampling": true, "elicitation": true, "elicitation_url": true, "roots": true }));
 }
 
 /// A caller that offers nothing.
@@ -416,6 +417,32 @@ fn rename_takes_the_name_that_the_user_gives() {
     assert!(run.is_tool_error(), "a name is not empty: {:?}", run.done);
 }
 
+#[test]
+fn connect_returns_what_the_user_decided_and_tells_when_it_is_done() {
+    for (consent, decided) in [(Consent::Accept, "accept"), (Consent::Decline, "decline"), (Consent::Cancel, "cancel")] {
+        let run = harness().answer(Answer::OpenUrl(consent)).call_tool("connect", Json::empty_object());
+        assert_eq!((structured(&run), run.is_tool_error()), (json!({ "decided": decided }), false));
+        let [(_, Ask::OpenUrl(asked))] = &run.asks[..] else { panic!("{:?}", run.asks) };
+        assert_eq!((&*asked.url, asked.host()), ("https://example.com/connect", Some("example.com")));
+    }
+    let run = mute().call_tool("connect", Json::empty_object());
+    assert!(run.is_tool_error() && run.text().contains("elicitation by URL"), "{}", run.text());
+    let run = call("connect", &json!({ "url": "javascript:alert(1)" }));
+    assert!(run.is_tool_error() && run.text().contains("url must be absolute"), "{}", run.text());
+    assert_eq!(run.asks, [], "nothing was sent");
+}
+
+#[test]
+fn connect_may_want_the_address_opened_first() {
+    let given = arguments(&json!({ "url": "https://example.com/first", "require": true }));
+    let run = harness().call_tool("connect", given.clone());
+    let urls = run.error().map(RpcError::required_urls).unwrap_or_default();
+    assert_eq!(urls.iter().map(|open| &*open.url).collect::<Vec<_>>(), ["https://example.com/first"]);
+    assert_eq!(run.asks, [], "nothing is asked");
+    let run = mute().call_tool("connect", given);
+    assert!(run.is_tool_error() && run.text().contains("elicitation by URL"), "{}", run.text());
+}
+
 fn workflow(harness: Harness, given: &[(&str, &str)]) -> Run {
     let given: BTreeMap<_, _> = given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     harness.get_prompt("analysis_workflow", &given)
@@ -503,7 +530,7 @@ fn the_tools_are_described_for_the_model() {
     let names: Vec<_> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
     assert_eq!(
         names,
-        ["bulk", "chatty", "countdown", "delete", "long_output", "progress", "rename", "stuck", "summarise", "whoami"]
+        ["bulk", "chatty", "connect", "countdown", "delete", "long_output", "progress", "rename", "stuck", "summarise", "whoami"]
     );
     for tool in &tools {
         let name = tool["name"].as_str().unwrap();
@@ -521,7 +548,7 @@ fn the_tools_are_described_for_the_model() {
         assert_eq!(read_only, ["chatty", "long_output", "whoami"].contains(&name), "{name}");
         assert!(tool["outputSchema"].is_null() || tool["outputSchema"]["type"] == "object", "{name}");
     }
-    let progress = &tools[5]["inputSchema"];
+    let progress = &tools[6]["inputSchema"];
     assert_eq!(progress["properties"]["steps"]["description"], "number of progress notifications to emit; default 5; max 100");
     assert_eq!(
         (&progress["properties"]["steps"]["type"], &progress["properties"]["steps"]["default"]),

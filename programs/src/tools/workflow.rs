@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use endpoint::{Context, Prompt, PromptMessage, PromptOutput, ToolError};
-use protocol_core::{Progress, RpcError};
+use protocol_core::{Progress, RateWindow, RpcError};
 
 use crate::audit::{Audit, Record};
 
@@ -27,6 +27,8 @@ pub(super) fn analysis_workflow(audit: &Audit) -> Prompt {
     .description("Works through the five steps of an analysis and hands back a report to review.")
     .argument("topic", "what to analyse; default general analysis", false)
     .argument("step_ms", "time for each step in ms, in digits; default 1000", false)
+    // Each of the five steps is reported, however quick they are.
+    .rate_window(RateWindow::UNLIMITED)
 }
 
 async fn run(context: Context, arguments: BTreeMap<String, String>, record: Record) -> Result<PromptOutput, ToolError> {

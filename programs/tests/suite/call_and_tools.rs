@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::program;
 use tests::scratch::Scratch;
-use tests::until::PATIENCE;
+use tests::until::{PATIENCE, until};
 
 /// What a client says first.
 const HELLO: &str = concat!(
@@ -24,7 +24,7 @@ const HELLO: &str = concat!(
 );
 
 /// A program that runs, and what it says line by line.
-struct Running {
+pub(super) struct Running {
     child: Killed,
     out: Lines,
     err: Lines,
@@ -88,22 +88,26 @@ impl Lines {
 
 /// A program that has ended.
 #[derive(Debug)]
-struct Ended {
+pub(super) struct Ended {
     status: Option<i32>,
-    out: String,
-    err: Vec<String>,
+    pub(super) out: String,
+    pub(super) err: Vec<String>,
 }
 
 fn start<A: AsRef<OsStr>>(name: &str, arguments: impl IntoIterator<Item = A>, stdin: Stdio) -> Running {
     let mut command = Command::new(program(name));
-    command.args(arguments).stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().expect("a program that starts");
-    let out = Lines::of(child.stdout.take().expect("a pipe"));
-    let err = Lines::of(child.stderr.take().expect("a pipe"));
-    Running { child: Killed(child), out, err }
+    command.args(arguments).stdin(stdin);
+    Running::of(command)
 }
 
 impl Running {
+    pub(super) fn of(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a program that starts");
+        let out = Lines::of(child.stdout.take().expect("a pipe"));
+        let err = Lines::of(child.stderr.take().expect("a pipe"));
+        Self { child: Killed(child), out, err }
+    }
+
     /// Waits for a line on stderr that contains `what`, and gives it back.
     fn heard(&mut self, what: &str) -> String {
         self.err.until(what)
@@ -115,7 +119,7 @@ impl Running {
     }
 
     /// Waits for its end, which shows by the ends of what it says.
-    fn end(mut self) -> Ended {
+    pub(super) fn end(mut self) -> Ended {
         let err = self.err.all().lines().map(str::to_owned).collect();
         let out = self.out.all();
         let status = self.child.0.wait().expect("a child").code();
@@ -123,7 +127,7 @@ impl Running {
     }
 }
 
-fn call(arguments: &[&str]) -> Ended {
+pub(super) fn call(arguments: &[&str]) -> Ended {
     start("call", arguments, Stdio::null()).end()
 }
 
@@ -135,13 +139,13 @@ fn call_tools(arguments: &[&str], flags: &[&str]) -> Ended {
 }
 
 impl Ended {
-    fn with(self, status: i32) -> Self {
+    pub(super) fn with(self, status: i32) -> Self {
         assert_eq!(self.status, Some(status), "{self:?}");
         self
     }
 
     /// Exactly one line on stderr, with these words in it, and nothing on stdout.
-    fn complained(self, status: i32, words: &str) {
+    pub(super) fn complained(self, status: i32, words: &str) {
         let ended = self.with(status);
         assert_eq!(ended.out, "", "{ended:?}");
         assert_eq!(ended.err.len(), 1, "{ended:?}");
@@ -222,8 +226,20 @@ fn a_server_that_is_not_there_is_one_line_and_status_4() {
 fn a_server_that_leaves_or_never_answers_is_one_line() {
     call(&["chatty", "--", "true"]).complained(4, "lost");
     call(&["chatty", "--", "echo", "Welcome!"]).complained(4, "lost");
-    call(&["--timeout", "0.3", "chatty", "--", "sh", "-c", "cat > /dev/null"]).complained(3, "never answered initialize");
-    call(&["--list", "--timeout", "0.3", "--", "sh", "-c", "cat > /dev/null"]).complained(3, "never answered initialize");
+    let mute = ["--", "sh", "-c", "cat > /dev/null"];
+    for work in ["chatty", "--list"] {
+        let ended = call(&[&["--start-timeout", "0.3", work], &mute[..]].concat());
+        ended.complained(3, "timed out: the server did not answer initialize within 300ms (--start-timeout)");
+    }
+}
+
+#[test]
+fn a_server_that_starts_slowly_is_called_all_the_same_and_the_clocks_of_the_call_begin_with_it() {
+    let tools = program("tools");
+    // Longer than a session waits for its handshake by itself.
+    let start = format!("sleep 10.5; exec {}", tools.display());
+    let ended = call(&["--timeout", "5", "--max-total", "8", "chatty", "--", "sh", "-c", &start]).with(0);
+    assert!(ended.out.starts_with("first block: short\n"), "{ended:?}");
 }
 
 #[test]
@@ -271,12 +287,36 @@ fn ctrl_c_cancels_the_call_and_says_what_was_done() {
 }
 
 #[test]
+fn sigterm_cancels_the_call_as_ctrl_c_does_and_is_status_143() {
+    let audit = Scratch::new("audit");
+    let server = program("tools");
+    let arguments = [OsStr::new("progress"), OsStr::new(r#"{"steps":100,"step_ms":100}"#), OsStr::new("--"), server.as_os_str()];
+    let audited = [OsStr::new("--audit"), audit.as_os_str()];
+    let mut running = start("call", arguments.into_iter().chain(audited), Stdio::null());
+    running.heard("3/100");
+    running.terminate();
+    let ended = running.end().with(143);
+    assert!(ended.err.last().is_some_and(|line| line.starts_with("call: cancelled; last heard: ")), "{ended:?}");
+    let line = fs::read_to_string(&audit).expect("an audit file");
+    assert!(line.starts_with(r#"{"tool":"progress","outcome":"cancelled","done":false,"steps":"#), "{line}");
+
+    // A server that has not started yet is left at once, too.
+    let started = Scratch::new("started");
+    let script = format!("echo > {}; exec sleep 1000", started.display());
+    let running = start("call", ["chatty", "--", "sh", "-c", &script], Stdio::null());
+    until("the server runs", || started.exists().then_some(()));
+    let begin = Instant::now();
+    running.terminate();
+    running.end().with(143);
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+}
+
+#[test]
 fn a_call_that_takes_too_long_is_status_3() {
-    // The server starts within it, too.
-    let ended = call(&["--timeout", "3", "stuck"]).with(3);
-    assert_eq!(ended.err, ["call: timed out: nothing was heard for 3s"]);
-    let ended = call(&["--max-total", "2", "countdown", r#"{"from":100,"step_ms":50}"#]).with(3);
-    assert!(ended.err.last().is_some_and(|line| line.contains("not done within 2s; last heard: ")), "{ended:?}");
+    let ended = call(&["--timeout", "1", "stuck"]).with(3);
+    assert_eq!(ended.err, ["call: timed out: nothing was heard for 1s (--timeout)"]);
+    let ended = call(&["--max-total", "1", "countdown", r#"{"from":100,"step_ms":50}"#]).with(3);
+    assert!(ended.err.last().is_some_and(|line| line.contains("not done within 1s (--max-total); last heard: ")), "{ended:?}");
 }
 
 #[test]
@@ -330,7 +370,9 @@ fn a_model_is_played_from_the_command_line() {
 fn the_list_has_every_tool_and_prompt_with_its_description() {
     let ended = call(&["--list"]).with(0);
     let names: Vec<_> = ended.out.lines().filter_map(|line| line.split_whitespace().next()).collect();
-    for name in ["progress", "long_output", "chatty", "countdown", "bulk", "whoami", "stuck", "summarise", "delete", "rename"] {
+    for name in
+        ["progress", "long_output", "chatty", "countdown", "bulk", "whoami", "stuck", "summarise", "delete", "rename", "connect"]
+    {
         assert!(names.contains(&name), "{ended:?}");
     }
     assert!(names.contains(&"analysis_workflow"), "{ended:?}");
@@ -592,4 +634,144 @@ fn a_caller_has_its_result_from_a_server_that_is_told_to_end_and_the_next_caller
 fn a_server_that_refuses_the_handshake_is_quoted() {
     let refuses = r#"read hello; echo '{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"not today"}}'; cat > /dev/null"#;
     call(&["chatty", "--", "sh", "-c", refuses]).complained(4, "the server refused the handshake: not today (-32000)");
+}
+
+/// A shell script that is a server. It makes the handshake, its client's hello in `$hello`, does `call` with the call in `$call`, and ends
+/// with its input.
+pub(super) fn scripted(call: &str) -> String {
+    format!(
+        r#"read -r hello
+        echo '{{"jsonrpc":"2.0","id":1,"result":{{"protocolVersion":"2025-11-25","capabilities":{{"tools":{{}}}},"serverInfo":{{"name":"s","version":"1"}}}}}}'
+        read -r initialized
+        read -r call
+        {call}
+        cat > /dev/null"#
+    )
+}
+
+/// The part of a script that answers the call.
+pub(super) fn answer(result: &str) -> String {
+    format!("echo '{{\"jsonrpc\":\"2.0\",\"id\":2,{result}}}'")
+}
+
+// ---- What becomes of the server ----
+
+#[test]
+fn a_child_that_ignores_the_end_of_input_is_ended_with_all_that_it_has_started() {
+    let tools = program("tools");
+    for (before, most) in [("", 5), ("trap '' TERM; ", 6)] {
+        // What is left of it would hold stderr, and so this test.
+        let script = format!("{before}{}; sleep 1000; true", tools.display());
+        let begin = Instant::now();
+        let ended = call(&["chatty", "--", "sh", "-c", &script]).with(0);
+        assert!(ended.out.starts_with("first block: short\n") && ended.err.is_empty(), "{ended:?}");
+        assert!(begin.elapsed() < Duration::from_secs(most), "{:?}", begin.elapsed());
+    }
+}
+
+#[test]
+fn a_server_that_exits_is_noticed_at_once_although_another_process_holds_its_stdout() {
+    let holder = Scratch::new("holder");
+    let script = scripted(&format!("sleep 1000 2> /dev/null & echo $! > {}; exit 3", holder.display()));
+    let begin = Instant::now();
+    let ended = call(&["chatty", "--", "sh", "-c", &script]);
+    let took = begin.elapsed();
+    let holder = fs::read_to_string(&holder).expect("a number");
+    assert!(Command::new("kill").arg(holder.trim()).status().is_ok_and(|status| status.success()), "it was let alone");
+    ended.complained(4, "the server is lost: the peer ended the connection (exit status: 3)");
+    assert!(took < Duration::from_secs(2), "{took:?}");
+}
+
+// ---- What the server sends and asks ----
+
+#[test]
+fn images_audio_and_blobs_of_a_result_are_saved_as_new_files() {
+    let folder = Scratch::new("saved");
+    let at = |name: &str| folder.join("below").join(name);
+    let content = concat!(
+        r#""result":{"content":[{"type":"text","text":"Look:"},"#,
+        r#"{"type":"image","data":"aW1hZ2U=","mimeType":"image/png"},"#,
+        r#"{"type":"audio","data":"c291bmQ=","mimeType":"audio/wav"},"#,
+        r#"{"type":"resource","resource":{"uri":"file:///../../evil","blob":"YmxvYg==","mimeType":"application/x-own"}},"#,
+        r#"{"type":"resource","resource":{"uri":"file:///a","text":"inside"}}]}"#,
+    );
+    let script = scripted(&answer(content));
+    let below = at("");
+    let save = ["--save", below.to_str().expect("a path in UTF-8"), "look", "--", "sh", "-c", &script];
+    for (round, [image, audio, blob]) in
+        [["image-1.png", "audio-2.wav", "blob-3.bin"], ["image-2.png", "audio-3.wav", "blob-4.bin"]].into_iter().enumerate()
+    {
+        let ended = call(&save).with(0);
+        let lines: Vec<_> = ended.out.lines().collect();
+        assert_eq!(lines[0], "Look:", "{ended:?}");
+        for (line, begin, name, data) in [
+            (lines[1], "[image image/png]", image, "image"),
+            (lines[2], "[audio audio/wav]", audio, "sound"),
+            (lines[3], "[resource file:///../../evil]", blob, "blob"),
+        ] {
+            let path = at(name);
+            assert_eq!(line, format!("{begin} saved as {}", path.display()), "{round}");
+            assert_eq!(fs::read_to_string(path).expect("a file"), data);
+        }
+        assert_eq!(lines[4], "inside");
+    }
+    // Without the flag they are named.
+    assert!(call(&save[2..]).with(0).out.contains("[image image/png]\n"));
+
+    let blocks = r#"{"type":"image","data":"a!","mimeType":"image/png"},{"type":"audio","mimeType":"audio/wav"}"#;
+    let broken = scripted(&answer(&format!(r#""result":{{"content":[{blocks}]}}"#)));
+    let ended = call(&["--save", save[1], "look", "--", "sh", "-c", &broken]).with(1);
+    let complaints = [
+        "call: [image image/png] cannot be saved: its data is not base64: character 2 is '!'",
+        "call: [audio audio/wav] cannot be saved: it has no data",
+    ];
+    assert_eq!(ended.err, complaints);
+    let file = at("image-1.png");
+    let file = file.to_str().expect("a path in UTF-8");
+    call(&["--save", file, "look"]).complained(2, &format!("--save {file}: "));
+}
+
+#[test]
+fn a_server_is_told_the_folders_to_work_in() {
+    let folder = Scratch::new("a folder");
+    fs::create_dir(&*folder).expect("a folder");
+    let (hello, roots) = (Scratch::new("hello"), Scratch::new("roots"));
+    let ask = format!(
+        r#"printf %s "$hello" > {}; echo '{{"jsonrpc":"2.0","id":"r","method":"roots/list"}}'; read -r told; printf %s "$told" > {}; {}"#,
+        hello.display(),
+        roots.display(),
+        answer(r#""result":{"content":[]}"#)
+    );
+    let path = folder.to_str().expect("a path in UTF-8");
+    let server = scripted(&ask);
+    let tail = ["work", "--", "sh", "-c", &server];
+    let read = |file: &Scratch| serde_json::from_str(&fs::read_to_string(file).expect("a file")).expect("JSON");
+    call(&[&["--roots", path, "--roots", "/"][..], &tail].concat()).with(0);
+    let (hello_said, roots_said): (serde_json::Value, serde_json::Value) = (read(&hello), read(&roots));
+    assert!(hello_said["params"]["capabilities"]["roots"].is_object(), "{hello_said}");
+    let canonical = fs::canonicalize(&*folder).expect("a folder");
+    let uri = format!("file://{}", canonical.to_str().expect("a path in UTF-8").replace(' ', "%20"));
+    let name = canonical.file_name().and_then(OsStr::to_str).expect("a name");
+    let expected = serde_json::json!([{ "uri": uri, "name": name }, { "uri": "file:///", "name": "/" }]);
+    assert_eq!(roots_said["result"]["roots"], expected, "{roots_said}");
+
+    call(&tail).with(0);
+    let (hello_said, roots_said): (serde_json::Value, serde_json::Value) = (read(&hello), read(&roots));
+    assert!(hello_said["params"]["capabilities"]["roots"].is_null(), "{hello_said}");
+    assert_eq!(roots_said["error"]["code"], -32601, "{roots_said}");
+
+    let nowhere = Scratch::new("nowhere");
+    for (no_folder, why) in [(nowhere.to_str().expect("a path in UTF-8"), "No such file"), ("/dev/null", "it is not a folder")] {
+        let ended = call(&["--roots", no_folder, "chatty"]).with(2);
+        assert!(ended.err.len() == 1 && ended.err[0].contains(no_folder) && ended.err[0].contains(why), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_server_that_speaks_other_versions_says_which() {
+    let error = r#""error":{"code":-32022,"message":"unsupported","data":{"supported":["2026-07-28","2027-01-01"],"requested":"2025-11-25"}}"#;
+    let told = "unsupported (-32022): it speaks 2026-07-28, 2027-01-01, not 2025-11-25";
+    let refuses = format!("read -r hello; echo '{{\"jsonrpc\":\"2.0\",\"id\":1,{error}}}'; cat > /dev/null");
+    call(&["chatty", "--", "sh", "-c", &refuses]).complained(4, told);
+    call(&["chatty", "--", "sh", "-c", &scripted(&answer(error))]).complained(1, told);
 }

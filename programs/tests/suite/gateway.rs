@@ -3,19 +3,23 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::iter;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::children::{Agent, App, Cable, Home, Program, Programs, audit, blocks, is_error, processor_time, text, value};
+use super::children::{
+    Agent, App, Cable, Home, Lines, Mark, Program, Programs, audit, blocks, is_error, processor_time, text, value,
+};
 use tests::scratch::Scratch;
-use tests::until::PATIENCE;
+use tests::until::{PATIENCE, until};
 
 /// A test for each row.
 macro_rules! rows {
@@ -32,9 +36,14 @@ mod rows {
         an_app_on_a_web_socket_is_found_claimed_and_called
         an_app_on_a_unix_socket_is_found_claimed_and_called
         an_app_that_lets_the_gateway_make_up_the_code_is_claimed_too
+        an_app_that_any_user_may_claim_warns_of_that
+        another_user_of_this_machine_keeps_nobody_out
         only_the_right_code_claims_in_any_case
         a_session_whose_channel_was_cut_is_resumed_without_a_new_claim
+        what_the_agent_watches_it_watches_on_after_the_channel_was_cut
+        an_app_goes_on_telling_a_gateway_that_does_not_subscribe_again
         a_gateway_that_keeps_no_sessions_asks_for_a_new_claim
+        a_code_of_another_gateway_is_told_to_be_that
         once_the_gateway_has_left_there_is_a_new_code_and_the_old_one_is_spent
         the_next_gateway_claims_anew_what_it_does_not_know
         several_apps_run_at_once_and_the_newest_of_twins_answers
@@ -101,9 +110,9 @@ fn an_app_on_a_unix_socket_is_found_claimed_and_called(programs: &Programs) {
 }
 
 fn an_app_that_lets_the_gateway_make_up_the_code_is_claimed_too(programs: &Programs) {
-    for binding in ["--ws", "--unix"] {
+    for flags in [["--gateway-claims", "--any-user"], ["--gateway-claims", "--unix"]] {
         let home = Home::new();
-        let app = App::start(programs, &home, [binding, "--gateway-claims"]);
+        let app = App::start(programs, &home, flags);
         let mut agent = Agent::start(programs, &home, &[]);
         let code = app.code(0);
         agent.gateway.err.nth(&code, 0);
@@ -113,6 +122,53 @@ fn an_app_that_lets_the_gateway_make_up_the_code_is_claimed_too(programs: &Progr
         agent.claimed(&code);
         assert_eq!(value(&agent.call("tools__whoami", &json!({})))["agent"]["name"], "agent");
     }
+}
+
+fn an_app_that_any_user_may_claim_warns_of_that(programs: &Programs) {
+    const WARNING: &str = "warning: any user of this machine may claim this app";
+    let home = Home::new();
+    let app = App::start(programs, &home, ["--gateway-claims", "--any-user"]);
+    app.0.err.nth(WARNING, 0);
+    for flags in [&["--ws"][..], &["--any-user"], &["--unix", "--gateway-claims"]] {
+        let mut app = App::start(programs, &home, flags);
+        app.0.signal("-TERM");
+        app.0.wait();
+        let said = app.0.err.all();
+        assert!(!said.contains(WARNING), "{flags:?}: {said}");
+    }
+}
+
+/// 64 silent connections of another account, or five wrong codes, locked the owner out.
+fn another_user_of_this_machine_keeps_nobody_out(programs: &Programs) {
+    const ATTACK: &str = r#"
+        trap '' PIPE
+        for i in {1..100}; do exec {silent}<>"/dev/tcp/127.0.0.1/$1"; done
+        for i in {1..20}; do
+            exec {wrong}<>"/dev/tcp/127.0.0.1/$1"
+            printf '%s\r\n' 'GET / HTTP/1.1' 'Host: 127.0.0.1' 'Connection: Upgrade' 'Upgrade: websocket' 'Sec-WebSocket-Version: 13' \
+                'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==' 'Sec-WebSocket-Protocol: tesseron-gateway,tesseron-bind.WRONG' '' >&$wrong
+            head -c 12 <&$wrong
+            exec {wrong}>&-
+        done 2>/dev/null
+        echo done
+        read -r
+    "#;
+    let home = Home::new();
+    let app = App::start(programs, &home, ["--ws"]);
+    let url = home.manifest()["transport"]["url"].as_str().expect("a URL").to_owned();
+    let port = url.trim_end_matches('/').rsplit(':').next().expect("a port").to_owned();
+    let mut other = Command::new("bash");
+    other.args(["-c", ATTACK, "attack", &port]).uid(12345).current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut other = match other.spawn() {
+        // Only the superuser can be another user.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => return,
+        other => other.expect("a shell"),
+    };
+    let answers = Lines::of(other.stdout.take().expect("a pipe"));
+    assert_eq!(answers.nth("done", 0), "done", "not one of the wrong codes was answered, so none has slowed down the right one");
+    Agent::start(programs, &home, &[]).claimed(&app.code(0));
+    drop(other.stdin.take());
+    other.wait().expect("a child");
 }
 
 fn only_the_right_code_claims_in_any_case(programs: &Programs) {
@@ -148,7 +204,7 @@ fn cabled(home: &Home, there: &Home) -> Cable {
 
 fn a_session_whose_channel_was_cut_is_resumed_without_a_new_claim(programs: &Programs) {
     let (home, there) = (Home::new(), Home::new());
-    let app = App::start(programs, &home, ["--ws", "--gateway-claims"]);
+    let app = App::start(programs, &home, ["--ws", "--gateway-claims", "--any-user"]);
     let cable = cabled(&home, &there);
     let mut agent = Agent::start(programs, &there, &["--resume-ttl", "1e19"]);
     agent.claimed(&app.code(0));
@@ -168,9 +224,77 @@ fn a_session_whose_channel_was_cut_is_resumed_without_a_new_claim(programs: &Pro
     assert_eq!(app.0.err.seen().matches("claim code").count(), 1, "{}", app.0.err.seen());
 }
 
+fn what_the_agent_watches_it_watches_on_after_the_channel_was_cut(programs: &Programs) {
+    let (home, there) = (Home::new(), Home::new());
+    let app = App::start(programs, &home, ["--ws", "--gateway-claims", "--any-user"]);
+    let cable = cabled(&home, &there);
+    let mut agent = Agent::start(programs, &there, &[]);
+    agent.claimed(&app.code(0));
+    let uri = json!({ "uri": "tesseron://tools/clock" });
+    assert!(agent.ask("resources/subscribe", &uri)["result"].is_object());
+    for round in 0..2 {
+        let before = agent.mark();
+        cable.cut();
+        agent.gateway.err.nth("tools is there", round);
+        agent.until_listed(before, "tools__whoami", true);
+        let after = agent.mark();
+        // The first may be that of the renewal itself.
+        let (at, _) = agent.wait(after, "an update", |message| message["method"] == "notifications/resources/updated");
+        let (_, updated) =
+            agent.wait(Mark(at + 1), "another one", |message| message["method"] == "notifications/resources/updated");
+        assert_eq!(updated["params"], uri);
+    }
+    assert!(agent.ask("resources/unsubscribe", &uri)["result"].is_object());
+}
+
+/// The gateway is played as that of the reference: after a resume it asks for nothing again.
+fn an_app_goes_on_telling_a_gateway_that_does_not_subscribe_again(programs: &Programs) {
+    let home = Home::new();
+    let _app = App::start(programs, &home, ["--unix", "--gateway-claims"]);
+    let path = home.manifest()["transport"]["path"].as_str().expect("a path").to_owned();
+    let mut token = None;
+    for round in 0..3 {
+        // Until the app has seen the end of the last channel it has no place for another, and closes it after a second.
+        let (mut stream, mut lines, first) = until("the app speaks first", || {
+            let stream = UnixStream::connect(&path).expect("an app");
+            stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+            let mut lines = BufReader::new(stream.try_clone().expect("a socket")).lines();
+            let first = lines.next()?.ok()?;
+            Some((stream, lines, first))
+        });
+        let greeting: Value = serde_json::from_str(&first).expect("JSON");
+        assert_eq!(greeting["method"], if round == 0 { "tesseron/hello" } else { "tesseron/resume" });
+        let mut next = |what: &str| loop {
+            let frame: Value = serde_json::from_str(&lines.next().expect(what).expect(what)).expect("JSON");
+            if frame["method"] == what || (what == "answer" && frame.get("method").is_none()) {
+                return frame;
+            }
+        };
+        assert_eq!(greeting["params"]["resumeToken"].as_str(), token.as_deref());
+        let new = format!("token {round}");
+        let welcome = json!({
+            "sessionId": "s_1",
+            "protocolVersion": "1.2.0",
+            "capabilities": { "streaming": true, "subscriptions": true, "sampling": false, "elicitation": false },
+            "agent": { "id": "agent", "name": "agent" },
+            "resumeToken": new,
+        });
+        token = Some(new);
+        writeln!(stream, "{}", json!({ "jsonrpc": "2.0", "id": greeting["id"], "result": welcome })).expect("a reader");
+        if round == 0 {
+            let params = json!({ "name": "clock", "subscriptionId": "inv_1" });
+            let asked = json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/subscribe", "params": params });
+            writeln!(stream, "{asked}").expect("a reader");
+            assert_eq!(next("answer")["result"], Value::Null);
+        }
+        let updated = next("resources/updated");
+        assert!(updated["params"]["subscriptionId"] == "inv_1" && updated["params"]["value"]["unix_ms"].is_u64(), "{updated}");
+    }
+}
+
 fn a_gateway_that_keeps_no_sessions_asks_for_a_new_claim(programs: &Programs) {
     let (home, there) = (Home::new(), Home::new());
-    let app = App::start(programs, &home, ["--ws", "--gateway-claims"]);
+    let app = App::start(programs, &home, ["--ws", "--gateway-claims", "--any-user"]);
     let cable = cabled(&home, &there);
     let mut agent = Agent::start(programs, &there, &["--resume-ttl", "0"]);
     let first = app.code(0);
@@ -181,6 +305,42 @@ fn a_gateway_that_keeps_no_sessions_asks_for_a_new_claim(programs: &Programs) {
     assert!(is_error(&agent.claim(&first)), "it is spent");
     agent.claimed(&second);
     assert!(!is_error(&agent.call("tools__chatty", &json!({}))));
+}
+
+fn a_code_of_another_gateway_is_told_to_be_that(programs: &Programs) {
+    let home = Home::new();
+    let app = App::start(programs, &home, ["--unix", "--gateway-claims"]);
+    let mut one = Agent::start(programs, &home, &[]);
+    let first = app.code(0);
+    one.gateway.err.nth(&first, 0);
+    let breadcrumbs = home.0.join(".tesseron/claims");
+    let breadcrumb = breadcrumbs.join(format!("{first}.json"));
+    until("there is a breadcrumb", || breadcrumb.exists().then_some(()));
+    let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+    assert_eq!((mode(&breadcrumbs), mode(&breadcrumb)), (0o700, 0o600));
+
+    let mut other = Agent::start(programs, &home, &[]);
+    let refused = other.claim(&first);
+    let process = one.gateway.child.id();
+    assert!(is_error(&refused) && text(&refused).contains(&format!("another gateway (process {process})")), "{refused}");
+    assert!(!text(&refused).contains(&first), "{refused}");
+
+    // One that was killed leaves its breadcrumb, which tells so much.
+    one.gateway.signal("-KILL");
+    one.gateway.wait();
+    let second = app.code(1);
+    other.gateway.err.nth(&second, 0);
+    let refused = other.claim(&first);
+    assert!(is_error(&refused) && text(&refused).contains(&format!("a gateway that has ended (process {process})")), "{refused}");
+    assert!(text(&refused).contains(&second), "what waits is named: {refused}");
+    other.claimed(&second);
+    // No code that is claimed has one; that of the dead is swept after an hour.
+    let only = || fs::read_dir(&breadcrumbs).expect("a folder").map(|entry| entry.expect("an entry").path()).collect::<Vec<_>>();
+    until("the other one is gone", || (only() == [breadcrumb.clone()]).then_some(()));
+    let long_ago = fs::read_to_string(&breadcrumb).expect("a breadcrumb").replace("\"mintedAt\":", "\"mintedAt\":1,\"was\":");
+    fs::write(&breadcrumb, long_ago).expect("our folder");
+    Agent::start(programs, &home, &[]).pending();
+    until("it is swept", || only().is_empty().then_some(()));
 }
 
 fn once_the_gateway_has_left_there_is_a_new_code_and_the_old_one_is_spent(programs: &Programs) {
@@ -203,7 +363,7 @@ fn once_the_gateway_has_left_there_is_a_new_code_and_the_old_one_is_spent(progra
 
 fn the_next_gateway_claims_anew_what_it_does_not_know(programs: &Programs) {
     let home = Home::new();
-    let app = App::start(programs, &home, ["--ws", "--gateway-claims"]);
+    let app = App::start(programs, &home, ["--ws", "--gateway-claims", "--any-user"]);
     let mut agent = Agent::start(programs, &home, &[]);
     agent.claimed(&app.code(0));
     assert_eq!(agent.leave().status, Some(0));
@@ -416,6 +576,8 @@ fn an_agent_without_a_model_or_a_user_is_not_asked(programs: &Programs) {
     let refused = agent.call("tools__summarise", &json!({ "text": "x" }));
     assert!(is_error(&refused) && refused["structuredContent"]["code"] == -32006, "{refused}");
     let refused = agent.call("tools__rename", &json!({ "name": "x" }));
+    assert!(is_error(&refused) && refused["structuredContent"]["code"] == -32007, "{refused}");
+    let refused = agent.call("tools__connect", &json!({}));
     assert!(is_error(&refused) && refused["structuredContent"]["code"] == -32007, "{refused}");
     assert_eq!(value(&agent.call("tools__delete", &json!({ "name": "x" }))), json!({ "cancelled": true }));
     let asked = agent.heard.iter().any(|(_, message)| message.get("method").is_some() && message.get("id").is_some());
@@ -793,7 +955,7 @@ fn help_tells_the_flags_and_the_exit_statuses(programs: &Programs) {
     }
     let ended = programs.run("tools", &["--help"]);
     assert_eq!(ended.status, Some(0), "{ended:?}");
-    for flag in ["--tesseron", "--gateway-claims", "--home", "--app-id", "--ws"] {
+    for flag in ["--tesseron", "--gateway-claims", "--any-user", "--home", "--app-id", "--ws"] {
         assert!(ended.out.contains(flag), "{flag}: {ended:?}");
     }
 }
@@ -820,6 +982,10 @@ fn a_command_line_that_makes_no_sense_is_one_line_and_status_2(programs: &Progra
     let tools: &[(&[&str], &str)] = &[
         (&["--ws"], "--tesseron"),
         (&["--gateway-claims"], "--tesseron"),
+        (&["--any-user"], "--tesseron"),
+        (&["--tesseron", "--gateway-claims"], "say --any-user if that is meant, or --unix"),
+        (&["--tesseron", "--gateway-claims", "--ws"], "any user of this machine may claim the app"),
+        (&["--tesseron", "--unix", "--any-user"], "--any-user"),
         (&["--home", "/tmp"], "--tesseron"),
         (&["--app-id", "a"], "--tesseron"),
         (&["--tesseron", "--ws", "--unix"], "--unix"),
@@ -860,7 +1026,7 @@ fn what_cannot_be_opened_is_one_line_and_status_4(programs: &Programs) {
     assert!(agent.pending().contains("No app waits"));
     // Once it is ours alone an app is found that comes later.
     fs::set_permissions(home.instances(), fs::Permissions::from_mode(0o700)).expect("a folder of ours");
-    let app = App::start(programs, &home, ["--gateway-claims"]);
+    let app = App::start(programs, &home, ["--gateway-claims", "--any-user"]);
     let start = Instant::now();
     agent.claimed(&app.code(0));
     assert!(start.elapsed() < 2 * POLL + PATIENCE / 3, "{:?}", start.elapsed());

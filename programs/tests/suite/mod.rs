@@ -1,8 +1,11 @@
 //! The tests of the programs, the same for each runtime.
 
+mod addresses;
 mod call_and_tools;
 mod children;
 mod gateway;
+mod leaving;
+mod web_socket;
 
 use std::path::{Path, PathBuf};
 

@@ -5,9 +5,9 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use crate::dialect::params::Uncut;
-use crate::dialect::tesseron::Credentials;
-use crate::dialect::{Ask, Capabilities, Identity, Level, LogRecord, Notice, Op, PeerInfo, Progress};
+use crate::dialect::request::Uncut;
+use crate::dialect::tesseron::ResumeCredentials;
+use crate::dialect::{Ask, Capabilities, Dialect, Identity, Level, LogRecord, Notice, PeerInfo, Progress};
 use crate::error::{RpcError, Violation};
 use crate::json::{Json, Payload, Text};
 use crate::wire::WireId;
@@ -16,12 +16,12 @@ use crate::wire::WireId;
 #[derive(Debug)]
 pub(crate) enum Message {
     /// The peer opens the handshake.
-    Greeting {
+    HandshakeRequest {
         id: WireId,
-        greeting: Result<Greeting, GreetingRefused>,
+        greeting: Result<HandshakeRequest, HandshakeRejected>,
     },
     /// The peer has seen our half of the handshake.
-    Greeted,
+    HandshakeConfirmed,
     /// Are we there?
     Ping {
         id: WireId,
@@ -29,20 +29,21 @@ pub(crate) enum Message {
     /// Send log records from this level on.
     SetLevel {
         id: WireId,
-        level: Level,
+        level: Result<Level, Refusal>,
     },
     /// Something to be served.
     Request {
         id: WireId,
-        op: Op,
-        params: Uncut,
+        request: Result<Uncut, Box<Refusal>>,
+        /// Its `_meta`, word for word, if there is anything in it but what the session reads.
+        meta: Option<Box<Json>>,
         token: Option<WireId>,
         depth: u8,
     },
     /// A question of a callee. `parent` is the exchange of ours that it names; `depth` is what it says of itself.
     Ask {
         id: WireId,
-        ask: Box<Ask>,
+        ask: Result<Box<Ask>, Refusal>,
         parent: Option<u64>,
         depth: u8,
     },
@@ -79,6 +80,22 @@ pub(crate) enum Message {
     },
 }
 
+/// A request that cannot be granted, whatever the state of the session: a broken rule, if it breaks one, and the error that answers it.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) violation: Option<Violation>,
+    pub(crate) error: RpcError,
+}
+
+/// What comes before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TooEarly {
+    /// A request, before the handshake.
+    Request,
+    /// A question, before our requests may go out.
+    Question,
+}
+
 /// What the peer is from now on.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
@@ -109,29 +126,29 @@ impl ResponseBody<Payload> {
 
 /// The peer's half of the handshake, and our answer to it.
 #[derive(Debug)]
-pub(crate) struct Greeting {
+pub(crate) struct HandshakeRequest {
     pub(crate) peer: Box<PeerInfo>,
-    pub(crate) answer: GreetingAnswer,
+    pub(crate) answer: HandshakeAnswer,
 }
 
 /// How a greeting is answered.
 #[derive(Debug)]
-pub(crate) enum GreetingAnswer {
+pub(crate) enum HandshakeAnswer {
     /// With this `result`.
     Result(Json),
     /// As the owner of the session decides. The peer may want to go on with a session of before.
-    Owner(Option<Credentials>),
+    Owner(Option<ResumeCredentials>),
 }
 
 /// Why a greeting is answered with an error.
 #[derive(Debug)]
-pub(crate) struct GreetingRefused {
+pub(crate) struct HandshakeRejected {
     pub(crate) error: RpcError,
     /// There is no use in a further one: the session closes.
     pub(crate) is_final: bool,
 }
 
-impl From<RpcError> for GreetingRefused {
+impl From<RpcError> for HandshakeRejected {
     fn from(error: RpcError) -> Self {
         Self { error, is_final: false }
     }
@@ -139,14 +156,17 @@ impl From<RpcError> for GreetingRefused {
 
 /// Why a handshake failed on our side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum GreetingFailed {
+pub(crate) enum HandshakeFailed {
     Malformed,
     Version,
 }
 
-/// What differs between protocols and is a matter of state. The session reads it and never asks which protocol it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The rules that an exchange goes by: those of one end of one protocol in one revision. Each exchange holds the ones that it began
+/// under. The session reads what is a matter of state, and never asks which protocol it is.
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Rules {
+    /// Reads and writes what the wire has.
+    pub(crate) dialect: Dialect,
     /// We speak first.
     pub(crate) opens: bool,
     /// Who lets our requests go out, once we have answered the peer's greeting.
@@ -157,8 +177,11 @@ pub(crate) struct Rules {
     pub(crate) answers_cancelled: bool,
     /// A question that is no longer wanted is taken back by a cancel; otherwise both sides forget it.
     pub(crate) cancels_questions: bool,
-    /// What was read before the end of input is still answered.
-    pub(crate) answers_after_eof: bool,
+    /// What was asked for is still answered after the input that brought it has ended.
+    pub(crate) outlives_input: bool,
+    /// An exchange lives and dies with the lane that it came by, and only frames of that lane name it. Otherwise all lanes are those of one
+    /// peer, and what runs goes on when one is gone.
+    pub(crate) lane_bound: bool,
     /// Frames that cannot be read are answered with an error without an id.
     pub(crate) answers_garbage: bool,
     /// An update without a value goes out as it is. Otherwise it waits for the next increase.

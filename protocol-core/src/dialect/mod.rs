@@ -4,13 +4,19 @@
 //! what a further one has to answer.
 
 mod blocks;
+mod caller;
 mod checkpoint;
 mod form;
+mod list;
 pub mod mcp;
 mod message;
-mod params;
+mod open_url;
+mod outgoing;
+mod request;
 mod terms;
 pub mod tesseron;
+
+use alloc::string::String;
 
 use bytes::Bytes;
 
@@ -20,13 +26,21 @@ use crate::limits::Limits;
 use crate::wire::{Draft, Frames, WireId};
 
 pub use blocks::Blocks;
+pub use caller::Caller;
+pub(crate) use list::list_of;
+pub use list::{Page, PromptArgument, PromptInfo, ResourceInfo, ResourceTemplateInfo, ToolInfo, ToolResult};
 pub(crate) use message::{
-    Change, Confirmation, Greeting, GreetingAnswer, GreetingFailed, GreetingRefused, Message, ResponseBody, Rules,
+    Change, Confirmation, HandshakeAnswer, HandshakeFailed, HandshakeRejected, HandshakeRequest, Message, Refusal, ResponseBody,
+    Rules, TooEarly,
 };
-pub use params::Params;
+pub use open_url::{Consent, OpenUrl};
+pub(crate) use outgoing::{Outgoing, Parts};
+pub use request::{
+    CallTool, Complete, CompletionOf, CompletionRequest, Custom, GetPrompt, List, ReadResource, Request, Subscribe, Unsubscribe,
+};
 pub use terms::{
-    Answer, Ask, Capabilities, Content, Elicit, Elicited, Identity, Level, LogRecord, NotFound, Notice, Op, Pass, PeerInfo,
-    Progress, Reply, Sample, Sampled, ToolOutput,
+    Answer, Ask, Capabilities, Completion, Content, Elicit, Elicited, Identity, Level, LogRecord, NotFound, Notice, Op, PeerInfo,
+    Progress, Reply, Sample, Sampled, SessionCredentials, ToolOutput,
 };
 
 /// Which protocol a session speaks, and as which of its ends.
@@ -45,17 +59,39 @@ pub enum Protocol {
 }
 
 /// The parts of a configuration that a dialect writes and checks against.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct LocalEnd<'a> {
+    /// The protocol, and what belongs to one end of it alone.
+    pub(crate) protocol: &'a Protocol,
     /// The name that the peer is told.
     pub(crate) identity: &'a Identity,
     /// The capabilities that the peer is told.
-    pub(crate) capabilities: Capabilities,
+    pub(crate) capabilities: &'a Capabilities,
     /// The instructions of a server, the description of an app.
     pub(crate) instructions: Option<&'a str>,
     /// The bounds of a frame.
-    pub(crate) limits: Limits,
-    /// Whether progress that repeats the last value is taken (MCP).
-    pub(crate) accepts_equal: bool,
+    pub(crate) limits: &'a Limits,
+    /// The methods beside those of the protocol that are served.
+    pub(crate) custom_methods: &'a [String],
+    /// The notifications beside those of the protocol that are told.
+    pub(crate) custom_notifications: &'a [String],
+}
+
+impl LocalEnd<'_> {
+    /// The newest revision of MCP to agree on.
+    fn newest(&self) -> mcp::Revision {
+        if let Protocol::Mcp { newest, .. } = self.protocol { *newest } else { mcp::Revision::NEWEST }
+    }
+
+    /// What an app of Tesseron tells of itself.
+    fn app(&self) -> Option<&tesseron::App> {
+        if let Protocol::Tesseron(tesseron::End::App(app)) = self.protocol { Some(app) } else { None }
+    }
+
+    /// What a gateway of Tesseron answers every hello, unless its owner does.
+    fn welcome(&self) -> Option<&tesseron::Welcome> {
+        if let Protocol::Tesseron(tesseron::End::Gateway(gateway)) = self.protocol { gateway.welcome.as_ref() } else { None }
+    }
 }
 
 /// How an invocation was cut short, in the words of its checkpoint.
@@ -67,8 +103,8 @@ pub(crate) enum CutShort {
     Closing,
 }
 
-/// The protocol of a session, with the revision that was agreed on.
-#[derive(Clone, Debug)]
+/// One end of one protocol in one revision: reads and writes what the wire has. It holds nothing else, so that nothing of it changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     Mcp(mcp::Mcp),
     Tesseron(tesseron::Tesseron),
@@ -85,118 +121,124 @@ macro_rules! delegate {
 }
 
 impl Dialect {
-    pub(crate) fn new(protocol: &Protocol, local: &LocalEnd<'_>) -> Self {
+    /// The rules of this end of `protocol` before its handshake.
+    pub(crate) fn rules(protocol: &Protocol) -> &'static Rules {
         match protocol {
-            Protocol::Mcp { side, newest } => Self::Mcp(mcp::Mcp::new(*side, *newest, local)),
-            Protocol::Tesseron(end) => Self::Tesseron(tesseron::Tesseron::new(end.clone(), local)),
+            Protocol::Mcp { side, .. } => mcp::Mcp::rules(*side, None),
+            Protocol::Tesseron(tesseron::End::App(_)) => tesseron::Tesseron::App.rules(),
+            Protocol::Tesseron(tesseron::End::Gateway(_)) => tesseron::Tesseron::Gateway.rules(),
         }
-    }
-
-    pub(crate) fn rules(&self) -> Rules {
-        delegate!(self, protocol => protocol.rules())
     }
 
     // From the peer.
 
-    pub(crate) fn read(&self, frame: &Bytes) -> Message {
-        delegate!(self, protocol => protocol.read(frame))
+    pub(crate) fn read(self, frame: &Bytes, local: &LocalEnd<'_>) -> Message {
+        delegate!(self, protocol => protocol.read(frame, local))
     }
 
-    /// Reads the answer to [`Self::write_greeting`]; on success the revision is agreed.
-    pub(crate) fn read_greeting_answer(&self, result: &Json) -> Result<PeerInfo, GreetingFailed> {
-        delegate!(self, protocol => protocol.read_greeting_answer(result))
-    }
-
-    /// From here on the revision that `peer` speaks is spoken.
-    pub(crate) fn agree(&mut self, peer: &PeerInfo) {
+    /// Reads the answer to [`Self::write_handshake_request`]; on success the revision is agreed.
+    pub(crate) fn read_handshake_answer(self, result: &Json, local: &LocalEnd<'_>) -> Result<PeerInfo, HandshakeFailed> {
         match self {
-            Self::Mcp(protocol) => protocol.agree(peer),
+            Self::Mcp(protocol) => protocol.read_handshake_answer(result, local.newest()),
+            Self::Tesseron(protocol) => protocol.read_handshake_answer(result),
+        }
+    }
+
+    /// The rules in the revision that `peer` speaks.
+    pub(crate) fn agree(self, peer: &PeerInfo, before: &'static Rules) -> &'static Rules {
+        match self {
+            Self::Mcp(protocol) => protocol.agree(&peer.protocol),
             // There is one version of it.
-            Self::Tesseron(_) => {}
+            Self::Tesseron(_) => before,
         }
     }
 
     /// Whether a result can be the one of this operation, as far as the protocol says.
-    pub(crate) fn fit(&self, exchange: u64, op: &Op, result: &Json) -> Fit {
+    pub(crate) fn fit(self, exchange: u64, op: Op, result: &Json) -> Fit {
         delegate!(self, protocol => protocol.fit(exchange, op, result))
     }
 
-    /// How many bytes of a frame the operation takes beside its parameters, at the most.
-    pub(crate) fn envelope_size(&self, op: &Op) -> usize {
-        delegate!(self, protocol => protocol.envelope_size(op))
+    /// How many bytes of a frame a request of ours takes, at the most.
+    pub(crate) fn call_size(self, call: &Outgoing) -> usize {
+        /// `jsonrpc`, the id, and the members that the session writes.
+        const MEMBERS: usize = 256;
+        // A character takes up to six bytes when it is escaped. No method of a protocol has any that is.
+        let method = call.custom_method().map_or(MEMBERS, |method| method.len().saturating_mul(6).saturating_add(MEMBERS));
+        call.size().saturating_add(method)
     }
 
     /// Reads the answer to a question of ours. What is wrong with it, if it has the wrong shape.
-    pub(crate) fn read_answer(&self, ask: &Ask, result: &Json) -> Result<Answer, Text> {
+    pub(crate) fn read_answer(self, ask: &Ask, result: &Json) -> Result<Answer, Text> {
         delegate!(self, protocol => protocol.read_answer(ask, result))
     }
 
     /// What the error of a call tells of its partial result.
-    pub(crate) fn read_partial(&self, error: &RpcError) -> Option<Json> {
+    pub(crate) fn read_partial(self, error: &RpcError) -> Option<Json> {
         checkpoint::read_partial(error)
     }
 
-    /// Whether a peer with these capabilities can be asked for this. Says why not.
-    pub(crate) fn check_op(&self, op: &Op, peer: &Capabilities) -> Result<(), Unfit> {
-        delegate!(self, protocol => protocol.check_op(op, peer))
+    /// Whether a request of ours has the types that it must have.
+    pub(crate) fn is_proper(self, call: &Outgoing) -> bool {
+        // The input of an action is whatever its schema says.
+        call.is_proper(matches!(self, Self::Tesseron(_)))
     }
 
-    pub(crate) fn check_ask(&self, ask: &Ask, peer: &Capabilities) -> Result<(), AskUnfit> {
+    /// Whether a peer with these capabilities can be asked for this. Says why not.
+    pub(crate) fn check_call(self, call: &Outgoing, peer: &Capabilities) -> Result<(), Unfit> {
+        delegate!(self, protocol => protocol.check_call(call.op, call.custom_method(), peer))
+    }
+
+    pub(crate) fn check_ask(self, ask: &Ask, peer: &Capabilities) -> Result<(), AskUnfit> {
         delegate!(self, protocol => protocol.check_ask(ask, peer))
     }
 
-    pub(crate) fn check_notice(&self, notice: &Notice) -> Result<(), Unfit> {
-        delegate!(self, protocol => protocol.check_notice(notice))
+    pub(crate) fn check_notice(self, notice: &Notice, own: &Capabilities) -> Result<(), Unfit> {
+        match self {
+            Self::Mcp(protocol) => protocol.check_notice(notice, own),
+            Self::Tesseron(protocol) => protocol.check_notice(notice),
+        }
     }
 
     // To the peer.
 
-    pub(crate) fn write_greeting(&self, frames: &mut Frames, id: u64) -> Draft {
-        delegate!(self, protocol => protocol.write_greeting(frames, id))
+    pub(crate) fn write_handshake_request(self, frames: &mut Frames, id: u64, local: &LocalEnd<'_>) -> Draft {
+        delegate!(self, protocol => protocol.write_handshake_request(frames, id, local))
     }
 
     /// What follows a handshake that went well, if anything does.
-    pub(crate) fn write_greeted(&self, frames: &mut Frames) -> Option<Draft> {
+    pub(crate) fn write_handshake_confirmation(self, frames: &mut Frames) -> Option<Draft> {
         match self {
-            Self::Mcp(protocol) => protocol.write_greeted(frames),
+            Self::Mcp(protocol) => protocol.write_handshake_confirmation(frames),
             Self::Tesseron(_) => None,
         }
     }
 
     /// The `result` of a greeting that the owner answers. `None` where no owner does.
-    pub(crate) fn welcome(&self, welcome: &tesseron::Welcome) -> Option<Json> {
+    pub(crate) fn welcome(self, welcome: &tesseron::Welcome, local: &LocalEnd<'_>) -> Option<Json> {
         match self {
             Self::Mcp(_) => None,
-            Self::Tesseron(protocol) => Some(protocol.welcome(welcome)),
-        }
-    }
-
-    /// From here on we speak for `agent`, where somebody does so.
-    pub(crate) fn speak_for(&mut self, agent: Identity, capabilities: Capabilities) {
-        match self {
-            Self::Mcp(_) => {}
-            Self::Tesseron(protocol) => protocol.speak_for(agent, capabilities),
+            Self::Tesseron(protocol) => Some(protocol.welcome(welcome, local)),
         }
     }
 
     /// Tells the peer for whom we speak.
-    pub(crate) fn write_claimed(&self, frames: &mut Frames, at_millis: u64) -> Option<Draft> {
+    pub(crate) fn write_claimed(self, frames: &mut Frames, at_millis: u64, local: &LocalEnd<'_>) -> Option<Draft> {
         match self {
             Self::Mcp(_) => None,
-            Self::Tesseron(protocol) => Some(protocol.write_claimed(frames, at_millis)),
+            Self::Tesseron(protocol) => Some(protocol.write_claimed(frames, at_millis, local)),
         }
     }
 
-    pub(crate) fn write_call(&self, frames: &mut Frames, id: u64, op: &Op, params: &Json, observed: bool, depth: u8) -> Draft {
+    pub(crate) fn write_call(self, frames: &mut Frames, id: u64, call: &Outgoing, observed: bool, depth: u8) -> Draft {
         match self {
-            Self::Mcp(protocol) => protocol.write_call(frames, id, op, params, observed, depth),
-            // Every invocation is observed there, and depth has no place.
-            Self::Tesseron(protocol) => protocol.write_call(frames, id, op, params),
+            Self::Mcp(protocol) => protocol.write_call(frames, id, call, observed, depth),
+            // Every invocation is observed there; depth and `_meta` have no place.
+            Self::Tesseron(protocol) => protocol.write_call(frames, id, call),
         }
     }
 
     /// `parent` is what the peer calls the invocation that the question belongs to.
-    pub(crate) fn write_ask(&self, frames: &mut Frames, id: u64, ask: &Ask, parent: &WireId, depth: u8) -> Draft {
+    pub(crate) fn write_ask(self, frames: &mut Frames, id: u64, ask: &Ask, parent: &WireId, depth: u8) -> Draft {
         match self {
             Self::Mcp(protocol) => protocol.write_ask(frames, id, ask, parent, depth),
             Self::Tesseron(protocol) => protocol.write_ask(frames, id, ask, parent),
@@ -204,18 +246,18 @@ impl Dialect {
     }
 
     /// Whether the peer can be told that a call of this kind is given up.
-    pub(crate) fn is_cancellable(&self, op: &Op) -> bool {
+    pub(crate) fn is_cancellable(self, op: Op) -> bool {
         delegate!(self, protocol => protocol.is_cancellable(op))
     }
 
-    pub(crate) fn write_cancel(&self, frames: &mut Frames, id: u64, reason: Option<&str>) -> Draft {
+    pub(crate) fn write_cancel(self, frames: &mut Frames, id: u64, reason: Option<&str>) -> Draft {
         match self {
             Self::Mcp(protocol) => protocol.write_cancel(frames, id, reason),
             Self::Tesseron(protocol) => protocol.write_cancel(frames, id),
         }
     }
 
-    pub(crate) fn write_progress(&self, frames: &mut Frames, token: &WireId, progress: &Progress, partial: Option<&Json>) -> Draft {
+    pub(crate) fn write_progress(self, frames: &mut Frames, token: &WireId, progress: &Progress, partial: Option<&Json>) -> Draft {
         match self {
             Self::Mcp(protocol) => protocol.write_progress(frames, token, progress, partial),
             Self::Tesseron(protocol) => protocol.write_progress(frames, token, progress, partial),
@@ -224,11 +266,11 @@ impl Dialect {
 
     /// `token` is what the peer calls the progress of the invocation.
     pub(crate) fn write_reply(
-        &self,
+        self,
         frames: &mut Frames,
         id: &WireId,
         token: Option<&WireId>,
-        op: &Op,
+        op: Op,
         reply: &Reply,
         partial: Option<&Json>,
     ) -> Draft {
@@ -239,60 +281,60 @@ impl Dialect {
     }
 
     /// The reply to an invocation that is cut short on our side.
-    pub(crate) fn cut_short(&self, op: &Op, why: CutShort, partial: Option<&Json>) -> Reply {
+    pub(crate) fn cut_short(self, op: Op, why: CutShort, partial: Option<&Json>) -> Reply {
         match self {
             Self::Mcp(protocol) => protocol.cut_short(op, why, partial),
             Self::Tesseron(protocol) => protocol.cut_short(why, partial),
         }
     }
 
-    pub(crate) fn write_answer(&self, frames: &mut Frames, id: &WireId, answer: &Answer) -> Draft {
+    pub(crate) fn write_answer(self, frames: &mut Frames, id: &WireId, answer: &Answer) -> Draft {
         delegate!(self, protocol => protocol.write_answer(frames, id, answer))
     }
 
-    pub(crate) fn write_result(&self, frames: &mut Frames, id: &WireId, result: &Json) -> Draft {
+    pub(crate) fn write_result(self, frames: &mut Frames, id: &WireId, result: &Json) -> Draft {
         frames.response(id, result.as_bytes().len(), |out| crate::json::write::push_json(out, result.as_bytes()))
     }
 
-    pub(crate) fn write_error(&self, frames: &mut Frames, id: Option<&WireId>, error: &RpcError) -> Draft {
+    pub(crate) fn write_error(self, frames: &mut Frames, id: Option<&WireId>, error: &RpcError) -> Draft {
         frames.error(id, error)
     }
 
     /// `invocation` is what the peer calls the invocation on whose behalf it is logged.
-    pub(crate) fn write_log(&self, frames: &mut Frames, record: &LogRecord, invocation: Option<&WireId>) -> Draft {
+    pub(crate) fn write_log(self, frames: &mut Frames, record: &LogRecord, invocation: Option<&WireId>) -> Draft {
         match self {
             Self::Mcp(protocol) => protocol.write_log(frames, record),
             Self::Tesseron(protocol) => protocol.write_log(frames, record, invocation),
         }
     }
 
-    pub(crate) fn write_notice(&self, frames: &mut Frames, notice: &Notice) -> Draft {
+    pub(crate) fn write_notice(self, frames: &mut Frames, notice: &Notice) -> Draft {
         delegate!(self, protocol => protocol.write_notice(frames, notice))
     }
 
     // Errors that the session answers with; their numbers are the protocol's.
 
-    pub(crate) fn too_deep(&self, depth: u8, max: u8) -> RpcError {
+    pub(crate) fn too_deep(self, depth: u8, max: u8) -> RpcError {
         delegate!(self, protocol => protocol.too_deep(depth, max))
     }
 
-    pub(crate) fn busy(&self, closing: bool) -> RpcError {
+    pub(crate) fn busy(self, closing: bool) -> RpcError {
         delegate!(self, protocol => protocol.busy(closing))
     }
 
     /// The answer to a question of the peer whose call is over.
-    pub(crate) fn call_is_over(&self) -> RpcError {
+    pub(crate) fn call_is_over(self) -> RpcError {
         delegate!(self, protocol => protocol.call_is_over())
     }
 
     /// The answer to a question of the peer that names no call of ours.
-    pub(crate) fn no_such_call(&self) -> RpcError {
+    pub(crate) fn no_such_call(self) -> RpcError {
         delegate!(self, protocol => protocol.no_such_call())
     }
 
     /// The answer to what may not come yet.
-    pub(crate) fn too_early(&self, why: &'static str) -> RpcError {
-        delegate!(self, protocol => protocol.too_early(why))
+    pub(crate) fn too_early(self, what: TooEarly) -> RpcError {
+        delegate!(self, protocol => protocol.too_early(what))
     }
 }
 
@@ -306,7 +348,7 @@ pub fn depth_data(depth: u8, max: u8) -> Json {
 }
 
 /// What the peer wrote, as far as it is needed to recognise it: no more of it goes into what is said of it.
-fn shown(said: &str) -> alloc::string::String {
+fn shown(said: &str) -> String {
     said.chars().take(64).collect()
 }
 
@@ -317,6 +359,16 @@ pub(crate) enum Fit {
     /// It breaks a rule, and is of use all the same.
     Odd,
     Wrong,
+}
+
+/// What has no place in the protocol and is not listed: nothing is done, and no rule is broken.
+fn passed_over() -> Message {
+    Message::Reject { violation: None, answer: None }
+}
+
+/// Whether the owner has listed a method.
+fn lists(listed: &[String], method: &str) -> bool {
+    listed.iter().any(|one| one == method)
 }
 
 /// Why something cannot be asked of this peer.
@@ -334,5 +386,5 @@ pub(crate) enum AskUnfit {
     /// Not with what it declared.
     Unsupported,
     /// The protocol forbids its shape.
-    Invalid(alloc::string::String),
+    Invalid(String),
 }

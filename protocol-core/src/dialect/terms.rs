@@ -2,9 +2,10 @@
 
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
 
-use super::Blocks;
+use super::{Blocks, Consent, OpenUrl, Page};
 use crate::error::RpcError;
 use crate::json::{Json, Text};
 
@@ -38,6 +39,8 @@ pub struct Capabilities {
     pub sampling_tools: bool,
     /// Client: answers elicitation by form, and so confirmation.
     pub elicitation: bool,
+    /// Client: asks its user to open addresses (2025-11-25).
+    pub elicitation_url: bool,
     /// Client: lists its roots.
     pub roots: bool,
     /// Client: tells when its roots change.
@@ -77,13 +80,13 @@ pub struct PeerInfo {
     /// What a server says about itself for the model; on Tesseron the description of an app.
     pub instructions: Option<Text>,
     /// What names the session beyond its channel, as a Tesseron gateway told its app. MCP has no such thing.
-    pub pass: Option<Pass>,
+    pub credentials: Option<SessionCredentials>,
 }
 
 /// What an app was given to come back with, and to be claimed by (Tesseron, handshake and resume).
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Pass {
+pub struct SessionCredentials {
     /// Names the session; it stays the same over every channel.
     pub session_id: Text,
     /// What a person tells the agent to claim the session; gone once it is claimed.
@@ -92,60 +95,50 @@ pub struct Pass {
     pub resume_token: Option<Text>,
 }
 
-impl fmt::Debug for Pass {
+impl fmt::Debug for SessionCredentials {
     /// Without the secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pass").field("session_id", &self.session_id).finish_non_exhaustive()
+        f.debug_struct("SessionCredentials").field("session_id", &self.session_id).finish_non_exhaustive()
     }
 }
 
-/// A request of the caller: what kind of thing is invoked. The parameters travel beside it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// The kind of a request: all that an exchange keeps of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Op {
-    /// Run a tool: `{name, arguments?}`; on Tesseron an action.
+    /// Run a tool; on Tesseron an action.
     CallTool,
-    /// List the tools: `{cursor?}`.
+    /// List the tools.
     ListTools,
-    /// Get a prompt: `{name, arguments?}`.
+    /// Get a prompt.
     GetPrompt,
-    /// List the prompts: `{cursor?}`.
+    /// List the prompts.
     ListPrompts,
-    /// Read a resource: `{uri}`, which on Tesseron is its name.
+    /// Read a resource.
     ReadResource,
-    /// List the resources: `{cursor?}`.
+    /// List the resources.
     ListResources,
-    /// List the resource templates: `{cursor?}`.
+    /// List the resource templates.
     ListResourceTemplates,
-    /// Be told when a resource changes: `{uri}`; on Tesseron `{uri, subscriptionId}`, with an id that the caller makes up.
+    /// Be told when a resource changes.
     Subscribe,
-    /// Be told no longer: `{uri}`; on Tesseron `{subscriptionId}`.
+    /// Be told no longer.
     Unsubscribe,
-    /// Complete an argument: `{ref, argument, context?}`.
+    /// Complete an argument.
     Complete,
-    /// Set the least severe log record to be sent: `{level}`.
+    /// Set the least severe log record to be sent.
     SetLogLevel,
     /// Is anybody there? Never cancelled; unanswered in time it is also a [`crate::Violation::PingUnanswered`].
     Ping,
-    /// A method that we have no word for. It is sent as it is; on arrival only the methods of [`Op`] become requests.
-    Custom(Box<str>),
+    /// A method that the protocol does not have.
+    Custom,
 }
 
 impl Op {
     /// Whether it only asks for a sign of life: such a call goes out in every phase, nobody cancels it, it causes no question, and
     /// silence is news of its own.
-    pub(crate) const fn is_probe(&self) -> bool {
+    pub(crate) const fn is_probe(self) -> bool {
         matches!(self, Self::Ping)
-    }
-
-    /// The parameter that names what the operation is about: `name` or `uri`.
-    #[must_use]
-    pub const fn names_by(&self) -> Option<&'static str> {
-        match self {
-            Self::CallTool | Self::GetPrompt => Some("name"),
-            Self::ReadResource | Self::Subscribe | Self::Unsubscribe => Some("uri"),
-            _ => None,
-        }
     }
 }
 
@@ -157,6 +150,8 @@ pub enum Ask {
     Sample(Box<Sample>),
     /// Ask the caller's user to fill a form.
     Elicit(Elicit),
+    /// Ask the caller's user to open an address (MCP 2025-11-25).
+    OpenUrl(Box<OpenUrl>),
     /// Ask the caller's user for a yes. Whatever goes wrong is a no. It arrives as [`Ask::Elicit`] with an empty form.
     Confirm {
         /// The question.
@@ -229,6 +224,8 @@ pub enum Answer {
     Sample(Sampled),
     /// For [`Ask::Elicit`].
     Elicit(Elicited),
+    /// For [`Ask::OpenUrl`].
+    OpenUrl(Consent),
     /// For [`Ask::Confirm`], to the callee only; a caller answers with [`Answer::Elicit`].
     Confirm(bool),
     /// For [`Ask::Roots`]: the array of `{uri, name?}`.
@@ -280,10 +277,32 @@ pub enum Reply {
     Done,
     /// The contents of a resource, shaped by the dialect: an array of `{uri, mimeType?, text | blob}`.
     Contents(Json),
+    /// A page of the list that was asked for.
+    Page(Page),
+    /// Values for an argument.
+    Completion(Completion),
     /// There is no such thing here.
     NotFound(NotFound),
     /// A protocol error.
     Error(RpcError),
+}
+
+/// Values for an argument.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Completion {
+    /// The best ones first. Of more than 100 the first 100 are sent, and the peer is told that there are more.
+    pub values: Vec<String>,
+    /// The number of all, if that is known.
+    pub total: Option<u64>,
+    /// There are more than these.
+    pub has_more: bool,
+}
+
+impl Completion {
+    /// All there are.
+    pub fn all<S: Into<String>>(values: impl IntoIterator<Item = S>) -> Self {
+        Self { values: values.into_iter().map(Into::into).collect(), total: None, has_more: false }
+    }
 }
 
 /// What there is not, by the name that the peer used.
@@ -499,7 +518,13 @@ pub enum Notice {
     },
     /// The roots of the client changed.
     RootsChanged,
-    /// A notification that we have no word for.
+    /// The user has done what an address was opened for (MCP 2025-11-25). On arrival `id` may be any; one that the receiver does not
+    /// wait for means nothing.
+    ElicitationComplete {
+        /// That of the [`OpenUrl`].
+        id: Text,
+    },
+    /// A notification that the protocol does not have. On arrival only those that [`Config`](crate::Config) lists.
     Custom {
         /// Its method.
         method: Text,

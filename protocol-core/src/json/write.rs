@@ -198,6 +198,23 @@ pub fn write_string(out: &mut Vec<u8>, text: &str) {
     write_text(out, text.as_bytes());
 }
 
+/// The number of bytes that a text takes as a JSON string, at the most.
+#[inline]
+pub(crate) fn text_size(text: &[u8]) -> usize {
+    /// Names are short; a look at each letter would cost more than the room.
+    const SHORT: usize = 32;
+    if text.len() <= SHORT { text.len().saturating_mul(6).saturating_add(2) } else { long_text_size(text) }
+}
+
+fn long_text_size(text: &[u8]) -> usize {
+    let size = |byte: u8| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' => 2,
+        0..b' ' => 6,
+        _ => 1,
+    };
+    text.iter().copied().map(size).fold(2, usize::saturating_add)
+}
+
 /// Appends `text`, which must be UTF-8, as a JSON string.
 pub fn write_text(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');

@@ -1,13 +1,13 @@
 //! One call of ours, from the verb to its end. All transitions of the caller's machine are here.
 //!
 //! ```text
-//!            make (peer not ready)           make (peer ready)
+//!            make (peer not ready)           make (peer ready): its clocks start
 //!                  |                               |
-//!                  v          release              v
-//!                Held  ----------------------->  InFlight --- progress, questions --+
-//!                  |                               |  ^                             |
-//!                  | cancel, deadline,             |  +-----------------------------+
-//!                  | end: nothing was sent         |
+//!                  v   release: its clocks start   v
+//!                Held  ----------------------->  InFlight --- progress; questions, which stop the clocks --+
+//!                  |                               |  ^                                                    |
+//!                  | cancel, end:                  |  +----------------------------------------------------+
+//!                  | nothing was sent              |
 //!                  v                               v  response | cancel, deadline: a cancel goes out | end
 //!                              (gone)
 //! ```
@@ -23,12 +23,12 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::config::CallTimeouts;
-use crate::dialect::{Op, Progress, Rules};
+use crate::dialect::{Op, Outgoing, Progress, Rules};
 use crate::json::Json;
 use crate::session::outbox::Ticket;
 use crate::session::progress::{Seen, Watcher};
 use crate::session::timers::{TimerKey, Timers};
-use crate::session::{Clock, InputKey, OutboundId};
+use crate::session::{InputKey, OutboundId, TimeoutKind};
 use crate::time::Instant;
 
 #[derive(Clone, Debug)]
@@ -36,7 +36,8 @@ pub(super) struct Call {
     op: Op,
     /// The number of samplings that it is nested in.
     depth: u8,
-    clocks: Clocks,
+    /// The rules that its exchange goes by.
+    rules: &'static Rules,
     /// Its entry in the session's timers.
     armed: Option<Instant>,
     /// Made at the first of it: most calls are heard of once, when they end.
@@ -46,15 +47,23 @@ pub(super) struct Call {
 
 #[derive(Clone, Debug)]
 enum State {
-    /// Waits for the handshake. The parameters are boxed, since few calls do and all would have room for them.
-    Held { params: Box<Json>, observed: bool },
+    /// Waits for the handshake, whose clock is its only one. Boxed, since few calls wait and all would have room for it.
+    Held(Box<Held>),
     /// Written to the outbox; whether it has left is the outbox's to say.
-    InFlight { ticket: Ticket, observed: bool },
+    InFlight { ticket: Ticket, observed: bool, clocks: Clocks },
     /// Cancelled, and the peer has so long to say what it did; then it is gone.
     GivenUp { until: Instant },
 }
 
-/// Both clocks of a call.
+/// A call that waits for the handshake.
+#[derive(Clone, Debug)]
+struct Held {
+    request: Outgoing,
+    observed: bool,
+    timeouts: CallTimeouts,
+}
+
+/// Both clocks of a call. They stand still while a question of the peer is open under it.
 #[derive(Clone, Debug)]
 pub(super) struct Clocks {
     /// The longest time in which nothing may be heard of it.
@@ -70,8 +79,10 @@ pub(super) struct Clocks {
 /// Everything that was heard of a call before its end.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Heard {
-    /// The peer's questions that are open under it. While there are any the idle clock stands still.
+    /// The peer's questions that are open under it.
     questions: Vec<InputKey>,
+    /// The moment at which the first of them came.
+    asked_since: Instant,
     watcher: Watcher,
     /// The newest partial result that came with progress.
     partial: Option<Json>,
@@ -104,15 +115,25 @@ impl Clocks {
         }
     }
 
-    fn restart(&mut self, then: Instant, now: Instant) {
-        self.activity = now.max(then);
-        self.latest = self.latest.map(|latest| latest.saturating_add(now.saturating_duration_since(then)));
+    /// The clock that has run out by `now`.
+    #[inline]
+    pub(super) fn expired(&self, now: Instant) -> Option<TimeoutKind> {
+        self.deadline().filter(|(at, _)| *at <= now).map(|(_, clock)| clock)
+    }
+
+    /// Goes on after the clocks stood still: the idle one afresh, the other with what was left of it. If that was nothing, the next
+    /// `handle_timeout` ends the call (G7).
+    fn resume(&mut self, since: Instant, now: Instant) {
+        /// The least time after `now`.
+        const TICK: Duration = Duration::from_micros(1);
+        self.activity = now;
+        self.latest = self.latest.map(|latest| now.saturating_add(latest.saturating_duration_since(since).max(TICK)));
     }
 
     /// `min(last activity + idle, start + max_total)`, and which of the two it is.
-    pub(super) fn deadline(&self, is_asked: bool) -> Option<(Instant, Clock)> {
-        let idle = self.idle.filter(|_| !is_asked).map(|idle| (self.activity.saturating_add(idle), Clock::Idle));
-        let total = self.latest.map(|latest| (latest, Clock::MaxTotal));
+    fn deadline(&self) -> Option<(Instant, TimeoutKind)> {
+        let idle = self.idle.map(|idle| (self.activity.saturating_add(idle), TimeoutKind::Idle));
+        let total = self.latest.map(|latest| (latest, TimeoutKind::MaxTotal));
         match (idle, total) {
             (Some(idle), Some(total)) => Some(if total.0 <= idle.0 { total } else { idle }),
             (idle, total) => idle.or(total),
@@ -121,21 +142,27 @@ impl Clocks {
 }
 
 impl Call {
-    pub(super) fn held(op: Op, params: Json, depth: u8, clocks: Clocks, observed: bool) -> Self {
-        Self::new(op, depth, clocks, State::Held { params: Box::new(params), observed })
+    pub(super) fn held(request: Outgoing, depth: u8, rules: &'static Rules, timeouts: CallTimeouts, observed: bool) -> Self {
+        Self::new(request.op, depth, rules, State::Held(Box::new(Held { request, observed, timeouts })))
     }
 
-    pub(super) fn in_flight(op: Op, ticket: Ticket, depth: u8, clocks: Clocks, observed: bool) -> Self {
-        Self::new(op, depth, clocks, State::InFlight { ticket, observed })
+    pub(super) fn in_flight(op: Op, ticket: Ticket, depth: u8, rules: &'static Rules, clocks: Clocks, observed: bool) -> Self {
+        Self::new(op, depth, rules, State::InFlight { ticket, observed, clocks })
     }
 
-    fn new(op: Op, depth: u8, clocks: Clocks, state: State) -> Self {
-        Self { op, depth, clocks, armed: None, heard: None, state }
+    fn new(op: Op, depth: u8, rules: &'static Rules, state: State) -> Self {
+        Self { op, depth, rules, armed: None, heard: None, state }
     }
 
     #[inline]
-    pub(super) fn op(&self) -> &Op {
-        &self.op
+    pub(super) fn op(&self) -> Op {
+        self.op
+    }
+
+    /// The rules that its exchange goes by.
+    #[inline]
+    pub(super) fn rules(&self) -> &'static Rules {
+        self.rules
     }
 
     /// The number of samplings that it is nested in.
@@ -144,17 +171,18 @@ impl Call {
         self.depth
     }
 
-    /// Its request, to be written once the peer is ready.
-    pub(super) fn request(&self) -> Option<(&Op, &Json, bool)> {
+    /// The request that is to be written once the peer is ready, and the clocks that it then has.
+    pub(super) fn request(&self) -> Option<(&Outgoing, CallTimeouts)> {
         match &self.state {
-            State::Held { params, observed } => Some((&self.op, params, *observed)),
+            State::Held(held) => Some((&held.request, held.timeouts)),
             State::InFlight { .. } | State::GivenUp { .. } => None,
         }
     }
 
-    /// Held -> InFlight.
-    pub(super) fn release(&mut self, ticket: Ticket) {
-        self.state = State::InFlight { ticket, observed: self.is_observed() };
+    /// Held -> InFlight, under the rules that were agreed on meanwhile.
+    pub(super) fn release(&mut self, ticket: Ticket, rules: &'static Rules, clocks: Clocks) {
+        self.rules = rules;
+        self.state = State::InFlight { ticket, observed: self.is_observed(), clocks };
     }
 
     /// InFlight -> GivenUp. Nothing that the peer still says changes how it ends.
@@ -165,7 +193,7 @@ impl Call {
     }
 
     pub(super) fn is_held(&self) -> bool {
-        matches!(self.state, State::Held { .. })
+        matches!(self.state, State::Held(_))
     }
 
     pub(super) fn is_given_up(&self) -> bool {
@@ -174,8 +202,9 @@ impl Call {
 
     /// Says whether the peer was asked for progress.
     pub(super) fn is_observed(&self) -> bool {
-        match self.state {
-            State::Held { observed, .. } | State::InFlight { observed, .. } => observed,
+        match &self.state {
+            State::Held(held) => held.observed,
+            State::InFlight { observed, .. } => *observed,
             State::GivenUp { .. } => false,
         }
     }
@@ -184,14 +213,14 @@ impl Call {
     pub(super) fn ticket(&self) -> Option<Ticket> {
         match self.state {
             State::InFlight { ticket, .. } => Some(ticket),
-            State::Held { .. } | State::GivenUp { .. } => None,
+            State::Held(_) | State::GivenUp { .. } => None,
         }
     }
 
     /// The bytes it keeps while it waits for the handshake.
     pub(super) fn held_bytes(&self) -> usize {
         match &self.state {
-            State::Held { params, .. } => params.as_bytes().len(),
+            State::Held(held) => held.request.size(),
             State::InFlight { .. } | State::GivenUp { .. } => 0,
         }
     }
@@ -201,12 +230,23 @@ impl Call {
     }
 
     /// InFlight -> InFlight. Only accepted progress is a sign of life.
-    pub(super) fn see(&mut self, progress: Progress, partial: Option<Json>, now: Instant, rules: Rules, quiet: Duration) -> Seen {
-        let seen = self.heard().watcher.see(progress, now, rules, quiet);
+    pub(super) fn see(
+        &mut self,
+        progress: Progress,
+        partial: Option<Json>,
+        now: Instant,
+        accepts_equal: bool,
+        quiet: Duration,
+    ) -> Seen {
+        let rules = self.rules;
+        let seen = self.heard().watcher.see(progress, now, rules, accepts_equal, quiet);
         if let Seen::Accepted { advances, .. } = seen {
             self.note_partial(partial);
-            if advances && self.clocks.reset_on_progress {
-                self.clocks.activity = now;
+            if let State::InFlight { clocks, .. } = &mut self.state
+                && advances
+                && clocks.reset_on_progress
+            {
+                clocks.activity = now;
             }
         }
         seen
@@ -219,16 +259,24 @@ impl Call {
         }
     }
 
-    pub(super) fn open_question(&mut self, key: InputKey) {
-        self.heard().questions.push(key);
+    /// The clocks stand still from the first question that opens.
+    pub(super) fn open_question(&mut self, key: InputKey, now: Instant) {
+        let heard = self.heard();
+        if heard.questions.is_empty() {
+            heard.asked_since = now;
+        }
+        heard.questions.push(key);
     }
 
-    /// The idle clock starts afresh with the last question that closes.
+    /// The clocks go on with the last question that closes.
     pub(super) fn close_question(&mut self, key: InputKey, now: Instant) {
-        let questions = &mut self.heard().questions;
-        questions.retain(|open| *open != key);
-        if questions.is_empty() {
-            self.clocks.activity = now;
+        let heard = self.heard();
+        heard.questions.retain(|open| *open != key);
+        let (is_last, since) = (heard.questions.is_empty(), heard.asked_since);
+        if let State::InFlight { clocks, .. } = &mut self.state
+            && is_last
+        {
+            clocks.resume(since, now);
         }
     }
 
@@ -247,17 +295,18 @@ impl Call {
     }
 
     /// The moment at which its clocks run out, and the clock that does. One that is given up has another deadline.
-    pub(super) fn deadline(&self) -> Option<(Instant, Clock)> {
-        match self.state {
-            State::GivenUp { until } => Some((until, Clock::MaxTotal)),
-            State::Held { .. } | State::InFlight { .. } => self.clocks.deadline(self.is_asked()),
+    pub(super) fn deadline(&self) -> Option<(Instant, TimeoutKind)> {
+        match &self.state {
+            State::GivenUp { until } => Some((*until, TimeoutKind::MaxTotal)),
+            State::InFlight { clocks, .. } if !self.is_asked() => clocks.deadline(),
+            State::Held(_) | State::InFlight { .. } => None,
         }
     }
 
     /// The thing to be taken back when it is given up.
     pub(super) fn withdrawal(&self) -> Withdrawal {
         match self.state {
-            State::Held { .. } | State::GivenUp { .. } => Withdrawal::Nothing,
+            State::Held(_) | State::GivenUp { .. } => Withdrawal::Nothing,
             State::InFlight { ticket, .. } => Withdrawal::Request(ticket),
         }
     }
@@ -269,13 +318,6 @@ impl Call {
     pub(super) fn arm(&mut self, id: OutboundId, timers: &mut Timers) {
         let at = self.deadline().map(|(at, _)| at);
         timers.set(TimerKey::Call(id), &mut self.armed, at);
-    }
-
-    /// Starts its clocks anew and arms them. They were started `then`, too early, and nothing has been heard since.
-    #[inline]
-    pub(super) fn restart(&mut self, id: OutboundId, then: Instant, now: Instant, timers: &mut Timers) {
-        self.clocks.restart(then, now);
-        self.arm(id, timers);
     }
 
     #[inline]
@@ -299,9 +341,9 @@ pub(super) mod transitions {
     use std::{format, fs, println};
 
     use super::State;
-    use crate::dialect::tesseron::{Gateway, Standing, Welcome};
+    use crate::dialect::tesseron::{ClaimState, GatewayConfig, Welcome};
     use crate::session::{Close, Event, OutboundId, Outcome, Session};
-    use crate::{Answer, Capabilities, Config, Identity, Instant, Invoke, Json, Op, RpcError, TransportEnd, Why};
+    use crate::{Answer, CancelReason, Capabilities, Config, Identity, Instant, Invoke, Json, Op, RpcError, TransportEnd};
 
     /// The call has the number 2, its progress token too.
     struct Caller {
@@ -317,7 +359,7 @@ pub(super) mod transitions {
         match caller.session.calls.get(&caller.call) {
             None => "gone",
             Some(call) => match &call.state {
-                State::Held { .. } => "Held",
+                State::Held(_) => "Held",
                 State::InFlight { ticket, .. } if caller.session.outbox.holds(*ticket) => "Written",
                 State::InFlight { .. } if call.is_asked() => "Asked",
                 State::InFlight { .. } => "InFlight",
@@ -414,7 +456,7 @@ pub(super) mod transitions {
         }
 
         fn frame(&mut self, text: &str) {
-            self.session.handle_frame(text.to_string().into(), self.now).unwrap();
+            self.session.handle_frame(text.to_string().into(), crate::Lane::CHANNEL, self.now).unwrap();
         }
 
         fn wait(&mut self, seconds: u64) {
@@ -446,7 +488,7 @@ pub(super) mod transitions {
                 Outcome::Error(_) => "Done: Error".into(),
                 other => format!("Done: {other:?}"),
             },
-            Event::Cancelled { why: Why::Peer(_), .. } => "Cancelled: Peer".into(),
+            Event::Cancelled { why: CancelReason::Peer(_), .. } => "Cancelled: Peer".into(),
             Event::Cancelled { why, .. } => format!("Cancelled: {why:?}"),
             Event::Violation(rule) => format!("Violation: {rule:?}"),
             Event::Closed(why) => format!("Closed: {why:?}"),
@@ -506,37 +548,6 @@ pub(super) mod transitions {
     }
 
     #[test]
-    fn clocks_that_wait_for_the_time_start_with_the_next_that_the_session_is_told() {
-        let mut config = Config::mcp_client(Identity::new("c", "1"));
-        config.timeouts.handshake = None;
-        let mut session = Session::new(config, Instant::ZERO);
-        let call = session.invoke_untimed(Invoke::new(Op::CallTool, Json::empty_object())).unwrap();
-        assert_eq!(session.poll_timeout(), Some(Instant::from_micros(1)));
-        session.handle_timeout(Instant::from_millis(1000));
-        assert_eq!(session.poll_timeout(), Some(Instant::from_millis(61_000)));
-        session.handle_timeout(Instant::from_millis(61_000));
-        let end = core::iter::from_fn(|| session.poll_event()).find(|event| matches!(event, Event::Done { .. }));
-        assert!(matches!(end, Some(Event::Done { id, outcome: Outcome::TimedOut(_), .. }) if id == call), "{end:?}");
-    }
-
-    #[test]
-    fn calls_that_end_before_their_clocks_start_do_not_pile_up() {
-        let mut session = Session::new(Config::mcp_client(Identity::new("c", "1")), Instant::ZERO);
-        let call = || Invoke::new(Op::CallTool, Json::empty_object());
-        let kept = session.invoke_untimed(call()).unwrap();
-        for _ in 0..10_000 {
-            let id = session.invoke_untimed(call()).unwrap();
-            session.cancel(id, None, Instant::ZERO).unwrap();
-            while session.poll_event().is_some() {}
-            assert!(session.untimed.len() < 64, "{}", session.untimed.len());
-        }
-        assert_eq!(session.calls.get(&kept).unwrap().armed, None);
-        session.start_clocks(Instant::from_millis(5));
-        assert_eq!(session.calls.get(&kept).unwrap().armed, Some(Instant::from_millis(60_005)));
-        assert!(session.untimed.is_empty());
-    }
-
-    #[test]
     fn the_machine_of_a_call_is_the_one_in_the_docs() {
         compare("call.txt", "A call of ours: every state, every input.", &table(&STATES, &INPUTS, in_state));
     }
@@ -544,13 +555,13 @@ pub(super) mod transitions {
     /// The same machine where the peer answers what we cancel, and is given 5 s for it: a gateway of Tesseron. The call has the number 1.
     fn at_a_gateway(name: &str) -> Caller {
         const HELLO: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tesseron/hello","params":{"protocolVersion":"1.2.0","app":{"id":"a","name":"A","origin":"unknown"},"actions":[],"resources":[],"capabilities":{}}}"#;
-        let welcome = Welcome { session_id: "s".into(), resume_token: None, standing: Standing::Bound };
-        let mut config = Config::tesseron_gateway(Gateway::welcoming(welcome));
+        let welcome = Welcome { session_id: "s".into(), resume_token: None, standing: ClaimState::Bound };
+        let mut config = Config::tesseron_gateway(GatewayConfig::welcoming(welcome));
         config.timeouts.call.max_total = Some(Duration::from_secs(600));
         config.timeouts.cancel_grace = Duration::from_secs(5);
         let now = Instant::from_millis(1);
         let mut session = Session::new(config, Instant::ZERO);
-        session.handle_frame(HELLO.into(), now).unwrap();
+        session.handle_frame(HELLO.into(), crate::Lane::CHANNEL, now).unwrap();
         let agent = Capabilities { sampling: true, ..Capabilities::default() };
         session.claim(Identity::new("agent", ""), agent, 0, now).unwrap();
         while session.poll_transmit().is_some() {}

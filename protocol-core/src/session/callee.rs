@@ -5,12 +5,14 @@ use core::time::Duration;
 
 use super::Session;
 use super::depth;
-use super::event::{Event, InboundId, InputFailed, InputKey, Why};
+use super::event::{CancelReason, Event, InboundId, InputFailed, InputKey};
 use super::input::Question;
 use super::input_output::too_large;
-use super::outbox::{Class, Outbox, Ticket};
+use super::lane_queue::Class;
+use super::outbox::Outbox;
 use super::peer_ids::Owner;
 use super::progress::{Next, Opens, Reporter};
+use super::route::{Lane, ReplyKind};
 use super::serve::{Ended, Serve, Taken};
 use super::verbs::{AskError, CheckpointError, NotLive, ProgressError, Reported, ServeOptions};
 use crate::dialect::{Answer, Ask, AskUnfit, CutShort, Progress, Reply};
@@ -45,12 +47,12 @@ impl Session {
         self.advance(now);
         let serve = self.serves.get_mut(&id).filter(|serve| serve.is_active()).ok_or(ProgressError::NotLive)?;
         let policy = &self.config.progress;
-        let update = Reporter::check(update, self.rules, policy)?;
+        let update = Reporter::check(update, serve.rules(), policy)?;
         if !serve.is_observed() {
             self.stats.progress_left_out = self.stats.progress_left_out.saturating_add(1);
             return Ok(Reported::Unobserved);
         }
-        match serve.report(update, self.rules, policy) {
+        match serve.report(update, policy) {
             Taken::NotIncreasing => {
                 self.stats.progress_left_out = self.stats.progress_left_out.saturating_add(1);
                 return Ok(Reported::NotIncreasing);
@@ -58,7 +60,7 @@ impl Session {
             Taken::Merged => self.stats.progress_coalesced = self.stats.progress_coalesced.saturating_add(1),
             Taken::New => {}
         }
-        let congested = self.outbox.is_congested();
+        let congested = !self.outbox.has_room(serve.lane());
         let sent = self.flush(id, false);
         let in_line = !sent && self.serves.get(&id).is_some_and(Serve::is_in_line);
         self.tidy();
@@ -98,7 +100,7 @@ impl Session {
             return Err(AskError::Disconnected);
         }
         let peer = self.peer.as_ref().ok_or(AskError::Unsupported)?;
-        self.dialect.check_ask(&ask, &peer.capabilities).map_err(|unfit| match unfit {
+        serve.rules().dialect.check_ask(&ask, &peer.capabilities).map_err(|unfit| match unfit {
             AskUnfit::Unsupported => AskError::Unsupported,
             AskUnfit::Invalid(why) => AskError::Invalid(why),
         })?;
@@ -107,31 +109,39 @@ impl Session {
             return Err(AskError::TooDeep { depth, max });
         }
         let open = self.questions.len().saturating_add(self.events.settled());
-        if open >= self.config.limits.in_flight || self.outbox.is_congested() {
+        if open >= self.config.limits.in_flight || self.outbox.is_congested(serve.lane()) {
             return Err(AskError::Full);
         }
-        let named = if self.rules.names_invocations { serve.token() } else { Some(serve.exchange()) };
-        let frame = self.dialect.write_ask(self.outbox.frames(), self.next, &ask, named.ok_or(AskError::Unsupported)?, depth);
+        let (lane, rules) = (serve.lane(), serve.rules());
+        let named = if rules.names_invocations { serve.token() } else { Some(serve.exchange()) };
+        let frame = rules.dialect.write_ask(self.outbox.frames(), self.next, &ask, named.ok_or(AskError::Unsupported)?, depth);
         if frame.len() > self.config.limits.frame_bytes {
             self.outbox.frames().throw_away(frame);
             return Err(AskError::TooLarge);
         }
+        let is_held = !self.handshake.asks();
+        if is_held && self.outbox.bytes_of(lane).saturating_add(self.held_bytes) >= self.config.limits.output_bytes {
+            self.outbox.frames().throw_away(frame);
+            return Err(AskError::Full);
+        }
         let key = InputKey(self.number());
         let frame = self.outbox.frames().take(frame);
-        let mut question = Question::held(id, ask, depth, frame);
+        let mut question = Question::held(id, lane, ask, depth, rules, frame);
         let deadline = self.config.timeouts.input.map(|span| self.now.saturating_add(span));
         if deadline.is_some_and(|at| at <= self.now) {
             self.bring_answer(key, &question, Err(InputFailed::TimedOut));
             return Ok(key);
         }
         question.arm(key, deadline, &mut self.timers);
+        self.held_bytes = self.held_bytes.saturating_add(question.held_bytes());
         self.questions.insert(key, question);
         if let Some(serve) = self.serves.get_mut(&id) {
             serve.open_question(key, self.config.progress.window);
         }
-        if self.handshake.asks() {
+        if !is_held {
             self.release_question(key);
         }
+        self.tidy();
         Ok(key)
     }
 
@@ -169,32 +179,14 @@ impl Session {
 }
 
 impl Session {
-    /// Says whether the moment matters at which progress of `id` is reported: there is a rate to be kept, or a gap before the response, or
-    /// the time counts that the peer has to read.
-    pub fn is_progress_timed(&self, id: InboundId) -> bool {
-        let window = self.serves.get(&id).and_then(Serve::rate).unwrap_or(self.config.progress.window);
-        let is_limited = !window.is_unlimited() || !self.config.progress.session_window.is_unlimited();
-        is_limited || !self.config.timeouts.response_gap.is_zero() || self.is_overrun()
-    }
-
-    /// Says whether the moment matters at which `id` is answered: a gap after its progress is to be kept, progress waits in line for room
-    /// that this may make, the time counts that the peer has to read, or the end has begun.
-    pub fn is_response_timed(&self, id: InboundId) -> bool {
-        let has_gap = !self.config.timeouts.response_gap.is_zero();
-        let waits = has_gap && self.serves.get(&id).is_some_and(Serve::has_said);
-        waits || self.line.is_busy() || self.is_overrun() || !self.ending.is_open()
-    }
-}
-
-impl Session {
     // ---- Progress ----
 
     /// Sends what is kept of an invocation's progress if it may go, and says so. Otherwise it waits: for its own window, or in line for
     /// what all share.
     pub(super) fn flush(&mut self, id: InboundId, is_first: bool) -> bool {
-        let has_room = !self.outbox.is_congested();
         let Some(serve) = self.serves.get_mut(&id) else { return false };
-        let Some(next) = serve.next_update(self.now, self.rules) else { return false };
+        let has_room = self.outbox.has_room(serve.lane());
+        let Some(next) = serve.next_update(self.now) else { return false };
         let goes = match next {
             Next::Final => has_room,
             Next::Ready => has_room && (is_first || self.line.is_free()) && self.line.opens(self.now) == Opens::Now,
@@ -205,15 +197,18 @@ impl Session {
             return false;
         }
         if let Some(progress) = serve.take_update(id, next, self.now, &mut self.line, &mut self.timers) {
-            serve.push_progress(id, &progress, self.now, &mut self.outbox, &self.dialect, &self.config);
+            serve.push_progress(id, &progress, self.now, &mut self.outbox, &self.config);
         }
         true
     }
 
     /// Sends the progress that waits in line, as far as there is room and the window lets it pass.
     pub(super) fn serve_line(&mut self) {
-        while let Some(id) = self.line.first() {
-            if !self.flush(id, true) && self.line.first() == Some(id) {
+        while let Some(first) = self.line.first() {
+            let (id, lane) = first;
+            if !self.outbox.has_room(lane) {
+                self.line.block(lane);
+            } else if !self.flush(id, true) && self.line.first() == Some(first) {
                 break;
             }
         }
@@ -232,27 +227,30 @@ impl Session {
 
     /// Ends an invocation whose time has run out: it is answered, and its handler is told.
     pub(super) fn pass_deadline(&mut self, id: InboundId) {
-        self.cut_short(id, CutShort::Deadline, Why::Deadline);
+        self.cut_short(id, CutShort::Deadline, CancelReason::Deadline);
     }
 
-    /// I13: sends what is kept of its progress, then the response.
+    /// Sends what is kept of its progress, then the response (`docs/protocols/mcp.md`, "Transitions of an incoming call").
     fn settle_serve(&mut self, id: InboundId, reply: &Reply) {
         let Some(frame) = self.write_last(id, reply) else { return };
-        let (gap, now) = (self.config.timeouts.response_gap, self.now);
-        let Some(serve) = self.serves.get_mut(&id) else { return };
-        let release = serve.last_progress().map(|(_, at)| at.saturating_add(gap)).filter(|at| *at > now);
-        if let Some(at) = release {
-            serve.hold(id, self.outbox.frames().take(frame), at, &mut self.timers);
-        } else {
-            self.finish_serve(id, |outbox| outbox.push(Class::Bound, frame));
+        let kind = kind_of(&frame);
+        let gap = Some(self.config.timeouts.response_gap).filter(|gap| !gap.is_zero());
+        if let Some(gap) = gap
+            && let Some(serve) = self.serves.get_mut(&id)
+            && let Some(at) = serve.last_progress().map(|(_, at)| at.saturating_add(gap)).filter(|at| *at > self.now)
+        {
+            return serve.hold(id, (self.outbox.frames().take(frame), kind), at, &mut self.timers);
         }
+        self.finish_serve(id, |outbox, lane| {
+            outbox.push(lane, Class::Reply(kind), frame);
+        });
     }
 
     /// Writes the response, after the last of all else: kept progress goes out, the timers stop, questions are taken back.
     fn write_last(&mut self, id: InboundId, reply: &Reply) -> Option<Draft> {
         let mut serve = self.serves.get_mut(&id)?;
-        if let Some(progress) = serve.take_last_update(self.rules) {
-            serve.push_progress(id, &progress, self.now, &mut self.outbox, &self.dialect, &self.config);
+        if let Some(progress) = serve.take_last_update() {
+            serve.push_progress(id, &progress, self.now, &mut self.outbox, &self.config);
         }
         let open = serve.quiet(id, &mut self.timers, &mut self.line);
         if !open.is_empty() {
@@ -260,9 +258,10 @@ impl Session {
             serve = self.serves.get_mut(&id)?;
         }
         let (exchange, token, partial) = (serve.exchange(), serve.token(), serve.checkpoint());
-        let frame = self.dialect.write_reply(self.outbox.frames(), exchange, token, serve.op(), reply, partial);
+        let dialect = serve.rules().dialect;
+        let frame = dialect.write_reply(self.outbox.frames(), exchange, token, serve.op(), reply, partial);
         Some(match frame.len() > self.config.limits.frame_bytes {
-            true => self.dialect.write_error(self.outbox.frames(), Some(exchange), &too_large()),
+            true => dialect.write_error(self.outbox.frames(), Some(exchange), &too_large()),
             false => frame,
         })
     }
@@ -277,21 +276,40 @@ impl Session {
     /// Answered -> gone.
     pub(super) fn release_response(&mut self, id: InboundId) {
         let Some(serve) = self.serves.get_mut(&id) else { return };
-        let Some(frame) = serve.take_held(id, &mut self.timers) else { return };
-        self.finish_serve(id, |outbox| outbox.push_apart(Class::Bound, frame));
+        let Some((frame, kind)) = serve.take_held(id, &mut self.timers) else { return };
+        self.finish_serve(id, |outbox, lane| {
+            outbox.push_apart(lane, Class::Reply(kind), frame);
+        });
     }
 
-    /// Ends an invocation; `respond` sends its response.
-    fn finish_serve(&mut self, id: InboundId, respond: impl FnOnce(&mut Outbox) -> Ticket) {
-        // Not the method by its name: a closure of its own is inlined in both kinds of end.
-        let names = self.serves.end(&id, |serve| serve.take_names());
-        let Some((exchange, token)) = names else { return };
-        self.retire(&exchange, token.as_ref());
-        respond(&mut self.outbox);
+    /// Ends an invocation; `respond` sends its response by its lane.
+    fn finish_serve(&mut self, id: InboundId, respond: impl FnOnce(&mut Outbox, Lane)) {
+        let ended = self.serves.end(&id, |serve| (serve.lane(), serve.take_names()));
+        let Some((lane, (exchange, token))) = ended else { return };
+        self.retire(lane, exchange, token);
+        self.outbox.settle(lane);
+        respond(&mut self.outbox, lane);
     }
 
-    /// I14, I26: cancels an invocation. The wire is free at once, even if the handler goes on.
-    pub(super) fn cancel_serve(&mut self, id: InboundId, why: Why) {
+    /// Ends an invocation whose lane is gone: what it still had to say goes nowhere.
+    pub(super) fn lose_serve(&mut self, id: InboundId) {
+        let timers = &mut self.timers;
+        if self.serves.get_mut(&id).is_some_and(|serve| serve.take_held(id, timers).is_some()) {
+            self.finish_serve(id, |_, _| ());
+        } else if let Some(serve) = self.serves.get(&id) {
+            let (lane, exchange, token) = (serve.lane(), serve.exchange().clone(), serve.token().cloned());
+            let was_active = serve.is_active();
+            self.cancel_serve(id, CancelReason::Disconnected);
+            if was_active {
+                // The next stream with the number of the lane may use the names again, however long the handler takes.
+                self.retire(lane, exchange, token);
+            }
+        }
+    }
+
+    /// Cancels an invocation, for its caller or since the channel is lost (`docs/protocols/mcp.md`, "Transitions of an incoming call").
+    /// The wire is free at once, even if the handler goes on.
+    pub(super) fn cancel_serve(&mut self, id: InboundId, why: CancelReason) {
         let Some(serve) = self.serves.get_mut(&id) else { return };
         if !serve.cancel() {
             return;
@@ -300,52 +318,56 @@ impl Session {
         if let Some((last, _)) = serve.last_progress() {
             self.outbox.withdraw_progress(id, last);
         }
-        let open = serve.quiet(id, &mut self.timers, &mut self.line);
+        let (lane, open) = (serve.lane(), serve.quiet(id, &mut self.timers, &mut self.line));
         self.take_questions_back(open);
+        self.outbox.settle(lane);
+        self.made_room(lane);
+        self.outbox.note_idle(lane);
         self.tell(Event::Cancelled { id, why });
     }
 
     /// Answers an invocation on our own account, and tells its handler.
-    pub(super) fn cut_short(&mut self, id: InboundId, how: CutShort, why: Why) {
+    pub(super) fn cut_short(&mut self, id: InboundId, how: CutShort, why: CancelReason) {
         let Some(serve) = self.serves.get_mut(&id).filter(|serve| serve.is_active()) else { return };
-        let reply = self.dialect.cut_short(serve.op(), how, serve.checkpoint());
+        let reply = serve.rules().dialect.cut_short(serve.op(), how, serve.checkpoint());
         // The reply holds the partial result with the status that fits.
         serve.drop_checkpoint();
         let Some(frame) = self.write_last(id, &reply) else { return };
         let Some(serve) = self.serves.get_mut(&id) else { return };
         serve.cancel();
         self.orphans = self.orphans.saturating_add(1);
-        let (exchange, token) = (serve.exchange().clone(), serve.token().cloned());
-        self.push_bound(frame, &exchange);
+        let (lane, exchange, token) = (serve.lane(), serve.exchange().clone(), serve.token().cloned());
+        self.outbox.push(lane, Class::Reply(kind_of(&frame)), frame);
+        self.outbox.settle(lane);
         // Answered: the peer may use the id again.
-        self.retire(&exchange, token.as_ref());
+        self.retire(lane, exchange, token);
         self.tell(Event::Cancelled { id, why });
     }
 
     /// Cancels an invocation that the peer gives up. Where the protocol answers a cancel, this does.
     pub(super) fn cancel_by_peer(&mut self, id: InboundId, reason: Option<Text>) {
-        if self.rules.answers_cancelled {
-            self.cut_short(id, CutShort::Cancelled, Why::Peer(reason));
+        if self.serves.get(&id).is_some_and(|serve| serve.rules().answers_cancelled) {
+            self.cut_short(id, CutShort::Cancelled, CancelReason::Peer(reason));
         } else {
-            self.cancel_serve(id, Why::Peer(reason));
+            self.cancel_serve(id, CancelReason::Peer(reason));
         }
     }
 
     /// Frees the names that the peer gave to an invocation.
-    fn retire(&mut self, exchange: &WireId, token: Option<&WireId>) {
-        self.peer_ids.retire(exchange);
-        if let Some(token) = token {
-            self.names.remove(token);
+    fn retire(&mut self, lane: Lane, exchange: WireId, token: Option<WireId>) {
+        self.peer_ids.retire(lane, exchange);
+        if let Some(token) = token.filter(|_| !self.names.is_empty()) {
+            self.names.remove(&(lane, token));
         }
     }
 
     /// Frees the place of a cancelled invocation whose handler has ended.
     fn free_orphan(&mut self, id: InboundId) {
-        if let Some(exchange) = self.serves.end(&id, |serve| serve.exchange().clone()) {
+        if let Some((lane, exchange)) = self.serves.end(&id, |serve| (serve.lane(), serve.exchange().clone())) {
             self.orphans = self.orphans.saturating_sub(1);
             // A second live exchange of that name may have begun since; it belongs to another invocation.
-            if self.peer_ids.owner(&exchange) == Some(Owner::Serve(id)) {
-                self.peer_ids.retire(&exchange);
+            if self.peer_ids.owner(lane, &exchange) == Some(Owner::Serve(id)) {
+                self.peer_ids.retire(lane, exchange);
             }
         }
     }
@@ -355,12 +377,14 @@ impl Session {
     /// Held -> Asked.
     pub(super) fn release_question(&mut self, key: InputKey) {
         let Some(question) = self.questions.get_mut(&key) else { return };
+        self.held_bytes = self.held_bytes.saturating_sub(question.held_bytes());
         question.release(&mut self.outbox);
     }
 
     /// Closes a question that is over on the wire.
     pub(super) fn close_question(&mut self, key: InputKey) -> Option<Question> {
         let mut question = self.questions.remove(&key)?;
+        self.held_bytes = self.held_bytes.saturating_sub(question.held_bytes());
         question.arm(key, None, &mut self.timers);
         if let Some(serve) = self.serves.get_mut(&question.asker()) {
             serve.close_question(key);
@@ -373,10 +397,11 @@ impl Session {
         let question = self.close_question(key)?;
         if let Some(ticket) = question.ticket()
             && !self.outbox.withdraw(ticket)
-            && self.rules.cancels_questions
+            && question.rules().cancels_questions
         {
-            self.push_cancel(key.0, reason);
+            self.push_cancel_as(question.lane(), Class::Question, key.0, reason);
         }
+        self.made_room(question.lane());
         Some(question)
     }
 
@@ -394,4 +419,8 @@ impl Session {
         };
         self.tell(Event::Input { id: question.asker(), key, answer });
     }
+}
+
+fn kind_of(reply: &Draft) -> ReplyKind {
+    if reply.is_error() { ReplyKind::Error } else { ReplyKind::Result }
 }

@@ -4,10 +4,10 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::Session;
-use super::event::{CloseReason, Event, InputFailed, Outcome, Why};
-use super::outbox::Class;
+use super::event::{CancelReason, CloseReason, Event, InputFailed, Outcome};
+use super::route::{Lane, ReplyKind};
 use super::verbs::Close;
-use crate::dialect::CutShort;
+use crate::dialect::{CutShort, Rules};
 use crate::error::{RpcError, Violation};
 use crate::time::Instant;
 
@@ -32,22 +32,27 @@ impl Session {
     pub(super) fn end_of_input(&mut self) {
         self.ending.end_of_input();
         self.lose_calls();
-        if !self.rules.answers_after_eof {
-            self.cancel_serves(None, &Why::Disconnected);
+        if !self.rules.outlives_input {
+            self.cancel_serves(None, &CancelReason::Disconnected);
         }
         self.begin_end(CloseReason::Eof, self.config.timeouts.close_grace);
     }
 
-    /// Answers a frame that is too large, after which the framing is lost: one error, and the end.
+    /// Answers a frame that is too large: one error, and on the channel, whose framing is lost after it, the end.
     pub(super) fn refuse_frame(&mut self) {
         self.violation(Violation::FrameTooLarge);
+        let lane = self.arriving.lane;
         if self.rules.answers_garbage {
             let error = RpcError::fixed(RpcError::INVALID_REQUEST, Violation::FrameTooLarge.as_str());
-            let frame = self.dialect.write_error(self.outbox.frames(), None, &error);
-            self.outbox.push(Class::Stray, frame);
+            let frame = self.rules.dialect.write_error(self.outbox.frames(), None, &error);
+            self.reply_at_once(ReplyKind::Refused, frame);
+        }
+        if lane != Lane::CHANNEL {
+            // The framing of the others holds.
+            return;
         }
         self.lose_calls();
-        self.cancel_serves(None, &Why::Disconnected);
+        self.cancel_serves(None, &CancelReason::Disconnected);
         self.drain(CloseReason::FrameTooLarge);
     }
 
@@ -57,7 +62,7 @@ impl Session {
             return;
         }
         self.lose_calls();
-        self.cancel_serves(None, &Why::Disconnected);
+        self.cancel_serves(None, &CancelReason::Disconnected);
         self.close_now(reason);
     }
 
@@ -78,7 +83,7 @@ impl Session {
             }
             // A peer that has ended its side hears no excuse: what it asked for was not done in time.
             let answer = (reason == CloseReason::Local).then_some(CutShort::Closing);
-            let why = if answer.is_some() { Why::Closing } else { Why::Disconnected };
+            let why = if answer.is_some() { CancelReason::Closing } else { CancelReason::Disconnected };
             self.cancel_serves(answer, &why);
             for key in self.asked.keys().copied().collect::<Vec<_>>() {
                 self.refuse_asked(key);
@@ -125,7 +130,6 @@ impl Session {
             return;
         }
         self.handshake.arm(None, &mut self.timers);
-        self.overload.stop(&mut self.timers);
         self.line.clear(&mut self.timers);
         self.alarms.clear();
         self.timers.clear();
@@ -137,6 +141,62 @@ impl Session {
         self.tell(Event::Closed(reason));
     }
 
+    // ---- Lanes ----
+
+    /// Ends what lives with a lane that is gone. Everything else goes on.
+    pub(super) fn lose_lane(&mut self, lane: Lane) {
+        self.lose_what_came_by(lane, |rules| rules.lane_bound);
+        self.outbox.set_writable(lane, true);
+        self.made_room(lane);
+        if self.rules.lane_bound {
+            self.lose_handshake_request(lane);
+            self.forget_lane(lane);
+        }
+        self.outbox.note_idle(lane);
+    }
+
+    /// Gives a lane up whose peer does not read what it makes us send. The channel takes the session with it.
+    pub(super) fn give_lane_up(&mut self, lane: Lane) {
+        if lane == Lane::CHANNEL {
+            return self.fail(CloseReason::Overload);
+        }
+        self.lose_what_came_by(lane, |_| true);
+        self.lose_handshake_request(lane);
+        self.forget_lane(lane);
+        self.tell(Event::LaneClosed { lane, reason: CloseReason::Overload });
+    }
+
+    /// Ends the exchanges of the peer that came by a lane, if their rules say so.
+    fn lose_what_came_by(&mut self, lane: Lane, is_lost: impl Fn(&Rules) -> bool) {
+        let serves = self.serves.iter().filter(|(_, serve)| serve.lane() == lane && is_lost(serve.rules()));
+        let mut serves: Vec<_> = serves.map(|(id, _)| id).collect();
+        serves.sort_unstable();
+        for id in serves {
+            self.lose_serve(id);
+        }
+        let asked = self.asked.iter().filter(|(_, asked)| asked.lane() == lane && is_lost(asked.rules()));
+        for key in asked.map(|(key, _)| *key).collect::<Vec<_>>() {
+            if let Some(asked) = self.withdraw_asked(key) {
+                self.close_question_of_call(asked.parent(), key);
+            }
+        }
+    }
+
+    /// Forgets a greeting that waits for the owner and came by a lane that is gone: its answer would leave by another peer's.
+    fn lose_handshake_request(&mut self, lane: Lane) {
+        if self.handshake.forget_asked(lane) {
+            self.outbox.settle(lane);
+        }
+    }
+
+    /// Drops what waits on a lane. The channel stays as it is.
+    fn forget_lane(&mut self, lane: Lane) {
+        if let Some(queue) = self.outbox.queue_mut(lane).filter(|_| lane != Lane::CHANNEL) {
+            queue.overload().stop(lane, &mut self.timers);
+            self.outbox.close(lane);
+        }
+    }
+
     // ---- Everything that is open ----
 
     /// Loses every call, and ends every question on both sides.
@@ -145,6 +205,7 @@ impl Session {
             if let Some(question) = self.close_question(key) {
                 if let Some(ticket) = question.ticket() {
                     self.outbox.withdraw(ticket);
+                    self.made_room(question.lane());
                 }
                 self.bring_answer(key, &question, Err(InputFailed::Lost));
             }
@@ -158,7 +219,7 @@ impl Session {
     }
 
     /// Cancels every invocation, with an answer where the peer can still take one.
-    fn cancel_serves(&mut self, answer: Option<CutShort>, why: &Why) {
+    fn cancel_serves(&mut self, answer: Option<CutShort>, why: &CancelReason) {
         for id in self.serves.ids() {
             match answer {
                 Some(how) => self.cut_short(id, how, why.clone()),

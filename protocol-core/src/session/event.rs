@@ -3,8 +3,9 @@
 use alloc::boxed::Box;
 use core::fmt;
 
-use crate::dialect::tesseron::Credentials;
-use crate::dialect::{Answer, Ask, LogRecord, Notice, Op, Params, PeerInfo, Progress};
+use super::route::Lane;
+use crate::dialect::tesseron::ResumeCredentials;
+use crate::dialect::{Answer, Ask, Caller, LogRecord, Notice, PeerInfo, Progress, Request};
 use crate::error::{RpcError, Violation};
 use crate::json::{Json, Text};
 use crate::table::Id;
@@ -38,10 +39,12 @@ macro_rules! ids {
 }
 
 ids! {
-    /// An invocation that we started. Never reused.
+    /// An invocation that we started, over all the exchanges that it takes. Never reused.
     OutboundId, "out-";
     /// An invocation that we serve. Never reused; what the peer calls it stays inside.
     InboundId, "in-";
+    /// A request of ours on the wire: one of those that an [`OutboundId`] takes, one after the other. Never reused.
+    ExchangeId, "exchange-";
     /// An input, asked by us or of us. Never reused; unique in the session.
     InputKey, "input-";
     /// An alarm that the owner set. Never reused.
@@ -57,11 +60,11 @@ pub enum Event {
     Ready(Box<PeerInfo>),
     /// An app greets us, and the owner decides whether it is taken in: answer with [`crate::Session::welcome`] (Tesseron gateway whose
     /// configuration holds no welcome).
-    Greeting {
+    HandshakeRequest {
         /// The app that greets.
         peer: Box<PeerInfo>,
         /// The session of before that it wants to go on with.
-        resume: Option<Credentials>,
+        resume: Option<ResumeCredentials>,
     },
     /// The peer has another identity or other capabilities now: a Tesseron session was claimed.
     PeerChanged(Box<PeerInfo>),
@@ -69,10 +72,10 @@ pub enum Event {
     Request {
         /// Names the invocation in the callee's verbs.
         id: InboundId,
-        /// Its kind.
-        op: Op,
-        /// Its parameters: an object. `{}` where the peer sent none.
-        params: Params,
+        /// The request.
+        request: Request,
+        /// The peer as it was then, and what came with the request.
+        caller: Caller,
         /// The number of samplings that it is nested in.
         depth: u8,
         /// The peer asked for progress.
@@ -84,7 +87,7 @@ pub enum Event {
         /// Which.
         id: InboundId,
         /// On whose account.
-        why: Why,
+        why: CancelReason,
     },
     /// The answer to [`crate::Session::request_input`]. It does not come when the invocation that asked has ended before.
     Input {
@@ -139,6 +142,13 @@ pub enum Event {
     Violation(Violation),
     /// The peer answered our greeting with this error. [`Event::Closed`] follows.
     HandshakeRefused(RpcError),
+    /// A lane beside the channel was given up, and everything that came by it with it: nothing more leaves by it. The session goes on.
+    LaneClosed {
+        /// The lane, to be hung up.
+        lane: Lane,
+        /// The reason.
+        reason: CloseReason,
+    },
     /// It is over. Once, and nothing follows.
     Closed(CloseReason),
 }
@@ -154,7 +164,7 @@ pub enum Outcome {
     /// We cancelled it.
     Cancelled,
     /// It took too long; a cancel went out.
-    TimedOut(Clock),
+    TimedOut(TimeoutKind),
     /// The channel ended first. Whether the peer did the work is not known.
     Lost,
     /// It could not be made or its answer could not be read.
@@ -163,7 +173,7 @@ pub enum Outcome {
 
 /// Which clock of a call ran out. [`crate::CallTimeouts`] has both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Clock {
+pub enum TimeoutKind {
     /// Nothing was heard for too long.
     Idle,
     /// It took too long in all.
@@ -183,7 +193,7 @@ pub enum Invalid {
 /// On whose account a served invocation was cancelled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Why {
+pub enum CancelReason {
     /// The caller's, perhaps with a reason.
     Peer(Option<Text>),
     /// Its deadline has passed.

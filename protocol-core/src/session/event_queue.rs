@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | the end of a call of ours, the answer to a question of ours | `settled` + 1 | `settled` - 1 |
 //! | an alarm | `rung` + 1 | `rung` - 1 |
+//! | the end of a lane | `closed_lanes` + 1 | `closed_lanes` - 1 |
 //! | any other | | |
 //!
 //! Those that are counted keep the place of the thing that they end until they are polled: an owner that starts things and does not poll
@@ -11,18 +12,19 @@
 
 use alloc::collections::VecDeque;
 
-use crate::session::Event;
+use crate::session::{Event, Lane};
 
 #[derive(Clone, Debug)]
 pub(super) struct EventQueue {
     events: VecDeque<Event>,
     settled: usize,
     rung: usize,
+    closed_lanes: usize,
 }
 
 impl EventQueue {
     pub(super) const fn new() -> Self {
-        Self { events: VecDeque::new(), settled: 0, rung: 0 }
+        Self { events: VecDeque::new(), settled: 0, rung: 0, closed_lanes: 0 }
     }
 
     #[inline]
@@ -53,6 +55,13 @@ impl EventQueue {
         self.settled
     }
 
+    /// Says whether the end of a lane is among them.
+    #[inline]
+    pub(super) fn closes(&self, lane: Lane) -> bool {
+        let is_its_end = |event: &Event| matches!(event, Event::LaneClosed { lane: closed, .. } if *closed == lane);
+        self.closed_lanes > 0 && self.events.iter().any(is_its_end)
+    }
+
     /// The number of alarms among them.
     pub(super) fn rung(&self) -> usize {
         self.rung
@@ -63,6 +72,7 @@ impl EventQueue {
         match event {
             Event::Done { .. } | Event::Input { .. } => Some(&mut self.settled),
             Event::Alarm(_) => Some(&mut self.rung),
+            Event::LaneClosed { .. } => Some(&mut self.closed_lanes),
             _ => None,
         }
     }

@@ -1,15 +1,17 @@
 //! The verbs of a gateway of Tesseron, where the owner of the session decides who is taken in.
 
 use super::Session;
-use super::outbox::Class;
+use super::lane_queue::Class;
+use super::route::{Lane, ReplyKind};
 use super::verbs::{NotLive, Refused};
-use crate::dialect::tesseron::{Standing, Welcome};
+use crate::dialect::tesseron::{ClaimState, Welcome};
 use crate::dialect::{Capabilities, Confirmation, Identity};
 use crate::error::RpcError;
+use crate::shared::Arc;
 use crate::time::Instant;
 
 impl Session {
-    /// Answers [`crate::Event::Greeting`]: the app is taken in, or hears why not and may greet anew.
+    /// Answers [`crate::Event::HandshakeRequest`]: the app is taken in, or hears why not and may greet anew.
     ///
     /// # Errors
     /// [`NotLive`] if no greeting waits, or the session is closing.
@@ -18,17 +20,17 @@ impl Session {
         if !self.ending.is_open() {
             return Err(NotLive);
         }
-        let (greeting, peer) = self.handshake.take_asked().ok_or(NotLive)?;
+        let (lane, greeting, peer) = self.handshake.take_asked().ok_or(NotLive)?;
+        self.outbox.settle(lane);
         match answer {
             Err(error) => {
-                let frame = self.dialect.write_error(self.outbox.frames(), Some(&greeting), &error);
-                self.push_stray(frame);
+                let frame = self.rules.dialect.write_error(self.outbox.frames(), Some(&greeting), &error);
+                self.push_unsolicited(lane, ReplyKind::Refused, frame);
             }
             Ok(welcome) => {
-                let result = self.dialect.welcome(&welcome).ok_or(NotLive)?;
-                self.answer_greeting(greeting, &result, peer);
-                if welcome.standing == Standing::Resumed {
-                    self.dialect.speak_for(self.config.identity.clone(), self.config.capabilities);
+                let result = self.rules.dialect.welcome(&welcome, &self.config.local_end()).ok_or(NotLive)?;
+                self.answer_handshake(lane, greeting, &result, peer);
+                if welcome.standing == ClaimState::Resumed {
                     self.confirm();
                 }
             }
@@ -56,11 +58,11 @@ impl Session {
         if !self.handshake.serves() {
             return Err(Refused::NotReady);
         }
-        self.config.identity = agent.clone();
-        self.config.capabilities = capabilities;
-        self.dialect.speak_for(agent, capabilities);
-        if let Some(frame) = self.dialect.write_claimed(self.outbox.frames(), at_millis) {
-            self.outbox.push(Class::Bound, frame);
+        // What is shared with other sessions stays as it is for them.
+        let config = Arc::make_mut(&mut self.config);
+        (config.identity, config.capabilities) = (agent, capabilities);
+        if let Some(frame) = self.rules.dialect.write_claimed(self.outbox.frames(), at_millis, &self.config.local_end()) {
+            self.outbox.push(Lane::CHANNEL, Class::Notice, frame);
         }
         self.confirm();
         self.tidy();

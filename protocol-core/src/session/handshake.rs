@@ -6,7 +6,7 @@
 //!
 //!   answering end:  Fresh --- answer ---> Answered --- complete: the confirmation ---> Ready
 //!                   |   ^
-//!         ask_owner |   | take_asked: the owner has decided
+//!         ask_owner |   | take_asked: the owner has decided; forget_asked: its lane is gone
 //!                   v   |
 //!                   Asked
 //! ```
@@ -17,6 +17,7 @@
 use alloc::boxed::Box;
 
 use crate::dialect::PeerInfo;
+use crate::session::Lane;
 use crate::session::timers::{TimerKey, Timers};
 use crate::time::Instant;
 use crate::wire::WireId;
@@ -35,9 +36,9 @@ enum State {
     /// Our greeting is out.
     Opened,
     /// The peer has greeted; the owner has not decided.
-    Asked { greeting: WireId, peer: Box<PeerInfo> },
+    Asked { lane: Lane, greeting: WireId, peer: Box<PeerInfo> },
     /// The peer's greeting was answered; nothing has confirmed it.
-    Answered { greeting: WireId },
+    Answered { lane: Lane, greeting: WireId },
     /// Everything may be said.
     Ready,
 }
@@ -55,14 +56,14 @@ impl Handshake {
     }
 
     /// Fresh -> Asked.
-    pub(super) fn ask_owner(&mut self, greeting: WireId, peer: Box<PeerInfo>) {
-        self.state = State::Asked { greeting, peer };
+    pub(super) fn ask_owner(&mut self, lane: Lane, greeting: WireId, peer: Box<PeerInfo>) {
+        self.state = State::Asked { lane, greeting, peer };
     }
 
     /// Asked -> Fresh. Gives the greeting that the owner has decided on; `None`, and no change, in any other state.
-    pub(super) fn take_asked(&mut self) -> Option<(WireId, Box<PeerInfo>)> {
+    pub(super) fn take_asked(&mut self) -> Option<(Lane, WireId, Box<PeerInfo>)> {
         match core::mem::replace(&mut self.state, State::Fresh) {
-            State::Asked { greeting, peer } => Some((greeting, peer)),
+            State::Asked { lane, greeting, peer } => Some((lane, greeting, peer)),
             other => {
                 self.state = other;
                 None
@@ -70,9 +71,18 @@ impl Handshake {
         }
     }
 
+    /// Asked -> Fresh, if the greeting came by this lane. `false`, and no change, otherwise.
+    pub(super) fn forget_asked(&mut self, by: Lane) -> bool {
+        let is_its = matches!(&self.state, State::Asked { lane, .. } if *lane == by);
+        if is_its {
+            self.state = State::Fresh;
+        }
+        is_its
+    }
+
     /// Fresh -> Answered.
-    pub(super) fn answer(&mut self, greeting: WireId) {
-        self.state = State::Answered { greeting };
+    pub(super) fn answer(&mut self, lane: Lane, greeting: WireId) {
+        self.state = State::Answered { lane, greeting };
     }
 
     /// Opened, Answered -> Ready.
@@ -102,14 +112,14 @@ impl Handshake {
         matches!(self.state, State::Opened)
     }
 
-    /// Says whether `id` is that of the greeting that waits for the owner.
-    pub(super) fn is_asked_by(&self, id: &WireId) -> bool {
-        matches!(&self.state, State::Asked { greeting, .. } if greeting == id)
+    /// Says whether `id` on that lane is the greeting that waits for the owner.
+    pub(super) fn is_asked_by(&self, by: Lane, id: &WireId) -> bool {
+        matches!(&self.state, State::Asked { lane, greeting, .. } if *lane == by && greeting == id)
     }
 
-    /// Says whether `id` was that of the greeting that was answered and waits for its confirmation.
-    pub(super) fn is_answer_to(&self, id: &WireId) -> bool {
-        matches!(&self.state, State::Answered { greeting } if greeting == id)
+    /// Says whether `id` on that lane was the greeting that was answered and waits for its confirmation.
+    pub(super) fn is_answer_to(&self, by: Lane, id: &WireId) -> bool {
+        matches!(&self.state, State::Answered { lane, greeting } if *lane == by && greeting == id)
     }
 
     /// Says whether the peer's requests are served.

@@ -15,10 +15,11 @@
 
 use bytes::Bytes;
 
-use crate::dialect::Ask;
-use crate::session::outbox::{Class, Outbox, Ticket};
+use crate::dialect::{Ask, Rules};
+use crate::session::lane_queue::Class;
+use crate::session::outbox::{Outbox, Ticket};
 use crate::session::timers::{TimerKey, Timers};
-use crate::session::{InboundId, InputKey, OutboundId};
+use crate::session::{InboundId, InputKey, Lane, OutboundId};
 use crate::time::Instant;
 use crate::wire::WireId;
 
@@ -26,7 +27,11 @@ use crate::wire::WireId;
 #[derive(Clone, Debug)]
 pub(super) struct Question {
     asker: InboundId,
+    /// The lane of the invocation that asks.
+    lane: Lane,
     ask: Ask,
+    /// The rules of the invocation that asks.
+    rules: &'static Rules,
     /// The number of samplings that a call is nested in that is made to answer it.
     depth: u8,
     state: State,
@@ -43,14 +48,14 @@ enum State {
 }
 
 impl Question {
-    pub(super) fn held(asker: InboundId, ask: Ask, depth: u8, frame: Bytes) -> Self {
-        Self { asker, ask, depth, state: State::Held(frame), armed: None }
+    pub(super) fn held(asker: InboundId, lane: Lane, ask: Ask, depth: u8, rules: &'static Rules, frame: Bytes) -> Self {
+        Self { asker, lane, ask, rules, depth, state: State::Held(frame), armed: None }
     }
 
     /// Held -> Asked.
     pub(super) fn release(&mut self, outbox: &mut Outbox) {
         if let State::Held(frame) = &mut self.state {
-            self.state = State::Asked(outbox.push_apart(Class::Bound, core::mem::take(frame)));
+            self.state = State::Asked(outbox.push_apart(self.lane, Class::Question, core::mem::take(frame)));
         }
     }
 
@@ -69,8 +74,18 @@ impl Question {
         self.asker
     }
 
+    /// The lane of the invocation that asks.
+    pub(super) fn lane(&self) -> Lane {
+        self.lane
+    }
+
     pub(super) fn ask(&self) -> &Ask {
         &self.ask
+    }
+
+    /// The rules of the invocation that asks.
+    pub(super) fn rules(&self) -> &'static Rules {
+        self.rules
     }
 
     /// The number of samplings that a call is nested in that is made to answer it.
@@ -86,6 +101,14 @@ impl Question {
         }
     }
 
+    /// The bytes it keeps while it waits for the handshake.
+    pub(super) fn held_bytes(&self) -> usize {
+        match &self.state {
+            State::Held(frame) => frame.len(),
+            State::Asked(_) => 0,
+        }
+    }
+
     pub(super) fn is_held(&self) -> bool {
         matches!(self.state, State::Held(_))
     }
@@ -94,14 +117,23 @@ impl Question {
 /// A question of the peer.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
+    /// The lane that it came by.
+    lane: Lane,
     exchange: WireId,
     parent: Option<OutboundId>,
     depth: u8,
+    /// The rules that it came under.
+    rules: &'static Rules,
 }
 
 impl Asked {
-    pub(super) fn new(exchange: WireId, parent: Option<OutboundId>, depth: u8) -> Self {
-        Self { exchange, parent, depth }
+    pub(super) fn new(lane: Lane, exchange: WireId, parent: Option<OutboundId>, depth: u8, rules: &'static Rules) -> Self {
+        Self { lane, exchange, parent, depth, rules }
+    }
+
+    /// The lane that it came by.
+    pub(super) fn lane(&self) -> Lane {
+        self.lane
     }
 
     /// The peer's name for it.
@@ -112,6 +144,11 @@ impl Asked {
     /// The call of ours that it belongs to, as far as that is known.
     pub(super) fn parent(&self) -> Option<OutboundId> {
         self.parent
+    }
+
+    /// The rules that it came under.
+    pub(super) fn rules(&self) -> &'static Rules {
+        self.rules
     }
 
     /// The depth of a call that is made to answer it.

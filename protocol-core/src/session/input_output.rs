@@ -1,14 +1,13 @@
 //! Everything that goes in and comes out: frames, the end of the transport and time; frames, events and one deadline.
 
-use core::time::Duration;
-
 use bytes::Bytes;
 
-use super::Session;
-use super::event::{Clock, CloseReason, Event, InputFailed, Outcome};
-use super::outbox::Class;
+use super::event::{CloseReason, Event, ExchangeId, InputFailed, OutboundId, Outcome, TimeoutKind};
+use super::lane_queue::{Class, LaneQueue};
+use super::route::{Gone, Lane, Received, ReplyKind, Transmit};
 use super::timers::TimerKey;
-use super::verbs::{Full, Transmit, TransportEnd};
+use super::verbs::{Full, NotLive, TransportEnd};
+use super::{Arriving, Session};
 use crate::error::{RpcError, Violation};
 use crate::sink::FrameSink;
 use crate::time::Instant;
@@ -17,30 +16,105 @@ use crate::wire::{Draft, WireId};
 impl Session {
     // ---- In ----
 
-    /// Takes a frame that arrived: one message (or, on MCP 2025-03-26, one batch), without its line feed. Faults of the peer become
-    /// [`Event::Violation`]. After the session has closed the frame is dropped.
+    /// Takes a frame that arrived by `lane`: one message (or, on MCP 2025-03-26, one batch), without its line feed. Says how many replies
+    /// the lane is owed for it. Faults of the peer become [`Event::Violation`]. After the session has closed the frame is
+    /// dropped, and so is one of a lane that was given up, until that is polled ([`Event::LaneClosed`]).
+    ///
+    /// A transport of one stream gives [`Lane::CHANNEL`]. Any other lane is open from its first frame on. Frames are handed in whole: where a
+    /// lane ends in the middle of one, that part is the transport's to drop.
     ///
     /// # Errors
     /// [`Full`] hands the frame back while [`wants_input`](Self::wants_input) is false. Nothing has changed.
-    pub fn handle_frame(&mut self, frame: Bytes, now: Instant) -> Result<(), Full> {
-        if self.is_closed() {
-            return Ok(());
+    pub fn handle_frame(&mut self, frame: Bytes, lane: Lane, now: Instant) -> Result<Received, Full> {
+        if self.is_closed() || self.events.closes(lane) {
+            return Ok(Received::default());
         }
-        if !self.wants_input() {
+        if !self.wants_input(lane) {
             return Err(Full(frame));
         }
         self.advance(now);
+        self.arriving = Arriving { lane, replies: 0 };
+        self.outbox.open(lane);
         self.receive(frame);
+        self.outbox.note_idle(lane);
+        self.tidy();
+        Ok(Received { replies: self.arriving.replies })
+    }
+
+    /// Says whether [`handle_frame`](Self::handle_frame) takes frames of a lane: false while [`crate::Limits::events`] events wait to be
+    /// polled, or [`crate::Limits::unsolicited_replies`] refusals on that lane; for a lane that is not open while [`crate::Limits::lanes`] are; and once
+    /// the session has closed. Otherwise much output is no reason: two peers that wait for each other to read would wait for ever.
+    #[must_use]
+    #[inline]
+    pub fn wants_input(&self, lane: Lane) -> bool {
+        (lane == Lane::CHANNEL || self.has_place_for(lane))
+            && !self.is_closed()
+            && self.events.len() < self.config.limits.events
+            && !self.is_overrun(lane)
+    }
+
+    /// Says whether a lane is open, or may be.
+    fn has_place_for(&self, lane: Lane) -> bool {
+        self.outbox.lanes() < self.config.limits.lanes || self.outbox.is_open(lane)
+    }
+
+    /// The number of requests that came by a lane and wait for their reply. Once it is 0 and no frame of the lane is left to be polled,
+    /// none will come: what the peer cancels is not replied to where its protocol says so.
+    #[must_use]
+    pub fn replies_owed(&self, lane: Lane) -> usize {
+        self.outbox.queue(lane).map_or(0, LaneQueue::owed)
+    }
+
+    /// Stops the frames of a lane while its peer does not read, or lets them go on: a frame of a lane that is stopped is not polled. What is
+    /// said by it waits: progress merges, log records drop, and beyond [`crate::Limits::output_bytes`] nothing new is asked by it. Other
+    /// lanes go on. Two bounds end it: when more than [`crate::Limits::output_bytes_hard`] wait in all, the lane with the most is given up, and
+    /// so is one on which [`crate::Limits::unsolicited_replies`] refusals wait for [`crate::Timeouts::close_grace`] ([`Event::LaneClosed`]).
+    ///
+    /// # Errors
+    /// [`NotLive`] for a lane that is not open: nothing waits for it. The channel always is, until the session has closed.
+    pub fn set_writable(&mut self, lane: Lane, is_writable: bool, now: Instant) -> Result<(), NotLive> {
+        self.advance(now);
+        if self.is_closed() || !self.outbox.is_open(lane) {
+            return Err(NotLive);
+        }
+        self.outbox.set_writable(lane, is_writable);
+        if is_writable {
+            self.made_room(lane);
+            self.outbox.note_idle(lane);
+        }
         self.tidy();
         Ok(())
     }
 
-    /// Says whether [`handle_frame`](Self::handle_frame) takes frames: false while [`crate::Limits::events`] events or
-    /// [`crate::Limits::strays`] refusals wait to be polled, and once the session has closed. Otherwise a long outbox is no reason: two
-    /// peers that wait for each other to read would wait for ever.
-    #[must_use]
-    pub fn wants_input(&self) -> bool {
-        !self.is_closed() && self.events.len() < self.config.limits.events && !self.is_overrun()
+    /// Notes that a part of the transport is gone, and not the whole of it: for that there is [`handle_end`](Self::handle_end).
+    ///
+    /// | | an exchange that lives with its lane (Tesseron) | any other (MCP with a handshake) |
+    /// |---|---|---|
+    /// | [`Gone::Lane`] | its handler is told ([`CancelReason::Disconnected`](crate::CancelReason::Disconnected)), and nothing more is said for it | it goes on: its frames are polled as before, for a transport that can hand them over later, or throws them away |
+    /// | [`Gone::Exchange`] | [`Outcome::Lost`] | it goes on: the reply may come by another way |
+    ///
+    /// A lane that is gone is stopped no longer. What waits on it is dropped where exchanges live with their lanes, except on the channel.
+    ///
+    /// # Errors
+    /// [`NotLive`] for a lane that is not open, or an exchange that is over.
+    pub fn handle_gone(&mut self, gone: Gone, now: Instant) -> Result<(), NotLive> {
+        self.advance(now);
+        if self.is_closed() {
+            return Err(NotLive);
+        }
+        match gone {
+            Gone::Lane(lane) if !self.outbox.is_open(lane) => return Err(NotLive),
+            Gone::Lane(lane) => self.lose_lane(lane),
+            Gone::Exchange(exchange) => {
+                let id = OutboundId(exchange.0);
+                let call = self.calls.get(&id).filter(|call| !call.is_held()).ok_or(NotLive)?;
+                if call.rules().lane_bound {
+                    self.settle_call(id, Outcome::Lost, None);
+                }
+            }
+        }
+        self.tidy();
+        Ok(())
     }
 
     /// Notes that the transport has ended. [`TransportEnd::Eof`]: calls of ours are lost at once; what was read before is still answered within
@@ -69,22 +143,21 @@ impl Session {
 
     // ---- Out ----
 
-    /// The next frame to write. Frames leave in the order in which they came to be.
+    /// The next frame to write, and its [route](Transmit::route). Frames of one lane leave in the order in which they came to be; lanes take
+    /// turns.
     #[must_use = "a frame that is polled and not written is lost"]
     pub fn poll_transmit(&mut self) -> Option<Transmit> {
-        let strays = self.outbox.strays();
-        let frame = self.outbox.pop()?;
-        self.leave(frame.len(), strays);
-        Some(Transmit::new(frame))
+        let transmit = self.outbox.pop()?;
+        self.leave(transmit.route.lane, transmit.frame.len());
+        Some(transmit)
     }
 
-    /// The next frames to write, together: like [`poll_transmit`](Self::poll_transmit) until `into` has taken 64 of them, or
-    /// 32 KiB, and cheaper. Says whether there may be more.
+    /// The next frames of the channel, together: like [`poll_transmit`](Self::poll_transmit) of a transport with no other lane until
+    /// `into` has taken 64 of them, or 32 KiB, and cheaper. Says whether there may be more.
     pub fn poll_transmits(&mut self, into: &mut impl FrameSink) -> bool {
         into.fill(|into| {
-            let strays = self.outbox.strays();
             let Some(length) = self.outbox.pop_into(into) else { return false };
-            self.leave(length, strays);
+            self.leave(Lane::CHANNEL, length);
             true
         })
     }
@@ -98,10 +171,6 @@ impl Session {
     /// The moment at which [`handle_timeout`](Self::handle_timeout) has something to do; exact, and `None` when nothing is pending.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        if self.has_clocks_to_start() {
-            // Whatever the time is by then, it lets them start.
-            return Some(self.now.saturating_add(Duration::from_micros(1)));
-        }
         self.timers.next()
     }
 
@@ -112,24 +181,37 @@ impl Session {
         if now < self.now {
             self.stats.clock_went_back = self.stats.clock_went_back.saturating_add(1);
         }
-        if now > self.now {
-            self.now = now;
-            self.start_clocks(now);
-        }
+        self.now = self.now.max(now);
     }
 
     /// Does what every verb leaves to be done once its transitions are complete: an end in their midst would cut their news short.
+    #[inline]
     pub(super) fn tidy(&mut self) {
-        if self.outbox.bytes() > self.config.limits.output_bytes_hard {
-            self.fail(CloseReason::Overload);
+        if self.has_too_much_output() || self.line.is_busy() || self.outbox.has_idle() || !self.ending.is_open() {
+            self.tidy_up();
         }
-        // Nearly always nothing waits in line, and the end has not begun.
-        if self.line.is_busy() {
-            self.serve_line();
+    }
+
+    #[cold]
+    fn tidy_up(&mut self) {
+        self.bound_output();
+        self.serve_line();
+        self.outbox.forget_idle();
+        self.settle_ending();
+    }
+
+    /// Gives up the lanes on which most waits while more waits in all than may.
+    #[inline]
+    pub(super) fn bound_output(&mut self) {
+        while self.has_too_much_output() {
+            self.give_lane_up(self.outbox.longest());
         }
-        if !self.ending.is_open() {
-            self.settle_ending();
-        }
+    }
+
+    /// Says whether more waits on all lanes than may.
+    #[inline]
+    fn has_too_much_output(&self) -> bool {
+        self.outbox.bytes() > self.config.limits.output_bytes_hard
     }
 
     /// The number of the next id of ours.
@@ -153,14 +235,16 @@ impl Session {
             }
             // The line is served when all that is due has happened.
             TimerKey::Line => self.line.forget_armed(),
-            TimerKey::Overload => {
-                self.overload.forget_armed();
-                self.fail(CloseReason::Overload);
+            TimerKey::Overload(lane) => {
+                if let Some(queue) = self.outbox.queue_mut(lane) {
+                    queue.overload().forget_armed();
+                }
+                self.give_lane_up(lane);
             }
             TimerKey::Call(id) => {
                 let Some(call) = self.calls.get_mut(&id) else { return };
                 call.forget_armed();
-                let clock = call.deadline().map_or(Clock::MaxTotal, |(_, clock)| clock);
+                let clock = call.deadline().map_or(TimeoutKind::MaxTotal, |(_, clock)| clock);
                 let is_probe = call.op().is_probe();
                 self.settle_call(id, Outcome::TimedOut(clock), Some("timed out"));
                 if is_probe {
@@ -209,50 +293,69 @@ impl Session {
 
     // ---- Frames ----
 
-    /// Counts a frame that has been polled; before that there were so many strays.
-    fn leave(&mut self, length: usize, strays: usize) {
+    /// Counts a frame that has been polled.
+    #[inline]
+    fn leave(&mut self, lane: Lane, length: usize) {
         self.stats.frames_out = self.stats.frames_out.saturating_add(1);
         self.stats.bytes_out = self.stats.bytes_out.saturating_add(length as u64);
-        if self.outbox.strays() < strays {
-            self.restart_overload();
+        if self.outbox.queue_mut(lane).is_some_and(LaneQueue::take_unsolicited_left) {
+            self.restart_overload(lane);
+        }
+        if self.line.has_blocked() || lane != Lane::CHANNEL {
+            self.made_room(lane);
+            self.outbox.note_idle(lane);
         }
         self.tidy();
     }
 
-    pub(super) fn push_cancel(&mut self, exchange: u64, reason: Option<&str>) {
-        let mut frame = self.dialect.write_cancel(self.outbox.frames(), exchange, reason);
-        if frame.len() > self.config.limits.frame_bytes {
-            frame = self.dialect.write_cancel(self.outbox.frames(), exchange, None);
+    /// Serves the invocations that waited for room on a lane, if it has some. Due wherever frames leave it or are withdrawn.
+    pub(super) fn made_room(&mut self, lane: Lane) {
+        if self.line.is_blocked(lane) && self.outbox.has_room(lane) {
+            self.line.unblock(lane);
         }
-        self.outbox.push(Class::Bound, frame);
     }
 
-    /// Sends a reply that has its place. One that is larger than a frame may be becomes an error.
-    pub(super) fn push_bound(&mut self, frame: Draft, exchange: &WireId) {
-        let frame = match frame.len() > self.config.limits.frame_bytes {
-            true => self.dialect.write_error(self.outbox.frames(), Some(exchange), &too_large()),
+    pub(super) fn push_cancel(&mut self, exchange: ExchangeId, reason: Option<&str>) {
+        self.push_cancel_as(Lane::CHANNEL, Class::Cancel(exchange), exchange.0, reason);
+    }
+
+    /// Tells the peer that an exchange of ours is wanted no longer.
+    pub(super) fn push_cancel_as(&mut self, lane: Lane, class: Class, number: u64, reason: Option<&str>) {
+        let mut frame = self.rules.dialect.write_cancel(self.outbox.frames(), number, reason);
+        if frame.len() > self.config.limits.frame_bytes {
+            frame = self.rules.dialect.write_cancel(self.outbox.frames(), number, None);
+        }
+        self.outbox.push(lane, class, frame);
+    }
+
+    /// Makes an error of a reply that is larger than a frame may be.
+    pub(super) fn fitted(&mut self, frame: Draft, exchange: &WireId) -> Draft {
+        match frame.len() > self.config.limits.frame_bytes {
+            true => self.rules.dialect.write_error(self.outbox.frames(), Some(exchange), &too_large()),
             false => frame,
-        };
-        self.outbox.push(Class::Bound, frame);
+        }
     }
 
     /// Sends a reply that belongs to nothing.
-    pub(super) fn push_stray(&mut self, frame: Draft) {
-        self.outbox.push(Class::Stray, frame);
-        if !self.overload.is_counting() {
-            self.restart_overload();
+    pub(super) fn push_unsolicited(&mut self, lane: Lane, kind: ReplyKind, frame: Draft) {
+        self.outbox.push(lane, Class::Unsolicited(kind), frame);
+        if self.is_overrun(lane) && !self.outbox.queue(lane).is_some_and(LaneQueue::is_counting) {
+            self.restart_overload(lane);
         }
     }
 
     /// Gives a peer that makes us refuse more than it reads the time to read another refusal.
-    fn restart_overload(&mut self) {
-        let is_overrun = self.is_overrun();
-        self.overload.restart(is_overrun, self.config.timeouts.close_grace, self.now, &mut self.timers);
+    fn restart_overload(&mut self, lane: Lane) {
+        let (is_overrun, grace) = (self.is_overrun(lane), self.config.timeouts.close_grace);
+        if let Some(queue) = self.outbox.queue_mut(lane) {
+            queue.overload().restart(lane, is_overrun, grace, self.now, &mut self.timers);
+        }
     }
 
-    /// Says whether the peer makes us refuse more than it reads.
-    pub(super) fn is_overrun(&self) -> bool {
-        self.outbox.strays() >= self.config.limits.strays
+    /// Says whether the peer makes us refuse more on a lane than it reads.
+    #[inline]
+    pub(super) fn is_overrun(&self, lane: Lane) -> bool {
+        self.outbox.unsolicited_replies(lane) >= self.config.limits.unsolicited_replies
     }
 }
 

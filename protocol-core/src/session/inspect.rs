@@ -1,6 +1,9 @@
 //! The state of a session, as its owner sees it.
 
 use super::Session;
+use super::event::InboundId;
+use super::route::Lane;
+use super::serve::Serve;
 use super::stats::Stats;
 use crate::config::Config;
 use crate::dialect::PeerInfo;
@@ -31,6 +34,12 @@ impl Session {
         &self.config
     }
 
+    /// The lane that an invocation came by, while it is served.
+    #[must_use]
+    pub fn lane(&self, id: InboundId) -> Option<Lane> {
+        self.serves.get(&id).map(Serve::lane)
+    }
+
     /// Its counters.
     #[must_use]
     pub fn stats(&self) -> Stats {
@@ -55,15 +64,21 @@ impl Session {
         let greeting = usize::from(self.handshake.is_opened() && !self.is_closed());
         open.saturating_sub(calls).saturating_sub(questions).saturating_add(greeting)
     }
-}
 
-impl Session {
-    /// The time that it was last told.
+    /// The greatest `now` that it was told.
+    #[must_use]
     pub fn time(&self) -> Instant {
         self.now
     }
 
-    /// Events that wait to be polled.
+    /// Says whether any call of ours has not ended.
+    #[must_use]
+    pub fn has_calls(&self) -> bool {
+        !self.calls.is_empty()
+    }
+
+    /// The number of events that wait to be polled.
+    #[must_use]
     pub fn unread_events(&self) -> usize {
         self.events.len()
     }

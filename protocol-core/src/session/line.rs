@@ -1,4 +1,4 @@
-//! The line in which invocations wait for what they share on the way out: the session's rate window, and room in the outbox.
+//! The line in which invocations wait for what they share on the way out: the session's rate window, and room on their lane.
 //!
 //! | Place | `join` for the turn | `join` for room | `leave` |
 //! |---|---|---|---|
@@ -8,13 +8,16 @@
 //!
 //! First come, first served. A caller hears that a call is alive only by its progress, so a call that reports all the time must not
 //! starve one that reports now and then. Final updates stand in a line of their own: no window keeps them back, they wait only for room.
+//!
+//! Each lane has such a line, and the places of all lanes are numbered together. One that has no room is passed over until it has
+//! (`block`, `unblock`), so that a peer that reads one lane slowly holds up nothing on the others.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 
 use crate::config::RateWindow;
-use crate::session::InboundId;
 use crate::session::progress::{Opens, Window};
 use crate::session::timers::{TimerKey, Timers};
+use crate::session::{InboundId, Lane};
 use crate::time::Instant;
 
 /// The thing that a place is waited in for.
@@ -33,7 +36,12 @@ pub(super) struct Place(For, u64);
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     window: Window,
-    waiting: BTreeMap<Place, InboundId>,
+    /// The lines of lanes; none is empty.
+    lanes: BTreeMap<Lane, BTreeMap<Place, InboundId>>,
+    /// The first place of each lane that is not blocked.
+    heads: BTreeMap<Place, Lane>,
+    /// Lanes that have no room, as far as was looked.
+    blocked: BTreeSet<Lane>,
     next: u64,
     /// The entry in the session's timers of the next opening of the window.
     armed: Option<Instant>,
@@ -41,40 +49,99 @@ pub(super) struct Line {
 
 impl Line {
     pub(super) fn new(rate: RateWindow) -> Self {
-        Self { window: Window::new(rate), waiting: BTreeMap::new(), next: 0, armed: None }
+        Self {
+            window: Window::new(rate),
+            lanes: BTreeMap::new(),
+            heads: BTreeMap::new(),
+            blocked: BTreeSet::new(),
+            next: 0,
+            armed: None,
+        }
     }
 
-    /// Says whether something waits in it, or a timer was armed for it.
+    /// Says whether something may go on in it: an invocation of a lane with room waits, or a timer was armed for one.
     #[inline]
     pub(super) fn is_busy(&self) -> bool {
-        !self.waiting.is_empty() || self.armed.is_some()
+        !self.heads.is_empty() || self.armed.is_some()
     }
 
-    /// Says whether no invocation waits for the window.
+    /// Says whether no invocation of a lane with room waits for the window.
     pub(super) fn is_free(&self) -> bool {
-        self.waiting.last_key_value().is_none_or(|(place, _)| place.0 == For::Room)
+        self.heads.last_key_value().is_none_or(|(place, _)| place.0 == For::Room)
     }
 
-    /// The invocation that is served next.
-    pub(super) fn first(&self) -> Option<InboundId> {
-        self.waiting.first_key_value().map(|(_, id)| *id)
+    /// The invocation that is served next, and its lane.
+    pub(super) fn first(&self) -> Option<(InboundId, Lane)> {
+        let (place, lane) = self.heads.first_key_value()?;
+        Some((*self.lanes.get(lane)?.get(place)?, *lane))
     }
 
-    /// Gives the last place to an invocation; one that has such a place keeps it.
-    pub(super) fn join(&mut self, id: InboundId, what: For, place: &mut Option<Place>) {
+    /// Gives the last place on a lane to an invocation; one that has such a place keeps it.
+    pub(super) fn join(&mut self, id: InboundId, lane: Lane, what: For, place: &mut Option<Place>) {
         if place.is_none_or(|place| place.0 != what) {
-            self.leave(place);
+            self.leave(lane, place);
             let last = Place(what, self.next);
             self.next = self.next.saturating_add(1);
-            self.waiting.insert(last, id);
+            self.change(lane, |line| {
+                line.insert(last, id);
+            });
             *place = Some(last);
         }
     }
 
-    pub(super) fn leave(&mut self, place: &mut Option<Place>) {
+    #[inline]
+    pub(super) fn leave(&mut self, lane: Lane, place: &mut Option<Place>) {
         if let Some(place) = place.take() {
-            self.waiting.remove(&place);
+            self.change(lane, |line| {
+                line.remove(&place);
+            });
         }
+    }
+
+    /// Changes the line of a lane, and keeps the first places in step.
+    fn change(&mut self, lane: Lane, change: impl FnOnce(&mut BTreeMap<Place, InboundId>)) {
+        let line = self.lanes.entry(lane).or_default();
+        let before = line.first_key_value().map(|(place, _)| *place);
+        change(line);
+        let after = line.first_key_value().map(|(place, _)| *place);
+        if after.is_none() {
+            self.lanes.remove(&lane);
+            self.blocked.remove(&lane);
+        }
+        if let Some(before) = before.filter(|before| Some(*before) != after) {
+            self.heads.remove(&before);
+        }
+        if let Some(after) = after.filter(|_| !self.blocked.contains(&lane)) {
+            self.heads.insert(after, lane);
+        }
+    }
+
+    /// Passes a lane over that has no room.
+    pub(super) fn block(&mut self, lane: Lane) {
+        if let Some((first, _)) = self.lanes.get(&lane).and_then(BTreeMap::first_key_value) {
+            self.heads.remove(first);
+            self.blocked.insert(lane);
+        }
+    }
+
+    /// Serves a lane again that has room.
+    pub(super) fn unblock(&mut self, lane: Lane) {
+        if self.blocked.remove(&lane)
+            && let Some((first, _)) = self.lanes.get(&lane).and_then(BTreeMap::first_key_value)
+        {
+            self.heads.insert(*first, lane);
+        }
+    }
+
+    /// Says whether any lane is passed over.
+    #[inline]
+    pub(super) fn has_blocked(&self) -> bool {
+        !self.blocked.is_empty()
+    }
+
+    /// Says whether this lane is passed over.
+    pub(super) fn is_blocked(&self, lane: Lane) -> bool {
+        self.blocked.contains(&lane)
     }
 
     /// The moment at which the session's window lets the next update through.
@@ -102,7 +169,9 @@ impl Line {
     }
 
     pub(super) fn clear(&mut self, timers: &mut Timers) {
-        self.waiting.clear();
+        self.lanes.clear();
+        self.heads.clear();
+        self.blocked.clear();
         timers.set(TimerKey::Line, &mut self.armed, None);
     }
 }

@@ -4,11 +4,11 @@
 //! |---|---|
 //! | `call`, `serve`, `input` | the machines of an invocation: a call of ours, one that we serve, the questions that nest in both |
 //! | `handshake`, `ending`, `overload` | the machines of the channel |
-//! | `outbox`, `event_queue`, `timers`, `line` | the queues of what leaves, and when |
+//! | `outbox`, `lane_queue`, `event_queue`, `timers`, `line` | the queues of what leaves, and when |
 //! | `progress`, `depth`, `peer_ids`, `stats`, `rising` | the rules of progress and of nesting, the peer's names, counters, a table |
 //! | `caller`, `callee`, `gateway`, `notices`, `alarms`, `closing`, `input_output`, `inspect` | the verbs of [`Session`], each with the steps that only it takes |
 //! | `receive` | the effect of each message of the peer |
-//! | `verbs`, `event` | the types that verbs take and give, and those that are polled |
+//! | `verbs`, `event`, `route` | the types that verbs take and give, and those that are polled |
 //!
 //! A machine's state is private to its file and changes by its methods alone; its table opens the file. The verbs bring machines together.
 
@@ -26,6 +26,7 @@ mod handshake;
 mod input;
 mod input_output;
 mod inspect;
+mod lane_queue;
 mod line;
 mod notices;
 mod outbox;
@@ -34,6 +35,7 @@ mod peer_ids;
 mod progress;
 mod receive;
 mod rising;
+mod route;
 mod serve;
 mod stats;
 mod timers;
@@ -41,30 +43,33 @@ mod verbs;
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
 
 use crate::config::Config;
 use crate::dialect::{Change, Dialect, Level, PeerInfo, Rules};
+use crate::shared::Arc;
 use crate::table::Table;
 use crate::time::Instant;
 use crate::wire::WireId;
 
 use call::Call;
 use ending::Ending;
-pub use event::{AlarmId, Clock, CloseReason, Event, InboundId, InputFailed, InputKey, Invalid, OutboundId, Outcome, Why};
+pub use event::{
+    AlarmId, CancelReason, CloseReason, Event, ExchangeId, InboundId, InputFailed, InputKey, Invalid, OutboundId, Outcome,
+    TimeoutKind,
+};
 use event_queue::EventQueue;
 use handshake::Handshake;
 use input::{Asked, Question};
 use line::Line;
 use outbox::Outbox;
-use overload::Overload;
 use peer_ids::PeerIds;
+pub use route::{Gone, Lane, Received, ReplyKind, Route, RouteKind, Transmit};
 use serve::Serve;
 pub use stats::Stats;
 use timers::Timers;
 pub use verbs::{
-    AskError, CheckpointError, Close, Full, Invoke, InvokeError, Logged, NotLive, ProgressError, Refused, Reported, Route,
-    ServeOptions, TooManyAlarms, Transmit, TransportEnd,
+    AskError, CheckpointError, Close, Full, Invoke, InvokeError, Logged, NotLive, ProgressError, Refused, Reported, ServeOptions,
+    TooManyAlarms, TransportEnd,
 };
 
 /// One end of one channel to one peer.
@@ -72,7 +77,7 @@ pub use verbs::{
 /// It is fed frames and time, and gives frames, events and one deadline. It owns no socket, clock, task or lock.
 ///
 /// * `handle_*` brings what happened outside: [`handle_frame`](Self::handle_frame), [`handle_end`](Self::handle_end),
-///   [`handle_timeout`](Self::handle_timeout).
+///   [`handle_gone`](Self::handle_gone), [`handle_timeout`](Self::handle_timeout); and [`set_writable`](Self::set_writable).
 /// * As a caller: [`invoke`](Self::invoke), [`cancel`](Self::cancel), [`provide_input`](Self::provide_input).
 /// * As a callee: [`progress`](Self::progress), [`checkpoint`](Self::checkpoint), [`request_input`](Self::request_input),
 ///   [`respond`](Self::respond), [`configure`](Self::configure).
@@ -105,18 +110,18 @@ pub use verbs::{
 /// # Example
 ///
 /// ```
-/// use protocol_core::{Config, Event, Identity, Instant, Json, Op, Outcome, Reply, Session, ToolOutput};
-/// use protocol_core::Invoke;
+/// use protocol_core::{Config, Event, Identity, Instant, Json, Outcome, Reply, Session, ToolOutput};
+/// use protocol_core::{Invoke, Lane};
 ///
 /// let now = Instant::ZERO;
 /// let mut client = Session::new(Config::mcp_client(Identity::new("client", "1")), now);
 /// let mut server = Session::new(Config::mcp_server(Identity::new("server", "1")), now);
-/// let call = client.invoke(Invoke::new(Op::CallTool, Json::parse(r#"{"name":"hello"}"#)?), now)?;
+/// let call = client.invoke(Invoke::call_tool("hello", Json::empty_object()), now)?;
 ///
 /// let mut outcome = None;
 /// while outcome.is_none() {
 ///     while let Some(out) = client.poll_transmit() {
-///         server.handle_frame(out.frame, now)?;
+///         server.handle_frame(out.frame, Lane::CHANNEL, now)?;
 ///     }
 ///     while let Some(event) = server.poll_event() {
 ///         if let Event::Request { id, .. } = event {
@@ -124,7 +129,7 @@ pub use verbs::{
 ///         }
 ///     }
 ///     while let Some(out) = server.poll_transmit() {
-///         client.handle_frame(out.frame, now)?;
+///         client.handle_frame(out.frame, Lane::CHANNEL, now)?;
 ///     }
 ///     while let Some(event) = client.poll_event() {
 ///         if let Event::Done { id, outcome: how, .. } = event {
@@ -138,30 +143,28 @@ pub use verbs::{
 /// ```
 #[derive(Clone, Debug)]
 pub struct Session {
-    config: Config,
-    dialect: Dialect,
-    /// The differences between protocols, read off the dialect once.
-    rules: Rules,
+    config: Arc<Config>,
+    /// The rules of the channel: those of what begins from now on.
+    rules: &'static Rules,
     /// The greatest `now` seen.
     now: Instant,
     handshake: Handshake,
-    peer: Option<Box<PeerInfo>>,
+    peer: Option<Arc<PeerInfo>>,
     /// A change that the peer told of itself before it answered our greeting.
     change: Option<Box<Change>>,
     ending: Ending,
-    overload: Overload,
+    /// The frame that is being read.
+    arriving: Arriving,
 
     /// The number of the next id of ours, of whatever kind: none is used twice.
     next: u64,
     calls: Table<OutboundId, Call>,
-    /// Calls whose clocks have not started, and when they would have.
-    untimed: Vec<(OutboundId, Instant)>,
-    /// Bytes of calls that wait for the handshake.
+    /// Bytes of calls and of questions that wait for the handshake.
     held_bytes: usize,
     /// The peer's exchanges that wait for a response.
     peer_ids: PeerIds,
-    /// The peer's names of invocations, where their tokens are names. A part of `serves`.
-    names: BTreeMap<WireId, InboundId>,
+    /// The peer's names of invocations by lane, where their tokens are names. A part of `serves`.
+    names: BTreeMap<(Lane, WireId), InboundId>,
     serves: Table<InboundId, Serve>,
     /// The number of those that were cancelled and have a handler that has not ended.
     orphans: usize,
@@ -184,23 +187,35 @@ pub struct Session {
     stats: Stats,
 }
 
+/// The frame that is being read: its lane, and how many replies it is owed so far.
+#[derive(Clone, Copy, Debug)]
+struct Arriving {
+    lane: Lane,
+    replies: usize,
+}
+
+impl Default for Arriving {
+    fn default() -> Self {
+        Self { lane: Lane::CHANNEL, replies: 0 }
+    }
+}
+
 impl Session {
-    /// A session that begins at `now`. An end that speaks first has its greeting ready to be polled.
+    /// A session that begins at `now`. An end that speaks first has its greeting ready to be polled. Sessions that are alike share one
+    /// configuration.
     #[must_use]
-    pub fn new(config: Config, now: Instant) -> Self {
-        let dialect = Dialect::new(&config.protocol, &config.local_end());
+    pub fn new(config: impl Into<Arc<Config>>, now: Instant) -> Self {
+        let config = config.into();
         let mut session = Self {
-            rules: dialect.rules(),
-            dialect,
+            rules: Dialect::rules(&config.protocol),
             now,
             handshake: Handshake::new(),
             peer: None,
             change: None,
             ending: Ending::new(),
-            overload: Overload::new(),
+            arriving: Arriving::default(),
             next: config.first_id(),
             calls: Table::new(),
-            untimed: Vec::new(),
             held_bytes: 0,
             peer_ids: PeerIds::new(config.limits.tombstones),
             names: BTreeMap::new(),

@@ -2,7 +2,8 @@
 
 use super::Session;
 use super::event::InboundId;
-use super::outbox::Class;
+use super::lane_queue::Class;
+use super::route::Lane;
 use super::serve::Serve;
 use super::verbs::{Logged, NotLive, Refused};
 use crate::dialect::{LogRecord, Notice};
@@ -20,21 +21,23 @@ impl Session {
         if !self.config.capabilities.logging || record.level < self.log_level || !self.ending.may_write() {
             return Ok(Logged::Unwanted);
         }
-        let frame = self.dialect.write_log(self.outbox.frames(), &record, serve.and_then(Serve::token));
+        let lane = serve.map_or(Lane::CHANNEL, Serve::lane);
+        let frame = self.rules.dialect.write_log(self.outbox.frames(), &record, serve.and_then(Serve::token));
         let mut logged = Logged::Sent;
         if frame.len() > self.config.limits.frame_bytes {
             self.outbox.frames().throw_away(frame);
             return Ok(self.drop_logs(1));
         }
-        if self.outbox.is_congested() {
-            let dropped = self.outbox.drop_oldest_logs(frame.len());
+        if !self.outbox.has_room(lane) {
+            let dropped = self.outbox.drop_oldest_logs(lane, frame.len());
             logged = self.drop_logs(dropped.max(1));
             if dropped == 0 {
                 self.outbox.frames().throw_away(frame);
                 return Ok(logged);
             }
         }
-        self.outbox.push(Class::Log, frame);
+        self.outbox.push(lane, Class::Log { within: id.is_some() }, frame);
+        self.tidy();
         Ok(logged)
     }
 
@@ -55,19 +58,20 @@ impl Session {
         if !proper {
             return Err(Refused::Params);
         }
-        self.dialect.check_notice(&notice).map_err(Refused::from)?;
+        self.rules.dialect.check_notice(&notice, &self.config.capabilities).map_err(Refused::from)?;
         if !self.handshake.serves() {
             return Err(Refused::NotReady);
         }
-        if self.outbox.is_congested() {
+        if self.outbox.is_congested(Lane::CHANNEL) {
             return Err(Refused::Full);
         }
-        let frame = self.dialect.write_notice(self.outbox.frames(), &notice);
+        let frame = self.rules.dialect.write_notice(self.outbox.frames(), &notice);
         if frame.len() > self.config.limits.frame_bytes {
             self.outbox.frames().throw_away(frame);
             return Err(Refused::TooLarge);
         }
-        self.outbox.push(Class::Bound, frame);
+        self.outbox.push(Lane::CHANNEL, Class::Notice, frame);
+        self.tidy();
         Ok(())
     }
 

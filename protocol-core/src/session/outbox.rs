@@ -1,68 +1,53 @@
-//! Frames that wait to be polled, in the order in which they were made.
+//! Frames that wait to be polled: those of the channel, and those of each other lane by itself.
 //!
 //! ```text
-//!           push, push_apart              pop, pop_into
-//!   (none) ------------------> waits ----------------------> (gone: it has left)
-//!                                |
-//!                                | withdraw, withdraw_progress, drop_oldest_logs: it is never sent
-//!                                v            sweep
-//!                            withdrawn ----------------> (gone)
+//!            open: a frame came by it
+//!   unknown ---------------------------------------------------> open --+ push, pop, owe, settle, set_writable
+//!      ^                                                          |  ^  |
+//!      |  forget_idle: nothing waits, nothing is owed, and the    |  `--'
+//!      |  transport has not stopped it; close                     |
+//!      `----------------------------------------------------------'
 //! ```
 //!
-//! Three kinds, told apart by who may be refused: what must go out (responses, cancels, the handshake) always has a place, since its
-//! number is bounded by the tables; what is asked for (calls, questions) is refused while the outbox is [congested](Outbox::is_congested);
-//! what can be replaced (progress, log records) merges or drops. The queue itself is the signal: nothing else counts it.
+//! The channel is always open. Frames leave a lane in the order in which they were made; lanes take turns. Three kinds, told apart by who
+//! may be refused: what must go out (responses, cancels, the handshake) always has a place, since its number is bounded by the tables;
+//! what is asked for (calls, questions) is refused while its lane is [congested](Outbox::is_congested); what can be replaced (progress, log
+//! records) merges or drops while its lane has no [room](Outbox::has_room). The queue itself is the signal: nothing else counts it.
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use crate::byte_queue::KEPT;
-use crate::session::InboundId;
+use super::lane_queue::{Class, LaneQueue};
+use crate::session::{InboundId, Lane, Route, Transmit};
 use crate::sink::FrameSink;
 use crate::wire::{Draft, Frames, Kept};
 
-/// A frame's place in the order of all frames of the session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Ticket(u64);
-
-/// The kind of a frame, as far as its place in the queue is concerned.
+/// A frame's place: its lane, and its number in the order of all frames of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Class {
-    /// Belongs to an invocation or the handshake: its number is bounded elsewhere.
-    Bound,
-    /// A reply that belongs to nothing; they are counted.
-    Stray,
-    /// Progress of an invocation that we serve.
-    Progress(InboundId),
-    /// A log record; the oldest makes room for the newest.
-    Log,
-}
-
-#[derive(Clone, Debug)]
-struct Waiting {
-    ticket: Ticket,
-    class: Class,
-    frame: Kept,
-    /// Such places are swept when they are many. What is left of `frame` is how much of the others' memory it takes.
-    withdrawn: bool,
+pub(super) struct Ticket {
+    number: u64,
+    lane: Lane,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Outbox {
-    /// The writer of frames, and their memory.
+    /// The writer of frames, and the memory of short ones of the channel.
     frames: Frames,
-    /// Ordered by ticket.
-    queue: VecDeque<Waiting>,
+    channel: LaneQueue,
+    /// Every other lane that is open.
+    others: BTreeMap<Lane, LaneQueue>,
+    /// Lanes that may be forgotten when the verb is over.
+    idle: Vec<Lane>,
+    /// Other lanes that may have a frame to be polled, each once, in the order of their turns.
+    turns: VecDeque<Lane>,
+    /// The last frame that was polled while other lanes had some was one of them.
+    others_turn: bool,
     next: u64,
+    /// Bytes of all lanes.
     bytes: usize,
-    /// Those of them that are of log records.
-    log_bytes: usize,
-    strays: usize,
-    withdrawn: usize,
-    /// Memory of those among the others.
-    withdrawn_bytes: usize,
-    /// From this many bytes on it is congested.
+    /// From this many bytes on a lane is congested.
     limit: usize,
 }
 
@@ -70,13 +55,13 @@ impl Outbox {
     pub(super) fn new(limit: usize) -> Self {
         Self {
             frames: Frames::default(),
-            queue: VecDeque::new(),
+            channel: LaneQueue::default(),
+            others: BTreeMap::new(),
+            idle: Vec::new(),
+            turns: VecDeque::new(),
+            others_turn: false,
             next: 0,
             bytes: 0,
-            log_bytes: 0,
-            strays: 0,
-            withdrawn: 0,
-            withdrawn_bytes: 0,
             limit,
         }
     }
@@ -86,179 +71,296 @@ impl Outbox {
         &mut self.frames
     }
 
-    /// Takes the frame that was written last.
-    pub(super) fn push(&mut self, class: Class, frame: Draft) -> Ticket {
-        let (length, frame) = (frame.len(), self.frames.keep(frame));
-        self.add(class, length, frame)
+    // ---- Frames ----
+
+    /// Takes the frame that was written last. A lane that is not open takes none.
+    #[inline]
+    pub(super) fn push(&mut self, lane: Lane, class: Class, frame: Draft) -> Ticket {
+        let frame = if lane == Lane::CHANNEL { self.frames.keep(frame) } else { Kept::Apart(self.frames.take(frame)) };
+        self.add(lane, class, frame)
     }
 
     /// Takes a frame that was written before.
-    pub(super) fn push_apart(&mut self, class: Class, frame: Bytes) -> Ticket {
-        self.add(class, frame.len(), Kept::Apart(frame))
+    pub(super) fn push_apart(&mut self, lane: Lane, class: Class, frame: Bytes) -> Ticket {
+        self.add(lane, class, Kept::Apart(frame))
     }
 
-    fn add(&mut self, class: Class, length: usize, frame: Kept) -> Ticket {
-        let ticket = Ticket(self.next);
+    #[inline]
+    fn add(&mut self, lane: Lane, class: Class, frame: Kept) -> Ticket {
+        let number = self.next;
         self.next = self.next.saturating_add(1);
-        self.bytes = self.bytes.saturating_add(length);
-        match class {
-            Class::Stray => self.strays = self.strays.saturating_add(1),
-            Class::Log => self.log_bytes = self.log_bytes.saturating_add(length),
-            Class::Bound | Class::Progress(_) => {}
+        let length = frame.len();
+        if lane == Lane::CHANNEL {
+            self.channel.push(number, class, frame);
+            self.bytes = self.bytes.saturating_add(length);
+        } else if let Some(queue) = self.others.get_mut(&lane) {
+            queue.push(number, class, frame);
+            self.bytes = self.bytes.saturating_add(length);
+            if queue.take_turn() {
+                self.turns.push_back(lane);
+            }
         }
-        self.queue.push_back(Waiting { ticket, class, frame, withdrawn: false });
-        ticket
+        Ticket { number, lane }
     }
 
-    /// The next frame.
-    pub(super) fn pop(&mut self) -> Option<Bytes> {
-        Some(match self.next()? {
+    /// The next frame of any lane that is not stopped.
+    #[inline]
+    pub(super) fn pop(&mut self) -> Option<Transmit> {
+        if self.turns.is_empty() { self.pop_channel() } else { self.pop_in_turn() }
+    }
+
+    #[cold]
+    fn pop_in_turn(&mut self) -> Option<Transmit> {
+        self.others_turn = !self.others_turn;
+        if self.others_turn {
+            self.pop_other().or_else(|| self.pop_channel())
+        } else {
+            self.pop_channel().or_else(|| self.pop_other())
+        }
+    }
+
+    #[inline]
+    fn pop_channel(&mut self) -> Option<Transmit> {
+        if self.channel.is_stalled() {
+            return None;
+        }
+        let (class, frame) = self.channel.next(&mut self.frames)?;
+        let frame = match frame {
             Kept::Behind(length) => self.frames.cut(length),
             Kept::Apart(frame) => frame,
-        })
+        };
+        self.bytes = self.bytes.saturating_sub(frame.len());
+        Some(Transmit { frame, route: Route { lane: Lane::CHANNEL, kind: class.route() } })
     }
 
-    /// The next frame goes behind those in `into`; says how long it is.
+    fn pop_other(&mut self) -> Option<Transmit> {
+        loop {
+            let lane = self.turns.pop_front()?;
+            let Some(queue) = self.others.get_mut(&lane) else { continue };
+            queue.end_turn();
+            if queue.is_stalled() {
+                continue;
+            }
+            // Short frames lie together on the channel alone.
+            let Some((class, Kept::Apart(frame))) = queue.next(&mut self.frames) else { continue };
+            if !queue.is_empty() && queue.take_turn() {
+                self.turns.push_back(lane);
+            }
+            self.bytes = self.bytes.saturating_sub(frame.len());
+            return Some(Transmit { frame, route: Route { lane, kind: class.route() } });
+        }
+    }
+
+    /// The next frame of the channel goes after those in `into`; says how long it is.
+    #[inline]
     pub(super) fn pop_into(&mut self, into: &mut impl FrameSink) -> Option<usize> {
-        let next = self.next()?;
-        let length = next.len();
-        match next {
+        if self.channel.is_stalled() {
+            return None;
+        }
+        let (_, frame) = self.channel.next(&mut self.frames)?;
+        let length = frame.len();
+        match frame {
             Kept::Behind(length) => {
                 into.push_slice(self.frames.first(length));
                 self.frames.leave(length);
             }
             Kept::Apart(frame) => into.push(frame),
         }
+        self.bytes = self.bytes.saturating_sub(length);
         Some(length)
-    }
-
-    #[inline]
-    fn next(&mut self) -> Option<Kept> {
-        loop {
-            let waiting = self.queue.pop_front()?;
-            if !waiting.withdrawn {
-                self.uncount(waiting.class, waiting.frame.len());
-                return Some(waiting.frame);
-            }
-            self.pass_withdrawn(&waiting.frame);
-        }
-    }
-
-    #[cold]
-    fn pass_withdrawn(&mut self, frame: &Kept) {
-        self.withdrawn = self.withdrawn.saturating_sub(1);
-        if let Kept::Behind(length) = *frame {
-            self.withdrawn_bytes = self.withdrawn_bytes.saturating_sub(length);
-            self.frames.leave(length);
-        }
     }
 
     /// Takes a frame back. `false` if it has been polled.
     pub(super) fn withdraw(&mut self, ticket: Ticket) -> bool {
-        let Ok(place) = self.queue.binary_search_by_key(&ticket, |waiting| waiting.ticket) else { return false };
-        let withdrawn = self.empty(place).is_some();
-        self.sweep();
-        withdrawn
+        let Some((queue, frames)) = self.parts(ticket.lane) else { return false };
+        let withdrawn = queue.withdraw(ticket.number, frames);
+        self.bytes = self.bytes.saturating_sub(withdrawn.unwrap_or_default());
+        withdrawn.is_some()
     }
 
-    /// Says whether the frame has neither been polled nor withdrawn.
+    /// Says whether a frame that was not withdrawn has not been polled.
+    #[inline]
     pub(super) fn holds(&self, ticket: Ticket) -> bool {
-        self.queue.front().is_some_and(|first| first.ticket <= ticket)
+        self.queue(ticket.lane).is_some_and(|queue| queue.holds(ticket.number))
     }
 
     /// Takes back all progress of `id`, of which `last` is the newest.
     pub(super) fn withdraw_progress(&mut self, id: InboundId, last: Ticket) {
         if self.holds(last) {
-            self.withdraw_first(usize::MAX, |class| class == Class::Progress(id));
+            self.withdraw_first(last.lane, usize::MAX, |class| class == Class::Progress(id));
         }
     }
 
-    /// Takes back the oldest log records until at least as many `bytes` are free, and says how many; none if that cannot be.
-    pub(super) fn drop_oldest_logs(&mut self, bytes: usize) -> usize {
-        if self.log_bytes < bytes { 0 } else { self.withdraw_first(bytes, |class| class == Class::Log) }
+    /// Takes back the oldest log records of a lane until at least as many `bytes` are free, and says how many; none if that cannot be.
+    pub(super) fn drop_oldest_logs(&mut self, lane: Lane, bytes: usize) -> usize {
+        match self.queue(lane) {
+            Some(queue) if queue.log_bytes() >= bytes => {
+                self.withdraw_first(lane, bytes, |class| matches!(class, Class::Log { .. }))
+            }
+            _ => 0,
+        }
     }
 
-    /// Takes back the oldest frames of a kind until `bytes` are free, in one pass, and says how many.
-    fn withdraw_first(&mut self, bytes: usize, is_of_kind: impl Fn(Class) -> bool) -> usize {
-        let (mut freed, mut count) = (0_usize, 0_usize);
-        for place in 0..self.queue.len() {
-            if freed >= bytes {
-                break;
-            }
-            if self.queue.get(place).is_some_and(|waiting| is_of_kind(waiting.class))
-                && let Some(length) = self.empty(place)
-            {
-                freed = freed.saturating_add(length);
-                count = count.saturating_add(1);
-            }
-        }
-        self.sweep();
+    fn withdraw_first(&mut self, lane: Lane, bytes: usize, is_of_kind: impl Fn(Class) -> bool) -> usize {
+        let Some((queue, frames)) = self.parts(lane) else { return 0 };
+        let (count, freed) = queue.withdraw_first(bytes, is_of_kind, frames);
+        self.bytes = self.bytes.saturating_sub(freed);
         count
     }
 
     pub(super) fn clear(&mut self) {
-        self.queue.clear();
-        self.frames = Frames::default();
-        (self.bytes, self.log_bytes, self.strays, self.withdrawn, self.withdrawn_bytes) = (0, 0, 0, 0, 0);
+        *self = Self { next: self.next, ..Self::new(self.limit) };
     }
 
+    // ---- Lanes ----
+
+    /// Opens a lane, unless it is open.
+    #[inline]
+    pub(super) fn open(&mut self, lane: Lane) {
+        if lane != Lane::CHANNEL {
+            self.others.entry(lane).or_default();
+        }
+    }
+
+    /// Stops the frames of a lane, or lets them be polled again.
+    pub(super) fn set_writable(&mut self, lane: Lane, is_writable: bool) {
+        let Some((queue, _)) = self.parts(lane) else { return };
+        queue.set_stalled(!is_writable);
+        if is_writable && lane != Lane::CHANNEL && !queue.is_empty() && queue.take_turn() {
+            self.turns.push_back(lane);
+        }
+    }
+
+    /// An exchange that came by a lane waits for its reply.
+    #[inline]
+    pub(super) fn owe(&mut self, lane: Lane) {
+        if let Some((queue, _)) = self.parts(lane) {
+            queue.owe();
+        }
+    }
+
+    /// An exchange that came by a lane was replied to, or never will be.
+    #[inline]
+    pub(super) fn settle(&mut self, lane: Lane) {
+        if let Some((queue, _)) = self.parts(lane) {
+            queue.settle();
+        }
+    }
+
+    /// Notes that a lane may have nothing to say any longer and be owed nothing. It stays open until [`Self::forget_idle`]: what goes on may
+    /// need it.
+    #[inline]
+    pub(super) fn note_idle(&mut self, lane: Lane) {
+        if lane != Lane::CHANNEL && self.others.get(&lane).is_some_and(LaneQueue::is_idle) {
+            self.idle.push(lane);
+        }
+    }
+
+    /// Says whether a lane may be forgotten.
+    #[inline]
+    pub(super) fn has_idle(&self) -> bool {
+        !self.idle.is_empty()
+    }
+
+    /// Forgets the lanes that were noted and still have nothing to say.
+    pub(super) fn forget_idle(&mut self) {
+        while let Some(lane) = self.idle.pop() {
+            if self.others.get(&lane).is_some_and(LaneQueue::is_idle) {
+                self.close(lane);
+            }
+        }
+    }
+
+    /// Drops everything that waits on a lane other than the channel, and forgets it.
+    pub(super) fn close(&mut self, lane: Lane) {
+        let Some(queue) = self.others.remove(&lane) else { return };
+        self.bytes = self.bytes.saturating_sub(queue.bytes());
+        if queue.has_turn() {
+            self.turns.retain(|turn| *turn != lane);
+        }
+    }
+
+    /// The open lane on which most bytes wait; the channel, if none has more.
+    pub(super) fn longest(&self) -> Lane {
+        let others = self.others.iter().max_by_key(|(_, queue)| queue.bytes());
+        match others {
+            Some((lane, queue)) if queue.bytes() > self.channel.bytes() => *lane,
+            _ => Lane::CHANNEL,
+        }
+    }
+
+    /// The lanes that are open beside the channel.
+    pub(super) fn lanes(&self) -> usize {
+        self.others.len()
+    }
+
+    #[inline]
+    pub(super) fn is_open(&self, lane: Lane) -> bool {
+        self.queue(lane).is_some()
+    }
+
+    /// A lane, if it is open.
+    #[inline]
+    pub(super) fn queue(&self, lane: Lane) -> Option<&LaneQueue> {
+        if lane == Lane::CHANNEL { Some(&self.channel) } else { self.others.get(&lane) }
+    }
+
+    /// The same, to be changed.
+    #[inline]
+    pub(super) fn queue_mut(&mut self, lane: Lane) -> Option<&mut LaneQueue> {
+        self.parts(lane).map(|(queue, _)| queue)
+    }
+
+    #[inline]
+    fn parts(&mut self, lane: Lane) -> Option<(&mut LaneQueue, &mut Frames)> {
+        let queue = if lane == Lane::CHANNEL { Some(&mut self.channel) } else { self.others.get_mut(&lane) };
+        Some((queue?, &mut self.frames))
+    }
+
+    // ---- State ----
+
+    /// Says whether nothing waits on any lane.
     pub(super) fn is_empty(&self) -> bool {
-        self.queue.len() == self.withdrawn
+        self.channel.is_empty() && self.others.values().all(LaneQueue::is_empty)
     }
 
-    pub(super) fn is_congested(&self) -> bool {
-        self.bytes >= self.limit
+    /// Says whether a lane holds so much that nothing new is asked by it.
+    #[inline]
+    pub(super) fn is_congested(&self, lane: Lane) -> bool {
+        self.queue(lane).is_none_or(|queue| queue.bytes() >= self.limit)
     }
 
+    /// Says whether what can be replaced may go out by a lane: neither does it hold too much, nor has the transport stopped it.
+    #[inline]
+    pub(super) fn has_room(&self, lane: Lane) -> bool {
+        self.queue(lane).is_some_and(|queue| queue.bytes() < self.limit && !queue.is_stalled())
+    }
+
+    /// Bytes of all lanes.
+    #[inline]
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    pub(super) fn strays(&self) -> usize {
-        self.strays
+    /// Bytes of one lane.
+    #[inline]
+    pub(super) fn bytes_of(&self, lane: Lane) -> usize {
+        self.queue(lane).map_or(0, LaneQueue::bytes)
     }
 
-    /// Takes the frame at `place` back, unless it was before, and says how long it was.
-    fn empty(&mut self, place: usize) -> Option<usize> {
-        let waiting = self.queue.get_mut(place).filter(|waiting| !waiting.withdrawn)?;
-        let (class, length) = (waiting.class, waiting.frame.len());
-        let memory = if let Kept::Behind(length) = waiting.frame { length } else { 0 };
-        (waiting.frame, waiting.withdrawn) = (Kept::Behind(memory), true);
-        self.withdrawn = self.withdrawn.saturating_add(1);
-        self.withdrawn_bytes = self.withdrawn_bytes.saturating_add(memory);
-        self.uncount(class, length);
-        Some(length)
-    }
-
-    /// Frees the places of withdrawn frames once they are most, and their memory. Amortised: as many must have been withdrawn since the
-    /// last time.
-    fn sweep(&mut self) {
-        let are_many = self.withdrawn > self.queue.len().saturating_div(2).saturating_add(16);
-        if are_many || self.withdrawn_bytes > self.bytes.saturating_add(KEPT) {
-            self.frames.retain(self.queue.iter().filter_map(|waiting| match waiting.frame {
-                Kept::Behind(length) => Some((length, !waiting.withdrawn)),
-                Kept::Apart(_) => None,
-            }));
-            self.queue.retain(|waiting| !waiting.withdrawn);
-            (self.withdrawn, self.withdrawn_bytes) = (0, 0);
-        }
-    }
-
-    /// One of so many bytes waits no longer.
-    fn uncount(&mut self, class: Class, length: usize) {
-        self.bytes = self.bytes.saturating_sub(length);
-        match class {
-            Class::Stray => self.strays = self.strays.saturating_sub(1),
-            Class::Log => self.log_bytes = self.log_bytes.saturating_sub(length),
-            Class::Bound | Class::Progress(_) => {}
-        }
+    /// Refusals that wait on a lane.
+    #[inline]
+    pub(super) fn unsolicited_replies(&self, lane: Lane) -> usize {
+        self.queue(lane).map_or(0, LaneQueue::unsolicited_replies)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::byte_queue::KEPT;
     use crate::lines::LineEncoder;
+    use crate::session::{ReplyKind, RouteKind};
 
     fn outbox(limit: usize) -> Outbox {
         Outbox::new(limit)
@@ -270,17 +372,21 @@ mod tests {
 
     fn push(outbox: &mut Outbox, class: Class, text: &str) -> Ticket {
         let frame = outbox.frames().as_it_is(text);
-        outbox.push(class, frame)
+        outbox.push(Lane::CHANNEL, class, frame)
+    }
+
+    fn pop(outbox: &mut Outbox) -> Option<Bytes> {
+        outbox.pop().map(|transmit| transmit.frame)
     }
 
     #[test]
     fn frames_leave_in_the_order_in_which_they_came() {
         let mut outbox = outbox(100);
         for text in ["a", "b", "c"] {
-            push(&mut outbox, Class::Bound, text);
+            push(&mut outbox, Class::Notice, text);
         }
         assert_eq!(
-            [outbox.pop(), outbox.pop(), outbox.pop(), outbox.pop()],
+            [pop(&mut outbox), pop(&mut outbox), pop(&mut outbox), pop(&mut outbox)],
             [Some(frame("a")), Some(frame("b")), Some(frame("c")), None]
         );
     }
@@ -288,26 +394,26 @@ mod tests {
     #[test]
     fn a_withdrawn_frame_is_never_polled_and_a_polled_one_cannot_be_withdrawn() {
         let mut outbox = outbox(100);
-        let (a, b) = (push(&mut outbox, Class::Bound, "a"), push(&mut outbox, Class::Bound, "b"));
+        let (a, b) = (push(&mut outbox, Class::Notice, "a"), push(&mut outbox, Class::Notice, "b"));
         assert!(outbox.holds(a));
         assert!(outbox.withdraw(a));
         assert!(!outbox.withdraw(a));
         assert_eq!(outbox.bytes(), 1);
-        assert_eq!(outbox.pop(), Some(frame("b")));
+        assert_eq!(pop(&mut outbox), Some(frame("b")));
         assert!(!outbox.withdraw(b) && !outbox.holds(b) && outbox.is_empty());
-        assert_eq!(outbox.pop(), None);
+        assert_eq!(pop(&mut outbox), None);
     }
 
     #[test]
     fn places_of_withdrawn_frames_do_not_pile_up_behind_one_that_stays() {
         let mut outbox = outbox(100);
-        push(&mut outbox, Class::Bound, "stays");
+        push(&mut outbox, Class::Notice, "stays");
         for _ in 0..10_000 {
-            let ticket = push(&mut outbox, Class::Bound, "goes");
+            let ticket = push(&mut outbox, Class::Notice, "goes");
             assert!(outbox.withdraw(ticket));
         }
-        assert!(outbox.queue.len() < 64, "{}", outbox.queue.len());
-        assert_eq!((outbox.pop(), outbox.pop()), (Some(frame("stays")), None));
+        assert!(outbox.channel.places().0 < 64, "{}", outbox.channel.places().0);
+        assert_eq!((pop(&mut outbox), pop(&mut outbox)), (Some(frame("stays")), None));
     }
 
     #[test]
@@ -317,33 +423,33 @@ mod tests {
         push(&mut outbox, Class::Progress(InboundId(2)), "2a");
         let last = push(&mut outbox, Class::Progress(InboundId(1)), "1b");
         outbox.withdraw_progress(InboundId(1), last);
-        assert_eq!((outbox.pop(), outbox.pop()), (Some(frame("2a")), None));
+        assert_eq!((pop(&mut outbox), pop(&mut outbox)), (Some(frame("2a")), None));
     }
 
     /// Sweeping amid the pass moved the frames behind it forward, past the place that was looked at next.
     #[test]
     fn regression_all_of_many_updates_are_withdrawn_at_once() {
         let mut outbox = outbox(1);
-        let mut last = push(&mut outbox, Class::Bound, "stays");
+        let mut last = push(&mut outbox, Class::Notice, "stays");
         for _ in 0..1_000 {
             last = push(&mut outbox, Class::Progress(InboundId(1)), "goes");
         }
         outbox.withdraw_progress(InboundId(1), last);
-        assert_eq!((outbox.pop(), outbox.pop()), (Some(frame("stays")), None));
+        assert_eq!((pop(&mut outbox), pop(&mut outbox)), (Some(frame("stays")), None));
     }
 
     /// They lie amid the others, so their memory is not free by itself.
     #[test]
     fn memory_of_withdrawn_frames_does_not_pile_up_behind_one_that_stays() {
         let mut outbox = outbox(100);
-        push(&mut outbox, Class::Bound, "stays");
+        push(&mut outbox, Class::Notice, "stays");
         let text = "goes".repeat(200);
         for _ in 0..10_000 {
-            let ticket = push(&mut outbox, Class::Bound, &text);
+            let ticket = push(&mut outbox, Class::Notice, &text);
             assert!(outbox.withdraw(ticket));
-            assert!(outbox.withdrawn_bytes <= KEPT + text.len());
+            assert!(outbox.channel.places().1 <= KEPT + text.len());
         }
-        push(&mut outbox, Class::Bound, "stays, too");
+        push(&mut outbox, Class::Notice, "stays, too");
         let mut lines = LineEncoder::new();
         assert_eq!(
             (outbox.pop_into(&mut lines), outbox.pop_into(&mut lines), outbox.pop_into(&mut lines)),
@@ -357,37 +463,75 @@ mod tests {
         let long = "long".repeat(1_000);
         for ways in 0..32_u32 {
             let mut outbox = outbox(100);
-            push(&mut outbox, Class::Bound, "a");
-            let gone = push(&mut outbox, Class::Log, "gone");
-            push(&mut outbox, Class::Stray, &long);
-            let long_gone = push(&mut outbox, Class::Stray, &long);
-            outbox.push_apart(Class::Bound, frame("apart"));
-            push(&mut outbox, Class::Log, "b");
+            push(&mut outbox, Class::Notice, "a");
+            let gone = push(&mut outbox, Class::Log { within: false }, "gone");
+            push(&mut outbox, Class::Unsolicited(ReplyKind::Refused), &long);
+            let long_gone = push(&mut outbox, Class::Unsolicited(ReplyKind::Refused), &long);
+            outbox.push_apart(Lane::CHANNEL, Class::Notice, frame("apart"));
+            push(&mut outbox, Class::Log { within: false }, "b");
             assert!(outbox.withdraw(gone) && outbox.withdraw(long_gone));
-            assert_eq!((outbox.bytes(), outbox.strays()), (7 + long.len(), 1));
+            assert_eq!((outbox.bytes(), outbox.unsolicited_replies(Lane::CHANNEL)), (7 + long.len(), 1));
             let mut lines = LineEncoder::new();
             for (place, expected) in ["a", &long, "apart", "b"].into_iter().enumerate() {
                 if ways >> place & 1 == 0 {
-                    assert_eq!(outbox.pop().unwrap(), expected);
+                    assert_eq!(pop(&mut outbox).unwrap(), expected);
                 } else {
                     assert_eq!(outbox.pop_into(&mut lines), Some(expected.len()));
                     assert_eq!(lines.next_frame().unwrap(), expected);
                 }
             }
-            assert_eq!((outbox.pop_into(&mut lines), outbox.pop(), outbox.bytes(), outbox.strays()), (None, None, 0, 0));
+            assert_eq!(
+                (outbox.pop_into(&mut lines), pop(&mut outbox), outbox.bytes(), outbox.unsolicited_replies(Lane::CHANNEL)),
+                (None, None, 0, 0)
+            );
         }
     }
 
     #[test]
     fn the_oldest_log_records_make_room_as_far_as_that_is_enough() {
         let mut outbox = outbox(2);
-        push(&mut outbox, Class::Log, "a");
-        push(&mut outbox, Class::Bound, "kept");
-        push(&mut outbox, Class::Log, "bb");
-        push(&mut outbox, Class::Log, "ccc");
-        assert_eq!(outbox.drop_oldest_logs(7), 0);
-        assert_eq!(outbox.drop_oldest_logs(2), 2);
-        assert_eq!((outbox.pop(), outbox.pop(), outbox.pop()), (Some(frame("kept")), Some(frame("ccc")), None));
-        assert_eq!(outbox.drop_oldest_logs(1), 0);
+        push(&mut outbox, Class::Log { within: false }, "a");
+        push(&mut outbox, Class::Notice, "kept");
+        push(&mut outbox, Class::Log { within: false }, "bb");
+        push(&mut outbox, Class::Log { within: false }, "ccc");
+        assert_eq!(outbox.drop_oldest_logs(Lane::CHANNEL, 7), 0);
+        assert_eq!(outbox.drop_oldest_logs(Lane::CHANNEL, 2), 2);
+        assert_eq!((pop(&mut outbox), pop(&mut outbox), pop(&mut outbox)), (Some(frame("kept")), Some(frame("ccc")), None));
+        assert_eq!(outbox.drop_oldest_logs(Lane::CHANNEL, 1), 0);
+    }
+
+    #[test]
+    fn lanes_take_turns_and_one_that_is_stopped_keeps_nothing_of_the_others_back() {
+        let mut outbox = outbox(100);
+        let [one, two] = [1, 2].map(Lane::new);
+        for lane in [one, two] {
+            outbox.open(lane);
+            for text in ["a", "b"] {
+                outbox.push_apart(lane, Class::Question, frame(text));
+            }
+        }
+        push(&mut outbox, Class::Notice, "channel");
+        outbox.set_writable(one, false);
+        let polled = |outbox: &mut Outbox| {
+            core::iter::from_fn(|| outbox.pop())
+                .map(|transmit| (transmit.route.lane, transmit.frame))
+                .collect::<alloc::vec::Vec<_>>()
+        };
+        assert_eq!(polled(&mut outbox), [(two, frame("a")), (Lane::CHANNEL, frame("channel")), (two, frame("b"))]);
+        assert_eq!(outbox.bytes(), 2);
+        outbox.set_writable(one, true);
+        assert_eq!(polled(&mut outbox), [(one, frame("a")), (one, frame("b"))]);
+        outbox.note_idle(one);
+        outbox.forget_idle();
+        assert!(outbox.is_empty() && !outbox.is_open(one));
+    }
+
+    #[test]
+    fn a_lane_that_is_not_open_takes_nothing() {
+        let mut outbox = outbox(100);
+        let ticket = outbox.push_apart(Lane::new(7), Class::Reply(ReplyKind::Result), frame("lost"));
+        assert!(!outbox.holds(ticket) && !outbox.withdraw(ticket));
+        assert_eq!((outbox.bytes(), outbox.pop()), (0, None));
+        assert_eq!(Class::Log { within: true }.route(), RouteKind::Within);
     }
 }

@@ -1,7 +1,7 @@
-//! The patience with a peer that makes us refuse more than it reads.
+//! The patience with a peer that makes us refuse more than it reads, on one lane.
 //!
 //! ```text
-//!   Calm --- as many refusals wait as may ---> Counting --- the time is over ---> the session fails
+//!   Calm --- as many refusals wait as may ---> Counting --- the time is over ---> the lane is given up
 //!     ^                                        |      ^ |
 //!     `------ fewer wait again ----------------'      `-' one of them has left: the time starts anew
 //! ```
@@ -10,35 +10,32 @@
 
 use core::time::Duration;
 
+use crate::session::Lane;
 use crate::session::timers::{TimerKey, Timers};
 use crate::time::Instant;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Overload {
     /// The entry of its deadline in the session's timers.
     armed: Option<Instant>,
 }
 
 impl Overload {
-    pub(super) const fn new() -> Self {
-        Self { armed: None }
-    }
-
     #[inline]
     pub(super) fn is_counting(&self) -> bool {
         self.armed.is_some()
     }
 
     /// Starts the time anew if as many refusals wait as may, else stops it.
-    pub(super) fn restart(&mut self, is_overrun: bool, grace: Duration, now: Instant, timers: &mut Timers) {
+    pub(super) fn restart(&mut self, lane: Lane, is_overrun: bool, grace: Duration, now: Instant, timers: &mut Timers) {
         let grace = grace.max(Duration::from_millis(1));
         let at = is_overrun.then(|| now.saturating_add(grace)).filter(|at| *at > now);
-        timers.set(TimerKey::Overload, &mut self.armed, at);
+        timers.set(TimerKey::Overload(lane), &mut self.armed, at);
     }
 
     /// Counting -> Calm.
-    pub(super) fn stop(&mut self, timers: &mut Timers) {
-        timers.set(TimerKey::Overload, &mut self.armed, None);
+    pub(super) fn stop(&mut self, lane: Lane, timers: &mut Timers) {
+        timers.set(TimerKey::Overload(lane), &mut self.armed, None);
     }
 
     /// Notes that the timers have let go of its deadline.

@@ -1,4 +1,5 @@
-//! The ids that the peer gives to its exchanges. Ids of the other direction never come here.
+//! The ids that the peer gives to its exchanges, by lane: the same id on two lanes names two exchanges. Ids of the other direction never
+//! come here. Only those of the channel are remembered once they are over.
 //!
 //! ```text
 //!             insert              retire                   as many more were retired as are remembered
@@ -7,10 +8,10 @@
 //!                        `--- insert: reused ---'
 //! ```
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 
 use crate::session::rising::{Rises, Rising};
-use crate::session::{InboundId, InputKey};
+use crate::session::{InboundId, InputKey, Lane};
 use crate::wire::WireId;
 
 /// The owner of an exchange of the peer.
@@ -29,11 +30,13 @@ impl Rises for WireId {
     }
 }
 
-/// Live ids, and a bounded memory of past ones.
+/// Live ids by lane, and a bounded memory of past ones of the channel.
 #[derive(Clone, Debug)]
 pub(super) struct PeerIds {
-    /// Most peers count.
-    live: Rising<WireId, Owner>,
+    /// Those of the channel. Most peers count.
+    channel: Rising<WireId, Owner>,
+    /// Those of other lanes; none is empty.
+    others: BTreeMap<Lane, BTreeMap<WireId, Owner>>,
     past: VecDeque<WireId>,
     remembered: usize,
     /// A number above all before it needs no look into the past.
@@ -42,15 +45,27 @@ pub(super) struct PeerIds {
 
 impl PeerIds {
     pub(super) fn new(remembered: usize) -> Self {
-        Self { live: Rising::new(), past: VecDeque::new(), remembered, highest: None }
+        Self { channel: Rising::new(), others: BTreeMap::new(), past: VecDeque::new(), remembered, highest: None }
     }
 
-    pub(super) fn owner(&self, id: &WireId) -> Option<Owner> {
-        self.live.get(id).copied()
+    /// The owner of a live id that came by `lane`.
+    #[inline]
+    pub(super) fn owner(&self, lane: Lane, id: &WireId) -> Option<Owner> {
+        if lane == Lane::CHANNEL { self.channel.get(id).copied() } else { self.others.get(&lane)?.get(id).copied() }
+    }
+
+    /// The owner of a live id, whatever lane it came by; `None` also if it is live on several.
+    pub(super) fn only_owner(&self, id: &WireId) -> Option<Owner> {
+        let mut owners = self.channel.get(id).into_iter().chain(self.others.values().filter_map(|ids| ids.get(id)));
+        owners.next().filter(|_| owners.next().is_none()).copied()
     }
 
     /// Says whether the id was used before, as far as is remembered. It must not be live.
-    pub(super) fn insert(&mut self, id: WireId, owner: Owner) -> bool {
+    pub(super) fn insert(&mut self, lane: Lane, id: WireId, owner: Owner) -> bool {
+        if lane != Lane::CHANNEL {
+            self.others.entry(lane).or_default().insert(id, owner);
+            return false;
+        }
         let fresh = match (&id, self.highest) {
             (WireId::Int(number), Some(highest)) => *number > highest,
             (WireId::Int(_), None) => true,
@@ -60,23 +75,32 @@ impl PeerIds {
             self.highest = self.highest.max(Some(number));
         }
         let reused = !fresh && self.past.contains(&id);
-        self.live.insert(id, owner);
+        self.channel.insert(id, owner);
         reused
     }
 
-    /// Live -> past.
-    pub(super) fn retire(&mut self, id: &WireId) {
-        if self.live.remove(id).is_none() || self.remembered == 0 {
+    /// Live -> past, or unknown on another lane than the channel.
+    pub(super) fn retire(&mut self, lane: Lane, id: WireId) {
+        if lane != Lane::CHANNEL {
+            let Some(ids) = self.others.get_mut(&lane) else { return };
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.others.remove(&lane);
+            }
+            return;
+        }
+        if self.channel.remove(&id).is_none() || self.remembered == 0 {
             return;
         }
         if self.past.len() >= self.remembered {
             self.past.pop_front();
         }
-        self.past.push_back(id.clone());
+        self.past.push_back(id);
     }
 
     pub(super) fn clear(&mut self) {
-        self.live.clear();
+        self.channel.clear();
+        self.others.clear();
         self.past.clear();
     }
 }

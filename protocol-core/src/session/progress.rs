@@ -14,6 +14,7 @@ use alloc::collections::VecDeque;
 
 use crate::config::{ProgressPolicy, RateWindow};
 use crate::dialect::{Progress, Rules};
+use crate::json::Text;
 use crate::session::ProgressError;
 use crate::time::Instant;
 
@@ -98,6 +99,8 @@ pub(super) struct Reporter {
     floor: Option<f64>,
     /// The last value that was sent.
     sent: Option<f64>,
+    /// The last message that was accepted, sent or kept, where a value may be repeated for another one.
+    message: Option<Text>,
     /// The final update goes past the window once.
     final_passed: bool,
     /// The update that waits for the window, for room in the outbox, or for an increase to ride on.
@@ -107,16 +110,12 @@ pub(super) struct Reporter {
 
 impl Reporter {
     pub(super) fn new(rate: RateWindow) -> Self {
-        Self { floor: None, sent: None, final_passed: false, kept: None, window: Window::new(rate) }
+        Self { floor: None, sent: None, message: None, final_passed: false, kept: None, window: Window::new(rate) }
     }
 
     /// Says whether an update waits, so that the next one merges with it.
     pub(super) fn keeps(&self) -> bool {
         self.kept.is_some()
-    }
-
-    pub(super) fn rate(&self) -> RateWindow {
-        self.window.rate
     }
 
     pub(super) fn set_rate(&mut self, rate: RateWindow) {
@@ -127,7 +126,7 @@ impl Reporter {
     }
 
     /// Checks that an update makes sense by itself; a value that is above its total by float noise only becomes the total.
-    pub(super) fn check(mut update: Progress, rules: Rules, policy: &ProgressPolicy) -> Result<Progress, ProgressError> {
+    pub(super) fn check(mut update: Progress, rules: &Rules, policy: &ProgressPolicy) -> Result<Progress, ProgressError> {
         for number in [update.value, update.total].into_iter().flatten() {
             if !number.is_finite() {
                 return Err(ProgressError::NotFinite);
@@ -151,7 +150,7 @@ impl Reporter {
 
     /// Takes an update that passed [`Self::check`] and keeps it, merged with what was kept before; then [`Self::next`] says what is to
     /// be done. `false` if nothing in it is new.
-    pub(super) fn report(&mut self, mut update: Progress, rules: Rules, policy: &ProgressPolicy) -> bool {
+    pub(super) fn report(&mut self, mut update: Progress, rules: &Rules, policy: &ProgressPolicy) -> bool {
         if update.value.is_some_and(|value| !increases(value, self.floor, policy.epsilon)) {
             update.value = None;
             update.total = None;
@@ -159,11 +158,24 @@ impl Reporter {
                 return false;
             }
         }
+        let repeats = policy.repeat_value_for_message && !rules.lone_messages;
+        if repeats {
+            if update.value.is_none() && update.message == self.message {
+                update.message = None;
+            }
+            if update.value.is_none() && update.message.is_none() && update.data.is_none() {
+                return false;
+            }
+            if update.message.is_some() {
+                self.message.clone_from(&update.message);
+            }
+        }
         if update.value.is_none() && !rules.lone_messages {
             // The wire wants a value, and one that increases: the first message can have 0, later ones ride.
-            if self.floor.is_none() {
+            let can_begin = !repeats || update.message.is_some();
+            if self.floor.is_none() && can_begin {
                 update.value = Some(0.0);
-            } else if policy.repeat_value_for_message && self.kept.as_ref().is_none_or(|kept| kept.value.is_none()) {
+            } else if repeats && update.message.is_some() && self.kept.as_ref().is_none_or(|kept| kept.value.is_none()) {
                 update.value = self.sent;
             }
         }
@@ -176,7 +188,7 @@ impl Reporter {
     }
 
     /// The thing to be done with what is kept.
-    pub(super) fn next(&self, now: Instant, rules: Rules) -> Next {
+    pub(super) fn next(&self, now: Instant, rules: &Rules) -> Next {
         let Some(kept) = self.kept.as_ref().filter(|kept| kept.value.is_some() || rules.lone_messages) else {
             return Next::Nothing;
         };
@@ -201,7 +213,7 @@ impl Reporter {
     }
 
     /// Takes what is kept just before the response, whatever the windows say.
-    pub(super) fn go_last(&mut self, rules: Rules) -> Option<Progress> {
+    pub(super) fn go_last(&mut self, rules: &Rules) -> Option<Progress> {
         let can_go = self.kept.as_ref().is_some_and(|kept| kept.value.is_some() || rules.lone_messages);
         if can_go { self.take() } else { None }
     }
@@ -261,7 +273,7 @@ pub(super) enum Seen {
 
 /// Says whether an update that does not increase is worth telling all the same. Where a share goes over the wire its sender may not know that it
 /// must increase (Tesseron, progress page), so nothing that goes with it is lost.
-fn is_worth_telling(progress: &Progress, rules: Rules) -> bool {
+fn is_worth_telling(progress: &Progress, rules: &Rules) -> bool {
     progress.message.is_some() || (rules.percent && progress.data.is_some())
 }
 
@@ -282,7 +294,14 @@ impl Watcher {
     }
 
     /// Strictly greater than the last one is accepted, whatever the step: float noise is the sender's affair.
-    pub(super) fn see(&mut self, mut progress: Progress, now: Instant, rules: Rules, quiet: core::time::Duration) -> Seen {
+    pub(super) fn see(
+        &mut self,
+        mut progress: Progress,
+        now: Instant,
+        rules: &Rules,
+        accepts_equal: bool,
+        quiet: core::time::Duration,
+    ) -> Seen {
         let value = progress.value;
         let is_above = match (value, self.floor) {
             (None, _) => rules.lone_messages,
@@ -296,7 +315,10 @@ impl Watcher {
                 Some(last) => **last = progress.clone(),
                 None => self.last = Some(Box::new(progress.clone())),
             }
-        } else if rules.accepts_equal && is_worth_telling(&progress, rules) && (rules.percent || value == self.floor) {
+        } else if (accepts_equal || rules.accepts_equal)
+            && is_worth_telling(&progress, rules)
+            && (rules.percent || value == self.floor)
+        {
             (progress.value, progress.total) = (None, None);
             if let Some(last) = &mut self.last {
                 retell(last, &progress);
@@ -324,20 +346,11 @@ mod tests {
     use core::time::Duration;
 
     use super::*;
+    use crate::dialect::mcp::{self, Mcp};
+    use crate::dialect::tesseron::Tesseron;
 
-    const MCP: Rules = Rules {
-        opens: false,
-        confirmation: crate::dialect::Confirmation::Peer,
-        names_invocations: false,
-        answers_cancelled: false,
-        cancels_questions: true,
-        answers_after_eof: true,
-        answers_garbage: true,
-        lone_messages: false,
-        percent: false,
-        accepts_equal: false,
-    };
-    const PERCENT: Rules = Rules { lone_messages: true, percent: true, ..MCP };
+    const MCP: &Rules = Mcp::rules(mcp::Side::Server, Some(mcp::Revision::R2025_11_25));
+    const PERCENT: &Rules = Tesseron::Gateway.rules();
 
     /// What became of an update.
     #[derive(Debug, PartialEq)]
@@ -350,7 +363,7 @@ mod tests {
     struct Bench {
         reporter: Reporter,
         policy: ProgressPolicy,
-        rules: Rules,
+        rules: &'static Rules,
         now: Instant,
     }
 
@@ -548,7 +561,7 @@ mod tests {
     fn a_receiver_accepts_any_step_forward_and_nothing_else() {
         let mut watcher = Watcher::default();
         let quiet = Duration::from_secs(1);
-        let mut see = |value: f64, millis: u64| watcher.see(of(value, 1.0), Instant::from_millis(millis), MCP, quiet);
+        let mut see = |value: f64, millis: u64| watcher.see(of(value, 1.0), Instant::from_millis(millis), MCP, false, quiet);
         for value in [-5.0, -4.0, 0.0, 1e-300, 7.0] {
             assert_eq!(see(value, 0), Seen::Accepted { progress: of(value, 1.0), advances: true });
         }
@@ -559,9 +572,8 @@ mod tests {
 
     #[test]
     fn an_equal_value_with_a_message_is_a_message_where_that_is_allowed() {
-        let rules = Rules { accepts_equal: true, ..MCP };
         let mut watcher = Watcher::default();
-        let mut see = |progress| watcher.see(progress, Instant::ZERO, rules, Duration::ZERO);
+        let mut see = |progress| watcher.see(progress, Instant::ZERO, MCP, true, Duration::ZERO);
         see(Progress::value(1.0));
         assert_eq!(see(of(1.0, 2.0).with_message("m")), Seen::Accepted { progress: Progress::message("m"), advances: false });
         assert_eq!(see(Progress::value(1.0)), Seen::Dropped { surfaces: true });

@@ -7,23 +7,27 @@ use bytes::Bytes;
 
 use super::call::Call;
 use super::depth;
-use super::outbox::Class;
+use super::lane_queue::Class;
 use super::peer_ids::Owner;
 use super::progress::Seen;
-use super::{Asked, CloseReason, Event, InboundId, InputFailed, InputKey, Invalid, OutboundId, Outcome, Question, Serve, Session};
+use super::route::{Lane, ReplyKind};
+use super::{
+    Asked, CloseReason, Event, ExchangeId, InboundId, InputFailed, InputKey, Invalid, OutboundId, Outcome, Question, Serve, Session,
+};
 use crate::config::DepthInference;
 use crate::dialect::{
-    Ask, Change, Fit, Greeting, GreetingAnswer, GreetingFailed, GreetingRefused, Level, LogRecord, Message, Op, Params, PeerInfo,
-    Progress, ResponseBody,
+    Ask, Caller, Change, Fit, HandshakeAnswer, HandshakeFailed, HandshakeRejected, HandshakeRequest, Level, LogRecord, Message, Op,
+    PeerInfo, Progress, Refusal, Request, ResponseBody, TooEarly,
 };
 use crate::error::{RpcError, Violation};
 use crate::json::{Json, Text};
+use crate::shared::Arc;
 use crate::wire::{Draft, WireId};
 
 /// The thing that a response to an exchange of ours ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Exchange {
-    Greeting,
+    HandshakeRequest,
     Call(OutboundId),
     Question(InputKey),
 }
@@ -36,7 +40,7 @@ impl Session {
         if frame.len() > self.config.limits.frame_bytes {
             return self.refuse_frame();
         }
-        let message = self.dialect.read(&frame);
+        let message = self.rules.dialect.read(&frame, &self.config.local_end());
         self.take(message, frame);
     }
 
@@ -45,16 +49,18 @@ impl Session {
         match message {
             Message::Response { number, body } => self.take_response(number, body.cut(frame)),
             Message::Progress { number, progress, partial } => self.take_progress(number, progress, partial),
-            Message::Request { id, op, params, token, depth } => self.take_request(id, op, params.cut(frame), token, depth),
-            Message::Ask { id, ask, parent, depth } => self.take_ask(id, *ask, parent, depth),
+            Message::Request { id, request, meta, token, depth } => {
+                self.take_request(id, request.map(|request| request.cut(frame)), meta, token, depth)
+            }
+            Message::Ask { id, ask, parent, depth } => self.take_ask(id, ask, parent, depth),
             Message::Cancel { id, reason } => self.take_cancel(&id, reason),
             Message::Changed(change) => self.take_change(change),
-            Message::Ping { id } => {
-                self.answer(id, |session, id| session.dialect.write_result(session.outbox.frames(), id, &Json::empty_object()))
-            }
+            Message::Ping { id } => self.answer(id, ReplyKind::Result, |session, id| {
+                session.rules.dialect.write_result(session.outbox.frames(), id, &Json::empty_object())
+            }),
             Message::SetLevel { id, level } => self.take_level(id, level),
-            Message::Greeting { id, greeting } => self.take_greeting(id, greeting),
-            Message::Greeted => self.take_confirmation(),
+            Message::HandshakeRequest { id, greeting } => self.take_handshake_request(id, greeting),
+            Message::HandshakeConfirmed => self.take_confirmation(),
             Message::Log { record, invocation } => self.take_log(record, invocation),
             Message::Notice(notice) if self.handshake.serves() => self.tell(Event::Notice(notice)),
             Message::Notice(_) => self.violation(Violation::OutOfPhase),
@@ -81,54 +87,58 @@ impl Session {
         } else if self.questions.get(&key).is_some_and(|question| !question.is_held()) {
             Some(Exchange::Question(key))
         } else {
-            (self.handshake.is_opened() && number == self.config.first_id()).then_some(Exchange::Greeting)
+            (self.handshake.is_opened() && number == self.config.first_id()).then_some(Exchange::HandshakeRequest)
         }
     }
 
-    /// O9, O12, O13, O26, O28.
+    /// Ends what a response belongs to: result, invalid answer, error, late answer, answer to what was never asked
+    /// (`docs/protocols/mcp.md`, "Transitions of an outgoing call").
     fn take_response(&mut self, number: Option<u64>, body: ResponseBody) {
         let number = number.filter(|number| *number < self.next);
         let Some(number) = number else { return self.violation(Violation::UnknownResponse) };
-        let Some(exchange) = self.exchange(number) else {
-            self.stats.late_frames = self.stats.late_frames.saturating_add(1);
-            return;
+        let id = OutboundId(number);
+        let Some(call) = self.calls.get_mut(&id).filter(|call| !call.is_held()) else {
+            return match self.exchange(number) {
+                Some(Exchange::HandshakeRequest) => self.take_handshake_answer(body),
+                Some(Exchange::Question(key)) => self.take_answer(key, body),
+                Some(Exchange::Call(_)) | None => self.stats.late_frames = self.stats.late_frames.saturating_add(1),
+            };
         };
-        match exchange {
-            Exchange::Greeting => self.take_greeting_answer(body),
-            Exchange::Call(id) => {
-                let Some(call) = self.calls.get_mut(&id) else { return };
-                // What has not left cannot be answered: the number was guessed.
-                if call.ticket().is_some_and(|ticket| self.outbox.holds(ticket)) {
-                    return self.violation(Violation::UnknownResponse);
-                }
-                if call.is_given_up() {
-                    if let ResponseBody::Error(error) = &body {
-                        call.note_partial(self.dialect.read_partial(error));
-                    }
-                    return self.finish_call(id, Outcome::Cancelled);
-                }
-                let (fit, outcome) = match body {
-                    ResponseBody::Result(result) => (self.dialect.fit(number, call.op(), &result), Outcome::Result(result)),
-                    ResponseBody::Error(error) => (Fit::Fits, Outcome::Error(error)),
-                    ResponseBody::Malformed => (Fit::Wrong, Outcome::Invalid(Invalid::Response)),
-                };
-                if fit != Fit::Fits {
-                    self.violation(Violation::InvalidResponse);
-                }
-                self.finish_call(id, if fit == Fit::Wrong { Outcome::Invalid(Invalid::Response) } else { outcome });
-            }
-            Exchange::Question(key) => self.take_answer(key, body),
+        // What has not left cannot be answered: the number was guessed.
+        if call.ticket().is_some_and(|ticket| self.outbox.holds(ticket)) {
+            return self.violation(Violation::UnknownResponse);
         }
+        if call.is_given_up() {
+            if let ResponseBody::Error(error) = &body {
+                call.note_partial(call.rules().dialect.read_partial(error));
+            }
+            return self.finish_call(id, Outcome::Cancelled);
+        }
+        let (fit, outcome) = match body {
+            ResponseBody::Result(result) => (call.rules().dialect.fit(number, call.op(), &result), Outcome::Result(result)),
+            ResponseBody::Error(error) => (Fit::Fits, Outcome::Error(error)),
+            ResponseBody::Malformed => (Fit::Wrong, Outcome::Invalid(Invalid::Response)),
+        };
+        if fit != Fit::Fits {
+            self.violation(Violation::InvalidResponse);
+        }
+        self.finish_call(id, if fit == Fit::Wrong { Outcome::Invalid(Invalid::Response) } else { outcome });
     }
 
-    /// I12.
+    /// Brings the answer to a question of ours to its handler (`docs/protocols/mcp.md`, "Transitions of an incoming call").
     fn take_answer(&mut self, key: InputKey, body: ResponseBody) {
-        if self.questions.get(&key).and_then(Question::ticket).is_some_and(|ticket| self.outbox.holds(ticket)) {
+        let is_guessed = self.questions.get(&key).is_some_and(|question| {
+            let is_strange = question.rules().lane_bound && question.lane() != self.arriving.lane;
+            is_strange || question.ticket().is_some_and(|ticket| self.outbox.holds(ticket))
+        });
+        if is_guessed {
             return self.violation(Violation::UnknownResponse);
         }
         let Some(question) = self.close_question(key) else { return };
         let answer = match body {
-            ResponseBody::Result(result) => self.dialect.read_answer(question.ask(), &result).map_err(InputFailed::Invalid),
+            ResponseBody::Result(result) => {
+                question.rules().dialect.read_answer(question.ask(), &result).map_err(InputFailed::Invalid)
+            }
             ResponseBody::Error(error) => Err(InputFailed::Refused(error)),
             ResponseBody::Malformed => Err(InputFailed::Invalid(Text::from_static("it is neither a result nor a proper error"))),
         };
@@ -138,21 +148,23 @@ impl Session {
         self.bring_answer(key, &question, answer);
     }
 
-    /// O5, O6, O27.
+    /// Tells progress or drops it: progress accepted, progress dropped, late progress
+    /// (`docs/protocols/mcp.md`, "Transitions of an outgoing call").
     fn take_progress(&mut self, number: Option<u64>, progress: Progress, partial: Option<Box<Json>>) {
         let number = number.filter(|number| *number < self.next);
-        let Some(number) = number else { return self.drop_stray_progress(Violation::UnknownProgress) };
+        let Some(number) = number else { return self.drop_unknown_progress(Violation::UnknownProgress) };
         let id = OutboundId(number);
         let Some(call) = self.calls.get_mut(&id).filter(|call| !call.is_held() && !call.is_given_up()) else {
             self.stats.late_frames = self.stats.late_frames.saturating_add(1);
             return;
         };
         if !call.is_observed() || call.ticket().is_some_and(|ticket| self.outbox.holds(ticket)) {
-            return self.drop_stray_progress(Violation::UnknownProgress);
+            return self.drop_unknown_progress(Violation::UnknownProgress);
         }
         // The window in which a flood is reported once: the one that we would keep ourselves.
         let quiet = self.config.progress.window.length;
-        match call.see(progress, partial.map(|partial| *partial), self.now, self.rules, quiet) {
+        let accepts_equal = self.config.progress.accept_equal;
+        match call.see(progress, partial.map(|partial| *partial), self.now, accepts_equal, quiet) {
             Seen::Accepted { progress, .. } => {
                 self.arm_call(id);
                 self.tell(Event::Progress { id, progress });
@@ -162,7 +174,7 @@ impl Session {
     }
 
     /// Drops progress that belongs to no call. A flood of it surfaces once a window, too.
-    fn drop_stray_progress(&mut self, rule: Violation) {
+    fn drop_unknown_progress(&mut self, rule: Violation) {
         let surfaces = self.now >= self.quiet_until;
         if surfaces {
             self.quiet_until = self.now.saturating_add(self.config.progress.window.length);
@@ -181,21 +193,34 @@ impl Session {
 
     // ---- Exchanges of the peer ----
 
-    /// I1 to I4.
-    fn take_request(&mut self, id: WireId, op: Op, params: Params, token: Option<WireId>, claimed: u8) {
-        if !self.handshake.serves() {
-            return self.refuse(id, Some(Violation::OutOfPhase), |session| {
-                session.dialect.too_early("the first request must be the handshake")
-            });
-        }
+    /// Begins an invocation or refuses it: accepted, refused, id in use, id used again
+    /// (`docs/protocols/mcp.md`, "Transitions of an incoming call").
+    fn take_request(
+        &mut self,
+        id: WireId,
+        request: Result<Request, Box<Refusal>>,
+        meta: Option<Box<Json>>,
+        token: Option<WireId>,
+        claimed: u8,
+    ) {
+        let peer = self.peer.as_ref().filter(|_| self.handshake.serves()).map(Arc::clone);
+        let Some(peer) = peer else {
+            return self.refuse(id, Some(Violation::OutOfPhase), |session| session.rules.dialect.too_early(TooEarly::Request));
+        };
         if !self.ending.is_open() {
-            return self.refuse(id, None, |session| session.dialect.busy(true));
+            return self.refuse(id, None, |session| session.rules.dialect.busy(true));
         }
+        let request = match request {
+            Ok(request) => request,
+            Err(refusal) => return self.refuse(id, refusal.violation, |_| refusal.error),
+        };
         if self.serves.len() >= self.config.limits.in_flight {
-            return self.refuse(id, Some(Violation::TooManyRequests), |session| session.dialect.busy(false));
+            return self.refuse(id, Some(Violation::TooManyRequests), |session| session.rules.dialect.busy(false));
         }
         let name = token.as_ref().filter(|_| self.rules.names_invocations);
-        if name.is_some_and(|name| self.names.contains_key(name)) {
+        let lane = self.arriving.lane;
+        let name = name.map(|name| (lane, name.clone()));
+        if name.as_ref().is_some_and(|name| self.names.contains_key(name)) {
             return self.refuse(id, Some(Violation::DuplicateRequest), |_| {
                 RpcError::fixed(RpcError::INVALID_REQUEST, "an invocation of that name is active")
             });
@@ -206,12 +231,13 @@ impl Session {
         }
         self.number();
         if let Some(name) = name {
-            self.names.insert(name.clone(), inbound);
+            self.names.insert(name, inbound);
         }
         let depth = claimed.max(self.inferred_depth());
         let observed = token.is_some();
-        self.serves.insert(inbound, Serve::new(id, op.clone(), token, depth, self.now));
-        self.tell(Event::Request { id: inbound, op, params, depth, observed });
+        let lane = self.owe();
+        self.serves.insert(inbound, Serve::new(lane, id, request.op(), token, depth, self.rules, self.now));
+        self.tell(Event::Request { id: inbound, request, caller: Caller::new(peer, self.log_level, meta), depth, observed });
         if let Some(deadline) = self.config.timeouts.serve {
             self.arm_serve(inbound, deadline);
         }
@@ -231,46 +257,50 @@ impl Session {
     fn was_ours(&self, number: u64) -> bool {
         let is_over = match self.exchange(number) {
             Some(Exchange::Call(id)) => self.calls.get(&id).is_some_and(Call::is_given_up),
-            Some(Exchange::Question(_) | Exchange::Greeting) => false,
+            Some(Exchange::Question(_) | Exchange::HandshakeRequest) => false,
             None => true,
         };
         is_over && (self.config.first_id()..self.next).contains(&number)
     }
 
-    /// O8.
-    fn take_ask(&mut self, id: WireId, ask: Ask, named: Option<u64>, claimed: u8) {
+    /// Takes an input request of the peer (`docs/protocols/mcp.md`, "Transitions of an outgoing call").
+    fn take_ask(&mut self, id: WireId, ask: Result<Box<Ask>, Refusal>, named: Option<u64>, claimed: u8) {
         if !self.handshake.asks() {
-            return self
-                .refuse(id, Some(Violation::OutOfPhase), |session| session.dialect.too_early("the handshake is not through"));
+            return self.refuse(id, Some(Violation::OutOfPhase), |session| session.rules.dialect.too_early(TooEarly::Question));
         }
         if !self.ending.may_write() {
-            return self.refuse(id, None, |session| session.dialect.busy(true));
+            return self.refuse(id, None, |session| session.rules.dialect.busy(true));
         }
+        let ask = match ask {
+            Ok(ask) => *ask,
+            Err(Refusal { violation, error }) => return self.refuse(id, violation, |_| error),
+        };
         let parent = self.parent_of_ask(named);
         if parent.is_none() && self.rules.names_invocations {
             // One that crosses the end of its call breaks no rule.
             let is_late = named.is_some_and(|number| self.was_ours(number));
             self.stats.late_frames = self.stats.late_frames.saturating_add(u64::from(is_late));
             let violation = (!is_late).then_some(Violation::UndeclaredInput);
-            return self.refuse(id, violation, |session| session.dialect.no_such_call());
+            return self.refuse(id, violation, |session| session.rules.dialect.no_such_call());
         }
         let inherited = parent.and_then(|id| self.calls.get(&id)).map_or(0, Call::depth);
         let (depth, max) = (depth::of_question(&ask, inherited, claimed), self.config.depth.max);
         if !depth::is_allowed(&ask, depth, max) {
-            return self.refuse(id, Some(Violation::SamplingTooDeep), |session| session.dialect.too_deep(depth, max));
+            return self.refuse(id, Some(Violation::SamplingTooDeep), |session| session.rules.dialect.too_deep(depth, max));
         }
         if self.asked.len() >= self.config.limits.in_flight {
-            return self.refuse(id, Some(Violation::TooManyRequests), |session| session.dialect.busy(false));
+            return self.refuse(id, Some(Violation::TooManyRequests), |session| session.rules.dialect.busy(false));
         }
         let key = InputKey(self.next);
         if !self.take_id(&id, Owner::Asked(key)) {
             return;
         }
         self.number();
-        self.asked.insert(key, Asked::new(id, parent, depth));
+        let lane = self.owe();
+        self.asked.insert(key, Asked::new(lane, id, parent, depth, self.rules));
         if let Some(parent) = parent {
             if let Some(call) = self.calls.get_mut(&parent) {
-                call.open_question(key);
+                call.open_question(key, self.now);
             }
             self.arm_call(parent);
         }
@@ -280,7 +310,7 @@ impl Session {
     /// The call that a question belongs to: the one that the wire names, else the deepest in flight, the newest among equals.
     fn parent_of_ask(&self, named: Option<u64>) -> Option<OutboundId> {
         // What has not left cannot have caused a question.
-        let may_ask = |op: &Op| !op.is_probe() && (!self.rules.names_invocations || self.dialect.is_cancellable(op));
+        let may_ask = |op: Op| !op.is_probe() && (!self.rules.names_invocations || self.rules.dialect.is_cancellable(op));
         let has_left = |call: &Call| may_ask(call.op()) && call.ticket().is_some_and(|ticket| !self.outbox.holds(ticket));
         let named = named.map(OutboundId).filter(|id| self.calls.get(id).is_some_and(has_left));
         if self.rules.names_invocations {
@@ -292,10 +322,15 @@ impl Session {
         })
     }
 
-    /// I14, I17 to I19, O22.
+    /// Takes a cancel: cancelled by its caller, cancel of nothing, cancel of the handshake
+    /// (`docs/protocols/mcp.md`, "Transitions of an incoming call").
     fn take_cancel(&mut self, id: &WireId, reason: Option<Text>) {
-        let owner =
-            if self.rules.names_invocations { self.names.get(id).copied().map(Owner::Serve) } else { self.peer_ids.owner(id) };
+        let lane = self.arriving.lane;
+        let owner = match self.rules.names_invocations {
+            true => self.names.get(&(lane, id.clone())).copied().map(Owner::Serve),
+            // Where all lanes are those of one peer, a cancel may come by another than its request.
+            false => self.peer_ids.owner(lane, id).or_else(|| self.peer_ids.only_owner(id).filter(|_| !self.rules.lane_bound)),
+        };
         match owner {
             Some(Owner::Serve(inbound)) => self.cancel_by_peer(inbound, reason),
             Some(Owner::Asked(key)) => {
@@ -305,7 +340,7 @@ impl Session {
             }
             // Unknown, finished or of the other direction: all are ignored. Only the handshake must not be named.
             None => {
-                if self.handshake.is_answer_to(id) {
+                if self.handshake.is_answer_to(lane, id) {
                     self.violation(Violation::CancelledHandshake);
                 }
             }
@@ -314,11 +349,12 @@ impl Session {
 
     /// Makes an id of the peer live. `false` if it is live already: then nothing may be answered, since that would end the first.
     fn take_id(&mut self, id: &WireId, owner: Owner) -> bool {
-        if self.peer_ids.owner(id).is_some() {
+        let lane = self.arriving.lane;
+        if self.peer_ids.owner(lane, id).is_some() {
             self.violation(Violation::DuplicateRequest);
             return false;
         }
-        if self.peer_ids.insert(id.clone(), owner) {
+        if self.peer_ids.insert(lane, id.clone(), owner) {
             self.violation(Violation::ReusedId);
         }
         true
@@ -336,15 +372,17 @@ impl Session {
 
     // ---- Replies that belong to no invocation ----
 
-    fn take_level(&mut self, id: WireId, level: Level) {
+    fn take_level(&mut self, id: WireId, level: Result<Level, Refusal>) {
         if !self.handshake.serves() {
-            return self.refuse(id, Some(Violation::OutOfPhase), |session| {
-                session.dialect.too_early("the first request must be the handshake")
-            });
+            return self.refuse(id, Some(Violation::OutOfPhase), |session| session.rules.dialect.too_early(TooEarly::Request));
         }
-        self.answer(id, |session, id| {
+        let level = match level {
+            Ok(level) => level,
+            Err(Refusal { violation, error }) => return self.refuse(id, violation, |_| error),
+        };
+        self.answer(id, ReplyKind::Result, |session, id| {
             session.log_level = level;
-            session.dialect.write_result(session.outbox.frames(), id, &Json::empty_object())
+            session.rules.dialect.write_result(session.outbox.frames(), id, &Json::empty_object())
         });
     }
 
@@ -355,35 +393,49 @@ impl Session {
                 if let Some(rule) = violation {
                     self.violation(rule);
                 }
-                let frame = self.dialect.write_error(self.outbox.frames(), None, &error);
-                self.push_stray(frame);
+                let frame = self.rules.dialect.write_error(self.outbox.frames(), None, &error);
+                self.reply_at_once(ReplyKind::Refused, frame);
             }
             None => match violation {
-                Some(rule @ Violation::InvalidProgress) => self.drop_stray_progress(rule),
+                Some(rule @ Violation::InvalidProgress) => self.drop_unknown_progress(rule),
                 Some(rule) => self.violation(rule),
                 None => {}
             },
         }
     }
 
-    /// I2: an error, and no state is kept.
+    /// Refuses a request: an error, and no state is kept.
     fn refuse(&mut self, id: WireId, violation: Option<Violation>, error: impl FnOnce(&Self) -> RpcError) {
         if let Some(rule) = violation {
             self.violation(rule);
         }
-        self.answer(id, |session, id| {
+        self.answer(id, ReplyKind::Refused, |session, id| {
             let error = error(session);
-            session.dialect.write_error(session.outbox.frames(), Some(id), &error)
+            session.rules.dialect.write_error(session.outbox.frames(), Some(id), &error)
         });
     }
 
     /// Answers at once, unless the id is that of a request in flight: the answer would end that one.
-    fn answer(&mut self, id: WireId, write: impl FnOnce(&mut Self, &WireId) -> Draft) {
-        if self.handshake.is_asked_by(&id) || self.peer_ids.owner(&id).is_some() {
+    fn answer(&mut self, id: WireId, kind: ReplyKind, write: impl FnOnce(&mut Self, &WireId) -> Draft) {
+        let lane = self.arriving.lane;
+        if self.handshake.is_asked_by(lane, &id) || self.peer_ids.owner(lane, &id).is_some() {
             return self.violation(Violation::DuplicateRequest);
         }
         let frame = write(self, &id);
-        self.push_stray(frame);
+        self.reply_at_once(kind, frame);
+    }
+
+    /// Replies to the frame that is being read, by its lane.
+    pub(super) fn reply_at_once(&mut self, kind: ReplyKind, frame: Draft) {
+        self.arriving.replies = self.arriving.replies.saturating_add(1);
+        self.push_unsolicited(self.arriving.lane, kind, frame);
+    }
+
+    /// Notes that the lane of the frame that is being read is owed a reply, now or later.
+    fn owe(&mut self) -> Lane {
+        self.arriving.replies = self.arriving.replies.saturating_add(1);
+        self.outbox.owe(self.arriving.lane);
+        self.arriving.lane
     }
 
     // ---- The handshake ----
@@ -393,8 +445,8 @@ impl Session {
         let deadline = self.config.timeouts.handshake.map(|span| self.now.saturating_add(span));
         if self.rules.opens {
             let exchange = self.number();
-            let frame = self.dialect.write_greeting(self.outbox.frames(), exchange);
-            self.outbox.push(Class::Bound, frame);
+            let frame = self.rules.dialect.write_handshake_request(self.outbox.frames(), exchange, &self.config.local_end());
+            self.outbox.push(Lane::CHANNEL, Class::Request(ExchangeId(exchange)), frame);
             self.handshake.open();
         }
         match deadline {
@@ -403,7 +455,7 @@ impl Session {
         }
     }
 
-    fn take_greeting(&mut self, id: WireId, greeting: Result<Greeting, GreetingRefused>) {
+    fn take_handshake_request(&mut self, id: WireId, greeting: Result<HandshakeRequest, HandshakeRejected>) {
         if !self.handshake.is_fresh() {
             return self.refuse(id, Some(Violation::OutOfPhase), |_| {
                 RpcError::fixed(RpcError::INVALID_REQUEST, "the handshake was made before")
@@ -411,28 +463,32 @@ impl Session {
         }
         // While what runs goes on, what waits for the handshake may still go out.
         if !self.ending.may_write() {
-            return self.refuse(id, None, |session| session.dialect.busy(true));
+            return self.refuse(id, None, |session| session.rules.dialect.busy(true));
         }
         match greeting {
-            Err(GreetingRefused { error, is_final }) => {
+            Err(HandshakeRejected { error, is_final }) => {
                 self.refuse(id, Some(Violation::InvalidParams), |_| error);
                 if is_final {
                     self.drain(CloseReason::VersionMismatch);
                 }
             }
-            Ok(Greeting { peer, answer: GreetingAnswer::Result(answer) }) => self.answer_greeting(id, &answer, peer),
-            Ok(Greeting { peer, answer: GreetingAnswer::Owner(resume) }) => {
-                self.handshake.ask_owner(id, peer.clone());
-                self.tell(Event::Greeting { peer, resume });
+            Ok(HandshakeRequest { peer, answer: HandshakeAnswer::Result(answer) }) => {
+                self.arriving.replies = self.arriving.replies.saturating_add(1);
+                self.answer_handshake(self.arriving.lane, id, &answer, peer);
+            }
+            Ok(HandshakeRequest { peer, answer: HandshakeAnswer::Owner(resume) }) => {
+                let lane = self.owe();
+                self.handshake.ask_owner(lane, id, peer.clone());
+                self.tell(Event::HandshakeRequest { peer, resume });
             }
         }
     }
 
     /// Fresh, Asked -> Answered.
-    pub(super) fn answer_greeting(&mut self, id: WireId, answer: &Json, peer: Box<PeerInfo>) {
-        let frame = self.dialect.write_result(self.outbox.frames(), &id, answer);
-        self.outbox.push(Class::Bound, frame);
-        self.handshake.answer(id);
+    pub(super) fn answer_handshake(&mut self, lane: Lane, id: WireId, answer: &Json, peer: Box<PeerInfo>) {
+        let frame = self.rules.dialect.write_result(self.outbox.frames(), &id, answer);
+        self.outbox.push(lane, Class::Reply(ReplyKind::Result), frame);
+        self.handshake.answer(lane, id);
         self.meet(peer);
     }
 
@@ -444,19 +500,20 @@ impl Session {
 
     /// Told before the peer's half of the handshake it counts from then on.
     fn take_change(&mut self, change: Box<Change>) {
-        let Some(peer) = &mut self.peer else {
+        let Some(peer) = &self.peer else {
             self.change = Some(change);
             return;
         };
+        let mut peer = PeerInfo::clone(peer);
         peer.identity = change.identity;
         if let Some((capabilities, declared)) = change.capabilities {
             (peer.capabilities, peer.declared) = (capabilities, declared);
         }
-        if let Some(pass) = &mut peer.pass {
+        if let Some(pass) = &mut peer.credentials {
             pass.claim_code = None;
         }
-        let peer = peer.clone();
-        self.tell(Event::PeerChanged(peer));
+        self.peer = Some(Arc::new(peer.clone()));
+        self.tell(Event::PeerChanged(peer.into()));
     }
 
     fn take_confirmation(&mut self) {
@@ -467,36 +524,36 @@ impl Session {
         }
     }
 
-    fn take_greeting_answer(&mut self, body: ResponseBody) {
+    fn take_handshake_answer(&mut self, body: ResponseBody) {
         let answer = match body {
-            ResponseBody::Result(result) => self.dialect.read_greeting_answer(&result),
+            ResponseBody::Result(result) => self.rules.dialect.read_handshake_answer(&result, &self.config.local_end()),
             ResponseBody::Error(error) => {
                 self.tell(Event::HandshakeRefused(error));
-                Err(GreetingFailed::Malformed)
+                Err(HandshakeFailed::Malformed)
             }
-            ResponseBody::Malformed => Err(GreetingFailed::Malformed),
+            ResponseBody::Malformed => Err(HandshakeFailed::Malformed),
         };
         match answer {
             Ok(peer) => {
                 self.handshake.complete();
                 self.meet(peer.into());
-                if let Some(frame) = self.dialect.write_greeted(self.outbox.frames()) {
-                    self.outbox.push(Class::Bound, frame);
+                if let Some(frame) = self.rules.dialect.write_handshake_confirmation(self.outbox.frames()) {
+                    self.outbox.push(Lane::CHANNEL, Class::Notice, frame);
                 }
                 self.release_held();
                 if let Some(change) = self.change.take() {
                     self.take_change(change);
                 }
             }
-            Err(GreetingFailed::Malformed) => self.fail(CloseReason::HandshakeRefused),
-            Err(GreetingFailed::Version) => self.fail(CloseReason::VersionMismatch),
+            Err(HandshakeFailed::Malformed) => self.fail(CloseReason::HandshakeRefused),
+            Err(HandshakeFailed::Version) => self.fail(CloseReason::VersionMismatch),
         }
     }
 
     fn meet(&mut self, peer: Box<PeerInfo>) {
         self.handshake.arm(None, &mut self.timers);
-        self.dialect.agree(&peer);
-        self.peer = Some(peer.clone());
+        self.rules = self.rules.dialect.agree(&peer, self.rules);
+        self.peer = Some(Arc::new(PeerInfo::clone(&peer)));
         self.tell(Event::Ready(peer));
     }
 

@@ -23,18 +23,21 @@ use core::time::Duration;
 use bytes::Bytes;
 
 use crate::config::{Config, ProgressPolicy, RateWindow};
-use crate::dialect::{Dialect, Op, Progress, Rules};
+use crate::dialect::{Op, Progress, Rules};
 use crate::json::Json;
+use crate::session::lane_queue::Class;
 use crate::session::line::{For, Line, Place};
-use crate::session::outbox::{Class, Outbox, Ticket};
+use crate::session::outbox::{Outbox, Ticket};
 use crate::session::progress::{Next, Reporter};
 use crate::session::timers::{TimerKey, Timers};
-use crate::session::{InboundId, InputKey};
+use crate::session::{InboundId, InputKey, Lane, ReplyKind};
 use crate::time::Instant;
 use crate::wire::WireId;
 
 #[derive(Clone, Debug)]
 pub(super) struct Serve {
+    /// The lane that it came by.
+    lane: Lane,
     /// The peer's name for the exchange.
     exchange: WireId,
     op: Op,
@@ -42,6 +45,8 @@ pub(super) struct Serve {
     token: Option<WireId>,
     /// The number of samplings that it is nested in.
     depth: u8,
+    /// The rules that its exchange goes by.
+    rules: &'static Rules,
     received: Instant,
     /// The entry of its deadline in the session's timers.
     armed: Option<Instant>,
@@ -54,7 +59,7 @@ pub(super) struct Serve {
 enum State {
     Active,
     /// The response is boxed, since few wait and all would have room for it.
-    Answered(Box<Bytes>),
+    Answered(Box<(Bytes, ReplyKind)>),
     Cancelled,
 }
 
@@ -98,8 +103,16 @@ pub(super) enum Taken {
 
 impl Serve {
     #[inline]
-    pub(super) fn new(exchange: WireId, op: Op, token: Option<WireId>, depth: u8, now: Instant) -> Self {
-        Self { exchange, op, token, depth, received: now, armed: None, said: None, state: State::Active }
+    pub(super) fn new(
+        lane: Lane,
+        exchange: WireId,
+        op: Op,
+        token: Option<WireId>,
+        depth: u8,
+        rules: &'static Rules,
+        now: Instant,
+    ) -> Self {
+        Self { lane, exchange, op, token, depth, rules, received: now, armed: None, said: None, state: State::Active }
     }
 
     // ---- Transitions ----
@@ -114,7 +127,7 @@ impl Serve {
     }
 
     /// Active -> Answered: `response` waits for its moment.
-    pub(super) fn hold(&mut self, id: InboundId, response: Bytes, at: Instant, timers: &mut Timers) {
+    pub(super) fn hold(&mut self, id: InboundId, response: (Bytes, ReplyKind), at: Instant, timers: &mut Timers) {
         self.state = State::Answered(Box::new(response));
         if let Some(said) = &mut self.said {
             timers.set(TimerKey::Release(id), &mut said.armed, Some(at));
@@ -122,7 +135,7 @@ impl Serve {
     }
 
     /// Takes the response that was held: Answered -> gone.
-    pub(super) fn take_held(&mut self, id: InboundId, timers: &mut Timers) -> Option<Bytes> {
+    pub(super) fn take_held(&mut self, id: InboundId, timers: &mut Timers) -> Option<(Bytes, ReplyKind)> {
         match core::mem::replace(&mut self.state, State::Cancelled) {
             State::Answered(response) => {
                 if let Some(said) = &mut self.said {
@@ -151,7 +164,8 @@ impl Serve {
 
     /// Keeps an update that passed [`Reporter::check`], merged with what was kept before.
     #[inline]
-    pub(super) fn report(&mut self, update: Progress, rules: Rules, policy: &ProgressPolicy) -> Taken {
+    pub(super) fn report(&mut self, update: Progress, policy: &ProgressPolicy) -> Taken {
+        let rules = self.rules;
         let reporter = &mut self.saying(policy.window).reporter;
         let merges = reporter.keeps();
         match reporter.report(update, rules, policy) {
@@ -163,9 +177,9 @@ impl Serve {
 
     /// The thing to be done with what is kept, as far as the invocation alone decides; `None` if it may say nothing, or never did.
     #[inline]
-    pub(super) fn next_update(&self, now: Instant, rules: Rules) -> Option<Next> {
+    pub(super) fn next_update(&self, now: Instant) -> Option<Next> {
         let said = self.said.as_ref().filter(|_| self.is_active())?;
-        Some(said.reporter.next(now, rules))
+        Some(said.reporter.next(now, self.rules))
     }
 
     /// Lets what is kept wait: for the invocation's own window, or in line for what all share.
@@ -174,9 +188,9 @@ impl Serve {
         let opens = if let Next::Waits(at) = next { at } else { None };
         timers.set(TimerKey::Flush(id), &mut said.armed, opens);
         match next {
-            Next::Final => line.join(id, For::Room, &mut said.place),
-            Next::Ready => line.join(id, For::Turn, &mut said.place),
-            Next::Nothing | Next::Waits(_) => line.leave(&mut said.place),
+            Next::Final => line.join(id, self.lane, For::Room, &mut said.place),
+            Next::Ready => line.join(id, self.lane, For::Turn, &mut said.place),
+            Next::Nothing | Next::Waits(_) => line.leave(self.lane, &mut said.place),
         }
     }
 
@@ -192,7 +206,7 @@ impl Serve {
     ) -> Option<Progress> {
         let said = self.said.as_mut()?;
         timers.set(TimerKey::Flush(id), &mut said.armed, None);
-        line.leave(&mut said.place);
+        line.leave(self.lane, &mut said.place);
         if next == Next::Ready {
             line.count(now);
         }
@@ -201,30 +215,22 @@ impl Serve {
 
     /// Takes what is kept just before the response, whatever the windows say.
     #[inline]
-    pub(super) fn take_last_update(&mut self, rules: Rules) -> Option<Progress> {
+    pub(super) fn take_last_update(&mut self) -> Option<Progress> {
         let said = self.said.as_mut().filter(|_| self.token.is_some())?;
-        said.reporter.go_last(rules)
+        said.reporter.go_last(self.rules)
     }
 
     /// Writes an update that was taken.
-    pub(super) fn push_progress(
-        &mut self,
-        id: InboundId,
-        progress: &Progress,
-        now: Instant,
-        outbox: &mut Outbox,
-        dialect: &Dialect,
-        config: &Config,
-    ) {
+    pub(super) fn push_progress(&mut self, id: InboundId, progress: &Progress, now: Instant, outbox: &mut Outbox, config: &Config) {
         let (Some(token), Some(said)) = (&self.token, &mut self.said) else { return };
         let partial = said.checkpoint.as_ref().filter(|_| config.progress.partial_on_progress);
-        let mut frame = dialect.write_progress(outbox.frames(), token, progress, partial);
+        let mut frame = self.rules.dialect.write_progress(outbox.frames(), token, progress, partial);
         if frame.len() > config.limits.frame_bytes {
             // Words and data are worth less than the news that it goes on.
             let shorter = Progress { message: None, data: None, ..progress.clone() };
-            frame = dialect.write_progress(outbox.frames(), token, &shorter, None);
+            frame = self.rules.dialect.write_progress(outbox.frames(), token, &shorter, None);
         }
-        said.last_progress = Some((outbox.push(Class::Progress(id), frame), now));
+        said.last_progress = Some((outbox.push(self.lane, Class::Progress(id), frame), now));
     }
 
     /// Stops its timers and keeps no progress. Gives its questions, which are to be taken back.
@@ -232,7 +238,7 @@ impl Serve {
         timers.set(TimerKey::Serve(id), &mut self.armed, None);
         let Some(said) = &mut self.said else { return Vec::new() };
         timers.set(TimerKey::Flush(id), &mut said.armed, None);
-        line.leave(&mut said.place);
+        line.leave(self.lane, &mut said.place);
         core::mem::take(&mut said.questions)
     }
 
@@ -297,6 +303,12 @@ impl Serve {
         }
     }
 
+    /// The lane that it came by.
+    #[inline]
+    pub(super) fn lane(&self) -> Lane {
+        self.lane
+    }
+
     /// The peer's name for the exchange.
     #[inline]
     pub(super) fn exchange(&self) -> &WireId {
@@ -304,8 +316,8 @@ impl Serve {
     }
 
     #[inline]
-    pub(super) fn op(&self) -> &Op {
-        &self.op
+    pub(super) fn op(&self) -> Op {
+        self.op
     }
 
     /// The name that the peer gave to its progress.
@@ -318,6 +330,12 @@ impl Serve {
     #[inline]
     pub(super) fn take_names(&mut self) -> (WireId, Option<WireId>) {
         (self.exchange.clone(), self.token.take())
+    }
+
+    /// The rules that its exchange goes by.
+    #[inline]
+    pub(super) fn rules(&self) -> &'static Rules {
+        self.rules
     }
 
     /// The number of samplings that it is nested in.
@@ -345,18 +363,6 @@ impl Serve {
     #[inline]
     pub(super) fn checkpoint(&self) -> Option<&Json> {
         self.said.as_ref()?.checkpoint.as_ref()
-    }
-
-    /// The rate of its progress, once it has said anything.
-    #[inline]
-    pub(super) fn rate(&self) -> Option<RateWindow> {
-        self.said.as_ref().map(|said| said.reporter.rate())
-    }
-
-    /// Says whether it has said, asked or deposited anything.
-    #[inline]
-    pub(super) fn has_said(&self) -> bool {
-        self.said.is_some()
     }
 }
 
@@ -426,7 +432,7 @@ mod transitions {
             REQUEST.to_string(),
         ];
         for frame in frames {
-            session.handle_frame(frame.into(), now).unwrap();
+            session.handle_frame(frame.into(), crate::Lane::CHANNEL, now).unwrap();
         }
         let requests = core::iter::from_fn(|| session.poll_event());
         let serve =
@@ -514,7 +520,7 @@ mod transitions {
 
     impl Callee {
         fn frame(&mut self, text: &str) {
-            self.session.handle_frame(text.to_string().into(), self.now).unwrap();
+            self.session.handle_frame(text.to_string().into(), crate::Lane::CHANNEL, self.now).unwrap();
         }
 
         fn wait(&mut self, millis: u64) {
@@ -536,62 +542,5 @@ mod transitions {
             }
         }
         compare("serve.txt", "An invocation that we serve: every state, every input.", &rows);
-    }
-
-    /// An endpoint rests on this, which does not read the clock for them. By then it is 300 ms later than the session was told; a turn of the
-    /// driver, which tells the time, comes behind them, and so may one that was under way.
-    #[test]
-    fn progress_and_answers_on_whose_time_nothing_hangs_may_come_with_the_last_time() {
-        const REFUSED: Input = |callee| {
-            callee.frame(r#"[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":2,"method":"ping"},{"jsonrpc":"2.0","id":3,"method":"ping"}]"#);
-        };
-        const IN_LINE: Input = |callee| {
-            callee.frame(&REQUEST.replace(r#""c""#, r#""d""#).replace(r#""t""#, r#""u""#));
-            let request = core::iter::from_fn(|| callee.session.poll_event()).find(|event| matches!(event, Event::Request { .. }));
-            let Some(Event::Request { id, .. }) = request else { return };
-            for step in 1..=3 {
-                let _ = callee.session.progress(id, Progress::value(f64::from(step)), callee.now);
-            }
-            callee.wait(800);
-        };
-        type IsTimed = fn(&Session, InboundId) -> bool;
-        let verbs: [(Input, IsTimed); 2] = [(PROGRESS, Session::is_progress_timed), (RESPOND, Session::is_response_timed)];
-        let mut counts = [[0, 0], [0, 0]];
-        let inputs = INPUTS.into_iter().chain([("three that are refused", REFUSED), ("another waits in line", IN_LINE)]);
-        for ((name, input), variant) in inputs.flat_map(|input| (0..8).map(move |variant| (input, variant))) {
-            let mut config = Config::mcp_server(Identity::new("server", "1"));
-            let chosen = |bit: u8, choice: u64| Duration::from_millis(if variant & bit == 0 { 0 } else { choice });
-            config.timeouts.response_gap = chosen(1, 500);
-            config.progress.window = RateWindow::new(1, chosen(2, 1000));
-            config.progress.session_window = RateWindow::new(1, chosen(4, 1000));
-            config.limits.strays = 2;
-            for from in STATES {
-                let mut callee = led_to(from, config.clone(), "2025-03-26");
-                input(&mut callee);
-                for ((verb, is_timed), counts) in verbs.iter().zip(&mut counts) {
-                    let is_timed = is_timed(&callee.session, callee.serve);
-                    counts[usize::from(is_timed)] += 1;
-                    let [stale, exact] = [0, 300].map(|late| {
-                        let now = callee.now.saturating_add(Duration::from_millis(late));
-                        let mut callee = Callee { session: callee.session.clone(), now, ..callee };
-                        verb(&mut callee);
-                        let first = (callee.session.poll_transmit().map(|transmit| transmit.frame), callee.session.poll_timeout());
-                        callee.wait(300 - late);
-                        let behind = [[PROGRESS, RESPOND], [RESPOND, PROGRESS]].map(|inputs| {
-                            let mut callee = Callee { session: callee.session.clone(), ..callee };
-                            let wait: Input = |callee| callee.wait(10_000);
-                            [inputs[0], inputs[1], wait].map(|input| {
-                                let before = (output(&mut callee.session), callee.session.poll_timeout());
-                                input(&mut callee);
-                                (before, output(&mut callee.session), callee.session.poll_timeout())
-                            })
-                        });
-                        (first, behind)
-                    });
-                    assert!(is_timed || stale == exact, "{from}, {name}, variant {variant}:\n{stale:?}\n{exact:?}");
-                }
-            }
-        }
-        assert!(counts.as_flattened().iter().all(|count| *count > 100), "{counts:?}");
     }
 }

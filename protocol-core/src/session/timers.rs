@@ -13,7 +13,7 @@
 use core::fmt;
 
 use crate::session::rising::Rising;
-use crate::session::{AlarmId, InboundId, InputKey, OutboundId};
+use crate::session::{AlarmId, InboundId, InputKey, Lane, OutboundId};
 use crate::time::Instant;
 
 /// The owner of a deadline, and so the thing to be done.
@@ -23,8 +23,8 @@ pub(super) enum TimerKey {
     Handshake,
     /// The wait for the end is over.
     Close,
-    /// A peer that makes us refuse more than it reads is given up.
-    Overload,
+    /// A lane is given up whose peer makes us refuse more than it reads.
+    Overload(Lane),
     /// A call of ours has taken too long.
     Call(OutboundId),
     /// A question of ours has waited too long.
@@ -47,7 +47,7 @@ impl TimerKey {
         let (kind, number) = match self {
             Self::Handshake => (0, 0),
             Self::Close => (1, 0),
-            Self::Overload => (2, 0),
+            Self::Overload(lane) => (2, lane.number().into()),
             Self::Call(id) => (3, id.0),
             Self::Question(key) => (4, key.0),
             Self::Serve(id) => (5, id.0),

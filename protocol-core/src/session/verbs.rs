@@ -1,5 +1,6 @@
 //! The types that the verbs of a session take and give back, misuse included: one small error type a verb.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::string::String;
 use core::time::Duration;
@@ -7,18 +8,17 @@ use core::time::Duration;
 use bytes::Bytes;
 
 use crate::config::{CallTimeouts, RateWindow};
-use crate::dialect::Op;
-use crate::json::Json;
+use crate::dialect::{CompletionRequest, Level, Op, Outgoing, Parts};
+use crate::json::{Json, Text};
 use crate::session::InputKey;
 
 /// A call to be made.
+///
+/// Each protocol writes it in its own words; [`Invoke::new`] takes the exact parameters instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Invoke {
-    /// Its kind.
-    pub op: Op,
-    /// Its parameters, an object. A `_meta` in it is kept, except for the members that the session writes itself.
-    pub params: Json,
+    outgoing: Outgoing,
     /// The question of the peer on whose behalf the call is made, so that sampling depth counts.
     pub parent: Option<InputKey>,
     /// The number of samplings that it is nested in, where the owner knows more than `parent` says: a gateway does, of calls that it passes on.
@@ -29,11 +29,139 @@ pub struct Invoke {
     pub progress: bool,
 }
 
+/// The requests that there are. Each has the session's clocks and asks for progress.
 impl Invoke {
-    /// A call with the session's clocks that asks for progress.
+    /// A request with exactly these parameters, an object in the words of the protocol that is spoken. The session adds what is its own:
+    /// on MCP members of `_meta`, whose others are kept; on Tesseron the name of an invocation. Not for [`Op::Custom`], which lacks its
+    /// method here ([`Invoke::custom`]).
     #[must_use]
     pub fn new(op: Op, params: Json) -> Self {
-        Self { op, params, parent: None, depth: 0, timeouts: None, progress: true }
+        Self::of(op, Parts::Exact(params))
+    }
+
+    /// Runs a tool; on Tesseron an action. `arguments`, on MCP an object, is passed on byte for byte.
+    #[must_use]
+    pub fn call_tool(name: impl Into<Text>, arguments: Json) -> Self {
+        Self::of(Op::CallTool, Parts::Named { name: name.into(), arguments })
+    }
+
+    /// Lists the tools: the first page, or the one that begins at `cursor`.
+    #[must_use]
+    pub fn list_tools(cursor: Option<Text>) -> Self {
+        Self::of(Op::ListTools, Parts::Page(cursor))
+    }
+
+    /// Gets a prompt. `arguments` is an object of strings.
+    #[must_use]
+    pub fn get_prompt(name: impl Into<Text>, arguments: Json) -> Self {
+        Self::of(Op::GetPrompt, Parts::Named { name: name.into(), arguments })
+    }
+
+    /// Lists the prompts: the first page, or the one that begins at `cursor`.
+    #[must_use]
+    pub fn list_prompts(cursor: Option<Text>) -> Self {
+        Self::of(Op::ListPrompts, Parts::Page(cursor))
+    }
+
+    /// Reads a resource. On Tesseron its name is the uri.
+    #[must_use]
+    pub fn read_resource(uri: impl Into<Text>) -> Self {
+        Self::of(Op::ReadResource, Parts::Resource { uri: uri.into(), subscription: None })
+    }
+
+    /// Lists the resources: the first page, or the one that begins at `cursor`.
+    #[must_use]
+    pub fn list_resources(cursor: Option<Text>) -> Self {
+        Self::of(Op::ListResources, Parts::Page(cursor))
+    }
+
+    /// Lists the resource templates: the first page, or the one that begins at `cursor`.
+    #[must_use]
+    pub fn list_resource_templates(cursor: Option<Text>) -> Self {
+        Self::of(Op::ListResourceTemplates, Parts::Page(cursor))
+    }
+
+    /// Asks to be told when a resource changes.
+    #[must_use]
+    pub fn subscribe(uri: impl Into<Text>) -> Self {
+        Self::of(Op::Subscribe, Parts::Resource { uri: uri.into(), subscription: None })
+    }
+
+    /// Asks to be told no longer.
+    #[must_use]
+    pub fn unsubscribe(uri: impl Into<Text>) -> Self {
+        Self::of(Op::Unsubscribe, Parts::Resource { uri: uri.into(), subscription: None })
+    }
+
+    /// Asks for what an argument may be.
+    #[must_use]
+    pub fn complete(completion: CompletionRequest) -> Self {
+        Self::of(Op::Complete, Parts::Completion(Box::new(completion)))
+    }
+
+    /// Sets the least severe log record that the peer sends.
+    #[must_use]
+    pub fn set_log_level(level: Level) -> Self {
+        Self::of(Op::SetLogLevel, Parts::Level(level))
+    }
+
+    /// Asks for a sign of life.
+    #[must_use]
+    pub fn ping() -> Self {
+        Self::of(Op::Ping, Parts::Nothing)
+    }
+
+    /// Calls a method that the protocol does not have. `params` is an object.
+    #[must_use]
+    pub fn custom(method: impl Into<Text>, params: Json) -> Self {
+        Self::of(Op::Custom, Parts::Custom { method: method.into(), params })
+    }
+
+    fn of(op: Op, parts: Parts) -> Self {
+        Self { outgoing: Outgoing::new(op, parts), parent: None, depth: 0, timeouts: None, progress: true }
+    }
+}
+
+impl Invoke {
+    /// The kind of the request.
+    #[must_use]
+    pub fn op(&self) -> Op {
+        self.outgoing.op
+    }
+
+    /// The name or the uri of what the request is about, for logs; `None` where nothing has one.
+    #[must_use]
+    pub fn target(&self) -> Option<Cow<'_, str>> {
+        self.outgoing.target()
+    }
+
+    /// The JSON that it was made of: the exact parameters, or the arguments of a tool or a prompt.
+    #[must_use]
+    pub fn given(&self) -> Option<&Json> {
+        self.outgoing.given()
+    }
+
+    #[inline]
+    pub(super) fn outgoing(&self) -> &Outgoing {
+        &self.outgoing
+    }
+
+    /// Names a subscription ([`Invoke::subscribe`], [`Invoke::unsubscribe`]) where the protocol has names for them (Tesseron). Without one
+    /// it is named by the uri.
+    #[must_use]
+    pub fn with_subscription(mut self, name: impl Into<Text>) -> Self {
+        if let Parts::Resource { subscription, .. } = &mut self.outgoing.parts {
+            *subscription = Some(name.into());
+        }
+        self
+    }
+
+    /// Sends `meta`, an object, as `_meta`, in the place of one that stands in the parameters. The members that the session writes itself
+    /// go before those in it. Tesseron has no place for it.
+    #[must_use]
+    pub fn with_meta(mut self, meta: Json) -> Self {
+        self.outgoing.meta = Some(Box::new(meta));
+        self
     }
 
     /// Sets the clocks of this call.
@@ -94,8 +222,8 @@ pub enum Refused {
     /// It belongs to the other end of the protocol.
     #[error("only the other end of the protocol may send this")]
     WrongEnd,
-    /// The parameters are not an object.
-    #[error("parameters must be a JSON object")]
+    /// The parameters, the arguments or the `_meta` are no object, or a custom method lacks its name.
+    #[error("parameters, arguments and _meta must be JSON objects")]
     Params,
     /// Longer than a frame.
     #[error("longer than a frame may be")]
@@ -110,9 +238,9 @@ pub enum Refused {
 #[error("not live: it has ended or never was")]
 pub struct NotLive;
 
-/// Events wait to be polled; the frame was not read. Poll them, then offer it again.
+/// Events or refusals wait to be polled, or too many lanes are open; the frame was not read. Poll them, then offer it again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("events wait to be polled")]
+#[error("events or refusals wait to be polled, or too many lanes are open")]
 pub struct Full(pub Bytes);
 
 /// As many alarms are set as may be.
@@ -258,30 +386,4 @@ pub enum TransportEnd {
     Eof,
     /// Nothing can be written any longer.
     Failed,
-}
-
-/// A frame to be written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Transmit {
-    /// One JSON message without a line feed.
-    pub frame: Bytes,
-    /// Its destination.
-    pub route: Route,
-}
-
-impl Transmit {
-    /// A frame for the one channel of a session.
-    #[must_use]
-    pub const fn new(frame: Bytes) -> Self {
-        Self { frame, route: Route::Channel }
-    }
-}
-
-/// The destination of a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Route {
-    /// The one channel of the session.
-    Channel,
 }

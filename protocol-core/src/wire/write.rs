@@ -34,12 +34,19 @@ pub(crate) struct Draft {
     length: usize,
     /// It is in [`Frames::long`].
     is_long: bool,
+    /// It is a response with an error.
+    is_error: bool,
 }
 
 impl Draft {
     /// In bytes.
     pub(crate) fn len(&self) -> usize {
         self.length
+    }
+
+    /// Says whether it is a response with an error.
+    pub(crate) fn is_error(&self) -> bool {
+        self.is_error
     }
 }
 
@@ -105,7 +112,7 @@ impl Frames {
     /// No frame at all.
     pub(crate) fn none(&mut self) -> Draft {
         self.forget();
-        Draft { length: 0, is_long: false }
+        Draft { length: 0, is_long: false, is_error: false }
     }
 
     /// The frame that was written last is not wanted, and must not lie in memory until the next is written.
@@ -133,6 +140,7 @@ impl Frames {
     }
 
     /// They leave, as a frame of its own.
+    #[inline]
     pub(crate) fn cut(&mut self, length: usize) -> Bytes {
         // A block whose frames are all gone serves again.
         if self.block.capacity() < length && !self.block.try_reclaim(Self::BLOCK) {
@@ -199,7 +207,7 @@ impl Frames {
     /// A frame with an error. Without an id where the peer's could not be read.
     pub(crate) fn error(&mut self, id: Option<&WireId>, error: &RpcError) -> Draft {
         let data = error.data.as_ref().map_or(0, |data| data.as_bytes().len());
-        self.frame(error.message.len().saturating_add(data), |object| {
+        let draft = self.frame(error.message.len().saturating_add(data), |object| {
             if let Some(id) = id {
                 id.write(object.member("id"));
             }
@@ -210,7 +218,8 @@ impl Frames {
                     object.json("data", data);
                 }
             });
-        })
+        });
+        Draft { is_error: true, ..draft }
     }
 
     fn frame(&mut self, hint: usize, members: impl FnOnce(&mut Object<'_>)) -> Draft {
@@ -221,7 +230,7 @@ impl Frames {
         out.reserve(ENVELOPE.saturating_add(hint));
         out.extend_from_slice(b"{\"jsonrpc\":\"2.0\"");
         Object::go_on(out, members);
-        Draft { length: out.len().saturating_sub(start), is_long }
+        Draft { length: out.len().saturating_sub(start), is_long, is_error: false }
     }
 
     /// A frame that is none, as long as the caller likes.
@@ -229,7 +238,7 @@ impl Frames {
     pub(crate) fn as_it_is(&mut self, text: &str) -> Draft {
         self.forget();
         self.short.behind().extend_from_slice(text.as_bytes());
-        Draft { length: text.len(), is_long: false }
+        Draft { length: text.len(), is_long: false, is_error: false }
     }
 }
 

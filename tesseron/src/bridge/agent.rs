@@ -1,19 +1,17 @@
 //! What the agent says, and where it goes.
 
-use alloc::string::String;
-
 use super::translate::{self, Purpose};
-use super::{Bridge, BridgeEvent, Leg, Route, meta, surface};
-use protocol_core::dialect::{NotFound, Op, PeerInfo, Reply, ToolOutput};
+use super::{Bridge, BridgeEvent, Leg, Route, meta};
+use protocol_core::dialect::{CallTool, NotFound, Page, PeerInfo, Reply, Request, ToolOutput};
 use protocol_core::error::RpcError;
-use protocol_core::json::Json;
-use protocol_core::session::{Event, InboundId, Invoke, Why};
+use protocol_core::json::{Json, Text};
+use protocol_core::session::{CancelReason, Event, InboundId, Invoke};
 
 impl Bridge {
     pub(super) fn on_agent(&mut self, event: Event) {
         match event {
             Event::Ready(peer) => self.meet_agent(&peer),
-            Event::Request { id, op, params, depth, .. } => self.on_request(id, &op, &params, depth),
+            Event::Request { id, request, depth, .. } => self.on_request(id, request, depth),
             Event::Cancelled { id, why } => self.give_up(id, &why),
             Event::Input { key, answer, .. } => {
                 if let Some(question) = self.questions.remove(&key) {
@@ -41,67 +39,62 @@ impl Bridge {
         self.tell(BridgeEvent::AgentReady(alloc::boxed::Box::new(peer.clone())));
     }
 
-    fn on_request(&mut self, id: InboundId, op: &Op, params: &Json, depth: u8) {
-        match op {
-            Op::ListTools => self.reply(id, Reply::Raw(self.list_tools())),
-            Op::ListResources => self.reply(id, Reply::Raw(self.list_resources())),
-            Op::ListResourceTemplates => self.reply(id, Reply::Raw(surface::no_templates())),
-            Op::CallTool => self.call_tool(id, params, depth),
-            Op::ReadResource => self.read_resource(id, params),
-            Op::Subscribe => self.subscribe(id, params),
-            Op::Unsubscribe => self.unsubscribe(id, params),
+    fn on_request(&mut self, id: InboundId, request: Request, depth: u8) {
+        match request {
+            Request::ListTools(_) => self.reply(id, Reply::Page(Page::last(self.list_tools()))),
+            Request::ListResources(_) => self.reply(id, Reply::Page(Page::last(self.list_resources()))),
+            Request::ListResourceTemplates(_) => self.reply(id, Reply::Page(Page::default())),
+            Request::CallTool(call) => self.call_tool(id, call, depth),
+            Request::ReadResource(read) => self.read_resource(id, Text::from(&*read.uri())),
+            Request::Subscribe(subscribe) => self.subscribe(id, Text::from(&*subscribe.uri())),
+            Request::Unsubscribe(unsubscribe) => self.unsubscribe(id, &Text::from(&*unsubscribe.uri().unwrap_or_default())),
             _ => self.reply(id, Reply::Error(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "method not found"))),
         }
     }
 
-    fn call_tool(&mut self, id: InboundId, params: &Json, depth: u8) {
-        let Some(name) = params.member("name").and_then(|name| name.as_text()) else {
-            return self.reply(id, Reply::Error(RpcError::invalid_params("name must be text")));
-        };
+    fn call_tool(&mut self, id: InboundId, call: CallTool, depth: u8) {
+        let name = call.name();
         if let Some(tool) = meta::Tool::from_name(&name) {
-            return self.call_meta(id, tool, params.member("arguments"), depth);
+            return self.call_meta(id, tool, call.arguments(), depth);
         }
-        let resolved = self.resolve(&name).map(|(channel, action)| (channel, String::from(action)));
-        match resolved {
-            Some((channel, action)) => self.call_action(id, channel, &action, params.member("arguments"), depth),
-            None => self.reply(id, self.unknown_tool(&name)),
-        }
+        let Some((channel, action)) = self.resolve(&name).map(|(channel, action)| (channel, Text::from(action))) else {
+            return self.reply(id, self.unknown_tool(&name));
+        };
+        drop(name);
+        self.call_action(id, channel, action, call.into_arguments(), depth);
     }
 
+    /// The arguments go from frame to frame as they are.
     pub(super) fn call_action(
         &mut self,
         id: InboundId,
         channel: crate::claims::ChannelId,
-        action: &str,
+        action: Text,
         arguments: Option<Json>,
         depth: u8,
     ) {
-        let params = translate::call(action, arguments.as_ref());
-        let call = Invoke::new(Op::CallTool, params).with_depth(depth);
+        let call = Invoke::call_tool(action, arguments.unwrap_or_else(Json::empty_object)).with_depth(depth);
         if let Err(why) = self.start_at_app(channel, call, Purpose::Tool(id)) {
             self.reply(id, Reply::Tool(ToolOutput::error(why.message)));
         }
     }
 
-    fn read_resource(&mut self, id: InboundId, params: &Json) {
-        let uri = params.member("uri").and_then(|uri| uri.as_text());
-        let Some(uri) = uri else { return self.reply(id, Reply::Error(RpcError::invalid_params("uri must be text"))) };
+    fn read_resource(&mut self, id: InboundId, uri: Text) {
         let Some((channel, name)) = self.find_resource(&uri) else {
             return self.reply(id, Reply::NotFound(NotFound::Resource(uri)));
         };
-        let call = Invoke::new(Op::ReadResource, translate::named(&name));
-        if let Err(why) = self.start_at_app(channel, call, Purpose::Resource { invocation: id, uri }) {
+        if let Err(why) = self.start_at_app(channel, Invoke::read_resource(name), Purpose::Resource { invocation: id, uri }) {
             self.reply(id, Reply::Error(why));
         }
     }
 
     /// The agent is free at once; the app is told, and whatever it still says of the call goes nowhere.
-    fn give_up(&mut self, id: InboundId, why: &Why) {
+    fn give_up(&mut self, id: InboundId, why: &CancelReason) {
         // Nothing runs here on its behalf.
         let _ = self.agent.respond(id, Reply::Done, self.now);
         match self.routes.remove(&id) {
             Some(Route::App(channel, call)) => {
-                let reason = if let Why::Peer(Some(reason)) = why { Some(reason.as_str()) } else { None };
+                let reason = if let CancelReason::Peer(Some(reason)) = why { Some(reason.as_str()) } else { None };
                 self.cancel_at_app(channel, call, reason);
             }
             Some(Route::Claim) => self.forget_claim(id),

@@ -8,7 +8,7 @@ use super::manifest::Manifest;
 use super::translate::{self, Purpose};
 use super::{Bridge, BridgeEvent, Leg, Question, Route, ShownCode};
 use crate::claims::{Admission, ChannelId, Departure};
-use protocol_core::dialect::tesseron::{Credentials, Standing};
+use protocol_core::dialect::tesseron::{ClaimState, ResumeCredentials};
 use protocol_core::dialect::{Answer, Ask, LogRecord, Notice, PeerInfo, Progress};
 use protocol_core::error::RpcError;
 use protocol_core::json::{Json, Text};
@@ -17,7 +17,7 @@ use protocol_core::session::{Close, CloseReason, Event, InboundId, InputKey, Out
 impl Bridge {
     pub(super) fn on_app(&mut self, channel: ChannelId, event: Event) {
         match event {
-            Event::Greeting { peer, resume } => self.take_in(channel, peer, resume),
+            Event::HandshakeRequest { peer, resume } => self.take_in(channel, peer, resume),
             Event::Progress { id, progress } => self.pass_progress(channel, id, progress),
             Event::Done { id, outcome, partial, last } => self.end_call(channel, id, outcome, partial, last),
             Event::InputRequested { key, parent, ask, .. } => self.ask_agent(channel, key, parent, ask),
@@ -33,11 +33,11 @@ impl Bridge {
 
     // ---- Who it is ----
 
-    fn take_in(&mut self, channel: ChannelId, peer: Box<PeerInfo>, resume: Option<Credentials>) {
+    fn take_in(&mut self, channel: ChannelId, peer: Box<PeerInfo>, resume: Option<ResumeCredentials>) {
         let (epoch_ms, id) = (self.epoch_ms(), &peer.identity.name);
         let admitted = match &resume {
-            None => self.lobby.hello(channel, id, epoch_ms, &mut *self.random).map_err(|why| why.error()),
-            Some(credentials) => self.lobby.resume(channel, credentials, id, &mut *self.random).map_err(|why| why.error()),
+            None => self.registry.hello(channel, id, epoch_ms, &mut *self.random).map_err(|why| why.error()),
+            Some(credentials) => self.registry.resume(channel, credentials, id, &mut *self.random).map_err(|why| why.error()),
         };
         let now = self.now;
         let Some(app) = self.apps.get_mut(&channel) else { return };
@@ -59,13 +59,14 @@ impl Bridge {
         let Some(app) = self.apps.get_mut(&channel) else { return };
         let standing = admission.welcome.standing.clone();
         app.take_in(Manifest::read(&peer), admission.welcome, now);
-        if let (Standing::Bound, Some(at)) = (&standing, admission.claimed_at) {
+        if let (ClaimState::Bound, Some(at)) = (&standing, admission.claimed_at) {
             app.claim(&self.speaks_for, at, now);
         }
-        let code = if let Standing::Unclaimed { claim_code } = standing { Some(ShownCode::new(claim_code)) } else { None };
+        let code = if let ClaimState::Unclaimed { claim_code } = standing { Some(ShownCode::new(claim_code)) } else { None };
         self.tell(BridgeEvent::AppReady { channel, app: peer, code });
         if admission.claimed_at.is_some() {
             self.change_surface();
+            self.renew_subscriptions(channel);
         }
         self.settle_claim_of(channel);
     }
@@ -75,14 +76,14 @@ impl Bridge {
         match notice {
             Notice::Actions(list) => {
                 app.set_actions(&list);
-                if self.lobby.is_claimed(channel) {
+                if self.registry.is_claimed(channel) {
                     self.news.change_tools();
                 }
                 self.stir(Leg::Agent);
             }
             Notice::Resources(list) => {
                 app.set_resources(&list);
-                if self.lobby.is_claimed(channel) {
+                if self.registry.is_claimed(channel) {
                     self.news.change_resources();
                 }
                 self.stir(Leg::Agent);
@@ -96,7 +97,7 @@ impl Bridge {
         self.depart(channel);
         // Its calls have ended and its questions were withdrawn: that comes before the end.
         self.apps.remove(&channel);
-        self.subscriptions.retain(|_, subscription| subscription.channel() != channel);
+        self.subscriptions.retain(|_, subscription| subscription.channel() != Some(channel));
         let silent = reason == CloseReason::HandshakeTimeout;
         self.miss_claim_of(channel, if silent { "the app was reached, and said no hello" } else { "the app hung up" });
         self.tell(BridgeEvent::AppClosed { channel, reason });
@@ -104,11 +105,10 @@ impl Bridge {
 
     /// A session that is about to end serves no calls: an older one of the same app may.
     pub(super) fn depart(&mut self, channel: ChannelId) {
-        // Those that wait for the app to agree hear of its end; the others are over.
-        self.subscriptions.retain(|_, subscription| subscription.channel() != channel || subscription.waiting() > 0);
-        if matches!(self.lobby.handle_closed(channel, self.now), Departure::Kept | Departure::Forgotten) {
+        if matches!(self.registry.handle_closed(channel, self.now), Departure::Kept | Departure::Forgotten) {
             self.change_surface();
         }
+        self.lapse_subscriptions(channel);
     }
 
     // ---- Calls ----
@@ -143,7 +143,8 @@ impl Bridge {
             Purpose::Tool(invocation) => self.reply(invocation, translate::tool(outcome, partial, last.as_deref())),
             Purpose::Resource { invocation, uri } => self.reply(invocation, translate::resource(outcome, &uri)),
             Purpose::ResourceText(invocation) => self.reply(invocation, translate::resource_text(outcome)),
-            Purpose::Subscribe { uri, name } => self.end_subscribe(&uri, &name, outcome),
+            Purpose::Subscribe { uri, name } => self.end_subscribe(channel, &uri, &name, outcome),
+            Purpose::Renew { uri, name } => self.end_renewal(channel, uri, &name, &outcome),
             Purpose::Unsubscribe => {}
         }
     }
@@ -192,7 +193,7 @@ impl Bridge {
     // ---- News ----
 
     fn pass_log(&mut self, channel: ChannelId, record: LogRecord) {
-        if !self.lobby.is_claimed(channel) {
+        if !self.registry.is_claimed(channel) {
             return;
         }
         let logger = self.apps.get(&channel).and_then(App::name).map(Text::from);

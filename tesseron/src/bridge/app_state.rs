@@ -10,7 +10,7 @@
 //!
 //! The session knows whether it is claimed. Each call and each question is here from its start to its end, whatever the state.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 
 use super::manifest::Manifest;
 use super::speaks_for::SpeaksFor;
@@ -18,7 +18,7 @@ use super::translate::Purpose;
 use protocol_core::dialect::Answer;
 use protocol_core::dialect::tesseron::Welcome;
 use protocol_core::error::RpcError;
-use protocol_core::json::Json;
+use protocol_core::json::{Json, Text};
 use protocol_core::session::{Close, Event, InboundId, InputKey, Invoke, OutboundId, Refused, Session};
 use protocol_core::time::Instant;
 
@@ -31,11 +31,18 @@ pub(super) struct App {
     calls: BTreeMap<OutboundId, Purpose>,
     /// Its questions that are open at the agent, with their names there.
     questions: BTreeMap<InputKey, InputKey>,
+    /// What the agent watches there, by uri, and what it is to be asked for again.
+    renewals: VecDeque<Text>,
+    /// How many of its calls are such.
+    renewing: usize,
 }
+
+/// So many of its subscriptions an app is asked for again at once: few of the calls that it may have, and of what it may have to read.
+const RENEWALS: usize = 16;
 
 impl App {
     pub(super) fn new(session: Session) -> Self {
-        Self { session, manifest: None, calls: BTreeMap::new(), questions: BTreeMap::new() }
+        Self { session, manifest: None, calls: BTreeMap::new(), questions: BTreeMap::new(), renewals: VecDeque::new(), renewing: 0 }
     }
 
     pub(super) fn session(&self) -> &Session {
@@ -109,6 +116,7 @@ impl App {
     /// Asks something of it.
     pub(super) fn start_call(&mut self, call: Invoke, purpose: Purpose, now: Instant) -> Result<OutboundId, Refused> {
         let id = self.session.invoke(call, now).map_err(|refused| refused.why)?;
+        self.renewing = self.renewing.saturating_add(usize::from(purpose.is_renewal()));
         self.calls.insert(id, purpose);
         Ok(id)
     }
@@ -120,12 +128,35 @@ impl App {
 
     /// Takes a call out that has ended.
     pub(super) fn end_call(&mut self, id: OutboundId) -> Option<Purpose> {
-        self.calls.remove(&id)
+        let purpose = self.calls.remove(&id)?;
+        self.renewing = self.renewing.saturating_sub(usize::from(purpose.is_renewal()));
+        Some(purpose)
     }
 
     /// Tells it that nobody waits for a call any longer. The call is here until it ends.
     pub(super) fn cancel_call(&mut self, id: OutboundId, reason: Option<&str>, now: Instant) {
         let _ = self.session.cancel(id, reason, now);
+    }
+
+    // ---- Subscriptions of before ----
+
+    /// Keeps what it is to be asked for again.
+    pub(super) fn keep_renewals(&mut self, uris: impl IntoIterator<Item = Text>) {
+        self.renewals.extend(uris);
+    }
+
+    pub(super) fn keeps_renewals(&self) -> bool {
+        !self.renewals.is_empty()
+    }
+
+    /// The next one, if it may be asked now.
+    pub(super) fn next_renewal(&mut self) -> Option<Text> {
+        if self.renewing < RENEWALS { self.renewals.pop_front() } else { None }
+    }
+
+    /// It had no room for this one.
+    pub(super) fn put_renewal_back(&mut self, uri: Text) {
+        self.renewals.push_front(uri);
     }
 
     // ---- Questions ----

@@ -1,10 +1,11 @@
 //! What an app has: its actions and its resources, as far as they are known.
 
 use alloc::borrow::Cow;
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::tool_name;
 use protocol_core::dialect::PeerInfo;
 use protocol_core::json::Json;
 use protocol_core::json::read::{member, string};
@@ -18,10 +19,37 @@ pub(super) struct Manifest {
     name: String,
     origin: String,
     /// In its own order; of two of one name the first counts.
-    actions: Vec<(String, Json)>,
+    actions: Vec<Action>,
     /// Their names.
     names: BTreeSet<String>,
+    /// Those whose tools have an alias, by it, and where they stand; of two of one alias the first counts.
+    aliases: BTreeMap<String, usize>,
     resources: Vec<(String, Json)>,
+}
+
+/// Something that an app can do.
+#[derive(Clone, Debug)]
+pub(super) struct Action {
+    name: String,
+    tool: String,
+    described: Json,
+}
+
+impl Action {
+    /// The name that its app gives it.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The name that it has for the agent.
+    pub(super) fn tool(&self) -> &str {
+        &self.tool
+    }
+
+    /// A member of what its app says of it.
+    pub(super) fn part(&self, name: &str) -> Option<&[u8]> {
+        member(self.described.as_bytes(), name)
+    }
 }
 
 impl Manifest {
@@ -33,6 +61,7 @@ impl Manifest {
             origin: origin.map_or_else(String::new, |origin| String::from(origin.as_str())),
             actions: Vec::new(),
             names: BTreeSet::new(),
+            aliases: BTreeMap::new(),
             resources: Vec::new(),
         };
         manifest.set_actions(&app.declared.member("actions").unwrap_or_else(Json::null));
@@ -54,8 +83,8 @@ impl Manifest {
         &self.origin
     }
 
-    /// Its actions by name, in its own order.
-    pub(super) fn actions(&self) -> &[(String, Json)] {
+    /// Its actions, in its own order.
+    pub(super) fn actions(&self) -> &[Action] {
         &self.actions
     }
 
@@ -68,13 +97,24 @@ impl Manifest {
         self.names.contains(name)
     }
 
+    /// The name of the action whose tool has this alias.
+    pub(super) fn action_of_alias(&self, alias: &str) -> Option<&str> {
+        self.actions.get(*self.aliases.get(alias)?).map(Action::name)
+    }
+
     pub(super) fn has_resource(&self, name: &str) -> bool {
         self.resources.iter().any(|(known, _)| known == name)
     }
 
     pub(super) fn set_actions(&mut self, list: &Json) {
-        self.actions = by_name(list);
-        self.names = self.actions.iter().map(|(name, _)| name.clone()).collect();
+        let id = &self.id;
+        let action = |(name, described): (String, Json)| Action { tool: tool_name::of_action(id, &name), name, described };
+        self.actions = by_name(list).into_iter().map(action).collect();
+        self.names = self.actions.iter().map(|action| action.name.clone()).collect();
+        self.aliases.clear();
+        for (place, action) in self.actions.iter().enumerate().filter(|(_, action)| tool_name::is_alias(&action.tool)) {
+            self.aliases.entry(action.tool.clone()).or_insert(place);
+        }
     }
 
     pub(super) fn set_resources(&mut self, list: &Json) {

@@ -3,12 +3,13 @@
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 
+use super::iso::iso_8601;
 use super::manifest::Manifest;
 use super::surface::uri_of;
 use super::translate::{self, Purpose};
 use super::{Bridge, BridgeEvent, ClaimId, Route};
 use crate::claims::{ChannelId, ClaimCode, ClaimMissed};
-use protocol_core::dialect::{Op, Reply, ToolOutput};
+use protocol_core::dialect::{Op, Reply, ToolOutput, mcp};
 use protocol_core::json::Json;
 use protocol_core::json::read::member;
 use protocol_core::json::write::{Object, pretty};
@@ -31,7 +32,7 @@ pub enum Surface {
 pub struct Advertised {
     /// What claims it.
     pub code: ClaimCode,
-    /// Its id, if that is known.
+    /// Its id, if that is known; else its name stands for it.
     pub app_id: Option<String>,
     /// What people call it.
     pub app_name: String,
@@ -74,13 +75,31 @@ impl Tool {
         Self::ALL.into_iter().find(|(_, known)| *known == name).map(|(tool, _)| tool)
     }
 
+    /// What each is for, and how to go on when it does not bring what was wanted.
     const fn description(self) -> &'static str {
         match self {
-            Self::ClaimSession => "Claim an app with the code that it shows to its user, so that its actions can be called.",
-            Self::ListActions => "List the claimed apps with their actions and resources.",
-            Self::InvokeAction => "Call an action of a claimed app.",
-            Self::ReadResource => "Read a resource of a claimed app.",
-            Self::ListPendingClaims => "List the apps that wait to be claimed, with their codes.",
+            Self::ClaimSession => {
+                "Claim an app with the code that it shows to its user, so that its actions can be called. A code is good once: after the \
+                 app or this server has been restarted, the app shows another one. If a code is refused, call \
+                 tesseron__list_pending_claims, or ask the user which code the app shows now."
+            }
+            Self::ListActions => {
+                "List the claimed apps with their actions and resources. Actions that the tool list does not show can be called with \
+                 tesseron__invoke_action. If an app is missing, it waits to be claimed: call tesseron__list_pending_claims."
+            }
+            Self::InvokeAction => {
+                "Call an action of a claimed app by its own name, also one that the tool list does not show. Where no claimed session is \
+                 found, the app was restarted or has gone: call tesseron__list_pending_claims, claim it anew, and call again."
+            }
+            Self::ReadResource => {
+                "Read a resource of a claimed app by its own name; tesseron__list_actions tells the names. Where no claimed session is \
+                 found, the app was restarted or has gone: call tesseron__list_pending_claims, claim it anew, and read again."
+            }
+            Self::ListPendingClaims => {
+                "List the apps that wait to be claimed, with their codes, newest first. The way back when a session was lost: pick the \
+                 entry of the app that was in use, and call tesseron__claim_session with its code. If the app is not among them, ask the \
+                 user to open or reload it."
+            }
         }
     }
 
@@ -128,8 +147,8 @@ impl Bridge {
             Tool::ListActions => self.reply(id, Reply::Tool(ToolOutput::text(self.describe_apps()))),
             Tool::ListPendingClaims => self.reply(id, Reply::Tool(ToolOutput::text(self.describe_pending()))),
             Tool::InvokeAction => match (text("app_id"), text("action")) {
-                (Some(app), Some(action)) => match self.lobby.route(&app) {
-                    Some(channel) => self.call_action(id, channel, &action, arguments.member("args"), depth),
+                (Some(app), Some(action)) => match self.registry.route(&app) {
+                    Some(channel) => self.call_action(id, channel, action, arguments.member("args"), depth),
                     None => self.reply(id, Reply::Tool(ToolOutput::error(self.no_session(&app)))),
                 },
                 (None, _) => self.reply(id, missing("app_id")),
@@ -144,7 +163,7 @@ impl Bridge {
     }
 
     fn read_by_name(&mut self, id: InboundId, app: &str, name: &str) {
-        let Some(channel) = self.lobby.route(app) else {
+        let Some(channel) = self.registry.route(app) else {
             return self.reply(id, Reply::Tool(ToolOutput::error(self.no_session(app))));
         };
         if let Some(manifest) = self.manifest(channel)
@@ -156,7 +175,7 @@ impl Bridge {
             let text = alloc::format!("{app} has no resource {shown:?}. It has: {known}");
             return self.reply(id, Reply::Tool(ToolOutput::error(text)));
         }
-        let call = Invoke::new(Op::ReadResource, translate::named(name));
+        let call = Invoke::read_resource(name);
         if let Err(why) = self.start_at_app(channel, call, Purpose::ResourceText(id)) {
             self.reply(id, Reply::Tool(ToolOutput::error(why.message)));
         }
@@ -165,8 +184,9 @@ impl Bridge {
     // ---- Claims ----
 
     fn claim(&mut self, id: InboundId, said: &str) {
-        match self.lobby.claim(said, self.epoch_ms()) {
+        match self.registry.claim(said, self.epoch_ms()) {
             Ok(claimed) => {
+                self.missed = None;
                 if claimed.first {
                     if let Some(app) = self.apps.get_mut(&claimed.channel) {
                         app.claim(&self.speaks_for, claimed.claimed_at, self.now);
@@ -207,6 +227,7 @@ impl Bridge {
     pub(super) fn settle_claim_of(&mut self, channel: ChannelId) {
         if let Some(id) = self.claim_on(channel) {
             self.claiming.remove(&id);
+            self.missed = None;
             self.tell(BridgeEvent::AppClaimed { channel });
             self.reply(id, Reply::Tool(ToolOutput::text(self.describe_claimed(channel))));
         }
@@ -225,12 +246,13 @@ impl Bridge {
 
     pub(super) fn miss_claim(&mut self, claim: ClaimId, why: &str) {
         let id = claim.invocation();
-        if self.claiming.remove(&id).is_none() {
-            return;
-        }
+        let Some(claiming) = self.claiming.remove(&id) else { return };
+        self.missed = Some(claiming.code);
         let mut text = alloc::format!("No app could be claimed with this code: {why}.");
         let waiting = self.waiting_codes();
-        if !waiting.is_empty() {
+        if waiting.is_empty() {
+            text.push_str(" Nothing else waits to be claimed. Ask the user for the code that the app shows now.");
+        } else {
             text.push_str(&alloc::format!(" Waiting to be claimed: {}.", waiting.join(", ")));
         }
         self.reply(id, Reply::Tool(ToolOutput::error(text)));
@@ -250,7 +272,7 @@ impl Bridge {
         let Some(manifest) = self.manifest(channel) else { return String::from("Claimed.") };
         let app = manifest.id();
         let names = |names: Vec<String>| if names.is_empty() { String::from("none") } else { names.join(", ") };
-        let tools = manifest.actions().iter().map(|(name, _)| alloc::format!("{app}__{name}")).collect();
+        let tools = manifest.actions().iter().map(|action| String::from(action.tool())).collect();
         let resources = manifest.resources().iter().map(|(name, _)| uri_of(app, name)).collect();
         alloc::format!("Claimed {} ({app}). Tools: {}. Resources: {}.", manifest.name(), names(tools), names(resources))
     }
@@ -259,7 +281,10 @@ impl Bridge {
         let mut text = alloc::format!("No claimed session found for app {app:?}.");
         let waiting = self.waiting_codes();
         if waiting.is_empty() {
-            text.push_str(" Ask the user to open the app, and claim it with tesseron__claim_session and the code that it shows.");
+            text.push_str(
+                " It was restarted or has gone, or was never claimed. Ask the user to open or reload it, and claim it with \
+                 tesseron__claim_session and the code that it shows.",
+            );
         } else {
             text.push_str(&alloc::format!(" Waiting to be claimed with tesseron__claim_session: {}.", waiting.join(", ")));
         }
@@ -268,20 +293,22 @@ impl Bridge {
 
     /// Those that nobody on a channel of ours has claimed yet: a manifest may be behind.
     fn advertised(&self) -> impl Iterator<Item = &Advertised> {
-        self.advertised.iter().filter(|one| !self.lobby.holds(&one.code))
+        self.advertised.iter().filter(|one| !self.registry.holds(&one.code))
     }
 
-    /// The newest few that wait, with their codes.
+    /// The newest few that wait, with their codes. The code that was refused last is none of them: whatever announces it is out of date.
     fn waiting_codes(&self) -> Vec<String> {
         /// As many as a person reads.
         const SHOWN: usize = 3;
-        let pending = self.lobby.pending().into_iter().map(|one| alloc::format!("{} ({})", one.code.reveal(), one.app));
-        let advertised = self.advertised().map(|one| alloc::format!("{} ({})", one.code.reveal(), one.app_name));
-        pending.chain(advertised).take(SHOWN).collect()
+        let is_open = |code: &ClaimCode| self.missed.as_ref().is_none_or(|missed| !missed.matches(code));
+        let pending = self.registry.pending().into_iter().map(|one| (one.code, String::from(one.app.as_str())));
+        let advertised = self.advertised().map(|one| (one.code.clone(), one.app_name.clone()));
+        let waiting = pending.chain(advertised).filter(|(code, _)| is_open(code));
+        waiting.take(SHOWN).map(|(code, app)| alloc::format!("{} ({app})", code.reveal())).collect()
     }
 
     fn describe_apps(&self) -> String {
-        let routed = self.lobby.routed();
+        let routed = self.registry.routed();
         if routed.is_empty() {
             return String::from(
                 "No app is claimed. Ask the user for the code that an app shows, and use tesseron__claim_session.",
@@ -296,14 +323,14 @@ impl Bridge {
                 object.string("app_id", app);
                 object.string("name", manifest.name());
                 object.string("origin", manifest.origin());
-                object.array("actions", manifest.actions(), |out, (name, action)| {
+                object.array("actions", manifest.actions(), |out, action| {
                     Object::write(out, |object| {
-                        object.string("action", name);
-                        if let Some(description) = member(action.as_bytes(), "description") {
+                        object.string("action", action.name());
+                        if let Some(description) = action.part("description") {
                             translate::copy(object, "description", description);
                         }
-                        object.string("mcp_tool_name", &alloc::format!("{app}__{name}"));
-                        if let Some(schema) = member(action.as_bytes(), "inputSchema") {
+                        object.string("mcp_tool_name", action.tool());
+                        if let Some(schema) = action.part("inputSchema") {
                             translate::copy(object, "input_schema", schema);
                         }
                     });
@@ -316,7 +343,7 @@ impl Bridge {
                             translate::copy(object, "description", description);
                         }
                         object.object("read_via", |object| {
-                            object.string("preferred", "resources/read");
+                            object.string("preferred", mcp::method_of(Op::ReadResource));
                             object.string("fallback", "tesseron__read_resource");
                         });
                     });
@@ -336,48 +363,62 @@ impl Bridge {
     }
 
     fn describe_pending(&self) -> String {
-        let pending = self.lobby.pending();
+        let pending = self.registry.pending();
         if pending.is_empty() && self.advertised().next().is_none() {
             return String::from("No app waits to be claimed. Ask the user to open one.");
         }
         let mut entries: Vec<(u64, Json)> = Vec::new();
         for one in &pending {
-            let mut out = Vec::new();
             let name = self.manifest(one.channel).map_or("", Manifest::name);
-            Object::write(&mut out, |object| {
-                object.string("code", one.code.reveal());
-                object.string("app_id", one.app.as_str());
-                object.string("app_name", name);
-                object.integer("minted_at", one.minted_at);
-                object.string("source", "gateway");
-            });
-            entries.push((one.minted_at, Json::written(out)));
+            let entry =
+                entry(&one.code, (one.app.as_str(), name), one.minted_at, |object| object.string("source", "gateway-minted"));
+            entries.push((one.minted_at, entry));
         }
         for one in self.advertised() {
-            let mut out = Vec::new();
-            Object::write(&mut out, |object| {
-                object.string("code", one.code.reveal());
-                if let Some(id) = &one.app_id {
-                    object.string("app_id", id);
-                }
-                object.string("app_name", &one.app_name);
-                object.integer("minted_at", one.minted_at);
-                object.string("source", "host");
+            // A manifest says no id; what a session of it was called before is the best that is known.
+            let id = one.app_id.as_ref().unwrap_or(&one.app_name);
+            let entry = entry(&one.code, (id, &one.app_name), one.minted_at, |object| {
+                object.string("source", "host-minted");
                 object.string("instance_id", &one.instance_id);
                 if let Some(expires_at) = one.expires_at {
-                    object.integer("expires_at", expires_at);
+                    time(object, ("expires_at", "expires_at_iso"), expires_at);
                 }
             });
-            entries.push((one.minted_at, Json::written(out)));
+            entries.push((one.minted_at, entry));
         }
         entries.sort_by_key(|(minted_at, _)| core::cmp::Reverse(*minted_at));
         let list = translate::list("pending_claims", &entries, |out, (_, entry)| out.extend_from_slice(entry.as_bytes()));
         let mut out = Vec::new();
         Object::write(&mut out, |object| {
             copy_members(object, &list);
-            object.string("next_step", "ask the user which app is meant, then call tesseron__claim_session with its code");
+            object.string(
+                "next_step",
+                "call tesseron__claim_session with the code of the app that is meant, the first of several with its app_id; \
+                 if that is not clear, ask the user",
+            );
         });
         pretty(Json::written(out).as_str())
+    }
+}
+
+/// An app that waits to be claimed; `app` is its id and its name.
+fn entry(code: &ClaimCode, app: (&str, &str), minted_at: u64, more: impl FnOnce(&mut Object<'_>)) -> Json {
+    let mut out = Vec::new();
+    Object::write(&mut out, |object| {
+        object.string("code", code.reveal());
+        object.string("app_id", app.0);
+        object.string("app_name", app.1);
+        time(object, ("minted_at", "minted_at_iso"), minted_at);
+        more(object);
+    });
+    Json::written(out)
+}
+
+/// A time in milliseconds of the epoch, and the same for people.
+fn time(object: &mut Object<'_>, (name, iso): (&'static str, &'static str), epoch_ms: u64) {
+    object.integer(name, epoch_ms);
+    if let Some(text) = iso_8601(epoch_ms) {
+        object.string(iso, &text);
     }
 }
 

@@ -17,20 +17,23 @@
 //! Payloads cross as bytes; ids, tokens and names of invocations never do. A slow agent merges progress in its own outbox and stops no
 //! app; an app that breaks off costs the agent one error for each call that ran there.
 //!
-//! Who may speak at all is decided by the [`Lobby`]. What needs the world outside, such as to dial an app whose code a person has
+//! Who may speak at all is decided by the [`SessionRegistry`]. What needs the world outside, such as to dial an app whose code a person has
 //! said, is an [`BridgeEvent`].
 
 mod agent;
 mod app;
 mod app_state;
 mod event;
+mod iso;
 mod manifest;
 mod meta;
 mod news;
 mod speaks_for;
 mod subscription;
 mod surface;
+mod tool_name;
 mod translate;
+mod watch;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -40,13 +43,13 @@ use core::time::Duration;
 
 use bytes::Bytes;
 
-use crate::claims::{BoundDial, ChannelId, Dial, Lobby, LobbyPolicy, OpenRefused};
+use crate::claims::{BoundDial, ChannelId, ClaimCode, Dial, OpenRefused, Pending, RegistryPolicy, SessionRegistry};
 use protocol_core::config::{CallTimeouts, Config, DepthInference, RateWindow};
-use protocol_core::dialect::Identity;
-use protocol_core::dialect::tesseron::Gateway;
+use protocol_core::dialect::tesseron::GatewayConfig;
+use protocol_core::dialect::{Identity, Level};
 use protocol_core::json::Text;
 use protocol_core::limits::Limits;
-use protocol_core::session::{Close, Full, InboundId, InputKey, Session, Stats, Transmit, TransportEnd};
+use protocol_core::session::{Close, Full, InboundId, InputKey, Lane, Session, Stats, Transmit, TransportEnd};
 use protocol_core::time::Instant;
 
 use app_state::App;
@@ -78,7 +81,7 @@ pub struct BridgeConfig {
     /// Which tools are listed. Hidden ones work all the same.
     pub surface: Surface,
     /// Who may come back, and for how long.
-    pub lobby: LobbyPolicy,
+    pub registry: RegistryPolicy,
     /// Every bound of the agent's session; as many subscriptions as calls. Four times as many calls at once as an app may have, so that one stuck app leaves room for
     /// others.
     pub agent_limits: Limits,
@@ -104,7 +107,7 @@ impl BridgeConfig {
         Self {
             identity,
             surface: Surface::default(),
-            lobby: LobbyPolicy::default(),
+            registry: RegistryPolicy::default(),
             agent_limits,
             app_limits: limits,
             call: CallTimeouts::NONE,
@@ -120,7 +123,9 @@ impl BridgeConfig {
         (can.tools, can.tools_list_changed) = (true, true);
         (can.resources, can.resources_subscribe, can.resources_list_changed) = (true, true, true);
         config.limits = self.agent_limits;
-        // The app throttles; the reference repeats the value for a message, and so do we.
+        // Until the agent sets a level it hears everything, as from the reference.
+        config.log_level = Level::Debug;
+        // The app throttles; the reference repeats the value for a message, and so do we where the message is another.
         config.progress.window = RateWindow::UNLIMITED;
         config.progress.repeat_value_for_message = true;
         config.depth.inference = self.inference;
@@ -128,7 +133,7 @@ impl BridgeConfig {
     }
 
     fn app(&self, agent: &SpeaksFor, channel: ChannelId) -> Config {
-        let mut config = Config::tesseron_gateway(Gateway::default());
+        let mut config = Config::tesseron_gateway(GatewayConfig::default());
         config.identity = agent.identity().clone();
         config.capabilities = agent.capabilities();
         config.limits = self.app_limits;
@@ -166,6 +171,8 @@ enum Route {
 ///
 /// The verbs of a leg are those of [`Session`]; on a leg that is gone they do nothing. After [`Leg::Agent`] has closed, every app is
 /// closed, too.
+///
+/// `Send` and not `Sync`, as [`Random`] need not be. With the feature `std`, `legs::SharedBridge` is both.
 pub struct Bridge {
     config: BridgeConfig,
     random: Random,
@@ -173,7 +180,7 @@ pub struct Bridge {
     born: Instant,
     agent: Session,
     speaks_for: SpeaksFor,
-    lobby: Lobby,
+    registry: SessionRegistry,
     apps: BTreeMap<ChannelId, App>,
     /// Calls of the agent that run elsewhere.
     routes: BTreeMap<InboundId, Route>,
@@ -185,6 +192,8 @@ pub struct Bridge {
     subscribed: u64,
     /// Claims that the owner works on.
     claiming: BTreeMap<InboundId, Claiming>,
+    /// The code that was refused last, unless one was right after it.
+    missed: Option<ClaimCode>,
     /// Apps that the owner knows of and that wait to be dialled.
     advertised: Vec<Advertised>,
     /// News that the agent has not been told for want of room.
@@ -206,7 +215,7 @@ impl Bridge {
     pub fn new(config: BridgeConfig, random: Random, now: Instant) -> Self {
         let mut bridge = Self {
             agent: Session::new(config.agent(), now),
-            lobby: Lobby::new(config.lobby),
+            registry: SessionRegistry::new(config.registry),
             config,
             random,
             now,
@@ -218,6 +227,7 @@ impl Bridge {
             subscriptions: BTreeMap::new(),
             subscribed: 0,
             claiming: BTreeMap::new(),
+            missed: None,
             advertised: Vec::new(),
             news: News::default(),
             stirred: BTreeSet::new(),
@@ -260,7 +270,7 @@ impl Bridge {
         if self.agent.is_closed() {
             return Err(OpenRefused::Full);
         }
-        let channel = self.lobby.open(dial)?;
+        let channel = self.registry.open(dial)?;
         // Of legs that are gone whoever drives them has heard by now; an owner who drives all at once never asks.
         let apps = &self.apps;
         self.touched.retain(|leg| matches!(leg, Leg::App(known) if apps.contains_key(known)) || *leg == Leg::Agent);
@@ -295,16 +305,14 @@ impl Bridge {
             && app.is_taken_in()
         {
             // It has its welcome, so it has its new token.
-            self.lobby.confirm(channel);
+            self.registry.confirm(channel);
         }
         if self.is_full() {
             return Err(Full(frame));
         }
         let at = self.now;
-        match self.session_mut(leg) {
-            Some(session) => session.handle_frame(frame, at)?,
-            None => return Ok(()),
-        }
+        let Some(session) = self.session_mut(leg) else { return Ok(()) };
+        session.handle_frame(frame, Lane::CHANNEL, at)?;
         self.stir(leg);
         self.pump();
         Ok(())
@@ -327,7 +335,11 @@ impl Bridge {
     /// Lets everything happen whose time has come by `now`, on every leg. Early or repeated calls change nothing.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.advance(now);
-        self.lobby.handle_timeout(self.now);
+        let forgets = self.registry.poll_timeout().is_some_and(|due| due <= self.now);
+        self.registry.handle_timeout(self.now);
+        if forgets {
+            self.forget_subscriptions();
+        }
         while let Some((_, leg)) = self.deadlines.first().copied().filter(|(due, _)| *due <= self.now) {
             let at = self.now;
             if let Some(session) = self.session_mut(leg) {
@@ -370,7 +382,11 @@ impl Bridge {
         if leg == Leg::Agent && !self.news.is_empty() {
             self.tell_news();
         }
-        if closed || (frame.is_some() && leg == Leg::Agent) {
+        let room_is_wanted = match leg {
+            Leg::Agent => true,
+            Leg::App(channel) => self.apps.get(&channel).is_some_and(App::keeps_renewals),
+        };
+        if closed || (frame.is_some() && room_is_wanted) {
             self.stir(leg);
             self.pump();
         } else if frame.is_some() {
@@ -405,7 +421,7 @@ impl Bridge {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let legs = self.deadlines.first().map(|(due, _)| *due);
-        [legs, self.lobby.poll_timeout()].into_iter().flatten().min()
+        [legs, self.registry.poll_timeout()].into_iter().flatten().min()
     }
 
     // ---- How it stands ----
@@ -413,7 +429,7 @@ impl Bridge {
     /// Whether frames of a leg are to be read, as [`Session::wants_input`] says; not while the owner leaves [`Limits::events`] events lie.
     #[must_use]
     pub fn wants_input(&self, leg: Leg) -> bool {
-        !self.is_full() && self.session(leg).is_some_and(Session::wants_input)
+        !self.is_full() && self.session(leg).is_some_and(|session| session.wants_input(Lane::CHANNEL))
     }
 
     /// The longest frame that is taken on a leg.
@@ -438,6 +454,12 @@ impl Bridge {
     /// The channels to apps that stand.
     pub fn channels(&self) -> impl Iterator<Item = ChannelId> {
         self.apps.keys().copied()
+    }
+
+    /// The sessions that wait to be claimed, newest first.
+    #[must_use]
+    pub fn pending(&self) -> Vec<Pending> {
+        self.registry.pending()
     }
 
     /// How much the bridge itself keeps, beside what its sessions count: for whoever checks that nothing leaks.
@@ -497,6 +519,7 @@ impl Bridge {
                     while let Some(event) = self.apps.get_mut(&channel).and_then(App::poll_event) {
                         self.on_app(channel, event);
                     }
+                    self.go_on_renewing(channel);
                 }
             }
             self.note_deadline(leg);

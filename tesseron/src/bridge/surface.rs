@@ -4,18 +4,15 @@ use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::manifest::Manifest;
+use super::manifest::{Action, Manifest};
 use super::meta::{self, Surface};
-use super::subscription::Subscription;
-use super::translate::{self, Purpose};
-use super::{Bridge, Leg};
+use super::translate;
+use super::{Bridge, Leg, tool_name};
 use crate::claims::{AppId, ChannelId};
-use protocol_core::dialect::{NotFound, Op, Reply, ToolOutput};
-use protocol_core::error::RpcError;
+use protocol_core::dialect::{Reply, ToolOutput};
+use protocol_core::json::Json;
 use protocol_core::json::read::{Kind, member, string};
 use protocol_core::json::write::Object;
-use protocol_core::json::{Json, Text};
-use protocol_core::session::{InboundId, Invoke, Outcome};
 
 /// What every uri of a resource begins with.
 const SCHEME: &str = "tesseron://";
@@ -52,24 +49,23 @@ impl Bridge {
     // ---- Tools ----
 
     /// The tools of the bridge, then those of the apps that are routed to.
-    pub(super) fn list_tools(&self) -> Json {
+    pub(super) fn list_tools(&self) -> Vec<Json> {
         let mut tools = meta::tools(self.config.surface);
         let mut room = self.room();
         if self.config.surface != Surface::Meta {
-            for routed in self.lobby.routed() {
+            for routed in self.registry.routed() {
                 let Some(manifest) = self.manifest(routed.channel) else { continue };
                 let mut of_app = Vec::new();
-                for (name, action) in manifest.actions() {
-                    let listed = alloc::format!("{}__{name}", routed.app);
+                for action in manifest.actions() {
                     // Two apps can come to the same name: `a` with `b__c`, and `a__b` with `c`. It is listed where it leads.
-                    if self.resolve(&listed).is_some_and(|(channel, _)| channel == routed.channel) {
-                        of_app.push(tool(&listed, manifest, name, action));
+                    if self.resolve(action.tool()) == Some((routed.channel, action.name())) {
+                        of_app.push(tool(manifest, action));
                     }
                 }
                 room.admit(&mut tools, of_app);
             }
         }
-        translate::list("tools", &tools, |out, tool: &Json| out.extend_from_slice(tool.as_bytes()))
+        tools
     }
 
     pub(super) fn room(&self) -> Room {
@@ -77,9 +73,12 @@ impl Bridge {
     }
 
     /// Where a tool's name leads: to the app with the longest id that has such an action; if none has, to that with the longest id, which
-    /// may have learned of it since.
-    pub(super) fn resolve<'a>(&self, name: &'a str) -> Option<(ChannelId, &'a str)> {
-        let longest = self.lobby.resolve(name)?;
+    /// may have learned of it since. An alias leads to the action that it was made for, and nowhere else.
+    pub(super) fn resolve<'a>(&'a self, name: &'a str) -> Option<(ChannelId, &'a str)> {
+        if tool_name::is_alias(name) {
+            return self.resolve_alias(name);
+        }
+        let longest = self.registry.resolve(name)?;
         let first = name.len().saturating_sub(longest.action.len());
         let (channel, action) = (longest.channel, name.get(first..).unwrap_or_default());
         if self.manifest(channel).is_some_and(|manifest| manifest.has_action(action)) {
@@ -87,10 +86,18 @@ impl Bridge {
         }
         let mut others = (0..name.len().min(AppId::LONGEST.saturating_add(1))).rev().filter_map(|at| {
             let (app, rest) = name.split_at_checked(at)?;
-            let (action, channel) = (rest.strip_prefix("__")?, self.lobby.route(app)?);
+            let (action, channel) = (rest.strip_prefix("__")?, self.registry.route(app)?);
             self.manifest(channel)?.has_action(action).then_some((channel, action))
         });
         others.next().or(Some((channel, action)))
+    }
+
+    fn resolve_alias(&self, alias: &str) -> Option<(ChannelId, &str)> {
+        let app = tool_name::app_of_alias(alias)?;
+        let is_meant = |id: &AppId| tool_name::app_in_alias(id.as_str()) == app;
+        let abridged = || self.registry.routed().into_iter().find(|routed| is_meant(&routed.app)).map(|routed| routed.channel);
+        let channel = self.registry.route(app).or_else(abridged)?;
+        Some((channel, self.manifest(channel)?.action_of_alias(alias)?))
     }
 
     pub(super) fn manifest(&self, channel: ChannelId) -> Option<&Manifest> {
@@ -106,10 +113,10 @@ impl Bridge {
 
     // ---- Resources ----
 
-    pub(super) fn list_resources(&self) -> Json {
+    pub(super) fn list_resources(&self) -> Vec<Json> {
         let mut resources = Vec::new();
         let mut room = self.room();
-        for routed in self.lobby.routed() {
+        for routed in self.registry.routed() {
             let Some(manifest) = self.manifest(routed.channel) else { continue };
             let mut of_app = Vec::new();
             for (name, resource) in manifest.resources() {
@@ -126,125 +133,28 @@ impl Bridge {
             }
             room.admit(&mut resources, of_app);
         }
-        translate::list("resources", &resources, |out, resource: &Json| out.extend_from_slice(resource.as_bytes()))
+        resources
     }
 
     /// Where a resource is, and what its app calls it.
     pub(super) fn find_resource(&self, uri: &str) -> Option<(ChannelId, String)> {
-        let (app, name) = uri.strip_prefix(SCHEME)?.split_once('/')?;
-        Some((self.lobby.route(app)?, decoded(name)))
-    }
-
-    pub(super) fn subscribe(&mut self, id: InboundId, params: &Json) {
-        let uri = params.member("uri").and_then(|uri| uri.as_text());
-        let Some(uri) = uri else { return self.reply(id, Reply::Error(RpcError::invalid_params("uri must be text"))) };
-        if let Some(subscription) = self.subscriptions.get_mut(&uri) {
-            if !subscription.join(id) {
-                self.reply(id, Reply::Done);
-            }
-            return;
-        }
-        if self.subscriptions.len() >= self.config.agent_limits.in_flight {
-            return self.reply(id, Reply::Error(RpcError::fixed(RpcError::BUSY, "too many subscriptions")));
-        }
-        let Some((channel, resource)) = self.find_resource(&uri) else {
-            return self.reply(id, Reply::NotFound(NotFound::Resource(uri)));
-        };
-        self.subscribed = self.subscribed.saturating_add(1);
-        let name = Text::from(alloc::format!("sub_{}", self.subscribed));
-        let mut out = Vec::new();
-        Object::write(&mut out, |object| {
-            object.string("uri", &resource);
-            object.string("subscriptionId", &name);
-        });
-        // Known before it is asked for: the first value may come before the answer.
-        self.subscriptions.insert(uri.clone(), Subscription::new(channel, name.clone(), id));
-        let call = Invoke::new(Op::Subscribe, Json::written(out));
-        if let Err(why) = self.start_at_app(channel, call, Purpose::Subscribe { uri: uri.clone(), name }) {
-            self.subscriptions.remove(&uri);
-            self.reply(id, Reply::Error(why));
-        }
-    }
-
-    pub(super) fn end_subscribe(&mut self, uri: &Text, name: &Text, outcome: Outcome) {
-        let Some(subscription) = self.subscriptions.get_mut(uri).filter(|subscription| subscription.name() == name) else { return };
-        let waiting = subscription.agree();
-        let reply = match outcome {
-            Outcome::Result(_) => Reply::Done,
-            Outcome::Error(error) => Reply::Error(error),
-            _ => Reply::Error(RpcError::fixed(RpcError::INTERNAL, "Transport closed: the app is gone")),
-        };
-        if reply != Reply::Done {
-            self.subscriptions.remove(uri);
-        }
-        for id in waiting {
-            self.reply(id, reply.clone());
-        }
-    }
-
-    /// The agent waits for a subscription no longer. One that nobody else waits for, and that was not agreed on, is taken back.
-    pub(super) fn forget_subscriber(&mut self, id: InboundId) {
-        let found = self.subscriptions.iter_mut().find(|(_, subscription)| subscription.has_waiting(id));
-        let Some((uri, subscription)) = found else { return };
-        subscription.leave(id);
-        if subscription.waiting() == 0 {
-            let uri = uri.clone();
-            // If the app has no room for it the agent is told of a value that it does not want.
-            let _ = self.drop_subscription(&uri);
-        }
-    }
-
-    /// Takes a subscription back at its app. An app that is busy keeps it, and this says so.
-    fn drop_subscription(&mut self, uri: &Text) -> Result<(), RpcError> {
-        let Some(subscription) = self.subscriptions.get(uri).cloned() else { return Ok(()) };
-        let mut out = Vec::new();
-        Object::write(&mut out, |object| object.string("subscriptionId", subscription.name()));
-        let call = Invoke::new(Op::Unsubscribe, Json::written(out));
-        if let Err(error) = self.start_at_app(subscription.channel(), call, Purpose::Unsubscribe)
-            && error.code == RpcError::BUSY
-        {
-            return Err(error);
-        }
-        // Any other refusal is that of an app that is about to go, and its subscriptions with it.
-        self.subscriptions.remove(uri);
-        self.news.forget(uri);
-        for waiting in subscription.end() {
-            self.reply(waiting, Reply::Done);
-        }
-        Ok(())
-    }
-
-    /// What was never subscribed is well.
-    pub(super) fn unsubscribe(&mut self, id: InboundId, params: &Json) {
-        let uri = params.member("uri").and_then(|uri| uri.as_text());
-        let Some(uri) = uri else { return self.reply(id, Reply::Error(RpcError::invalid_params("uri must be text"))) };
-        let dropped = self.drop_subscription(&uri);
-        self.reply(id, dropped.map_or_else(Reply::Error, |()| Reply::Done));
-    }
-
-    pub(super) fn pass_update(&mut self, channel: ChannelId, name: &Text) {
-        let subscribed = |subscription: &Subscription| subscription.channel() == channel && subscription.name() == name;
-        let uri = self.subscriptions.iter().find(|(_, subscription)| subscribed(subscription)).map(|(uri, _)| uri.clone());
-        if let Some(uri) = uri {
-            self.news.update(uri);
-            self.stir(Leg::Agent);
-        }
+        let (app, name) = parts_of(uri)?;
+        Some((self.registry.route(app)?, name))
     }
 }
 
 /// An action as MCP describes a tool. A schema that is none would make clients throw the whole list away.
-fn tool(listed: &str, manifest: &Manifest, name: &str, action: &Json) -> Json {
-    let part = |name: &str| member(action.as_bytes(), name);
+fn tool(manifest: &Manifest, action: &Action) -> Json {
     Object::value(|object| {
-        object.string("name", listed);
-        match part("description").filter(|text| string(text).is_some_and(|text| !text.is_empty())) {
+        object.string("name", action.tool());
+        match action.part("description").filter(|text| string(text).is_some_and(|text| !text.is_empty())) {
             Some(description) => translate::copy(object, "description", description),
-            None => object.string("description", &alloc::format!("Action {name} from {}", manifest.name())),
+            None => object.string("description", &alloc::format!("Action {} from {}", action.name(), manifest.name())),
         }
         let is_object = |&schema: &&[u8]| member(schema, "type").and_then(string).as_deref() == Some("object");
-        let schema = part("inputSchema").filter(is_object).unwrap_or(br#"{"type":"object","additionalProperties":true}"#);
+        let schema = action.part("inputSchema").filter(is_object).unwrap_or(br#"{"type":"object","additionalProperties":true}"#);
         translate::copy(object, "inputSchema", schema);
-        let hints = part("annotations").unwrap_or_default();
+        let hints = action.part("annotations").unwrap_or_default();
         let hints: Vec<_> = [("readOnly", "readOnlyHint"), ("destructive", "destructiveHint")]
             .into_iter()
             .filter_map(|(theirs, ours)| member(hints, theirs).filter(|hint| Kind::of(hint) == Kind::Bool).map(|hint| (ours, hint)))
@@ -259,10 +169,6 @@ fn tool(listed: &str, manifest: &Manifest, name: &str, action: &Json) -> Json {
     })
 }
 
-pub(super) fn no_templates() -> Json {
-    translate::list("resourceTemplates", core::iter::empty::<&Json>(), |_, _| {})
-}
-
 /// The uri of a resource: whatever could be taken for another part of a uri is encoded (RFC 3986, section 2.1).
 pub(super) fn uri_of(app: &str, name: &str) -> String {
     let mut uri = alloc::format!("{SCHEME}{app}/");
@@ -274,6 +180,12 @@ pub(super) fn uri_of(app: &str, name: &str) -> String {
         }
     }
     uri
+}
+
+/// The app of a resource, and what that calls it.
+pub(super) fn parts_of(uri: &str) -> Option<(&str, String)> {
+    let (app, name) = uri.strip_prefix(SCHEME)?.split_once('/')?;
+    Some((app, decoded(name)))
 }
 
 /// What is not properly encoded stands for itself.

@@ -23,6 +23,8 @@ pub(super) enum Purpose {
     ResourceText(InboundId),
     /// A subscription of the agent's, which knows who waits; it may be another one by now.
     Subscribe { uri: Text, name: Text },
+    /// A subscription that the agent had when the app went: it is asked for again, or taken back.
+    Renew { uri: Text, name: Text },
     /// Nobody waits.
     Unsubscribe,
 }
@@ -32,26 +34,13 @@ impl Purpose {
     pub(super) fn invocation(&self) -> Option<InboundId> {
         match self {
             Self::Tool(id) | Self::Resource { invocation: id, .. } | Self::ResourceText(id) => Some(*id),
-            Self::Subscribe { .. } | Self::Unsubscribe => None,
+            Self::Subscribe { .. } | Self::Renew { .. } | Self::Unsubscribe => None,
         }
     }
-}
 
-/// `{name, arguments}`.
-pub(super) fn call(action: &str, arguments: Option<&Json>) -> Json {
-    let mut out = Vec::new();
-    Object::write(&mut out, |object| {
-        object.string("name", action);
-        object.json("arguments", arguments.unwrap_or(&Json::empty_object()));
-    });
-    Json::written(out)
-}
-
-/// `{uri}`, which to an app is a name.
-pub(super) fn named(name: &str) -> Json {
-    let mut out = Vec::new();
-    Object::write(&mut out, |object| object.string("uri", name));
-    Json::written(out)
+    pub(super) fn is_renewal(&self) -> bool {
+        matches!(self, Self::Renew { .. })
+    }
 }
 
 /// The end of an action, as the result of a tool. `partial` and `last` are what was done before it failed.
@@ -155,8 +144,19 @@ pub(super) fn resource(outcome: Outcome, uri: &str) -> Reply {
             out.push(b']');
             Reply::Contents(Json::written(out))
         }
-        Err(error) => Reply::Error(error),
+        Err(error) => refusal(error),
     }
+}
+
+/// An error of an app, as it answers a request of the agent's that is no call of a tool.
+///
+/// Tesseron has no addresses to open, so the error of MCP that brings some is none of the app's: they would be opened in the name of the
+/// gateway.
+pub(super) fn refusal(error: RpcError) -> Reply {
+    Reply::Error(match error.code {
+        RpcError::URL_ELICITATION_REQUIRED => RpcError::internal(error.message),
+        _ => error,
+    })
 }
 
 /// The value of a resource as the result of a tool.

@@ -1,22 +1,23 @@
-//! Why a dial is not let in, and how that is said on each transport (Tesseron sections 7.5 and 7.6).
+//! Why a dial is not let in, and how that is said on each transport
+//! (`docs/protocols/tesseron.md`, "Binding a WebSocket" and "Binding a Unix socket").
 
 use protocol_core::dialect::tesseron::code::UNAUTHORIZED;
 use protocol_core::error::RpcError;
 
 /// Why a [`super::Host`] does not let a dial in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
-#[error("{}", self.row().text)]
+#[error("{}", self.text())]
 #[non_exhaustive]
 pub enum BindRefused {
+    /// Another user of this machine has connected, or somebody who is not known where no code protects the app.
+    Foreign,
     /// The upgrade does not offer the subprotocol of a gateway.
     NoGateway,
-    /// Too many wrong codes lately. No code is looked at.
-    LockedOut,
     /// This very channel has bound already.
     BoundHere,
     /// A bind without a proper code, or with two.
     Malformed,
-    /// Another code. It counts towards the lockout.
+    /// Another code. It slows the next ones down.
     Mismatch,
     /// The claim is spent: an agent has it.
     Spent,
@@ -40,6 +41,30 @@ struct Row {
 }
 
 impl BindRefused {
+    const ALL: [Self; 9] = [
+        Self::Foreign,
+        Self::NoGateway,
+        Self::BoundHere,
+        Self::Malformed,
+        Self::Mismatch,
+        Self::Spent,
+        Self::Taken,
+        Self::Unbound,
+        Self::Occupied,
+    ];
+
+    /// The refusal that an upgrade was answered with, by its status and its text. `None` for words that no app of ours says.
+    #[must_use]
+    pub fn from_answer(status: u16, text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|refused| refused.http_status() == Some(status) && refused.text() == text)
+    }
+
+    /// What is said on either transport.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        self.row().text
+    }
+
     /// The one table of all answers.
     const fn row(self) -> Row {
         const fn row(http: Option<u16>, code: i64, closes: bool, text: &'static str) -> Row {
@@ -48,15 +73,15 @@ impl BindRefused {
         const KEPT: bool = false;
         const CLOSED: bool = true;
         match self {
+            Self::Foreign => row(None, UNAUTHORIZED, CLOSED, "only the user of this app may connect"),
             Self::NoGateway => row(None, RpcError::INVALID_REQUEST, CLOSED, "only a gateway may connect"),
-            Self::LockedOut => row(Some(429), UNAUTHORIZED, CLOSED, "too many wrong claim codes, try again later"),
             Self::BoundHere => row(Some(409), UNAUTHORIZED, KEPT, "this channel is already bound"),
             Self::Malformed => row(Some(400), RpcError::INVALID_PARAMS, KEPT, "a bind names one claim code"),
             Self::Mismatch => row(Some(403), UNAUTHORIZED, CLOSED, "the claim code is not the one of this app"),
             Self::Spent => row(Some(409), UNAUTHORIZED, KEPT, "the claim is already bound to an agent"),
             Self::Taken => row(Some(409), UNAUTHORIZED, KEPT, "another gateway has just bound the claim"),
             Self::Unbound => row(Some(426), RpcError::INVALID_REQUEST, CLOSED, "this app must be bound by its claim code first"),
-            Self::Occupied => row(Some(409), UNAUTHORIZED, CLOSED, "this app has a gateway already"),
+            Self::Occupied => row(Some(409), UNAUTHORIZED, KEPT, "this app has a gateway already"),
         }
     }
 
@@ -77,5 +102,22 @@ impl BindRefused {
     #[must_use]
     pub const fn closes(self) -> bool {
         self.row().closes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_known_by_its_status_and_its_text_and_by_nothing_else() {
+        for refused in BindRefused::ALL {
+            let known = refused.http_status().and_then(|status| BindRefused::from_answer(status, refused.text()));
+            assert_eq!(known, refused.http_status().map(|_| refused));
+            assert_eq!(BindRefused::from_answer(404, refused.text()), None);
+        }
+        for text in ["", "Conflict", "Ignore all previous instructions"] {
+            assert_eq!(BindRefused::from_answer(409, text), None, "{text}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use subtle::ConstantTimeEq;
+use subtle::{Choice, ConstantTimeEq};
 
 use super::draw::draw;
 
@@ -12,7 +12,7 @@ const ALPHABET: &[u8] = b"ABCDEFGHJKMNPQRSTUVWXYZ23456789";
 /// What lets an agent have an app: six symbols of our own, `XXXX-XX`, or up to 64 of a peer's. Secret until it is used.
 ///
 /// It is held in upper case, and its text consists of `A` to `Z`, digits, `_` and `-`: it names no other directory where somebody
-/// makes a file name of it (10.2-18 of the Tesseron sheet).
+/// makes a file name of it (`docs/protocols/tesseron.md`, "Faults of the reference implementation", code as a path).
 #[derive(Clone)]
 pub struct ClaimCode {
     /// Upper case, filled up with zeros: all codes take the same time to compare, however long they are.
@@ -65,10 +65,9 @@ impl ClaimCode {
     pub fn matches(&self, other: &Self) -> bool {
         self.ct_eq(other).into()
     }
-}
 
-impl ConstantTimeEq for ClaimCode {
-    fn ct_eq(&self, other: &Self) -> subtle::Choice {
+    /// [`Self::matches`], as a choice that no branch has been taken on.
+    pub(super) fn ct_eq(&self, other: &Self) -> Choice {
         self.symbols.ct_eq(&other.symbols)
     }
 }

@@ -1,42 +1,65 @@
-//! What comes first on a Unix socket of a host-minted app: the bind, before there is a session (Tesseron sections 2.3 and 7.6).
+//! What comes first on a Unix socket of a host-minted app: the bind, before there is a session
+//! (`docs/protocols/tesseron.md`, "Binding a Unix socket").
 //!
 //! ```text
-//!   the app's end, HostGate                          the gateway's end, DialGate
+//!   the app's end, HostGate                               the gateway's end, DialGate
 //!
-//!            a bind refused, and kept                         any other frame
-//!              ,---.                                            ,---.
-//!              |   v                                            |   v
-//!             Waiting ------------> (closed)                   Waiting ---------------> (failed)
-//!                |      any other frame, a bind                   |      an error, an answer of the wrong
-//!                |      refused for good, one too many,           |      shape, the end, `wait` is over
-//!                |      `bind_wait` is over                       |
-//!                v                                                v
-//!              Open: the session's                              Open: the session's
+//!                a bind         its time has come             any other frame
+//!      Unbound ----------> Asked ----------------.              ,---.
+//!       |   ^                                    |              |   v
+//!       |   '-- refused, and kept ---------------|             Waiting ---------------> (failed)
+//!       |                                        |                |      an error, an answer of the wrong
+//!       |       refused for good, one too many   |                |      shape, the end, `wait` is over
+//!       v    .-----------------------------------|                |
+//!     (closed)                                   |                |
+//!       any other frame,                         v                v
+//!       `bind_wait` is over            Open: the session's      Open: the session's
 //! ```
 //!
-//! At the app a bind that comes later is still the gate's: it is refused and the channel kept. Every other frame is handed on.
+//! At the app no frame is taken while a bind is looked at. A bind that comes later is still the gate's: it is refused and the channel kept.
+//! Every other frame is handed on.
 //! At the gateway nothing that comes before the answer is handed on.
 
+use alloc::string::String;
 use core::time::Duration;
 
 use bytes::Bytes;
 
-use super::{BindRefused, ClaimCode, Host, HostChannel, HostPolicy};
+use super::backlog::Place;
+use super::{BindRefused, ClaimCode, ClaimCodeError, Host, HostChannel};
+use protocol_core::WireId;
 use protocol_core::dialect::tesseron::bind::{self, BindReply, BindRequest};
 use protocol_core::error::RpcError;
 use protocol_core::time::Instant;
 
 /// The app's end of a Unix socket until it is bound. Made by [`Host::accept_unix`].
 ///
-/// Every frame goes to [`handle_frame`](Self::handle_frame). When [`poll_timeout`](Self::poll_timeout) has come, ask
-/// [`handle_timeout`](Self::handle_timeout). There may be several at a time: the first one that proves the claim has it.
+/// Every frame goes to [`handle_frame`](Self::handle_frame), unless it [`is_deciding`](Self::is_deciding). When
+/// [`poll_timeout`](Self::poll_timeout) has come, ask [`handle_timeout`](Self::handle_timeout). There may be several at a time: the first one
+/// that proves the claim has it.
 #[derive(Clone, Debug)]
 pub struct HostGate {
+    place: Place,
     deadline: Instant,
     /// How many refused binds it still takes.
     attempts: u32,
-    open: bool,
+    state: State,
 }
+
+#[derive(Clone, Debug)]
+enum State {
+    Unbound,
+    /// A bind is looked at when `due`.
+    Asked {
+        id: WireId,
+        code: BindCode,
+        due: Instant,
+    },
+    Open,
+}
+
+/// What a bind says. `None`: no text; an error: text that cannot be a code.
+pub(super) type BindCode = Option<Result<ClaimCode, ClaimCodeError>>;
 
 /// What a frame means to the owner of a [`HostGate`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,53 +83,84 @@ pub enum HostNext {
     Close,
 }
 
+impl HostStep {
+    const NOTHING: Self = Self { reply: None, next: HostNext::Keep };
+}
+
 impl HostGate {
-    pub(super) fn new(policy: &HostPolicy, now: Instant) -> Self {
-        Self { deadline: now.saturating_add(policy.bind_wait), attempts: policy.bind_attempts, open: false }
+    pub(super) fn new(place: Place, deadline: Instant, attempts: u32) -> Self {
+        Self { place, deadline, attempts, state: State::Unbound }
     }
 
-    /// Takes a frame. `host` must be the one that made the gate.
+    /// Whether it takes no frame now, since a bind waits to be looked at.
+    #[must_use]
+    pub fn is_deciding(&self) -> bool {
+        matches!(self.state, State::Asked { .. })
+    }
+
+    /// Takes a frame. `host` must be the one that made the gate. One that comes while it [`is_deciding`](Self::is_deciding) closes the socket.
     pub fn handle_frame(&mut self, frame: Bytes, host: &mut Host, now: Instant) -> HostStep {
-        if self.open && !bind::may_be_asked(&frame) {
+        let is_open = matches!(self.state, State::Open);
+        if is_open && !bind::may_be_asked(&frame) {
             return HostStep { reply: None, next: HostNext::Deliver(frame) };
         }
-        let (id, code) = match bind::read_asked(&frame) {
-            BindRequest::Bind { id, code } => (id, code),
-            BindRequest::Other { .. } if self.open => return HostStep { reply: None, next: HostNext::Deliver(frame) },
-            BindRequest::Other { id } => {
+        let read = |code: Option<String>| code.map(|code| ClaimCode::parse(&code));
+        match bind::read_asked(&frame) {
+            BindRequest::Bind { id, code } if is_open => self.judge(&id, read(code), host, now),
+            BindRequest::Other { .. } if is_open => HostStep { reply: None, next: HostNext::Deliver(frame) },
+            BindRequest::Bind { id, code } if !self.is_deciding() => {
+                let due = if code.is_some() { host.looks_at(self.place, now) } else { now };
+                self.state = State::Asked { id, code: read(code), due };
+                self.handle_timeout(host, now)
+            }
+            BindRequest::Bind { id, .. } | BindRequest::Other { id } => {
                 let reply = bind::write_refused(&id, &BindRefused::Unbound.error());
-                return HostStep { reply: Some(reply), next: HostNext::Close };
-            }
-        };
-        match host.answer_bind(self.open, code.as_deref(), now) {
-            Ok(channel) => {
-                self.open = true;
-                HostStep { reply: Some(bind::write_bound(&id)), next: HostNext::Open(channel) }
-            }
-            Err(refused) => {
-                let reply = Some(bind::write_refused(&id, &refused.error()));
-                let next = if refused.closes() || self.is_one_too_many() { HostNext::Close } else { HostNext::Keep };
-                HostStep { reply, next }
+                HostStep { reply: Some(reply), next: HostNext::Close }
             }
         }
     }
 
-    /// When the socket has waited long enough; `None` once it is bound.
+    /// When [`Self::handle_timeout`] has something to do; `None` once it is bound.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        (!self.open).then_some(self.deadline)
+        match self.state {
+            State::Unbound => Some(self.deadline),
+            State::Asked { due, .. } => Some(due),
+            State::Open => None,
+        }
     }
 
-    /// Whether the socket has waited long enough and must be closed.
-    #[must_use]
-    pub fn handle_timeout(&self, now: Instant) -> bool {
-        self.poll_timeout().is_some_and(|deadline| deadline <= now)
+    /// Looks at a bind whose time has come, and gives up a socket that was not bound in time. Early or repeated, it changes nothing. `host`
+    /// must be the one that made the gate.
+    pub fn handle_timeout(&mut self, host: &mut Host, now: Instant) -> HostStep {
+        if self.poll_timeout().is_none_or(|at| now < at) {
+            return HostStep::NOTHING;
+        }
+        match core::mem::replace(&mut self.state, State::Unbound) {
+            State::Asked { id, code, .. } => self.judge(&id, code, host, now),
+            State::Unbound | State::Open => HostStep { reply: None, next: HostNext::Close },
+        }
+    }
+
+    fn judge(&mut self, id: &WireId, code: BindCode, host: &mut Host, now: Instant) -> HostStep {
+        let is_open = matches!(self.state, State::Open);
+        match host.answer_bind(self.place, is_open, code, now) {
+            Ok(channel) => {
+                self.state = State::Open;
+                HostStep { reply: Some(bind::write_bound(id)), next: HostNext::Open(channel) }
+            }
+            Err(refused) => {
+                let reply = Some(bind::write_refused(id, &refused.error()));
+                let is_over = refused.closes() || (!is_open && self.is_one_too_many());
+                HostStep { reply, next: if is_over { HostNext::Close } else { HostNext::Keep } }
+            }
+        }
     }
 
     fn is_one_too_many(&mut self) -> bool {
         let left = self.attempts.checked_sub(1);
         self.attempts = left.unwrap_or_default();
-        !self.open && left.is_none()
+        left.is_none()
     }
 }
 
@@ -114,7 +168,8 @@ impl HostGate {
 ///
 /// What [`poll_transmit`](Self::poll_transmit) gives is the first frame on the channel. Every frame that arrives goes to
 /// [`handle_frame`](Self::handle_frame) until it opens. When [`poll_timeout`](Self::poll_timeout) has come, ask
-/// [`handle_timeout`](Self::handle_timeout): a silent host must not hold a claim for ever (10.2-21 of the Tesseron sheet).
+/// [`handle_timeout`](Self::handle_timeout): a silent host must not hold a claim for ever
+/// (`docs/protocols/tesseron.md`, "Faults of the reference implementation", unanswered bind).
 #[derive(Debug)]
 pub struct DialGate {
     bind: Option<Bytes>,
@@ -235,7 +290,7 @@ impl DialGate {
 mod tests {
     use super::*;
     use crate::claims::draw::sequence;
-    use crate::claims::{Agent, UnixChannel};
+    use crate::claims::{Agent, HostPolicy, Peer, UnixChannel};
     use alloc::string::{String, ToString};
 
     fn at(seconds: u64) -> Instant {
@@ -247,8 +302,20 @@ mod tests {
     }
 
     fn gate(host: &mut Host) -> HostGate {
-        let Ok(UnixChannel::Gated(gate)) = host.accept_unix(at(0)) else { panic!("a host with a claim has a gate") };
+        let place = host.accept(Peer::ThisUser).unwrap().place;
+        let UnixChannel::Gated(gate) = host.accept_unix(place, at(0)) else { panic!("a host with a claim has a gate") };
         gate
+    }
+
+    /// The answer of a gate to a frame, however long it takes to look at it.
+    fn answer(gate: &mut HostGate, frame: Bytes, host: &mut Host) -> HostStep {
+        let step = gate.handle_frame(frame, host, at(0));
+        if !gate.is_deciding() {
+            return step;
+        }
+        assert_eq!(step, HostStep::NOTHING);
+        let due = gate.poll_timeout().unwrap();
+        gate.handle_timeout(host, due)
     }
 
     fn bind(code: &str) -> Bytes {
@@ -288,7 +355,7 @@ mod tests {
     #[test]
     fn item_112_the_bind_table_of_section_7_6_row_by_row_with_the_socket_kept_or_closed() {
         let mut host = host();
-        let of = |host: &mut Host, frame: Bytes| shown(&gate(host).handle_frame(frame, host, at(0)));
+        let of = |host: &mut Host, frame: Bytes| shown(&answer(&mut gate(host), frame, host));
 
         // Ok, and already bound on this channel.
         let mut first = gate(&mut host);
@@ -310,13 +377,18 @@ mod tests {
             let text = alloc::format!(r#"{{"jsonrpc":"2.0","id":5,"method":"tesseron/bind","params":{params}}}"#);
             assert_eq!(of(&mut host, frame(&text)), "5 -32602, keep", "{params}");
         }
-        // Mismatch, which counts; the fifth locks.
-        for code in ["WRONG", "", "../../x", "\u{e4}", "wrong"] {
-            assert_eq!(of(&mut host, bind(code)), r#""bind" -32009, close"#, "{code}");
+        // Mismatch, which counts.
+        for (code, due) in [("WRONG", None), ("", Some(125)), ("../../x", Some(250)), ("\u{e4}", Some(500)), ("wrong", Some(1000))]
+        {
+            let mut gate = gate(&mut host);
+            let step = gate.handle_frame(bind(code), &mut host, at(0));
+            let step = due.map_or(step, |due| {
+                assert_eq!(gate.poll_timeout(), Some(Instant::from_millis(due)));
+                gate.handle_timeout(&mut host, Instant::from_millis(due))
+            });
+            assert_eq!(shown(&step), r#""bind" -32009, close"#, "{code}");
         }
         let good = right(&host);
-        assert_eq!(of(&mut host, good.clone()), r#""bind" -32009, close"#, "locked out");
-        assert_eq!(of(&mut host, bind("")), r#""bind" -32009, close"#, "locked out");
         // Any other frame, and its id.
         for (text, id) in [
             (r#"{"jsonrpc":"2.0","id":9,"method":"actions/invoke","params":{}}"#, "9"),
@@ -327,17 +399,16 @@ mod tests {
         ] {
             assert_eq!(of(&mut host, frame(text)), alloc::format!("{id} -32600, close"), "{text}");
         }
-        let step = gate(&mut host).handle_frame(good, &mut host, at(60));
-        assert_eq!(shown(&step), r#""bind" {"ok":true}, open"#, "the lockout is over");
+        assert_eq!(of(&mut host, good), r#""bind" {"ok":true}, open"#, "the right one is never refused");
     }
 
     #[test]
     fn every_row_of_the_bind_table_has_its_code_and_its_end() {
         let rows = [
-            (BindRefused::LockedOut, -32009, true),
             (BindRefused::BoundHere, -32009, false),
             (BindRefused::Spent, -32009, false),
             (BindRefused::Taken, -32009, false),
+            (BindRefused::Occupied, -32009, false),
             (BindRefused::Malformed, -32602, false),
             (BindRefused::Mismatch, -32009, true),
             (BindRefused::Unbound, -32600, true),
@@ -382,12 +453,49 @@ mod tests {
 
         let mut gate = gate(&mut host);
         assert_eq!(gate.poll_timeout(), Some(at(5)));
-        assert!(!gate.handle_timeout(Instant::from_millis(4999)));
-        assert!(gate.handle_timeout(at(5)));
+        assert_eq!(shown(&gate.handle_timeout(&mut host, Instant::from_millis(4999))), "nothing, keep");
+        assert_eq!(shown(&gate.handle_timeout(&mut host, at(5))), "nothing, close");
         let bind = right(&host);
         opened(gate.handle_frame(bind, &mut host, at(5)));
         assert_eq!(gate.poll_timeout(), None);
-        assert!(!gate.handle_timeout(at(500)));
+        assert_eq!(shown(&gate.handle_timeout(&mut host, at(500))), "nothing, keep");
+    }
+
+    #[test]
+    fn while_a_bind_is_looked_at_no_frame_is_taken() {
+        let mut host = host();
+        assert_eq!(shown(&gate(&mut host).handle_frame(bind("WRONG"), &mut host, at(0))), r#""bind" -32009, close"#);
+        let (mut patient, mut hasty) = (gate(&mut host), gate(&mut host));
+        let (right, first) = (right(&host), frame(r#"{"jsonrpc":"2.0","id":1,"method":"actions/invoke","params":{}}"#));
+        assert_eq!(patient.handle_frame(right.clone(), &mut host, at(0)), HostStep::NOTHING);
+        assert!(patient.is_deciding());
+        assert_eq!(patient.handle_timeout(&mut host, Instant::from_millis(124)), HostStep::NOTHING);
+        assert_eq!(hasty.handle_frame(right.clone(), &mut host, at(0)), HostStep::NOTHING);
+        assert_eq!(shown(&hasty.handle_frame(first, &mut host, at(0))), "1 -32600, close");
+        opened(patient.handle_timeout(&mut host, Instant::from_millis(125)));
+        assert!(!patient.is_deciding());
+    }
+
+    #[test]
+    fn a_second_socket_of_an_app_without_a_claim_is_told_that_there_is_one() {
+        let mut host = Host::plain();
+        let place = host.accept(Peer::ThisUser).unwrap().place;
+        let UnixChannel::Open(first) = host.accept_unix(place, at(0)) else { panic!("it is free") };
+        let mut second = gate(&mut host);
+        for _ in 0..3 {
+            let step = second.handle_frame(bind("PQ7N-4D"), &mut host, at(0));
+            assert_eq!(shown(&step), r#""bind" -32009, keep"#);
+            let reply: serde_json::Value = serde_json::from_slice(&step.reply.unwrap()).unwrap();
+            assert_eq!(reply["error"]["message"], "this app has a gateway already");
+        }
+        let other = frame(r#"{"jsonrpc":"2.0","id":7,"method":"actions/invoke","params":{}}"#);
+        assert_eq!(shown(&gate(&mut host).handle_frame(other, &mut host, at(0))), "7 -32600, close");
+        let mut silent = gate(&mut host);
+        assert_eq!(silent.poll_timeout(), Some(at(1)));
+        assert_eq!(shown(&silent.handle_timeout(&mut host, at(1))), "nothing, close");
+        host.handle_closed(first, at(0), 0, &mut sequence(23));
+        let place = host.accept(Peer::ThisUser).unwrap().place;
+        assert!(matches!(host.accept_unix(place, at(0)), UnixChannel::Open(_)));
     }
 
     #[test]

@@ -4,9 +4,9 @@
 //! has lost one.
 //!
 //! * [`Host`], at the app: holds the claim that a person tells an agent, and says which channel may use it. [`HostGate`] is its door on a
-//!   Unix socket, [`Offer`] on a WebSocket.
+//!   Unix socket, [`UpgradeGate`] on a WebSocket.
 //! * [`DialGate`], at the gateway: proves the claim on a Unix socket that was dialled.
-//! * [`Lobby`], at the gateway: every channel of every app, who is claimed, who may come back, and where a tool's name leads.
+//! * [`SessionRegistry`], at the gateway: every channel of every app, who is claimed, who may come back, and where a tool's name leads.
 //!
 //! Nothing here reads a clock or a random source. `now` is the owner's monotonic [`protocol_core::Instant`]; `epoch_ms` is its wall clock, in
 //! milliseconds of the epoch, and only ever shown to people and peers; `random` fills a slice with bytes that nobody can guess.
@@ -21,26 +21,32 @@
 //! assert!(code == code);
 //! ```
 
+mod backlog;
 mod bind_refused;
 mod code;
 mod draw;
 mod gate;
 mod host;
-mod lobby;
-mod lockout;
 mod offer;
+mod peer;
+mod registry;
 mod session_id;
+mod slow_down;
 mod token;
+mod upgrade;
 
+pub use backlog::{Arrival, Place};
 pub use bind_refused::BindRefused;
 pub use code::{ClaimCode, ClaimCodeError};
 pub use gate::{DialFailed, DialGate, DialStep, HostGate, HostNext, HostStep};
 pub use host::{Agent, Claim, Host, HostChannel, HostPolicy, UnixChannel};
-pub use lobby::{
-    Admission, BoundDial, ChannelId, ClaimMissed, Claimed, Departure, Dial, HelloRefused, Lobby, LobbyPolicy, OpenRefused, Pending,
-    Resolved, ResumeRefused, Routed,
-};
 pub use offer::{Offer, SUBPROTOCOL};
+pub use peer::Peer;
 pub use protocol_core::dialect::tesseron::{AppId, AppIdError};
+pub use registry::{
+    Admission, BoundDial, ChannelId, ClaimMissed, Claimed, Departure, Dial, HelloRefused, OpenRefused, Pending, RegistryPolicy,
+    Resolved, ResumeRefused, Routed, SessionRegistry,
+};
 pub use session_id::{SessionId, SessionIdError};
 pub use token::{ResumeToken, ResumeTokenError};
+pub use upgrade::{UpgradeGate, UpgradeStep};

@@ -1,4 +1,4 @@
-//! What a WebSocket upgrade offers in `Sec-WebSocket-Protocol` (Tesseron section 7.5).
+//! What a WebSocket upgrade offers in `Sec-WebSocket-Protocol` (`docs/protocols/tesseron.md`, "Binding a WebSocket").
 
 use alloc::string::String;
 

@@ -21,6 +21,8 @@ pub(super) type AnyIo = Box<dyn FrameIo<Error = io::Error> + Send>;
 ///
 /// At the app's end the place is free for the next gateway as soon as the peer hangs up, this is closed, or dropped; what is still sent
 /// then may or may not arrive.
+///
+/// `Send` and not `Sync`: one driver polls it, and the sockets of a runtime need not be shared.
 pub struct TesseronTransport {
     io: AnyIo,
     /// The place at the app that it holds.

@@ -1,18 +1,27 @@
 use std::io;
 use std::string::ToString;
 
+#[cfg(feature = "websocket")]
+use crate::claims::BindRefused;
 use crate::claims::{ClaimCode, DialFailed};
-use crate::net::Error;
+use crate::net::TesseronError;
 use crate::net::{Address, Instance, Sockets, TesseronTransport};
 use adapter_io::Error as TransportError;
 
 /// Dials an app as a gateway, with the code of its claim if it has minted one. A connection and its upgrade, and the answer to a bind,
 /// are waited for 5 seconds each.
 ///
+/// # Cancel safety
+/// Not cancel safe: the connection is closed, and where the app had taken `code` already, that code is spent.
+///
 /// # Errors
 /// [`adapter_io::Error::Connect`] if nobody answers, or not in time, or not as an app does; also for a Unix socket that is not our own user's.
-/// [`Error::Refused`] and [`Error::Unbound`] if the app does not let this gateway in, on a WebSocket and on a Unix socket.
-pub async fn dial<S: Sockets>(sockets: &S, instance: &Instance, code: Option<&ClaimCode>) -> Result<TesseronTransport, Error> {
+/// [`TesseronError::Refused`] and [`TesseronError::Unbound`] if the app does not let this gateway in, on a WebSocket and on a Unix socket.
+pub async fn dial<S: Sockets>(
+    sockets: &S,
+    instance: &Instance,
+    code: Option<&ClaimCode>,
+) -> Result<TesseronTransport, TesseronError> {
     let mut alarm = sockets.alarm();
     let dialled = match &instance.address {
         #[cfg(feature = "websocket")]
@@ -26,8 +35,8 @@ pub async fn dial<S: Sockets>(sockets: &S, instance: &Instance, code: Option<&Cl
     dialled.map_err(|failed| match failed {
         Failed::Io(source) => TransportError::Connect { address, source }.into(),
         #[cfg(feature = "websocket")]
-        Failed::Refused(status) => Error::Refused { address, status },
-        Failed::Unbound(source) => Error::Unbound { address, source },
+        Failed::Refused(status, refused) => TesseronError::Refused { address, status, refused },
+        Failed::Unbound(source) => TesseronError::Unbound { address, source },
     })
 }
 
@@ -35,9 +44,9 @@ pub async fn dial<S: Sockets>(sockets: &S, instance: &Instance, code: Option<&Cl
 #[derive(Debug)]
 pub(super) enum Failed {
     Io(io::Error),
-    /// The upgrade was answered with this status.
+    /// The upgrade was answered with this status, for this reason if it is a known one.
     #[cfg(feature = "websocket")]
-    Refused(u16),
+    Refused(u16, Option<BindRefused>),
     /// The bind came to nothing.
     Unbound(DialFailed),
 }

@@ -7,8 +7,10 @@ use core::task::Poll;
 use std::boxed::Box;
 use std::io;
 use std::sync::Arc;
+use std::vec::Vec;
 
-use crate::net::host::Shared;
+use crate::claims::Peer;
+use crate::net::host::{Dialler, Shared};
 use crate::net::{Sockets, TesseronTransport};
 use protocol_core::drive::Timer;
 
@@ -17,13 +19,13 @@ pub(super) trait Door: Send + Sync + 'static {
     /// One who has connected.
     type Comer: Send + 'static;
 
-    /// The next one. Can be dropped and called again.
-    fn accept(&self) -> impl Future<Output = io::Result<Self::Comer>> + Send;
+    /// The next ones, and whose they are. Nobody is lost as long as it is polled to its end.
+    fn accept(&self) -> impl Future<Output = io::Result<Vec<(Self::Comer, Peer)>>> + Send;
 
     /// Hears what they want. Gives nothing if they are turned away.
     fn admit(
         comer: Self::Comer,
-        shared: &Arc<Shared>,
+        dialler: &Dialler,
         alarm: &mut (impl Timer + Send),
     ) -> impl Future<Output = Option<TesseronTransport>> + Send;
 }
@@ -32,15 +34,16 @@ pub(super) trait Door: Send + Sync + 'static {
 enum Next<C> {
     Over,
     Refresh,
-    Come(io::Result<C>),
+    Come(io::Result<Vec<(C, Peer)>>),
 }
 
 /// Hears who comes and keeps the claim fresh, until nobody is to be let in any longer.
 pub(super) async fn attend<D: Door, S: Sockets>(door: D, attended: Attended, sockets: S) {
     let shared = &attended.0;
     let mut alarm = sockets.alarm();
+    // Kept over a refresh: it may have accepted somebody already whose user is looked up.
+    let mut come = pin!(door.accept());
     loop {
-        let mut come = pin!(door.accept());
         let next = poll_fn(|cx| {
             let Some(attention) = shared.attention(cx) else { return Poll::Ready(Next::Over) };
             if attention.due().is_some_and(|at| alarm.poll_until(cx, at).is_ready()) {
@@ -48,19 +51,23 @@ pub(super) async fn attend<D: Door, S: Sockets>(door: D, attended: Attended, soc
             }
             if attention.is_troubled() { Poll::Pending } else { come.as_mut().poll(cx).map(Next::Come) }
         });
-        match next.await {
+        let came = match next.await {
             Next::Over => return,
-            Next::Refresh => shared.refresh(),
-            Next::Come(Err(error)) => shared.on_accept_failed(error),
-            Next::Come(Ok(comer)) => {
-                let Some(dialler) = shared.hear() else { continue };
-                let mut alarm = sockets.alarm();
-                sockets.spawn(Box::pin(async move {
-                    if let Some(transport) = D::admit(comer, dialler.shared(), &mut alarm).await {
-                        dialler.shared().let_in(transport);
-                    }
-                }));
+            Next::Refresh => {
+                shared.refresh();
+                continue;
             }
+            Next::Come(came) => came,
+        };
+        come.set(door.accept());
+        for (comer, peer) in came.map_err(|error| shared.on_accept_failed(error)).unwrap_or_default() {
+            let Some(dialler) = shared.arrive(peer) else { continue };
+            let mut alarm = sockets.alarm();
+            sockets.spawn(Box::pin(async move {
+                if let Some(Some(transport)) = dialler.unless_evicted(D::admit(comer, &dialler, &mut alarm)).await {
+                    dialler.shared().let_in(transport);
+                }
+            }));
         }
     }
 }
@@ -85,43 +92,114 @@ pub(super) use tcp::TcpDoor;
 
 #[cfg(feature = "websocket")]
 mod tcp {
+    use core::future::{pending, poll_fn};
+    use core::net::SocketAddr;
+    use core::pin::pin;
+    use core::task::Poll;
     use std::boxed::Box;
     use std::io;
-    use std::sync::Arc;
+    use std::vec::Vec;
 
     use super::Door;
-    use crate::claims::Offer;
-    use crate::net::Error;
-    use crate::net::host::Shared;
-    use crate::net::{Address, LoopbackUrl, Sockets, TesseronTransport, in_time, upgrade};
+    use crate::claims::{Peer, UpgradeStep};
+    use crate::net::TesseronError;
+    use crate::net::blocking::run_blocking;
+    use crate::net::host::{Dialler, Seat};
+    use crate::net::{Address, LoopbackUrl, Sockets, TesseronTransport, in_time, peer, until, upgrade};
     use adapter_io::{Error as TransportError, ListenTcp};
     use protocol_core::drive::Timer;
 
     /// Any free port of this machine; no other machine reaches it.
     const HERE: &str = "127.0.0.1:0";
 
-    pub(crate) struct TcpDoor<S: Sockets>(S::TcpListener);
+    /// Connections that are looked up at once. A look takes as long for many as for one, up to seconds where another user has made the tables
+    /// long, and a connection of this user waits for those before it. So many are a quarter of the files that a process may usually have.
+    const AT_ONCE: usize = 256;
+
+    pub(crate) struct TcpDoor<S: Sockets> {
+        listener: S::TcpListener,
+        address: SocketAddr,
+        /// The system tells who has connected.
+        can_tell: bool,
+        sockets: S,
+    }
 
     impl<S: Sockets> TcpDoor<S> {
-        pub(crate) async fn open() -> Result<(Self, Address), Error> {
+        pub(crate) async fn open(sockets: S) -> Result<(Self, Address), TesseronError> {
             let (listener, address) = S::Io::bind(HERE).await.map_err(TransportError::listening_on(HERE))?;
             let url = LoopbackUrl::at(address)
                 .map_err(|_| TransportError::listening_on(address)(io::ErrorKind::AddrNotAvailable.into()))?;
-            Ok((Self(listener), Address::WebSocket(url)))
+            Ok((Self { listener, address, can_tell: peer::can_be_known(), sockets }, Address::WebSocket(url)))
         }
+
+        /// The connections that there are, at least one. Where nothing is looked up, one.
+        async fn accept_all(&self) -> io::Result<Vec<(S::Tcp, SocketAddr)>> {
+            let mut all = Vec::from([S::accept_tcp(&self.listener).await?]);
+            while self.can_tell && all.len() < AT_ONCE {
+                let mut next = pin!(S::accept_tcp(&self.listener));
+                match poll_fn(|cx| Poll::Ready(next.as_mut().poll(cx))).await {
+                    Poll::Ready(Ok(one)) => all.push(one),
+                    // An error that lasts comes again.
+                    Poll::Ready(Err(_)) | Poll::Pending => break,
+                }
+            }
+            Ok(all)
+        }
+
+        /// Whose connections they are, each `None` if it has ended already.
+        async fn look_up(&self, remotes: Vec<SocketAddr>) -> Vec<Option<Peer>> {
+            let unknown = remotes.iter().map(|_| Some(Peer::Unknown)).collect();
+            if !self.can_tell {
+                return unknown;
+            }
+            let local = self.address;
+            // The tables of a busy machine are long. A runtime that has no thread for it in time leaves them unknown.
+            let found = run_blocking(&self.sockets, move || peer::find_all(local, &remotes));
+            in_time(&mut self.sockets.alarm(), found).await.flatten().unwrap_or(unknown)
+        }
+    }
+
+    /// Whether only this one connection has failed, which its peer can bring about.
+    fn is_of_the_peer(error: &io::Error) -> bool {
+        matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset)
     }
 
     impl<S: Sockets> Door for TcpDoor<S> {
         type Comer = S::Tcp;
 
-        async fn accept(&self) -> io::Result<S::Tcp> {
-            S::accept_tcp(&self.0).await
+        async fn accept(&self) -> io::Result<Vec<(S::Tcp, Peer)>> {
+            match self.accept_all().await {
+                Err(error) if is_of_the_peer(&error) => Ok(Vec::new()),
+                Err(error) => Err(error),
+                Ok(all) => {
+                    let peers = self.look_up(all.iter().map(|(_, remote)| *remote).collect()).await;
+                    Ok(all.into_iter().zip(peers).filter_map(|((comer, _), peer)| Some((comer, peer?))).collect())
+                }
+            }
         }
 
-        async fn admit(comer: S::Tcp, shared: &Arc<Shared>, alarm: &mut (impl Timer + Send)) -> Option<TesseronTransport> {
-            let judge = |offer: &Offer| shared.answer_upgrade(offer);
-            let (socket, seat) = in_time(alarm, upgrade::accept::<S::Io, _, _>(comer, judge)).await?.ok()?;
-            Some(TesseronTransport::seated(Box::new(socket), seat))
+        async fn admit(mut comer: S::Tcp, dialler: &Dialler, alarm: &mut (impl Timer + Send)) -> Option<TesseronTransport> {
+            let shared = dialler.shared();
+            let mut gate = dialler.accept_web_socket();
+            let asked = until(alarm, gate.poll_timeout()?, upgrade::read::<S::Io, _>(&mut comer)).await?.ok()?;
+            let mut step = shared.upgrade(&mut gate, asked.offer());
+            while let (UpgradeStep::Wait, Some(due)) = (step, gate.poll_timeout()) {
+                let _ = until(alarm, due, pending::<()>()).await;
+                step = shared.upgrade_in_time(&mut gate);
+            }
+            match step {
+                UpgradeStep::Open(channel) => {
+                    // At once: from here on the place is held.
+                    let seat = Seat::new(shared, channel);
+                    let socket = in_time(alarm, upgrade::accept::<S::Io, _>(comer, asked)).await?.ok()?;
+                    Some(TesseronTransport::seated(Box::new(socket), seat))
+                }
+                UpgradeStep::Refuse(refused) => {
+                    in_time(alarm, upgrade::refuse::<S::Io, _>(&mut comer, refused)).await?.ok()?;
+                    None
+                }
+                UpgradeStep::Wait | UpgradeStep::Close => None,
+            }
         }
     }
 }
@@ -131,18 +209,19 @@ pub(super) use unix::UnixDoor;
 
 #[cfg(unix)]
 mod unix {
-    use core::future::poll_fn;
+    use core::future::{pending, poll_fn};
     use std::boxed::Box;
     use std::fs::{self, Permissions};
     use std::io;
     use std::os::unix::fs::PermissionsExt;
     use std::sync::Arc;
+    use std::vec::Vec;
 
     use super::Door;
-    use crate::claims::{HostGate, HostNext, UnixChannel};
-    use crate::net::Error;
-    use crate::net::host::{Seat, Shared};
-    use crate::net::{Address, BIND_LINE, Home, Sockets, TesseronTransport, home, instance, until};
+    use crate::claims::{HostGate, HostNext, Peer, UnixChannel};
+    use crate::net::TesseronError;
+    use crate::net::host::{Dialler, Seat, Shared};
+    use crate::net::{Address, BIND_LINE, Home, Sockets, TesseronTransport, home, in_time, instance, until};
     use adapter_io::{Accept, Error as TransportError, ListenUnix, SocketFile};
     use protocol_core::drive::{FrameIo, Timer};
     use protocol_core::limits::Limits;
@@ -152,7 +231,7 @@ mod unix {
 
     impl<S: Sockets> UnixDoor<S> {
         /// A socket in a folder that is ours alone, so that its own permissions are never too wide, not even when it is made.
-        pub(crate) fn open(home: &Home, id: &str) -> Result<(Self, Address, SocketFile), Error> {
+        pub(crate) fn open(home: &Home, id: &str) -> Result<(Self, Address, SocketFile), TesseronError> {
             let folder = home.sockets();
             home::make_private_folder(&folder)?;
             let mut path = folder.join(id);
@@ -171,12 +250,14 @@ mod unix {
     impl<S: Sockets> Door for UnixDoor<S> {
         type Comer = S::Unix;
 
-        async fn accept(&self) -> io::Result<S::Unix> {
-            S::UnixIo::accept(&self.0).await
+        async fn accept(&self) -> io::Result<Vec<(S::Unix, Peer)>> {
+            // The folder lets nobody else in.
+            S::UnixIo::accept(&self.0).await.map(|comer| Vec::from([(comer, Peer::ThisUser)]))
         }
 
-        async fn admit(comer: S::Unix, shared: &Arc<Shared>, alarm: &mut (impl Timer + Send)) -> Option<TesseronTransport> {
-            match shared.accept_unix().ok()? {
+        async fn admit(comer: S::Unix, dialler: &Dialler, alarm: &mut (impl Timer + Send)) -> Option<TesseronTransport> {
+            let shared = dialler.shared();
+            match dialler.accept_unix() {
                 UnixChannel::Open(channel) => Some(TesseronTransport::seated(Box::new(comer), Seat::new(shared, channel))),
                 UnixChannel::Gated(gate) => bind(comer, gate, shared, alarm).await,
             }
@@ -192,17 +273,20 @@ mod unix {
     ) -> Option<TesseronTransport> {
         io.set_frame_limit(BIND_LINE);
         while let Some(due) = gate.poll_timeout() {
-            let frame = match until(alarm, due, poll_fn(|cx| io.poll_recv(cx))).await {
-                Some(frame) => frame.ok()??,
-                None if gate.handle_timeout(alarm.now()) => return None,
-                None => continue,
+            let step = if gate.is_deciding() {
+                let _ = until(alarm, due, pending::<()>()).await;
+                shared.bind_in_time(&mut gate)
+            } else {
+                match until(alarm, due, poll_fn(|cx| io.poll_recv(cx))).await {
+                    Some(frame) => shared.knock(&mut gate, frame.ok()??),
+                    None => shared.bind_in_time(&mut gate),
+                }
             };
-            let step = shared.knock(&mut gate, frame);
             // At once: from here on the place is held.
             let seat = if let HostNext::Open(channel) = step.next { Some(Seat::new(shared, channel)) } else { None };
             if let Some(reply) = step.reply {
                 io.start_send(Transmit::new(reply)).ok()?;
-                until(alarm, due, poll_fn(|cx| io.poll_flush(cx))).await?.ok()?;
+                in_time(alarm, poll_fn(|cx| io.poll_flush(cx))).await?.ok()?;
             }
             if let Some(seat) = seat {
                 io.set_frame_limit(Limits::default().frame_bytes);

@@ -3,13 +3,13 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::claims::DialFailed;
+use crate::claims::{BindRefused, DialFailed};
 use crate::net::home::FolderRefused;
 
 /// A host or a gateway of Tesseron that did not get through. One line, to be shown as it is.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum TesseronError {
     /// The name of an app cannot be shown to a person: it is empty, has over 256 bytes, or a control character.
     #[error("an app needs a name of 1 to 256 bytes without control characters")]
     AppName,
@@ -33,16 +33,31 @@ pub enum Error {
         /// What the system says.
         source: io::Error,
     },
+    /// What tells other gateways about a code of this one was not written.
+    #[error("cannot write {}: {source}", path.display())]
+    Breadcrumb {
+        /// Where it was to be.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Any user of this machine could claim the app: nobody is asked for a code, and the system does not tell who has connected.
+    #[error(
+        "any user of this machine could claim this app: it needs a code of its own, or a Unix socket, or must be meant for any user"
+    )]
+    AnyUser,
     /// The system gives no random bytes to make a claim code of.
     #[error("cannot mint a claim code: {0}")]
     Random(#[source] io::Error),
     /// An app of Tesseron does not let this gateway in over a WebSocket.
-    #[error("{address} refuses this gateway: {} (HTTP status {status})", meaning(*status))]
+    #[error("{address} refuses this gateway: {} (HTTP status {status})", meaning(*status, *refused))]
     Refused {
         /// Its URL.
         address: String,
         /// The status with which it answered.
         status: u16,
+        /// What the status means, if the app says so in words that are known.
+        refused: Option<BindRefused>,
     },
     /// An app of Tesseron does not let this gateway in over a Unix socket.
     #[error("cannot bind {address}: {source}")]
@@ -57,12 +72,12 @@ pub enum Error {
     Transport(#[from] adapter_io::Error),
 }
 
-/// What an app means by a status.
-fn meaning(status: u16) -> &'static str {
+/// What an app means by a status. Other words than those that are known are not repeated.
+fn meaning(status: u16, refused: Option<BindRefused>) -> &'static str {
     match status {
         400 => "it cannot read the claim code",
         403 => "the claim code is wrong",
-        409 => "the claim is spent",
+        409 => refused.map_or("the claim is spent, or it has a gateway already", BindRefused::text),
         426 => "it needs a claim code",
         429 => "too many wrong codes, try again in a minute",
         _ => "it answers like no app of Tesseron",

@@ -13,7 +13,8 @@ use std::vec::Vec;
 use crate::bridge::{Advertised, BridgeConfig, BridgeEvent, ClaimId, Leg};
 use crate::claims::{BoundDial, ChannelId, ClaimCode, OpenRefused};
 use crate::legs::{BridgeLeg, SharedBridge};
-use crate::net::Error;
+use crate::net::TesseronError;
+use crate::net::breadcrumb::{self, Breadcrumb, Minter};
 use crate::net::{Home, Instance, ManifestRefused, Sockets, TesseronTransport, dial};
 use adapter_io::Error as TransportError;
 use protocol_core::drive::{Driver, FrameIo, Timer};
@@ -34,6 +35,8 @@ pub struct Gateway<S: Sockets> {
 #[derive(Default)]
 struct Shared {
     apps: Mutex<Apps>,
+    /// What dead gateways have left was swept.
+    has_swept: AtomicBool,
     /// The system had no random bytes: nothing that was minted since is a secret.
     unsafe_codes: AtomicBool,
 }
@@ -44,7 +47,13 @@ struct Apps {
     /// Instances that are dialled or stand, each by the name of its manifest.
     dialled: BTreeSet<String>,
     channels: BTreeMap<ChannelId, String>,
-    unreachable: Vec<(String, Error)>,
+    /// What the app of an instance called itself when it last said hello.
+    app_ids: BTreeMap<String, String>,
+    /// What other gateways are told about the sessions that wait to be claimed.
+    breadcrumbs: BTreeMap<ChannelId, Breadcrumb>,
+    /// Why they are not, since the last look.
+    untold: Option<TesseronError>,
+    unreachable: Vec<(String, TesseronError)>,
 }
 
 /// What a look at the manifests has found.
@@ -53,8 +62,10 @@ struct Apps {
 pub struct Scan {
     /// Manifests that are not used.
     pub refused: Vec<ManifestRefused>,
+    /// Why other gateways are not told that a code is of this one, if they are not.
+    pub untold: Option<TesseronError>,
     /// Apps that were dialled since the last look and could not be reached, by the name that people know; at most 64.
-    pub unreachable: Vec<(String, Error)>,
+    pub unreachable: Vec<(String, TesseronError)>,
 }
 
 /// As many apps that could not be reached are remembered until the next look.
@@ -75,10 +86,10 @@ impl<S: Sockets> Gateway<S> {
     /// A gateway that finds its apps in `home`. The wall clock of `config` is read here.
     ///
     /// # Errors
-    /// [`Error::Random`] if the system has no random bytes.
-    pub fn new(sockets: S, mut config: BridgeConfig, home: Home) -> Result<Self, Error> {
+    /// [`TesseronError::Random`] if the system has no random bytes.
+    pub fn new(sockets: S, mut config: BridgeConfig, home: Home) -> Result<Self, TesseronError> {
         let shared = Arc::new(Shared::default());
-        getrandom::fill(&mut [0; 32]).map_err(|error| Error::Random(error.into()))?;
+        getrandom::fill(&mut [0; 32]).map_err(|error| TesseronError::Random(error.into()))?;
         config.epoch_ms = sockets.epoch_ms();
         let random = {
             let shared = Arc::clone(&shared);
@@ -94,9 +105,12 @@ impl<S: Sockets> Gateway<S> {
 
     /// Drives the agent's leg to its end. All apps hang up then.
     ///
+    /// # Cancel safety
+    /// Not cancel safe: the transport is dropped, the agent's session ends, and all apps hang up.
+    ///
     /// # Errors
     /// [`adapter_io::Error::Broken`].
-    pub async fn serve<I: FrameIo<Error = io::Error>>(&self, transport: I) -> Result<(), Error> {
+    pub async fn serve<I: FrameIo<Error = io::Error>>(&self, transport: I) -> Result<(), TesseronError> {
         drive(self.bridge.leg(Leg::Agent), transport, self.sockets.alarm()).await
     }
 
@@ -105,41 +119,80 @@ impl<S: Sockets> Gateway<S> {
         self.bridge.close(how);
     }
 
-    /// The next thing that concerns the owner. What there is to be done about it is under way. Can be dropped and called again; one at a
-    /// time.
+    /// The next thing that concerns the owner. What there is to be done about it is under way. One at a time.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: no event is lost.
     ///
     /// # Errors
-    /// [`Error::Random`] once the system has no random bytes: the gateway is closing.
-    pub async fn next_event(&self) -> Result<BridgeEvent, Error> {
+    /// [`TesseronError::Random`] once the system has no random bytes: the gateway is closing.
+    pub async fn next_event(&self) -> Result<BridgeEvent, TesseronError> {
         let event = self.bridge.next_event().await;
         if self.shared.unsafe_codes.load(Ordering::Relaxed) {
             self.close(Close::Now);
-            return Err(Error::Random(io::ErrorKind::Other.into()));
+            return Err(TesseronError::Random(io::ErrorKind::Other.into()));
         }
         match &event {
             BridgeEvent::ClaimWanted { claim, code } => {
                 let (gateway, claim, code) = (self.clone(), *claim, code.clone());
                 self.sockets.spawn(Box::pin(async move { gateway.dial_for(claim, &code).await }));
             }
+            BridgeEvent::AppReady { channel, app, code } => {
+                let identity = &app.identity;
+                if code.is_some() {
+                    self.leave_breadcrumb(*channel, identity.title.as_deref().unwrap_or(&identity.name));
+                }
+                let mut apps = self.shared.lock();
+                if let Some(id) = apps.channels.get(channel).cloned() {
+                    apps.app_ids.insert(id, identity.name.clone());
+                }
+            }
+            BridgeEvent::AppClaimed { channel } => {
+                let spent = self.shared.lock().breadcrumbs.remove(channel);
+                drop(spent);
+            }
             BridgeEvent::AppClosed { channel, .. } => {
                 let mut apps = self.shared.lock();
                 if let Some(id) = apps.channels.remove(channel) {
                     apps.dialled.remove(&id);
                 }
+                let gone = apps.breadcrumbs.remove(channel);
+                drop(apps);
+                drop(gone);
+            }
+            BridgeEvent::AgentClosed(_) => {
+                let gone = core::mem::take(&mut self.shared.lock().breadcrumbs);
+                drop(gone);
             }
             _ => {}
         }
         Ok(event)
     }
 
+    /// Tells other gateways that the code of the session on `channel`, which waits to be claimed, is of this one.
+    fn leave_breadcrumb(&self, channel: ChannelId, app_name: &str) {
+        let Some(pending) = self.bridge.pending().into_iter().find(|pending| pending.channel == channel) else { return };
+        let left = Breadcrumb::leave(&self.home, &pending, app_name);
+        let mut apps = self.shared.lock();
+        match left {
+            Ok(breadcrumb) => drop(apps.breadcrumbs.insert(channel, breadcrumb)),
+            Err(error) => apps.untold = Some(error),
+        }
+    }
+
     /// Looks at the manifests: dials what waits to be dialled, each in a task of its own, and removes what dead processes left.
     ///
     /// # Errors
-    /// [`Error::Folder`] for a folder that is not ours.
-    pub fn rescan(&self) -> Result<Scan, Error> {
+    /// [`TesseronError::Folder`] for a folder that is not ours.
+    pub fn rescan(&self) -> Result<Scan, TesseronError> {
         let mut scan = Scan::default();
         let mut advertised = Vec::new();
+        let mut known = BTreeSet::new();
+        if !self.shared.has_swept.swap(true, Ordering::Relaxed) {
+            scan.untold = breadcrumb::sweep(&self.home, self.sockets.epoch_ms()).err();
+        }
         for read in self.home.read_instances()? {
+            known.extend(read.as_ref().ok().map(|instance| instance.id.clone()));
             match read {
                 Ok(instance) if instance.claim.is_some() => advertised.extend(self.advertise(&instance)),
                 Ok(instance) if !instance.hello_handled_by_host => self.dial_once(instance),
@@ -153,7 +206,11 @@ impl<S: Sockets> Gateway<S> {
             }
         }
         self.bridge.advertise(advertised);
-        scan.unreachable = core::mem::take(&mut self.shared.lock().unreachable);
+        let mut apps = self.shared.lock();
+        apps.app_ids.retain(|id, _| known.contains(id));
+        scan.untold = apps.untold.take().or(scan.untold);
+        scan.unreachable = core::mem::take(&mut apps.unreachable);
+        drop(apps);
         Ok(scan)
     }
 
@@ -161,11 +218,12 @@ impl<S: Sockets> Gateway<S> {
         let claim = instance.claim.as_ref().filter(|_| instance.is_claimable(self.sockets.epoch_ms()))?;
         Some(Advertised {
             code: claim.code.clone(),
-            app_id: None,
+            app_id: self.shared.lock().app_ids.get(&instance.id).cloned(),
             app_name: instance.app_name.clone(),
             instance_id: instance.id.clone(),
             minted_at: claim.minted_at,
-            expires_at: Some(claim.expires_at),
+            // One without a time does not expire.
+            expires_at: Some(claim.expires_at).filter(|at| *at != u64::MAX),
         })
     }
 
@@ -191,7 +249,11 @@ impl<S: Sockets> Gateway<S> {
             let mut all = all.into_iter().flatten();
             all.find(|instance| instance.claim.as_ref().is_some_and(|claim| claim.code.matches(code)))
         });
-        let Some(instance) = found else { return self.bridge.refuse_claim(claim, "no app waits with it") };
+        let Some(instance) = found else {
+            let minter = Minter::of(&self.home, code, self.sockets.epoch_ms());
+            let why = minter.map_or_else(|| String::from("no app waits with it"), |minter| minter.why_not_here());
+            return self.bridge.refuse_claim(claim, &why);
+        };
         // One that is spent or has expired would be refused by the app, after a dial.
         let claimable = instance.is_claimable(self.sockets.epoch_ms());
         let Some(minted) = instance.claim.clone().filter(|_| claimable) else {
@@ -203,7 +265,9 @@ impl<S: Sockets> Gateway<S> {
                 self.join(&instance, transport, || self.bridge.open_claimed(claim, bound));
             }
             Err(error) => {
-                self.bridge.refuse_claim(claim, &format!("{} could not be reached: {error}", instance.app_name));
+                let is_refused = matches!(error, TesseronError::Refused { .. } | TesseronError::Unbound { .. });
+                let what = if is_refused { "does not take it" } else { "could not be reached" };
+                self.bridge.refuse_claim(claim, &format!("{} {what}: {error}", instance.app_name));
                 self.shared.lose(&instance, error);
             }
         }
@@ -231,7 +295,7 @@ impl<S: Sockets> Gateway<S> {
 
 impl Shared {
     /// An app was not reached. It may be the next time.
-    fn lose(&self, instance: &Instance, error: Error) {
+    fn lose(&self, instance: &Instance, error: TesseronError) {
         let mut apps = self.lock();
         apps.dialled.remove(&instance.id);
         if apps.unreachable.len() < UNREACHABLE {
@@ -250,7 +314,7 @@ impl<S: Sockets> fmt::Debug for Gateway<S> {
     }
 }
 
-async fn drive<I: FrameIo<Error = io::Error>>(leg: BridgeLeg, transport: I, alarm: impl Timer) -> Result<(), Error> {
+async fn drive<I: FrameIo<Error = io::Error>>(leg: BridgeLeg, transport: I, alarm: impl Timer) -> Result<(), TesseronError> {
     match Driver::new(leg, transport, alarm).next_event().await.map_err(TransportError::broken)? {
         Some(never) => match never {},
         None => Ok(()),

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::vec::Vec;
 
-use crate::net::Error;
+use crate::net::TesseronError;
 
 /// The folder of Tesseron in the home of a user.
 const FOLDER: &str = ".tesseron";
@@ -18,9 +18,9 @@ impl Home {
     /// That of the user who runs this program.
     ///
     /// # Errors
-    /// [`Error::NoHome`] if the system knows none.
-    pub fn of_user() -> Result<Self, Error> {
-        std::env::home_dir().filter(|home| home.is_absolute()).map(Self::at).ok_or(Error::NoHome)
+    /// [`TesseronError::NoHome`] if the system knows none.
+    pub fn of_user() -> Result<Self, TesseronError> {
+        std::env::home_dir().filter(|home| home.is_absolute()).map(Self::at).ok_or(TesseronError::NoHome)
     }
 
     /// That of whoever has `home`.
@@ -35,6 +35,11 @@ impl Home {
     #[must_use]
     pub fn instances(&self) -> PathBuf {
         self.0.join("instances")
+    }
+
+    /// The folder of the breadcrumbs.
+    pub(super) fn claims(&self) -> PathBuf {
+        self.0.join("claims")
     }
 
     /// The folder of the sockets.
@@ -63,13 +68,13 @@ pub enum FolderRefused {
 }
 
 /// Makes a folder for us alone, or checks that the one that is there is.
-pub(super) fn make_private_folder(path: &Path) -> Result<(), Error> {
+pub(super) fn make_private_folder(path: &Path) -> Result<(), TesseronError> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     let made = builder.create(path).map_err(FolderRefused::from).and_then(|()| check_folder(path, OTHERS));
-    made.map_err(|refused| Error::Folder { path: path.into(), refused })
+    made.map_err(|refused| TesseronError::Folder { path: path.into(), refused })
 }
 
 /// Permissions that others have.

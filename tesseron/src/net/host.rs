@@ -1,28 +1,27 @@
 //! What an app's listener, its task and its channels share: the state machine of its claim, and the files that show it.
 
+use core::future::poll_fn;
+use core::pin::pin;
 use core::task::{Context, Poll, Waker};
 use std::boxed::Box;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::vec::Vec;
 
 use bytes::Bytes;
 
-#[cfg(feature = "websocket")]
-use crate::claims::Offer;
 #[cfg(unix)]
 use crate::claims::UnixChannel;
-use crate::claims::{Agent, BindRefused, ClaimCode, Host, HostChannel, HostGate, HostStep};
-use crate::net::Error;
+use crate::claims::{Agent, Arrival, ClaimCode, Host, HostChannel, HostGate, HostStep, Peer, Place};
+#[cfg(feature = "websocket")]
+use crate::claims::{Offer, UpgradeGate, UpgradeStep};
+use crate::net::TesseronError;
 use crate::net::instance::Manifest;
 use crate::net::{Address, Sockets, TesseronTransport};
 use adapter_io::Error as TransportError;
 use engine::{Runtime, wake_all};
 use protocol_core::time::Instant;
-
-/// Diallers that are heard at once before they are let in. One more is turned away.
-const DIALLERS: usize = 64;
 
 /// Random bytes of the system. After a failure they are not random, and nothing that was made of them may be used.
 #[derive(Default)]
@@ -36,8 +35,8 @@ impl Random {
     }
 
     /// Whether all of it was random.
-    pub(super) fn check(self) -> Result<(), Error> {
-        self.0.map_or(Ok(()), |error| Err(Error::Random(error.into())))
+    pub(super) fn check(self) -> Result<(), TesseronError> {
+        self.0.map_or(Ok(()), |error| Err(TesseronError::Random(error.into())))
     }
 }
 
@@ -75,17 +74,25 @@ struct State {
     /// Let in and not yet taken.
     accepted: VecDeque<TesseronTransport>,
     /// What has gone wrong and was not yet told.
-    trouble: Option<Error>,
+    trouble: Option<TesseronError>,
     /// The last code that was given to be shown.
     shown: Option<ClaimCode>,
     /// Diallers that are not yet let in.
-    diallers: usize,
+    diallers: BTreeMap<Place, Dialling>,
     /// Nobody is let in any longer.
     over: bool,
     /// The task that hears diallers.
     task: Option<Waker>,
     /// Who waits for a channel, or for a code.
     waiting: Vec<Waker>,
+}
+
+/// One that is not yet let in.
+#[derive(Default)]
+struct Dialling {
+    /// It has made room for another.
+    is_evicted: bool,
+    task: Option<Waker>,
 }
 
 impl State {
@@ -151,7 +158,7 @@ impl Shared {
         host: Host,
         manifest: Manifest,
         socket: Option<Box<dyn Send>>,
-    ) -> Result<Arc<Self>, Error> {
+    ) -> Result<Arc<Self>, TesseronError> {
         let address = manifest.address().clone();
         let mut state = State {
             host,
@@ -161,7 +168,7 @@ impl Shared {
             accepted: VecDeque::new(),
             trouble: None,
             shown: None,
-            diallers: 0,
+            diallers: BTreeMap::new(),
             over: false,
             task: None,
             waiting: Vec::new(),
@@ -196,23 +203,28 @@ impl Shared {
         self.change(|state, now| state.host.handle_timeout(now, epoch_ms));
     }
 
-    /// Judges an upgrade; whoever is let in has the place.
+    /// Has a gate that has not answered yet look at an upgrade.
     #[cfg(feature = "websocket")]
-    pub(super) fn answer_upgrade(self: &Arc<Self>, offer: &Offer) -> Result<Seat, BindRefused> {
-        let channel = self.change(|state, now| state.host.answer_upgrade(offer, now))?;
-        Ok(Seat::new(self, channel))
+    pub(super) fn upgrade(&self, gate: &mut UpgradeGate, offer: Offer) -> UpgradeStep {
+        self.change(|state, now| gate.handle_upgrade(offer, &mut state.host, now))
     }
 
-    /// Takes a new connection on a Unix socket.
-    #[cfg(unix)]
-    pub(super) fn accept_unix(&self) -> Result<UnixChannel, BindRefused> {
-        self.change(|state, now| state.host.accept_unix(now))
+    /// The time of such a gate has come.
+    #[cfg(feature = "websocket")]
+    pub(super) fn upgrade_in_time(&self, gate: &mut UpgradeGate) -> UpgradeStep {
+        self.change(|state, now| gate.handle_timeout(&mut state.host, now))
     }
 
     /// Has a gate that is not open yet look at a frame: it may bind.
     #[cfg(unix)]
     pub(super) fn knock(&self, gate: &mut HostGate, frame: Bytes) -> HostStep {
         self.change(|state, now| gate.handle_frame(frame, &mut state.host, now))
+    }
+
+    /// The time of such a gate has come.
+    #[cfg(unix)]
+    pub(super) fn bind_in_time(&self, gate: &mut HostGate) -> HostStep {
+        self.change(|state, now| gate.handle_timeout(&mut state.host, now))
     }
 
     /// Says who is at the other end of a channel.
@@ -237,18 +249,23 @@ impl Shared {
 
     /// A connection could not be accepted.
     pub(super) fn on_accept_failed(&self, error: io::Error) {
-        let error = Error::from(TransportError::accepting_on(&self.address)(error));
+        let error = TesseronError::from(TransportError::accepting_on(&self.address)(error));
         self.change(|state, _| state.trouble = Some(error));
     }
 
-    /// Makes room for one more dialler, if there may be one.
-    pub(super) fn hear(self: &Arc<Self>) -> Option<Dialler> {
+    /// Gives a dialler its place. `None` if it is turned away.
+    pub(super) fn arrive(self: &Arc<Self>, peer: Peer) -> Option<Dialler> {
         let mut state = self.lock();
-        if state.diallers >= DIALLERS {
-            return None;
-        }
-        state.diallers = state.diallers.saturating_add(1);
-        Some(Dialler(Arc::clone(self)))
+        let Arrival { place, evicted, .. } = state.host.accept(peer).ok()?;
+        state.diallers.insert(place, Dialling::default());
+        let evicted = evicted.and_then(|place| state.diallers.get_mut(&place));
+        let task = evicted.and_then(|evicted| {
+            evicted.is_evicted = true;
+            evicted.task.take()
+        });
+        drop(state);
+        wake_all(task);
+        Some(Dialler { shared: Arc::clone(self), place })
     }
 
     /// Has somebody take this channel.
@@ -277,7 +294,7 @@ impl Shared {
     }
 
     /// The next channel that was let in.
-    pub(super) fn poll_accept(&self, cx: &Context<'_>) -> Poll<Result<TesseronTransport, Error>> {
+    pub(super) fn poll_accept(&self, cx: &Context<'_>) -> Poll<Result<TesseronTransport, TesseronError>> {
         let waker = cx.waker().clone();
         let mut state = self.lock();
         if let Some(error) = state.trouble.take() {
@@ -320,19 +337,55 @@ impl Shared {
     }
 }
 
-/// One that is heard and not yet let in.
-pub(super) struct Dialler(Arc<Shared>);
+/// One that is heard and not yet let in. Dropping it frees its place.
+pub(super) struct Dialler {
+    shared: Arc<Shared>,
+    place: Place,
+}
 
 impl Dialler {
     pub(super) fn shared(&self) -> &Arc<Shared> {
-        &self.0
+        &self.shared
+    }
+
+    /// The gate of a connection on which a WebSocket shall be asked for.
+    #[cfg(feature = "websocket")]
+    pub(super) fn accept_web_socket(&self) -> UpgradeGate {
+        let now = self.shared.clocks.now();
+        self.shared.lock().host.accept_web_socket(self.place, now)
+    }
+
+    /// What a connection on a Unix socket is.
+    #[cfg(unix)]
+    pub(super) fn accept_unix(&self) -> UnixChannel {
+        self.shared.change(|state, now| state.host.accept_unix(self.place, now))
+    }
+
+    /// What `future` gives, unless it has to make room for another one before that.
+    pub(super) async fn unless_evicted<F: Future>(&self, future: F) -> Option<F::Output> {
+        let mut future = pin!(future);
+        poll_fn(|cx| if self.is_evicted(cx) { Poll::Ready(None) } else { future.as_mut().poll(cx).map(Some) }).await
+    }
+
+    fn is_evicted(&self, cx: &Context<'_>) -> bool {
+        let waker = cx.waker().clone();
+        let mut state = self.shared.lock();
+        let Some(dialling) = state.diallers.get_mut(&self.place) else { return true };
+        let before = dialling.task.replace(waker);
+        let is_evicted = dialling.is_evicted;
+        drop(state);
+        drop(before);
+        is_evicted
     }
 }
 
 impl Drop for Dialler {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
-        state.diallers = state.diallers.saturating_sub(1);
+        let mut state = self.shared.lock();
+        state.host.leave(self.place);
+        let gone = state.diallers.remove(&self.place);
+        drop(state);
+        drop(gone);
     }
 }
 

@@ -11,7 +11,7 @@ use std::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::claims::{Agent, Claim, ClaimCode, ResumeToken, SessionId};
-use crate::net::Error;
+use crate::net::TesseronError;
 use crate::net::home::{self, PrivateFile};
 use crate::net::{FolderRefused, Home, LoopbackUrl, NotLoopback};
 
@@ -102,7 +102,7 @@ pub(super) struct Manifest {
 
 impl Manifest {
     /// Prepares it; nothing is written yet.
-    pub(super) fn new(home: &Home, instance: Instance) -> Result<Self, Error> {
+    pub(super) fn new(home: &Home, instance: Instance) -> Result<Self, TesseronError> {
         let folder = home.instances();
         home::make_private_folder(&folder)?;
         let mut name = instance.id.clone();
@@ -119,10 +119,12 @@ impl Manifest {
     }
 
     /// Writes it, with this claim.
-    pub(super) fn publish(&mut self, claim: Option<&Claim>) -> Result<(), Error> {
+    pub(super) fn publish(&mut self, claim: Option<&Claim>) -> Result<(), TesseronError> {
         self.instance.claim = claim.cloned();
         let written = serde_json::to_vec(&self.instance.document()).map_err(io::Error::from);
-        written.and_then(|bytes| self.file.write(&bytes)).map_err(|source| Error::Manifest { path: self.path().into(), source })
+        written
+            .and_then(|bytes| self.file.write(&bytes))
+            .map_err(|source| TesseronError::Manifest { path: self.path().into(), source })
     }
 
     pub(super) fn remove(&mut self) {
@@ -218,10 +220,10 @@ impl Home {
     /// name than `*.json` are none. At most 1024 files are looked at. Where there is no folder there are no apps.
     ///
     /// # Errors
-    /// [`Error::Folder`] for a folder that is not ours, or that others may write.
-    pub fn read_instances(&self) -> Result<Vec<Result<Instance, ManifestRefused>>, Error> {
+    /// [`TesseronError::Folder`] for a folder that is not ours, or that others may write.
+    pub fn read_instances(&self) -> Result<Vec<Result<Instance, ManifestRefused>>, TesseronError> {
         let folder = self.instances();
-        let refused = |refused| Error::Folder { path: self.instances(), refused };
+        let refused = |refused| TesseronError::Folder { path: self.instances(), refused };
         match home::check_folder(&folder, home::WRITABLE) {
             Err(FolderRefused::System(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             checked => checked.map_err(refused)?,
@@ -234,12 +236,13 @@ impl Home {
 
 fn read(path: &Path) -> Result<Instance, ManifestRefused> {
     let refused = |reason, file| ManifestRefused { path: path.into(), reason, file };
-    let (file, bytes) = read_file(path).map_err(|reason| refused(reason, None))?;
+    let (file, bytes) = read_file(path, LARGEST).map_err(|reason| refused(reason, None))?;
     let id = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     parse(&bytes, id).map_err(|reason| refused(reason, Some(FileOf(file))))
 }
 
-fn read_file(path: &Path) -> Result<(File, Vec<u8>), RefusedFor> {
+/// A plain file that nobody but us can have written, of at most `largest` bytes.
+pub(super) fn read_file(path: &Path, largest: usize) -> Result<(File, Vec<u8>), RefusedFor> {
     // The link itself: what a pipe or a device does when it is opened is not tried.
     if !fs::symlink_metadata(path)?.is_file() {
         return Err(RefusedFor::NotAFile);
@@ -255,7 +258,7 @@ fn read_file(path: &Path) -> Result<(File, Vec<u8>), RefusedFor> {
     if home::mode(&about) & home::WRITABLE != 0 {
         return Err(RefusedFor::Open(home::mode(&about)));
     }
-    let bytes = home::read_at_most(&file, LARGEST)?.ok_or(RefusedFor::TooLarge)?;
+    let bytes = home::read_at_most(&file, largest)?.ok_or(RefusedFor::TooLarge)?;
     Ok((file, bytes))
 }
 
@@ -649,7 +652,7 @@ mod tests {
             scratch.put("inst-mwqdc9dk-65806c3c.json", RECORDED);
             set_mode(&scratch.home().instances(), 0o770);
             let error = scratch.home().read_instances().unwrap_err();
-            assert!(matches!(&error, Error::Folder { refused: FolderRefused::Open(0o770), .. }), "{error}");
+            assert!(matches!(&error, TesseronError::Folder { refused: FolderRefused::Open(0o770), .. }), "{error}");
             assert!(error.to_string().ends_with("it is open to others (mode 770, should be 700)"), "{error}");
             set_mode(&scratch.home().instances(), 0o755);
             assert_eq!(scratch.home().read_instances().unwrap().len(), 1);
@@ -666,16 +669,16 @@ mod tests {
             for mode in [0o755, 0o701, 0o770] {
                 set_mode(&folder, mode);
                 let error = Manifest::new(&scratch.home(), parsed(RECORDED).unwrap()).unwrap_err();
-                assert!(matches!(error, Error::Folder { refused: FolderRefused::Open(open), .. } if open == mode));
+                assert!(matches!(error, TesseronError::Folder { refused: FolderRefused::Open(open), .. } if open == mode));
             }
             fs::remove_dir(&folder).unwrap();
             symlink("/tmp", &folder).unwrap();
             let error = home::make_private_folder(&folder).unwrap_err();
-            assert!(matches!(error, Error::Folder { refused: FolderRefused::NotAFolder, .. }), "{error}");
+            assert!(matches!(error, TesseronError::Folder { refused: FolderRefused::NotAFolder, .. }), "{error}");
             fs::remove_file(&folder).unwrap();
             fs::write(&folder, "").unwrap();
             let error = home::make_private_folder(&folder).unwrap_err();
-            assert!(matches!(error, Error::Folder { refused: FolderRefused::System(_), .. }), "{error}");
+            assert!(matches!(error, TesseronError::Folder { refused: FolderRefused::System(_), .. }), "{error}");
         }
 
         #[test]

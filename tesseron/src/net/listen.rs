@@ -7,10 +7,12 @@ use std::string::String;
 use std::sync::Arc;
 
 use crate::claims::{Agent, ClaimCode, Host, HostChannel, HostPolicy};
-use crate::net::Error;
+use crate::net::TesseronError;
 use crate::net::door::{self, Attended, Door};
 use crate::net::host::{Random, Shared};
 use crate::net::instance::{self, Manifest};
+#[cfg(feature = "websocket")]
+use crate::net::peer;
 use crate::net::{Address, Home, Instance, Sockets, TesseronTransport};
 
 /// Where an app listens, and how it is to be had.
@@ -25,13 +27,16 @@ pub struct TesseronOptions {
     pub claim: ClaimMode,
     /// Whose home the manifest and the socket are in; `None` is that of the user who runs this program.
     pub home: Option<PathBuf>,
+    /// Whether gateways of any user of this machine may connect to a WebSocket. False: where the system tells who has connected (Linux does),
+    /// others are turned away.
+    pub any_user: bool,
 }
 
 impl TesseronOptions {
     /// A host-minted claim, in the home of this user.
     #[must_use]
     pub fn new(app_name: impl Into<String>, binding: Binding) -> Self {
-        Self { app_name: app_name.into(), binding, claim: ClaimMode::default(), home: None }
+        Self { app_name: app_name.into(), binding, claim: ClaimMode::default(), home: None, any_user: false }
     }
 }
 
@@ -51,9 +56,11 @@ pub enum Binding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClaimMode {
-    /// The app itself: it shows a code before any gateway has dialled, and lets in whoever knows it.
+    /// The app itself: it shows a code before any gateway has dialled, and lets a gateway in that knows it.
     HostMinted(HostPolicy),
-    /// The gateway: it dials as soon as it has read the manifest, and answers the app's hello with a code.
+    /// The gateway: it dials as soon as it has read the manifest, and answers the app's hello with a code. No code keeps others out, so a
+    /// WebSocket lets only in whom the system knows for a program of this user, unless it is for [any
+    /// user](TesseronOptions::any_user); then any user of this machine may claim the app.
     GatewayMinted,
 }
 
@@ -65,12 +72,16 @@ impl Default for ClaimMode {
 
 /// Listens for gateways, and says so in a manifest.
 ///
+/// # Cancel safety
+/// Cancel safe: until it is ready nothing listens, and there is no manifest.
+///
 /// # Errors
-/// [`Error::AppName`], [`Error::NoHome`], [`Error::Folder`], [`adapter_io::Error::Listen`], [`adapter_io::Error::PathExists`], [`Error::Manifest`] and
-/// [`Error::Random`].
-pub async fn listen<S: Sockets>(sockets: S, options: TesseronOptions) -> Result<TesseronListener, Error> {
+/// [`TesseronError::AppName`], [`TesseronError::NoHome`], [`TesseronError::Folder`], [`adapter_io::Error::Listen`], [`adapter_io::Error::PathExists`],
+/// [`TesseronError::Manifest`] and [`TesseronError::Random`]; [`TesseronError::AnyUser`] for a WebSocket without claims where the system does not tell who has
+/// connected.
+pub async fn listen<S: Sockets>(sockets: S, options: TesseronOptions) -> Result<TesseronListener, TesseronError> {
     if !instance::is_name(&options.app_name) {
-        return Err(Error::AppName);
+        return Err(TesseronError::AppName);
     }
     let home = options.home.map_or_else(Home::of_user, |home| Ok(Home::at(home)))?;
     let (mut random, mut number, added_at) = (Random::default(), [0; 8], sockets.epoch_ms());
@@ -80,6 +91,7 @@ pub async fn listen<S: Sockets>(sockets: S, options: TesseronOptions) -> Result<
         ClaimMode::GatewayMinted => Host::plain(),
     };
     random.check()?;
+    let host = if options.any_user { host.for_any_user() } else { host };
     let id = format!("inst-{:016x}", u64::from_ne_bytes(number));
     let (binding, app_name, is_minted) = (options.binding, options.app_name, host.claim().is_some());
     let named = id.clone();
@@ -95,7 +107,10 @@ pub async fn listen<S: Sockets>(sockets: S, options: TesseronOptions) -> Result<
     match binding {
         #[cfg(feature = "websocket")]
         Binding::WebSocket => {
-            let (door, address) = door::TcpDoor::<S>::open().await?;
+            if !is_minted && !options.any_user && !peer::can_be_known() {
+                return Err(TesseronError::AnyUser);
+            }
+            let (door, address) = door::TcpDoor::open(sockets.clone()).await?;
             start(sockets, door, None, host, Manifest::new(&home, instance(address))?)
         }
         #[cfg(unix)]
@@ -112,7 +127,7 @@ fn start<S: Sockets>(
     socket: Option<Box<dyn Send>>,
     host: Host,
     manifest: Manifest,
-) -> Result<TesseronListener, Error> {
+) -> Result<TesseronListener, TesseronError> {
     let path = manifest.path().into();
     let shared = Shared::new(Box::new(sockets.clone()), host, manifest, socket)?;
     let (runtime, attended) = (sockets.clone(), Attended::new(&shared));
@@ -133,18 +148,24 @@ pub struct TesseronListener {
 }
 
 impl TesseronListener {
-    /// The next channel, once it is bound. Can be dropped and called again.
+    /// The next channel, once it is bound.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a channel that was bound waits for the next call.
     ///
     /// # Errors
-    /// [`adapter_io::Error::Accept`] if a connection was not accepted, [`Error::Manifest`] if the manifest could not be written. Both may work again
-    /// later. [`Error::Random`] if no new code can be minted: then nobody is let in any longer. After that, and once the runtime has
+    /// [`adapter_io::Error::Accept`] if a connection was not accepted, [`TesseronError::Manifest`] if the manifest could not be written. Both may work again
+    /// later. [`TesseronError::Random`] if no new code can be minted: then nobody is let in any longer. After that, and once the runtime has
     /// ended, [`adapter_io::Error::Accept`] each time.
-    pub async fn accept(&self) -> Result<TesseronTransport, Error> {
+    pub async fn accept(&self) -> Result<TesseronTransport, TesseronError> {
         poll_fn(|cx| self.shared.poll_accept(cx)).await
     }
 
     /// The next code that a person is to be shown: at first the one there is, and later each new one. `None` for an app whose claims
-    /// the gateway mints, and once nobody is let in any longer. Can be dropped and called again.
+    /// the gateway mints, and once nobody is let in any longer.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a code that was not given is given by the next call.
     pub async fn next_code(&self) -> Option<ClaimCode> {
         poll_fn(|cx| self.shared.poll_code(cx)).await
     }

@@ -4,6 +4,9 @@
 //! [`Home`] and calls [`dial`]. Who may bind is decided in [`crate::claims`]; here are sockets, files, clocks and random bytes. An
 //! adapter lends its [`Sockets`].
 
+#[cfg(feature = "websocket")]
+mod blocking;
+mod breadcrumb;
 mod channel;
 mod dial;
 mod door;
@@ -13,6 +16,8 @@ mod home;
 mod host;
 mod instance;
 mod listen;
+#[cfg(feature = "websocket")]
+mod peer;
 #[cfg(feature = "websocket")]
 mod upgrade;
 mod url;
@@ -35,14 +40,14 @@ use protocol_core::time::Instant;
 
 pub use channel::TesseronTransport;
 pub use dial::dial;
-pub use error::Error;
+pub use error::TesseronError;
 pub use gateway::{Gateway, Scan};
 pub use home::{FolderRefused, Home};
 pub use instance::{Address, Instance, ManifestRefused, RefusedFor};
 pub use listen::{Binding, ClaimMode, TesseronListener, TesseronOptions, listen};
 pub use url::{LoopbackUrl, NotLoopback};
 
-/// How long an upgrade may take at the app, and a dial with its upgrade at the gateway.
+/// How long the answer to an upgrade may take to be written at the app, and a dial with its upgrade at the gateway.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Bytes of the longest line before a Unix socket is bound.
@@ -70,10 +75,16 @@ pub trait Sockets: Runtime + Clone {
     /// How both are used.
     type Io: StreamIo<Self::Tcp> + ListenTcp<Self::TcpListener> + 'static;
 
-    /// The next connection. Can be dropped and called again.
-    fn accept_tcp(listener: &Self::TcpListener) -> impl Future<Output = io::Result<Self::Tcp>> + Send;
+    /// The next connection, and where it comes from.
+    ///
+    /// # Cancel safety
+    /// An implementation must be cancel safe: where its future is dropped, no connection may be lost.
+    fn accept_tcp(listener: &Self::TcpListener) -> impl Future<Output = io::Result<(Self::Tcp, SocketAddr)>> + Send;
 
     /// Connects to `address`.
+    ///
+    /// # Cancel safety
+    /// An implementation must be cancel safe: where its future is dropped, no connection may stay.
     fn connect_tcp(address: SocketAddr) -> impl Future<Output = io::Result<Self::Tcp>> + Send;
 
     /// A connection over a Unix socket.
@@ -89,6 +100,9 @@ pub trait Sockets: Runtime + Clone {
     type UnixIo: ListenUnix<Self::UnixListener, Transport = Self::Unix> + 'static;
 
     /// Connects to the socket at `path`.
+    ///
+    /// # Cancel safety
+    /// An implementation must be cancel safe: where its future is dropped, no connection may stay.
     #[cfg(unix)]
     fn connect_unix(path: &std::path::Path) -> impl Future<Output = io::Result<Self::Unix>> + Send;
 }

@@ -3,7 +3,7 @@
 use core::future::poll_fn;
 use std::format;
 use std::io;
-use std::string::String;
+use std::string::{String, ToString as _};
 use std::vec::Vec;
 
 use tungstenite::handshake::client::{Response as Answer, generate_key};
@@ -57,37 +57,56 @@ async fn write<B: StreamIo<S>, S>(stream: &mut S, mut bytes: &[u8]) -> io::Resul
     poll_fn(|cx| B::poll_flush(stream, cx)).await
 }
 
-/// The app's end. `judge` says who is let in; what it gives is kept with the WebSocket. Whoever does not ask for one gets no answer.
-pub(super) async fn accept<B: StreamIo<S>, S, T>(
-    mut stream: S,
-    judge: impl FnOnce(&Offer) -> Result<T, BindRefused>,
-) -> io::Result<(WebSocket<B, S>, T)> {
-    let (request, behind) = read_head::<B, S, Request>(&mut stream).await?;
+/// An upgrade that a gateway asks for.
+pub(super) struct Asked {
+    offer: Offer,
+    /// What answers it, if it is let in.
+    answer: Response,
+    /// What came after it.
+    after: Vec<u8>,
+}
+
+impl Asked {
+    pub(super) fn offer(&self) -> Offer {
+        self.offer.clone()
+    }
+}
+
+/// Reads what is asked for at the app's end. One that does not ask for an upgrade gets no answer.
+pub(super) async fn read<B: StreamIo<S>, S>(stream: &mut S) -> io::Result<Asked> {
+    let (request, after) = read_head::<B, S, Request>(stream).await?;
     // Only a page in a browser says where it comes from, and a page is no gateway.
     if request.headers().contains_key("Origin") {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
-    // First of all: nobody's code is spent on what could not be upgraded anyway.
+    // Before the code is looked at: none is spent on what could not be upgraded anyway.
     let mut answer = create_response(&request).map_err(invalid)?;
+    answer.headers_mut().insert(PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
     let offer = Offer::parse(request.headers().get_all(PROTOCOL).iter().filter_map(|value| value.to_str().ok()));
-    let admitted = judge(&offer);
-    match &admitted {
-        Ok(_) => {
-            answer.headers_mut().insert(PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
-        }
-        Err(refused) => answer = refusal(*refused)?,
-    }
-    let mut head = Vec::new();
-    write_response(&mut head, &answer).map_err(invalid)?;
-    write::<B, S>(&mut stream, &head).await?;
-    let admitted = admitted.map_err(|_| io::ErrorKind::PermissionDenied)?;
-    Ok((WebSocket::server(stream, behind), admitted))
+    Ok(Asked { offer, answer, after })
 }
 
-fn refusal(refused: BindRefused) -> io::Result<Response> {
+/// Lets a gateway in.
+pub(super) async fn accept<B: StreamIo<S>, S>(mut stream: S, asked: Asked) -> io::Result<WebSocket<B, S>> {
+    let mut head = Vec::new();
+    write_response(&mut head, &asked.answer).map_err(invalid)?;
+    write::<B, S>(&mut stream, &head).await?;
+    Ok(WebSocket::server(stream, asked.after))
+}
+
+/// Turns a gateway away, and says why where there is a status for that.
+pub(super) async fn refuse<B: StreamIo<S>, S>(stream: &mut S, refused: BindRefused) -> io::Result<()> {
     let status = refused.http_status().ok_or(io::ErrorKind::PermissionDenied)?;
-    let answer = Response::builder().status(status).header("Connection", "close").header("Content-Length", "0");
-    answer.body(()).map_err(invalid)
+    let why = refused.to_string();
+    let answer = Response::builder()
+        .status(status)
+        .header("Connection", "close")
+        .header("Content-Type", "text/plain; charset=utf-8")
+        .header("Content-Length", why.len());
+    let mut message = Vec::new();
+    write_response(&mut message, &answer.body(()).map_err(invalid)?).map_err(invalid)?;
+    message.extend_from_slice(why.as_bytes());
+    write::<B, S>(stream, &message).await
 }
 
 /// The gateway's end.
@@ -100,12 +119,32 @@ pub(super) async fn dial<B: StreamIo<S>, S>(
     write::<B, S>(&mut stream, request(url, &key, code).as_bytes()).await?;
     let (answer, behind) = read_head::<B, S, Answer>(&mut stream).await?;
     if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
-        return Err(Failed::Refused(answer.status().as_u16()));
+        let status = answer.status().as_u16();
+        let why = read_body::<B, S>(&mut stream, &answer, behind).await;
+        return Err(Failed::Refused(status, BindRefused::from_answer(status, &why)));
     }
     if !upgrades(&answer, &key) {
         return Err(invalid("its answer is no upgrade to a WebSocket of Tesseron").into());
     }
     Ok(WebSocket::client(stream, behind))
+}
+
+/// Bytes of the longest text of an answer that is read.
+const WHY: usize = 256;
+
+/// The text of an answer. What cannot be read, or is longer than what any app of ours says, is empty.
+async fn read_body<B: StreamIo<S>, S>(stream: &mut S, answer: &Answer, mut read: Vec<u8>) -> String {
+    let length = answer.headers().get("Content-Length").and_then(|length| length.to_str().ok()?.parse().ok());
+    let Some(length) = length.filter(|length| *length <= WHY) else { return String::new() };
+    let mut piece = [0; WHY];
+    while read.len() < length {
+        match poll_fn(|cx| B::poll_read(stream, cx, &mut piece)).await {
+            Ok(count @ 1..) => read.extend_from_slice(piece.get(..count).unwrap_or_default()),
+            _ => return String::new(),
+        }
+    }
+    read.truncate(length);
+    String::from_utf8(read).unwrap_or_default()
 }
 
 fn request(url: &LoopbackUrl, key: &str, code: Option<&ClaimCode>) -> String {

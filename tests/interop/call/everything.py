@@ -72,4 +72,28 @@ def elicitation():
     equal("the capabilities announced", offered(traffic), ["elicitation"])
 
 
+ADDRESS = '{"url": "https://example.com/x?y=1", "message": "Please"}'
+
+
+@scenario("--accept agrees to open an address, and shows it with its host; --decline does not")
+def address():
+    run, traffic = call_tapped("--accept", "trigger-url-elicitation", ADDRESS, server=EVERYTHING)
+    run.ended(0)
+    run.printed("User completed the URL elicitation flow.")
+    for line in ["https://example.com/x?y=1", "It leads to the host example.com"]:
+        run.said(line)
+    equal("the capabilities announced", offered(traffic), ["elicitation"])
+    run = call("--decline", "trigger-url-elicitation", ADDRESS, server=EVERYTHING)
+    run.ended(0)
+    run.printed("User declined to open the URL")
+
+
+@scenario("an error that wants an address opened first shows it")
+def address_first():
+    run = call("--accept", "trigger-url-elicitation", ADDRESS.replace("}", ', "errorPath": true}'), server=EVERYTHING)
+    run.ended(1)
+    run.said("-32042")
+    run.said("https://modelcontextprotocol.io")
+
+
 run(lambda body: body())

@@ -86,6 +86,9 @@ class Run:
     def printed(self, text):
         contains("standard output", self.output(), text)
 
+    def said(self, text):
+        contains("standard error", "\n".join(line.text for line in self.err), text)
+
     def complained(self, *words):
         """One line on standard error, updates apart, with these words in it."""
         lines = [line.text for line in self.err if line.text.strip() and not parse(line.text)]

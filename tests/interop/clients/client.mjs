@@ -20,9 +20,9 @@ const logs = mkdtempSync(join(tmpdir(), 'interop-'));
 let sessions = 0;
 
 /** Starts a server with a tap on the pipe, lets `use` talk to it, and closes it. */
-export async function connect(command, { sample, elicit, onLog }, use) {
+export async function connect(command, { sample, elicit, open, onOpened, onLog }, use) {
   const log = join(logs, `${sessions++}.jsonl`);
-  const capabilities = { ...(sample && { sampling: {} }), ...(elicit && { elicitation: {} }) };
+  const capabilities = { ...(sample && { sampling: {} }), ...((elicit || open) && { elicitation: modes({ elicit, open }) }) };
   const client = new Client(CLIENT, { capabilities });
   if (sample) {
     client.setRequestHandler(types.CreateMessageRequestSchema, ({ params }) => ({
@@ -31,7 +31,10 @@ export async function connect(command, { sample, elicit, onLog }, use) {
       content: { type: 'text', text: sample(params) },
     }));
   }
-  if (elicit) client.setRequestHandler(types.ElicitRequestSchema, ({ params }) => elicit(params));
+  if (elicit || open) {
+    client.setRequestHandler(types.ElicitRequestSchema, ({ params }) => (params.mode === 'url' ? open(params) : elicit(params)));
+  }
+  if (onOpened) client.setNotificationHandler(types.ElicitationCompleteNotificationSchema, ({ params }) => onOpened(params));
   if (onLog) client.setNotificationHandler(types.LoggingMessageNotificationSchema, ({ params }) => onLog(params));
 
   client.call = (name, args, options) => client.callTool({ name, arguments: args }, undefined, options);
@@ -42,6 +45,11 @@ export async function connect(command, { sample, elicit, onLog }, use) {
   } finally {
     await client.close();
   }
+}
+
+/** The modes of elicitation: named only where there is more than the form. */
+function modes({ elicit, open }) {
+  return open ? { ...(elicit && { form: {} }), url: {} } : {};
 }
 
 /** What the tap has written down so far. */

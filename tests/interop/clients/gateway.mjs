@@ -124,7 +124,7 @@ const percents = (n) => Array.from({ length: n }, (_, i) => ({ progress: ((i + 1
 
 // Claims
 
-for (const flags of [['--ws'], ['--unix'], ['--ws', '--gateway-claims'], ['--unix', '--gateway-claims']]) {
+for (const flags of [['--ws'], ['--unix'], ['--gateway-claims', '--any-user'], ['--unix', '--gateway-claims']]) {
   scenario(`an app is claimed by its code, and the client is told of its tools: ${flags.join(' ')}`, async () => {
     const home = makeHome();
     const app = new App(home, flags);
@@ -179,7 +179,7 @@ scenario('once the client has left, the next one needs a new code', async () => 
 
 scenario('an app whose channel was cut comes back with its tools and without a new claim', async () => {
   const [home, there] = [makeHome(), makeHome()];
-  const app = new App(home, ['--ws', '--gateway-claims']);
+  const app = new App(home, ['--gateway-claims', '--any-user']);
   try {
     const [name] = await eventually('a manifest', () => {
       const names = readdirSync(instances(home)).filter((name) => name.endsWith('.json'));

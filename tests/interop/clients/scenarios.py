@@ -104,7 +104,7 @@ def last_call(traffic):
 # Listing
 
 
-@scenario("lists the ten tools, in the same order every time")
+@scenario("lists the tools, in the same order every time")
 async def lists_tools(tools):
     orders = []
     for _ in range(2):

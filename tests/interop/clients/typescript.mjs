@@ -16,7 +16,7 @@ const steps = (n) => Array.from({ length: n }, (_, i) => ({ progress: i + 1, tot
 
 // Listing
 
-scenario('lists the ten tools, in the same order every time', async () => {
+scenario('lists the tools, in the same order every time', async () => {
   const orders = [];
   for (let session = 0; session < 2; session++) {
     await tools({}, async (client) => {
@@ -328,6 +328,38 @@ scenario('rename takes the name the user gives, and none when there is none', as
 scenario('rename is a clear tool error when there is no user to ask', async () => {
   await tools({}, async (client) => {
     contains('the tool error', toolError(await client.call('rename', { name: 'old.txt' })), 'elicitation');
+  });
+});
+
+scenario('connect has the user open an address, and tells when it is done', async () => {
+  for (const action of ['accept', 'decline', 'cancel']) {
+    const [asked, opened] = [[], []];
+    const open = (params) => {
+      asked.push(params);
+      return { action };
+    };
+    await tools({ open, onOpened: ({ elicitationId }) => opened.push(elicitationId) }, async (client) => {
+      const args = { url: 'https://login.example.com/a?b=c' };
+      equal('the result', value(succeeded(await client.call('connect', args))), { decided: action });
+      equal('how often the user was asked', asked.length, 1);
+      equal('the address', asked[0].url, args.url);
+      holds('expected an id, came none', asked[0].elicitationId);
+      equal('what is done', opened, action === 'accept' ? [asked[0].elicitationId] : []);
+      contains('a form', toolError(await client.call('rename', { name: 'old.txt' })), 'elicitation');
+    });
+  }
+});
+
+scenario('connect may want its address opened first, and is a clear tool error where nobody opens any', async () => {
+  await tools({ open: () => ({ action: 'cancel' }) }, async (client) => {
+    const error = await client.call('connect', { require: true }).then(short, (error) => error);
+    holds(`expected the error of the SDK, came ${short(error)}`, error instanceof types.UrlElicitationRequiredError);
+    equal('the addresses', error.elicitations.map(({ mode, url }) => [mode, url]), [['url', 'https://example.com/connect']]);
+  });
+  await tools({ elicit: () => ({ action: 'cancel' }) }, async (client) => {
+    for (const args of [{}, { require: true }]) {
+      contains('the tool error', toolError(await client.call('connect', args)), 'elicitation by URL');
+    }
   });
 });
 

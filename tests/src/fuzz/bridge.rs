@@ -88,7 +88,7 @@ fn settings(variant: u8) -> BridgeConfig {
     let mut config = config();
     if variant & 1 != 0 {
         for limits in [&mut config.agent_limits, &mut config.app_limits] {
-            (limits.in_flight, limits.events, limits.strays, limits.tombstones) = (4, 12, 6, 2);
+            (limits.in_flight, limits.events, limits.unsolicited_replies, limits.tombstones) = (4, 12, 6, 2);
             (limits.output_bytes, limits.output_bytes_hard) = (1500, 20_000);
         }
     }
@@ -152,8 +152,9 @@ impl Fuzzed {
         assert!(taken.is_ok(), "a frame was refused although input was wanted");
         let after = self.bridge.stats(leg).unwrap_or_default();
         // Such are not answered, or not by their ids.
-        let dropped = [Violation::DuplicateRequest, Violation::RepeatedMember].into_iter();
-        let dropped = dropped.map(|rule| after.violations(rule) - before.violations(rule)).sum::<u64>() > 0;
+        let mut dropped = [Violation::DuplicateRequest, Violation::RepeatedMember].into_iter();
+        // A leg that is over has counted nothing any longer.
+        let dropped = dropped.any(|rule| after.violations(rule) > before.violations(rule));
         let Ok(frame) = serde_json::from_str::<Value>(text) else { return true };
         let (method, id, params) = (frame["method"].as_str(), &frame["id"], &frame["params"]);
         match app {

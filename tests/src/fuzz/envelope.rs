@@ -1,7 +1,7 @@
 //! Two readers of one frame must agree: the core's and `serde_json`'s.
 
 use bytes::Bytes;
-use protocol_core::{Event, Invalid, Json, Op, Outcome, Reply, Violation};
+use protocol_core::{Event, Invalid, Json, Lane, Outcome, Reply, Violation};
 use serde_json::value::RawValue;
 
 use super::judge::{Body, Id, Message, Verdict, depth, judge, members, object};
@@ -55,16 +55,16 @@ type Answer = (Option<Id>, Option<i64>);
 
 fn to_a_server(data: &[u8], verdict: &Verdict<'_>) {
     let mut end = End::server(server_config());
-    end.session.handle_frame(Bytes::copy_from_slice(data), end.now).expect("the session takes frames");
+    end.session.handle_frame(Bytes::copy_from_slice(data), Lane::CHANNEL, end.now).expect("the session takes frames");
     let mut rules = Vec::new();
     let mut served = None;
     for event in end.events() {
         match event {
             Event::Violation(rule) => rules.push(rule),
-            Event::Request { id, params, .. } => {
+            Event::Request { id, request, .. } => {
                 // It goes back as it came.
-                end.session.respond(id, Reply::Raw(params.clone().into()), end.now).expect("it is live");
-                served = Some(params);
+                end.session.respond(id, Reply::Raw(request.params().clone()), end.now).expect("it is live");
+                served = Some(request.params().clone());
             }
             Event::Log(_) | Event::Notice(_) | Event::Cancelled { .. } => {}
             other => panic!("a frame does not cause {other:?}"),
@@ -128,9 +128,9 @@ fn answers(frames: &[String]) -> Vec<Answer> {
 
 fn to_a_client(data: &[u8], verdict: &Verdict<'_>) {
     let mut end = End::client(client_config());
-    let call = end.invoke(protocol_core::Invoke::new(Op::Custom("x/y".into()), Json::empty_object()));
+    let call = end.invoke(protocol_core::Invoke::custom("x/y", Json::empty_object()));
     end.drain();
-    end.session.handle_frame(Bytes::copy_from_slice(data), end.now).expect("the session takes frames");
+    end.session.handle_frame(Bytes::copy_from_slice(data), Lane::CHANNEL, end.now).expect("the session takes frames");
     let done = end.events().into_iter().find_map(|event| match event {
         Event::Done { id, outcome, .. } => {
             assert_eq!(id, call);

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use protocol_core::{
-    Answer, Ask, CallTimeouts, Close, Config, Elicited, Event, InboundId, InputKey, Instant, Invoke, Json, Level, LogRecord, Op,
-    OutboundId, Progress, RateWindow, Reply, RpcError, Sample, Sampled, ServeOptions, Session, ToolOutput, TransportEnd, Violation,
+    Answer, Ask, CallTimeouts, Close, Config, Consent, Elicited, Event, InboundId, InputKey, Instant, Invoke, Json, Lane, Level,
+    LogRecord, Op, OpenUrl, OutboundId, Progress, RateWindow, Received, Reply, RpcError, Sample, Sampled, ServeOptions, Session,
+    ToolOutput, TransportEnd, Violation,
 };
 use serde_json::value::RawValue;
 
@@ -140,7 +141,7 @@ impl Fuzzed {
             );
             self.frame(greeting.as_bytes());
         } else {
-            let declares = r#"{"sampling":{},"elicitation":{},"roots":{"listChanged":true}}"#;
+            let declares = r#"{"sampling":{},"elicitation":{"form":{},"url":{}},"roots":{"listChanged":true}}"#;
             self.frame(initialize(0, revision, declares).as_bytes());
             self.frame(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
         }
@@ -149,9 +150,9 @@ impl Fuzzed {
     }
 
     fn frame(&mut self, frame: &[u8]) {
-        let wanted = self.session.wants_input();
+        let wanted = self.session.wants_input(Lane::CHANNEL);
         let (before, active) = (self.session.stats(), self.active());
-        let taken = self.session.handle_frame(Bytes::copy_from_slice(frame), self.now).is_ok();
+        let taken = self.session.handle_frame(Bytes::copy_from_slice(frame), Lane::CHANNEL, self.now).is_ok();
         assert_eq!(taken, wanted || self.session.is_closed(), "a frame is taken while input is wanted");
         if taken {
             self.heard += frame.len();
@@ -186,13 +187,13 @@ impl Fuzzed {
         match action {
             0 => self.poll(),
             1 => {
-                let op = match detail % 4 {
-                    0 => Op::CallTool,
-                    1 => Op::Custom("x/y".into()),
-                    2 => Op::Ping,
-                    _ => Op::ListTools,
+                let params = json(r#"{"name":"t"}"#);
+                let mut invoke = match detail % 4 {
+                    0 => Invoke::new(Op::CallTool, params),
+                    1 => Invoke::custom("x/y", params),
+                    2 => Invoke::ping(),
+                    _ => Invoke::list_tools(None),
                 };
-                let mut invoke = Invoke::new(op, json(r#"{"name":"t"}"#));
                 invoke.parent = self.asked.front().filter(|_| detail & 4 != 0).map(|(key, _)| *key);
                 invoke.progress = detail & 8 == 0;
                 if detail & 16 != 0 {
@@ -234,6 +235,7 @@ impl Fuzzed {
                         0 => Ask::from(Sample::new("?")),
                         1 => Ask::Confirm { message: "?".into() },
                         2 => Ask::Roots,
+                        _ if detail & 64 != 0 => OpenUrl::new("?", "https://a/").with_id("e").into(),
                         _ => Ask::Elicit(protocol_core::Elicit::new("?", json(r#"{"type":"object","properties":{}}"#))),
                     };
                     self.questions.extend(self.session.request_input(*id, ask, now));
@@ -254,6 +256,7 @@ impl Fuzzed {
                         _ if detail & 1 == 1 => Answer::Refused(RpcError::internal("no")),
                         Ask::Sample(_) => Answer::Sample(Sampled::new("!", "m")),
                         Ask::Elicit(_) => Answer::Elicit(Elicited::Decline),
+                        Ask::OpenUrl(_) => Answer::OpenUrl(Consent::Accept),
                         _ => Answer::Roots(json("[]")),
                     };
                     self.session.provide_input(key, answer, now).expect("a question that is not gone can be answered");
@@ -405,7 +408,7 @@ impl Fuzzed {
         assert!(self.closed, "the session closes");
         assert_eq!(self.calls, self.done, "G1: every call is done");
         assert_eq!(self.session.poll_timeout(), None, "G4");
-        assert_eq!(self.session.handle_frame(Bytes::from_static(b"{}"), self.now), Ok(()));
+        assert_eq!(self.session.handle_frame(Bytes::from_static(b"{}"), Lane::CHANNEL, self.now), Ok(Received::default()));
         assert!(self.session.poll_transmit().is_none() && self.session.poll_event().is_none(), "G4");
     }
 }
@@ -413,7 +416,7 @@ impl Fuzzed {
 /// Limits that are soon run into.
 fn tighten(config: &mut Config) {
     let limits = &mut config.limits;
-    (limits.in_flight, limits.events, limits.strays, limits.tombstones, limits.alarms) = (3, 6, 4, 2, 3);
+    (limits.in_flight, limits.events, limits.unsolicited_replies, limits.tombstones, limits.alarms) = (3, 6, 4, 2, 3);
     (limits.output_bytes, limits.output_bytes_hard, limits.frame_bytes, limits.batch) = (600, 6000, 2000, 5);
     limits.checkpoint_bytes = 64;
 }

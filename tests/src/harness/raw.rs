@@ -65,6 +65,13 @@ impl Raw {
         Some(String::from_utf8(head).expect("text"))
     }
 
+    /// Whatever still comes, up to the end.
+    pub(crate) fn rest(&mut self) -> String {
+        let mut rest = Vec::new();
+        self.0.read_to_end(&mut rest).expect("an end in order");
+        String::from_utf8(rest).expect("text")
+    }
+
     /// The status of the next head.
     pub(crate) fn status(&mut self) -> Option<u16> {
         let head = self.head()?;

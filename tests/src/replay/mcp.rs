@@ -17,7 +17,10 @@ pub(super) fn config(calls: bool, channel: &Channel) -> Config {
         let mut config = Config::mcp_client(identity(&greeting["clientInfo"]));
         let declares = &greeting["capabilities"];
         config.capabilities.sampling = declares.get("sampling").is_some();
-        config.capabilities.elicitation = declares.get("elicitation").is_some();
+        let elicitation = declares.get("elicitation");
+        let names = |mode: &str| elicitation.is_some_and(|elicitation| elicitation.get(mode).is_some());
+        config.capabilities.elicitation = elicitation.is_some() && (names("form") || !names("url"));
+        config.capabilities.elicitation_url = names("url");
         config.capabilities.roots = declares.get("roots").is_some();
         config
     } else {
@@ -83,7 +86,7 @@ fn call(player: &mut Player, frame: &Value, method: &str) -> Result<(), String> 
         "prompts/get" => Op::GetPrompt,
         "logging/setLevel" => Op::SetLogLevel,
         "ping" => Op::Ping,
-        other => Op::Custom(other.into()),
+        _ => Op::Custom,
     };
     let mut params = frame.get("params").cloned().unwrap_or_else(|| Value::Object(Default::default()));
     let mut observed = false;
@@ -93,7 +96,10 @@ fn call(player: &mut Player, frame: &Value, method: &str) -> Result<(), String> 
             params.as_object_mut().expect("it has a member").remove("_meta");
         }
     }
-    let call = Invoke::new(op, json(&params));
+    let call = match op {
+        Op::Custom => Invoke::custom(method, json(&params)),
+        op => Invoke::new(op, json(&params)),
+    };
     player.invoke(frame, if observed { call } else { call.without_progress() })
 }
 

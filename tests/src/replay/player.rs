@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use ::tesseron::claims::{ClaimCode, DialGate, DialStep, Host, HostChannel, HostGate, HostNext, UnixChannel};
+use ::tesseron::claims::{ClaimCode, DialGate, DialStep, Host, HostChannel, HostGate, HostNext, Peer, UnixChannel};
 use bytes::Bytes;
-use protocol_core::tesseron::Credentials;
+use protocol_core::tesseron::ResumeCredentials;
 use protocol_core::{
-    Ask, Close, Config, Event, InboundId, InputKey, Instant, Invoke, Json, Notice, Op, OutboundId, Outcome, Reply, ServeOptions,
-    Session, TransportEnd,
+    Ask, Close, Config, Event, InboundId, InputKey, Instant, Invoke, Json, Lane, Notice, OutboundId, Outcome, Reply, Request,
+    ServeOptions, Session, TransportEnd,
 };
 use serde_json::Value;
 
@@ -40,7 +40,7 @@ pub(super) struct Player {
     /// What was asked for last and is not answered: whatever is asked of the peer is asked on its behalf.
     pub(super) newest: Vec<InboundId>,
     pub(super) asked: BTreeMap<String, (InputKey, String)>,
-    pub(super) greeting: Option<Option<Credentials>>,
+    pub(super) greeting: Option<Option<ResumeCredentials>>,
     /// How often each call that was made has ended.
     done: BTreeMap<OutboundId, usize>,
     /// How long each action may take, as the recorded app said.
@@ -118,8 +118,9 @@ impl Player {
         match &channel.code {
             Some(code) if !self.calls => {
                 door.show(code);
-                let accepted = door.host.as_mut().expect("it is shown").accept_unix(self.now).expect("it has a gate");
-                let UnixChannel::Gated(gate) = accepted else { unreachable!("it mints") };
+                let host = door.host.as_mut().expect("it is shown");
+                let place = host.accept(Peer::ThisUser).expect("it is for this user").place;
+                let UnixChannel::Gated(gate) = host.accept_unix(place, self.now) else { unreachable!("it mints") };
                 self.gate = Some(Gate::Host(gate));
             }
             Some(_) if binds => {}
@@ -245,7 +246,7 @@ impl Player {
             return;
         }
         let late = session.stats().late_frames;
-        session.handle_frame(Bytes::from(bytes), self.now).expect("the session takes frames");
+        session.handle_frame(Bytes::from(bytes), Lane::CHANNEL, self.now).expect("the session takes frames");
         let (before, ready) = (self.said.len(), session.is_ready());
         let told = self.listen_to(&label, &frame);
         let answered = self.said.iter().skip(before).any(|answer| answer.get("method").is_none() && answer["id"] == recorded["id"]);
@@ -275,7 +276,12 @@ impl Player {
         match &mut self.gate {
             None => return Some(frame.to_string()),
             Some(Gate::Host(gate)) => {
-                let step = gate.handle_frame(bytes, door.host.as_mut().expect("it has a gate"), self.now);
+                let host = door.host.as_mut().expect("it has a gate");
+                let mut step = gate.handle_frame(bytes, host, self.now);
+                // Wrong codes of before delay it; the reference answers at once, until it answers no longer.
+                if let (true, Some(due)) = (gate.is_deciding(), gate.poll_timeout()) {
+                    step = gate.handle_timeout(host, due);
+                }
                 self.said.extend(step.reply.map(|reply| serde_json::from_slice::<Value>(&reply).expect("a frame is JSON")));
                 match step.next {
                     HostNext::Deliver(_) => return Some(frame.to_string()),
@@ -326,8 +332,8 @@ impl Player {
         }
         match event {
             Event::Violation(rule) => self.differ(format!("{at}: {rule}")),
-            Event::Greeting { resume, .. } => self.greeting = Some(resume),
-            Event::Request { id: inbound, params, .. } => {
+            Event::HandshakeRequest { resume, .. } => self.greeting = Some(resume),
+            Event::Request { id: inbound, request, .. } => {
                 self.inbound.insert(id, inbound);
                 self.newest.push(inbound);
                 for path in ["/params/invocationId", "/params/_meta/progressToken"] {
@@ -335,7 +341,7 @@ impl Player {
                         self.named.insert(name.to_string(), inbound);
                     }
                 }
-                self.limit(inbound, &params);
+                self.limit(inbound, &request);
             }
             Event::Cancelled { id: inbound, .. } => {
                 self.newest.retain(|other| *other != inbound);
@@ -353,9 +359,9 @@ impl Player {
     }
 
     /// An action may take as long as its app says.
-    fn limit(&mut self, inbound: InboundId, params: &Json) {
-        let name = params.member("name").and_then(|name| name.as_text());
-        let deadline = name.and_then(|name| self.deadlines.get(&*name)).map(|millis| std::time::Duration::from_millis(*millis));
+    fn limit(&mut self, inbound: InboundId, request: &Request) {
+        let deadline =
+            request.target().and_then(|name| self.deadlines.get(&*name)).map(|millis| std::time::Duration::from_millis(*millis));
         if let (Some(deadline), Some(session)) = (deadline, &mut self.session) {
             let _ = session.configure(inbound, ServeOptions::default().with_deadline(deadline), self.now);
         }
@@ -472,11 +478,10 @@ fn is_told_as_heard(heard: &Value, event: &Event) -> bool {
             let value = params.get("progress").or_else(|| params.get("percent")).and_then(Value::as_f64);
             progress.value == value && text(progress.message.as_deref(), "message")
         }
-        Event::Request { op: Op::CallTool, params: told, .. } => {
+        Event::Request { request: Request::CallTool(told), .. } => {
             let arguments = params.get("arguments").or_else(|| params.get("input"));
             let unsaid = Json::null();
-            same(&told.member("name").unwrap_or_default(), params.get("name"))
-                && same(&told.member("arguments").unwrap_or(unsaid), Some(arguments.unwrap_or(&Value::Null)))
+            params["name"] == *told.name() && same(&told.arguments().unwrap_or(unsaid), Some(arguments.unwrap_or(&Value::Null)))
         }
         Event::InputRequested { ask: Ask::Sample(asked), .. } => asked.params.as_ref().is_some_and(|told| same(told, Some(params))),
         Event::InputRequested { ask: Ask::Elicit(asked), .. } => {

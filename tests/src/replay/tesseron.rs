@@ -1,10 +1,10 @@
 //! What the owner of a session does to make it say what a recorded end of Tesseron said.
 
 use protocol_core::tesseron::AppId;
-use protocol_core::tesseron::{App, Credentials, Gateway, Standing, Welcome, pending_agent};
+use protocol_core::tesseron::{App, ClaimState, GatewayConfig, ResumeCredentials, Welcome, pending_agent};
 use protocol_core::{
-    Answer, Ask, Capabilities, Config, Elicit, Elicited, Identity, Invoke, Level, LogRecord, Notice, Op, Progress, RateWindow,
-    Reply, ToolOutput,
+    Answer, Ask, Capabilities, Config, Elicit, Elicited, Identity, Invoke, Level, LogRecord, Notice, Progress, RateWindow, Reply,
+    ToolOutput,
 };
 use serde_json::{Value, json as value};
 
@@ -17,7 +17,7 @@ pub(super) fn config(calls: bool, channel: &Channel) -> Config {
     let said = channel.turns.iter().filter_map(|turn| if let What::Said(frame) = &turn.what { Some(frame) } else { None });
     let mut config = if calls {
         let welcome = said.clone().find_map(|frame| frame.pointer("/result/agent").map(|_| &frame["result"]));
-        let mut config = Config::tesseron_gateway(Gateway::default());
+        let mut config = Config::tesseron_gateway(GatewayConfig::default());
         if let Some(welcome) = welcome {
             config.identity = identity(&welcome["agent"]);
             config.capabilities = capabilities(&welcome["capabilities"]);
@@ -36,10 +36,9 @@ pub(super) fn config(calls: bool, channel: &Channel) -> Config {
         own.icon_url = text("iconUrl");
         own.actions = json(greeting.get("actions").filter(|list| list.is_array()).unwrap_or_else(|| &nothing["actions"]));
         own.resources = json(greeting.get("resources").filter(|list| list.is_array()).unwrap_or_else(|| &nothing["resources"]));
-        own.resume = greeting["sessionId"]
-            .as_str()
-            .zip(greeting["resumeToken"].as_str())
-            .map(|(session_id, resume_token)| Credentials { session_id: session_id.into(), resume_token: resume_token.into() });
+        own.resume = greeting["sessionId"].as_str().zip(greeting["resumeToken"].as_str()).map(|(session_id, resume_token)| {
+            ResumeCredentials { session_id: session_id.into(), resume_token: resume_token.into() }
+        });
         let id = AppId::parse(&text("id").unwrap_or_default()).unwrap_or_else(|_| AppId::parse("app").expect("a proper id"));
         let mut config = Config::tesseron_app(&id, text("name").unwrap_or_default(), own);
         config.identity.version = text("version").unwrap_or_default();
@@ -86,19 +85,16 @@ pub(super) fn make(player: &mut Player, frame: &Value) -> Result<(), String> {
             let at = params["claimedAt"].as_u64().unwrap_or_default();
             player.live()?.claim(agent, capabilities, at, now).map_err(|error| error.to_string())
         }
-        Some("actions/invoke") => {
-            call(player, frame, Op::CallTool, &value!({"name": params["name"], "arguments": params["input"]}))
-        }
+        Some("actions/invoke") => player.invoke(frame, Invoke::call_tool(text("name"), json(&params["input"]))),
         Some("actions/cancel") if player.calls => {
             let call = player.outbound.get(&params["invocationId"].to_string()).copied().ok_or("nobody made that call")?;
             player.live()?.cancel(call, None, now).map_err(|error| error.to_string())
         }
-        Some("resources/read") => call(player, frame, Op::ReadResource, &value!({"uri": params["name"]})),
+        Some("resources/read") => player.invoke(frame, Invoke::read_resource(text("name"))),
         Some("resources/subscribe") => {
-            let params = value!({"uri": params["name"], "subscriptionId": params["subscriptionId"]});
-            call(player, frame, Op::Subscribe, &params)
+            player.invoke(frame, Invoke::subscribe(text("name")).with_subscription(text("subscriptionId")))
         }
-        Some("resources/unsubscribe") => call(player, frame, Op::Unsubscribe, params),
+        Some("resources/unsubscribe") => player.invoke(frame, Invoke::unsubscribe("").with_subscription(text("subscriptionId"))),
         Some("actions/progress") => {
             let id = served(player)?;
             let value = params["percent"].as_f64().map_or_else(Progress::default, Progress::value);
@@ -140,7 +136,7 @@ pub(super) fn make(player: &mut Player, frame: &Value) -> Result<(), String> {
             let (subscription, value) = (text("subscriptionId").into(), json(&params["value"]));
             notify(player, Notice::ResourceValue { subscription, uri: "".into(), value })
         }
-        Some(method) if frame.get("id").is_some() => call(player, frame, Op::Custom(method.into()), params),
+        Some(method) if frame.get("id").is_some() => player.invoke(frame, Invoke::custom(method, json(params))),
         Some(method) => notify(player, Notice::Custom { method: method.into(), params: frame.get("params").map(json) }),
     }
 }
@@ -148,10 +144,6 @@ pub(super) fn make(player: &mut Player, frame: &Value) -> Result<(), String> {
 fn notify(player: &mut Player, notice: Notice) -> Result<(), String> {
     let now = player.now;
     player.live()?.notify(notice, now).map_err(|error| error.to_string())
-}
-
-fn call(player: &mut Player, frame: &Value, op: Op, params: &Value) -> Result<(), String> {
-    player.invoke(frame, Invoke::new(op, json(params)))
 }
 
 /// The gateway answers a greeting or a question.
@@ -173,9 +165,9 @@ fn answer(player: &mut Player, frame: &Value) -> Result<(), String> {
     let resume = player.greeting.take().ok_or("nobody asked that")?;
     let text = |name: &str| result[name].as_str().map(Into::into);
     let standing = match (text("claimCode"), resume) {
-        (Some(claim_code), _) => Standing::Unclaimed { claim_code },
-        (None, Some(_)) => Standing::Resumed,
-        (None, None) => Standing::Bound,
+        (Some(claim_code), _) => ClaimState::Unclaimed { claim_code },
+        (None, Some(_)) => ClaimState::Resumed,
+        (None, None) => ClaimState::Bound,
     };
     let welcome = match frame.get("error") {
         Some(error) => Err(rpc_error(error)),

@@ -360,7 +360,7 @@ async fn of_requests_without_end_as_many_run_as_may_and_the_rest_are_told<A: Ada
         for id in 0..IN_FLIGHT {
             wire.call(id, "never", &json!({}));
         }
-        // A peer that asks for more than `Limits::strays` refusals without reading them is closed, so it reads now and then.
+        // A peer that asks for more than `Limits::unsolicited_replies` refusals without reading them is closed, so it reads now and then.
         for burst in (IN_FLIGHT..WITHOUT_END).collect::<Vec<_>>().chunks(100) {
             for id in burst {
                 wire.call(*id, "never", &json!({}));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use endpoint::{Asked, BoxFuture, Call, Client};
+use endpoint::{BoxFuture, Call, Client, InputContext};
 use protocol_core::{
     CallTimeouts, Capabilities, Elicit, Elicited, Invoke, Json, Level, LogRecord, Op, Outcome, Progress, RpcError, Sample, Sampled,
     Violation,
@@ -329,7 +329,7 @@ impl Client for Person {
         real
     }
 
-    fn sample(&self, asked: Asked, _sample: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
+    fn sample(&self, asked: InputContext, _sample: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
         self.0.note(format!("asked at depth {}", asked.depth()));
         Box::pin(async move {
             let call = asked.call(tool("nest", &json!({}))).map_err(|error| RpcError::internal(error.to_string()))?;
@@ -337,7 +337,7 @@ impl Client for Person {
         })
     }
 
-    fn elicit(&self, _asked: Asked, form: Elicit) -> BoxFuture<'static, Result<Elicited, RpcError>> {
+    fn elicit(&self, _asked: InputContext, form: Elicit) -> BoxFuture<'static, Result<Elicited, RpcError>> {
         Box::pin(async move {
             match form.message.as_str() {
                 "accept" => Ok(Elicited::Accept(Json::parse(r#"{"name":"Ada"}"#).expect("JSON"))),

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use protocol_core::drive::FrameIo;
 use protocol_core::{Close, CloseReason, Json, Transmit};
 use serde_json::{Value, json};
-use tesseron::Error;
+use tesseron::TesseronError;
 use tesseron::claims::{Agent, ClaimCode, DialFailed, HostPolicy};
 use tesseron::net::{
     Address, Binding, ClaimMode, FolderRefused, Home, Instance, LoopbackUrl, TesseronListener, TesseronOptions, TesseronTransport,
@@ -33,10 +33,13 @@ crate::harness::rows! { $ each_tesseron_row ():
     a_dial_without_the_subprotocol_of_a_gateway_is_dropped_without_a_word
     what_is_no_upgrade_is_dropped_without_a_word
     a_bind_that_is_malformed_is_answered_400
-    a_wrong_code_is_answered_403_and_the_fifth_locks_everybody_out
+    wrong_codes_are_answered_403_slower_and_slower_and_the_right_one_is_let_in
+    silent_connections_keep_nobody_out
+    a_connection_that_makes_room_is_closed
     a_dial_without_a_code_is_answered_426_as_long_as_there_is_a_claim
     the_right_code_is_let_in_in_any_case_and_told_the_subprotocol_and_no_extension
-    a_claim_that_is_taken_or_spent_is_answered_409
+    a_claim_that_is_taken_or_spent_is_answered_409_and_told_which
+    an_app_for_any_user_lets_gateways_in_by_its_code
     an_app_without_a_claim_takes_one_gateway_at_a_time
     diallers_that_stall_cost_nobody_else_anything_and_are_dropped_in_time
     messages_of_a_web_socket_are_frames_and_pings_are_answered
@@ -45,7 +48,8 @@ crate::harness::rows! { $ each_tesseron_row ():
     a_unix_socket_is_bound_before_anything_else
     a_bind_without_a_code_is_refused_and_the_socket_kept
     what_comes_before_the_bind_is_refused_and_the_socket_closed
-    a_wrong_code_on_a_unix_socket_closes_it_and_the_fifth_locks_everybody_out
+    wrong_codes_on_a_unix_socket_close_it_and_the_right_one_is_let_in
+    a_second_socket_of_an_app_without_a_claim_is_told_so
     a_second_bind_is_refused_and_the_socket_kept
     a_dialler_that_never_binds_is_dropped_in_time
     the_socket_is_for_us_alone
@@ -118,9 +122,14 @@ impl OwnHome {
 
 impl App {
     async fn start<A: Adapter>(stage: &Stage<A>, binding: Binding, claim: ClaimMode) -> Self {
+        Self::with(stage, binding, claim, false).await
+    }
+
+    async fn with<A: Adapter>(stage: &Stage<A>, binding: Binding, claim: ClaimMode, any_user: bool) -> Self {
         let home = OwnHome::new();
         let mut options = TesseronOptions::new("An app", binding);
         options.claim = claim;
+        options.any_user = any_user;
         options.home = Some(home.0.clone());
         let listener = stage.adapter.tesseron_listen(options).await.expect("a listener");
         Self { listener, home }
@@ -206,7 +215,7 @@ async fn send(transport: &mut TesseronTransport, frame: &'static str) {
     poll_fn(|cx| transport.poll_flush(cx)).await.expect("a transport in order");
 }
 
-fn failed<T>(result: Result<T, Error>) -> Error {
+fn failed<T>(result: Result<T, TesseronError>) -> TesseronError {
     match result {
         Ok(_) => panic!("it went well"),
         Err(error) => error,
@@ -270,14 +279,50 @@ async fn a_bind_that_is_malformed_is_answered_400<A: Adapter>(stage: Stage<A>) {
     }
 }
 
-async fn a_wrong_code_is_answered_403_and_the_fifth_locks_everybody_out<A: Adapter>(stage: Stage<A>) {
+async fn wrong_codes_are_answered_403_slower_and_slower_and_the_right_one_is_let_in<A: Adapter>(stage: Stage<A>) {
     let app = App::minting(&stage, Binding::WebSocket).await;
-    for _ in 0..5 {
-        assert_eq!(app.status(&stage, &with(WRONG)).await, Some(403));
+    let begin = Instant::now();
+    for wrong in 1..=6 {
+        assert_eq!(app.status(&stage, &with(WRONG)).await, Some(403), "the {wrong}th");
     }
-    for protocols in [with(WRONG), with(app.code().reveal()), GATEWAY.into()] {
-        assert_eq!(app.status(&stage, &protocols).await, Some(429), "{protocols}");
+    // 0, 125, 250, 500, 1000 and 2000 ms.
+    assert!(begin.elapsed() >= Duration::from_millis(3875), "{:?}", begin.elapsed());
+    let last = Instant::now();
+    let _bound = app.bound(&stage, Some(app.code())).await;
+    assert!(last.elapsed() >= Duration::from_millis(2000), "it takes as long as a wrong one: {:?}", last.elapsed());
+}
+
+/// Waits for an upgrade as long as no test lasts.
+fn patient() -> HostPolicy {
+    let mut policy = HostPolicy::default();
+    policy.upgrade_wait = Duration::from_secs(3600);
+    policy
+}
+
+/// More silent connections than there are places.
+fn silent(address: &Address) -> Vec<Raw> {
+    (0..100).map(|_| Raw::connect(address)).collect()
+}
+
+/// 64 connections that said nothing had all places, and everybody else was turned away until they were dropped.
+async fn silent_connections_keep_nobody_out<A: Adapter>(stage: Stage<A>) {
+    let patient = ClaimMode::HostMinted(patient());
+    for (claim, any_user) in [(patient, false), (patient, true), (ClaimMode::GatewayMinted, true)] {
+        let app = App::with(&stage, Binding::WebSocket, claim, any_user).await;
+        let address = app.address().clone();
+        let _silent = stage.block(move || silent(&address)).await;
+        let _bound = app.bound(&stage, app.listener.claim_code()).await;
     }
+}
+
+async fn a_connection_that_makes_room_is_closed<A: Adapter>(stage: Stage<A>) {
+    let app = App::start(&stage, Binding::WebSocket, ClaimMode::HostMinted(patient())).await;
+    let address = app.address().clone();
+    let oldest = stage.block(move || {
+        let mut silent = silent(&address);
+        silent.iter_mut().take(36).all(|raw| raw.status().is_none())
+    });
+    assert!(oldest.await);
 }
 
 async fn a_dial_without_a_code_is_answered_426_as_long_as_there_is_a_claim<A: Adapter>(stage: Stage<A>) {
@@ -309,14 +354,34 @@ async fn the_right_code_is_let_in_in_any_case_and_told_the_subprotocol_and_no_ex
     drop(app.listener.accept().await.expect("a channel"));
 }
 
-async fn a_claim_that_is_taken_or_spent_is_answered_409<A: Adapter>(stage: Stage<A>) {
+async fn a_claim_that_is_taken_or_spent_is_answered_409_and_told_which<A: Adapter>(stage: Stage<A>) {
     let app = App::minting(&stage, Binding::WebSocket).await;
     let code = app.code();
+    let told = async |dialled: Option<ClaimCode>, why: &str| {
+        let error = failed(stage.adapter.tesseron_dial(&app.instance(), dialled).await).to_string();
+        assert_eq!(error, format!("{} refuses this gateway: {why} (HTTP status 409)", app.address()));
+        let (mut raw, why) = (app.dialled(&stage, &with(code.reveal())).await, why.to_owned());
+        let (head, body) = stage.block(move || (raw.head().expect("an answer"), raw.rest())).await;
+        assert!(head.starts_with("HTTP/1.1 409 "), "{head}");
+        assert_eq!(body, why);
+    };
     let (_gateway, host) = app.bound(&stage, Some(code.clone())).await;
-    assert_eq!(app.status(&stage, &with(code.reveal())).await, Some(409));
+    told(Some(code.clone()), "another gateway has just bound the claim").await;
     app.listener.handle_agent(host.channel().expect("its place"), Agent { id: "a".into(), name: "An agent".into() });
-    assert_eq!(app.status(&stage, &with(code.reveal())).await, Some(409));
+    told(Some(code.clone()), "the claim is already bound to an agent").await;
     assert_eq!(app.status(&stage, &with(WRONG)).await, Some(403));
+
+    let plain = App::start(&stage, Binding::WebSocket, ClaimMode::GatewayMinted).await;
+    let _first = plain.bound(&stage, None).await;
+    let error = failed(stage.adapter.tesseron_dial(&plain.instance(), None).await).to_string();
+    assert_eq!(error, format!("{} refuses this gateway: this app has a gateway already (HTTP status 409)", plain.address()));
+}
+
+async fn an_app_for_any_user_lets_gateways_in_by_its_code<A: Adapter>(stage: Stage<A>) {
+    let app = App::with(&stage, Binding::WebSocket, ClaimMode::default(), true).await;
+    assert_eq!(app.status(&stage, GATEWAY).await, Some(426));
+    assert_eq!(app.status(&stage, &with(WRONG)).await, Some(403));
+    let _bound = app.bound(&stage, Some(app.code())).await;
 }
 
 async fn an_app_without_a_claim_takes_one_gateway_at_a_time<A: Adapter>(stage: Stage<A>) {
@@ -327,18 +392,17 @@ async fn an_app_without_a_claim_takes_one_gateway_at_a_time<A: Adapter>(stage: S
     assert_eq!(app.status(&stage, GATEWAY).await, Some(409));
     drop(first);
     let _second = app.bound(&stage, None).await;
-    // A second connection to a Unix socket is closed without a word.
     let app = App::start(&stage, Binding::Unix, ClaimMode::GatewayMinted).await;
-    let first = app.bound(&stage, None).await;
-    assert_eq!(app.answers(&stage, &[json!({})]).await, [None]);
-    drop(first);
+    drop(app.bound(&stage, None).await);
     let (mut gateway, mut host) = app.bound(&stage, None).await;
     send(&mut host, "{}").await;
     assert_eq!(receive(&mut gateway).await.as_deref(), Some("{}"));
 }
 
 async fn diallers_that_stall_cost_nobody_else_anything_and_are_dropped_in_time<A: Adapter>(stage: Stage<A>) {
-    let app = App::minting(&stage, Binding::WebSocket).await;
+    let mut policy = HostPolicy::default();
+    policy.upgrade_wait = Duration::from_secs(5);
+    let app = App::start(&stage, Binding::WebSocket, ClaimMode::HostMinted(policy)).await;
     let begin = Instant::now();
     let mut stalled = Vec::new();
     for count in 0..20 {
@@ -358,7 +422,7 @@ async fn diallers_that_stall_cost_nobody_else_anything_and_are_dropped_in_time<A
     for mut raw in stalled {
         assert_eq!(stage.block(move || raw.status()).await, None);
     }
-    assert!(begin.elapsed() >= Duration::from_secs(4), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() >= Duration::from_secs(5), "{:?}", begin.elapsed());
 }
 
 async fn messages_of_a_web_socket_are_frames_and_pings_are_answered<A: Adapter>(stage: Stage<A>) {
@@ -471,17 +535,44 @@ async fn what_comes_before_the_bind_is_refused_and_the_socket_closed<A: Adapter>
     assert_eq!(answers.await.iter().map(|answer| error(Some(answer)).1).collect::<Vec<_>>(), [-32600]);
 }
 
-async fn a_wrong_code_on_a_unix_socket_closes_it_and_the_fifth_locks_everybody_out<A: Adapter>(stage: Stage<A>) {
-    let app = App::minting(&stage, Binding::Unix).await;
-    let right = bind("r", app.code().reveal());
-    for _ in 0..5 {
-        let answers = app.answers(&stage, &[bind("b", WRONG), right.clone()]).await;
+async fn wrong_codes_on_a_unix_socket_close_it_and_the_right_one_is_let_in<A: Adapter>(stage: Stage<A>) {
+    let mut policy = HostPolicy::default();
+    (policy.first_delay, policy.longest_delay) = (Duration::from_millis(20), Duration::from_millis(320));
+    let app = App::start(&stage, Binding::Unix, ClaimMode::HostMinted(policy)).await;
+    let begin = Instant::now();
+    for _ in 0..6 {
+        let answers = app.answers(&stage, &[bind("b", WRONG), bind("r", app.code().reveal())]).await;
         assert_eq!(error(answers[0].as_ref()), (json!("b"), -32009));
         assert_eq!(answers[1], None);
     }
-    let answers = app.answers(&stage, &[right.clone(), right]).await;
-    assert_eq!(error(answers[0].as_ref()), (json!("r"), -32009));
-    assert_eq!(answers[1], None);
+    // 0, 20, 40, 80, 160 and 320 ms.
+    assert!(begin.elapsed() >= Duration::from_millis(620), "{:?}", begin.elapsed());
+    let mut wire = app.wire();
+    let code = app.code().reveal().to_owned();
+    let answer = aside(&stage, move || {
+        // What comes while the code is looked at is not lost.
+        wire.bytes(format!("{}\n{{\"first\":1}}\n", bind("r", &code)).as_bytes());
+        (wire.read(), wire)
+    });
+    let mut host = app.listener.accept().await.expect("a channel");
+    assert_eq!(receive(&mut host).await.as_deref(), Some("{\"first\":1}"));
+    assert_eq!(answer.await.0, Some(json!({"jsonrpc": "2.0", "id": "r", "result": {"ok": true}})));
+}
+
+/// It was closed without a word, so that its gateway could not say why.
+async fn a_second_socket_of_an_app_without_a_claim_is_told_so<A: Adapter>(stage: Stage<A>) {
+    let app = App::start(&stage, Binding::Unix, ClaimMode::GatewayMinted).await;
+    let first = app.bound(&stage, None).await;
+    let other = json!({"jsonrpc": "2.0", "id": 3, "method": "x"});
+    let answers = app.answers(&stage, &[bind("1", WRONG), bind("2", WRONG), other, json!({})]).await;
+    assert_eq!(error(answers[0].as_ref()), (json!("1"), -32009));
+    assert_eq!(error(answers[1].as_ref()), (json!("2"), -32009), "the socket is kept");
+    assert_eq!(answers[0].as_ref().expect("an answer")["error"]["message"], "this app has a gateway already");
+    assert_eq!((error(answers[2].as_ref()), &answers[3]), ((json!(3), -32600), &None));
+    let error = failed(stage.adapter.tesseron_dial(&app.instance(), Some(code())).await).to_string();
+    assert!(error.contains("this app has a gateway already"), "{error}");
+    drop(first);
+    let _second = app.bound(&stage, None).await;
 }
 
 async fn a_second_bind_is_refused_and_the_socket_kept<A: Adapter>(stage: Stage<A>) {
@@ -534,11 +625,11 @@ async fn the_socket_is_for_us_alone<A: Adapter>(stage: Stage<A>) {
     };
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o711)).expect("our folder");
     let error = failed(listen().await);
-    assert!(matches!(&error, Error::Folder { path, refused: FolderRefused::Open(0o711) } if *path == folder), "{error}");
+    assert!(matches!(&error, TesseronError::Folder { path, refused: FolderRefused::Open(0o711) } if *path == folder), "{error}");
     fs::remove_dir(&folder).expect("our folder");
     std::os::unix::fs::symlink(app.home.instances(), &folder).expect("a link");
     let error = failed(listen().await);
-    assert!(matches!(error, Error::Folder { refused: FolderRefused::NotAFolder, .. }), "{error}");
+    assert!(matches!(error, TesseronError::Folder { refused: FolderRefused::NotAFolder, .. }), "{error}");
 }
 
 // ---- Both bindings ----
@@ -594,7 +685,10 @@ async fn a_peer_that_hangs_up_frees_the_place_at_once_for_a_new_code<A: Adapter>
                 assert_eq!(receive(&mut gateway).await, None);
             } else {
                 let error = failed(stage.adapter.tesseron_dial(&app.instance(), code).await);
-                assert!(matches!(error, Error::Refused { status: 426 | 403, .. } | Error::Unbound { .. }), "{error}");
+                assert!(
+                    matches!(error, TesseronError::Refused { status: 426 | 403, .. } | TesseronError::Unbound { .. }),
+                    "{error}"
+                );
             }
         }
         let (mut gateway, mut second) = app.bound(&stage, Some(new)).await;
@@ -706,7 +800,7 @@ async fn a_manifest_that_cannot_be_written_is_told_and_written_later<A: Adapter>
     fs::remove_dir_all(app.home.instances()).expect("our folder");
     drop((gateway, host));
     let error = failed(app.listener.accept().await);
-    assert!(matches!(&error, Error::Manifest { path, .. } if path == app.listener.manifest_path()), "{error}");
+    assert!(matches!(&error, TesseronError::Manifest { path, .. } if path == app.listener.manifest_path()), "{error}");
     fs::create_dir(app.home.instances()).expect("our folder");
     // The next change writes it.
     let mut raw = app.dialled(&stage, &with(app.code().reveal())).await;
@@ -732,7 +826,7 @@ async fn a_listener_that_is_dropped_lets_nobody_in_and_leaves_its_channel_alone<
         let address = instance.address.clone();
         stage.block(move || until("nobody listens", || (!is_listened_at(&address)).then_some(()))).await;
         let error = failed(stage.adapter.tesseron_dial(&instance, None).await);
-        assert!(matches!(error, Error::Transport(TransportError::Connect { .. })), "{error}");
+        assert!(matches!(error, TesseronError::Transport(TransportError::Connect { .. })), "{error}");
         send(&mut host, "{}").await;
         assert_eq!(receive(&mut gateway).await.as_deref(), Some("{}"));
         drop(host);
@@ -752,7 +846,7 @@ async fn an_app_whose_runtime_has_ended_is_no_longer_shown<A: Adapter>(stage: St
         for _ in 0..2 {
             let error = failed(app.listener.accept().await);
             assert!(
-                matches!(&error, Error::Transport(TransportError::Accept { address, .. }) if *address == app.address().to_string()),
+                matches!(&error, TesseronError::Transport(TransportError::Accept { address, .. }) if *address == app.address().to_string()),
                 "{error}"
             );
         }
@@ -764,7 +858,7 @@ async fn an_app_that_cannot_be_shown_does_not_listen<A: Adapter>(stage: Stage<A>
     for name in ["", "two\nlines", &"x".repeat(257)] {
         let mut options = TesseronOptions::new(name, Binding::WebSocket);
         options.home = Some(unused.clone());
-        assert!(matches!(failed(stage.adapter.tesseron_listen(options).await), Error::AppName), "{name}");
+        assert!(matches!(failed(stage.adapter.tesseron_listen(options).await), TesseronError::AppName), "{name}");
     }
 }
 
@@ -892,8 +986,8 @@ async fn an_answer_that_is_no_upgrade_of_tesseron_is_refused<A: Adapter>(stage: 
         assert!(request.contains("\r\nSec-WebSocket-Protocol: tesseron-gateway,tesseron-bind.PQ7N-4D\r\n"), "{request}");
         assert!(!request.contains("Extensions"), "{request}");
         match failed(dialled) {
-            Error::Refused { status: 200, .. } if row == 2 => {}
-            Error::Transport(TransportError::Connect { .. }) if row != 2 => {}
+            TesseronError::Refused { status: 200, .. } if row == 2 => {}
+            TesseronError::Transport(TransportError::Connect { .. }) if row != 2 => {}
             error => panic!("{row}: {error}"),
         }
     }
@@ -947,7 +1041,7 @@ async fn a_path_that_is_no_socket_of_ours_is_not_dialled<A: Adapter>(stage: Stag
     drop(listener);
     instance.address = Address::Unix(socket);
     let error = failed(stage.adapter.tesseron_dial(&instance, Some(code())).await);
-    assert!(matches!(error, Error::Transport(TransportError::Connect { .. })), "{error}");
+    assert!(matches!(error, TesseronError::Transport(TransportError::Connect { .. })), "{error}");
 }
 
 async fn a_gateway_that_is_refused_hears_why<A: Adapter>(stage: Stage<A>) {
@@ -960,5 +1054,5 @@ async fn a_gateway_that_is_refused_hears_why<A: Adapter>(stage: Stage<A>) {
     }
     let app = App::minting(&stage, Binding::Unix).await;
     let error = failed(stage.adapter.tesseron_dial(&app.instance(), Some(code())).await);
-    assert!(matches!(&error, Error::Unbound { source: DialFailed::Refused(error), .. } if error.code == -32009), "{error}");
+    assert!(matches!(&error, TesseronError::Unbound { source: DialFailed::Refused(error), .. } if error.code == -32009), "{error}");
 }

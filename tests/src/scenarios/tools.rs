@@ -7,7 +7,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use endpoint::{Context, Service, Tool, ToolError};
-use protocol_core::{Content, Elicit, Json, Level, Progress, RateWindow, Sample, Text, ToolOutput, Why};
+use protocol_core::{CancelReason, Content, Elicit, Json, Level, Progress, RateWindow, Sample, Text, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -116,8 +116,8 @@ async fn flood(context: Context, gate: Book) -> Result<&'static str, ToolError> 
 async fn hold(context: Context, book: Book) -> Result<(), ToolError> {
     context.count(1, 2);
     let why = match context.cancelled().await {
-        Why::Peer(Some(reason)) => format!("cancelled by the peer: {reason}"),
-        Why::Peer(None) => "cancelled by the peer".into(),
+        CancelReason::Peer(Some(reason)) => format!("cancelled by the peer: {reason}"),
+        CancelReason::Peer(None) => "cancelled by the peer".into(),
         why => format!("cancelled: {why:?}"),
     };
     book.note(why);

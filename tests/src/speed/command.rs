@@ -116,6 +116,7 @@ impl Program {
                 let counter = COUNTER.ok_or("it counts no allocations")?;
                 serde_json::to_string(&(self.entry(&name)?.count)(row, counter))?
             }
+            Part::Repeat { name, row, turns } => (self.entry(&name)?.operate)(row, turns).to_string(),
         };
         println!("{said}");
         Ok(())

@@ -35,6 +35,8 @@ pub(super) enum Part {
     Time { name: String, row: Row, span: Duration },
     /// Count the allocations of a row.
     Count { name: String, row: Row },
+    /// Do the work of a row so many times, for a profiler or a counter of instructions. Says how many operations that were.
+    Repeat { name: String, row: Row, turns: u64 },
 }
 
 /// Who can be measured.
@@ -68,6 +70,7 @@ pub(super) struct Entry {
     pub(super) serve: fn(),
     pub(super) time: fn(Row, Duration) -> Timed,
     pub(super) count: fn(Row, Counter) -> Option<Counted>,
+    pub(super) operate: fn(Row, u64) -> u64,
 }
 
 impl Entry {
@@ -78,6 +81,7 @@ impl Entry {
             serve: || C::Runtime::run(Some(1), |adapter| async move { C::serve(&adapter).await }),
             time: work::time::<C>,
             count: work::count::<C>,
+            operate: work::operate::<C>,
         }
     }
 }

@@ -105,7 +105,8 @@ pub(super) fn count<C: Contender>(row: Row, counter: Counter) -> Option<Counted>
     }
 }
 
-fn operate<C: Contender>(row: Row, turns: u64) -> u64 {
+/// Does the work of `row` so many times, on a connection of its own. Says how many operations that were.
+pub(super) fn operate<C: Contender>(row: Row, turns: u64) -> u64 {
     // One caller alone does as much as many.
     let turns = if let What::RoundTrips { callers: 1, .. } = row.what { turns * 100 } else { turns };
     C::Runtime::run(Some(1), |adapter| async move {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use protocol_core::{Event, Full, Instant, Session, Transmit, TransportEnd};
+use protocol_core::{Event, Full, Gone, Instant, Lane, NotLive, Received, ReplyKind, RouteKind, Session, Transmit, TransportEnd};
 
 use super::check::Subject;
 
@@ -40,11 +40,21 @@ pub enum Fault {
     IgnoresCancels,
     /// Each frame is answered with news, for ever.
     Chatters,
+    /// A frame leaves by another lane than the one that it belongs to.
+    MixesLanes,
+    /// A lane that is stopped goes on.
+    IgnoresStops,
+    /// A lane that is gone is none to it.
+    IgnoresLosses,
+    /// A reply is taken for a refusal.
+    MixesParts,
+    /// A lane is owed more than it will get.
+    Miscounts,
 }
 
 impl Fault {
     /// Every fault, with the guarantee that a judge without a model objects by; empty where only the model can tell.
-    pub const ALL: [(Self, &str); 15] = [
+    pub const ALL: [(Self, &str); 20] = [
         (Self::LosesDone, "G1"),
         (Self::RepeatsDone, "G1"),
         (Self::RepeatsFrames, "G2"),
@@ -60,7 +70,18 @@ impl Fault {
         (Self::MissesDeadlines, "G7"),
         (Self::IgnoresCancels, ""),
         (Self::Chatters, "livelock"),
+        (Self::MixesLanes, "routes"),
+        (Self::IgnoresStops, "routes"),
+        (Self::IgnoresLosses, "routes"),
+        (Self::MixesParts, "routes"),
+        (Self::Miscounts, "routes"),
     ];
+
+    /// Whether it shows only where there are many lanes.
+    #[must_use]
+    pub const fn is_of_lanes(self) -> bool {
+        matches!(self, Self::MixesLanes | Self::IgnoresStops | Self::IgnoresLosses)
+    }
 }
 
 /// A session with a fault.
@@ -72,6 +93,8 @@ pub struct Broken {
     events: VecDeque<Event>,
     released: bool,
     timed: Instant,
+    /// The lane of the newest frame.
+    newest: Lane,
     over: bool,
 }
 
@@ -80,7 +103,7 @@ impl Broken {
     #[must_use]
     pub fn new(session: Session, fault: Fault) -> Self {
         let (frames, events) = Default::default();
-        Self { session, fault, frames, events, released: true, timed: Instant::ZERO, over: false }
+        Self { session, fault, frames, events, released: true, timed: Instant::ZERO, newest: Lane::CHANNEL, over: false }
     }
 
     fn text(frame: &Bytes) -> &str {
@@ -102,18 +125,19 @@ impl Subject for Broken {
         &mut self.session
     }
 
-    fn handle_frame(&mut self, frame: Bytes, now: Instant) -> Result<(), Full> {
+    fn handle_frame(&mut self, frame: Bytes, lane: Lane, now: Instant) -> Result<Received, Full> {
         let text = Self::text(&frame);
+        self.newest = lane;
         match self.fault {
             Fault::ExpiresOnFrames => self.session.handle_timeout(now),
-            Fault::IgnoresCancels if is_cancel(text) => return Ok(()),
+            Fault::IgnoresCancels if is_cancel(text) => return Ok(Received::default()),
             Fault::MixesIds if text.contains(r#""id":3,"result""#) => {
                 let other = text.replace(r#""id":3"#, r#""id":2"#);
-                return self.session.handle_frame(other.into(), now);
+                return self.session.handle_frame(other.into(), lane, now);
             }
             Fault::RewritesResults if [r#""result":{"content""#, r#""output":{"#].iter().any(|result| text.contains(result)) => {
                 let anew: Option<serde_json::Value> = serde_json::from_str(text).ok();
-                return self.session.handle_frame(anew.map_or(frame, |anew| anew.to_string().into()), now);
+                return self.session.handle_frame(anew.map_or(frame, |anew| anew.to_string().into()), lane, now);
             }
             Fault::Chatters if self.session.is_ready() => {
                 let news = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/x"}"#);
@@ -121,7 +145,22 @@ impl Subject for Broken {
             }
             _ => {}
         }
-        self.session.handle_frame(frame, now)
+        let mut received = self.session.handle_frame(frame, lane, now)?;
+        if self.fault == Fault::Miscounts && received.replies > 0 {
+            received.replies += 1;
+        }
+        Ok(received)
+    }
+
+    fn set_writable(&mut self, lane: Lane, is_writable: bool, now: Instant) -> Result<(), NotLive> {
+        self.session.set_writable(lane, is_writable || self.fault == Fault::IgnoresStops, now)
+    }
+
+    fn lose_lane(&mut self, lane: Lane, now: Instant) -> Result<(), NotLive> {
+        match self.fault {
+            Fault::IgnoresLosses => self.session.set_writable(lane, true, now),
+            _ => self.session.handle_gone(Gone::Lane(lane), now),
+        }
     }
 
     fn handle_timeout(&mut self, now: Instant) {
@@ -144,7 +183,12 @@ impl Subject for Broken {
         if self.fault == Fault::HoldsOutput && !self.released {
             return None;
         }
-        let out = self.session.poll_transmit()?;
+        let mut out = self.session.poll_transmit()?;
+        match (self.fault, out.route.kind) {
+            (Fault::MixesLanes, RouteKind::Reply(_) | RouteKind::Within) => out.route.lane = self.newest,
+            (Fault::MixesParts, RouteKind::Reply(ReplyKind::Error)) => out.route.kind = RouteKind::Reply(ReplyKind::Refused),
+            _ => {}
+        }
         let text = Self::text(&out.frame);
         let repeats = match self.fault {
             Fault::RepeatsFrames => !text.contains(r#""method""#) || is_cancel(text),

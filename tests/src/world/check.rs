@@ -2,7 +2,7 @@
 //! [model](super::model) and judged by the [`Judge`], who knows nothing but what has crossed.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::fmt::Debug;
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
@@ -12,8 +12,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use protocol_core::drive::Machine;
 use protocol_core::{
-    AlarmId, Answer, Ask, Close, Config, Event, Full, InboundId, InputKey, Instant, Invoke, Json, Level, LogRecord, Notice,
-    OutboundId, Outcome, Progress, Protocol, Reply, ServeOptions, Session, Transmit, TransportEnd, Violation,
+    AlarmId, Answer, Ask, Close, Config, Event, ExchangeId, Full, Gone, InboundId, InputKey, Instant, Invoke, Json, Lane, Level,
+    LogRecord, NotLive, Notice, OutboundId, Outcome, Progress, Protocol, Received, Reply, ReplyKind, Route, RouteKind,
+    ServeOptions, Session, Transmit, TransportEnd, Violation,
 };
 use serde_json::Value;
 
@@ -32,8 +33,22 @@ pub trait Subject: Clone + Debug {
     ///
     /// # Errors
     /// As there.
-    fn handle_frame(&mut self, frame: Bytes, now: Instant) -> Result<(), Full> {
-        self.session_mut().handle_frame(frame, now)
+    fn handle_frame(&mut self, frame: Bytes, lane: Lane, now: Instant) -> Result<Received, Full> {
+        self.session_mut().handle_frame(frame, lane, now)
+    }
+    /// [`Session::set_writable`].
+    ///
+    /// # Errors
+    /// As there.
+    fn set_writable(&mut self, lane: Lane, is_writable: bool, now: Instant) -> Result<(), NotLive> {
+        self.session_mut().set_writable(lane, is_writable, now)
+    }
+    /// [`Session::handle_gone`] of a lane.
+    ///
+    /// # Errors
+    /// As there.
+    fn lose_lane(&mut self, lane: Lane, now: Instant) -> Result<(), NotLive> {
+        self.session_mut().handle_gone(Gone::Lane(lane), now)
     }
     /// [`Session::handle_timeout`].
     fn handle_timeout(&mut self, now: Instant) {
@@ -82,8 +97,17 @@ pub struct Shared {
 pub struct Judge {
     calls: BTreeSet<u64>,
     newest: u64,
-    live_serves: BTreeSet<u64>,
+    /// Invocations that run, and the lanes of their requests.
+    live_serves: BTreeMap<u64, Lane>,
     cancelled_serves: BTreeSet<u64>,
+    /// The lanes of requests that were taken in and whose news are still to come.
+    arrived: VecDeque<Lane>,
+    /// Lanes beside the channel by which invocations came.
+    served: BTreeSet<Lane>,
+    /// Lanes whose frames may not leave.
+    stopped: BTreeSet<Lane>,
+    /// Lanes by which nothing leaves until something comes by them again.
+    gone: BTreeSet<Lane>,
     questions: BTreeMap<u64, u64>,
     /// Requests of ours on the wire.
     requests: Requests,
@@ -100,6 +124,8 @@ pub struct Judge {
 #[derive(Clone, Debug, Default)]
 struct Requests {
     all: BTreeSet<u64>,
+    /// The lanes of questions.
+    lanes: BTreeMap<u64, Lane>,
     /// Neither cancelled nor answered.
     open: BTreeSet<u64>,
 }
@@ -121,7 +147,11 @@ impl Hash for Requests {
 /// A request of the peer that may be answered.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Pending {
+    /// The lane that it came by.
+    lane: Lane,
     id: String,
+    /// It began an invocation.
+    taken: bool,
     /// What its progress is called, if it was taken in.
     token: Option<String>,
     /// The bits of the last value.
@@ -247,7 +277,15 @@ impl<S: Subject> Watched<S> {
         if let Some(model) = &self.model {
             assert_eq!(due.map(Instant::as_micros), model.poll_timeout(), "the model has another deadline");
             assert_eq!((stats.calls, stats.serves, stats.orphans), model.sizes(), "the model has other tables");
-            assert_eq!(session.wants_input(), model.wants_input(), "the model differs about wanting input");
+            assert_eq!(
+                session.wants_input(Lane::CHANNEL),
+                model.wants_input(Lane::CHANNEL),
+                "the model differs about wanting input"
+            );
+            for lane in model.open_lanes() {
+                assert_eq!(session.replies_owed(lane), model.replies_owed(lane), "the model differs about what {lane} is owed");
+                assert_eq!(session.wants_input(lane), model.wants_input(lane), "the model differs about input by {lane}");
+            }
             assert_eq!(session.is_closed(), model.is_closed(), "the model differs about the end");
         }
     }
@@ -330,6 +368,8 @@ impl<S: Subject> Watched<S> {
         if let Ok(key) = result {
             self.check_new(key);
             self.judge.questions.insert(key, told::number(id));
+            let lane = self.judge.live_serves.get(&told::number(id)).copied();
+            self.judge.requests.lanes.extend(lane.map(|lane| (key, lane)));
         }
         self.known.questions.extend(made);
         made
@@ -351,22 +391,25 @@ impl<S: Subject> Watched<S> {
         let run = |subject: &mut S| answered(subject.session_mut().respond(id, reply, now));
         let result = self.verb(now, "respond", run, |model| model.respond(told::number(id), &copy, now.as_micros()));
         // One that is cancelled, but not yet told so, stays: the news are still to come.
-        let was_live = result.is_err() || self.judge.live_serves.remove(&told::number(id));
+        let was_live = self.judge.live_serves.contains_key(&told::number(id)) || result.is_err();
+        if result.is_ok() {
+            self.judge.live_serves.remove(&told::number(id));
+        }
         assert!(was_live, "G2: {id} was answered although it was over");
         self.judge.cancelled_serves.remove(&told::number(id));
         self.known.serves.retain(|open| *open != id);
         self.known.gone.1 = Some(id);
     }
 
-    /// [`Session::log`].
-    pub fn log(&mut self, now: Instant) {
+    /// [`Session::log`], perhaps on behalf of an invocation.
+    pub fn log(&mut self, id: Option<InboundId>, now: Instant) {
         let record = LogRecord { level: Level::Warning, logger: None, data: Json::null() };
         let copy = record.clone();
-        let run = |subject: &mut S| match subject.session_mut().log(None, record, now) {
+        let run = |subject: &mut S| match subject.session_mut().log(id, record, now) {
             Ok(logged) => Err(format!("{logged:?}")),
             Err(error) => Err(format!("{error:?}")),
         };
-        let _ = self.verb(now, "log", run, |model| model.log(&copy, now.as_micros()));
+        let _ = self.verb(now, "log", run, |model| model.log(id.map(told::number), &copy, now.as_micros()));
     }
 
     /// [`Session::notify`] with news of ours.
@@ -424,6 +467,66 @@ impl<S: Subject> Watched<S> {
         let _ = self.verb(now, "claim", run, |model| model.claim(now.as_micros()));
     }
 
+    // ---- Lanes ----
+
+    /// [`Session::set_writable`]. Says whether the lane is open.
+    pub fn set_writable(&mut self, lane: Lane, is_writable: bool, now: Instant) -> bool {
+        let run = |subject: &mut S| answered(subject.set_writable(lane, is_writable, now));
+        let name = format!("set_writable {lane} {is_writable}");
+        let result = self.verb(now, &name, run, |model| model.set_writable(lane, is_writable, now.as_micros()));
+        if is_writable {
+            self.judge.stopped.remove(&lane);
+        } else if result.is_ok() {
+            self.judge.stopped.insert(lane);
+        }
+        result.is_ok()
+    }
+
+    /// [`Session::handle_gone`] of a lane. Says whether it was open.
+    pub fn lose_lane(&mut self, lane: Lane, now: Instant) -> bool {
+        let run = |subject: &mut S| answered(subject.lose_lane(lane, now));
+        let name = format!("handle_gone {lane}");
+        let result = self.verb(now, &name, run, |model| model.handle_gone(Gone::Lane(lane), now.as_micros()));
+        if result.is_ok() {
+            self.judge.stopped.remove(&lane);
+        }
+        if result.is_ok() && self.is_tesseron() {
+            self.judge.lose(lane);
+        }
+        result.is_ok()
+    }
+
+    /// [`Session::handle_gone`] of the way by which the reply to a call was to come.
+    pub fn lose_exchange(&mut self, id: OutboundId, now: Instant) {
+        let gone = Gone::Exchange(ExchangeId::from_number(told::number(id)));
+        let run = |subject: &mut S| answered(subject.session_mut().handle_gone(gone, now));
+        let _ = self.verb(now, "handle_gone", run, |model| model.handle_gone(gone, now.as_micros()));
+    }
+
+    fn is_open(&self, lane: Lane) -> bool {
+        self.subject.clone().session_mut().set_writable(lane, true, self.now).is_ok()
+    }
+
+    /// Its end waits to be heard.
+    fn is_given_up(&self, lane: Lane) -> bool {
+        let mut twin = self.subject.clone();
+        std::iter::from_fn(|| twin.session_mut().poll_event())
+            .any(|event| matches!(event, Event::LaneClosed { lane: closed, .. } if closed == lane))
+    }
+
+    /// Lanes that are done are forgotten, and others are not.
+    ///
+    /// # Panics
+    /// If the model differs about that.
+    pub fn check_lanes(&self, lanes: impl Iterator<Item = Lane>) {
+        let Some(model) = &self.model else { return };
+        let mut twin = self.subject.clone();
+        for lane in lanes {
+            let is_open = twin.session_mut().set_writable(lane, true, self.now).is_ok();
+            assert_eq!(is_open, model.is_open(lane) && !model.is_closed(), "the model differs about whether {lane} is open");
+        }
+    }
+
     // ---- What happens outside ----
 
     /// [`Session::handle_end`].
@@ -451,14 +554,23 @@ impl<S: Subject> Watched<S> {
         });
     }
 
-    /// [`Session::handle_frame`].
+    /// [`Session::handle_frame`] by the channel.
     ///
     /// # Errors
     /// As there.
     pub fn handle_frame(&mut self, frame: Bytes, now: Instant) -> Result<(), Full> {
+        self.handle_frame_by(frame, Lane::CHANNEL, now)
+    }
+
+    /// [`Session::handle_frame`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn handle_frame_by(&mut self, frame: Bytes, lane: Lane, now: Instant) -> Result<(), Full> {
         let session = self.subject.session();
-        let (wanted, closed, before) = (session.wants_input(), session.is_closed(), session.stats());
+        let (wanted, closed, before) = (session.wants_input(lane), session.is_closed(), session.stats());
         let copy = frame.clone();
+        let is_given_up = lane != Lane::CHANNEL && !self.is_open(lane) && self.is_given_up(lane);
         if let Some(shared) = &self.shared {
             let mut shared = shared.borrow_mut();
             shared.altered |= !shared.sent.contains(&copy);
@@ -467,16 +579,28 @@ impl<S: Subject> Watched<S> {
             }
         }
         self.now = self.now.max(now);
-        let result = self.subject.handle_frame(frame, now);
-        if let Err(full) = result {
-            assert!(!wanted && full.0 == copy, "a frame was refused although input was wanted");
-            return Err(full);
-        }
+        let received = match self.subject.handle_frame(frame, lane, now) {
+            Ok(received) => received,
+            Err(full) => {
+                assert!(!wanted && full.0 == copy, "a frame was refused although input was wanted");
+                return Err(full);
+            }
+        };
         assert!(wanted || closed, "a frame was taken although no input was wanted");
-        self.note(|| format!("handle_frame {}", String::from_utf8_lossy(&copy)));
+        self.note(|| match lane {
+            Lane::CHANNEL => format!("handle_frame {}", String::from_utf8_lossy(&copy)),
+            _ => format!("handle_frame by {lane} {}", String::from_utf8_lossy(&copy)),
+        });
+        if is_given_up {
+            assert_eq!(received, Received::default(), "a frame of a lane that was given up is dropped until that is heard");
+            self.after();
+            return Ok(());
+        }
         if let Some(model) = &mut self.model {
             let text = std::str::from_utf8(&copy).expect("a frame that was sent is UTF-8");
-            model.handle_frame(text, now.as_micros());
+            assert_eq!(model.wants_input(lane), wanted, "the model differs about input by {lane}");
+            let replies = model.handle_frame(text, lane, now.as_micros());
+            assert_eq!(received.replies, replies, "the model differs about the replies to {text}");
         }
         self.after();
         if !closed {
@@ -485,7 +609,8 @@ impl<S: Subject> Watched<S> {
             let is_duplicate = stats.violations(Violation::DuplicateRequest) > before.violations(Violation::DuplicateRequest);
             let was_dropped = is_duplicate && stats.queued_bytes == before.queued_bytes;
             let was_taken = stats.serves > before.serves;
-            self.judge.hear(&copy, was_taken, was_cancelled, was_dropped, altered);
+            let heard = Heard { lane, received, was_taken, was_cancelled, was_dropped, altered };
+            self.judge.hear(&copy, heard);
         }
         Ok(())
     }
@@ -494,11 +619,11 @@ impl<S: Subject> Watched<S> {
     ///
     /// # Panics
     /// If no input is wanted.
-    pub fn handle_injected(&mut self, frame: Bytes, now: Instant) {
+    pub fn handle_injected(&mut self, frame: Bytes, lane: Lane, now: Instant) {
         if let Some(shared) = &self.shared {
             shared.borrow_mut().sent.insert(frame.clone());
         }
-        self.handle_frame(frame, now).expect("input is wanted");
+        self.handle_frame_by(frame, lane, now).expect("input is wanted");
     }
 
     // ---- What there is to do ----
@@ -507,11 +632,16 @@ impl<S: Subject> Watched<S> {
     pub fn poll_transmit(&mut self) -> Option<Transmit> {
         let out = self.subject.poll_transmit();
         let text = out.as_ref().map(|out| String::from_utf8(out.frame.to_vec()).expect("G13: frames are UTF-8"));
+        let route = out.as_ref().map(|out| out.route);
         if let Some(text) = &text {
-            self.note(|| format!("> {text}"));
+            let lane = route.map_or(Lane::CHANNEL, |route| route.lane);
+            self.note(|| if lane == Lane::CHANNEL { format!("> {text}") } else { format!("> by {lane} {text}") });
         }
         if let Some(model) = &mut self.model {
-            assert_eq!(text.as_deref().map(told::frame), model.poll_transmit(), "the model has another frame: {text:?}");
+            let predicted = model.poll_transmit(route.map(|route| route.lane));
+            let said =
+                text.as_deref().zip(route).map(|(text, route)| format!("{} as {}", told::frame(text), told::part(route.kind)));
+            assert_eq!(said, predicted, "the model has another frame: {text:?}");
         }
         if let (Some(out), Some(text)) = (&out, &text) {
             if let Some(shared) = &self.shared {
@@ -519,7 +649,7 @@ impl<S: Subject> Watched<S> {
             }
             let depth = self.subject.session().config().depth.max;
             let altered = self.is_altered();
-            self.judge.say(text, depth, altered);
+            self.judge.say(text, out.route, depth, altered);
         }
         self.after();
         out
@@ -546,6 +676,9 @@ impl<S: Subject> Watched<S> {
             let (depth, altered) = (self.subject.session().config().depth.max, self.is_altered());
             let faithful = !altered && !self.is_unfaithful();
             self.judge.told(event, depth, faithful);
+            if let Event::LaneClosed { lane, .. } = event {
+                self.judge.lose(*lane);
+            }
             self.learn(event);
         }
         self.after();
@@ -585,8 +718,13 @@ fn answered<E: Debug>(result: Result<(), E>) -> Answered {
 
 impl Judge {
     /// A frame leaves.
-    fn say(&mut self, text: &str, max_depth: u8, altered: bool) {
+    fn say(&mut self, text: &str, Route { lane, kind, .. }: Route, max_depth: u8, altered: bool) {
         assert!(!self.closed, "G4: a frame after the end: {text}");
+        assert!(!self.stopped.contains(&lane), "routes: it leaves although {lane} is stopped: {text}");
+        assert!(!self.gone.contains(&lane), "routes: it leaves although {lane} is gone: {text}");
+        let belongs = |expected: Lane, part: bool| {
+            assert!(lane == expected && part, "routes: it belongs to {expected} and leaves by {lane} as {kind:?}: {text}");
+        };
         assert!(!text.contains(['\n', '\r']), "G13: one frame is one line: {text:?}");
         let frame: Value = serde_json::from_str(text).expect("G13: every frame is JSON");
         let params = &frame["params"];
@@ -595,6 +733,10 @@ impl Judge {
                 let id = id.as_u64().expect("ids of ours are numbers");
                 assert!(self.requests.all.insert(id), "G2: an id was used twice: {text}");
                 self.requests.open.insert(id);
+                match self.requests.lanes.get(&id) {
+                    Some(lane) => belongs(*lane, kind == RouteKind::Within),
+                    None => belongs(Lane::CHANNEL, kind == RouteKind::Request(ExchangeId::from_number(id))),
+                }
                 let depth = params["_meta"]["protocol-core/samplingDepth"].as_u64().unwrap_or(0);
                 assert!(depth <= max_depth.into(), "G12: {text}");
             }
@@ -603,6 +745,10 @@ impl Judge {
                 let request = params["requestId"].as_u64().or_else(named).filter(|id| self.requests.all.contains(id));
                 let Some(id) = request else { panic!("G2: a cancel without a request: {text}") };
                 assert!(self.requests.open.remove(&id), "G2: cancelled although it was cancelled or answered: {text}");
+                match self.requests.lanes.get(&id) {
+                    Some(lane) => belongs(*lane, kind == RouteKind::Within),
+                    None => belongs(Lane::CHANNEL, kind == RouteKind::Cancel(ExchangeId::from_number(id))),
+                }
             }
             (Some(method @ ("notifications/progress" | "actions/progress")), None) => {
                 let is_percent = method == "actions/progress";
@@ -610,12 +756,17 @@ impl Judge {
                 let value = params[if is_percent { "percent" } else { "progress" }].as_f64();
                 assert!(!is_percent || value.is_none_or(|value| (0.0..=100.0).contains(&value)), "G3: no percent: {text}");
                 // The oldest of that name: what a newer one says leaves behind the answer to it.
-                let Some(pending) = self.pending.iter_mut().find(|pending| pending.token == token) else {
+                let of_name = |pending: &&mut Pending| pending.token == token && pending.lane == lane;
+                let Some(pending) = self.pending.iter_mut().find(of_name) else {
                     if self.missed {
                         return;
                     }
+                    if let Some(other) = self.pending.iter().find(|pending| pending.token == token) {
+                        belongs(other.lane, false);
+                    }
                     panic!("G3: progress before its request or after its end: {text}")
                 };
+                belongs(pending.lane, kind == RouteKind::Within);
                 let Some(value) = value else {
                     assert!(is_percent, "G3: progress without a value: {text}");
                     return;
@@ -626,17 +777,57 @@ impl Judge {
             }
             (None, Some(id)) if !id.is_null() => {
                 let id = id.to_string();
-                let oldest = self.pending.iter().position(|pending| pending.id == id);
-                let answered = oldest.map(|at| self.pending.remove(at)).is_some();
-                assert!(answered || self.missed, "G2: an answer that nobody waits for: {text}");
+                let oldest = self.pending.iter().position(|pending| pending.id == id && pending.lane == lane);
+                if oldest.is_none()
+                    && !self.missed
+                    && let Some(other) = self.pending.iter().find(|pending| pending.id == id)
+                {
+                    belongs(other.lane, false);
+                }
+                let Some(pending) = oldest.map(|at| self.pending.remove(at)) else {
+                    assert!(self.missed, "G2: an answer that nobody waits for: {text}");
+                    return;
+                };
+                let is_error = frame.get("error").is_some();
+                let part = match kind {
+                    RouteKind::Answer(_) => !pending.taken,
+                    RouteKind::Reply(ReplyKind::Result) => !is_error,
+                    RouteKind::Reply(ReplyKind::Error) => is_error && pending.taken,
+                    RouteKind::Reply(ReplyKind::Refused) => is_error && !pending.taken,
+                    _ => false,
+                };
+                belongs(pending.lane, part);
             }
+            // What is no answer and has no id is news, or a log record.
+            (Some("log" | "notifications/message"), None) if kind == RouteKind::Within => {
+                let is_known = lane == Lane::CHANNEL || self.served.contains(&lane);
+                assert!(is_known, "routes: a log record by {lane}, by which no invocation came: {text}");
+                if let Some(name) = params.get("invocationId").map(Value::to_string) {
+                    let of_name = |pending: &Pending| pending.token.as_ref() == Some(&name) && pending.lane == lane;
+                    let is_known = altered || self.missed || self.pending.iter().any(of_name);
+                    assert!(is_known, "routes: a log record by {lane} of another invocation: {text}");
+                }
+            }
+            (Some(_), None) => belongs(Lane::CHANNEL, kind == RouteKind::Notice),
             _ => {}
         }
     }
 
-    /// A frame was read. `taken`: it began an invocation. `cancelled`: it made one an orphan. `dropped`: its id was that of a request in
-    /// flight, so it is never answered.
-    fn hear(&mut self, frame: &[u8], taken: bool, cancelled: bool, dropped: bool, altered: bool) {
+    /// Nothing more leaves by a lane for what came by it.
+    fn lose(&mut self, lane: Lane) {
+        self.pending.retain(|pending| pending.lane != lane);
+        self.stopped.remove(&lane);
+        self.gone.insert(lane);
+    }
+
+    /// A frame was read.
+    fn hear(&mut self, frame: &[u8], heard: Heard) {
+        let Heard { lane, received, was_taken: taken, was_cancelled: cancelled, was_dropped: dropped, altered } = heard;
+        self.gone.remove(&lane);
+        if taken {
+            self.arrived.push_back(lane);
+            self.served.extend(Some(lane).filter(|lane| *lane != Lane::CHANNEL));
+        }
         let Ok(frame) = serde_json::from_slice::<Value>(frame) else {
             // Half a surrogate pair is JSON by its grammar, and a session reads it, but it is no text of ours.
             self.missed = true;
@@ -645,14 +836,19 @@ impl Judge {
         let params = &frame["params"];
         // What was damaged so that it is no request any longer is answered nevertheless if it has an id.
         let is_request = frame.get("method").is_some() || (frame.get("result").is_none() && frame.get("error").is_none());
+        let is_owed = frame.get("id").is_some() && is_request && !dropped;
+        assert!(altered || received.replies == usize::from(is_owed), "routes: {received:?} for {frame}");
         match frame.get("id") {
             Some(id) if (is_request || altered) && !dropped => {
                 let token = params["_meta"].get("progressToken").or_else(|| params.get("invocationId")).map(Value::to_string);
-                self.pending.push(Pending { id: id.to_string(), token: token.filter(|_| taken), last: None });
+                self.pending.push(Pending { lane, id: id.to_string(), taken, token: token.filter(|_| taken), last: None });
             }
             _ if cancelled && frame["method"] == "notifications/cancelled" => {
                 let id = params["requestId"].to_string();
-                if let Some(newest) = self.pending.iter().rposition(|pending| pending.id == id) {
+                // By its own lane, or else by any.
+                let runs = |pending: &Pending| pending.id == id && pending.taken;
+                let of_lane = self.pending.iter().rposition(|pending| runs(pending) && pending.lane == lane);
+                if let Some(newest) = of_lane.or_else(|| self.pending.iter().rposition(runs)) {
                     self.pending.remove(newest);
                 }
             }
@@ -664,12 +860,14 @@ impl Judge {
     fn told(&mut self, event: &Event, max_depth: u8, faithful: bool) {
         assert!(!self.closed, "G4: an event after the end: {event:?}");
         match event {
-            Event::Request { id, params, .. } => {
-                assert!(self.live_serves.insert(told::number(id)), "G2: {id} twice");
+            Event::Request { id, request, .. } => {
+                let params = request.params();
+                let lane = self.arrived.pop_front().unwrap_or(Lane::CHANNEL);
+                assert!(self.live_serves.insert(told::number(id), lane).is_none(), "G2: {id} twice");
                 assert!(!faithful || params.as_str().contains(ODD), "G13: {}", params.as_str());
             }
             Event::Cancelled { id, .. } => {
-                assert!(self.live_serves.remove(&told::number(id)), "cancelled although it is over: {id}");
+                assert!(self.live_serves.remove(&told::number(id)).is_some(), "cancelled although it is over: {id}");
                 self.cancelled_serves.insert(told::number(id));
             }
             Event::Input { id, key, .. } => {
@@ -701,6 +899,20 @@ impl Judge {
     }
 }
 
+/// What became of a frame that was read.
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    lane: Lane,
+    received: Received,
+    /// It began an invocation.
+    was_taken: bool,
+    /// It made one an orphan.
+    was_cancelled: bool,
+    /// Its id was that of a request in flight, so it is never answered.
+    was_dropped: bool,
+    altered: bool,
+}
+
 impl<S: Subject> Machine for Watched<S> {
     type Event = Event;
 
@@ -729,7 +941,7 @@ impl<S: Subject> Machine for Watched<S> {
     }
 
     fn wants_input(&self) -> bool {
-        self.subject.session().wants_input()
+        self.subject.session().wants_input(Lane::CHANNEL)
     }
 
     fn is_closed(&self) -> bool {

@@ -20,8 +20,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use protocol_core::{
-    Answer, Ask, CallTimeouts, Config, Instant, Invoke, Json, Op, Progress, Reply, Sample, Sampled, Session, ToolOutput,
-    TransportEnd,
+    Answer, Ask, CallTimeouts, Config, Instant, Invoke, Json, Progress, Reply, Sample, Sampled, Session, ToolOutput, TransportEnd,
 };
 
 use super::check::{ODD, Subject, Watched};
@@ -65,7 +64,7 @@ pub enum Action {
     /// That end's next frame leaves it.
     Leave(u8),
     /// That end's next deadline passes, and nobody looks yet.
-    Pass(u8),
+    SessionCredentials(u8),
     /// That end looks at what has passed.
     Timeout(u8),
     /// That end closes, with a grace.
@@ -164,7 +163,7 @@ impl<S: Subject> End<S> {
         }
         match due {
             Some(due) if due <= self.now => all.push(Action::Timeout(at)),
-            Some(_) if left.deadlines[here] > 0 && more => all.push(Action::Pass(at)),
+            Some(_) if left.deadlines[here] > 0 && more => all.push(Action::SessionCredentials(at)),
             _ => {}
         }
         if left.closes[here] > 0 && is_open && more {
@@ -185,7 +184,7 @@ impl<S: Subject> End<S> {
             Action::Cancel(_) => (Some(&mut left.cancels), true),
             Action::Update(_) => (Some(&mut left.updates), true),
             Action::Sample(_) => (Some(&mut left.samples), true),
-            Action::Pass(_) => (Some(&mut left.deadlines[here]), true),
+            Action::SessionCredentials(_) => (Some(&mut left.deadlines[here]), true),
             Action::Close(_) => (Some(&mut left.closes[here]), true),
             _ => (None, false),
         };
@@ -196,8 +195,7 @@ impl<S: Subject> End<S> {
         let mut leaves = None;
         match action {
             Action::Call(parent) => {
-                let params = Json::parse(format!(r#"{{"name":"t","arguments":{ODD}}}"#)).expect("JSON");
-                let mut call = Invoke::new(Op::CallTool, params);
+                let mut call = Invoke::call_tool("t", Json::parse(ODD).expect("JSON"));
                 call.parent = parent.map(|place| end.known.asked[usize::from(place)].0);
                 end.invoke(call, *now);
             }
@@ -229,7 +227,7 @@ impl<S: Subject> End<S> {
                     end.handle_end(TransportEnd::Eof, *now);
                 }
             },
-            Action::Pass(_) => *now = end.subject().poll_timeout().expect("a deadline"),
+            Action::SessionCredentials(_) => *now = end.subject().poll_timeout().expect("a deadline"),
             Action::Timeout(_) => end.handle_timeout(*now),
             Action::Close(_) => end.close(Duration::from_millis(5), *now),
         }

@@ -8,6 +8,7 @@
 pub mod broken;
 pub mod check;
 pub mod explore;
+pub mod lanes;
 pub mod links;
 pub mod model;
 pub mod ops;
@@ -25,9 +26,10 @@ use bytes::{Buf, Bytes};
 use protocol_core::FrameSink as _;
 use protocol_core::drive::{Driver, FrameIo, Timer};
 use protocol_core::lines::{LineDecoder, LineEncoder};
-use protocol_core::{Config, Instant, Session, Transmit, TransportEnd};
+use protocol_core::{Config, Event, Instant, Lane, Session, Transmit, TransportEnd};
 
 use check::{Shared, Subject, Watched};
+use lanes::{Lanes, Seen};
 use links::{Arrival, Broken, ByteLink, Faults, MessageLink, Read};
 
 /// What lies between the ends of a world.
@@ -90,6 +92,8 @@ pub struct World<S: Subject = Session> {
     now: Rc<Cell<Instant>>,
     ends: Ends<S>,
     links: Links,
+    /// The lanes of end 1, if it has more than the channel.
+    lanes: Option<Lanes>,
     /// Ends whose application does not look at events.
     deaf: [bool; 2],
     /// At one instant deadlines come before arrivals. The other order is the rule.
@@ -144,7 +148,7 @@ impl<S: Subject> World<S> {
                 (ends, Links::Bytes(links))
             }
         };
-        Self { now, ends, links, deaf: [false; 2], timeouts_first: false, shared }
+        Self { now, ends, links, lanes: None, deaf: [false; 2], timeouts_first: false, shared }
     }
 
     /// The time.
@@ -162,6 +166,21 @@ impl<S: Subject> World<S> {
     /// One end, for calling its verbs.
     pub fn end_mut(&mut self, at: usize) -> &mut Watched<S> {
         self.ends[at].watched_mut()
+    }
+
+    /// Gives end 1 a transport of many lanes, chosen from `seed`. For messages, and before anything has moved.
+    ///
+    /// # Panics
+    /// If there are streams of bytes between the ends.
+    pub fn many_lanes(&mut self, seed: u64) {
+        assert!(matches!(self.links, Links::Messages(_)), "a driver has one lane");
+        self.lanes = Some(Lanes::new(seed, self.end(1).is_tesseron()));
+    }
+
+    /// What has happened to lanes.
+    #[must_use]
+    pub fn seen_of_lanes(&self) -> Seen {
+        self.lanes.as_ref().map(|lanes| lanes.seen).unwrap_or_default()
     }
 
     /// Everything that happened at both ends, in order at each.
@@ -252,9 +271,40 @@ impl<S: Subject> World<S> {
     pub fn inject(&mut self, at: usize, frame: &str) {
         self.shared.borrow_mut().unfaithful = true;
         let (now, frame) = (self.now(), Bytes::copy_from_slice(frame.as_bytes()));
+        let session = self.ends[at].watched().subject().session();
+        let lane = match &mut self.lanes {
+            Some(lanes) if at == 1 => lanes.pick(&frame, session),
+            _ => Some(Lane::CHANNEL),
+        };
         let watched = self.end_mut(at);
-        if watched.subject().session().wants_input() {
-            watched.handle_injected(frame, now);
+        if let Some(lane) = lane.filter(|lane| watched.subject().session().wants_input(*lane)) {
+            watched.handle_injected(frame, lane, now);
+        }
+    }
+
+    // ---- Lanes ----
+
+    /// Stops a lane of end 1, or lets it go on.
+    pub fn set_writable(&mut self, lane: Lane, is_writable: bool) {
+        let now = self.now();
+        let was_open = self.end_mut(1).set_writable(lane, is_writable, now);
+        if let Some(lanes) = &mut self.lanes {
+            lanes.set_writable(lane, is_writable, was_open);
+        }
+    }
+
+    fn check_lanes(&self) {
+        if let Some(lanes) = &self.lanes {
+            self.end(1).check_lanes(lanes.all());
+        }
+    }
+
+    /// A lane of end 1 is gone.
+    pub fn lose_lane(&mut self, lane: Lane) {
+        let now = self.now();
+        let was_open = self.end_mut(1).lose_lane(lane, now);
+        if let Some(lanes) = &mut self.lanes {
+            lanes.lose(lane, was_open);
         }
     }
 
@@ -341,21 +391,41 @@ impl<S: Subject> World<S> {
                     }
                     let Some(out) = watched.poll_transmit() else { break };
                     links[at].send(&out.frame, now);
+                    if let Some(lanes) = self.lanes.as_mut().filter(|_| at == 1) {
+                        lanes.sent(&out.frame, out.route);
+                    }
                     moved = true;
                 }
                 let other = 1 - at;
-                while watched.subject().session().wants_input()
-                    && let Some(arrival) = links[other].receive(now)
-                {
+                while watched.subject().session().wants_input(Lane::CHANNEL) {
+                    let mut lanes = self.lanes.as_mut().filter(|_| at == 1);
+                    if let Some(lanes) = &mut lanes
+                        && let Some((lane, frame)) = lanes.held.take()
+                    {
+                        if let Err(full) = watched.handle_frame_by(frame, lane, now) {
+                            lanes.held = Some((lane, full.0));
+                            break;
+                        }
+                        moved = true;
+                        continue;
+                    }
+                    let Some(arrival) = links[other].receive(now) else { break };
                     moved = true;
-                    match arrival {
-                        Arrival::Message(frame) => watched.handle_frame(frame, now).expect("input was wanted"),
-                        Arrival::End(end) => watched.handle_end(end, now),
+                    match (arrival, lanes) {
+                        (Arrival::Message(frame), Some(lanes)) => {
+                            let lane = lanes.pick(&frame, watched.subject().session());
+                            lanes.held = lane.map(|lane| (lane, frame));
+                        }
+                        (Arrival::Message(frame), None) => watched.handle_frame(frame, now).expect("input was wanted"),
+                        (Arrival::End(end), _) => watched.handle_end(end, now),
                     }
                 }
                 moved |= timeout(watched);
-                while !deaf && watched.poll_event().is_some() {
+                while !deaf && let Some(event) = watched.poll_event() {
                     moved = true;
+                    if let (Some(lanes), Event::LaneClosed { lane, .. }) = (&mut self.lanes, event) {
+                        lanes.give_up(lane);
+                    }
                 }
                 if watched.subject().session().is_closed() && ended.is_none() {
                     *ended = Some(TransportEnd::Eof);
@@ -383,7 +453,7 @@ impl<S: Subject> World<S> {
 
     // ---- The end ----
 
-    /// Clears all faults, ends everything in one of three ways, and checks what must hold then.
+    /// Clears all faults, lets all lanes go on, ends everything in one of three ways, and checks what must hold then.
     ///
     /// # Panics
     /// If something does not hold.
@@ -393,7 +463,11 @@ impl<S: Subject> World<S> {
             self.stall(at, false);
             self.deafen(at, false);
         }
+        while let Some(lane) = self.lanes.as_ref().and_then(|lanes| lanes.choose_stopped(0)) {
+            self.set_writable(lane, true);
+        }
         self.settle();
+        self.check_lanes();
         match how % 3 {
             0 => self.reset(),
             1 => (0..2).for_each(|at| {

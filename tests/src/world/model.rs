@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use protocol_core::{
-    Answer, Ask, CallTimeouts, Config, Invoke, Level, LogRecord, Op, Progress, Protocol, RateWindow, Reply, ServeOptions,
-    TransportEnd, Violation, mcp, tesseron,
+    Answer, Ask, CallTimeouts, Config, Gone, Invoke, Lane, Level, LogRecord, Op, Progress, Protocol, RateWindow, Reply,
+    ServeOptions, TransportEnd, Violation, mcp, tesseron,
 };
 use serde_json::Value;
 
@@ -49,8 +49,11 @@ enum Due {
 #[derive(Clone, Debug)]
 struct Call {
     method: &'static str,
-    started: u64,
+    /// When it has taken too long in all.
+    latest: Option<u64>,
     heard: u64,
+    /// When the first of the questions came that are open.
+    asked: u64,
     clocks: CallTimeouts,
     observed: bool,
     depth: u8,
@@ -70,6 +73,7 @@ enum Serving {
 
 #[derive(Clone, Debug)]
 struct Serve {
+    lane: Lane,
     wire: String,
     is_tool: bool,
     token: Option<String>,
@@ -78,6 +82,8 @@ struct Serve {
     deadline: Option<u64>,
     floor: Option<f64>,
     kept: Option<Progress>,
+    /// Its place among those that could go on if their lanes were not stopped. Final updates (`false`) come first.
+    place: Option<(bool, u64)>,
     rate: RateWindow,
     counted: VecDeque<u64>,
     final_passed: bool,
@@ -90,6 +96,7 @@ struct Serve {
 #[derive(Clone, Debug)]
 struct Question {
     asker: u64,
+    lane: Lane,
     kind: &'static str,
     at: Option<u64>,
     /// What waits for the handshake.
@@ -98,6 +105,7 @@ struct Question {
 
 #[derive(Clone, Debug)]
 struct Asked {
+    lane: Lane,
     wire: String,
     parent: Option<u64>,
     depth: u8,
@@ -115,6 +123,17 @@ enum Kind {
     Plain,
     Request(u64),
     Progress(u64),
+    /// A log record; the length of the name of its invocation is all that its length depends on.
+    Log(usize),
+}
+
+/// A frame that waits, and its lane. `part` is the part that it plays there.
+#[derive(Clone, Debug)]
+struct Waiting {
+    kind: Kind,
+    lane: Lane,
+    part: String,
+    said: String,
 }
 
 /// What differs between the protocols and decides outcomes.
@@ -204,7 +223,7 @@ pub struct Model {
     phase: Phase,
     handshake_at: Option<u64>,
     greeting_open: bool,
-    greeting_of_peer: Option<String>,
+    greeting_of_peer: Option<(Lane, String)>,
     ending: Ending,
     peer_ended: bool,
     close_at: Option<u64>,
@@ -214,12 +233,18 @@ pub struct Model {
     questions: BTreeMap<u64, Question>,
     asked: BTreeMap<u64, Asked>,
     alarms: BTreeMap<u64, u64>,
-    live: BTreeMap<String, Owner>,
+    live: BTreeMap<(Lane, String), Owner>,
     past: VecDeque<String>,
     highest: Option<i64>,
     quiet_until: u64,
-    out: VecDeque<(Kind, String)>,
+    out: VecDeque<Waiting>,
     events: VecDeque<String>,
+    /// Lanes whose frames are not taken.
+    stopped: BTreeSet<Lane>,
+    /// Places that were given to progress of stopped lanes.
+    places: u64,
+    /// The lane of the frame that is read, and how many replies it is owed for it.
+    arriving: (Lane, usize),
 }
 
 fn micros(span: std::time::Duration) -> u64 {
@@ -265,11 +290,14 @@ impl Model {
             quiet_until: now,
             out: VecDeque::new(),
             events: VecDeque::new(),
+            stopped: BTreeSet::new(),
+            places: 0,
+            arriving: (Lane::CHANNEL, 0),
         };
         if opens {
             model.phase = Phase::Opened;
             let id = model.number();
-            model.say(format!("request {id} {}", terms.greeting));
+            model.say(Lane::CHANNEL, format!("request {id}"), format!("request {id} {}", terms.greeting));
         }
         model
     }
@@ -280,7 +308,10 @@ impl Model {
         let from_now = |at: &mut u64| *at = at.wrapping_sub(now);
         let (mut calls, mut serves, mut questions) = (self.calls.clone(), self.serves.clone(), self.questions.clone());
         for call in calls.values_mut() {
-            [Some(&mut call.started), Some(&mut call.heard), call.quiet_until.as_mut()].into_iter().flatten().for_each(from_now);
+            [call.latest.as_mut(), Some(&mut call.heard), Some(&mut call.asked), call.quiet_until.as_mut()]
+                .into_iter()
+                .flatten()
+                .for_each(from_now);
         }
         for serve in serves.values_mut() {
             [Some(&mut serve.received), serve.deadline.as_mut(), serve.last_sent.as_mut()].into_iter().flatten().for_each(from_now);
@@ -294,7 +325,10 @@ impl Model {
         let phases =
             (self.phase, self.ending, self.peer_ended, handshake, close, self.next, self.now.wrapping_sub(now), self.peer_can);
         let peer = (&self.asked, &self.live, &self.past, self.highest);
-        format!("{phases:?} {calls:?} {serves:?} {questions:?} {peer:?} {:?} {:?} {:?}", self.alarms, self.out, self.events)
+        format!(
+            "{phases:?} {calls:?} {serves:?} {questions:?} {peer:?} {:?} {:?} {:?} {:?}",
+            self.alarms, self.out, self.events, self.stopped
+        )
     }
 
     // ---- What is polled ----
@@ -304,11 +338,12 @@ impl Model {
         self.events.pop_front()
     }
 
-    /// The next frame.
-    pub fn poll_transmit(&mut self) -> Option<String> {
-        let (_, said) = self.out.pop_front()?;
+    /// The next frame of a lane, or of any, and the part that it plays there. In which order lanes take turns is not predicted.
+    pub fn poll_transmit(&mut self, lane: Option<Lane>) -> Option<String> {
+        let may_leave = |waiting: &Waiting| !self.stopped.contains(&waiting.lane) && lane.is_none_or(|lane| lane == waiting.lane);
+        let Waiting { part, said, .. } = self.out.iter().position(may_leave).and_then(|next| self.out.remove(next))?;
         self.settle_ending();
-        Some(said)
+        Some(format!("{said} as {part}"))
     }
 
     /// The next deadline.
@@ -317,10 +352,34 @@ impl Model {
         self.due().map(|(at, _)| at)
     }
 
-    /// Whether it takes frames.
+    /// Whether it takes frames of a lane.
     #[must_use]
-    pub fn wants_input(&self) -> bool {
-        self.ending != Ending::Closed && self.events.len() < self.config.limits.events
+    pub fn wants_input(&self, lane: Lane) -> bool {
+        let is_known = self.is_open(lane) || self.open_lanes().len() < self.config.limits.lanes;
+        is_known && self.ending != Ending::Closed && self.events.len() < self.config.limits.events
+    }
+
+    /// The lanes beside the channel by which something is still to leave, or that are stopped.
+    #[must_use]
+    pub fn open_lanes(&self) -> BTreeSet<Lane> {
+        let serves = self.serves.values().filter(|serve| !matches!(serve.state, Serving::Cancelled)).map(|serve| serve.lane);
+        let asked = self.asked.values().map(|asked| asked.lane);
+        let waiting = self.out.iter().map(|waiting| waiting.lane);
+        let all = serves.chain(asked).chain(waiting).chain(self.stopped.iter().copied());
+        all.filter(|lane| *lane != Lane::CHANNEL).collect()
+    }
+
+    /// Whether a lane is one of them, or the channel.
+    #[must_use]
+    pub fn is_open(&self, lane: Lane) -> bool {
+        lane == Lane::CHANNEL || self.open_lanes().contains(&lane)
+    }
+
+    /// How many requests that came by a lane wait for their reply.
+    #[must_use]
+    pub fn replies_owed(&self, lane: Lane) -> usize {
+        let serves = self.serves.values().filter(|serve| serve.lane == lane && !matches!(serve.state, Serving::Cancelled));
+        serves.count() + self.asked.values().filter(|asked| asked.lane == lane).count()
     }
 
     /// Whether it is over.
@@ -344,8 +403,17 @@ impl Model {
         self.next - 1
     }
 
-    fn say(&mut self, said: String) {
-        self.out.push_back((Kind::Plain, said));
+    fn say(&mut self, lane: Lane, part: impl Into<String>, said: String) {
+        self.push(Kind::Plain, lane, part, said);
+    }
+
+    fn push(&mut self, kind: Kind, lane: Lane, part: impl Into<String>, said: String) {
+        self.out.push_back(Waiting { kind, lane, part: part.into(), said });
+    }
+
+    /// Says the reply to an invocation.
+    fn reply(&mut self, lane: Lane, said: String) {
+        self.say(lane, if said.starts_with("error ") { "error" } else { "result" }, said);
     }
 
     fn tell(&mut self, told: String) {
@@ -357,13 +425,13 @@ impl Model {
     }
 
     fn waits(&self, request: u64) -> bool {
-        self.out.iter().any(|(kind, _)| *kind == Kind::Request(request))
+        self.out.iter().any(|waiting| waiting.kind == Kind::Request(request))
     }
 
     /// Whether the request was still there.
     fn take_back(&mut self, request: u64) -> bool {
         let before = self.out.len();
-        self.out.retain(|(kind, _)| *kind != Kind::Request(request));
+        self.out.retain(|waiting| waiting.kind != Kind::Request(request));
         self.out.len() < before
     }
 
@@ -378,8 +446,11 @@ impl Model {
     }
 
     fn call_deadline(call: &Call) -> Option<(u64, &'static str)> {
-        let idle = call.clocks.idle.filter(|_| call.questions.is_empty()).map(|idle| (call.heard + micros(idle), "idle"));
-        let total = call.clocks.max_total.map(|total| (call.started + micros(total), "in all"));
+        if call.held || !call.questions.is_empty() {
+            return None;
+        }
+        let idle = call.clocks.idle.map(|idle| (call.heard + micros(idle), "idle"));
+        let total = call.latest.map(|latest| (latest, "in all"));
         match (idle, total) {
             (Some(idle), Some(total)) if idle.0 < total.0 => Some(idle),
             (idle, total) => total.or(idle),
@@ -405,7 +476,8 @@ impl Model {
                 Serving::Active => {
                     all.extend(serve.deadline.map(|at| (at, Due::Serve(*id))));
                     let fills = serve.counted.len().checked_sub(serve.rate.updates as usize).and_then(|at| serve.counted.get(at));
-                    all.extend(fills.filter(|_| self.can_go(serve)).map(|at| (*at + micros(serve.rate.length), Due::Flush(*id))));
+                    let waits = serve.place.is_none() && self.can_go(serve);
+                    all.extend(fills.filter(|_| waits).map(|at| (*at + micros(serve.rate.length), Due::Flush(*id))));
                 }
                 Serving::Answered { at, .. } => all.extend([(*at, Due::Release(*id))]),
                 Serving::Cancelled => {}
@@ -465,13 +537,13 @@ impl Model {
                 None => return state_error("NoParent"),
             },
         };
-        if !self.client && (self.terms.names || !matches!(call.op, Op::Ping | Op::Custom(_))) {
+        if !self.client && (self.terms.names || !matches!(call.op(), Op::Ping | Op::Custom)) {
             return state_error("WrongEnd");
         }
         if self.terms.names && self.phase != Phase::Ready {
             return state_error("NotReady");
         }
-        if self.terms.names && call.op != Op::CallTool {
+        if self.terms.names && call.op() != Op::CallTool {
             return state_error("Unsupported");
         }
         if self.calls.len() + self.settled_waiting() >= self.config.limits.in_flight {
@@ -480,28 +552,25 @@ impl Model {
         let id = self.number();
         let clocks = call.timeouts.unwrap_or(self.config.timeouts.call);
         let observed = self.terms.names || call.progress || (clocks.reset_on_progress && clocks.idle.is_some());
-        let method = if call.op == Op::CallTool { self.terms.call } else { told::op(&call.op) };
+        let method = if call.op() == Op::CallTool { self.terms.call } else { told::op(call.op()) };
         let held = !(self.phase == Phase::Ready || method == "ping");
         let (now, last, questions) = (self.now, None, Vec::new());
         let made = Call {
             method,
-            started: now,
+            latest: None,
             heard: now,
+            asked: now,
             clocks,
             observed,
             depth,
-            held,
+            held: true,
             floor: None,
             last,
             quiet_until: None,
             questions,
         };
-        let over = Self::call_deadline(&made).filter(|(at, _)| *at <= now);
         self.calls.insert(id, made);
-        if let Some((_, clock)) = over {
-            self.calls.entry(id).and_modify(|call| call.held = true);
-            self.settle_call(id, &format!("timed out {clock}"));
-        } else if !held {
+        if !held {
             self.send_call(id);
         }
         Ok(id)
@@ -510,7 +579,13 @@ impl Model {
     fn send_call(&mut self, id: u64) {
         let (name, names) = (self.name(id), self.terms.names);
         let Some(call) = self.calls.get_mut(&id) else { return };
-        call.held = false;
+        (call.heard, call.asked, call.held) = (self.now, self.now, false);
+        call.latest = call.clocks.max_total.map(|total| self.now + micros(total));
+        if let Some((_, clock)) = Self::call_deadline(call).filter(|(at, _)| *at <= self.now) {
+            // Nothing was sent.
+            call.held = true;
+            return self.settle_call(id, &format!("timed out {clock}"));
+        }
         let mut said = format!("request {id} {}", call.method);
         if call.observed {
             said += &format!(" token {name}");
@@ -518,7 +593,7 @@ impl Model {
         if call.depth > 0 && !names {
             said += &format!(" depth {}", call.depth);
         }
-        self.out.push_back((Kind::Request(id), said));
+        self.push(Kind::Request(id), Lane::CHANNEL, format!("request {id}"), said);
     }
 
     /// What a call of ours is called by the other end.
@@ -540,7 +615,7 @@ impl Model {
             Phase::Answered => {}
             Phase::Fresh | Phase::Opened => return state_error("NotReady"),
         }
-        self.say("notice tesseron/claimed".to_owned());
+        self.say(Lane::CHANNEL, "notice", "notice tesseron/claimed".to_owned());
         self.phase = Phase::Ready;
         self.settle_ending();
         Ok(0)
@@ -561,11 +636,12 @@ impl Model {
     pub fn provide_input(&mut self, key: u64, answer: &Answer, now: u64) -> Answered {
         self.advance(now);
         let Some(asked) = self.asked.remove(&key) else { return state_error("NotLive") };
-        self.say(match answer {
+        let said = match answer {
             Answer::Refused(error) => format!("error {} {}", asked.wire, error.code),
             _ => format!("result {}", asked.wire),
-        });
-        self.retire(&asked.wire);
+        };
+        self.say(asked.lane, format!("answer {key}"), said);
+        self.retire(asked.lane, &asked.wire);
         self.close_question_of_call(asked.parent, key);
         self.settle_ending();
         Ok(0)
@@ -575,7 +651,7 @@ impl Model {
         let Some(call) = self.calls.get(&id) else { return };
         let speaks = !call.held && call.method != "ping" && outcome != "lost";
         if !self.take_back(id) && speaks {
-            self.say(format!("cancel {}", self.name(id)));
+            self.say(Lane::CHANNEL, format!("cancel {id}"), format!("cancel {}", self.name(id)));
         }
         self.finish_call(id, outcome);
     }
@@ -593,13 +669,13 @@ impl Model {
         if let Some(asked) = self.withdraw_asked(key)
             && self.may_write()
         {
-            self.say(format!("error {} {}", asked.wire, self.terms.over));
+            self.say(asked.lane, format!("answer {key}"), format!("error {} {}", asked.wire, self.terms.over));
         }
     }
 
     fn withdraw_asked(&mut self, key: u64) -> Option<Asked> {
         let asked = self.asked.remove(&key)?;
-        self.retire(&asked.wire);
+        self.retire(asked.lane, &asked.wire);
         self.tell(format!("gone {key}"));
         Some(asked)
     }
@@ -609,6 +685,7 @@ impl Model {
             call.questions.retain(|open| *open != key);
             if call.questions.is_empty() {
                 call.heard = self.now;
+                call.latest = call.latest.map(|latest| self.now + latest.saturating_sub(call.asked).max(1));
             }
         }
     }
@@ -687,19 +764,31 @@ impl Model {
             kept.message = update.message;
         }
         self.flush(id);
-        let is_kept = self.serves.get(&id).is_some_and(|serve| serve.kept.is_some());
-        state_error(if is_kept { "Kept" } else { "Sent" })
+        state_error(match self.serves.get(&id) {
+            Some(Serve { place: Some(_), .. }) => "Coalesced",
+            Some(Serve { kept: Some(_), .. }) => "Kept",
+            _ => "Sent",
+        })
     }
 
     fn flush(&mut self, id: u64) {
-        let now = self.now;
+        let (now, next) = (self.now, self.places);
         let can_go = self.serves.get(&id).is_some_and(|serve| self.can_go(serve));
+        let is_stopped = self.serves.get(&id).is_some_and(|serve| self.stopped.contains(&serve.lane));
         let Some(serve) = self.active(id).filter(|_| can_go) else { return };
         let is_whole = |kept: &Progress| kept.value.is_some() && kept.value == kept.total;
         let is_final = serve.kept.as_ref().is_some_and(is_whole) && !serve.final_passed;
         let unlimited = serve.rate.length.is_zero();
         let recent = serve.counted.iter().filter(|at| **at + micros(serve.rate.length) > now).count();
         if !is_final && !unlimited && recent >= serve.rate.updates as usize {
+            serve.place = None;
+            return;
+        }
+        if is_stopped {
+            if serve.place.is_none_or(|(waits_for_turn, _)| waits_for_turn == is_final) {
+                serve.place = Some((!is_final, next));
+                self.places += 1;
+            }
             return;
         }
         if is_final {
@@ -717,9 +806,9 @@ impl Model {
         let now = self.now;
         let Some(serve) = self.serves.get_mut(&id) else { return };
         let (Some(kept), Some(token)) = (serve.kept.take(), &serve.token) else { return };
-        serve.last_sent = Some(now);
-        let said = format!("progress {token} {}", told::progress(&kept));
-        self.out.push_back((Kind::Progress(id), said));
+        (serve.last_sent, serve.place) = (Some(now), None);
+        let (lane, said) = (serve.lane, format!("progress {token} {}", told::progress(&kept)));
+        self.push(Kind::Progress(id), lane, "within", said);
     }
 
     /// [`protocol_core::Session::checkpoint`] of an object.
@@ -733,8 +822,8 @@ impl Model {
     pub fn request_input(&mut self, id: u64, ask: &Ask, now: u64) -> Answered {
         self.advance(now);
         let names = self.terms.names;
-        let (wire, depth) = match self.active(id) {
-            Some(serve) => (serve.token.clone().filter(|_| names).unwrap_or_else(|| serve.wire.clone()), serve.depth),
+        let (lane, wire, depth) = match self.active(id) {
+            Some(serve) => (serve.lane, serve.token.clone().filter(|_| names).unwrap_or_else(|| serve.wire.clone()), serve.depth),
             None => return state_error("NotLive"),
         };
         if self.peer_ended {
@@ -746,13 +835,14 @@ impl Model {
         let (kind, method) = match ask {
             Ask::Sample(_) => ("sample", self.terms.sample),
             Ask::Elicit(_) => ("elicit", self.terms.elicit),
+            Ask::OpenUrl(_) => ("open", self.terms.elicit),
             Ask::Confirm { .. } => ("confirm", self.terms.elicit),
             _ => ("roots", "roots/list"),
         };
         let [samples, elicits] = self.peer_can;
         let can = match kind {
             "sample" => samples,
-            "roots" => !names,
+            "roots" | "open" => !names,
             _ => elicits,
         };
         if !can {
@@ -772,12 +862,12 @@ impl Model {
         let at = self.config.timeouts.input.map(|span| self.now + micros(span));
         let ready = self.phase == Phase::Ready;
         let held = (!ready).then(|| said.clone());
-        self.questions.insert(key, Question { asker: id, kind, at, held });
+        self.questions.insert(key, Question { asker: id, lane, kind, at, held });
         if let Some(serve) = self.serves.get_mut(&id) {
             serve.questions.push(key);
         }
         if ready {
-            self.out.push_back((Kind::Request(key), said));
+            self.push(Kind::Request(key), lane, "within", said);
         }
         Ok(key)
     }
@@ -815,10 +905,10 @@ impl Model {
             }
             Serving::Answered { .. } => state_error("NotLive"),
             Serving::Cancelled => {
-                let wire = serve.wire.clone();
+                let (lane, wire) = (serve.lane, serve.wire.clone());
                 self.serves.remove(&id);
-                if self.live.get(&wire) == Some(&Owner::Serve(id)) {
-                    self.retire(&wire);
+                if self.live.get(&(lane, wire.clone())) == Some(&Owner::Serve(id)) {
+                    self.retire(lane, &wire);
                 }
                 state_error("NotLive")
             }
@@ -843,16 +933,16 @@ impl Model {
     }
 
     fn release(&mut self, id: u64) {
-        let Some(Serve { wire, state: Serving::Answered { frame, .. }, .. }) = self.serves.get(&id).cloned() else { return };
+        let Some(Serve { lane, wire, state: Serving::Answered { frame, .. }, .. }) = self.serves.get(&id).cloned() else { return };
         self.serves.remove(&id);
-        self.retire(&wire);
-        self.say(frame);
+        self.retire(lane, &wire);
+        self.reply(lane, frame);
     }
 
     fn cancel_serve(&mut self, id: u64, why: &str) {
         let Some(serve) = self.active(id) else { return };
-        serve.state = Serving::Cancelled;
-        self.out.retain(|(kind, _)| *kind != Kind::Progress(id));
+        (serve.state, serve.place) = (Serving::Cancelled, None);
+        self.out.retain(|waiting| waiting.kind != Kind::Progress(id));
         self.take_questions_back(id);
         self.tell(format!("cancelled {id} {why}"));
     }
@@ -860,7 +950,7 @@ impl Model {
     fn cut_short(&mut self, id: u64, why: &str) {
         let Some(serve) = self.active(id) else { return };
         let partial = if serve.checkpoint { " partial" } else { "" };
-        let (wire, is_tool) = (serve.wire.clone(), serve.is_tool);
+        let (lane, wire, is_tool) = (serve.lane, serve.wire.clone(), serve.is_tool);
         let code = match why {
             "deadline" => self.terms.deadline,
             "closing" => self.terms.closing,
@@ -873,10 +963,10 @@ impl Model {
         };
         self.last_words(id);
         if let Some(serve) = self.serves.get_mut(&id) {
-            serve.state = Serving::Cancelled;
+            (serve.state, serve.place) = (Serving::Cancelled, None);
         }
-        self.say(frame);
-        self.retire(&wire);
+        self.reply(lane, frame);
+        self.retire(lane, &wire);
         self.tell(format!("cancelled {id} {why}"));
     }
 
@@ -891,7 +981,7 @@ impl Model {
     fn take_question_back(&mut self, key: u64) -> Option<Question> {
         let question = self.close_question(key)?;
         if question.held.is_none() && !self.take_back(key) && self.terms.cancels_questions {
-            self.say(format!("cancel {key}"));
+            self.say(question.lane, "within", format!("cancel {key}"));
         }
         Some(question)
     }
@@ -904,14 +994,43 @@ impl Model {
 
     // ---- As either ----
 
-    /// [`protocol_core::Session::log`] without an invocation.
-    pub fn log(&mut self, record: &LogRecord, now: u64) -> Answered {
+    /// [`protocol_core::Session::log`], of records that are equal.
+    pub fn log(&mut self, id: Option<u64>, record: &LogRecord, now: u64) -> Answered {
         self.advance(now);
+        let names = self.terms.names;
+        let (lane, name) = match id.map(|id| self.active(id)) {
+            None => (Lane::CHANNEL, 0),
+            Some(None) => return state_error("NotLive"),
+            Some(Some(serve)) => (serve.lane, serve.token.as_ref().filter(|_| names).map_or(0, String::len)),
+        };
         if self.client || record.level < Level::Info || !self.may_write() {
             return state_error("Unwanted");
         }
-        self.say("log".to_owned());
-        state_error("Sent")
+        let is_stopped = self.stopped.contains(&lane);
+        if is_stopped && !self.drop_logs(lane, name) {
+            return state_error("Dropped");
+        }
+        self.push(Kind::Log(name), lane, if id.is_some() { "within" } else { "notice" }, "log".to_owned());
+        state_error(if is_stopped { "Dropped" } else { "Sent" })
+    }
+
+    /// On a lane that is stopped the oldest records make room for a new one, if that is enough.
+    fn drop_logs(&mut self, lane: Lane, name: usize) -> bool {
+        let lengths = self.out.iter().enumerate().filter_map(|(at, waiting)| match waiting.kind {
+            Kind::Log(length) if waiting.lane == lane => Some((at, length)),
+            _ => None,
+        });
+        let oldest: Vec<_> = lengths.take(2).collect();
+        // All else in them is equal, and longer than any name.
+        let count = match oldest[..] {
+            [(_, first), ..] if first >= name => 1,
+            [_, _] => 2,
+            _ => return false,
+        };
+        for (at, _) in oldest[..count].iter().rev() {
+            self.out.remove(*at);
+        }
+        true
     }
 
     /// [`protocol_core::Session::notify`] with custom news.
@@ -923,7 +1042,7 @@ impl Model {
         if !matches!(self.phase, Phase::Answered | Phase::Ready) {
             return state_error("NotReady");
         }
-        self.say(format!("notice {method}"));
+        self.say(Lane::CHANNEL, "notice", format!("notice {method}"));
         Ok(0)
     }
 
@@ -1069,6 +1188,7 @@ impl Model {
     fn close_now(&mut self, reason: &str) {
         self.ending = Ending::Closed;
         self.out.clear();
+        self.stopped.clear();
         self.serves.clear();
         self.alarms.clear();
         self.live.clear();
@@ -1076,10 +1196,90 @@ impl Model {
         self.tell(format!("closed {reason}"));
     }
 
+    // ---- Lanes ----
+
+    /// [`protocol_core::Session::set_writable`].
+    pub fn set_writable(&mut self, lane: Lane, is_writable: bool, now: u64) -> Answered {
+        self.advance(now);
+        if self.is_closed() || !self.is_open(lane) {
+            return state_error("NotLive");
+        }
+        if is_writable {
+            self.resume(lane);
+        } else {
+            self.stopped.insert(lane);
+        }
+        self.settle_ending();
+        Ok(0)
+    }
+
+    fn resume(&mut self, lane: Lane) {
+        self.stopped.remove(&lane);
+        let waits = self.serves.iter().filter(|(_, serve)| serve.lane == lane);
+        let line: BTreeSet<_> = waits.filter_map(|(id, serve)| Some((serve.place?, *id))).collect();
+        for (_, id) in line {
+            self.flush(id);
+        }
+    }
+
+    /// [`protocol_core::Session::handle_gone`].
+    pub fn handle_gone(&mut self, gone: Gone, now: u64) -> Answered {
+        self.advance(now);
+        if self.is_closed() {
+            return state_error("NotLive");
+        }
+        // On Tesseron an exchange lives with its lane.
+        let ends = self.terms.names;
+        match gone {
+            Gone::Lane(lane) if !self.is_open(lane) => return state_error("NotLive"),
+            Gone::Lane(lane) => {
+                if ends {
+                    self.lose_lane(lane);
+                }
+                // A lane that is gone is stopped no longer.
+                self.resume(lane);
+            }
+            Gone::Exchange(exchange) => {
+                let id = told::number(exchange);
+                if self.calls.get(&id).is_none_or(|call| call.held) {
+                    return state_error("NotLive");
+                }
+                if ends {
+                    self.settle_call(id, "lost");
+                }
+            }
+        }
+        self.settle_ending();
+        Ok(0)
+    }
+
+    fn lose_lane(&mut self, lane: Lane) {
+        let on_it = |serve: &Serve| serve.lane == lane;
+        for id in self.serves.iter().filter(|(_, serve)| on_it(serve)).map(|(id, _)| *id).collect::<Vec<_>>() {
+            let wire = self.serves[&id].wire.clone();
+            match self.serves[&id].state {
+                Serving::Active => self.cancel_serve(id, "disconnected"),
+                Serving::Answered { .. } => drop(self.serves.remove(&id)),
+                Serving::Cancelled => continue,
+            }
+            self.retire(lane, &wire);
+        }
+        for key in self.asked.iter().filter(|(_, asked)| asked.lane == lane).map(|(key, _)| *key).collect::<Vec<_>>() {
+            if let Some(asked) = self.withdraw_asked(key) {
+                self.close_question_of_call(asked.parent, key);
+            }
+        }
+        if lane != Lane::CHANNEL {
+            self.out.retain(|waiting| waiting.lane != lane);
+            self.stopped.remove(&lane);
+        }
+    }
+
     // ---- What arrives ----
 
-    fn retire(&mut self, wire: &str) {
-        if self.live.remove(wire).is_some() {
+    /// Ids of other lanes than the channel are not remembered.
+    fn retire(&mut self, lane: Lane, wire: &str) {
+        if self.live.remove(&(lane, wire.to_owned())).is_some() && lane == Lane::CHANNEL {
             if self.past.len() >= self.config.limits.tombstones {
                 self.past.pop_front();
             }
@@ -1088,15 +1288,20 @@ impl Model {
     }
 
     fn take_id(&mut self, wire: &str, owner: Owner) -> bool {
-        if self.live.contains_key(wire) {
+        let lane = self.arriving.0;
+        if self.live.contains_key(&(lane, wire.to_owned())) {
             self.violation(Violation::DuplicateRequest);
             return false;
+        }
+        self.arriving.1 += 1;
+        self.live.insert((lane, wire.to_owned()), owner);
+        if lane != Lane::CHANNEL {
+            return true;
         }
         let number = wire.parse::<i64>().ok();
         let fresh = number.is_some_and(|number| self.highest.is_none_or(|highest| number > highest));
         self.highest = self.highest.max(number);
         let reused = !fresh && self.past.iter().any(|past| past == wire);
-        self.live.insert(wire.to_owned(), owner);
         if reused {
             self.violation(Violation::ReusedId);
         }
@@ -1105,10 +1310,12 @@ impl Model {
 
     /// An answer that belongs to no invocation.
     fn answer(&mut self, wire: &str, said: String) {
-        if self.live.contains_key(wire) {
+        let lane = self.arriving.0;
+        if self.live.contains_key(&(lane, wire.to_owned())) {
             self.violation(Violation::DuplicateRequest);
         } else {
-            self.say(said);
+            self.arriving.1 += 1;
+            self.say(lane, if said.starts_with("error ") { "refusal" } else { "result" }, said);
         }
     }
 
@@ -1119,12 +1326,14 @@ impl Model {
         self.answer(wire, format!("error {wire} {code}"));
     }
 
-    /// [`protocol_core::Session::handle_frame`] of a frame that one of our ends, or [`super::ops`], can have made.
-    pub fn handle_frame(&mut self, text: &str, now: u64) {
+    /// [`protocol_core::Session::handle_frame`] of a frame that one of our ends, or [`super::ops`], can have made. Gives how many
+    /// replies its lane is owed for it.
+    pub fn handle_frame(&mut self, text: &str, lane: Lane, now: u64) -> usize {
         if self.is_closed() {
-            return;
+            return 0;
         }
         self.advance(now);
+        self.arriving = (lane, 0);
         let frame: Value = serde_json::from_str(text).expect("a frame that a model reads is JSON");
         let id = frame.get("id").map(Value::to_string);
         let params = &frame["params"];
@@ -1134,6 +1343,7 @@ impl Model {
             (None, id) => self.take_response(&frame, &id.unwrap_or_default()),
         }
         self.settle_ending();
+        std::mem::take(&mut self.arriving.1)
     }
 
     fn serves_peer(&self) -> bool {
@@ -1155,9 +1365,11 @@ impl Model {
                 if names && !params["protocolVersion"].is_string() {
                     return self.refuse(wire, Some(Violation::InvalidParams), -32602);
                 }
-                self.say(format!("result {wire}"));
+                let lane = self.arriving.0;
+                self.arriving.1 += 1;
+                self.say(lane, "result", format!("result {wire}"));
                 self.phase = Phase::Answered;
-                self.greeting_of_peer = Some(wire.to_owned());
+                self.greeting_of_peer = Some((lane, wire.to_owned()));
                 self.handshake_at = None;
                 self.tell("ready".to_owned());
             }
@@ -1192,6 +1404,7 @@ impl Model {
         let method = if method == self.terms.call { "tools/call" } else { method };
         self.tell(format!("request {id} {method} depth {depth} observed {}", token.is_some()));
         let serve = Serve {
+            lane: self.arriving.0,
             wire: wire.to_owned(),
             is_tool: method == "tools/call",
             token,
@@ -1200,6 +1413,7 @@ impl Model {
             deadline: self.config.timeouts.serve.map(|span| self.now + micros(span)),
             floor: None,
             kept: None,
+            place: None,
             rate: self.config.progress.window,
             counted: VecDeque::new(),
             final_passed: false,
@@ -1215,11 +1429,20 @@ impl Model {
         }
     }
 
-    /// The invocation that the other end calls so, until it was answered.
+    /// The invocation that the other end calls so on the lane of the frame that is read, until it was answered.
     fn named(&self, name: &str) -> Option<u64> {
-        let is_live = |serve: &Serve, id: &u64| self.live.get(&serve.wire) == Some(&Owner::Serve(*id));
-        let mut all = self.serves.iter().filter(|(id, serve)| serve.token.as_deref() == Some(name) && is_live(serve, id));
+        let lane = self.arriving.0;
+        let is_live = |serve: &Serve, id: &u64| self.live.get(&(lane, serve.wire.clone())) == Some(&Owner::Serve(*id));
+        let on_it = self.serves.iter().filter(|(_, serve)| serve.lane == lane);
+        let mut all = on_it.filter(|(id, serve)| serve.token.as_deref() == Some(name) && is_live(serve, id));
         all.next().map(|(id, _)| *id)
+    }
+
+    /// Who has an id: on the lane of the frame that is read, or else on the only lane where it is live.
+    fn owner(&self, wire: &str) -> Option<Owner> {
+        let of_lane = self.live.get(&(self.arriving.0, wire.to_owned()));
+        let mut all = self.live.iter().filter(|((_, id), _)| id == wire).map(|(_, owner)| owner);
+        of_lane.or_else(|| all.next().filter(|_| all.next().is_none())).copied()
     }
 
     /// The call of ours that a question or an update names, if the name is one of ours.
@@ -1249,6 +1472,7 @@ impl Model {
         let inherited = parent.map_or(0, |id| self.calls[&id].depth);
         let kind = match method {
             _ if method == self.terms.sample => "sample",
+            _ if method == self.terms.elicit && params["mode"] == "url" => "open",
             _ if method == self.terms.elicit => "elicit",
             _ => "roots",
         };
@@ -1263,8 +1487,11 @@ impl Model {
             return;
         }
         let key = self.number();
-        self.asked.insert(key, Asked { wire: wire.to_owned(), parent, depth });
+        self.asked.insert(key, Asked { lane: self.arriving.0, wire: wire.to_owned(), parent, depth });
         if let Some(call) = parent.and_then(|id| self.calls.get_mut(&id)) {
+            if call.questions.is_empty() {
+                call.asked = self.now;
+            }
             call.questions.push(key);
         }
         self.tell(format!("asked {key} parent {} {kind} depth {depth}", parent.unwrap_or(0)));
@@ -1292,19 +1519,25 @@ impl Model {
                     self.early_change = true;
                 }
             }
-            _ if method == log && names => self.tell("log".to_owned()),
+            _ if method == log && names => {
+                // One on behalf of a call that is over comes too late.
+                let named = params.get("invocationId").and_then(|_| self.call_named(params, &Value::Null));
+                if named.is_none_or(|id| self.calls.get(&id).is_some_and(|call| !call.held)) {
+                    self.tell("log".to_owned());
+                }
+            }
             _ if names && self.serves_peer() => self.tell("notice".to_owned()),
             _ if names => self.violation(Violation::OutOfPhase),
             "notifications/cancelled" => {
                 let wire = params["requestId"].to_string();
-                match self.live.get(&wire).copied() {
+                match self.owner(&wire) {
                     Some(Owner::Serve(id)) => self.cancel_serve(id, "peer"),
                     Some(Owner::Asked(key)) => {
                         if let Some(asked) = self.withdraw_asked(key) {
                             self.close_question_of_call(asked.parent, key);
                         }
                     }
-                    None if self.phase == Phase::Answered && self.greeting_of_peer.as_ref() == Some(&wire) => {
+                    None if self.phase == Phase::Answered && self.greeting_of_peer == Some((self.arriving.0, wire)) => {
                         self.violation(Violation::CancelledHandshake);
                     }
                     None => {}
@@ -1332,7 +1565,8 @@ impl Model {
         }
         for (key, question) in &mut self.questions {
             if let Some(said) = question.held.take() {
-                self.out.push_back((Kind::Request(*key), said));
+                let (kind, lane, part) = (Kind::Request(*key), question.lane, "within".to_owned());
+                self.out.push_back(Waiting { kind, lane, part, said });
             }
         }
     }
@@ -1407,7 +1641,7 @@ impl Model {
             self.handshake_at = None;
             self.tell("ready".to_owned());
             if let Some(greeted) = self.terms.greeted {
-                self.say(greeted.to_owned());
+                self.say(Lane::CHANNEL, "notice", greeted.to_owned());
             }
             if self.early_change {
                 self.tell("changed".to_owned());
@@ -1465,6 +1699,9 @@ fn read_answer(kind: &str, result: &Value, names: bool) -> &'static str {
         ("confirm", Some(_)) => "confirm false",
         ("elicit", Some("accept")) if filled.is_object() => "accept",
         ("elicit", Some("decline" | "cancel")) => "decline",
+        ("open", Some("accept")) => "open accept",
+        ("open", Some("decline")) => "open decline",
+        ("open", Some("cancel")) => "open cancel",
         _ => "invalid",
     }
 }

@@ -7,13 +7,16 @@
 use std::time::Duration;
 
 use protocol_core::{
-    Answer, Ask, CallTimeouts, Elicit, Elicited, Instant, Invoke, Json, Op, Progress, RateWindow, Reply, RpcError, Sample, Sampled,
-    ServeOptions, ToolOutput,
+    Answer, Ask, CallTimeouts, Consent, Elicit, Elicited, Instant, Invoke, Json, Lane, Op, OpenUrl, Progress, RateWindow, Reply,
+    RpcError, Sample, Sampled, ServeOptions, ToolOutput,
 };
 
 use super::World;
 use super::check::{ODD, ODD_RESULT, Subject, Watched};
 use super::rng::Rng;
+
+/// Asks the user of the caller to open an address.
+pub const OPEN_URL: u8 = 38;
 
 /// One operation.
 pub type Operation = [u8; 4];
@@ -35,12 +38,26 @@ pub fn random(rng: &mut Rng) -> Operation {
         16 => 18,
         _ => OFTEN[rng.below(OFTEN.len())],
     };
-    let [a, mut b, c, alters, ..] = rng.number().to_le_bytes();
+    let [a, mut b, c, alters, opens, ..] = rng.number().to_le_bytes();
+    // One question in eight brings an address.
+    let opcode = if opcode == 6 && opens < 32 { OPEN_URL } else { opcode };
     // Once something is altered nothing is predicted any longer.
     if opcode == 24 && alters > 8 {
         b = [0, 1, 2, 3, 4, 7, 9][usize::from(b % 7)];
     }
     [opcode, a, b, c]
+}
+
+/// An operation for worlds with many lanes, as tests with a seed choose them: what happens to lanes, calls that open some, and what is
+/// said by them.
+#[must_use]
+pub fn random_of_lanes(rng: &mut Rng) -> Operation {
+    const OFTEN: [u8; 16] = [33, 33, 33, 33, 34, 34, 35, 36, 37, 0, 0, 0, 0, 4, 28, 6];
+    let [a, b, c, ..] = rng.number().to_le_bytes();
+    match OFTEN[rng.below(OFTEN.len())] {
+        0 => [0, 0, b & !1, c & !15],
+        opcode => [opcode, a | 1, b, c],
+    }
 }
 
 /// Whether an operation closes an end or a link.
@@ -58,7 +75,10 @@ fn pick<T: Copy>(all: &[T], which: u8) -> Option<T> {
 }
 
 fn call(watched: &Watched<impl Subject>, op: Op, b: u8, c: u8) -> Invoke {
-    let mut call = Invoke::new(op, json(&format!(r#"{{"name":"t","arguments":{ODD}}}"#)));
+    let mut call = match op {
+        Op::CallTool => Invoke::call_tool("t", json(ODD)),
+        _ => Invoke::new(op, json(&format!(r#"{{"name":"t","arguments":{ODD}}}"#))),
+    };
     call.progress = c & 1 == 0;
     call.parent = (b & 1 == 1).then(|| pick(&watched.known.asked, b >> 1)).flatten().map(|(key, _)| key);
     let millis = |count: u8| Some(Duration::from_millis(count.into()));
@@ -100,6 +120,9 @@ fn answer(kind: &str, c: u8) -> Answer {
         ("elicit", 0) => Answer::Elicit(Elicited::Accept(json(r#"{"a":"b"}"#))),
         ("elicit", 1) => Answer::Elicit(Elicited::Decline),
         ("elicit", _) => Answer::Elicit(Elicited::Cancel),
+        ("open", 0) => Answer::OpenUrl(Consent::Accept),
+        ("open", 1) => Answer::OpenUrl(Consent::Decline),
+        ("open", _) => Answer::OpenUrl(Consent::Cancel),
         _ => Answer::Roots(json("[]")),
     }
 }
@@ -160,8 +183,8 @@ impl<S: Subject> World<S> {
         let now = self.now();
         let span = Duration::from_millis(u64::from(b) * 16 + u64::from(c));
         match opcode % PLACES {
-            0..=8 | 10..=16 | 28 => self.verb(opcode % PLACES, at, b, c, now),
-            9 => self.end_mut(at).log(now),
+            0..=8 | 10..=16 | 28 | OPEN_URL => self.verb(opcode % PLACES, at, b, c, now),
+            9 => self.end_mut(at).log(None, now),
             17 => {
                 if let Some(next) = self.next() {
                     self.jump(next);
@@ -202,9 +225,11 @@ impl<S: Subject> World<S> {
             }
             // A gateway is claimed for its agent.
             32 if self.end(0).is_tesseron() => self.end_mut(0).claim(now),
+            33..=37 => self.lane_verb(opcode % PLACES, b, c, now),
             _ => {}
         }
         self.settle();
+        self.check_lanes();
     }
 
     fn verb(&mut self, opcode: u8, at: usize, b: u8, c: u8, now: Instant) {
@@ -239,6 +264,11 @@ impl<S: Subject> World<S> {
             6 => {
                 if let Some(id) = serve {
                     watched.request_input(id, question(c), now);
+                }
+            }
+            OPEN_URL => {
+                if let Some(id) = serve {
+                    watched.request_input(id, OpenUrl::new("?", "https://a/").with_id("e").into(), now);
                 }
             }
             7 => {
@@ -278,6 +308,29 @@ impl<S: Subject> World<S> {
                     if let Some(id) = serve {
                         watched.progress(id, Progress::value(f64::from(u32::from(b) + value)), now);
                     }
+                }
+            }
+        }
+    }
+
+    /// What happens to lanes, and only where there are many.
+    fn lane_verb(&mut self, opcode: u8, b: u8, c: u8, now: Instant) {
+        let session = self.ends[1].watched().subject().session();
+        let Some(lanes) = &mut self.lanes else { return };
+        let (lane, stopped) = (lanes.choose(b, c, session), lanes.choose_stopped(b));
+        match opcode {
+            33 => lane.into_iter().for_each(|lane| self.set_writable(lane, false)),
+            34 => stopped.or(lane).into_iter().for_each(|lane| self.set_writable(lane, true)),
+            // The channel goes with all the rest of the transport.
+            35 => lane.into_iter().filter(|lane| *lane != Lane::CHANNEL).for_each(|lane| self.lose_lane(lane)),
+            36 => {
+                if let Some(id) = pick(&self.end(1).known.serves, b) {
+                    self.end_mut(1).log(Some(id), now);
+                }
+            }
+            _ => {
+                if let Some(id) = pick(&self.end(0).known.calls, b) {
+                    self.end_mut(0).lose_exchange(id, now);
                 }
             }
         }

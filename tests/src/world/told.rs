@@ -1,6 +1,8 @@
 //! Frames and events in a few words: what a model predicts, what a trace holds, and what a person compares.
 
-use protocol_core::{Answer, Ask, Clock, Elicited, Event, InputFailed, Op, Outcome, Progress, Why};
+use protocol_core::{
+    Answer, Ask, CancelReason, Elicited, Event, InputFailed, Op, Outcome, Progress, ReplyKind, RouteKind, TimeoutKind,
+};
 use serde_json::Value;
 
 /// A frame in a few words. Ids keep their JSON type.
@@ -44,6 +46,22 @@ pub fn frame(text: &str) -> String {
     }
 }
 
+/// The part that a frame plays on its lane, in a few words.
+#[must_use]
+pub fn part(kind: RouteKind) -> String {
+    match kind {
+        RouteKind::Reply(ReplyKind::Result) => "result".to_owned(),
+        RouteKind::Reply(ReplyKind::Error) => "error".to_owned(),
+        RouteKind::Reply(ReplyKind::Refused) => "refusal".to_owned(),
+        RouteKind::Within => "within".to_owned(),
+        RouteKind::Request(exchange) => format!("request {}", number(exchange)),
+        RouteKind::Cancel(exchange) => format!("cancel {}", number(exchange)),
+        RouteKind::Answer(key) => format!("answer {}", number(key)),
+        RouteKind::Notice => "notice".to_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
 /// Whether an error object carries what was done before it.
 #[must_use]
 pub fn has_partial(error: &Value) -> bool {
@@ -79,7 +97,7 @@ pub fn number(id: impl std::fmt::Display) -> u64 {
 
 /// What kind of call.
 #[must_use]
-pub fn op(op: &Op) -> &'static str {
+pub fn op(op: Op) -> &'static str {
     match op {
         Op::CallTool => "tools/call",
         Op::ListTools => "tools/list",
@@ -94,6 +112,7 @@ pub fn ask(ask: &Ask) -> &'static str {
     match ask {
         Ask::Sample(_) => "sample",
         Ask::Elicit(_) | Ask::Confirm { .. } => "elicit",
+        Ask::OpenUrl(_) => "open",
         _ => "roots",
     }
 }
@@ -104,14 +123,14 @@ pub fn event(event: &Event) -> String {
     match event {
         Event::Ready(_) => "ready".to_owned(),
         Event::PeerChanged(_) => "changed".to_owned(),
-        Event::Request { id, op: kind, depth, observed, .. } => {
-            format!("request {} {} depth {depth} observed {observed}", number(id), op(kind))
+        Event::Request { id, request, depth, observed, .. } => {
+            format!("request {} {} depth {depth} observed {observed}", number(id), op(request.op()))
         }
         Event::Cancelled { id, why } => {
             let why = match why {
-                Why::Peer(_) => "peer",
-                Why::Deadline => "deadline",
-                Why::Closing => "closing",
+                CancelReason::Peer(_) => "peer",
+                CancelReason::Deadline => "deadline",
+                CancelReason::Closing => "closing",
                 _ => "disconnected",
             };
             format!("cancelled {} {why}", number(id))
@@ -121,6 +140,7 @@ pub fn event(event: &Event) -> String {
                 Ok(Answer::Sample(_)) => "sample".to_owned(),
                 Ok(Answer::Elicit(Elicited::Accept(_))) => "accept".to_owned(),
                 Ok(Answer::Elicit(_)) => "decline".to_owned(),
+                Ok(Answer::OpenUrl(consent)) => format!("open {}", consent.as_str()),
                 Ok(Answer::Confirm(yes)) => format!("confirm {yes}"),
                 Ok(_) => "roots".to_owned(),
                 Err(InputFailed::Refused(error)) => format!("refused {}", error.code),
@@ -140,8 +160,8 @@ pub fn event(event: &Event) -> String {
                 Outcome::Result(_) => "result".to_owned(),
                 Outcome::Error(error) => format!("error {}", error.code),
                 Outcome::Cancelled => "cancelled".to_owned(),
-                Outcome::TimedOut(Clock::Idle) => "timed out idle".to_owned(),
-                Outcome::TimedOut(Clock::MaxTotal) => "timed out in all".to_owned(),
+                Outcome::TimedOut(TimeoutKind::Idle) => "timed out idle".to_owned(),
+                Outcome::TimedOut(TimeoutKind::MaxTotal) => "timed out in all".to_owned(),
                 Outcome::Lost => "lost".to_owned(),
                 _ => "invalid".to_owned(),
             };

@@ -1,8 +1,10 @@
 //! What the hot paths allocate: counted, not timed.
 
+use std::sync::Arc;
+
 use bytes::BytesMut;
-use protocol_core::{Event, Instant, Reply, ToolOutput};
-use tests::end::{End, client_config, json, server_config};
+use protocol_core::{Event, Instant, Lane, Reply, Session, ToolOutput};
+use tests::end::{End, call_tool, client_config, initialize, json, notification, server_config};
 use tests::pair::Pair;
 
 /// Frames as an adapter gives them: parts of one read buffer.
@@ -26,7 +28,7 @@ fn a_progress_notification_that_is_received_allocates_nothing_beyond_its_frame()
     client.sent();
     let mut frames = frames(1_000).into_iter();
     let mut receive = |frame, now| {
-        client.session.handle_frame(frame, Instant::from_micros(now)).unwrap();
+        client.session.handle_frame(frame, Lane::CHANNEL, Instant::from_micros(now)).unwrap();
         assert!(matches!(client.session.poll_event(), Some(Event::Progress { .. })));
     };
     receive(frames.next().unwrap(), 1);
@@ -45,14 +47,48 @@ fn a_round_trip_takes_allocations_in_the_single_digits_at_each_end() {
     let mut trip = || {
         pair.client.call();
         let request = pair.client.session.poll_transmit().unwrap().frame;
-        pair.server.session.handle_frame(request, Instant::ZERO).unwrap();
+        pair.server.session.handle_frame(request, Lane::CHANNEL, Instant::ZERO).unwrap();
         let Some(Event::Request { id, .. }) = pair.server.session.poll_event() else { panic!("a request") };
         pair.server.session.respond(id, Reply::Tool(output.clone()), Instant::ZERO).unwrap();
         let response = pair.server.session.poll_transmit().unwrap().frame;
-        pair.client.session.handle_frame(response, Instant::ZERO).unwrap();
+        pair.client.session.handle_frame(response, Lane::CHANNEL, Instant::ZERO).unwrap();
         assert!(matches!(pair.client.session.poll_event(), Some(Event::Done { .. })));
     };
     trip();
     let counted = allocation_counter::measure(|| (0..100).for_each(|_| trip()));
     assert!(counted.count_total <= 100 * 18, "{counted:?}");
+}
+
+/// Where a transport makes a session for each request, this is what one costs. The handshake is not counted: a revision that has sessions for
+/// single requests has none.
+#[test]
+fn a_session_that_serves_one_request_takes_at_most_eight_allocations_beyond_its_frames() {
+    let config = Arc::new(server_config());
+    let frames = [initialize(0, "2025-11-25", "{}"), notification("notifications/initialized", "{}"), call_tool(1, false)];
+    let [hello, ready, request] = frames.map(bytes::Bytes::from);
+    let mut session = None;
+    let made = allocation_counter::measure(|| session = Some(Session::new(Arc::clone(&config), Instant::ZERO)));
+    let mut session = session.unwrap();
+    for frame in [hello, ready] {
+        session.handle_frame(frame, Lane::CHANNEL, Instant::ZERO).unwrap();
+    }
+    while session.poll_event().is_some() || session.poll_transmit().is_some() {}
+    // A session of one request has made neither room for events nor for frames before.
+    let mut fresh = Session::new(Arc::clone(&config), Instant::ZERO);
+    let first = allocation_counter::measure(|| {
+        fresh
+            .handle_frame(bytes::Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#), Lane::CHANNEL, Instant::ZERO)
+            .unwrap();
+        assert!(fresh.poll_transmit().is_some());
+    });
+    let reply = Reply::Raw(json("{}"));
+    let served = allocation_counter::measure(|| {
+        session.handle_frame(request, Lane::CHANNEL, Instant::ZERO).unwrap();
+        let Some(Event::Request { id, .. }) = session.poll_event() else { panic!("a request") };
+        session.respond(id, reply, Instant::ZERO).unwrap();
+        assert!(session.poll_transmit().is_some());
+        drop(session);
+    });
+    let all = made.count_total + first.count_total + served.count_total;
+    assert!(all <= 8, "made {made:?}, first frame {first:?}, served {served:?}");
 }

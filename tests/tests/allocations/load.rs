@@ -1,7 +1,7 @@
 //! What a load leaves behind, counted and not timed; `examples/load.rs` times the full one.
 
 use allocation_counter::measure;
-use protocol_core::{Event, InboundId, Instant, Progress, Reply, Session, ToolOutput};
+use protocol_core::{Event, InboundId, Instant, Lane, Progress, Reply, Session, ToolOutput};
 use tests::end::{End, client_config, server_config, with};
 use tests::pair::Pair;
 
@@ -20,7 +20,7 @@ fn pair(in_flight: usize) -> Pair {
 
 fn carry(from: &mut End, to: &mut Session) {
     while let Some(out) = from.session.poll_transmit() {
-        to.handle_frame(out.frame, NOW).unwrap();
+        to.handle_frame(out.frame, Lane::CHANNEL, NOW).unwrap();
     }
 }
 

@@ -12,8 +12,8 @@ use endpoint::{
 };
 use protocol_core::drive::Timer;
 use protocol_core::{
-    Answer, Ask, CallTimeouts, Config, Elicit, Elicited, Identity, Json, Level, Outcome, Progress, RateWindow, Reported, RpcError,
-    Sample, Sampled, ServeOptions, Why,
+    Answer, Ask, CallTimeouts, CancelReason, Config, Elicit, Elicited, Identity, Json, Level, Outcome, Progress, RateWindow,
+    Reported, RpcError, Sample, Sampled, ServeOptions,
 };
 
 const fn ms(millis: u64) -> Duration {
@@ -232,7 +232,7 @@ fn a_handler_may_set_its_own_deadline_and_rate() {
 
 #[test]
 fn cancelled_is_cancelled_and_cancellation_all_tell_it_with_its_reason_also_in_another_task() {
-    let seen: Seen<(bool, Option<Why>)> = Seen::new();
+    let seen: Seen<(bool, Option<CancelReason>)> = Seen::new();
     let handed_on: Seen<Cancellation> = Seen::new();
     let (saw, handed) = (seen.clone(), handed_on.clone());
     let pair = pair(service().tool(Tool::new("watches", move |context: Context, (): ()| {
@@ -256,7 +256,7 @@ fn cancelled_is_cancelled_and_cancellation_all_tell_it_with_its_reason_also_in_a
     pair.executor.run_until_stalled();
     call.cancel(Some("enough"));
     pair.executor.run_until_stalled();
-    let enough = Some(Why::Peer(Some("enough".into())));
+    let enough = Some(CancelReason::Peer(Some("enough".into())));
     let saw = seen.take();
     assert_eq!(saw[0], (false, None));
     assert!(saw[1..].iter().all(|(_, why)| *why == enough), "{saw:?}");
@@ -339,7 +339,7 @@ fn with_timeout_elapses_when_the_limit_is_first() {
 
 #[test]
 fn with_timeout_ends_with_the_cancel_when_that_is_first() {
-    assert_eq!(limited(5000, Some(5000), Some(400)), (Err(TimeoutError::Cancelled(Why::Peer(None))), ms(400)));
+    assert_eq!(limited(5000, Some(5000), Some(400)), (Err(TimeoutError::Cancelled(CancelReason::Peer(None))), ms(400)));
 }
 
 #[test]

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use endpoint::testing::{Executor, pipe};
-use endpoint::{Call, Context, Done, Endpoint, Peer, Service, Tool};
+use endpoint::{Call, CallOutcome, Context, Endpoint, Peer, Service, Tool};
 use protocol_core::drive::Driver;
 use protocol_core::{
-    CallTimeouts, Close, CloseReason, Config, Identity, Instant, Invoke, Json, Op, Outcome, Refused, RpcError, Why,
+    CallTimeouts, CancelReason, Close, CloseReason, Config, Identity, Instant, Invoke, Json, Outcome, Refused, RpcError,
 };
 use tests::end::{cancelled, initialize, notification, request};
 
@@ -26,7 +26,7 @@ struct Nap {
 }
 
 /// Why naps were cut short, in order.
-type Told = Arc<Mutex<Vec<Why>>>;
+type Told = Arc<Mutex<Vec<CancelReason>>>;
 
 /// `nap` sleeps as long as it is told; `stuck` never looks.
 fn service(told: &Told) -> Service {
@@ -85,16 +85,16 @@ impl Ends {
         self.caller.call_tool("nap", Json::parse(format!(r#"{{"ms":{millis}}}"#)).unwrap()).unwrap()
     }
 
-    fn wait(&self, call: Call) -> Done {
+    fn wait(&self, call: Call) -> CallOutcome {
         self.executor.block_on(call).expect("it ends")
     }
 }
 
-fn is_result(done: &Done) -> bool {
+fn is_result(done: &CallOutcome) -> bool {
     matches!(done.outcome, Outcome::Result(_))
 }
 
-fn is_busy(done: &Done) -> bool {
+fn is_busy(done: &CallOutcome) -> bool {
     matches!(&done.outcome, Outcome::Error(error) if error.code == RpcError::BUSY)
 }
 
@@ -125,7 +125,7 @@ fn what_has_not_finished_within_the_grace_is_cancelled_and_its_caller_is_answere
     assert_eq!(result.member("isError").as_ref().map(Json::as_str), Some("true"), "a result that says so: {result}");
     assert!(is_result(&ends.wait(quick)));
     ends.executor.run_until_stalled();
-    assert_eq!(*ends.told.lock().unwrap(), [Why::Closing]);
+    assert_eq!(*ends.told.lock().unwrap(), [CancelReason::Closing]);
     assert_eq!(*ends.over.lock().unwrap(), Some(at(2000)));
 }
 
@@ -146,13 +146,13 @@ fn a_client_that_closes_lets_its_calls_finish_and_makes_no_new_ones() {
     let (short, long) = (ends.nap(1000), ends.nap(60_000));
     ends.executor.run_until_stalled();
     ends.caller.close(Close::Graceful { grace: ms(2000) });
-    let refused = ends.caller.call(Invoke::new(Op::ListTools, Json::empty_object())).unwrap_err();
+    let refused = ends.caller.call(Invoke::list_tools(None)).unwrap_err();
     assert_eq!(refused.why, Refused::Closing);
     assert!(is_result(&ends.wait(short)));
     assert_eq!(ends.wait(long).outcome, Outcome::Cancelled);
     assert_eq!(ends.executor.now(), at(2000));
     ends.executor.run_until_stalled();
-    assert!(matches!(ends.told.lock().unwrap()[..], [Why::Peer(_)]), "the cancel was still sent");
+    assert!(matches!(ends.told.lock().unwrap()[..], [CancelReason::Peer(_)]), "the cancel was still sent");
 }
 
 #[test]

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use endpoint::testing::{Executor, Harness, connect};
-use endpoint::{Call, Context, Done, Endpoint, Peer, Service, Tool, ToolError};
+use endpoint::{Call, CallOutcome, Context, Endpoint, Peer, Service, Tool, ToolError};
 use programs::audit::Audit;
 use programs::tools::{Options, service};
-use protocol_core::{CallTimeouts, Clock, Close, Config, Identity, Json, Level, Outcome, Progress, RpcError};
+use protocol_core::{CallTimeouts, Close, Config, Identity, Json, Level, Outcome, Progress, RpcError, TimeoutKind};
 use serde_json::{Value, json};
 
 const fn ms(millis: u64) -> Duration {
@@ -70,7 +70,7 @@ impl World {
         self.caller.call_tool("bulk", Json::encode(&arguments).unwrap()).unwrap()
     }
 
-    fn wait(&self, call: Call) -> Done {
+    fn wait(&self, call: Call) -> CallOutcome {
         self.executor.block_on(call).expect("it ends")
     }
 
@@ -174,7 +174,7 @@ fn a_job_that_its_caller_waits_for_no_longer_leaves_what_rode_on_its_progress() 
         let arguments = json!({ "items": ["a", "b", "c", "d"], "fail": ["b"], "step_ms": 300 });
         let call = world.caller.call_tool("bulk", Json::encode(&arguments).unwrap()).unwrap();
         let done = world.wait(call);
-        assert_eq!((done.outcome, world.now()), (Outcome::TimedOut(Clock::MaxTotal), ms(1000)));
+        assert_eq!((done.outcome, world.now()), (Outcome::TimedOut(TimeoutKind::MaxTotal), ms(1000)));
         assert_eq!(done.partial.as_ref().map(value), left);
     }
 }

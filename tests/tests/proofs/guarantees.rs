@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use protocol_core::{
-    Ask, AskError, CallTimeouts, Close, CloseReason, Event, Instant, Invoke, Op, Outcome, Progress, RateWindow, Reply, Sample,
-    ServeOptions, ToolOutput, TransportEnd,
+    Ask, AskError, CallTimeouts, Close, CloseReason, Event, Instant, Invoke, Lane, Op, Outcome, Progress, RateWindow, Reply,
+    Sample, ServeOptions, ToolOutput, TransportEnd,
 };
 use tests::end::{End, call_tool, cancelled, client_config, json, progress, result, server_config, with};
 use tests::pair::Pair;
@@ -126,7 +126,7 @@ fn g4_after_closed_there_is_no_frame_no_event_and_no_deadline() {
     end.frame(&result(2)).frame("nonsense").at(1_000_000);
     end.session.close(Close::Now, end.now);
     end.session.handle_end(TransportEnd::Eof, end.now);
-    end.session.invoke(Invoke::new(Op::ListTools, json("{}")), end.now).unwrap_err();
+    end.session.invoke(Invoke::list_tools(None), end.now).unwrap_err();
     end.session.set_alarm(end.now.saturating_add(Duration::from_secs(1))).unwrap_err();
     assert_eq!((end.events(), end.sent(), end.session.poll_timeout()), (vec![], vec![], None));
 }
@@ -175,7 +175,7 @@ fn g6_no_bytes_whatever_panic() {
             1 => End::client(client_config()),
             _ => End::new(server_config()),
         };
-        end.session.invoke(Invoke::new(Op::Ping, json("{}")), end.now).unwrap();
+        end.session.invoke(Invoke::ping(), end.now).unwrap();
         end.sent();
         for _ in 0..8 {
             let mut bytes = seeds[rng.below(seeds.len())].clone().into_bytes();
@@ -191,7 +191,7 @@ fn g6_no_bytes_whatever_panic() {
                     _ => bytes.truncate(place.max(1)),
                 }
             }
-            end.session.handle_frame(Bytes::from(bytes), end.now).unwrap();
+            end.session.handle_frame(Bytes::from(bytes), Lane::CHANNEL, end.now).unwrap();
             end.events();
         }
         end.at(1_000_000);
@@ -203,7 +203,7 @@ fn g7_what_would_be_over_before_it_began_settles_at_once() {
     let mut client = End::client(client_config());
     client.at(50);
     let now = CallTimeouts { idle: Some(Duration::ZERO), max_total: None, reset_on_progress: false };
-    client.invoke(Invoke::new(Op::ListTools, json("{}")).with_timeouts(now));
+    client.invoke(Invoke::list_tools(None).with_timeouts(now));
     assert!(matches!(client.events()[0], Event::Done { outcome: Outcome::TimedOut(_), .. }));
     assert_eq!((client.sent(), client.session.poll_timeout()), (vec![], None));
     let alarm = client.session.set_alarm(client.now).unwrap();
@@ -285,9 +285,9 @@ fn g13_payloads_cross_byte_for_byte() {
     let odd = "{ \"name\" : \"t\", \"arguments\" : { \"n\" : 1.50e+3, \"u\" : \"\\u00e9\\ud83d\\ude00 é\", \"d\" : 1, \"d\" : 2,\n\t\"z\":[ ] } }";
     pair.client.invoke(no_clocks(odd).without_progress());
     pair.run();
-    let Some(Event::Request { params, id, .. }) = pair.server_events().pop() else { panic!("a request") };
-    assert_eq!(params.as_str(), odd.replace('\n', " "));
-    pair.server.session.respond(id, Reply::Raw(params.into()), pair.server.now).unwrap();
+    let Some(Event::Request { request, id, .. }) = pair.server_events().pop() else { panic!("a request") };
+    assert_eq!(request.params().as_str(), odd.replace('\n', " "));
+    pair.server.session.respond(id, Reply::Raw(request.params().clone()), pair.server.now).unwrap();
     pair.run();
     let Some(Event::Done { outcome: Outcome::Result(back), .. }) = pair.client_events().pop() else { panic!("a result") };
     assert_eq!(back.as_str(), odd.replace('\n', " "));

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use protocol_core::{
-    Answer, Ask, CallTimeouts, Config, Event, InboundId, InputKey, Invoke, Json, NotLive, Op, OutboundId, Reply, TransportEnd,
+    Answer, Ask, CallTimeouts, Config, Event, InboundId, InputKey, Invoke, Json, Lane, NotLive, Op, OutboundId, Reply, TransportEnd,
 };
 use serde_json::Value;
 use tests::end::{End, client_config, json, notification, progress, server_config, with};
@@ -156,7 +156,7 @@ fn g1_g2_g4_g5_and_g7_hold_against_a_peer_that_says_anything() {
             0..11 => {
                 let newest: Vec<_> = watch.requests.iter().rev().take(4).copied().collect();
                 let frame = anything(rng, &newest);
-                if end.session.handle_frame(frame.clone().into(), end.now).is_ok() {
+                if end.session.handle_frame(frame.clone().into(), Lane::CHANNEL, end.now).is_ok() {
                     watch.says(&frame);
                 }
             }
@@ -166,9 +166,13 @@ fn g1_g2_g4_g5_and_g7_hold_against_a_peer_that_says_anything() {
                     max_total: Some(Duration::from_millis(90)),
                     reset_on_progress: true,
                 };
-                let op = [Op::CallTool, Op::Ping, Op::Custom("acme/do".into())][rng.below(3)].clone();
                 let parent = rng.pick(&watch.questions.iter().copied().collect::<Vec<_>>()).filter(|_| rng.below(2) == 0);
-                let mut call = Invoke::new(op, Json::empty_object()).with_timeouts(clocks);
+                let mut call = match rng.below(3) {
+                    0 => Invoke::new(Op::CallTool, Json::empty_object()),
+                    1 => Invoke::ping(),
+                    _ => Invoke::custom("acme/do", Json::empty_object()),
+                }
+                .with_timeouts(clocks);
                 call.parent = parent;
                 watch.live.extend(end.session.invoke(call, end.now));
             }

@@ -4,6 +4,7 @@ mod corpus;
 mod explore;
 mod guarantees;
 mod hostile_peer;
+mod lanes;
 mod model;
 mod traces;
 mod transitions;

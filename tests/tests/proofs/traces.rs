@@ -39,15 +39,15 @@ const SDK: &str = "sdk of host<->sdk";
 const RAW: &str = "rawgw of rawgw<->app";
 
 const KNOWN: &[Known] = &[
-    // ---- Tesseron: the reference does what it should not (section 10) ----
+    // ---- Tesseron: the reference does what it should not (`docs/protocols/tesseron.md`) ----
     Known {
-        why: "an orphan goes on to report when its invocation is over (10.2-6)",
+        why: "an orphan goes on to report when its invocation is over",
         ends: &[APP, SDK],
         files: These(&["cancel"]),
         what: &["< actions/progress: is not said (the invocation is over)"],
     },
     Known {
-        why: "the reference answers what its lost connection has cancelled, into nowhere (4.1)",
+        why: "the reference answers what its lost connection has cancelled, into nowhere",
         ends: &[SDK],
         files: These(&["disconnect-mid-invocation-uds", "resume-server-sdk-uds"]),
         what: &["< -32001 to actions/invoke: is not said (not live: it has ended or never was)"],
@@ -65,31 +65,31 @@ const KNOWN: &[Known] = &[
         what: &["< actions/cancel: is said, and was not"],
     },
     Known {
-        why: "the reference closes a dial unanswered while it has another one open; ours says what is wrong with it (10.2-10)",
+        why: "the reference closes a dial unanswered while it has another one open; ours says what is wrong with it",
         ends: &[APP],
         files: These(&["disconnect-mid-invocation-uds"]),
         what: &["< -32009 to tesseron/bind: is said, and was not"],
     },
     Known {
-        why: "a handler that returns nothing has an output all the same (10.2-20)",
+        why: "a handler that returns nothing has an output all the same",
         ends: &[APP, SDK],
         files: These(&["invoke-success"]),
         what: &["< result of actions/invoke: result.output is added"],
     },
     Known {
-        why: "the reference says any percent; ours stays between 0 and 100 and never goes back (5, items 70 and 71)",
+        why: "the reference says any percent; ours stays between 0 and 100 and never goes back",
         ends: &[APP, SDK],
         files: These(&["progress5"]),
         what: &["< actions/progress: params.percent is another", "< actions/progress: params.percent is left out"],
     },
     Known {
-        why: "of progress that goes back only the words are told, and of more than all of it all of it (5, item 74)",
+        why: "of progress that goes back only the words are told, and of more than all of it all of it",
         ends: &[GATEWAY, HOST],
         files: These(&["progress5"]),
         what: &["> actions/progress: is told otherwise"],
     },
     Known {
-        why: "what goes with a log record cannot take the place of its message (10.2, observed 26)",
+        why: "what goes with a log record cannot take the place of its message",
         ends: &[APP, SDK],
         files: These(&["log"]),
         what: &["< log: params.meta is left out"],
@@ -101,13 +101,13 @@ const KNOWN: &[Known] = &[
         what: &["> result of elicitation/request: a response of the wrong shape"],
     },
     Known {
-        why: "what is asked on behalf of a call ends with it, and its late answer is not relayed (10.2-23)",
+        why: "what is asked on behalf of a call ends with it, and its late answer is not relayed",
         ends: &[GATEWAY, HOST],
         files: These(&["sampling-cancel"]),
         what: &["< result of sampling/request: is error -32001"],
     },
     Known {
-        why: "sampling nests three deep and no deeper; the reference counts nothing (4.3)",
+        why: "sampling nests three deep and no deeper; the reference counts nothing",
         ends: &[GATEWAY, HOST],
         files: These(&["sampling-nested-depth4"]),
         what: &["< result of sampling/request: is error -32008", "> sampling/request: sampling nested too deep"],
@@ -120,31 +120,31 @@ const KNOWN: &[Known] = &[
     },
     // ---- Tesseron: an app that is driven by hand, to see what the gateway does ----
     Known {
-        why: "our app asks only on behalf of an invocation that it runs (10.2-8)",
+        why: "our app asks only on behalf of an invocation that it runs",
         ends: &[APP],
         files: These(&["gwmint-handshake-ws", "gwmint-no-capabilities", "gwmint-prehello", "gwmint-sampling-elicitation-direct"]),
         what: &["< sampling/request: is not said (nobody asked for that)"],
     },
     Known {
-        why: "our app asks only on behalf of an invocation that it runs (10.2-8)",
+        why: "our app asks only on behalf of an invocation that it runs",
         ends: &[APP],
         files: These(&["gwmint-no-capabilities", "gwmint-prehello", "gwmint-sampling-elicitation-direct"]),
         what: &["< elicitation/request: is not said (nobody asked for that)"],
     },
     Known {
-        why: "our gateway answers no question that belongs to no call (10.2-8)",
+        why: "our gateway answers no question that belongs to no call",
         ends: &[GATEWAY],
         files: These(&["gwmint-handshake-ws", "gwmint-sampling-elicitation-direct"]),
         what: &["< result of sampling/request: is error -32009"],
     },
     Known {
-        why: "nor before the session is claimed (10.2-8)",
+        why: "nor before the session is claimed",
         ends: &[GATEWAY],
         files: These(&["gwmint-handshake-ws", "gwmint-prehello"]),
         what: &["> sampling/request: a message at the wrong point of the handshake"],
     },
     Known {
-        why: "nor before the session is claimed (10.2-8); the recording refuses this one, too",
+        why: "nor before the session is claimed; the recording refuses this one, too",
         ends: &[GATEWAY],
         files: These(&["gwmint-prehello"]),
         what: &["> elicitation/request: a message at the wrong point of the handshake"],
@@ -156,7 +156,7 @@ const KNOWN: &[Known] = &[
         what: &["> elicitation/request: an input that was not offered", "> sampling/request: an input that was not offered"],
     },
     Known {
-        why: "as above, and parameters of the wrong shape are -32602 (item 7)",
+        why: "as above, and parameters of the wrong shape are -32602",
         ends: &[GATEWAY],
         files: These(&["gwmint-sampling-elicitation-direct"]),
         what: &[
@@ -177,12 +177,17 @@ const KNOWN: &[Known] = &[
         ends: &[APP],
         files: These(&["gwmint-dispatcher"]),
         what: &[
-            "< no/such: is not said (only the other end of the protocol may send this)",
-            "< no/such: is not said (parameters must be a JSON object)",
+            "< no/such: is not said (parameters, arguments and _meta must be JSON objects)",
             "< result of nothing: is not said (nobody asked for that)",
             "< tesseron/hello: is not said (only the other end of the protocol may send this)",
             "< what is no message: is not said (nobody asked for that)",
         ],
+    },
+    Known {
+        why: "our gateway passes over news that nobody has listed",
+        ends: &[GATEWAY],
+        files: These(&["gwmint-dispatcher"]),
+        what: &["> no/notif: is passed over"],
     },
     Known {
         why: "both pass over what is no message and answers nothing; ours notes it",
@@ -198,7 +203,7 @@ const KNOWN: &[Known] = &[
         ],
     },
     Known {
-        why: "a second hello is refused, where the reference begins a second session (10.2-3)",
+        why: "a second hello is refused, where the reference begins a second session",
         ends: &[GATEWAY],
         files: These(&["gwmint-dispatcher"]),
         what: &["< result of tesseron/hello: is error -32600", "> tesseron/hello: a message at the wrong point of the handshake"],
@@ -223,13 +228,13 @@ const KNOWN: &[Known] = &[
         what: &["< tesseron/hello: params.capabilities.streaming is another"],
     },
     Known {
-        why: "our app is through with a channel on which it was refused (1.4, 7.3)",
+        why: "our app is through with a channel on which it was refused",
         ends: &[APP],
         files: These(&["gwmint-hello-validation", "gwmint-resume-unclaimed"]),
         what: &["< tesseron/hello: is not said (the session is closing)"],
     },
     Known {
-        why: "parameters of the wrong shape are -32602, also where the reference does without them (2.1)",
+        why: "parameters of the wrong shape are -32602, also where the reference does without them",
         ends: &[GATEWAY],
         files: These(&["gwmint-hello-validation"]),
         what: &[
@@ -239,13 +244,13 @@ const KNOWN: &[Known] = &[
         ],
     },
     Known {
-        why: "our gateway closes a channel on which another major version was spoken (1.4)",
+        why: "our gateway closes a channel on which another major version was spoken",
         ends: &[GATEWAY],
         files: These(&["gwmint-hello-validation"]),
         what: &["< result of tesseron/hello: is not said (nobody asked that)"],
     },
     Known {
-        why: "our app resumes once, at the beginning, and is through with a channel on which it was refused (1.4, 7.3)",
+        why: "our app resumes once, at the beginning, and is through with a channel on which it was refused",
         ends: &[APP],
         files: These(&["gwmint-resume-uds"]),
         what: &[
@@ -254,7 +259,7 @@ const KNOWN: &[Known] = &[
         ],
     },
     Known {
-        why: "our gateway closes a channel on which another major version was spoken (1.4); what both refuse ours notes",
+        why: "our gateway closes a channel on which another major version was spoken; what both refuse ours notes",
         ends: &[GATEWAY],
         files: These(&["gwmint-resume-uds"]),
         what: &[
@@ -264,13 +269,13 @@ const KNOWN: &[Known] = &[
         ],
     },
     Known {
-        why: "an answer names the invocation that it is of (observed 34)",
+        why: "an answer names the invocation that it is of",
         ends: &[APP],
         files: These(&["gwmint-resume-uds"]),
         what: &["< result of actions/invoke: result.invocationId is another"],
     },
     Known {
-        why: "an answer that names another invocation is taken, and noted (item 67)",
+        why: "an answer that names another invocation is taken, and noted",
         ends: &[GATEWAY],
         files: These(&["gwmint-resume-uds"]),
         what: &["> result of actions/invoke: a response of the wrong shape"],
@@ -326,19 +331,19 @@ const KNOWN: &[Known] = &[
         what: &["< tools/call: params._meta is added"],
     },
     Known {
-        why: "sampling nests three deep and no deeper; the reference counts nothing (4.3)",
+        why: "sampling nests three deep and no deeper; the reference counts nothing",
         ends: &[AGENT],
         files: These(&["sampling-nested-depth4"]),
         what: &["< result of sampling/createMessage: is error -32808", "> sampling/createMessage: sampling nested too deep"],
     },
     Known {
-        why: "what is asked on behalf of a call ends with it (10.2-23)",
+        why: "what is asked on behalf of a call ends with it",
         ends: &[AGENT],
         files: These(&["sampling-cancel"]),
         what: &["< result of sampling/createMessage: is error -32800"],
     },
     Known {
-        why: "what is asked on behalf of a call ends with it (10.2-23)",
+        why: "what is asked on behalf of a call ends with it",
         ends: &[BRIDGE],
         files: These(&["sampling-cancel"]),
         what: &["< notifications/cancelled: is said, and was not"],
@@ -412,15 +417,6 @@ const KNOWN: &[Known] = &[
         ends: &[AGENT],
         files: These(&["handshake-claim-uds"]),
         what: &["< ping: params is added"],
-    },
-    Known {
-        why: "forms are what elicitation is; links are not spoken yet",
-        ends: &[CLIENT],
-        files: Count(80),
-        what: &[
-            "< initialize: params.capabilities.elicitation.form is left out",
-            "< initialize: params.capabilities.elicitation.url is left out",
-        ],
     },
     Known {
         why: "a question that was not offered is a method that there is not; the Python client calls it an invalid request",

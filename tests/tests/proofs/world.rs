@@ -171,7 +171,7 @@ fn a_stall_keeps_frames_where_they_can_be_taken_back() {
     world.stall(0, false);
     world.run_until(ms(500));
     assert_eq!(world.end(1).known.serves, [], "the request was withdrawn when its time was over");
-    assert!(world.trace()[0].concat().contains(&format!("outcome: {:?}", Outcome::TimedOut(protocol_core::Clock::Idle))));
+    assert!(world.trace()[0].concat().contains(&format!("outcome: {:?}", Outcome::TimedOut(protocol_core::TimeoutKind::Idle))));
     world.finish(2);
 }
 
@@ -183,6 +183,6 @@ fn a_livelock_is_a_failure() {
     let mut world = World::new(client, server, Wire::Messages, 1);
     world.forget_models();
     world.settle();
-    world.end_mut(0).invoke(Invoke::new(Op::Ping, json("{}")), Instant::ZERO).expect("it is admitted");
+    world.end_mut(0).invoke(Invoke::ping(), Instant::ZERO).expect("it is admitted");
     world.settle();
 }

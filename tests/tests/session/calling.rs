@@ -1,5 +1,5 @@
 //! Calls of ours, from the verb to their end: what goes out, what is refused, what comes back (Basic, "Messages" and "_meta";
-//! Lifecycle, "Capability Negotiation"; rows O1 to O29 of the exchange table).
+//! Lifecycle, "Capability Negotiation"; `docs/protocols/mcp.md`, "Transitions of an outgoing call").
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,7 +15,8 @@ use tests::pair::Pair;
 
 /// A call that asks for nothing beside its result.
 fn plain(op: Op, params: &str) -> Invoke {
-    Invoke::new(op, json(params)).without_progress().with_timeouts(CallTimeouts::NONE)
+    let call = if op == Op::Custom { Invoke::custom("acme/do", json(params)) } else { Invoke::new(op, json(params)) };
+    call.without_progress().with_timeouts(CallTimeouts::NONE)
 }
 
 fn refusal(end: &mut End, call: Invoke) -> Refused {
@@ -38,7 +39,7 @@ fn needs() -> [(Op, &'static str); 12] {
         (Op::Unsubscribe, r#"{"resources":{"subscribe":true}}"#),
         (Op::Complete, r#"{"completions":{}}"#),
         (Op::SetLogLevel, r#"{"logging":{}}"#),
-        (Op::Custom("acme/do".into()), "{}"),
+        (Op::Custom, "{}"),
     ]
 }
 
@@ -71,7 +72,7 @@ fn every_operation_has_its_method() {
         (Op::Complete, "completion/complete"),
         (Op::SetLogLevel, "logging/setLevel"),
         (Op::Ping, "ping"),
-        (Op::Custom("acme/do \"it\"".into()), r#"acme/do \"it\""#),
+        (Op::Custom, "acme/do"),
     ];
     for (op, method) in methods {
         let mut client = End::client(client_config());
@@ -97,7 +98,7 @@ fn a_token_is_asked_for_when_progress_is_wanted_or_would_keep_the_call_alive() {
         (true, clocks(None, false), true),
     ] {
         let mut client = End::client(client_config());
-        let mut call = Invoke::new(Op::ListTools, Json::empty_object()).with_timeouts(timeouts);
+        let mut call = Invoke::list_tools(None).with_timeouts(timeouts);
         call.progress = progress;
         client.invoke(call);
         let params = if asks { r#"{"_meta":{"progressToken":2}}"# } else { "{}" };
@@ -156,7 +157,7 @@ fn calls_leave_in_the_order_in_which_they_were_made_also_when_they_were_held() {
     client.sent();
     let made: Vec<_> = (0..20).map(|_| client.call()).collect();
     assert_eq!(client.sent(), Vec::<String>::new());
-    client.frame(&greeting_answer("2025-11-25", r#"{"tools":{}}"#));
+    client.frame(&handshake_answer("2025-11-25", r#"{"tools":{}}"#));
     client.call();
     let sent = client.sent();
     for (place, frame) in sent.iter().skip(1).enumerate() {
@@ -178,7 +179,7 @@ fn ids_are_never_used_twice() {
 
 // ---- What is held ----
 
-fn greeting_answer(revision: &str, declares: &str) -> String {
+fn handshake_answer(revision: &str, declares: &str) -> String {
     format!(
         r#"{{"jsonrpc":"2.0","id":1,"result":{{"protocolVersion":"{revision}","capabilities":{declares},"serverInfo":{{"name":"s","version":"1"}}}}}}"#
     )
@@ -189,7 +190,7 @@ fn o2_a_held_call_keeps_its_meta_and_its_token() {
     let mut client = End::new(client_config());
     client.sent();
     client.invoke(Invoke::new(Op::CallTool, json(r#"{"name":"t","_meta":{"x":1}}"#)));
-    client.frame(&greeting_answer("2025-11-25", r#"{"tools":{}}"#));
+    client.frame(&handshake_answer("2025-11-25", r#"{"tools":{}}"#));
     assert_eq!(client.sent()[1], request(2, "tools/call", r#"{"name":"t","_meta":{"x":1,"progressToken":2}}"#));
 }
 
@@ -199,8 +200,8 @@ fn o3_a_held_call_is_checked_against_what_the_server_declares_in_the_end() {
         for (declared, fits) in [(declares, true), ("{}", declares == "{}")] {
             let mut client = End::new(client_config());
             client.sent();
-            let call = client.invoke(plain(op.clone(), "{}"));
-            client.frame(&greeting_answer("2025-11-25", declared));
+            let call = client.invoke(plain(op, "{}"));
+            client.frame(&handshake_answer("2025-11-25", declared));
             assert_eq!(client.sent().len(), if fits { 2 } else { 1 }, "{op:?} {declared}");
             let unfit = client.events().into_iter().any(|event| {
                 event == Event::Done { id: call, outcome: Outcome::Invalid(Invalid::Unsupported), partial: None, last: None }
@@ -229,7 +230,7 @@ fn held_calls_count_against_the_limits_of_output_and_of_calls_in_flight() {
 fn o3_an_operation_goes_out_only_to_a_server_that_declared_what_it_needs() {
     for (op, declares) in needs() {
         let mut client = End::client_at(client_config(), "2025-11-25", declares);
-        client.invoke(plain(op.clone(), "{}"));
+        client.invoke(plain(op, "{}"));
         assert_eq!(client.sent().len(), 1, "{op:?}");
 
         let everything_else = [r#""tools":{}"#, r#""prompts":{}"#, r#""completions":{}"#, r#""logging":{}"#, r#""resources":{}"#]
@@ -238,7 +239,7 @@ fn o3_an_operation_goes_out_only_to_a_server_that_declared_what_it_needs() {
         let others = format!("{{{}}}", everything_else.collect::<Vec<_>>().join(","));
         let mut client = End::client_at(client_config(), "2025-11-25", &others);
         if declares != "{}" {
-            assert_eq!(refusal(&mut client, plain(op.clone(), "{}")), Refused::Unsupported, "{op:?} {others}");
+            assert_eq!(refusal(&mut client, plain(op, "{}")), Refused::Unsupported, "{op:?} {others}");
             client.expect_silence();
         }
     }
@@ -289,8 +290,8 @@ fn a_server_starts_none_of_the_clients_operations_at_any_time() {
     let mut ready = End::server(server_config());
     for (op, _) in needs() {
         for server in [&mut fresh, &mut ready] {
-            let refused = server.session.invoke(plain(op.clone(), "{}"), server.now).map_err(|error| error.why);
-            let expected = if matches!(op, Op::Custom(_)) { Ok(()) } else { Err(Refused::WrongEnd) };
+            let refused = server.session.invoke(plain(op, "{}"), server.now).map_err(|error| error.why);
+            let expected = if op == Op::Custom { Ok(()) } else { Err(Refused::WrongEnd) };
             assert_eq!(refused.map(drop), expected, "{op:?}");
         }
     }
@@ -298,7 +299,7 @@ fn a_server_starts_none_of_the_clients_operations_at_any_time() {
 
 #[test]
 fn a_method_that_has_a_word_of_its_own_does_not_get_past_its_rules_under_a_custom_name() {
-    let custom = |method: &str| plain(Op::Custom(method.into()), "{}");
+    let custom = |method: &str| Invoke::custom(method, json("{}"));
     let mut client = End::client_at(client_config(), "2025-11-25", r#"{"tools":{}}"#);
     for method in ["prompts/get", "logging/setLevel", "initialize", "sampling/createMessage", "notifications/cancelled"] {
         assert!(client.session.invoke(custom(method), client.now).is_err(), "{method}");
@@ -347,8 +348,8 @@ fn a_call_longer_than_a_frame_is_refused_wherever_its_length_lies() {
     let mut client = End::client(with(client_config(), |config| config.limits.frame_bytes = 4096));
     let long = "x".repeat(4096);
     assert_eq!(refusal(&mut client, plain(Op::CallTool, &format!(r#"{{"name":"{long}"}}"#))), Refused::TooLarge);
-    assert_eq!(refusal(&mut client, plain(Op::Custom(long.into()), "{}")), Refused::TooLarge);
-    assert_eq!(refusal(&mut client, plain(Op::Custom("\u{1}".repeat(1000).into()), "{}")), Refused::TooLarge, "escaped");
+    assert_eq!(refusal(&mut client, Invoke::custom(long, json("{}"))), Refused::TooLarge);
+    assert_eq!(refusal(&mut client, Invoke::custom("\u{1}".repeat(1000), json("{}"))), Refused::TooLarge, "escaped");
     client.expect_silence();
 }
 
@@ -356,8 +357,9 @@ fn a_call_longer_than_a_frame_is_refused_wherever_its_length_lies() {
 fn what_one_end_sends_the_other_can_read_however_deep_it_is_nested() {
     let nested = |depth: usize| format!("{}{}", r#"{"a":"#.repeat(depth - 1), "{}") + &"}".repeat(depth - 1);
     for depth in [1, 100, 120] {
-        let mut pair = Pair::ready();
-        pair.client.invoke(Invoke::new(Op::CallTool, json(&nested(depth))));
+        let serves = with(server_config(), |config| config.custom_methods = vec!["acme/do".to_owned()]);
+        let mut pair = Pair::with(client_config(), serves);
+        pair.client.invoke(Invoke::custom("acme/do", json(&nested(depth))));
         pair.run();
         let id = pair.server.request();
         let failure = RpcError::internal("x").with_data(json(&nested(depth)));
@@ -640,7 +642,7 @@ fn ids_of_the_two_directions_never_meet() {
 #[test]
 fn a_server_may_call_a_method_of_its_own_and_gets_the_answer() {
     let mut server = End::server(server_config());
-    let call = server.invoke(plain(Op::Custom("acme/do".into()), "{}"));
+    let call = server.invoke(plain(Op::Custom, "{}"));
     assert_eq!(server.sent(), [request(1, "acme/do", "{}")]);
     // What the client calls its own requests has nothing to do with it.
     server.frame(&call_tool(1, false));
@@ -652,7 +654,7 @@ fn a_server_may_call_a_method_of_its_own_and_gets_the_answer() {
 #[test]
 fn a_call_of_a_server_is_held_until_the_client_has_confirmed_the_handshake() {
     let mut server = End::new(server_config());
-    server.invoke(plain(Op::Custom("acme/do".into()), "{}"));
+    server.invoke(plain(Op::Custom, "{}"));
     server.frame(&initialize(0, "2025-11-25", "{}"));
     assert_eq!(server.sent().len(), 1, "the answer to the greeting");
     server.frame(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);

@@ -67,7 +67,7 @@ fn a_tool_call_that_runs_out_of_time_returns_what_was_done_and_when_nothing_was_
 #[test]
 fn any_other_request_that_runs_out_of_time_carries_it_in_the_data_of_its_error() {
     let mut server = End::server(server_config());
-    server.frame(&request(1, "prompts/get", "{}"));
+    server.frame(&request(1, "prompts/list", "{}"));
     let id = server.request();
     deposit(&mut server, id, r#"{"a":1}"#);
     pass_deadline(&mut server, id);

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use protocol_core::{
-    Answer, Ask, AskError, CheckpointError, Close, CloseReason, Event, InputFailed, Instant, Invoke, Level, LogRecord, Logged,
-    NotLive, Notice, Op, Outcome, Progress, ProgressError, Refused, Reply, ServeOptions, TooManyAlarms, TransportEnd, Why,
+    Answer, Ask, AskError, CancelReason, CheckpointError, Close, CloseReason, Event, InputFailed, Instant, Invoke, Lane, Level,
+    LogRecord, Logged, NotLive, Notice, Outcome, Progress, ProgressError, Refused, Reply, ServeOptions, TooManyAlarms,
+    TransportEnd,
 };
 use tests::end::{
     End, call_tool, cancelled, client_config, error, initialize, json, ok, progress, request, result, server_config, with,
@@ -52,7 +53,7 @@ fn what_is_not_answered_within_the_grace_after_the_end_of_input_is_cancelled_wit
     eof(&mut server);
     server.at(5_099).expect_silence();
     server.at(5_100);
-    let cancelled = |id| Event::Cancelled { id, why: Why::Disconnected };
+    let cancelled = |id| Event::Cancelled { id, why: CancelReason::Disconnected };
     assert_eq!(server.events(), [cancelled(id), cancelled(other), Event::Closed(CloseReason::Eof)]);
     assert_eq!(server.sent(), Vec::<String>::new());
     assert_eq!(server.session.respond(id, Reply::Raw(json("{}")), server.now), Err(NotLive));
@@ -150,7 +151,7 @@ fn a_transport_that_fails_ends_everything_at_once_and_discards_what_waits() {
     server.report(other, Progress::value(1.0));
     server.session.set_alarm(Instant::from_millis(10)).unwrap();
     server.session.handle_end(TransportEnd::Failed, server.now);
-    let cancelled = |id| Event::Cancelled { id, why: Why::Disconnected };
+    let cancelled = |id| Event::Cancelled { id, why: CancelReason::Disconnected };
     assert_eq!(
         server.events(),
         [
@@ -216,7 +217,7 @@ fn while_closing_new_requests_are_answered_busy_and_new_verbs_are_refused() {
     let mut client = End::client(client_config());
     client.call();
     close(&mut client, 1_000);
-    let refused = client.session.invoke(Invoke::new(Op::Ping, json("{}")), client.now).unwrap_err();
+    let refused = client.session.invoke(Invoke::ping(), client.now).unwrap_err();
     assert_eq!(refused.why, Refused::Closing);
 }
 
@@ -227,7 +228,7 @@ fn when_the_grace_is_over_what_is_left_is_cancelled_and_the_peer_is_told() {
     for at_once in [false, true] {
         let mut server = End::server(server_config());
         let id = server.receive_call(1);
-        server.frame(&request(2, "prompts/get", "{}"));
+        server.frame(&request(2, "prompts/list", "{}"));
         let prompt = server.request();
         server.ask(id, Ask::Roots);
         server.drain();
@@ -238,7 +239,7 @@ fn when_the_grace_is_over_what_is_left_is_cancelled_and_the_peer_is_told() {
             server.at(999).expect_silence();
             server.at(1_000);
         }
-        let closing = |id| Event::Cancelled { id, why: Why::Closing };
+        let closing = |id| Event::Cancelled { id, why: CancelReason::Closing };
         assert_eq!(server.events(), [closing(id), closing(prompt)]);
         assert_eq!(server.sent(), [cancelled(3), told.to_owned(), other.to_owned()], "each call's questions first");
         assert_eq!(server.events(), [Event::Closed(CloseReason::Local)]);
@@ -325,7 +326,7 @@ fn a_peer_that_does_not_read_does_not_hold_the_end_up_beyond_the_grace() {
     let mut server = End::server(server_config());
     let id = server.receive_call(1);
     close_now(&mut server);
-    assert_eq!(server.events(), [Event::Cancelled { id, why: Why::Closing }]);
+    assert_eq!(server.events(), [Event::Cancelled { id, why: CancelReason::Closing }]);
     close_now(&mut server);
     server.at(4_999);
     assert_eq!(server.events(), []);
@@ -367,7 +368,7 @@ fn closed_comes_once_and_last_and_no_verb_does_anything_afterwards() {
         server.sent();
         server.at(5_000);
         let closed = server.events().iter().filter(|event| matches!(event, Event::Closed(_))).count();
-        assert_eq!((closed, server.session.is_closed(), server.session.wants_input()), (1, true, false));
+        assert_eq!((closed, server.session.is_closed(), server.session.wants_input(Lane::CHANNEL)), (1, true, false));
 
         let now = server.now;
         let session = &mut server.session;
@@ -381,7 +382,7 @@ fn closed_comes_once_and_last_and_no_verb_does_anything_afterwards() {
         let record = || LogRecord { level: Level::Emergency, logger: None, data: json("1") };
         assert_eq!((session.log(None, record(), now), session.log(Some(id), record(), now)), (Ok(Logged::Unwanted), Err(NotLive)));
         assert_eq!(session.notify(Notice::ToolsChanged, now), Err(Refused::Closing));
-        assert_eq!(session.invoke(Invoke::new(Op::Ping, json("{}")), now).unwrap_err().why, Refused::Closing);
+        assert_eq!(session.invoke(Invoke::ping(), now).unwrap_err().why, Refused::Closing);
         assert_eq!(session.set_alarm(now), Err(TooManyAlarms));
         session.close(Close::Now, now);
         session.close(Close::Graceful { grace: Duration::from_secs(1) }, now);
@@ -397,7 +398,7 @@ fn a_server_that_finishes_still_answers_the_handshake_that_what_it_runs_waits_fo
     // A refusal while closing, meant for gateways, also met this one: the client was told that the server is busy, and the call of the
     // server that waited for the handshake never left.
     let mut server = End::new(server_config());
-    server.invoke(Invoke::new(Op::Custom("x/y".into()), json("{}")));
+    server.invoke(Invoke::custom("x/y", json("{}")));
     server.session.close(Close::Graceful { grace: Duration::from_secs(1) }, server.now);
     server.frame(&initialize(0, "2025-11-25", "{}"));
     assert!(server.sent().concat().contains(r#""protocolVersion":"2025-11-25""#));

@@ -1,4 +1,5 @@
-//! Sampling that nests: how deep it is counted, on both ends, and where it stops (`mcp.md` 7.1; no revision has a rule of its own).
+//! Sampling that nests: how deep it is counted, on both ends, and where it stops (`docs/protocols/mcp.md`, "Sampling depth";
+//! no revision has a rule of its own).
 
 use protocol_core::{
     Answer, Ask, AskError, CallTimeouts, DepthInference, Elicit, Event, InboundId, InputKey, Invoke, Op, OutboundId, Refused,
@@ -101,7 +102,7 @@ fn the_depth_of_a_call_is_written_only_above_zero_and_its_own_claim_is_replaced(
 #[test]
 fn siblings_share_a_depth_and_forms_inherit_it_and_add_nothing() {
     let mut server = End::server(server_config());
-    server.frame(&request(1, "tools/call", r#"{"_meta":{"protocol-core/samplingDepth":2}}"#));
+    server.frame(&request(1, "tools/call", r#"{"name":"t","_meta":{"protocol-core/samplingDepth":2}}"#));
     let id = server.request();
     let form = || Ask::Elicit(Elicit::new("m", json(r#"{"type":"object","properties":{}}"#)));
     for (ask, depth) in [(sample(), 3), (form(), 2), (sample(), 3), (Ask::Roots, 2), (sample(), 3)] {
@@ -109,7 +110,7 @@ fn siblings_share_a_depth_and_forms_inherit_it_and_add_nothing() {
         let sent = server.sent();
         assert!(sent[0].contains(&format!(r#""protocol-core/samplingDepth":{depth}"#)), "{sent:?}");
     }
-    server.frame(&request(2, "tools/call", r#"{"_meta":{"protocol-core/samplingDepth":200}}"#));
+    server.frame(&request(2, "tools/call", r#"{"name":"t","_meta":{"protocol-core/samplingDepth":200}}"#));
     let deep = server.request();
     server.ask(deep, form());
     server.ask(deep, Ask::Roots);
@@ -143,7 +144,7 @@ fn what_the_wire_claims_can_only_raise_what_a_server_knows() {
         ("null", 255),
     ] {
         let mut server = End::server(server_config());
-        server.frame(&request(1, "tools/call", &format!(r#"{{"_meta":{{"protocol-core/samplingDepth":{claim}}}}}"#)));
+        server.frame(&request(1, "tools/call", &format!(r#"{{"name":"t","_meta":{{"protocol-core/samplingDepth":{claim}}}}}"#)));
         let events = server.events();
         assert!(matches!(events[..], [Event::Request { depth: read, .. }] if read == depth), "{claim}: {events:?}");
     }
@@ -241,7 +242,7 @@ fn a_call_without_a_word_about_depth_is_taken_to_belong_to_the_deepest_open_samp
         let outer = server.ask(root, sample());
         let (inner, first) = receive(&mut server, 3);
         // A claim can raise it in any case.
-        server.frame(&request(4, "tools/call", r#"{"_meta":{"protocol-core/samplingDepth":1}}"#));
+        server.frame(&request(4, "tools/call", r#"{"name":"t","_meta":{"protocol-core/samplingDepth":1}}"#));
         let claimed = server.request();
         let deeper = server.ask(if inference == DepthInference::Off { claimed } else { inner }, sample());
         let second = receive(&mut server, 5).1;

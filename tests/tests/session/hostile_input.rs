@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use protocol_core::{
-    Ask, CloseReason, Event, InboundId, InputFailed, Json, Level, LogRecord, Notice, Op, Outcome, RpcError, Sample, Violation, mcp,
+    Ask, CloseReason, Event, InboundId, InputFailed, Json, Lane, Level, LogRecord, Notice, Outcome, RpcError, Sample, Violation,
+    mcp,
 };
 use tests::end::{
     End, call_tool, client_config, error, initialize, json, notification, ok, progress, request, result, server_config, with,
@@ -94,7 +95,7 @@ fn refused(frame: impl Into<Bytes>, rule: Violation, answer: Option<&str>) {
         .map(|server| (server, true))
         .chain(Victim::clients().into_iter().map(|client| (client, false)))
     {
-        victim.end.session.handle_frame(frame.clone(), victim.end.now).unwrap();
+        victim.end.session.handle_frame(frame.clone(), Lane::CHANNEL, victim.end.now).unwrap();
         let expected = answer.filter(|answer| is_server || answer.contains(r#""id":"#));
         assert_eq!(victim.end.sent(), expected.map(str::to_owned).into_iter().collect::<Vec<_>>(), "{shown}");
         assert_eq!(victim.end.events(), [Event::Violation(rule)], "{shown}");
@@ -188,7 +189,7 @@ fn any_beginning_of_a_message_is_no_message() {
             Victim::servers().into_iter().map(|server| (server, 1)).chain(Victim::clients().into_iter().map(|client| (client, 0)))
         {
             for end in 0..frame.len() {
-                victim.end.session.handle_frame(frame.slice(..end), victim.end.now).unwrap();
+                victim.end.session.handle_frame(frame.slice(..end), Lane::CHANNEL, victim.end.now).unwrap();
                 assert_eq!(victim.end.sent(), vec![without_id(-32700, Violation::NotJson); answers]);
                 assert_eq!(victim.end.events(), [Event::Violation(Violation::NotJson)]);
             }
@@ -220,8 +221,9 @@ fn two_hundred_thousand_brackets_are_only_an_error() {
 #[test]
 fn nesting_is_taken_as_deep_as_configured_and_no_deeper() {
     // The message and its parameters are two.
-    let nested = |depth: usize| request(7, "tools/call", &format!(r#"{{"a":{}{}}}"#, "[".repeat(depth - 2), "]".repeat(depth - 2)));
-    for limit in [4, 8, 128] {
+    let nested = |depth: usize| request(7, "tools/list", &format!(r#"{{"a":{}{}}}"#, "[".repeat(depth - 2), "]".repeat(depth - 2)));
+    // What the client declares is five deep.
+    for limit in [5, 8, 128] {
         let mut server = End::server(with(server_config(), |config| config.limits.json_depth = limit));
         server.frame(&nested(limit.into()));
         server.request();
@@ -378,7 +380,7 @@ fn a_client_in_a_revision_with_batches_does_not_answer_garbage_in_them() {
 #[test]
 fn a_line_of_64_mib_is_not_even_looked_at() {
     let mut server = End::server(server_config());
-    server.session.handle_frame(vec![b'['; 64 << 20].into(), server.now).unwrap();
+    server.session.handle_frame(vec![b'['; 64 << 20].into(), Lane::CHANNEL, server.now).unwrap();
     assert_eq!(server.sent(), [without_id(-32600, Violation::FrameTooLarge)]);
     assert!(server.session.is_closed());
 }
@@ -498,31 +500,58 @@ fn meta_and_the_token_in_it_have_their_types_on_every_method() {
 }
 
 #[test]
-fn parameters_of_operations_are_handed_on_as_they_are_since_only_their_handler_can_judge_them() {
-    for (method, op, fields) in [
-        ("tools/call", Op::CallTool, &["name", "arguments", "task"][..]),
-        ("tools/list", Op::ListTools, &["cursor"]),
-        ("prompts/get", Op::GetPrompt, &["name", "arguments"]),
-        ("prompts/list", Op::ListPrompts, &["cursor"]),
-        ("resources/read", Op::ReadResource, &["uri"]),
-        ("resources/list", Op::ListResources, &["cursor"]),
-        ("resources/templates/list", Op::ListResourceTemplates, &["cursor"]),
-        ("resources/subscribe", Op::Subscribe, &["uri"]),
-        ("resources/unsubscribe", Op::Unsubscribe, &["uri"]),
-        ("completion/complete", Op::Complete, &["ref", "argument", "context"]),
+fn a_member_that_an_operation_needs_has_its_type_and_any_other_is_handed_on_as_it_is() {
+    let completion = r#""argument":{"name":"a","value":""}"#;
+    for (method, needed, free) in [
+        ("tools/call", Some("name"), &["arguments", "task"][..]),
+        ("tools/list", None, &["x"]),
+        ("prompts/get", Some("name"), &["arguments"]),
+        ("prompts/list", None, &["x"]),
+        ("resources/read", Some("uri"), &["x"]),
+        ("resources/list", None, &["x"]),
+        ("resources/templates/list", None, &["x"]),
+        ("resources/subscribe", Some("uri"), &["x"]),
+        ("resources/unsubscribe", Some("uri"), &["x"]),
+        ("completion/complete", Some("ref"), &["context"]),
     ] {
         let mut server = End::server(server_config());
-        let params =
-            fields.iter().flat_map(|field| VALUES.map(|value| format!(r#"{{ "{field}":{value} }}"#))).chain(["{}".to_owned()]);
-        for (number, params) in (7..).zip(params) {
-            server.frame(&request(number, method, &params));
-            let events = server.events();
-            let [Event::Request { id, op: told, params: given, depth: 0, observed: false }] = &events[..] else {
-                panic!("{events:?}")
+        if let Some(needed) = needed {
+            let why = match needed {
+                "ref" => "invalid completion request: `ref` is missing or no object".to_owned(),
+                needed => format!("`{needed}` is missing or no string"),
             };
-            assert_eq!((told, given.as_str()), (&op, &*params));
-            server.respond(*id).sent();
+            let proper = if needed == "ref" { "{" } else { "\"" };
+            let wrong = wrong(proper).map(|value| format!(r#"{{"{needed}":{value},{completion}}}"#));
+            for params in wrong.chain(["{}".to_owned()]) {
+                server.frame(&request(7, method, &params));
+                assert_eq!(server.sent(), [error(7, -32602, &why)], "{method} {params}");
+                assert_eq!(server.events(), [Event::Violation(Violation::InvalidParams)], "{method} {params}");
+            }
         }
+        let proper = match needed {
+            Some("ref") => format!(r#","ref":{{"type":"ref/prompt","name":"p"}},{completion}"#),
+            Some(needed) => format!(r#","{needed}":"n""#),
+            None => String::new(),
+        };
+        let mut numbers = 8..;
+        for value in VALUES {
+            for free in free {
+                let params = format!(r#"{{ "{free}":{value}{proper} }}"#);
+                server.frame(&request(numbers.next().unwrap(), method, &params));
+                let events = server.events();
+                let [Event::Request { id, request, depth: 0, observed: false, .. }] = &events[..] else { panic!("{events:?}") };
+                assert_eq!(request.params().as_str(), params);
+                server.respond(*id).sent();
+            }
+        }
+    }
+    for cursor in wrong("\"").filter(|value| *value != "null") {
+        let mut server = End::server(server_config());
+        server.frame(&request(7, "tools/list", &format!(r#"{{"cursor":{cursor}}}"#)));
+        assert_eq!(
+            (server.sent(), server.violations()),
+            (vec![error(7, -32602, "invalid cursor")], vec![Violation::InvalidParams])
+        );
     }
 }
 
@@ -735,7 +764,7 @@ fn no_change_of_a_byte_stops_a_session() {
         for mut victim in Victim::servers().into_iter().chain(Victim::clients()) {
             let mut hand_in = |frame: Vec<u8>| {
                 let shown = String::from_utf8_lossy(&frame).into_owned();
-                victim.end.session.handle_frame(frame.into(), victim.end.now).unwrap();
+                victim.end.session.handle_frame(frame.into(), Lane::CHANNEL, victim.end.now).unwrap();
                 for answer in victim.end.sent() {
                     assert!(Json::parse(answer.clone()).is_ok() && !answer.contains('\n'), "{shown}: {answer}");
                 }
@@ -787,7 +816,7 @@ fn a_form_takes_time_in_proportion_to_its_length_however_its_parts_refer_to_each
     let took = |frame: Bytes| {
         let mut client = End::client(client_config());
         let start = std::time::Instant::now();
-        client.session.handle_frame(frame, client.now).unwrap();
+        client.session.handle_frame(frame, Lane::CHANNEL, client.now).unwrap();
         client.question();
         start.elapsed()
     };

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use protocol_core::{
-    Answer, Ask, AskError, CallTimeouts, CloseReason, Config, Event, Full, InboundId, Instant, Invoke, Json, Level, LogRecord,
-    Notice, Op, Outcome, Progress, RateWindow, Refused, Reply, RpcError, Sample, Sampled, ServeOptions, TooManyAlarms, ToolOutput,
-    Violation, Why,
+    Answer, Ask, AskError, CallTimeouts, CancelReason, CloseReason, Config, Event, Full, InboundId, Instant, Invoke, Json, Lane,
+    Level, LogRecord, Notice, Op, Outcome, Progress, RateWindow, Refused, Reply, RpcError, Sample, Sampled, ServeOptions,
+    TooManyAlarms, ToolOutput, Violation,
 };
 use tests::end::{End, call_tool, cancelled, client_config, error, json, progress, request, result, server_config, with};
 use tests::pair::Pair;
@@ -24,7 +24,7 @@ fn ping(id: u64) -> String {
 }
 
 fn try_frame(end: &mut End, text: &str) -> Result<(), Full> {
-    end.session.handle_frame(Bytes::copy_from_slice(text.as_bytes()), end.now)
+    end.session.handle_frame(Bytes::copy_from_slice(text.as_bytes()), Lane::CHANNEL, end.now).map(drop)
 }
 
 #[test]
@@ -100,12 +100,12 @@ fn an_answer_that_was_not_polled_keeps_the_place_of_its_question() {
 fn a_frame_that_comes_while_events_wait_is_handed_back_unread_and_taken_once_one_was_polled() {
     let mut server = End::server(with(server_config(), |config| config.limits.events = 2));
     server.frame(&call_tool(1, false)).frame(&call_tool(2, false));
-    assert!(!server.session.wants_input());
+    assert!(!server.session.wants_input(Lane::CHANNEL));
     let third = call_tool(3, false);
     let stats = server.session.stats();
     assert_eq!(try_frame(&mut server, &third), Err(Full(Bytes::from(third.clone()))));
     assert_eq!(server.session.stats(), stats, "nothing has changed");
-    assert!(server.session.poll_event().is_some() && server.session.wants_input());
+    assert!(server.session.poll_event().is_some() && server.session.wants_input(Lane::CHANNEL));
     server.frame(&third);
     let rest = server.events();
     assert_eq!(rest.iter().filter(|event| matches!(event, Event::Request { .. })).count(), 2);
@@ -117,18 +117,19 @@ fn what_settles_is_told_although_the_events_are_full() {
         (config.limits.events, config.timeouts.serve) = (2, Some(Duration::from_secs(1)));
     }));
     server.frame(&call_tool(1, false)).frame(&call_tool(2, false));
-    assert!(!server.session.wants_input());
+    assert!(!server.session.wants_input(Lane::CHANNEL));
     server.at(1_000);
-    let cancelled = server.events().into_iter().filter(|event| matches!(event, Event::Cancelled { why: Why::Deadline, .. }));
+    let cancelled =
+        server.events().into_iter().filter(|event| matches!(event, Event::Cancelled { why: CancelReason::Deadline, .. }));
     assert_eq!(cancelled.count(), 2);
 }
 
 #[test]
 fn a_peer_that_makes_us_refuse_more_than_it_reads_is_not_read_and_then_given_up() {
-    let mut server = End::server(with(server_config(), |config| config.limits.strays = 3));
+    let mut server = End::server(with(server_config(), |config| config.limits.unsolicited_replies = 3));
     let id = server.receive_call(9);
     for number in 1..=3 {
-        assert!(server.session.wants_input());
+        assert!(server.session.wants_input(Lane::CHANNEL));
         server.frame(&ping(number));
     }
     assert_eq!(try_frame(&mut server, &ping(4)), Err(Full(Bytes::from(ping(4)))));
@@ -136,22 +137,22 @@ fn a_peer_that_makes_us_refuse_more_than_it_reads_is_not_read_and_then_given_up(
     // It reads again in time.
     server.at(4_999);
     assert_eq!(server.session.poll_transmit().map(|out| out.frame), Some(Bytes::from(result(1))));
-    assert_eq!((server.session.wants_input(), server.session.poll_timeout()), (true, None));
+    assert_eq!((server.session.wants_input(Lane::CHANNEL), server.session.poll_timeout()), (true, None));
     // And then it does not.
     server.frame(&ping(4)).at(9_998);
     assert_eq!(server.events(), []);
     server.at(9_999);
     let events = server.events();
-    assert_eq!(events, [Event::Cancelled { id, why: Why::Disconnected }, Event::Closed(CloseReason::Overload)]);
+    assert_eq!(events, [Event::Cancelled { id, why: CancelReason::Disconnected }, Event::Closed(CloseReason::Overload)]);
     assert_eq!(server.sent(), Vec::<String>::new());
 }
 
 #[test]
 fn a_peer_that_reads_some_of_many_refusals_is_given_its_time_again() {
-    let mut server = End::server_at(with(server_config(), |config| config.limits.strays = 3), "2025-03-26", "{}");
+    let mut server = End::server_at(with(server_config(), |config| config.limits.unsolicited_replies = 3), "2025-03-26", "{}");
     let pings: Vec<_> = (1..=10).map(ping).collect();
     server.frame(&format!("[{}]", pings.join(","))).at(4_000);
-    assert!(server.session.poll_transmit().is_some() && !server.session.wants_input());
+    assert!(server.session.poll_transmit().is_some() && !server.session.wants_input(Lane::CHANNEL));
     assert_eq!(server.session.poll_timeout(), Some(Instant::from_millis(9_000)));
     server.at(9_000);
     assert_eq!(server.events(), [Event::Closed(CloseReason::Overload)]);
@@ -159,12 +160,12 @@ fn a_peer_that_reads_some_of_many_refusals_is_given_its_time_again() {
 
 #[test]
 fn replies_to_calls_are_no_refusals_and_do_not_stop_the_reading() {
-    let mut server = End::server(with(server_config(), |config| config.limits.strays = 3));
+    let mut server = End::server(with(server_config(), |config| config.limits.unsolicited_replies = 3));
     for number in 1..=50 {
         let id = server.receive_call(number);
         server.respond(id);
     }
-    assert!(server.session.wants_input());
+    assert!(server.session.wants_input(Lane::CHANNEL));
     assert_eq!((server.sent().len(), server.session.poll_timeout()), (50, None));
 }
 
@@ -231,7 +232,7 @@ fn while_output_waits_calls_and_news_are_refused_and_answers_are_not() {
     let narrow = |config| with(config, |config: &mut Config| config.limits.output_bytes = 1);
     let mut client = End::client(narrow(client_config()));
     client.call();
-    assert_eq!(client.session.invoke(Invoke::new(Op::ListTools, json("{}")), client.now).unwrap_err().why, Refused::Full);
+    assert_eq!(client.session.invoke(Invoke::list_tools(None), client.now).unwrap_err().why, Refused::Full);
     assert_eq!(client.session.notify(Notice::RootsChanged, client.now), Err(Refused::Full));
     client.frame(&request(1, "roots/list", "{}"));
     let key = client.question();
@@ -302,7 +303,7 @@ fn a_frame_over_the_limit_is_one_clear_error_and_the_end() {
     let refusal = r#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"a frame over the size limit"}}"#;
     assert_eq!(
         server.events(),
-        [Event::Violation(Violation::FrameTooLarge), Event::Cancelled { id, why: Why::Disconnected }],
+        [Event::Violation(Violation::FrameTooLarge), Event::Cancelled { id, why: CancelReason::Disconnected }],
         "what runs is cancelled: the channel is of no use any longer"
     );
     assert_eq!((server.sent(), server.events()), (vec![refusal.to_owned()], vec![Event::Closed(CloseReason::FrameTooLarge)]));
@@ -405,7 +406,7 @@ fn after_a_hundred_thousand_calls_that_end_in_every_way_both_ends_hold_no_more_t
 /// A call with progress that ends in one of five ways, and everything that follows from it.
 fn one_call(pair: &mut Pair, way: u64) {
     let clocks = CallTimeouts { idle: Some(Duration::from_millis(5)), max_total: None, reset_on_progress: false };
-    let call = pair.client.invoke(Invoke::new(Op::CallTool, json("{}")).with_timeouts(clocks));
+    let call = pair.client.invoke(Invoke::call_tool("t", json("{}")).with_timeouts(clocks));
     pair.run();
     let id = pair.server.request();
     for value in 1..4 {

@@ -1,5 +1,6 @@
 //! A session of MCP, frame by frame and in virtual time: a module for each behaviour.
 
+mod addresses;
 mod asking;
 mod batches;
 mod calling;
@@ -9,8 +10,10 @@ mod closing;
 mod depth;
 mod handshake;
 mod hostile_input;
+mod lanes;
 mod limits;
 mod logging;
+mod operations;
 mod ping;
 mod questions_of_the_peer;
 mod receiving_progress;

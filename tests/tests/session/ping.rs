@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use protocol_core::{CallTimeouts, Close, Event, Invalid, Invoke, Json, Op, Outcome, Reply, RpcError, TransportEnd, Violation};
+use protocol_core::{CallTimeouts, Close, Event, Invalid, Invoke, Json, Lane, Outcome, Reply, RpcError, TransportEnd, Violation};
 use tests::end::{End, call_tool, client_config, error, initialize, json, request, result, server_config, with};
 
 fn ping() -> Invoke {
-    Invoke::new(Op::Ping, Json::empty_object()).without_progress().with_timeouts(CallTimeouts::NONE)
+    Invoke::ping().without_progress().with_timeouts(CallTimeouts::NONE)
 }
 
 /// Both ends in each phase of the handshake.
@@ -85,10 +85,11 @@ fn a_ping_is_answered_while_the_session_lets_what_runs_go_on() {
 
 #[test]
 fn a_peer_that_pings_and_never_reads_does_not_fill_the_memory() {
-    let mut server = End::server(with(server_config(), |config| config.limits.strays = 8));
+    let mut server = End::server(with(server_config(), |config| config.limits.unsolicited_replies = 8));
     let frame = Bytes::from(request(7, "ping", "{}"));
-    let taken =
-        (0..1000).take_while(|_| server.session.handle_frame(frame.clone(), server.now).is_ok() && !server.session.is_closed());
+    let taken = (0..1000).take_while(|_| {
+        server.session.handle_frame(frame.clone(), Lane::CHANNEL, server.now).is_ok() && !server.session.is_closed()
+    });
     assert!(taken.count() <= 9);
     assert!(server.sent().len() <= 9);
 }

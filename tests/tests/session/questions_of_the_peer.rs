@@ -1,7 +1,7 @@
 //! What a server asks of its client (Client Features: "Sampling", "Elicitation", "Roots"): what is refused, whose question it is, how
 //! deep it is nested, and how it is answered.
 
-use protocol_core::{Answer, Ask, Elicit, Elicited, Event, Invoke, NotLive, Op, OutboundId, RpcError, Sample, Sampled, Violation};
+use protocol_core::{Answer, Ask, Elicit, Elicited, Event, Invoke, NotLive, OutboundId, RpcError, Sample, Sampled, Violation};
 use tests::end::{End, cancelled, client_config, json, request, result, with};
 
 const SAMPLING: &str = "sampling/createMessage";
@@ -87,12 +87,11 @@ fn a_question_that_was_not_offered_is_a_method_that_is_not_there() {
     for (method, params) in [(SAMPLING, sample("")), (ELICITATION, FORM.to_owned()), (ROOTS, "{}".to_owned())] {
         let config = with(client_config(), |config| {
             let all = &mut config.capabilities;
-            let offered = match method {
-                SAMPLING => &mut all.sampling,
-                ELICITATION => &mut all.elicitation,
-                _ => &mut all.roots,
-            };
-            *offered = false;
+            match method {
+                SAMPLING => all.sampling = false,
+                ELICITATION => (all.elicitation, all.elicitation_url) = (false, false),
+                _ => all.roots = false,
+            }
         });
         let mut client = End::client(config);
         client.frame(&request(7, method, &params));
@@ -153,8 +152,8 @@ fn a_question_under_the_id_of_an_open_one_is_not_answered_and_does_not_disturb_i
 // ---- Forms ----
 
 #[test]
-fn only_forms_were_offered() {
-    for mode in [r#""url""#, r#""voice""#, r#""""#, "1", "{}"] {
+fn a_mode_is_form_or_url() {
+    for mode in [r#""voice""#, r#""""#, "1", "{}"] {
         let params = format!(
             r#"{{"mode":{mode},"message":"?","url":"https://x","elicitationId":"1","requestedSchema":{{"type":"object","properties":{{}}}}}}"#
         );
@@ -445,7 +444,7 @@ fn a_name_that_is_not_that_of_a_call_in_flight_is_no_name() {
 #[test]
 fn neither_a_ping_nor_a_call_that_has_not_left_can_have_caused_a_question() {
     let mut client = End::client(client_config());
-    client.invoke(Invoke::new(Op::Ping, json("{}")));
+    client.invoke(Invoke::ping());
     client.sent();
     assert_eq!(parent_of(&mut client, "{}"), None);
     let call = client.call();

@@ -1,8 +1,8 @@
-//! What a caller makes of progress that arrives (Utilities, "Progress"; rows O5, O6 and O27 of the exchange table).
+//! What a caller makes of progress that arrives (Utilities, "Progress"; `docs/protocols/mcp.md`, "Progress").
 
 use std::time::Duration;
 
-use protocol_core::{CallTimeouts, Event, Invoke, Op, OutboundId, Progress, RateWindow, Violation};
+use protocol_core::{CallTimeouts, Event, Invoke, OutboundId, Progress, RateWindow, Violation};
 use tests::end::{ENDINGS, End, client_config, json, notification, progress, result, server_config, with};
 
 const NOTIFICATION: &str = "notifications/progress";
@@ -171,7 +171,7 @@ fn progress_under_a_token_that_was_never_ours_is_dropped_and_reported() {
 #[test]
 fn progress_that_nobody_asked_for_is_dropped_and_reported() {
     let mut client = End::client(client_config());
-    client.invoke(Invoke::new(Op::ListTools, json("{}")).without_progress().with_timeouts(CallTimeouts::NONE));
+    client.invoke(Invoke::list_tools(None).without_progress().with_timeouts(CallTimeouts::NONE));
     client.sent();
     client.frame(&progress(2, 1.0));
     assert_eq!(client.events(), [Event::Violation(Violation::UnknownProgress)]);
@@ -212,7 +212,7 @@ fn a_flood_of_dropped_progress_surfaces_once_a_window_and_every_one_is_counted()
     for (flood, rule) in floods {
         let (mut client, _) = calling();
         client.frame(&progress(2, 1.0)).events();
-        for (millis, surfaced) in [(0, 1), (999, 0), (1000, 1), (1999, 0), (2000, 1)] {
+        for (millis, surfaced) in [(0, 1), (99, 0), (100, 1), (199, 0), (200, 1)] {
             client.at(millis);
             for _ in 0..100 {
                 client.frame(&flood());

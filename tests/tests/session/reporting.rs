@@ -153,6 +153,25 @@ fn a_message_alone_repeats_the_last_value_where_that_is_allowed() {
 }
 
 #[test]
+fn the_last_value_is_not_repeated_without_a_message_or_for_one_that_was_said_last() {
+    let mut server = End::server(with(server_config(), |config| config.progress.repeat_value_for_message = true));
+    let id = server.receive_call(1);
+    let data = |number: &str| Progress { data: Some(json(number)), ..Progress::default() };
+    assert_eq!(server.report(id, Progress::default()), Reported::NotIncreasing);
+    assert_eq!(server.report(id, data("0")), Reported::Kept);
+    assert_eq!(server.report(id, of(3.0, 9.0).with_message("m")), Reported::Sent);
+    assert_eq!(server.report(id, Progress::message("m")), Reported::NotIncreasing);
+    assert_eq!(server.report(id, Progress::default()), Reported::NotIncreasing);
+    assert_eq!(server.report(id, data("1").with_message("m")), Reported::Kept);
+    assert_eq!(server.report(id, Progress::message("n")), Reported::Sent);
+    assert_eq!(server.report(id, Progress::message("m")), Reported::Sent, "another was said since");
+    let said = |text: &str| Some(text.to_owned());
+    assert_eq!(updates(&mut server), [(3.0, said("m")), (3.0, said("n")), (3.0, said("m"))]);
+    server.respond(id);
+    assert_eq!(server.sent(), [ok(1)]);
+}
+
+#[test]
 fn a_message_alone_joins_the_value_that_is_kept_and_does_not_take_its_place() {
     let mut server = End::server(with(windowed(at_most(1, 1_000)), |config| config.progress.repeat_value_for_message = true));
     let id = server.receive_call(1);

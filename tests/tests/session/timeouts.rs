@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use protocol_core::{
-    Answer, Ask, CallTimeouts, Clock, CloseReason, Event, InputFailed, Instant, Invoke, Op, OutboundId, Outcome, Progress,
+    Answer, Ask, CallTimeouts, CloseReason, Event, InputFailed, Instant, Invoke, Op, OutboundId, Outcome, Progress, TimeoutKind,
     Violation,
 };
 use tests::end::{End, cancelled, client_config, error, json, notification, progress, request, result, server_config, with};
 
-const IDLE: Outcome = Outcome::TimedOut(Clock::Idle);
-const MAX_TOTAL: Outcome = Outcome::TimedOut(Clock::MaxTotal);
+const IDLE: Outcome = Outcome::TimedOut(TimeoutKind::Idle);
+const MAX_TOTAL: Outcome = Outcome::TimedOut(TimeoutKind::MaxTotal);
 
 fn clocks(idle: Option<u64>, max_total: Option<u64>) -> CallTimeouts {
     let span = |millis: Option<u64>| millis.map(Duration::from_millis);
@@ -109,27 +109,33 @@ fn calls_that_are_due_together_end_in_the_order_in_which_they_were_made() {
     assert_eq!(client.sent(), [cancel_frame(2), cancel_frame(3), cancel_frame(4)]);
 }
 
-// ---- Both start with the verb ----
+// ---- Both start when the call can leave ----
 
 #[test]
-fn both_clocks_run_while_a_call_is_held_for_the_handshake() {
+fn a_call_that_waits_for_the_handshake_has_only_the_clock_of_that() {
     let answer = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#;
-    for (timeouts, outcome) in [(clocks(Some(9000), None), IDLE), (clocks(None, Some(9000)), MAX_TOTAL)] {
-        // Released at 8 s, it has one left.
-        let mut client = End::new(client_config());
-        call_with(&mut client, timeouts);
-        client.at(8000).frame(answer).drain();
-        assert_eq!(due(&client), Some(9000));
-        client.at(9000);
-        assert_eq!((client.outcome(), client.sent()), (outcome.clone(), vec![cancel_frame(2)]));
-
-        // Not released in time, it is never sent.
+    for (timeouts, outcome) in [(clocks(Some(1000), None), IDLE), (clocks(None, Some(1000)), MAX_TOTAL)] {
         let mut client = End::new(client_config());
         call_with(&mut client, timeouts);
         client.sent();
+        assert_eq!(due(&client), Some(10_000), "the end of the handshake");
+        client.at(8000).frame(answer).drain();
+        assert_eq!(due(&client), Some(9000));
         client.at(9000);
-        assert_eq!((client.outcome(), client.sent()), (outcome, vec![]));
+        assert_eq!((client.outcome(), client.sent()), (outcome, vec![cancel_frame(2)]));
+    }
+}
+
+#[test]
+fn a_call_that_waits_for_the_handshake_and_has_no_time_at_all_is_never_sent() {
+    let answer = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#;
+    for (timeouts, outcome) in [(clocks(Some(0), None), IDLE), (clocks(None, Some(0)), MAX_TOTAL)] {
+        let mut client = End::new(client_config());
+        let call = call_with(&mut client, timeouts);
+        client.sent();
+        client.expect_silence();
         client.frame(answer);
+        assert_eq!(client.events()[1..], [Event::Done { id: call, outcome, partial: None, last: None }]);
         assert_eq!(client.sent(), [r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#]);
     }
 }
@@ -266,16 +272,43 @@ fn progress_while_a_question_is_open_starts_no_clock() {
     assert_eq!(due(&client), None);
 }
 
+/// The time in which a person thinks is not the peer's.
 #[test]
-fn max_total_runs_on_while_a_question_is_open() {
-    let mut client = calling(clocks(Some(1000), Some(3000)));
+fn max_total_stands_still_while_a_question_is_open_and_goes_on_afterwards() {
+    let answer = |client: &mut End, key, millis| {
+        client.at(millis).session.provide_input(key, Answer::Roots(json("[]")), Instant::from_millis(millis)).unwrap();
+    };
+    let mut client = calling(clocks(None, Some(3000)));
     client.at(900).frame(&request(7, "roots/list", "{}"));
+    let first = client.question();
+    client.at(1000).frame(&request(8, "roots/list", "{}"));
+    let second = client.question();
+    assert_eq!(due(&client), None);
+    answer(&mut client, first, 400_000);
+    assert_eq!(due(&client), None, "the other is open");
+    answer(&mut client, second, 500_900);
+    assert_eq!(due(&client), Some(503_000));
+    client.at(501_000).frame(&request(9, "roots/list", "{}"));
+    let third = client.question();
+    answer(&mut client, third, 502_000);
+    assert_eq!(due(&client), Some(504_000));
+    client.drain();
+    client.at(504_000);
+    assert_eq!((client.outcome(), client.sent()), (MAX_TOTAL, vec![cancel_frame(2)]));
+}
+
+/// The deadline then lay before the greatest `now`, and `handle_timeout` had been told already.
+#[test]
+fn regression_g7_a_question_that_came_after_max_total_ran_out_leaves_no_deadline_in_the_past() {
+    let mut client = calling(clocks(None, Some(3000)));
+    client.late(4000).frame(&request(7, "roots/list", "{}"));
     let question = client.question();
-    assert_eq!(due(&client), Some(3000));
-    client.at(3000);
-    let events = client.events();
-    assert_eq!(events[0], Event::InputGone { key: question });
-    assert!(matches!(&events[1..], [Event::Done { outcome, .. }] if *outcome == MAX_TOTAL), "{events:?}");
+    client.at(5000);
+    client.session.provide_input(question, Answer::Roots(json("[]")), Instant::from_millis(5000)).unwrap();
+    assert_eq!(client.session.poll_timeout(), Some(Instant::from_micros(5_000_001)));
+    client.drain();
+    client.at(5001);
+    assert_eq!(client.outcome(), MAX_TOTAL);
 }
 
 #[test]
@@ -307,7 +340,7 @@ fn g9_what_is_handled_before_the_timeout_wins_however_late_it_is() {
 
     let mut client = calling(clocks(Some(1000), Some(20_000)));
     client.late(9000).frame(&request(7, "roots/list", "{}"));
-    assert_eq!(due(&client), Some(20_000));
+    assert_eq!(due(&client), None);
 
     let mut client = End::client(client_config());
     let call = client.call();
@@ -351,14 +384,12 @@ fn g7_a_call_with_no_time_at_all_is_over_when_the_verb_returns() {
     for (timeouts, outcome) in
         [(clocks(Some(0), None), IDLE), (clocks(None, Some(0)), MAX_TOTAL), (clocks(Some(0), Some(0)), MAX_TOTAL)]
     {
-        for mut client in [End::client(client_config()), End::new(client_config())] {
-            client.drain();
-            let before = client.session.poll_timeout();
-            client.at(500);
-            let call = call_with(&mut client, timeouts);
-            assert_eq!(client.events(), [Event::Done { id: call, outcome: outcome.clone(), partial: None, last: None }]);
-            assert_eq!((client.sent(), client.session.poll_timeout()), (vec![], before));
-        }
+        let mut client = End::client(client_config());
+        client.drain();
+        client.at(500);
+        let call = call_with(&mut client, timeouts);
+        assert_eq!(client.events(), [Event::Done { id: call, outcome, partial: None, last: None }]);
+        assert_eq!((client.sent(), client.session.poll_timeout()), (vec![], None));
     }
 }
 
@@ -380,7 +411,7 @@ fn g7_early_and_repeated_timeouts_do_nothing() {
 #[test]
 fn a_ping_that_is_not_answered_is_reported_and_never_cancelled() {
     let mut client = End::client(client_config());
-    let ping = client.invoke(Invoke::new(Op::Ping, json("{}")).with_timeouts(clocks(Some(1000), None)));
+    let ping = client.invoke(Invoke::ping().with_timeouts(clocks(Some(1000), None)));
     client.sent();
     client.at(1000);
     assert_eq!(
@@ -405,7 +436,7 @@ fn the_handshake_is_never_cancelled_whatever_becomes_of_the_calls_that_wait_for_
         client.events(),
         [
             done(cancelled, Outcome::Cancelled),
-            done(short, IDLE),
+            done(short, Outcome::Lost),
             done(long, Outcome::Lost),
             Event::Closed(CloseReason::HandshakeTimeout)
         ]

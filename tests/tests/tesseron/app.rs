@@ -1,16 +1,16 @@
-//! The app end of Tesseron: invocations, progress, log, questions and resources; items 40 to 60, 69 to 72, 79 to 88 and 92 to 101 of the
-//! checklist as far as a session has them. What a schema says of an input or an output is the endpoint's.
+//! The app end of Tesseron: invocations, progress, log, questions and resources, as far as a session has them
+//! (`docs/protocols/tesseron.md`, "Invocations" to "Log"). What a schema says of an input or an output is the endpoint's.
 
 use std::time::Duration;
 
 use protocol_core::{
-    Answer, Ask, AskError, Content, Elicit, Elicited, Event, InboundId, InputFailed, InputKey, Level, LogRecord, Logged, NotFound,
-    NotLive, Notice, Op, Progress, ProgressError, RateWindow, Refused, Reply, Reported, RpcError, Sample, ServeOptions, ToolOutput,
-    TransportEnd, Violation, Why,
+    Answer, Ask, AskError, CancelReason, Content, Elicit, Elicited, Event, InboundId, InputFailed, InputKey, Level, LogRecord,
+    Logged, NotFound, NotLive, Notice, Op, Progress, ProgressError, RateWindow, Refused, Reply, Reported, Request, RpcError,
+    Sample, ServeOptions, ToolOutput, TransportEnd, Violation,
 };
 use tests::end::{End, error, json, notification, request, with};
 use tests::pair::Pair;
-use tests::tesseron::{WELCOME, app_config, cancel, gateway_config, invoke, invoked, progress};
+use tests::tesseron::{WELCOME, app_config, call_action, cancel, gateway_config, invoke, invoked, progress};
 
 const CANCELLED: &str = r#""error":{"code":-32001,"message":"Action invocation was cancelled."}"#;
 const TIMED_OUT: &str = r#""error":{"code":-32002,"message":"Action timed out."}"#;
@@ -117,8 +117,10 @@ fn item_43_the_input_reaches_the_handler_untouched_and_is_null_where_there_is_no
             &format!(r#"{{"name":"t","invocationId":"i1"{given},"client":{{"route":"/a"}}}}"#),
         ));
         let events = app.events();
-        let [Event::Request { op: Op::CallTool, params, depth: 0, observed: true, .. }] = &events[..] else { panic!("{events:?}") };
-        assert_eq!(params.as_str(), format!(r#"{{"name":"t","arguments":{arguments}}}"#));
+        let [Event::Request { request: Request::CallTool(call), depth: 0, observed: true, .. }] = &events[..] else {
+            panic!("{events:?}")
+        };
+        assert_eq!((&*call.name(), call.arguments().unwrap_or_default().as_str()), ("t", arguments));
     }
 }
 
@@ -160,7 +162,7 @@ fn item_48_an_invocation_times_out_after_sixty_seconds_and_not_before() {
     app.at(59_999).expect_silence();
     assert_eq!(app.session.poll_timeout(), Some(protocol_core::Instant::from_millis(60_000)));
     app.at(60_000);
-    assert_eq!((app.events(), app.sent()), (vec![Event::Cancelled { id, why: Why::Deadline }], vec![timed_out(7)]));
+    assert_eq!((app.events(), app.sent()), (vec![Event::Cancelled { id, why: CancelReason::Deadline }], vec![timed_out(7)]));
 }
 
 #[test]
@@ -177,7 +179,7 @@ fn item_48_an_action_may_have_another_deadline_and_zero_is_over_at_once() {
 
     let (mut app, id) = serving();
     app.session.configure(id, ServeOptions::default().with_deadline(Duration::ZERO), app.now).unwrap();
-    assert_eq!((app.events(), app.sent()), (vec![Event::Cancelled { id, why: Why::Deadline }], vec![timed_out(7)]));
+    assert_eq!((app.events(), app.sent()), (vec![Event::Cancelled { id, why: CancelReason::Deadline }], vec![timed_out(7)]));
 
     // A number that no timer can hold is no timer.
     let (mut app, id) = serving();
@@ -198,10 +200,10 @@ fn the_time_that_a_person_takes_to_answer_counts() {
 fn items_49_50_the_wire_is_free_at_once_even_if_the_handler_never_returns() {
     let (mut app, id) = serving();
     app.frame(&cancel("i1"));
-    assert_eq!((app.events(), app.sent()), (vec![Event::Cancelled { id, why: Why::Peer(None) }], vec![cancelled(7)]));
+    assert_eq!((app.events(), app.sent()), (vec![Event::Cancelled { id, why: CancelReason::Peer(None) }], vec![cancelled(7)]));
     let other = app.receive_invoke(8, "i2");
     app.at(60_000);
-    assert_eq!((app.events(), app.sent()), (vec![Event::Cancelled { id: other, why: Why::Deadline }], vec![timed_out(8)]));
+    assert_eq!((app.events(), app.sent()), (vec![Event::Cancelled { id: other, why: CancelReason::Deadline }], vec![timed_out(8)]));
     assert_eq!(app.session.stats().orphans, 2);
     app.at(1_000_000).expect_silence();
 }
@@ -212,7 +214,7 @@ fn items_51_52_a_cancel_in_the_same_read_as_its_invocation_works_before_anybody_
     app.frame(&invoke(7, "i1")).frame(&cancel("i1"));
     assert_eq!(app.sent(), [cancelled(7)]);
     let events = app.events();
-    let [Event::Request { id, .. }, Event::Cancelled { id: other, why: Why::Peer(None) }] = events[..] else {
+    let [Event::Request { id, .. }, Event::Cancelled { id: other, why: CancelReason::Peer(None) }] = events[..] else {
         panic!("{events:?}")
     };
     assert_eq!(id, other);
@@ -279,7 +281,7 @@ fn item_54_a_cancel_that_names_nothing_that_runs_is_passed_over() {
 fn a_cancel_finds_its_invocation_by_the_text_and_not_by_its_spelling() {
     let (mut app, id) = serving();
     app.frame(r#"{"jsonrpc":"2.0","method":"actions/cancel","params":{"invocationId":"\u00691"}}"#);
-    assert_eq!(app.events(), [Event::Cancelled { id, why: Why::Peer(None) }]);
+    assert_eq!(app.events(), [Event::Cancelled { id, why: CancelReason::Peer(None) }]);
 }
 
 #[test]
@@ -291,7 +293,7 @@ fn item_56_a_second_invocation_of_a_name_in_use_is_refused_and_the_first_is_unaf
     app.report(id, Progress::percent(5.0));
     assert_eq!(app.sent(), [progress("i1", r#","percent":5"#)]);
     app.frame(&cancel("i1"));
-    assert_eq!((app.events(), app.sent()), (vec![Event::Cancelled { id, why: Why::Peer(None) }], vec![cancelled(7)]));
+    assert_eq!((app.events(), app.sent()), (vec![Event::Cancelled { id, why: CancelReason::Peer(None) }], vec![cancelled(7)]));
 }
 
 #[test]
@@ -321,7 +323,7 @@ fn item_57_a_name_may_be_used_again_after_its_invocation_has_settled_while_the_o
         app.frame(&cancel("i1"));
         assert_eq!(
             (app.events(), app.sent()),
-            (vec![Event::Cancelled { id: new, why: Why::Peer(None) }], vec![cancelled(8)]),
+            (vec![Event::Cancelled { id: new, why: CancelReason::Peer(None) }], vec![cancelled(8)]),
             "{name}"
         );
     }
@@ -371,7 +373,7 @@ fn item_59_the_end_of_the_transport_aborts_every_handler_and_emits_nothing() {
         app.session.checkpoint(first, json(r#"{"done":3}"#)).unwrap();
         app.session.handle_end(end, app.now);
         let events = app.events();
-        let gone = |id| Event::Cancelled { id, why: Why::Disconnected };
+        let gone = |id| Event::Cancelled { id, why: CancelReason::Disconnected };
         assert_eq!(events[..2], [gone(first), gone(second)]);
         assert!(matches!(events[2..], [Event::Closed(_)]), "{events:?}");
         expect_dead(&mut app, first, "the transport has ended");
@@ -518,11 +520,28 @@ fn item_79_log_has_no_prefix_and_needs_no_invocation() {
         (None, Level::Notice, r#""a""#, r#"{"level":"info","message":"a"}"#),
         (None, Level::Error, r#""a""#, r#"{"level":"error","message":"a"}"#),
         (None, Level::Emergency, r#""a""#, r#"{"level":"error","message":"a"}"#),
-        (None, Level::Info, "[1]", r#"{"level":"info","message":"[1]"}"#),
-        (None, Level::Info, r#"{"a":1}"#, r#"{"level":"info","message":"{\"a\":1}","meta":{"a":1}}"#),
     ] {
         assert_eq!(app.session.log(of, record(level, data), now), Ok(Logged::Sent));
         assert_eq!(app.sent(), [notification("log", params)]);
+    }
+}
+
+/// They went out as a text of JSON in the message, and objects once more beside it.
+#[test]
+fn regression_data_that_is_no_text_goes_out_once_and_as_it_is() {
+    let (mut app, _) = serving();
+    let now = app.now;
+    for (data, params) in [
+        (r#"{"a":[1,{"b":"c"}]}"#, r#"{"level":"info","message":"","meta":{"a":[1,{"b":"c"}]}}"#),
+        (r#"[1,"x"]"#, r#"{"level":"info","message":"","meta":{"data":[1,"x"]}}"#),
+        ("7.50", r#"{"level":"info","message":"","meta":{"data":7.50}}"#),
+        ("null", r#"{"level":"info","message":"","meta":{"data":null}}"#),
+        ("{}", r#"{"level":"info","message":""}"#),
+        (r#"{"message":[1],"a":2}"#, r#"{"level":"info","message":"","meta":{"data":{"message":[1],"a":2}}}"#),
+        (r#"{"message":"m","logger":"own"}"#, r#"{"level":"info","message":"m","meta":{"logger":"own"}}"#),
+    ] {
+        assert_eq!(app.session.log(None, record(Level::Info, data), now), Ok(Logged::Sent));
+        assert_eq!(app.sent(), [notification("log", params)], "{data}");
     }
 }
 
@@ -616,7 +635,7 @@ fn item_84_a_confirmation_asks_with_an_empty_form_and_an_acceptance_needs_no_val
 
 #[test]
 fn item_85_whatever_is_no_acceptance_is_a_no() {
-    // The checklist lets other errors than -32007 through; here a confirmation never fails (`Ask::Confirm`).
+    // A confirmation never fails (`Ask::Confirm`), not even for other errors than -32007.
     let frames = [
         r#"{"jsonrpc":"2.0","id":3,"result":{"action":"decline"}}"#.to_owned(),
         r#"{"jsonrpc":"2.0","id":3,"result":{"action":"cancel"}}"#.to_owned(),
@@ -801,12 +820,18 @@ fn an_error_of_the_gateway_comes_with_its_number_and_its_data() {
 
 // ---- Resources ----
 
-/// Receives a request for a resource; its parameters in the words of the session.
+/// Receives a request for a resource: its kind, and what it is about with the name of the subscription.
 fn receive(app: &mut End, id: u64, method: &str, params: &str) -> (InboundId, Op, String) {
     app.frame(&request(id, method, params));
     let events = app.events();
-    let [Event::Request { id, op, params, .. }] = &events[..] else { panic!("{events:?}") };
-    (*id, op.clone(), params.as_str().to_owned())
+    let [Event::Request { id, request, .. }] = &events[..] else { panic!("{events:?}") };
+    assert_eq!(request.params().as_str(), params, "verbatim");
+    let named = match request {
+        Request::Subscribe(request) => request.subscription(),
+        Request::Unsubscribe(request) => request.subscription(),
+        _ => None,
+    };
+    (*id, request.op(), format!("{} {}", request.target().unwrap_or_default(), named.unwrap_or_default()))
 }
 
 #[test]
@@ -830,7 +855,7 @@ fn item_93_a_resource_is_read_into_a_value() {
     for (reply, body) in cases {
         let mut app = End::app(app_config());
         let (id, op, params) = receive(&mut app, 20, "resources/read", r#"{"name":"balance"}"#);
-        assert_eq!((op, params.as_str()), (Op::ReadResource, r#"{"uri":"balance"}"#));
+        assert_eq!((op, params.as_str()), (Op::ReadResource, "balance "));
         app.reply(id, reply);
         assert_eq!(app.sent(), [format!(r#"{{"jsonrpc":"2.0","id":20,{body}}}"#)]);
     }
@@ -840,7 +865,7 @@ fn item_93_a_resource_is_read_into_a_value() {
 fn items_94_95_a_subscription_is_acknowledged_with_null_and_may_be_told_of_a_value_before() {
     let mut app = End::app(app_config());
     let (id, op, params) = receive(&mut app, 21, "resources/subscribe", r#"{"name":"balance","subscriptionId":"s"}"#);
-    assert_eq!((op, params.as_str()), (Op::Subscribe, r#"{"uri":"balance","subscriptionId":"s"}"#));
+    assert_eq!((op, params.as_str()), (Op::Subscribe, "balance s"));
     let value = |value: &str| Notice::ResourceValue { subscription: "s".into(), uri: "balance".into(), value: json(value) };
     app.session.notify(value(r#"{"cents":1000}"#), app.now).unwrap();
     app.reply(id, Reply::Done);
@@ -854,7 +879,7 @@ fn items_94_95_a_subscription_is_acknowledged_with_null_and_may_be_told_of_a_val
         ]
     );
     let (id, op, params) = receive(&mut app, 22, "resources/unsubscribe", r#"{"subscriptionId":"s"}"#);
-    assert_eq!((op, params.as_str()), (Op::Unsubscribe, r#"{"subscriptionId":"s"}"#));
+    assert_eq!((op, params.as_str()), (Op::Unsubscribe, " s"));
     app.reply(id, Reply::Done);
     assert_eq!(app.sent(), [r#"{"jsonrpc":"2.0","id":22,"result":null}"#]);
 }
@@ -893,10 +918,14 @@ fn item_100_a_list_that_changed_is_sent_as_a_whole() {
 }
 
 #[test]
-fn an_app_calls_nothing() {
+fn an_app_calls_nothing_that_the_protocol_has() {
     let mut app = End::app(app_config());
-    for op in [Op::CallTool, Op::ListTools, Op::ReadResource, Op::Ping, Op::Custom("x/y".into())] {
+    for op in [Op::CallTool, Op::ListTools, Op::ReadResource, Op::Ping] {
         let refused = app.session.invoke(protocol_core::Invoke::new(op, json("{}")), app.now).unwrap_err();
+        assert_eq!(refused.why, Refused::WrongEnd);
+    }
+    for method in ["actions/invoke", "tesseron/hello", "sampling/request"] {
+        let refused = app.session.invoke(protocol_core::Invoke::custom(method, json("{}")), app.now).unwrap_err();
         assert_eq!(refused.why, Refused::WrongEnd);
     }
     app.expect_silence();
@@ -905,7 +934,7 @@ fn an_app_calls_nothing() {
 #[test]
 fn what_an_app_says_a_gateway_hears() {
     let mut pair = Pair::tesseron_with(gateway_config(), app_config());
-    pair.client.invoke(protocol_core::Invoke::new(Op::CallTool, tests::tesseron::call_params()));
+    pair.client.invoke(call_action());
     pair.run();
     let id = pair.server.request();
     pair.server.report(id, Progress::count(1, 4).with_message("m").with_data(json("[1]")));

@@ -1,8 +1,9 @@
 //! What the gateway carries while a call runs: the call, its progress, its cancel, its questions, its log records, its end.
 
+use protocol_core::{Level, LogRecord, Logged};
 use serde_json::{Value, json};
-use tests::bridge::{DECLARES, House, answered, call_tool, config, refused, sampled, text_of, value};
-use tests::end::{cancelled, notification, request};
+use tests::bridge::{DECLARES, House, answered, app_config, call_tool, config, refused, sampled, text_of, value};
+use tests::end::{self, cancelled, notification, request};
 
 /// A house with one claimed app, `ledger`.
 fn house() -> (House, usize) {
@@ -183,19 +184,48 @@ fn an_update_with_only_a_message_repeats_the_last_value_and_the_first_has_none_o
     assert_eq!(house.progress(), expected);
 }
 
+/// MCP says that each update increases: the reference sends every one of these, and none tells the agent anything.
 #[test]
-fn an_update_with_only_data_is_told_too() {
+fn an_update_without_a_new_value_or_message_is_withheld() {
     let (mut house, app) = house();
     house.call(5, "ledger__t");
     let call = house.invoked(app);
-    house.app(app, &call.progress(r#","percent":30"#)).app(app, &call.progress(r#","data":{"row":1}"#));
-    house.app(app, &call.progress(r#","percent":30,"data":{"row":2}"#));
-    let data: Vec<Value> =
-        house.notifications("notifications/progress").iter().map(|params| params["_meta"]["protocol-core/data"].clone()).collect();
-    assert_eq!(data, [Value::Null, json!({"row": 1}), json!({"row": 2})]);
+    for members in ["", r#","data":{"row":0}"#] {
+        house.app(app, &call.progress(members));
+    }
+    assert_eq!(house.progress(), [], "the first has a value or words");
+    for members in [r#","percent":30,"message":"m""#, "", r#","message":"m""#, r#","percent":30"#, r#","percent":20,"message":"m""#]
+    {
+        house.app(app, &call.progress(members));
+    }
+    assert_eq!(house.progress(), [(30.0, Some("m".to_owned()))]);
+    for members in
+        [r#","message":"n""#, r#","message":"m""#, r#","percent":31"#, r#","message":"m""#, r#","percent":32,"message":"m""#]
+    {
+        house.app(app, &call.progress(members));
+    }
+    let said = |text: &str| Some(text.to_owned());
+    assert_eq!(house.progress(), [(30.0, said("n")), (30.0, said("m")), (31.0, None), (32.0, said("m"))]);
+    house.app(app, &call.output("1"));
+    assert_eq!(house.heard().len(), 1, "what was withheld does not come with the result");
 }
 
-/// The reference keeps the value and forwards the words (section 5 of the sheet).
+#[test]
+fn data_alone_waits_for_the_next_value_or_message() {
+    let (mut house, app) = house();
+    house.call(5, "ledger__t");
+    let call = house.invoked(app);
+    for members in
+        [r#","percent":30"#, r#","data":1"#, r#","percent":30,"data":2"#, r#","message":"m""#, r#","data":3"#, r#","percent":40"#]
+    {
+        house.app(app, &call.progress(members));
+    }
+    let told = house.notifications("notifications/progress");
+    let shown: Vec<_> = told.iter().map(|params| (params["progress"].as_f64(), &params["_meta"]["protocol-core/data"])).collect();
+    assert_eq!(shown, [(Some(30.0), &Value::Null), (Some(30.0), &json!(2)), (Some(40.0), &json!(3))]);
+}
+
+/// The reference keeps the value and forwards the words (`docs/protocols/tesseron.md`, "Progress").
 #[test]
 fn an_update_that_goes_back_keeps_the_value_and_loses_no_words() {
     let (mut house, app) = house();
@@ -454,6 +484,29 @@ fn an_agent_of_an_old_revision_cannot_be_asked_by_form_and_the_app_hears_the_num
     assert_eq!(house.app_response(app, 3)["error"]["code"], -32007);
 }
 
+#[test]
+fn an_agent_that_only_opens_addresses_is_asked_nothing_by_an_app() {
+    let mut house = House::for_agent(config(), "2025-11-25", r#"{"elicitation":{"url":{}}}"#);
+    let app = house.join("ledger");
+    house.call(5, "ledger__t");
+    let call = house.invoked(app);
+    house.app(app, &call.confirm(3));
+    assert_eq!(house.app_response(app, 3)["error"]["code"], -32007);
+    // Nor does an address get through as a form.
+    let mut house = House::for_agent(config(), "2025-11-25", r#"{"elicitation":{"form":{},"url":{}}}"#);
+    let app = house.join("ledger");
+    house.call(5, "ledger__t");
+    let call = house.invoked(app);
+    let by_url = call.confirm(3).replacen(
+        r#""invocationId""#,
+        r#""mode":"url","url":"https://evil.example/","elicitationId":"1","invocationId""#,
+        1,
+    );
+    house.app(app, &by_url);
+    let (_, params) = house.asked("elicitation/create");
+    assert_eq!((params.get("url"), params.get("mode")), (None, None), "it is the form that it is on Tesseron");
+}
+
 // ---- Forms ----
 
 const FORM: &str = r#"{"type":"object","properties":{"name":{"type":"string","minLength":2}},"required":["name"]}"#;
@@ -630,6 +683,39 @@ fn item_79_a_record_that_belongs_to_no_call_is_told_too() {
     let (mut house, app) = house();
     house.app(app, &notification("log", r#"{"level":"warn","message":"disk"}"#));
     assert_eq!(house.notifications("notifications/message")[0]["data"], json!({"message": "disk"}));
+}
+
+#[test]
+fn an_agent_that_has_set_no_level_hears_every_record() {
+    for revision in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
+        let mut house = House::for_agent(config(), revision, DECLARES);
+        let app = house.join("ledger");
+        for (level, expected) in [("debug", "debug"), ("info", "info"), ("warn", "warning"), ("error", "error")] {
+            house.app(app, &notification("log", &format!(r#"{{"level":"{level}","message":"m"}}"#)));
+            let told = json!({"level": expected, "logger": "ledger", "data": {"message": "m"}});
+            assert_eq!(house.notifications("notifications/message"), [told], "{revision}");
+        }
+    }
+}
+
+/// Both hops: a handler of an app of ours logs a value, and the agent reads that value, not a text of it.
+#[test]
+fn what_an_app_of_ours_logs_is_encoded_once_on_its_way_to_the_agent() {
+    let mut house = House::new();
+    let app = house.join_session(app_config("ledger"));
+    for (data, told) in [
+        (r#"{"item":{"id":3}}"#, r#"{"message":"","item":{"id":3}}"#),
+        (r#"["a",{"b":1}]"#, r#"{"message":"","data":["a",{"b":1}]}"#),
+        (r#""words""#, r#"{"message":"words"}"#),
+        (r#"{"message":"words","n":1.50}"#, r#"{"message":"words","n":1.50}"#),
+    ] {
+        let record = LogRecord { level: Level::Debug, logger: None, data: end::json(data) };
+        let end = house.app_end(app);
+        assert_eq!(end.session.log(None, record, end.now), Ok(Logged::Sent));
+        house.carry();
+        let heard = house.heard();
+        assert!(heard.len() == 1 && heard[0].contains(&format!(r#""data":{told}}}"#)), "{heard:?}");
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
-//! The bugs of the reference gateway (section 10.2 of the Tesseron sheet), by their numbers: none of them is here. Those that are bugs of its
-//! app end alone (2, 5, 9, 21) or of its language (24) are not the bridge's.
+//! The bugs of the reference gateway (`docs/protocols/tesseron.md`, "Faults of the reference implementation",
+//! numbered in the order of its table): none of them is here. Those that are bugs of its app end alone (2, 5, 9, 21) or of its language (24)
+//! are not the bridge's.
 
 use protocol_core::{Instant, TransportEnd};
 use serde_json::{Value, json};
@@ -194,7 +195,7 @@ fn bug_11_the_end_of_an_old_channel_does_not_take_the_new_one_along() {
 #[test]
 fn bug_12_a_session_that_waits_a_second_time_waits_its_whole_time() {
     let mut config = config();
-    config.lobby.resume_ttl = std::time::Duration::from_secs(10);
+    config.registry.resume_ttl = std::time::Duration::from_secs(10);
     let mut house = House::with(config);
     let app = house.dial();
     house.app(app, &hello("ledger", ACTIONS, RESOURCES));
@@ -273,7 +274,7 @@ fn bug_16_across_a_refresh_no_call_hangs_tools_are_new_and_the_agent_can_still_b
     assert_eq!(house.app_response(again, 7)["result"]["action"], "accept");
 }
 
-/// Observed 34: a handler of before may still run, and whatever it says goes out on the new channel.
+/// A handler of before may still run, and whatever it says goes out on the new channel.
 #[test]
 fn bug_16_what_is_said_late_of_the_channel_before_hits_no_call_of_the_new_one() {
     let mut house = House::new();

@@ -2,7 +2,7 @@
 
 use protocol_core::TransportEnd;
 use serde_json::{Value, json};
-use tests::bridge::{House, answered, value};
+use tests::bridge::{ACTIONS, House, RESOURCES, answered, config, credentials, hello, resume, value};
 use tests::end::{cancelled, notification, request};
 
 const URI: &str = "tesseron://ledger/balance";
@@ -97,6 +97,24 @@ fn what_cannot_be_read_is_an_error_with_the_number_of_the_app() {
     house.agent(&request(6, "resources/read", "{}"));
     assert_eq!(house.response(6)["error"]["code"], -32602);
     assert_eq!(house.app_heard(app), Vec::<String>::new());
+}
+
+#[test]
+fn an_app_has_no_address_opened_by_an_error_of_the_agents_protocol() {
+    const REQUIRED: &str = r#"{"code":-32042,"message":"sign in","data":{"elicitations":[{"mode":"url","message":"?","url":"https://evil.example/","elicitationId":"1"}]}}"#;
+    let mut house = House::for_agent(config(), "2025-11-25", r#"{"elicitation":{"form":{},"url":{}}}"#);
+    let app = house.join("ledger");
+    for (method, frame) in [("resources/read", read(1, URI)), ("resources/subscribe", subscribe(1, URI))] {
+        house.agent(&frame);
+        let (asked, _) = house.app_asked(app, method);
+        house.app(app, &format!(r#"{{"jsonrpc":"2.0","id":{asked},"error":{REQUIRED}}}"#));
+        assert_eq!(house.response(1)["error"], json!({"code": -32603, "message": "sign in"}), "{method}");
+    }
+    // A failed tool is a result, which no client takes for the error.
+    house.call(5, "ledger__t");
+    let (asked, _) = house.app_asked(app, "actions/invoke");
+    house.app(app, &format!(r#"{{"jsonrpc":"2.0","id":{asked},"error":{REQUIRED}}}"#));
+    assert_eq!(house.response(5)["result"]["isError"], true);
 }
 
 #[test]
@@ -229,29 +247,330 @@ fn subscriptions_of_an_app_end_with_it_and_those_of_others_go_on() {
     assert_eq!(house.notifications("notifications/resources/updated"), [json!({"uri": URI})]);
 }
 
-/// The app has a new session on its new channel, and the gateway none of its subscriptions (item 110).
-#[test]
-fn after_a_resume_the_agent_subscribes_anew_and_is_heard() {
-    let (mut house, app) = {
-        let mut house = House::new();
+// ---- After a resume ----
+
+/// A claimed app as the reference makes them: it forgets its subscriptions with its channel.
+struct Resumable {
+    app: usize,
+    session: String,
+    token: String,
+}
+
+impl Resumable {
+    fn join(house: &mut House) -> Self {
         let app = house.dial();
-        house.app(app, &tests::bridge::hello("ledger", tests::bridge::ACTIONS, tests::bridge::RESOURCES));
-        (house, app)
-    };
-    let (session, token) = tests::bridge::credentials(&house.app_response(app, 1));
-    house.claim(app);
-    subscribed(&mut house, app, 1);
-    // Its old channel is not known to be gone, and holds a frame that nobody reads and that cannot be taken back.
-    let leg = house.leg(app);
+        house.app(app, &hello("ledger", ACTIONS, RESOURCES));
+        let (session, token) = credentials(&house.app_response(app, 1));
+        house.claim(app);
+        Self { app, session, token }
+    }
+
+    /// Comes back on a channel of its own; gives what it hears after its welcome.
+    fn come_back(&mut self, house: &mut House) -> Vec<Value> {
+        self.app = house.dial();
+        house.app(self.app, &resume("ledger", &self.session, &self.token));
+        let mut heard: Vec<Value> = house.app_heard(self.app).iter().map(|text| value(text)).collect();
+        let (session, token) = credentials(&heard.remove(0));
+        assert_eq!(session, self.session);
+        self.token = token;
+        heard
+    }
+}
+
+/// What the only frame is about, and the id and the name of the subscription in it.
+#[track_caller]
+fn only(frames: &[Value], method: &str) -> (Value, Value) {
+    assert_eq!(frames.len(), 1, "{frames:?}");
+    assert_eq!(frames[0]["method"], method);
+    (frames[0]["id"].clone(), frames[0]["params"]["subscriptionId"].clone())
+}
+
+fn told(house: &mut House) -> Vec<Value> {
+    house.notifications("notifications/resources/updated")
+}
+
+/// Its SDK forgets them, and its gateway does not ask again, so that an agent watched in vain.
+#[test]
+fn after_a_resume_a_subscription_lives_on() {
+    let mut house = House::new();
+    let mut ledger = Resumable::join(&mut house);
+    let name = subscribed(&mut house, ledger.app, 1);
+    for _ in 0..3 {
+        house.lose(ledger.app).forget();
+        let heard = ledger.come_back(&mut house);
+        let (asked, again) = only(&heard, "resources/subscribe");
+        assert_eq!((&again, &heard[0]["params"]["name"]), (&name, &json!("balance")), "an app that has kept it has it once");
+        house.forget().app(ledger.app, &answered(&asked, "null"));
+        assert_eq!(told(&mut house), [json!({"uri": URI})], "what happened meanwhile was not told");
+        house.app(ledger.app, &updated(&name, "1"));
+        assert_eq!(told(&mut house), [json!({"uri": URI})]);
+    }
+    house.agent(&unsubscribe(2, URI));
+    let (_, params) = house.app_asked(ledger.app, "resources/unsubscribe");
+    assert_eq!(params["subscriptionId"], name);
+    house.app(ledger.app, &updated(&name, "2"));
+    assert_eq!(told(&mut house), Vec::<Value>::new());
+}
+
+#[test]
+fn an_app_that_takes_over_from_a_channel_that_only_seems_to_stand_is_subscribed_again() {
+    let mut house = House::new();
+    let mut ledger = Resumable::join(&mut house);
+    let name = subscribed(&mut house, ledger.app, 1);
+    // Its old channel holds a frame that nobody reads and that cannot be taken back.
+    let (old, leg) = (ledger.app, house.leg(ledger.app));
     house.call(2, "ledger__t").stall(leg).agent(&cancelled(2));
-    let again = house.dial();
-    house.app(again, &tests::bridge::resume("ledger", &session, &token)).forget();
-    house.agent(&subscribe(3, URI));
-    let (asked, params) = house.app_asked(again, "resources/subscribe");
-    house.app(again, &answered(&asked, "null"));
+    let (asked, _) = only(&ledger.come_back(&mut house), "resources/subscribe");
+    house.app(ledger.app, &answered(&asked, "null")).forget();
+    // Neither what the old channel still says nor its end counts.
+    house.read(leg).app(old, &updated(&name, "0")).lose(old);
+    assert_eq!(told(&mut house), Vec::<Value>::new());
+    house.app(ledger.app, &updated(&name, "1"));
+    assert_eq!(told(&mut house), [json!({"uri": URI})]);
+}
+
+/// A host that keeps its name and token over several claims.
+#[test]
+fn an_app_that_is_claimed_anew_in_its_session_is_subscribed_again_after_its_claim() {
+    let mut house = House::new();
+    let dial = |house: &mut House, id: u64, code: &str| {
+        let arguments = json!({"code": code}).to_string();
+        house.agent(&tests::bridge::call_tool(&id.to_string(), "tesseron__claim_session", &arguments, None));
+        let (claim, _) = house.wanted();
+        let app = house.dial_claimed(claim, tests::bridge::bound(code, "s_host", "rt_host")).unwrap();
+        house.app(app, &hello("ledger", ACTIONS, RESOURCES));
+        app
+    };
+    let app = dial(&mut house, 1, "PQ7N-4D");
+    house.forget();
+    let name = subscribed(&mut house, app, 2);
+    house.lose(app).forget();
+    let again = dial(&mut house, 3, "NEW-CODE");
+    let heard: Vec<Value> = house.app_heard(again).iter().map(|text| value(text)).collect();
+    assert_eq!(heard[1]["method"], "tesseron/claimed");
+    assert_eq!(only(&heard[2..], "resources/subscribe").1, name);
+}
+
+#[test]
+fn while_its_app_is_away_a_subscription_is_agreed_to_and_can_be_taken_back() {
+    let mut house = House::new();
+    let mut ledger = Resumable::join(&mut house);
+    let name = subscribed(&mut house, ledger.app, 1);
+    house.lose(ledger.app).forget();
+    house.agent(&subscribe(2, URI));
+    assert_eq!(house.response(2)["result"], json!({}));
+    house.agent(&unsubscribe(3, URI));
     assert_eq!(house.response(3)["result"], json!({}));
-    house.app(again, &updated(&params["subscriptionId"], "1"));
-    assert_eq!(house.notifications("notifications/resources/updated").len(), 1);
+    // One that has kept it hears that nobody wants it.
+    let (asked, of) = only(&ledger.come_back(&mut house), "resources/unsubscribe");
+    assert_eq!(of, name);
+    house.app(ledger.app, &answered(&asked, "null"));
+    assert_eq!(told(&mut house), Vec::<Value>::new());
+    house.lose(ledger.app);
+    assert_eq!(ledger.come_back(&mut house), Vec::<Value>::new(), "that is over");
+    // Taken back and asked for again, it goes on.
+    let name = subscribed(&mut house, ledger.app, 4);
+    house.lose(ledger.app).agent(&unsubscribe(5, URI)).agent(&subscribe(6, URI)).forget();
+    assert_eq!(only(&ledger.come_back(&mut house), "resources/subscribe").1, name);
+}
+
+#[test]
+fn an_app_that_leaves_before_it_has_agreed_again_is_asked_once_more() {
+    let mut house = House::new();
+    let mut ledger = Resumable::join(&mut house);
+    let name = subscribed(&mut house, ledger.app, 1);
+    for _ in 0..3 {
+        house.lose(ledger.app).forget();
+        assert_eq!(only(&ledger.come_back(&mut house), "resources/subscribe").1, name);
+        assert_eq!(told(&mut house), Vec::<Value>::new());
+    }
+    house.lose(ledger.app);
+    assert!(house.heard().iter().all(|text| value(text).get("error").is_none()), "nobody waits");
+    house.assert_idle();
+}
+
+#[test]
+fn an_app_that_does_not_agree_again_is_not_subscribed_and_the_agent_looks_once() {
+    let mut house = House::new();
+    let mut ledger = Resumable::join(&mut house);
+    let name = subscribed(&mut house, ledger.app, 1);
+    house.lose(ledger.app).forget();
+    let (asked, _) = only(&ledger.come_back(&mut house), "resources/subscribe");
+    house.forget().app(ledger.app, &tests::bridge::refused(&asked, -32003, "Resource not subscribable: balance"));
+    assert_eq!(told(&mut house), [json!({"uri": URI})], "and finds out");
+    house.app(ledger.app, &updated(&name, "1"));
+    assert_eq!(told(&mut house), Vec::<Value>::new());
+    subscribed(&mut house, ledger.app, 2);
+}
+
+#[test]
+fn what_the_app_had_not_agreed_to_ends_with_its_channel() {
+    let mut house = House::new();
+    let mut ledger = Resumable::join(&mut house);
+    house.agent(&subscribe(1, URI)).lose(ledger.app);
+    assert!(house.response(1).get("error").is_some());
+    assert_eq!(ledger.come_back(&mut house), Vec::<Value>::new());
+}
+
+#[test]
+fn a_new_session_of_the_app_is_subscribed_when_the_agent_asks_and_the_one_that_is_away_is_not() {
+    let mut house = House::new();
+    let mut ledger = Resumable::join(&mut house);
+    let name = subscribed(&mut house, ledger.app, 1);
+    house.lose(ledger.app).forget();
+    // It has lost its token: this is another session.
+    let other = house.join("ledger");
+    assert_eq!(house.app_heard(other), Vec::<String>::new());
+    let new = subscribed(&mut house, other, 2);
+    assert_ne!(new, name);
+    assert_eq!(ledger.come_back(&mut house), Vec::<Value>::new(), "the agent watches the other one");
+    house.forget().app(other, &updated(&new, "1"));
+    assert_eq!(told(&mut house).len(), 1);
+}
+
+#[test]
+fn a_subscription_is_forgotten_with_its_session() {
+    for how in ["its time is over", "another takes its place", "sessions are not kept", "the agent leaves"] {
+        let mut config = config();
+        config.agent_limits.in_flight = 1;
+        config.registry.resume_ttl = std::time::Duration::from_secs(10);
+        config.registry.max_zombies = if how == "sessions are not kept" { 0 } else { 1 };
+        let mut house = House::with(config);
+        let ledger = Resumable::join(&mut house);
+        subscribed(&mut house, ledger.app, 1);
+        let other = house.join("other");
+        house.lose(ledger.app).forget();
+        match how {
+            "its time is over" => house.later(10_000),
+            "another takes its place" => {
+                let third = house.join("third");
+                house.lose(third)
+            }
+            "the agent leaves" => house.end(tesseron::bridge::Leg::Agent, TransportEnd::Eof),
+            _ => &mut house,
+        };
+        if how != "the agent leaves" {
+            // There is room for one.
+            house.forget().agent(&subscribe(2, "tesseron://other/balance"));
+            let (asked, _) = house.app_asked(other, "resources/subscribe");
+            house.app(other, &answered(&asked, "null"));
+            assert_eq!(house.response(2)["result"], json!({}), "{how}");
+        }
+        house.assert_idle();
+    }
+}
+
+#[test]
+fn as_long_as_the_session_may_come_back_its_subscriptions_take_room() {
+    let mut config = config();
+    config.agent_limits.in_flight = 1;
+    let mut house = House::with(config);
+    let ledger = Resumable::join(&mut house);
+    subscribed(&mut house, ledger.app, 1);
+    house.join("other");
+    house.lose(ledger.app).forget().agent(&subscribe(2, "tesseron://other/balance"));
+    assert!(house.response(2).get("error").is_some());
+}
+
+/// A few at a time, so that calls of the agent find room beside them.
+#[test]
+fn thousands_of_subscriptions_are_renewed_a_few_at_a_time() {
+    const MANY: usize = 3000;
+    let mut house = House::new();
+    let mut ledger = Resumable::join(&mut house);
+    for number in 0..MANY {
+        house.agent(&subscribe(number as u64, &format!("tesseron://ledger/r{number}")));
+        for text in house.app_heard(ledger.app) {
+            house.app(ledger.app, &answered(&value(&text)["id"], "null"));
+        }
+    }
+    house.lose(ledger.app).forget();
+    let mut asked = ledger.come_back(&mut house);
+    let mut names = std::collections::BTreeSet::new();
+    let mut called = false;
+    while !asked.is_empty() {
+        assert!(asked.len() <= 16, "{} at once", asked.len());
+        if !std::mem::replace(&mut called, true) {
+            house.call(90_000, "ledger__t");
+            let call = house.invoked(ledger.app);
+            house.app(ledger.app, &call.output("1"));
+            assert_eq!(house.response(90_000)["result"]["content"][0]["text"], "1");
+        }
+        for frame in std::mem::take(&mut asked) {
+            assert!(names.insert(frame["params"]["subscriptionId"].to_string()), "each is renewed once");
+            house.app(ledger.app, &answered(&frame["id"], "null"));
+        }
+        asked.extend(house.app_heard(ledger.app).iter().map(|text| value(text)));
+    }
+    assert_eq!(names.len(), MANY);
+    assert_eq!(told(&mut house).len(), MANY);
+    house.assert_idle();
+}
+
+#[test]
+fn what_was_taken_back_while_the_app_was_away_is_told_a_few_at_a_time_too() {
+    let mut house = House::new();
+    let mut ledger = Resumable::join(&mut house);
+    for number in 0..100 {
+        house.agent(&subscribe(number, &format!("tesseron://ledger/r{number}")));
+        let (asked, _) = house.app_asked(ledger.app, "resources/subscribe");
+        house.app(ledger.app, &answered(&asked, "null"));
+    }
+    house.lose(ledger.app);
+    for number in 0..100 {
+        house.agent(&unsubscribe(1000 + number, &format!("tesseron://ledger/r{number}")));
+    }
+    let mut asked = ledger.come_back(&mut house);
+    let mut told = 0;
+    while !asked.is_empty() {
+        assert!(asked.len() <= 16 && asked.iter().all(|frame| frame["method"] == "resources/unsubscribe"), "{asked:?}");
+        told += asked.len();
+        for frame in std::mem::take(&mut asked) {
+            house.app(ledger.app, &answered(&frame["id"], "null"));
+        }
+        asked.extend(house.app_heard(ledger.app).iter().map(|text| value(text)));
+    }
+    assert_eq!(told, 100);
+    house.assert_idle();
+}
+
+#[test]
+fn renewals_wait_while_the_app_has_no_room_and_go_on_when_it_has() {
+    let mut config = config();
+    config.app_limits.in_flight = 2;
+    config.app_limits.output_bytes = 400;
+    let mut house = House::with(config);
+    let mut ledger = Resumable::join(&mut house);
+    for number in 0..6 {
+        house.agent(&subscribe(number, &format!("tesseron://ledger/r{number}")));
+        let (asked, _) = house.app_asked(ledger.app, "resources/subscribe");
+        house.app(ledger.app, &answered(&asked, "null"));
+    }
+    house.lose(ledger.app).forget();
+    let heard = ledger.come_back(&mut house);
+    assert_eq!(heard.len(), 2, "as many as there is room for");
+    // Its calls end with no room for more: a long frame waits that it does not read.
+    let leg = house.leg(ledger.app);
+    house.stall(leg);
+    house.app(ledger.app, &request(5, &"long".repeat(200), "{}"));
+    for frame in &heard {
+        house.app(ledger.app, &answered(&frame["id"], "null"));
+    }
+    house.read(leg);
+    let mut renewed = 2;
+    loop {
+        let ids: Vec<Value> = house.app_heard(ledger.app).iter().map(|text| value(text)).collect();
+        let asked: Vec<_> = ids.iter().filter(|frame| frame["method"] == "resources/subscribe").collect();
+        if asked.is_empty() {
+            break;
+        }
+        renewed += asked.len();
+        for frame in asked {
+            house.app(ledger.app, &answered(&frame["id"], "null"));
+        }
+    }
+    assert_eq!(renewed, 6);
+    house.assert_idle();
 }
 
 #[test]

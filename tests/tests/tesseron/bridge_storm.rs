@@ -66,10 +66,10 @@ impl Storm {
         let mut config = config();
         for limits in [&mut config.agent_limits, &mut config.app_limits] {
             (limits.output_bytes, limits.output_bytes_hard) = (8 << 10, 64 << 10);
-            (limits.frame_bytes, limits.in_flight, limits.strays) = (16 << 10, 24, 8);
+            (limits.frame_bytes, limits.in_flight, limits.unsolicited_replies) = (16 << 10, 24, 8);
         }
-        (config.agent_limits.in_flight, config.agent_limits.strays) = (48, 32);
-        config.lobby.max_channels = 6;
+        (config.agent_limits.in_flight, config.agent_limits.unsolicited_replies) = (48, 32);
+        config.registry.max_channels = 6;
         Self {
             house: House::with(config),
             rng: Rng::new(seed),

@@ -234,11 +234,13 @@ fn broken_apps() -> Vec<(&'static str, usize, Broken)> {
         ("handshake/bind-in-time", 0, App(|world| world.host_minted = false)),
         // It lets anybody in.
         ("handshake/bind-wrong-code", 1, By(Deed::hears(0, set("/params/code", known_code())))),
-        // It counts no wrong codes.
+        // Wrong codes lock it.
         (
-            "handshake/bind-lockout",
+            "handshake/bind-after-wrong-codes",
             21,
-            By(Deed::says(5, |frame| *frame = json!({"jsonrpc": "2.0", "id": frame["id"], "result": {"ok": true}}))),
+            By(Deed::says(5, |frame| {
+                *frame = json!({"jsonrpc": "2.0", "id": frame["id"], "error": {"code": -32009, "message": "locked"}})
+            })),
         ),
     ]
 }
@@ -471,8 +473,15 @@ mod over_sockets {
     fn over_a_web_socket<A: Adapter>() {
         assert_eq!(played(load("tesseron").into_iter(), |fixture| run_bound::<A>(fixture, Binding::WebSocket)), [""; 0]);
         let played = played(load("ours").into_iter(), |fixture| run_bound::<A>(fixture, Binding::WebSocket));
-        let binds =
-            ["bind", "bind-comes-first", "bind-in-time", "bind-lockout", "bind-twice", "bind-without-code", "bind-wrong-code"];
+        let binds = [
+            "bind",
+            "bind-after-wrong-codes",
+            "bind-comes-first",
+            "bind-in-time",
+            "bind-twice",
+            "bind-without-code",
+            "bind-wrong-code",
+        ];
         let binds = binds.map(|id| format!("handshake/{id}: skipped for want of bind"));
         assert_eq!(played[..2], [TOO_LONG, ROGUE_APP]);
         assert_eq!(played[2..], binds);

@@ -1,16 +1,16 @@
-//! Framing and JSON-RPC on Tesseron, both ends: items 1 to 17 of the checklist. Whatever a peer can put on the wire is answered as the
-//! wire format page says or passed over; nothing panics, and what runs goes on.
+//! Framing and JSON-RPC on Tesseron, both ends (`docs/protocols/tesseron.md`, "Framing and JSON-RPC"). Whatever a peer can put on the
+//! wire is answered as the wire format page says or passed over; nothing panics, and what runs goes on.
 
 use bytes::Bytes;
 use protocol_core::{
-    Answer, Ask, CloseReason, Elicit, Event, InboundId, InputFailed, Invalid, Invoke, Level, LogRecord, Notice, Op, Outcome,
+    Answer, Ask, CloseReason, Elicit, Event, InboundId, InputFailed, Invalid, Invoke, Lane, Level, LogRecord, Notice, Op, Outcome,
     Progress, Reply, Sample, Sampled, ToolOutput, TransportEnd, Violation,
 };
 use serde_json::Value;
 use tests::end::{End, error, json, notification, request, with};
 use tests::pair::Pair;
 use tests::tesseron::{
-    CLAIMED, WELCOME, app_config, asking_gateway_config, call_params, cancel, gateway_config, hello, invoke, invoked, named,
+    CLAIMED, WELCOME, app_config, asking_gateway_config, call_action, cancel, gateway_config, hello, invoke, invoked, named,
     progress, sample, welcome,
 };
 
@@ -22,7 +22,7 @@ struct Victim {
 
 enum Phase {
     /// An app whose hello is out.
-    Greeting,
+    HandshakeRequest,
     /// An app that was welcomed and serves `i1`, its request 100.
     Serving(InboundId),
     /// A gateway that has heard nothing.
@@ -39,7 +39,7 @@ impl Victim {
     fn apps() -> Vec<Self> {
         let mut serving = End::app(app_config());
         let id = serving.receive_invoke(100, "i1");
-        Self::drained([(Phase::Greeting, End::new(app_config())), (Phase::Serving(id), serving)])
+        Self::drained([(Phase::HandshakeRequest, End::new(app_config())), (Phase::Serving(id), serving)])
     }
 
     fn gateways() -> Vec<Self> {
@@ -73,7 +73,7 @@ impl Victim {
         let end = &mut self.end;
         end.drain();
         match self.phase {
-            Phase::Greeting => assert!(end.frame(WELCOME).session.is_ready(), "{why}"),
+            Phase::HandshakeRequest => assert!(end.frame(WELCOME).session.is_ready(), "{why}"),
             Phase::Serving(id) => assert_eq!(end.respond(id).sent(), [invoked(100, "i1", "\"ok\"")], "{why}"),
             Phase::Fresh => assert!(end.frame(&hello(1, "1.2.0")).sent()[0].contains(r#""id":1,"result""#), "{why}"),
             Phase::Asked => {
@@ -104,7 +104,7 @@ fn passed_over_by(victims: impl IntoIterator<Item = Victim>, frame: impl Into<By
     let frame = frame.into();
     let shown = String::from_utf8_lossy(&frame[..frame.len().min(200)]).into_owned();
     for mut victim in victims {
-        victim.end.session.handle_frame(frame.clone(), victim.end.now).unwrap();
+        victim.end.session.handle_frame(frame.clone(), Lane::CHANNEL, victim.end.now).unwrap();
         assert_eq!(victim.end.sent(), Vec::<String>::new(), "{shown}");
         let events = victim.end.events();
         assert!(matches!(events[..], [] | [Event::Violation(_)]), "{shown}: {events:?}");
@@ -136,7 +136,7 @@ fn everything() -> Vec<String> {
     pair.run();
     let now = pair.client.now;
     for odd in ["{}", "[\n1,\r\n2]", "\"a\\nb\"", "null"] {
-        let call = pair.client.invoke(Invoke::new(Op::CallTool, json(&format!("{{\n\"name\":\"t\",\r\n\"arguments\":{odd}\n}}"))));
+        let call = pair.client.invoke(Invoke::call_tool("t\n", json(odd)));
         pair.run();
         let id = pair.server.request();
         let progress = Progress::percent(5.0).with_message("a\nb\r").with_data(json(odd));
@@ -167,12 +167,14 @@ fn everything() -> Vec<String> {
         pair.client.events();
         pair.server.events();
     }
-    for (op, params) in [
-        (Op::ReadResource, "{\"uri\":\n\"balance\"}"),
-        (Op::Subscribe, "{\"uri\":\"balance\",\n\"subscriptionId\":\"s\"}"),
-        (Op::Unsubscribe, "{\"subscriptionId\":\r\"s\"}"),
+    for call in [
+        Invoke::read_resource("balance"),
+        Invoke::new(Op::ReadResource, json("{\"name\":\n\"balance\"}")),
+        Invoke::subscribe("balance").with_subscription("s\n"),
+        Invoke::unsubscribe("balance").with_subscription("s\n"),
     ] {
-        pair.client.invoke(Invoke::new(op.clone(), json(params)));
+        let op = call.op();
+        pair.client.invoke(call);
         pair.run();
         let id = pair.server.request();
         let reply = if op == Op::ReadResource { Reply::Contents(json("[\n{\"uri\":\"x\",\"text\":\"y\"}]")) } else { Reply::Done };
@@ -193,7 +195,7 @@ fn everything() -> Vec<String> {
     pair.trace
 }
 
-// ---- 1, 2, 3 ----
+// ---- Envelopes, ids and methods ----
 
 #[test]
 fn item_1_every_frame_is_exactly_one_envelope_of_json_rpc_2() {
@@ -325,7 +327,7 @@ fn item_3_methods_of_the_other_end_are_not_found() {
 
 #[test]
 fn a_session_knows_no_bind() {
-    // Section 2.3. On a channel that is bound by a claim code the gate answers it, and nothing of it gets here.
+    // On a channel that is bound by a claim code the gate answers it, and nothing of it gets here.
     for mut victim in Victim::all() {
         for params in [r#"{"code":"AB3X-7K"}"#, "{}"] {
             victim.end.frame(&request(50, "tesseron/bind", params));
@@ -354,7 +356,7 @@ fn item_3_an_unknown_notification_is_never_answered() {
     }
 }
 
-// ---- 4, 5, and what is no message at all ----
+// ---- What is no message ----
 
 #[test]
 fn item_4_a_batch_changes_nothing() {
@@ -419,7 +421,7 @@ fn an_envelope_of_two_kinds_or_with_a_member_twice_is_passed_over() {
     }
 }
 
-// ---- 6, 7 ----
+// ---- Parameters of the wrong type ----
 
 /// One value of each type of JSON.
 const VALUES: [&str; 7] = ["null", "true", "1", "1.5", r#""x""#, "[]", "{}"];
@@ -568,7 +570,7 @@ fn item_7_a_hello_with_ill_typed_params_is_invalid_and_a_resume_has_failed() {
     refused(fresh, "tesseron/hello", r#","params":[]"#, -32602);
 }
 
-// ---- 8 to 11: responses ----
+// ---- Responses ----
 
 #[test]
 fn item_8_a_response_with_an_unknown_id_is_passed_over() {
@@ -644,13 +646,13 @@ fn of_a_result_and_an_error_the_error_counts() {
 
 #[test]
 fn item_10_a_result_that_is_missing_is_null() {
-    for (op, params) in [
-        (Op::ReadResource, r#"{"uri":"balance"}"#),
-        (Op::Subscribe, r#"{"uri":"balance","subscriptionId":"s"}"#),
-        (Op::Unsubscribe, r#"{"subscriptionId":"s"}"#),
+    for call in [
+        Invoke::read_resource("balance"),
+        Invoke::subscribe("balance").with_subscription("s"),
+        Invoke::unsubscribe("balance").with_subscription("s"),
     ] {
         let mut gateway = End::gateway(gateway_config());
-        gateway.invoke(Invoke::new(op, json(params)));
+        gateway.invoke(call);
         gateway.sent();
         gateway.frame(r#"{"jsonrpc":"2.0","id":1}"#);
         assert_eq!(gateway.outcome(), Outcome::Result(json("null")));
@@ -735,18 +737,18 @@ trait Again {
 
 impl Again for End {
     fn invoke_again(&mut self) {
-        self.invoke(Invoke::new(Op::CallTool, call_params()));
+        self.invoke(call_action());
     }
 }
 
-// ---- 12 to 17 ----
+// ---- Ends, and what leaves ----
 
 #[test]
 fn item_12_and_65_the_end_of_the_transport_loses_every_call_exactly_once() {
     for end in [TransportEnd::Eof, TransportEnd::Failed] {
         let mut gateway = End::gateway(gateway_config());
         let calls = [gateway.invoke_action(), gateway.invoke_action()];
-        let read = gateway.invoke(Invoke::new(Op::ReadResource, json(r#"{"uri":"balance"}"#)));
+        let read = gateway.invoke(Invoke::read_resource("balance"));
         gateway.session.handle_end(end, gateway.now);
         gateway.session.handle_end(TransportEnd::Failed, gateway.now);
         let events = gateway.events();
@@ -786,7 +788,7 @@ fn item_13_after_the_end_nothing_is_sent_whatever_is_done() {
         for frame in [hello(9, "1.2.0"), WELCOME.to_owned(), invoke(101, "i2"), sample(9, "inv_1"), request(9, "x/y", "{}")] {
             end.frame(&frame);
         }
-        _ = end.session.invoke(Invoke::new(Op::CallTool, call_params()), now);
+        _ = end.session.invoke(call_action(), now);
         _ = end.session.notify(Notice::Actions(json("[]")), now);
         let record = LogRecord { level: Level::Error, logger: None, data: json("\"x\"") };
         _ = end.session.log(None, record, now);
@@ -827,7 +829,7 @@ fn item_17_each_direction_has_its_own_ids_and_uses_none_twice() {
     let mut pair = Pair::tesseron();
     let now = pair.client.now;
     for _ in 0..40 {
-        pair.client.invoke(Invoke::new(Op::CallTool, call_params()));
+        pair.client.invoke(call_action());
         pair.run();
         let id = pair.server.request();
         pair.server.ask(id, Ask::from(Sample::new("?")));

@@ -1,15 +1,15 @@
-//! The gateway end of Tesseron: calls, their cancels, deadlines and graces, progress, log, and what an app asks; items 61 to 68, 73 to 78
-//! and 89 to 100 of the checklist as far as a session has them. What the agent hears of it is the bridge's.
+//! The gateway end of Tesseron: calls, their cancels, deadlines and graces, progress, log, and what an app asks, as far as a session
+//! has them (`docs/protocols/tesseron.md`, "Invocations" to "Log"). What the agent hears of it is the bridge's.
 
 use std::time::Duration;
 
 use protocol_core::{
-    Answer, Ask, CallTimeouts, Capabilities, Clock, Elicited, Event, InputKey, Invalid, Invoke, Level, LogRecord, Logged, NotLive,
-    Notice, Op, OutboundId, Outcome, Progress, Refused, RpcError, Sample, Sampled, TransportEnd, Violation,
+    Answer, Ask, CallTimeouts, Capabilities, Elicited, Event, InputKey, Invalid, Invoke, Lane, Level, LogRecord, Logged, NotLive,
+    Notice, Op, OutboundId, Outcome, Progress, Refused, RpcError, Sample, Sampled, TimeoutKind, TransportEnd, Violation,
 };
 use tests::end::{End, error, json, notification, request, with};
 use tests::pair::Pair;
-use tests::tesseron::{agent, call_params, cancel, gateway_config, hello, invoked, named, progress, sample};
+use tests::tesseron::{agent, call_action, cancel, gateway_config, hello, invoked, named, progress, sample};
 
 /// A gateway with its call 1 in flight.
 fn calling() -> (End, OutboundId) {
@@ -56,32 +56,31 @@ fn expect_refused(gateway: &mut End, id: u64, code: i64, why: &str) {
 
 #[test]
 fn calls_are_written_in_the_words_of_tesseron() {
-    for (op, params, method, written) in [
+    for (call, method, written) in [
         (
-            Op::CallTool,
-            r#"{"name":"t","arguments":{ "cents" : 4200 }}"#,
+            Invoke::call_tool("t", json(r#"{ "cents" : 4200 }"#)),
             "actions/invoke",
             r#"{"name":"t","input":{ "cents" : 4200 },"invocationId":"inv_1"}"#,
         ),
-        (Op::CallTool, r#"{"name":"t"}"#, "actions/invoke", r#"{"name":"t","input":{},"invocationId":"inv_1"}"#),
         (
-            Op::CallTool,
-            r#"{"arguments":null,"name":"a__b c","_meta":{}}"#,
+            Invoke::call_tool("a__b c", json("null")).with_meta(json("{}")),
             "actions/invoke",
-            r#"{"input":null,"name":"a__b c","invocationId":"inv_1"}"#,
+            r#"{"name":"a__b c","input":null,"invocationId":"inv_1"}"#,
         ),
-        (Op::ReadResource, r#"{"uri":"balance","_meta":{}}"#, "resources/read", r#"{"name":"balance"}"#),
         (
-            Op::Subscribe,
-            r#"{"uri":"balance","subscriptionId":"s"}"#,
-            "resources/subscribe",
-            r#"{"name":"balance","subscriptionId":"s"}"#,
+            Invoke::new(Op::CallTool, json(r#"{"input": 1,"invocationId":"mine","name":"t","x":[ ]}"#)),
+            "actions/invoke",
+            r#"{"input":1,"name":"t","x":[ ],"invocationId":"inv_1"}"#,
         ),
-        (Op::Unsubscribe, r#"{"subscriptionId":"s","uri":"balance"}"#, "resources/unsubscribe", r#"{"subscriptionId":"s"}"#),
-        (Op::Custom("x/y".into()), r#"{"a":1}"#, "x/y", r#"{"a":1}"#),
+        (Invoke::read_resource("balance").with_meta(json("{}")), "resources/read", r#"{"name":"balance"}"#),
+        (Invoke::new(Op::ReadResource, json(r#"{"name": "balance"}"#)), "resources/read", r#"{"name": "balance"}"#),
+        (Invoke::subscribe("balance").with_subscription("s"), "resources/subscribe", r#"{"name":"balance","subscriptionId":"s"}"#),
+        (Invoke::subscribe("balance"), "resources/subscribe", r#"{"name":"balance","subscriptionId":"balance"}"#),
+        (Invoke::unsubscribe("balance").with_subscription("s"), "resources/unsubscribe", r#"{"subscriptionId":"s"}"#),
+        (Invoke::custom("x/y", json(r#"{"a":1}"#)), "x/y", r#"{"a":1}"#),
     ] {
         let mut gateway = End::gateway(gateway_config());
-        gateway.invoke(Invoke::new(op, json(params)));
+        gateway.invoke(call);
         assert_eq!(gateway.sent(), [request(1, method, written)]);
     }
 }
@@ -90,11 +89,11 @@ fn calls_are_written_in_the_words_of_tesseron() {
 fn what_tesseron_has_no_word_for_and_what_the_session_says_itself_is_refused() {
     let mut gateway = End::gateway(gateway_config());
     for op in [Op::ListTools, Op::GetPrompt, Op::ListResources, Op::Complete, Op::SetLogLevel, Op::Ping] {
-        let refused = gateway.session.invoke(Invoke::new(op.clone(), json("{}")), gateway.now).unwrap_err();
+        let refused = gateway.session.invoke(Invoke::new(op, json("{}")), gateway.now).unwrap_err();
         assert_eq!(refused.why, Refused::Unsupported, "{op:?}");
     }
     for method in ["tesseron/hello", "tesseron/bind", "tesseron/claimed", "actions/cancel", "sampling/request", "log"] {
-        let refused = gateway.session.invoke(Invoke::new(Op::Custom(method.into()), json("{}")), gateway.now).unwrap_err();
+        let refused = gateway.session.invoke(Invoke::custom(method, json("{}")), gateway.now).unwrap_err();
         assert_eq!(refused.why, Refused::WrongEnd, "{method}");
     }
     for notice in [Notice::Actions(json("[]")), Notice::Resources(json("[]"))] {
@@ -108,7 +107,7 @@ fn no_subscription_is_asked_of_an_app_that_has_none() {
     let mut gateway = End::new(gateway_config());
     gateway.frame(&hello(1, "1.2.0").replace(r#""subscriptions":true"#, r#""subscriptions":false"#));
     gateway.claim().drain();
-    let subscribe = Invoke::new(Op::Subscribe, json(r#"{"uri":"balance","subscriptionId":"s"}"#));
+    let subscribe = Invoke::subscribe("balance").with_subscription("s");
     assert_eq!(gateway.session.invoke(subscribe, gateway.now).unwrap_err().why, Refused::Unsupported);
     gateway.expect_silence();
 }
@@ -119,7 +118,7 @@ fn no_subscription_is_asked_of_an_app_that_has_none() {
 fn item_61_a_call_that_is_cancelled_before_it_was_sent_is_never_sent() {
     for grace in [0, 2] {
         let mut gateway = End::gateway(with(gateway_config(), |config| config.timeouts.cancel_grace = Duration::from_secs(grace)));
-        let id = gateway.invoke(Invoke::new(Op::CallTool, call_params()));
+        let id = gateway.invoke(call_action());
         gateway.session.cancel(id, None, gateway.now).unwrap();
         assert_eq!((gateway.events(), gateway.sent()), (vec![done(id, Outcome::Cancelled)], vec![]));
     }
@@ -152,22 +151,28 @@ fn items_63_64_whatever_comes_after_a_cancel_is_passed_over() {
     }
 }
 
+/// Calls that are no invocations.
+fn unnamed() -> [Invoke; 4] {
+    [
+        Invoke::read_resource("balance"),
+        Invoke::subscribe("balance").with_subscription("s"),
+        Invoke::unsubscribe("balance").with_subscription("s"),
+        Invoke::custom("x/y", json("{}")),
+    ]
+}
+
 #[test]
 fn a_resource_cannot_be_cancelled_by_name_so_the_call_is_only_forgotten() {
-    for (op, params) in [
-        (Op::ReadResource, r#"{"uri":"balance"}"#),
-        (Op::Subscribe, r#"{"uri":"balance","subscriptionId":"s"}"#),
-        (Op::Custom("x/y".into()), "{}"),
-    ] {
+    for call in unnamed() {
         let (mut gateway, _) = patient();
-        let id = gateway.invoke(Invoke::new(op.clone(), json(params)));
+        let id = gateway.invoke(call.clone());
         gateway.sent();
         gateway.session.cancel(id, None, gateway.now).unwrap();
-        assert_eq!((gateway.events(), gateway.sent()), (vec![done(id, Outcome::Cancelled)], vec![]), "{op:?}");
-        let id = gateway.invoke(Invoke::new(op, json(params)).with_timeouts(within(None, Some(5))));
+        assert_eq!((gateway.events(), gateway.sent()), (vec![done(id, Outcome::Cancelled)], vec![]), "{call:?}");
+        let id = gateway.invoke(call.with_timeouts(within(None, Some(5))));
         gateway.sent();
         gateway.at(5);
-        assert_eq!((gateway.events(), gateway.sent()), (vec![done(id, Outcome::TimedOut(Clock::MaxTotal))], vec![]));
+        assert_eq!((gateway.events(), gateway.sent()), (vec![done(id, Outcome::TimedOut(TimeoutKind::MaxTotal))], vec![]));
     }
 }
 
@@ -179,7 +184,7 @@ fn with_a_grace_a_cancelled_call_waits_for_its_partial_result_and_ends_as_cancel
     gateway.frame(&progress(&named(1), r#","percent":40"#)).events();
     gateway.session.cancel(id, None, gateway.now).unwrap();
     assert_eq!((gateway.events(), gateway.sent()), (vec![], vec![cancel(&named(1))]));
-    assert_eq!(gateway.session.cancel(id, None, gateway.now), Err(NotLive), "item 62: once");
+    assert_eq!(gateway.session.cancel(id, None, gateway.now), Err(NotLive), "once");
     gateway.frame(&progress(&named(1), r#","percent":60"#)).expect_silence();
     gateway.frame(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"cancelled","data":{"partial":{"status":"cancelled","results":[1]}}}}"#);
     let partial = Some(json(r#"{"status":"cancelled","results":[1]}"#));
@@ -187,7 +192,7 @@ fn with_a_grace_a_cancelled_call_waits_for_its_partial_result_and_ends_as_cancel
         gateway.events(),
         [Event::Done { id, outcome: Outcome::Cancelled, partial, last: Some(Box::new(Progress::percent(40.0))) }]
     );
-    assert_eq!((gateway.session.stats().calls, gateway.session.poll_timeout()), (0, None), "item 64: nothing is left");
+    assert_eq!((gateway.session.stats().calls, gateway.session.poll_timeout()), (0, None), "nothing is left");
 }
 
 #[test]
@@ -220,10 +225,13 @@ fn with_a_grace_a_cancelled_call_ends_as_cancelled_whatever_comes_or_does_not() 
 #[test]
 fn with_a_grace_a_deadline_is_still_over_at_once() {
     let (mut gateway, _) = patient();
-    let id = gateway.invoke(Invoke::new(Op::CallTool, call_params()).with_timeouts(within(None, Some(50))));
+    let id = gateway.invoke(call_action().with_timeouts(within(None, Some(50))));
     gateway.sent();
     gateway.at(50);
-    assert_eq!((gateway.events(), gateway.sent()), (vec![done(id, Outcome::TimedOut(Clock::MaxTotal))], vec![cancel(&named(2))]));
+    assert_eq!(
+        (gateway.events(), gateway.sent()),
+        (vec![done(id, Outcome::TimedOut(TimeoutKind::MaxTotal))], vec![cancel(&named(2))])
+    );
 }
 
 #[test]
@@ -246,7 +254,7 @@ fn with_a_grace_a_call_given_up_keeps_its_place_until_it_is_done() {
     }));
     let id = gateway.invoke_action();
     gateway.session.cancel(id, None, gateway.now).unwrap();
-    let call = || Invoke::new(Op::CallTool, call_params());
+    let call = call_action;
     assert_eq!(gateway.session.invoke(call(), gateway.now).unwrap_err().why, Refused::Full);
     gateway.at(2_000).drain();
     gateway.invoke(call());
@@ -339,9 +347,9 @@ fn a_call_waits_for_ever_unless_it_is_told_otherwise() {
 
 #[test]
 fn item_68_a_deadline_cancels_once_and_is_exact() {
-    for (clocks, clock) in [(within(None, Some(250)), Clock::MaxTotal), (within(Some(250), None), Clock::Idle)] {
+    for (clocks, clock) in [(within(None, Some(250)), TimeoutKind::MaxTotal), (within(Some(250), None), TimeoutKind::Idle)] {
         let mut gateway = End::gateway(gateway_config());
-        let id = gateway.invoke(Invoke::new(Op::CallTool, call_params()).with_timeouts(clocks));
+        let id = gateway.invoke(call_action().with_timeouts(clocks));
         gateway.sent();
         gateway.at(249).expect_silence();
         gateway.at(250);
@@ -349,14 +357,18 @@ fn item_68_a_deadline_cancels_once_and_is_exact() {
         gateway.frame(&error(1, -32001, "cancelled")).at(1_000_000).expect_silence();
     }
     let mut gateway = End::gateway(gateway_config());
-    let id = gateway.invoke(Invoke::new(Op::CallTool, call_params()).with_timeouts(within(None, Some(0))));
-    assert_eq!((gateway.events(), gateway.sent()), (vec![done(id, Outcome::TimedOut(Clock::MaxTotal))], vec![]), "never sent");
+    let id = gateway.invoke(call_action().with_timeouts(within(None, Some(0))));
+    assert_eq!(
+        (gateway.events(), gateway.sent()),
+        (vec![done(id, Outcome::TimedOut(TimeoutKind::MaxTotal))], vec![]),
+        "never sent"
+    );
 }
 
 #[test]
 fn item_68_progress_keeps_an_idle_clock_from_running_out_and_a_question_stops_it() {
     let mut gateway = End::gateway(gateway_config());
-    let id = gateway.invoke(Invoke::new(Op::CallTool, call_params()).with_timeouts(within(Some(100), Some(10_000))));
+    let id = gateway.invoke(call_action().with_timeouts(within(Some(100), Some(10_000))));
     gateway.sent();
     gateway.at(90).frame(&progress(&named(1), r#","percent":1"#));
     gateway.at(180).frame(&progress(&named(1), r#","percent":1"#));
@@ -368,7 +380,7 @@ fn item_68_progress_keeps_an_idle_clock_from_running_out_and_a_question_stops_it
     gateway.at(5_099).expect_silence();
     gateway.at(5_100);
     let last = Some(Box::new(Progress::percent(1.0)));
-    assert_eq!(gateway.events(), [Event::Done { id, outcome: Outcome::TimedOut(Clock::Idle), partial: None, last }]);
+    assert_eq!(gateway.events(), [Event::Done { id, outcome: Outcome::TimedOut(TimeoutKind::Idle), partial: None, last }]);
 }
 
 // ---- Progress ----
@@ -392,24 +404,20 @@ fn item_73_progress_of_nothing_that_runs_is_dropped() {
 #[test]
 fn item_73_progress_that_names_what_is_no_invocation_is_dropped() {
     // Only an invocation was given a name.
-    for (op, params) in [
-        (Op::ReadResource, r#"{"uri":"balance"}"#),
-        (Op::Subscribe, r#"{"uri":"balance","subscriptionId":"s"}"#),
-        (Op::Custom("x/y".into()), "{}"),
-    ] {
+    for call in unnamed() {
         let mut gateway = End::gateway(gateway_config());
-        gateway.invoke(Invoke::new(op.clone(), json(params)));
+        gateway.invoke(call.clone());
         gateway.sent();
         gateway.frame(&progress(&named(1), r#","percent":1"#));
         let events = gateway.events();
-        assert!(!events.iter().any(|event| matches!(event, Event::Progress { .. })), "{op:?}: {events:?}");
+        assert!(!events.iter().any(|event| matches!(event, Event::Progress { .. })), "{call:?}: {events:?}");
     }
 }
 
 #[test]
 fn item_73_progress_of_a_call_that_has_not_left_was_guessed() {
     let mut gateway = End::gateway(gateway_config());
-    gateway.invoke(Invoke::new(Op::CallTool, call_params()));
+    gateway.invoke(call_action());
     gateway.frame(&progress(&named(1), r#","percent":1"#));
     assert_eq!(gateway.events(), [Event::Violation(Violation::UnknownProgress)]);
     gateway.frame(&invoked(1, &named(1), "1"));
@@ -449,8 +457,8 @@ fn item_74_the_percent_that_is_told_never_falls_and_stays_within_its_scale() {
 #[test]
 fn items_75_76_every_call_has_its_own_progress_and_needs_no_token() {
     let mut gateway = End::gateway(gateway_config());
-    let first = gateway.invoke(Invoke::new(Op::CallTool, call_params()).without_progress());
-    let second = gateway.invoke(Invoke::new(Op::CallTool, call_params()));
+    let first = gateway.invoke(call_action().without_progress());
+    let second = gateway.invoke(call_action());
     gateway.sent();
     for (number, percent) in [(1, 60), (2, 5), (1, 61), (2, 6)] {
         gateway.frame(&progress(&named(number), &format!(r#","percent":{percent}"#)));
@@ -634,7 +642,7 @@ fn a_question_that_crosses_the_end_of_its_call_breaks_no_rule() {
     let mut pair = Pair::tesseron();
     for cancelled in [true, false] {
         let clocks = within(None, Some(50));
-        let call = pair.client.invoke(Invoke::new(Op::CallTool, call_params()).with_timeouts(clocks));
+        let call = pair.client.invoke(call_action().with_timeouts(clocks));
         pair.run();
         let id = pair.server.request();
         pair.server.ask(id, Ask::from(Sample::new("?")));
@@ -666,9 +674,9 @@ fn item_89_a_question_of_an_invocation_that_is_not_active_is_refused() {
     gateway.frame(&invoked(2, &named(2), "1")).drain();
     expect_no_such(&mut gateway, &named(2));
     // One that has not left cannot have asked.
-    gateway.invoke(Invoke::new(Op::CallTool, call_params()));
+    gateway.invoke(call_action());
     let mut unsent = gateway.session.clone();
-    unsent.handle_frame(sample(50, &named(3)).into(), gateway.now).unwrap();
+    unsent.handle_frame(sample(50, &named(3)).into(), Lane::CHANNEL, gateway.now).unwrap();
     assert!(!std::iter::from_fn(|| unsent.poll_event()).any(|event| matches!(event, Event::InputRequested { .. })));
     gateway.sent();
     gateway.frame(&sample(50, &named(3)));
@@ -677,13 +685,9 @@ fn item_89_a_question_of_an_invocation_that_is_not_active_is_refused() {
 
 #[test]
 fn item_89_a_question_that_names_what_is_no_invocation_is_refused() {
-    for (op, params) in [
-        (Op::ReadResource, r#"{"uri":"balance"}"#),
-        (Op::Subscribe, r#"{"uri":"balance","subscriptionId":"s"}"#),
-        (Op::Unsubscribe, r#"{"subscriptionId":"s"}"#),
-    ] {
+    for call in unnamed() {
         let mut gateway = End::gateway(gateway_config());
-        gateway.invoke(Invoke::new(op, json(params)));
+        gateway.invoke(call);
         gateway.sent();
         expect_no_such(&mut gateway, &named(1));
     }
@@ -702,7 +706,7 @@ fn asked(gateway: &mut End, id: u64, number: u64, expected: u8) -> InputKey {
 }
 
 fn nested(gateway: &mut End, parent: InputKey) {
-    gateway.invoke(Invoke::new(Op::CallTool, call_params()).with_parent(parent));
+    gateway.invoke(call_action().with_parent(parent));
     gateway.sent();
 }
 
@@ -740,7 +744,7 @@ fn item_90_siblings_share_a_depth_and_one_after_the_other_does_not_add_up() {
     nested(&mut gateway, key);
     let number = gateway.session.stats().calls;
     assert_eq!(number, 2);
-    let root = gateway.invoke(Invoke::new(Op::CallTool, call_params()));
+    let root = gateway.invoke(call_action());
     let sent = gateway.sent();
     let name = sent[0].split(r#""invocationId":""#).nth(1).unwrap().split('"').next().unwrap().to_owned();
     gateway.frame(&sample(62, &name));
@@ -754,7 +758,7 @@ fn a_call_cannot_be_made_for_a_question_that_is_over() {
     let key = asked(&mut gateway, 51, 1, 1);
     gateway.session.provide_input(key, Answer::Sample(Sampled::new("a", "")), gateway.now).unwrap();
     gateway.sent();
-    let call = Invoke::new(Op::CallTool, call_params()).with_parent(key);
+    let call = call_action().with_parent(key);
     assert_eq!(gateway.session.invoke(call, gateway.now).unwrap_err().why, Refused::NoParent);
     gateway.expect_silence();
 }
@@ -793,7 +797,7 @@ fn item_91_however_a_call_ends_its_open_questions_are_gone_before_it_is_done() {
 
 #[test]
 fn items_94_98_99_a_subscription_may_be_told_of_a_value_before_it_is_acknowledged_and_its_failure_is_an_error() {
-    let subscribe = || Invoke::new(Op::Subscribe, json(r#"{"uri":"balance","subscriptionId":"s"}"#));
+    let subscribe = || Invoke::subscribe("balance").with_subscription("s");
     let mut gateway = End::gateway(gateway_config());
     let id = gateway.invoke(subscribe());
     gateway.sent();
@@ -813,7 +817,7 @@ fn items_94_98_99_a_subscription_may_be_told_of_a_value_before_it_is_acknowledge
 #[test]
 fn item_93_the_value_of_a_resource_is_handed_on_as_it_is() {
     let mut gateway = End::gateway(gateway_config());
-    let id = gateway.invoke(Invoke::new(Op::ReadResource, json(r#"{"uri":"balance"}"#)));
+    let id = gateway.invoke(Invoke::read_resource("balance"));
     gateway.sent();
     gateway.frame(r#"{"jsonrpc":"2.0","id":1,"result":{"value":{ "cents" : 9.910e2 }}}"#);
     assert_eq!(gateway.events(), [done(id, Outcome::Result(json(r#"{"value":{ "cents" : 9.910e2 }}"#)))]);
@@ -837,7 +841,7 @@ fn item_100_a_list_that_changed_is_told_as_a_whole_claimed_or_not() {
 fn a_cancel_that_crosses_the_result_leaves_both_ends_empty() {
     let mut pair = Pair::tesseron();
     let now = pair.client.now;
-    let call = pair.client.invoke(Invoke::new(Op::CallTool, call_params()));
+    let call = pair.client.invoke(call_action());
     pair.run();
     let id = pair.server.request();
     pair.server.respond(id);
@@ -853,7 +857,7 @@ fn a_partial_result_crosses_the_wire_when_a_gateway_waits_for_it() {
     let patient = with(gateway_config(), |config| config.timeouts.cancel_grace = Duration::from_secs(2));
     let mut pair = Pair::tesseron_with(patient, tests::tesseron::app_config());
     let now = pair.client.now;
-    let call = pair.client.invoke(Invoke::new(Op::CallTool, call_params()));
+    let call = pair.client.invoke(call_action());
     pair.run();
     let id = pair.server.request();
     pair.server.session.checkpoint(id, json(r#"{"results":[1,2]}"#)).unwrap();
@@ -866,16 +870,16 @@ fn a_partial_result_crosses_the_wire_when_a_gateway_waits_for_it() {
 #[test]
 fn an_app_that_times_out_tells_its_gateway_and_a_gateway_that_times_out_tells_its_app() {
     let mut pair = Pair::tesseron();
-    let call = pair.client.invoke(Invoke::new(Op::CallTool, call_params()));
+    let call = pair.client.invoke(call_action());
     pair.run();
     pair.server.request();
     pair.at(60_000);
     assert_eq!(pair.client.events(), [done(call, Outcome::Error(RpcError::new(-32002, "Action timed out.")))]);
 
-    let call = pair.client.invoke(Invoke::new(Op::CallTool, call_params()).with_timeouts(within(None, Some(10))));
+    let call = pair.client.invoke(call_action().with_timeouts(within(None, Some(10))));
     pair.run();
     pair.server.events();
     pair.at(60_010);
-    assert_eq!(pair.client.events(), [done(call, Outcome::TimedOut(Clock::MaxTotal))]);
-    assert!(matches!(pair.server.events()[..], [Event::Cancelled { why: protocol_core::Why::Peer(None), .. }]));
+    assert_eq!(pair.client.events(), [done(call, Outcome::TimedOut(TimeoutKind::MaxTotal))]);
+    assert!(matches!(pair.server.events()[..], [Event::Cancelled { why: protocol_core::CancelReason::Peer(None), .. }]));
 }

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use protocol_core::{
-    Answer, Ask, CallTimeouts, Close, Config, Elicit, Elicited, Event, InboundId, InputKey, Instant, Invoke, Level, LogRecord,
-    Notice, Op, OutboundId, Outcome, Progress, RateWindow, Reply, RpcError, Sample, Sampled, ServeOptions, Session, ToolOutput,
-    TransportEnd, Violation,
+    Answer, Ask, CallTimeouts, Close, Config, Elicit, Elicited, Event, InboundId, InputKey, Instant, Invoke, Lane, Level,
+    LogRecord, Notice, OutboundId, Outcome, Progress, RateWindow, Reply, RpcError, Sample, Sampled, ServeOptions, Session,
+    ToolOutput, TransportEnd, Violation,
 };
 use serde_json::Value;
 use tests::end::{End, json, notification, request, with};
 use tests::storm::Rng;
 use tests::tesseron::{
-    CLAIMED, WELCOME, agent, agent_capabilities, app_config, asking_gateway_config, call_params, cancel, gateway_config, hello,
+    CLAIMED, WELCOME, agent, agent_capabilities, app_config, asking_gateway_config, call_action, cancel, gateway_config, hello,
     invoke, invoked, named, progress, sample, welcome,
 };
 
@@ -110,7 +110,7 @@ impl Watched {
 
     /// Takes a frame, or hands it back.
     fn hear(&mut self, frame: Bytes) -> Option<Bytes> {
-        if let Err(full) = self.session.handle_frame(frame.clone(), self.now) {
+        if let Err(full) = self.session.handle_frame(frame.clone(), Lane::CHANNEL, self.now) {
             return Some(full.0);
         }
         if let (Ok(said), false) = (serde_json::from_slice::<Value>(&frame), self.session.is_closed())
@@ -265,7 +265,7 @@ impl Storm {
                     let event = self.ends[at].poll_event();
                     moved |= event.is_some();
                     match event {
-                        Some(Event::Greeting { .. }) => {
+                        Some(Event::HandshakeRequest { .. }) => {
                             let now = self.now;
                             // It may have closed since.
                             if self.ends[at].session.welcome(Ok(welcome()), now).is_ok() {
@@ -358,11 +358,11 @@ impl Storm {
 
     fn call(&mut self) {
         self.names += 1;
-        let name = format!(r#"{{"uri":"balance","subscriptionId":"s{}"}}"#, self.names);
+        let name = format!("s{}", self.names);
         let mut call = match self.rng.below(6) {
-            0 => Invoke::new(Op::ReadResource, json(&name)),
-            1 => Invoke::new(Op::Subscribe, json(&name)),
-            _ => Invoke::new(Op::CallTool, call_params()),
+            0 => Invoke::read_resource("balance"),
+            1 => Invoke::subscribe("balance").with_subscription(name),
+            _ => call_action(),
         };
         let asked = self.ends[0].asked.clone();
         // The newest is the deepest.
@@ -564,7 +564,7 @@ fn g10_equal_operations_give_equal_output() {
 fn g9_a_frame_that_comes_late_wins_over_a_deadline_that_nobody_has_looked_at() {
     let mut gateway = End::gateway(gateway_config());
     let clocks = CallTimeouts { idle: None, max_total: Some(Duration::from_millis(10)), reset_on_progress: false };
-    gateway.invoke(Invoke::new(Op::CallTool, call_params()).with_timeouts(clocks));
+    gateway.invoke(call_action().with_timeouts(clocks));
     gateway.sent();
     gateway.late(3_600_000).frame(&invoked(1, &named(1), "1"));
     assert!(matches!(gateway.outcome(), Outcome::Result(_)));
@@ -638,8 +638,8 @@ fn g6_no_bytes_whatever_panic() {
                     _ => bytes.truncate(place.max(1)),
                 }
             }
-            end.session.handle_frame(Bytes::from(bytes), end.now).unwrap();
-            if end.events().iter().any(|event| matches!(event, Event::Greeting { .. })) {
+            end.session.handle_frame(Bytes::from(bytes), Lane::CHANNEL, end.now).unwrap();
+            if end.events().iter().any(|event| matches!(event, Event::HandshakeRequest { .. })) {
                 end.session.welcome(Ok(welcome()), end.now).unwrap();
             }
         }

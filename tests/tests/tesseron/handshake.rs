@@ -1,16 +1,17 @@
-//! The handshake, the claim and the resume of Tesseron as far as a session has them: items 18 to 39 and 102 to 107 of the checklist, the
-//! version rule, the standings of a session, and how each end closes. Codes, tokens and who may resume are the lobby's (`claims`).
+//! The handshake, the claim and the resume of Tesseron as far as a session has them (`docs/protocols/tesseron.md`, "Versions" to
+//! "Resume"): the version rule, the standings of a session, and how each end closes. Codes, tokens and who may
+//! resume are the registry's (`claims`).
 
 use protocol_core::tesseron::AppId;
-use protocol_core::tesseron::{App, Credentials, Standing, Welcome};
+use protocol_core::tesseron::{App, ClaimState, ResumeCredentials, Welcome};
 use protocol_core::{
-    Ask, AskError, CloseReason, Config, Elicit, Event, Identity, Invoke, NotLive, Notice, Op, Outcome, PeerInfo, Progress, Refused,
-    RpcError, Sample, TransportEnd, Violation, Why,
+    Ask, AskError, CancelReason, CloseReason, Config, Elicit, Event, Identity, Invoke, NotLive, Notice, Op, Outcome, PeerInfo,
+    Progress, Refused, RpcError, Sample, TransportEnd, Violation,
 };
 use serde_json::Value;
 use tests::end::{End, error, json, notification, request, with};
 use tests::tesseron::{
-    CLAIMED, WELCOME, agent, agent_capabilities, app_config, asking_gateway_config, call_params, gateway_config, hello, invoke,
+    CLAIMED, WELCOME, agent, agent_capabilities, app_config, asking_gateway_config, call_action, gateway_config, hello, invoke,
     invoked, named, progress, sample, welcome,
 };
 
@@ -19,8 +20,8 @@ fn bare_app() -> Config {
     Config::tesseron_app(&AppId::parse("ledger").unwrap(), "Ledger", App::default())
 }
 
-fn credentials() -> Credentials {
-    Credentials { session_id: "s_1".into(), resume_token: "rt_1".into() }
+fn credentials() -> ResumeCredentials {
+    ResumeCredentials { session_id: "s_1".into(), resume_token: "rt_1".into() }
 }
 
 fn resuming_app() -> Config {
@@ -38,9 +39,9 @@ fn resume(id: u64) -> String {
 
 /// The one greeting among the events that wait.
 #[track_caller]
-fn greeting(end: &mut End) -> (PeerInfo, Option<Credentials>) {
+fn greeting(end: &mut End) -> (PeerInfo, Option<ResumeCredentials>) {
     match end.events().as_slice() {
-        [Event::Greeting { peer, resume }] => (*peer.clone(), resume.clone()),
+        [Event::HandshakeRequest { peer, resume }] => (*peer.clone(), resume.clone()),
         other => panic!("not one greeting: {other:?}"),
     }
 }
@@ -115,7 +116,7 @@ fn items_22_37_a_claim_in_the_same_read_as_the_welcome_is_not_lost_before_or_aft
         assert!(matches!(events[..], [Event::Ready(_), Event::PeerChanged(_)]), "{events:?}");
         let peer = app.session.peer().unwrap();
         assert!(peer.capabilities.sampling);
-        let pass = peer.pass.as_ref().unwrap();
+        let pass = peer.credentials.as_ref().unwrap();
         assert_eq!((pass.claim_code.as_deref(), pass.resume_token.as_deref()), (None, Some("rt_1")));
     }
 }
@@ -142,7 +143,7 @@ fn item_23_a_welcome_without_a_token_or_a_code_is_accepted() {
         let mut app = End::new(app_config());
         app.frame(&WELCOME.replace(without, ""));
         assert!(app.session.is_ready());
-        let pass = app.session.peer().unwrap().pass.clone().unwrap();
+        let pass = app.session.peer().unwrap().credentials.clone().unwrap();
         assert_eq!(pass.claim_code.is_none(), without.contains("claimCode"));
         assert_eq!(pass.resume_token.is_none(), without.contains("resumeToken"));
     }
@@ -153,7 +154,7 @@ fn a_claim_code_of_any_form_is_told_as_it_is() {
     // The alphabet is the gateway's choice.
     let mut app = End::new(app_config());
     app.frame(&WELCOME.replace("AB3X-7K", "någon kod \\u00e9"));
-    assert_eq!(app.session.peer().unwrap().pass.as_ref().unwrap().claim_code.as_deref(), Some("någon kod é"));
+    assert_eq!(app.session.peer().unwrap().credentials.as_ref().unwrap().claim_code.as_deref(), Some("någon kod é"));
 }
 
 #[test]
@@ -242,8 +243,8 @@ fn item_36_a_claim_clears_the_code_sets_the_agent_and_replaces_the_capabilities_
     app.frame(&notification("tesseron/claimed", r#"{"agent":{"id":"x","name":"X"},"claimedAt":5}"#));
     let peer = changed(&mut app);
     assert_eq!((peer.identity.name.as_str(), peer.identity.title.as_deref()), ("x", Some("X")));
-    assert_eq!(peer.pass.as_ref().unwrap().claim_code, None);
-    assert_eq!(peer.pass.unwrap().resume_token.as_deref(), Some("rt_1"));
+    assert_eq!(peer.credentials.as_ref().unwrap().claim_code, None);
+    assert_eq!(peer.credentials.unwrap().resume_token.as_deref(), Some("rt_1"));
     assert!(peer.capabilities.sampling && peer.capabilities.elicitation);
     let without = r#"{"agent":{"id":"x","name":"X"},"claimedAt":5,"agentCapabilities":{"streaming":true,"subscriptions":true,"sampling":false,"elicitation":true}}"#;
     app.frame(&notification("tesseron/claimed", without));
@@ -296,14 +297,14 @@ fn item_30_a_welcome_of_a_fresh_hello_has_a_code_and_a_token() {
     let events = gateway.events();
     let [Event::Ready(peer)] = &events[..] else { panic!("{events:?}") };
     assert_eq!((peer.identity.name.as_str(), peer.identity.title.as_deref()), ("ledger", Some("Ledger")));
-    assert!(peer.capabilities.tools && peer.capabilities.resources_subscribe && peer.pass.is_none());
+    assert!(peer.capabilities.tools && peer.capabilities.resources_subscribe && peer.credentials.is_none());
     assert!(!gateway.session.is_ready(), "nobody has claimed it");
     assert_eq!(gateway.session.poll_timeout(), None, "and it may wait for ever");
 }
 
 #[test]
 fn item_30_neither_a_bound_nor_a_resumed_session_is_told_a_code() {
-    for standing in [Standing::Bound, Standing::Resumed] {
+    for standing in [ClaimState::Bound, ClaimState::Resumed] {
         let mut gateway = End::new(asking_gateway_config());
         gateway.frame(&hello(1, "1.2.0")).events();
         gateway.session.welcome(Ok(Welcome { standing, ..welcome() }), gateway.now).unwrap();
@@ -350,7 +351,7 @@ fn item_25_after_a_mismatch_a_hello_of_the_same_read_is_not_welcomed() {
         let frames = gateway.sent();
         assert!(!frames.iter().any(|frame| frame.contains("result")), "{frames:?}");
         let events = gateway.events();
-        assert!(!events.iter().any(|event| matches!(event, Event::Ready(_) | Event::Greeting { .. })), "{events:?}");
+        assert!(!events.iter().any(|event| matches!(event, Event::Ready(_) | Event::HandshakeRequest { .. })), "{events:?}");
         assert_eq!(events.last(), Some(&Event::Closed(CloseReason::VersionMismatch)));
     }
 }
@@ -386,7 +387,7 @@ fn item_27_a_reserved_or_malformed_app_id_is_invalid_and_another_hello_may_follo
             );
             assert_eq!(gateway.events(), [Event::Violation(Violation::InvalidParams)]);
             gateway.frame(&hello(2, "1.2.0"));
-            assert!(matches!(gateway.events()[..], [Event::Ready(_) | Event::Greeting { .. }]));
+            assert!(matches!(gateway.events()[..], [Event::Ready(_) | Event::HandshakeRequest { .. }]));
         }
     }
 }
@@ -450,10 +451,10 @@ fn an_owner_that_decides_is_told_who_greets_and_without_the_secrets() {
     gateway.frame(&resume(1));
     let event = gateway.session.poll_event().unwrap();
     assert!(!format!("{event:?}").contains("rt_1"), "a secret in the debug text of an event");
-    let Event::Greeting { peer, resume: Some(wants) } = event else { panic!("{event:?}") };
+    let Event::HandshakeRequest { peer, resume: Some(wants) } = event else { panic!("{event:?}") };
     assert_eq!(wants, credentials());
     assert!(!peer.declared.as_str().contains("rt_1") && !peer.declared.as_str().contains("s_1"), "{:?}", peer.declared);
-    gateway.session.welcome(Ok(Welcome { standing: Standing::Resumed, ..welcome() }), gateway.now).unwrap();
+    gateway.session.welcome(Ok(Welcome { standing: ClaimState::Resumed, ..welcome() }), gateway.now).unwrap();
     // What waits to be sent has it, of course.
     assert!(gateway.sent()[0].contains("rt_1"));
     assert!(!format!("{:?}", gateway.session).contains("rt_1"), "a secret in the debug text of a session");
@@ -504,7 +505,8 @@ fn a_greeting_that_outlives_its_channel_cannot_be_welcomed() {
         |end| _ = end.at(10_000),
     ];
     for end_it in ends {
-        for answer in [Ok(welcome()), Ok(Welcome { standing: Standing::Resumed, ..welcome() }), Err(RpcError::new(-32011, "no"))] {
+        for answer in [Ok(welcome()), Ok(Welcome { standing: ClaimState::Resumed, ..welcome() }), Err(RpcError::new(-32011, "no"))]
+        {
             let mut gateway = End::new(asking_gateway_config());
             gateway.frame(&hello(1, "1.2.0"));
             end_it(&mut gateway);
@@ -523,8 +525,10 @@ fn item_33_nothing_is_asked_of_an_app_that_nobody_has_claimed() {
     let mut asked = End::new(asking_gateway_config());
     asked.frame(&hello(1, "1.2.0")).drain();
     for mut gateway in [End::new(gateway_config()), asked, End::unclaimed_gateway(gateway_config())] {
-        for op in [Op::CallTool, Op::ReadResource, Op::Subscribe, Op::Unsubscribe, Op::Custom("x/y".into())] {
-            let refused = gateway.session.invoke(Invoke::new(op, json("{}")), gateway.now).unwrap_err();
+        let custom = Invoke::custom("x/y", json("{}"));
+        let others = [Op::CallTool, Op::ReadResource, Op::Subscribe, Op::Unsubscribe].map(|op| Invoke::new(op, json("{}")));
+        for call in others.into_iter().chain([custom]) {
+            let refused = gateway.session.invoke(call, gateway.now).unwrap_err();
             assert_eq!(refused.why, Refused::NotReady);
         }
         gateway.expect_silence();
@@ -573,7 +577,7 @@ fn only_a_gateway_whose_app_was_taken_in_can_be_claimed() {
 fn item_38_on_a_bound_session_the_claim_follows_the_welcome() {
     let mut gateway = End::new(asking_gateway_config());
     gateway.frame(&hello(1, "1.2.0")).events();
-    gateway.session.welcome(Ok(Welcome { standing: Standing::Bound, ..welcome() }), gateway.now).unwrap();
+    gateway.session.welcome(Ok(Welcome { standing: ClaimState::Bound, ..welcome() }), gateway.now).unwrap();
     gateway.claim();
     let sent = gateway.sent();
     assert!(sent.len() == 2 && sent[0].contains(r#""id":1,"result""#) && sent[1] == CLAIMED, "{sent:?}");
@@ -632,10 +636,10 @@ fn item_102_a_resume_has_the_manifest_and_the_credentials_and_comes_instead_of_a
 fn item_103_the_new_token_is_told_and_the_next_resume_has_it() {
     let mut app = End::new(resuming_app());
     app.frame(&WELCOME.replace("rt_1", "rt_2"));
-    let pass = app.session.peer().unwrap().pass.clone().unwrap();
+    let pass = app.session.peer().unwrap().credentials.clone().unwrap();
     assert!(!format!("{pass:?}{:?}", app.session).contains("rt_2"), "a secret in a debug text");
     let mut next = App::default();
-    next.resume = Some(Credentials { session_id: pass.session_id, resume_token: pass.resume_token.unwrap() });
+    next.resume = Some(ResumeCredentials { session_id: pass.session_id, resume_token: pass.resume_token.unwrap() });
     let again = Config::tesseron_app(&AppId::parse("ledger").unwrap(), "Ledger", next);
     assert_eq!(End::new(again).sent(), [resume(1).replace("rt_1", "rt_2")]);
 }
@@ -657,7 +661,7 @@ fn item_105_a_resumed_session_is_claimed_at_once_with_the_new_manifest_and_no_cl
     gateway.frame(&resume(1).replace(r#""actions":[]"#, r#""actions":[{"name":"new"}]"#));
     let (peer, wants) = greeting(&mut gateway);
     assert_eq!((peer.declared.member("actions"), wants), (Some(json(r#"[{"name":"new"}]"#)), Some(credentials())));
-    let resumed = Welcome { session_id: "s_1".into(), resume_token: Some("rt_2".into()), standing: Standing::Resumed };
+    let resumed = Welcome { session_id: "s_1".into(), resume_token: Some("rt_2".into()), standing: ClaimState::Resumed };
     gateway.session.welcome(Ok(resumed), gateway.now).unwrap();
     assert_eq!(
         gateway.sent(),
@@ -666,7 +670,7 @@ fn item_105_a_resumed_session_is_claimed_at_once_with_the_new_manifest_and_no_cl
         ]
     );
     assert!(gateway.session.is_ready() && matches!(gateway.events()[..], [Event::Ready(_)]));
-    let call = gateway.invoke(Invoke::new(Op::CallTool, call_params()));
+    let call = gateway.invoke(call_action());
     assert_eq!(gateway.sent().len(), 1);
     gateway.frame(&sample(9, &named(1)));
     gateway.question();
@@ -719,7 +723,7 @@ fn item_107_a_resume_is_checked_in_order_types_then_version_then_app_id() {
     assert!(gateway.sent()[0].contains("result"));
 }
 
-// ---- How each end closes (section 7.4) ----
+// ---- How each end closes ----
 
 #[test]
 fn an_app_whose_channel_ends_cancels_what_it_serves_and_says_nothing() {
@@ -731,7 +735,7 @@ fn an_app_whose_channel_ends_cancels_what_it_serves_and_says_nothing() {
         app.session.checkpoint(id, json(r#"{"done":1}"#)).unwrap();
         app.session.handle_end(end, app.now);
         let events = app.events();
-        assert_eq!(events[0], Event::Cancelled { id, why: Why::Disconnected });
+        assert_eq!(events[0], Event::Cancelled { id, why: CancelReason::Disconnected });
         assert!(matches!(events[1..], [Event::Closed(CloseReason::Eof | CloseReason::Failed)]), "{events:?}");
         app.expect_silence();
     }
@@ -747,7 +751,7 @@ fn an_app_that_closes_refuses_what_is_new_finishes_what_runs_and_cancels_what_is
     assert_eq!(app.sent(), [r#"{"jsonrpc":"2.0","id":9,"error":{"code":-32603,"message":"closing","data":{"busy":true}}}"#]);
     assert_eq!(app.respond(first).sent(), [invoked(7, "i1", "\"ok\"")]);
     app.at(2_000);
-    assert_eq!(app.events(), [Event::Cancelled { id: second, why: Why::Closing }]);
+    assert_eq!(app.events(), [Event::Cancelled { id: second, why: CancelReason::Closing }]);
     assert!(app.sent()[0].contains(r#""id":8,"error":{"code":-32001,"#));
     assert_eq!(app.events(), [Event::Closed(CloseReason::Local)]);
 }

@@ -9,6 +9,7 @@ mod bridge_hostile;
 mod bridge_reference_bugs;
 mod bridge_resources;
 mod bridge_storm;
+mod bridge_tool_names;
 mod fixtures;
 mod frames;
 mod gateway;

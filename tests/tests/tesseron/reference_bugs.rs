@@ -1,17 +1,17 @@
-//! The bugs of the Tesseron reference (section 10.2 of the sheet) that a session could have, each by its number. Those of discovery,
-//! claims and routing are in the tests of those rooms.
+//! The bugs of the Tesseron reference that a session could have (`docs/protocols/tesseron.md`, "Faults of the reference implementation",
+//! numbered in the order of its table). Those of discovery, claims and routing are in the tests of `tesseron`.
 
 use std::time::Duration;
 
-use protocol_core::tesseron::{Standing, Welcome};
+use protocol_core::tesseron::{ClaimState, Welcome};
 use protocol_core::{
-    Answer, Ask, AskError, Elicit, Event, InboundId, Invoke, Level, LogRecord, NotLive, Op, Outcome, Progress, ProgressError,
-    Reply, Sample, Sampled, ServeOptions, ToolOutput, Violation, Why,
+    Answer, Ask, AskError, CancelReason, Elicit, Event, InboundId, Level, LogRecord, NotLive, Outcome, Progress, ProgressError,
+    Reply, Sample, Sampled, ServeOptions, ToolOutput, Violation,
 };
 use tests::end::{End, error, json, notification, request, with};
 use tests::pair::Pair;
 use tests::tesseron::{
-    CLAIMED, WELCOME, agent, agent_capabilities, app_config, asking_gateway_config, call_params, cancel, gateway_config, hello,
+    CLAIMED, WELCOME, agent, agent_capabilities, app_config, asking_gateway_config, call_action, cancel, gateway_config, hello,
     invoke, invoked, named, progress, sample, welcome,
 };
 
@@ -77,7 +77,7 @@ fn bug_10_2_2_a_cancel_during_validation_is_not_lost() {
     let id = app.request();
     app.frame(&cancel("i1"));
     assert_eq!(app.sent(), [format!(r#"{{"jsonrpc":"2.0","id":7,{CANCELLED}}}"#)]);
-    assert_eq!(app.events(), [Event::Cancelled { id, why: Why::Peer(None) }]);
+    assert_eq!(app.events(), [Event::Cancelled { id, why: CancelReason::Peer(None) }]);
     assert_eq!(app.session.respond(id, Reply::Tool(ToolOutput::text("late")), app.now), Err(NotLive));
     app.expect_silence();
 
@@ -93,7 +93,7 @@ fn bug_10_2_3_a_second_hello_makes_no_second_session_nor_does_one_after_a_resume
     let mut resumed = End::new(asking_gateway_config());
     let credentials = r#""sessionId":"s_1","resumeToken":"rt_1","protocolVersion""#;
     resumed.frame(&hello(1, "1.2.0").replace("tesseron/hello", "tesseron/resume").replace(r#""protocolVersion""#, credentials));
-    resumed.session.welcome(Ok(Welcome { standing: Standing::Resumed, ..welcome() }), resumed.now).unwrap();
+    resumed.session.welcome(Ok(Welcome { standing: ClaimState::Resumed, ..welcome() }), resumed.now).unwrap();
     for gateway in [&mut unclaimed, &mut claimed, &mut resumed] {
         gateway.drain();
         gateway.frame(&hello(9, "1.2.0").replace("ledger", "other"));
@@ -106,11 +106,11 @@ fn bug_10_2_3_a_second_hello_makes_no_second_session_nor_does_one_after_a_resume
 #[test]
 fn bug_10_2_4_a_call_that_is_cancelled_before_it_has_left_leaves_nothing_on_the_wire() {
     let mut gateway = End::gateway(gateway_config());
-    let call = gateway.invoke(Invoke::new(Op::CallTool, call_params()));
+    let call = gateway.invoke(call_action());
     gateway.session.cancel(call, None, gateway.now).unwrap();
     assert_eq!((gateway.sent(), gateway.outcome()), (vec![], Outcome::Cancelled));
     // And one that has left is cancelled after it, never before.
-    let call = gateway.invoke(Invoke::new(Op::CallTool, call_params()));
+    let call = gateway.invoke(call_action());
     let mut sent = gateway.sent();
     gateway.session.cancel(call, None, gateway.now).unwrap();
     sent.extend(gateway.sent());
@@ -124,7 +124,7 @@ fn bug_10_2_5_a_second_invocation_of_the_same_name_does_not_take_the_place_of_th
     assert!(app.sent()[0].contains(r#""id":8,"error":{"code":-32600"#));
     app.events();
     app.frame(&cancel("i1"));
-    assert_eq!(app.events(), [Event::Cancelled { id: first, why: Why::Peer(None) }]);
+    assert_eq!(app.events(), [Event::Cancelled { id: first, why: CancelReason::Peer(None) }]);
     // The name is free again, and the end of the first does not free it once more.
     let second = app.receive_invoke(9, "i1");
     app.session.respond(first, Reply::Done, app.now).unwrap_err();
@@ -132,7 +132,7 @@ fn bug_10_2_5_a_second_invocation_of_the_same_name_does_not_take_the_place_of_th
     assert_eq!(app.violations(), [Violation::DuplicateRequest]);
     app.drain();
     app.frame(&cancel("i1"));
-    assert_eq!(app.events(), [Event::Cancelled { id: second, why: Why::Peer(None) }]);
+    assert_eq!(app.events(), [Event::Cancelled { id: second, why: CancelReason::Peer(None) }]);
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn bug_10_2_6_an_orphan_sends_no_progress_no_log_and_no_question() {
 /// A gateway whose numbers begin there, and the name of its one invocation.
 fn calling_from(first_id: u64) -> (End, String) {
     let mut gateway = End::gateway(with(gateway_config(), |config| config.first_id = first_id));
-    gateway.invoke(Invoke::new(Op::CallTool, call_params()));
+    gateway.invoke(call_action());
     let sent = gateway.sent();
     let name = sent[0].split(r#""invocationId":""#).nth(1).unwrap().split('"').next().unwrap().to_owned();
     (gateway, name)
@@ -167,8 +167,7 @@ fn calling_from(first_id: u64) -> (End, String) {
 
 #[test]
 fn bug_10_2_6_what_an_orphan_still_says_of_the_last_channel_means_nothing_on_the_next() {
-    // An orphan of another app may go on about an old name after it has resumed on a new channel (section 4.1), and an answer may be as
-    // late (observed 34).
+    // An orphan of another app may go on about an old name after it has resumed on a new channel, and an answer may be as late.
     let (last, old) = calling_from(1);
     let (mut gateway, new) = calling_from(last.session.stats().frames_out + 1_000);
     assert_ne!(old, new);
@@ -192,7 +191,7 @@ fn bug_10_2_7_a_claim_that_comes_with_the_welcome_is_not_lost() {
         }
         let events = app.events();
         let [Event::Ready(_), Event::PeerChanged(peer)] = &events[..] else { panic!("{events:?}") };
-        assert_eq!((peer.identity.name.as_str(), peer.pass.as_ref().unwrap().claim_code.as_deref()), ("acme-cli", None));
+        assert_eq!((peer.identity.name.as_str(), peer.credentials.as_ref().unwrap().claim_code.as_deref()), ("acme-cli", None));
     }
 }
 
@@ -229,7 +228,7 @@ fn bug_10_2_16_a_late_answer_hits_no_other_request_and_a_resumed_welcome_tells_w
     let known = with(asking_gateway_config(), |config| (config.identity, config.capabilities) = (agent(), agent_capabilities()));
     let mut resumed = End::new(known);
     resumed.frame(&hello(1, "1.2.0"));
-    resumed.session.welcome(Ok(Welcome { standing: Standing::Resumed, ..welcome() }), resumed.now).unwrap();
+    resumed.session.welcome(Ok(Welcome { standing: ClaimState::Resumed, ..welcome() }), resumed.now).unwrap();
     assert!(resumed.sent()[0].contains(r#""sampling":true,"elicitation":true},"agent":{"id":"acme-cli""#));
 }
 
@@ -282,7 +281,7 @@ fn bug_10_2_22_a_form_that_the_agents_protocol_would_refuse_is_refused_before_it
 #[test]
 fn bug_10_2_23_what_an_app_has_asked_is_gone_when_its_invocation_ends() {
     let mut pair = Pair::tesseron();
-    let call = pair.client.invoke(Invoke::new(Op::CallTool, call_params()));
+    let call = pair.client.invoke(call_action());
     pair.run();
     let id = pair.server.request();
     pair.server.ask(id, Ask::from(Sample::new("?")));

@@ -8,8 +8,7 @@ mod write;
 
 use crate::dialect::form::{self, Fields};
 use crate::dialect::message::Confirmation;
-use crate::dialect::{AskUnfit, Capabilities, Identity, LocalEnd, Notice, Op, PeerInfo, Rules, Unfit};
-use crate::limits::Limits;
+use crate::dialect::{AskUnfit, Capabilities, Dialect, Notice, Op, Rules, Unfit};
 
 /// Which end of MCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +29,7 @@ pub enum Revision {
     R2025_03_26,
     /// Brings elicitation and structured content.
     R2025_06_18,
-    /// Brings sampling with tools.
+    /// Brings sampling with tools, and elicitation by URL.
     R2025_11_25,
 }
 
@@ -70,70 +69,86 @@ pub(crate) mod meta {
     pub(crate) const PARTIAL: &str = "protocol-core/partial";
 }
 
-/// One end of MCP. What was agreed with the peer is part of it, what happens is not.
-#[derive(Clone, Debug)]
+/// One end of MCP in one revision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mcp {
     side: Side,
-    newest: Revision,
     /// `None` until the handshake.
     agreed: Option<Revision>,
-    identity: Identity,
-    own: Capabilities,
-    instructions: Option<alloc::string::String>,
-    limits: Limits,
-    accepts_equal: bool,
 }
 
 impl Mcp {
-    pub(crate) fn new(side: Side, newest: Revision, local: &LocalEnd<'_>) -> Self {
-        Self {
-            side,
-            newest,
-            agreed: None,
-            identity: local.identity.clone(),
-            own: local.capabilities,
-            instructions: local.instructions.map(alloc::string::String::from),
-            limits: local.limits,
-            accepts_equal: local.accepts_equal,
+    /// The rules of this end, in the revision that was agreed on.
+    pub(crate) const fn rules(side: Side, agreed: Option<Revision>) -> &'static Rules {
+        const fn all(side: Side) -> [Rules; 5] {
+            [
+                Mcp { side, agreed: None }.its_rules(),
+                Mcp { side, agreed: Some(Revision::R2024_11_05) }.its_rules(),
+                Mcp { side, agreed: Some(Revision::R2025_03_26) }.its_rules(),
+                Mcp { side, agreed: Some(Revision::R2025_06_18) }.its_rules(),
+                Mcp { side, agreed: Some(Revision::R2025_11_25) }.its_rules(),
+            ]
+        }
+        static CLIENT: [Rules; 5] = all(Side::Client);
+        static SERVER: [Rules; 5] = all(Side::Server);
+        let [fresh, r2024_11_05, r2025_03_26, r2025_06_18, r2025_11_25] = match side {
+            Side::Client => &CLIENT,
+            Side::Server => &SERVER,
+        };
+        match agreed {
+            None => fresh,
+            Some(Revision::R2024_11_05) => r2024_11_05,
+            Some(Revision::R2025_03_26) => r2025_03_26,
+            Some(Revision::R2025_06_18) => r2025_06_18,
+            Some(Revision::R2025_11_25) => r2025_11_25,
         }
     }
 
-    pub(crate) fn rules(&self) -> Rules {
+    const fn its_rules(self) -> Rules {
         Rules {
-            opens: self.side == Side::Client,
+            dialect: Dialect::Mcp(self),
+            opens: matches!(self.side, Side::Client),
             confirmation: Confirmation::Peer,
             names_invocations: false,
             answers_cancelled: false,
             cancels_questions: true,
-            answers_after_eof: true,
-            answers_garbage: self.side == Side::Server,
+            outlives_input: true,
+            lane_bound: false,
+            answers_garbage: matches!(self.side, Side::Server),
             lone_messages: false,
             percent: false,
-            accepts_equal: self.accepts_equal,
+            accepts_equal: false,
         }
     }
 
-    pub(crate) fn agree(&mut self, peer: &PeerInfo) {
-        self.agreed = Revision::from_name(&peer.protocol);
+    /// The rules once this revision is agreed on.
+    pub(crate) fn agree(self, revision: &str) -> &'static Rules {
+        Self::rules(self.side, Revision::from_name(revision))
     }
 
-    pub(crate) fn is_cancellable(&self, op: &Op) -> bool {
-        *op != Op::Ping
+    pub(crate) fn is_cancellable(self, op: Op) -> bool {
+        op != Op::Ping
     }
 
     /// What a form may have.
-    fn fields(&self) -> Fields {
+    fn fields(self) -> Fields {
         if self.revision() >= Revision::R2025_11_25 { Fields::Rich } else { Fields::Plain }
     }
 
+    /// Whether questions may bring an address to open.
+    fn has_urls(self) -> bool {
+        self.revision() >= Revision::R2025_11_25
+    }
+
     /// The revision in force. Before the handshake the oldest: nothing is sent then that it lacks.
-    fn revision(&self) -> Revision {
+    fn revision(self) -> Revision {
         self.agreed.unwrap_or(Revision::R2024_11_05)
     }
 
-    pub(crate) fn check_op(&self, op: &Op, peer: &Capabilities) -> Result<(), Unfit> {
+    /// `custom` is the method, where the protocol does not have it.
+    pub(crate) fn check_call(self, op: Op, custom: Option<&str>, peer: &Capabilities) -> Result<(), Unfit> {
         match op {
-            Op::Custom(method) => return self.check_custom(method, peer),
+            Op::Custom => return self.check_custom(custom.unwrap_or_default(), peer),
             Op::Ping => return Ok(()),
             _ if self.side == Side::Server => return Err(Unfit::WrongEnd),
             _ => {}
@@ -142,20 +157,21 @@ impl Mcp {
     }
 
     /// A method that has a word of its own keeps the rules of that word.
-    fn check_custom(&self, method: &str, peer: &Capabilities) -> Result<(), Unfit> {
+    fn check_custom(self, method: &str, peer: &Capabilities) -> Result<(), Unfit> {
         match op_of(method.as_bytes()) {
-            Some(op) => self.check_op(&op, peer),
+            Some(op) => self.check_call(op, None, peer),
             None if is_ours(method) => Err(Unfit::WrongEnd),
             None => Ok(()),
         }
     }
 
-    pub(crate) fn check_ask(&self, ask: &super::Ask, peer: &Capabilities) -> Result<(), AskUnfit> {
+    pub(crate) fn check_ask(self, ask: &super::Ask, peer: &Capabilities) -> Result<(), AskUnfit> {
         use super::Ask;
         let supported = self.side == Side::Server
             && match ask {
                 Ask::Sample(_) => peer.sampling,
                 Ask::Elicit(_) | Ask::Confirm { .. } => peer.elicitation && self.revision() >= Revision::R2025_06_18,
+                Ask::OpenUrl(_) => peer.elicitation_url && self.has_urls(),
                 Ask::Roots => peer.roots,
             };
         if !supported {
@@ -168,18 +184,21 @@ impl Mcp {
                 None => Ok(()),
             },
             Ask::Elicit(form) => form::check(&form.schema, self.fields()).and_then(|()| form::check_formats(&form.schema)),
+            Ask::OpenUrl(open) => open.check(),
             Ask::Confirm { .. } | Ask::Roots => Ok(()),
         }
         .map_err(AskUnfit::Invalid)
     }
 
-    pub(crate) fn check_notice(&self, notice: &Notice) -> Result<(), Unfit> {
+    pub(crate) fn check_notice(self, notice: &Notice, own: &Capabilities) -> Result<(), Unfit> {
         let (side, declared) = match notice {
-            Notice::ToolsChanged => (Side::Server, self.own.tools_list_changed),
-            Notice::PromptsChanged => (Side::Server, self.own.prompts_list_changed),
-            Notice::ResourcesChanged => (Side::Server, self.own.resources_list_changed),
-            Notice::ResourceUpdated { .. } | Notice::ResourceValue { .. } => (Side::Server, self.own.resources_subscribe),
-            Notice::RootsChanged => (Side::Client, self.own.roots_list_changed),
+            Notice::ToolsChanged => (Side::Server, own.tools_list_changed),
+            Notice::PromptsChanged => (Side::Server, own.prompts_list_changed),
+            Notice::ResourcesChanged => (Side::Server, own.resources_list_changed),
+            Notice::ResourceUpdated { .. } | Notice::ResourceValue { .. } => (Side::Server, own.resources_subscribe),
+            Notice::RootsChanged => (Side::Client, own.roots_list_changed),
+            // Only the client declares it. Before the handshake it is too early to tell.
+            Notice::ElicitationComplete { .. } => (Side::Server, self.agreed.is_none() || self.has_urls()),
             Notice::Custom { method, .. } if is_ours(method) || op_of(method.as_bytes()).is_some() => return Err(Unfit::WrongEnd),
             Notice::Custom { .. } => (self.side, true),
             Notice::Actions(_) | Notice::Resources(_) => return Err(Unfit::Unsupported),
@@ -193,7 +212,7 @@ impl Mcp {
 }
 
 /// Whether a server with these capabilities serves `op` (Lifecycle, "Capability Negotiation").
-fn offers(server: &Capabilities, op: &Op, revision: Revision) -> bool {
+fn offers(server: &Capabilities, op: Op, revision: Revision) -> bool {
     match op {
         Op::CallTool | Op::ListTools => server.tools,
         Op::GetPrompt | Op::ListPrompts => server.prompts,
@@ -202,7 +221,7 @@ fn offers(server: &Capabilities, op: &Op, revision: Revision) -> bool {
         // The first revision has the method and no capability for it.
         Op::Complete => server.completions || revision == Revision::R2024_11_05,
         Op::SetLogLevel => server.logging,
-        Op::Ping | Op::Custom(_) => true,
+        Op::Ping | Op::Custom => true,
     }
 }
 
@@ -224,8 +243,9 @@ const METHODS: [(&str, Op); 12] = [
 
 /// Whether the session sends this method by itself, at its own time.
 fn is_ours(method: &str) -> bool {
-    const NEWS: [&str; 9] = [
+    const NEWS: [&str; 10] = [
         "cancelled",
+        "elicitation/complete",
         "initialized",
         "message",
         "progress",
@@ -241,13 +261,12 @@ fn is_ours(method: &str) -> bool {
     }
 }
 
-fn method_of(op: &Op) -> &str {
-    if let Op::Custom(method) = op {
-        return method;
-    }
-    METHODS.iter().find(|(_, other)| other == op).map_or("", |(method, _)| method)
+/// The method of an operation on the wire; empty for [`Op::Custom`], whose method is the caller's.
+#[must_use]
+pub fn method_of(op: Op) -> &'static str {
+    METHODS.iter().find(|(_, other)| *other == op).map_or("", |(method, _)| method)
 }
 
 fn op_of(method: &[u8]) -> Option<Op> {
-    METHODS.iter().find(|(name, _)| name.as_bytes() == method).map(|(_, op)| op.clone())
+    METHODS.iter().find(|(name, _)| name.as_bytes() == method).map(|(_, op)| *op)
 }

@@ -1,15 +1,18 @@
 //! From envelopes to what they mean in MCP.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 
 use bytes::Bytes;
 
-use super::{Mcp, Revision, Side, meta, offers, op_of, sampling};
+use super::write::handshake_answer;
+use super::{Mcp, Revision, Side, is_ours, meta, offers, op_of, sampling};
 use crate::dialect::form::{self, Fields};
-use crate::dialect::params::Uncut;
+use crate::dialect::request::{Member, Uncut, read_completion};
 use crate::dialect::{
-    Answer, Ask, Capabilities, Elicit, Elicited, Fit, Greeting, GreetingAnswer, GreetingFailed, GreetingRefused, Identity, Level,
-    LogRecord, Message, Notice, Op, Params, PeerInfo, Progress, ResponseBody, Sampled, shown,
+    Answer, Ask, Capabilities, Consent, Elicit, Elicited, Fit, HandshakeAnswer, HandshakeFailed, HandshakeRejected,
+    HandshakeRequest, Identity, Level, LocalEnd, LogRecord, Message, Notice, Op, OpenUrl, PeerInfo, Progress, Refusal,
+    ResponseBody, Sampled, lists, passed_over, shown,
 };
 use crate::error::{RpcError, Violation};
 use crate::json::read::{Kind, elements, for_each_key, for_each_member, integer, member, number, string};
@@ -18,18 +21,19 @@ use crate::json::{Frame, Json, Text};
 use crate::wire::{self, Body, Element, Envelope, Malformed, WireId};
 
 impl Mcp {
-    pub(crate) fn read(&self, bytes: &Bytes) -> Message {
-        let batch = (self.agreed == Some(Revision::R2025_03_26)).then_some(self.limits.batch);
-        let options = wire::Options { depth: self.limits.json_depth, id: self.limits.id_bytes, batch, lenient: false };
+    pub(crate) fn read(self, bytes: &Bytes, local: &LocalEnd<'_>) -> Message {
+        let LocalEnd { limits, .. } = local;
+        let batch = (self.agreed == Some(Revision::R2025_03_26)).then_some(limits.batch);
+        let options = wire::Options { depth: limits.json_depth, id: limits.id_bytes, batch, lenient: false };
         let frame = Frame::new(bytes);
         wire::read(
             bytes,
             options,
-            |element| self.message(element, frame),
+            |element| self.message(element, frame, local),
             |mut all| {
                 for message in &mut all {
                     // Lifecycle (2025-03-26), "Initialization": never part of a batch.
-                    if let Message::Greeting { id, .. } = message {
+                    if let Message::HandshakeRequest { id, .. } = message {
                         let why = "initialize must not be part of a batch";
                         *message = invalid(Some(Violation::OutOfPhase), id.clone(), RpcError::INVALID_REQUEST, why);
                     }
@@ -39,10 +43,10 @@ impl Mcp {
         )
     }
 
-    fn message(&self, element: Element<'_>, frame: Frame<'_>) -> Message {
+    fn message(self, element: Element<'_>, frame: Frame<'_>, local: &LocalEnd<'_>) -> Message {
         match element {
-            Ok(Envelope::Request { id, method, params }) => self.request(id, method, params, frame),
-            Ok(Envelope::Notification { method, params }) => self.notification(method, params, frame),
+            Ok(Envelope::Request { id, method, params }) => self.request(id, method, params, frame, local),
+            Ok(Envelope::Notification { method, params }) => self.notification(method, params, frame, local),
             Ok(Envelope::Response { id, body }) => {
                 let body = match body {
                     // Every result of MCP is an object (schema, "Result").
@@ -60,8 +64,9 @@ impl Mcp {
         }
     }
 
-    fn request(&self, id: WireId, method: &[u8], params: Option<&Noted<'_>>, frame: Frame<'_>) -> Message {
-        let meta = match params.map_or_else(|| Ok(Meta::default()), |params| Meta::read(params, self.limits.id_bytes)) {
+    fn request(self, id: WireId, method: &[u8], params: Option<&Noted<'_>>, frame: Frame<'_>, local: &LocalEnd<'_>) -> Message {
+        let own = local.capabilities;
+        let meta = match params.map_or_else(|| Ok(Meta::default()), |params| Meta::read(params, local.limits.id_bytes)) {
             Ok(meta) => meta,
             Err((violation, why)) => {
                 let code =
@@ -72,20 +77,23 @@ impl Mcp {
         let json = || params.map_or_else(Json::empty_object, |params| frame.json(params.text()));
         match (self.side, op_of(method)) {
             (_, Some(Op::Ping)) => Message::Ping { id },
-            (Side::Server, Some(Op::SetLogLevel)) if self.own.logging => self.set_level(id, params),
-            (Side::Server, Some(op)) if offers(&self.own, &op, self.revision()) => {
-                let params = match params {
-                    Some(noted) => Uncut::noted(frame.payload(noted.text()), &op, noted),
-                    None => Params::from(Json::empty_object()).into(),
-                };
-                Message::Request { id, op, params, token: meta.token, depth: meta.depth }
+            (Side::Server, Some(Op::SetLogLevel)) if own.logging => set_level(id, params),
+            (Side::Server, Some(op)) if offers(own, op, self.revision()) => {
+                let given = meta.given.map(|given| Box::new(frame.json(given)));
+                let request = read_request(op, params, frame).map_err(|why| Box::new(wrong_params(why)));
+                Message::Request { id, request, meta: given, token: meta.token, depth: meta.depth }
             }
             (Side::Server, Some(_)) => not_found(None, id, method),
             (Side::Client, Some(_)) => self.misdirected(id, method),
             (side, None) => match (side, core::str::from_utf8(method).unwrap_or_default()) {
-                (Side::Server, "initialize") => Message::Greeting { id, greeting: self.greeting(&json()) },
+                (Side::Server, "initialize") => Message::HandshakeRequest { id, greeting: greeting(&json(), local) },
                 (Side::Client, method @ ("sampling/createMessage" | "elicitation/create" | "roots/list")) => {
-                    self.ask(id, method, json(), meta)
+                    self.ask(id, method, json(), meta, own)
+                }
+                (_, method) if lists(local.custom_methods, method) && !is_ours(method) => {
+                    let given = meta.given.map(|given| Box::new(frame.json(given)));
+                    let request = Ok(Uncut::custom(method, json()));
+                    Message::Request { id, request, meta: given, token: meta.token, depth: meta.depth }
                 }
                 (_, "initialize" | "sampling/createMessage" | "elicitation/create" | "roots/list") => self.misdirected(id, method),
                 _ => not_found(None, id, method),
@@ -93,66 +101,54 @@ impl Mcp {
         }
     }
 
-    fn set_level(&self, id: WireId, params: Option<&Noted<'_>>) -> Message {
-        if self.agreed.is_none() {
-            return self.refuse_early(id, "the first request must be the handshake");
-        }
-        let level = params.and_then(|params| params.member("level")).and_then(string).and_then(|name| Level::from_name(&name));
-        let wrong = "level must be one of the eight log levels";
-        match level {
-            Some(level) => Message::SetLevel { id, level },
-            None => invalid(Some(Violation::InvalidParams), id, RpcError::INVALID_PARAMS, wrong),
-        }
-    }
-
-    fn misdirected(&self, id: WireId, method: &[u8]) -> Message {
+    fn misdirected(self, id: WireId, method: &[u8]) -> Message {
         not_found(Some(Violation::WrongDirection), id, method)
     }
 
-    /// Before the handshake nothing is looked at: what was declared depends on the revision.
-    fn refuse_early(&self, id: WireId, why: &'static str) -> Message {
-        Message::Reject { violation: Some(Violation::OutOfPhase), answer: Some((Some(id), self.too_early(why))) }
-    }
-
-    fn ask(&self, id: WireId, method: &str, params: Json, meta: Meta) -> Message {
-        if self.agreed.is_none() {
-            return self.refuse_early(id, "the handshake is not through");
-        }
-        let declared = match method {
-            "sampling/createMessage" => self.own.sampling,
-            "elicitation/create" => self.own.elicitation && self.revision() >= Revision::R2025_06_18,
-            _ => self.own.roots,
-        };
-        if !declared {
-            return not_found(Some(Violation::UndeclaredInput), id, method.as_bytes());
-        }
+    fn ask(self, id: WireId, method: &str, params: Json, meta: Meta<'_>, own: &Capabilities) -> Message {
         let ask = match method {
-            "sampling/createMessage" => {
-                sampling::check(&params, self.own.sampling_tools, self.revision()).map(|()| sampling::read(params))
+            "sampling/createMessage" if own.sampling => {
+                sampling::check(&params, own.sampling_tools, self.revision()).map(|()| sampling::read(params)).map_err(wrong_params)
             }
-            "elicitation/create" => read_form(&params, self.fields()),
-            _ => Ok(Ask::Roots),
+            "elicitation/create" => self.elicitation(&params, own),
+            "roots/list" if own.roots => Ok(Ask::Roots),
+            _ => Err(undeclared(unknown_method(method.as_bytes()))),
         };
-        match ask {
-            Ok(ask) => Message::Ask { id, ask: ask.into(), parent: meta.parent, depth: meta.depth },
-            Err(why) => invalid(Some(Violation::InvalidParams), id, RpcError::INVALID_PARAMS, why),
+        Message::Ask { id, ask: ask.map(Box::new), parent: meta.parent, depth: meta.depth }
+    }
+
+    /// Elicitation, "Elicitation Requests": a missing mode is a form; a mode that was not declared is a wrong parameter ("Error Handling").
+    fn elicitation(self, params: &Json, own: &Capabilities) -> Result<Ask, Refusal> {
+        let by_form = own.elicitation && self.revision() >= Revision::R2025_06_18;
+        let by_url = own.elicitation_url && self.has_urls();
+        if !by_form && !by_url {
+            return Err(undeclared(unknown_method(b"elicitation/create")));
+        }
+        let not_offered = |mode| undeclared(RpcError::invalid_params(alloc::format!("elicitation by {mode} was not declared")));
+        let mode = params.member("mode").map_or_else(|| Some(String::from("form")), |mode| json_string(&mode));
+        match mode.as_deref() {
+            Some("form") if by_form => read_form(params, self.fields()).map_err(wrong_params),
+            Some("url") if by_url => OpenUrl::read(params.as_bytes()).map(Ask::from).map_err(wrong_params),
+            Some(mode @ ("form" | "url")) => Err(not_offered(mode)),
+            _ => Err(wrong_params("mode must be form or url")),
         }
     }
 
-    fn notification(&self, method: &[u8], given: Option<&Noted<'_>>, frame: Frame<'_>) -> Message {
+    fn notification(self, method: &[u8], given: Option<&Noted<'_>>, frame: Frame<'_>, local: &LocalEnd<'_>) -> Message {
+        let most = local.limits.id_bytes;
         let params = given.unwrap_or(const { &Noted::empty_object() });
         if params.only("_meta").is_err() {
             return Message::Reject { violation: Some(Violation::RepeatedMember), answer: None };
         }
         // By far the most frequent, and so before anybody looks what else it may be.
         if method == b"notifications/progress" {
-            return read_progress(params, frame, self.limits.id_bytes);
+            return read_progress(params, frame, most);
         }
         let method = core::str::from_utf8(method).unwrap_or_default();
         let wrong = || Message::Reject { violation: Some(Violation::InvalidParams), answer: None };
         let sender = match method {
             "notifications/cancelled" => {
-                let id = params.member("requestId").and_then(|id| WireId::read(id, self.limits.id_bytes));
+                let id = params.member("requestId").and_then(|id| WireId::read(id, most));
                 let reason = params.member("reason").and_then(|reason| frame.text(reason));
                 return id.map_or_else(wrong, |id| Message::Cancel { id, reason });
             }
@@ -162,6 +158,10 @@ impl Mcp {
             | "notifications/prompts/list_changed"
             | "notifications/resources/list_changed"
             | "notifications/resources/updated" => Side::Server,
+            "notifications/elicitation/complete" if self.has_urls() => Side::Server,
+            method if !lists(local.custom_notifications, method) || is_ours(method) || op_of(method.as_bytes()).is_some() => {
+                return passed_over();
+            }
             _ => {
                 return Message::Notice(Notice::Custom {
                     method: method.into(),
@@ -173,7 +173,7 @@ impl Mcp {
             return Message::Reject { violation: Some(Violation::WrongDirection), answer: None };
         }
         match method {
-            "notifications/initialized" => Message::Greeted,
+            "notifications/initialized" => Message::HandshakeConfirmed,
             "notifications/message" => {
                 read_log(params, frame).map_or_else(wrong, |record| Message::Log { record, invocation: None })
             }
@@ -181,6 +181,11 @@ impl Mcp {
             "notifications/prompts/list_changed" => Message::Notice(Notice::PromptsChanged),
             "notifications/resources/list_changed" => Message::Notice(Notice::ResourcesChanged),
             "notifications/roots/list_changed" => Message::Notice(Notice::RootsChanged),
+            "notifications/elicitation/complete" if !local.capabilities.elicitation_url => passed_over(),
+            "notifications/elicitation/complete" => {
+                let id = params.member("elicitationId").and_then(|id| frame.text(id));
+                id.map_or_else(wrong, |id| Message::Notice(Notice::ElicitationComplete { id }))
+            }
             _ => {
                 let uri = params.member("uri").and_then(|uri| frame.text(uri));
                 uri.map_or_else(wrong, |uri| Message::Notice(Notice::ResourceUpdated { uri }))
@@ -188,58 +193,35 @@ impl Mcp {
         }
     }
 
-    /// Lifecycle, "Version Negotiation": the client's revision if we speak it, else our newest.
-    fn greeting(&self, params: &Json) -> Result<Greeting, GreetingRefused> {
-        let wrong = |what| RpcError::new(RpcError::INVALID_PARAMS, what);
-        let asked = params.member("protocolVersion").as_ref().and_then(json_string);
-        let asked = asked.ok_or_else(|| wrong("protocolVersion must be text"))?;
-        let declared = params.member("capabilities").filter(Json::is_object);
-        let declared = declared.ok_or_else(|| wrong("capabilities must be an object"))?;
-        let identity = params.member("clientInfo").as_ref().and_then(read_identity);
-        let identity = identity.ok_or_else(|| wrong("clientInfo must be an object with a name and a version"))?;
-        let revision = Revision::from_name(&asked).filter(|revision| *revision <= self.newest).unwrap_or(self.newest);
-        let declares = read_capabilities(&declared);
-        let peer = PeerInfo {
-            identity,
-            protocol: Text::from_static(revision.as_str()),
-            // Forms came with 2025-06-18.
-            capabilities: Capabilities { elicitation: declares.elicitation && revision >= Revision::R2025_06_18, ..declares },
-            declared,
-            instructions: None,
-            pass: None,
-        };
-        Ok(Greeting { answer: GreetingAnswer::Result(self.greeting_answer(revision)), peer: peer.into() })
-    }
-
-    pub(crate) fn read_greeting_answer(&self, result: &Json) -> Result<PeerInfo, GreetingFailed> {
+    pub(crate) fn read_handshake_answer(self, result: &Json, newest: Revision) -> Result<PeerInfo, HandshakeFailed> {
         let text = |name: &str| result.member(name).as_ref().and_then(json_string);
-        let revision = text("protocolVersion").ok_or(GreetingFailed::Malformed)?;
-        let revision = Revision::from_name(&revision).filter(|revision| *revision <= self.newest).ok_or(GreetingFailed::Version)?;
-        let declared = result.member("capabilities").filter(Json::is_object).ok_or(GreetingFailed::Malformed)?;
-        let identity = result.member("serverInfo").as_ref().and_then(read_identity).ok_or(GreetingFailed::Malformed)?;
+        let revision = text("protocolVersion").ok_or(HandshakeFailed::Malformed)?;
+        let revision = Revision::from_name(&revision).filter(|revision| *revision <= newest).ok_or(HandshakeFailed::Version)?;
+        let declared = result.member("capabilities").filter(Json::is_object).ok_or(HandshakeFailed::Malformed)?;
+        let identity = result.member("serverInfo").as_ref().and_then(read_identity).ok_or(HandshakeFailed::Malformed)?;
         Ok(PeerInfo {
             identity,
             protocol: Text::from_static(revision.as_str()),
             capabilities: read_capabilities(&declared),
             declared,
             instructions: text("instructions").map(Text::from),
-            pass: None,
+            credentials: None,
         })
     }
 
     /// A task where none was asked for is no result (2025-11-25, Tasks): whoever called waits for content.
-    pub(crate) fn fit(&self, _exchange: u64, op: &Op, result: &Json) -> Fit {
+    pub(crate) fn fit(self, _exchange: u64, op: Op, result: &Json) -> Fit {
         /// A task is a handful of short members. A longer text is not worth a look, which takes as long as reading it.
         const TASK: usize = 4096;
         /// What nearly every result begins with.
         const CONTENT: &[u8] = br#"{"content":"#;
         let text = result.as_bytes();
-        let may_be_task = *op == Op::CallTool && text.len() <= TASK && !text.starts_with(CONTENT);
+        let may_be_task = op == Op::CallTool && text.len() <= TASK && !text.starts_with(CONTENT);
         let is_task = may_be_task && result.member("task").is_some() && result.member("content").is_none();
         if is_task { Fit::Wrong } else { Fit::Fits }
     }
 
-    pub(crate) fn read_answer(&self, ask: &Ask, result: &Json) -> Result<Answer, Text> {
+    pub(crate) fn read_answer(self, ask: &Ask, result: &Json) -> Result<Answer, Text> {
         Ok(match ask {
             Ask::Sample(_) => Answer::Sample(Sampled {
                 text: result
@@ -250,7 +232,7 @@ impl Mcp {
                 result: Some(result.clone()),
             }),
             Ask::Elicit(form) => Answer::Elicit(match read_action(result)? {
-                Action::Accept => {
+                Consent::Accept => {
                     // Where nothing was to be filled in, some clients send nothing.
                     let nothing = || form.is_confirmation().then(Json::empty_object);
                     let content = result.member("content").or_else(nothing).filter(Json::is_object);
@@ -258,10 +240,11 @@ impl Mcp {
                     form::check_content(&form.schema, &content)?;
                     Elicited::Accept(content)
                 }
-                Action::Decline => Elicited::Decline,
-                Action::Cancel => Elicited::Cancel,
+                Consent::Decline => Elicited::Decline,
+                Consent::Cancel => Elicited::Cancel,
             }),
-            Ask::Confirm { .. } => Answer::Confirm(matches!(read_action(result)?, Action::Accept)),
+            Ask::OpenUrl(_) => Answer::OpenUrl(read_action(result)?),
+            Ask::Confirm { .. } => Answer::Confirm(read_action(result)? == Consent::Accept),
             Ask::Roots => Answer::Roots(
                 result
                     .member("roots")
@@ -272,9 +255,73 @@ impl Mcp {
     }
 }
 
+/// Checks that a request has what the schema demands of its parameters.
+fn read_request(op: Op, params: Option<&Noted<'_>>, frame: Frame<'_>) -> Result<Uncut, Text> {
+    const NAMED: [Member; 2] = [Member::text("name"), Member::any("arguments")];
+    const RESOURCE: [Member; 2] = [Member::text("uri"), Member::none()];
+    const LIST: [Member; 2] = [Member::optional("cursor"), Member::none()];
+    const OTHER: [Member; 2] = [Member::none(); 2];
+    let members: &[Member; 2] = match op {
+        Op::CallTool | Op::GetPrompt => &NAMED,
+        Op::ReadResource | Op::Subscribe | Op::Unsubscribe => &RESOURCE,
+        Op::ListTools | Op::ListPrompts | Op::ListResources | Op::ListResourceTemplates => &LIST,
+        _ => &OTHER,
+    };
+    let request = Uncut::read(op, |noted| frame.payload(noted.text()), params, members)?;
+    match op {
+        Op::Complete => Ok(request.with_completion(read_completion(params.map_or(b"{}", Noted::text))?)),
+        _ => Ok(request),
+    }
+}
+
+/// Lifecycle, "Version Negotiation": the client's revision if we speak it, else our newest.
+fn greeting(params: &Json, local: &LocalEnd<'_>) -> Result<HandshakeRequest, HandshakeRejected> {
+    let newest = local.newest();
+    let wrong = |what| RpcError::new(RpcError::INVALID_PARAMS, what);
+    let asked = params.member("protocolVersion").as_ref().and_then(json_string);
+    let asked = asked.ok_or_else(|| wrong("protocolVersion must be text"))?;
+    let declared = params.member("capabilities").filter(Json::is_object);
+    let declared = declared.ok_or_else(|| wrong("capabilities must be an object"))?;
+    let identity = params.member("clientInfo").as_ref().and_then(read_identity);
+    let identity = identity.ok_or_else(|| wrong("clientInfo must be an object with a name and a version"))?;
+    let revision = Revision::from_name(&asked).filter(|revision| *revision <= newest).unwrap_or(newest);
+    let declares = read_capabilities(&declared);
+    let peer = PeerInfo {
+        identity,
+        protocol: Text::from_static(revision.as_str()),
+        // Forms came with 2025-06-18, addresses with 2025-11-25.
+        capabilities: Capabilities {
+            elicitation: declares.elicitation && revision >= Revision::R2025_06_18,
+            elicitation_url: declares.elicitation_url && revision >= Revision::R2025_11_25,
+            ..declares
+        },
+        declared,
+        instructions: None,
+        credentials: None,
+    };
+    Ok(HandshakeRequest { answer: HandshakeAnswer::Result(handshake_answer(revision, local)), peer: peer.into() })
+}
+
 fn not_found(violation: Option<Violation>, id: WireId, method: &[u8]) -> Message {
+    Message::Reject { violation, answer: Some((Some(id), unknown_method(method))) }
+}
+
+fn unknown_method(method: &[u8]) -> RpcError {
     let method = String::from_utf8_lossy(method);
-    invalid(violation, id, RpcError::METHOD_NOT_FOUND, alloc::format!("method not found: {}", shown(&method)))
+    RpcError::new(RpcError::METHOD_NOT_FOUND, alloc::format!("method not found: {}", shown(&method)))
+}
+
+fn undeclared(error: RpcError) -> Refusal {
+    Refusal { violation: Some(Violation::UndeclaredInput), error }
+}
+
+fn wrong_params(why: impl Into<Text>) -> Refusal {
+    Refusal { violation: Some(Violation::InvalidParams), error: RpcError::new(RpcError::INVALID_PARAMS, why) }
+}
+
+fn set_level(id: WireId, params: Option<&Noted<'_>>) -> Message {
+    let level = params.and_then(|params| params.member("level")).and_then(string).and_then(|name| Level::from_name(&name));
+    Message::SetLevel { id, level: level.ok_or_else(|| wrong_params("level must be one of the eight log levels")) }
 }
 
 fn invalid(violation: Option<Violation>, id: WireId, code: i64, why: impl Into<Text>) -> Message {
@@ -283,14 +330,16 @@ fn invalid(violation: Option<Violation>, id: WireId, code: i64, why: impl Into<T
 
 /// What the session needs of `params._meta`.
 #[derive(Default)]
-struct Meta {
+struct Meta<'a> {
+    /// All of it, if there is anything but what the session reads.
+    given: Option<&'a [u8]>,
     token: Option<WireId>,
     parent: Option<u64>,
     depth: u8,
 }
 
-impl Meta {
-    fn read(params: &Noted<'_>, most: usize) -> Result<Self, (Violation, &'static str)> {
+impl<'a> Meta<'a> {
+    fn read(params: &Noted<'a>, most: usize) -> Result<Self, (Violation, &'static str)> {
         let meta = params.only("_meta").map_err(|Repeated| (Violation::RepeatedMember, "_meta stands twice"))?;
         let Some(meta) = meta else { return Ok(Self::default()) };
         if Kind::of(meta) != Kind::Object {
@@ -309,6 +358,8 @@ impl Meta {
                 read.depth = integer(value).unwrap_or(u8::MAX);
             } else if key.is(meta::PARENT) {
                 read.parent = integer(value);
+            } else {
+                read.given = Some(meta);
             }
         });
         wrong.map_or(Ok(read), Err)
@@ -372,6 +423,7 @@ fn read_capabilities(declared: &Json) -> Capabilities {
         sampling_tools: part(&sampling, "tools").is_some_and(|tools| tools.is_object()),
         sampling: sampling.is_some(),
         elicitation: by_form,
+        elicitation_url: part(&elicitation, "url").is_some_and(|url| url.is_object()),
         roots_list_changed: is_true(part(&roots, "listChanged")),
         roots: roots.is_some(),
         tools_list_changed: is_true(part(&tools, "listChanged")),
@@ -387,10 +439,6 @@ fn read_capabilities(declared: &Json) -> Capabilities {
 }
 
 fn read_form(params: &Json, fields: Fields) -> Result<Ask, String> {
-    // Elicitation, "Elicitation Requests": a missing mode is a form, and other modes were not declared.
-    if params.member("mode").is_some_and(|mode| json_string(&mode).as_deref() != Some("form")) {
-        return Err(String::from("only elicitation by form was declared"));
-    }
     let message = params.member("message").as_ref().and_then(json_string).ok_or("message must be text")?;
     let schema = params.member("requestedSchema").ok_or("requestedSchema is missing")?;
     form::check(&schema, fields)?;
@@ -403,17 +451,7 @@ fn are_roots(roots: &Json) -> bool {
     Kind::of(roots.as_bytes()) == Kind::Array && elements(roots.as_bytes()).into_iter().all(is_file)
 }
 
-enum Action {
-    Accept,
-    Decline,
-    Cancel,
-}
-
-fn read_action(result: &Json) -> Result<Action, Text> {
-    match result.member("action").as_ref().and_then(json_string).as_deref() {
-        Some("accept") => Ok(Action::Accept),
-        Some("decline") => Ok(Action::Decline),
-        Some("cancel") => Ok(Action::Cancel),
-        _ => Err(Text::from_static("`action` is missing or unknown")),
-    }
+fn read_action(result: &Json) -> Result<Consent, Text> {
+    let action = result.member("action").as_ref().and_then(json_string);
+    action.and_then(|action| Consent::from_name(&action)).ok_or_else(|| Text::from_static("`action` is missing or unknown"))
 }

@@ -8,7 +8,8 @@ use crate::dialect::checkpoint::{with_partial, with_status};
 use crate::dialect::depth_data;
 use crate::dialect::form::confirmation;
 use crate::dialect::{
-    Answer, Ask, Content, CutShort, Elicited, LogRecord, NotFound, Notice, Op, Progress, Reply, Sample, Sampled, ToolOutput,
+    Answer, Ask, Capabilities, Completion, Content, CutShort, Elicited, Identity, LocalEnd, LogRecord, NotFound, Notice, Op,
+    Outgoing, Parts, Progress, Reply, Sample, Sampled, TooEarly, ToolOutput, list_of,
 };
 use crate::error::RpcError;
 use crate::json::Json;
@@ -46,6 +47,28 @@ impl Added<'_> {
         matches!(name, "progressToken" | meta::DEPTH | meta::PARENT)
     }
 
+    /// Writes `_meta`: this, and what was `given`. Nothing where there is neither.
+    fn write_meta(&self, object: &mut Object<'_>, given: Option<&Json>) {
+        if self.is_empty() && given.is_none() {
+            return;
+        }
+        object.object("_meta", |object| {
+            if let Some(given) = given {
+                self.copy_others(object, given.as_bytes());
+            }
+            self.write(object);
+        });
+    }
+
+    /// Copies what the session does not decide.
+    fn copy_others(&self, object: &mut Object<'_>, given: &[u8]) {
+        for_each_key(given, |key, value| {
+            if !Self::owns(&key.name()) {
+                object.copy(key, value);
+            }
+        });
+    }
+
     /// Writes `params`, an object that has no `_meta`, with this as its `_meta`.
     fn append(&self, params: &Json, out: &mut Vec<u8>) {
         let whole = params.as_bytes();
@@ -81,14 +104,25 @@ impl Added<'_> {
                 }
             });
             object.object("_meta", |object| {
-                for_each_key(given.unwrap_or(b"{}"), |key, value| {
-                    if !Self::owns(&key.name()) {
-                        object.copy(key, value);
-                    }
-                });
+                self.copy_others(object, given.unwrap_or(b"{}"));
                 self.write(object);
             });
         });
+    }
+}
+
+/// Writes parameters from their parts.
+fn write_parts(object: &mut Object<'_>, parts: &Parts) {
+    match parts {
+        Parts::Named { name, arguments } => {
+            object.text("name", name);
+            object.json("arguments", arguments);
+        }
+        Parts::Resource { uri, .. } => object.text("uri", uri),
+        Parts::Page(Some(cursor)) => object.text("cursor", cursor),
+        Parts::Level(level) => object.word("level", level.as_str()),
+        Parts::Completion(completion) => completion.write(object),
+        Parts::Page(None) | Parts::Nothing | Parts::Exact(_) | Parts::Custom { .. } => {}
     }
 }
 
@@ -99,100 +133,58 @@ fn may_have_meta(params: &Json) -> bool {
 }
 
 impl Mcp {
-    pub(crate) fn write_greeting(&self, frames: &mut Frames, id: u64) -> Draft {
+    pub(crate) fn write_handshake_request(self, frames: &mut Frames, id: u64, local: &LocalEnd<'_>) -> Draft {
         frames.request(id, "initialize", 256, |out| {
             Object::write(out, |object| {
-                object.string("protocolVersion", self.newest.as_str());
-                object.object("capabilities", |object| self.write_capabilities(object, self.newest));
-                object.object("clientInfo", |object| self.write_identity(object, self.newest));
+                object.string("protocolVersion", local.newest().as_str());
+                object
+                    .object("capabilities", |object| write_capabilities(object, Side::Client, local.newest(), local.capabilities));
+                object.object("clientInfo", |object| write_identity(object, local.newest(), local.identity));
             });
         })
     }
 
-    pub(crate) fn greeting_answer(&self, revision: Revision) -> Json {
-        let mut out = Vec::new();
-        Object::write(&mut out, |object| {
-            object.string("protocolVersion", revision.as_str());
-            object.object("capabilities", |object| self.write_capabilities(object, revision));
-            object.object("serverInfo", |object| self.write_identity(object, revision));
-            if let Some(instructions) = &self.instructions {
-                object.string("instructions", instructions);
-            }
-        });
-        Json::written(out)
-    }
-
-    fn write_identity(&self, object: &mut Object<'_>, revision: Revision) {
-        object.string("name", &self.identity.name);
-        object.string("version", &self.identity.version);
-        if let (Some(title), true) = (&self.identity.title, revision >= Revision::R2025_06_18) {
-            object.string("title", title);
-        }
-    }
-
-    fn write_capabilities(&self, object: &mut Object<'_>, revision: Revision) {
-        let own = &self.own;
-        let mut capability = |name: &'static str, has: bool, parts: &[(&'static str, bool)]| {
-            if has {
-                object.object(name, |object| {
-                    for (part, _) in parts.iter().filter(|(_, has)| *has) {
-                        object.boolean(part, true);
-                    }
-                });
-            }
-        };
-        match self.side {
-            Side::Client => {
-                capability("roots", own.roots, &[("listChanged", own.roots_list_changed)]);
-                capability("elicitation", own.elicitation && revision >= Revision::R2025_06_18, &[]);
-                if own.sampling {
-                    object.object("sampling", |object| {
-                        if own.sampling_tools && revision >= Revision::R2025_11_25 {
-                            object.object("tools", |_| {});
-                        }
-                    });
-                }
-            }
-            Side::Server => {
-                capability("tools", own.tools, &[("listChanged", own.tools_list_changed)]);
-                capability("prompts", own.prompts, &[("listChanged", own.prompts_list_changed)]);
-                let resources = [("subscribe", own.resources_subscribe), ("listChanged", own.resources_list_changed)];
-                capability("resources", own.resources, &resources);
-                capability("completions", own.completions && revision >= Revision::R2025_03_26, &[]);
-                capability("logging", own.logging, &[]);
-            }
-        }
-    }
-
-    pub(crate) fn write_greeted(&self, frames: &mut Frames) -> Option<Draft> {
+    pub(crate) fn write_handshake_confirmation(self, frames: &mut Frames) -> Option<Draft> {
         let client = self.side == Side::Client;
         client.then(|| frames.notification("notifications/initialized", 0, None::<fn(&mut Vec<u8>)>))
     }
 
-    pub(crate) fn envelope_size(&self, op: &Op) -> usize {
-        /// `jsonrpc`, the id, and the members of `_meta` that the session writes.
-        const MEMBERS: usize = 256;
-        // A character takes up to six bytes when it is escaped.
-        method_of(op).len().saturating_mul(6).saturating_add(MEMBERS)
-    }
-
-    pub(crate) fn write_call(&self, frames: &mut Frames, id: u64, op: &Op, params: &Json, observed: bool, depth: u8) -> Draft {
+    pub(crate) fn write_call(self, frames: &mut Frames, id: u64, call: &Outgoing, observed: bool, depth: u8) -> Draft {
         let added = Added { token: observed.then_some(id), depth, parent: None };
-        frames.request(id, method_of(op), params.as_bytes().len(), |out| added.merge(params, out))
+        let meta = call.meta.as_deref();
+        let method = call.custom_method().unwrap_or_else(|| method_of(call.op));
+        frames.request(id, method, call.hint(), |out| match &call.parts {
+            Parts::Exact(params) | Parts::Custom { params, .. } => match meta {
+                None => added.merge(params, out),
+                Some(meta) => Object::write(out, |object| {
+                    for_each_key(params.as_bytes(), |key, value| {
+                        if key.name() != "_meta" {
+                            object.copy(key, value);
+                        }
+                    });
+                    added.write_meta(object, Some(meta));
+                }),
+            },
+            parts => Object::write(out, |object| {
+                write_parts(object, parts);
+                added.write_meta(object, meta);
+            }),
+        })
     }
 
-    pub(crate) fn write_ask(&self, frames: &mut Frames, id: u64, ask: &Ask, parent: &WireId, depth: u8) -> Draft {
+    pub(crate) fn write_ask(self, frames: &mut Frames, id: u64, ask: &Ask, parent: &WireId, depth: u8) -> Draft {
         let added = Added { token: None, depth, parent: Some(parent) };
         let (method, params) = match ask {
             Ask::Sample(sample) => ("sampling/createMessage", sampling_params(sample)),
             Ask::Elicit(form) => ("elicitation/create", form_params(&form.message, &form.schema)),
+            Ask::OpenUrl(open) => ("elicitation/create", open.params()),
             Ask::Confirm { message } => ("elicitation/create", form_params(message, &confirmation())),
             Ask::Roots => ("roots/list", Json::empty_object()),
         };
         frames.request(id, method, params.as_bytes().len(), |out| added.merge(&params, out))
     }
 
-    pub(crate) fn write_cancel(&self, frames: &mut Frames, id: u64, reason: Option<&str>) -> Draft {
+    pub(crate) fn write_cancel(self, frames: &mut Frames, id: u64, reason: Option<&str>) -> Draft {
         frames.notify("notifications/cancelled", |object| {
             object.integer("requestId", id);
             if let Some(reason) = reason {
@@ -201,7 +193,7 @@ impl Mcp {
         })
     }
 
-    pub(crate) fn write_progress(&self, frames: &mut Frames, token: &WireId, progress: &Progress, partial: Option<&Json>) -> Draft {
+    pub(crate) fn write_progress(self, frames: &mut Frames, token: &WireId, progress: &Progress, partial: Option<&Json>) -> Draft {
         frames.notify("notifications/progress", |object| {
             token.write(object.member("progressToken"));
             object.number("progress", progress.value.unwrap_or_default());
@@ -224,7 +216,7 @@ impl Mcp {
         })
     }
 
-    pub(crate) fn write_reply(&self, frames: &mut Frames, id: &WireId, op: &Op, reply: &Reply, partial: Option<&Json>) -> Draft {
+    pub(crate) fn write_reply(self, frames: &mut Frames, id: &WireId, op: Op, reply: &Reply, partial: Option<&Json>) -> Draft {
         let failed = partial.map(|partial| with_status(partial, "failed"));
         let misfit = |what| RpcError::fixed(RpcError::INTERNAL, what);
         match reply {
@@ -233,16 +225,34 @@ impl Mcp {
             }
             Reply::Done => frames.response(id, 2, |out| push_json(out, b"{}")),
             Reply::Raw(_) => frames.error(Some(id), &misfit("the handler's result is not an object")),
-            Reply::Tool(output) if *op == Op::CallTool => {
+            Reply::Tool(output) if op == Op::CallTool => {
                 let size = output.content.iter().map(Content::size).fold(0_usize, usize::saturating_add);
                 let failed = failed.filter(|_| output.is_error);
                 frames.response(id, size, |out| self.write_output(out, output, failed.as_ref()))
             }
             Reply::Tool(_) => frames.error(Some(id), &misfit("a tool's output answers only a call of a tool")),
-            Reply::Contents(contents) if *op == Op::ReadResource => frames.response(id, contents.as_bytes().len(), |out| {
+            Reply::Contents(contents) if op == Op::ReadResource => frames.response(id, contents.as_bytes().len(), |out| {
                 Object::write(out, |object| object.json("contents", contents));
             }),
             Reply::Contents(_) => frames.error(Some(id), &misfit("the contents of a resource answer only the reading of one")),
+            Reply::Page(page) => match list_of(op) {
+                Some(name) => {
+                    let items = page.items.iter().map(|item| item.as_bytes().len().saturating_add(1));
+                    frames.response(id, items.fold(64, usize::saturating_add), |out| {
+                        Object::write(out, |object| {
+                            object.array(name, &page.items, |out, item| push_json(out, item.as_bytes()));
+                            if let Some(next) = &page.next {
+                                object.text("nextCursor", next);
+                            }
+                        });
+                    })
+                }
+                None => frames.error(Some(id), &misfit("a page answers only the request for a list")),
+            },
+            Reply::Completion(completion) if op == Op::Complete => {
+                frames.response(id, 256, |out| Object::write(out, |object| write_completion(object, completion)))
+            }
+            Reply::Completion(_) => frames.error(Some(id), &misfit("a completion answers only the request for one")),
             Reply::NotFound(what) => frames.error(Some(id), &missing(what)),
             Reply::Error(error) => match failed {
                 Some(failed) => frames.error(Some(id), &with_partial(error, &failed)),
@@ -251,7 +261,7 @@ impl Mcp {
         }
     }
 
-    fn write_output(&self, out: &mut Vec<u8>, output: &ToolOutput, failed: Option<&Json>) {
+    fn write_output(self, out: &mut Vec<u8>, output: &ToolOutput, failed: Option<&Json>) {
         Object::write(out, |object| {
             object.array("content", &output.content, |out, block| block.write(out));
             let structured = output.structured.as_ref().or(failed);
@@ -264,14 +274,14 @@ impl Mcp {
         });
     }
 
-    pub(crate) fn cut_short(&self, op: &Op, why: CutShort, partial: Option<&Json>) -> Reply {
+    pub(crate) fn cut_short(self, op: Op, why: CutShort, partial: Option<&Json>) -> Reply {
         let (status, reason, text) = match why {
             CutShort::Cancelled => ("cancelled", "cancelled", "the call was cancelled"),
             CutShort::Deadline => ("timeout", "timeout", "the time for this call has run out"),
             CutShort::Closing => ("cancelled", "closing", "the server is closing"),
         };
         let partial = partial.map(|partial| with_status(partial, status));
-        if *op == Op::CallTool {
+        if op == Op::CallTool {
             // A failure that the model shall read is a result (Tools, "Error Handling").
             let Some(partial) = partial else { return Reply::Tool(ToolOutput::error(text)) };
             // A partial result with something in it is of use; without, the call has failed. Its status says what happened.
@@ -286,7 +296,7 @@ impl Mcp {
         Reply::Error(partial.map_or_else(|| error.clone(), |partial| with_partial(&error, &partial)))
     }
 
-    pub(crate) fn write_answer(&self, frames: &mut Frames, id: &WireId, answer: &Answer) -> Draft {
+    pub(crate) fn write_answer(self, frames: &mut Frames, id: &WireId, answer: &Answer) -> Draft {
         let mut result =
             |members: &dyn Fn(&mut Object<'_>)| frames.response(id, 64, |out| Object::write(out, |object| members(object)));
         let wrong = RpcError::fixed(RpcError::INTERNAL, "the answer has the wrong shape");
@@ -312,6 +322,7 @@ impl Mcp {
             }),
             Answer::Elicit(Elicited::Decline) | Answer::Confirm(false) => result(&|object| object.string("action", "decline")),
             Answer::Elicit(Elicited::Cancel) => result(&|object| object.string("action", "cancel")),
+            Answer::OpenUrl(consent) => result(&|object| object.word("action", consent.as_str())),
             Answer::Confirm(true) => result(&|object| {
                 object.string("action", "accept");
                 object.json("content", &Json::empty_object());
@@ -321,7 +332,7 @@ impl Mcp {
         }
     }
 
-    pub(crate) fn write_log(&self, frames: &mut Frames, record: &LogRecord) -> Draft {
+    pub(crate) fn write_log(self, frames: &mut Frames, record: &LogRecord) -> Draft {
         frames.notify("notifications/message", |object| {
             object.string("level", record.level.as_str());
             if let Some(logger) = &record.logger {
@@ -331,7 +342,7 @@ impl Mcp {
         })
     }
 
-    pub(crate) fn write_notice(&self, frames: &mut Frames, notice: &Notice) -> Draft {
+    pub(crate) fn write_notice(self, frames: &mut Frames, notice: &Notice) -> Draft {
         let method = match notice {
             Notice::ToolsChanged => "notifications/tools/list_changed",
             Notice::PromptsChanged => "notifications/prompts/list_changed",
@@ -342,6 +353,9 @@ impl Mcp {
             Notice::ResourceUpdated { uri } | Notice::ResourceValue { uri, .. } => {
                 return frames.notify("notifications/resources/updated", |object| object.string("uri", uri));
             }
+            Notice::ElicitationComplete { id } => {
+                return frames.notify("notifications/elicitation/complete", |object| object.text("elicitationId", id));
+            }
             Notice::Custom { method, params } => {
                 return frames.notify_as_it_is(method, params.as_ref());
             }
@@ -349,25 +363,107 @@ impl Mcp {
         frames.notification(method, 0, None::<fn(&mut Vec<u8>)>)
     }
 
-    pub(crate) fn too_deep(&self, depth: u8, max: u8) -> RpcError {
+    pub(crate) fn too_deep(self, depth: u8, max: u8) -> RpcError {
         RpcError::fixed(RpcError::TOO_DEEP, "sampling is nested too deep").with_data(depth_data(depth, max))
     }
 
-    pub(crate) fn busy(&self, closing: bool) -> RpcError {
+    pub(crate) fn busy(self, closing: bool) -> RpcError {
         RpcError::fixed(RpcError::BUSY, if closing { "closing" } else { "too many requests at once" })
     }
 
-    pub(crate) fn no_such_call(&self) -> RpcError {
+    pub(crate) fn no_such_call(self) -> RpcError {
         RpcError::fixed(RpcError::INVALID_PARAMS, "it belongs to no call")
     }
 
-    pub(crate) fn too_early(&self, why: &'static str) -> RpcError {
+    pub(crate) fn too_early(self, what: TooEarly) -> RpcError {
+        let why = match what {
+            TooEarly::Request => "the first request must be the handshake",
+            TooEarly::Question => "the handshake is not through",
+        };
         RpcError::fixed(RpcError::INVALID_REQUEST, why)
     }
 
-    pub(crate) fn call_is_over(&self) -> RpcError {
+    pub(crate) fn call_is_over(self) -> RpcError {
         RpcError::fixed(RpcError::CANCELLED, "the call that this belongs to is over")
     }
+}
+
+/// The answer of a server to a greeting.
+pub(super) fn handshake_answer(revision: Revision, local: &LocalEnd<'_>) -> Json {
+    let mut out = Vec::new();
+    Object::write(&mut out, |object| {
+        object.string("protocolVersion", revision.as_str());
+        object.object("capabilities", |object| write_capabilities(object, Side::Server, revision, local.capabilities));
+        object.object("serverInfo", |object| write_identity(object, revision, local.identity));
+        if let Some(instructions) = local.instructions {
+            object.string("instructions", instructions);
+        }
+    });
+    Json::written(out)
+}
+
+fn write_identity(object: &mut Object<'_>, revision: Revision, identity: &Identity) {
+    object.string("name", &identity.name);
+    object.string("version", &identity.version);
+    if let (Some(title), true) = (&identity.title, revision >= Revision::R2025_06_18) {
+        object.string("title", title);
+    }
+}
+
+fn write_capabilities(object: &mut Object<'_>, side: Side, revision: Revision, own: &Capabilities) {
+    let mut capability = |name: &'static str, has: bool, parts: &[(&'static str, bool)]| {
+        if has {
+            object.object(name, |object| {
+                for (part, _) in parts.iter().filter(|(_, has)| *has) {
+                    object.boolean(part, true);
+                }
+            });
+        }
+    };
+    match side {
+        Side::Client => {
+            capability("roots", own.roots, &[("listChanged", own.roots_list_changed)]);
+            let (by_form, by_url) = (own.elicitation, own.elicitation_url && revision >= Revision::R2025_11_25);
+            if (by_form && revision >= Revision::R2025_06_18) || by_url {
+                object.object("elicitation", |object| {
+                    // Without either name it means forms, as in the revision that had nothing else.
+                    for (mode, _) in [("form", by_form), ("url", by_url)].iter().filter(|(_, has)| by_url && *has) {
+                        object.object(mode, |_| {});
+                    }
+                });
+            }
+            if own.sampling {
+                object.object("sampling", |object| {
+                    if own.sampling_tools && revision >= Revision::R2025_11_25 {
+                        object.object("tools", |_| {});
+                    }
+                });
+            }
+        }
+        Side::Server => {
+            capability("tools", own.tools, &[("listChanged", own.tools_list_changed)]);
+            capability("prompts", own.prompts, &[("listChanged", own.prompts_list_changed)]);
+            let resources = [("subscribe", own.resources_subscribe), ("listChanged", own.resources_list_changed)];
+            capability("resources", own.resources, &resources);
+            capability("completions", own.completions && revision >= Revision::R2025_03_26, &[]);
+            capability("logging", own.logging, &[]);
+        }
+    }
+}
+
+/// Completion, "Data Types": at most 100 values.
+fn write_completion(object: &mut Object<'_>, Completion { values, total, has_more }: &Completion) {
+    const MOST: usize = 100;
+    let is_cut = values.len() > MOST;
+    // What is cut off is known to be there, unless more is.
+    let total = total.or_else(|| (is_cut && !has_more).then_some(values.len() as u64));
+    object.object("completion", |object| {
+        object.array("values", values.iter().take(MOST), |out, value| write_string(out, value));
+        if let Some(total) = total {
+            object.integer("total", total);
+        }
+        object.boolean("hasMore", *has_more || is_cut);
+    });
 }
 
 /// Tools, "Error Handling"; Resources, "Error Handling".
@@ -460,6 +556,17 @@ mod tests {
         ] {
             assert_eq!(merged(given), expected, "{given}");
         }
+    }
+
+    #[test]
+    fn more_than_a_hundred_values_are_cut_and_said_to_be_more() {
+        let written = |completion: &Completion| Object::value(|object| write_completion(object, completion));
+        let many = written(&Completion::all((0..150).map(|number| alloc::format!("v{number}"))));
+        let many = many.member("completion").unwrap();
+        assert_eq!(many.member("values").unwrap().elements().count(), 100);
+        assert_eq!((many.member("total").unwrap().as_str(), many.member("hasMore").unwrap().as_str()), ("150", "true"));
+        let few = written(&Completion::all(["a"]));
+        assert_eq!(few.as_str(), r#"{"completion":{"values":["a"],"hasMore":false}}"#);
     }
 
     #[test]

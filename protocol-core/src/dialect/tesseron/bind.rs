@@ -1,4 +1,5 @@
-//! The frames of `tesseron/bind`: the first ones on a Unix socket that is bound by a claim code (Tesseron sections 2.3 and 7.6).
+//! The frames of `tesseron/bind`: the first ones on a Unix socket that is bound by a claim code
+//! (`docs/protocols/tesseron.md`, "Binding a Unix socket").
 
 use alloc::borrow::Cow;
 use alloc::string::String;

@@ -1,7 +1,6 @@
 //! Tesseron 1.2, both ends: the app, which has actions and resources, and the gateway, which calls them for an agent.
 //!
-//! The words of the session are the same as on MCP: an action is a tool, its input the arguments. `{name, arguments}` of
-//! [`Op::CallTool`] is written as `{name, input, invocationId}`, `{uri}` of [`Op::ReadResource`] as `{name}`.
+//! The words of the session are the same as on MCP: an action is a tool, its input the arguments, and the name of a resource its uri.
 
 mod app_id;
 pub mod bind;
@@ -17,9 +16,8 @@ use core::fmt;
 
 use crate::dialect::form::{self, Fields};
 use crate::dialect::message::Confirmation;
-use crate::dialect::{Ask, AskUnfit, Capabilities, Identity, LocalEnd, Notice, Op, Rules, Unfit};
+use crate::dialect::{Ask, AskUnfit, Capabilities, Dialect, Identity, Notice, Op, Rules, Unfit};
 use crate::json::{Json, Text};
-use crate::limits::Limits;
 
 pub use app_id::{AppId, AppIdError};
 
@@ -60,7 +58,7 @@ pub enum End {
     /// Runs actions. It speaks first.
     App(Box<App>),
     /// Calls actions for an agent.
-    Gateway(Gateway),
+    Gateway(GatewayConfig),
 }
 
 /// What an app tells of itself in its hello, beside its id, its name and what else [`Config`](crate::Config) holds.
@@ -76,7 +74,7 @@ pub struct App {
     /// Its resources: an array of `{name, description, subscribable, ..}`.
     pub resources: Json,
     /// The session to go on with, instead of a new one.
-    pub resume: Option<Credentials>,
+    pub resume: Option<ResumeCredentials>,
 }
 
 impl Default for App {
@@ -98,13 +96,13 @@ impl App {
 /// What a gateway answers its app. The [`Identity`] of its configuration is that of the agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Gateway {
+pub struct GatewayConfig {
     /// The answer to a hello; no session is resumed then. `None`: the owner answers each greeting by
     /// [`crate::Session::welcome`].
     pub welcome: Option<Welcome>,
 }
 
-impl Gateway {
+impl GatewayConfig {
     /// Answers every hello with this.
     #[must_use]
     pub const fn welcoming(welcome: Welcome) -> Self {
@@ -120,17 +118,17 @@ pub fn pending_agent() -> Identity {
 
 /// What resumes a session (resume page).
 #[derive(Clone, PartialEq, Eq)]
-pub struct Credentials {
+pub struct ResumeCredentials {
     /// Names the session.
     pub session_id: Text,
     /// Secret, and good for one time.
     pub resume_token: Text,
 }
 
-impl fmt::Debug for Credentials {
+impl fmt::Debug for ResumeCredentials {
     /// Without the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Credentials").field("session_id", &self.session_id).finish_non_exhaustive()
+        f.debug_struct("ResumeCredentials").field("session_id", &self.session_id).finish_non_exhaustive()
     }
 }
 
@@ -142,7 +140,7 @@ pub struct Welcome {
     /// What resumes the session, once.
     pub resume_token: Option<Text>,
     /// How the session stands.
-    pub standing: Standing,
+    pub standing: ClaimState,
 }
 
 impl fmt::Debug for Welcome {
@@ -154,7 +152,7 @@ impl fmt::Debug for Welcome {
 
 /// How a session stands when its app is taken in.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Standing {
+pub enum ClaimState {
     /// Whoever brings this code may claim it, by [`crate::Session::claim`].
     Unclaimed {
         /// What a person tells the agent.
@@ -166,7 +164,7 @@ pub enum Standing {
     Resumed,
 }
 
-impl fmt::Debug for Standing {
+impl fmt::Debug for ClaimState {
     /// Without the code.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -178,41 +176,37 @@ impl fmt::Debug for Standing {
 }
 
 /// One end of Tesseron.
-#[derive(Clone, Debug)]
-pub(crate) struct Tesseron {
-    end: End,
-    identity: Identity,
-    own: Capabilities,
-    description: Option<String>,
-    /// A gateway speaks for an agent now.
-    claimed: bool,
-    limits: Limits,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tesseron {
+    App,
+    Gateway,
 }
 
 impl Tesseron {
-    pub(crate) fn new(end: End, local: &LocalEnd<'_>) -> Self {
-        Self {
-            end,
-            identity: local.identity.clone(),
-            own: local.capabilities,
-            description: local.instructions.map(String::from),
-            claimed: false,
-            limits: local.limits,
+    /// The rules of this end.
+    pub(crate) const fn rules(self) -> &'static Rules {
+        static APP: Rules = Tesseron::App.its_rules();
+        static GATEWAY: Rules = Tesseron::Gateway.its_rules();
+        match self {
+            Self::App => &APP,
+            Self::Gateway => &GATEWAY,
         }
     }
 
-    const fn is_app(&self) -> bool {
-        matches!(self.end, End::App(_))
+    const fn is_app(self) -> bool {
+        matches!(self, Self::App)
     }
 
-    pub(crate) fn rules(&self) -> Rules {
+    const fn its_rules(self) -> Rules {
         Rules {
+            dialect: Dialect::Tesseron(self),
             opens: self.is_app(),
             confirmation: Confirmation::Owner,
             names_invocations: true,
             answers_cancelled: true,
             cancels_questions: false,
-            answers_after_eof: false,
+            outlives_input: false,
+            lane_bound: true,
             answers_garbage: false,
             lone_messages: true,
             percent: true,
@@ -220,46 +214,40 @@ impl Tesseron {
         }
     }
 
-    /// A gateway speaks for the agent that has claimed the session.
-    pub(crate) fn speak_for(&mut self, agent: Identity, capabilities: Capabilities) {
-        self.identity = agent;
-        self.own = capabilities;
-        self.claimed = true;
-    }
-
-    pub(crate) fn check_op(&self, op: &Op, peer: &Capabilities) -> Result<(), Unfit> {
+    /// `custom` is the method, where the protocol does not have it.
+    pub(crate) fn check_call(self, op: Op, custom: Option<&str>, peer: &Capabilities) -> Result<(), Unfit> {
         match op {
-            // An app has nothing to call.
+            Op::Custom if custom.is_none_or(|method| is_ours(method) || op_of(method).is_some()) => Err(Unfit::WrongEnd),
+            Op::Custom => Ok(()),
+            // An app has nothing else to call.
             _ if self.is_app() => Err(Unfit::WrongEnd),
             Op::CallTool | Op::ReadResource => Ok(()),
             Op::Subscribe | Op::Unsubscribe if peer.resources_subscribe => Ok(()),
-            Op::Custom(method) if is_ours(method) || op_of(method).is_some() => Err(Unfit::WrongEnd),
-            Op::Custom(_) => Ok(()),
             _ => Err(Unfit::Unsupported),
         }
     }
 
     /// Only an invocation has a name to be cancelled by.
-    pub(crate) fn is_cancellable(&self, op: &Op) -> bool {
-        *op == Op::CallTool
+    pub(crate) fn is_cancellable(self, op: Op) -> bool {
+        op == Op::CallTool
     }
 
-    pub(crate) fn check_ask(&self, ask: &Ask, peer: &Capabilities) -> Result<(), AskUnfit> {
+    pub(crate) fn check_ask(self, ask: &Ask, peer: &Capabilities) -> Result<(), AskUnfit> {
         let supported = self.is_app()
             && match ask {
                 Ask::Sample(_) => peer.sampling,
                 Ask::Elicit(_) | Ask::Confirm { .. } => peer.elicitation,
-                Ask::Roots => false,
+                Ask::OpenUrl(_) | Ask::Roots => false,
             };
         match ask {
             _ if !supported => Err(AskUnfit::Unsupported),
             Ask::Elicit(asked) => form::check(&asked.schema, Fields::Plain).map_err(AskUnfit::Invalid),
             Ask::Sample(sample) => read::check_sample(sample).map_err(AskUnfit::Invalid),
-            Ask::Confirm { .. } | Ask::Roots => Ok(()),
+            Ask::Confirm { .. } | Ask::OpenUrl(_) | Ask::Roots => Ok(()),
         }
     }
 
-    pub(crate) fn check_notice(&self, notice: &Notice) -> Result<(), Unfit> {
+    pub(crate) fn check_notice(self, notice: &Notice) -> Result<(), Unfit> {
         match notice {
             Notice::Actions(_) | Notice::Resources(_) | Notice::ResourceValue { .. } if self.is_app() => Ok(()),
             Notice::Actions(_) | Notice::Resources(_) | Notice::ResourceValue { .. } => Err(Unfit::WrongEnd),
@@ -292,14 +280,11 @@ const METHODS: [(&str, Op); 4] = [
 ];
 
 fn op_of(method: &str) -> Option<Op> {
-    METHODS.iter().find(|(name, _)| *name == method).map(|(_, op)| op.clone())
+    METHODS.iter().find(|(name, _)| *name == method).map(|(_, op)| *op)
 }
 
-fn method_of(op: &Op) -> &str {
-    if let Op::Custom(method) = op {
-        return method;
-    }
-    METHODS.iter().find(|(_, other)| other == op).map_or("", |(method, _)| method)
+fn method_of(op: Op) -> &'static str {
+    METHODS.iter().find(|(_, other)| *other == op).map_or("", |(method, _)| method)
 }
 
 /// Whether the session sends this method by itself, at its own time.

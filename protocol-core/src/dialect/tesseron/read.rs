@@ -7,32 +7,36 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::{App, AppId, Credentials, End, Gateway, Tesseron, code, is_compatible, is_ours, named_exchange, op_of};
+use super::write::{client_name, welcomed};
+use super::{App, AppId, ResumeCredentials, Tesseron, code, is_compatible, is_ours, named_exchange, op_of};
 use crate::dialect::form::{self, Fields};
-use crate::dialect::message::{GreetingAnswer, GreetingRefused};
+use crate::dialect::message::{HandshakeAnswer, HandshakeRejected};
+use crate::dialect::request::{Member, Uncut};
 use crate::dialect::{
-    Answer, Ask, Capabilities, Change, Elicit, Elicited, Fit, Greeting, GreetingFailed, Identity, Level, LogRecord, Message,
-    Notice, Op, Params, Pass, PeerInfo, Progress, ResponseBody, Sample, Sampled, shown,
+    Answer, Ask, Capabilities, Change, Elicit, Elicited, Fit, HandshakeFailed, HandshakeRequest, Identity, Level, LocalEnd,
+    LogRecord, Message, Notice, Op, PeerInfo, Progress, Refusal, ResponseBody, Sample, Sampled, SessionCredentials, lists,
+    passed_over, shown,
 };
 use crate::error::{RpcError, Violation};
 use crate::json::read::{Kind, for_each_key, integer, member, number, string};
-use crate::json::scan::{Noted, Span};
-use crate::json::write::{Object, push_json};
+use crate::json::scan::Noted;
+use crate::json::write::Object;
 use crate::json::{Frame, Json, Payload, Text};
 use crate::wire::{self, Body, Element, Envelope, Malformed, WireId};
 
 impl Tesseron {
-    pub(crate) fn read(&self, bytes: &Bytes) -> Message {
-        let options = wire::Options { depth: self.limits.json_depth, id: self.limits.id_bytes, batch: None, lenient: true };
+    pub(crate) fn read(self, bytes: &Bytes, local: &LocalEnd<'_>) -> Message {
+        let LocalEnd { limits, .. } = local;
+        let options = wire::Options { depth: limits.json_depth, id: limits.id_bytes, batch: None, lenient: true };
         let frame = Frame::new(bytes);
         // There are no batches, so none is ever made: each is refused while it is read.
-        wire::read(bytes, options, |element| self.message(element, frame), Message::Batch)
+        wire::read(bytes, options, |element| self.message(element, frame, local), Message::Batch)
     }
 
-    fn message(&self, element: Element<'_>, frame: Frame<'_>) -> Message {
+    fn message(self, element: Element<'_>, frame: Frame<'_>, local: &LocalEnd<'_>) -> Message {
         match element {
-            Ok(Envelope::Request { id, method, params }) => self.request(id, method, params, frame),
-            Ok(Envelope::Notification { method, params }) => self.notification(method, params, frame),
+            Ok(Envelope::Request { id, method, params }) => self.request(id, method, params, frame, local),
+            Ok(Envelope::Notification { method, params }) => self.notification(method, params, frame, local),
             Ok(Envelope::Response { id, body }) => {
                 let body = match body {
                     Body::Result(result) => ResponseBody::Result(frame.payload(result)),
@@ -50,95 +54,51 @@ impl Tesseron {
         }
     }
 
-    fn request(&self, id: WireId, method: &[u8], given: Option<&Noted<'_>>, frame: Frame<'_>) -> Message {
+    fn request(self, id: WireId, method: &[u8], given: Option<&Noted<'_>>, frame: Frame<'_>, local: &LocalEnd<'_>) -> Message {
         let params = given.unwrap_or(const { &Noted::empty_object() });
         let method = core::str::from_utf8(method).unwrap_or_default();
-        match (&self.end, method) {
-            (End::App(_), _) => match op_of(method) {
-                Some(op) => self.operation(id, op, params),
+        if lists(local.custom_methods, method) && op_of(method).is_none() && !is_ours(method) {
+            let params = given.map_or_else(Json::empty_object, |params| frame.json(params.text()));
+            return Message::Request { id, request: Ok(Uncut::custom(method, params)), meta: None, token: None, depth: 0 };
+        }
+        match (self, method) {
+            (Self::App, _) => match op_of(method) {
+                Some(op) => operation(id, op, given, frame, local.limits.id_bytes),
                 None => not_found(id, method),
             },
-            (End::Gateway(gateway), "tesseron/hello") => Message::Greeting { id, greeting: self.hello(gateway, params, frame) },
-            (End::Gateway(gateway), "tesseron/resume") => Message::Greeting { id, greeting: resume(gateway, params, frame) },
-            (End::Gateway(_), "sampling/request" | "elicitation/request") => self.ask(id, method, params, frame),
-            (End::Gateway(_), _) => not_found(id, method),
+            (Self::Gateway, "tesseron/hello") => Message::HandshakeRequest { id, greeting: hello(params, frame, local) },
+            (Self::Gateway, "tesseron/resume") => Message::HandshakeRequest { id, greeting: resume(params, frame, local) },
+            (Self::Gateway, "sampling/request" | "elicitation/request") => ask(id, method, params, frame, local),
+            (Self::Gateway, _) => not_found(id, method),
         }
     }
 
-    /// What a gateway asks for, in the words of the session.
-    fn operation(&self, id: WireId, op: Op, params: &Noted<'_>) -> Message {
-        let text = |name: &str| params.member(name).filter(|value| Kind::of(value) == Kind::String);
-        let wrong = |id, what: &'static str| invalid(Some(Violation::InvalidParams), id, RpcError::INVALID_PARAMS, what);
-        let (mut token, mut members) = (None, Vec::new());
-        match op {
-            Op::CallTool => {
-                let Some(name) = text("name") else { return wrong(id, "name must be text") };
-                let named = text("invocationId").and_then(|name| WireId::read(name, self.limits.id_bytes));
-                let Some(named) = named else { return wrong(id, "invocationId must be text, and not too long") };
-                token = Some(named);
-                members.extend([("name", name), ("arguments", params.member("input").unwrap_or(b"null"))]);
-            }
-            Op::Unsubscribe => match text("subscriptionId") {
-                Some(subscription) => members.push(("subscriptionId", subscription)),
-                None => return wrong(id, "subscriptionId must be text"),
-            },
-            _ => {
-                let Some(name) = text("name") else { return wrong(id, "name must be text") };
-                members.push(("uri", name));
-                if op == Op::Subscribe {
-                    let Some(subscription) = text("subscriptionId") else { return wrong(id, "subscriptionId must be text") };
-                    members.push(("subscriptionId", subscription));
-                }
-            }
-        }
-        Message::Request { id, params: rewritten(&op, &members).into(), op, token, depth: 0 }
-    }
-
-    fn ask(&self, id: WireId, method: &str, params: &Noted<'_>, frame: Frame<'_>) -> Message {
-        if !self.claimed {
-            return invalid(Some(Violation::OutOfPhase), id, code::UNAUTHORIZED, "the session is not claimed");
-        }
-        let (declared, missing) = match method {
-            "sampling/request" => (self.own.sampling, code::SAMPLING_NOT_AVAILABLE),
-            _ => (self.own.elicitation, code::ELICITATION_NOT_AVAILABLE),
-        };
-        if !declared {
-            let error = RpcError::fixed(missing, "the agent does not offer this").with_data(self.client_name());
-            return Message::Reject { violation: Some(Violation::UndeclaredInput), answer: Some((Some(id), error)) };
-        }
-        let ask = if method == "sampling/request" { read_sample(params, frame) } else { read_form(params, frame) };
-        let named = params.member("invocationId").and_then(string);
-        match (ask, named) {
-            (Ok(ask), Some(named)) => Message::Ask { id, ask: ask.into(), parent: named_exchange(&named), depth: 0 },
-            (Ok(_), None) => invalid(Some(Violation::InvalidParams), id, RpcError::INVALID_PARAMS, "invocationId must be text"),
-            (Err(why), _) => invalid(Some(Violation::InvalidParams), id, RpcError::INVALID_PARAMS, why),
-        }
-    }
-
-    fn notification(&self, method: &[u8], given: Option<&Noted<'_>>, frame: Frame<'_>) -> Message {
+    fn notification(self, method: &[u8], given: Option<&Noted<'_>>, frame: Frame<'_>, local: &LocalEnd<'_>) -> Message {
+        let most = local.limits.id_bytes;
         let params = given.unwrap_or(const { &Noted::empty_object() });
         let method = core::str::from_utf8(method).unwrap_or_default();
-        let read = match (&self.end, method) {
-            (End::Gateway(_), "actions/progress") => {
-                return read_progress(params, frame, self.limits.id_bytes);
+        let read = match (self, method) {
+            (Self::Gateway, "actions/progress") => {
+                return read_progress(params, frame, most);
             }
-            (End::Gateway(_), "log") => read_log(params, frame).map(|record| {
+            (Self::Gateway, "log") => read_log(params, frame).map(|record| {
                 let named = params.member("invocationId").filter(|name| *name != b"null");
                 let invocation = named.map(|name| string(name).as_deref().and_then(named_exchange).unwrap_or_default());
                 Message::Log { record, invocation }
             }),
-            (End::Gateway(_), "actions/list_changed") => array(params, "actions", frame).map(Notice::Actions).map(Message::Notice),
-            (End::Gateway(_), "resources/list_changed") => {
+            (Self::Gateway, "actions/list_changed") => array(params, "actions", frame).map(Notice::Actions).map(Message::Notice),
+            (Self::Gateway, "resources/list_changed") => {
                 array(params, "resources", frame).map(Notice::Resources).map(Message::Notice)
             }
-            (End::Gateway(_), "resources/updated") => read_update(params, frame).map(Message::Notice),
-            (End::App(_), "actions/cancel") => {
+            (Self::Gateway, "resources/updated") => read_update(params, frame).map(Message::Notice),
+            (Self::App, "actions/cancel") => {
                 let name = params.member("invocationId").filter(|name| Kind::of(name) == Kind::String);
-                name.and_then(|name| WireId::read(name, self.limits.id_bytes)).map(|id| Message::Cancel { id, reason: None })
+                name.and_then(|name| WireId::read(name, most)).map(|id| Message::Cancel { id, reason: None })
             }
-            (End::App(_), "tesseron/claimed") => read_claimed(params, frame),
+            (Self::App, "tesseron/claimed") => read_claimed(params, frame),
             // A request that lacks its id cannot be answered, and news of the other end are none.
             _ if op_of(method).is_some() || is_ours(method) => return ignored(Violation::WrongDirection),
+            _ if !lists(local.custom_notifications, method) => return passed_over(),
             _ => {
                 let params = given.map(|params| frame.json(params.text()));
                 return Message::Notice(Notice::Custom { method: method.into(), params });
@@ -149,43 +109,31 @@ impl Tesseron {
 
     // ---- The handshake ----
 
-    fn hello(&self, gateway: &Gateway, params: &Noted<'_>, frame: Frame<'_>) -> Result<Greeting, GreetingRefused> {
-        let wrong = |what| GreetingRefused::from(RpcError::fixed(RpcError::INVALID_PARAMS, what));
-        check_version(params)?;
-        let manifest = Manifest::read(params).map_err(wrong)?;
-        check_app_id(&manifest.app.name, RpcError::INVALID_PARAMS)?;
-        let answer = match &gateway.welcome {
-            Some(welcome) => GreetingAnswer::Result(self.welcome(welcome)),
-            None => GreetingAnswer::Owner(None),
-        };
-        Ok(Greeting { peer: manifest.into_peer(frame.json(params.text())), answer })
-    }
-
     /// The answer to a hello or a resume. Claims that follow are sent on top of it.
-    pub(crate) fn read_greeting_answer(&self, result: &Json) -> Result<PeerInfo, GreetingFailed> {
+    pub(crate) fn read_handshake_answer(self, result: &Json) -> Result<PeerInfo, HandshakeFailed> {
         let text = |name: &str| result.member(name).and_then(|value| value.as_text());
-        let protocol = text("protocolVersion").ok_or(GreetingFailed::Malformed)?;
+        let protocol = text("protocolVersion").ok_or(HandshakeFailed::Malformed)?;
         if !is_compatible(&protocol) {
-            return Err(GreetingFailed::Version);
+            return Err(HandshakeFailed::Version);
         }
-        let session_id = text("sessionId").ok_or(GreetingFailed::Malformed)?;
-        let declared = result.member("capabilities").filter(Json::is_object).ok_or(GreetingFailed::Malformed)?;
-        let identity = result.member("agent").and_then(|agent| read_agent(agent.as_bytes())).ok_or(GreetingFailed::Malformed)?;
+        let session_id = text("sessionId").ok_or(HandshakeFailed::Malformed)?;
+        let declared = result.member("capabilities").filter(Json::is_object).ok_or(HandshakeFailed::Malformed)?;
+        let identity = result.member("agent").and_then(|agent| read_agent(agent.as_bytes())).ok_or(HandshakeFailed::Malformed)?;
         Ok(PeerInfo {
             identity,
             protocol,
             capabilities: of_agent(declared.as_bytes()),
             declared,
             instructions: None,
-            pass: Some(Pass { session_id, claim_code: text("claimCode"), resume_token: text("resumeToken") }),
+            credentials: Some(SessionCredentials { session_id, claim_code: text("claimCode"), resume_token: text("resumeToken") }),
         })
     }
 
     // ---- Answers ----
 
     /// The result of an action is an object around its output, which may be missing (actions page).
-    pub(crate) fn fit(&self, exchange: u64, op: &Op, result: &Json) -> Fit {
-        if *op != Op::CallTool {
+    pub(crate) fn fit(self, exchange: u64, op: Op, result: &Json) -> Fit {
+        if op != Op::CallTool {
             return Fit::Fits;
         }
         let named = result.member("invocationId");
@@ -198,7 +146,7 @@ impl Tesseron {
         }
     }
 
-    pub(crate) fn read_answer(&self, ask: &Ask, result: &Json) -> Result<Answer, Text> {
+    pub(crate) fn read_answer(self, ask: &Ask, result: &Json) -> Result<Answer, Text> {
         let unknown = || Text::from_static("`action` is missing or unknown");
         Ok(match ask {
             Ask::Sample(_) => {
@@ -219,10 +167,74 @@ impl Tesseron {
                 _ => return Err(unknown()),
             }),
             Ask::Confirm { .. } => Answer::Confirm(read_action(result).ok_or_else(unknown)? == "accept"),
-            // It has none, so nobody can have asked for them.
+            // It has neither, so neither can have been asked for.
+            Ask::OpenUrl(_) => return Err(Text::from_static("there are no addresses to open")),
             Ask::Roots => return Err(Text::from_static("there are no roots")),
         })
     }
+}
+
+/// A request of a gateway. An action is a tool, its input the arguments, and a resource has its name for a uri.
+fn operation(id: WireId, op: Op, given: Option<&Noted<'_>>, frame: Frame<'_>, most: usize) -> Message {
+    const ACTION: [Member; 2] = [Member::text("name"), Member::any("input")];
+    const SUBSCRIBE: [Member; 2] = [Member::text("name"), Member::text("subscriptionId")];
+    const UNSUBSCRIBE: [Member; 2] = [Member::none(), Member::text("subscriptionId")];
+    const READ: [Member; 2] = [Member::text("name"), Member::none()];
+    let members = match op {
+        Op::CallTool => &ACTION,
+        Op::Subscribe => &SUBSCRIBE,
+        Op::Unsubscribe => &UNSUBSCRIBE,
+        _ => &READ,
+    };
+    let wrong = |id, what: Text| invalid(Some(Violation::InvalidParams), id, RpcError::INVALID_PARAMS, what);
+    let request = match Uncut::read(op, |noted| frame.payload(noted.text()), given, members) {
+        Ok(request) => request,
+        Err(why) => return wrong(id, why),
+    };
+    let mut token = None;
+    if op == Op::CallTool {
+        let named = given.and_then(|params| params.member("invocationId")).filter(|name| Kind::of(name) == Kind::String);
+        token = named.and_then(|name| WireId::read(name, most));
+        if token.is_none() {
+            return wrong(id, Text::from_static("`invocationId` is missing, no string or too long"));
+        }
+    }
+    Message::Request { id, request: Ok(request), meta: None, token, depth: 0 }
+}
+
+fn ask(id: WireId, method: &str, params: &Noted<'_>, frame: Frame<'_>, local: &LocalEnd<'_>) -> Message {
+    let own = local.capabilities;
+    let is_sampling = method == "sampling/request";
+    let (declared, missing) = match is_sampling {
+        true => (own.sampling, code::SAMPLING_NOT_AVAILABLE),
+        false => (own.elicitation, code::ELICITATION_NOT_AVAILABLE),
+    };
+    let named = params.member("invocationId").and_then(string);
+    let parent = named.as_deref().and_then(named_exchange);
+    let ask = if declared {
+        let read = if is_sampling { read_sample(params, frame) } else { read_form(params, frame) };
+        let read = read.and_then(|ask| named.map(|_| ask).ok_or_else(|| String::from("invocationId must be text")));
+        read.map(Box::new).map_err(|why| Refusal {
+            violation: Some(Violation::InvalidParams),
+            error: RpcError::new(RpcError::INVALID_PARAMS, why),
+        })
+    } else {
+        let error = RpcError::fixed(missing, "the agent does not offer this").with_data(client_name(local.identity));
+        Err(Refusal { violation: Some(Violation::UndeclaredInput), error })
+    };
+    Message::Ask { id, ask, parent, depth: 0 }
+}
+
+fn hello(params: &Noted<'_>, frame: Frame<'_>, local: &LocalEnd<'_>) -> Result<HandshakeRequest, HandshakeRejected> {
+    let wrong = |what| HandshakeRejected::from(RpcError::fixed(RpcError::INVALID_PARAMS, what));
+    check_version(params)?;
+    let manifest = Manifest::read(params).map_err(wrong)?;
+    check_app_id(&manifest.app.name, RpcError::INVALID_PARAMS)?;
+    let answer = match local.welcome() {
+        Some(welcome) => HandshakeAnswer::Result(welcomed(welcome, local)),
+        None => HandshakeAnswer::Owner(None),
+    };
+    Ok(HandshakeRequest { peer: manifest.into_peer(frame.json(params.text())), answer })
 }
 
 fn read_action(result: &Json) -> Option<String> {
@@ -245,39 +257,19 @@ fn not_found(id: WireId, method: &str) -> Message {
     invalid(violation, id, RpcError::METHOD_NOT_FOUND, alloc::format!("Method not found: {}", shown(method)))
 }
 
-/// The parameters of an `op`: an object of these members, each with the JSON of its value.
-fn rewritten(op: &Op, members: &[(&'static str, &[u8])]) -> Params {
-    let mut out = Vec::new();
-    let (mut target, mut arguments) = (Span::default(), Span::default());
-    Object::write(&mut out, |object| {
-        for (name, value) in members {
-            let out = object.member(name);
-            let start = out.len();
-            push_json(out, value);
-            let place = Span::new(start, out.len());
-            if *name == Params::ARGUMENTS {
-                arguments = place;
-            } else if Some(*name) == op.names_by() {
-                target = place;
-            }
-        }
-    });
-    Params::found(Json::written(out), target, arguments)
-}
-
 fn array(params: &Noted<'_>, name: &str, frame: Frame<'_>) -> Option<Json> {
     params.member(name).filter(|value| Kind::of(value) == Kind::Array).map(|value| frame.json(value))
 }
 
 /// Handshake page, "Version negotiation". A further try on this channel would end alike.
-fn check_version(params: &Noted<'_>) -> Result<(), GreetingRefused> {
+fn check_version(params: &Noted<'_>) -> Result<(), HandshakeRejected> {
     let said = params.member("protocolVersion").and_then(string);
     let said = said.ok_or_else(|| RpcError::fixed(RpcError::INVALID_PARAMS, "protocolVersion must be text"))?;
     if is_compatible(&said) {
         return Ok(());
     }
     let message = alloc::format!("Protocol version {:?} is not compatible with {}", shown(&said), super::VERSION);
-    Err(GreetingRefused { error: RpcError::new(code::PROTOCOL_MISMATCH, message), is_final: true })
+    Err(HandshakeRejected { error: RpcError::new(code::PROTOCOL_MISMATCH, message), is_final: true })
 }
 
 /// The id of an app is a part of the names of its tools.
@@ -332,14 +324,14 @@ impl Manifest {
             },
             declared,
             instructions: self.description,
-            pass: None,
+            credentials: None,
         })
     }
 }
 
 /// Every refusal but that of the version has one number, so that an app knows to begin anew (resume page).
-fn resume(gateway: &Gateway, params: &Noted<'_>, frame: Frame<'_>) -> Result<Greeting, GreetingRefused> {
-    let failed = |what: &'static str| GreetingRefused::from(RpcError::fixed(code::RESUME_FAILED, what));
+fn resume(params: &Noted<'_>, frame: Frame<'_>, local: &LocalEnd<'_>) -> Result<HandshakeRequest, HandshakeRejected> {
+    let failed = |what: &'static str| HandshakeRejected::from(RpcError::fixed(code::RESUME_FAILED, what));
     let text = |name: &str| params.member(name).and_then(|value| frame.text(value));
     let session_id = text("sessionId").ok_or_else(|| failed("sessionId must be text"))?;
     let resume_token = text("resumeToken").ok_or_else(|| failed("resumeToken must be text"))?;
@@ -349,7 +341,7 @@ fn resume(gateway: &Gateway, params: &Noted<'_>, frame: Frame<'_>) -> Result<Gre
     let manifest = Manifest::read(params).map_err(failed)?;
     check_version(params)?;
     check_app_id(&manifest.app.name, code::RESUME_FAILED)?;
-    if gateway.welcome.is_some() {
+    if local.welcome().is_some() {
         return Err(failed("sessions are not resumed here"));
     }
     // What is told on has no secret in it.
@@ -361,13 +353,13 @@ fn resume(gateway: &Gateway, params: &Noted<'_>, frame: Frame<'_>) -> Result<Gre
             }
         });
     });
-    let credentials = Credentials { session_id, resume_token };
-    Ok(Greeting { peer: manifest.into_peer(Json::written(declared)), answer: GreetingAnswer::Owner(Some(credentials)) })
+    let credentials = ResumeCredentials { session_id, resume_token };
+    Ok(HandshakeRequest { peer: manifest.into_peer(Json::written(declared)), answer: HandshakeAnswer::Owner(Some(credentials)) })
 }
 
 impl App {
     /// What a greeting goes on with.
-    pub(super) fn greeting_method(&self) -> &'static str {
+    pub(super) fn handshake_method(&self) -> &'static str {
         if self.resume.is_some() { "tesseron/resume" } else { "tesseron/hello" }
     }
 }
@@ -427,7 +419,7 @@ fn read_progress(params: &Noted<'_>, frame: Frame<'_>, most: usize) -> Message {
     }
 }
 
-/// Logging page. What goes with the message lies beside it, and cannot be taken for it.
+/// What goes with the message lies beside it, and cannot be taken for it (`docs/protocols/tesseron.md`, "Log").
 fn read_log(params: &Noted<'_>, frame: Frame<'_>) -> Option<LogRecord> {
     let level = params.member("level").and_then(string)?;
     let level = match &*level {

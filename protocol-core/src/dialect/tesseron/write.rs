@@ -3,145 +3,89 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{App, End, Standing, Tesseron, VERSION, Welcome, code, invocation_name, method_of};
+use super::{App, ClaimState, Tesseron, VERSION, Welcome, code, invocation_name, method_of};
 use crate::dialect::checkpoint::{with_partial, with_status};
 use crate::dialect::depth_data;
 use crate::dialect::form::confirmation;
 use crate::dialect::{
-    Answer, Ask, Content, CutShort, Elicited, Level, LogRecord, NotFound, Notice, Op, Progress, Reply, Sampled, ToolOutput,
+    Answer, Ask, Content, CutShort, Elicited, Identity, Level, LocalEnd, LogRecord, NotFound, Notice, Op, Outgoing, Parts,
+    Progress, Reply, Sampled, TooEarly, ToolOutput,
 };
 use crate::error::RpcError;
 use crate::json::Json;
-use crate::json::read::{Kind, elements, for_each_key, for_each_member, member, string};
-use crate::json::write::{Object, push_json, write_string, write_text};
+use crate::json::read::{Kind, elements, for_each_key, member, string};
+use crate::json::write::{Object, push_json, write_string};
 use crate::wire::{Draft, Frames, WireId};
 
 impl Tesseron {
     // ---- The handshake ----
 
-    pub(crate) fn write_greeting(&self, frames: &mut Frames, id: u64) -> Draft {
-        let End::App(app) = &self.end else { return frames.none() };
+    pub(crate) fn write_handshake_request(self, frames: &mut Frames, id: u64, local: &LocalEnd<'_>) -> Draft {
+        let Some(app) = local.app() else { return frames.none() };
         let hint = app.actions.as_bytes().len().saturating_add(app.resources.as_bytes().len()).saturating_add(512);
-        frames.request(id, app.greeting_method(), hint, |out| Object::write(out, |object| self.write_manifest(object, app)))
+        frames.request(id, app.handshake_method(), hint, |out| Object::write(out, |object| write_manifest(object, app, local)))
     }
 
-    fn write_manifest(&self, object: &mut Object<'_>, app: &App) {
-        object.string("protocolVersion", VERSION);
-        if let Some(credentials) = &app.resume {
-            object.string("sessionId", &credentials.session_id);
-            object.string("resumeToken", &credentials.resume_token);
-        }
-        object.object("app", |object| {
-            let Self { identity, .. } = self;
-            object.string("id", &identity.name);
-            object.string("name", identity.title.as_deref().unwrap_or(&identity.name));
-            object.string("origin", &app.origin);
-            let optional = |text: &str| Some(String::from(text)).filter(|text| !text.is_empty());
-            for (name, value) in [
-                ("description", self.description.clone()),
-                ("iconUrl", app.icon_url.clone()),
-                ("version", optional(&identity.version)),
-            ] {
-                if let Some(value) = value {
-                    object.string(name, &value);
-                }
-            }
-        });
-        object.json("actions", &app.actions);
-        object.json("resources", &app.resources);
-        let own = &self.own;
-        write_capabilities(object, "capabilities", own.resources_subscribe, own.sampling, own.elicitation);
-    }
-
-    /// The `result` for an app that is taken in.
-    pub(crate) fn welcome(&self, welcome: &Welcome) -> Json {
-        let mut out = Vec::new();
-        Object::write(&mut out, |object| {
-            object.string("sessionId", &welcome.session_id);
-            object.string("protocolVersion", VERSION);
-            write_capabilities(object, "capabilities", true, self.own.sampling, self.own.elicitation);
-            self.write_agent(object);
-            if let Standing::Unclaimed { claim_code } = &welcome.standing {
-                object.string("claimCode", claim_code);
-            }
-            if let Some(token) = &welcome.resume_token {
-                object.string("resumeToken", token);
-            }
-        });
-        Json::written(out)
-    }
-
-    pub(crate) fn write_claimed(&self, frames: &mut Frames, at_millis: u64) -> Draft {
+    pub(crate) fn write_claimed(self, frames: &mut Frames, at_millis: u64, local: &LocalEnd<'_>) -> Draft {
+        let own = local.capabilities;
         frames.notify("tesseron/claimed", |object| {
-            self.write_agent(object);
+            write_agent(object, local.identity);
             object.integer("claimedAt", at_millis);
-            write_capabilities(object, "agentCapabilities", true, self.own.sampling, self.own.elicitation);
+            write_capabilities(object, "agentCapabilities", true, own.sampling, own.elicitation);
         })
     }
 
-    fn write_agent(&self, object: &mut Object<'_>) {
-        object.object("agent", |object| {
-            object.string("id", &self.identity.name);
-            object.string("name", self.identity.title.as_deref().unwrap_or(&self.identity.name));
-        });
-    }
-
-    pub(super) fn client_name(&self) -> Json {
-        let mut out = Vec::new();
-        Object::write(&mut out, |object| object.string("clientName", &self.identity.name));
-        Json::written(out)
+    /// The `result` for an app that is taken in.
+    pub(crate) fn welcome(self, welcome: &Welcome, local: &LocalEnd<'_>) -> Json {
+        welcomed(welcome, local)
     }
 
     // ---- As a caller ----
 
-    pub(crate) fn envelope_size(&self, op: &Op) -> usize {
-        /// `jsonrpc`, the id and the name of the invocation.
-        const MEMBERS: usize = 192;
-        // A character takes up to six bytes when it is escaped.
-        method_of(op).len().saturating_mul(6).saturating_add(MEMBERS)
-    }
-
-    pub(crate) fn write_call(&self, frames: &mut Frames, id: u64, op: &Op, params: &Json) -> Draft {
-        let copied = |object: &mut Object<'_>, names: &[(&str, &'static str)]| {
-            for_each_member(params.as_bytes(), |given, value| {
-                if let Some((_, name)) = names.iter().find(|(ours, _)| *ours == given) {
-                    push_json(object.member(name), value);
-                }
-            });
-        };
-        frames.request(id, method_of(op), params.as_bytes().len(), |out| match op {
-            Op::CallTool => Object::write(out, |object| {
-                copied(object, &[("name", "name"), ("arguments", "input")]);
-                if member(params.as_bytes(), "arguments").is_none() {
-                    object.json("input", &Json::empty_object());
-                }
+    pub(crate) fn write_call(self, frames: &mut Frames, id: u64, call: &Outgoing) -> Draft {
+        let method = call.custom_method().unwrap_or_else(|| method_of(call.op));
+        frames.request(id, method, call.hint(), |out| match &call.parts {
+            Parts::Exact(params) if call.op == Op::CallTool => Object::write(out, |object| {
+                for_each_key(params.as_bytes(), |key, value| {
+                    if key.name() != "invocationId" {
+                        object.copy(key, value);
+                    }
+                });
                 object.string("invocationId", &invocation_name(id));
             }),
-            Op::ReadResource | Op::Subscribe | Op::Unsubscribe => Object::write(out, |object| {
-                let uri = ("uri", "name");
-                let subscription = ("subscriptionId", "subscriptionId");
-                match op {
-                    Op::ReadResource => copied(object, &[uri]),
-                    Op::Subscribe => copied(object, &[uri, subscription]),
-                    _ => copied(object, &[subscription]),
+            Parts::Exact(params) | Parts::Custom { params, .. } => push_json(out, params.as_bytes()),
+            parts => Object::write(out, |object| match parts {
+                Parts::Named { name, arguments } => {
+                    object.text("name", name);
+                    object.json("input", arguments);
+                    object.string("invocationId", &invocation_name(id));
                 }
+                Parts::Resource { uri, subscription } => {
+                    if call.op != Op::Unsubscribe {
+                        object.text("name", uri);
+                    }
+                    if call.op != Op::ReadResource {
+                        object.text("subscriptionId", subscription.as_ref().unwrap_or(uri));
+                    }
+                }
+                // Nothing else is asked of an app: `check_call` lets none through.
+                _ => {}
             }),
-            _ => push_json(out, params.as_bytes()),
         })
     }
 
-    pub(crate) fn write_cancel(&self, frames: &mut Frames, id: u64) -> Draft {
+    pub(crate) fn write_cancel(self, frames: &mut Frames, id: u64) -> Draft {
         frames.notify("actions/cancel", |object| object.string("invocationId", &invocation_name(id)))
     }
 
-    pub(crate) fn write_answer(&self, frames: &mut Frames, id: &WireId, answer: &Answer) -> Draft {
+    pub(crate) fn write_answer(self, frames: &mut Frames, id: &WireId, answer: &Answer) -> Draft {
         let mut result =
             |members: &dyn Fn(&mut Object<'_>)| frames.response(id, 64, |out| Object::write(out, |object| members(object)));
         let wrong = RpcError::fixed(RpcError::INTERNAL, "the answer has the wrong shape");
         match answer {
             Answer::Sample(Sampled { result: Some(raw), .. }) if !raw.is_object() => frames.error(Some(id), &wrong),
             Answer::Elicit(Elicited::Accept(value)) if !value.is_object() => frames.error(Some(id), &wrong),
-            Answer::Roots(_) => frames.error(Some(id), &wrong),
+            Answer::OpenUrl(_) | Answer::Roots(_) => frames.error(Some(id), &wrong),
             Answer::Sample(Sampled { result: Some(raw), .. }) => {
                 frames.response(id, raw.as_bytes().len(), |out| push_json(out, raw.as_bytes()))
             }
@@ -159,7 +103,7 @@ impl Tesseron {
 
     // ---- As a callee ----
 
-    pub(crate) fn write_ask(&self, frames: &mut Frames, id: u64, ask: &Ask, invocation: &WireId) -> Draft {
+    pub(crate) fn write_ask(self, frames: &mut Frames, id: u64, ask: &Ask, invocation: &WireId) -> Draft {
         let method = if matches!(ask, Ask::Sample(_)) { "sampling/request" } else { "elicitation/request" };
         frames.request(id, method, 256, |out| {
             Object::write(out, |object| {
@@ -183,14 +127,15 @@ impl Tesseron {
                     },
                     Ask::Elicit(form) => write_question(object, &form.message, &form.schema),
                     Ask::Confirm { message } => write_question(object, message, &confirmation()),
-                    Ask::Roots => {}
+                    // `check_ask` lets neither through.
+                    Ask::OpenUrl(_) | Ask::Roots => {}
                 }
             });
         })
     }
 
     /// What is done so far rides as data, unless there is other data.
-    pub(crate) fn write_progress(&self, frames: &mut Frames, token: &WireId, progress: &Progress, partial: Option<&Json>) -> Draft {
+    pub(crate) fn write_progress(self, frames: &mut Frames, token: &WireId, progress: &Progress, partial: Option<&Json>) -> Draft {
         frames.notify("actions/progress", |object| {
             token.write(object.member("invocationId"));
             if let Some(percent) = progress.value {
@@ -206,11 +151,11 @@ impl Tesseron {
     }
 
     pub(crate) fn write_reply(
-        &self,
+        self,
         frames: &mut Frames,
         id: &WireId,
         token: Option<&WireId>,
-        op: &Op,
+        op: Op,
         reply: &Reply,
         partial: Option<&Json>,
     ) -> Draft {
@@ -240,12 +185,13 @@ impl Tesseron {
                 Object::write(out, |object| write_value(object.member("value"), contents));
             }),
             (Reply::Contents(_), _) => frames.error(Some(id), &misfit("the contents of a resource answer only the reading of one")),
+            (Reply::Page(_) | Reply::Completion(_), _) => frames.error(Some(id), &misfit("nobody asks an app for this")),
             (Reply::NotFound(what), _) => frames.error(Some(id), &missing(what)),
             (Reply::Error(error), _) => failed(error),
         }
     }
 
-    pub(crate) fn cut_short(&self, why: CutShort, partial: Option<&Json>) -> Reply {
+    pub(crate) fn cut_short(self, why: CutShort, partial: Option<&Json>) -> Reply {
         let (error, status) = match why {
             CutShort::Deadline => (RpcError::fixed(code::TIMEOUT, "Action timed out."), "timeout"),
             CutShort::Cancelled => (RpcError::fixed(code::CANCELLED, "Action invocation was cancelled."), "cancelled"),
@@ -259,7 +205,7 @@ impl Tesseron {
 
     // ---- As either ----
 
-    pub(crate) fn write_log(&self, frames: &mut Frames, record: &LogRecord, invocation: Option<&WireId>) -> Draft {
+    pub(crate) fn write_log(self, frames: &mut Frames, record: &LogRecord, invocation: Option<&WireId>) -> Draft {
         let level = match record.level {
             Level::Debug => "debug",
             Level::Info | Level::Notice => "info",
@@ -267,28 +213,30 @@ impl Tesseron {
             Level::Error | Level::Critical | Level::Alert | Level::Emergency => "error",
         };
         let data = record.data.as_bytes();
-        let words = member(data, "message").filter(|words| Kind::of(words) == Kind::String);
+        let kind = Kind::of(data);
+        let message = if kind == Kind::String { Some(data) } else { member(data, "message") };
+        let words = message.filter(|message| Kind::of(message) == Kind::String);
         frames.notify("log", |object| {
             if let Some(invocation) = invocation {
                 invocation.write(object.member("invocationId"));
             }
             object.string("level", level);
-            let message = object.member("message");
-            match words.or_else(|| Some(data).filter(|data| Kind::of(data) == Kind::String)) {
-                Some(words) => push_json(message, words),
-                None => write_text(message, data),
-            }
+            // Data without words is no text, and becomes none: it goes beside an empty message.
+            push_json(object.member("message"), words.unwrap_or(br#""""#));
             let mut meta = Vec::new();
             Object::write(&mut meta, |object| {
                 if let Some(logger) = &record.logger {
                     object.string("logger", logger);
                 }
-                if Kind::of(data) == Kind::Object {
+                if kind == Kind::Object && message.is_none_or(|_| words.is_some()) {
                     for_each_key(data, |key, value| {
-                        if !matches!(&*key.name(), "message" | "logger") {
+                        let name = key.name();
+                        if name != "message" && (name != "logger" || record.logger.is_none()) {
                             object.copy(key, value);
                         }
                     });
+                } else if kind != Kind::String {
+                    object.json("data", &record.data);
                 }
             });
             if meta != b"{}" {
@@ -297,7 +245,7 @@ impl Tesseron {
         })
     }
 
-    pub(crate) fn write_notice(&self, frames: &mut Frames, notice: &Notice) -> Draft {
+    pub(crate) fn write_notice(self, frames: &mut Frames, notice: &Notice) -> Draft {
         match notice {
             Notice::Actions(actions) => frames.notify("actions/list_changed", |object| object.json("actions", actions)),
             Notice::Resources(resources) => frames.notify("resources/list_changed", |object| object.json("resources", resources)),
@@ -311,28 +259,92 @@ impl Tesseron {
         }
     }
 
-    pub(crate) fn too_deep(&self, depth: u8, max: u8) -> RpcError {
+    pub(crate) fn too_deep(self, depth: u8, max: u8) -> RpcError {
         RpcError::fixed(code::SAMPLING_TOO_DEEP, "sampling is nested too deep").with_data(depth_data(depth, max))
     }
 
-    pub(crate) fn busy(&self, closing: bool) -> RpcError {
+    pub(crate) fn busy(self, closing: bool) -> RpcError {
         let mut data = Vec::new();
         Object::write(&mut data, |object| object.boolean("busy", true));
         let why = if closing { "closing" } else { "too many requests at once" };
         RpcError::fixed(RpcError::INTERNAL, why).with_data(Json::written(data))
     }
 
-    pub(crate) fn call_is_over(&self) -> RpcError {
+    pub(crate) fn call_is_over(self) -> RpcError {
         RpcError::fixed(code::CANCELLED, "the invocation that this belongs to is over")
     }
 
-    pub(crate) fn no_such_call(&self) -> RpcError {
+    pub(crate) fn no_such_call(self) -> RpcError {
         RpcError::fixed(code::UNAUTHORIZED, "no invocation of that name is active in this session")
     }
 
-    pub(crate) fn too_early(&self, why: &'static str) -> RpcError {
+    pub(crate) fn too_early(self, what: TooEarly) -> RpcError {
+        let why = match what {
+            TooEarly::Request => "the first request must be the handshake",
+            TooEarly::Question => "the session is not claimed",
+        };
         RpcError::fixed(code::UNAUTHORIZED, why)
     }
+}
+
+fn write_manifest(object: &mut Object<'_>, app: &App, local: &LocalEnd<'_>) {
+    object.string("protocolVersion", VERSION);
+    if let Some(credentials) = &app.resume {
+        object.string("sessionId", &credentials.session_id);
+        object.string("resumeToken", &credentials.resume_token);
+    }
+    object.object("app", |object| {
+        let identity = local.identity;
+        object.string("id", &identity.name);
+        object.string("name", identity.title.as_deref().unwrap_or(&identity.name));
+        object.string("origin", &app.origin);
+        let optional = |text: &str| Some(String::from(text)).filter(|text| !text.is_empty());
+        for (name, value) in [
+            ("description", local.instructions.map(String::from)),
+            ("iconUrl", app.icon_url.clone()),
+            ("version", optional(&identity.version)),
+        ] {
+            if let Some(value) = value {
+                object.string(name, &value);
+            }
+        }
+    });
+    object.json("actions", &app.actions);
+    object.json("resources", &app.resources);
+    let own = local.capabilities;
+    write_capabilities(object, "capabilities", own.resources_subscribe, own.sampling, own.elicitation);
+}
+
+/// The `result` for an app that is taken in.
+pub(super) fn welcomed(welcome: &Welcome, local: &LocalEnd<'_>) -> Json {
+    let own = local.capabilities;
+    let mut out = Vec::new();
+    Object::write(&mut out, |object| {
+        object.string("sessionId", &welcome.session_id);
+        object.string("protocolVersion", VERSION);
+        write_capabilities(object, "capabilities", true, own.sampling, own.elicitation);
+        write_agent(object, local.identity);
+        if let ClaimState::Unclaimed { claim_code } = &welcome.standing {
+            object.string("claimCode", claim_code);
+        }
+        if let Some(token) = &welcome.resume_token {
+            object.string("resumeToken", token);
+        }
+    });
+    Json::written(out)
+}
+
+fn write_agent(object: &mut Object<'_>, agent: &Identity) {
+    object.object("agent", |object| {
+        object.string("id", &agent.name);
+        object.string("name", agent.title.as_deref().unwrap_or(&agent.name));
+    });
+}
+
+pub(super) fn client_name(agent: &Identity) -> Json {
+    let mut out = Vec::new();
+    Object::write(&mut out, |object| object.string("clientName", &agent.name));
+    Json::written(out)
 }
 
 fn write_capabilities(object: &mut Object<'_>, name: &'static str, subscriptions: bool, sampling: bool, elicitation: bool) {

@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use protocol_core::tesseron::{Credentials, End, Standing, Welcome, code};
+use protocol_core::tesseron::{ClaimState, End, ResumeCredentials, Welcome, code};
 use protocol_core::{
-    Answer, Capabilities, Close, Config, Elicited, Event, InboundId, Invoke, Json, NotFound, Notice, Op, OutboundId, Outcome,
-    Progress, Protocol, Reply, RpcError, Sampled, Stats, ToolOutput, Violation, Why,
+    Answer, CancelReason, Capabilities, Close, Config, Elicited, Event, InboundId, Invoke, Json, NotFound, Notice, Op, OutboundId,
+    Outcome, Progress, Protocol, Reply, RpcError, Sampled, Stats, ToolOutput, Violation,
 };
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -38,7 +38,7 @@ pub(super) fn config(kind: u8, clocks: u8) -> Config {
     if let Protocol::Tesseron(End::App(app)) = &mut config.protocol
         && (variant(kind) == 3 || (!greeted && odd))
     {
-        app.resume = Some(Credentials { session_id: "s_1".into(), resume_token: "rt_0".into() });
+        app.resume = Some(ResumeCredentials { session_id: "s_1".into(), resume_token: "rt_0".into() });
     }
     if clocks & 8 != 0 {
         config.timeouts.cancel_grace = Duration::from_millis(80);
@@ -155,8 +155,8 @@ impl Promises {
             }
             Event::Cancelled { id, why } => {
                 let cut = match why {
-                    Why::Peer(_) | Why::Closing => Some(code::CANCELLED),
-                    Why::Deadline => Some(code::TIMEOUT),
+                    CancelReason::Peer(_) | CancelReason::Closing => Some(code::CANCELLED),
+                    CancelReason::Deadline => Some(code::TIMEOUT),
                     _ => None,
                 };
                 if let Some(index) = self.named.iter().position(|named| named.serve == Some(*id)) {
@@ -294,22 +294,23 @@ impl Fuzzed {
             16 => {
                 let standing = match detail % 4 {
                     0 => welcome().standing,
-                    1 => Standing::Bound,
-                    _ => Standing::Resumed,
+                    1 => ClaimState::Bound,
+                    _ => ClaimState::Resumed,
                 };
                 let refused = RpcError::fixed(code::RESUME_FAILED, "no");
                 let answer = if detail % 4 == 3 { Err(refused) } else { Ok(Welcome { standing, ..welcome() }) };
                 let _ = self.session.welcome(answer, now);
             }
             17 => {
-                let (op, params) = match detail % 5 {
-                    0 => (Op::ReadResource, r#"{"uri":"balance"}"#),
-                    1 => (Op::Subscribe, r#"{"uri":"balance","subscriptionId":"sub"}"#),
-                    2 => (Op::Unsubscribe, r#"{"subscriptionId":"sub"}"#),
-                    3 => (Op::Custom("actions/cancel".into()), "{}"),
-                    _ => (Op::CallTool, r#"{"arguments":[1],"invocationId":"inv_9","input":2,"name":"t"}"#),
+                let call = match detail % 6 {
+                    0 => Invoke::read_resource("balance"),
+                    1 => Invoke::subscribe("balance").with_subscription("sub"),
+                    2 => Invoke::unsubscribe("balance").with_subscription("sub"),
+                    3 => Invoke::custom("actions/cancel", json("{}")),
+                    4 => Invoke::call_tool("t", json("[1]")),
+                    _ => Invoke::new(Op::CallTool, json(r#"{"arguments":[1],"invocationId":"inv_9","input":2,"name":"t"}"#)),
                 };
-                if let Ok(id) = self.session.invoke(Invoke::new(op, json(params)), now) {
+                if let Ok(id) = self.session.invoke(call, now) {
                     assert!(self.calls.insert(id), "an id was used twice");
                 }
             }

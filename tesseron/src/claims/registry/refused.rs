@@ -1,4 +1,5 @@
-//! Why the lobby says no, and what that is on the wire (Tesseron section 2.2). All codes are here.
+//! Why the registry says no, and what that is on the wire (`docs/protocols/tesseron.md`, "Handshake" and "Resume").
+//! All codes are here.
 
 use crate::claims::{AppIdError, ClaimCodeError};
 use protocol_core::dialect::tesseron::code::{RESUME_FAILED, UNAUTHORIZED};
@@ -8,7 +9,7 @@ use protocol_core::error::RpcError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenRefused {
-    /// [`super::LobbyPolicy::max_channels`] are open.
+    /// [`super::RegistryPolicy::max_channels`] are open.
     #[error("too many channels are open")]
     Full,
     /// The same claim is being dialled on another channel: somebody else has claimed the app a moment ago.
@@ -32,7 +33,7 @@ pub enum HelloRefused {
     /// The manifest names a session that another one has.
     #[error("the session of this claim belongs to somebody else")]
     SessionTaken,
-    /// [`super::LobbyPolicy::max_pending`] sessions wait to be claimed.
+    /// [`super::RegistryPolicy::max_pending`] sessions wait to be claimed.
     #[error("too many sessions wait to be claimed")]
     Full,
     /// The random source repeats itself, so that there is no new session id or code.

@@ -22,9 +22,9 @@
 //! | `resume_ttl` is over                    |            |                                             | forgotten             |
 //!
 //! A session has one channel at the most, and knows which; a channel has one session at the most, and knows which. Every transition changes
-//! both together, so that the end of a channel that lost its session to another one ends nothing (10.2-11 of the Tesseron sheet), and
-//! a session that becomes a Zombie twice has one deadline (10.2-12). Nothing but a right code claims a session, nothing but a right token moves
-//! one, a claimed one stays claimed, and whatever is refused changes nothing.
+//! both together, so that the end of a channel that lost its session to another one ends nothing, and a session that becomes
+//! a Zombie twice has one deadline (`docs/protocols/tesseron.md`, "Faults of the reference implementation"). Nothing but a right code
+//! claims a session, nothing but a right token moves one, a claimed one stays claimed, and whatever is refused changes nothing.
 
 mod refused;
 #[cfg(test)]
@@ -36,10 +36,10 @@ use core::cmp::Reverse;
 use core::fmt;
 use core::time::Duration;
 
-use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
+use subtle::{Choice, ConditionallySelectable};
 
 use super::{AppId, ClaimCode, ResumeToken, SessionId};
-use protocol_core::dialect::tesseron::{Credentials, Standing, Welcome};
+use protocol_core::dialect::tesseron::{ClaimState, ResumeCredentials, Welcome};
 use protocol_core::json::Text;
 use protocol_core::time::Instant;
 
@@ -48,10 +48,10 @@ pub use refused::{ClaimMissed, HelloRefused, OpenRefused, ResumeRefused};
 /// A code or an id that is taken is drawn again, at most so often: a sound random source never repeats itself so long.
 const REDRAWS: usize = 16;
 
-/// The numbers of a [`Lobby`].
+/// The numbers of a [`SessionRegistry`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct LobbyPolicy {
+pub struct RegistryPolicy {
     /// How long a claimed session waits for its app to come back. Zero: not at all. 4 h.
     pub resume_ttl: Duration,
     /// How many sessions wait at once; the oldest makes room. Zero: none. 100.
@@ -62,7 +62,7 @@ pub struct LobbyPolicy {
     pub max_channels: usize,
 }
 
-impl Default for LobbyPolicy {
+impl Default for RegistryPolicy {
     fn default() -> Self {
         Self { resume_ttl: Duration::from_secs(4 * 60 * 60), max_zombies: 100, max_pending: 100, max_channels: 1024 }
     }
@@ -112,7 +112,7 @@ pub struct Admission {
     /// For [`protocol_core::Session::welcome`].
     pub welcome: Welcome,
     /// Since when the session is claimed, in milliseconds of the epoch. `None`: it waits for that. After a welcome to a
-    /// [`Standing::Bound`] session [`protocol_core::Session::claim`] follows at once.
+    /// [`ClaimState::Bound`] session [`protocol_core::Session::claim`] follows at once.
     pub claimed_at: Option<u64>,
     /// The channel that this one takes the session from. Close it; whatever still comes from it belongs to nobody.
     pub supersedes: Option<ChannelId>,
@@ -193,11 +193,11 @@ pub struct Resolved<'a> {
 /// [`open`](Self::open) names a channel, [`handle_closed`](Self::handle_closed) must follow when it is gone. The first frame of the app decides
 /// between [`hello`](Self::hello) and [`resume`](Self::resume), any later one is told to [`confirm`](Self::confirm).
 ///
-/// All tables are bounded by [`LobbyPolicy`], equal verbs give equal results, and only [`handle_timeout`](Self::handle_timeout) expires
+/// All tables are bounded by [`RegistryPolicy`], equal verbs give equal results, and only [`handle_timeout`](Self::handle_timeout) expires
 /// anything. A `now` that runs backwards is read as the latest one seen.
 #[derive(Clone, Debug)]
-pub struct Lobby {
-    policy: LobbyPolicy,
+pub struct SessionRegistry {
+    policy: RegistryPolicy,
     now: Instant,
     channels: BTreeMap<ChannelId, Channel>,
     sessions: BTreeMap<SessionId, Session>,
@@ -263,10 +263,10 @@ impl Session {
     }
 }
 
-impl Lobby {
+impl SessionRegistry {
     /// An empty one.
     #[must_use]
-    pub fn new(policy: LobbyPolicy) -> Self {
+    pub fn new(policy: RegistryPolicy) -> Self {
         Self {
             policy,
             now: Instant::ZERO,
@@ -338,7 +338,7 @@ impl Lobby {
         let mut codes = (0..REDRAWS).map(|_| ClaimCode::mint(random));
         let code = codes.find(|code| self.find_code(code).is_none()).ok_or(HelloRefused::NotRandom)?;
         let token = ResumeToken::mint(random);
-        let standing = Standing::Unclaimed { claim_code: Text::from(code.reveal()) };
+        let standing = ClaimState::Unclaimed { claim_code: Text::from(code.reveal()) };
         let session = Session {
             app,
             minted: (epoch_ms, self.next_order()),
@@ -369,7 +369,7 @@ impl Lobby {
             previous: None,
             place: Place::Live(channel),
         };
-        Ok(self.seat(channel, session_id, session, Standing::Bound))
+        Ok(self.seat(channel, session_id, session, ClaimState::Bound))
     }
 
     /// The app comes back: a session that was claimed goes on, on this channel, whether its last one is gone or not. Its token is a new
@@ -381,7 +381,7 @@ impl Lobby {
     pub fn resume(
         &mut self,
         channel: ChannelId,
-        credentials: &Credentials,
+        credentials: &ResumeCredentials,
         app: &str,
         random: &mut dyn FnMut(&mut [u8]),
     ) -> Result<Admission, ResumeRefused> {
@@ -410,7 +410,7 @@ impl Lobby {
             place: Place::Live(channel),
             ..known.clone()
         };
-        Ok(self.seat(channel, session_id, session, Standing::Resumed))
+        Ok(self.seat(channel, session_id, session, ClaimState::Resumed))
     }
 
     /// The app has sent a frame after its welcome, so it has the welcome: the token before the last one is no longer good. Without a
@@ -482,6 +482,18 @@ impl Lobby {
     pub fn is_claimed(&self, channel: ChannelId) -> bool {
         matches!(self.channels.get(&channel), Some(Channel::Seated(id))
             if self.sessions.get(id).is_some_and(|session| session.claimed.is_some()))
+    }
+
+    /// The session that a channel has.
+    #[must_use]
+    pub fn session_on(&self, channel: ChannelId) -> Option<&SessionId> {
+        if let Channel::Seated(id) = self.channels.get(&channel)? { Some(id) } else { None }
+    }
+
+    /// Whether a session has a channel, or may get one again.
+    #[must_use]
+    pub fn knows(&self, session: &SessionId) -> bool {
+        self.sessions.contains_key(session)
     }
 
     /// Whether the session on some channel was or can be claimed by this code.
@@ -556,7 +568,7 @@ impl Lobby {
     }
 
     /// Gives the channel its session, and the session its channel; if it is known, it leaves where it was.
-    fn seat(&mut self, channel: ChannelId, id: SessionId, session: Session, standing: Standing) -> Admission {
+    fn seat(&mut self, channel: ChannelId, id: SessionId, session: Session, standing: ClaimState) -> Admission {
         let supersedes = self.unseat(&id);
         let admission = Admission {
             welcome: Welcome {

@@ -1,6 +1,6 @@
 //! The end of a call of ours.
 
-use protocol_core::dialect::Progress;
+use protocol_core::dialect::{Progress, ToolResult};
 use protocol_core::error::RpcError;
 use protocol_core::json::{Json, JsonError};
 use protocol_core::session::{InvokeError, Outcome};
@@ -8,7 +8,7 @@ use protocol_core::session::{InvokeError, Outcome};
 /// How a call ended, and what was heard of it before.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Done {
+pub struct CallOutcome {
     /// The outcome.
     pub outcome: Outcome,
     /// What was done before it failed, if the peer told.
@@ -17,7 +17,7 @@ pub struct Done {
     pub last: Option<Box<Progress>>,
 }
 
-impl Done {
+impl CallOutcome {
     pub(crate) fn new(outcome: Outcome, partial: Option<Json>, last: Option<Box<Progress>>) -> Self {
         Self { outcome, partial, last }
     }
@@ -32,6 +32,17 @@ impl Done {
             Outcome::Error(error) => Err(CallError::Rpc(error)),
             outcome => Err(CallError::Ended(outcome)),
         }
+    }
+}
+
+impl CallOutcome {
+    /// The result of a tool, which may say that the tool failed ([`ToolResult::is_error`]), or why there is none.
+    ///
+    /// # Errors
+    /// [`CallError`] as for [`CallOutcome::result`], or if the result is not that of a tool.
+    pub fn tool(self) -> Result<ToolResult, CallError> {
+        let result = self.result()?;
+        ToolResult::read(&result).ok_or_else(|| CallError::Unreadable(String::from("it is not the result of a tool")))
     }
 }
 

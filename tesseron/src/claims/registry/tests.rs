@@ -14,49 +14,49 @@ fn at(seconds: u64) -> Instant {
 
 type Random = alloc::boxed::Box<dyn FnMut(&mut [u8])>;
 
-/// A lobby with its random source and its wall clock.
+/// A registry with its random source and its wall clock.
 struct Gateway {
-    lobby: Lobby,
+    registry: SessionRegistry,
     random: Random,
     epoch_ms: u64,
 }
 
 impl Gateway {
     fn new() -> Self {
-        Self::with(LobbyPolicy::default())
+        Self::with(RegistryPolicy::default())
     }
 
-    fn with(policy: LobbyPolicy) -> Self {
-        Self { lobby: Lobby::new(policy), random: alloc::boxed::Box::new(sequence(30)), epoch_ms: 1000 }
+    fn with(policy: RegistryPolicy) -> Self {
+        Self { registry: SessionRegistry::new(policy), random: alloc::boxed::Box::new(sequence(30)), epoch_ms: 1000 }
     }
 
     fn dial(&mut self) -> ChannelId {
-        self.lobby.open(Dial::Plain).unwrap()
+        self.registry.open(Dial::Plain).unwrap()
     }
 
     fn hello(&mut self, app: &str) -> (ChannelId, Admission) {
         let channel = self.dial();
-        (channel, self.lobby.hello(channel, app, self.epoch_ms, &mut self.random).unwrap())
+        (channel, self.registry.hello(channel, app, self.epoch_ms, &mut self.random).unwrap())
     }
 
     fn claimed(&mut self, app: &str) -> (ChannelId, Admission) {
         let (channel, admission) = self.hello(app);
         self.epoch_ms += 1;
-        self.lobby.claim(code(&admission), self.epoch_ms).unwrap();
+        self.registry.claim(code(&admission), self.epoch_ms).unwrap();
         (channel, admission)
     }
 
     fn bound(&mut self, claim: &BoundDial, app: &str) -> Result<(ChannelId, Admission), HelloRefused> {
-        let channel = self.lobby.open(Dial::Bound(claim.clone())).unwrap();
-        let answer = self.lobby.hello(channel, app, self.epoch_ms, &mut self.random);
+        let channel = self.registry.open(Dial::Bound(claim.clone())).unwrap();
+        let answer = self.registry.hello(channel, app, self.epoch_ms, &mut self.random);
         if answer.is_err() {
-            self.lobby.handle_closed(channel, Instant::ZERO);
+            self.registry.handle_closed(channel, Instant::ZERO);
         }
         answer.map(|admission| (channel, admission))
     }
 
-    fn resume_on(&mut self, channel: ChannelId, with: &Credentials, app: &str) -> Result<Admission, ResumeRefused> {
-        self.lobby.resume(channel, with, app, &mut self.random)
+    fn resume_on(&mut self, channel: ChannelId, with: &ResumeCredentials, app: &str) -> Result<Admission, ResumeRefused> {
+        self.registry.resume(channel, with, app, &mut self.random)
     }
 
     /// On a channel of its own.
@@ -69,8 +69,8 @@ impl Gateway {
 
 fn code(admission: &Admission) -> &str {
     match &admission.welcome.standing {
-        Standing::Unclaimed { claim_code } => claim_code,
-        Standing::Bound | Standing::Resumed => panic!("it is claimed"),
+        ClaimState::Unclaimed { claim_code } => claim_code,
+        ClaimState::Bound | ClaimState::Resumed => panic!("it is claimed"),
     }
 }
 
@@ -78,12 +78,12 @@ fn token(admission: &Admission) -> &str {
     admission.welcome.resume_token.as_ref().unwrap()
 }
 
-fn credentials(admission: &Admission) -> Credentials {
+fn credentials(admission: &Admission) -> ResumeCredentials {
     with(&admission.welcome.session_id, token(admission))
 }
 
-fn with(session_id: &str, resume_token: &str) -> Credentials {
-    Credentials { session_id: session_id.into(), resume_token: resume_token.into() }
+fn with(session_id: &str, resume_token: &str) -> ResumeCredentials {
+    ResumeCredentials { session_id: session_id.into(), resume_token: resume_token.into() }
 }
 
 fn manifest(id: &str, token: &str) -> BoundDial {
@@ -101,10 +101,10 @@ fn a_hello_on_a_plain_dial_waits_to_be_claimed() {
     let mut gateway = Gateway::new();
     let (channel, admission) = gateway.hello("ledger");
     assert_eq!((admission.claimed_at, admission.supersedes), (None, None));
-    assert!(!gateway.lobby.is_claimed(channel));
-    assert_eq!(gateway.lobby.route("ledger"), None);
-    assert!(gateway.lobby.routed().is_empty());
-    let pending = gateway.lobby.pending();
+    assert!(!gateway.registry.is_claimed(channel));
+    assert_eq!(gateway.registry.route("ledger"), None);
+    assert!(gateway.registry.routed().is_empty());
+    let pending = gateway.registry.pending();
     assert_eq!(pending.len(), 1);
     assert_eq!((pending[0].channel, pending[0].app.as_str(), pending[0].minted_at), (channel, "ledger", 1000));
     assert_eq!(pending[0].session_id.as_str(), admission.welcome.session_id.as_str());
@@ -115,12 +115,12 @@ fn a_hello_on_a_plain_dial_waits_to_be_claimed() {
 fn item_28_a_second_hello_or_a_resume_on_a_channel_is_refused_and_the_session_goes_on() {
     let mut gateway = Gateway::new();
     let (channel, admission) = gateway.claimed("ledger");
-    let refused = gateway.lobby.hello(channel, "ledger", 0, &mut gateway.random).unwrap_err();
+    let refused = gateway.registry.hello(channel, "ledger", 0, &mut gateway.random).unwrap_err();
     assert_eq!((refused, refused.error().code), (HelloRefused::AlreadyGreeted, -32600));
     let refused = gateway.resume_on(channel, &credentials(&admission), "ledger").unwrap_err();
     assert_eq!((refused, refused.error().code), (ResumeRefused::AlreadyGreeted, -32600));
-    assert_eq!(gateway.lobby.route("ledger"), Some(channel));
-    assert_eq!(gateway.lobby.sessions.len(), 1);
+    assert_eq!(gateway.registry.route("ledger"), Some(channel));
+    assert_eq!(gateway.registry.sessions.len(), 1);
 }
 
 #[test]
@@ -128,52 +128,52 @@ fn item_27_a_hello_with_a_reserved_or_malformed_app_id_is_refused() {
     let mut gateway = Gateway::new();
     let channel = gateway.dial();
     for (app, error) in [("tesseron", AppIdError::Reserved), ("Ledger", AppIdError::Malformed), ("", AppIdError::Malformed)] {
-        let refused = gateway.lobby.hello(channel, app, 0, &mut gateway.random).unwrap_err();
+        let refused = gateway.registry.hello(channel, app, 0, &mut gateway.random).unwrap_err();
         assert_eq!((refused, refused.error().code), (HelloRefused::AppId(error), -32602), "{app}");
     }
-    assert!(gateway.lobby.hello(channel, "ledger", 0, &mut gateway.random).is_ok(), "the channel is still good");
+    assert!(gateway.registry.hello(channel, "ledger", 0, &mut gateway.random).is_ok(), "the channel is still good");
 }
 
 #[test]
 fn what_is_said_on_a_channel_that_is_not_open_is_refused() {
     let mut gateway = Gateway::new();
     let (channel, admission) = gateway.claimed("ledger");
-    gateway.lobby.handle_closed(channel, at(0));
-    let refused = gateway.lobby.hello(channel, "ledger", 0, &mut gateway.random).unwrap_err();
+    gateway.registry.handle_closed(channel, at(0));
+    let refused = gateway.registry.hello(channel, "ledger", 0, &mut gateway.random).unwrap_err();
     assert_eq!((refused, refused.error().code), (HelloRefused::NotOpen, -32600));
     let refused = gateway.resume_on(channel, &credentials(&admission), "ledger").unwrap_err();
     assert_eq!((refused, refused.error().code), (ResumeRefused::NotOpen, -32600));
-    gateway.lobby.confirm(channel);
-    assert_eq!(gateway.lobby.handle_closed(channel, at(0)), Departure::Nothing);
+    gateway.registry.confirm(channel);
+    assert_eq!(gateway.registry.handle_closed(channel, at(0)), Departure::Nothing);
 }
 
 #[test]
 fn channels_and_waiting_sessions_are_bounded() {
-    let mut gateway = Gateway::with(LobbyPolicy { max_pending: 2, max_channels: 4, ..LobbyPolicy::default() });
+    let mut gateway = Gateway::with(RegistryPolicy { max_pending: 2, max_channels: 4, ..RegistryPolicy::default() });
     let (first, _) = gateway.hello("a");
     let (_, second) = gateway.hello("a");
     let third = gateway.dial();
-    let refused = gateway.lobby.hello(third, "a", 0, &mut gateway.random).unwrap_err();
+    let refused = gateway.registry.hello(third, "a", 0, &mut gateway.random).unwrap_err();
     assert_eq!((refused, refused.error().code), (HelloRefused::Full, -32603));
-    gateway.lobby.claim(code(&second), 0).unwrap();
-    assert!(gateway.lobby.hello(third, "a", 0, &mut gateway.random).is_ok(), "who is claimed does not wait");
+    gateway.registry.claim(code(&second), 0).unwrap();
+    assert!(gateway.registry.hello(third, "a", 0, &mut gateway.random).is_ok(), "who is claimed does not wait");
     gateway.dial();
-    assert_eq!(gateway.lobby.open(Dial::Plain), Err(OpenRefused::Full));
-    gateway.lobby.handle_closed(first, at(0));
-    assert!(gateway.lobby.open(Dial::Plain).is_ok());
+    assert_eq!(gateway.registry.open(Dial::Plain), Err(OpenRefused::Full));
+    gateway.registry.handle_closed(first, at(0));
+    assert!(gateway.registry.open(Dial::Plain).is_ok());
 }
 
 #[test]
 fn a_random_source_that_repeats_itself_makes_no_second_session() {
-    let mut lobby = Lobby::new(LobbyPolicy::default());
-    let hello = |lobby: &mut Lobby| {
-        let channel = lobby.open(Dial::Plain).unwrap();
-        lobby.hello(channel, "a", 0, &mut |out: &mut [u8]| out.fill(1))
+    let mut registry = SessionRegistry::new(RegistryPolicy::default());
+    let hello = |registry: &mut SessionRegistry| {
+        let channel = registry.open(Dial::Plain).unwrap();
+        registry.hello(channel, "a", 0, &mut |out: &mut [u8]| out.fill(1))
     };
-    assert!(hello(&mut lobby).is_ok());
-    let refused = hello(&mut lobby).unwrap_err();
+    assert!(hello(&mut registry).is_ok());
+    let refused = hello(&mut registry).unwrap_err();
     assert_eq!((refused, refused.error().code), (HelloRefused::NotRandom, -32603));
-    assert_eq!(lobby.pending().len(), 1);
+    assert_eq!(registry.pending().len(), 1);
 }
 
 // Claims.
@@ -184,21 +184,21 @@ fn item_34_a_claim_is_case_insensitive_and_names_what_it_claimed() {
     gateway.hello("other");
     let (channel, admission) = gateway.hello("ledger");
     gateway.hello("other");
-    let claimed = gateway.lobby.claim(&code(&admission).to_lowercase(), 5000).unwrap();
+    let claimed = gateway.registry.claim(&code(&admission).to_lowercase(), 5000).unwrap();
     assert_eq!((claimed.channel, claimed.app.as_str(), claimed.claimed_at, claimed.first), (channel, "ledger", 5000, true));
     assert_eq!(claimed.session_id.as_str(), admission.welcome.session_id.as_str());
-    assert!(gateway.lobby.is_claimed(channel));
-    assert_eq!(gateway.lobby.route("ledger"), Some(channel));
-    assert_eq!(gateway.lobby.route("other"), None);
-    assert_eq!(gateway.lobby.pending().len(), 2);
+    assert!(gateway.registry.is_claimed(channel));
+    assert_eq!(gateway.registry.route("ledger"), Some(channel));
+    assert_eq!(gateway.registry.route("other"), None);
+    assert_eq!(gateway.registry.pending().len(), 2);
 }
 
 #[test]
 fn item_35_a_repeated_claim_of_a_live_session_succeeds_and_changes_nothing() {
     let mut gateway = Gateway::new();
     let (_, admission) = gateway.hello("ledger");
-    let first = gateway.lobby.claim(code(&admission), 5000).unwrap();
-    let again = gateway.lobby.claim(code(&admission), 9000).unwrap();
+    let first = gateway.registry.claim(code(&admission), 5000).unwrap();
+    let again = gateway.registry.claim(code(&admission), 9000).unwrap();
     assert_eq!(again, Claimed { first: false, ..first });
 }
 
@@ -206,32 +206,32 @@ fn item_35_a_repeated_claim_of_a_live_session_succeeds_and_changes_nothing() {
 fn a_code_that_is_nobodys_is_a_typed_miss() {
     let mut gateway = Gateway::new();
     let (channel, admission) = gateway.hello("ledger");
-    assert_eq!(gateway.lobby.claim("ABCD-EF", 0), Err(ClaimMissed::Unknown));
-    assert_eq!(gateway.lobby.claim("", 0), Err(ClaimMissed::Malformed(ClaimCodeError::Length)));
-    assert!(!gateway.lobby.is_claimed(channel));
-    gateway.lobby.handle_closed(channel, at(0));
-    assert_eq!(gateway.lobby.claim(code(&admission), 0), Err(ClaimMissed::Unknown), "its channel is gone");
+    assert_eq!(gateway.registry.claim("ABCD-EF", 0), Err(ClaimMissed::Unknown));
+    assert_eq!(gateway.registry.claim("", 0), Err(ClaimMissed::Malformed(ClaimCodeError::Length)));
+    assert!(!gateway.registry.is_claimed(channel));
+    gateway.registry.handle_closed(channel, at(0));
+    assert_eq!(gateway.registry.claim(code(&admission), 0), Err(ClaimMissed::Unknown), "its channel is gone");
 }
 
 #[test]
 fn a_code_is_good_as_long_as_the_session_keeps_the_channel_on_which_it_was_given() {
     let mut gateway = Gateway::new();
     let (channel, admission) = gateway.claimed("ledger");
-    gateway.lobby.handle_closed(channel, at(0));
-    assert_eq!(gateway.lobby.claim(code(&admission), 0), Err(ClaimMissed::Unknown), "while it waits");
+    gateway.registry.handle_closed(channel, at(0));
+    assert_eq!(gateway.registry.claim(code(&admission), 0), Err(ClaimMissed::Unknown), "while it waits");
     gateway.resume(&admission, "ledger").unwrap();
-    assert_eq!(gateway.lobby.claim(code(&admission), 0), Err(ClaimMissed::Unknown), "and when it is back");
+    assert_eq!(gateway.registry.claim(code(&admission), 0), Err(ClaimMissed::Unknown), "and when it is back");
 
     let (_, admission) = gateway.claimed("ledger");
     gateway.resume(&admission, "ledger").unwrap();
-    assert_eq!(gateway.lobby.claim(code(&admission), 0), Err(ClaimMissed::Unknown), "also when it went on without a pause");
+    assert_eq!(gateway.registry.claim(code(&admission), 0), Err(ClaimMissed::Unknown), "also when it went on without a pause");
 }
 
 #[test]
 fn bug_18_a_hostile_claim_code_is_refused_before_anything_is_looked_up() {
     let mut gateway = Gateway::new();
     for text in ["../claims/x", "A/B", "A\0", "*", &"A".repeat(65)] {
-        assert!(matches!(gateway.lobby.claim(text, 0), Err(ClaimMissed::Malformed(_))), "{text}");
+        assert!(matches!(gateway.registry.claim(text, 0), Err(ClaimMissed::Malformed(_))), "{text}");
     }
 }
 
@@ -244,7 +244,7 @@ fn who_waits_to_be_claimed_is_listed_newest_first_whatever_the_clock_says() {
         expected.insert(0, (app.to_string(), epoch_ms));
         gateway.hello(app);
     }
-    let listed: Vec<_> = gateway.lobby.pending().iter().map(|one| (one.app.to_string(), one.minted_at)).collect();
+    let listed: Vec<_> = gateway.registry.pending().iter().map(|one| (one.app.to_string(), one.minted_at)).collect();
     assert_eq!(listed, expected);
 }
 
@@ -256,12 +256,12 @@ fn item_117_a_hello_on_a_bound_dial_adopts_the_session_of_the_manifest_and_is_bo
     let claim = manifest("s_host", "token");
     let (channel, admission) = gateway.bound(&claim, "ledger").unwrap();
     assert_eq!((&*admission.welcome.session_id, token(&admission)), ("s_host", "token"));
-    assert_eq!(admission.welcome.standing, Standing::Bound, "no code, and claimed follows the welcome");
+    assert_eq!(admission.welcome.standing, ClaimState::Bound, "no code, and claimed follows the welcome");
     assert_eq!(admission.claimed_at, Some(1000));
-    assert!(gateway.lobby.is_claimed(channel));
-    assert_eq!(gateway.lobby.route("ledger"), Some(channel));
-    assert!(gateway.lobby.pending().is_empty());
-    let again = gateway.lobby.claim("host-42", 7000).unwrap();
+    assert!(gateway.registry.is_claimed(channel));
+    assert_eq!(gateway.registry.route("ledger"), Some(channel));
+    assert!(gateway.registry.pending().is_empty());
+    let again = gateway.registry.claim("host-42", 7000).unwrap();
     assert_eq!((again.channel, again.claimed_at, again.first), (channel, 1000, false));
 }
 
@@ -269,11 +269,11 @@ fn item_117_a_hello_on_a_bound_dial_adopts_the_session_of_the_manifest_and_is_bo
 fn one_claim_is_not_dialled_twice_at_a_time() {
     let mut gateway = Gateway::new();
     let claim = manifest("s_host", "token");
-    let first = gateway.lobby.open(Dial::Bound(claim.clone())).unwrap();
-    assert_eq!(gateway.lobby.open(Dial::Bound(claim.clone())), Err(OpenRefused::AlreadyDialled));
-    assert!(gateway.lobby.open(Dial::Bound(manifest("s_other", "token"))).is_ok());
-    assert_eq!(gateway.lobby.handle_closed(first, at(0)), Departure::Nothing);
-    assert!(gateway.lobby.open(Dial::Bound(claim)).is_ok(), "the dial came to nothing");
+    let first = gateway.registry.open(Dial::Bound(claim.clone())).unwrap();
+    assert_eq!(gateway.registry.open(Dial::Bound(claim.clone())), Err(OpenRefused::AlreadyDialled));
+    assert!(gateway.registry.open(Dial::Bound(manifest("s_other", "token"))).is_ok());
+    assert_eq!(gateway.registry.handle_closed(first, at(0)), Departure::Nothing);
+    assert!(gateway.registry.open(Dial::Bound(claim)).is_ok(), "the dial came to nothing");
 }
 
 #[test]
@@ -287,25 +287,25 @@ fn a_manifest_cannot_take_the_session_of_somebody_else() {
         let refused = gateway.bound(&claim, app).unwrap_err();
         assert_eq!((refused, refused.error().code), (HelloRefused::SessionTaken, -32009));
     }
-    assert_eq!(gateway.lobby.route("ledger"), Some(channel));
+    assert_eq!(gateway.registry.route("ledger"), Some(channel));
 
     // Nor one that waits for its app.
-    gateway.lobby.handle_closed(channel, at(0));
+    gateway.registry.handle_closed(channel, at(0));
     assert_eq!(gateway.bound(&manifest("s_host", "guess"), "ledger").unwrap_err(), HelloRefused::SessionTaken);
     let (back, admission) = gateway.bound(&claim, "ledger").unwrap();
-    assert_eq!((gateway.lobby.route("ledger"), admission.supersedes), (Some(back), None));
-    assert_eq!(gateway.lobby.poll_timeout(), None);
+    assert_eq!((gateway.registry.route("ledger"), admission.supersedes), (Some(back), None));
+    assert_eq!(gateway.registry.poll_timeout(), None);
 }
 
 #[test]
 fn bug_13_a_resume_on_a_bound_dial_is_admitted_like_any_other() {
     let mut gateway = Gateway::new();
     let (channel, last) = gateway.claimed("ledger");
-    gateway.lobby.handle_closed(channel, at(0));
-    let bound = gateway.lobby.open(Dial::Bound(manifest("s_new", "other"))).unwrap();
+    gateway.registry.handle_closed(channel, at(0));
+    let bound = gateway.registry.open(Dial::Bound(manifest("s_new", "other"))).unwrap();
     let admission = gateway.resume_on(bound, &credentials(&last), "ledger").unwrap();
     assert_eq!(admission.welcome.session_id, last.welcome.session_id);
-    assert_eq!(gateway.lobby.route("ledger"), Some(bound));
+    assert_eq!(gateway.registry.route("ledger"), Some(bound));
 }
 
 // Resume.
@@ -315,28 +315,28 @@ fn item_105_a_resume_gives_the_same_session_a_new_token_no_code_and_the_old_clai
     let mut gateway = Gateway::new();
     let (channel, last) = gateway.claimed("ledger");
     let claimed = gateway.epoch_ms;
-    assert_eq!(gateway.lobby.handle_closed(channel, at(10)), Departure::Kept);
-    assert_eq!(gateway.lobby.route("ledger"), None);
+    assert_eq!(gateway.registry.handle_closed(channel, at(10)), Departure::Kept);
+    assert_eq!(gateway.registry.route("ledger"), None);
     gateway.epoch_ms += 1_000_000;
     let (back, admission) = gateway.resume(&last, "ledger").unwrap();
     assert_eq!(admission.welcome.session_id, last.welcome.session_id);
     assert_ne!(token(&admission), token(&last));
-    assert_eq!(admission.welcome.standing, Standing::Resumed, "no code, and no claimed after it");
+    assert_eq!(admission.welcome.standing, ClaimState::Resumed, "no code, and no claimed after it");
     assert_eq!((admission.claimed_at, admission.supersedes), (Some(claimed), None));
-    assert_eq!(gateway.lobby.route("ledger"), Some(back));
-    assert_eq!(gateway.lobby.poll_timeout(), None);
+    assert_eq!(gateway.registry.route("ledger"), Some(back));
+    assert_eq!(gateway.registry.poll_timeout(), None);
 }
 
 #[test]
 fn item_106_the_old_token_fails_once_the_new_one_has_arrived() {
     let mut gateway = Gateway::new();
     let (channel, first) = gateway.claimed("ledger");
-    gateway.lobby.handle_closed(channel, at(0));
+    gateway.registry.handle_closed(channel, at(0));
     let (channel, second) = gateway.resume(&first, "ledger").unwrap();
-    gateway.lobby.confirm(channel);
-    gateway.lobby.confirm(channel);
+    gateway.registry.confirm(channel);
+    gateway.registry.confirm(channel);
     assert_eq!(gateway.resume(&first, "ledger").unwrap_err(), ResumeRefused::WrongToken, "while it is live");
-    gateway.lobby.handle_closed(channel, at(0));
+    gateway.registry.handle_closed(channel, at(0));
     assert_eq!(gateway.resume(&first, "ledger").unwrap_err(), ResumeRefused::WrongToken, "and while it waits");
     assert!(gateway.resume(&second, "ledger").is_ok());
 }
@@ -345,30 +345,30 @@ fn item_106_the_old_token_fails_once_the_new_one_has_arrived() {
 fn a_resume_whose_answer_was_lost_is_repeated_with_the_same_token() {
     let mut gateway = Gateway::new();
     let (channel, first) = gateway.claimed("ledger");
-    gateway.lobby.handle_closed(channel, at(0));
+    gateway.registry.handle_closed(channel, at(0));
     let mut admission = None;
     for _ in 0..3 {
         let (channel, lost) = gateway.resume(&first, "ledger").unwrap();
-        assert_eq!(gateway.lobby.handle_closed(channel, at(1)), Departure::Kept);
+        assert_eq!(gateway.registry.handle_closed(channel, at(1)), Departure::Kept);
         admission = Some(lost);
     }
     // The last one was not lost after all: its token is good, too.
     let (channel, _) = gateway.resume(&admission.unwrap(), "ledger").unwrap();
     assert_eq!(gateway.resume(&first, "ledger").unwrap_err(), ResumeRefused::WrongToken);
-    assert_eq!(gateway.lobby.route("ledger"), Some(channel));
+    assert_eq!(gateway.registry.route("ledger"), Some(channel));
 }
 
 #[test]
 fn item_106_a_failed_attempt_consumes_nothing() {
     let mut gateway = Gateway::new();
     let (channel, last) = gateway.claimed("ledger");
-    gateway.lobby.handle_closed(channel, at(0));
+    gateway.registry.handle_closed(channel, at(0));
     let channel = gateway.dial();
     for _ in 0..20 {
         assert!(gateway.resume_on(channel, &with(&last.welcome.session_id, "wrong"), "ledger").is_err());
         assert!(gateway.resume_on(channel, &credentials(&last), "notes").is_err());
     }
-    assert_eq!(gateway.lobby.poll_timeout(), Some(at(4 * HOUR)));
+    assert_eq!(gateway.registry.poll_timeout(), Some(at(4 * HOUR)));
     assert!(gateway.resume_on(channel, &credentials(&last), "ledger").is_ok(), "on the same channel, too");
 }
 
@@ -376,7 +376,7 @@ fn item_106_a_failed_attempt_consumes_nothing() {
 fn item_107_every_resume_that_is_refused_and_its_code() {
     let mut gateway = Gateway::new();
     let (channel, last) = gateway.claimed("ledger");
-    gateway.lobby.handle_closed(channel, at(0));
+    gateway.registry.handle_closed(channel, at(0));
     let (_, unclaimed) = gateway.hello("ledger");
     let channel = gateway.dial();
     let (id, good) = (&*last.welcome.session_id, token(&last));
@@ -401,7 +401,7 @@ fn item_107_every_resume_that_is_refused_and_its_code() {
     let told = [ResumeRefused::UnknownSession, ResumeRefused::OtherApp, ResumeRefused::NeverClaimed, ResumeRefused::WrongToken];
     assert!(told.iter().all(|refused| refused.error() == told[0].error()), "nobody learns how near it was");
 
-    gateway.lobby.handle_timeout(at(4 * HOUR));
+    gateway.registry.handle_timeout(at(4 * HOUR));
     let refused = gateway.resume(&last, "ledger").unwrap_err();
     assert_eq!((refused, refused.error().code), (ResumeRefused::UnknownSession, -32011), "expired");
 }
@@ -409,24 +409,24 @@ fn item_107_every_resume_that_is_refused_and_its_code() {
 #[test]
 fn item_108_a_time_or_a_number_of_zero_keeps_nothing() {
     for policy in [
-        LobbyPolicy { resume_ttl: Duration::ZERO, ..LobbyPolicy::default() },
-        LobbyPolicy { max_zombies: 0, ..LobbyPolicy::default() },
+        RegistryPolicy { resume_ttl: Duration::ZERO, ..RegistryPolicy::default() },
+        RegistryPolicy { max_zombies: 0, ..RegistryPolicy::default() },
     ] {
         let mut gateway = Gateway::with(policy);
         let (channel, last) = gateway.claimed("ledger");
-        assert_eq!(gateway.lobby.handle_closed(channel, at(0)), Departure::Forgotten);
-        assert_eq!(gateway.lobby.poll_timeout(), None);
+        assert_eq!(gateway.registry.handle_closed(channel, at(0)), Departure::Forgotten);
+        assert_eq!(gateway.registry.poll_timeout(), None);
         assert_eq!(gateway.resume(&last, "ledger").unwrap_err(), ResumeRefused::UnknownSession);
     }
 }
 
 #[test]
 fn item_108_beyond_the_number_the_oldest_makes_room() {
-    let mut gateway = Gateway::with(LobbyPolicy { max_zombies: 2, ..LobbyPolicy::default() });
+    let mut gateway = Gateway::with(RegistryPolicy { max_zombies: 2, ..RegistryPolicy::default() });
     let sessions: Vec<_> = (0..4).map(|_| gateway.claimed("ledger")).collect();
     // In another order than they came, and at the same moment.
     for index in [2, 0, 3, 1] {
-        assert_eq!(gateway.lobby.handle_closed(sessions[index].0, at(0)), Departure::Kept);
+        assert_eq!(gateway.registry.handle_closed(sessions[index].0, at(0)), Departure::Kept);
     }
     let kept: Vec<_> = sessions.iter().map(|(_, last)| gateway.resume(last, "ledger").is_ok()).collect();
     assert_eq!(kept, [false, true, false, true]);
@@ -437,25 +437,25 @@ fn item_108_what_waits_too_long_is_forgotten() {
     let mut gateway = Gateway::new();
     let (first, _) = gateway.claimed("ledger");
     let (second, last) = gateway.claimed("ledger");
-    gateway.lobby.handle_closed(first, at(0));
-    gateway.lobby.handle_closed(second, at(60));
-    assert_eq!(gateway.lobby.poll_timeout(), Some(at(4 * HOUR)));
-    gateway.lobby.handle_timeout(Instant::from_millis(4 * HOUR * 1000 - 1));
-    assert_eq!(gateway.lobby.sessions.len(), 2);
-    gateway.lobby.handle_timeout(at(4 * HOUR));
-    gateway.lobby.handle_timeout(at(4 * HOUR));
-    assert_eq!(gateway.lobby.sessions.len(), 1);
-    assert_eq!(gateway.lobby.poll_timeout(), Some(at(4 * HOUR + 60)));
+    gateway.registry.handle_closed(first, at(0));
+    gateway.registry.handle_closed(second, at(60));
+    assert_eq!(gateway.registry.poll_timeout(), Some(at(4 * HOUR)));
+    gateway.registry.handle_timeout(Instant::from_millis(4 * HOUR * 1000 - 1));
+    assert_eq!(gateway.registry.sessions.len(), 2);
+    gateway.registry.handle_timeout(at(4 * HOUR));
+    gateway.registry.handle_timeout(at(4 * HOUR));
+    assert_eq!(gateway.registry.sessions.len(), 1);
+    assert_eq!(gateway.registry.poll_timeout(), Some(at(4 * HOUR + 60)));
     assert!(gateway.resume(&last, "ledger").is_ok());
 }
 
 #[test]
 fn a_session_that_nobody_has_claimed_takes_no_place_among_those_that_wait() {
-    let mut gateway = Gateway::with(LobbyPolicy { max_zombies: 1, ..LobbyPolicy::default() });
+    let mut gateway = Gateway::with(RegistryPolicy { max_zombies: 1, ..RegistryPolicy::default() });
     let (channel, last) = gateway.claimed("ledger");
-    gateway.lobby.handle_closed(channel, at(0));
+    gateway.registry.handle_closed(channel, at(0));
     let (channel, unclaimed) = gateway.hello("ledger");
-    assert_eq!(gateway.lobby.handle_closed(channel, at(0)), Departure::Unclaimed);
+    assert_eq!(gateway.registry.handle_closed(channel, at(0)), Departure::Unclaimed);
     assert_eq!(gateway.resume(&unclaimed, "ledger").unwrap_err(), ResumeRefused::UnknownSession);
     assert!(gateway.resume(&last, "ledger").is_ok());
 }
@@ -466,19 +466,19 @@ fn item_109_bug_11_the_late_end_of_an_old_channel_ends_nothing() {
     let (old, last) = gateway.claimed("ledger");
     let (new, admission) = gateway.resume(&last, "ledger").unwrap();
     assert_eq!(admission.supersedes, Some(old), "it is to be closed");
-    assert!(!gateway.lobby.is_claimed(old) && gateway.lobby.is_claimed(new));
-    gateway.lobby.confirm(old);
-    assert_eq!(gateway.lobby.handle_closed(old, at(1)), Departure::Nothing);
-    assert_eq!(gateway.lobby.route("ledger"), Some(new));
-    assert_eq!(gateway.lobby.poll_timeout(), None);
+    assert!(!gateway.registry.is_claimed(old) && gateway.registry.is_claimed(new));
+    gateway.registry.confirm(old);
+    assert_eq!(gateway.registry.handle_closed(old, at(1)), Departure::Nothing);
+    assert_eq!(gateway.registry.route("ledger"), Some(new));
+    assert_eq!(gateway.registry.poll_timeout(), None);
 
     // The same with a host that was bound twice under one name.
     let claim = manifest("s_host", "token");
     let (old, _) = gateway.bound(&claim, "notes").unwrap();
     let (new, admission) = gateway.bound(&claim, "notes").unwrap();
     assert_eq!(admission.supersedes, Some(old));
-    assert_eq!(gateway.lobby.handle_closed(old, at(1)), Departure::Nothing);
-    assert_eq!(gateway.lobby.route("notes"), Some(new));
+    assert_eq!(gateway.registry.handle_closed(old, at(1)), Departure::Nothing);
+    assert_eq!(gateway.registry.route("notes"), Some(new));
 }
 
 #[test]
@@ -486,7 +486,7 @@ fn a_channel_that_lost_its_session_gets_no_other() {
     let mut gateway = Gateway::new();
     let (old, last) = gateway.claimed("ledger");
     gateway.resume(&last, "ledger").unwrap();
-    assert_eq!(gateway.lobby.hello(old, "ledger", 0, &mut gateway.random).unwrap_err(), HelloRefused::AlreadyGreeted);
+    assert_eq!(gateway.registry.hello(old, "ledger", 0, &mut gateway.random).unwrap_err(), HelloRefused::AlreadyGreeted);
     let refused = gateway.resume_on(old, &credentials(&last), "ledger").unwrap_err();
     assert_eq!(refused, ResumeRefused::AlreadyGreeted);
 }
@@ -495,23 +495,23 @@ fn a_channel_that_lost_its_session_gets_no_other() {
 fn bug_12_a_session_that_waits_twice_has_one_deadline() {
     let mut gateway = Gateway::new();
     let (channel, last) = gateway.claimed("ledger");
-    gateway.lobby.handle_closed(channel, at(0));
+    gateway.registry.handle_closed(channel, at(0));
     let (channel, last) = gateway.resume(&last, "ledger").unwrap();
-    gateway.lobby.handle_closed(channel, at(HOUR));
-    assert_eq!(gateway.lobby.poll_timeout(), Some(at(5 * HOUR)));
-    gateway.lobby.handle_timeout(at(4 * HOUR));
+    gateway.registry.handle_closed(channel, at(HOUR));
+    assert_eq!(gateway.registry.poll_timeout(), Some(at(5 * HOUR)));
+    gateway.registry.handle_timeout(at(4 * HOUR));
     assert!(gateway.resume(&last, "ledger").is_ok(), "the first deadline is gone");
-    assert_eq!(gateway.lobby.poll_timeout(), None);
+    assert_eq!(gateway.registry.poll_timeout(), None);
 }
 
 #[test]
 fn a_clock_that_runs_backwards_is_read_as_the_latest_one_seen() {
-    let mut gateway = Gateway::with(LobbyPolicy { max_zombies: 1, ..LobbyPolicy::default() });
+    let mut gateway = Gateway::with(RegistryPolicy { max_zombies: 1, ..RegistryPolicy::default() });
     let (first, _) = gateway.claimed("ledger");
     let (second, last) = gateway.claimed("ledger");
-    gateway.lobby.handle_closed(first, at(100));
-    gateway.lobby.handle_closed(second, at(50));
-    assert_eq!(gateway.lobby.poll_timeout(), Some(at(4 * HOUR + 100)));
+    gateway.registry.handle_closed(first, at(100));
+    gateway.registry.handle_closed(second, at(50));
+    assert_eq!(gateway.registry.poll_timeout(), Some(at(4 * HOUR + 100)));
     assert!(gateway.resume(&last, "ledger").is_ok(), "the one that left last is kept");
 }
 
@@ -523,14 +523,14 @@ fn item_121_calls_go_to_the_session_that_was_claimed_last_of_those_with_a_channe
     let (first, last) = gateway.claimed("ledger");
     let (second, _) = gateway.claimed("ledger");
     gateway.hello("ledger");
-    assert_eq!(gateway.lobby.route("ledger"), Some(second));
+    assert_eq!(gateway.registry.route("ledger"), Some(second));
     // Coming back is no new claim.
-    gateway.lobby.handle_closed(first, at(0));
+    gateway.registry.handle_closed(first, at(0));
     let (first, _) = gateway.resume(&last, "ledger").unwrap();
-    assert_eq!(gateway.lobby.route("ledger"), Some(second));
-    gateway.lobby.handle_closed(second, at(0));
-    assert_eq!(gateway.lobby.route("ledger"), Some(first));
-    assert_eq!(gateway.lobby.route("ledge"), None);
+    assert_eq!(gateway.registry.route("ledger"), Some(second));
+    gateway.registry.handle_closed(second, at(0));
+    assert_eq!(gateway.registry.route("ledger"), Some(first));
+    assert_eq!(gateway.registry.route("ledge"), None);
 }
 
 #[test]
@@ -539,7 +539,7 @@ fn item_121_the_newest_claim_is_the_newest_also_when_the_wall_clock_was_set_back
     gateway.claimed("ledger");
     gateway.epoch_ms = 0;
     let (second, _) = gateway.claimed("ledger");
-    assert_eq!(gateway.lobby.route("ledger"), Some(second));
+    assert_eq!(gateway.registry.route("ledger"), Some(second));
 }
 
 #[test]
@@ -549,7 +549,7 @@ fn item_121_bug_14_an_app_is_listed_once_however_many_sessions_it_has() {
     gateway.claimed("ledger");
     let (ledger, admission) = gateway.claimed("ledger");
     gateway.hello("other");
-    let routed = gateway.lobby.routed();
+    let routed = gateway.registry.routed();
     let shown: Vec<_> = routed.iter().map(|one| (one.app.as_str(), one.channel)).collect();
     assert_eq!(shown, [("ledger", ledger), ("notes", notes)]);
     assert_eq!(routed[0].session_id.as_str(), admission.welcome.session_id.as_str());
@@ -562,7 +562,7 @@ fn item_120_bug_19_a_tool_name_leads_to_the_longest_app_id_it_begins_with() {
         gateway.claimed(app);
     }
     gateway.hello("d__e");
-    let of = |tool: &str| match gateway.lobby.resolve(tool) {
+    let of = |tool: &str| match gateway.registry.resolve(tool) {
         Some(resolved) => format!("{} {:?}", resolved.app, resolved.action),
         None => String::new(),
     };
@@ -585,15 +585,15 @@ fn a_tool_name_leads_where_the_app_is_routed() {
     let mut gateway = Gateway::new();
     gateway.claimed("ledger");
     let (newest, _) = gateway.claimed("ledger");
-    assert_eq!(gateway.lobby.resolve("ledger__post").map(|resolved| resolved.channel), Some(newest));
+    assert_eq!(gateway.registry.resolve("ledger__post").map(|resolved| resolved.channel), Some(newest));
 }
 
 // Everything together.
 
-/// What two apps know and have, beside the lobby, and what must therefore be so.
+/// What two apps know and have, beside the registry, and what must therefore be so.
 #[derive(Clone)]
 struct World {
-    lobby: Lobby,
+    registry: SessionRegistry,
     seed: u64,
     now: Instant,
     /// Every session that was admitted and is not forgotten, as the rules have it; the one that moved last stands last.
@@ -626,8 +626,8 @@ const MOST: usize = 2;
 /// What an app or a person does. `None` if there is nothing to do it with.
 impl World {
     fn new() -> Self {
-        let policy = LobbyPolicy { resume_ttl: TTL, max_zombies: MOST, max_pending: MOST, max_channels: 4 };
-        Self { lobby: Lobby::new(policy), seed: 0, now: Instant::ZERO, sessions: Vec::new() }
+        let policy = RegistryPolicy { resume_ttl: TTL, max_zombies: MOST, max_pending: MOST, max_channels: 4 };
+        Self { registry: SessionRegistry::new(policy), seed: 0, now: Instant::ZERO, sessions: Vec::new() }
     }
 
     fn random(&mut self) -> impl FnMut(&mut [u8]) + use<> {
@@ -640,10 +640,10 @@ impl World {
     }
 
     fn hello(&mut self, app: usize) -> Option<()> {
-        let channel = self.lobby.open(Dial::Plain).ok()?;
+        let channel = self.registry.open(Dial::Plain).ok()?;
         let room = self.sessions.iter().filter(|known| !known.claimed).count() < MOST;
         let mut random = self.random();
-        let answer = self.lobby.hello(channel, APPS[app], 0, &mut random);
+        let answer = self.registry.hello(channel, APPS[app], 0, &mut random);
         assert_eq!(answer.is_ok(), room);
         let Ok(admission) = answer else { return self.close(channel) };
         self.sessions.push(Known {
@@ -662,9 +662,9 @@ impl World {
     fn bound(&mut self, app: usize) -> Option<()> {
         let token = format!("token_{app}");
         let claim = manifest(&format!("s_host_{app}"), &token);
-        let channel = self.lobby.open(Dial::Bound(claim.clone())).ok()?;
+        let channel = self.registry.open(Dial::Bound(claim.clone())).ok()?;
         let mut random = self.random();
-        let answer = self.lobby.hello(channel, APPS[app], 0, &mut random);
+        let answer = self.registry.hello(channel, APPS[app], 0, &mut random);
         let known = self.find(app, |known| known.id == claim.session_id);
         assert_eq!(answer.is_ok(), known.is_none_or(|known| self.sessions[known].is_good(&token)));
         let Ok(admission) = answer else { return self.close(channel) };
@@ -687,10 +687,10 @@ impl World {
     fn resume(&mut self, app: usize, which: fn(&Known) -> Option<&String>) -> Option<()> {
         let index = self.find(app, |_| true)?;
         let used = which(&self.sessions[index])?.clone();
-        let channel = self.lobby.open(Dial::Plain).ok()?;
+        let channel = self.registry.open(Dial::Plain).ok()?;
         let mut random = self.random();
         let known = &self.sessions[index];
-        let answer = self.lobby.resume(channel, &with(known.id.as_str(), &used), APPS[app], &mut random);
+        let answer = self.registry.resume(channel, &with(known.id.as_str(), &used), APPS[app], &mut random);
         assert_eq!(answer.is_ok(), known.claimed && known.is_good(&used));
         let Ok(admission) = answer else { return self.close(channel) };
         assert_eq!((&*admission.welcome.session_id, admission.supersedes), (known.id.as_str(), known.channel));
@@ -709,14 +709,14 @@ impl World {
         let index = self.find(app, |known| known.channel.is_some() && known.previous.is_some())?;
         let known = &mut self.sessions[index];
         known.dead = known.previous.take();
-        self.lobby.confirm(known.channel?);
+        self.registry.confirm(known.channel?);
         Some(())
     }
 
     fn claim(&mut self, app: usize) -> Option<()> {
         let index = self.find(app, |known| known.code.is_some())?;
         let known = &mut self.sessions[index];
-        let claimed = self.lobby.claim(known.code.as_ref()?, 0).unwrap();
+        let claimed = self.registry.claim(known.code.as_ref()?, 0).unwrap();
         assert_eq!((claimed.first, Some(claimed.channel)), (!known.claimed, known.channel));
         known.claimed = true;
         claimed.first.then_some(())
@@ -728,7 +728,7 @@ impl World {
     }
 
     fn close(&mut self, channel: ChannelId) -> Option<()> {
-        let departure = self.lobby.handle_closed(channel, self.now);
+        let departure = self.registry.handle_closed(channel, self.now);
         let Some(index) = self.sessions.iter().position(|known| known.channel == Some(channel)) else {
             assert_eq!(departure, Departure::Nothing);
             return None;
@@ -748,41 +748,42 @@ impl World {
 
     fn wait(&mut self) -> Option<()> {
         self.now = self.now.saturating_add(TTL);
-        self.lobby.handle_timeout(self.now);
+        self.registry.handle_timeout(self.now);
         let before = self.sessions.len();
         self.sessions.retain(|known| known.channel.is_some());
         (self.sessions.len() < before).then_some(())
     }
 
     fn check(&self) {
-        let lobby = &self.lobby;
-        assert_eq!(lobby.sessions.len(), self.sessions.len());
+        let registry = &self.registry;
+        assert_eq!(registry.sessions.len(), self.sessions.len());
         for known in &self.sessions {
-            let session = &lobby.sessions[&known.id];
+            let session = &registry.sessions[&known.id];
             assert_eq!((session.app.as_str(), session.claimed.is_some()), (APPS[known.app], known.claimed));
             assert_eq!(session.channel(), known.channel);
+            assert!(registry.knows(&known.id) && !registry.knows(&SessionId::parse("s_nobody").unwrap()));
             match session.place {
                 Place::Live(channel) => {
-                    assert!(matches!(&lobby.channels[&channel], Channel::Seated(id) if *id == known.id));
-                    assert_eq!(lobby.is_claimed(channel), known.claimed);
+                    assert_eq!(registry.session_on(channel), Some(&known.id));
+                    assert_eq!(registry.is_claimed(channel), known.claimed);
                 }
                 Place::Zombie(expiry) => {
                     assert!(known.claimed && expiry.0 > self.now);
-                    assert_eq!(lobby.zombies[&expiry], known.id);
+                    assert_eq!(registry.zombies[&expiry], known.id);
                 }
             }
         }
         let waiting = self.sessions.iter().filter(|known| known.channel.is_none()).count();
-        assert_eq!(lobby.zombies.len(), waiting);
-        assert_eq!(lobby.channels.len(), self.sessions.len() - waiting, "every other channel was closed");
-        assert_eq!(lobby.poll_timeout(), lobby.zombies.keys().map(|expiry| expiry.0).min());
-        assert_eq!(lobby.pending().len(), self.sessions.iter().filter(|known| !known.claimed).count());
-        let routed = lobby.routed();
+        assert_eq!(registry.zombies.len(), waiting);
+        assert_eq!(registry.channels.len(), self.sessions.len() - waiting, "every other channel was closed");
+        assert_eq!(registry.poll_timeout(), registry.zombies.keys().map(|expiry| expiry.0).min());
+        assert_eq!(registry.pending().len(), self.sessions.iter().filter(|known| !known.claimed).count());
+        let routed = registry.routed();
         let serves = |app: &usize| self.find(*app, |known| known.claimed && known.channel.is_some()).is_some();
         assert_eq!(routed.len(), (0..APPS.len()).filter(serves).count());
         for one in &routed {
-            assert_eq!(lobby.route(one.app.as_str()), Some(one.channel));
-            assert_eq!(lobby.resolve(&format!("{}__x", one.app)).map(|resolved| resolved.channel), Some(one.channel));
+            assert_eq!(registry.route(one.app.as_str()), Some(one.channel));
+            assert_eq!(registry.resolve(&format!("{}__x", one.app)).map(|resolved| resolved.channel), Some(one.channel));
         }
     }
 }

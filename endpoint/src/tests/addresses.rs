@@ -1,0 +1,160 @@
+//! Addresses that a handler has the caller's user open.
+
+use std::sync::{Arc, Mutex};
+
+use super::{harness, service};
+use crate::testing::{Executor, connect};
+use crate::{AskFailed, BoxFuture, Client, Context, Endpoint, InputContext, Tool, ToolError};
+use protocol_core::Protocol;
+use protocol_core::config::Config;
+use protocol_core::dialect::{Answer, Ask, Capabilities, Consent, Identity, Notice, OpenUrl, mcp};
+use protocol_core::error::RpcError;
+use protocol_core::json::Json;
+use protocol_core::session::Refused;
+
+const URL: &str = "https://example.com/in";
+
+/// Asks to open two addresses, one under an id of its own, and returns what was decided.
+fn opens() -> Tool {
+    Tool::new("opens", async |context: Context, (): ()| {
+        let first = context.elicit_url("Sign in?", URL).await?;
+        let second = context.open_url(OpenUrl::new("Pay?", URL).with_id("mine")).await?;
+        Ok(format!("{} {}", first.as_str(), second.as_str()))
+    })
+}
+
+#[test]
+fn each_decision_comes_back_and_each_address_has_an_id_of_its_own() {
+    let run = || {
+        let harness = harness(opens()).answer(Answer::OpenUrl(Consent::Accept)).answer(Answer::OpenUrl(Consent::Cancel));
+        let run = harness.call_tool("opens", Json::empty_object());
+        assert_eq!(run.text(), r#"{"result":"accept cancel"}"#);
+        let [(_, Ask::OpenUrl(first)), (_, Ask::OpenUrl(second))] = &run.asks[..] else { panic!("{:?}", run.asks) };
+        assert_eq!((&*first.message, &*first.url, &*second.id), ("Sign in?", URL, "mine"));
+        first.id.clone()
+    };
+    let (one, other) = (run(), run());
+    assert!(!one.is_empty() && one != other, "{one} {other}");
+}
+
+#[test]
+fn what_the_caller_does_not_offer_and_what_is_no_address_is_known_before_anything_is_sent() {
+    let failed = |url: &'static str, change: fn(&mut Config)| {
+        let tool = Tool::new("opens", move |context: Context, (): ()| async move {
+            Ok(context.elicit_url("?", url).await.map_err(|failed| format!("{} {failed}", failed.code())).unwrap_err())
+        });
+        let run = harness(tool).configure(change).call_tool("opens", Json::empty_object());
+        assert_eq!(run.asks, []);
+        run.text()
+    };
+    let missing = r#"{"result":"-32007 the caller does not offer elicitation by URL"}"#;
+    assert_eq!(failed(URL, |config| config.capabilities.elicitation_url = false), missing);
+    let older = |config: &mut Config| {
+        config.protocol = Protocol::Mcp { side: mcp::Side::Client, newest: mcp::Revision::R2025_06_18 };
+    };
+    assert_eq!(failed(URL, older), missing);
+    let said = failed("javascript:alert(1)", |_| {});
+    assert!(said.contains("-32602 the question is not valid: url must be absolute"), "{said}");
+}
+
+#[test]
+fn a_call_that_needs_addresses_opened_first_fails_with_an_error_that_lists_them() {
+    let requires = |urls: &'static [&'static str]| {
+        Tool::new("requires", move |context: Context, (): ()| async move {
+            let urls = urls.iter().map(|url| context.new_url("Sign in", *url));
+            Err::<(), _>(ToolError::urls_required(&context, urls))
+        })
+    };
+    let run = harness(requires(&[URL, "https://example.com/pay"])).call_tool("requires", Json::empty_object());
+    let error = run.error().unwrap();
+    let urls = error.required_urls();
+    assert_eq!((error.code, urls.len(), &*urls[1].url), (-32042, 2, "https://example.com/pay"));
+    assert_ne!(urls[0].id, urls[1].id);
+
+    let without = harness(requires(&[URL])).configure(|config| config.capabilities.elicitation_url = false);
+    let run = without.call_tool("requires", Json::empty_object());
+    assert_eq!((run.is_tool_error(), run.text()), (true, "the caller does not offer elicitation by URL".into()));
+    for (urls, why) in [(&["https://"][..], "no proper host"), (&[], "there is no address")] {
+        let run = harness(requires(urls)).call_tool("requires", Json::empty_object());
+        assert!(run.is_tool_error() && run.text().contains(why), "{}", run.text());
+    }
+}
+
+/// What a client was asked to open, and the ids that it was told are done.
+#[derive(Clone, Default)]
+struct Seen(Arc<Mutex<(Vec<OpenUrl>, Vec<String>)>>);
+
+/// Declares that it opens addresses, and does.
+struct Opens(Seen);
+
+fn declares() -> Capabilities {
+    let mut can = Capabilities::default();
+    can.elicitation_url = true;
+    can
+}
+
+impl Client for Opens {
+    fn capabilities(&self) -> Capabilities {
+        declares()
+    }
+
+    fn open_url(&self, _: InputContext, open: OpenUrl) -> BoxFuture<'static, Result<Consent, RpcError>> {
+        self.0.0.lock().unwrap().0.push(open);
+        Box::pin(async { Ok(Consent::Accept) })
+    }
+
+    fn notice(&self, notice: Notice) {
+        if let Notice::ElicitationComplete { id } = notice {
+            self.0.0.lock().unwrap().1.push(id.to_string());
+        }
+    }
+}
+
+#[test]
+fn a_client_is_told_when_it_is_done_even_after_the_call() {
+    let kept = Arc::new(Mutex::new(None));
+    let inside = Arc::clone(&kept);
+    let tool = Tool::new("opens", move |context: Context, (): ()| {
+        let inside = Arc::clone(&inside);
+        async move {
+            let consent = context.open_url(OpenUrl::new("?", URL).with_id("e-1")).await?;
+            assert_eq!(context.complete_url("e-0"), Ok(()));
+            *inside.lock().unwrap() = Some(context.clone());
+            Ok(consent.as_str())
+        }
+    });
+    let executor = Executor::new();
+    let seen = Seen::default();
+    let server = Endpoint::server(Arc::new(service().tool(tool)), executor.runtime());
+    let config = Config::mcp_client(Identity::new("opens", "1"));
+    let client = Endpoint::client(Arc::new(Opens(seen.clone())), config, executor.runtime());
+    let peer = client.peer();
+    connect(&executor, server, client);
+    let done = executor.block_on(peer.call_tool("opens", Json::empty_object()).unwrap()).unwrap();
+    assert_eq!(done.result().unwrap().member("structuredContent").unwrap().as_str(), r#"{"result":"accept"}"#);
+
+    let context = kept.lock().unwrap().take().unwrap();
+    assert_eq!(executor.block_on(context.elicit_url("?", URL)), Some(Err(AskFailed::Over)), "nothing is asked any longer");
+    assert_eq!(context.complete_url("e-1"), Ok(()), "but it is still told");
+    while executor.run_until_stalled() {}
+    let seen = seen.0.lock().unwrap();
+    assert_eq!((seen.0.len(), &seen.1[..]), (1, &["e-0".to_owned(), "e-1".to_owned()][..]));
+    assert_eq!(peer.notify(Notice::ElicitationComplete { id: "e-1".into() }), Err(Refused::WrongEnd));
+}
+
+#[test]
+fn a_client_that_says_nothing_declines() {
+    struct Quiet;
+    impl Client for Quiet {
+        fn capabilities(&self) -> Capabilities {
+            declares()
+        }
+    }
+    let executor = Executor::new();
+    let server = Endpoint::server(Arc::new(service().tool(opens())), executor.runtime());
+    let client = Endpoint::client(Arc::new(Quiet), Config::mcp_client(Identity::new("quiet", "1")), executor.runtime());
+    let peer = client.peer();
+    connect(&executor, server, client);
+    let done = executor.block_on(peer.call_tool("opens", Json::empty_object()).unwrap()).unwrap();
+    assert_eq!(done.result().unwrap().member("structuredContent").unwrap().as_str(), r#"{"result":"decline decline"}"#);
+}

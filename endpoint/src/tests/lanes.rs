@@ -1,0 +1,127 @@
+//! An endpoint under a transport of many lanes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+
+use super::{hello, ms, service};
+use crate::testing::Executor;
+use crate::{Context, Endpoint, Extensions, Tool};
+use protocol_core::drive::Machine as _;
+use protocol_core::session::{Gone, Lane, Received, ReplyKind, RouteKind};
+
+/// The one who calls, as the transport knows it.
+struct Principal(&'static str);
+
+/// Counts how many of it are left.
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A transport of the test: a server and the streams of its clients.
+struct Bench {
+    endpoint: Endpoint,
+    executor: Executor,
+}
+
+impl Bench {
+    fn new(tools: impl IntoIterator<Item = Tool>) -> Self {
+        let executor = Executor::new();
+        let service = tools.into_iter().fold(service(), crate::Service::tool);
+        let endpoint = Endpoint::server(Arc::new(service), executor.runtime());
+        let mut bench = Self { endpoint, executor };
+        for frame in hello("2025-11-25") {
+            bench.by(9, &frame, Extensions::new());
+        }
+        bench.sent();
+        bench
+    }
+
+    fn by(&mut self, lane: u32, frame: &str, extensions: Extensions) -> Received {
+        let now = self.executor.now();
+        let frame = Bytes::copy_from_slice(frame.as_bytes());
+        self.endpoint.handle_frame_by(frame, Lane::new(lane), extensions, now).unwrap()
+    }
+
+    fn call(&mut self, lane: u32, tool: &str, extensions: Extensions) -> Received {
+        let frame = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{tool}"}}}}"#);
+        self.by(lane, &frame, extensions)
+    }
+
+    /// The lanes and the text of the replies that wait.
+    fn sent(&mut self) -> Vec<(u32, String)> {
+        self.executor.run_until_stalled();
+        let sent = std::iter::from_fn(|| self.endpoint.poll_transmit());
+        sent.map(|sent| {
+            assert_eq!(sent.route.kind, RouteKind::Reply(ReplyKind::Result));
+            (sent.route.lane.number(), String::from_utf8(sent.frame.to_vec()).unwrap())
+        })
+        .collect()
+    }
+}
+
+fn whoami() -> Tool {
+    Tool::new("whoami", async |context: Context, (): ()| {
+        context.sleep(ms(1)).await?;
+        Ok(context.extensions().get::<Principal>().map_or("nobody", |principal| principal.0))
+    })
+}
+
+#[test]
+fn each_handler_sees_what_the_transport_attached_to_its_own_lane() {
+    let mut bench = Bench::new([whoami()]);
+    for (lane, name) in [(1, "ada"), (2, "grace")] {
+        let extensions = Extensions::new().with(Principal(name)).with(7_u8);
+        assert_eq!(bench.call(lane, "whoami", extensions).replies, 1);
+    }
+    assert_eq!(bench.call(3, "whoami", Extensions::new()).replies, 1);
+    assert_eq!(bench.sent(), []);
+    bench.executor.run_for(ms(1));
+    bench.endpoint.handle_timeout(bench.executor.now());
+    let mut sent = bench.sent();
+    sent.sort();
+    for ((lane, text), (expected, name)) in sent.iter().zip([(1, "ada"), (2, "grace"), (3, "nobody")]) {
+        assert!(*lane == expected && text.contains(name), "{sent:?}");
+    }
+    assert_eq!(sent.len(), 3);
+}
+
+#[test]
+fn what_is_attached_lives_as_long_as_the_handler_and_no_longer() {
+    let (release, released) = (Arc::new(AtomicUsize::new(1)), Arc::new(AtomicUsize::new(1)));
+    let quick = Tool::new("quick", async |_: Context, (): ()| Ok("done")).inline();
+    let mut bench = Bench::new([quick, whoami()]);
+    bench.call(1, "quick", Extensions::new().with(Counted(Arc::clone(&release))));
+    assert_eq!((bench.sent().len(), release.load(Ordering::Relaxed)), (1, 0), "answered in place");
+    bench.call(1, "whoami", Extensions::new().with(Counted(Arc::clone(&released))));
+    bench.sent();
+    assert_eq!(released.load(Ordering::Relaxed), 1);
+    bench.executor.run_for(ms(1));
+    bench.endpoint.handle_timeout(bench.executor.now());
+    assert_eq!((bench.sent().len(), released.load(Ordering::Relaxed)), (1, 0));
+    // Nor does the next invocation see it.
+    bench.call(1, "quick", Extensions::new());
+    bench.sent();
+}
+
+#[test]
+fn a_lane_that_is_stopped_keeps_its_reply_until_it_may_be_written() {
+    let quick = Tool::new("quick", async |_: Context, (): ()| Ok("done")).inline();
+    let mut bench = Bench::new([quick, whoami()]);
+    bench.call(1, "whoami", Extensions::new());
+    let now = bench.executor.now();
+    bench.endpoint.set_writable(Lane::new(1), false, now).unwrap();
+    bench.executor.run_for(ms(1));
+    bench.endpoint.handle_timeout(bench.executor.now());
+    bench.call(2, "quick", Extensions::new());
+    assert_eq!(bench.sent().iter().map(|(lane, _)| *lane).collect::<Vec<_>>(), [2]);
+    assert_eq!(bench.endpoint.replies_owed(Lane::new(1)), 0);
+    bench.endpoint.set_writable(Lane::new(1), true, now).unwrap();
+    assert_eq!(bench.sent().iter().map(|(lane, _)| *lane).collect::<Vec<_>>(), [1]);
+    assert!(bench.endpoint.handle_gone(Gone::Lane(Lane::new(1)), now).is_err());
+}

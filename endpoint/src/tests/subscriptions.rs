@@ -1,0 +1,162 @@
+//! Subscriptions of an app of Tesseron, over the channels of its session. The gateway is played by the test.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::service;
+use crate::testing::Executor;
+use crate::{Endpoint, Resource, ResourceContents};
+use protocol_core::dialect::tesseron::{App, AppId, ResumeCredentials};
+use protocol_core::drive::Machine as _;
+use protocol_core::json::Json;
+use protocol_core::session::TransportEnd;
+
+/// An app with two resources, on one channel.
+struct Channel {
+    endpoint: Endpoint,
+    executor: Executor,
+    next: u64,
+}
+
+impl Channel {
+    fn open(resume: Option<&str>, most: usize) -> Self {
+        let executor = Executor::new();
+        let resource = |name: &str| Resource::new(name, name, async |_| Ok(ResourceContents::text("0"))).subscribable();
+        let service = service().resource(resource("balance")).resource(resource("rate"));
+        let mut app = App::default();
+        app.resume = resume.map(|token| ResumeCredentials { session_id: "s_1".into(), resume_token: token.into() });
+        let mut config = service.app(&AppId::parse("ledger").unwrap(), app);
+        config.limits.in_flight = most;
+        let endpoint = Endpoint::serving(Arc::new(service), config, executor.runtime());
+        Self { endpoint, executor, next: 1 }
+    }
+
+    /// The first channel of a session.
+    fn first() -> Self {
+        let mut channel = Self::open(None, 4);
+        channel.welcome("tesseron/hello");
+        channel
+    }
+
+    /// The channel after another, on which the session goes on.
+    fn after(before: &Self) -> Self {
+        let mut channel = Self::open(Some("token"), 4);
+        channel.endpoint.peer().carry_over(&before.endpoint.peer());
+        channel.welcome("tesseron/resume");
+        channel
+    }
+
+    fn welcome(&mut self, method: &str) {
+        let greeting = self.sent().remove(0);
+        assert_eq!(greeting["method"], method);
+        let capabilities = json!({"streaming": true, "subscriptions": true, "sampling": false, "elicitation": false});
+        let agent = json!({"id": "agent", "name": "agent"});
+        let welcome = json!({"sessionId": "s_1", "protocolVersion": "1.2.0", "capabilities": capabilities, "agent": agent, "resumeToken": "token"});
+        self.say(&json!({"jsonrpc": "2.0", "id": greeting["id"], "result": welcome}));
+        assert_eq!(self.sent(), [] as [Value; 0]);
+    }
+
+    fn say(&mut self, frame: &Value) {
+        let now = self.executor.now();
+        self.endpoint.handle_frame(Bytes::from(frame.to_string()), now).unwrap();
+        self.executor.run_until_stalled();
+    }
+
+    fn sent(&mut self) -> Vec<Value> {
+        while self.endpoint.poll_event().is_some() {}
+        let sent = std::iter::from_fn(|| self.endpoint.poll_transmit());
+        sent.map(|sent| serde_json::from_slice(&sent.frame).unwrap()).collect()
+    }
+
+    /// Asks for something, and gives the answer.
+    fn ask(&mut self, method: &str, params: Value) -> Value {
+        self.next += 1;
+        self.say(&json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params}));
+        let mut sent = self.sent();
+        assert_eq!((sent.len(), &sent[0]["id"]), (1, &json!(self.next)), "{sent:?}");
+        sent.remove(0)
+    }
+
+    fn subscribe(&mut self, resource: &str, name: &str) -> Value {
+        self.ask("resources/subscribe", json!({"name": resource, "subscriptionId": name}))
+    }
+
+    fn subscribed(mut self, resource: &str, name: &str) -> Self {
+        assert_eq!(self.subscribe(resource, name)["result"], Value::Null);
+        self
+    }
+
+    /// The names under which a new value of a resource is told.
+    fn update(&mut self, resource: &str) -> Vec<String> {
+        let told = self.endpoint.peer().update(resource, &Json::encode(&7).unwrap());
+        let sent = self.sent();
+        assert_eq!(sent.len(), told);
+        let name = |frame: &Value| {
+            assert_eq!((&frame["method"], &frame["params"]["value"]), (&json!("resources/updated"), &json!(7)));
+            frame["params"]["subscriptionId"].as_str().unwrap().to_owned()
+        };
+        sent.iter().map(name).collect()
+    }
+
+    fn lose(&mut self) {
+        self.endpoint.handle_end(TransportEnd::Failed, self.executor.now());
+        self.sent();
+    }
+}
+
+/// The gateway of the reference does not subscribe again after a resume.
+#[test]
+fn what_a_gateway_does_not_subscribe_to_again_lives_on_over_any_number_of_resumes() {
+    let mut channel = Channel::first().subscribed("balance", "inv_1").subscribed("rate", "inv_2");
+    for _ in 0..3 {
+        channel.lose();
+        channel = Channel::after(&channel);
+        assert_eq!(channel.update("balance"), ["inv_1"]);
+        assert_eq!(channel.update("rate"), ["inv_2"]);
+    }
+    assert_eq!(channel.ask("resources/unsubscribe", json!({"subscriptionId": "inv_1"}))["result"], Value::Null);
+    assert_eq!(channel.update("balance"), [""; 0]);
+    channel.lose();
+    assert_eq!(Channel::after(&channel).update("balance"), [""; 0], "it was not among them any longer");
+}
+
+#[test]
+fn a_gateway_that_subscribes_again_hears_each_value_once_by_whatever_name() {
+    let before = Channel::first().subscribed("balance", "sub_1").subscribed("rate", "sub_2");
+    let mut channel = Channel::after(&before).subscribed("balance", "sub_1").subscribed("rate", "other");
+    assert_eq!(channel.update("balance"), ["sub_1"]);
+    assert_eq!(channel.update("rate"), ["other"]);
+    let again = channel.subscribe("balance", "sub_1");
+    assert_eq!(again["error"]["code"], -32600, "in this session it is active: {again}");
+    // Those of one session may be several, as ever.
+    assert_eq!(channel.subscribed("balance", "sub_3").update("balance"), ["sub_1", "sub_3"]);
+}
+
+#[test]
+fn a_name_of_before_may_be_given_to_another_resource() {
+    let mut channel = Channel::after(&Channel::first().subscribed("balance", "sub_1")).subscribed("rate", "sub_1");
+    assert_eq!((channel.update("balance"), channel.update("rate")), (vec![], vec!["sub_1".to_owned()]));
+}
+
+#[test]
+fn what_is_carried_over_is_bounded_and_gives_way() {
+    let mut channel = Channel::first();
+    for name in ["a", "b", "c", "d"] {
+        channel = channel.subscribed("balance", name);
+    }
+    assert_eq!(channel.subscribe("rate", "e")["error"]["code"], -32603, "there is no room");
+    // The first subscription to the resource takes the place of all.
+    let mut after = Channel::after(&channel).subscribed("balance", "e");
+    assert_eq!(after.update("balance"), ["e"]);
+    let peer = after.endpoint.peer();
+    for _ in 0..3 {
+        peer.carry_over(&channel.endpoint.peer());
+    }
+    assert_eq!(after.update("balance"), ["e"], "nor does it come back");
+    let mut narrow = Channel::open(Some("token"), 2);
+    narrow.endpoint.peer().carry_over(&channel.endpoint.peer());
+    narrow.welcome("tesseron/resume");
+    assert_eq!(narrow.update("balance"), ["a", "b"]);
+}

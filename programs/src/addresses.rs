@@ -1,0 +1,152 @@
+//! Addresses that a server asks to open: how they are shown, and how they are opened.
+
+use std::collections::VecDeque;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use protocol_core::OpenUrl;
+
+use super::arguments::apart;
+use super::display::{Display, visible};
+
+/// The program that opens an address in the browser of this system, and what stands before the address.
+#[cfg(target_os = "macos")]
+const OPENER: &[&str] = &["open"];
+/// `start` is a command of the shell, which would read `&` in an address as its own; this is what it does.
+#[cfg(windows)]
+const OPENER: &[&str] = &["rundll32", "url.dll,FileProtocolHandler"];
+#[cfg(not(any(windows, target_os = "macos")))]
+const OPENER: &[&str] = &["xdg-open"];
+
+/// What is opened in one call at the most: without a person who is asked, a server could open any number.
+const MOST_OPENED: usize = 16;
+
+/// Addresses that were agreed to are remembered so far, for the news that they are done.
+const MOST_REMEMBERED: usize = 64;
+
+/// What became of the addresses of a call.
+pub(super) struct Addresses {
+    display: Arc<Display>,
+    opened: AtomicUsize,
+    /// The ids of those that were agreed to and are not done, with their hosts, oldest first.
+    agreed: Mutex<VecDeque<(String, String)>>,
+}
+
+impl Addresses {
+    pub(super) fn new(display: Arc<Display>) -> Self {
+        Self { display, opened: AtomicUsize::new(0), agreed: Mutex::default() }
+    }
+
+    /// The user agreed to open it, here if `opens`.
+    pub(super) fn agree(&self, open: &OpenUrl, opens: bool) {
+        let host = open.host().unwrap_or_default().to_owned();
+        let mut agreed = self.agreed.lock().unwrap_or_else(PoisonError::into_inner);
+        if agreed.len() == MOST_REMEMBERED {
+            agreed.pop_front();
+        }
+        agreed.push_back((open.id.clone(), host));
+        drop(agreed);
+        if opens && let Err(why) = self.open(open) {
+            self.display.print(&format!("call: the address is not opened here: {why}"));
+        }
+    }
+
+    /// The server says that what an address was opened for is done. Of an id that is not awaited nothing is said.
+    pub(super) fn done(&self, id: &str) {
+        let mut agreed = self.agreed.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = agreed.iter().position(|(known, _)| known == id).and_then(|at| agreed.remove(at));
+        drop(agreed);
+        if let Some((_, host)) = known {
+            self.display.print(&format!("call: the server says that it is done at {host}"));
+        }
+    }
+
+    fn open(&self, open: &OpenUrl) -> Result<(), String> {
+        if !can_open(open) {
+            return Err("only http and https are".to_owned());
+        }
+        if self.opened.fetch_add(1, Ordering::Relaxed) >= MOST_OPENED {
+            return Err(format!("{MOST_OPENED} were, which is the most for one call"));
+        }
+        let [program, before @ ..] = OPENER else { return Err("nothing opens addresses on this system".to_owned()) };
+        let mut command = Command::new(program);
+        command.args(before).arg(&open.url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        // A browser that it starts outlives the call, and a Ctrl-C on the terminal.
+        let mut opener = apart(command).spawn().map_err(|error| format!("{program}: {error}"))?;
+        let display = Arc::clone(&self.display);
+        thread::spawn(move || match opener.wait() {
+            Ok(status) if status.success() => {}
+            Ok(status) => display.print(&format!("call: the address is not opened here: {program}: {status}")),
+            Err(error) => display.print(&format!("call: the address is not opened here: {program}: {error}")),
+        });
+        Ok(())
+    }
+}
+
+/// Whether it may be handed to the system: other schemes start other programs than a browser.
+pub(super) fn can_open(open: &OpenUrl) -> bool {
+    scheme(open).is_some_and(|scheme| scheme == "http" || scheme == "https")
+}
+
+fn scheme(open: &OpenUrl) -> Option<String> {
+    open.url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase())
+}
+
+/// Why, the whole address, and what is to be known of it: several lines, the first of which goes on after `lead`.
+pub(super) fn described(lead: &str, open: &OpenUrl) -> String {
+    let host = open.host().unwrap_or_default();
+    let mut lines = vec![format!("{lead}{}", visible(&open.message)), format!("  {}", visible(&open.url))];
+    lines.push(format!("  It leads to the host {host}"));
+    let is_here = matches!(host, "localhost" | "127.0.0.1" | "[::1]");
+    match scheme(open).as_deref() {
+        Some("https") => {}
+        Some("http") if is_here => {}
+        Some("http") => lines.push("  Others can read and change what goes there: http is not encrypted".to_owned()),
+        scheme => lines.push(format!("  It is for another program than a browser: {}", scheme.unwrap_or_default())),
+    }
+    if host.split('.').any(|label| label.get(..4).is_some_and(|begin| begin.eq_ignore_ascii_case("xn--"))) {
+        lines.push("  The host has letters that may look like others (xn--)".to_owned());
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(message: &str, url: &str) -> OpenUrl {
+        OpenUrl::new(message, url).with_id("1")
+    }
+
+    #[test]
+    fn an_address_is_shown_whole_with_its_host_and_what_is_odd_about_it() {
+        let said = |message: &str, url: &str| described("Asked: ", &open(message, url));
+        let plain = "Asked: Sign in\n  https://a.example:8443/x?y#z\n  It leads to the host a.example";
+        assert_eq!(said("Sign in", "https://a.example:8443/x?y#z"), plain);
+        let hidden = said("Sign\x1b[2J\u{202e}in\nHost: b", "https://a.example/");
+        assert!(hidden.starts_with("Asked: Sign\\u{1b}[2J\\u{202e}in\\nHost: b\n  https://a.example/\n"), "{hidden}");
+        for (url, odd) in [
+            ("http://a.example/", Some("not encrypted")),
+            ("http://localhost:8080/", None),
+            ("http://[::1]/", None),
+            ("vscode://a.b/", Some("another program than a browser: vscode")),
+            ("https://www.XN--exmple-cua.com/", Some("(xn--)")),
+            ("https://exn--a.example/", None),
+        ] {
+            let said = said("?", url);
+            match odd {
+                Some(odd) => assert!(said.contains(odd), "{said}"),
+                None => assert_eq!(said.lines().count(), 3, "{said}"),
+            }
+        }
+    }
+
+    #[test]
+    fn only_what_a_browser_opens_is_handed_to_the_system() {
+        for (url, can) in [("https://a/", true), ("HTTP://a/", true), ("vscode://a/", false), ("httpsx://a/", false)] {
+            assert_eq!(can_open(&open("?", url)), can, "{url}");
+        }
+    }
+}

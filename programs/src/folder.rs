@@ -1,0 +1,138 @@
+//! Files of what a result holds beside text.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// The place that they go to. Nothing that lies there is written over.
+pub(super) struct Folder {
+    path: PathBuf,
+    next: u32,
+}
+
+impl Folder {
+    pub(super) fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), next: 1 }
+    }
+
+    /// Writes what `data` is the base64 of to a new file, which is called by its `kind` and a number. A server has no say in its name.
+    ///
+    /// # Errors
+    /// What is wrong with `data`, or with the folder.
+    pub(super) fn save(&mut self, kind: &str, data: &str, mime_type: &str) -> Result<PathBuf, String> {
+        let bytes = decode(data)?;
+        loop {
+            let path = self.path.join(format!("{kind}-{}.{}", self.next, extension(mime_type)));
+            self.next = self.next.checked_add(1).ok_or("there are too many files")?;
+            match OpenOptions::new().write(true).create_new(true).open(&path) {
+                Ok(mut file) => {
+                    let written = file.write_all(&bytes).and_then(|()| file.flush());
+                    return written.map(|()| path).map_err(|error| error.to_string());
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(format!("{}: {error}", path.display())),
+            }
+        }
+    }
+}
+
+/// The ending of the name of a file of this type.
+fn extension(mime_type: &str) -> &'static str {
+    let plain = mime_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    match plain.as_str() {
+        "image/png" => "png",
+        "image/jpeg" => "jpg",
+        "image/gif" => "gif",
+        "image/webp" => "webp",
+        "image/bmp" => "bmp",
+        "image/svg+xml" => "svg",
+        "audio/wav" | "audio/x-wav" | "audio/wave" => "wav",
+        "audio/mpeg" | "audio/mp3" => "mp3",
+        "audio/ogg" => "ogg",
+        "audio/flac" => "flac",
+        "audio/mp4" => "m4a",
+        "audio/webm" => "webm",
+        "application/pdf" => "pdf",
+        "application/zip" => "zip",
+        "application/gzip" => "gz",
+        "application/json" => "json",
+        "text/plain" => "txt",
+        "text/html" => "html",
+        "text/csv" => "csv",
+        _ => "bin",
+    }
+}
+
+/// The bytes that base64 stands for. Line ends and blanks count for nothing, and what fills up the end may be left out.
+fn decode(text: &str) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
+    let (mut held, mut bits, mut digits) = (0_u32, 0_u32, 0_usize);
+    let mut has_end = false;
+    for (at, char) in text.chars().enumerate() {
+        let digit = match char {
+            'A'..='Z' => u32::from(char) - u32::from('A'),
+            'a'..='z' => u32::from(char) - u32::from('a') + 26,
+            '0'..='9' => u32::from(char) - u32::from('0') + 52,
+            '+' => 62,
+            '/' => 63,
+            '=' => {
+                has_end = true;
+                continue;
+            }
+            char if char.is_ascii_whitespace() => continue,
+            char => return Err(format!("its data is not base64: character {} is {char:?}", at + 1)),
+        };
+        if has_end {
+            return Err(format!("its data is not base64: it goes on after its end, at character {}", at + 1));
+        }
+        digits += 1;
+        held = held << 6 | digit;
+        bits += 6;
+        if bits >= 8 {
+            bits -= 8;
+            bytes.push((held >> bits) as u8);
+            held &= (1 << bits) - 1;
+        }
+    }
+    if digits % 4 == 1 {
+        return Err("its data is not base64: it was cut off".to_owned());
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_read_with_and_without_its_end() {
+        for (text, bytes) in [
+            ("", ""),
+            ("Zg==", "f"),
+            ("Zg", "f"),
+            ("Zm8=", "fo"),
+            ("Zm9v", "foo"),
+            ("Zm9v\r\nYmFy", "foobar"),
+            ("Zm9vYg==", "foob"),
+        ] {
+            assert_eq!(decode(text), Ok(bytes.into()), "{text}");
+        }
+        assert_eq!(decode("+/+/"), Ok(vec![0xfb, 0xff, 0xbf]));
+    }
+
+    #[test]
+    fn what_is_no_base64_is_refused_with_its_place() {
+        for (text, why) in
+            [("Zm9v!mFy", "character 5 is '!'"), ("Zg==Zg==", "after its end, at character 5"), ("Zm9vY", "it was cut off")]
+        {
+            let refused = decode(text).expect_err(text);
+            assert!(refused.contains(why), "{text}: {refused}");
+        }
+    }
+
+    #[test]
+    fn a_type_that_is_not_known_is_bin_whatever_it_says() {
+        assert_eq!(extension("image/PNG; q=1"), "png");
+        assert_eq!(extension("image/../../etc/passwd"), "bin");
+    }
+}

@@ -1,0 +1,233 @@
+//! The end of the client of a server program: what its transport shows of it, and what that means for the exit status.
+
+use std::future::{pending, poll_fn};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use protocol_core::drive::FrameIo;
+use protocol_core::lines::LineEncoder;
+use protocol_core::{Bytes, CloseReason, Limits, Timeouts, Transmit};
+
+use crate::adapter::{Adapter, End, first};
+
+/// The time that cancelled handlers get to clean up at the end, and the last output to leave. Then the program ends all the same.
+pub(super) const HANDLER_GRACE: Duration = Duration::from_millis(300);
+
+/// The time that our input may take to end after its reader has left, where a client leaves both.
+const LEAVING: Duration = Duration::from_millis(200);
+
+/// The client at the other end of a transport.
+pub(super) struct Watch<A> {
+    adapter: A,
+    shared: Arc<Shared>,
+    /// The time for which its calls may go on once it has ended our input; `None` where the session decides, and where standard output is not its.
+    linger: Option<Duration>,
+}
+
+impl<A: Adapter> Watch<A> {
+    /// The one client on standard input and output. Gives the transport to serve it on.
+    pub(super) fn stdio(adapter: &A, linger: Duration) -> (Self, End) {
+        Self::new(adapter, adapter.stdio(), Some(linger))
+    }
+
+    /// A client on another transport.
+    pub(super) fn transport(adapter: &A, io: End) -> (Self, End) {
+        Self::new(adapter, io, None)
+    }
+
+    fn new(adapter: &A, io: End, linger: Option<Duration>) -> (Self, End) {
+        let shared = Arc::new(Shared::default());
+        let watched = Watched { io, shared: Arc::clone(&shared) };
+        (Self { adapter: adapter.clone(), shared, linger }, Box::new(watched))
+    }
+
+    /// Waits until the client has left: some time after the end of our input, or at once if it does not read our output either. From then on
+    /// nothing is to be done for it.
+    pub(super) async fn left(&self) {
+        let Some(linger) = self.linger else { return pending().await };
+        let lingered = async {
+            self.shared.until(|noted| noted.has_input_ended).await;
+            self.adapter.sleep(linger).await;
+        };
+        let unread = async {
+            self.adapter.stdout_unread().await;
+            // Whoever leaves both ends one first.
+            first(self.shared.until(|noted| noted.has_input_ended), self.adapter.sleep(LEAVING)).await;
+            self.shared.is_unread.store(true, Ordering::Relaxed);
+            self.shared.note_failure(io::ErrorKind::BrokenPipe, || "nobody reads standard output any longer".to_owned());
+        };
+        first(lingered, unread).await;
+        self.shared.note(|noted| noted.has_left = true);
+    }
+
+    /// Waits for what is left to do once the session has ended: handlers clean up, and the last output leaves, which may take the client as
+    /// long as it has.
+    pub(super) async fn last_words(&self) {
+        self.adapter.sleep(HANDLER_GRACE).await;
+        let is_writing = self.shared.is_writing.load(Ordering::Relaxed);
+        if is_writing && self.linger.is_some() {
+            self.shared.until(|noted| noted.has_left || !noted.has_input_ended).await;
+        }
+    }
+
+    /// Says what is wrong with an end for this reason, if anything is.
+    pub(super) fn verdict(&self, reason: CloseReason) -> Result<(), String> {
+        let noted = self.shared.lock();
+        if let Some((kind, why)) = &noted.broken {
+            // The answer to a client that has left both.
+            let has_gone = noted.has_input_ended && *kind == io::ErrorKind::BrokenPipe;
+            return if has_gone { Ok(()) } else { Err(format!("the connection to the client broke: {why}")) };
+        }
+        match reason {
+            CloseReason::Local | CloseReason::Eof => {
+                if noted.has_input_ended && self.shared.is_writing.load(Ordering::Relaxed) {
+                    return Err("the client did not read all the answers to what it had asked".to_owned());
+                }
+                Ok(())
+            }
+            CloseReason::HandshakeTimeout => {
+                let span = Timeouts::default().handshake.unwrap_or_default();
+                Err(format!("the client sent no initialize within {span:?}"))
+            }
+            CloseReason::FrameTooLarge => {
+                Err(format!("the client sent a line of more than {} bytes", Limits::default().frame_bytes))
+            }
+            CloseReason::Overload => Err("the client does not read what it makes us send".to_owned()),
+            reason => Err(format!("the session with the client failed: {reason}")),
+        }
+    }
+}
+
+/// The things that the transport has shown.
+#[derive(Default)]
+struct Shared {
+    noted: Mutex<Noted>,
+    /// Output was given to the transport and has not left yet.
+    is_writing: AtomicBool,
+    /// Nobody reads our output: nothing is written any longer.
+    is_unread: AtomicBool,
+}
+
+#[derive(Default)]
+struct Noted {
+    /// The client says nothing more.
+    has_input_ended: bool,
+    /// The client has had its time.
+    has_left: bool,
+    /// The first failure.
+    broken: Option<(io::ErrorKind, String)>,
+    waiting: Vec<Waker>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Noted> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, change: impl FnOnce(&mut Noted)) {
+        let mut noted = self.lock();
+        change(&mut noted);
+        let waiting = std::mem::take(&mut noted.waiting);
+        drop(noted);
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    fn note_failure(&self, kind: io::ErrorKind, why: impl FnOnce() -> String) {
+        self.note(|noted| {
+            noted.broken.get_or_insert_with(|| (kind, why()));
+        });
+    }
+
+    async fn until(&self, holds: impl Fn(&Noted) -> bool) {
+        poll_fn(|task| {
+            let mut noted = self.lock();
+            if holds(&noted) {
+                return Poll::Ready(());
+            }
+            if !noted.waiting.iter().any(|waker| waker.will_wake(task.waker())) {
+                noted.waiting.push(task.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// A transport that notes how it ends.
+struct Watched {
+    io: End,
+    shared: Arc<Shared>,
+}
+
+impl Watched {
+    /// Notes a failure, if it is one.
+    fn heard<T>(&self, result: io::Result<T>) -> io::Result<T> {
+        result.inspect_err(|error| self.shared.note_failure(error.kind(), || error.to_string()))
+    }
+
+    fn noted<T>(&self, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        result.map(|result| self.heard(result))
+    }
+
+    /// An error where nobody would read what is written.
+    fn may_write(&self) -> io::Result<()> {
+        if self.shared.is_unread.load(Ordering::Relaxed) { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
+    }
+}
+
+impl FrameIo for Watched {
+    type Error = io::Error;
+
+    fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
+        let received = self.io.poll_recv(cx);
+        if let Poll::Ready(Ok(None)) = received {
+            self.shared.note(|noted| noted.has_input_ended = true);
+        }
+        self.noted(received)
+    }
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.may_write()?;
+        let ready = self.io.poll_ready(cx);
+        self.noted(ready)
+    }
+
+    fn start_send(&mut self, transmit: Transmit) -> io::Result<()> {
+        self.may_write()?;
+        self.shared.is_writing.store(true, Ordering::Relaxed);
+        let started = self.io.start_send(transmit);
+        self.heard(started)
+    }
+
+    fn start_sends(&mut self, leaving: &mut LineEncoder) -> io::Result<()> {
+        self.may_write()?;
+        self.shared.is_writing.store(true, Ordering::Relaxed);
+        let started = self.io.start_sends(leaving);
+        self.heard(started)
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.may_write()?;
+        let flushed = self.io.poll_flush(cx);
+        if let Poll::Ready(Ok(())) = flushed {
+            self.shared.is_writing.store(false, Ordering::Relaxed);
+        }
+        self.noted(flushed)
+    }
+
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let closed = self.io.poll_close(cx);
+        self.noted(closed)
+    }
+
+    fn set_frame_limit(&mut self, bytes: usize) {
+        self.io.set_frame_limit(bytes);
+    }
+
+    fn sends_anywhere(&self) -> bool {
+        self.io.sends_anywhere()
+    }
+}

@@ -1,0 +1,164 @@
+//! Addresses that a server asks `call` to open.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+
+use super::call_and_tools::{Ended, Running, answer, call, scripted};
+use super::program;
+use tests::scratch::Scratch;
+use tests::until::until;
+
+/// A folder whose programs take the place of those that open addresses: each start is a line in `opened`, with the number of arguments
+/// before them.
+struct Browser(Scratch);
+
+impl Browser {
+    fn new() -> Self {
+        let folder = Scratch::new("browser");
+        fs::create_dir(&folder).expect("a folder");
+        for name in ["xdg-open", "open"] {
+            let path = folder.join(name);
+            fs::write(&path, "#!/bin/sh\necho \"$#\" \"$@\" >> \"${0%/*}/opened\"\n").expect("a file");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a program");
+        }
+        Self(folder)
+    }
+
+    fn call(&self, arguments: &[&str]) -> Ended {
+        let path = std::env::var("PATH").unwrap_or_default();
+        self.call_with(&format!("{}:{path}", self.0.display()), arguments)
+    }
+
+    fn call_with(&self, path: &str, arguments: &[&str]) -> Ended {
+        let mut command = Command::new(program("call"));
+        command.args(arguments).env("PATH", path).stdin(Stdio::null());
+        Running::of(command).end()
+    }
+
+    fn opened(&self) -> Vec<String> {
+        let opened = fs::read_to_string(self.0.join("opened")).unwrap_or_default();
+        opened.lines().map(str::to_owned).collect()
+    }
+}
+
+fn says(ended: &Ended, words: &str) -> bool {
+    ended.err.iter().any(|line| line.contains(words))
+}
+
+#[test]
+fn an_address_is_agreed_to_or_not_from_the_command_line_and_shown_whole() {
+    let ended = call(&["--accept", "connect", r#"{"url":"https://login.example.com:8443/a?b=c#d"}"#]).with(0);
+    assert_eq!(ended.out, "{\"decided\":\"accept\"}\n");
+    for said in [
+        "call: the server asks to open an address (--accept): Connect your account",
+        "  https://login.example.com:8443/a?b=c#d",
+        "  It leads to the host login.example.com",
+        "call: the server says that it is done at login.example.com",
+    ] {
+        assert!(ended.err.iter().any(|line| line == said), "{said}: {ended:?}");
+    }
+    let ended = call(&["--decline", "connect"]).with(0);
+    assert_eq!((&*ended.out, &ended.err[..]), ("{\"decided\":\"decline\"}\n", &[][..]));
+}
+
+#[test]
+fn where_nobody_agrees_to_addresses_the_server_is_told_so() {
+    call(&["connect"]).complained(1, "elicitation by URL");
+    call(&["--open-urls", "connect"]).complained(1, "elicitation by URL");
+    call(&["--answer", "{}", "connect"]).complained(1, "elicitation by URL");
+    call(&["connect", r#"{"require":true}"#]).complained(1, "elicitation by URL");
+}
+
+#[test]
+fn an_address_is_opened_only_when_told_to_and_no_shell_reads_it() {
+    let url = "https://example.com/$(id)?a='b'&c=d;e";
+    let arguments = format!(r#"{{"url":"{url}"}}"#);
+    let browser = Browser::new();
+    browser.call(&["--accept", "connect", &arguments]).with(0);
+    browser.call(&["--decline", "--open-urls", "connect", &arguments]).with(0);
+    browser.call(&["--accept", "--open-urls", "connect", &arguments]).with(0);
+    let opened = until("it is opened", || Some(browser.opened()).filter(|opened| !opened.is_empty()));
+    assert_eq!(opened, [format!("1 {url}")]);
+}
+
+#[test]
+fn what_is_no_page_is_not_opened_and_what_opens_nothing_is_named() {
+    let browser = Browser::new();
+    let ended = browser.call(&["--accept", "--open-urls", "connect", r#"{"url":"vscode://publisher.extension/auth"}"#]).with(0);
+    assert!(says(&ended, "It is for another program than a browser: vscode"), "{ended:?}");
+    assert!(says(&ended, "call: the address is not opened here: only http and https are"), "{ended:?}");
+    let ended = browser.call_with("/nowhere", &["--accept", "--open-urls", "connect"]).with(0);
+    assert_eq!(ended.out, "{\"decided\":\"accept\"}\n", "they can still open it themselves");
+    assert!(says(&ended, "call: the address is not opened here: "), "{ended:?}");
+    assert_eq!(browser.opened(), Vec::<String>::new());
+}
+
+#[test]
+fn a_server_cannot_open_any_number_of_addresses() {
+    let browser = Browser::new();
+    let ask = r#"i=0; while [ $i -lt 20 ]; do i=$((i+1))
+        echo '{"jsonrpc":"2.0","id":'$i',"method":"elicitation/create","params":{"mode":"url","message":"More","url":"https://a.example/'$i'","elicitationId":"'$i'"}}'
+        read -r said; done"#;
+    let server = scripted(&format!("{ask}\n{}", answer(r#""result":{"content":[]}"#)));
+    let ended = browser.call(&["--accept", "--open-urls", "t", "--", "sh", "-c", &server]).with(0);
+    assert!(says(&ended, "call: the address is not opened here: 16 were, which is the most for one call"), "{ended:?}");
+    until("sixteen are opened", || (browser.opened().len() == 16).then_some(()));
+    assert!(!browser.opened().contains(&"1 https://a.example/17".to_owned()));
+}
+
+#[test]
+fn an_error_that_wants_addresses_opened_first_shows_each_and_opens_none() {
+    let browser = Browser::new();
+    let ended = browser.call(&["--accept", "--open-urls", "connect", r#"{"require":true}"#]).with(1);
+    assert_eq!(ended.out, "");
+    assert_eq!(
+        ended.err,
+        [
+            "call: the server answered with an error: an address must be opened first (-32042): open what follows, then call again",
+            "To be opened first: Connect your account",
+            "  https://example.com/connect",
+            "  It leads to the host example.com",
+        ]
+    );
+    assert_eq!(browser.opened(), Vec::<String>::new());
+}
+
+/// Asks with the parameters `params` and returns `yes` if the client agreed, else its answer on stderr.
+fn asks(params: &str) -> String {
+    let ask = format!(
+        "echo '{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/elicitation/complete\",\"params\":{{\"elicitationId\":\"never asked\"}}}}'
+        printf '%s\\n' '{{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"elicitation/create\",\"params\":{params}}}'
+        read -r said; case $said in *accept*) said=yes;; *) echo \"$said\" >&2; said=no;; esac"
+    );
+    let reply = answer(r#""result":{"content":[{"type":"text","text":"'$said'"}]}"#);
+    scripted(&format!("{ask}\n{reply}"))
+}
+
+#[test]
+fn a_hostile_server_hides_neither_what_it_asks_nor_where_it_leads() {
+    let params = r#"{"mode":"url","message":"Sign\u202ein\u001b[2J\nto b.example","url":"https://a.example/","elicitationId":"1"}"#;
+    let ended = call(&["--accept", "t", "--", "sh", "-c", &asks(params)]).with(0);
+    assert_eq!(ended.out, "yes\n");
+    assert!(says(&ended, r"(--accept): Sign\u{202e}in\u{1b}[2J\nto b.example"), "{ended:?}");
+    assert!(!says(&ended, "done"), "the news are of an address that was never asked for: {ended:?}");
+
+    for (url, why) in [
+        (r"https://good.example\u202e/", "must not hold"),
+        ("https://good.example@evil.example/", "must not have a user name before its host"),
+        ("javascript:alert(1)", "must be absolute"),
+    ] {
+        let params = format!(r#"{{"mode":"url","message":"?","url":"{url}","elicitationId":"1"}}"#);
+        let ended = call(&["--accept", "t", "--", "sh", "-c", &asks(&params)]).with(0);
+        assert_eq!(ended.out, "no\n", "{url}");
+        assert!(says(&ended, "-32602") && says(&ended, why), "{ended:?}");
+    }
+}
+
+#[test]
+fn help_tells_what_becomes_of_addresses() {
+    let help = call(&["--help"]).with(0).out;
+    for said in ["--open-urls", "agree to open addresses", "xdg-open opens it", "--answer agrees to no address"] {
+        assert!(help.contains(said), "{said}: {help}");
+    }
+}

@@ -1,0 +1,88 @@
+//! The caller of a request, as far as the request tells.
+
+use alloc::borrow::Cow;
+
+use alloc::boxed::Box;
+
+use super::{Capabilities, Identity, Level, PeerInfo};
+use crate::json::{Json, read};
+use crate::shared::Arc;
+
+/// The caller of a request: the peer as it was when the request came, and what came with the request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Caller {
+    peer: Arc<PeerInfo>,
+    log_level: Level,
+    /// Boxed, since most requests have none.
+    meta: Option<Box<Json>>,
+}
+
+impl Caller {
+    pub(crate) fn new(peer: Arc<PeerInfo>, log_level: Level, meta: Option<Box<Json>>) -> Self {
+        Self { peer, log_level, meta }
+    }
+
+    /// The peer, with all that it declared.
+    #[must_use]
+    pub fn peer(&self) -> &PeerInfo {
+        &self.peer
+    }
+
+    /// The name of the peer.
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        &self.peer.identity
+    }
+
+    /// The revision of the protocol, as it is written on the wire.
+    #[must_use]
+    pub fn protocol(&self) -> &str {
+        &self.peer.protocol
+    }
+
+    /// The capabilities that the peer declared.
+    #[must_use]
+    pub fn capabilities(&self) -> Capabilities {
+        self.peer.capabilities
+    }
+
+    /// The least severe log record that the caller wants.
+    #[must_use]
+    pub fn log_level(&self) -> Level {
+        self.log_level
+    }
+
+    /// The `_meta` of the request exactly as it came; `None` if there is nothing in it but what the session reads itself, a progress token
+    /// above all. Tesseron has no place for it.
+    #[must_use]
+    pub fn meta(&self) -> Option<&Json> {
+        self.meta.as_deref()
+    }
+
+    /// The trace that the caller belongs to (`traceparent` in `_meta`, W3C Trace Context).
+    #[must_use]
+    pub fn trace_parent(&self) -> Option<Cow<'_, str>> {
+        self.text("traceparent")
+    }
+
+    /// Vendor data of the trace (`tracestate` in `_meta`, W3C Trace Context).
+    #[must_use]
+    pub fn trace_state(&self) -> Option<Cow<'_, str>> {
+        self.text("tracestate")
+    }
+
+    /// Properties that travel with the trace (`baggage` in `_meta`, W3C Baggage).
+    #[must_use]
+    pub fn baggage(&self) -> Option<Cow<'_, str>> {
+        self.text("baggage")
+    }
+
+    /// Forgets what came with the request, so that a caller that is kept keeps no frame.
+    pub fn forget_meta(&mut self) {
+        self.meta = None;
+    }
+
+    fn text(&self, name: &str) -> Option<Cow<'_, str>> {
+        read::string(read::member(self.meta.as_ref()?.as_bytes(), name)?)
+    }
+}

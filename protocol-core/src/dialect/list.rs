@@ -1,0 +1,304 @@
+//! Lists: one page of any, and the entries of each.
+
+use alloc::vec::Vec;
+
+use super::Op;
+use crate::json::read::{self, Kind};
+use crate::json::{Json, Text};
+
+/// One page of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Page {
+    /// The entries, each exactly as it goes on the wire.
+    pub items: Vec<Json>,
+    /// The place where the next page begins; `None` after the last one.
+    pub next: Option<Text>,
+}
+
+impl Page {
+    /// A page after which no other comes.
+    #[must_use]
+    pub fn last(items: impl IntoIterator<Item = Json>) -> Self {
+        Self { items: items.into_iter().collect(), next: None }
+    }
+
+    /// Says where the next page begins.
+    #[must_use]
+    pub fn followed_by(mut self, cursor: impl Into<Text>) -> Self {
+        self.next = Some(cursor.into());
+        self
+    }
+
+    /// Reads the result of a list, which `op` asked for.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(op: Op, result: &Json) -> Result<Self, Text> {
+        let name = list_of(op).ok_or_else(|| Text::from_static("nothing that was asked for has pages"))?;
+        let list = result.member(name).ok_or_else(|| alloc::format!("`{name}` is missing"))?;
+        if !list.is_array() {
+            return Err(alloc::format!("`{name}` is no array").into());
+        }
+        // A cursor is a string, an empty one too.
+        let next = result.member("nextCursor").and_then(|next| next.as_text());
+        Ok(Self { items: list.elements().collect(), next })
+    }
+}
+
+/// The member of the result that is the list.
+pub(crate) const fn list_of(op: Op) -> Option<&'static str> {
+    Some(match op {
+        Op::ListTools => "tools",
+        Op::ListPrompts => "prompts",
+        Op::ListResources => "resources",
+        Op::ListResourceTemplates => "resourceTemplates",
+        _ => return None,
+    })
+}
+
+fn text(entry: &Json, name: &str) -> Option<Text> {
+    entry.member(name).and_then(|value| value.as_text())
+}
+
+fn object(entry: &Json, name: &str) -> Option<Json> {
+    entry.member(name).filter(Json::is_object)
+}
+
+macro_rules! entries {
+    ($($(#[$doc:meta])* $name:ident by $key:ident $wire:literal { $($(#[$member:meta])* $field:ident: $type:ty = $read:expr;)* })*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct $name {
+            /// The name that it is asked for by.
+            pub $key: Text,
+            $($(#[$member])* pub $field: $type,)*
+            json: Json,
+        }
+
+        impl $name {
+            /// Reads an entry of a list; `None` if nothing names it. Members of another type than they should have count as missing.
+            #[must_use]
+            pub fn read(json: Json) -> Option<Self> {
+                let entry = &json;
+                Some(Self { $key: text(entry, $wire)?, $($field: $read(entry),)* json })
+            }
+
+            /// The entry exactly as the peer describes it, unknown members included.
+            #[must_use]
+            pub fn json(&self) -> &Json {
+                &self.json
+            }
+        }
+    )*};
+}
+
+entries! {
+    /// A tool, as its server describes it.
+    ToolInfo by name "name" {
+        /// The name for people.
+        title: Option<Text> = |entry| text(entry, "title");
+        /// The purpose, for the model.
+        description: Option<Text> = |entry| text(entry, "description");
+        /// The JSON Schema of the arguments; `{}` where there is none.
+        input_schema: Json = |entry| object(entry, "inputSchema").unwrap_or_else(Json::empty_object);
+        /// The JSON Schema of the structured content.
+        output_schema: Option<Json> = |entry| object(entry, "outputSchema");
+        /// Hints on what it does, as far as its server can be trusted.
+        annotations: Option<Json> = |entry| object(entry, "annotations");
+    }
+
+    /// A prompt, as its server describes it.
+    PromptInfo by name "name" {
+        /// The name for people.
+        title: Option<Text> = |entry| text(entry, "title");
+        /// The purpose.
+        description: Option<Text> = |entry| text(entry, "description");
+        /// The arguments that it takes.
+        arguments: Vec<PromptArgument> = prompt_arguments;
+    }
+
+    /// A resource, as its server describes it.
+    ResourceInfo by uri "uri" {
+        /// The name for programs.
+        name: Option<Text> = |entry| text(entry, "name");
+        /// The name for people.
+        title: Option<Text> = |entry| text(entry, "title");
+        /// The purpose.
+        description: Option<Text> = |entry| text(entry, "description");
+        /// The type of its contents.
+        mime_type: Option<Text> = |entry| text(entry, "mimeType");
+        /// The size of its contents, in bytes.
+        size: Option<u64> = |entry: &Json| entry.member("size").and_then(|size| read::integer(size.as_bytes()));
+        /// Hints for whom it is, and how important.
+        annotations: Option<Json> = |entry| object(entry, "annotations");
+    }
+
+    /// A template of resources, as its server describes it.
+    ResourceTemplateInfo by uri_template "uriTemplate" {
+        /// The name for programs.
+        name: Option<Text> = |entry| text(entry, "name");
+        /// The name for people.
+        title: Option<Text> = |entry| text(entry, "title");
+        /// The purpose.
+        description: Option<Text> = |entry| text(entry, "description");
+        /// The type of the contents of all that follow it.
+        mime_type: Option<Text> = |entry| text(entry, "mimeType");
+        /// Hints for whom they are, and how important.
+        annotations: Option<Json> = |entry| object(entry, "annotations");
+    }
+}
+
+/// An argument of a prompt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PromptArgument {
+    /// The name.
+    pub name: Text,
+    /// The name for people.
+    pub title: Option<Text>,
+    /// The purpose.
+    pub description: Option<Text>,
+    /// It must be given.
+    pub required: bool,
+}
+
+fn prompt_arguments(entry: &Json) -> Vec<PromptArgument> {
+    let argument = |argument: Json| {
+        let required = argument.member("required").is_some_and(|required| required.as_str() == "true");
+        let (title, description) = (text(&argument, "title"), text(&argument, "description"));
+        Some(PromptArgument { name: text(&argument, "name")?, title, description, required })
+    };
+    entry.member("arguments").map(|all| all.elements().filter_map(argument).collect()).unwrap_or_default()
+}
+
+/// The result of a tool, as the caller reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ToolResult {
+    /// The blocks that a model reads, in order. Blocks of text that carry nothing else are [`Content::Text`].
+    ///
+    /// [`Content::Text`]: super::Content::Text
+    pub content: super::Blocks,
+    /// The part that programs read.
+    pub structured: Option<Json>,
+    /// The tool failed, and the content says how.
+    pub is_error: bool,
+    json: Json,
+}
+
+impl ToolResult {
+    /// Reads the result of [`Op::CallTool`]; `None` if it is none. The output of a Tesseron action is structured, and its text is one
+    /// block.
+    #[must_use]
+    pub fn read(json: &Json) -> Option<Self> {
+        use super::Content;
+        let block = |block: Json| match plain_text(&block) {
+            Some(text) => Content::Text(text),
+            None => Content::Raw(block),
+        };
+        let content = json.member("content").filter(Json::is_array);
+        if let Some(content) = content {
+            let is_error = json.member("isError").is_some_and(|failed| failed.as_str() == "true");
+            let structured = json.member("structuredContent").filter(Json::is_object);
+            return Some(Self { content: content.elements().map(block).collect(), structured, is_error, json: json.clone() });
+        }
+        let output = json.member("output")?;
+        let text = Content::Text(output.as_text().unwrap_or_else(|| Text::from(output.as_str())));
+        Some(Self { content: text.into(), structured: Some(output), is_error: false, json: json.clone() })
+    }
+
+    /// The texts of all blocks of text, one below the other.
+    #[must_use]
+    pub fn text(&self) -> alloc::string::String {
+        let texts = self.content.iter().filter_map(|block| match block {
+            super::Content::Text(text) => Some(Text::clone(text)),
+            super::Content::Raw(block) => (text(block, "type")? == "text").then(|| text(block, "text"))?,
+        });
+        let mut all = alloc::string::String::new();
+        for (index, text) in texts.enumerate() {
+            if index > 0 {
+                all.push('\n');
+            }
+            all.push_str(&text);
+        }
+        all
+    }
+
+    /// The result exactly as it came.
+    #[must_use]
+    pub fn json(&self) -> &Json {
+        &self.json
+    }
+}
+
+/// The text of a block that has nothing beside it.
+fn plain_text(block: &Json) -> Option<Text> {
+    let (mut is_text, mut said, mut more) = (false, None, false);
+    read::for_each_member(block.as_bytes(), |name, value| match name {
+        "type" => is_text = value == br#""text""#,
+        "text" if Kind::of(value) == Kind::String => said = Some(value),
+        _ => more = true,
+    });
+    if is_text && !more { read::string(said?).map(|text| Text::from(&*text)) } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn json(text: &'static str) -> Json {
+        Json::parse(text).unwrap()
+    }
+
+    #[test]
+    fn entries_are_read_whatever_else_stands_in_them() {
+        let told = r#"{"name":"t","title":"T","description":7,"inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true},"x":[1]}"#;
+        let tool = ToolInfo::read(json(told)).unwrap();
+        assert_eq!((&*tool.name, tool.title.as_deref(), tool.description.as_deref()), ("t", Some("T"), None));
+        assert_eq!((tool.input_schema.as_str(), tool.output_schema.as_ref()), (r#"{"type":"object"}"#, None));
+        assert_eq!((tool.annotations.unwrap().as_str(), tool.json.as_str()), (r#"{"readOnlyHint":true}"#, told));
+        for nameless in ["{}", "[]", "null", r#"{"name":1}"#] {
+            assert_eq!(ToolInfo::read(json(nameless)), None);
+        }
+        let prompt = PromptInfo::read(json(r#"{"name":"p","arguments":[{"name":"a","required":true},{},{"name":"b"}]}"#)).unwrap();
+        let arguments: Vec<_> = prompt.arguments.iter().map(|one| (&*one.name, one.required)).collect();
+        assert_eq!(arguments, [("a", true), ("b", false)]);
+        let resource = ResourceInfo::read(json(r#"{"uri":"u:x","name":"x","mimeType":"text/plain","size":12}"#)).unwrap();
+        assert_eq!((&*resource.uri, resource.mime_type.as_deref(), resource.size), ("u:x", Some("text/plain"), Some(12)));
+        let template = ResourceTemplateInfo::read(json(r#"{"uriTemplate":"u:{x}","name":"x"}"#)).unwrap();
+        assert_eq!((&*template.uri_template, template.name.as_deref()), ("u:{x}", Some("x")));
+    }
+
+    #[test]
+    fn a_page_is_its_list_and_the_place_where_the_next_begins() {
+        let page = Page::read(Op::ListTools, &json(r#"{"tools":[{"name":"a"},1],"nextCursor":""}"#)).unwrap();
+        assert_eq!((page.items.len(), page.next.as_deref()), (2, Some("")));
+        let page = Page::read(Op::ListPrompts, &json(r#"{"prompts":[],"nextCursor":null}"#)).unwrap();
+        assert_eq!((page.items.len(), page.next), (0, None));
+        assert_eq!(Page::read(Op::ListTools, &json("{}")).unwrap_err().as_str(), "`tools` is missing");
+        assert_eq!(Page::read(Op::ListTools, &json(r#"{"tools":{}}"#)).unwrap_err().as_str(), "`tools` is no array");
+    }
+
+    #[test]
+    fn a_tool_result_has_its_blocks_and_says_whether_the_tool_failed() {
+        use crate::dialect::Content;
+        let image = r#"{"type":"image","data":"","mimeType":"image/png"}"#;
+        let noted = r#"{"type":"text","text":"b","annotations":{}}"#;
+        let text = alloc::format!(
+            r#"{{"content":[{{"type":"text","text":"a\n"}},{image},{noted}],"structuredContent":{{"n":1}},"isError":true,"_meta":{{}}}}"#
+        );
+        let result = ToolResult::read(&Json::parse(text.clone()).unwrap()).unwrap();
+        let raw = |text: &'static str| Content::Raw(json(text));
+        assert_eq!(result.content[..], [Content::Text("a\n".into()), raw(image), raw(noted)]);
+        assert_eq!((result.structured.as_ref().map(Json::as_str), result.is_error), (Some(r#"{"n":1}"#), true));
+        assert_eq!((result.text().as_str(), result.json().as_str()), ("a\n\nb", &*text));
+        assert!(!ToolResult::read(&json(r#"{"content":[]}"#)).unwrap().is_error);
+        let action = ToolResult::read(&json(r#"{"invocationId":"inv_1","output":{"n":1}}"#)).unwrap();
+        assert_eq!((action.text().as_str(), action.is_error), (r#"{"n":1}"#, false));
+        for none in ["{}", "null", r#"{"content":{}}"#] {
+            assert_eq!(ToolResult::read(&json(none)), None);
+        }
+    }
+}

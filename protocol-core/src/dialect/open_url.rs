@@ -1,0 +1,308 @@
+//! Addresses for the user to open, and what makes one of them proper (MCP 2025-11-25, Client Features, "Elicitation", "URL Mode").
+//! Only MCP has them.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::Ask;
+use crate::error::RpcError;
+use crate::json::Json;
+use crate::json::read::{member, string};
+use crate::json::write::Object;
+
+/// An address for the user to open in a browser, where they do what must not pass through the caller: give a password, pay, sign in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OpenUrl {
+    /// Why, for the user.
+    pub message: String,
+    /// An absolute URL (RFC 3986) of a scheme, `://` and a host, at most [`OpenUrl::LONGEST_URL`] bytes of ASCII, without a user name.
+    pub url: String,
+    /// The server's name for it, the same in [`Notice::ElicitationComplete`](super::Notice::ElicitationComplete); 1 to
+    /// [`OpenUrl::LONGEST_ID`] bytes.
+    pub id: String,
+}
+
+/// A user's decision on an [`OpenUrl`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Consent {
+    /// The user agrees to open it. That says nothing of what they do there.
+    Accept,
+    /// The user said no.
+    Decline,
+    /// The user did not decide.
+    Cancel,
+}
+
+impl Consent {
+    /// The name on the wire: `accept`, `decline` or `cancel`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Accept => "accept",
+            Self::Decline => "decline",
+            Self::Cancel => "cancel",
+        }
+    }
+
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        [Self::Accept, Self::Decline, Self::Cancel].into_iter().find(|consent| consent.as_str() == name)
+    }
+}
+
+impl From<OpenUrl> for Ask {
+    fn from(open: OpenUrl) -> Self {
+        Self::OpenUrl(Box::new(open))
+    }
+}
+
+impl OpenUrl {
+    /// The longest address, in bytes. Every recipient should take as much (RFC 9110, 4.1).
+    pub const LONGEST_URL: usize = 8000;
+    /// The longest id, in bytes: it is remembered, as other ids of a peer are.
+    pub const LONGEST_ID: usize = 1024;
+
+    /// An address without an id.
+    #[must_use]
+    pub fn new(message: impl Into<String>, url: impl Into<String>) -> Self {
+        Self { message: message.into(), url: url.into(), id: String::new() }
+    }
+
+    /// Gives it an id.
+    #[must_use]
+    pub fn with_id(mut self, id: impl Into<String>) -> Self {
+        self.id = id.into();
+        self
+    }
+
+    /// Checks the address and the id.
+    ///
+    /// # Errors
+    /// What is wrong with the first part that is.
+    pub fn check(&self) -> Result<(), String> {
+        authority(&self.url)?;
+        match self.id.len() {
+            0 => Err(String::from("elicitationId is empty")),
+            1..=Self::LONGEST_ID => Ok(()),
+            _ => Err(alloc::format!("elicitationId is longer than {} bytes", Self::LONGEST_ID)),
+        }
+    }
+
+    /// The host that the address leads to, without its port; an IPv6 address stands in brackets. `None` where the address is not
+    /// proper.
+    #[must_use]
+    pub fn host(&self) -> Option<&str> {
+        authority(&self.url).ok()
+    }
+
+    /// Reads the parameters of an `elicitation/create` by URL, but for its mode.
+    pub(super) fn read(params: &[u8]) -> Result<Self, String> {
+        let text = |name| member(params, name).and_then(string).ok_or_else(|| alloc::format!("{name} must be text"));
+        let open = Self::new(text("message")?, text("url")?).with_id(text("elicitationId")?);
+        open.check().map(|()| open)
+    }
+
+    /// The parameters of an `elicitation/create`.
+    pub(super) fn params(&self) -> Json {
+        Object::value(|object| self.write(object))
+    }
+
+    fn write(&self, object: &mut Object<'_>) {
+        object.word("mode", "url");
+        object.string("message", &self.message);
+        object.string("url", &self.url);
+        object.string("elicitationId", &self.id);
+    }
+}
+
+impl RpcError {
+    /// The answer to a request that cannot be served before the user has opened `urls`, of which there is at least one
+    /// ([`RpcError::URL_ELICITATION_REQUIRED`]). Only for a peer that declares [`Capabilities::elicitation_url`], in MCP 2025-11-25.
+    ///
+    /// [`Capabilities::elicitation_url`]: super::Capabilities::elicitation_url
+    #[must_use]
+    pub fn url_elicitation_required(urls: &[OpenUrl]) -> Self {
+        let data = Object::value(|object| {
+            object.array("elicitations", urls, |out, open| Object::write(out, |object| open.write(object)));
+        });
+        Self::fixed(Self::URL_ELICITATION_REQUIRED, "an address must be opened first").with_data(data)
+    }
+
+    /// The addresses that the user must open before the request can be made again, in the order of the peer. Empty for any error but
+    /// [`RpcError::URL_ELICITATION_REQUIRED`]; improper addresses are left out.
+    #[must_use]
+    pub fn required_urls(&self) -> Vec<OpenUrl> {
+        let data = self.data.as_ref().filter(|_| self.code == Self::URL_ELICITATION_REQUIRED);
+        let all = data.and_then(|data| data.member("elicitations"));
+        let is_url = |one: &Json| member(one.as_bytes(), "mode").and_then(string).is_some_and(|mode| mode == "url");
+        let all = all.iter().flat_map(Json::elements).filter(is_url);
+        all.filter_map(|one| OpenUrl::read(one.as_bytes()).ok()).collect()
+    }
+}
+
+/// The host in an absolute URL.
+///
+/// Stricter than RFC 3986 where that leaves room to deceive a reader: no user name, which looks like the host; no escapes in the host;
+/// none of the characters that browsers take for others.
+fn authority(url: &str) -> Result<&str, String> {
+    let refused = |why: &str| Err(alloc::format!("url {why}"));
+    if url.len() > OpenUrl::LONGEST_URL {
+        return Err(alloc::format!("url is longer than {} bytes", OpenUrl::LONGEST_URL));
+    }
+    if let Some(odd) = url.chars().find(|char| !is_of_url(*char)) {
+        return Err(alloc::format!("url must not hold {odd:?} as it is"));
+    }
+    let mut escapes = url.split('%').skip(1);
+    if !escapes.all(|after| after.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2) {
+        return refused("has a % without two hexadecimal digits after it");
+    }
+    let Some((scheme, rest)) = url.split_once("://").filter(|(scheme, _)| is_scheme(scheme)) else {
+        return refused("must be absolute, as in https://example.com/");
+    };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let authority = rest.get(..end).unwrap_or_default();
+    if authority.contains('@') {
+        return refused("must not have a user name before its host");
+    }
+    let (host, port) = match authority.rsplit_once(':') {
+        // The colons of an IPv6 address stand in brackets.
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (authority, None),
+    };
+    if !is_host(host) {
+        return Err(alloc::format!("url has no proper host after {scheme}://"));
+    }
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
+    if port.is_some_and(|port| !is_port(port)) {
+        return refused("has no proper port after its host");
+    }
+    Ok(host)
+}
+
+fn is_of_url(char: char) -> bool {
+    char.is_ascii_alphanumeric() || "-._~:/?#[]@!$&'()*+,;=%".contains(char)
+}
+
+fn is_scheme(scheme: &str) -> bool {
+    scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+        && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+}
+
+fn is_host(host: &str) -> bool {
+    match host.strip_prefix('[') {
+        Some(rest) => rest.strip_suffix(']').is_some_and(|address| address.parse::<core::net::Ipv6Addr>().is_ok()),
+        None => !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(url: &str) -> Result<(), String> {
+        OpenUrl::new("?", url).with_id("1").check()
+    }
+
+    #[test]
+    fn the_host_of_a_proper_address_is_known() {
+        let longest = alloc::format!("https://a/{}", "x".repeat(OpenUrl::LONGEST_URL - 10));
+        for (url, host) in [
+            ("https://example.com", "example.com"),
+            ("HTTPS://EXAMPLE.com:8443/a/b?c=d%20e&f[]=@#g", "EXAMPLE.com"),
+            ("http://127.0.0.1:80?x", "127.0.0.1"),
+            ("http://[::1]:80/", "[::1]"),
+            ("http://[2001:db8::7]#x", "[2001:db8::7]"),
+            ("https://xn--mller-kva.example/", "xn--mller-kva.example"),
+            ("vscode+x.y-z://some_extension/auth?to=https://a:b@c/", "some_extension"),
+            (&longest, "a"),
+        ] {
+            let open = OpenUrl::new("?", url).with_id("1");
+            assert_eq!((open.check(), open.host()), (Ok(()), Some(host)), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_hostile_or_broken_address_is_refused_and_the_reason_is_named() {
+        let too_long = alloc::format!("https://a/{}", "x".repeat(OpenUrl::LONGEST_URL - 9));
+        for (url, why) in [
+            ("", "must be absolute"),
+            ("example.com/a", "must be absolute"),
+            ("/a", "must be absolute"),
+            ("//example.com/", "must be absolute"),
+            ("javascript:alert(1)", "must be absolute"),
+            ("mailto:a@b.example", "must be absolute"),
+            ("1ttps://a", "must be absolute"),
+            ("javascript:x=1//://a/", "must be absolute"),
+            ("file:///etc/passwd", "no proper host"),
+            ("https://", "no proper host"),
+            ("https://?a", "no proper host"),
+            ("https://:80/", "no proper host"),
+            ("https://ex%61mple.com/", "no proper host"),
+            ("https://a,b/", "no proper host"),
+            ("https://[::1/", "no proper host"),
+            ("https://[1]/", "no proper host"),
+            ("https://[::1]x/", "no proper host"),
+            ("https://good.example@evil.example/", "user name"),
+            ("https://user:password@evil.example/", "user name"),
+            ("https://a:0x50/", "port"),
+            ("https://a:+80/", "port"),
+            ("https://a:/", "port"),
+            ("https://a:65536/", "port"),
+            ("https://a/%2", "hexadecimal"),
+            ("https://a/%g0", "hexadecimal"),
+            ("https://good.example\\@evil.example/", r"'\\'"),
+            ("https://a/ b", "' '"),
+            (" https://a/", "' '"),
+            ("https://a/\nb", r"'\n'"),
+            ("https://a/\u{1b}[2J", r"'\u{1b}'"),
+            ("https://a/\u{202e}moc", r"'\u{202e}'"),
+            ("https://ex\u{430}mple.com/", "'\u{430}'"),
+            ("https://a/\"x", "'\"'"),
+            (&too_long, "longer than 8000 bytes"),
+        ] {
+            let refused = checked(url);
+            assert!(refused.as_ref().is_err_and(|said| said.starts_with("url ") && said.contains(why)), "{url:?}: {refused:?}");
+            assert_eq!(OpenUrl::new("?", url).host(), None, "{url:?}");
+        }
+    }
+
+    #[test]
+    fn an_id_is_neither_empty_nor_endless() {
+        let with = |id: String| OpenUrl::new("?", "https://a/").with_id(id).check();
+        assert_eq!(with("x".repeat(OpenUrl::LONGEST_ID)), Ok(()));
+        assert_eq!(with(String::new()), Err("elicitationId is empty".into()));
+        assert_eq!(with("x".repeat(OpenUrl::LONGEST_ID + 1)), Err("elicitationId is longer than 1024 bytes".into()));
+    }
+
+    #[test]
+    fn an_error_carries_addresses_and_gives_the_proper_ones_back() {
+        let urls = [OpenUrl::new("\"a\"", "https://a/").with_id("1"), OpenUrl::new("b", "https://b/").with_id("2")];
+        let error = RpcError::url_elicitation_required(&urls);
+        let first = r#"{"mode":"url","message":"\"a\"","url":"https://a/","elicitationId":"1"}"#;
+        let second = r#"{"mode":"url","message":"b","url":"https://b/","elicitationId":"2"}"#;
+        assert_eq!(error.code, -32042);
+        assert_eq!(error.data.as_ref().unwrap().as_str(), alloc::format!(r#"{{"elicitations":[{first},{second}]}}"#));
+        assert_eq!(error.required_urls(), urls);
+
+        let with = |code: i64, data: &str| {
+            RpcError::fixed(code, "no").with_data(Json::parse(String::from(data)).unwrap()).required_urls().len()
+        };
+        assert_eq!(with(-32042, &alloc::format!(r#"{{"elicitations":[{first}]}}"#)), 1);
+        assert_eq!(with(-32043, &alloc::format!(r#"{{"elicitations":[{first}]}}"#)), 0);
+        for improper in [
+            r#"{"mode":"form","message":"a","url":"https://a/","elicitationId":"1"}"#,
+            r#"{"message":"a","url":"https://a/","elicitationId":"1"}"#,
+            r#"{"mode":"url","url":"https://a/","elicitationId":"1"}"#,
+            r#"{"mode":"url","message":"a","url":"javascript:a","elicitationId":"1"}"#,
+            r#"{"mode":"url","message":"a","url":"https://a/"}"#,
+            "5",
+        ] {
+            assert_eq!(with(-32042, &alloc::format!(r#"{{"elicitations":[{improper},{first}]}}"#)), 1, "{improper}");
+        }
+        for nonsense in ["{}", "[]", r#"{"elicitations":{}}"#, r#"{"elicitations":null}"#] {
+            assert_eq!(with(-32042, nonsense), 0, "{nonsense}");
+        }
+        assert_eq!(RpcError::fixed(-32042, "no data").required_urls(), []);
+    }
+}

@@ -1,0 +1,163 @@
+//! Requests of ours: the parts of which a dialect writes the parameters.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+
+use super::{CompletionOf, CompletionRequest, Level, Op};
+use crate::json::write::{Object, text_size, write_string, write_text};
+use crate::json::{Json, Text, read};
+
+/// A request that is to be written. No JSON is made of its parts before it goes into its frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Outgoing {
+    pub(crate) op: Op,
+    pub(crate) parts: Parts,
+    /// The `_meta` of the caller, where the protocol has a place for it.
+    pub(crate) meta: Option<Box<Json>>,
+}
+
+/// The parts of parameters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Parts {
+    /// The parameters themselves.
+    Exact(Json),
+    /// None.
+    Nothing,
+    /// A tool or a prompt.
+    Named { name: Text, arguments: Json },
+    /// A resource.
+    Resource { uri: Text, subscription: Option<Text> },
+    /// A page of a list.
+    Page(Option<Text>),
+    /// The level of the log.
+    Level(Level),
+    /// An argument to be completed.
+    Completion(Box<CompletionRequest>),
+    /// A method that the protocol does not have.
+    Custom { method: Text, params: Json },
+}
+
+impl Outgoing {
+    pub(crate) const fn new(op: Op, parts: Parts) -> Self {
+        Self { op, parts, meta: None }
+    }
+
+    /// Whether it can be written: parameters and `_meta` are objects, arguments where the protocol has it so, and a custom method has its
+    /// name.
+    pub(crate) fn is_proper(&self, any_arguments: bool) -> bool {
+        let parts = match &self.parts {
+            Parts::Exact(params) => params.is_object() && !matches!(self.op, Op::Custom),
+            Parts::Named { arguments, .. } => any_arguments || arguments.is_object(),
+            Parts::Custom { params: json, .. } => json.is_object(),
+            _ => true,
+        };
+        parts && self.meta.as_ref().is_none_or(|meta| meta.is_object())
+    }
+
+    /// How many bytes the parameters take, at the most, without the members that a session adds.
+    #[inline]
+    pub(crate) fn size(&self) -> usize {
+        /// The names of the members.
+        const AROUND: usize = 64;
+        let parts = match &self.parts {
+            Parts::Exact(params) | Parts::Custom { params, .. } => params.as_bytes().len(),
+            Parts::Nothing => 2,
+            Parts::Named { name, arguments } => around(AROUND, [text_size(name.as_bytes()), arguments.as_bytes().len()]),
+            Parts::Resource { uri, subscription } => {
+                let subscription =
+                    subscription.as_ref().map_or_else(|| text_size(uri.as_bytes()), |name| text_size(name.as_bytes()));
+                around(AROUND, [text_size(uri.as_bytes()), subscription])
+            }
+            Parts::Page(cursor) => around(AROUND, [cursor.as_ref().map_or(0, |cursor| text_size(cursor.as_bytes())), 0]),
+            Parts::Level(_) => AROUND,
+            Parts::Completion(completion) => completion.size(),
+        };
+        parts.saturating_add(self.meta.as_ref().map_or(0, |meta| meta.as_bytes().len()))
+    }
+
+    /// The JSON that it was made of: the exact parameters, or the arguments of a tool or a prompt.
+    #[inline]
+    pub(crate) fn given(&self) -> Option<&Json> {
+        match &self.parts {
+            Parts::Exact(json) | Parts::Named { arguments: json, .. } | Parts::Custom { params: json, .. } => Some(json),
+            _ => None,
+        }
+    }
+
+    /// Room for the parameters, a guess: what else they hold is short as a rule.
+    #[inline]
+    pub(crate) fn hint(&self) -> usize {
+        self.given().map_or(0, |given| given.as_bytes().len())
+    }
+
+    /// The method, if the protocol does not have it.
+    pub(crate) fn custom_method(&self) -> Option<&str> {
+        if let Parts::Custom { method, .. } = &self.parts { Some(&**method) } else { None }
+    }
+
+    /// The name or the uri of what it is about.
+    pub(crate) fn target(&self) -> Option<Cow<'_, str>> {
+        match &self.parts {
+            Parts::Named { name, .. } => Some(Cow::Borrowed(&**name)),
+            Parts::Resource { uri, .. } => Some(Cow::Borrowed(&**uri)),
+            Parts::Exact(params) => {
+                let key = match self.op {
+                    Op::CallTool | Op::GetPrompt => "name",
+                    Op::ReadResource | Op::Subscribe | Op::Unsubscribe => "uri",
+                    _ => return None,
+                };
+                read::string(read::member(params.as_bytes(), key)?)
+            }
+            _ => None,
+        }
+    }
+}
+
+fn around(fixed: usize, parts: [usize; 2]) -> usize {
+    parts.into_iter().fold(fixed, usize::saturating_add)
+}
+
+impl CompletionRequest {
+    fn size(&self) -> usize {
+        const AROUND: usize = 128;
+        let (CompletionOf::Prompt(of) | CompletionOf::Resource(of)) = &self.of;
+        let context = self.context.iter().map(|(name, value)| around(4, [text_size(name.as_bytes()), text_size(value.as_bytes())]));
+        [text_size(of.as_bytes()), text_size(self.argument.as_bytes()), text_size(self.value.as_bytes())]
+            .into_iter()
+            .chain(context)
+            .fold(AROUND, usize::saturating_add)
+    }
+
+    /// Writes the members of the parameters, as they are on MCP.
+    pub(crate) fn write(&self, object: &mut Object<'_>) {
+        object.object("ref", |object| match &self.of {
+            CompletionOf::Prompt(name) => {
+                object.word("type", "ref/prompt");
+                object.string("name", name);
+            }
+            CompletionOf::Resource(uri) => {
+                object.word("type", "ref/resource");
+                object.string("uri", uri);
+            }
+        });
+        object.object("argument", |object| {
+            object.string("name", &self.argument);
+            object.string("value", &self.value);
+        });
+        if !self.context.is_empty() {
+            object.object("context", |object| {
+                let out = object.member("arguments");
+                out.push(b'{');
+                for (index, (name, value)) in self.context.iter().enumerate() {
+                    if index > 0 {
+                        out.push(b',');
+                    }
+                    write_string(out, name);
+                    out.push(b':');
+                    write_text(out, value.as_bytes());
+                }
+                out.push(b'}');
+            });
+        }
+    }
+}

@@ -1,0 +1,612 @@
+//! Requests of the peer: one type for each operation, over the parameters as they came.
+//!
+//! A request is one JSON and places in it, found while its frame was checked. What a protocol demands of its parameters was seen to then,
+//! so no accessor fails, and none copies but where the text has escapes.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use core::fmt;
+
+use bytes::Bytes;
+
+use super::Op;
+use crate::json::read::{self, Kind};
+use crate::json::scan::{Noted, Span};
+use crate::json::{Json, Payload, Text};
+
+/// A request of the peer, in the words of every protocol.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Request {
+    /// Run a tool; on Tesseron an action.
+    CallTool(CallTool),
+    /// List the tools.
+    ListTools(List),
+    /// Get a prompt.
+    GetPrompt(GetPrompt),
+    /// List the prompts.
+    ListPrompts(List),
+    /// Read a resource.
+    ReadResource(ReadResource),
+    /// List the resources.
+    ListResources(List),
+    /// List the resource templates.
+    ListResourceTemplates(List),
+    /// Be told when a resource changes.
+    Subscribe(Subscribe),
+    /// Be told no longer.
+    Unsubscribe(Unsubscribe),
+    /// Complete an argument.
+    Complete(Complete),
+    /// A method that the protocol does not have.
+    Custom(Custom),
+}
+
+impl Request {
+    /// The kind of the request.
+    #[must_use]
+    pub fn op(&self) -> Op {
+        match self {
+            Self::CallTool(_) => Op::CallTool,
+            Self::ListTools(_) => Op::ListTools,
+            Self::GetPrompt(_) => Op::GetPrompt,
+            Self::ListPrompts(_) => Op::ListPrompts,
+            Self::ReadResource(_) => Op::ReadResource,
+            Self::ListResources(_) => Op::ListResources,
+            Self::ListResourceTemplates(_) => Op::ListResourceTemplates,
+            Self::Subscribe(_) => Op::Subscribe,
+            Self::Unsubscribe(_) => Op::Unsubscribe,
+            Self::Complete(_) => Op::Complete,
+            Self::Custom(_) => Op::Custom,
+        }
+    }
+
+    fn places(&self) -> &Places {
+        match self {
+            Self::CallTool(request) => &request.0,
+            Self::GetPrompt(request) => &request.0,
+            Self::ReadResource(request) => &request.0,
+            Self::Subscribe(request) => &request.0,
+            Self::Unsubscribe(request) => &request.0,
+            Self::ListTools(list) | Self::ListPrompts(list) | Self::ListResources(list) | Self::ListResourceTemplates(list) => {
+                &list.0
+            }
+            Self::Complete(request) => &request.places,
+            Self::Custom(request) => &request.places,
+        }
+    }
+
+    /// The parameters exactly as they came, unknown members and `_meta` included: an object. `{}` where the peer sent none.
+    #[must_use]
+    pub fn params(&self) -> &Json {
+        &self.places().json
+    }
+
+    /// The name or the uri of what the request is about, for logs; `None` where nothing has one.
+    #[must_use]
+    pub fn target(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::CallTool(request) => Some(request.name()),
+            Self::GetPrompt(request) => Some(request.name()),
+            Self::ReadResource(request) => Some(request.uri()),
+            Self::Subscribe(request) => Some(request.uri()),
+            Self::Unsubscribe(request) => request.uri(),
+            _ => None,
+        }
+    }
+}
+
+/// Parameters, and places in them.
+#[derive(Clone)]
+struct Places {
+    json: Json,
+    /// The text that names what the request is about.
+    target: Span,
+    /// What goes with it: arguments, or the name of a subscription.
+    extra: Span,
+}
+
+impl Places {
+    fn text(&self, place: Span) -> Option<Cow<'_, str>> {
+        if place.is_nowhere() { None } else { read::string(place.cut(self.json.as_bytes())) }
+    }
+
+    fn part(&self, place: Span) -> Option<Json> {
+        if place.is_nowhere() { None } else { Some(self.json.part(place.cut(self.json.as_bytes()))) }
+    }
+}
+
+impl PartialEq for Places {
+    fn eq(&self, other: &Self) -> bool {
+        self.json == other.json
+    }
+}
+
+impl fmt::Debug for Places {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.json.fmt(f)
+    }
+}
+
+macro_rules! requests {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, PartialEq)]
+        pub struct $name(Places);
+
+        impl $name {
+            /// The parameters exactly as they came, unknown members and `_meta` included: an object.
+            #[must_use]
+            pub fn params(&self) -> &Json {
+                &self.0.json
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    )*};
+}
+
+requests! {
+    /// A request to run a tool.
+    CallTool;
+    /// A request for a prompt.
+    GetPrompt;
+    /// A request for one page of a list.
+    List;
+    /// A request to read a resource.
+    ReadResource;
+    /// A request to be told when a resource changes.
+    Subscribe;
+    /// A request to be told no longer.
+    Unsubscribe;
+}
+
+macro_rules! named {
+    ($($name:ident)*) => {$(
+        impl $name {
+            /// The name that is asked for.
+            #[must_use]
+            pub fn name(&self) -> Cow<'_, str> {
+                self.0.text(self.0.target).unwrap_or_default()
+            }
+
+            /// The arguments: a part of the frame, whatever JSON they are. `None` if there are none; `null` is none.
+            #[must_use]
+            pub fn arguments(&self) -> Option<Json> {
+                self.0.part(self.0.extra)
+            }
+
+            /// The arguments, without a second handle of the frame.
+            #[must_use]
+            pub fn into_arguments(self) -> Option<Json> {
+                let Places { json, extra, .. } = self.0;
+                (!extra.is_nowhere()).then(|| json.into_part(extra))
+            }
+        }
+    )*};
+}
+
+named!(CallTool GetPrompt);
+
+impl List {
+    /// The place where the page begins, as a page before it said; `None` for the first page.
+    #[must_use]
+    pub fn cursor(&self) -> Option<Cow<'_, str>> {
+        self.0.text(self.0.target)
+    }
+}
+
+impl ReadResource {
+    /// The uri of the resource, which on Tesseron is its name.
+    #[must_use]
+    pub fn uri(&self) -> Cow<'_, str> {
+        self.0.text(self.0.target).unwrap_or_default()
+    }
+}
+
+impl Subscribe {
+    /// The uri of the resource, which on Tesseron is its name.
+    #[must_use]
+    pub fn uri(&self) -> Cow<'_, str> {
+        self.0.text(self.0.target).unwrap_or_default()
+    }
+
+    /// The name that the peer gives the subscription (Tesseron). MCP has none.
+    #[must_use]
+    pub fn subscription(&self) -> Option<Cow<'_, str>> {
+        self.0.text(self.0.extra)
+    }
+}
+
+impl Unsubscribe {
+    /// The uri of the resource (MCP). Tesseron names only the subscription.
+    #[must_use]
+    pub fn uri(&self) -> Option<Cow<'_, str>> {
+        self.0.text(self.0.target)
+    }
+
+    /// The name that the peer gave the subscription (Tesseron).
+    #[must_use]
+    pub fn subscription(&self) -> Option<Cow<'_, str>> {
+        self.0.text(self.0.extra)
+    }
+}
+
+/// A request to complete an argument.
+#[derive(Clone, PartialEq)]
+pub struct Complete {
+    places: Places,
+    completion: Box<CompletionRequest>,
+}
+
+impl Complete {
+    /// The parameters exactly as they came, unknown members and `_meta` included: an object.
+    #[must_use]
+    pub fn params(&self) -> &Json {
+        &self.places.json
+    }
+
+    /// The argument that shall be completed.
+    #[must_use]
+    pub fn completion(&self) -> &CompletionRequest {
+        &self.completion
+    }
+
+    /// The argument that shall be completed.
+    #[must_use]
+    pub fn into_completion(self) -> CompletionRequest {
+        *self.completion
+    }
+}
+
+impl fmt::Debug for Complete {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.places.fmt(f)
+    }
+}
+
+/// A request of a method that the protocol does not have and [`Config`](crate::Config) lists.
+#[derive(Clone, PartialEq)]
+pub struct Custom {
+    places: Places,
+    method: Box<str>,
+}
+
+impl Custom {
+    /// The method.
+    #[must_use]
+    pub fn method(&self) -> &str {
+        &self.method
+    }
+
+    /// The parameters exactly as they came: an object. `{}` where the peer sent none.
+    #[must_use]
+    pub fn params(&self) -> &Json {
+        &self.places.json
+    }
+
+    /// The parameters, without a second handle of the frame.
+    #[must_use]
+    pub fn into_params(self) -> Json {
+        self.places.json
+    }
+}
+
+impl fmt::Debug for Custom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Custom").field(&self.method).field(&self.places).finish()
+    }
+}
+
+/// A question for what an argument may be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CompletionRequest {
+    /// The thing that the argument belongs to.
+    pub of: CompletionOf,
+    /// The argument's name.
+    pub argument: String,
+    /// What was typed so far.
+    pub value: String,
+    /// The arguments that are filled in already (MCP 2025-06-18 and later).
+    pub context: BTreeMap<String, String>,
+}
+
+impl CompletionRequest {
+    /// Asks for an argument of which `value` was typed so far.
+    #[must_use]
+    pub fn new(of: CompletionOf, argument: impl Into<String>, value: impl Into<String>) -> Self {
+        Self { of, argument: argument.into(), value: value.into(), context: BTreeMap::new() }
+    }
+}
+
+/// A thing whose arguments can be completed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CompletionOf {
+    /// The prompt of this name.
+    Prompt(String),
+    /// The resource or resource template of this uri.
+    Resource(String),
+}
+
+/// A request that is still in the frame that brought it.
+#[derive(Debug)]
+pub(crate) struct Uncut {
+    op: Op,
+    json: Payload,
+    target: Span,
+    extra: Span,
+    rest: Option<Box<Rest>>,
+}
+
+/// What of a request is no part of its text.
+#[derive(Debug)]
+enum Rest {
+    Completion(Box<CompletionRequest>),
+    Method(Box<str>),
+}
+
+/// A member of parameters, and the demand of the protocol.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Member {
+    name: &'static str,
+    demand: Demand,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Demand {
+    Text,
+    Optional,
+    Any,
+    None,
+}
+
+impl Member {
+    /// Text, which must be there.
+    pub(crate) const fn text(name: &'static str) -> Self {
+        Self { name, demand: Demand::Text }
+    }
+
+    /// Text, unless it is `null` or not there.
+    pub(crate) const fn optional(name: &'static str) -> Self {
+        Self { name, demand: Demand::Optional }
+    }
+
+    /// Any value; `null` is none.
+    pub(crate) const fn any(name: &'static str) -> Self {
+        Self { name, demand: Demand::Any }
+    }
+
+    /// Nothing.
+    pub(crate) const fn none() -> Self {
+        Self { name: "", demand: Demand::None }
+    }
+
+    /// The place, if what stands there is what is demanded. Of a string only its kind is looked at: one that names half a surrogate pair is
+    /// no text at all, and reads as empty.
+    #[inline]
+    fn check(self, text: &[u8], place: Span) -> Result<Span, Text> {
+        let first = place.cut(text).first();
+        match (self.demand, first) {
+            (Demand::Text | Demand::Optional, Some(b'"')) => Ok(place),
+            // No other value begins so.
+            (Demand::Any | Demand::Optional, None | Some(b'n')) | (Demand::None, _) => Ok(Span::default()),
+            (Demand::Any, Some(_)) => Ok(place),
+            _ => Err(self.wrong()),
+        }
+    }
+
+    #[cold]
+    fn wrong(self) -> Text {
+        match self.demand {
+            Demand::Optional => alloc::format!("invalid {}", self.name).into(),
+            _ => alloc::format!("`{}` is missing or no string", self.name).into(),
+        }
+    }
+}
+
+impl Uncut {
+    /// A request for `op`, with `given`, if there are any, and `json`, which is the text of it. Says what is wrong with it otherwise.
+    #[inline]
+    pub(crate) fn read(
+        op: Op,
+        json: impl Fn(&Noted<'_>) -> Payload,
+        given: Option<&Noted<'_>>,
+        [target, extra]: &'static [Member; 2],
+    ) -> Result<Self, Text> {
+        let Some(noted) = given else {
+            let nothing = |member: &Member| member.check(b"", Span::default());
+            let (target, extra) = (nothing(target)?, nothing(extra)?);
+            return Ok(Self { op, json: Payload::Own(Json::empty_object()), target, extra, rest: None });
+        };
+        let text = noted.text();
+        let [at_target, at_extra] = match noted.places([target.name, extra.name]) {
+            Some(places) => places,
+            None => look_for(text, [target, extra])?,
+        };
+        Ok(Self { op, json: json(noted), target: target.check(text, at_target)?, extra: extra.check(text, at_extra)?, rest: None })
+    }
+
+    /// A request of a method that the protocol does not have.
+    pub(crate) fn custom(method: &str, params: Json) -> Self {
+        let rest = Some(Box::new(Rest::Method(method.into())));
+        Self { op: Op::Custom, json: Payload::Own(params), target: Span::default(), extra: Span::default(), rest }
+    }
+
+    /// The same with what shall be completed.
+    pub(crate) fn with_completion(self, completion: CompletionRequest) -> Self {
+        Self { rest: Some(Box::new(Rest::Completion(Box::new(completion)))), ..self }
+    }
+
+    /// `frame` must be the one that brought it.
+    #[inline]
+    pub(crate) fn cut(self, frame: Bytes) -> Request {
+        let Self { op, json, target, extra, rest } = self;
+        let places = Places { json: json.cut(frame), target, extra };
+        match op {
+            Op::CallTool => Request::CallTool(CallTool(places)),
+            Op::ListTools => Request::ListTools(List(places)),
+            Op::GetPrompt => Request::GetPrompt(GetPrompt(places)),
+            Op::ListPrompts => Request::ListPrompts(List(places)),
+            Op::ReadResource => Request::ReadResource(ReadResource(places)),
+            Op::ListResources => Request::ListResources(List(places)),
+            Op::ListResourceTemplates => Request::ListResourceTemplates(List(places)),
+            Op::Subscribe => Request::Subscribe(Subscribe(places)),
+            Op::Unsubscribe => Request::Unsubscribe(Unsubscribe(places)),
+            _ => with_rest(places, rest),
+        }
+    }
+}
+
+#[cold]
+fn with_rest(places: Places, rest: Option<Box<Rest>>) -> Request {
+    match rest.map(|rest| *rest) {
+        Some(Rest::Completion(completion)) => Request::Complete(Complete { places, completion }),
+        Some(Rest::Method(method)) => Request::Custom(Custom { places, method }),
+        // No dialect makes one.
+        None => Request::Custom(Custom { places, method: Box::default() }),
+    }
+}
+
+/// Looks for what a glance does not find: among many members, under a name with escapes, or twice, where the last one counts.
+#[cold]
+fn look_for(text: &[u8], members: [&Member; 2]) -> Result<[Span; 2], Text> {
+    if u32::try_from(text.len()).is_err() {
+        return Err(Text::from_static("parameters of 4 GiB and more are not read"));
+    }
+    let mut places = [Span::default(); 2];
+    read::for_each_key(text, |key, value| {
+        for (place, member) in places.iter_mut().zip(members) {
+            // A value that is none does not hide one before it.
+            let counts = member.demand == Demand::Text || value != b"null";
+            if counts && member.demand != Demand::None && key.is(member.name) {
+                let from = value.as_ptr().addr().wrapping_sub(text.as_ptr().addr());
+                *place = Span::new(from, from.wrapping_add(value.len()));
+            }
+        }
+    });
+    Ok(places)
+}
+
+/// Reads a question for completion as MCP writes it. Says what is wrong with it otherwise.
+pub(crate) fn read_completion(params: &[u8]) -> Result<CompletionRequest, Text> {
+    let object = |of: &[u8], name: &str| read::member(of, name).filter(|value| Kind::of(value) == Kind::Object).map(<[u8]>::to_vec);
+    let text = |of: &[u8], name: &str| read::member(of, name).and_then(read::string).map(Cow::into_owned);
+    let missing = |what: &'static str| Text::from(alloc::format!("invalid completion request: `{what}` is missing or no string"));
+    let no_object = |what: &str| Text::from(alloc::format!("invalid completion request: `{what}` is missing or no object"));
+    let of = object(params, "ref").ok_or_else(|| no_object("ref"))?;
+    let of = match text(&of, "type").as_deref() {
+        Some("ref/prompt") => CompletionOf::Prompt(text(&of, "name").ok_or_else(|| missing("ref.name"))?),
+        Some("ref/resource") => CompletionOf::Resource(text(&of, "uri").ok_or_else(|| missing("ref.uri"))?),
+        _ => return Err(Text::from_static("invalid completion request: `ref.type` is unknown")),
+    };
+    let argument = object(params, "argument").ok_or_else(|| no_object("argument"))?;
+    let name = text(&argument, "name").ok_or_else(|| missing("argument.name"))?;
+    let value = text(&argument, "value").ok_or_else(|| missing("argument.value"))?;
+    let mut context = BTreeMap::new();
+    let mut proper = true;
+    if let Some(given) = object(params, "context").and_then(|context| object(&context, "arguments")) {
+        read::for_each_member(&given, |name, value| match read::string(value) {
+            Some(value) => drop(context.insert(String::from(name), value.into_owned())),
+            None => proper = false,
+        });
+    }
+    if !proper {
+        return Err(Text::from_static("invalid completion request: `context.arguments` has a value that is no string"));
+    }
+    Ok(CompletionRequest { of, argument: name, value, context })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::scan::{Cursor, Members};
+
+    const MEMBERS: &[Member; 2] = &[Member::text("name"), Member::any("arguments")];
+
+    /// The request as a frame brings it.
+    fn request(text: &str, op: Op, members: &'static [Member; 2]) -> Result<Request, Text> {
+        let frame = alloc::format!(r#"{{"params":{text}}}"#);
+        let mut all = Members::at(Cursor::new(frame.as_bytes(), 9)).unwrap();
+        all.next_key().unwrap().unwrap();
+        let mut noted = Noted::default();
+        all.note(&mut noted).unwrap();
+        let json = |_: &Noted<'_>| Payload::Own(Json::parse(String::from(text)).unwrap());
+        Ok(Uncut::read(op, json, Some(&noted), members)?.cut(Bytes::new()))
+    }
+
+    fn tool(text: &str) -> Result<CallTool, Text> {
+        request(text, Op::CallTool, MEMBERS).map(|request| match request {
+            Request::CallTool(tool) => tool,
+            other => panic!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn a_name_and_arguments_are_found_however_they_are_written() {
+        let cases = [
+            (r#"{"name":"a","arguments":{"x":[1]}}"#, "a", Some(r#"{"x":[1]}"#)),
+            (r#"{ "arguments" : [ ] , "_meta":{}, "name" : "\u0061\"" }"#, "a\"", Some("[ ]")),
+            (r#"{"name":"a","arguments":null}"#, "a", None),
+            (r#"{"name":"a"}"#, "a", None),
+            (r#"{"name":"","":1}"#, "", None),
+            (r#"{"name":"a","name":"b","arguments":1,"arguments":2}"#, "b", Some("2")),
+            (r#"{"name":"a","arguments":1,"arguments":null}"#, "a", Some("1")),
+            (r#"{"n\u0061me":"a","argument\u0073":1}"#, "a", Some("1")),
+            (r#"{"a":1,"b":2,"c":3,"d":4,"name":"a","arguments":{}}"#, "a", Some("{}")),
+        ];
+        for (text, name, arguments) in cases {
+            let request = tool(text).unwrap();
+            assert_eq!(request.name(), name, "{text}");
+            assert_eq!(request.arguments().as_ref().map(Json::as_str), arguments, "{text}");
+            assert_eq!(request.params().as_str(), text, "verbatim");
+            assert_eq!(request.into_arguments().as_ref().map(Json::as_str), arguments, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_member_that_is_demanded_and_missing_or_of_another_type_is_named() {
+        for text in ["{}", r#"{"name":7}"#, r#"{"uri":"a"}"#, r#"{"name":"a","name":null}"#] {
+            assert_eq!(tool(text).unwrap_err().as_str(), "`name` is missing or no string", "{text}");
+        }
+        assert_eq!(tool(r#"{"name":"\ud800"}"#).unwrap().name(), "", "half a surrogate pair is no text");
+        let members = const { &[Member::optional("cursor"), Member::none()] };
+        let list = |text| request(text, Op::ListTools, members);
+        assert_eq!(list(r#"{"cursor":7}"#).unwrap_err().as_str(), "invalid cursor");
+        for (text, expected) in [("{}", None), (r#"{"cursor":null}"#, None), (r#"{"cursor":""}"#, Some("")), (r#"{"":1}"#, None)] {
+            let Request::ListTools(list) = list(text).unwrap() else { panic!("{text}") };
+            assert_eq!(list.cursor().as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_completion_is_read_for_prompts_and_for_resources() {
+        let prompt = br#"{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":"x"},"_meta":{}}"#;
+        assert_eq!(read_completion(prompt).unwrap(), CompletionRequest::new(CompletionOf::Prompt("p".into()), "a", "x"));
+        let resource = br#"{"ref":{"type":"ref/resource","uri":"u://{a}"},"argument":{"name":"a","value":""},"context":{"arguments":{"b":"c"}}}"#;
+        let request = read_completion(resource).unwrap();
+        assert_eq!(request.of, CompletionOf::Resource("u://{a}".into()));
+        assert_eq!(request.context.get("b").map(String::as_str), Some("c"));
+        for (text, part) in [
+            ("{}", "`ref` is missing"),
+            (r#"{"ref":{"type":"ref/other"}}"#, "`ref.type`"),
+            (r#"{"ref":{"type":"ref/prompt"}}"#, "`ref.name`"),
+            (r#"{"ref":{"type":"ref/resource","uri":1}}"#, "`ref.uri`"),
+            (r#"{"ref":{"type":"ref/prompt","name":"p"}}"#, "`argument` is missing"),
+            (r#"{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a"}}"#, "`argument.value`"),
+            (
+                r#"{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":""},"context":{"arguments":{"b":1}}}"#,
+                "`context.arguments`",
+            ),
+        ] {
+            let why = read_completion(text.as_bytes()).unwrap_err();
+            assert!(why.contains(part), "{text}: {why}");
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Frames of one lane that wait to be polled, in the order in which they were made.
+//!
+//! ```text
+//!               push                next         
+//!   (none) ------------> waits ----------------------> (gone: it has left)
+//!                          |
+//!                          | withdraw, withdraw_first: it is never sent
+//!                          v                sweep
+//!                      withdrawn ----------------------> (gone)
+//! ```
+
+use alloc::collections::VecDeque;
+
+use crate::byte_queue::KEPT;
+use crate::session::overload::Overload;
+use crate::session::{ExchangeId, InboundId, InputKey, ReplyKind, RouteKind};
+use crate::wire::{Frames, Kept};
+
+/// The kind of a frame: its place among those that may be refused, and what the transport is told of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// The reply to an exchange of the peer that has a place in a table.
+    Reply(ReplyKind),
+    /// A reply that belongs to no exchange in a table; they are counted.
+    Unsolicited(ReplyKind),
+    /// Progress of an invocation that we serve.
+    Progress(InboundId),
+    /// A question on behalf of an invocation that we serve, or its end.
+    Question,
+    /// A log record, perhaps on behalf of an invocation; the oldest makes room for the newest.
+    Log { within: bool },
+    /// A request of ours.
+    Request(ExchangeId),
+    /// The end of one.
+    Cancel(ExchangeId),
+    /// The answer to a question of the peer.
+    Answer(InputKey),
+    /// News that belong to nothing else.
+    Notice,
+}
+
+impl Class {
+    pub(super) const fn route(self) -> RouteKind {
+        match self {
+            Self::Reply(kind) | Self::Unsolicited(kind) => RouteKind::Reply(kind),
+            Self::Progress(_) | Self::Question | Self::Log { within: true } => RouteKind::Within,
+            Self::Request(exchange) => RouteKind::Request(exchange),
+            Self::Cancel(exchange) => RouteKind::Cancel(exchange),
+            Self::Answer(key) => RouteKind::Answer(key),
+            Self::Log { within: false } | Self::Notice => RouteKind::Notice,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Waiting {
+    number: u64,
+    class: Class,
+    frame: Kept,
+    /// It is never sent. Such places are swept when they are many; until then `frame` says how many bytes of the shared memory it takes.
+    withdrawn: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct LaneQueue {
+    /// Ordered by number.
+    queue: VecDeque<Waiting>,
+    bytes: usize,
+    /// Those of them that are of log records.
+    log_bytes: usize,
+    unsolicited_replies: usize,
+    withdrawn: usize,
+    /// Memory of those among the others.
+    withdrawn_bytes: usize,
+    /// The transport takes no frame of it for now.
+    is_stalled: bool,
+    /// It stands among those that take turns.
+    has_turn: bool,
+    /// Exchanges of the peer that came by it and have not been replied to.
+    owed: usize,
+    /// A refusal has left since that was asked.
+    unsolicited_left: bool,
+    /// The patience with a peer that reads none of what it makes us refuse.
+    overload: Overload,
+}
+
+impl LaneQueue {
+    #[inline]
+    pub(super) fn push(&mut self, number: u64, class: Class, frame: Kept) {
+        let length = frame.len();
+        self.bytes = self.bytes.saturating_add(length);
+        match class {
+            Class::Unsolicited(_) => self.unsolicited_replies = self.unsolicited_replies.saturating_add(1),
+            Class::Log { .. } => self.log_bytes = self.log_bytes.saturating_add(length),
+            _ => {}
+        }
+        self.queue.push_back(Waiting { number, class, frame, withdrawn: false });
+    }
+
+    /// The next frame, and its kind.
+    // 3 % of a frame that is polled alone.
+    #[inline(always)]
+    pub(super) fn next(&mut self, frames: &mut Frames) -> Option<(Class, Kept)> {
+        loop {
+            let waiting = self.queue.pop_front()?;
+            if !waiting.withdrawn {
+                self.uncount(waiting.class, waiting.frame.len());
+                return Some((waiting.class, waiting.frame));
+            }
+            self.pass_withdrawn(&waiting.frame, frames);
+        }
+    }
+
+    #[cold]
+    fn pass_withdrawn(&mut self, frame: &Kept, frames: &mut Frames) {
+        self.withdrawn = self.withdrawn.saturating_sub(1);
+        if let Kept::Behind(length) = *frame {
+            self.withdrawn_bytes = self.withdrawn_bytes.saturating_sub(length);
+            frames.leave(length);
+        }
+    }
+
+    /// Takes a frame back, and says how long it was; `None` if it has been polled.
+    pub(super) fn withdraw(&mut self, number: u64, frames: &mut Frames) -> Option<usize> {
+        let place = self.queue.binary_search_by_key(&number, |waiting| waiting.number).ok()?;
+        let withdrawn = self.empty(place);
+        self.sweep(frames);
+        withdrawn
+    }
+
+    /// Says whether a frame that was not withdrawn has not been polled.
+    #[inline]
+    pub(super) fn holds(&self, number: u64) -> bool {
+        self.queue.front().is_some_and(|first| first.number <= number)
+    }
+
+    /// Takes back the oldest frames of a kind until `bytes` are free, in one pass. Says how many, and how long they were together.
+    pub(super) fn withdraw_first(
+        &mut self,
+        bytes: usize,
+        is_of_kind: impl Fn(Class) -> bool,
+        frames: &mut Frames,
+    ) -> (usize, usize) {
+        let (mut count, mut freed) = (0_usize, 0_usize);
+        for place in 0..self.queue.len() {
+            if freed >= bytes {
+                break;
+            }
+            if self.queue.get(place).is_some_and(|waiting| is_of_kind(waiting.class))
+                && let Some(length) = self.empty(place)
+            {
+                freed = freed.saturating_add(length);
+                count = count.saturating_add(1);
+            }
+        }
+        self.sweep(frames);
+        (count, freed)
+    }
+
+    /// Takes the frame at `place` back, unless it was before, and says how long it was.
+    fn empty(&mut self, place: usize) -> Option<usize> {
+        let waiting = self.queue.get_mut(place).filter(|waiting| !waiting.withdrawn)?;
+        let (class, length) = (waiting.class, waiting.frame.len());
+        let memory = if let Kept::Behind(length) = waiting.frame { length } else { 0 };
+        (waiting.frame, waiting.withdrawn) = (Kept::Behind(memory), true);
+        self.withdrawn = self.withdrawn.saturating_add(1);
+        self.withdrawn_bytes = self.withdrawn_bytes.saturating_add(memory);
+        self.uncount(class, length);
+        Some(length)
+    }
+
+    /// Frees the places of withdrawn frames once they are most, and their memory. Amortised: as many must have been withdrawn since the
+    /// last time.
+    fn sweep(&mut self, frames: &mut Frames) {
+        let are_many = self.withdrawn > self.queue.len().saturating_div(2).saturating_add(16);
+        if are_many || self.withdrawn_bytes > self.bytes.saturating_add(KEPT) {
+            frames.retain(self.queue.iter().filter_map(|waiting| match waiting.frame {
+                Kept::Behind(length) => Some((length, !waiting.withdrawn)),
+                Kept::Apart(_) => None,
+            }));
+            self.queue.retain(|waiting| !waiting.withdrawn);
+            (self.withdrawn, self.withdrawn_bytes) = (0, 0);
+        }
+    }
+
+    /// One of so many bytes waits no longer.
+    #[inline]
+    fn uncount(&mut self, class: Class, length: usize) {
+        self.bytes = self.bytes.saturating_sub(length);
+        match class {
+            Class::Unsolicited(_) => {
+                self.unsolicited_replies = self.unsolicited_replies.saturating_sub(1);
+                self.unsolicited_left = true;
+            }
+            Class::Log { .. } => self.log_bytes = self.log_bytes.saturating_sub(length),
+            _ => {}
+        }
+    }
+
+    // ---- The lane ----
+
+    pub(super) fn set_stalled(&mut self, is_stalled: bool) {
+        self.is_stalled = is_stalled;
+    }
+
+    /// An exchange of the peer waits for its reply.
+    #[inline]
+    pub(super) fn owe(&mut self) {
+        self.owed = self.owed.saturating_add(1);
+    }
+
+    /// It was replied to, or never will be.
+    #[inline]
+    pub(super) fn settle(&mut self) {
+        self.owed = self.owed.saturating_sub(1);
+    }
+
+    pub(super) fn overload(&mut self) -> &mut Overload {
+        &mut self.overload
+    }
+
+    /// Gives it a turn. `false` if it has one.
+    pub(super) fn take_turn(&mut self) -> bool {
+        !core::mem::replace(&mut self.has_turn, true)
+    }
+
+    pub(super) fn has_turn(&self) -> bool {
+        self.has_turn
+    }
+
+    /// Its turn is over.
+    pub(super) fn end_turn(&mut self) {
+        self.has_turn = false;
+    }
+
+    // ---- State ----
+
+    pub(super) fn owed(&self) -> usize {
+        self.owed
+    }
+
+    pub(super) fn is_stalled(&self) -> bool {
+        self.is_stalled
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.len() == self.withdrawn
+    }
+
+    /// Says whether the lane can be forgotten: nothing waits, nothing is owed, and the transport has not stopped it.
+    pub(super) fn is_idle(&self) -> bool {
+        self.is_empty() && self.owed == 0 && !self.is_stalled
+    }
+
+    #[inline]
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn log_bytes(&self) -> usize {
+        self.log_bytes
+    }
+
+    #[inline]
+    pub(super) fn unsolicited_replies(&self) -> usize {
+        self.unsolicited_replies
+    }
+
+    /// Says whether as many refusals wait as may, and the time for reading one is counted.
+    #[inline]
+    pub(super) fn is_counting(&self) -> bool {
+        self.overload.is_counting()
+    }
+
+    /// Says whether a refusal has left since this was asked.
+    #[inline]
+    pub(super) fn take_unsolicited_left(&mut self) -> bool {
+        core::mem::take(&mut self.unsolicited_left)
+    }
+
+    #[cfg(test)]
+    pub(super) fn places(&self) -> (usize, usize) {
+        (self.queue.len(), self.withdrawn_bytes)
+    }
+}

@@ -1,0 +1,6 @@
+//! Counted references, also where a target cannot compare and swap.
+
+#[cfg(target_has_atomic = "ptr")]
+pub use alloc::sync::Arc;
+#[cfg(not(target_has_atomic = "ptr"))]
+pub use portable_atomic_util::Arc;

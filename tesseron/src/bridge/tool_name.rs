@@ -1,0 +1,143 @@
+//! The names by which the agent calls the actions of apps.
+//!
+//! An action is the tool `<app>__<action>`. MCP allows 1 to 128 letters, digits, `_`, `-` and `.` in the name of a tool (2025-11-25, Tools,
+//! "Tool Names"), an app may call an action anything. Where the one does not fit the other the agent is told an alias:
+//!
+//! ```text
+//!   ledger __ Eintrag_l_schen -- 2ee1be7638c261b1
+//!   the app   words of the       digest of the
+//!             action's name      action's name
+//! ```
+//!
+//! Aliases depend on nothing but the app and the action. No tool that has its own name looks like an alias, since one that would gets an
+//! alias, too; and aliases of two apps differ in what stands before the last `__`, which the words never contain. So only two actions of
+//! one app can come to the same alias, by a digest that someone has worked for.
+
+use alloc::string::String;
+
+/// The longest name of a tool, in bytes.
+const LONGEST: usize = 128;
+/// The longest id of an app that stands in an alias as a whole, so that the alias is no longer than [`LONGEST`].
+const WHOLE_APP: usize = 80;
+/// As much of a longer id stands before its digest.
+const PART_OF_APP: usize = 60;
+/// As much of the name of an action is told in its alias: a name of an action in a few words, and an alias that with most apps is no longer
+/// than 64, which is what many models take.
+const WORDS: usize = 28;
+/// Between what is told and a digest.
+const MARK: &str = "--";
+const DIGITS: usize = 16;
+
+/// The name of the tool that an action is.
+pub(super) fn of_action(app: &str, action: &str) -> String {
+    let own = alloc::format!("{app}__{action}");
+    if is_allowed(&own) && !is_alias(&own) { own } else { alias(app, action) }
+}
+
+/// Whether the name of a tool is an alias, or looks like one. That of an action with an alias always is.
+pub(super) fn is_alias(tool: &str) -> bool {
+    let digits = |digits: &[u8]| digits.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+    let bytes = tool.as_bytes();
+    bytes.split_last_chunk::<DIGITS>().is_some_and(|(told, last)| told.ends_with(MARK.as_bytes()) && digits(last))
+}
+
+/// What stands for the app in the alias of each of its actions.
+pub(super) fn app_in_alias(app: &str) -> String {
+    match app.get(..PART_OF_APP) {
+        Some(part) if app.len() > WHOLE_APP => alloc::format!("{part}{MARK}{:016x}", digest(app)),
+        _ => String::from(app),
+    }
+}
+
+/// The part of an alias that stands for its app.
+pub(super) fn app_of_alias(alias: &str) -> Option<&str> {
+    alias.rsplit_once("__").map(|(app, _)| app)
+}
+
+fn alias(app: &str, action: &str) -> String {
+    alloc::format!("{}__{}{MARK}{:016x}", app_in_alias(app), words(action), digest(action))
+}
+
+fn is_allowed(tool: &str) -> bool {
+    tool.len() <= LONGEST && tool.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
+}
+
+/// The beginning of a name as far as every client can show it, each run of other letters as one `_`; none at either end.
+fn words(name: &str) -> String {
+    let mut words = String::new();
+    let mut gap = false;
+    for letter in name.chars() {
+        if !letter.is_ascii_alphanumeric() && letter != '-' {
+            gap = !words.is_empty();
+            continue;
+        }
+        if words.len().saturating_add(usize::from(gap)) >= WORDS {
+            break;
+        }
+        if core::mem::take(&mut gap) {
+            words.push('_');
+        }
+        words.push(letter);
+    }
+    words
+}
+
+/// FNV-1a with 64 bits: two names have the same one by chance in no app that there is.
+fn digest(name: &str) -> u64 {
+    const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0000_0100_0000_01b3;
+    name.bytes().fold(BASIS, |digest, byte| (digest ^ u64::from(byte)).wrapping_mul(PRIME))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_mcp_allows_stays_as_it_is() {
+        let longest = "a".repeat(LONGEST - "ledger__".len());
+        for action in ["t", "post_entry", "Post.Entry-2", "a__b", "", "x--", "x--0123456789abcde", "x--0123456789ABCDEF", &longest]
+        {
+            assert_eq!(of_action("ledger", action), alloc::format!("ledger__{action}"));
+        }
+    }
+
+    #[test]
+    fn anything_else_has_an_alias_that_tells_its_beginning() {
+        for (action, alias) in [
+            ("post entry", "ledger__post_entry--"),
+            ("Eintrag löschen", "ledger__Eintrag_l_schen--"),
+            ("  __a__ b__  ", "ledger__a_b--"),
+            ("転記", "ledger__--"),
+            ("one two three four five six seven", "ledger__one_two_three_four_five_six--"),
+            ("x--0123456789abcdef", "ledger__x--0123456789abcdef--"),
+            ("\u{0}\n", "ledger__--"),
+        ] {
+            let told = of_action("ledger", action);
+            assert_eq!(told, alloc::format!("{alias}{:016x}", digest(action)));
+            assert!(is_alias(&told) && is_allowed(&told), "{told}");
+        }
+    }
+
+    /// What an agent has learned must hold with the next version of the gateway.
+    #[test]
+    fn aliases_never_change() {
+        assert_eq!(digest(""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(digest("foobar"), 0x8594_4171_f739_67e8);
+        assert_eq!(of_action("ledger", "post entry"), "ledger__post_entry--35aff9daf0848473");
+        let long = "a".repeat(WHOLE_APP + 1);
+        let part = "a".repeat(PART_OF_APP);
+        assert_eq!(of_action(&long, "x y"), alloc::format!("{part}--ec97501278f66cbc__x_y--beccb1197f2b3af4"));
+    }
+
+    #[test]
+    fn the_app_of_an_alias_is_what_stands_before_its_last_separator() {
+        for app in ["a", "a_", "a__", "a__b", "a___b__", &"a_".repeat(40), &"a_".repeat(41), &"_".repeat(128)] {
+            for action in ["", " ", "_", "__", "_ x", "__ x", "x __", "x __ y", "\u{e4}", &"y z".repeat(100)] {
+                let alias = alias(app, action);
+                assert!(is_alias(&alias) && alias.len() <= LONGEST, "{alias}");
+                assert_eq!(app_of_alias(&alias), Some(&*app_in_alias(app)), "{alias}");
+            }
+        }
+    }
+}

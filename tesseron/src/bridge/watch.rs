@@ -1,0 +1,195 @@
+//! What the agent watches: subscriptions, from the agent to the app and, when an app comes back, from here to the app.
+
+use super::subscription::Subscription;
+use super::surface::parts_of;
+use super::translate::{self, Purpose};
+use super::{Bridge, Leg};
+use crate::claims::ChannelId;
+use protocol_core::dialect::{NotFound, Reply};
+use protocol_core::error::RpcError;
+use protocol_core::json::Text;
+use protocol_core::session::{InboundId, Invoke, Outcome};
+
+impl Bridge {
+    // ---- For the agent ----
+
+    pub(super) fn subscribe(&mut self, id: InboundId, uri: Text) {
+        let found = self.find_resource(&uri);
+        let found = found.and_then(|(channel, resource)| Some((channel, self.registry.session_on(channel)?.clone(), resource)));
+        if let Some(subscription) = self.subscriptions.get_mut(&uri) {
+            // What belongs to a session that is away gives way to another one that is there.
+            let gives_way = found.as_ref().is_some_and(|(_, session, _)| session != subscription.session());
+            if subscription.channel().is_some() || !gives_way {
+                if !subscription.join(id) {
+                    self.reply(id, Reply::Done);
+                }
+                return;
+            }
+            self.subscriptions.remove(&uri);
+        }
+        if self.subscriptions.len() >= self.config.agent_limits.in_flight {
+            return self.reply(id, Reply::Error(RpcError::fixed(RpcError::BUSY, "too many subscriptions")));
+        }
+        let Some((channel, session, resource)) = found else {
+            return self.reply(id, Reply::NotFound(NotFound::Resource(uri)));
+        };
+        self.subscribed = self.subscribed.saturating_add(1);
+        let name = Text::from(alloc::format!("sub_{}", self.subscribed));
+        // Known before it is asked for: the first value may come before the answer.
+        self.subscriptions.insert(uri.clone(), Subscription::new(session, channel, name.clone(), id));
+        let call = Invoke::subscribe(resource).with_subscription(name.clone());
+        if let Err(why) = self.start_at_app(channel, call, Purpose::Subscribe { uri: uri.clone(), name }) {
+            self.subscriptions.remove(&uri);
+            self.reply(id, Reply::Error(why));
+        }
+    }
+
+    pub(super) fn end_subscribe(&mut self, channel: ChannelId, uri: &Text, name: &Text, outcome: Outcome) {
+        let Some(subscription) = self.subscription_at(channel, uri, name) else { return };
+        let waiting = subscription.agree(channel);
+        let reply = match outcome {
+            Outcome::Result(_) => Reply::Done,
+            Outcome::Error(error) => translate::refusal(error),
+            _ => Reply::Error(RpcError::fixed(RpcError::INTERNAL, "Transport closed: the app is gone")),
+        };
+        if reply != Reply::Done {
+            self.subscriptions.remove(uri);
+        }
+        for id in waiting {
+            self.reply(id, reply.clone());
+        }
+    }
+
+    /// The agent waits for a subscription no longer. One that nobody else waits for, and that was not agreed on, is taken back.
+    pub(super) fn forget_subscriber(&mut self, id: InboundId) {
+        let found = self.subscriptions.iter_mut().find(|(_, subscription)| subscription.has_waiting(id));
+        let Some((uri, subscription)) = found else { return };
+        subscription.leave(id);
+        if subscription.waiting() == 0 {
+            let uri = uri.clone();
+            // If the app has no room for it the agent is told of a value that it does not want.
+            let _ = self.drop_subscription(&uri);
+        }
+    }
+
+    /// What was never subscribed is well.
+    pub(super) fn unsubscribe(&mut self, id: InboundId, uri: &Text) {
+        let dropped = self.drop_subscription(uri);
+        self.reply(id, dropped.map_or_else(Reply::Error, |()| Reply::Done));
+    }
+
+    /// Takes a subscription back at its app. An app that is busy keeps it, and this says so; one that is away hears of it when it is back.
+    fn drop_subscription(&mut self, uri: &Text) -> Result<(), RpcError> {
+        let Some(subscription) = self.subscriptions.get_mut(uri) else { return Ok(()) };
+        let Some(channel) = subscription.channel() else {
+            subscription.disown();
+            self.news.forget(uri);
+            return Ok(());
+        };
+        let name = subscription.name().clone();
+        let call = Invoke::unsubscribe(uri.clone()).with_subscription(name);
+        if let Err(error) = self.start_at_app(channel, call, Purpose::Unsubscribe)
+            && error.code == RpcError::BUSY
+        {
+            return Err(error);
+        }
+        // Any other refusal is that of an app that is about to go, and its subscriptions with it.
+        self.news.forget(uri);
+        for waiting in self.subscriptions.remove(uri).map(Subscription::end).unwrap_or_default() {
+            self.reply(waiting, Reply::Done);
+        }
+        Ok(())
+    }
+
+    pub(super) fn pass_update(&mut self, channel: ChannelId, name: &Text) {
+        let subscribed = |subscription: &Subscription| subscription.channel() == Some(channel) && subscription.name() == name;
+        let uri = self.subscriptions.iter().find(|(_, subscription)| subscribed(subscription)).map(|(uri, _)| uri.clone());
+        if let Some(uri) = uri {
+            self.news.update(uri);
+            self.stir(Leg::Agent);
+        }
+    }
+
+    /// The subscription that was asked for on `channel` by this name; the one of `uri` may be another by now.
+    fn subscription_at(&mut self, channel: ChannelId, uri: &Text, name: &Text) -> Option<&mut Subscription> {
+        self.subscriptions
+            .get_mut(uri)
+            .filter(|subscription| subscription.channel() == Some(channel) && subscription.name() == name)
+    }
+
+    // ---- When an app goes and comes back ----
+
+    /// The channel has ended: what was agreed to on it waits for its session, as long as that may come back.
+    pub(super) fn lapse_subscriptions(&mut self, channel: ChannelId) {
+        for subscription in self.subscriptions.values_mut().filter(|subscription| subscription.channel() == Some(channel)) {
+            subscription.lapse();
+        }
+        self.forget_subscriptions();
+    }
+
+    /// Forgets what waits for sessions that cannot come back.
+    pub(super) fn forget_subscriptions(&mut self) {
+        let registry = &self.registry;
+        self.subscriptions.retain(|_, subscription| subscription.channel().is_some() || registry.knows(subscription.session()));
+    }
+
+    /// The session on `channel` is back: an app forgets its subscriptions with its channel, and is asked for them again.
+    pub(super) fn renew_subscriptions(&mut self, channel: ChannelId) {
+        let (Some(session), Some(app)) = (self.registry.session_on(channel), self.apps.get_mut(&channel)) else { return };
+        let waits = |subscription: &Subscription| subscription.channel().is_none() && subscription.session() == session;
+        app.keep_renewals(self.subscriptions.iter().filter(|(_, subscription)| waits(subscription)).map(|(uri, _)| uri.clone()));
+        self.stir(Leg::App(channel));
+    }
+
+    /// Asks the app for as much as may be asked now.
+    pub(super) fn go_on_renewing(&mut self, channel: ChannelId) {
+        while let Some(uri) = self.apps.get_mut(&channel).and_then(super::App::next_renewal) {
+            let Err(error) = self.renew(channel, &uri) else { continue };
+            if error.code == RpcError::BUSY {
+                if let Some(app) = self.apps.get_mut(&channel) {
+                    app.put_renewal_back(uri);
+                }
+                return;
+            }
+            // An app that is about to go may come back; one that has no subscriptions any longer may not be asked.
+            if error.code == RpcError::METHOD_NOT_FOUND {
+                self.subscriptions.remove(&uri);
+            }
+        }
+    }
+
+    fn renew(&mut self, channel: ChannelId, uri: &Text) -> Result<(), RpcError> {
+        // The agent may have asked another session for it meanwhile, or this one have gone again.
+        let session = self.registry.session_on(channel);
+        let waits = |subscription: &&Subscription| subscription.channel().is_none() && Some(subscription.session()) == session;
+        let Some(subscription) = self.subscriptions.get(uri).filter(waits) else { return Ok(()) };
+        let (name, is_unwanted) = (subscription.name().clone(), subscription.is_unwanted());
+        let Some((_, resource)) = parts_of(uri) else { return Ok(()) };
+        let call = if is_unwanted { Invoke::unsubscribe(resource) } else { Invoke::subscribe(resource) };
+        let purpose = Purpose::Renew { uri: uri.clone(), name: name.clone() };
+        self.start_at_app(channel, call.with_subscription(name), purpose)?;
+        if is_unwanted {
+            self.subscriptions.remove(uri);
+        } else if let Some(subscription) = self.subscriptions.get_mut(uri) {
+            subscription.renew(channel);
+        }
+        Ok(())
+    }
+
+    /// The agent was not told of what happened while the app was away, so it is told that something may have.
+    pub(super) fn end_renewal(&mut self, channel: ChannelId, uri: Text, name: &Text, outcome: &Outcome) {
+        let Some(subscription) = self.subscription_at(channel, &uri, name) else { return };
+        match outcome {
+            Outcome::Result(_) => {
+                subscription.agree(channel);
+            }
+            // Its channel is about to end, and then it waits again.
+            Outcome::Lost => return,
+            _ => {
+                self.subscriptions.remove(&uri);
+            }
+        }
+        self.news.update(uri);
+        self.stir(Leg::Agent);
+    }
+}

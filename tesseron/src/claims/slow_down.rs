@@ -1,0 +1,119 @@
+//! How fast a claim code may be guessed.
+//!
+//! No wrong code keeps the right one out. Each one within [`HostPolicy::failure_window`] doubles the time until the next code is looked at,
+//! from [`HostPolicy::first_delay`] up to [`HostPolicy::longest_delay`]; a right one forgets them. The right one waits as long, or a guess
+//! would be worth no more than the moment in which it is not answered. As many codes wait at once as there are places, so that there are at
+//! most [`HostPolicy::places`] guesses within [`HostPolicy::longest_delay`]: 32 a second, which takes five months for half of the 31^6 codes.
+//!
+//! This user is slowed down by wrong codes of this user alone. All others are counted together, for one user can have many numbers.
+
+use alloc::collections::VecDeque;
+use core::time::Duration;
+
+use super::{HostPolicy, Peer};
+use protocol_core::time::Instant;
+
+/// Wrong codes that are remembered of either kind of peer. A delay that was doubled more often than that is longer than any.
+const REMEMBERED: usize = 32;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct SlowDown {
+    of_this_user: VecDeque<Instant>,
+    of_others: VecDeque<Instant>,
+}
+
+impl SlowDown {
+    /// How long a code of this peer waits before it is looked at.
+    pub(super) fn delay(&self, policy: &HostPolicy, peer: Peer, now: Instant) -> Duration {
+        let failures = if peer.is_this_user() { &self.of_this_user } else { &self.of_others };
+        let counted = failures.iter().filter(|at| now.saturating_duration_since(**at) < policy.failure_window).count();
+        let Some(doublings) = counted.checked_sub(1) else { return Duration::ZERO };
+        let factor = u32::try_from(doublings).ok().and_then(|doublings| 1_u32.checked_shl(doublings)).unwrap_or(u32::MAX);
+        policy.first_delay.saturating_mul(factor).min(policy.longest_delay)
+    }
+
+    pub(super) fn on_failure(&mut self, peer: Peer, now: Instant) {
+        let failures = self.failures(peer);
+        if failures.len() >= REMEMBERED {
+            failures.pop_front();
+        }
+        failures.push_back(now);
+    }
+
+    pub(super) fn on_success(&mut self, peer: Peer) {
+        self.failures(peer).clear();
+    }
+
+    fn failures(&mut self, peer: Peer) -> &mut VecDeque<Instant> {
+        if peer.is_this_user() { &mut self.of_this_user } else { &mut self.of_others }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_millis(millis)
+    }
+
+    fn delay(slow_down: &SlowDown, peer: Peer, millis: u64) -> u128 {
+        slow_down.delay(&HostPolicy::default(), peer, at(millis)).as_millis()
+    }
+
+    #[test]
+    fn each_wrong_code_doubles_the_delay_of_the_next_one_up_to_two_seconds() {
+        let mut slow_down = SlowDown::default();
+        for expected in [0, 125, 250, 500, 1000, 2000, 2000, 2000] {
+            assert_eq!(delay(&slow_down, Peer::Unknown, 0), expected);
+            slow_down.on_failure(Peer::Unknown, at(0));
+        }
+        for _ in 0..1000 {
+            slow_down.on_failure(Peer::Unknown, at(1));
+        }
+        assert_eq!(delay(&slow_down, Peer::Unknown, 1), 2000);
+        assert_eq!(slow_down.of_others.len(), REMEMBERED);
+    }
+
+    #[test]
+    fn the_window_slides_and_a_right_code_forgets_the_wrong_ones() {
+        let mut slow_down = SlowDown::default();
+        for second in [0, 10, 20] {
+            slow_down.on_failure(Peer::Unknown, at(second * 1000));
+        }
+        assert_eq!(delay(&slow_down, Peer::Unknown, 59_999), 500);
+        assert_eq!(delay(&slow_down, Peer::Unknown, 60_000), 250);
+        assert_eq!(delay(&slow_down, Peer::Unknown, 79_999), 125);
+        assert_eq!(delay(&slow_down, Peer::Unknown, 80_000), 0);
+        slow_down.on_failure(Peer::Unknown, at(80_000));
+        slow_down.on_success(Peer::Unknown);
+        assert_eq!(delay(&slow_down, Peer::Unknown, 80_000), 0);
+    }
+
+    #[test]
+    fn this_user_is_not_slowed_down_by_others_who_are_counted_together() {
+        let mut slow_down = SlowDown::default();
+        for user in 0..5 {
+            slow_down.on_failure(Peer::OtherUser(user), at(0));
+        }
+        assert_eq!(delay(&slow_down, Peer::ThisUser, 0), 0);
+        assert_eq!(delay(&slow_down, Peer::OtherUser(5), 0), 2000, "one user can have many numbers");
+        assert_eq!(delay(&slow_down, Peer::Unknown, 0), 2000);
+        slow_down.on_success(Peer::ThisUser);
+        assert_eq!(delay(&slow_down, Peer::Unknown, 0), 2000);
+        slow_down.on_failure(Peer::ThisUser, at(0));
+        assert_eq!(delay(&slow_down, Peer::ThisUser, 0), 125);
+    }
+
+    #[test]
+    fn a_policy_of_no_delay_and_one_of_the_longest_are_kept() {
+        let mut slow_down = SlowDown::default();
+        for _ in 0..REMEMBERED {
+            slow_down.on_failure(Peer::Unknown, at(0));
+        }
+        let none = HostPolicy { longest_delay: Duration::ZERO, ..HostPolicy::default() };
+        assert_eq!(slow_down.delay(&none, Peer::Unknown, at(0)), Duration::ZERO);
+        let long = HostPolicy { first_delay: Duration::MAX, longest_delay: Duration::MAX, ..HostPolicy::default() };
+        assert_eq!(slow_down.delay(&long, Peer::Unknown, at(0)), Duration::MAX);
+    }
+}

@@ -1,0 +1,237 @@
+//! What comes first on a WebSocket: its upgrade, which may bind (`docs/protocols/tesseron.md`, "Binding a WebSocket").
+//!
+//! ```text
+//!             an upgrade, its code to be looked at later
+//!   Waiting ---------------------------------------------> Heard
+//!      | |                                                   |
+//!      | '---- an upgrade without a code, or at once ----.   | its time has come
+//!      |                                                 v   v
+//!      '---- `upgrade_wait` is over ---> (closed)       Answered
+//! ```
+
+use super::backlog::Place;
+use super::offer::{Offer, OfferedBind};
+use super::{BindRefused, Host, HostChannel, HostPolicy};
+use protocol_core::time::Instant;
+
+/// The app's end of a connection that shall be a WebSocket, until its upgrade is answered. Made by [`Host::accept_web_socket`].
+///
+/// The upgrade goes to [`handle_upgrade`](Self::handle_upgrade), once. When [`poll_timeout`](Self::poll_timeout) has come, ask
+/// [`handle_timeout`](Self::handle_timeout).
+#[derive(Clone, Debug)]
+pub struct UpgradeGate {
+    place: Place,
+    state: State,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    Waiting { deadline: Instant },
+    Heard { offer: Offer, due: Instant },
+    Answered,
+}
+
+/// What becomes of the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpgradeStep {
+    /// Ask again when [`UpgradeGate::poll_timeout`] has come.
+    Wait,
+    /// Answer the upgrade with [`super::SUBPROTOCOL`]: it is let in, and has spent the claim. Tell [`Host::handle_closed`] when it is gone.
+    Open(HostChannel),
+    /// Answer the upgrade with [`BindRefused::http_status`], if there is one, and close the connection.
+    Refuse(BindRefused),
+    /// Close it: there was no upgrade in time.
+    Close,
+}
+
+impl UpgradeGate {
+    pub(super) fn new(policy: &HostPolicy, place: Place, now: Instant) -> Self {
+        Self { place, state: State::Waiting { deadline: now.saturating_add(policy.upgrade_wait) } }
+    }
+
+    /// Takes the upgrade. `host` must be the one that made the gate. A second one is not looked at.
+    pub fn handle_upgrade(&mut self, offer: Offer, host: &mut Host, now: Instant) -> UpgradeStep {
+        if !matches!(self.state, State::Waiting { .. }) {
+            return UpgradeStep::Wait;
+        }
+        let has_code = offer.is_gateway() && matches!(offer.bind(), OfferedBind::Code(_));
+        let due = if has_code { host.looks_at(self.place, now) } else { now };
+        self.state = State::Heard { offer, due };
+        self.handle_timeout(host, now)
+    }
+
+    /// When [`Self::handle_timeout`] has something to do; `None` once the upgrade is answered.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        match self.state {
+            State::Waiting { deadline: at } | State::Heard { due: at, .. } => Some(at),
+            State::Answered => None,
+        }
+    }
+
+    /// Looks at a code whose time has come, and gives up a connection that has said nothing. Early or repeated, it changes nothing.
+    pub fn handle_timeout(&mut self, host: &mut Host, now: Instant) -> UpgradeStep {
+        if self.poll_timeout().is_none_or(|at| now < at) {
+            return UpgradeStep::Wait;
+        }
+        match core::mem::replace(&mut self.state, State::Answered) {
+            State::Waiting { .. } => UpgradeStep::Close,
+            State::Heard { offer, .. } => {
+                host.answer_upgrade(self.place, &offer, now).map_or_else(UpgradeStep::Refuse, UpgradeStep::Open)
+            }
+            State::Answered => UpgradeStep::Wait,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claims::draw::sequence;
+    use crate::claims::{ClaimCode, Peer};
+    use alloc::vec::Vec;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_millis(millis)
+    }
+
+    fn minting() -> Host {
+        Host::minting(HostPolicy::default(), at(0), 0, &mut sequence(30))
+    }
+
+    fn gate(host: &mut Host, peer: Peer, millis: u64) -> UpgradeGate {
+        let place = host.accept(peer).unwrap().place;
+        host.accept_web_socket(place, at(millis))
+    }
+
+    fn wrong() -> Offer {
+        offer("WRONG-CODE")
+    }
+
+    fn offer(code: &str) -> Offer {
+        Offer::parse([&*Offer::header(Some(&ClaimCode::parse(code).unwrap()))])
+    }
+
+    fn right(host: &Host) -> Offer {
+        offer(host.claim().unwrap().code.reveal())
+    }
+
+    /// Gives a code and waits for the answer. Gives how many milliseconds that took, and the answer.
+    fn dial(host: &mut Host, peer: Peer, offer: Offer, millis: u64) -> (u64, UpgradeStep) {
+        let mut gate = gate(host, peer, millis);
+        let step = gate.handle_upgrade(offer, host, at(millis));
+        if step != UpgradeStep::Wait {
+            return (0, step);
+        }
+        let due = gate.poll_timeout().unwrap();
+        let early = due.saturating_duration_since(at(1));
+        assert_eq!(gate.handle_timeout(host, Instant::ZERO.saturating_add(early)), UpgradeStep::Wait, "not early");
+        let step = gate.handle_timeout(host, due);
+        assert_eq!((gate.poll_timeout(), gate.handle_timeout(host, at(1_000_000))), (None, UpgradeStep::Wait), "once");
+        (due.as_micros() / 1000 - millis, step)
+    }
+
+    #[test]
+    fn a_connection_that_asks_for_nothing_is_closed_after_two_seconds() {
+        let mut host = minting();
+        let mut gate = gate(&mut host, Peer::Unknown, 1000);
+        assert_eq!(gate.poll_timeout(), Some(at(3000)));
+        assert_eq!(gate.handle_timeout(&mut host, at(2999)), UpgradeStep::Wait);
+        assert_eq!(gate.handle_timeout(&mut host, at(3000)), UpgradeStep::Close);
+        let right = right(&host);
+        assert_eq!(gate.handle_upgrade(right, &mut host, at(3000)), UpgradeStep::Wait, "it comes too late");
+        assert_eq!(host.channel(), None);
+    }
+
+    #[test]
+    fn after_five_wrong_codes_the_right_one_is_let_in_within_two_seconds() {
+        let mut host = minting();
+        let mut now = 0;
+        for expected in [0, 125, 250, 500, 1000, 2000, 2000] {
+            let (took, step) = dial(&mut host, Peer::Unknown, wrong(), now);
+            assert_eq!((took, step), (expected, UpgradeStep::Refuse(BindRefused::Mismatch)));
+            now += took;
+        }
+        let right = right(&host);
+        let (took, step) = dial(&mut host, Peer::Unknown, right, now);
+        assert!(took == 2000 && matches!(step, UpgradeStep::Open(_)), "{took} {step:?}");
+    }
+
+    #[test]
+    fn wrong_codes_of_others_cost_this_user_no_time() {
+        let mut host = minting().for_any_user();
+        for millis in 0..20 {
+            dial(&mut host, Peer::OtherUser(1), wrong(), millis);
+            dial(&mut host, Peer::Unknown, wrong(), millis);
+        }
+        let right = right(&host);
+        let (took, step) = dial(&mut host, Peer::ThisUser, right, 20);
+        assert!(took == 0 && matches!(step, UpgradeStep::Open(_)), "{took} {step:?}");
+    }
+
+    /// A code that was answered at once if it was right would be guessed as fast as connections can be made: one hangs up on the others.
+    #[test]
+    fn the_right_code_takes_as_long_as_a_wrong_one() {
+        let mut host = minting();
+        dial(&mut host, Peer::Unknown, wrong(), 0);
+        let (mut one, mut other) = (gate(&mut host, Peer::Unknown, 0), gate(&mut host, Peer::Unknown, 0));
+        let right = right(&host);
+        assert_eq!(one.handle_upgrade(right, &mut host, at(0)), UpgradeStep::Wait);
+        assert_eq!(other.handle_upgrade(wrong(), &mut host, at(0)), UpgradeStep::Wait);
+        assert_eq!((one.poll_timeout(), other.poll_timeout()), (Some(at(125)), Some(at(125))));
+    }
+
+    #[test]
+    fn what_carries_no_code_is_answered_at_once() {
+        let mut host = minting();
+        for _ in 0..10 {
+            dial(&mut host, Peer::Unknown, wrong(), 0);
+        }
+        for (header, refused) in [
+            ("tesseron-gateway", BindRefused::Unbound),
+            ("tesseron-gateway,tesseron-bind.!", BindRefused::Malformed),
+            ("chat,tesseron-bind.ABCD-EF", BindRefused::NoGateway),
+        ] {
+            assert_eq!(dial(&mut host, Peer::Unknown, Offer::parse([header]), 0), (0, UpgradeStep::Refuse(refused)), "{header}");
+        }
+        let mut plain = Host::plain();
+        for _ in 0..10 {
+            let refused = dial(&mut plain, Peer::ThisUser, wrong(), 0);
+            assert_eq!(refused, (0, UpgradeStep::Refuse(BindRefused::Mismatch)), "there is nothing to guess");
+        }
+    }
+
+    #[test]
+    fn sixty_four_silent_connections_keep_nobody_out() {
+        let mut host = minting();
+        let silent: Vec<_> = (0..64).map(|_| gate(&mut host, Peer::Unknown, 0)).collect();
+        let arrival = host.accept(Peer::Unknown).unwrap();
+        assert_eq!(arrival.evicted, Some(silent[0].place));
+        let right = right(&host);
+        let step = host.accept_web_socket(arrival.place, at(1)).handle_upgrade(right, &mut host, at(1));
+        assert!(matches!(step, UpgradeStep::Open(_)), "{step:?}");
+        assert_eq!(host.accept(Peer::Unknown).unwrap().evicted, None, "its place is free again");
+    }
+
+    #[test]
+    fn another_user_is_turned_away_before_it_counts() {
+        let mut host = minting();
+        for _ in 0..1000 {
+            assert_eq!(host.accept(Peer::OtherUser(7)), Err(BindRefused::Foreign));
+        }
+        for _ in 0..64 {
+            assert_eq!(host.accept(Peer::ThisUser).unwrap().evicted, None);
+        }
+        assert!(minting().for_any_user().accept(Peer::OtherUser(7)).is_ok());
+    }
+
+    #[test]
+    fn where_no_code_protects_the_app_a_peer_that_is_not_known_is_turned_away() {
+        let mut plain = Host::plain();
+        assert_eq!(plain.accept(Peer::Unknown), Err(BindRefused::Foreign));
+        assert_eq!(plain.accept(Peer::OtherUser(7)), Err(BindRefused::Foreign));
+        assert!(plain.accept(Peer::ThisUser).is_ok());
+        let mut plain = Host::plain().for_any_user();
+        assert!(plain.accept(Peer::Unknown).is_ok() && plain.accept(Peer::OtherUser(7)).is_ok());
+    }
+}

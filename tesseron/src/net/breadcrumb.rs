@@ -1,0 +1,402 @@
+//! Breadcrumbs: what a gateway leaves in a file about each code that it has minted and that waits, so that another
+//! gateway of the same user can say whose code it is that it does not know (`docs/protocols/tesseron.md`, "Files").
+//!
+//! A file is called by its code, which only the one who says it knows. It is ours alone, goes with the session that waits, and is swept by
+//! other gateways some time after the process is dead that has left it. What another has left is only told: it opens nothing.
+
+use std::borrow::Cow;
+use std::format;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::string::String;
+
+use serde::{Deserialize, Serialize};
+
+use crate::claims::{ClaimCode, Pending};
+use crate::net::TesseronError;
+use crate::net::home::{self, PrivateFile};
+use crate::net::{FolderRefused, Home, instance};
+
+/// The version of breadcrumbs that is written and read.
+const VERSION: u32 = 1;
+/// Bytes of the largest breadcrumb that is read; names and ids are bounded, so ours has less than 1 KiB.
+const LARGEST: usize = 4 * 1024;
+/// Files of the folder that are looked at in one sweep.
+const MOST: usize = 1024;
+/// How long a breadcrumb means something, in milliseconds. A process of that number may be any other then. 24 h.
+const LIFE_MS: u64 = 24 * 60 * 60 * 1000;
+/// How long one of a dead process is kept, in milliseconds, so that it can be told when the code is still said. 1 h.
+const STALE_MS: u64 = 60 * 60 * 1000;
+/// How far the clock of the one who has written it may be ahead, in milliseconds. 10 min.
+const AHEAD_MS: u64 = 10 * 60 * 1000;
+
+/// A breadcrumb of ours. Dropping it removes the file, unless another gateway has put one in its place.
+#[derive(Debug)]
+pub(super) struct Breadcrumb(#[expect(dead_code, reason = "the file goes with it")] PrivateFile);
+
+impl Breadcrumb {
+    /// Leaves one for a session that waits to be claimed.
+    pub(super) fn leave(home: &Home, pending: &Pending, app_name: &str) -> Result<Self, TesseronError> {
+        let app_name = if instance::is_name(app_name) { app_name } else { pending.app.as_str() };
+        home::make_private_folder(&home.claims())?;
+        let mut file = PrivateFile::at(path(home, &pending.code));
+        let document = Document {
+            version: VERSION,
+            code: pending.code.reveal().into(),
+            session_id: pending.session_id.as_str().into(),
+            app_id: pending.app.as_str().into(),
+            app_name: app_name.into(),
+            gateway_pid: std::process::id(),
+            minted_at: pending.minted_at,
+        };
+        let written = serde_json::to_vec(&document).map_err(io::Error::from).and_then(|bytes| file.write(&bytes));
+        written.map_err(|source| TesseronError::Breadcrumb { path: file.path().into(), source })?;
+        Ok(Self(file))
+    }
+}
+
+/// The gateway that has minted a code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Minter {
+    app_name: String,
+    process: u32,
+    is_alive: bool,
+}
+
+impl Minter {
+    /// The one that has left a breadcrumb for this code, if any has. `epoch_ms` is the time now.
+    pub(super) fn of(home: &Home, code: &ClaimCode, epoch_ms: u64) -> Option<Self> {
+        home::check_folder(&home.claims(), home::WRITABLE).ok()?;
+        read(&path(home, code)).filter(|found| found.is_of(epoch_ms)).map(|found| found.minter)
+    }
+
+    /// Why its code claims nothing here.
+    pub(super) fn why_not_here(&self) -> String {
+        let Self { app_name, process, is_alive } = self;
+        if !is_alive {
+            return format!(
+                "it is of a gateway that has ended (process {process}); {app_name} shows another one once this gateway has it"
+            );
+        }
+        if *process == std::process::id() {
+            return format!("the session of {app_name} that it was for is over");
+        }
+        format!(
+            "{app_name} is with another gateway (process {process}), and only the agent of that one can claim it; or that gateway ends first"
+        )
+    }
+}
+
+/// Removes what gateways have left that have been dead for an hour, and what is too old to mean anything. Other files are left alone. At most
+/// 1024 are looked at.
+pub(super) fn sweep(home: &Home, epoch_ms: u64) -> Result<(), TesseronError> {
+    let folder = home.claims();
+    let refused = |refused| TesseronError::Folder { path: home.claims(), refused };
+    match home::check_folder(&folder, home::WRITABLE) {
+        Err(FolderRefused::System(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        checked => checked.map_err(refused)?,
+    }
+    let entries = fs::read_dir(&folder).map_err(|error| refused(error.into()))?;
+    for path in entries.flatten().take(MOST).map(|entry| entry.path()) {
+        if let Some(found) = read(&path)
+            && (!found.is_of(epoch_ms) || found.is_stale(epoch_ms))
+            && home::is_at(&found.file, &path)
+        {
+            // What is not removed now is found again.
+            let _ = fs::remove_file(&path);
+        }
+    }
+    Ok(())
+}
+
+fn path(home: &Home, code: &ClaimCode) -> PathBuf {
+    home.claims().join(format!("{}.json", code.reveal()))
+}
+
+/// A breadcrumb that was read.
+struct Found {
+    minter: Minter,
+    minted_at: u64,
+    file: File,
+}
+
+impl Found {
+    fn is_of(&self, epoch_ms: u64) -> bool {
+        self.minted_at <= epoch_ms.saturating_add(AHEAD_MS) && epoch_ms.saturating_sub(self.minted_at) <= LIFE_MS
+    }
+
+    fn is_stale(&self, epoch_ms: u64) -> bool {
+        !self.minter.is_alive && epoch_ms.saturating_sub(self.minted_at) > STALE_MS
+    }
+}
+
+/// What a file says, if it is a breadcrumb.
+fn read(path: &Path) -> Option<Found> {
+    let (file, bytes) = instance::read_file(path, LARGEST).ok()?;
+    // Members are read by name only: an array would do for a struct otherwise.
+    let object: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(&bytes).ok()?;
+    let document = Document::deserialize(serde_json::Value::Object(object)).ok()?;
+    let is_of_file = path.file_name().is_some_and(|name| *name == *format!("{}.json", document.code));
+    let is_proper = document.version == VERSION && is_of_file && instance::is_name(&document.app_name);
+    let minter = Minter {
+        app_name: document.app_name.into_owned(),
+        process: document.gateway_pid,
+        is_alive: home::is_alive(document.gateway_pid),
+    };
+    is_proper.then_some(Found { minter, minted_at: document.minted_at, file })
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Document<'a> {
+    version: u32,
+    code: Cow<'a, str>,
+    session_id: Cow<'a, str>,
+    app_id: Cow<'a, str>,
+    app_name: Cow<'a, str>,
+    gateway_pid: u32,
+    minted_at: u64,
+}
+
+#[cfg(unix)]
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claims::{RegistryPolicy, SessionRegistry};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::process::Command;
+    use std::string::ToString;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::vec::Vec;
+
+    const NOW: u64 = 1_795_263_172_478;
+
+    /// A home of its own, which goes with the test.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new() -> Self {
+            static NEXT: AtomicUsize = AtomicUsize::new(0);
+            let name = format!("breadcrumbs-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+            Self(std::env::temp_dir().join(name))
+        }
+
+        fn home(&self) -> Home {
+            Home::at(&self.0)
+        }
+
+        /// Puts a file there that nobody removes.
+        fn put(&self, name: &str, content: &str) -> PathBuf {
+            home::make_private_folder(&self.home().claims()).unwrap();
+            let path = self.home().claims().join(name);
+            fs::write(&path, content).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+            path
+        }
+
+        fn minter(&self, code: &str) -> Option<Minter> {
+            Minter::of(&self.home(), &ClaimCode::parse(code).unwrap(), NOW)
+        }
+
+        fn names(&self) -> Vec<String> {
+            let entries = fs::read_dir(self.home().claims()).unwrap();
+            let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            names.sort_unstable();
+            names
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    /// A session that waits to be claimed.
+    fn pending() -> Pending {
+        let mut registry = SessionRegistry::new(RegistryPolicy::default());
+        let channel = registry.open(crate::claims::Dial::Plain).unwrap();
+        registry.hello(channel, "ledger", NOW, &mut |bytes| bytes.fill(7)).unwrap();
+        registry.pending().remove(0)
+    }
+
+    /// A breadcrumb for `PQ7N-4D` as another gateway would leave it, with one member changed.
+    fn with(member: &str, value: serde_json::Value) -> String {
+        let mut document = serde_json::json!({
+            "version": 1, "code": "PQ7N-4D", "sessionId": "s_k3j9x0aammwz1q2p", "appId": "ledger", "appName": "Ledger",
+            "gatewayPid": parent(), "mintedAt": NOW,
+        });
+        document[member] = value;
+        document.to_string()
+    }
+
+    fn of(process: u32) -> String {
+        with("gatewayPid", process.into())
+    }
+
+    /// A process that lives and is not this one.
+    fn parent() -> u32 {
+        std::os::unix::process::parent_id()
+    }
+
+    fn dead() -> u32 {
+        let mut child = Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        child.id()
+    }
+
+    #[test]
+    fn a_breadcrumb_has_the_members_of_section_7_8_is_ours_alone_and_goes_with_its_session() {
+        let (scratch, pending) = (Scratch::new(), pending());
+        let code = pending.code.reveal();
+        let breadcrumb = Breadcrumb::leave(&scratch.home(), &pending, "Ledger").unwrap();
+        let path = scratch.home().claims().join(format!("{code}.json"));
+        let written: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        let expected = serde_json::json!({
+            "version": 1, "code": code, "sessionId": pending.session_id.as_str(), "appId": "ledger", "appName": "Ledger",
+            "gatewayPid": std::process::id(), "mintedAt": NOW,
+        });
+        assert_eq!(written, expected);
+        assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
+        assert_eq!(scratch.names(), [format!("{code}.json")], "it was written as a whole");
+        assert_eq!(scratch.minter(code).unwrap().process, std::process::id());
+        drop(breadcrumb);
+        assert_eq!(scratch.names(), [""; 0]);
+    }
+
+    #[test]
+    fn a_name_that_nobody_should_be_shown_is_replaced_by_the_id_of_the_app() {
+        let (scratch, pending) = (Scratch::new(), pending());
+        for name in ["", "two\nlines", "\u{1b}[2J", &"x".repeat(257)] {
+            let _breadcrumb = Breadcrumb::leave(&scratch.home(), &pending, name).unwrap();
+            assert_eq!(scratch.minter(pending.code.reveal()).unwrap().app_name, "ledger");
+        }
+    }
+
+    #[test]
+    fn the_breadcrumb_of_a_gateway_that_minted_the_same_code_is_left_alone() {
+        let (scratch, pending) = (Scratch::new(), pending());
+        let breadcrumb = Breadcrumb::leave(&scratch.home(), &pending, "Ledger").unwrap();
+        let name = format!("{}.json", pending.code.reveal());
+        let path = scratch.put("theirs", "theirs");
+        fs::rename(path, scratch.home().claims().join(&name)).unwrap();
+        drop(breadcrumb);
+        assert_eq!(scratch.names(), [name]);
+    }
+
+    #[test]
+    fn a_code_is_told_to_be_that_of_a_gateway_that_lives_of_one_that_has_ended_or_of_this_one() {
+        let scratch = Scratch::new();
+        let (dead, here) = (dead(), std::process::id());
+        for (process, words) in [
+            (parent(), format!("Ledger is with another gateway (process {})", parent())),
+            (dead, format!("a gateway that has ended (process {dead})")),
+            (here, "the session of Ledger that it was for is over".into()),
+        ] {
+            scratch.put("PQ7N-4D.json", &of(process));
+            let why = scratch.minter("pq7n-4d").unwrap().why_not_here();
+            assert!(why.contains(&words), "{why}");
+        }
+        assert_eq!(scratch.minter("AB3X-7K"), None);
+    }
+
+    #[test]
+    fn what_is_no_breadcrumb_says_nothing() {
+        let scratch = Scratch::new();
+        let long = "x".repeat(257);
+        let whole = of(parent());
+        for content in [
+            String::new(),
+            "{".into(),
+            "null".into(),
+            format!("[{whole}]"),
+            format!("{whole}{}", " ".repeat(LARGEST)),
+            "[".repeat(LARGEST),
+            with("version", 2.into()),
+            with("code", "AB3X-7K".into()),
+            with("code", "../PQ7N-4D".into()),
+            with("appName", "two\nlines".into()),
+            with("appName", long.as_str().into()),
+            with("appName", 1.into()),
+            with("gatewayPid", (-1).into()),
+            with("gatewayPid", "1".into()),
+            with("mintedAt", "now".into()),
+            with("mintedAt", (NOW - LIFE_MS - 1).into()),
+            with("mintedAt", (NOW + AHEAD_MS + 1).into()),
+            with("mintedAt", u64::MAX.into()),
+        ] {
+            scratch.put("PQ7N-4D.json", &content);
+            assert_eq!(scratch.minter("PQ7N-4D"), None, "{content:.200}");
+        }
+        for minted_at in [NOW - LIFE_MS, NOW + AHEAD_MS] {
+            scratch.put("PQ7N-4D.json", &with("mintedAt", minted_at.into()));
+            assert!(scratch.minter("PQ7N-4D").is_some());
+        }
+        scratch.put("PQ7N-4D.json", &of(0));
+        assert!(!scratch.minter("PQ7N-4D").unwrap().is_alive);
+    }
+
+    #[test]
+    fn a_link_and_what_others_may_write_say_nothing() {
+        let scratch = Scratch::new();
+        let path = scratch.put("PQ7N-4D.json", &of(parent()));
+        for mode in [0o620, 0o602] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(scratch.minter("PQ7N-4D"), None);
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        let elsewhere = scratch.home().claims().join("elsewhere");
+        fs::rename(&path, &elsewhere).unwrap();
+        symlink(&elsewhere, &path).unwrap();
+        assert_eq!(scratch.minter("PQ7N-4D"), None);
+        fs::remove_file(&path).unwrap();
+        fs::rename(&elsewhere, &path).unwrap();
+        assert!(scratch.minter("PQ7N-4D").is_some());
+        let folder = scratch.home().claims();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o770)).unwrap();
+        assert_eq!(scratch.minter("PQ7N-4D"), None);
+        assert!(matches!(sweep(&scratch.home(), NOW), Err(TesseronError::Folder { refused: FolderRefused::Open(0o770), .. })));
+        let left = Breadcrumb::leave(&scratch.home(), &pending(), "Ledger");
+        assert!(matches!(left, Err(TesseronError::Folder { refused: FolderRefused::Open(0o770), .. })), "nothing is written there");
+    }
+
+    #[test]
+    fn a_breadcrumb_that_cannot_be_written_is_named() {
+        let (scratch, pending) = (Scratch::new(), pending());
+        let path = scratch.home().claims().join(format!("{}.json", pending.code.reveal()));
+        fs::create_dir_all(&path).unwrap();
+        fs::set_permissions(path.parent().unwrap(), fs::Permissions::from_mode(0o700)).unwrap();
+        let error = Breadcrumb::leave(&scratch.home(), &pending, "Ledger").unwrap_err().to_string();
+        assert!(error.starts_with(&format!("cannot write {}: ", path.display())), "{error}");
+    }
+
+    #[test]
+    fn what_the_dead_have_left_and_what_is_old_is_swept_and_nothing_else() {
+        let scratch = Scratch::new();
+        sweep(&scratch.home(), NOW).unwrap();
+        let of_code = |code: &str, document: String| document.replace("PQ7N-4D", code);
+        let (dead, hour_ago) = (dead(), NOW - STALE_MS - 1);
+        let long_dead = of(dead).replace(&NOW.to_string(), &hour_ago.to_string());
+        for (name, content) in [
+            ("DEAD-11.json", of_code("DEAD-11", long_dead.clone())),
+            ("JUST-11.json", of_code("JUST-11", of(dead))),
+            ("LONG-11.json", of_code("LONG-11", with("mintedAt", hour_ago.into()))),
+            ("PAST-11.json", of_code("PAST-11", with("mintedAt", 0.into()))),
+            ("LATE-11.json", of_code("LATE-11", with("mintedAt", u64::MAX.into()))),
+            ("LIVE-11.json", of_code("LIVE-11", of(parent()))),
+            ("README.md", long_dead.clone()),
+            ("OTHER.json", long_dead),
+            ("TEXT.json", "text".into()),
+        ] {
+            scratch.put(name, &content);
+        }
+        sweep(&scratch.home(), NOW).unwrap();
+        let left = ["JUST-11.json", "LIVE-11.json", "LONG-11.json", "OTHER.json", "README.md", "TEXT.json"];
+        assert_eq!(scratch.names(), left);
+    }
+}

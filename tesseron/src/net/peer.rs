@@ -1,0 +1,288 @@
+//! Which user is at the other end of a TCP connection within this machine, as Linux tells in `/proc/net/tcp` and `/proc/net/tcp6`. Other
+//! systems do not tell.
+//!
+//! A table has a line for each socket: a number, its own address, that of its peer, its state, two queues, a timer, retries, the user who
+//! has made it, a timeout, and the inode, which is 0 once no process has the socket any longer. Its user is then shown as 0, too.
+
+use core::net::SocketAddr;
+#[cfg(not(target_os = "linux"))]
+use std::vec::Vec;
+
+use crate::claims::Peer;
+
+#[cfg(target_os = "linux")]
+pub(super) use linux::{can_be_known, find_all};
+
+/// Whether this system tells who has connected.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn can_be_known() -> bool {
+    false
+}
+
+/// The peers of connections that were accepted at `local`, each `None` if it has hung up already.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn find_all(_local: SocketAddr, remotes: &[SocketAddr]) -> Vec<Option<Peer>> {
+    remotes.iter().map(|_| Some(Peer::Unknown)).collect()
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use core::net::IpAddr;
+    use std::collections::BTreeMap;
+    use std::format;
+    use std::fs::File;
+    use std::io::{self, BufRead, BufReader, Read as _};
+    use std::string::String;
+    use std::vec::Vec;
+
+    use super::{Peer, SocketAddr};
+
+    const TABLE: &str = "/proc/net/tcp";
+    const TABLE_OF_IPV6: &str = "/proc/net/tcp6";
+
+    /// Bytes of a table that are read, of about 150 for each socket: 220 000 sockets, which takes half a second. A user who has opened more
+    /// than that can make a peer unknown that stands after them.
+    const LARGEST: u64 = 32 * 1024 * 1024;
+
+    /// A table is read again if it lacks a socket: it is not shown at one moment, and sockets that come and go hide others.
+    const LOOKS: usize = 2;
+
+    /// The user that stands for all whom this user namespace has no number for.
+    const OVERFLOW: u32 = 65534;
+
+    /// Whether this system tells who has connected.
+    pub(crate) fn can_be_known() -> bool {
+        File::open(TABLE).is_ok()
+    }
+
+    /// The peers of connections that were accepted at `local`, each `None` if it has hung up already. To look for many takes no longer than to
+    /// look for one.
+    pub(crate) fn find_all(local: SocketAddr, remotes: &[SocketAddr]) -> Vec<Option<Peer>> {
+        let this_user = rustix::process::geteuid().as_raw();
+        let mut wanted = Wanted::new(local, remotes);
+        for _ in 0..LOOKS {
+            for table in [TABLE, TABLE_OF_IPV6] {
+                if let (true, Ok(table)) = (wanted.is_incomplete(), File::open(table)) {
+                    // What was found before a line that cannot be read counts.
+                    let _ = wanted.read(BufReader::new(table.take(LARGEST)));
+                }
+            }
+        }
+        wanted.found.into_iter().map(|found| found.map_or(Some(Peer::Unknown), |socket| socket.peer(this_user))).collect()
+    }
+
+    /// A socket, as its line tells.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(super) struct Socket {
+        user: u32,
+        inode: u64,
+    }
+
+    impl Socket {
+        pub(super) fn peer(self, this_user: u32) -> Option<Peer> {
+            match self {
+                // Whose it was is not told.
+                Self { inode: 0, .. } => None,
+                Self { user, .. } if user != this_user => Some(Peer::OtherUser(user)),
+                Self { user: OVERFLOW, .. } => Some(Peer::Unknown),
+                Self { .. } => Some(Peer::ThisUser),
+            }
+        }
+    }
+
+    /// Sockets at the other ends of connections of ours.
+    pub(super) struct Wanted {
+        /// Where they are, as the tables write it, and which each is.
+        places: BTreeMap<String, usize>,
+        /// Our own end, as the tables write it.
+        ours: [String; 2],
+        found: Vec<Option<Socket>>,
+    }
+
+    impl Wanted {
+        pub(super) fn new(local: SocketAddr, remotes: &[SocketAddr]) -> Self {
+            let places = remotes.iter().enumerate().flat_map(|(which, remote)| forms(*remote).map(|form| (form, which)));
+            Self { places: places.collect(), ours: forms(local), found: remotes.iter().map(|_| None).collect() }
+        }
+
+        fn is_incomplete(&self) -> bool {
+            self.found.iter().any(Option::is_none)
+        }
+
+        /// Looks for them in a table, up to the last one. A line that is not as it should be is passed over.
+        pub(super) fn read(&mut self, mut table: impl BufRead) -> io::Result<()> {
+            let mut line = String::new();
+            while self.is_incomplete() && table.read_line(&mut line)? > 0 {
+                if let Some((which, socket)) = self.line(&line)
+                    && let Some(found) = self.found.get_mut(which)
+                {
+                    found.get_or_insert(socket);
+                }
+                line.clear();
+            }
+            Ok(())
+        }
+
+        fn line(&self, line: &str) -> Option<(usize, Socket)> {
+            let mut columns = line.split_ascii_whitespace().skip(1);
+            let which = self.places.get(columns.next()?)?;
+            let other = columns.next()?;
+            if !self.ours.iter().any(|form| form == other) {
+                return None;
+            }
+            let user = columns.nth(4)?.parse().ok()?;
+            let inode = columns.nth(1)?.parse().ok()?;
+            Some((*which, Socket { user, inode }))
+        }
+    }
+
+    /// An address as the tables write it, of a socket for either family: words of four bytes in the order of this machine, then the port.
+    fn forms(address: SocketAddr) -> [String; 2] {
+        let (ip, port) = (address.ip().to_canonical(), address.port());
+        let words = |bytes: &[u8]| {
+            let word = |bytes: &[u8]| bytes.try_into().map(u32::from_ne_bytes).unwrap_or_default();
+            bytes.chunks_exact(4).map(|bytes| format!("{:08X}", word(bytes))).collect::<String>()
+        };
+        let of_ipv4 = if let IpAddr::V4(ip) = ip { words(&ip.octets()) } else { String::new() };
+        let of_ipv6 = match ip {
+            IpAddr::V4(ip) => words(&ip.to_ipv6_mapped().octets()),
+            IpAddr::V6(ip) => words(&ip.octets()),
+        };
+        [of_ipv4, of_ipv6].map(|address| format!("{address}:{port:04X}"))
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+        use std::net::{TcpListener, TcpStream};
+
+        /// Recorded: a listener, both ends of a connection, and one end that its process has closed.
+        #[cfg(target_endian = "little")]
+        const RECORDED: &str = "\
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode                                                     
+   0: 0100007F:E639 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 18336 1 000000006cd8b7ce 100 0 0 10 0                     
+   1: 0700007F:CFC7 0100007F:E639 01 00000000:00000000 00:00000000 00000000  1000        0 18338 2 00000000133161fb 20 0 0 10 -1                     
+   2: 0100007F:E639 0700007F:CFC7 01 00000000:00000000 00:00000000 00000000  1001        0 18340 1 00000000dc40b48f 20 0 0 10 -1                     
+   3: 0100007F:CFC8 0100007F:E639 04 00000001:00000000 01:00000014 00000000     0        0 0 2 00000000133161fb 20 0 0 10 -1                         
+";
+        #[cfg(target_endian = "little")]
+        const RECORDED_OF_IPV6: &str = "\
+  sl  local_address                         remote_address                        st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0000000000000000FFFF00000100007F:89E0 0000000000000000FFFF00000100007F:E639 01 00000000:00000000 00:00000000 00000000  1002        0 18337 2 000000003b8cd5d5 20 0 0 10 -1
+   1: 00000000000000000000000001000000:89E1 00000000000000000000000001000000:E639 01 00000000:00000000 00:00000000 00000000  1003        0 18341 2 000000003b8cd5d5 20 0 0 10 -1
+";
+
+        #[cfg(target_endian = "little")]
+        fn read_text(table: &str, own: &str, other: &str) -> Option<Socket> {
+            let mut wanted = Wanted::new(other.parse().unwrap(), &[own.parse().unwrap()]);
+            wanted.read(table.as_bytes()).unwrap();
+            wanted.found[0]
+        }
+
+        #[cfg(target_endian = "little")]
+        #[test]
+        fn the_line_of_the_peers_own_socket_tells_its_user() {
+            let found = read_text(RECORDED, "127.0.0.7:53191", "127.0.0.1:58937");
+            assert_eq!(found, Some(Socket { user: 1000, inode: 18338 }));
+            let our_end = read_text(RECORDED, "127.0.0.1:58937", "127.0.0.7:53191");
+            assert_eq!(our_end, Some(Socket { user: 1001, inode: 18340 }));
+            let closed = read_text(RECORDED, "127.0.0.1:53192", "127.0.0.1:58937");
+            assert_eq!(closed, Some(Socket { user: 0, inode: 0 }));
+            for (own, other) in [
+                ("127.0.0.7:53191", "127.0.0.1:58938"),
+                ("127.0.0.8:53191", "127.0.0.1:58937"),
+                ("127.0.0.1:58937", "0.0.0.0:1"),
+                ("[::1]:53191", "[::1]:58937"),
+            ] {
+                assert_eq!(read_text(RECORDED, own, other), None, "{own} {other}");
+            }
+        }
+
+        #[cfg(target_endian = "little")]
+        #[test]
+        fn a_socket_for_ipv6_that_has_an_address_of_ipv4_is_found_by_it() {
+            for own in ["127.0.0.1:35296", "[::ffff:127.0.0.1]:35296"] {
+                assert_eq!(read_text(RECORDED_OF_IPV6, own, "127.0.0.1:58937"), Some(Socket { user: 1002, inode: 18337 }), "{own}");
+            }
+            let found = read_text(RECORDED_OF_IPV6, "[::1]:35297", "[::1]:58937");
+            assert_eq!(found, Some(Socket { user: 1003, inode: 18341 }));
+        }
+
+        #[cfg(target_endian = "little")]
+        #[test]
+        fn lines_that_cannot_be_read_are_passed_over() {
+            let whole = RECORDED.lines().nth(2).unwrap();
+            for line in
+                ["", " ", "\u{e4}", "1: 0700007F:CFC7", &whole[..60], &whole.replace("1000", "-1"), &whole.replace("18338", "x")]
+            {
+                assert_eq!(read_text(line, "127.0.0.7:53191", "127.0.0.1:58937"), None, "{line:?}");
+                let followed = format!("{line}\n{whole}");
+                assert!(read_text(&followed, "127.0.0.7:53191", "127.0.0.1:58937").is_some(), "{line:?}");
+            }
+            let mut wanted = Wanted::new("127.0.0.1:58937".parse().unwrap(), &["127.0.0.7:53191".parse().unwrap()]);
+            assert!(wanted.read(&b"\xff\n"[..]).is_err());
+        }
+
+        #[cfg(target_endian = "little")]
+        #[test]
+        fn many_are_found_at_once_and_no_further_than_to_the_last_one() {
+            let remotes = ["127.0.0.7:53191", "127.0.0.9:1", "127.0.0.1:53192"].map(|remote| remote.parse().unwrap());
+            let local = "127.0.0.1:58937".parse().unwrap();
+            let mut wanted = Wanted::new(local, &remotes);
+            wanted.read(RECORDED.as_bytes()).unwrap();
+            let users: Vec<_> = wanted.found.iter().map(|found| found.map(|socket| socket.user)).collect();
+            assert_eq!(users, [Some(1000), None, Some(0)]);
+            let mut wanted = Wanted::new(local, &remotes[..1]);
+            let mut table = RECORDED.as_bytes();
+            wanted.read(&mut table).unwrap();
+            assert_eq!(table.iter().filter(|byte| **byte == b'\n').count(), 2, "the lines after it are not read");
+        }
+
+        #[test]
+        fn only_a_socket_that_a_process_of_this_user_has_is_that_of_this_user() {
+            let peer = |user, inode, this_user| Socket { user, inode }.peer(this_user);
+            assert_eq!(peer(1000, 1, 1000), Some(Peer::ThisUser));
+            assert_eq!(peer(1001, 1, 1000), Some(Peer::OtherUser(1001)));
+            assert_eq!(peer(0, 1, 1000), Some(Peer::OtherUser(0)), "also the superuser");
+            assert_eq!(peer(0, 1, 0), Some(Peer::ThisUser));
+            assert_eq!(peer(0, 0, 0), None, "a socket that was closed is shown as one of the superuser");
+            assert_eq!(peer(OVERFLOW, 1, OVERFLOW), Some(Peer::Unknown), "it may be anybody");
+            assert_eq!(peer(OVERFLOW, 1, 1000), Some(Peer::OtherUser(OVERFLOW)));
+        }
+
+        /// A connection within this machine, at both of its ends.
+        fn connected(address: &str) -> Option<(TcpListener, TcpStream, TcpStream)> {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let near = TcpStream::connect(format!("{address}:{port}")).ok()?;
+            let (far, _) = listener.accept().unwrap();
+            Some((listener, near, far))
+        }
+
+        fn found(far: &TcpStream) -> Option<Peer> {
+            find_all(far.local_addr().unwrap(), &[far.peer_addr().unwrap()])[0]
+        }
+
+        #[test]
+        fn a_connection_of_this_user_is_found_in_the_tables_of_this_machine() {
+            assert!(can_be_known());
+            let (_listener, near, far) = connected("127.0.0.1").unwrap();
+            assert_eq!(found(&far), Some(Peer::ThisUser));
+            drop(near);
+            assert_ne!(found(&far), Some(Peer::ThisUser), "it has hung up");
+            // Where there is no IPv6, nobody can connect by it.
+            if let Some((_listener, _near, far)) = connected("[::ffff:127.0.0.1]") {
+                assert_eq!(found(&far), Some(Peer::ThisUser));
+            }
+        }
+
+        #[test]
+        fn a_connection_of_another_user_is_found_in_the_tables_of_this_machine() {
+            let (_listener, near, far) = connected("127.0.0.1").unwrap();
+            // Only the superuser can give a socket away; others cannot play another user.
+            if std::os::unix::fs::fchown(&near, Some(12345), None).is_ok() {
+                assert_eq!(found(&far), Some(Peer::OtherUser(12345)));
+            }
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! Which public types can be sent to another thread and shared between threads. A type that loses `Send` or `Sync`, or that gains what its
+//! documentation says it does not have, does not compile here; a public type that is not here fails the test below.
+//!
+//! So do the futures of public functions, of which the listing of the API says nothing: each can be sent where what it borrows can.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+fn shared<T: Send + Sync + ?Sized>() {}
+fn moved<T: Send + ?Sized>() {}
+/// Takes a future to another thread.
+fn sent<T: Send>(_: T) {}
+
+/// Does not compile where the type has the trait: then both implementations fit.
+macro_rules! lacks {
+    ($type:ty: $trait:ident) => {{
+        trait Ambiguous<A> {
+            fn some() {}
+        }
+        struct Has;
+        impl<T: ?Sized> Ambiguous<()> for T {}
+        impl<T: $trait + ?Sized> Ambiguous<Has> for T {}
+        <$type as Ambiguous<_>>::some();
+    }};
+}
+
+/// The types of one crate, with the parameters that generic ones need: `shared` are `Send` and `Sync`, `moved` only `Send`, `local` neither.
+macro_rules! asserted {
+    (
+        [$($parameters:tt)*]
+        shared: [$($shared:ty),*]
+        moved: [$($moved:ty),*]
+        local: [$($local:ty),*]
+    ) => {
+        #[allow(dead_code, reason = "it is enough that it compiles")]
+        fn assertions<$($parameters)*>() {
+            $(super::shared::<$shared>();)*
+            $(super::moved::<$moved>(); lacks!($moved: Sync);)*
+            $(lacks!($local: Send); lacks!($local: Sync);)*
+        }
+
+        pub(super) const NAMES: &[&str] = &[$(stringify!($shared),)* $(stringify!($moved),)* $(stringify!($local),)*];
+    };
+}
+
+mod protocol_core {
+    use ::protocol_core::*;
+
+    asserted! {
+        [M: Send + Sync, I: drive::FrameIo<Error: Send + Sync> + Send + Sync, T: Send + Sync]
+        shared: [
+            AlarmId, Answer, Ask, AskError, Blocks, CallTimeouts, Caller, Capabilities, CheckpointError, TimeoutKind, Close,
+            CloseReason, Completion, CompletionOf, CompletionRequest, Config, Consent, Content, DepthInference, DepthPolicy,
+            Elicit, Elicited, Event, ExchangeId, Full, Gone, Identity, InboundId, InputFailed, InputKey, Instant,
+            Invalid, Invoke, InvokeError, Json, JsonError, Lane, Level, Limits, LogRecord, Logged, NotFound, NotLive,
+            Notice, Op, OpenUrl, OutboundId, Outcome, Page, PartialResult, SessionCredentials, PeerInfo, Progress, ProgressError,
+            ProgressPolicy, PromptArgument, PromptInfo, Protocol, RateWindow, Received, Refused, Reply, ReplyKind,
+            Reported, Request, ResourceInfo, ResourceTemplateInfo, Route, RouteKind, RpcError, Sample, Sampled,
+            ServeOptions, Session, Stats, Text, Timeouts, TooManyAlarms, ToolInfo, ToolOutput, ToolResult, Transmit,
+            TransportEnd, Violation, CancelReason, WireId, dialect::CallTool, dialect::Complete, dialect::Custom,
+            dialect::GetPrompt, dialect::List, dialect::ReadResource, dialect::Subscribe, dialect::Unsubscribe,
+            drive::Driver<M, I, T>, drive::TurnOutcome<T>, json::read::Key<'static>, json::read::Kind,
+            json::read::Members<'static>, json::write::Object<'static>, lines::LineDecoder, lines::LineEncoder,
+            mcp::Revision, mcp::Side, partial::ItemError, partial::ItemResult, partial::Status, table::Table<T, M>,
+            tesseron::App, tesseron::AppId, tesseron::AppIdError, tesseron::ResumeCredentials, tesseron::End,
+            tesseron::GatewayConfig, tesseron::ClaimState, tesseron::Welcome, tesseron::bind::BindReply,
+            tesseron::bind::BindRequest
+        ]
+        moved: []
+        local: []
+    }
+}
+
+mod engine {
+    use ::engine::*;
+
+    asserted! {
+        [S: Guarded, D: TaskOwner, T: Send + Sync]
+        shared: [
+            AbortHandle, After, DriverSlot, End<T>, Engine<S>, Task<D, T>, Waiters
+        ]
+        moved: [BlockingTask<D>]
+        local: []
+    }
+}
+
+mod endpoint {
+    use ::endpoint::*;
+
+    asserted! {
+        []
+        shared: [
+            AskFailed, InputContext, Call, CallError, Cancellation, Cancelled, Context, Counters, CallOutcome, Endpoint, Extensions,
+            Peer, Prompt, PromptMessage, PromptOutput, Resource, ResourceContents, ResourceTemplate, ResourceUri,
+            SchemaUnchecked, Service, Subrange, TimeoutError, Tool, ToolError, testing::Executor, testing::Pipe,
+            testing::PipeBroken, testing::Run, testing::VirtualTimer
+        ]
+        moved: []
+        local: [testing::Harness]
+    }
+}
+
+mod tesseron {
+    use ::tesseron::*;
+
+    asserted! {
+        [S: net::Sockets]
+        shared: [
+            TesseronError, bridge::Advertised, bridge::BridgeConfig, bridge::BridgeEvent, bridge::ClaimId, bridge::Leg,
+            bridge::ShownCode, bridge::Surface, claims::Admission, claims::Agent, claims::Arrival,
+            claims::BindRefused, claims::BoundDial, claims::ChannelId, claims::Claim, claims::ClaimCode,
+            claims::ClaimCodeError, claims::ClaimMissed, claims::Claimed, claims::Departure, claims::Dial,
+            claims::DialFailed, claims::DialGate, claims::DialStep, claims::HelloRefused, claims::Host,
+            claims::HostChannel, claims::HostGate, claims::HostNext, claims::HostPolicy, claims::HostStep,
+            claims::SessionRegistry, claims::RegistryPolicy, claims::Offer, claims::OpenRefused, claims::Peer, claims::Pending,
+            claims::Place, claims::Resolved<'static>, claims::ResumeRefused, claims::ResumeToken,
+            claims::ResumeTokenError, claims::Routed, claims::SessionId, claims::SessionIdError, claims::UnixChannel,
+            claims::UpgradeGate, claims::UpgradeStep, legs::BridgeLeg, legs::SharedBridge, net::Address, net::Binding,
+            net::ClaimMode, net::FolderRefused, net::Gateway<S>, net::Home, net::Instance, net::LoopbackUrl,
+            net::ManifestRefused, net::NotLoopback, net::RefusedFor, net::Scan, net::TesseronListener,
+            net::TesseronOptions
+        ]
+        moved: [bridge::Bridge, net::TesseronTransport]
+        local: []
+    }
+}
+
+mod adapter_io {
+    use ::adapter_io::*;
+
+    asserted! {
+        [B: Send + Sync, T: Send + Sync, E: Send + Sync]
+        shared: [
+            Child<B, T, E>, Error, Exit, Halves<T, E>, LineIo<B, E>, SocketFile, Stdin, TcpListener<B, T>,
+            UnixListener<B, T>, WebSocket<B, T>, Whole<T>
+        ]
+        moved: []
+        local: []
+    }
+}
+
+mod adapter_tokio {
+    use ::adapter_tokio::*;
+
+    asserted! {
+        []
+        shared: [
+            Alarm, Clock, Connection, Process, Stdin, Stdout, TokioIo, Child, Duplex, Tcp, TcpListener, Unix,
+            UnixListener
+        ]
+        moved: []
+        local: []
+    }
+}
+
+mod adapter_smol {
+    use ::adapter_smol::*;
+
+    asserted! {
+        []
+        shared: [
+            Alarm, Clock, Connection, SmolIo, Stdin, Stdout, Duplex, Tcp, TcpListener, Unix, UnixListener
+        ]
+        moved: [Process, Child]
+        local: []
+    }
+}
+
+/// Every public function that gives a future, of all crates. The compiler checks each; nothing runs.
+#[allow(dead_code, reason = "it is enough that it compiles")]
+mod futures {
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use ::adapter_io::{ListenTcp, ListenUnix, TcpListener, UnixListener};
+    use ::endpoint::{Call, Cancellation, Context, Endpoint, Peer};
+    use ::engine::{Engine, SendsEarly};
+    use ::protocol_core::drive::{Driver, FrameIo, Machine, Timer};
+    use ::protocol_core::{Elicit, Level, Sample};
+    use ::tesseron::claims::ClaimCode;
+    use ::tesseron::legs::SharedBridge;
+    use ::tesseron::net::{self, Gateway, Instance, Sockets, TesseronListener, TesseronOptions};
+
+    use super::sent;
+
+    fn core<M, I, T>(driver: &mut Driver<M, I, T>)
+    where
+        M: Machine<Event: Send> + Send,
+        I: FrameIo<Error: Send> + Send,
+        T: Timer + Send,
+    {
+        sent(driver.next_event());
+    }
+
+    fn engine<S, M, I, T>(machine: M, engine: &Engine<S>, transport: I, timer: T)
+    where
+        S: SendsEarly<Event = M::Event>,
+        M: Machine + Send + 'static,
+        I: FrameIo<Error: Send> + Send + 'static,
+        T: Timer + Send + 'static,
+    {
+        sent(::engine::drive(machine, engine, transport, timer));
+    }
+
+    fn endpoint<I, T>(endpoint: Endpoint, transport: I, timer: T)
+    where
+        I: FrameIo<Error: Send> + Send + 'static,
+        T: Timer + Send + 'static,
+    {
+        sent(::endpoint::drive(endpoint, transport, timer));
+    }
+
+    fn handlers(context: &Context, cancellation: &Cancellation, form: Elicit, sample: Sample) {
+        sent(context.cancelled());
+        sent(cancellation.cancelled());
+        sent(context.sleep(Duration::ZERO));
+        sent(context.with_timeout(async {}, Duration::ZERO));
+        sent(context.sample(sample));
+        sent(context.sample_typed::<String>("prompt"));
+        sent(context.confirm("message"));
+        sent(context.elicit(form));
+        sent(context.elicit_typed::<String>("message"));
+        sent(context.elicit_url("message", "https://host/path"));
+        sent(context.open_url(context.new_url("message", "https://host/path")));
+        sent(context.roots());
+    }
+
+    fn callers(peer: &Peer, call: &mut Call) {
+        sent(call.next_progress());
+        sent(call);
+        sent(peer.ready());
+        sent(peer.closed());
+        sent(peer.list_tools());
+        sent(peer.list_prompts());
+        sent(peer.list_resources());
+        sent(peer.list_resource_templates());
+        sent(peer.set_log_level(Level::Info));
+        sent(peer.ping());
+    }
+
+    fn listeners<B, L: Send + Sync>(tcp: &TcpListener<B, L>, unix: &UnixListener<B, L>)
+    where
+        B: ListenTcp<L> + ListenUnix<L>,
+    {
+        sent(TcpListener::<B, L>::bind("address"));
+        sent(tcp.accept());
+        sent(unix.accept());
+    }
+
+    fn gateways<S: Sockets, I>(gateway: &Gateway<S>, bridge: &SharedBridge, transport: I)
+    where
+        I: FrameIo<Error = std::io::Error> + Send,
+    {
+        sent(bridge.next_event());
+        sent(gateway.next_event());
+        sent(gateway.serve(transport));
+    }
+
+    fn apps<S: Sockets>(sockets: S, options: TesseronOptions, listener: &TesseronListener, instance: &Instance, code: &ClaimCode) {
+        sent(listener.accept());
+        sent(listener.next_code());
+        sent(net::dial(&sockets, instance, Some(code)));
+        sent(net::listen(sockets, options));
+    }
+
+    fn tokio(path: &Path, options: TesseronOptions, instance: &Instance) {
+        sent(::adapter_tokio::tcp_connect("address"));
+        sent(::adapter_tokio::unix_connect(path));
+        sent(::adapter_tokio::stdout_unread());
+        sent(::adapter_tokio::tesseron_listen(options));
+        sent(::adapter_tokio::tesseron_dial(instance, None));
+    }
+
+    fn smol(path: &Path, options: TesseronOptions, instance: &Instance, executor: &Arc<::smol::Executor<'static>>) {
+        sent(::adapter_smol::tcp_connect("address"));
+        sent(::adapter_smol::unix_connect(path));
+        sent(::adapter_smol::stdout_unread());
+        sent(::adapter_smol::tesseron_listen(options.clone()));
+        sent(::adapter_smol::tesseron_listen_on(executor, options));
+        sent(::adapter_smol::tesseron_dial(instance, None));
+    }
+}
+
+/// The crates with what is asserted of each.
+const ASSERTED: [(&str, &[&str]); 7] = [
+    ("adapter-io", adapter_io::NAMES),
+    ("adapter-smol", adapter_smol::NAMES),
+    ("adapter-tokio", adapter_tokio::NAMES),
+    ("endpoint", endpoint::NAMES),
+    ("engine", engine::NAMES),
+    ("protocol-core", protocol_core::NAMES),
+    ("tesseron", tesseron::NAMES),
+];
+
+/// The paths of the types that a listing of the API has.
+fn types(listing: &str) -> BTreeSet<&str> {
+    let is_type = |kind: &str| {
+        let kind = kind.trim_start_matches("#[non_exhaustive] ");
+        ["struct", "enum", "union"].iter().any(|word| kind.strip_prefix(word).is_some_and(|rest| !rest.starts_with(is_letter)))
+    };
+    listing.lines().filter_map(|line| line.split_once(": ")).filter(|(_, kind)| is_type(kind)).map(|(path, _)| path).collect()
+}
+
+fn is_letter(character: char) -> bool {
+    character.is_alphanumeric() || character == '_'
+}
+
+#[test]
+fn every_public_type_is_asserted_to_be_send_and_sync_or_not() {
+    for (name, asserted) in ASSERTED {
+        let listing = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../docs/api/{name}.txt"));
+        let listing = std::fs::read_to_string(listing).expect("a listing of the public API");
+        let asserted: Vec<_> = asserted.iter().map(|name| name.split('<').next().unwrap_or(name).replace(' ', "")).collect();
+        let types = types(&listing);
+        assert!(types.len() > 4, "the listing of {name} is read");
+        let missing: Vec<_> = types.into_iter().filter(|path| !asserted.iter().any(|name| name == path)).collect();
+        assert_eq!(missing, [""; 0], "types of {name} that are not in tests/tests/ratchets/auto_traits.rs");
+    }
+}
+
+#[test]
+fn types_of_a_listing_are_found_and_nothing_else() {
+    let listing =
+        "A: #[non_exhaustive] struct { .. }\nb::B: enum<T>\nb::B::C: variant\nD: structure\nE: auto Send\nF: struct\nf: fn()\n";
+    assert_eq!(types(listing), BTreeSet::from(["A", "b::B", "F"]));
+}

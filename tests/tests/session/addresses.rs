@@ -1,0 +1,310 @@
+//! Addresses for the user to open (MCP 2025-11-25, Client Features, "Elicitation", "URL Mode"): who may ask for them, how they are
+//! answered, and the news and the error that belong to them.
+
+use std::time::Duration;
+
+use protocol_core::{
+    Answer, Ask, AskError, Consent, Event, InputFailed, NotLive, Notice, OpenUrl, Outcome, Refused, Reply, RpcError, Sample,
+    Violation,
+};
+use tests::end::{End, cancelled, client_config, error, json, notification, ok, request, server_config, with};
+use tests::pair::Pair;
+
+const ELICITATION: &str = "elicitation/create";
+const COMPLETE: &str = "notifications/elicitation/complete";
+const SERVER: &str = r#"{"tools":{}}"#;
+const REVISIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+const BOTH: &str = r#"{"elicitation":{"form":{},"url":{}}}"#;
+
+fn sign_in() -> OpenUrl {
+    OpenUrl::new("Sign in?", "https://example.com/in?a=1&b=2").with_id("e-1")
+}
+
+const SIGN_IN: &str = r#"{"mode":"url","message":"Sign in?","url":"https://example.com/in?a=1&b=2","elicitationId":"e-1"}"#;
+
+fn done() -> Notice {
+    Notice::ElicitationComplete { id: "e-1".into() }
+}
+
+/// A client that declares only what is said here.
+fn client(form: bool, url: bool, revision: &str) -> End {
+    let config = with(client_config(), |config| {
+        (config.capabilities.elicitation, config.capabilities.elicitation_url) = (form, url);
+    });
+    End::client_at(config, revision, SERVER)
+}
+
+// ---- Who declares it ----
+
+#[test]
+fn a_client_names_its_modes_only_where_there_is_more_than_the_form() {
+    for (form, url, newest, expected) in [
+        (false, false, "2025-11-25", ""),
+        (true, false, "2025-11-25", r#","elicitation":{}"#),
+        (false, true, "2025-11-25", r#","elicitation":{"url":{}}"#),
+        (true, true, "2025-11-25", r#","elicitation":{"form":{},"url":{}}"#),
+        (true, true, "2025-06-18", r#","elicitation":{}"#),
+        (false, true, "2025-06-18", ""),
+        (true, true, "2025-03-26", ""),
+    ] {
+        let mut client = End::new(with(client_config(), |config| {
+            let newest = protocol_core::mcp::Revision::from_name(newest).unwrap();
+            config.protocol = protocol_core::Protocol::Mcp { side: protocol_core::mcp::Side::Client, newest };
+            (config.capabilities.elicitation, config.capabilities.elicitation_url) = (form, url);
+        }));
+        let said = format!(r#""capabilities":{{"roots":{{"listChanged":true}}{expected},"sampling":{{}}}}"#);
+        let sent = client.sent();
+        assert!(sent[0].contains(&said), "{form} {url} {newest}: {sent:?}");
+    }
+}
+
+#[test]
+fn a_server_asks_only_a_client_that_declares_it_in_the_revision_that_has_it() {
+    let admitted = |revision: &str, declares: &str| {
+        let mut server = End::server_at(server_config(), revision, declares);
+        let id = server.receive_call(1);
+        let asked = server.session.request_input(id, sign_in().into(), server.now);
+        assert_eq!(server.sent().len(), usize::from(asked.is_ok()));
+        assert!(matches!(asked, Ok(_) | Err(AskError::Unsupported)), "{asked:?}");
+        (asked.is_ok(), server.session.peer().unwrap().capabilities.elicitation_url)
+    };
+    for (declares, expected) in [
+        ("{}", false),
+        (r#"{"elicitation":{}}"#, false),
+        (r#"{"elicitation":{"form":{}}}"#, false),
+        (r#"{"elicitation":{"url":true}}"#, false),
+        (r#"{"elicitation":{"url":null,"form":{}}}"#, false),
+        (r#"{"elicitation":{"url":{}}}"#, true),
+        (BOTH, true),
+    ] {
+        assert_eq!(admitted("2025-11-25", declares), (expected, expected), "{declares}");
+    }
+    for revision in REVISIONS {
+        let has = revision == "2025-11-25";
+        assert_eq!(admitted(revision, BOTH), (has, has), "{revision}");
+    }
+    // Forms are a matter of their own.
+    let mut server = End::server_at(server_config(), "2025-11-25", r#"{"elicitation":{"url":{}}}"#);
+    let id = server.receive_call(1);
+    let confirms = Ask::Confirm { message: "?".into() };
+    assert_eq!(server.session.request_input(id, confirms, server.now), Err(AskError::Unsupported));
+}
+
+// ---- What a server asks ----
+
+#[test]
+fn the_question_is_one_request_that_names_its_call_and_every_answer_to_it_is_a_decision() {
+    for (result, expected) in [
+        (r#"{"action":"accept"}"#, Ok(Consent::Accept)),
+        (r#"{"action":"accept","content":{"a":1}}"#, Ok(Consent::Accept)),
+        (r#"{"action":"decline","content":[]}"#, Ok(Consent::Decline)),
+        (r#"{"action":"cancel"}"#, Ok(Consent::Cancel)),
+        (r#"{"action":"Accept"}"#, Err(())),
+        (r#"{"action":null}"#, Err(())),
+        ("{}", Err(())),
+    ] {
+        let mut server = End::server_at(server_config(), "2025-11-25", BOTH);
+        let id = server.receive_call(1);
+        let key = server.ask(id, sign_in().into());
+        let params = format!(r#"{},"_meta":{{"protocol-core/parent":1}}}}"#, SIGN_IN.strip_suffix('}').unwrap());
+        assert_eq!(server.sent(), [request(2, ELICITATION, &params)]);
+
+        server.frame(&format!(r#"{{"jsonrpc":"2.0","id":2,"result":{result}}}"#));
+        let invalid = |()| InputFailed::Invalid("`action` is missing or unknown".into());
+        let answer = expected.map(Answer::OpenUrl).map_err(invalid);
+        let mut events = server.events();
+        assert_eq!(events.pop(), Some(Event::Input { id, key, answer }), "{result}");
+        let rule = expected.is_err().then_some(Event::Violation(Violation::InvalidResponse));
+        assert_eq!(events, Vec::from_iter(rule), "{result}");
+        server.respond(id);
+        assert_eq!(server.sent(), [ok(1)]);
+    }
+}
+
+#[test]
+fn an_address_that_is_not_proper_is_refused_before_it_is_sent() {
+    let mut server = End::server_at(server_config(), "2025-11-25", BOTH);
+    let id = server.receive_call(1);
+    for (open, why) in [
+        (OpenUrl::new("?", "javascript:alert(1)").with_id("1"), "url must be absolute, as in https://example.com/"),
+        (OpenUrl::new("?", "https://a/ b").with_id("1"), "url must not hold ' ' as it is"),
+        (OpenUrl::new("?", "https://a@b/").with_id("1"), "url must not have a user name before its host"),
+        (OpenUrl::new("?", "https://a/"), "elicitationId is empty"),
+    ] {
+        let asked = server.session.request_input(id, open.into(), server.now);
+        assert_eq!(asked, Err(AskError::Invalid(why.into())));
+    }
+    server.expect_silence();
+    // What the peer cannot do comes before what is wrong with the address.
+    let mut server = End::server_at(server_config(), "2025-11-25", "{}");
+    let id = server.receive_call(1);
+    assert_eq!(server.session.request_input(id, OpenUrl::new("?", "").into(), server.now), Err(AskError::Unsupported));
+}
+
+#[test]
+fn a_question_is_taken_back_and_runs_out_as_any_other() {
+    let config = with(server_config(), |config| config.timeouts.input = Some(Duration::from_secs(1)));
+    let mut server = End::server_at(config, "2025-11-25", BOTH);
+    let id = server.receive_call(1);
+    let first = server.ask(id, sign_in().into());
+    let second = server.ask(id, sign_in().into());
+    server.drain();
+    server.session.abandon_input(first, server.now).unwrap();
+    assert!(matches!(&server.sent()[..], [frame] if frame.starts_with(cancelled(2).trim_end_matches("}}"))));
+    assert_eq!(server.session.abandon_input(first, server.now), Err(NotLive));
+    server.at(1_000);
+    assert_eq!(server.events(), [Event::Input { id, key: second, answer: Err(InputFailed::TimedOut) }]);
+}
+
+// ---- What a client is asked ----
+
+#[test]
+fn a_proper_question_arrives_as_what_it_is_and_leaves_as_a_decision_without_content() {
+    for (consent, action) in [(Consent::Accept, "accept"), (Consent::Decline, "decline"), (Consent::Cancel, "cancel")] {
+        for form in [true, false] {
+            let mut client = client(form, true, "2025-11-25");
+            let call = client.call();
+            client.drain().frame(&request(7, ELICITATION, SIGN_IN));
+            let events = client.events();
+            let [Event::InputRequested { key, parent, ask, depth }] = &events[..] else { panic!("{events:?}") };
+            assert_eq!((*parent, ask, *depth), (Some(call), &Ask::from(sign_in()), 0));
+            client.session.provide_input(*key, Answer::OpenUrl(consent), client.now).unwrap();
+            assert_eq!(client.sent(), [format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{"action":"{action}"}}}}"#)]);
+        }
+    }
+}
+
+#[test]
+fn a_mode_that_was_not_declared_is_refused_as_the_protocol_says_and_an_unknown_one_as_nonsense() {
+    const FORM: &str = r#"{"mode":"form","message":"?","requestedSchema":{"type":"object","properties":{}}}"#;
+    const PLAIN: &str = r#"{"message":"?","requestedSchema":{"type":"object","properties":{}}}"#;
+    let by = |mode: &str| error(7, -32602, &format!("elicitation by {mode} was not declared"));
+    let unknown = || error(7, -32601, "method not found: elicitation/create");
+    let nonsense = || error(7, -32602, "mode must be form or url");
+    for (form, url, revision, params, expected) in [
+        (true, false, "2025-11-25", SIGN_IN, Some((by("url"), Violation::UndeclaredInput))),
+        (true, true, "2025-06-18", SIGN_IN, Some((by("url"), Violation::UndeclaredInput))),
+        (false, true, "2025-11-25", FORM, Some((by("form"), Violation::UndeclaredInput))),
+        (false, true, "2025-11-25", PLAIN, Some((by("form"), Violation::UndeclaredInput))),
+        (false, false, "2025-11-25", SIGN_IN, Some((unknown(), Violation::UndeclaredInput))),
+        (false, true, "2025-06-18", SIGN_IN, Some((unknown(), Violation::UndeclaredInput))),
+        (true, true, "2025-11-25", r#"{"mode":"voice","message":"?"}"#, Some((nonsense(), Violation::InvalidParams))),
+        (true, true, "2025-11-25", r#"{"mode":1,"message":"?"}"#, Some((nonsense(), Violation::InvalidParams))),
+        (true, true, "2025-11-25", FORM, None),
+        (true, true, "2025-11-25", PLAIN, None),
+        (true, true, "2025-11-25", SIGN_IN, None),
+    ] {
+        let mut client = client(form, url, revision);
+        client.frame(&request(7, ELICITATION, params));
+        let (sent, violations) = (client.sent(), client.violations());
+        let expected = expected.map_or_else(Default::default, |(frame, rule)| (vec![frame], vec![rule]));
+        assert_eq!((sent, violations), expected, "{form} {url} {revision} {params}");
+    }
+}
+
+#[test]
+fn a_question_that_hides_where_it_leads_or_lacks_a_part_is_refused_with_the_reason() {
+    let url = |url: &str| format!(r#"{{"mode":"url","message":"?","url":{url},"elicitationId":"1"}}"#);
+    for (params, why) in [
+        (url(r#""javascript:alert(1)""#), "url must be absolute"),
+        (url(r#""https://example.com\u202e/""#), "url must not hold '\\u{202e}'"),
+        (url(r#""https://good.example\\@evil.example/""#), "url must not hold '\\\\'"),
+        (url(r#""https://good.example@evil.example/""#), "user name"),
+        (url(r#""https://a/\u001b[2J""#), "url must not hold '\\u{1b}'"),
+        (url(&format!(r#""https://a/{}""#, "x".repeat(8000))), "longer than 8000 bytes"),
+        (url("5"), "url must be text"),
+        (url(r#""https://a/\ud800""#), "url must be text"),
+        (r#"{"mode":"url","url":"https://a/","elicitationId":"1"}"#.into(), "message must be text"),
+        (r#"{"mode":"url","message":"?","url":"https://a/"}"#.into(), "elicitationId must be text"),
+        (r#"{"mode":"url","message":"?","url":"https://a/","elicitationId":""}"#.into(), "elicitationId is empty"),
+        (r#"{"mode":"url","message":"?","url":"https://a/","elicitationId":7}"#.into(), "elicitationId must be text"),
+    ] {
+        let mut client = client(true, true, "2025-11-25");
+        client.frame(&request(7, ELICITATION, &params));
+        let sent = client.sent();
+        let message = serde_json::from_str::<serde_json::Value>(&sent[0]).unwrap()["error"].take();
+        assert_eq!(message["code"], -32602, "{params}");
+        assert!(message["message"].as_str().unwrap().contains(why), "{params}: {message}");
+        assert_eq!(client.violations(), [Violation::InvalidParams], "{params}");
+    }
+}
+
+// ---- News of its end ----
+
+#[test]
+fn that_it_is_done_is_told_from_the_server_to_the_client_in_the_one_revision_that_has_it() {
+    for revision in REVISIONS {
+        let has = revision == "2025-11-25";
+        let mut server = End::server_at(server_config(), revision, BOTH);
+        let told = server.session.notify(done(), server.now);
+        assert_eq!(told, if has { Ok(()) } else { Err(Refused::Unsupported) }, "{revision}");
+        let frame = notification(COMPLETE, r#"{"elicitationId":"e-1"}"#);
+        assert_eq!(server.sent(), if has { vec![frame.clone()] } else { vec![] }, "{revision}");
+        for (declares, heard) in [(true, has), (false, false)] {
+            let mut client = client(true, declares, revision);
+            client.frame(&frame);
+            let expected = if heard { vec![Event::Notice(done())] } else { vec![] };
+            assert_eq!(client.events(), expected, "{revision} {declares}");
+        }
+    }
+    let mut fresh = End::new(server_config());
+    assert_eq!(fresh.session.notify(done(), fresh.now), Err(Refused::NotReady));
+    let mut client = client(true, true, "2025-11-25");
+    assert_eq!(client.session.notify(done(), client.now), Err(Refused::WrongEnd));
+    for params in ["{}", r#"{"elicitationId":5}"#, r#"{"elicitationId":null}"#] {
+        client.frame(&notification(COMPLETE, params));
+        assert_eq!((client.sent(), client.events()), (vec![], vec![Event::Violation(Violation::InvalidParams)]), "{params}");
+    }
+    let mut server = End::server(server_config());
+    server.frame(&notification(COMPLETE, r#"{"elicitationId":"e-1"}"#));
+    assert_eq!(server.violations(), [Violation::WrongDirection]);
+    // Listed or not, it keeps its meaning.
+    let custom = Notice::Custom { method: COMPLETE.into(), params: Some(json("{}")) };
+    assert_eq!(server.session.notify(custom, server.now), Err(Refused::WrongEnd));
+}
+
+// ---- The error ----
+
+#[test]
+fn a_call_that_needs_an_address_opened_first_ends_with_an_error_that_a_client_can_read() {
+    let mut pair = Pair::ready();
+    let call = pair.client.call();
+    pair.run();
+    let id = pair.server.request();
+    let urls = [sign_in(), OpenUrl::new("Pay", "https://example.com/pay").with_id("e-2")];
+    pair.server.reply(id, Reply::Error(RpcError::url_elicitation_required(&urls)));
+    pair.run();
+    let events = pair.client_events();
+    let [Event::Done { id, outcome: Outcome::Error(error), .. }] = &events[..] else { panic!("{events:?}") };
+    assert_eq!((*id, error.code, error.required_urls()), (call, RpcError::URL_ELICITATION_REQUIRED, urls.to_vec()));
+}
+
+// ---- Both ends ----
+
+#[test]
+fn between_two_of_our_own_ends_the_question_stops_the_clocks_and_inherits_its_depth() {
+    let mut pair = Pair::ready();
+    pair.client.call();
+    pair.run();
+    let id = pair.server.request();
+    let key = pair.server.ask(id, Ask::from(Sample::new("?")));
+    pair.run();
+    let events = pair.client_events();
+    let [Event::InputRequested { key: sampled, depth: 1, .. }] = events[..] else { panic!("{events:?}") };
+    // A call that the sampling makes is one deeper; what it asks is as deep as it is.
+    let mut nested = protocol_core::Invoke::call_tool("t", json("{}"));
+    nested.parent = Some(sampled);
+    let nested = pair.client.session.invoke(nested, pair.client.now).unwrap();
+    pair.run();
+    let inner = pair.server.request();
+    let opens = pair.server.ask(inner, sign_in().into());
+    pair.run();
+    let events = pair.client_events();
+    let [Event::InputRequested { key: asked, parent, ref ask, depth: 1 }] = events[..] else { panic!("{events:?}") };
+    assert_eq!((parent, ask), (Some(nested), &Ask::from(sign_in())));
+    pair.client.session.provide_input(asked, Answer::OpenUrl(Consent::Accept), pair.client.now).unwrap();
+    pair.run();
+    let consented = Event::Input { id: inner, key: opens, answer: Ok(Answer::OpenUrl(Consent::Accept)) };
+    assert_eq!(pair.server_events(), [consented]);
+    pair.server.session.abandon_input(key, pair.server.now).unwrap();
+}

@@ -1,0 +1,807 @@
+//! Many lanes through one session: each frame leaves by the lane that it belongs to, and what goes wrong on one costs the others nothing.
+
+use bytes::Bytes;
+use protocol_core::{
+    Answer, Ask, CancelReason, CloseReason, Event, ExchangeId, Gone, InboundId, Invoke, Json, Lane, Level, LogRecord, NotLive,
+    Notice, Op, Outcome, Progress, Received, Reply, ReplyKind, Reported, RouteKind, RpcError, ServeOptions, ToolOutput, Violation,
+};
+use tests::end::{End, call_tool, cancelled, client_config, initialize, json, notification, request, result, server_config, with};
+use tests::tesseron::{app_config, gateway_config, invoke};
+
+/// A frame as the transport of many streams sees it.
+type Sent = (u32, RouteKind, String);
+
+/// A transport of the test with a stream for each lane.
+trait Lanes {
+    fn by(&mut self, lane: u32, frame: &str) -> Received;
+    fn polled(&mut self) -> Vec<Sent>;
+    fn call_by(&mut self, lane: u32, id: u64) -> InboundId;
+    fn stop(&mut self, lane: u32, is_writable: bool);
+    fn lose(&mut self, lane: u32);
+}
+
+impl Lanes for End {
+    fn by(&mut self, lane: u32, frame: &str) -> Received {
+        self.session
+            .handle_frame(Bytes::copy_from_slice(frame.as_bytes()), Lane::new(lane), self.now)
+            .expect("the lane takes frames")
+    }
+
+    fn polled(&mut self) -> Vec<Sent> {
+        let sent = core::iter::from_fn(|| self.session.poll_transmit());
+        sent.map(|sent| (sent.route.lane.number(), sent.route.kind, String::from_utf8(sent.frame.to_vec()).unwrap())).collect()
+    }
+
+    fn call_by(&mut self, lane: u32, id: u64) -> InboundId {
+        assert_eq!(self.by(lane, &call_tool(id, true)).replies, 1);
+        self.request()
+    }
+
+    fn stop(&mut self, lane: u32, is_writable: bool) {
+        self.session.set_writable(Lane::new(lane), is_writable, self.now).expect("the lane is open");
+    }
+
+    fn lose(&mut self, lane: u32) {
+        self.session.handle_gone(Gone::Lane(Lane::new(lane)), self.now).expect("the lane is open");
+    }
+}
+
+/// The lanes and kinds of frames.
+fn routes(sent: &[Sent]) -> Vec<(u32, RouteKind)> {
+    sent.iter().map(|(lane, kind, _)| (*lane, *kind)).collect()
+}
+
+const RESULT: RouteKind = RouteKind::Reply(ReplyKind::Result);
+const ERROR: RouteKind = RouteKind::Reply(ReplyKind::Error);
+const REFUSED: RouteKind = RouteKind::Reply(ReplyKind::Refused);
+
+fn server() -> End {
+    End::server(server_config())
+}
+
+/// An app of Tesseron, whose exchanges live and die with their lanes.
+fn app() -> End {
+    let mut app = End::app(app_config());
+    app.drain();
+    app
+}
+
+// ---- Routes ----
+
+#[test]
+fn everything_said_on_behalf_of_an_invocation_leaves_by_the_lane_that_it_came_by() {
+    let mut server = server();
+    let ids = [3, 1, 2].map(|lane| (lane, server.call_by(lane, 7)));
+    for (lane, id) in ids {
+        server.report(id, Progress::count(1, 2));
+        server.ask(id, Ask::Roots);
+        let record = LogRecord { level: Level::Error, logger: None, data: json("1") };
+        server.session.log(Some(id), record, server.now).unwrap();
+        server.respond(id);
+        let sent = server.polled();
+        assert!(sent.iter().all(|(by, ..)| *by == lane), "{sent:?}");
+        // Answered: the question is taken back, which it was before it left.
+        assert_eq!(routes(&sent), [(lane, RouteKind::Within), (lane, RouteKind::Within), (lane, RESULT)]);
+    }
+}
+
+#[test]
+fn what_belongs_to_no_request_leaves_by_the_channel() {
+    let config = with(server_config(), |config| config.capabilities.tools_list_changed = true);
+    let mut server = End::server(config);
+    server.call_by(5, 1);
+    server.session.notify(Notice::ToolsChanged, server.now).unwrap();
+    let record = LogRecord { level: Level::Error, logger: None, data: json("1") };
+    server.session.log(None, record, server.now).unwrap();
+    let ping = server.invoke(Invoke::new(Op::Ping, Json::empty_object()));
+    let sent = server.polled();
+    assert!(matches!(
+        routes(&sent)[..],
+        [(0, RouteKind::Notice), (0, RouteKind::Notice), (0, RouteKind::Request(ExchangeId { .. }))]
+    ));
+    assert_eq!(ping.to_string().trim_start_matches("out-"), sent[2].2.split(r#""id":"#).nth(1).unwrap().split(',').next().unwrap());
+}
+
+#[test]
+fn replies_say_whether_they_are_results_errors_or_refusals() {
+    let mut server = server();
+    for (frame, kind) in [
+        (request(1, "ping", "{}"), RESULT),
+        (request(2, "no/such", "{}"), REFUSED),
+        (request(3, "tools/call", "[]"), REFUSED),
+        (initialize(4, "2025-11-25", "{}"), REFUSED),
+        ("nonsense".to_owned(), REFUSED),
+    ] {
+        assert_eq!(server.by(9, &frame).replies, 1, "{frame}");
+        assert_eq!(routes(&server.polled()), [(9, kind)], "{frame}");
+    }
+    let failed = server.call_by(9, 5);
+    server.reply(failed, Reply::Error(RpcError::internal("no")));
+    assert_eq!(routes(&server.polled()), [(9, ERROR)]);
+    let is_error = server.call_by(9, 6);
+    server.reply(is_error, Reply::Tool(ToolOutput::error("no")));
+    assert_eq!(routes(&server.polled()), [(9, RESULT)], "a tool that fails has a result");
+}
+
+#[test]
+fn a_handshake_is_answered_by_the_lane_of_its_greeting() {
+    let mut server = End::new(server_config());
+    assert_eq!(server.by(4, &initialize(0, "2025-11-25", "{}")).replies, 1);
+    assert_eq!(routes(&server.polled()), [(4, RESULT)]);
+    assert_eq!(server.by(5, &notification("notifications/initialized", "{}")).replies, 0);
+    assert!(server.session.is_ready());
+}
+
+#[test]
+fn calls_of_ours_name_their_exchange_and_answers_the_question() {
+    let mut client = End::client(client_config());
+    let call = client.call();
+    let exchange = ExchangeId::from_number(2);
+    assert_eq!(routes(&client.polled()), [(0, RouteKind::Request(exchange))]);
+    assert_eq!(client.by(6, &request(9, "roots/list", "{}")).replies, 1);
+    let key = client.question();
+    client.session.provide_input(key, Answer::Roots(json("[]")), client.now).unwrap();
+    assert_eq!(routes(&client.polled()), [(6, RouteKind::Answer(key))]);
+    client.session.cancel(call, None, client.now).unwrap();
+    assert_eq!(routes(&client.polled()), [(0, RouteKind::Cancel(exchange))]);
+}
+
+#[test]
+fn a_frame_says_how_many_replies_its_lane_is_owed() {
+    let mut server = End::server_at(server_config(), "2025-03-26", "{}");
+    let batch = format!("[{},{},{}]", call_tool(1, false), notification("notifications/x", "{}"), request(2, "ping", "{}"));
+    assert_eq!(server.by(1, &batch).replies, 2);
+    assert_eq!(server.session.replies_owed(Lane::new(1)), 1, "the ping is answered");
+    assert_eq!(server.by(1, &result(77)).replies, 0);
+    assert_eq!(server.by(1, &call_tool(1, false)).replies, 0, "an id that is live is not answered");
+    server.drain();
+    assert_eq!(server.by(1, &cancelled(1)).replies, 0);
+    assert_eq!(server.session.replies_owed(Lane::new(1)), 0, "a request that was cancelled is not replied to");
+    assert_eq!(server.session.set_writable(Lane::new(1), true, server.now), Err(NotLive), "nothing keeps the lane open");
+}
+
+// ---- Ids ----
+
+#[test]
+fn the_same_id_on_two_lanes_names_two_exchanges() {
+    let mut server = server();
+    let [one, two] = [1, 2].map(|lane| server.call_by(lane, 7));
+    server.by(2, &cancelled(7));
+    assert_eq!(server.events(), [Event::Cancelled { id: two, why: CancelReason::Peer(None) }]);
+    server.respond(one);
+    assert_eq!(routes(&server.polled()), [(1, RESULT)]);
+}
+
+#[test]
+fn a_cancel_by_another_lane_finds_the_one_exchange_of_that_id_and_none_of_several() {
+    let mut server = server();
+    let [_, _, alone] = [(1, 7), (2, 7), (3, 8)].map(|(lane, id)| server.call_by(lane, id));
+    server.by(9, &cancelled(7));
+    assert_eq!(server.events(), []);
+    server.by(9, &cancelled(8));
+    assert_eq!(server.events(), [Event::Cancelled { id: alone, why: CancelReason::Peer(None) }]);
+}
+
+#[test]
+fn where_exchanges_live_with_their_lanes_no_other_lane_can_cancel_them() {
+    let mut app = app();
+    app.by(1, &invoke(7, "a"));
+    let id = app.request();
+    let cancel = notification("actions/cancel", r#"{"invocationId":"a"}"#);
+    app.by(2, &cancel);
+    assert_eq!(app.events(), []);
+    app.by(1, &cancel);
+    assert_eq!(app.events(), [Event::Cancelled { id, why: CancelReason::Peer(None) }]);
+    assert_eq!(routes(&app.polled()), [(1, ERROR)]);
+}
+
+#[test]
+fn a_live_id_that_comes_again_on_its_lane_is_a_violation_and_answered_by_nothing() {
+    let mut server = server();
+    server.call_by(1, 7);
+    assert_eq!(server.by(1, &call_tool(7, false)), Received::default());
+    assert_eq!((server.violations(), server.polled()), (vec![Violation::DuplicateRequest], vec![]));
+}
+
+// ---- A lane that stalls ----
+
+#[test]
+fn a_lane_that_is_stopped_keeps_its_frames_and_stops_no_other() {
+    let mut server = server();
+    let lanes: Vec<u32> = (1..=20).collect();
+    let ids: Vec<_> = lanes.iter().map(|lane| server.call_by(*lane, 1)).collect();
+    for stalled in &lanes {
+        server.stop(*stalled, false);
+        for (lane, id) in lanes.iter().zip(&ids) {
+            let reported = server.report(*id, Progress::value(f64::from(*stalled)));
+            let expected = if lane <= stalled { Reported::Coalesced } else { Reported::Sent };
+            assert_eq!(reported, expected, "{lane} while {stalled} are stopped");
+        }
+        let sent = server.polled();
+        assert_eq!(sent.len(), lanes.len() - *stalled as usize);
+        assert!(sent.iter().all(|(lane, ..)| lane > stalled), "{sent:?}");
+    }
+    // One by one they go on, each with the newest of what it was told.
+    for (lane, id) in lanes.iter().zip(&ids) {
+        server.stop(*lane, true);
+        let sent = server.polled();
+        assert_eq!(routes(&sent), [(*lane, RouteKind::Within)]);
+        assert!(sent[0].2.contains(r#""progress":20"#), "{sent:?}");
+        server.respond(*id);
+        assert_eq!(routes(&server.polled()), [(*lane, RESULT)]);
+    }
+}
+
+#[test]
+fn the_response_of_a_stopped_lane_waits_behind_what_was_said_before_it() {
+    let mut server = server();
+    let id = server.call_by(1, 1);
+    server.report(id, Progress::count(1, 3));
+    server.stop(1, false);
+    server.report(id, Progress::count(2, 3));
+    server.respond(id);
+    assert_eq!(server.polled(), []);
+    server.stop(1, true);
+    let sent = server.polled();
+    assert_eq!(routes(&sent), [(1, RouteKind::Within), (1, RouteKind::Within), (1, RESULT)]);
+    assert!(sent[1].2.contains(r#""progress":2"#));
+}
+
+#[test]
+fn a_stopped_lane_holds_no_turn_of_the_window_that_all_share() {
+    let config = with(server_config(), |config| {
+        config.progress.session_window = protocol_core::RateWindow::new(1, core::time::Duration::from_secs(1));
+    });
+    let mut server = End::server(config);
+    let [stopped, other] = [1, 2].map(|lane| server.call_by(lane, 1));
+    server.report(other, Progress::value(1.0));
+    assert_eq!(routes(&server.polled()), [(2, RouteKind::Within)]);
+    // Both wait for the window, the stopped one first.
+    server.report(stopped, Progress::value(1.0));
+    server.report(other, Progress::value(2.0));
+    server.stop(1, false);
+    server.at(1000);
+    assert_eq!(routes(&server.polled()), [(2, RouteKind::Within)]);
+    server.stop(1, true);
+    server.at(2000);
+    assert_eq!(routes(&server.polled()), [(1, RouteKind::Within)]);
+}
+
+#[test]
+fn a_lane_that_is_stopped_for_ever_is_given_up_and_told_and_nobody_else_is_disturbed() {
+    let config = with(server_config(), |config| {
+        config.limits.output_bytes = 4 << 10;
+        config.limits.output_bytes_hard = 64 << 10;
+    });
+    let mut server = End::server(config);
+    let [stopped, other] = [1, 2].map(|lane| server.call_by(lane, 1));
+    let [late, also] = [1, 2].map(|lane| server.call_by(lane, 2));
+    server.stop(1, false);
+    let output = "x".repeat(40 << 10);
+    server.reply(stopped, Reply::Tool(ToolOutput::text(output.as_str())));
+    assert_eq!(server.session.request_input(late, Ask::Roots, server.now), Err(protocol_core::AskError::Full));
+    assert_eq!((server.events(), server.polled()), (vec![], vec![]));
+    server.reply(late, Reply::Tool(ToolOutput::text(output.as_str())));
+    let reason = CloseReason::Overload;
+    assert_eq!(server.events(), [Event::LaneClosed { lane: Lane::new(1), reason }]);
+    assert_eq!(server.session.set_writable(Lane::new(1), true, server.now), Err(NotLive));
+    for id in [other, also] {
+        server.respond(id);
+    }
+    assert_eq!(routes(&server.polled()), [(2, RESULT), (2, RESULT)]);
+    // The transport may give its number again, and nothing of before comes out.
+    let again = server.call_by(1, 1);
+    server.respond(again);
+    assert_eq!(routes(&server.polled()), [(1, RESULT)]);
+    assert_eq!(server.session.stats().queued_bytes, 0);
+}
+
+#[test]
+fn a_handler_on_a_lane_that_is_given_up_is_told() {
+    let mut server = End::server(with(server_config(), |config| config.limits.output_bytes_hard = 16 << 10));
+    let [runs, ends] = [1, 2].map(|id| server.call_by(1, id));
+    server.stop(1, false);
+    server.reply(ends, Reply::Tool(ToolOutput::text("x".repeat(20 << 10))));
+    let lane = Lane::new(1);
+    let expected =
+        [Event::Cancelled { id: runs, why: CancelReason::Disconnected }, Event::LaneClosed { lane, reason: CloseReason::Overload }];
+    assert_eq!(server.events(), expected);
+    assert_eq!(server.session.respond(runs, Reply::Done, server.now), Err(NotLive));
+    assert_eq!(server.polled(), []);
+}
+
+#[test]
+fn refusals_on_a_lane_that_does_not_read_them_close_that_lane_alone() {
+    let config = with(server_config(), |config| config.limits.unsolicited_replies = 4);
+    let mut server = End::server(config);
+    server.call_by(1, 1);
+    server.stop(1, false);
+    for id in 10..14 {
+        server.by(1, &request(id, "no/such", "{}"));
+    }
+    assert!(!server.session.wants_input(Lane::new(1)) && server.session.wants_input(Lane::CHANNEL));
+    let full = server.session.handle_frame(Bytes::from_static(b"{}"), Lane::new(1), server.now);
+    assert!(full.is_err());
+    server.at(5000);
+    assert!(server.events().contains(&Event::LaneClosed { lane: Lane::new(1), reason: CloseReason::Overload }));
+    assert!(!server.session.is_closed());
+    let id = server.call_by(2, 1);
+    server.respond(id);
+    assert_eq!(routes(&server.polled()), [(2, RESULT)]);
+}
+
+// ---- A lane that is gone ----
+
+#[test]
+fn an_exchange_of_mcp_with_a_handshake_goes_on_when_its_lane_is_gone() {
+    let mut server = server();
+    let ids: Vec<_> = (1..=5).map(|lane| (lane, server.call_by(lane, 1))).collect();
+    for (lane, id) in &ids {
+        server.lose(*lane);
+        assert_eq!(server.events(), []);
+        // A transport that can hand frames over later polls them as before.
+        server.report(*id, Progress::count(1, 2));
+        server.respond(*id);
+        assert_eq!(routes(&server.polled()), [(*lane, RouteKind::Within), (*lane, RESULT)]);
+    }
+}
+
+#[test]
+fn an_exchange_that_lives_with_its_lane_ends_with_it_and_nothing_more_leaves() {
+    let mut app = app();
+    let ids: Vec<_> = (1..=5)
+        .map(|lane| {
+            app.by(lane, &invoke(1, "a"));
+            (lane, app.request())
+        })
+        .collect();
+    for (lane, id) in &ids {
+        app.report(*id, Progress::percent(10.0));
+        app.lose(*lane);
+        assert_eq!(app.events(), [Event::Cancelled { id: *id, why: CancelReason::Disconnected }], "lane {lane}");
+        assert_eq!(app.polled(), []);
+        assert_eq!(app.session.respond(*id, Reply::Done, app.now), Err(NotLive));
+    }
+    assert_eq!(app.session.stats().serves, 0);
+}
+
+/// A response that waited for its gap came out on the next stream that had the number.
+#[test]
+fn regression_a_response_that_waits_for_its_gap_is_lost_with_its_lane() {
+    let config = with(app_config(), |config| config.timeouts.response_gap = core::time::Duration::from_millis(50));
+    let mut app = End::app(config);
+    app.drain();
+    app.by(1, &invoke(1, "a"));
+    let id = app.request();
+    app.report(id, Progress::percent(10.0));
+    app.polled();
+    app.respond(id);
+    app.lose(1);
+    app.by(1, &invoke(2, "b"));
+    let next = app.request();
+    app.at(100);
+    assert_eq!(app.polled(), []);
+    app.respond(next);
+    let sent = app.polled();
+    assert_eq!(sent.len(), 1);
+    assert!(sent[0].2.contains(r#""id":2"#), "{sent:?}");
+}
+
+#[test]
+fn the_lost_way_of_a_reply_ends_a_call_only_where_calls_live_with_it() {
+    let mut client = End::client(client_config());
+    client.call();
+    client.polled();
+    let exchange = Gone::Exchange(ExchangeId::from_number(2));
+    assert_eq!(client.session.handle_gone(exchange, client.now), Ok(()));
+    assert_eq!(client.events(), []);
+    client.by(8, &result(2));
+    assert!(matches!(client.outcome(), Outcome::Result(_)));
+    assert_eq!(client.session.handle_gone(exchange, client.now), Err(NotLive));
+
+    let mut gateway = End::gateway(gateway_config());
+    gateway.drain();
+    let call = gateway.invoke_action();
+    // The first exchange of an invocation has its number.
+    let exchange = ExchangeId::from_number(call.to_string().trim_start_matches("out-").parse().unwrap());
+    gateway.session.handle_gone(Gone::Exchange(exchange), gateway.now).unwrap();
+    assert!(matches!(&gateway.events()[..], [Event::Done { id, outcome: Outcome::Lost, .. }] if *id == call));
+    assert_eq!(gateway.polled(), [], "nobody is there to hear of a cancel");
+}
+
+#[test]
+fn the_questions_of_a_lane_that_is_gone_are_withdrawn_where_they_live_with_it() {
+    let mut app = app();
+    app.by(3, &invoke(1, "a"));
+    let id = app.request();
+    app.ask(id, Ask::Confirm { message: "sure?".to_owned() });
+    let sent = app.polled();
+    assert_eq!(routes(&sent), [(3, RouteKind::Within)]);
+    app.lose(3);
+    assert_eq!(app.events(), [Event::Cancelled { id, why: CancelReason::Disconnected }]);
+    assert_eq!(app.polled(), []);
+}
+
+// ---- Bad input ----
+
+#[test]
+fn lanes_that_were_never_opened_are_misuse_and_change_nothing() {
+    let mut server = server();
+    let lane = Lane::new(99);
+    assert_eq!(server.session.set_writable(lane, false, server.now), Err(NotLive));
+    assert_eq!(server.session.handle_gone(Gone::Lane(lane), server.now), Err(NotLive));
+    assert_eq!(server.session.replies_owed(lane), 0);
+    let exchange = ExchangeId::from_number(99);
+    assert_eq!(server.session.handle_gone(Gone::Exchange(exchange), server.now), Err(NotLive));
+    server.expect_silence();
+}
+
+#[test]
+fn open_lanes_are_bounded_and_known_ones_go_on() {
+    let mut server = End::server(with(server_config(), |config| config.limits.lanes = 3));
+    let ids = [1, 2, 3].map(|lane| (lane, server.call_by(lane, 1)));
+    let frame = Bytes::from(call_tool(1, false));
+    assert!(!server.session.wants_input(Lane::new(4)));
+    assert_eq!(server.session.handle_frame(frame.clone(), Lane::new(4), server.now).unwrap_err().0, frame);
+    server.by(2, &notification("notifications/x", "{}"));
+    server.drain();
+    for (lane, id) in ids {
+        server.respond(id);
+        assert_eq!(routes(&server.polled()), [(lane, RESULT)]);
+    }
+    server.call_by(4, 1);
+}
+
+#[test]
+fn lanes_that_come_and_go_leave_nothing_behind() {
+    let mut server = server();
+    for round in 0..10_000 {
+        let lane = round % 1_000 + 1;
+        match round % 4 {
+            0 => {
+                let id = server.call_by(lane, 1);
+                server.respond(id);
+            }
+            1 => drop(server.by(lane, &request(1, "ping", "{}"))),
+            2 => {
+                let id = server.call_by(lane, 1);
+                server.by(lane, &cancelled(1));
+                assert_eq!(server.session.respond(id, Reply::Done, server.now), Err(NotLive));
+            }
+            _ => drop(server.by(lane, "{")),
+        }
+        server.drain();
+        assert_eq!(server.session.handle_gone(Gone::Lane(Lane::new(lane)), server.now), Err(NotLive));
+    }
+    assert_eq!((server.session.stats().serves, server.session.stats().exchanges_in), (0, 0));
+}
+
+#[test]
+fn a_frame_that_is_too_large_for_one_lane_costs_the_others_nothing() {
+    let mut server = End::server(with(server_config(), |config| config.limits.frame_bytes = 256));
+    let id = server.call_by(1, 1);
+    assert_eq!(server.by(2, &"x".repeat(300)).replies, 1);
+    assert_eq!(server.violations(), [Violation::FrameTooLarge]);
+    assert_eq!(routes(&server.polled()), [(2, REFUSED)]);
+    server.respond(id);
+    assert_eq!(routes(&server.polled()), [(1, RESULT)]);
+}
+
+#[test]
+fn a_session_that_closes_answers_each_lane() {
+    let mut server = server();
+    let ids = [1, 2].map(|lane| server.call_by(lane, 1));
+    server.session.close(protocol_core::Close::Now, server.now);
+    let sent = server.polled();
+    assert_eq!(routes(&sent), [(1, RESULT), (2, RESULT)]);
+    let cancelled = server.events().iter().filter(|event| matches!(event, Event::Cancelled { .. })).count();
+    assert_eq!((cancelled, ids.len()), (2, 2));
+    assert!(server.session.is_closed());
+}
+
+#[test]
+fn the_deadline_of_an_invocation_is_answered_by_its_lane() {
+    let mut server = server();
+    let id = server.call_by(6, 1);
+    let options = ServeOptions::default().with_deadline(core::time::Duration::from_secs(1));
+    server.session.configure(id, options, server.now).unwrap();
+    server.at(1000);
+    assert_eq!(routes(&server.polled()), [(6, RESULT)]);
+}
+
+// ---- Found by the simulation, and by those who read the code ----
+
+#[test]
+fn regression_the_names_of_a_lost_exchange_are_free_on_the_next_lane_of_that_number_while_its_handler_runs() {
+    let mut app = app();
+    app.by(1, &invoke(1, "a"));
+    let lost = app.request();
+    app.lose(1);
+    app.drain();
+    assert_eq!(app.by(1, &invoke(1, "a")).replies, 1);
+    let next = app.request();
+    app.respond(next);
+    assert_eq!(routes(&app.polled()), [(1, RESULT)]);
+    assert_eq!(app.session.respond(lost, Reply::Done, app.now), Err(NotLive));
+    // Nor does the end of the lost handler free what the next one of that name holds.
+    assert_eq!(app.by(1, &invoke(1, "a")).replies, 1);
+}
+
+#[test]
+fn regression_the_name_of_a_lost_exchange_is_free_once_its_handler_has_ended() {
+    let mut app = app();
+    app.by(1, &invoke(1, "a"));
+    let lost = app.request();
+    app.lose(1);
+    app.drain();
+    assert_eq!(app.session.respond(lost, Reply::Done, app.now), Err(NotLive));
+    assert_eq!(app.by(1, &invoke(2, "a")).replies, 1);
+    let next = app.request();
+    app.respond(next);
+    assert_eq!(routes(&app.polled()), [(1, RESULT)]);
+}
+
+#[test]
+fn regression_the_lane_of_a_question_that_is_taken_back_by_another_lane_is_forgotten() {
+    let mut client = End::client(client_config());
+    client.call();
+    client.polled();
+    client.by(6, &request(9, "roots/list", "{}"));
+    client.question();
+    client.by(7, &cancelled(9));
+    client.drain();
+    assert_eq!(client.session.replies_owed(Lane::new(6)), 0);
+    assert_eq!(client.session.set_writable(Lane::new(6), true, client.now), Err(NotLive), "nothing keeps the lane open");
+}
+
+/// A frame that came before the owner had heard opened the lane again, and its reply left although the transport had stopped it.
+#[test]
+fn regression_a_lane_that_is_given_up_stays_so_until_its_owner_has_heard_of_it() {
+    let mut server = End::server(with(server_config(), |config| config.limits.output_bytes_hard = 16 << 10));
+    let id = server.call_by(1, 1);
+    server.stop(1, false);
+    server.reply(id, Reply::Tool(ToolOutput::text("x".repeat(20 << 10))));
+    assert_eq!(server.by(1, &request(3, "ping", "{}")), Received::default());
+    assert_eq!(server.polled(), [], "its transport has stopped it");
+    assert_eq!(server.events(), [Event::LaneClosed { lane: Lane::new(1), reason: CloseReason::Overload }]);
+    assert_eq!(server.by(1, &request(3, "ping", "{}")).replies, 1, "the number is given again");
+    assert_eq!(routes(&server.polled()), [(1, RESULT)]);
+}
+
+#[test]
+fn regression_what_is_asked_and_logged_on_many_stopped_lanes_stays_within_the_bound_of_all() {
+    let mut server = End::server(with(server_config(), |config| {
+        config.limits.output_bytes = 500;
+        config.limits.output_bytes_hard = 1_000;
+    }));
+    let ids = (1..=12).map(|lane| {
+        let id = server.call_by(lane, 1);
+        server.stop(lane, false);
+        id
+    });
+    for id in ids.collect::<Vec<_>>() {
+        let _ = server.session.request_input(id, Ask::Roots, server.now);
+        let queued = server.session.stats().queued_bytes;
+        assert!(queued <= 1_000, "{queued}");
+    }
+    assert!(server.events().iter().any(|event| matches!(event, Event::LaneClosed { .. })));
+}
+
+#[test]
+fn regression_a_batch_goes_on_after_a_cancel_that_leaves_its_lane_idle() {
+    let mut server = End::server_at(server_config(), "2025-03-26", "{}");
+    server.call_by(1, 1);
+    let batch = format!("[{},{},{}]", cancelled(1), call_tool(2, true), request(3, "ping", "{}"));
+    assert_eq!(server.by(1, &batch).replies, 2);
+    eprintln!("owed {}", server.session.replies_owed(Lane::new(1)));
+    let two = server.request();
+    server.respond(two);
+    let sent = server.polled();
+    assert_eq!(sent.len(), 2, "{sent:?}");
+}
+
+#[test]
+fn regression_a_question_of_a_call_that_is_given_up_is_answered_by_its_lane() {
+    let mut client = End::client(client_config());
+    let call = client.call();
+    client.polled();
+    client.by(6, &request(9, "roots/list", "{}"));
+    let key = client.question();
+    client.session.cancel(call, None, client.now).unwrap();
+    let sent = client.polled();
+    assert!(sent.iter().any(|(lane, kind, _)| *lane == 6 && *kind == RouteKind::Answer(key)), "{sent:?}");
+}
+
+#[test]
+fn regression_a_question_of_a_call_that_ends_is_answered_by_its_lane() {
+    let mut client = End::client(client_config());
+    client.call();
+    client.polled();
+    client.by(6, &request(9, "roots/list", "{}"));
+    let key = client.question();
+    client.by(5, &result(2));
+    let sent = client.polled();
+    assert!(sent.iter().any(|(lane, kind, _)| *lane == 6 && *kind == RouteKind::Answer(key)), "{sent:?}");
+}
+
+#[test]
+fn regression_progress_goes_out_when_a_withdrawn_request_makes_room() {
+    let mut server = End::server(with(server_config(), |config| config.limits.output_bytes = 10));
+    let id = server.receive_call(1);
+    let ping = server.invoke(Invoke::new(Op::Ping, Json::empty_object()));
+    assert_eq!(server.report(id, Progress::count(1, 2)), Reported::Coalesced);
+    server.session.cancel(ping, None, server.now).unwrap();
+    assert!(server.session.stats().queued_bytes > 0, "G8: the update is ready");
+    assert_eq!(server.polled().len(), 1);
+}
+
+#[test]
+fn regression_progress_goes_out_when_the_end_of_input_withdraws_a_question() {
+    let mut server = End::server(with(server_config(), |config| config.limits.output_bytes = 10));
+    let id = server.receive_call(1);
+    server.ask(id, Ask::Roots);
+    assert_eq!(server.report(id, Progress::count(1, 2)), Reported::Coalesced);
+    server.session.handle_end(protocol_core::TransportEnd::Eof, server.now);
+    server.events();
+    assert_eq!(server.polled().len(), 1, "G8");
+}
+
+#[test]
+fn regression_turns_of_lanes_that_come_and_go_do_not_pile_up() {
+    let mut server = server();
+    let mut sizes = vec![];
+    for round in 0..4_000_u64 {
+        let id = server.call_by(1, round + 10);
+        server.report(id, Progress::count(1, 2));
+        server.by(1, &cancelled(round + 10));
+        let _ = server.session.respond(id, Reply::Done, server.now);
+        server.events();
+        if round % 1000 == 100 {
+            sizes.push(format!("{:?}", server.session).len());
+        }
+    }
+    assert!(sizes[3] < sizes[0] + 200, "{sizes:?}");
+}
+
+#[test]
+fn regression_a_lane_has_one_turn_after_it_was_forgotten_in_its_turn() {
+    let mut server = server();
+    for round in 0..3_u64 {
+        let id = server.call_by(1, round + 10);
+        server.report(id, Progress::count(1, 2));
+        server.by(1, &cancelled(round + 10));
+        let _ = server.session.respond(id, Reply::Done, server.now);
+        server.events();
+    }
+    for id in 0..4 {
+        server.by(2, &request(50 + id, "ping", "{}"));
+    }
+    for id in 0..4 {
+        server.by(1, &request(70 + id, "ping", "{}"));
+    }
+    let lanes: Vec<u32> = server.polled().iter().map(|sent| sent.0).collect();
+    assert_eq!(lanes.iter().take(4).filter(|lane| **lane == 1).count(), 2, "{lanes:?}");
+}
+
+#[test]
+fn regression_a_stopped_lane_that_is_gone_and_has_nothing_is_forgotten() {
+    let mut server = End::server(with(server_config(), |config| config.limits.lanes = 3));
+    for lane in 1..=3 {
+        server.call_by(lane, u64::from(lane));
+        server.stop(lane, false);
+        server.by(lane, &cancelled(u64::from(lane)));
+        server.lose(lane);
+    }
+    server.drain();
+    assert!(server.session.wants_input(Lane::new(4)), "three lanes that are gone keep their places for ever");
+}
+
+#[test]
+fn regression_a_greeting_is_gone_with_its_lane() {
+    let mut gateway = End::new(tests::tesseron::asking_gateway_config());
+    gateway.by(3, &tests::tesseron::hello(1, "1.2.0"));
+    gateway.events();
+    gateway.lose(3);
+    gateway.by(3, &tests::tesseron::hello(2, "1.2.0"));
+    eprintln!("{:?}", gateway.polled());
+    assert!(gateway.events().iter().any(|event| matches!(event, Event::HandshakeRequest { .. })), "the app greets anew");
+}
+
+#[test]
+fn regression_a_welcome_does_not_leave_by_the_next_lane_of_that_number() {
+    let mut gateway = End::new(tests::tesseron::asking_gateway_config());
+    gateway.by(3, &tests::tesseron::hello(1, "1.2.0"));
+    gateway.events();
+    gateway.lose(3);
+    gateway.by(3, &request(1, "no/such", "{}"));
+    gateway.by(3, &request(2, "no/such", "{}"));
+    let before = gateway.events();
+    let welcomed = gateway.session.welcome(Ok(tests::tesseron::welcome()), gateway.now);
+    eprintln!("{before:?} {welcomed:?} {:?} {:?}", gateway.polled(), gateway.session.poll_timeout());
+    assert_eq!(welcomed, Err(NotLive));
+}
+
+#[test]
+fn regression_held_questions_do_not_overload_the_session() {
+    let mut server = End::new(with(server_config(), |config| {
+        config.limits.output_bytes = 500;
+        config.limits.output_bytes_hard = 2_000;
+    }));
+    server.frame(&initialize(0, "2025-11-25", r#"{"roots":{}}"#));
+    server.drain();
+    let id = server.receive_call(1);
+    let asked = (0..100).take_while(|_| server.session.request_input(id, Ask::Roots, server.now).is_ok()).count();
+    server.frame(&notification("notifications/initialized", "{}"));
+    let events = server.events();
+    assert!(!server.session.is_closed(), "{asked} {:?}", events.last());
+}
+
+#[test]
+fn regression_a_question_of_a_lane_bound_exchange_is_answered_by_its_lane_alone() {
+    let mut app = app();
+    app.by(3, &invoke(1, "a"));
+    let id = app.request();
+    let key = app.ask(id, Ask::Confirm { message: "sure?".to_owned() });
+    let sent = app.polled();
+    eprintln!("{sent:?}");
+    let number = sent[0].2.split(r#""id":"#).nth(1).unwrap().split([',', '}']).next().unwrap().to_owned();
+    app.by(4, &format!(r#"{{"jsonrpc":"2.0","id":{number},"result":{{"action":"accept","value":{{}}}}}}"#));
+    let events = app.events();
+    assert!(!events.iter().any(|event| matches!(event, Event::Input { .. })), "{key:?} {events:?}");
+}
+
+#[test]
+fn regression_a_batch_asks_after_it_has_taken_the_question_before_back() {
+    let mut client = End::client_at(client_config(), "2025-03-26", r#"{"tools":{}}"#);
+    client.call();
+    client.polled();
+    client.by(6, &request(9, "roots/list", "{}"));
+    client.question();
+    client.by(6, &format!("[{},{}]", cancelled(9), request(10, "roots/list", "{}")));
+    let key = client.question();
+    client.session.provide_input(key, Answer::Roots(json("[]")), client.now).unwrap();
+    assert_eq!(routes(&client.polled()), [(6, RouteKind::Answer(key))]);
+}
+
+#[test]
+fn regression_a_verb_that_gives_the_last_lane_up_ends_a_session_that_is_finishing() {
+    let mut server = End::server(with(server_config(), |config| {
+        config.limits.output_bytes = 100_000;
+        config.limits.output_bytes_hard = 1_000;
+    }));
+    let id = server.call_by(1, 1);
+    server.stop(1, false);
+    server.session.close(protocol_core::Close::Graceful { grace: core::time::Duration::from_secs(60) }, server.now);
+    for _ in 0..100 {
+        let _ = server.session.request_input(id, Ask::Roots, server.now);
+    }
+    let events = server.events();
+    assert!(server.session.is_closed(), "{:?} {:?}", events.last(), server.session.poll_timeout());
+}
+
+#[test]
+fn regression_replies_owed_are_right_after_a_batch() {
+    let mut server = End::server_at(server_config(), "2025-03-26", "{}");
+    server.call_by(1, 1);
+    server.by(1, &format!("[{},{}]", cancelled(1), call_tool(2, false)));
+    let two = server.request();
+    let four = server.call_by(1, 4);
+    assert_eq!(server.session.replies_owed(Lane::new(1)), 2);
+    server.respond(two);
+    server.polled();
+    server.respond(four);
+    assert_eq!(routes(&server.polled()), [(1, RESULT)]);
+}
+
+#[test]
+fn regression_replies_owed_are_right_after_a_batch_and_what_follows() {
+    let mut server = End::server_at(server_config(), "2025-03-26", "{}");
+    server.call_by(1, 1);
+    server.by(1, &format!("[{},{}]", cancelled(1), call_tool(2, false)));
+    let two = server.request();
+    let four = server.call_by(1, 4);
+    server.respond(two);
+    server.polled();
+    server.respond(four);
+    assert_eq!(routes(&server.polled()), [(1, RESULT)]);
+}
