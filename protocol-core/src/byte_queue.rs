@@ -7,9 +7,9 @@ use bytes::{Buf, Bytes};
 /// What is kept of the room that a burst took.
 pub(crate) const KEPT: usize = 64 * 1024;
 /// Room that is kept in any case: what an idle connection has to read into, and to write from.
-pub(crate) const PLAIN: usize = 4 * 1024;
+pub(crate) const BASE_CAPACITY: usize = 4 * 1024;
 /// So many reads, or writes, that a plain buffer is enough for, one after the other, are the end of a burst.
-pub(crate) const CALM: u8 = 16;
+pub(crate) const QUIET_READS: u8 = 16;
 
 /// Bytes that are added behind and leave from the front. It has no bound of its own, and gives back what a burst needed.
 #[derive(Clone, Debug, Default)]
@@ -18,7 +18,7 @@ pub(crate) struct ByteQueue {
     /// Bytes of `bytes`, from its beginning, that have left.
     left: usize,
     /// How often in a row all has left and had been short.
-    calm: u8,
+    quiet_reads: u8,
 }
 
 impl ByteQueue {
@@ -58,7 +58,7 @@ impl ByteQueue {
     /// All has left.
     #[inline]
     fn rest(&mut self) {
-        if self.bytes.capacity() > PLAIN {
+        if self.bytes.capacity() > BASE_CAPACITY {
             self.settle();
         }
         self.left = 0;
@@ -67,9 +67,9 @@ impl ByteQueue {
 
     /// What a burst needed is given back, unless the next one follows at its heels.
     fn settle(&mut self) {
-        self.calm = if self.bytes.len() > PLAIN { 0 } else { self.calm.saturating_add(1) };
+        self.quiet_reads = if self.bytes.len() > BASE_CAPACITY { 0 } else { self.quiet_reads.saturating_add(1) };
         self.bytes.clear();
-        self.bytes.shrink_to(if self.calm < CALM { KEPT } else { PLAIN });
+        self.bytes.shrink_to(if self.quiet_reads < QUIET_READS { KEPT } else { BASE_CAPACITY });
     }
 
     /// What has left goes, too, where somebody never catches up; what waits moves up, and is no longer than that.

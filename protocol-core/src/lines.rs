@@ -25,15 +25,15 @@ use core::mem;
 use bytes::buf::Limit;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use crate::byte_queue::{ByteQueue, CALM, PLAIN};
+use crate::byte_queue::{BASE_CAPACITY, ByteQueue, QUIET_READS};
 use crate::sink::FrameSink;
 
 /// A buffer up to that size is kept where a plain one would do.
-const PLAIN_KEPT: usize = 2 * PLAIN;
+const BASE_KEPT: usize = 2 * BASE_CAPACITY;
 /// Bytes of a read buffer while reads fill their room.
-const BURST: usize = 4 * PLAIN;
+const BURST: usize = 4 * BASE_CAPACITY;
 /// A read is offered at least so many bytes.
-const LEAST_ROOM: usize = PLAIN / 2;
+const LEAST_ROOM: usize = BASE_CAPACITY / 2;
 /// A read of [`LineDecoder::read_with`] is offered at most so many bytes.
 const MOST_CLEARED: usize = 64 * 1024;
 /// Bytes that may be taken off a line before it is a frame: a byte order mark and a carriage return.
@@ -64,7 +64,7 @@ pub struct LineDecoder {
     /// Bytes the memory behind `buffer` was made with, handed on or not.
     made: usize,
     /// How many reads in a row did not fill their room.
-    calm: u8,
+    quiet_reads: u8,
     /// Bytes of `buffer`, from its beginning, that hold no line feed.
     searched: usize,
     limit: usize,
@@ -76,7 +76,7 @@ impl LineDecoder {
     /// A decoder of frames of at most `limit` bytes. It takes no memory before the first read.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self { buffer: BytesMut::new(), spare: 0, made: 0, calm: CALM, searched: 0, limit, discarding: false }
+        Self { buffer: BytesMut::new(), spare: 0, made: 0, quiet_reads: QUIET_READS, searched: 0, limit, discarding: false }
     }
 
     /// Changes the limit for the lines that are not yet complete.
@@ -130,16 +130,17 @@ impl LineDecoder {
     fn make_room(&mut self, least: usize) {
         let held = self.held();
         let room = self.buffer.capacity().saturating_sub(held);
-        self.calm = if room == 0 && self.made > 0 { 0 } else { self.calm.saturating_add(1) };
+        self.quiet_reads = if room == 0 && self.made > 0 { 0 } else { self.quiet_reads.saturating_add(1) };
         // A buffer of that size is never too large, and nearly always there is room.
-        if room < least || self.made > PLAIN_KEPT {
+        if room < least || self.made > BASE_KEPT {
             self.change_buffer(least, held, room);
         }
     }
 
     fn change_buffer(&mut self, least: usize, held: usize, room: usize) {
-        let (most_kept, plain) = if self.calm < CALM { (BURST, BURST.saturating_sub(held)) } else { (PLAIN_KEPT, PLAIN) };
-        let too_large = self.made > most_kept && held <= PLAIN;
+        let (most_kept, plain) =
+            if self.quiet_reads < QUIET_READS { (BURST, BURST.saturating_sub(held)) } else { (BASE_KEPT, BASE_CAPACITY) };
+        let too_large = self.made > most_kept && held <= BASE_CAPACITY;
         if !too_large && room >= least {
             return;
         }
@@ -148,7 +149,7 @@ impl LineDecoder {
             return;
         }
         // Doubles, so that each byte of a long line moves a constant number of times.
-        let most = self.limit.saturating_add(TRIMMED).saturating_add(PLAIN);
+        let most = self.limit.saturating_add(TRIMMED).saturating_add(BASE_CAPACITY);
         self.made = held.saturating_add(held.max(plain)).min(most).max(held.saturating_add(least));
         let mut larger = BytesMut::with_capacity(self.made);
         larger.extend_from_slice(&self.buffer);
@@ -475,7 +476,7 @@ mod tests {
             let mut space = decoder.space();
             let room = space.remaining_mut();
             space.put_bytes(b'z', room);
-            assert!(decoder.made <= 100_000 + TRIMMED + PLAIN, "{} bytes", decoder.made);
+            assert!(decoder.made <= 100_000 + TRIMMED + BASE_CAPACITY, "{} bytes", decoder.made);
             while let Some(frame) = decoder.next_frame() {
                 assert_eq!(frame.len(), 100_001);
                 reported += 1;
@@ -537,7 +538,7 @@ mod tests {
         let mut decoder = LineDecoder::new(LIMIT);
         decoder.space();
         let memory = decoder.buffer.as_ptr();
-        let memory = memory..memory.wrapping_add(PLAIN);
+        let memory = memory..memory.wrapping_add(BASE_CAPACITY);
         for _ in 0..10_000 {
             decoder.space().put_slice(b"{\"jsonrpc\":\"2.0\"}\n");
             assert!(lies_within(&decoder.next_frame().unwrap(), memory.clone()));
@@ -548,20 +549,20 @@ mod tests {
     fn reads_are_larger_in_a_burst_and_plain_again_behind_it() {
         let mut decoder = LineDecoder::new(1 << 20);
         let mut kept = Vec::new();
-        for expected in [PLAIN, BURST, BURST] {
+        for expected in [BASE_CAPACITY, BURST, BURST] {
             let mut space = decoder.space();
             let room = space.remaining_mut();
             assert!(room > expected - LIMIT && room <= expected, "{room} bytes");
-            space.put_slice(&b"{\"jsonrpc\":\"2.0\"}\n".repeat(PLAIN)[..room]);
+            space.put_slice(&b"{\"jsonrpc\":\"2.0\"}\n".repeat(BASE_CAPACITY)[..room]);
             kept.extend(core::iter::from_fn(|| decoder.next_frame()));
         }
         drop(kept);
-        for _ in 0..=CALM {
+        for _ in 0..=QUIET_READS {
             assert_eq!(decoder.made, BURST);
             decoder.space().put_slice(b"{}\n");
             while decoder.next_frame().is_some() {}
         }
-        assert_eq!(decoder.made, PLAIN);
+        assert_eq!(decoder.made, BASE_CAPACITY);
     }
 
     #[test]
@@ -759,11 +760,11 @@ mod tests {
         assert!(encoder.gathered.capacity() > 100_000);
         written(&mut encoder, 4096);
         assert!(encoder.gathered.capacity() <= KEPT);
-        for _ in 0..CALM {
-            assert!(encoder.gathered.capacity() > PLAIN);
+        for _ in 0..QUIET_READS {
+            assert!(encoder.gathered.capacity() > BASE_CAPACITY);
             encoder.push(Bytes::from_static(b"0123456789"));
             written(&mut encoder, 4096);
         }
-        assert!(encoder.gathered.capacity() <= PLAIN);
+        assert!(encoder.gathered.capacity() <= BASE_CAPACITY);
     }
 }

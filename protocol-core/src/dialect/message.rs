@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use crate::dialect::request::Uncut;
+use crate::dialect::request::RawParams;
 use crate::dialect::tesseron::ResumeCredentials;
 use crate::dialect::{Ask, Capabilities, Dialect, Identity, Level, LogRecord, Notice, PeerInfo, Progress};
 use crate::error::{RpcError, Violation};
@@ -34,7 +34,7 @@ pub(crate) enum Message {
     /// Something to be served.
     Request {
         id: WireId,
-        request: Result<Uncut, Box<Refusal>>,
+        request: Result<RawParams, Box<Refusal>>,
         /// Its `_meta`, word for word, if there is anything in it but what the session reads.
         meta: Option<Box<Json>>,
         token: Option<WireId>,

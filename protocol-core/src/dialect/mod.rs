@@ -357,7 +357,7 @@ fn shown(said: &str) -> String {
 pub(crate) enum Fit {
     Fits,
     /// It breaks a rule, and is of use all the same.
-    Odd,
+    Tolerated,
     Wrong,
 }
 

@@ -13,7 +13,7 @@ use bytes::Bytes;
 
 use super::Op;
 use crate::json::read::{self, Kind};
-use crate::json::scan::{Noted, Span};
+use crate::json::scan::{IndexedObject, Span};
 use crate::json::{Json, Payload, Text};
 
 /// A request of the peer, in the words of every protocol.
@@ -337,7 +337,7 @@ pub enum CompletionOf {
 
 /// A request that is still in the frame that brought it.
 #[derive(Debug)]
-pub(crate) struct Uncut {
+pub(crate) struct RawParams {
     op: Op,
     json: Payload,
     target: Span,
@@ -411,13 +411,13 @@ impl Member {
     }
 }
 
-impl Uncut {
+impl RawParams {
     /// A request for `op`, with `given`, if there are any, and `json`, which is the text of it. Says what is wrong with it otherwise.
     #[inline]
     pub(crate) fn read(
         op: Op,
-        json: impl Fn(&Noted<'_>) -> Payload,
-        given: Option<&Noted<'_>>,
+        json: impl Fn(&IndexedObject<'_>) -> Payload,
+        given: Option<&IndexedObject<'_>>,
         [target, extra]: &'static [Member; 2],
     ) -> Result<Self, Text> {
         let Some(noted) = given else {
@@ -535,10 +535,10 @@ mod tests {
         let frame = alloc::format!(r#"{{"params":{text}}}"#);
         let mut all = Members::at(Cursor::new(frame.as_bytes(), 9)).unwrap();
         all.next_key().unwrap().unwrap();
-        let mut noted = Noted::default();
+        let mut noted = IndexedObject::default();
         all.note(&mut noted).unwrap();
-        let json = |_: &Noted<'_>| Payload::Own(Json::parse(String::from(text)).unwrap());
-        Ok(Uncut::read(op, json, Some(&noted), members)?.cut(Bytes::new()))
+        let json = |_: &IndexedObject<'_>| Payload::Own(Json::parse(String::from(text)).unwrap());
+        Ok(RawParams::read(op, json, Some(&noted), members)?.cut(Bytes::new()))
     }
 
     fn tool(text: &str) -> Result<CallTool, Text> {

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::str::FromStr;
 
 pub use super::scan::Kind;
-use super::scan::{self, behind_plain, byte, next};
+use super::scan::{self, byte, next, skip_plain};
 
 /// An object key as it stands in the text.
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +67,7 @@ pub struct Members<'a> {
 impl<'a> Members<'a> {
     /// The members of `text`; `None` if it is no object.
     pub fn of(text: &'a [u8]) -> Option<Self> {
-        let start = behind_signs(text, 0);
+        let start = skip_signs(text, 0);
         (byte(text, start) == b'{').then_some(Self { text, at: next(start) })
     }
 }
@@ -77,15 +77,15 @@ impl<'a> Iterator for Members<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let text = self.text;
-        let key = behind_signs(text, self.at);
+        let key = skip_signs(text, self.at);
         if byte(text, key) != b'"' {
             return None;
         }
-        let end = behind_plain(text, next(key));
+        let end = skip_plain(text, next(key));
         let escaped = byte(text, end) != b'"';
-        let behind = if escaped { behind_escapes(text, end)? } else { next(end) };
-        let value = behind_signs(text, behind);
-        self.at = behind_value(text, value)?;
+        let behind = if escaped { skip_escapes(text, end)? } else { next(end) };
+        let value = skip_signs(text, behind);
+        self.at = skip_value(text, value)?;
         let part = |from: usize, to: usize| text.get(from..to).unwrap_or_default();
         Some((Key { quoted: part(key, behind), escaped }, part(value, self.at)))
     }
@@ -93,7 +93,7 @@ impl<'a> Iterator for Members<'a> {
 
 /// Passes over what may be between two tokens.
 #[inline]
-fn behind_signs(text: &[u8], mut at: usize) -> usize {
+fn skip_signs(text: &[u8], mut at: usize) -> usize {
     while matches!(byte(text, at), b' ' | b'\t' | b'\n' | b'\r' | b',' | b':') {
         at = next(at);
     }
@@ -102,23 +102,23 @@ fn behind_signs(text: &[u8], mut at: usize) -> usize {
 
 /// Of the string whose opening quote is at `at`.
 #[inline]
-fn behind_string(text: &[u8], at: usize) -> Option<usize> {
-    let end = behind_plain(text, next(at));
-    if byte(text, end) == b'"' { Some(next(end)) } else { behind_escapes(text, end) }
+fn skip_string(text: &[u8], at: usize) -> Option<usize> {
+    let end = skip_plain(text, next(at));
+    if byte(text, end) == b'"' { Some(next(end)) } else { skip_escapes(text, end) }
 }
 
 /// What comes behind a string, from its first escape on. The digits of an escape look plain.
 #[inline(never)]
-fn behind_escapes(text: &[u8], mut at: usize) -> Option<usize> {
+fn skip_escapes(text: &[u8], mut at: usize) -> Option<usize> {
     while *text.get(at)? != b'"' {
-        at = behind_plain(text, at.wrapping_add(2));
+        at = skip_plain(text, at.wrapping_add(2));
     }
     Some(next(at))
 }
 
-fn behind_value(text: &[u8], mut at: usize) -> Option<usize> {
+fn skip_value(text: &[u8], mut at: usize) -> Option<usize> {
     match byte(text, at) {
-        b'"' => return behind_string(text, at),
+        b'"' => return skip_string(text, at),
         b'{' | b'[' => {}
         _ => {
             let is_end = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r');
@@ -132,7 +132,7 @@ fn behind_value(text: &[u8], mut at: usize) -> Option<usize> {
     loop {
         match text.get(at)? {
             b'"' => {
-                at = behind_string(text, at)?;
+                at = skip_string(text, at)?;
                 continue;
             }
             b'{' | b'[' => open = open.saturating_add(1),
@@ -166,14 +166,14 @@ pub fn member<'a>(text: &'a [u8], name: &str) -> Option<&'a [u8]> {
 /// The elements of an array.
 pub fn elements(text: &[u8]) -> Vec<&[u8]> {
     let mut all = Vec::new();
-    let mut at = behind_signs(text, 0);
+    let mut at = skip_signs(text, 0);
     if byte(text, at) != b'[' {
         return all;
     }
     at = next(at);
     loop {
-        let value = behind_signs(text, at);
-        at = behind_value(text, value).unwrap_or(value);
+        let value = skip_signs(text, at);
+        at = skip_value(text, value).unwrap_or(value);
         if at == value {
             return all;
         }
@@ -188,7 +188,7 @@ pub fn said(value: &[u8]) -> Option<Cow<'_, [u8]>> {
     if byte(value, 0) != b'"' {
         return None;
     }
-    let end = behind_plain(value, 1);
+    let end = skip_plain(value, 1);
     if byte(value, end) == b'"' {
         value.get(1..end).map(Cow::Borrowed)
     } else {

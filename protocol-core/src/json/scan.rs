@@ -80,7 +80,7 @@ impl<'a> Cursor<'a> {
     /// The first byte of what comes next, white space passed over.
     #[inline]
     pub(crate) fn peek(&mut self) -> Option<u8> {
-        self.at = behind_space(self.text, self.at);
+        self.at = skip_space(self.text, self.at);
         self.text.get(self.at).copied()
     }
 
@@ -96,8 +96,8 @@ impl<'a> Cursor<'a> {
 
     /// The next value, whole, checked.
     pub(crate) fn value(&mut self) -> Result<&'a [u8], ScanError> {
-        let start = behind_space(self.text, self.at);
-        self.at = behind_value(self.text, start, self.depth)?;
+        let start = skip_space(self.text, self.at);
+        self.at = skip_value(self.text, start, self.depth)?;
         Ok(self.since(start))
     }
 
@@ -121,14 +121,14 @@ pub(super) fn byte(text: &[u8], at: usize) -> u8 {
 }
 
 #[inline]
-fn behind_space(text: &[u8], at: usize) -> usize {
+fn skip_space(text: &[u8], at: usize) -> usize {
     // Nearly all JSON is written without any.
-    if byte(text, at) > b' ' { at } else { behind_blanks(text, at) }
+    if byte(text, at) > b' ' { at } else { skip_blanks(text, at) }
 }
 
 #[cold]
 #[inline(never)]
-fn behind_blanks(text: &[u8], mut at: usize) -> usize {
+fn skip_blanks(text: &[u8], mut at: usize) -> usize {
     while matches!(byte(text, at), b' ' | b'\t' | b'\n' | b'\r') {
         at = next(at);
     }
@@ -137,17 +137,17 @@ fn behind_blanks(text: &[u8], mut at: usize) -> usize {
 
 /// Of a value that begins at `at`. Containers in it may be nested `depth` deep.
 #[inline]
-fn behind_value(text: &[u8], at: usize, depth: u8) -> Result<usize, ScanError> {
+fn skip_value(text: &[u8], at: usize, depth: u8) -> Result<usize, ScanError> {
     match byte(text, at) {
-        b'{' | b'[' => behind_container(text, at, depth),
-        b'"' => behind_string(text, at),
-        b'-' | b'0'..=b'9' => behind_number(text, at),
-        _ => behind_literal(text, at),
+        b'{' | b'[' => skip_container(text, at, depth),
+        b'"' => skip_string(text, at),
+        b'-' | b'0'..=b'9' => skip_number(text, at),
+        _ => skip_literal(text, at),
     }
 }
 
 /// Of an object or an array that is nested at most `most` deep.
-fn behind_container(text: &[u8], mut at: usize, most: u8) -> Result<usize, ScanError> {
+fn skip_container(text: &[u8], mut at: usize, most: u8) -> Result<usize, ScanError> {
     // One bit an open container, the innermost lowest: 1 is an object.
     let mut open: u128 = 0;
     let mut depth: u8 = 0;
@@ -158,7 +158,7 @@ fn behind_container(text: &[u8], mut at: usize, most: u8) -> Result<usize, ScanE
                     return Err(ScanError::TooDeep);
                 }
                 let object = bracket == b'{';
-                at = behind_space(text, next(at));
+                at = skip_space(text, next(at));
                 if byte(text, at) != if object { b'}' } else { b']' } {
                     depth = depth.saturating_add(1);
                     open = (open << 1) | u128::from(object);
@@ -169,9 +169,9 @@ fn behind_container(text: &[u8], mut at: usize, most: u8) -> Result<usize, ScanE
                 }
                 at = next(at);
             }
-            b'"' => at = behind_string(text, at)?,
-            b'-' | b'0'..=b'9' => at = behind_number(text, at)?,
-            _ => at = behind_literal(text, at)?,
+            b'"' => at = skip_string(text, at)?,
+            b'-' | b'0'..=b'9' => at = skip_number(text, at)?,
+            _ => at = skip_literal(text, at)?,
         }
         // A value ended: close what ends with it, or go on to the next one.
         loop {
@@ -179,10 +179,10 @@ fn behind_container(text: &[u8], mut at: usize, most: u8) -> Result<usize, ScanE
                 return Ok(at);
             }
             let object = open & 1 == 1;
-            at = behind_space(text, at);
+            at = skip_space(text, at);
             match byte(text, at) {
                 b',' => {
-                    at = behind_space(text, next(at));
+                    at = skip_space(text, next(at));
                     if object {
                         at = member_at(text, at)?.value;
                     }
@@ -215,17 +215,17 @@ fn member_at(text: &[u8], open: usize) -> Result<Member, ScanError> {
     if byte(text, open) != b'"' {
         return Err(ScanError::Syntax);
     }
-    let plain = behind_plain(text, next(open));
+    let plain = skip_plain(text, next(open));
     let escaped = byte(text, plain) != b'"';
-    let close = if escaped { behind_escapes(text, plain)?.wrapping_sub(1) } else { plain };
-    let colon = behind_space(text, next(close));
+    let close = if escaped { skip_escapes(text, plain)?.wrapping_sub(1) } else { plain };
+    let colon = skip_space(text, next(close));
     if byte(text, colon) != b':' {
         return Err(ScanError::Syntax);
     }
-    Ok(Member { open, close, escaped, value: behind_space(text, next(colon)) })
+    Ok(Member { open, close, escaped, value: skip_space(text, next(colon)) })
 }
 
-fn behind_literal(text: &[u8], at: usize) -> Result<usize, ScanError> {
+fn skip_literal(text: &[u8], at: usize) -> Result<usize, ScanError> {
     let rest = text.get(at..).unwrap_or_default();
     let is_next = |word: &&str| rest.starts_with(word.as_bytes());
     let word = ["true", "false", "null"].into_iter().find(is_next).ok_or(ScanError::Syntax)?;
@@ -234,14 +234,14 @@ fn behind_literal(text: &[u8], at: usize) -> Result<usize, ScanError> {
 
 /// Of the string whose opening quote is at `at`.
 #[inline]
-fn behind_string(text: &[u8], at: usize) -> Result<usize, ScanError> {
-    let end = behind_plain(text, next(at));
-    if byte(text, end) == b'"' { Ok(next(end)) } else { behind_escapes(text, end) }
+fn skip_string(text: &[u8], at: usize) -> Result<usize, ScanError> {
+    let end = skip_plain(text, next(at));
+    if byte(text, end) == b'"' { Ok(next(end)) } else { skip_escapes(text, end) }
 }
 
 /// What comes behind a string, from its first escape on.
 #[inline(never)]
-fn behind_escapes(text: &[u8], mut at: usize) -> Result<usize, ScanError> {
+fn skip_escapes(text: &[u8], mut at: usize) -> Result<usize, ScanError> {
     loop {
         let escape = match text.get(at..).unwrap_or_default() {
             [b'"', ..] => return Ok(next(at)),
@@ -249,32 +249,32 @@ fn behind_escapes(text: &[u8], mut at: usize) -> Result<usize, ScanError> {
             [b'\\', b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', ..] => 2,
             _ => return Err(ScanError::Syntax),
         };
-        at = behind_plain(text, at.wrapping_add(escape));
+        at = skip_plain(text, at.wrapping_add(escape));
     }
 }
 
 #[inline(never)]
-fn behind_number(text: &[u8], mut at: usize) -> Result<usize, ScanError> {
+fn skip_number(text: &[u8], mut at: usize) -> Result<usize, ScanError> {
     if byte(text, at) == b'-' {
         at = next(at);
     }
-    at = if byte(text, at) == b'0' { next(at) } else { behind_digits(text, at)? };
+    at = if byte(text, at) == b'0' { next(at) } else { skip_digits(text, at)? };
     if byte(text, at) == b'.' {
-        at = behind_digits(text, next(at))?;
+        at = skip_digits(text, next(at))?;
     }
     if let b'e' | b'E' = byte(text, at) {
         at = next(at);
         if let b'+' | b'-' = byte(text, at) {
             at = next(at);
         }
-        at = behind_digits(text, at)?;
+        at = skip_digits(text, at)?;
     }
     Ok(at)
 }
 
 /// At least one digit, and all that follow it.
 #[inline]
-fn behind_digits(text: &[u8], start: usize) -> Result<usize, ScanError> {
+fn skip_digits(text: &[u8], start: usize) -> Result<usize, ScanError> {
     let mut at = start;
     // Nearly all numbers are shorter than eight bytes, and stand before as many others.
     while let Some(word) = text.get(at..).and_then(<[u8]>::first_chunk) {
@@ -311,17 +311,17 @@ const fn each(byte: u8) -> u64 {
 /// Passes over bytes that need no look: neither quote, backslash nor control character. Eight at a time, since
 /// a tool's output is mostly such bytes.
 #[inline(never)]
-pub(super) fn behind_plain(text: &[u8], mut at: usize) -> usize {
+pub(super) fn skip_plain(text: &[u8], mut at: usize) -> usize {
     // Most keys and many strings are shorter than this.
     for _ in 0..2 {
-        let Some(word) = text.get(at..).and_then(<[u8]>::first_chunk) else { return behind_last(text, at) };
+        let Some(word) = text.get(at..).and_then(<[u8]>::first_chunk) else { return skip_plain_tail(text, at) };
         let marks = specials(u64::from_le_bytes(*word));
         if marks != 0 {
-            return behind_bytes(at, marks);
+            return first_marked(at, marks);
         }
         at = at.wrapping_add(8);
     }
-    behind_long(text, at)
+    skip_plain_run(text, at)
 }
 
 /// Whether bytes are UTF-8. Nearly always they are ASCII, which takes a fraction of the time to see.
@@ -349,23 +349,23 @@ pub(crate) fn any_part<const LENGTH: usize>(text: &[u8], overlap: usize, has: im
     has(last)
 }
 
-/// [`behind_plain`] where it goes on for long. It stands alone, so that short texts are passed over in few instructions.
+/// [`skip_plain`] where it goes on for long. It stands alone, so that short texts are passed over in few instructions.
 #[inline(never)]
-fn behind_long(text: &[u8], mut at: usize) -> usize {
+fn skip_plain_run(text: &[u8], mut at: usize) -> usize {
     let (words, _) = text.get(at..).unwrap_or_default().as_chunks();
     for word in words {
         let marks = specials(u64::from_le_bytes(*word));
         if marks != 0 {
-            return behind_bytes(at, marks);
+            return first_marked(at, marks);
         }
         at = at.wrapping_add(8);
     }
-    behind_last(text, at)
+    skip_plain_tail(text, at)
 }
 
-/// [`behind_plain`] where less than eight bytes are left.
+/// [`skip_plain`] where less than eight bytes are left.
 #[inline(never)]
-fn behind_last(text: &[u8], at: usize) -> usize {
+fn skip_plain_tail(text: &[u8], at: usize) -> usize {
     let rest = text.get(at..).unwrap_or_default();
     let word = match text.last_chunk() {
         Some(eight) => {
@@ -375,10 +375,10 @@ fn behind_last(text: &[u8], at: usize) -> usize {
         None => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
     };
     // Behind the last byte comes 0, which is special.
-    behind_bytes(at, specials(word))
+    first_marked(at, specials(word))
 }
 
-/// Marks the bytes that [`behind_plain`] stops at. The lowest mark is exact; above it there may be false ones.
+/// Marks the bytes that [`skip_plain`] stops at. The lowest mark is exact; above it there may be false ones.
 #[inline]
 const fn specials(word: u64) -> u64 {
     // With its second bit turned over a quote is 0x20, just above the control characters, which stay below it.
@@ -389,7 +389,7 @@ const fn specials(word: u64) -> u64 {
 
 /// Behind the bytes before the lowest mark.
 #[inline]
-const fn behind_bytes(at: usize, marks: u64) -> usize {
+const fn first_marked(at: usize, marks: u64) -> usize {
     at.wrapping_add(marks.trailing_zeros() as usize >> 3)
 }
 
@@ -425,13 +425,13 @@ impl<'a> Members<'a> {
     pub(crate) fn next_key(&mut self) -> Result<Option<Key<'a>>, ScanError> {
         let text = self.cursor.text;
         let first = core::mem::replace(&mut self.first, false);
-        let mut at = behind_space(text, self.cursor.at);
+        let mut at = skip_space(text, self.cursor.at);
         match byte(text, at) {
             b'}' => {
                 self.cursor.at = next(at);
                 return Ok(None);
             }
-            b',' if !first => at = behind_space(text, next(at)),
+            b',' if !first => at = skip_space(text, next(at)),
             _ if first => {}
             _ => return Err(ScanError::Syntax),
         }
@@ -456,7 +456,7 @@ impl<'a> Members<'a> {
     pub(crate) fn take_plain(&mut self) -> Option<&'a [u8]> {
         let text = self.cursor.text;
         let inside = next(self.cursor.at);
-        let end = behind_plain(text, inside);
+        let end = skip_plain(text, inside);
         let is_plain = byte(text, self.cursor.at) == b'"' && byte(text, end) == b'"';
         if is_plain {
             self.cursor.at = next(end);
@@ -469,20 +469,20 @@ impl<'a> Members<'a> {
     }
 
     /// Takes the value into `noted`, which is empty, with its members if it is an object.
-    pub(crate) fn note(&mut self, noted: &mut Noted<'a>) -> Result<(), ScanError> {
+    pub(crate) fn note(&mut self, noted: &mut IndexedObject<'a>) -> Result<(), ScanError> {
         let text = self.cursor.text;
-        let start = behind_space(text, self.cursor.at);
+        let start = skip_space(text, self.cursor.at);
         if byte(text, start) != b'{' {
             noted.text = self.cursor.value()?;
             return Ok(());
         }
         let depth = self.cursor.depth.checked_sub(1).ok_or(ScanError::TooDeep)?;
         let span = |from: usize, to: usize| Span::new(from.wrapping_sub(start), to.wrapping_sub(start));
-        let mut at = behind_space(text, next(start));
+        let mut at = skip_space(text, next(start));
         let mut more = byte(text, at) != b'}';
         while more {
             let member = member_at(text, at)?;
-            let end = behind_value(text, member.value, depth)?;
+            let end = skip_value(text, member.value, depth)?;
             match noted.members.get_mut(noted.count) {
                 Some(place) if !member.escaped => {
                     *place = (span(next(member.open), member.close), span(member.value, end));
@@ -490,10 +490,10 @@ impl<'a> Members<'a> {
                 }
                 _ => noted.count = AGAIN,
             }
-            at = behind_space(text, end);
+            at = skip_space(text, end);
             more = byte(text, at) == b',';
             if more {
-                at = behind_space(text, next(at));
+                at = skip_space(text, next(at));
             } else if byte(text, at) != b'}' {
                 return Err(ScanError::Syntax);
             }
@@ -511,7 +511,7 @@ impl<'a> Members<'a> {
 ///
 /// They are found again when they are asked for if there are more than places, if a key has an escape in it, and beyond 4 GiB.
 #[derive(Debug, Default)]
-pub(crate) struct Noted<'a> {
+pub(crate) struct IndexedObject<'a> {
     text: &'a [u8],
     /// The key of each, without its quotes, and the value. In a text of more than 4 GiB these places say nothing.
     members: [(Span, Span); PLACES],
@@ -558,7 +558,7 @@ impl Span {
     }
 }
 
-impl<'a> Noted<'a> {
+impl<'a> IndexedObject<'a> {
     /// An object without members.
     pub(crate) const fn empty_object() -> Self {
         Self { text: b"{}", members: [(Span { from: 0, to: 0 }, Span { from: 0, to: 0 }); PLACES], count: 0 }
@@ -645,7 +645,7 @@ mod tests {
                 let text = alloc::format!(r#"{{"params": {{{}}} }}"#, all.join(" ,"));
                 let mut members = Members::at(Cursor::new(text.as_bytes(), 3)).unwrap();
                 members.next_key().unwrap().unwrap();
-                let mut noted = Noted::default();
+                let mut noted = IndexedObject::default();
                 members.note(&mut noted).unwrap();
                 assert!(members.next_key().unwrap().is_none());
                 let (mut seen, mut walked) = (Vec::new(), Vec::new());
@@ -665,12 +665,12 @@ mod tests {
     fn digits_end_where_something_else_begins_or_the_text_does() {
         for length in 1..20 {
             let digits = &b"12345678909876543210"[..length];
-            assert_eq!(behind_digits(digits, 0), Ok(length));
+            assert_eq!(skip_digits(digits, 0), Ok(length));
             for other in (0..=u8::MAX).filter(|byte| !byte.is_ascii_digit()) {
                 for behind in [0, 9] {
                     let text = [digits, &[other], &[b'7'; 9][..behind]].concat();
-                    assert_eq!(behind_digits(&text, 0), Ok(length), "{text:?}");
-                    assert_eq!(behind_digits(&text, length), Err(ScanError::Syntax), "{text:?}");
+                    assert_eq!(skip_digits(&text, 0), Ok(length), "{text:?}");
+                    assert_eq!(skip_digits(&text, length), Err(ScanError::Syntax), "{text:?}");
                 }
             }
         }
@@ -719,9 +719,9 @@ mod tests {
                         *byte = special;
                     }
                     for from in 0..=place {
-                        assert_eq!(behind_plain(&text, from), place, "{text:?} from {from}");
+                        assert_eq!(skip_plain(&text, from), place, "{text:?} from {from}");
                     }
-                    assert_eq!(behind_plain(&text, length + 3), length + 3);
+                    assert_eq!(skip_plain(&text, length + 3), length + 3);
                 }
             }
         }

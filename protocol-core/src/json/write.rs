@@ -220,7 +220,7 @@ pub fn write_text(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
     let mut from = 0;
     loop {
-        let to = scan::behind_plain(text, from);
+        let to = scan::skip_plain(text, from);
         out.extend_from_slice(text.get(from..to).unwrap_or_default());
         let Some(special) = text.get(to) else { break };
         match special {

@@ -6,14 +6,14 @@ use core::time::Duration;
 use super::Session;
 use super::depth;
 use super::event::{CancelReason, Event, InboundId, InputFailed, InputKey};
-use super::input::Question;
+use super::inbound_call::{Ended, InboundCall, Taken};
+use super::input::OutboundInput;
 use super::input_output::too_large;
 use super::lane_queue::Class;
 use super::outbox::Outbox;
 use super::peer_ids::Owner;
 use super::progress::{Next, Opens, Reporter};
 use super::route::{Lane, ReplyKind};
-use super::serve::{Ended, Serve, Taken};
 use super::verbs::{AskError, CheckpointError, NotLive, ProgressError, Reported, ServeOptions};
 use crate::dialect::{Answer, Ask, AskUnfit, CutShort, Progress, Reply};
 use crate::json::{Json, Text};
@@ -27,13 +27,13 @@ impl Session {
     /// [`NotLive`] if it is over.
     pub fn configure(&mut self, id: InboundId, options: ServeOptions, now: Instant) -> Result<(), NotLive> {
         self.advance(now);
-        let serve = self.serves.get_mut(&id).filter(|serve| serve.is_active()).ok_or(NotLive)?;
+        let inbound = self.inbound_calls.get_mut(&id).filter(|inbound| inbound.is_active()).ok_or(NotLive)?;
         if let Some(window) = options.window {
-            serve.set_rate(window);
+            inbound.set_rate(window);
             self.flush(id, false);
         }
         if let Some(deadline) = options.deadline {
-            self.arm_serve(id, deadline);
+            self.arm_inbound_call(id, deadline);
         }
         self.tidy();
         Ok(())
@@ -45,14 +45,14 @@ impl Session {
     /// [`ProgressError`] for numbers that make no sense, and if the invocation is over. Nothing was sent.
     pub fn progress(&mut self, id: InboundId, update: Progress, now: Instant) -> Result<Reported, ProgressError> {
         self.advance(now);
-        let serve = self.serves.get_mut(&id).filter(|serve| serve.is_active()).ok_or(ProgressError::NotLive)?;
+        let inbound = self.inbound_calls.get_mut(&id).filter(|inbound| inbound.is_active()).ok_or(ProgressError::NotLive)?;
         let policy = &self.config.progress;
-        let update = Reporter::check(update, serve.rules(), policy)?;
-        if !serve.is_observed() {
+        let update = Reporter::check(update, inbound.rules(), policy)?;
+        if !inbound.is_observed() {
             self.stats.progress_left_out = self.stats.progress_left_out.saturating_add(1);
             return Ok(Reported::Unobserved);
         }
-        match serve.report(update, policy) {
+        match inbound.report(update, policy) {
             Taken::NotIncreasing => {
                 self.stats.progress_left_out = self.stats.progress_left_out.saturating_add(1);
                 return Ok(Reported::NotIncreasing);
@@ -60,13 +60,13 @@ impl Session {
             Taken::Merged => self.stats.progress_coalesced = self.stats.progress_coalesced.saturating_add(1),
             Taken::New => {}
         }
-        let congested = !self.outbox.has_room(serve.lane());
+        let congested = !self.outbox.has_room(inbound.lane());
         let sent = self.flush(id, false);
-        let in_line = !sent && self.serves.get(&id).is_some_and(Serve::is_in_line);
+        let queued = !sent && self.inbound_calls.get(&id).is_some_and(InboundCall::is_queued);
         self.tidy();
         Ok(match sent {
             true => Reported::Sent,
-            false if congested && in_line => Reported::Coalesced,
+            false if congested && queued => Reported::Coalesced,
             false => Reported::Kept,
         })
     }
@@ -77,14 +77,14 @@ impl Session {
     /// # Errors
     /// [`CheckpointError`]; the deposit before stays.
     pub fn checkpoint(&mut self, id: InboundId, partial: Json) -> Result<(), CheckpointError> {
-        let serve = self.serves.get_mut(&id).filter(|serve| serve.is_active()).ok_or(CheckpointError::NotLive)?;
+        let inbound = self.inbound_calls.get_mut(&id).filter(|inbound| inbound.is_active()).ok_or(CheckpointError::NotLive)?;
         if !partial.is_object() {
             return Err(CheckpointError::NotAnObject);
         }
         if partial.as_bytes().len() > self.config.limits.checkpoint_bytes {
             return Err(CheckpointError::TooLarge);
         }
-        serve.deposit(partial, self.config.progress.window);
+        inbound.deposit(partial, self.config.progress.window);
         Ok(())
     }
 
@@ -95,25 +95,25 @@ impl Session {
     /// [`AskError`]; nothing was sent.
     pub fn request_input(&mut self, id: InboundId, ask: Ask, now: Instant) -> Result<InputKey, AskError> {
         self.advance(now);
-        let serve = self.serves.get(&id).filter(|serve| serve.is_active()).ok_or(AskError::NotLive)?;
+        let inbound = self.inbound_calls.get(&id).filter(|inbound| inbound.is_active()).ok_or(AskError::NotLive)?;
         if self.ending.has_peer_ended() {
             return Err(AskError::Disconnected);
         }
         let peer = self.peer.as_ref().ok_or(AskError::Unsupported)?;
-        serve.rules().dialect.check_ask(&ask, &peer.capabilities).map_err(|unfit| match unfit {
+        inbound.rules().dialect.check_ask(&ask, &peer.capabilities).map_err(|unfit| match unfit {
             AskUnfit::Unsupported => AskError::Unsupported,
             AskUnfit::Invalid(why) => AskError::Invalid(why),
         })?;
-        let (depth, max) = (depth::of_question(&ask, serve.depth(), 0), self.config.depth.max);
+        let (depth, max) = (depth::of_input(&ask, inbound.depth(), 0), self.config.depth.max);
         if !depth::is_allowed(&ask, depth, max) {
             return Err(AskError::TooDeep { depth, max });
         }
-        let open = self.questions.len().saturating_add(self.events.settled());
-        if open >= self.config.limits.in_flight || self.outbox.is_congested(serve.lane()) {
+        let open = self.outbound_inputs.len().saturating_add(self.events.settled());
+        if open >= self.config.limits.in_flight || self.outbox.is_congested(inbound.lane()) {
             return Err(AskError::Full);
         }
-        let (lane, rules) = (serve.lane(), serve.rules());
-        let named = if rules.names_invocations { serve.token() } else { Some(serve.exchange()) };
+        let (lane, rules) = (inbound.lane(), inbound.rules());
+        let named = if rules.names_invocations { inbound.token() } else { Some(inbound.exchange()) };
         let frame = rules.dialect.write_ask(self.outbox.frames(), self.next, &ask, named.ok_or(AskError::Unsupported)?, depth);
         if frame.len() > self.config.limits.frame_bytes {
             self.outbox.frames().throw_away(frame);
@@ -126,20 +126,20 @@ impl Session {
         }
         let key = InputKey(self.number());
         let frame = self.outbox.frames().take(frame);
-        let mut question = Question::held(id, lane, ask, depth, rules, frame);
+        let mut input = OutboundInput::held(id, lane, ask, depth, rules, frame);
         let deadline = self.config.timeouts.input.map(|span| self.now.saturating_add(span));
         if deadline.is_some_and(|at| at <= self.now) {
-            self.bring_answer(key, &question, Err(InputFailed::TimedOut));
+            self.bring_answer(key, &input, Err(InputFailed::TimedOut));
             return Ok(key);
         }
-        question.arm(key, deadline, &mut self.timers);
-        self.held_bytes = self.held_bytes.saturating_add(question.held_bytes());
-        self.questions.insert(key, question);
-        if let Some(serve) = self.serves.get_mut(&id) {
-            serve.open_question(key, self.config.progress.window);
+        input.arm(key, deadline, &mut self.timers);
+        self.held_bytes = self.held_bytes.saturating_add(input.held_bytes());
+        self.outbound_inputs.insert(key, input);
+        if let Some(inbound) = self.inbound_calls.get_mut(&id) {
+            inbound.open_outbound_input(key, self.config.progress.window);
         }
         if !is_held {
-            self.release_question(key);
+            self.release_outbound_input(key);
         }
         self.tidy();
         Ok(key)
@@ -151,7 +151,7 @@ impl Session {
     /// [`NotLive`] if it was answered, or its invocation is over.
     pub fn abandon_input(&mut self, key: InputKey, now: Instant) -> Result<(), NotLive> {
         self.advance(now);
-        let taken = self.take_question_back(key, None).map(drop).ok_or(NotLive);
+        let taken = self.take_outbound_input_back(key, None).map(drop).ok_or(NotLive);
         self.tidy();
         taken
     }
@@ -162,7 +162,7 @@ impl Session {
     /// [`NotLive`] if it is over. If it was [cancelled](Event::Cancelled) this says that its handler has ended, and frees its place.
     pub fn respond(&mut self, id: InboundId, reply: Reply, now: Instant) -> Result<(), NotLive> {
         self.advance(now);
-        let result = match self.serves.get(&id).map(Serve::end) {
+        let result = match self.inbound_calls.get(&id).map(InboundCall::end) {
             Some(Ended::Reply) => {
                 self.settle_serve(id, &reply);
                 Ok(())
@@ -184,43 +184,45 @@ impl Session {
     /// Sends what is kept of an invocation's progress if it may go, and says so. Otherwise it waits: for its own window, or in line for
     /// what all share.
     pub(super) fn flush(&mut self, id: InboundId, is_first: bool) -> bool {
-        let Some(serve) = self.serves.get_mut(&id) else { return false };
-        let has_room = self.outbox.has_room(serve.lane());
-        let Some(next) = serve.next_update(self.now) else { return false };
+        let Some(inbound) = self.inbound_calls.get_mut(&id) else { return false };
+        let has_room = self.outbox.has_room(inbound.lane());
+        let Some(next) = inbound.next_update(self.now) else { return false };
         let goes = match next {
             Next::Final => has_room,
-            Next::Ready => has_room && (is_first || self.line.is_free()) && self.line.opens(self.now) == Opens::Now,
+            Next::Ready => {
+                has_room && (is_first || self.progress_queue.is_free()) && self.progress_queue.opens(self.now) == Opens::Now
+            }
             Next::Nothing | Next::Waits(_) => false,
         };
         if !goes {
-            serve.keep_update(id, next, &mut self.line, &mut self.timers);
+            inbound.keep_update(id, next, &mut self.progress_queue, &mut self.timers);
             return false;
         }
-        if let Some(progress) = serve.take_update(id, next, self.now, &mut self.line, &mut self.timers) {
-            serve.push_progress(id, &progress, self.now, &mut self.outbox, &self.config);
+        if let Some(progress) = inbound.take_update(id, next, self.now, &mut self.progress_queue, &mut self.timers) {
+            inbound.push_progress(id, &progress, self.now, &mut self.outbox, &self.config);
         }
         true
     }
 
     /// Sends the progress that waits in line, as far as there is room and the window lets it pass.
     pub(super) fn serve_line(&mut self) {
-        while let Some(first) = self.line.first() {
+        while let Some(first) = self.progress_queue.first() {
             let (id, lane) = first;
             if !self.outbox.has_room(lane) {
-                self.line.block(lane);
-            } else if !self.flush(id, true) && self.line.first() == Some(first) {
+                self.progress_queue.block(lane);
+            } else if !self.flush(id, true) && self.progress_queue.first() == Some(first) {
                 break;
             }
         }
-        self.line.arm(self.now, &mut self.timers);
+        self.progress_queue.arm(self.now, &mut self.timers);
     }
 
     // ---- The end of an invocation ----
 
     /// Arms the deadline of an invocation, or lets it pass at once.
-    pub(super) fn arm_serve(&mut self, id: InboundId, deadline: Duration) {
-        let Some(serve) = self.serves.get_mut(&id) else { return };
-        if !serve.arm(id, deadline, self.now, &mut self.timers) {
+    pub(super) fn arm_inbound_call(&mut self, id: InboundId, deadline: Duration) {
+        let Some(inbound) = self.inbound_calls.get_mut(&id) else { return };
+        if !inbound.arm(id, deadline, self.now, &mut self.timers) {
             self.pass_deadline(id);
         }
     }
@@ -236,10 +238,10 @@ impl Session {
         let kind = kind_of(&frame);
         let gap = Some(self.config.timeouts.response_gap).filter(|gap| !gap.is_zero());
         if let Some(gap) = gap
-            && let Some(serve) = self.serves.get_mut(&id)
-            && let Some(at) = serve.last_progress().map(|(_, at)| at.saturating_add(gap)).filter(|at| *at > self.now)
+            && let Some(inbound) = self.inbound_calls.get_mut(&id)
+            && let Some(at) = inbound.last_progress().map(|(_, at)| at.saturating_add(gap)).filter(|at| *at > self.now)
         {
-            return serve.hold(id, (self.outbox.frames().take(frame), kind), at, &mut self.timers);
+            return inbound.hold(id, (self.outbox.frames().take(frame), kind), at, &mut self.timers);
         }
         self.finish_serve(id, |outbox, lane| {
             outbox.push(lane, Class::Reply(kind), frame);
@@ -248,18 +250,18 @@ impl Session {
 
     /// Writes the response, after the last of all else: kept progress goes out, the timers stop, questions are taken back.
     fn write_last(&mut self, id: InboundId, reply: &Reply) -> Option<Draft> {
-        let mut serve = self.serves.get_mut(&id)?;
-        if let Some(progress) = serve.take_last_update() {
-            serve.push_progress(id, &progress, self.now, &mut self.outbox, &self.config);
+        let mut inbound = self.inbound_calls.get_mut(&id)?;
+        if let Some(progress) = inbound.take_last_update() {
+            inbound.push_progress(id, &progress, self.now, &mut self.outbox, &self.config);
         }
-        let open = serve.quiet(id, &mut self.timers, &mut self.line);
+        let open = inbound.quiet(id, &mut self.timers, &mut self.progress_queue);
         if !open.is_empty() {
-            self.take_questions_back(open);
-            serve = self.serves.get_mut(&id)?;
+            self.take_outbound_inputs_back(open);
+            inbound = self.inbound_calls.get_mut(&id)?;
         }
-        let (exchange, token, partial) = (serve.exchange(), serve.token(), serve.checkpoint());
-        let dialect = serve.rules().dialect;
-        let frame = dialect.write_reply(self.outbox.frames(), exchange, token, serve.op(), reply, partial);
+        let (exchange, token, partial) = (inbound.exchange(), inbound.token(), inbound.checkpoint());
+        let dialect = inbound.rules().dialect;
+        let frame = dialect.write_reply(self.outbox.frames(), exchange, token, inbound.op(), reply, partial);
         Some(match frame.len() > self.config.limits.frame_bytes {
             true => dialect.write_error(self.outbox.frames(), Some(exchange), &too_large()),
             false => frame,
@@ -268,15 +270,15 @@ impl Session {
 
     /// Notes that the timers have let go of a flush or a release.
     pub(super) fn forget_wait(&mut self, id: InboundId) {
-        if let Some(serve) = self.serves.get_mut(&id) {
-            serve.forget_wait();
+        if let Some(inbound) = self.inbound_calls.get_mut(&id) {
+            inbound.forget_wait();
         }
     }
 
     /// Answered -> gone.
     pub(super) fn release_response(&mut self, id: InboundId) {
-        let Some(serve) = self.serves.get_mut(&id) else { return };
-        let Some((frame, kind)) = serve.take_held(id, &mut self.timers) else { return };
+        let Some(inbound) = self.inbound_calls.get_mut(&id) else { return };
+        let Some((frame, kind)) = inbound.take_held(id, &mut self.timers) else { return };
         self.finish_serve(id, |outbox, lane| {
             outbox.push_apart(lane, Class::Reply(kind), frame);
         });
@@ -284,7 +286,7 @@ impl Session {
 
     /// Ends an invocation; `respond` sends its response by its lane.
     fn finish_serve(&mut self, id: InboundId, respond: impl FnOnce(&mut Outbox, Lane)) {
-        let ended = self.serves.end(&id, |serve| (serve.lane(), serve.take_names()));
+        let ended = self.inbound_calls.end(&id, |inbound| (inbound.lane(), inbound.take_names()));
         let Some((lane, (exchange, token))) = ended else { return };
         self.retire(lane, exchange, token);
         self.outbox.settle(lane);
@@ -294,11 +296,11 @@ impl Session {
     /// Ends an invocation whose lane is gone: what it still had to say goes nowhere.
     pub(super) fn lose_serve(&mut self, id: InboundId) {
         let timers = &mut self.timers;
-        if self.serves.get_mut(&id).is_some_and(|serve| serve.take_held(id, timers).is_some()) {
+        if self.inbound_calls.get_mut(&id).is_some_and(|inbound| inbound.take_held(id, timers).is_some()) {
             self.finish_serve(id, |_, _| ());
-        } else if let Some(serve) = self.serves.get(&id) {
-            let (lane, exchange, token) = (serve.lane(), serve.exchange().clone(), serve.token().cloned());
-            let was_active = serve.is_active();
+        } else if let Some(inbound) = self.inbound_calls.get(&id) {
+            let (lane, exchange, token) = (inbound.lane(), inbound.exchange().clone(), inbound.token().cloned());
+            let was_active = inbound.is_active();
             self.cancel_serve(id, CancelReason::Disconnected);
             if was_active {
                 // The next stream with the number of the lane may use the names again, however long the handler takes.
@@ -310,16 +312,16 @@ impl Session {
     /// Cancels an invocation, for its caller or since the channel is lost (`docs/protocols/mcp.md`, "Transitions of an incoming call").
     /// The wire is free at once, even if the handler goes on.
     pub(super) fn cancel_serve(&mut self, id: InboundId, why: CancelReason) {
-        let Some(serve) = self.serves.get_mut(&id) else { return };
-        if !serve.cancel() {
+        let Some(inbound) = self.inbound_calls.get_mut(&id) else { return };
+        if !inbound.cancel() {
             return;
         }
         self.orphans = self.orphans.saturating_add(1);
-        if let Some((last, _)) = serve.last_progress() {
+        if let Some((last, _)) = inbound.last_progress() {
             self.outbox.withdraw_progress(id, last);
         }
-        let (lane, open) = (serve.lane(), serve.quiet(id, &mut self.timers, &mut self.line));
-        self.take_questions_back(open);
+        let (lane, open) = (inbound.lane(), inbound.quiet(id, &mut self.timers, &mut self.progress_queue));
+        self.take_outbound_inputs_back(open);
         self.outbox.settle(lane);
         self.made_room(lane);
         self.outbox.note_idle(lane);
@@ -328,15 +330,15 @@ impl Session {
 
     /// Answers an invocation on our own account, and tells its handler.
     pub(super) fn cut_short(&mut self, id: InboundId, how: CutShort, why: CancelReason) {
-        let Some(serve) = self.serves.get_mut(&id).filter(|serve| serve.is_active()) else { return };
-        let reply = serve.rules().dialect.cut_short(serve.op(), how, serve.checkpoint());
+        let Some(inbound) = self.inbound_calls.get_mut(&id).filter(|inbound| inbound.is_active()) else { return };
+        let reply = inbound.rules().dialect.cut_short(inbound.op(), how, inbound.checkpoint());
         // The reply holds the partial result with the status that fits.
-        serve.drop_checkpoint();
+        inbound.drop_checkpoint();
         let Some(frame) = self.write_last(id, &reply) else { return };
-        let Some(serve) = self.serves.get_mut(&id) else { return };
-        serve.cancel();
+        let Some(inbound) = self.inbound_calls.get_mut(&id) else { return };
+        inbound.cancel();
         self.orphans = self.orphans.saturating_add(1);
-        let (lane, exchange, token) = (serve.lane(), serve.exchange().clone(), serve.token().cloned());
+        let (lane, exchange, token) = (inbound.lane(), inbound.exchange().clone(), inbound.token().cloned());
         self.outbox.push(lane, Class::Reply(kind_of(&frame)), frame);
         self.outbox.settle(lane);
         // Answered: the peer may use the id again.
@@ -346,7 +348,7 @@ impl Session {
 
     /// Cancels an invocation that the peer gives up. Where the protocol answers a cancel, this does.
     pub(super) fn cancel_by_peer(&mut self, id: InboundId, reason: Option<Text>) {
-        if self.serves.get(&id).is_some_and(|serve| serve.rules().answers_cancelled) {
+        if self.inbound_calls.get(&id).is_some_and(|inbound| inbound.rules().answers_cancelled) {
             self.cut_short(id, CutShort::Cancelled, CancelReason::Peer(reason));
         } else {
             self.cancel_serve(id, CancelReason::Peer(reason));
@@ -363,10 +365,10 @@ impl Session {
 
     /// Frees the place of a cancelled invocation whose handler has ended.
     fn free_orphan(&mut self, id: InboundId) {
-        if let Some((lane, exchange)) = self.serves.end(&id, |serve| (serve.lane(), serve.exchange().clone())) {
+        if let Some((lane, exchange)) = self.inbound_calls.end(&id, |inbound| (inbound.lane(), inbound.exchange().clone())) {
             self.orphans = self.orphans.saturating_sub(1);
             // A second live exchange of that name may have begun since; it belongs to another invocation.
-            if self.peer_ids.owner(lane, &exchange) == Some(Owner::Serve(id)) {
+            if self.peer_ids.owner(lane, &exchange) == Some(Owner::InboundCall(id)) {
                 self.peer_ids.retire(lane, exchange);
             }
         }
@@ -374,50 +376,50 @@ impl Session {
 
     // ---- Questions of ours ----
 
-    /// Held -> Asked.
-    pub(super) fn release_question(&mut self, key: InputKey) {
-        let Some(question) = self.questions.get_mut(&key) else { return };
-        self.held_bytes = self.held_bytes.saturating_sub(question.held_bytes());
-        question.release(&mut self.outbox);
+    /// Held -> Sent.
+    pub(super) fn release_outbound_input(&mut self, key: InputKey) {
+        let Some(input) = self.outbound_inputs.get_mut(&key) else { return };
+        self.held_bytes = self.held_bytes.saturating_sub(input.held_bytes());
+        input.release(&mut self.outbox);
     }
 
     /// Closes a question that is over on the wire.
-    pub(super) fn close_question(&mut self, key: InputKey) -> Option<Question> {
-        let mut question = self.questions.remove(&key)?;
-        self.held_bytes = self.held_bytes.saturating_sub(question.held_bytes());
-        question.arm(key, None, &mut self.timers);
-        if let Some(serve) = self.serves.get_mut(&question.asker()) {
-            serve.close_question(key);
+    pub(super) fn close_outbound_input(&mut self, key: InputKey) -> Option<OutboundInput> {
+        let mut input = self.outbound_inputs.remove(&key)?;
+        self.held_bytes = self.held_bytes.saturating_sub(input.held_bytes());
+        input.arm(key, None, &mut self.timers);
+        if let Some(inbound) = self.inbound_calls.get_mut(&input.asker()) {
+            inbound.close_outbound_input(key);
         }
-        Some(question)
+        Some(input)
     }
 
     /// Takes a question back that is wanted no longer. One that was not polled out is never sent.
-    pub(super) fn take_question_back(&mut self, key: InputKey, reason: Option<&str>) -> Option<Question> {
-        let question = self.close_question(key)?;
-        if let Some(ticket) = question.ticket()
+    pub(super) fn take_outbound_input_back(&mut self, key: InputKey, reason: Option<&str>) -> Option<OutboundInput> {
+        let input = self.close_outbound_input(key)?;
+        if let Some(ticket) = input.ticket()
             && !self.outbox.withdraw(ticket)
-            && question.rules().cancels_questions
+            && input.rules().cancels_questions
         {
-            self.push_cancel_as(question.lane(), Class::Question, key.0, reason);
+            self.push_cancel_as(input.lane(), Class::InputRequest, key.0, reason);
         }
-        self.made_room(question.lane());
-        Some(question)
+        self.made_room(input.lane());
+        Some(input)
     }
 
-    fn take_questions_back(&mut self, open: Vec<InputKey>) {
+    fn take_outbound_inputs_back(&mut self, open: Vec<InputKey>) {
         for key in open {
-            self.take_question_back(key, None);
+            self.take_outbound_input_back(key, None);
         }
     }
 
     /// Hands an answer to the owner. A confirmation never fails: every fault is a no.
-    pub(super) fn bring_answer(&mut self, key: InputKey, question: &Question, answer: Result<Answer, InputFailed>) {
-        let answer = match (question.ask(), answer) {
+    pub(super) fn bring_answer(&mut self, key: InputKey, input: &OutboundInput, answer: Result<Answer, InputFailed>) {
+        let answer = match (input.ask(), answer) {
             (Ask::Confirm { .. }, Err(_)) => Ok(Answer::Confirm(false)),
             (_, answer) => answer,
         };
-        self.tell(Event::Input { id: question.asker(), key, answer });
+        self.tell(Event::Input { id: input.asker(), key, answer });
     }
 }
 

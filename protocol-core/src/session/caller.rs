@@ -3,10 +3,10 @@
 use alloc::boxed::Box;
 
 use super::Session;
-use super::call::{Call, Clocks, Withdrawal};
 use super::event::{Event, ExchangeId, InputKey, Invalid, OutboundId, Outcome};
-use super::input::Asked;
+use super::input::InboundInput;
 use super::lane_queue::Class;
+use super::outbound_call::{Clocks, OutboundCall, Withdrawal};
 use super::route::Lane;
 use super::verbs::{Invoke, InvokeError, NotLive, Refused};
 use crate::dialect::{Answer, Capabilities, Confirmation, Unfit};
@@ -34,7 +34,7 @@ impl Session {
     /// [`NotLive`] if it has ended or was given up before.
     pub fn cancel(&mut self, id: OutboundId, reason: Option<&str>, now: Instant) -> Result<(), NotLive> {
         self.advance(now);
-        if self.calls.get(&id).is_none_or(Call::is_given_up) {
+        if self.outbound_calls.get(&id).is_none_or(OutboundCall::is_given_up) {
             return Err(NotLive);
         }
         self.give_call_up(id, reason);
@@ -42,17 +42,17 @@ impl Session {
         Ok(())
     }
 
-    /// Answers a question of the peer ([`Event::InputRequested`]).
+    /// Answers an input request of the peer ([`Event::InputRequested`]).
     ///
     /// # Errors
     /// [`NotLive`] if it was answered before, or is wanted no longer ([`Event::InputGone`]).
     pub fn provide_input(&mut self, key: InputKey, answer: Answer, now: Instant) -> Result<(), NotLive> {
         self.advance(now);
-        let asked = self.asked.remove(&key).ok_or(NotLive)?;
-        self.push_answer(key, &asked, &answer);
-        self.outbox.settle(asked.lane());
-        self.peer_ids.retire(asked.lane(), asked.exchange().clone());
-        self.close_question_of_call(asked.parent(), key);
+        let input = self.inbound_inputs.remove(&key).ok_or(NotLive)?;
+        self.push_answer(key, &input, &answer);
+        self.outbox.settle(input.lane());
+        self.peer_ids.retire(input.lane(), input.exchange().clone());
+        self.close_input_of_call(input.parent(), key);
         self.tidy();
         Ok(())
     }
@@ -72,7 +72,7 @@ impl Session {
         }
         let depth = match call.parent {
             None => call.depth,
-            Some(key) => self.asked.get(&key).map(|asked| asked.depth().max(call.depth)).ok_or(Refused::NoParent)?,
+            Some(key) => self.inbound_inputs.get(&key).map(|input| input.depth().max(call.depth)).ok_or(Refused::NoParent)?,
         };
         if self.rules.confirmation == Confirmation::Owner && !self.handshake.asks() {
             let wrong_end = self.rules.dialect.check_call(outgoing, &Capabilities::default()) == Err(Unfit::WrongEnd);
@@ -86,7 +86,7 @@ impl Session {
         if self.rules.dialect.call_size(outgoing) > self.config.limits.frame_bytes {
             return Err(Refused::TooLarge);
         }
-        let in_flight = self.calls.len().saturating_add(self.events.settled());
+        let in_flight = self.outbound_calls.len().saturating_add(self.events.settled());
         let waiting = self.outbox.bytes_of(Lane::CHANNEL).saturating_add(self.held_bytes);
         if in_flight >= self.config.limits.in_flight || waiting >= self.config.limits.output_bytes {
             return Err(Refused::Full);
@@ -110,26 +110,26 @@ impl Session {
             }
             let frame = self.rules.dialect.write_call(self.outbox.frames(), id.0, call.outgoing(), observed, depth);
             let ticket = self.outbox.push(Lane::CHANNEL, Class::Request(ExchangeId(id.0)), frame);
-            Call::in_flight(call.op(), ticket, depth, self.rules, clocks, observed)
+            OutboundCall::in_flight(call.op(), ticket, depth, self.rules, clocks, observed)
         } else {
             self.held_bytes = self.held_bytes.saturating_add(call.outgoing().size());
-            Call::held(call.outgoing().clone(), depth, self.rules, timeouts, observed)
+            OutboundCall::held(call.outgoing().clone(), depth, self.rules, timeouts, observed)
         };
         made.arm(id, &mut self.timers);
-        self.calls.insert(id, made);
+        self.outbound_calls.insert(id, made);
         // Nothing begins once the end has, so that it has nothing to settle.
         self.bound_output();
         id
     }
 
     pub(super) fn arm_call(&mut self, id: OutboundId) {
-        let Some(call) = self.calls.get_mut(&id) else { return };
+        let Some(call) = self.outbound_calls.get_mut(&id) else { return };
         call.arm(id, &mut self.timers);
     }
 
     /// Held -> InFlight, or the end of a call that this peer does not serve.
     pub(super) fn release_call(&mut self, id: OutboundId) {
-        let Some(call) = self.calls.get_mut(&id) else { return };
+        let Some(call) = self.outbound_calls.get_mut(&id) else { return };
         let Some((request, timeouts)) = call.request() else { return };
         let bytes = call.held_bytes();
         if self.peer.as_ref().is_some_and(|peer| self.rules.dialect.check_call(request, &peer.capabilities).is_err()) {
@@ -149,7 +149,7 @@ impl Session {
     /// Gives a call up: cancelled, timed out, or lost with the channel (`docs/protocols/mcp.md`, "Transitions of an outgoing call").
     /// What was not polled out is never sent.
     pub(super) fn settle_call(&mut self, id: OutboundId, outcome: Outcome, reason: Option<&str>) {
-        let Some(call) = self.calls.get(&id) else { return };
+        let Some(call) = self.outbound_calls.get(&id) else { return };
         let outcome = if call.is_given_up() { Outcome::Cancelled } else { outcome };
         if let Withdrawal::Request(ticket) = call.withdrawal() {
             let speaks = call.rules().dialect.is_cancellable(call.op()) && !matches!(outcome, Outcome::Lost);
@@ -166,18 +166,18 @@ impl Session {
     fn give_call_up(&mut self, id: OutboundId, reason: Option<&str>) {
         let grace = self.config.timeouts.cancel_grace;
         let until = self.now.saturating_add(grace);
-        let Some(call) = self.calls.get_mut(&id) else { return };
+        let Some(call) = self.outbound_calls.get_mut(&id) else { return };
         let has_left = call.ticket().is_some_and(|ticket| !self.outbox.holds(ticket));
         let rules = call.rules();
         let waits = rules.answers_cancelled && until > self.now && has_left && rules.dialect.is_cancellable(call.op());
         if !waits {
             return self.settle_call(id, Outcome::Cancelled, reason);
         }
-        let questions = call.take_questions();
+        let inputs = call.take_open_inputs();
         call.give_up(until);
         self.push_cancel(ExchangeId(id.0), reason);
-        for key in questions {
-            self.refuse_asked(key);
+        for key in inputs {
+            self.refuse_inbound_input(key);
         }
         self.arm_call(id);
     }
@@ -185,7 +185,7 @@ impl Session {
     /// Ends a call, on either side's account: its questions close, then it is done.
     pub(super) fn finish_call(&mut self, id: OutboundId, outcome: Outcome) {
         let timers = &mut self.timers;
-        let ended = self.calls.end(&id, |call| {
+        let ended = self.outbound_calls.end(&id, |call| {
             call.disarm(id, timers);
             (call.held_bytes(), call.take_heard())
         });
@@ -193,10 +193,10 @@ impl Session {
         self.held_bytes = self.held_bytes.saturating_sub(held_bytes);
         let (mut partial, mut last) = (None, None);
         if let Some(mut heard) = heard {
-            let questions;
-            (partial, last, questions) = heard.take_parts();
-            for key in questions {
-                self.refuse_asked(key);
+            let inputs;
+            (partial, last, inputs) = heard.take_parts();
+            for key in inputs {
+                self.refuse_inbound_input(key);
             }
         }
         let partial = match &outcome {
@@ -210,35 +210,35 @@ impl Session {
     // ---- Questions of the peer ----
 
     /// Answers a question with an error at once: the call that it belonged to is over.
-    pub(super) fn refuse_asked(&mut self, key: InputKey) {
-        let Some(asked) = self.withdraw_asked(key) else { return };
+    pub(super) fn refuse_inbound_input(&mut self, key: InputKey) {
+        let Some(input) = self.withdraw_inbound_input(key) else { return };
         if self.ending.may_write() {
-            let error = asked.rules().dialect.call_is_over();
-            self.push_answer(key, &asked, &Answer::Refused(error));
+            let error = input.rules().dialect.call_is_over();
+            self.push_answer(key, &input, &Answer::Refused(error));
         }
     }
 
-    fn push_answer(&mut self, key: InputKey, asked: &Asked, answer: &Answer) {
-        let frame = asked.rules().dialect.write_answer(self.outbox.frames(), asked.exchange(), answer);
-        let frame = self.fitted(frame, asked.exchange());
-        self.outbox.push(asked.lane(), Class::Answer(key), frame);
+    fn push_answer(&mut self, key: InputKey, input: &InboundInput, answer: &Answer) {
+        let frame = input.rules().dialect.write_answer(self.outbox.frames(), input.exchange(), answer);
+        let frame = self.fitted(frame, input.exchange());
+        self.outbox.push(input.lane(), Class::Answer(key), frame);
     }
 
     /// Takes out a question of the peer that needs no answer any longer.
-    pub(super) fn withdraw_asked(&mut self, key: InputKey) -> Option<Asked> {
-        let asked = self.asked.remove(&key)?;
-        self.peer_ids.retire(asked.lane(), asked.exchange().clone());
-        self.outbox.settle(asked.lane());
-        self.outbox.note_idle(asked.lane());
+    pub(super) fn withdraw_inbound_input(&mut self, key: InputKey) -> Option<InboundInput> {
+        let input = self.inbound_inputs.remove(&key)?;
+        self.peer_ids.retire(input.lane(), input.exchange().clone());
+        self.outbox.settle(input.lane());
+        self.outbox.note_idle(input.lane());
         self.tell(Event::InputGone { key });
-        Some(asked)
+        Some(input)
     }
 
     /// Closes a question under a call, whose clocks go on.
-    pub(super) fn close_question_of_call(&mut self, parent: Option<OutboundId>, key: InputKey) {
+    pub(super) fn close_input_of_call(&mut self, parent: Option<OutboundId>, key: InputKey) {
         let Some(parent) = parent else { return };
-        if let Some(call) = self.calls.get_mut(&parent) {
-            call.close_question(key, self.now);
+        if let Some(call) = self.outbound_calls.get_mut(&parent) {
+            call.close_outbound_input(key, self.now);
             self.arm_call(parent);
         }
     }

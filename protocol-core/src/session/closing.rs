@@ -78,15 +78,15 @@ impl Session {
     /// Ends what the grace was for, once it is over.
     pub(super) fn close_is_due(&mut self) {
         if let Some(reason) = self.ending.finishing() {
-            for id in self.calls.ids() {
+            for id in self.outbound_calls.ids() {
                 self.settle_call(id, Outcome::Cancelled, Some("closing"));
             }
             // A peer that has ended its side hears no excuse: what it asked for was not done in time.
             let answer = (reason == CloseReason::Local).then_some(CutShort::Closing);
             let why = if answer.is_some() { CancelReason::Closing } else { CancelReason::Disconnected };
             self.cancel_serves(answer, &why);
-            for key in self.asked.keys().copied().collect::<Vec<_>>() {
-                self.refuse_asked(key);
+            for key in self.inbound_inputs.keys().copied().collect::<Vec<_>>() {
+                self.refuse_inbound_input(key);
             }
             self.drain(reason);
         } else if let Some(reason) = self.ending.draining() {
@@ -100,7 +100,7 @@ impl Session {
         if !self.ending.stop_work(reason, until, &mut self.timers) {
             return;
         }
-        for id in self.serves.ids() {
+        for id in self.inbound_calls.ids() {
             self.release_response(id);
         }
         self.handshake.arm(None, &mut self.timers);
@@ -112,7 +112,7 @@ impl Session {
     /// Moves the end on as far as it can go; after every verb.
     pub(super) fn settle_ending(&mut self) {
         if let Some(reason) = self.ending.finishing() {
-            let idle = self.calls.is_empty() && self.asked.is_empty() && self.serves.len() == self.orphans;
+            let idle = self.outbound_calls.is_empty() && self.inbound_inputs.is_empty() && self.inbound_calls.len() == self.orphans;
             if idle {
                 self.drain(reason);
             }
@@ -130,13 +130,13 @@ impl Session {
             return;
         }
         self.handshake.arm(None, &mut self.timers);
-        self.line.clear(&mut self.timers);
+        self.progress_queue.clear(&mut self.timers);
         self.alarms.clear();
         self.timers.clear();
         self.outbox.clear();
         self.peer_ids.clear();
         self.names.clear();
-        self.serves.clear();
+        self.inbound_calls.clear();
         self.orphans = 0;
         self.tell(Event::Closed(reason));
     }
@@ -168,16 +168,16 @@ impl Session {
 
     /// Ends the exchanges of the peer that came by a lane, if their rules say so.
     fn lose_what_came_by(&mut self, lane: Lane, is_lost: impl Fn(&Rules) -> bool) {
-        let serves = self.serves.iter().filter(|(_, serve)| serve.lane() == lane && is_lost(serve.rules()));
-        let mut serves: Vec<_> = serves.map(|(id, _)| id).collect();
-        serves.sort_unstable();
-        for id in serves {
+        let inbound_calls = self.inbound_calls.iter().filter(|(_, inbound)| inbound.lane() == lane && is_lost(inbound.rules()));
+        let mut inbound_calls: Vec<_> = inbound_calls.map(|(id, _)| id).collect();
+        inbound_calls.sort_unstable();
+        for id in inbound_calls {
             self.lose_serve(id);
         }
-        let asked = self.asked.iter().filter(|(_, asked)| asked.lane() == lane && is_lost(asked.rules()));
-        for key in asked.map(|(key, _)| *key).collect::<Vec<_>>() {
-            if let Some(asked) = self.withdraw_asked(key) {
-                self.close_question_of_call(asked.parent(), key);
+        let inputs = self.inbound_inputs.iter().filter(|(_, input)| input.lane() == lane && is_lost(input.rules()));
+        for key in inputs.map(|(key, _)| *key).collect::<Vec<_>>() {
+            if let Some(input) = self.withdraw_inbound_input(key) {
+                self.close_input_of_call(input.parent(), key);
             }
         }
     }
@@ -201,26 +201,26 @@ impl Session {
 
     /// Loses every call, and ends every question on both sides.
     fn lose_calls(&mut self) {
-        for key in self.questions.keys().copied().collect::<Vec<_>>() {
-            if let Some(question) = self.close_question(key) {
-                if let Some(ticket) = question.ticket() {
+        for key in self.outbound_inputs.keys().copied().collect::<Vec<_>>() {
+            if let Some(input) = self.close_outbound_input(key) {
+                if let Some(ticket) = input.ticket() {
                     self.outbox.withdraw(ticket);
-                    self.made_room(question.lane());
+                    self.made_room(input.lane());
                 }
-                self.bring_answer(key, &question, Err(InputFailed::Lost));
+                self.bring_answer(key, &input, Err(InputFailed::Lost));
             }
         }
-        for key in self.asked.keys().copied().collect::<Vec<_>>() {
-            self.withdraw_asked(key);
+        for key in self.inbound_inputs.keys().copied().collect::<Vec<_>>() {
+            self.withdraw_inbound_input(key);
         }
-        for id in self.calls.ids() {
+        for id in self.outbound_calls.ids() {
             self.settle_call(id, Outcome::Lost, None);
         }
     }
 
     /// Cancels every invocation, with an answer where the peer can still take one.
     fn cancel_serves(&mut self, answer: Option<CutShort>, why: &CancelReason) {
-        for id in self.serves.ids() {
+        for id in self.inbound_calls.ids() {
             match answer {
                 Some(how) => self.cut_short(id, how, why.clone()),
                 None => self.cancel_serve(id, why.clone()),

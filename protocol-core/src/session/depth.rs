@@ -5,8 +5,8 @@
 
 use crate::dialect::Ask;
 
-/// The depth of a question of an invocation at `parent`, where the wire may say more than we know: it can only raise it.
-pub(super) fn of_question(ask: &Ask, parent: u8, claimed: u8) -> u8 {
+/// The depth of an input request of an invocation at `parent`, where the wire may say more than we know: it can only raise it.
+pub(super) fn of_input(ask: &Ask, parent: u8, claimed: u8) -> u8 {
     let own = if matches!(ask, Ask::Sample(_)) { parent.saturating_add(1) } else { parent };
     own.max(claimed)
 }
@@ -24,17 +24,17 @@ mod tests {
     #[test]
     fn sampling_adds_one_and_everything_else_inherits() {
         let sample = Ask::from(Sample::new("?"));
-        assert_eq!(of_question(&sample, 0, 0), 1);
-        assert_eq!(of_question(&sample, 2, 0), 3);
-        assert_eq!(of_question(&Ask::Roots, 2, 0), 2);
-        assert_eq!(of_question(&sample, u8::MAX, 0), u8::MAX);
+        assert_eq!(of_input(&sample, 0, 0), 1);
+        assert_eq!(of_input(&sample, 2, 0), 3);
+        assert_eq!(of_input(&Ask::Roots, 2, 0), 2);
+        assert_eq!(of_input(&sample, u8::MAX, 0), u8::MAX);
     }
 
     #[test]
     fn what_the_wire_claims_can_only_raise_the_depth() {
         let sample = Ask::from(Sample::new("?"));
-        assert_eq!(of_question(&sample, 2, 1), 3);
-        assert_eq!(of_question(&sample, 0, 3), 3);
+        assert_eq!(of_input(&sample, 2, 1), 3);
+        assert_eq!(of_input(&sample, 0, 3), 3);
     }
 
     #[test]

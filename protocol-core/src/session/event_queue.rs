@@ -2,7 +2,7 @@
 //!
 //! | Event | `push` | `pop` |
 //! |---|---|---|
-//! | the end of a call of ours, the answer to a question of ours | `settled` + 1 | `settled` - 1 |
+//! | the end of a call of ours, the answer to an input request of ours | `settled` + 1 | `settled` - 1 |
 //! | an alarm | `rung` + 1 | `rung` - 1 |
 //! | the end of a lane | `closed_lanes` + 1 | `closed_lanes` - 1 |
 //! | any other | | |

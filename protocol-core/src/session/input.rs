@@ -4,7 +4,7 @@
 //!   ours:        request_input
 //!                     |
 //!                     v     release: the handshake is through
-//!                   Held ------------------------------------> Asked
+//!                   Held ------------------------------------> Sent
 //!                     |                                          |  its answer | a cancel goes out | the end
 //!                     | taken back, time is over, the end:       |
 //!                     v nothing was sent                         v
@@ -25,7 +25,7 @@ use crate::wire::WireId;
 
 /// A question of ours.
 #[derive(Clone, Debug)]
-pub(super) struct Question {
+pub(super) struct OutboundInput {
     asker: InboundId,
     /// The lane of the invocation that asks.
     lane: Lane,
@@ -44,24 +44,24 @@ enum State {
     /// Written, but it waits for the peer to confirm the handshake.
     Held(Bytes),
     /// Written to the outbox; whether it has left is the outbox's to say.
-    Asked(Ticket),
+    Sent(Ticket),
 }
 
-impl Question {
+impl OutboundInput {
     pub(super) fn held(asker: InboundId, lane: Lane, ask: Ask, depth: u8, rules: &'static Rules, frame: Bytes) -> Self {
         Self { asker, lane, ask, rules, depth, state: State::Held(frame), armed: None }
     }
 
-    /// Held -> Asked.
+    /// Held -> Sent.
     pub(super) fn release(&mut self, outbox: &mut Outbox) {
         if let State::Held(frame) = &mut self.state {
-            self.state = State::Asked(outbox.push_apart(self.lane, Class::Question, core::mem::take(frame)));
+            self.state = State::Sent(outbox.push_apart(self.lane, Class::InputRequest, core::mem::take(frame)));
         }
     }
 
     /// Moves its deadline to `at`.
     pub(super) fn arm(&mut self, key: InputKey, at: Option<Instant>, timers: &mut Timers) {
-        timers.set(TimerKey::Question(key), &mut self.armed, at);
+        timers.set(TimerKey::OutboundInput(key), &mut self.armed, at);
     }
 
     /// Notes that the timers have let go of its deadline.
@@ -97,7 +97,7 @@ impl Question {
     pub(super) fn ticket(&self) -> Option<Ticket> {
         match self.state {
             State::Held(_) => None,
-            State::Asked(ticket) => Some(ticket),
+            State::Sent(ticket) => Some(ticket),
         }
     }
 
@@ -105,7 +105,7 @@ impl Question {
     pub(super) fn held_bytes(&self) -> usize {
         match &self.state {
             State::Held(frame) => frame.len(),
-            State::Asked(_) => 0,
+            State::Sent(_) => 0,
         }
     }
 
@@ -116,7 +116,7 @@ impl Question {
 
 /// A question of the peer.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct InboundInput {
     /// The lane that it came by.
     lane: Lane,
     exchange: WireId,
@@ -126,7 +126,7 @@ pub(super) struct Asked {
     rules: &'static Rules,
 }
 
-impl Asked {
+impl InboundInput {
     pub(super) fn new(lane: Lane, exchange: WireId, parent: Option<OutboundId>, depth: u8, rules: &'static Rules) -> Self {
         Self { lane, exchange, parent, depth, rules }
     }

@@ -66,7 +66,7 @@ impl Session {
     }
 
     /// Stops the frames of a lane while its peer does not read, or lets them go on: a frame of a lane that is stopped is not polled. What is
-    /// said by it waits: progress merges, log records drop, and beyond [`crate::Limits::output_bytes`] nothing new is asked by it. Other
+    /// callee_progress by it waits: progress merges, log records drop, and beyond [`crate::Limits::output_bytes`] nothing new is asked by it. Other
     /// lanes go on. Two bounds end it: when more than [`crate::Limits::output_bytes_hard`] wait in all, the lane with the most is given up, and
     /// so is one on which [`crate::Limits::unsolicited_replies`] refusals wait for [`crate::Timeouts::close_grace`] ([`Event::LaneClosed`]).
     ///
@@ -90,7 +90,7 @@ impl Session {
     ///
     /// | | an exchange that lives with its lane (Tesseron) | any other (MCP with a handshake) |
     /// |---|---|---|
-    /// | [`Gone::Lane`] | its handler is told ([`CancelReason::Disconnected`](crate::CancelReason::Disconnected)), and nothing more is said for it | it goes on: its frames are polled as before, for a transport that can hand them over later, or throws them away |
+    /// | [`Gone::Lane`] | its handler is told ([`CancelReason::Disconnected`](crate::CancelReason::Disconnected)), and nothing more is callee_progress for it | it goes on: its frames are polled as before, for a transport that can hand them over later, or throws them away |
     /// | [`Gone::Exchange`] | [`Outcome::Lost`] | it goes on: the reply may come by another way |
     ///
     /// A lane that is gone is stopped no longer. What waits on it is dropped where exchanges live with their lanes, except on the channel.
@@ -107,7 +107,7 @@ impl Session {
             Gone::Lane(lane) => self.lose_lane(lane),
             Gone::Exchange(exchange) => {
                 let id = OutboundId(exchange.0);
-                let call = self.calls.get(&id).filter(|call| !call.is_held()).ok_or(NotLive)?;
+                let call = self.outbound_calls.get(&id).filter(|call| !call.is_held()).ok_or(NotLive)?;
                 if call.rules().lane_bound {
                     self.settle_call(id, Outcome::Lost, None);
                 }
@@ -187,7 +187,7 @@ impl Session {
     /// Does what every verb leaves to be done once its transitions are complete: an end in their midst would cut their news short.
     #[inline]
     pub(super) fn tidy(&mut self) {
-        if self.has_too_much_output() || self.line.is_busy() || self.outbox.has_idle() || !self.ending.is_open() {
+        if self.has_too_much_output() || self.progress_queue.is_busy() || self.outbox.has_idle() || !self.ending.is_open() {
             self.tidy_up();
         }
     }
@@ -234,15 +234,15 @@ impl Session {
                 self.close_is_due();
             }
             // The line is served when all that is due has happened.
-            TimerKey::Line => self.line.forget_armed(),
+            TimerKey::ProgressQueue => self.progress_queue.forget_armed(),
             TimerKey::Overload(lane) => {
                 if let Some(queue) = self.outbox.queue_mut(lane) {
                     queue.overload().forget_armed();
                 }
                 self.give_lane_up(lane);
             }
-            TimerKey::Call(id) => {
-                let Some(call) = self.calls.get_mut(&id) else { return };
+            TimerKey::OutboundCall(id) => {
+                let Some(call) = self.outbound_calls.get_mut(&id) else { return };
                 call.forget_armed();
                 let clock = call.deadline().map_or(TimeoutKind::MaxTotal, |(_, clock)| clock);
                 let is_probe = call.op().is_probe();
@@ -251,17 +251,17 @@ impl Session {
                     self.violation(Violation::PingUnanswered);
                 }
             }
-            TimerKey::Question(key) => {
-                if let Some(question) = self.questions.get_mut(&key) {
-                    question.forget_armed();
+            TimerKey::OutboundInput(key) => {
+                if let Some(input) = self.outbound_inputs.get_mut(&key) {
+                    input.forget_armed();
                 }
-                if let Some(question) = self.take_question_back(key, Some("timed out")) {
-                    self.bring_answer(key, &question, Err(InputFailed::TimedOut));
+                if let Some(input) = self.take_outbound_input_back(key, Some("timed out")) {
+                    self.bring_answer(key, &input, Err(InputFailed::TimedOut));
                 }
             }
-            TimerKey::Serve(id) => {
-                if let Some(serve) = self.serves.get_mut(&id) {
-                    serve.forget_deadline();
+            TimerKey::InboundCall(id) => {
+                if let Some(inbound) = self.inbound_calls.get_mut(&id) {
+                    inbound.forget_deadline();
                 }
                 self.pass_deadline(id);
             }
@@ -301,7 +301,7 @@ impl Session {
         if self.outbox.queue_mut(lane).is_some_and(LaneQueue::take_unsolicited_left) {
             self.restart_overload(lane);
         }
-        if self.line.has_blocked() || lane != Lane::CHANNEL {
+        if self.progress_queue.has_blocked() || lane != Lane::CHANNEL {
             self.made_room(lane);
             self.outbox.note_idle(lane);
         }
@@ -310,8 +310,8 @@ impl Session {
 
     /// Serves the invocations that waited for room on a lane, if it has some. Due wherever frames leave it or are withdrawn.
     pub(super) fn made_room(&mut self, lane: Lane) {
-        if self.line.is_blocked(lane) && self.outbox.has_room(lane) {
-            self.line.unblock(lane);
+        if self.progress_queue.is_blocked(lane) && self.outbox.has_room(lane) {
+            self.progress_queue.unblock(lane);
         }
     }
 

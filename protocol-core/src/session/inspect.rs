@@ -2,8 +2,8 @@
 
 use super::Session;
 use super::event::InboundId;
+use super::inbound_call::InboundCall;
 use super::route::Lane;
-use super::serve::Serve;
 use super::stats::Stats;
 use crate::config::Config;
 use crate::dialect::PeerInfo;
@@ -37,32 +37,32 @@ impl Session {
     /// The lane that an invocation came by, while it is served.
     #[must_use]
     pub fn lane(&self, id: InboundId) -> Option<Lane> {
-        self.serves.get(&id).map(Serve::lane)
+        self.inbound_calls.get(&id).map(InboundCall::lane)
     }
 
     /// Its counters.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let mut stats = self.stats.clone();
-        stats.calls = self.calls.len();
-        stats.serves = self.serves.len();
+        stats.calls = self.outbound_calls.len();
+        stats.inbound_calls = self.inbound_calls.len();
         stats.orphans = self.orphans;
         stats.exchanges_out = self.exchanges_out();
-        stats.exchanges_in = self.serves.len().saturating_sub(self.orphans).saturating_add(self.asked.len());
+        stats.exchanges_in = self.inbound_calls.len().saturating_sub(self.orphans).saturating_add(self.inbound_inputs.len());
         stats.queued_bytes = self.outbox.bytes();
         stats
     }
 
     fn exchanges_out(&self) -> usize {
-        let open = self.calls.len().saturating_add(self.questions.len());
+        let open = self.outbound_calls.len().saturating_add(self.outbound_inputs.len());
         if self.handshake.asks() {
             return open;
         }
         // What is held for the handshake is no exchange yet.
-        let calls = self.calls.iter().filter(|(_, call)| call.is_held()).count();
-        let questions = self.questions.values().filter(|question| question.is_held()).count();
+        let calls = self.outbound_calls.iter().filter(|(_, call)| call.is_held()).count();
+        let inputs = self.outbound_inputs.values().filter(|input| input.is_held()).count();
         let greeting = usize::from(self.handshake.is_opened() && !self.is_closed());
-        open.saturating_sub(calls).saturating_sub(questions).saturating_add(greeting)
+        open.saturating_sub(calls).saturating_sub(inputs).saturating_add(greeting)
     }
 
     /// The greatest `now` that it was told.
@@ -74,7 +74,7 @@ impl Session {
     /// Says whether any call of ours has not ended.
     #[must_use]
     pub fn has_calls(&self) -> bool {
-        !self.calls.is_empty()
+        !self.outbound_calls.is_empty()
     }
 
     /// The number of events that wait to be polled.

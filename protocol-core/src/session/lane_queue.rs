@@ -26,7 +26,7 @@ pub(super) enum Class {
     /// Progress of an invocation that we serve.
     Progress(InboundId),
     /// A question on behalf of an invocation that we serve, or its end.
-    Question,
+    InputRequest,
     /// A log record, perhaps on behalf of an invocation; the oldest makes room for the newest.
     Log { within: bool },
     /// A request of ours.
@@ -43,7 +43,7 @@ impl Class {
     pub(super) const fn route(self) -> RouteKind {
         match self {
             Self::Reply(kind) | Self::Unsolicited(kind) => RouteKind::Reply(kind),
-            Self::Progress(_) | Self::Question | Self::Log { within: true } => RouteKind::Within,
+            Self::Progress(_) | Self::InputRequest | Self::Log { within: true } => RouteKind::Within,
             Self::Request(exchange) => RouteKind::Request(exchange),
             Self::Cancel(exchange) => RouteKind::Cancel(exchange),
             Self::Answer(key) => RouteKind::Answer(key),
@@ -114,7 +114,7 @@ impl LaneQueue {
     #[cold]
     fn pass_withdrawn(&mut self, frame: &Kept, frames: &mut Frames) {
         self.withdrawn = self.withdrawn.saturating_sub(1);
-        if let Kept::Behind(length) = *frame {
+        if let Kept::Queued(length) = *frame {
             self.withdrawn_bytes = self.withdrawn_bytes.saturating_sub(length);
             frames.leave(length);
         }
@@ -161,8 +161,8 @@ impl LaneQueue {
     fn empty(&mut self, place: usize) -> Option<usize> {
         let waiting = self.queue.get_mut(place).filter(|waiting| !waiting.withdrawn)?;
         let (class, length) = (waiting.class, waiting.frame.len());
-        let memory = if let Kept::Behind(length) = waiting.frame { length } else { 0 };
-        (waiting.frame, waiting.withdrawn) = (Kept::Behind(memory), true);
+        let memory = if let Kept::Queued(length) = waiting.frame { length } else { 0 };
+        (waiting.frame, waiting.withdrawn) = (Kept::Queued(memory), true);
         self.withdrawn = self.withdrawn.saturating_add(1);
         self.withdrawn_bytes = self.withdrawn_bytes.saturating_add(memory);
         self.uncount(class, length);
@@ -175,7 +175,7 @@ impl LaneQueue {
         let are_many = self.withdrawn > self.queue.len().saturating_div(2).saturating_add(16);
         if are_many || self.withdrawn_bytes > self.bytes.saturating_add(KEPT) {
             frames.retain(self.queue.iter().filter_map(|waiting| match waiting.frame {
-                Kept::Behind(length) => Some((length, !waiting.withdrawn)),
+                Kept::Queued(length) => Some((length, !waiting.withdrawn)),
                 Kept::Apart(_) => None,
             }));
             self.queue.retain(|waiting| !waiting.withdrawn);

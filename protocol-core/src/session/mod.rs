@@ -2,10 +2,10 @@
 //!
 //! | Files | |
 //! |---|---|
-//! | `call`, `serve`, `input` | the machines of an invocation: a call of ours, one that we serve, the questions that nest in both |
+//! | `outbound_call`, `inbound_call`, `input` | the machines of an invocation: a call of ours, one that we serve, the questions that nest in both |
 //! | `handshake`, `ending`, `overload` | the machines of the channel |
 //! | `outbox`, `lane_queue`, `event_queue`, `timers`, `line` | the queues of what leaves, and when |
-//! | `progress`, `depth`, `peer_ids`, `stats`, `rising` | the rules of progress and of nesting, the peer's names, counters, a table |
+//! | `progress`, `depth`, `peer_ids`, `stats`, `monotonic_map` | the rules of progress and of nesting, the peer's names, counters, a table |
 //! | `caller`, `callee`, `gateway`, `notices`, `alarms`, `closing`, `input_output`, `inspect` | the verbs of [`Session`], each with the steps that only it takes |
 //! | `receive` | the effect of each message of the peer |
 //! | `verbs`, `event`, `route` | the types that verbs take and give, and those that are polled |
@@ -13,7 +13,6 @@
 //! A machine's state is private to its file and changes by its methods alone; its table opens the file. The verbs bring machines together.
 
 mod alarms;
-mod call;
 mod callee;
 mod caller;
 mod closing;
@@ -23,20 +22,21 @@ mod event;
 mod event_queue;
 mod gateway;
 mod handshake;
+mod inbound_call;
 mod input;
 mod input_output;
 mod inspect;
 mod lane_queue;
-mod line;
+mod monotonic_map;
 mod notices;
+mod outbound_call;
 mod outbox;
 mod overload;
 mod peer_ids;
 mod progress;
+mod progress_queue;
 mod receive;
-mod rising;
 mod route;
-mod serve;
 mod stats;
 mod timers;
 mod verbs;
@@ -51,7 +51,6 @@ use crate::table::Table;
 use crate::time::Instant;
 use crate::wire::WireId;
 
-use call::Call;
 use ending::Ending;
 pub use event::{
     AlarmId, CancelReason, CloseReason, Event, ExchangeId, InboundId, InputFailed, InputKey, Invalid, OutboundId, Outcome,
@@ -59,12 +58,13 @@ pub use event::{
 };
 use event_queue::EventQueue;
 use handshake::Handshake;
-use input::{Asked, Question};
-use line::Line;
+use inbound_call::InboundCall;
+use input::{InboundInput, OutboundInput};
+use outbound_call::OutboundCall;
 use outbox::Outbox;
 use peer_ids::PeerIds;
+use progress_queue::ProgressQueue;
 pub use route::{Gone, Lane, Received, ReplyKind, Route, RouteKind, Transmit};
-use serve::Serve;
 pub use stats::Stats;
 use timers::Timers;
 pub use verbs::{
@@ -158,24 +158,24 @@ pub struct Session {
 
     /// The number of the next id of ours, of whatever kind: none is used twice.
     next: u64,
-    calls: Table<OutboundId, Call>,
+    outbound_calls: Table<OutboundId, OutboundCall>,
     /// Bytes of calls and of questions that wait for the handshake.
     held_bytes: usize,
     /// The peer's exchanges that wait for a response.
     peer_ids: PeerIds,
-    /// The peer's names of invocations by lane, where their tokens are names. A part of `serves`.
+    /// The peer's names of invocations by lane, where their tokens are names. A part of `inbound_calls`.
     names: BTreeMap<(Lane, WireId), InboundId>,
-    serves: Table<InboundId, Serve>,
+    inbound_calls: Table<InboundId, InboundCall>,
     /// The number of those that were cancelled and have a handler that has not ended.
     orphans: usize,
     /// Our questions.
-    questions: BTreeMap<InputKey, Question>,
+    outbound_inputs: BTreeMap<InputKey, OutboundInput>,
     /// The peer's questions.
-    asked: BTreeMap<InputKey, Asked>,
+    inbound_inputs: BTreeMap<InputKey, InboundInput>,
     alarms: BTreeMap<AlarmId, Option<Instant>>,
 
     /// Invocations whose progress waits for what all share.
-    line: Line,
+    progress_queue: ProgressQueue,
     /// The least severe log record that the peer wants.
     log_level: Level,
 
@@ -215,16 +215,16 @@ impl Session {
             ending: Ending::new(),
             arriving: Arriving::default(),
             next: config.first_id(),
-            calls: Table::new(),
+            outbound_calls: Table::new(),
             held_bytes: 0,
             peer_ids: PeerIds::new(config.limits.tombstones),
             names: BTreeMap::new(),
-            serves: Table::new(),
+            inbound_calls: Table::new(),
             orphans: 0,
-            questions: BTreeMap::new(),
-            asked: BTreeMap::new(),
+            outbound_inputs: BTreeMap::new(),
+            inbound_inputs: BTreeMap::new(),
             alarms: BTreeMap::new(),
-            line: Line::new(config.progress.session_window),
+            progress_queue: ProgressQueue::new(config.progress.session_window),
             log_level: config.log_level,
             outbox: Outbox::new(config.limits.output_bytes),
             timers: Timers::new(),

@@ -2,9 +2,9 @@
 
 use super::Session;
 use super::event::InboundId;
+use super::inbound_call::InboundCall;
 use super::lane_queue::Class;
 use super::route::Lane;
-use super::serve::Serve;
 use super::verbs::{Logged, NotLive, Refused};
 use crate::dialect::{LogRecord, Notice};
 use crate::time::Instant;
@@ -17,12 +17,12 @@ impl Session {
     /// [`NotLive`] if `id` is over.
     pub fn log(&mut self, id: Option<InboundId>, record: LogRecord, now: Instant) -> Result<Logged, NotLive> {
         self.advance(now);
-        let serve = id.map(|id| self.serves.get(&id).filter(|serve| serve.is_active()).ok_or(NotLive)).transpose()?;
+        let inbound = id.map(|id| self.inbound_calls.get(&id).filter(|inbound| inbound.is_active()).ok_or(NotLive)).transpose()?;
         if !self.config.capabilities.logging || record.level < self.log_level || !self.ending.may_write() {
             return Ok(Logged::Unwanted);
         }
-        let lane = serve.map_or(Lane::CHANNEL, Serve::lane);
-        let frame = self.rules.dialect.write_log(self.outbox.frames(), &record, serve.and_then(Serve::token));
+        let lane = inbound.map_or(Lane::CHANNEL, InboundCall::lane);
+        let frame = self.rules.dialect.write_log(self.outbox.frames(), &record, inbound.and_then(InboundCall::token));
         let mut logged = Logged::Sent;
         if frame.len() > self.config.limits.frame_bytes {
             self.outbox.frames().throw_away(frame);

@@ -126,7 +126,7 @@ impl Outbox {
         }
         let (class, frame) = self.channel.next(&mut self.frames)?;
         let frame = match frame {
-            Kept::Behind(length) => self.frames.cut(length),
+            Kept::Queued(length) => self.frames.cut(length),
             Kept::Apart(frame) => frame,
         };
         self.bytes = self.bytes.saturating_sub(frame.len());
@@ -160,7 +160,7 @@ impl Outbox {
         let (_, frame) = self.channel.next(&mut self.frames)?;
         let length = frame.len();
         match frame {
-            Kept::Behind(length) => {
+            Kept::Queued(length) => {
                 into.push_slice(self.frames.first(length));
                 self.frames.leave(length);
             }
@@ -507,7 +507,7 @@ mod tests {
         for lane in [one, two] {
             outbox.open(lane);
             for text in ["a", "b"] {
-                outbox.push_apart(lane, Class::Question, frame(text));
+                outbox.push_apart(lane, Class::InputRequest, frame(text));
             }
         }
         push(&mut outbox, Class::Notice, "channel");

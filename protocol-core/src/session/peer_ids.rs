@@ -10,18 +10,18 @@
 
 use alloc::collections::{BTreeMap, VecDeque};
 
-use crate::session::rising::{Rises, Rising};
+use crate::session::monotonic_map::{MonotonicKey, MonotonicMap};
 use crate::session::{InboundId, InputKey, Lane};
 use crate::wire::WireId;
 
 /// The owner of an exchange of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    Serve(InboundId),
-    Asked(InputKey),
+    InboundCall(InboundId),
+    InboundInput(InputKey),
 }
 
-impl Rises for WireId {
+impl MonotonicKey for WireId {
     fn steps_above(&self, other: &Self) -> Option<usize> {
         match (self, other) {
             (Self::Int(number), Self::Int(other)) => usize::try_from(number.checked_sub(*other)?).ok(),
@@ -34,7 +34,7 @@ impl Rises for WireId {
 #[derive(Clone, Debug)]
 pub(super) struct PeerIds {
     /// Those of the channel. Most peers count.
-    channel: Rising<WireId, Owner>,
+    channel: MonotonicMap<WireId, Owner>,
     /// Those of other lanes; none is empty.
     others: BTreeMap<Lane, BTreeMap<WireId, Owner>>,
     past: VecDeque<WireId>,
@@ -45,7 +45,7 @@ pub(super) struct PeerIds {
 
 impl PeerIds {
     pub(super) fn new(remembered: usize) -> Self {
-        Self { channel: Rising::new(), others: BTreeMap::new(), past: VecDeque::new(), remembered, highest: None }
+        Self { channel: MonotonicMap::new(), others: BTreeMap::new(), past: VecDeque::new(), remembered, highest: None }
     }
 
     /// The owner of a live id that came by `lane`.

@@ -5,14 +5,15 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::call::Call;
 use super::depth;
 use super::lane_queue::Class;
+use super::outbound_call::OutboundCall;
 use super::peer_ids::Owner;
 use super::progress::Seen;
 use super::route::{Lane, ReplyKind};
 use super::{
-    Asked, CloseReason, Event, ExchangeId, InboundId, InputFailed, InputKey, Invalid, OutboundId, Outcome, Question, Serve, Session,
+    CloseReason, Event, ExchangeId, InboundCall, InboundId, InboundInput, InputFailed, InputKey, Invalid, OutboundId,
+    OutboundInput, Outcome, Session,
 };
 use crate::config::DepthInference;
 use crate::dialect::{
@@ -28,8 +29,8 @@ use crate::wire::{Draft, WireId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Exchange {
     HandshakeRequest,
-    Call(OutboundId),
-    Question(InputKey),
+    OutboundCall(OutboundId),
+    OutboundInput(InputKey),
 }
 
 impl Session {
@@ -82,10 +83,10 @@ impl Session {
     /// nothing has is late.
     fn exchange(&self, number: u64) -> Option<Exchange> {
         let (call, key) = (OutboundId(number), InputKey(number));
-        if self.calls.get(&call).is_some_and(|call| !call.is_held()) {
-            Some(Exchange::Call(call))
-        } else if self.questions.get(&key).is_some_and(|question| !question.is_held()) {
-            Some(Exchange::Question(key))
+        if self.outbound_calls.get(&call).is_some_and(|call| !call.is_held()) {
+            Some(Exchange::OutboundCall(call))
+        } else if self.outbound_inputs.get(&key).is_some_and(|input| !input.is_held()) {
+            Some(Exchange::OutboundInput(key))
         } else {
             (self.handshake.is_opened() && number == self.config.first_id()).then_some(Exchange::HandshakeRequest)
         }
@@ -97,11 +98,11 @@ impl Session {
         let number = number.filter(|number| *number < self.next);
         let Some(number) = number else { return self.violation(Violation::UnknownResponse) };
         let id = OutboundId(number);
-        let Some(call) = self.calls.get_mut(&id).filter(|call| !call.is_held()) else {
+        let Some(call) = self.outbound_calls.get_mut(&id).filter(|call| !call.is_held()) else {
             return match self.exchange(number) {
                 Some(Exchange::HandshakeRequest) => self.take_handshake_answer(body),
-                Some(Exchange::Question(key)) => self.take_answer(key, body),
-                Some(Exchange::Call(_)) | None => self.stats.late_frames = self.stats.late_frames.saturating_add(1),
+                Some(Exchange::OutboundInput(key)) => self.take_answer(key, body),
+                Some(Exchange::OutboundCall(_)) | None => self.stats.late_frames = self.stats.late_frames.saturating_add(1),
             };
         };
         // What has not left cannot be answered: the number was guessed.
@@ -125,27 +126,25 @@ impl Session {
         self.finish_call(id, if fit == Fit::Wrong { Outcome::Invalid(Invalid::Response) } else { outcome });
     }
 
-    /// Brings the answer to a question of ours to its handler (`docs/protocols/mcp.md`, "Transitions of an incoming call").
+    /// Brings the answer to an input request of ours to its handler (`docs/protocols/mcp.md`, "Transitions of an incoming call").
     fn take_answer(&mut self, key: InputKey, body: ResponseBody) {
-        let is_guessed = self.questions.get(&key).is_some_and(|question| {
-            let is_strange = question.rules().lane_bound && question.lane() != self.arriving.lane;
-            is_strange || question.ticket().is_some_and(|ticket| self.outbox.holds(ticket))
+        let is_guessed = self.outbound_inputs.get(&key).is_some_and(|input| {
+            let is_strange = input.rules().lane_bound && input.lane() != self.arriving.lane;
+            is_strange || input.ticket().is_some_and(|ticket| self.outbox.holds(ticket))
         });
         if is_guessed {
             return self.violation(Violation::UnknownResponse);
         }
-        let Some(question) = self.close_question(key) else { return };
+        let Some(input) = self.close_outbound_input(key) else { return };
         let answer = match body {
-            ResponseBody::Result(result) => {
-                question.rules().dialect.read_answer(question.ask(), &result).map_err(InputFailed::Invalid)
-            }
+            ResponseBody::Result(result) => input.rules().dialect.read_answer(input.ask(), &result).map_err(InputFailed::Invalid),
             ResponseBody::Error(error) => Err(InputFailed::Refused(error)),
             ResponseBody::Malformed => Err(InputFailed::Invalid(Text::from_static("it is neither a result nor a proper error"))),
         };
         if matches!(answer, Err(InputFailed::Invalid(_))) {
             self.violation(Violation::InvalidResponse);
         }
-        self.bring_answer(key, &question, answer);
+        self.bring_answer(key, &input, answer);
     }
 
     /// Tells progress or drops it: progress accepted, progress dropped, late progress
@@ -154,7 +153,7 @@ impl Session {
         let number = number.filter(|number| *number < self.next);
         let Some(number) = number else { return self.drop_unknown_progress(Violation::UnknownProgress) };
         let id = OutboundId(number);
-        let Some(call) = self.calls.get_mut(&id).filter(|call| !call.is_held() && !call.is_given_up()) else {
+        let Some(call) = self.outbound_calls.get_mut(&id).filter(|call| !call.is_held() && !call.is_given_up()) else {
             self.stats.late_frames = self.stats.late_frames.saturating_add(1);
             return;
         };
@@ -214,7 +213,7 @@ impl Session {
             Ok(request) => request,
             Err(refusal) => return self.refuse(id, refusal.violation, |_| refusal.error),
         };
-        if self.serves.len() >= self.config.limits.in_flight {
+        if self.inbound_calls.len() >= self.config.limits.in_flight {
             return self.refuse(id, Some(Violation::TooManyRequests), |session| session.rules.dialect.busy(false));
         }
         let name = token.as_ref().filter(|_| self.rules.names_invocations);
@@ -226,7 +225,7 @@ impl Session {
             });
         }
         let inbound = InboundId(self.next);
-        if !self.take_id(&id, Owner::Serve(inbound)) {
+        if !self.take_id(&id, Owner::InboundCall(inbound)) {
             return;
         }
         self.number();
@@ -236,10 +235,10 @@ impl Session {
         let depth = claimed.max(self.inferred_depth());
         let observed = token.is_some();
         let lane = self.owe();
-        self.serves.insert(inbound, Serve::new(lane, id, request.op(), token, depth, self.rules, self.now));
+        self.inbound_calls.insert(inbound, InboundCall::new(lane, id, request.op(), token, depth, self.rules, self.now));
         self.tell(Event::Request { id: inbound, request, caller: Caller::new(peer, self.log_level, meta), depth, observed });
         if let Some(deadline) = self.config.timeouts.serve {
-            self.arm_serve(inbound, deadline);
+            self.arm_inbound_call(inbound, deadline);
         }
     }
 
@@ -247,8 +246,8 @@ impl Session {
         match self.config.depth.inference {
             DepthInference::Off => 0,
             DepthInference::DeepestOpen => {
-                let open = self.questions.values().filter(|question| matches!(question.ask(), Ask::Sample(_)));
-                open.map(Question::depth).max().unwrap_or_default()
+                let open = self.outbound_inputs.values().filter(|input| matches!(input.ask(), Ask::Sample(_)));
+                open.map(OutboundInput::depth).max().unwrap_or_default()
             }
         }
     }
@@ -256,8 +255,8 @@ impl Session {
     /// Says whether this was the number of an exchange of ours that is over, or that was given up.
     fn was_ours(&self, number: u64) -> bool {
         let is_over = match self.exchange(number) {
-            Some(Exchange::Call(id)) => self.calls.get(&id).is_some_and(Call::is_given_up),
-            Some(Exchange::Question(_) | Exchange::HandshakeRequest) => false,
+            Some(Exchange::OutboundCall(id)) => self.outbound_calls.get(&id).is_some_and(OutboundCall::is_given_up),
+            Some(Exchange::OutboundInput(_) | Exchange::HandshakeRequest) => false,
             None => true,
         };
         is_over && (self.config.first_id()..self.next).contains(&number)
@@ -283,24 +282,24 @@ impl Session {
             let violation = (!is_late).then_some(Violation::UndeclaredInput);
             return self.refuse(id, violation, |session| session.rules.dialect.no_such_call());
         }
-        let inherited = parent.and_then(|id| self.calls.get(&id)).map_or(0, Call::depth);
-        let (depth, max) = (depth::of_question(&ask, inherited, claimed), self.config.depth.max);
+        let inherited = parent.and_then(|id| self.outbound_calls.get(&id)).map_or(0, OutboundCall::depth);
+        let (depth, max) = (depth::of_input(&ask, inherited, claimed), self.config.depth.max);
         if !depth::is_allowed(&ask, depth, max) {
             return self.refuse(id, Some(Violation::SamplingTooDeep), |session| session.rules.dialect.too_deep(depth, max));
         }
-        if self.asked.len() >= self.config.limits.in_flight {
+        if self.inbound_inputs.len() >= self.config.limits.in_flight {
             return self.refuse(id, Some(Violation::TooManyRequests), |session| session.rules.dialect.busy(false));
         }
         let key = InputKey(self.next);
-        if !self.take_id(&id, Owner::Asked(key)) {
+        if !self.take_id(&id, Owner::InboundInput(key)) {
             return;
         }
         self.number();
         let lane = self.owe();
-        self.asked.insert(key, Asked::new(lane, id, parent, depth, self.rules));
+        self.inbound_inputs.insert(key, InboundInput::new(lane, id, parent, depth, self.rules));
         if let Some(parent) = parent {
-            if let Some(call) = self.calls.get_mut(&parent) {
-                call.open_question(key, self.now);
+            if let Some(call) = self.outbound_calls.get_mut(&parent) {
+                call.open_outbound_input(key, self.now);
             }
             self.arm_call(parent);
         }
@@ -311,13 +310,13 @@ impl Session {
     fn parent_of_ask(&self, named: Option<u64>) -> Option<OutboundId> {
         // What has not left cannot have caused a question.
         let may_ask = |op: Op| !op.is_probe() && (!self.rules.names_invocations || self.rules.dialect.is_cancellable(op));
-        let has_left = |call: &Call| may_ask(call.op()) && call.ticket().is_some_and(|ticket| !self.outbox.holds(ticket));
-        let named = named.map(OutboundId).filter(|id| self.calls.get(id).is_some_and(has_left));
+        let has_left = |call: &OutboundCall| may_ask(call.op()) && call.ticket().is_some_and(|ticket| !self.outbox.holds(ticket));
+        let named = named.map(OutboundId).filter(|id| self.outbound_calls.get(id).is_some_and(has_left));
         if self.rules.names_invocations {
             return named;
         }
         named.or_else(|| {
-            let in_flight = self.calls.iter().filter(|(_, call)| has_left(call));
+            let in_flight = self.outbound_calls.iter().filter(|(_, call)| has_left(call));
             in_flight.max_by_key(|(id, call)| (call.depth(), *id)).map(|(id, _)| id)
         })
     }
@@ -327,15 +326,15 @@ impl Session {
     fn take_cancel(&mut self, id: &WireId, reason: Option<Text>) {
         let lane = self.arriving.lane;
         let owner = match self.rules.names_invocations {
-            true => self.names.get(&(lane, id.clone())).copied().map(Owner::Serve),
+            true => self.names.get(&(lane, id.clone())).copied().map(Owner::InboundCall),
             // Where all lanes are those of one peer, a cancel may come by another than its request.
             false => self.peer_ids.owner(lane, id).or_else(|| self.peer_ids.only_owner(id).filter(|_| !self.rules.lane_bound)),
         };
         match owner {
-            Some(Owner::Serve(inbound)) => self.cancel_by_peer(inbound, reason),
-            Some(Owner::Asked(key)) => {
-                if let Some(asked) = self.withdraw_asked(key) {
-                    self.close_question_of_call(asked.parent(), key);
+            Some(Owner::InboundCall(inbound)) => self.cancel_by_peer(inbound, reason),
+            Some(Owner::InboundInput(key)) => {
+                if let Some(input) = self.withdraw_inbound_input(key) {
+                    self.close_input_of_call(input.parent(), key);
                 }
             }
             // Unknown, finished or of the other direction: all are ignored. Only the handshake must not be named.
@@ -559,12 +558,12 @@ impl Session {
 
     /// Sends what waited for the handshake, oldest first.
     fn release_held(&mut self) {
-        for id in self.calls.ids() {
+        for id in self.outbound_calls.ids() {
             self.release_call(id);
         }
-        let questions: Vec<_> = self.questions.keys().copied().collect();
-        for key in questions {
-            self.release_question(key);
+        let open_inputs: Vec<_> = self.outbound_inputs.keys().copied().collect();
+        for key in open_inputs {
+            self.release_outbound_input(key);
         }
     }
 }

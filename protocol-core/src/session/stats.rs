@@ -29,7 +29,7 @@ pub struct Stats {
     /// Calls of ours in flight, now.
     pub calls: usize,
     /// Invocations that we serve, now, cancelled ones whose handler has not ended included.
-    pub serves: usize,
+    pub inbound_calls: usize,
     /// Cancelled invocations whose handler has not ended, now.
     pub orphans: usize,
     /// Requests of ours that wait for a response, now: calls, questions, the handshake. A call that is held for the handshake is none yet.

@@ -12,7 +12,7 @@
 
 use core::fmt;
 
-use crate::session::rising::Rising;
+use crate::session::monotonic_map::MonotonicMap;
 use crate::session::{AlarmId, InboundId, InputKey, Lane, OutboundId};
 use crate::time::Instant;
 
@@ -26,13 +26,13 @@ pub(super) enum TimerKey {
     /// A lane is given up whose peer makes us refuse more than it reads.
     Overload(Lane),
     /// A call of ours has taken too long.
-    Call(OutboundId),
+    OutboundCall(OutboundId),
     /// A question of ours has waited too long.
-    Question(InputKey),
+    OutboundInput(InputKey),
     /// An invocation that we serve has taken too long.
-    Serve(InboundId),
+    InboundCall(InboundId),
     /// The session's rate window opens for those in line.
-    Line,
+    ProgressQueue,
     /// A kept update may go.
     Flush(InboundId),
     /// A held response may go.
@@ -48,10 +48,10 @@ impl TimerKey {
             Self::Handshake => (0, 0),
             Self::Close => (1, 0),
             Self::Overload(lane) => (2, lane.number().into()),
-            Self::Call(id) => (3, id.0),
-            Self::Question(key) => (4, key.0),
-            Self::Serve(id) => (5, id.0),
-            Self::Line => (6, 0),
+            Self::OutboundCall(id) => (3, id.0),
+            Self::OutboundInput(key) => (4, key.0),
+            Self::InboundCall(id) => (5, id.0),
+            Self::ProgressQueue => (6, 0),
             Self::Flush(id) => (7, id.0),
             Self::Release(id) => (8, id.0),
             Self::Alarm(id) => (9, id.0),
@@ -64,12 +64,12 @@ impl TimerKey {
 #[derive(Clone)]
 pub(super) struct Timers {
     /// Each with its instant, by its rank. Most calls may take as long as those before them, so their deadlines rise.
-    armed: Rising<u128, (Instant, TimerKey)>,
+    armed: MonotonicMap<u128, (Instant, TimerKey)>,
 }
 
 impl Timers {
     pub(super) const fn new() -> Self {
-        Self { armed: Rising::new() }
+        Self { armed: MonotonicMap::new() }
     }
 
     /// Moves the deadline of `key` from where `armed` says it is to `at`.

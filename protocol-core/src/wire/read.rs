@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::WireId;
 use crate::error::{RpcError, Violation};
 use crate::json::read::{Kind, integer, said, string};
-use crate::json::scan::{Cursor, Members, Noted, ScanError, is_text};
+use crate::json::scan::{Cursor, IndexedObject, Members, ScanError, is_text};
 use crate::json::{Frame, read};
 
 /// What a dialect allows.
@@ -32,8 +32,8 @@ pub(crate) type Element<'a> = Result<Envelope<'a>, Malformed>;
 /// One message. A method is text, seen to be UTF-8 with the rest of the frame: to make a `str` of it would be to look at each byte again.
 #[derive(Debug)]
 pub(crate) enum Envelope<'a> {
-    Request { id: WireId, method: &'a [u8], params: Option<&'a Noted<'a>> },
-    Notification { method: &'a [u8], params: Option<&'a Noted<'a>> },
+    Request { id: WireId, method: &'a [u8], params: Option<&'a IndexedObject<'a>> },
+    Notification { method: &'a [u8], params: Option<&'a IndexedObject<'a>> },
     Response { id: WireId, body: Body<'a> },
 }
 
@@ -135,7 +135,7 @@ struct Found<'a> {
     id: Option<&'a [u8]>,
     /// What it says, if that is text.
     method: Option<Option<Cow<'a, [u8]>>>,
-    params: Option<Noted<'a>>,
+    params: Option<IndexedObject<'a>>,
     result: Option<&'a [u8]>,
     error: Option<&'a [u8]>,
     repeated: bool,
@@ -164,7 +164,7 @@ impl<'a> Found<'a> {
                         None => said(members.value()?),
                     });
                     if members.take_written(r#","params":"#) {
-                        members.note(self.params.insert(Noted::default()))?;
+                        members.note(self.params.insert(IndexedObject::default()))?;
                     }
                 }
                 members
@@ -181,7 +181,7 @@ impl<'a> Found<'a> {
                 }
                 "params" => {
                     self.repeated |= self.params.is_some();
-                    members.note(self.params.insert(Noted::default()))?;
+                    members.note(self.params.insert(IndexedObject::default()))?;
                     continue;
                 }
                 "result" => &mut self.result,

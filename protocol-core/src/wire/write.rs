@@ -54,7 +54,7 @@ impl Draft {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
     /// Behind those that were kept before, and so long.
-    Behind(usize),
+    Queued(usize),
     /// By itself, since it is long.
     Apart(Bytes),
 }
@@ -63,7 +63,7 @@ impl Kept {
     /// In bytes.
     pub(crate) fn len(&self) -> usize {
         match self {
-            Self::Behind(length) => *length,
+            Self::Queued(length) => *length,
             Self::Apart(frame) => frame.len(),
         }
     }
@@ -92,7 +92,7 @@ impl Frames {
             self.long = Vec::new();
         }
         self.kept = self.kept.saturating_add(frame.length);
-        Kept::Behind(frame.length)
+        Kept::Queued(frame.length)
     }
 
     /// The frame that was written last, by itself.
@@ -310,8 +310,8 @@ mod tests {
                 }
                 let (first, frame) = kept.pop_front().unwrap();
                 let left = match frame {
-                    Kept::Behind(length) if number % 2 == 0 => frames.cut(length),
-                    Kept::Behind(length) => {
+                    Kept::Queued(length) if number % 2 == 0 => frames.cut(length),
+                    Kept::Queued(length) => {
                         let left = Bytes::copy_from_slice(frames.first(length));
                         frames.leave(length);
                         left
@@ -354,12 +354,12 @@ mod tests {
         let mut frames = Frames::default();
         for text in ["a", "bb", "ccc", "dddd"] {
             let frame = frames.as_it_is(text);
-            assert_eq!(frames.keep(frame), Kept::Behind(text.len()));
+            assert_eq!(frames.keep(frame), Kept::Queued(text.len()));
         }
         frames.leave(1);
         let last = frames.as_it_is("last");
         frames.retain([(2, false), (3, true), (4, false)].into_iter());
-        assert_eq!(frames.keep(last), Kept::Behind(4));
+        assert_eq!(frames.keep(last), Kept::Queued(4));
         assert_eq!(frames.first(7), b"ccclast");
         frames.leave(7);
         assert_eq!((frames.first(1), frames.kept), (b"".as_slice(), 0));
@@ -372,7 +372,7 @@ mod tests {
             let text = [b"\"".as_slice(), &alloc::vec![b'x'; length], b"\""].concat();
             let frame = frames.response(&WireId::Int(1), text.len(), |out| out.extend_from_slice(&text));
             match frames.keep(frame) {
-                Kept::Behind(length) => frames.cut(length),
+                Kept::Queued(length) => frames.cut(length),
                 Kept::Apart(frame) => frame,
             }
         };

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::write::handshake_answer;
 use super::{Mcp, Revision, Side, is_ours, meta, offers, op_of, sampling};
 use crate::dialect::form::{self, Fields};
-use crate::dialect::request::{Member, Uncut, read_completion};
+use crate::dialect::request::{Member, RawParams, read_completion};
 use crate::dialect::{
     Answer, Ask, Capabilities, Consent, Elicit, Elicited, Fit, HandshakeAnswer, HandshakeFailed, HandshakeRejected,
     HandshakeRequest, Identity, Level, LocalEnd, LogRecord, Message, Notice, Op, OpenUrl, PeerInfo, Progress, Refusal,
@@ -16,7 +16,7 @@ use crate::dialect::{
 };
 use crate::error::{RpcError, Violation};
 use crate::json::read::{Kind, elements, for_each_key, for_each_member, integer, member, number, string};
-use crate::json::scan::{Noted, Repeated};
+use crate::json::scan::{IndexedObject, Repeated};
 use crate::json::{Frame, Json, Text};
 use crate::wire::{self, Body, Element, Envelope, Malformed, WireId};
 
@@ -64,7 +64,14 @@ impl Mcp {
         }
     }
 
-    fn request(self, id: WireId, method: &[u8], params: Option<&Noted<'_>>, frame: Frame<'_>, local: &LocalEnd<'_>) -> Message {
+    fn request(
+        self,
+        id: WireId,
+        method: &[u8],
+        params: Option<&IndexedObject<'_>>,
+        frame: Frame<'_>,
+        local: &LocalEnd<'_>,
+    ) -> Message {
         let own = local.capabilities;
         let meta = match params.map_or_else(|| Ok(Meta::default()), |params| Meta::read(params, local.limits.id_bytes)) {
             Ok(meta) => meta,
@@ -92,7 +99,7 @@ impl Mcp {
                 }
                 (_, method) if lists(local.custom_methods, method) && !is_ours(method) => {
                     let given = meta.given.map(|given| Box::new(frame.json(given)));
-                    let request = Ok(Uncut::custom(method, json()));
+                    let request = Ok(RawParams::custom(method, json()));
                     Message::Request { id, request, meta: given, token: meta.token, depth: meta.depth }
                 }
                 (_, "initialize" | "sampling/createMessage" | "elicitation/create" | "roots/list") => self.misdirected(id, method),
@@ -134,9 +141,9 @@ impl Mcp {
         }
     }
 
-    fn notification(self, method: &[u8], given: Option<&Noted<'_>>, frame: Frame<'_>, local: &LocalEnd<'_>) -> Message {
+    fn notification(self, method: &[u8], given: Option<&IndexedObject<'_>>, frame: Frame<'_>, local: &LocalEnd<'_>) -> Message {
         let most = local.limits.id_bytes;
-        let params = given.unwrap_or(const { &Noted::empty_object() });
+        let params = given.unwrap_or(const { &IndexedObject::empty_object() });
         if params.only("_meta").is_err() {
             return Message::Reject { violation: Some(Violation::RepeatedMember), answer: None };
         }
@@ -256,7 +263,7 @@ impl Mcp {
 }
 
 /// Checks that a request has what the schema demands of its parameters.
-fn read_request(op: Op, params: Option<&Noted<'_>>, frame: Frame<'_>) -> Result<Uncut, Text> {
+fn read_request(op: Op, params: Option<&IndexedObject<'_>>, frame: Frame<'_>) -> Result<RawParams, Text> {
     const NAMED: [Member; 2] = [Member::text("name"), Member::any("arguments")];
     const RESOURCE: [Member; 2] = [Member::text("uri"), Member::none()];
     const LIST: [Member; 2] = [Member::optional("cursor"), Member::none()];
@@ -267,9 +274,9 @@ fn read_request(op: Op, params: Option<&Noted<'_>>, frame: Frame<'_>) -> Result<
         Op::ListTools | Op::ListPrompts | Op::ListResources | Op::ListResourceTemplates => &LIST,
         _ => &OTHER,
     };
-    let request = Uncut::read(op, |noted| frame.payload(noted.text()), params, members)?;
+    let request = RawParams::read(op, |noted| frame.payload(noted.text()), params, members)?;
     match op {
-        Op::Complete => Ok(request.with_completion(read_completion(params.map_or(b"{}", Noted::text))?)),
+        Op::Complete => Ok(request.with_completion(read_completion(params.map_or(b"{}", IndexedObject::text))?)),
         _ => Ok(request),
     }
 }
@@ -319,7 +326,7 @@ fn wrong_params(why: impl Into<Text>) -> Refusal {
     Refusal { violation: Some(Violation::InvalidParams), error: RpcError::new(RpcError::INVALID_PARAMS, why) }
 }
 
-fn set_level(id: WireId, params: Option<&Noted<'_>>) -> Message {
+fn set_level(id: WireId, params: Option<&IndexedObject<'_>>) -> Message {
     let level = params.and_then(|params| params.member("level")).and_then(string).and_then(|name| Level::from_name(&name));
     Message::SetLevel { id, level: level.ok_or_else(|| wrong_params("level must be one of the eight log levels")) }
 }
@@ -339,7 +346,7 @@ struct Meta<'a> {
 }
 
 impl<'a> Meta<'a> {
-    fn read(params: &Noted<'a>, most: usize) -> Result<Self, (Violation, &'static str)> {
+    fn read(params: &IndexedObject<'a>, most: usize) -> Result<Self, (Violation, &'static str)> {
         let meta = params.only("_meta").map_err(|Repeated| (Violation::RepeatedMember, "_meta stands twice"))?;
         let Some(meta) = meta else { return Ok(Self::default()) };
         if Kind::of(meta) != Kind::Object {
@@ -367,7 +374,7 @@ impl<'a> Meta<'a> {
 }
 
 /// Progress, "Progress Flow".
-fn read_progress(params: &Noted<'_>, frame: Frame<'_>, most: usize) -> Message {
+fn read_progress(params: &IndexedObject<'_>, frame: Frame<'_>, most: usize) -> Message {
     let (mut token, mut progress, mut partial, mut proper) = (None, Progress::default(), None, true);
     params.for_each(|name, value| {
         // Not by `match`, which would look at the bytes of a name one after the other.
@@ -395,7 +402,7 @@ fn read_progress(params: &Noted<'_>, frame: Frame<'_>, most: usize) -> Message {
     }
 }
 
-fn read_log(params: &Noted<'_>, frame: Frame<'_>) -> Option<LogRecord> {
+fn read_log(params: &IndexedObject<'_>, frame: Frame<'_>) -> Option<LogRecord> {
     let level = Level::from_name(&string(params.member("level")?)?)?;
     let logger = params.member("logger").and_then(|logger| frame.text(logger));
     Some(LogRecord { level, logger, data: frame.json(params.member("data")?) })

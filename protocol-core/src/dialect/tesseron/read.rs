@@ -11,7 +11,7 @@ use super::write::{client_name, welcomed};
 use super::{App, AppId, ResumeCredentials, Tesseron, code, is_compatible, is_ours, named_exchange, op_of};
 use crate::dialect::form::{self, Fields};
 use crate::dialect::message::{HandshakeAnswer, HandshakeRejected};
-use crate::dialect::request::{Member, Uncut};
+use crate::dialect::request::{Member, RawParams};
 use crate::dialect::{
     Answer, Ask, Capabilities, Change, Elicit, Elicited, Fit, HandshakeFailed, HandshakeRequest, Identity, Level, LocalEnd,
     LogRecord, Message, Notice, Op, PeerInfo, Progress, Refusal, ResponseBody, Sample, Sampled, SessionCredentials, lists,
@@ -19,7 +19,7 @@ use crate::dialect::{
 };
 use crate::error::{RpcError, Violation};
 use crate::json::read::{Kind, for_each_key, integer, member, number, string};
-use crate::json::scan::Noted;
+use crate::json::scan::IndexedObject;
 use crate::json::write::Object;
 use crate::json::{Frame, Json, Payload, Text};
 use crate::wire::{self, Body, Element, Envelope, Malformed, WireId};
@@ -54,12 +54,19 @@ impl Tesseron {
         }
     }
 
-    fn request(self, id: WireId, method: &[u8], given: Option<&Noted<'_>>, frame: Frame<'_>, local: &LocalEnd<'_>) -> Message {
-        let params = given.unwrap_or(const { &Noted::empty_object() });
+    fn request(
+        self,
+        id: WireId,
+        method: &[u8],
+        given: Option<&IndexedObject<'_>>,
+        frame: Frame<'_>,
+        local: &LocalEnd<'_>,
+    ) -> Message {
+        let params = given.unwrap_or(const { &IndexedObject::empty_object() });
         let method = core::str::from_utf8(method).unwrap_or_default();
         if lists(local.custom_methods, method) && op_of(method).is_none() && !is_ours(method) {
             let params = given.map_or_else(Json::empty_object, |params| frame.json(params.text()));
-            return Message::Request { id, request: Ok(Uncut::custom(method, params)), meta: None, token: None, depth: 0 };
+            return Message::Request { id, request: Ok(RawParams::custom(method, params)), meta: None, token: None, depth: 0 };
         }
         match (self, method) {
             (Self::App, _) => match op_of(method) {
@@ -73,9 +80,9 @@ impl Tesseron {
         }
     }
 
-    fn notification(self, method: &[u8], given: Option<&Noted<'_>>, frame: Frame<'_>, local: &LocalEnd<'_>) -> Message {
+    fn notification(self, method: &[u8], given: Option<&IndexedObject<'_>>, frame: Frame<'_>, local: &LocalEnd<'_>) -> Message {
         let most = local.limits.id_bytes;
-        let params = given.unwrap_or(const { &Noted::empty_object() });
+        let params = given.unwrap_or(const { &IndexedObject::empty_object() });
         let method = core::str::from_utf8(method).unwrap_or_default();
         let read = match (self, method) {
             (Self::Gateway, "actions/progress") => {
@@ -140,8 +147,8 @@ impl Tesseron {
         match named.as_ref().map(|name| string(name.as_bytes()).as_deref().and_then(named_exchange)) {
             Some(Some(named)) if named == exchange => Fit::Fits,
             // Its output may still be the one: the number of the response is what counts.
-            Some(_) => Fit::Odd,
-            None if result.member("output").is_some() => Fit::Odd,
+            Some(_) => Fit::Tolerated,
+            None if result.member("output").is_some() => Fit::Tolerated,
             None => Fit::Wrong,
         }
     }
@@ -175,7 +182,7 @@ impl Tesseron {
 }
 
 /// A request of a gateway. An action is a tool, its input the arguments, and a resource has its name for a uri.
-fn operation(id: WireId, op: Op, given: Option<&Noted<'_>>, frame: Frame<'_>, most: usize) -> Message {
+fn operation(id: WireId, op: Op, given: Option<&IndexedObject<'_>>, frame: Frame<'_>, most: usize) -> Message {
     const ACTION: [Member; 2] = [Member::text("name"), Member::any("input")];
     const SUBSCRIBE: [Member; 2] = [Member::text("name"), Member::text("subscriptionId")];
     const UNSUBSCRIBE: [Member; 2] = [Member::none(), Member::text("subscriptionId")];
@@ -187,7 +194,7 @@ fn operation(id: WireId, op: Op, given: Option<&Noted<'_>>, frame: Frame<'_>, mo
         _ => &READ,
     };
     let wrong = |id, what: Text| invalid(Some(Violation::InvalidParams), id, RpcError::INVALID_PARAMS, what);
-    let request = match Uncut::read(op, |noted| frame.payload(noted.text()), given, members) {
+    let request = match RawParams::read(op, |noted| frame.payload(noted.text()), given, members) {
         Ok(request) => request,
         Err(why) => return wrong(id, why),
     };
@@ -202,7 +209,7 @@ fn operation(id: WireId, op: Op, given: Option<&Noted<'_>>, frame: Frame<'_>, mo
     Message::Request { id, request: Ok(request), meta: None, token, depth: 0 }
 }
 
-fn ask(id: WireId, method: &str, params: &Noted<'_>, frame: Frame<'_>, local: &LocalEnd<'_>) -> Message {
+fn ask(id: WireId, method: &str, params: &IndexedObject<'_>, frame: Frame<'_>, local: &LocalEnd<'_>) -> Message {
     let own = local.capabilities;
     let is_sampling = method == "sampling/request";
     let (declared, missing) = match is_sampling {
@@ -225,7 +232,7 @@ fn ask(id: WireId, method: &str, params: &Noted<'_>, frame: Frame<'_>, local: &L
     Message::Ask { id, ask, parent, depth: 0 }
 }
 
-fn hello(params: &Noted<'_>, frame: Frame<'_>, local: &LocalEnd<'_>) -> Result<HandshakeRequest, HandshakeRejected> {
+fn hello(params: &IndexedObject<'_>, frame: Frame<'_>, local: &LocalEnd<'_>) -> Result<HandshakeRequest, HandshakeRejected> {
     let wrong = |what| HandshakeRejected::from(RpcError::fixed(RpcError::INVALID_PARAMS, what));
     check_version(params)?;
     let manifest = Manifest::read(params).map_err(wrong)?;
@@ -257,12 +264,12 @@ fn not_found(id: WireId, method: &str) -> Message {
     invalid(violation, id, RpcError::METHOD_NOT_FOUND, alloc::format!("Method not found: {}", shown(method)))
 }
 
-fn array(params: &Noted<'_>, name: &str, frame: Frame<'_>) -> Option<Json> {
+fn array(params: &IndexedObject<'_>, name: &str, frame: Frame<'_>) -> Option<Json> {
     params.member(name).filter(|value| Kind::of(value) == Kind::Array).map(|value| frame.json(value))
 }
 
 /// Handshake page, "Version negotiation". A further try on this channel would end alike.
-fn check_version(params: &Noted<'_>) -> Result<(), HandshakeRejected> {
+fn check_version(params: &IndexedObject<'_>) -> Result<(), HandshakeRejected> {
     let said = params.member("protocolVersion").and_then(string);
     let said = said.ok_or_else(|| RpcError::fixed(RpcError::INVALID_PARAMS, "protocolVersion must be text"))?;
     if is_compatible(&said) {
@@ -285,7 +292,7 @@ struct Manifest {
 }
 
 impl Manifest {
-    fn read(params: &Noted<'_>) -> Result<Self, &'static str> {
+    fn read(params: &IndexedObject<'_>) -> Result<Self, &'static str> {
         let is = |name: &str, kind: Kind| params.member(name).is_some_and(|value| Kind::of(value) == kind);
         let app = params.member("app").filter(|app| Kind::of(app) == Kind::Object).ok_or("app must be an object")?;
         let text = |name: &str| member(app, name).and_then(string).map(Cow::into_owned);
@@ -330,7 +337,7 @@ impl Manifest {
 }
 
 /// Every refusal but that of the version has one number, so that an app knows to begin anew (resume page).
-fn resume(params: &Noted<'_>, frame: Frame<'_>, local: &LocalEnd<'_>) -> Result<HandshakeRequest, HandshakeRejected> {
+fn resume(params: &IndexedObject<'_>, frame: Frame<'_>, local: &LocalEnd<'_>) -> Result<HandshakeRequest, HandshakeRejected> {
     let failed = |what: &'static str| HandshakeRejected::from(RpcError::fixed(code::RESUME_FAILED, what));
     let text = |name: &str| params.member(name).and_then(|value| frame.text(value));
     let session_id = text("sessionId").ok_or_else(|| failed("sessionId must be text"))?;
@@ -381,7 +388,7 @@ fn read_agent(agent: &[u8]) -> Option<Identity> {
     Some(Identity { name: text("id")?, version: String::new(), title: Some(text("name")?) })
 }
 
-fn read_claimed(params: &Noted<'_>, frame: Frame<'_>) -> Option<Message> {
+fn read_claimed(params: &IndexedObject<'_>, frame: Frame<'_>) -> Option<Message> {
     let identity = params.member("agent").and_then(read_agent)?;
     let capabilities = match params.member("agentCapabilities") {
         Some(declared) if Kind::of(declared) == Kind::Object => Some((of_agent(declared), frame.json(declared))),
@@ -392,7 +399,7 @@ fn read_claimed(params: &Noted<'_>, frame: Frame<'_>) -> Option<Message> {
 }
 
 /// Progress page: any subset of message, percent and data.
-fn read_progress(params: &Noted<'_>, frame: Frame<'_>, most: usize) -> Message {
+fn read_progress(params: &IndexedObject<'_>, frame: Frame<'_>, most: usize) -> Message {
     let (mut token, mut progress, mut proper) = (None, Progress::default(), true);
     params.for_each(|name, value| {
         // Not by `match`, which would look at the bytes of a name one after the other.
@@ -420,7 +427,7 @@ fn read_progress(params: &Noted<'_>, frame: Frame<'_>, most: usize) -> Message {
 }
 
 /// What goes with the message lies beside it, and cannot be taken for it (`docs/protocols/tesseron.md`, "Log").
-fn read_log(params: &Noted<'_>, frame: Frame<'_>) -> Option<LogRecord> {
+fn read_log(params: &IndexedObject<'_>, frame: Frame<'_>) -> Option<LogRecord> {
     let level = params.member("level").and_then(string)?;
     let level = match &*level {
         "warn" => Level::Warning,
@@ -439,13 +446,13 @@ fn read_log(params: &Noted<'_>, frame: Frame<'_>) -> Option<LogRecord> {
     Some(LogRecord { level, logger: None, data: Json::written(data) })
 }
 
-fn read_update(params: &Noted<'_>, frame: Frame<'_>) -> Option<Notice> {
+fn read_update(params: &IndexedObject<'_>, frame: Frame<'_>) -> Option<Notice> {
     let subscription = params.member("subscriptionId").and_then(|name| frame.text(name))?;
     let value = params.member("value").map_or_else(Json::null, |value| frame.json(value));
     Some(Notice::ResourceValue { subscription, uri: Text::from_static(""), value })
 }
 
-fn read_sample(params: &Noted<'_>, frame: Frame<'_>) -> Result<Ask, String> {
+fn read_sample(params: &IndexedObject<'_>, frame: Frame<'_>) -> Result<Ask, String> {
     let prompt = params.member("prompt").and_then(string).ok_or("prompt must be text")?;
     let max_tokens = read_tokens(params.member("maxTokens"))?;
     let schema = params.member("schema").filter(|schema| *schema != b"null").map(|schema| frame.json(schema));
@@ -472,7 +479,7 @@ fn read_tokens(most: Option<&[u8]>) -> Result<Option<u64>, String> {
 }
 
 /// Elicitation page. The agent's protocol is stricter than this one, so what it would refuse is refused here.
-fn read_form(params: &Noted<'_>, frame: Frame<'_>) -> Result<Ask, String> {
+fn read_form(params: &IndexedObject<'_>, frame: Frame<'_>) -> Result<Ask, String> {
     let message = params.member("question").and_then(string).ok_or("question must be text")?.into_owned();
     let schema = params.member("schema").map(|schema| frame.json(schema)).ok_or("schema is missing")?;
     form::check(&schema, Fields::Plain)?;

@@ -32,7 +32,7 @@ use crate::session::{InputKey, OutboundId, TimeoutKind};
 use crate::time::Instant;
 
 #[derive(Clone, Debug)]
-pub(super) struct Call {
+pub(super) struct OutboundCall {
     op: Op,
     /// The number of samplings that it is nested in.
     depth: u8,
@@ -40,8 +40,8 @@ pub(super) struct Call {
     rules: &'static Rules,
     /// Its entry in the session's timers.
     armed: Option<Instant>,
-    /// Made at the first of it: most calls are heard of once, when they end.
-    heard: Option<Box<Heard>>,
+    /// Made at the first of it: most calls are caller_progress of once, when they end.
+    caller_progress: Option<Box<CallerProgress>>,
     state: State,
 }
 
@@ -66,21 +66,21 @@ struct Held {
 /// Both clocks of a call. They stand still while a question of the peer is open under it.
 #[derive(Clone, Debug)]
 pub(super) struct Clocks {
-    /// The longest time in which nothing may be heard of it.
+    /// The longest time in which nothing may be caller_progress of it.
     idle: Option<Duration>,
     /// The moment at which it has taken too long in all.
     latest: Option<Instant>,
-    /// The moment at which anything was last heard of it.
+    /// The moment at which anything was last caller_progress of it.
     activity: Instant,
     /// Accepted progress restarts the idle clock.
     reset_on_progress: bool,
 }
 
-/// Everything that was heard of a call before its end.
+/// Everything that was caller_progress of a call before its end.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct CallerProgress {
     /// The peer's questions that are open under it.
-    questions: Vec<InputKey>,
+    open_inputs: Vec<InputKey>,
     /// The moment at which the first of them came.
     asked_since: Instant,
     watcher: Watcher,
@@ -88,10 +88,10 @@ pub(super) struct Heard {
     partial: Option<Json>,
 }
 
-impl Heard {
+impl CallerProgress {
     /// Takes the newest partial result, the last progress that was accepted, and the questions that are open.
     pub(super) fn take_parts(&mut self) -> (Option<Json>, Option<Box<Progress>>, Vec<InputKey>) {
-        (self.partial.take(), self.watcher.take_last(), core::mem::take(&mut self.questions))
+        (self.partial.take(), self.watcher.take_last(), core::mem::take(&mut self.open_inputs))
     }
 }
 
@@ -141,7 +141,7 @@ impl Clocks {
     }
 }
 
-impl Call {
+impl OutboundCall {
     pub(super) fn held(request: Outgoing, depth: u8, rules: &'static Rules, timeouts: CallTimeouts, observed: bool) -> Self {
         Self::new(request.op, depth, rules, State::Held(Box::new(Held { request, observed, timeouts })))
     }
@@ -151,7 +151,7 @@ impl Call {
     }
 
     fn new(op: Op, depth: u8, rules: &'static Rules, state: State) -> Self {
-        Self { op, depth, rules, armed: None, heard: None, state }
+        Self { op, depth, rules, armed: None, caller_progress: None, state }
     }
 
     #[inline]
@@ -225,8 +225,8 @@ impl Call {
         }
     }
 
-    fn heard(&mut self) -> &mut Heard {
-        self.heard.get_or_insert_default()
+    fn caller_progress(&mut self) -> &mut CallerProgress {
+        self.caller_progress.get_or_insert_default()
     }
 
     /// InFlight -> InFlight. Only accepted progress is a sign of life.
@@ -239,7 +239,7 @@ impl Call {
         quiet: Duration,
     ) -> Seen {
         let rules = self.rules;
-        let seen = self.heard().watcher.see(progress, now, rules, accepts_equal, quiet);
+        let seen = self.caller_progress().watcher.see(progress, now, rules, accepts_equal, quiet);
         if let Seen::Accepted { advances, .. } = seen {
             self.note_partial(partial);
             if let State::InFlight { clocks, .. } = &mut self.state
@@ -255,24 +255,24 @@ impl Call {
     /// A newer partial result takes the place of the one before.
     pub(super) fn note_partial(&mut self, partial: Option<Json>) {
         if partial.is_some() {
-            self.heard().partial = partial;
+            self.caller_progress().partial = partial;
         }
     }
 
     /// The clocks stand still from the first question that opens.
-    pub(super) fn open_question(&mut self, key: InputKey, now: Instant) {
-        let heard = self.heard();
-        if heard.questions.is_empty() {
-            heard.asked_since = now;
+    pub(super) fn open_outbound_input(&mut self, key: InputKey, now: Instant) {
+        let caller_progress = self.caller_progress();
+        if caller_progress.open_inputs.is_empty() {
+            caller_progress.asked_since = now;
         }
-        heard.questions.push(key);
+        caller_progress.open_inputs.push(key);
     }
 
     /// The clocks go on with the last question that closes.
-    pub(super) fn close_question(&mut self, key: InputKey, now: Instant) {
-        let heard = self.heard();
-        heard.questions.retain(|open| *open != key);
-        let (is_last, since) = (heard.questions.is_empty(), heard.asked_since);
+    pub(super) fn close_outbound_input(&mut self, key: InputKey, now: Instant) {
+        let caller_progress = self.caller_progress();
+        caller_progress.open_inputs.retain(|open| *open != key);
+        let (is_last, since) = (caller_progress.open_inputs.is_empty(), caller_progress.asked_since);
         if let State::InFlight { clocks, .. } = &mut self.state
             && is_last
         {
@@ -281,24 +281,24 @@ impl Call {
     }
 
     /// Says whether a question of the peer is open under it.
-    fn is_asked(&self) -> bool {
-        self.heard.as_ref().is_some_and(|heard| !heard.questions.is_empty())
+    fn has_open_input(&self) -> bool {
+        self.caller_progress.as_ref().is_some_and(|caller_progress| !caller_progress.open_inputs.is_empty())
     }
 
-    pub(super) fn take_questions(&mut self) -> Vec<InputKey> {
-        self.heard.as_mut().map(|heard| core::mem::take(&mut heard.questions)).unwrap_or_default()
+    pub(super) fn take_open_inputs(&mut self) -> Vec<InputKey> {
+        self.caller_progress.as_mut().map(|caller_progress| core::mem::take(&mut caller_progress.open_inputs)).unwrap_or_default()
     }
 
-    /// All that was heard of it, if it was anything.
-    pub(super) fn take_heard(&mut self) -> Option<Box<Heard>> {
-        self.heard.take()
+    /// All that was caller_progress of it, if it was anything.
+    pub(super) fn take_heard(&mut self) -> Option<Box<CallerProgress>> {
+        self.caller_progress.take()
     }
 
     /// The moment at which its clocks run out, and the clock that does. One that is given up has another deadline.
     pub(super) fn deadline(&self) -> Option<(Instant, TimeoutKind)> {
         match &self.state {
             State::GivenUp { until } => Some((*until, TimeoutKind::MaxTotal)),
-            State::InFlight { clocks, .. } if !self.is_asked() => clocks.deadline(),
+            State::InFlight { clocks, .. } if !self.has_open_input() => clocks.deadline(),
             State::Held(_) | State::InFlight { .. } => None,
         }
     }
@@ -317,12 +317,12 @@ impl Call {
     #[inline]
     pub(super) fn arm(&mut self, id: OutboundId, timers: &mut Timers) {
         let at = self.deadline().map(|(at, _)| at);
-        timers.set(TimerKey::Call(id), &mut self.armed, at);
+        timers.set(TimerKey::OutboundCall(id), &mut self.armed, at);
     }
 
     #[inline]
     pub(super) fn disarm(&mut self, id: OutboundId, timers: &mut Timers) {
-        timers.set(TimerKey::Call(id), &mut self.armed, None);
+        timers.set(TimerKey::OutboundCall(id), &mut self.armed, None);
     }
 
     /// Notes that the timers have let go of its deadline.
@@ -356,12 +356,12 @@ pub(super) mod transitions {
 
     /// No wildcard: a new state must be named, and then be in the table.
     fn state(caller: &Caller) -> &'static str {
-        match caller.session.calls.get(&caller.call) {
+        match caller.session.outbound_calls.get(&caller.call) {
             None => "gone",
             Some(call) => match &call.state {
                 State::Held(_) => "Held",
                 State::InFlight { ticket, .. } if caller.session.outbox.holds(*ticket) => "Written",
-                State::InFlight { .. } if call.is_asked() => "Asked",
+                State::InFlight { .. } if call.has_open_input() => "Asked",
                 State::InFlight { .. } => "InFlight",
                 State::GivenUp { .. } => "GivenUp",
             },
@@ -408,7 +408,7 @@ pub(super) mod transitions {
         }),
         ("a question of the peer", ASKED),
         ("our answer to it", |caller| {
-            let open = caller.session.asked.keys().next().copied();
+            let open = caller.session.inbound_inputs.keys().next().copied();
             if let Some(key) = open {
                 caller.session.provide_input(key, Answer::Refused(RpcError::internal("no")), caller.now).unwrap();
             }

@@ -7,17 +7,17 @@ use alloc::collections::{BTreeMap, VecDeque};
 use core::fmt;
 
 /// The keys of such a table.
-pub(super) trait Rises: Ord {
+pub(super) trait MonotonicKey: Ord {
     /// The number of steps that this one lies above another, where keys are counted: so far behind that it stands if none between was left out.
     fn steps_above(&self, _other: &Self) -> Option<usize> {
         None
     }
 }
 
-impl Rises for u128 {}
+impl MonotonicKey for u128 {}
 
 #[derive(Clone)]
-pub(super) struct Rising<K, V> {
+pub(super) struct MonotonicMap<K, V> {
     /// Ascending. What goes from the midst leaves a gap; at the ends there is none.
     queue: VecDeque<(K, Option<V>)>,
     gaps: usize,
@@ -31,7 +31,7 @@ const GAPS: usize = 16;
 /// Room that is kept once it was needed.
 const LEAST: usize = 4;
 
-impl<K: Rises, V> Rising<K, V> {
+impl<K: MonotonicKey, V> MonotonicMap<K, V> {
     pub(super) const fn new() -> Self {
         Self { queue: VecDeque::new(), gaps: 0, rest: BTreeMap::new() }
     }
@@ -129,7 +129,7 @@ impl<K: Rises, V> Rising<K, V> {
 }
 
 /// The entries; their places tell nothing.
-impl<K: Rises + fmt::Debug, V: fmt::Debug> fmt::Debug for Rising<K, V> {
+impl<K: MonotonicKey + fmt::Debug, V: fmt::Debug> fmt::Debug for MonotonicMap<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.iter()).finish()
     }
@@ -142,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    impl Rises for u64 {
+    impl MonotonicKey for u64 {
         fn steps_above(&self, other: &Self) -> Option<usize> {
             usize::try_from(self.checked_sub(*other)?).ok()
         }
@@ -160,7 +160,7 @@ mod tests {
     fn a_table_does_what_a_tree_does_however_the_keys_come() {
         // One in so many keys does not rise: many, some, none.
         for odd in [2, 10, u64::MAX] {
-            let (mut table, mut model, mut random) = (Rising::new(), BTreeMap::new(), random(1 << 30));
+            let (mut table, mut model, mut random) = (MonotonicMap::new(), BTreeMap::new(), random(1 << 30));
             let mut highest = 1_000;
             for step in 0..100_000_u64 {
                 let grows = if step / 5_000 % 2 == 0 { 70 } else { 30 };
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_key_may_come_again_where_it_left_a_gap() {
-        let mut table = Rising::new();
+        let mut table = MonotonicMap::new();
         (1..=3_u64).for_each(|key| table.insert(key, 'a'));
         assert_eq!(table.remove(&2), Some('a'));
         table.insert(2, 'b');
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn one_that_stays_keeps_no_gaps_of_those_that_came_after_it() {
-        let mut table = Rising::new();
+        let mut table = MonotonicMap::new();
         table.insert(0_u64, ());
         table.insert(u64::MAX, ());
         table.remove(&u64::MAX);
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn memory_is_given_back_when_a_burst_is_over() {
-        let mut table = Rising::new();
+        let mut table = MonotonicMap::new();
         (0..100_000).for_each(|key| table.insert(key, key));
         // All but every hundredth go, and then those from the newest on.
         let (stay, go): (Vec<u64>, Vec<u64>) = (0..100_000).partition(|key| key % 100 == 0);

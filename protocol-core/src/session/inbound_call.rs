@@ -26,16 +26,16 @@ use crate::config::{Config, ProgressPolicy, RateWindow};
 use crate::dialect::{Op, Progress, Rules};
 use crate::json::Json;
 use crate::session::lane_queue::Class;
-use crate::session::line::{For, Line, Place};
 use crate::session::outbox::{Outbox, Ticket};
 use crate::session::progress::{Next, Reporter};
+use crate::session::progress_queue::{ProgressQueue, QueueTicket, WaitFor};
 use crate::session::timers::{TimerKey, Timers};
 use crate::session::{InboundId, InputKey, Lane, ReplyKind};
 use crate::time::Instant;
 use crate::wire::WireId;
 
 #[derive(Clone, Debug)]
-pub(super) struct Serve {
+pub(super) struct InboundCall {
     /// The lane that it came by.
     lane: Lane,
     /// The peer's name for the exchange.
@@ -51,7 +51,7 @@ pub(super) struct Serve {
     /// The entry of its deadline in the session's timers.
     armed: Option<Instant>,
     /// Made at the first of it: many an invocation says nothing before its response.
-    said: Option<Box<Said>>,
+    callee_progress: Option<Box<CalleeProgress>>,
     state: State,
 }
 
@@ -65,18 +65,18 @@ enum State {
 
 /// Everything that an invocation says before its response.
 #[derive(Clone, Debug)]
-struct Said {
+struct CalleeProgress {
     reporter: Reporter,
     /// The newest update in the outbox, and when it was written.
     last_progress: Option<(Ticket, Instant)>,
     /// The entry in the session's timers of the flush of what is kept, or of the release of its response.
     armed: Option<Instant>,
     /// Its place in the line for what all share.
-    place: Option<Place>,
+    queue_ticket: Option<QueueTicket>,
     /// The newest partial result, an object without `status`.
     checkpoint: Option<Json>,
     /// Our questions that are open at the peer.
-    questions: Vec<InputKey>,
+    open_inputs: Vec<InputKey>,
 }
 
 /// The meaning of the end of a handler.
@@ -101,7 +101,7 @@ pub(super) enum Taken {
     NotIncreasing,
 }
 
-impl Serve {
+impl InboundCall {
     #[inline]
     pub(super) fn new(
         lane: Lane,
@@ -112,7 +112,7 @@ impl Serve {
         rules: &'static Rules,
         now: Instant,
     ) -> Self {
-        Self { lane, exchange, op, token, depth, rules, received: now, armed: None, said: None, state: State::Active }
+        Self { lane, exchange, op, token, depth, rules, received: now, armed: None, callee_progress: None, state: State::Active }
     }
 
     // ---- Transitions ----
@@ -129,8 +129,8 @@ impl Serve {
     /// Active -> Answered: `response` waits for its moment.
     pub(super) fn hold(&mut self, id: InboundId, response: (Bytes, ReplyKind), at: Instant, timers: &mut Timers) {
         self.state = State::Answered(Box::new(response));
-        if let Some(said) = &mut self.said {
-            timers.set(TimerKey::Release(id), &mut said.armed, Some(at));
+        if let Some(callee_progress) = &mut self.callee_progress {
+            timers.set(TimerKey::Release(id), &mut callee_progress.armed, Some(at));
         }
     }
 
@@ -138,8 +138,8 @@ impl Serve {
     pub(super) fn take_held(&mut self, id: InboundId, timers: &mut Timers) -> Option<(Bytes, ReplyKind)> {
         match core::mem::replace(&mut self.state, State::Cancelled) {
             State::Answered(response) => {
-                if let Some(said) = &mut self.said {
-                    timers.set(TimerKey::Release(id), &mut said.armed, None);
+                if let Some(callee_progress) = &mut self.callee_progress {
+                    timers.set(TimerKey::Release(id), &mut callee_progress.armed, None);
                 }
                 Some(*response)
             }
@@ -152,21 +152,21 @@ impl Serve {
 
     // ---- Progress ----
 
-    /// Makes place for something to be said. `rate` is that of its progress unless it was given another.
+    /// Makes place for something to be callee_progress. `rate` is that of its progress unless it was given another.
     #[inline]
-    fn saying(&mut self, rate: RateWindow) -> &mut Said {
-        self.said.get_or_insert_with(|| Box::new(Said::new(rate)))
+    fn callee_progress_mut(&mut self, rate: RateWindow) -> &mut CalleeProgress {
+        self.callee_progress.get_or_insert_with(|| Box::new(CalleeProgress::new(rate)))
     }
 
     pub(super) fn set_rate(&mut self, rate: RateWindow) {
-        self.saying(rate).reporter.set_rate(rate);
+        self.callee_progress_mut(rate).reporter.set_rate(rate);
     }
 
     /// Keeps an update that passed [`Reporter::check`], merged with what was kept before.
     #[inline]
     pub(super) fn report(&mut self, update: Progress, policy: &ProgressPolicy) -> Taken {
         let rules = self.rules;
-        let reporter = &mut self.saying(policy.window).reporter;
+        let reporter = &mut self.callee_progress_mut(policy.window).reporter;
         let merges = reporter.keeps();
         match reporter.report(update, rules, policy) {
             true if merges => Taken::Merged,
@@ -178,19 +178,19 @@ impl Serve {
     /// The thing to be done with what is kept, as far as the invocation alone decides; `None` if it may say nothing, or never did.
     #[inline]
     pub(super) fn next_update(&self, now: Instant) -> Option<Next> {
-        let said = self.said.as_ref().filter(|_| self.is_active())?;
-        Some(said.reporter.next(now, self.rules))
+        let callee_progress = self.callee_progress.as_ref().filter(|_| self.is_active())?;
+        Some(callee_progress.reporter.next(now, self.rules))
     }
 
     /// Lets what is kept wait: for the invocation's own window, or in line for what all share.
-    pub(super) fn keep_update(&mut self, id: InboundId, next: Next, line: &mut Line, timers: &mut Timers) {
-        let Some(said) = &mut self.said else { return };
+    pub(super) fn keep_update(&mut self, id: InboundId, next: Next, progress_queue: &mut ProgressQueue, timers: &mut Timers) {
+        let Some(callee_progress) = &mut self.callee_progress else { return };
         let opens = if let Next::Waits(at) = next { at } else { None };
-        timers.set(TimerKey::Flush(id), &mut said.armed, opens);
+        timers.set(TimerKey::Flush(id), &mut callee_progress.armed, opens);
         match next {
-            Next::Final => line.join(id, self.lane, For::Room, &mut said.place),
-            Next::Ready => line.join(id, self.lane, For::Turn, &mut said.place),
-            Next::Nothing | Next::Waits(_) => line.leave(self.lane, &mut said.place),
+            Next::Final => progress_queue.join(id, self.lane, WaitFor::Room, &mut callee_progress.queue_ticket),
+            Next::Ready => progress_queue.join(id, self.lane, WaitFor::Turn, &mut callee_progress.queue_ticket),
+            Next::Nothing | Next::Waits(_) => progress_queue.leave(self.lane, &mut callee_progress.queue_ticket),
         }
     }
 
@@ -201,67 +201,67 @@ impl Serve {
         id: InboundId,
         next: Next,
         now: Instant,
-        line: &mut Line,
+        progress_queue: &mut ProgressQueue,
         timers: &mut Timers,
     ) -> Option<Progress> {
-        let said = self.said.as_mut()?;
-        timers.set(TimerKey::Flush(id), &mut said.armed, None);
-        line.leave(self.lane, &mut said.place);
+        let callee_progress = self.callee_progress.as_mut()?;
+        timers.set(TimerKey::Flush(id), &mut callee_progress.armed, None);
+        progress_queue.leave(self.lane, &mut callee_progress.queue_ticket);
         if next == Next::Ready {
-            line.count(now);
+            progress_queue.count(now);
         }
-        said.reporter.go(next, now)
+        callee_progress.reporter.go(next, now)
     }
 
     /// Takes what is kept just before the response, whatever the windows say.
     #[inline]
     pub(super) fn take_last_update(&mut self) -> Option<Progress> {
-        let said = self.said.as_mut().filter(|_| self.token.is_some())?;
-        said.reporter.go_last(self.rules)
+        let callee_progress = self.callee_progress.as_mut().filter(|_| self.token.is_some())?;
+        callee_progress.reporter.go_last(self.rules)
     }
 
     /// Writes an update that was taken.
     pub(super) fn push_progress(&mut self, id: InboundId, progress: &Progress, now: Instant, outbox: &mut Outbox, config: &Config) {
-        let (Some(token), Some(said)) = (&self.token, &mut self.said) else { return };
-        let partial = said.checkpoint.as_ref().filter(|_| config.progress.partial_on_progress);
+        let (Some(token), Some(callee_progress)) = (&self.token, &mut self.callee_progress) else { return };
+        let partial = callee_progress.checkpoint.as_ref().filter(|_| config.progress.partial_on_progress);
         let mut frame = self.rules.dialect.write_progress(outbox.frames(), token, progress, partial);
         if frame.len() > config.limits.frame_bytes {
             // Words and data are worth less than the news that it goes on.
             let shorter = Progress { message: None, data: None, ..progress.clone() };
             frame = self.rules.dialect.write_progress(outbox.frames(), token, &shorter, None);
         }
-        said.last_progress = Some((outbox.push(self.lane, Class::Progress(id), frame), now));
+        callee_progress.last_progress = Some((outbox.push(self.lane, Class::Progress(id), frame), now));
     }
 
     /// Stops its timers and keeps no progress. Gives its questions, which are to be taken back.
-    pub(super) fn quiet(&mut self, id: InboundId, timers: &mut Timers, line: &mut Line) -> Vec<InputKey> {
-        timers.set(TimerKey::Serve(id), &mut self.armed, None);
-        let Some(said) = &mut self.said else { return Vec::new() };
-        timers.set(TimerKey::Flush(id), &mut said.armed, None);
-        line.leave(self.lane, &mut said.place);
-        core::mem::take(&mut said.questions)
+    pub(super) fn quiet(&mut self, id: InboundId, timers: &mut Timers, progress_queue: &mut ProgressQueue) -> Vec<InputKey> {
+        timers.set(TimerKey::InboundCall(id), &mut self.armed, None);
+        let Some(callee_progress) = &mut self.callee_progress else { return Vec::new() };
+        timers.set(TimerKey::Flush(id), &mut callee_progress.armed, None);
+        progress_queue.leave(self.lane, &mut callee_progress.queue_ticket);
+        core::mem::take(&mut callee_progress.open_inputs)
     }
 
     // ---- Checkpoints and questions ----
 
     /// Takes a partial result in the place of the one before.
     pub(super) fn deposit(&mut self, partial: Json, rate: RateWindow) {
-        self.saying(rate).checkpoint = Some(partial);
+        self.callee_progress_mut(rate).checkpoint = Some(partial);
     }
 
     pub(super) fn drop_checkpoint(&mut self) {
-        if let Some(said) = &mut self.said {
-            said.checkpoint = None;
+        if let Some(callee_progress) = &mut self.callee_progress {
+            callee_progress.checkpoint = None;
         }
     }
 
-    pub(super) fn open_question(&mut self, key: InputKey, rate: RateWindow) {
-        self.saying(rate).questions.push(key);
+    pub(super) fn open_outbound_input(&mut self, key: InputKey, rate: RateWindow) {
+        self.callee_progress_mut(rate).open_inputs.push(key);
     }
 
-    pub(super) fn close_question(&mut self, key: InputKey) {
-        if let Some(said) = &mut self.said {
-            said.questions.retain(|open| *open != key);
+    pub(super) fn close_outbound_input(&mut self, key: InputKey) {
+        if let Some(callee_progress) = &mut self.callee_progress {
+            callee_progress.open_inputs.retain(|open| *open != key);
         }
     }
 
@@ -270,7 +270,7 @@ impl Serve {
     /// Arms its deadline, which is counted from its receipt. `false` if that has passed; then none is armed.
     pub(super) fn arm(&mut self, id: InboundId, deadline: Duration, now: Instant, timers: &mut Timers) -> bool {
         let at = Some(self.received.saturating_add(deadline)).filter(|at| *at > now);
-        timers.set(TimerKey::Serve(id), &mut self.armed, at);
+        timers.set(TimerKey::InboundCall(id), &mut self.armed, at);
         at.is_some()
     }
 
@@ -281,8 +281,8 @@ impl Serve {
 
     /// Notes that the timers have let go of a flush or a release.
     pub(super) fn forget_wait(&mut self) {
-        if let Some(said) = &mut self.said {
-            said.armed = None;
+        if let Some(callee_progress) = &mut self.callee_progress {
+            callee_progress.armed = None;
         }
     }
 
@@ -351,25 +351,25 @@ impl Serve {
 
     /// Says whether what is kept stands in line for what all share.
     #[inline]
-    pub(super) fn is_in_line(&self) -> bool {
-        self.said.as_ref().is_some_and(|said| said.place.is_some())
+    pub(super) fn is_queued(&self) -> bool {
+        self.callee_progress.as_ref().is_some_and(|callee_progress| callee_progress.queue_ticket.is_some())
     }
 
     #[inline]
     pub(super) fn last_progress(&self) -> Option<(Ticket, Instant)> {
-        self.said.as_ref()?.last_progress
+        self.callee_progress.as_ref()?.last_progress
     }
 
     #[inline]
     pub(super) fn checkpoint(&self) -> Option<&Json> {
-        self.said.as_ref()?.checkpoint.as_ref()
+        self.callee_progress.as_ref()?.checkpoint.as_ref()
     }
 }
 
-impl Said {
+impl CalleeProgress {
     fn new(rate: RateWindow) -> Self {
         let reporter = Reporter::new(rate);
-        Self { reporter, last_progress: None, armed: None, place: None, checkpoint: None, questions: Vec::new() }
+        Self { reporter, last_progress: None, armed: None, queue_ticket: None, checkpoint: None, open_inputs: Vec::new() }
     }
 }
 
@@ -381,14 +381,14 @@ mod transitions {
     use std::vec::Vec;
 
     use super::State;
-    use crate::session::call::transitions::{compare, output};
+    use crate::session::outbound_call::transitions::{compare, output};
     use crate::session::{Close, Event, InboundId, ServeOptions, Session};
     use crate::{Ask, Config, Identity, Instant, Json, Progress, RateWindow, Reply, TransportEnd};
 
     /// The peer calls the invocation `c` and its progress `t`.
     struct Callee {
         session: Session,
-        serve: InboundId,
+        inbound: InboundId,
         now: Instant,
         steps: f64,
     }
@@ -398,12 +398,20 @@ mod transitions {
     /// No wildcard: a new state must be named, and then be in the table. `Active` has three shades: an update has left a moment ago, an
     /// update is kept, a question is open.
     fn state(callee: &Callee) -> &'static str {
-        match callee.session.serves.get(&callee.serve) {
+        match callee.session.inbound_calls.get(&callee.inbound) {
             None => "gone",
-            Some(serve) => match &serve.state {
-                State::Active if serve.said.as_ref().is_some_and(|said| !said.questions.is_empty()) => "Asking",
-                State::Active if serve.said.as_ref().is_some_and(|said| said.reporter.keeps()) => "Keeping",
-                State::Active if serve.last_progress().is_some() => "Reported",
+            Some(inbound) => match &inbound.state {
+                State::Active
+                    if inbound.callee_progress.as_ref().is_some_and(|callee_progress| !callee_progress.open_inputs.is_empty()) =>
+                {
+                    "Asking"
+                }
+                State::Active
+                    if inbound.callee_progress.as_ref().is_some_and(|callee_progress| callee_progress.reporter.keeps()) =>
+                {
+                    "Keeping"
+                }
+                State::Active if inbound.last_progress().is_some() => "Reported",
                 State::Active => "Active",
                 State::Answered(_) => "Answered",
                 State::Cancelled => "Cancelled",
@@ -435,9 +443,9 @@ mod transitions {
             session.handle_frame(frame.into(), crate::Lane::CHANNEL, now).unwrap();
         }
         let requests = core::iter::from_fn(|| session.poll_event());
-        let serve =
+        let inbound =
             requests.filter_map(|event| if let Event::Request { id, .. } = event { Some(id) } else { None }).next().unwrap();
-        let mut callee = Callee { session, serve, now, steps: 0.0 };
+        let mut callee = Callee { session, inbound, now, steps: 0.0 };
         let steps: &[Input] = match name {
             "Active" => &[],
             "Reported" => &[PROGRESS],
@@ -460,11 +468,11 @@ mod transitions {
         r#"{"jsonrpc":"2.0","id":"c","method":"tools/call","params":{"name":"work","_meta":{"progressToken":"t"}}}"#;
     const PROGRESS: Input = |callee| {
         callee.steps += 1.0;
-        let _ = callee.session.progress(callee.serve, Progress::value(callee.steps), callee.now);
+        let _ = callee.session.progress(callee.inbound, Progress::value(callee.steps), callee.now);
     };
-    const ASK: Input = |callee| drop(callee.session.request_input(callee.serve, Ask::Roots, callee.now));
+    const ASK: Input = |callee| drop(callee.session.request_input(callee.inbound, Ask::Roots, callee.now));
     const RESPOND: Input = |callee| {
-        let _ = callee.session.respond(callee.serve, Reply::Raw(Json::empty_object()), callee.now);
+        let _ = callee.session.respond(callee.inbound, Reply::Raw(Json::empty_object()), callee.now);
     };
     const CANCEL: Input =
         |callee| callee.frame(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"c"}}"#);
@@ -477,17 +485,17 @@ mod transitions {
             PROGRESS(callee);
         }),
         ("a checkpoint", |callee| {
-            let _ = callee.session.checkpoint(callee.serve, Json::empty_object());
+            let _ = callee.session.checkpoint(callee.inbound, Json::empty_object());
         }),
         ("ask", ASK),
         ("the answer to it", |callee| {
-            let open = callee.session.questions.keys().next().map(|key| key.0);
+            let open = callee.session.outbound_inputs.keys().next().map(|key| key.0);
             if let Some(key) = open {
                 callee.frame(&std::format!(r#"{{"jsonrpc":"2.0","id":{key},"result":{{"roots":[]}}}}"#));
             }
         }),
         ("take it back", |callee| {
-            let open = callee.session.questions.keys().next().copied();
+            let open = callee.session.outbound_inputs.keys().next().copied();
             if let Some(key) = open {
                 callee.session.abandon_input(key, callee.now).unwrap();
             }
@@ -499,7 +507,7 @@ mod transitions {
         ("the rate window has passed", |callee| callee.wait(1000)),
         ("a deadline that has passed is set", |callee| {
             let options = ServeOptions::default().with_deadline(Duration::ZERO);
-            let _ = callee.session.configure(callee.serve, options, callee.now);
+            let _ = callee.session.configure(callee.inbound, options, callee.now);
         }),
         ("60 s since its receipt", |callee| callee.wait(60_000)),
         ("the peer ends its side", |callee| callee.session.handle_end(TransportEnd::Eof, callee.now)),

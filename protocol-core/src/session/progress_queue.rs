@@ -1,6 +1,6 @@
 //! The line in which invocations wait for what they share on the way out: the session's rate window, and room on their lane.
 //!
-//! | Place | `join` for the turn | `join` for room | `leave` |
+//! | QueueTicket | `join` for the turn | `join` for room | `leave` |
 //! |---|---|---|---|
 //! | none | the last of those for the turn | the last of those for room | none |
 //! | for the turn | stays | the last of those for room | none |
@@ -20,26 +20,26 @@ use crate::session::timers::{TimerKey, Timers};
 use crate::session::{InboundId, Lane};
 use crate::time::Instant;
 
-/// The thing that a place is waited in for.
+/// The thing that a ticket is waited in for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum For {
+pub(super) enum WaitFor {
     /// For room alone.
     Room,
     /// For room and for the window.
     Turn,
 }
 
-/// A place in a line. Those that wait for room alone come before all others.
+/// A ticket in a line. Those that wait for room alone come before all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place(For, u64);
+pub(super) struct QueueTicket(WaitFor, u64);
 
 #[derive(Clone, Debug)]
-pub(super) struct Line {
+pub(super) struct ProgressQueue {
     window: Window,
     /// The lines of lanes; none is empty.
-    lanes: BTreeMap<Lane, BTreeMap<Place, InboundId>>,
-    /// The first place of each lane that is not blocked.
-    heads: BTreeMap<Place, Lane>,
+    lanes: BTreeMap<Lane, BTreeMap<QueueTicket, InboundId>>,
+    /// The first ticket of each lane that is not blocked.
+    heads: BTreeMap<QueueTicket, Lane>,
     /// Lanes that have no room, as far as was looked.
     blocked: BTreeSet<Lane>,
     next: u64,
@@ -47,7 +47,7 @@ pub(super) struct Line {
     armed: Option<Instant>,
 }
 
-impl Line {
+impl ProgressQueue {
     pub(super) fn new(rate: RateWindow) -> Self {
         Self {
             window: Window::new(rate),
@@ -67,43 +67,43 @@ impl Line {
 
     /// Says whether no invocation of a lane with room waits for the window.
     pub(super) fn is_free(&self) -> bool {
-        self.heads.last_key_value().is_none_or(|(place, _)| place.0 == For::Room)
+        self.heads.last_key_value().is_none_or(|(ticket, _)| ticket.0 == WaitFor::Room)
     }
 
     /// The invocation that is served next, and its lane.
     pub(super) fn first(&self) -> Option<(InboundId, Lane)> {
-        let (place, lane) = self.heads.first_key_value()?;
-        Some((*self.lanes.get(lane)?.get(place)?, *lane))
+        let (ticket, lane) = self.heads.first_key_value()?;
+        Some((*self.lanes.get(lane)?.get(ticket)?, *lane))
     }
 
-    /// Gives the last place on a lane to an invocation; one that has such a place keeps it.
-    pub(super) fn join(&mut self, id: InboundId, lane: Lane, what: For, place: &mut Option<Place>) {
-        if place.is_none_or(|place| place.0 != what) {
-            self.leave(lane, place);
-            let last = Place(what, self.next);
+    /// Gives the last ticket on a lane to an invocation; one that has such a ticket keeps it.
+    pub(super) fn join(&mut self, id: InboundId, lane: Lane, what: WaitFor, ticket: &mut Option<QueueTicket>) {
+        if ticket.is_none_or(|ticket| ticket.0 != what) {
+            self.leave(lane, ticket);
+            let last = QueueTicket(what, self.next);
             self.next = self.next.saturating_add(1);
             self.change(lane, |line| {
                 line.insert(last, id);
             });
-            *place = Some(last);
+            *ticket = Some(last);
         }
     }
 
     #[inline]
-    pub(super) fn leave(&mut self, lane: Lane, place: &mut Option<Place>) {
-        if let Some(place) = place.take() {
+    pub(super) fn leave(&mut self, lane: Lane, ticket: &mut Option<QueueTicket>) {
+        if let Some(ticket) = ticket.take() {
             self.change(lane, |line| {
-                line.remove(&place);
+                line.remove(&ticket);
             });
         }
     }
 
     /// Changes the line of a lane, and keeps the first places in step.
-    fn change(&mut self, lane: Lane, change: impl FnOnce(&mut BTreeMap<Place, InboundId>)) {
+    fn change(&mut self, lane: Lane, change: impl FnOnce(&mut BTreeMap<QueueTicket, InboundId>)) {
         let line = self.lanes.entry(lane).or_default();
-        let before = line.first_key_value().map(|(place, _)| *place);
+        let before = line.first_key_value().map(|(ticket, _)| *ticket);
         change(line);
-        let after = line.first_key_value().map(|(place, _)| *place);
+        let after = line.first_key_value().map(|(ticket, _)| *ticket);
         if after.is_none() {
             self.lanes.remove(&lane);
             self.blocked.remove(&lane);
@@ -160,7 +160,7 @@ impl Line {
             Opens::At(at) if !self.is_free() => Some(at),
             _ => None,
         };
-        timers.set(TimerKey::Line, &mut self.armed, opens);
+        timers.set(TimerKey::ProgressQueue, &mut self.armed, opens);
     }
 
     /// Notes that the timers have let go of the opening of the window.
@@ -172,6 +172,6 @@ impl Line {
         self.lanes.clear();
         self.heads.clear();
         self.blocked.clear();
-        timers.set(TimerKey::Line, &mut self.armed, None);
+        timers.set(TimerKey::ProgressQueue, &mut self.armed, None);
     }
 }
