@@ -84,7 +84,7 @@ impl Config {
     /// The app end of Tesseron 1.2: it runs actions. Its version goes into [`Config::identity`], its description into
     /// [`Config::instructions`].
     ///
-    /// Invocations time out after 60 s (actions page); progress goes out at most once in 500 ms (progress page: about twice a second).
+    /// Calls time out after 60 s (actions page); progress goes out at most once in 500 ms (progress page: about twice a second).
     #[must_use]
     pub fn tesseron_app(id: &AppId, name: impl Into<String>, app: tesseron::App) -> Self {
         let identity = Identity { name: id.as_str().into(), version: String::new(), title: Some(name.into()) };
@@ -139,16 +139,16 @@ impl Config {
 pub struct Timeouts {
     /// How long the handshake may take; then the session closes. 10 s.
     pub handshake: Option<Duration>,
-    /// What a call of ours is given, unless it says otherwise.
+    /// What an outbound call is given, unless it says otherwise.
     pub call: CallTimeouts,
-    /// How long an invocation that we serve may take, from its receipt. `None`: as long as it likes.
+    /// How long an inbound call may take, from its receipt. `None`: as long as it likes.
     pub serve: Option<Duration>,
     /// How long an input that we asked for may take; people may be asked, so it is long. 600 s.
     pub input: Option<Duration>,
     /// How long a call that we cancelled may wait for what the peer still says of it, a partial result above all, where the protocol
     /// has it say so (Tesseron). It ends as cancelled in any case. Zero: at once.
     pub cancel_grace: Duration,
-    /// After the end of input, or a close that was not told otherwise: how long running invocations are still answered. 5 s.
+    /// After the end of input, or a close that was not told otherwise: how long running calls are still answered. 5 s.
     pub close_grace: Duration,
     /// How long a cancelled handler may go on to clean up. Read by the endpoint. 5 s.
     pub handler_grace: Duration,
@@ -174,7 +174,7 @@ impl Default for Timeouts {
 
 /// The two clocks of a call: `deadline = min(last activity + idle, start + max_total)`.
 ///
-/// Both start when the call can leave: at once, or when the handshake that it waits for is through. Both stand still while a question of
+/// Both start when the call can leave: at once, or when the handshake that it waits for is through. Both stand still while an input request of
 /// the peer is open under the call, since the time in which people think is not the peer's; then the idle clock starts afresh and the other
 /// goes on. MCP, Lifecycle, Timeouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ pub struct Limits {
     pub json_depth: u8,
     /// The longest id and the longest progress token of the peer, in bytes as they are written: they are remembered. 1024.
     pub id_bytes: usize,
-    /// Invocations at once, in each direction; inputs at once, in each direction. An inbound invocation that was cancelled counts
+    /// Calls at once, in each direction; inputs at once, in each direction. An inbound invocation that was cancelled counts
     /// until its handler has ended. 1024.
     pub in_flight: usize,
     /// Messages in one batch (2025-03-26 only). 64.
@@ -19,7 +19,7 @@ pub struct Limits {
     /// Events that wait to be polled before [`crate::Session::wants_input`] turns false. The places that settling needs come on top.
     /// 1024.
     pub events: usize,
-    /// Bytes of output of one lane that wait to be polled before calls and questions by it are refused, progress merges and log records
+    /// Bytes of output of one lane that wait to be polled before calls and input requests by it are refused, progress merges and log records
     /// drop. 1 MiB.
     pub output_bytes: usize,
     /// Bytes of output of all lanes that wait to be polled, of any kind, before the lane with the most is given up; the session closes

@@ -40,7 +40,7 @@ pub(crate) enum Message {
         token: Option<WireId>,
         depth: u8,
     },
-    /// A question of a callee. `parent` is the exchange of ours that it names; `depth` is what it says of itself.
+    /// An input request of a callee. `parent` is the exchange of ours that it names; `depth` is what it says of itself.
     Ask {
         id: WireId,
         ask: Result<Box<Ask>, Refusal>,
@@ -92,7 +92,7 @@ pub(crate) struct Refusal {
 pub(crate) enum TooEarly {
     /// A request, before the handshake.
     Request,
-    /// A question, before our requests may go out.
+    /// An input request, before our requests may go out.
     Question,
 }
 
@@ -171,11 +171,11 @@ pub(crate) struct Rules {
     pub(crate) opens: bool,
     /// Who lets our requests go out, once we have answered the peer's greeting.
     pub(crate) confirmation: Confirmation,
-    /// The peer names an invocation by its token: its cancels do, and each question of it names one that is live.
+    /// The peer names a call by its token: its cancels do, and each input request of it names one that is live.
     pub(crate) names_invocations: bool,
     /// What the peer cancels is answered.
     pub(crate) answers_cancelled: bool,
-    /// A question that is no longer wanted is taken back by a cancel; otherwise both sides forget it.
+    /// An input request that is no longer wanted is taken back by a cancel; otherwise both sides forget it.
     pub(crate) cancels_questions: bool,
     /// What was asked for is still answered after the input that brought it has ended.
     pub(crate) outlives_input: bool,

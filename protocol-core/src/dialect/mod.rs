@@ -94,7 +94,7 @@ impl LocalEnd<'_> {
     }
 }
 
-/// How an invocation was cut short, in the words of its checkpoint.
+/// How a call was cut short, in the words of its checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CutShort {
     /// By the peer, where it waits for an answer.
@@ -167,7 +167,7 @@ impl Dialect {
         call.size().saturating_add(method)
     }
 
-    /// Reads the answer to a question of ours. What is wrong with it, if it has the wrong shape.
+    /// Reads the answer to an input request of ours. What is wrong with it, if it has the wrong shape.
     pub(crate) fn read_answer(self, ask: &Ask, result: &Json) -> Result<Answer, Text> {
         delegate!(self, protocol => protocol.read_answer(ask, result))
     }
@@ -237,7 +237,7 @@ impl Dialect {
         }
     }
 
-    /// `parent` is what the peer calls the invocation that the question belongs to.
+    /// `parent` is what the peer calls the call that the input request belongs to.
     pub(crate) fn write_ask(self, frames: &mut Frames, id: u64, ask: &Ask, parent: &WireId, depth: u8) -> Draft {
         match self {
             Self::Mcp(protocol) => protocol.write_ask(frames, id, ask, parent, depth),
@@ -264,7 +264,7 @@ impl Dialect {
         }
     }
 
-    /// `token` is what the peer calls the progress of the invocation.
+    /// `token` is what the peer calls the progress of the call.
     pub(crate) fn write_reply(
         self,
         frames: &mut Frames,
@@ -280,7 +280,7 @@ impl Dialect {
         }
     }
 
-    /// The reply to an invocation that is cut short on our side.
+    /// The reply to a call that is cut short on our side.
     pub(crate) fn cut_short(self, op: Op, why: CutShort, partial: Option<&Json>) -> Reply {
         match self {
             Self::Mcp(protocol) => protocol.cut_short(op, why, partial),
@@ -300,7 +300,7 @@ impl Dialect {
         frames.error(id, error)
     }
 
-    /// `invocation` is what the peer calls the invocation on whose behalf it is logged.
+    /// `invocation` is what the peer calls the call on whose behalf it is logged.
     pub(crate) fn write_log(self, frames: &mut Frames, record: &LogRecord, invocation: Option<&WireId>) -> Draft {
         match self {
             Self::Mcp(protocol) => protocol.write_log(frames, record),
@@ -322,12 +322,12 @@ impl Dialect {
         delegate!(self, protocol => protocol.busy(closing))
     }
 
-    /// The answer to a question of the peer whose call is over.
+    /// The answer to an input request of the peer whose call is over.
     pub(crate) fn call_is_over(self) -> RpcError {
         delegate!(self, protocol => protocol.call_is_over())
     }
 
-    /// The answer to a question of the peer that names no call of ours.
+    /// The answer to an input request of the peer that names no call of ours.
     pub(crate) fn no_such_call(self) -> RpcError {
         delegate!(self, protocol => protocol.no_such_call())
     }
@@ -380,7 +380,7 @@ pub(crate) enum Unfit {
     WrongEnd,
 }
 
-/// Why a question cannot be asked of this peer.
+/// Why an input request cannot be asked of this peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AskUnfit {
     /// Not with what it declared.

@@ -304,7 +304,7 @@ impl fmt::Debug for Custom {
     }
 }
 
-/// A question for what an argument may be.
+/// A request for the values that an argument may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CompletionRequest {
@@ -494,7 +494,7 @@ fn look_for(text: &[u8], members: [&Member; 2]) -> Result<[Span; 2], Text> {
     Ok(places)
 }
 
-/// Reads a question for completion as MCP writes it. Says what is wrong with it otherwise.
+/// Reads a completion request as MCP writes it. Says what is wrong with it otherwise.
 pub(crate) fn read_completion(params: &[u8]) -> Result<CompletionRequest, Text> {
     let object = |of: &[u8], name: &str| read::member(of, name).filter(|value| Kind::of(value) == Kind::Object).map(<[u8]>::to_vec);
     let text = |of: &[u8], name: &str| read::member(of, name).and_then(read::string).map(Cow::into_owned);

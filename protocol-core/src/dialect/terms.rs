@@ -135,14 +135,14 @@ pub enum Op {
 }
 
 impl Op {
-    /// Whether it only asks for a sign of life: such a call goes out in every phase, nobody cancels it, it causes no question, and
+    /// Whether it only asks for a sign of life: such a call goes out in every phase, nobody cancels it, it causes no input request, and
     /// silence is news of its own.
     pub(crate) const fn is_probe(self) -> bool {
         matches!(self, Self::Ping)
     }
 }
 
-/// A callee's question to its caller while it serves an invocation.
+/// A callee's input request to its caller while it serves a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ask {
@@ -154,7 +154,7 @@ pub enum Ask {
     OpenUrl(Box<OpenUrl>),
     /// Ask the caller's user for a yes. Whatever goes wrong is a no. It arrives as [`Ask::Elicit`] with an empty form.
     Confirm {
-        /// The question.
+        /// The input request.
         message: String,
     },
     /// Ask for the folders that the caller works in.
@@ -167,11 +167,11 @@ impl From<Sample> for Ask {
     }
 }
 
-/// A question for a model.
+/// An input request for a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sample {
-    /// The text of the question; on arrival, the texts of all messages, one below the other.
+    /// The prompt; on arrival, the texts of all messages, one below the other.
     pub prompt: String,
     /// The longest answer, in tokens. 1024 where it is not said and the protocol wants a number.
     pub max_tokens: Option<u64>,
@@ -183,7 +183,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// A plain question.
+    /// A request of one user message.
     #[must_use]
     pub fn new(prompt: impl Into<String>) -> Self {
         Self { prompt: prompt.into(), ..Self::default() }
@@ -265,7 +265,7 @@ pub enum Elicited {
     Cancel,
 }
 
-/// How an invocation that we serve ends.
+/// How an inbound call ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reply {

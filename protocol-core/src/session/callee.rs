@@ -1,4 +1,4 @@
-//! The verbs of a callee: invocations that we serve, and our questions that nest in them.
+//! The verbs of a callee: inbound calls, and our input requests that nest in them.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -21,7 +21,7 @@ use crate::time::Instant;
 use crate::wire::{Draft, WireId};
 
 impl Session {
-    /// Changes how an invocation is served: its deadline, counted from its receipt, and its rate of progress.
+    /// Changes how a call is served: its deadline, counted from its receipt, and its rate of progress.
     ///
     /// # Errors
     /// [`NotLive`] if it is over.
@@ -42,7 +42,7 @@ impl Session {
     /// Reports progress. See [`crate::ProgressPolicy`] for when it goes out.
     ///
     /// # Errors
-    /// [`ProgressError`] for numbers that make no sense, and if the invocation is over. Nothing was sent.
+    /// [`ProgressError`] for numbers that make no sense, and if the call is over. Nothing was sent.
     pub fn progress(&mut self, id: InboundId, update: Progress, now: Instant) -> Result<Reported, ProgressError> {
         self.advance(now);
         let inbound = self.inbound_calls.get_mut(&id).filter(|inbound| inbound.is_active()).ok_or(ProgressError::NotLive)?;
@@ -71,7 +71,7 @@ impl Session {
         })
     }
 
-    /// Deposits what is done so far. When the invocation is cut short, the last deposit travels where the protocol has a place
+    /// Deposits what is done so far. When the call is cut short, the last deposit travels where the protocol has a place
     /// for it, with a `status` of why.
     ///
     /// # Errors
@@ -88,8 +88,8 @@ impl Session {
         Ok(())
     }
 
-    /// Asks the caller something. The answer comes as [`Event::Input`], unless the invocation ends before: then nothing comes, and
-    /// the question is taken back.
+    /// Asks the caller something. The answer comes as [`Event::Input`], unless the call ends before: then nothing comes, and
+    /// the input request is taken back.
     ///
     /// # Errors
     /// [`AskError`]; nothing was sent.
@@ -145,7 +145,7 @@ impl Session {
         Ok(key)
     }
 
-    /// Takes a question back whose answer is wanted no longer. Nothing comes for it; the peer hears a cancel where the protocol has one.
+    /// Takes an input request back whose answer is wanted no longer. Nothing comes for it; the peer hears a cancel where the protocol has one.
     ///
     /// # Errors
     /// [`NotLive`] if it was answered, or its invocation is over.
@@ -156,7 +156,7 @@ impl Session {
         taken
     }
 
-    /// Ends an invocation. What is kept of its progress goes out before the response; its open questions are taken back.
+    /// Ends a call. What is kept of its progress goes out before the response; its open input requests are taken back.
     ///
     /// # Errors
     /// [`NotLive`] if it is over. If it was [cancelled](Event::Cancelled) this says that its handler has ended, and frees its place.
@@ -181,7 +181,7 @@ impl Session {
 impl Session {
     // ---- Progress ----
 
-    /// Sends what is kept of an invocation's progress if it may go, and says so. Otherwise it waits: for its own window, or in line for
+    /// Sends what is kept of a call's progress if it may go, and says so. Otherwise it waits: for its own window, or in line for
     /// what all share.
     pub(super) fn flush(&mut self, id: InboundId, is_first: bool) -> bool {
         let Some(inbound) = self.inbound_calls.get_mut(&id) else { return false };
@@ -217,9 +217,9 @@ impl Session {
         self.progress_queue.arm(self.now, &mut self.timers);
     }
 
-    // ---- The end of an invocation ----
+    // ---- The end of a call ----
 
-    /// Arms the deadline of an invocation, or lets it pass at once.
+    /// Arms the deadline of a call, or lets it pass at once.
     pub(super) fn arm_inbound_call(&mut self, id: InboundId, deadline: Duration) {
         let Some(inbound) = self.inbound_calls.get_mut(&id) else { return };
         if !inbound.arm(id, deadline, self.now, &mut self.timers) {
@@ -227,7 +227,7 @@ impl Session {
         }
     }
 
-    /// Ends an invocation whose time has run out: it is answered, and its handler is told.
+    /// Ends a call whose time has run out: it is answered, and its handler is told.
     pub(super) fn pass_deadline(&mut self, id: InboundId) {
         self.cut_short(id, CutShort::Deadline, CancelReason::Deadline);
     }
@@ -248,7 +248,7 @@ impl Session {
         });
     }
 
-    /// Writes the response, after the last of all else: kept progress goes out, the timers stop, questions are taken back.
+    /// Writes the response, after the last of all else: kept progress goes out, the timers stop, input requests are taken back.
     fn write_last(&mut self, id: InboundId, reply: &Reply) -> Option<Draft> {
         let mut inbound = self.inbound_calls.get_mut(&id)?;
         if let Some(progress) = inbound.take_last_update() {
@@ -284,7 +284,7 @@ impl Session {
         });
     }
 
-    /// Ends an invocation; `respond` sends its response by its lane.
+    /// Ends a call; `respond` sends its response by its lane.
     fn finish_serve(&mut self, id: InboundId, respond: impl FnOnce(&mut Outbox, Lane)) {
         let ended = self.inbound_calls.end(&id, |inbound| (inbound.lane(), inbound.take_names()));
         let Some((lane, (exchange, token))) = ended else { return };
@@ -293,7 +293,7 @@ impl Session {
         respond(&mut self.outbox, lane);
     }
 
-    /// Ends an invocation whose lane is gone: what it still had to say goes nowhere.
+    /// Ends a call whose lane is gone: what it still had to say goes nowhere.
     pub(super) fn lose_serve(&mut self, id: InboundId) {
         let timers = &mut self.timers;
         if self.inbound_calls.get_mut(&id).is_some_and(|inbound| inbound.take_held(id, timers).is_some()) {
@@ -309,7 +309,7 @@ impl Session {
         }
     }
 
-    /// Cancels an invocation, for its caller or since the channel is lost (`docs/protocols/mcp.md`, "Transitions of an incoming call").
+    /// Cancels a call, for its caller or since the channel is lost (`docs/protocols/mcp.md`, "Transitions of an incoming call").
     /// The wire is free at once, even if the handler goes on.
     pub(super) fn cancel_serve(&mut self, id: InboundId, why: CancelReason) {
         let Some(inbound) = self.inbound_calls.get_mut(&id) else { return };
@@ -328,7 +328,7 @@ impl Session {
         self.tell(Event::Cancelled { id, why });
     }
 
-    /// Answers an invocation on our own account, and tells its handler.
+    /// Answers a call on our own account, and tells its handler.
     pub(super) fn cut_short(&mut self, id: InboundId, how: CutShort, why: CancelReason) {
         let Some(inbound) = self.inbound_calls.get_mut(&id).filter(|inbound| inbound.is_active()) else { return };
         let reply = inbound.rules().dialect.cut_short(inbound.op(), how, inbound.checkpoint());
@@ -346,7 +346,7 @@ impl Session {
         self.tell(Event::Cancelled { id, why });
     }
 
-    /// Cancels an invocation that the peer gives up. Where the protocol answers a cancel, this does.
+    /// Cancels a call that the peer gives up. Where the protocol answers a cancel, this does.
     pub(super) fn cancel_by_peer(&mut self, id: InboundId, reason: Option<Text>) {
         if self.inbound_calls.get(&id).is_some_and(|inbound| inbound.rules().answers_cancelled) {
             self.cut_short(id, CutShort::Cancelled, CancelReason::Peer(reason));
@@ -355,7 +355,7 @@ impl Session {
         }
     }
 
-    /// Frees the names that the peer gave to an invocation.
+    /// Frees the names that the peer gave to a call.
     fn retire(&mut self, lane: Lane, exchange: WireId, token: Option<WireId>) {
         self.peer_ids.retire(lane, exchange);
         if let Some(token) = token.filter(|_| !self.names.is_empty()) {
@@ -374,7 +374,7 @@ impl Session {
         }
     }
 
-    // ---- Questions of ours ----
+    // ---- Input requests of ours ----
 
     /// Held -> Sent.
     pub(super) fn release_outbound_input(&mut self, key: InputKey) {
@@ -383,7 +383,7 @@ impl Session {
         input.release(&mut self.outbox);
     }
 
-    /// Closes a question that is over on the wire.
+    /// Closes an input request that is over on the wire.
     pub(super) fn close_outbound_input(&mut self, key: InputKey) -> Option<OutboundInput> {
         let mut input = self.outbound_inputs.remove(&key)?;
         self.held_bytes = self.held_bytes.saturating_sub(input.held_bytes());
@@ -394,7 +394,7 @@ impl Session {
         Some(input)
     }
 
-    /// Takes a question back that is wanted no longer. One that was not polled out is never sent.
+    /// Takes an input request back that is wanted no longer. One that was not polled out is never sent.
     pub(super) fn take_outbound_input_back(&mut self, key: InputKey, reason: Option<&str>) -> Option<OutboundInput> {
         let input = self.close_outbound_input(key)?;
         if let Some(ticket) = input.ticket()

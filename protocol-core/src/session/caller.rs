@@ -1,4 +1,4 @@
-//! The verbs of a caller: calls of ours, and the peer's questions that nest in them.
+//! The verbs of a caller: outbound calls, and the peer's input requests that nest in them.
 
 use alloc::boxed::Box;
 
@@ -98,7 +98,7 @@ impl Session {
         let id = OutboundId(self.number());
         let timeouts = call.timeouts.unwrap_or(self.config.timeouts.call);
         let observed = match self.rules.names_invocations {
-            // An invocation with a name may report progress, wanted or not.
+            // A call with a name may report progress, wanted or not.
             true => self.rules.dialect.is_cancellable(call.op()),
             false => call.progress || (timeouts.reset_on_progress && timeouts.idle.is_some()),
         };
@@ -182,7 +182,7 @@ impl Session {
         self.arm_call(id);
     }
 
-    /// Ends a call, on either side's account: its questions close, then it is done.
+    /// Ends a call, on either side's account: its input requests close, then it is done.
     pub(super) fn finish_call(&mut self, id: OutboundId, outcome: Outcome) {
         let timers = &mut self.timers;
         let ended = self.outbound_calls.end(&id, |call| {
@@ -207,9 +207,9 @@ impl Session {
         self.tell(Event::Done { id, outcome, partial, last });
     }
 
-    // ---- Questions of the peer ----
+    // ---- Input requests of the peer ----
 
-    /// Answers a question with an error at once: the call that it belonged to is over.
+    /// Answers an input request with an error at once: the call that it belonged to is over.
     pub(super) fn refuse_inbound_input(&mut self, key: InputKey) {
         let Some(input) = self.withdraw_inbound_input(key) else { return };
         if self.ending.may_write() {
@@ -224,7 +224,7 @@ impl Session {
         self.outbox.push(input.lane(), Class::Answer(key), frame);
     }
 
-    /// Takes out a question of the peer that needs no answer any longer.
+    /// Takes out an input request of the peer that needs no answer any longer.
     pub(super) fn withdraw_inbound_input(&mut self, key: InputKey) -> Option<InboundInput> {
         let input = self.inbound_inputs.remove(&key)?;
         self.peer_ids.retire(input.lane(), input.exchange().clone());
@@ -234,7 +234,7 @@ impl Session {
         Some(input)
     }
 
-    /// Closes a question under a call, whose clocks go on.
+    /// Closes an input request under a call, whose clocks go on.
     pub(super) fn close_input_of_call(&mut self, parent: Option<OutboundId>, key: InputKey) {
         let Some(parent) = parent else { return };
         if let Some(call) = self.outbound_calls.get_mut(&parent) {

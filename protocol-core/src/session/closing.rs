@@ -199,7 +199,7 @@ impl Session {
 
     // ---- Everything that is open ----
 
-    /// Loses every call, and ends every question on both sides.
+    /// Loses every call, and ends every input request on both sides.
     fn lose_calls(&mut self) {
         for key in self.outbound_inputs.keys().copied().collect::<Vec<_>>() {
             if let Some(input) = self.close_outbound_input(key) {

@@ -39,9 +39,9 @@ macro_rules! ids {
 }
 
 ids! {
-    /// An invocation that we started, over all the exchanges that it takes. Never reused.
+    /// A call that we started, over all the exchanges that it takes. Never reused.
     OutboundId, "out-";
-    /// An invocation that we serve. Never reused; what the peer calls it stays inside.
+    /// An inbound call. Never reused; what the peer calls it stays inside.
     InboundId, "in-";
     /// A request of ours on the wire: one of those that an [`OutboundId`] takes, one after the other. Never reused.
     ExchangeId, "exchange-";
@@ -70,7 +70,7 @@ pub enum Event {
     PeerChanged(Box<PeerInfo>),
     /// The peer wants something done. End it with [`crate::Session::respond`], whatever happens.
     Request {
-        /// Names the invocation in the callee's verbs.
+        /// Names the call in the callee's verbs.
         id: InboundId,
         /// The request.
         request: Request,
@@ -81,7 +81,7 @@ pub enum Event {
         /// The peer asked for progress.
         observed: bool,
     },
-    /// Stop serving: the wire is already free, and every verb on `id` gives [`crate::NotLive`]. At most once an id. The invocation
+    /// Stop serving: the wire is already free, and every verb on `id` gives [`crate::NotLive`]. At most once an id. The call
     /// keeps its place among those in flight until [`crate::Session::respond`] says that its handler has ended.
     Cancelled {
         /// Which.
@@ -89,39 +89,39 @@ pub enum Event {
         /// On whose account.
         why: CancelReason,
     },
-    /// The answer to [`crate::Session::request_input`]. It does not come when the invocation that asked has ended before.
+    /// The answer to [`crate::Session::request_input`]. It does not come when the call that asked has ended before.
     Input {
-        /// The invocation that asked.
+        /// The call that asked.
         id: InboundId,
-        /// Which of its questions.
+        /// Which of its input requests.
         key: InputKey,
         /// The answer, or the reason why there is none.
         answer: Result<Answer, InputFailed>,
     },
     /// The peer asks something. Answer with [`crate::Session::provide_input`].
     InputRequested {
-        /// Names the question.
+        /// Names the input request.
         key: InputKey,
-        /// The call of ours on whose behalf it asks, as far as that is known.
+        /// The outbound call on whose behalf it asks, as far as that is known.
         parent: Option<OutboundId>,
-        /// The question.
+        /// The input request.
         ask: Ask,
         /// For sampling, how deep this one is nested: 1 and up. Otherwise the depth of its call.
         depth: u8,
     },
-    /// A question of the peer needs no answer any longer.
+    /// An input request of the peer needs no answer any longer.
     InputGone {
         /// Which.
         key: InputKey,
     },
-    /// A call of ours goes on.
+    /// An outbound call goes on.
     Progress {
         /// Which.
         id: OutboundId,
         /// Its progress.
         progress: Progress,
     },
-    /// A call of ours has ended. Exactly once an id.
+    /// An outbound call has ended. Exactly once an id.
     Done {
         /// Which.
         id: OutboundId,

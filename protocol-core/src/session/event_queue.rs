@@ -2,7 +2,7 @@
 //!
 //! | Event | `push` | `pop` |
 //! |---|---|---|
-//! | the end of a call of ours, the answer to an input request of ours | `settled` + 1 | `settled` - 1 |
+//! | the end of an outbound call, the answer to an input request of ours | `settled` + 1 | `settled` - 1 |
 //! | an alarm | `rung` + 1 | `rung` - 1 |
 //! | the end of a lane | `closed_lanes` + 1 | `closed_lanes` - 1 |
 //! | any other | | |
@@ -49,7 +49,7 @@ impl EventQueue {
         self.events.len()
     }
 
-    /// The number of those that end a call or a question of ours.
+    /// The number of those that end a call or an input request of ours.
     #[inline]
     pub(super) fn settled(&self) -> usize {
         self.settled

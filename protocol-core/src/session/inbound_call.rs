@@ -1,4 +1,4 @@
-//! One invocation that we serve, from its receipt to the end of its handler. All transitions of the callee's machine are here.
+//! One inbound call, from its receipt to the end of its handler. All transitions of the callee's machine are here.
 //!
 //! ```text
 //!   receipt
@@ -50,7 +50,7 @@ pub(super) struct InboundCall {
     received: Instant,
     /// The entry of its deadline in the session's timers.
     armed: Option<Instant>,
-    /// Made at the first of it: many an invocation says nothing before its response.
+    /// Made at the first of it: many a call says nothing before its response.
     callee_progress: Option<Box<CalleeProgress>>,
     state: State,
 }
@@ -63,7 +63,7 @@ enum State {
     Cancelled,
 }
 
-/// Everything that an invocation says before its response.
+/// Everything that a call says before its response.
 #[derive(Clone, Debug)]
 struct CalleeProgress {
     reporter: Reporter,
@@ -75,7 +75,7 @@ struct CalleeProgress {
     queue_ticket: Option<QueueTicket>,
     /// The newest partial result, an object without `status`.
     checkpoint: Option<Json>,
-    /// Our questions that are open at the peer.
+    /// Our input requests that are open at the peer.
     open_inputs: Vec<InputKey>,
 }
 
@@ -175,14 +175,14 @@ impl InboundCall {
         }
     }
 
-    /// The thing to be done with what is kept, as far as the invocation alone decides; `None` if it may say nothing, or never did.
+    /// The thing to be done with what is kept, as far as the call alone decides; `None` if it may say nothing, or never did.
     #[inline]
     pub(super) fn next_update(&self, now: Instant) -> Option<Next> {
         let callee_progress = self.callee_progress.as_ref().filter(|_| self.is_active())?;
         Some(callee_progress.reporter.next(now, self.rules))
     }
 
-    /// Lets what is kept wait: for the invocation's own window, or in line for what all share.
+    /// Lets what is kept wait: for the call's own window, or in line for what all share.
     pub(super) fn keep_update(&mut self, id: InboundId, next: Next, progress_queue: &mut ProgressQueue, timers: &mut Timers) {
         let Some(callee_progress) = &mut self.callee_progress else { return };
         let opens = if let Next::Waits(at) = next { at } else { None };
@@ -233,7 +233,7 @@ impl InboundCall {
         callee_progress.last_progress = Some((outbox.push(self.lane, Class::Progress(id), frame), now));
     }
 
-    /// Stops its timers and keeps no progress. Gives its questions, which are to be taken back.
+    /// Stops its timers and keeps no progress. Gives its input requests, which are to be taken back.
     pub(super) fn quiet(&mut self, id: InboundId, timers: &mut Timers, progress_queue: &mut ProgressQueue) -> Vec<InputKey> {
         timers.set(TimerKey::InboundCall(id), &mut self.armed, None);
         let Some(callee_progress) = &mut self.callee_progress else { return Vec::new() };
@@ -242,7 +242,7 @@ impl InboundCall {
         core::mem::take(&mut callee_progress.open_inputs)
     }
 
-    // ---- Checkpoints and questions ----
+    // ---- Checkpoints and input requests ----
 
     /// Takes a partial result in the place of the one before.
     pub(super) fn deposit(&mut self, partial: Json, rate: RateWindow) {
@@ -385,7 +385,7 @@ mod transitions {
     use crate::session::{Close, Event, InboundId, ServeOptions, Session};
     use crate::{Ask, Config, Identity, Instant, Json, Progress, RateWindow, Reply, TransportEnd};
 
-    /// The peer calls the invocation `c` and its progress `t`.
+    /// The peer calls the call `c` and its progress `t`.
     struct Callee {
         session: Session,
         inbound: InboundId,
@@ -396,7 +396,7 @@ mod transitions {
     const STATES: [&str; 7] = ["Active", "Reported", "Keeping", "Asking", "Answered", "Cancelled", "gone"];
 
     /// No wildcard: a new state must be named, and then be in the table. `Active` has three shades: an update has left a moment ago, an
-    /// update is kept, a question is open.
+    /// update is kept, an input request is open.
     fn state(callee: &Callee) -> &'static str {
         match callee.session.inbound_calls.get(&callee.inbound) {
             None => "gone",

@@ -1,4 +1,4 @@
-//! Questions in both directions: those that our handlers ask the peer, and those that the peer asks us.
+//! Input requests in both directions: those that our handlers ask the peer, and those that the peer asks us.
 //!
 //! ```text
 //!   ours:        request_input
@@ -23,14 +23,14 @@ use crate::session::{InboundId, InputKey, Lane, OutboundId};
 use crate::time::Instant;
 use crate::wire::WireId;
 
-/// A question of ours.
+/// An input request of ours.
 #[derive(Clone, Debug)]
 pub(super) struct OutboundInput {
     asker: InboundId,
-    /// The lane of the invocation that asks.
+    /// The lane of the call that asks.
     lane: Lane,
     ask: Ask,
-    /// The rules of the invocation that asks.
+    /// The rules of the call that asks.
     rules: &'static Rules,
     /// The number of samplings that a call is nested in that is made to answer it.
     depth: u8,
@@ -69,12 +69,12 @@ impl OutboundInput {
         self.armed = None;
     }
 
-    /// The invocation that asks.
+    /// The call that asks.
     pub(super) fn asker(&self) -> InboundId {
         self.asker
     }
 
-    /// The lane of the invocation that asks.
+    /// The lane of the call that asks.
     pub(super) fn lane(&self) -> Lane {
         self.lane
     }
@@ -83,7 +83,7 @@ impl OutboundInput {
         &self.ask
     }
 
-    /// The rules of the invocation that asks.
+    /// The rules of the call that asks.
     pub(super) fn rules(&self) -> &'static Rules {
         self.rules
     }
@@ -114,7 +114,7 @@ impl OutboundInput {
     }
 }
 
-/// A question of the peer.
+/// An input request of the peer.
 #[derive(Clone, Debug)]
 pub(super) struct InboundInput {
     /// The lane that it came by.
@@ -141,7 +141,7 @@ impl InboundInput {
         &self.exchange
     }
 
-    /// The call of ours that it belongs to, as far as that is known.
+    /// The outbound call that it belongs to, as far as that is known.
     pub(super) fn parent(&self) -> Option<OutboundId> {
         self.parent
     }

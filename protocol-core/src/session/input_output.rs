@@ -117,7 +117,7 @@ impl Session {
         Ok(())
     }
 
-    /// Notes that the transport has ended. [`TransportEnd::Eof`]: calls of ours are lost at once; what was read before is still answered within
+    /// Notes that the transport has ended. [`TransportEnd::Eof`]: outbound calls are lost at once; what was read before is still answered within
     /// [`crate::Timeouts::close_grace`]. [`TransportEnd::Failed`]: everything ends at once and what waits is discarded. Later ends of a
     /// session that is over change nothing.
     pub fn handle_end(&mut self, end: TransportEnd, now: Instant) {
@@ -308,7 +308,7 @@ impl Session {
         self.tidy();
     }
 
-    /// Serves the invocations that waited for room on a lane, if it has some. Due wherever frames leave it or are withdrawn.
+    /// Serves the calls that waited for room on a lane, if it has some. Due wherever frames leave it or are withdrawn.
     pub(super) fn made_room(&mut self, lane: Lane) {
         if self.progress_queue.is_blocked(lane) && self.outbox.has_room(lane) {
             self.progress_queue.unblock(lane);

@@ -34,7 +34,7 @@ impl Session {
         &self.config
     }
 
-    /// The lane that an invocation came by, while it is served.
+    /// The lane that a call came by, while it is served.
     #[must_use]
     pub fn lane(&self, id: InboundId) -> Option<Lane> {
         self.inbound_calls.get(&id).map(InboundCall::lane)

@@ -23,17 +23,17 @@ pub(super) enum Class {
     Reply(ReplyKind),
     /// A reply that belongs to no exchange in a table; they are counted.
     Unsolicited(ReplyKind),
-    /// Progress of an invocation that we serve.
+    /// Progress of an inbound call.
     Progress(InboundId),
-    /// A question on behalf of an invocation that we serve, or its end.
+    /// An input request on behalf of an inbound call, or its end.
     InputRequest,
-    /// A log record, perhaps on behalf of an invocation; the oldest makes room for the newest.
+    /// A log record, perhaps on behalf of a call; the oldest makes room for the newest.
     Log { within: bool },
     /// A request of ours.
     Request(ExchangeId),
     /// The end of one.
     Cancel(ExchangeId),
-    /// The answer to a question of the peer.
+    /// The answer to an input request of the peer.
     Answer(InputKey),
     /// News that belong to nothing else.
     Notice,

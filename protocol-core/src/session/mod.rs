@@ -2,7 +2,7 @@
 //!
 //! | Files | |
 //! |---|---|
-//! | `outbound_call`, `inbound_call`, `input` | the machines of an invocation: a call of ours, one that we serve, the questions that nest in both |
+//! | `outbound_call`, `inbound_call`, `input` | the machines of calls: outbound, inbound, and the input requests that nest in both |
 //! | `handshake`, `ending`, `overload` | the machines of the channel |
 //! | `outbox`, `lane_queue`, `event_queue`, `timers`, `line` | the queues of what leaves, and when |
 //! | `progress`, `depth`, `peer_ids`, `stats`, `monotonic_map` | the rules of progress and of nesting, the peer's names, counters, a table |
@@ -159,22 +159,22 @@ pub struct Session {
     /// The number of the next id of ours, of whatever kind: none is used twice.
     next: u64,
     outbound_calls: Table<OutboundId, OutboundCall>,
-    /// Bytes of calls and of questions that wait for the handshake.
+    /// Bytes of calls and of input requests that wait for the handshake.
     held_bytes: usize,
     /// The peer's exchanges that wait for a response.
     peer_ids: PeerIds,
-    /// The peer's names of invocations by lane, where their tokens are names. A part of `inbound_calls`.
+    /// The peer's names of calls by lane, where their tokens are names. A part of `inbound_calls`.
     names: BTreeMap<(Lane, WireId), InboundId>,
     inbound_calls: Table<InboundId, InboundCall>,
     /// The number of those that were cancelled and have a handler that has not ended.
     orphans: usize,
-    /// Our questions.
+    /// Our input requests.
     outbound_inputs: BTreeMap<InputKey, OutboundInput>,
-    /// The peer's questions.
+    /// The peer's input requests.
     inbound_inputs: BTreeMap<InputKey, InboundInput>,
     alarms: BTreeMap<AlarmId, Option<Instant>>,
 
-    /// Invocations whose progress waits for what all share.
+    /// Calls whose progress waits for what all share.
     progress_queue: ProgressQueue,
     /// The least severe log record that the peer wants.
     log_level: Level,

@@ -1,10 +1,10 @@
-//! One call of ours, from the verb to its end. All transitions of the caller's machine are here.
+//! One outbound call, from the verb to its end. All transitions of the caller's machine are here.
 //!
 //! ```text
 //!            make (peer not ready)           make (peer ready): its clocks start
 //!                  |                               |
 //!                  v   release: its clocks start   v
-//!                Held  ----------------------->  InFlight --- progress; questions, which stop the clocks --+
+//!                Held  ----------------------->  InFlight --- progress; input requests, which stop the clocks --+
 //!                  |                               |  ^                                                    |
 //!                  | cancel, end:                  |  +----------------------------------------------------+
 //!                  | nothing was sent              |
@@ -63,7 +63,7 @@ struct Held {
     timeouts: CallTimeouts,
 }
 
-/// Both clocks of a call. They stand still while a question of the peer is open under it.
+/// Both clocks of a call. They stand still while an input request of the peer is open under it.
 #[derive(Clone, Debug)]
 pub(super) struct Clocks {
     /// The longest time in which nothing may be caller_progress of it.
@@ -79,7 +79,7 @@ pub(super) struct Clocks {
 /// Everything that was caller_progress of a call before its end.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CallerProgress {
-    /// The peer's questions that are open under it.
+    /// The peer's input requests that are open under it.
     open_inputs: Vec<InputKey>,
     /// The moment at which the first of them came.
     asked_since: Instant,
@@ -89,7 +89,7 @@ pub(super) struct CallerProgress {
 }
 
 impl CallerProgress {
-    /// Takes the newest partial result, the last progress that was accepted, and the questions that are open.
+    /// Takes the newest partial result, the last progress that was accepted, and the input requests that are open.
     pub(super) fn take_parts(&mut self) -> (Option<Json>, Option<Box<Progress>>, Vec<InputKey>) {
         (self.partial.take(), self.watcher.take_last(), core::mem::take(&mut self.open_inputs))
     }
@@ -259,7 +259,7 @@ impl OutboundCall {
         }
     }
 
-    /// The clocks stand still from the first question that opens.
+    /// The clocks stand still from the first input request that opens.
     pub(super) fn open_outbound_input(&mut self, key: InputKey, now: Instant) {
         let caller_progress = self.caller_progress();
         if caller_progress.open_inputs.is_empty() {
@@ -268,7 +268,7 @@ impl OutboundCall {
         caller_progress.open_inputs.push(key);
     }
 
-    /// The clocks go on with the last question that closes.
+    /// The clocks go on with the last input request that closes.
     pub(super) fn close_outbound_input(&mut self, key: InputKey, now: Instant) {
         let caller_progress = self.caller_progress();
         caller_progress.open_inputs.retain(|open| *open != key);
@@ -280,7 +280,7 @@ impl OutboundCall {
         }
     }
 
-    /// Says whether a question of the peer is open under it.
+    /// Says whether an input request of the peer is open under it.
     fn has_open_input(&self) -> bool {
         self.caller_progress.as_ref().is_some_and(|caller_progress| !caller_progress.open_inputs.is_empty())
     }

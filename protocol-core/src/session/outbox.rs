@@ -11,7 +11,7 @@
 //!
 //! The channel is always open. Frames leave a lane in the order in which they were made; lanes take turns. Three kinds, told apart by who
 //! may be refused: what must go out (responses, cancels, the handshake) always has a place, since its number is bounded by the tables;
-//! what is asked for (calls, questions) is refused while its lane is [congested](Outbox::is_congested); what can be replaced (progress, log
+//! what is asked for (calls, input requests) is refused while its lane is [congested](Outbox::is_congested); what can be replaced (progress, log
 //! records) merges or drops while its lane has no [room](Outbox::has_room). The queue itself is the signal: nothing else counts it.
 
 use alloc::collections::{BTreeMap, VecDeque};

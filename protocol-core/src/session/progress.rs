@@ -79,12 +79,12 @@ impl Window {
     }
 }
 
-/// The thing to be done with an invocation's progress that is kept, as far as the invocation alone decides.
+/// The thing to be done with a call's progress that is kept, as far as the call alone decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// Nothing is kept, or only what rides on the next increase.
     Nothing,
-    /// It waits for the invocation's own window, which opens then or never.
+    /// It waits for the call's own window, which opens then or never.
     Waits(Option<Instant>),
     /// It may go, and counts.
     Ready,

@@ -1,4 +1,4 @@
-//! The line in which invocations wait for what they share on the way out: the session's rate window, and room on their lane.
+//! The line in which calls wait for what they share on the way out: the session's rate window, and room on their lane.
 //!
 //! | QueueTicket | `join` for the turn | `join` for room | `leave` |
 //! |---|---|---|---|
@@ -59,7 +59,7 @@ impl ProgressQueue {
         }
     }
 
-    /// Says whether something may go on in it: an invocation of a lane with room waits, or a timer was armed for one.
+    /// Says whether something may go on in it: a call of a lane with room waits, or a timer was armed for one.
     #[inline]
     pub(super) fn is_busy(&self) -> bool {
         !self.heads.is_empty() || self.armed.is_some()
@@ -70,13 +70,13 @@ impl ProgressQueue {
         self.heads.last_key_value().is_none_or(|(ticket, _)| ticket.0 == WaitFor::Room)
     }
 
-    /// The invocation that is served next, and its lane.
+    /// The call that is served next, and its lane.
     pub(super) fn first(&self) -> Option<(InboundId, Lane)> {
         let (ticket, lane) = self.heads.first_key_value()?;
         Some((*self.lanes.get(lane)?.get(ticket)?, *lane))
     }
 
-    /// Gives the last ticket on a lane to an invocation; one that has such a ticket keeps it.
+    /// Gives the last ticket on a lane to a call; one that has such a ticket keeps it.
     pub(super) fn join(&mut self, id: InboundId, lane: Lane, what: WaitFor, ticket: &mut Option<QueueTicket>) {
         if ticket.is_none_or(|ticket| ticket.0 != what) {
             self.leave(lane, ticket);
@@ -154,7 +154,7 @@ impl ProgressQueue {
         self.window.count(now);
     }
 
-    /// Arms the next opening of the window, if an invocation waits for it.
+    /// Arms the next opening of the window, if a call waits for it.
     pub(super) fn arm(&mut self, now: Instant, timers: &mut Timers) {
         let opens = match self.opens(now) {
             Opens::At(at) if !self.is_free() => Some(at),

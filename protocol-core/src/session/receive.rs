@@ -192,7 +192,7 @@ impl Session {
 
     // ---- Exchanges of the peer ----
 
-    /// Begins an invocation or refuses it: accepted, refused, id in use, id used again
+    /// Begins a call or refuses it: accepted, refused, id in use, id used again
     /// (`docs/protocols/mcp.md`, "Transitions of an incoming call").
     fn take_request(
         &mut self,
@@ -306,9 +306,9 @@ impl Session {
         self.tell(Event::InputRequested { key, parent, ask, depth });
     }
 
-    /// The call that a question belongs to: the one that the wire names, else the deepest in flight, the newest among equals.
+    /// The call that an input request belongs to: the one that the wire names, else the deepest in flight, the newest among equals.
     fn parent_of_ask(&self, named: Option<u64>) -> Option<OutboundId> {
-        // What has not left cannot have caused a question.
+        // What has not left cannot have caused an input request.
         let may_ask = |op: Op| !op.is_probe() && (!self.rules.names_invocations || self.rules.dialect.is_cancellable(op));
         let has_left = |call: &OutboundCall| may_ask(call.op()) && call.ticket().is_some_and(|ticket| !self.outbox.holds(ticket));
         let named = named.map(OutboundId).filter(|id| self.outbound_calls.get(id).is_some_and(has_left));

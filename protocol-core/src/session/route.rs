@@ -72,13 +72,13 @@ pub struct Route {
 pub enum RouteKind {
     /// The one reply to a request of the peer that came by the lane.
     Reply(ReplyKind),
-    /// Something said on behalf of a request of the peer before its reply: progress, a question, a log record.
+    /// Something said on behalf of a request of the peer before its reply: progress, an input request, a log record.
     Within,
     /// A request of ours.
     Request(ExchangeId),
     /// The end of a request of ours that is given up.
     Cancel(ExchangeId),
-    /// The answer to a question of the peer.
+    /// The answer to an input request of the peer.
     Answer(InputKey),
     /// Anything else: news, log records that belong to no request, the confirmation of a handshake.
     Notice,

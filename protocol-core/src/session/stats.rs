@@ -26,15 +26,15 @@ pub struct Stats {
     pub logs_dropped: u64,
     /// Verbs and frames whose `now` lay before an earlier one.
     pub clock_went_back: u64,
-    /// Calls of ours in flight, now.
+    /// Outbound calls in flight, now.
     pub calls: usize,
-    /// Invocations that we serve, now, cancelled ones whose handler has not ended included.
+    /// Inbound calls, now, cancelled ones whose handler has not ended included.
     pub inbound_calls: usize,
-    /// Cancelled invocations whose handler has not ended, now.
+    /// Cancelled calls whose handler has not ended, now.
     pub orphans: usize,
-    /// Requests of ours that wait for a response, now: calls, questions, the handshake. A call that is held for the handshake is none yet.
+    /// Requests of ours that wait for a response, now: calls, input requests, the handshake. A call that is held for the handshake is none yet.
     pub exchanges_out: usize,
-    /// Requests of the peer that wait for our response, now: invocations that were not cancelled, and its questions.
+    /// Requests of the peer that wait for our response, now: calls that were not cancelled, and its input requests.
     pub exchanges_in: usize,
     /// Bytes of output that wait to be polled, now.
     pub queued_bytes: usize,

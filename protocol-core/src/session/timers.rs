@@ -25,11 +25,11 @@ pub(super) enum TimerKey {
     Close,
     /// A lane is given up whose peer makes us refuse more than it reads.
     Overload(Lane),
-    /// A call of ours has taken too long.
+    /// An outbound call has taken too long.
     OutboundCall(OutboundId),
-    /// A question of ours has waited too long.
+    /// An input request of ours has waited too long.
     OutboundInput(InputKey),
-    /// An invocation that we serve has taken too long.
+    /// An inbound call has taken too long.
     InboundCall(InboundId),
     /// The session's rate window opens for those in line.
     ProgressQueue,

@@ -19,7 +19,7 @@ use crate::session::InputKey;
 #[non_exhaustive]
 pub struct Invoke {
     outgoing: Outgoing,
-    /// The question of the peer on whose behalf the call is made, so that sampling depth counts.
+    /// The input request of the peer on whose behalf the call is made, so that sampling depth counts.
     pub parent: Option<InputKey>,
     /// The number of samplings that it is nested in, where the owner knows more than `parent` says: a gateway does, of calls that it passes on.
     pub depth: u8,
@@ -32,7 +32,7 @@ pub struct Invoke {
 /// The requests that there are. Each has the session's clocks and asks for progress.
 impl Invoke {
     /// A request with exactly these parameters, an object in the words of the protocol that is spoken. The session adds what is its own:
-    /// on MCP members of `_meta`, whose others are kept; on Tesseron the name of an invocation. Not for [`Op::Custom`], which lacks its
+    /// on MCP members of `_meta`, whose others are kept; on Tesseron the name of a call. Not for [`Op::Custom`], which lacks its
     /// method here ([`Invoke::custom`]).
     #[must_use]
     pub fn new(op: Op, params: Json) -> Self {
@@ -185,7 +185,7 @@ impl Invoke {
         self
     }
 
-    /// Makes the call on behalf of a question of the peer.
+    /// Makes the call on behalf of an input request of the peer.
     #[must_use]
     pub fn with_parent(mut self, parent: InputKey) -> Self {
         self.parent = Some(parent);
@@ -228,7 +228,7 @@ pub enum Refused {
     /// Longer than a frame.
     #[error("longer than a frame may be")]
     TooLarge,
-    /// The question that it was to belong to is not open.
+    /// The input request that it was to belong to is not open.
     #[error("the question it belongs to is not open")]
     NoParent,
 }
@@ -294,7 +294,7 @@ pub enum Reported {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProgressError {
-    /// The invocation is over.
+    /// The call is over.
     #[error("the invocation is over")]
     NotLive,
     /// NaN or infinite.
@@ -312,7 +312,7 @@ pub enum ProgressError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckpointError {
-    /// The invocation is over.
+    /// The call is over.
     #[error("the invocation is over")]
     NotLive,
     /// Not a JSON object.
@@ -323,11 +323,11 @@ pub enum CheckpointError {
     TooLarge,
 }
 
-/// A question that was not asked. Nothing was sent.
+/// An input request that was not asked. Nothing was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AskError {
-    /// The invocation is over.
+    /// The call is over.
     #[error("the invocation is over")]
     NotLive,
     /// The peer has ended its side: no answer would come.
@@ -344,13 +344,13 @@ pub enum AskError {
         /// As deep as it may be.
         max: u8,
     },
-    /// The form or the question has a shape that the protocol forbids.
+    /// The form or the input request has a shape that the protocol forbids.
     #[error("{0}")]
     Invalid(String),
     /// Longer than a frame may be.
     #[error("longer than a frame may be")]
     TooLarge,
-    /// Too many questions open, or too much output waiting.
+    /// Too many input requests open, or too much output waiting.
     #[error("too many questions open or too much output waiting")]
     Full,
 }

@@ -61,7 +61,7 @@ impl Revision {
 pub(crate) mod meta {
     /// How many samplings a call or a sampling is nested in.
     pub(crate) const DEPTH: &str = "protocol-core/samplingDepth";
-    /// The id of the request on whose behalf a question is asked.
+    /// The id of the request on whose behalf an input request is asked.
     pub(crate) const PARENT: &str = "protocol-core/parent";
     /// The data of a progress update.
     pub(crate) const DATA: &str = "protocol-core/data";
@@ -135,7 +135,7 @@ impl Mcp {
         if self.revision() >= Revision::R2025_11_25 { Fields::Rich } else { Fields::Plain }
     }
 
-    /// Whether questions may bring an address to open.
+    /// Whether input requests may bring an address to open.
     fn has_urls(self) -> bool {
         self.revision() >= Revision::R2025_11_25
     }

@@ -1,4 +1,4 @@
-//! Sampling: the shape of a question for a model and of its answer (Client Features, "Sampling").
+//! Sampling: the shape of a request to a model and of its answer (Client Features, "Sampling").
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -43,7 +43,7 @@ pub enum BindReply {
     Bound,
     /// The bind was refused.
     Refused(RpcError),
-    /// Our id, and no answer to our question.
+    /// Our id, and it answers nothing of ours.
     Malformed,
     /// Not for us.
     Other,
