@@ -11,7 +11,7 @@ use protocol_core::lines::LineEncoder;
 use protocol_core::session::Transmit;
 use protocol_core::time::Instant;
 
-/// How long a child may take to exit once its input is closed.
+/// The time that a child has to exit once its input is closed.
 const EXIT_GRACE: Duration = Duration::from_secs(5);
 
 /// The time for which its output is read on after its exit. What it wrote itself is there by then; what it has started may hold the pipe for ever.
@@ -73,7 +73,7 @@ impl<P: Process, I: FrameIo<Error = io::Error>, T: Timer> Child<P, I, T> {
         self
     }
 
-    /// Where its exit status will be found.
+    /// The exit status of the child, once there is one.
     #[must_use]
     pub fn exit(&self) -> Exit {
         self.exit.clone()

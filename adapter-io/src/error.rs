@@ -61,7 +61,7 @@ impl Error {
         move |source| Self::Listen { address: address.to_string(), source }
     }
 
-    /// What the system said when a connection on `address` was to be accepted.
+    /// Wraps an error of the system in accepting a connection on `address`.
     pub fn accepting_on(address: impl Display) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Accept { address: address.to_string(), source }
     }

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 
 /// `O_NONBLOCK`. Without it, opening would wait for somebody at the other end.
 const WITHOUT_WAITING: i32 = 0o4000;
-/// Whether that is its number, and whether a path of `/proc` opens a file anew.
+/// `true` if that is its number, and a path of `/proc` opens a file anew.
 const IS_KNOWN: bool = cfg!(all(
     target_os = "linux",
     not(any(

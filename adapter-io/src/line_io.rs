@@ -17,7 +17,7 @@ const PIECES: usize = 64;
 /// Reads in a row that complete no frame before other tasks get their turn.
 const READS_IN_A_ROW: usize = 32;
 
-/// How a runtime reads bytes from an `R` and writes them to a `W`.
+/// Reading bytes from an `R` and writing them to a `W`, on one runtime.
 pub trait ByteIo<R, W> {
     /// Reads into [`LineDecoder::space`] or [`LineDecoder::read_with`] and says how much; zero at the end.
     fn poll_read(reader: &mut R, cx: &mut Context<'_>, into: &mut LineDecoder) -> Poll<io::Result<usize>>;
@@ -32,17 +32,17 @@ pub trait ByteIo<R, W> {
     fn poll_close(writer: &mut W, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 }
 
-/// What a [`LineIo`] reads from and writes to: [`Halves`], a [`Whole`], or what somebody else joins.
+/// The two ends that a [`LineIo`] reads from and writes to: [`Halves`], a [`Whole`], or a pair of the owner's own.
 pub trait Ends {
-    /// What is read.
+    /// The end that is read.
     type Reader;
-    /// What is written.
+    /// The end that is written.
     type Writer;
 
-    /// Where to read.
+    /// The reader.
     fn reader(&mut self) -> &mut Self::Reader;
 
-    /// Where to write; nowhere behind [`Ends::end`].
+    /// The writer; `None` after [`Ends::end`].
     fn writer(&mut self) -> Option<&mut Self::Writer>;
 
     /// Our direction has been closed ([`ByteIo::poll_close`]): what must be dropped for its end is dropped.
@@ -233,7 +233,7 @@ mod tests {
     use super::*;
     use std::collections::VecDeque;
 
-    /// What a reader has, piece by piece; a piece that is missing is still to come.
+    /// The input of a reader, piece by piece; a piece that is missing is still to come.
     type Pieces = VecDeque<Option<&'static [u8]>>;
 
     #[derive(Default)]

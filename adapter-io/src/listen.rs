@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 
 use crate::Error;
 
-/// How a runtime accepts connections on an `L`.
+/// Accepting connections on an `L`, on one runtime.
 pub trait Accept<L> {
-    /// What an accepted connection becomes.
+    /// The transport of an accepted connection.
     type Transport;
 
     /// The next connection.
@@ -17,7 +17,7 @@ pub trait Accept<L> {
     fn accept(listener: &L) -> impl Future<Output = io::Result<Self::Transport>> + Send;
 }
 
-/// How a runtime listens on TCP.
+/// Listening on TCP, on one runtime.
 pub trait ListenTcp<L>: Accept<L> {
     /// Listens on a host and a port, and says where that is.
     ///
@@ -46,7 +46,7 @@ impl<B: ListenTcp<L>, L> TcpListener<B, L> {
         Ok(Self { listener, address: bound, by: PhantomData })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.address
@@ -82,12 +82,12 @@ mod unix {
 
     use crate::{Accept, Error, SocketFile};
 
-    /// How a runtime listens on Unix sockets.
+    /// Listening on Unix sockets, on one runtime.
     pub trait ListenUnix<L>: Accept<L> {
         /// Makes a socket and listens on it.
         ///
         /// # Errors
-        /// What the system says.
+        /// The error of the system.
         fn bind(path: &Path) -> io::Result<L>;
     }
 
@@ -108,7 +108,7 @@ mod unix {
             Ok(Self { listener, file, by: PhantomData })
         }
 
-        /// Where it listens.
+        /// The path that it listens on.
         #[must_use]
         pub fn path(&self) -> &Path {
             self.file.path()

@@ -29,7 +29,7 @@ impl SocketFile {
         }
     }
 
-    /// Where it is.
+    /// The path of the socket.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

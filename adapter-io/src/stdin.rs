@@ -18,7 +18,7 @@ pub struct Stdin {
     piece: Bytes,
 }
 
-/// Where the thread leaves what it has read.
+/// The place in which the thread leaves the bytes that it has read.
 #[derive(Debug, Default)]
 struct Inbox {
     state: Mutex<State>,
@@ -84,10 +84,10 @@ impl Stdin {
         Self { inbox, piece: Bytes::new() }
     }
 
-    /// What was read and not yet consumed; nothing at the end.
+    /// Polls for bytes that were read and not yet consumed; an empty piece is the end.
     ///
     /// # Errors
-    /// What the system said; then it is over.
+    /// The error of the system; then it is over.
     pub fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
         if self.piece.is_empty() {
             let mut state = self.inbox.lock();

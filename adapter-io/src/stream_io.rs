@@ -1,7 +1,7 @@
 use core::task::{Context, Poll};
 use std::io;
 
-/// How a runtime reads bytes from an `S` and writes bytes to it.
+/// Reading bytes from an `S` and writing bytes to it, on one runtime.
 pub trait StreamIo<S> {
     /// Reads into the beginning of `into` and says how much; zero at the end.
     fn poll_read(stream: &mut S, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>>;

@@ -66,7 +66,7 @@ impl Runtime for Clock {
 pub struct Alarm {
     clock: Clock,
     timer: smol::Timer,
-    /// What `timer` is set to.
+    /// The instant that `timer` is set to.
     at: Option<Instant>,
 }
 

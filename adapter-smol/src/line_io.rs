@@ -12,7 +12,7 @@ use crate::Halves;
 /// A reader and a writer of smol ([`LineIo::new`]), or a stream that is both ([`LineIo::whole`]), as a transport of frames, one a line.
 pub type LineIo<E> = adapter_io::LineIo<SmolIo, E>;
 
-/// How smol reads, writes and accepts.
+/// Reading, writing and accepting on smol.
 #[derive(Debug)]
 pub enum SmolIo {}
 

@@ -17,7 +17,7 @@ const WAITING: usize = 64 * 1024;
 
 /// Standard input and output as a transport: what a server does that a client starts. Nothing else may use either of them: log to stderr.
 ///
-/// Where they are pipes (on Linux) they are read and written in place. Any other input is read by a thread that ends with the process: when
+/// Pipes (on Linux) are read and written in place. Any other input is read by a thread that ends with the process: when
 /// the session is over, `main` just returns, though the peer still holds our input open. It takes one read of input more than was asked
 /// for, so a process opens this transport once. Any other output is written by one of the threads that all of smol shares for what blocks.
 #[must_use]

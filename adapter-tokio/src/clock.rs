@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::task::unconstrained;
 use tokio::time::Sleep;
 
-/// Where an alarm lies that is due beyond what the system's clock can say.
+/// The distance of an alarm that is due beyond the range of the system's clock.
 const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The clock of tokio, counted from the making of this value, so that tests can pause and move it; and the runtime it was made in,

@@ -13,7 +13,7 @@ use crate::Whole;
 /// A reader and a writer of tokio ([`LineIo::new`]), or a stream that is both ([`LineIo::whole`]), as a transport of frames, one a line.
 pub type LineIo<E> = adapter_io::LineIo<TokioIo, E>;
 
-/// How tokio reads, writes and accepts.
+/// Reading, writing and accepting on tokio.
 #[derive(Debug)]
 pub enum TokioIo {}
 

@@ -15,7 +15,7 @@ use crate::{Halves, LineIo};
 
 /// Standard input and output as a transport: what a server does that a client starts. Nothing else may use either of them: log to stderr.
 ///
-/// Where they are pipes (on Linux, within the runtime), they are read and written in place. Any other input is read by a thread that ends
+/// Pipes (on Linux, within the runtime) are read and written in place. Any other input is read by a thread that ends
 /// with the process: when the session is over, `main` just returns, though the peer still holds our input open. It takes one read of
 /// input more than was asked for, so a process opens this transport once. Any other output is written by a thread of the runtime's.
 ///

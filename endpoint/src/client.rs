@@ -19,9 +19,9 @@ use protocol_core::session::{Invoke, InvokeError, OutboundId};
 /// Every question is answered by a task of its own, so an answer may take its time: a person may be asked. A question that is no
 /// longer wanted drops its future. One that panics is answered with an internal error.
 ///
-/// What [`Client::capabilities`] does not declare is refused before it comes here.
+/// Input requests that [`Client::capabilities`] does not declare are refused before they come here.
 pub trait Client: Send + Sync + 'static {
-    /// What of the below is real. Only the client's half counts. Read once, when the endpoint is made.
+    /// The capabilities that the methods below really have. Only the client's half counts. Read once, when the endpoint is made.
     fn capabilities(&self) -> Capabilities {
         Capabilities::default()
     }
@@ -46,7 +46,7 @@ pub trait Client: Send + Sync + 'static {
 
     /// Asks the user whether to open an address, and opens it once they agree; nothing of it may be fetched before. Declines by default.
     ///
-    /// What the user does there may take long, so the answer does not wait for it. A server may tell of its end:
+    /// The answer does not wait for the user, who may take long. A server may tell of the end:
     /// [`Notice::ElicitationComplete`] goes to [`Client::notice`], and with an id that is not awaited it means nothing.
     ///
     /// # Cancel safety
@@ -99,7 +99,7 @@ fn refuse<T: Send + 'static>(message: &'static str) -> BoxFuture<'static, Result
     Box::pin(core::future::ready(Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, message))))
 }
 
-/// Where a question comes from. Cloneable.
+/// The origin of an input request. Cloneable.
 #[derive(Clone)]
 pub struct InputContext {
     question: Arc<Question>,
@@ -139,7 +139,7 @@ impl InputContext {
         self.call(Invoke::call_tool(name, arguments))
     }
 
-    /// Who asks.
+    /// The peer that asks.
     #[must_use]
     pub fn peer(&self) -> Peer {
         Peer::new(Arc::clone(&self.question.shared))

@@ -17,7 +17,7 @@ pub(crate) struct Plain {
 /// As many members have a bit.
 const MOST: usize = u64::BITS as usize;
 
-/// What a value may be.
+/// The values that a field may have.
 #[derive(Default)]
 struct Field {
     null: bool,
@@ -30,7 +30,7 @@ struct Field {
     most: Option<i64>,
     /// The JSON of what it is one of, if that is said.
     choices: Vec<String>,
-    /// What each element of a list may be.
+    /// The values that each element of a list may have.
     items: Option<Box<Self>>,
 }
 
@@ -59,7 +59,7 @@ impl Plain {
         Some(plain)
     }
 
-    /// Whether `arguments` are surely valid, and read alike whether from their text or from their tree.
+    /// Returns `true` if `arguments` are surely valid, and read alike whether from their text or from their tree.
     pub(crate) fn fits(&self, arguments: &Json) -> bool {
         let Some(members) = read::Members::of(arguments.as_bytes()) else { return false };
         let mut given = 0;
@@ -79,12 +79,12 @@ impl Plain {
     }
 }
 
-/// Whether there is a backslash in it.
+/// Returns `true` if there is a backslash in it.
 fn has_escapes(text: &[u8]) -> bool {
     text.contains(&b'\\')
 }
 
-/// What the validator does not look at: formats are not asserted in this draft.
+/// Returns `true` for a keyword that the validator does not assert, such as a format in this draft.
 fn is_remark(key: &str, value: &Value) -> bool {
     key == "default" || (matches!(key, "title" | "description" | "format") && value.is_string())
 }

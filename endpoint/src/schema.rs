@@ -19,7 +19,7 @@ use protocol_core::json::{Json, JsonError};
 pub(crate) struct Shape {
     schema: Json,
     checker: Checker,
-    /// What is plain needs no tree as long as all is well.
+    /// The check that needs no tree as long as the arguments are valid.
     plain: Option<Plain>,
     /// The type is the unit type: it is read from an empty object.
     unit: bool,
@@ -74,7 +74,7 @@ impl fmt::Display for Unchecked<'_> {
 }
 
 impl Shape {
-    /// Whatever a `T` is read from.
+    /// The schema of the texts that a `T` is read from.
     pub(crate) fn of<T: JsonSchema>() -> Self {
         Self::new(schema_of::<T>(SchemaSettings::draft2020_12().for_deserialize()), false)
     }
@@ -127,7 +127,7 @@ impl Shape {
 
     /// Checks `json` against the schema and reads it.
     ///
-    /// What fails is named: where it stands, as a JSON pointer, and what is wrong with it.
+    /// An error names the place, as a JSON pointer, and the rule that it breaks.
     pub(crate) fn read<T: DeserializeOwned>(&self, json: &Json) -> Result<T, String> {
         match self.read_plain(json) {
             Some(value) => Ok(value),
@@ -175,7 +175,7 @@ fn whole_numbers(value: Value) -> Value {
     }
 }
 
-/// How a tool's typed result is told.
+/// The form in which a tool's typed result is sent.
 pub(crate) enum Output {
     /// Its JSON is an object: that is the structured content.
     Object(Json),
@@ -215,7 +215,7 @@ impl Output {
         Self::Wrapped(encode(&wrapped))
     }
 
-    /// What the peer is told of the output.
+    /// The schema of the output that the peer is told.
     pub(crate) fn schema(&self) -> Option<&Json> {
         match self {
             Self::Object(schema) | Self::Wrapped(schema) => Some(schema),

@@ -183,7 +183,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Drop for Driven<M, I, T> {
 /// Drives `machine`, which must be the one that `engine` guards, to its end: all is written, all events were handed out and the transport is
 /// closed. An engine has one driver; a second one gets no early sends.
 ///
-/// Where the transport allows ([`FrameIo::sends_anywhere`]) and nothing waits to be written, a verb that says so
+/// If the transport allows it ([`FrameIo::sends_anywhere`]) and nothing waits to be written, a verb that says so
 /// ([`After::output_alone`](crate::After::output_alone)) writes what it makes. A panic of the transport is then that of the future, when it
 /// is polled next. Turn a [`Driver`] yourself where the transport must stay on its thread.
 ///

@@ -18,7 +18,7 @@ pub trait Guarded: Send + 'static {
     /// Wakers to be woken after a verb.
     type Wakers: IntoIterator<Item = Waker>;
 
-    /// Whether the machine is closed.
+    /// Returns `true` if the machine is closed.
     fn is_closed(&self) -> bool;
 
     /// Takes the wakers of everybody who has something to do after a verb: drivers that have frames to write or an earlier deadline to wait
@@ -47,7 +47,7 @@ pub(crate) trait Early<S: Guarded>: Send + Sync {
     fn send(&self, engine: &Engine<S>, state: MutexGuard<'_, S>, now: Instant);
 }
 
-/// What a verb has brought about.
+/// The effect of a verb.
 #[derive(Debug, Default)]
 pub struct After {
     output: bool,
@@ -66,7 +66,7 @@ impl After {
         self.alone = is_alone;
     }
 
-    /// Whether there is a new frame or event.
+    /// Returns `true` if there is a new frame or event.
     #[must_use]
     pub fn has_output(&self) -> bool {
         self.output
@@ -101,7 +101,7 @@ impl DriverSlot {
         at
     }
 
-    /// Whether the driver has to hear of a change: it is not in a turn, and there is output, or a deadline before the one it waits for.
+    /// Returns `true` if the driver must be woken: it is not in a turn, and there is output, or a deadline before the one it waits for.
     #[must_use]
     pub fn is_news(&self, has_output: bool, deadline: impl FnOnce() -> Option<Instant>) -> bool {
         let is_earlier = || match (deadline(), self.armed) {
@@ -111,7 +111,7 @@ impl DriverSlot {
         !self.polling && (has_output || is_earlier())
     }
 
-    /// Whether the driver waits to be woken. One that was woken comes by itself.
+    /// Returns `true` if the driver waits to be woken. One that was woken comes by itself.
     #[must_use]
     pub fn is_parked(&self) -> bool {
         self.waker.is_some()
@@ -195,7 +195,7 @@ impl<S: Guarded> Engine<S> {
         }
     }
 
-    /// Whether a verb has closed the machine.
+    /// Returns `true` if a verb has closed the machine.
     #[must_use]
     pub fn is_noted_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)

@@ -45,7 +45,7 @@ pub enum End<T> {
 pin_project! {
     /// A future of a user on its way.
     ///
-    /// Whether unwinding left the future's own state whole is of no matter: it is never polled again.
+    /// Unwinding may leave the future's own state broken: it is never polled again.
     ///
     /// # Cancel safety
     /// Not cancel safe: dropped before its end it settles with its owner as [`End::Dropped`], and the future of the user is

@@ -97,7 +97,7 @@ pub struct AbortHandle {
 }
 
 impl AbortHandle {
-    /// Whether the task is to end.
+    /// Returns `true` if the task is to end.
     #[must_use]
     pub fn is_aborted(&self) -> bool {
         self.aborted.load(Ordering::Acquire)

@@ -1,4 +1,4 @@
-//! What a program without std has to bring along: a way to print, a way to stop.
+//! The parts that a program without std has to bring along: a way to print, a way to stop.
 
 use core::fmt;
 use core::panic::PanicInfo;

@@ -23,7 +23,7 @@ pub static HEAP: Heap = Heap {
 
 pub struct Heap {
     arena: Arena,
-    /// Where memory begins that was never given out.
+    /// The begin of the memory that was never given out.
     fresh: AtomicUsize,
     /// The first free block of each class. Each holds the address of the next in its first bytes.
     free: [AtomicPtr<u8>; CLASSES],

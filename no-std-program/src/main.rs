@@ -16,7 +16,7 @@ use core::fmt::Write;
 use bare::Out;
 use heap::HEAP;
 
-/// What one session may take with eight calls in flight.
+/// The largest number of bytes that one session may take with eight calls in flight.
 const BAR: usize = if cfg!(feature = "bar-canary") { 1024 } else { 64 * 1024 };
 
 #[unsafe(no_mangle)]

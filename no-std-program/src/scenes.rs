@@ -1,4 +1,4 @@
-//! What is run. Every expectation is an `assert!`: a panic ends the program with a status of its own.
+//! The scenes that are run. Every expectation is an `assert!`: a panic ends the program with a status of its own.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -112,7 +112,7 @@ pub fn caller_with_eight_calls_in_flight() {
     }
     // All eight wait to be polled at once.
     assert_eq!(sent(&mut client), 8);
-    assert_eq!(client.stats().calls, 8);
+    assert_eq!(client.stats().outbound_calls, 8);
     macro_rules! frames {
         ($($id:literal)*) => {[$((
             concat!(r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"#, $id, r#","progress":1,"total":2,"message":"half"}}"#),

@@ -21,22 +21,22 @@ use tesseron::net::{Instance, Sockets, TesseronListener, TesseronOptions, Tesser
 /// Any transport.
 pub type End = Box<dyn FrameIo<Error = io::Error> + Send>;
 
-/// What an adapter offers, under names of its own.
+/// An adapter, under names that the programs share.
 pub trait Adapter: Clone + Send + Sync + 'static {
-    /// What its crate is called.
+    /// The name of its crate.
     const NAME: &'static str;
 
     /// Runs a program on the runtime, with so many threads for its tasks; `None` is as many as suit it. What is still running then is
     /// dropped.
     fn run<T, F: Future<Output = T>>(threads: Option<usize>, program: impl FnOnce(Self) -> F) -> T;
 
-    /// What it lends to Tesseron.
+    /// The runtime that Tesseron uses.
     type Sockets: Sockets;
 
     /// Its sockets and its clock, which begins now.
     fn sockets(&self) -> Self::Sockets;
 
-    /// Where tasks start.
+    /// The runtime that tasks start on.
     fn runtime(&self) -> Arc<dyn Runtime>;
 
     /// Waits.
@@ -112,7 +112,7 @@ pub trait Adapter: Clone + Send + Sync + 'static {
     ) -> BoxFuture<'static, Result<TesseronTransport, tesseron::TesseronError>>;
 }
 
-/// Where somebody listens.
+/// An address to listen on.
 #[derive(Clone, Debug)]
 pub enum Place {
     /// At an address of the network.
@@ -123,7 +123,7 @@ pub enum Place {
 
 /// A listener of either kind.
 pub struct Listener {
-    /// Where it listens, in words that [`Place`] takes.
+    /// The address that it listens on, in the form that [`Place`] takes.
     pub address: String,
     /// The next connection.
     pub accept: Box<dyn Fn() -> BoxFuture<'static, Result<End, Error>> + Send + Sync>,

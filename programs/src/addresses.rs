@@ -20,13 +20,13 @@ const OPENER: &[&str] = &["rundll32", "url.dll,FileProtocolHandler"];
 #[cfg(not(any(windows, target_os = "macos")))]
 const OPENER: &[&str] = &["xdg-open"];
 
-/// What is opened in one call at the most: without a person who is asked, a server could open any number.
+/// The number of addresses that are opened in one call at the most: without a person who is asked, a server could open any number.
 const MOST_OPENED: usize = 16;
 
 /// Addresses that were agreed to are remembered so far, for the news that they are done.
 const MOST_REMEMBERED: usize = 64;
 
-/// What became of the addresses of a call.
+/// The addresses of a call, and the answer to each.
 pub(super) struct Addresses {
     display: Arc<Display>,
     opened: AtomicUsize,
@@ -85,7 +85,7 @@ impl Addresses {
     }
 }
 
-/// Whether it may be handed to the system: other schemes start other programs than a browser.
+/// Returns `true` if it may be handed to the system: other schemes start other programs than a browser.
 pub(super) fn can_open(open: &OpenUrl) -> bool {
     scheme(open).is_some_and(|scheme| scheme == "http" || scheme == "https")
 }

@@ -1,4 +1,4 @@
-//! What the server hears when it asks: from the command line, or from the person at the terminal.
+//! The answers to a server's input requests: from the command line, or from the person at the terminal.
 
 use std::future::Future;
 use std::io::{self, IsTerminal, Read, Write, stderr, stdin};
@@ -21,16 +21,16 @@ pub(super) struct Answers {
     display: Arc<Display>,
     forms: Answering<Forms>,
     urls: Answering<Consent>,
-    /// Whether addresses that were agreed to are opened here.
+    /// `true` if addresses that were agreed to are opened here.
     opens: bool,
     addresses: Arc<Addresses>,
     samples: Answering<Samples>,
     roots: Vec<Root>,
-    /// How many commands answer at the moment.
+    /// The number of commands that answer at the moment.
     commands: Arc<AtomicUsize>,
 }
 
-/// Who answers.
+/// The source of the answers.
 #[derive(Clone)]
 enum Answering<T> {
     Nobody,
@@ -108,7 +108,7 @@ impl Answers {
     }
 }
 
-/// Whether anybody still waits for the answer.
+/// Tells whether an answer is still waited for.
 struct Wanted(Arc<AtomicBool>);
 
 impl Default for Wanted {

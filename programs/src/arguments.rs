@@ -127,7 +127,7 @@ struct GatewayLine {
     /// Which tools to list: `dynamic` is one for each action, `meta` those of the gateway [default: both].
     #[arg(long, value_name = "MODE", value_parser = surface)]
     surface: Option<Surface>,
-    /// How long an app that is gone may come back, in seconds; 0 is not at all [default: 14400].
+    /// Seconds that an app that is gone has to come back; 0 is not at all [default: 14400].
     #[arg(long, value_name = "S", value_parser = span)]
     resume_ttl: Option<Duration>,
     /// Let calls run on for SECONDS once the client has ended stdin.
@@ -249,7 +249,7 @@ struct CallLine {
     server: Vec<OsString>,
 }
 
-/// Where clients come from.
+/// The address that clients come from.
 #[derive(Clone, Debug)]
 pub enum Listen {
     /// The one client that started us.
@@ -265,9 +265,9 @@ pub enum Listen {
 /// Which app to be, and where.
 #[derive(Clone, Debug)]
 pub struct AppWish {
-    /// What it is called.
+    /// The id of the app.
     pub id: AppId,
-    /// Where gateways find it.
+    /// The options of its listener, which gateways find it by.
     pub options: TesseronOptions,
 }
 
@@ -306,7 +306,7 @@ pub(super) struct Root {
     name: String,
 }
 
-/// Where a server is.
+/// The address of a server.
 #[derive(Debug)]
 pub enum Server {
     /// At an address of the network.
@@ -317,7 +317,7 @@ pub enum Server {
     Child(Command),
 }
 
-/// What to do there.
+/// The work to do there.
 #[derive(Debug)]
 pub(super) enum Work {
     Tool { name: String, arguments: Json },
@@ -325,7 +325,7 @@ pub(super) enum Work {
     List,
 }
 
-/// How forms and questions are answered without asking.
+/// The answers to forms that are given without asking.
 #[derive(Clone, Debug)]
 pub(super) enum Forms {
     Accept,
@@ -333,7 +333,7 @@ pub(super) enum Forms {
     Content(Json),
 }
 
-/// How a model is played without asking.
+/// The answers of a model that are given without asking.
 #[derive(Clone, Debug)]
 pub(super) enum Samples {
     Reply(String),
@@ -348,7 +348,7 @@ pub(super) fn tools(line: impl IntoIterator<Item = OsString>) -> Result<(Listen,
 }
 
 impl ToolsLine {
-    /// Where clients come from.
+    /// Reads the address that clients come from.
     fn listen(&mut self) -> Result<Listen, String> {
         if self.tesseron {
             return self.app().map(Listen::Tesseron);
@@ -567,7 +567,7 @@ fn level(text: &str) -> Result<Level, String> {
     Level::from_name(text).ok_or_else(|| format!("the levels are {}", Level::ALL.map(Level::as_str).join(", ")))
 }
 
-/// What clap says at length in one line; what was asked for goes out as it is.
+/// Prints one line of the long text of clap; help that was asked for goes out as it is.
 fn explain(program: &str, error: &clap::Error) -> u8 {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         // Somebody who pages through the help and leaves early is no failure.

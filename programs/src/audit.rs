@@ -1,4 +1,4 @@
-//! What the tools did, one line of JSON a call, for whoever has to answer for it later.
+//! The audit of the tools: one line of JSON a call.
 
 use std::fs::{File, OpenOptions};
 use std::future::{Future, poll_fn};
@@ -13,7 +13,7 @@ use protocol_core::CancelReason;
 use serde::Serialize;
 use serde_json::Value;
 
-/// Where the lines go. Cloning shares it.
+/// The file that the lines go to. Cloning shares it.
 #[derive(Clone, Default)]
 pub struct Audit(Option<Arc<Mutex<dyn Write + Send>>>);
 
@@ -21,7 +21,7 @@ impl Audit {
     /// Lines go to the end of the file at `path`, which is made if it is not there.
     ///
     /// # Errors
-    /// When the file cannot be opened for writing.
+    /// An error if the file cannot be opened for writing.
     pub fn append(path: &Path) -> io::Result<Self> {
         OpenOptions::new().append(true).create(true).open(path).map(Self::to::<File>)
     }
@@ -58,7 +58,7 @@ struct Line<'a> {
     partial: Option<Value>,
 }
 
-/// How a call ended.
+/// The end of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Ended {
@@ -77,7 +77,7 @@ impl From<&CancelReason> for Ended {
     }
 }
 
-/// What a tool notes down as it goes. Cloning shares it.
+/// The notes that a tool takes as it goes. Cloning shares them.
 #[derive(Clone, Default)]
 pub(crate) struct Record(Arc<Mutex<Notes>>);
 
@@ -93,7 +93,7 @@ impl Record {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).steps = Some(steps);
     }
 
-    /// What it leaves behind if it is cut short; asked only then.
+    /// Sets the partial result to record if it is cut short; made only then.
     pub(crate) fn partial<T: Serialize>(&self, partial: impl Fn() -> T + Send + 'static) {
         let partial = move || serde_json::to_value(partial()).ok();
         self.0.lock().unwrap_or_else(PoisonError::into_inner).partial = Some(Box::new(partial));

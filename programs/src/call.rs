@@ -29,15 +29,15 @@ use super::serve::{self, Serving};
 use super::status::{self, complain, say};
 use super::threads::in_thread;
 
-/// What the command line of this process wants.
+/// The command that the command line of this process asks for.
 pub enum Wanted {
     /// To be the server `tools`.
     Serve(Serving),
     /// To call one.
     Call {
-        /// Where it is.
+        /// The server to call.
         server: Server,
-        /// What to call there.
+        /// The calls to make there.
         calling: Box<Calling>,
     },
 }
@@ -62,7 +62,7 @@ const CHILD_START: Duration = Duration::from_secs(60);
 
 /// One call, about to be made.
 pub struct Calling {
-    /// What answers the server's questions.
+    /// The client that answers the server's input requests.
     pub client: Arc<dyn Client>,
     /// The clocks.
     pub config: Config,
@@ -173,7 +173,7 @@ where
     }
 }
 
-/// How long a server may take to end after the call has.
+/// The time that a server has to end after the call has.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The time that it may take once it was told to by SIGTERM.
@@ -218,10 +218,10 @@ fn forever() {
     }
 }
 
-/// How many updates are shown before a Ctrl-C is looked for again.
+/// The number of updates that are shown before a Ctrl-C is looked for again.
 const UPDATES_A_TURN: usize = 64;
 
-/// How it went.
+/// The end of the call, for the exit status.
 enum Verdict {
     /// All is said.
     Exit(u8),

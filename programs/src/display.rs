@@ -1,4 +1,4 @@
-//! How far the call is: a live bar on a terminal, one line for each update elsewhere. Always on stderr.
+//! The display of progress: a live bar on a terminal, one line for each update elsewhere. Always on stderr.
 
 use std::borrow::Cow;
 use std::io::{IsTerminal, Write, stderr};
@@ -15,14 +15,14 @@ const PARTS: f64 = 1_000_000.0;
 pub(super) struct Display(Mutex<State>);
 
 struct State {
-    /// What is shown: the newest of each member.
+    /// The values that are shown: the newest of each member.
     shown: Progress,
     updates: u64,
-    /// Where a bar is drawn; `None` where lines are written.
+    /// The place where a bar is drawn; `None` where lines are written.
     target: Option<fn() -> ProgressDrawTarget>,
     /// The bar; not there before the call begins, after it has ended, and while somebody is asked.
     bar: Option<ProgressBar>,
-    /// How many are asking.
+    /// The number of input requests that are open.
     asking: usize,
     over: bool,
 }
@@ -90,7 +90,7 @@ impl Display {
         say("");
     }
 
-    /// Whether the call has ended.
+    /// Returns `true` if the call has ended.
     pub(super) fn is_over(&self) -> bool {
         self.state().over
     }
@@ -172,7 +172,7 @@ fn bar_style() -> ProgressStyle {
     template("[{bar:28}] {prefix} eta {eta} {wide_msg}")
 }
 
-/// What stays of a bar.
+/// The style of a bar that is over.
 fn past_style() -> ProgressStyle {
     template("[{bar:28}] {prefix} in {elapsed} {wide_msg}")
 }
@@ -209,7 +209,7 @@ fn numbers(progress: &Progress) -> String {
     }
 }
 
-/// How much of the total, from 0 to 1.
+/// The share of the total, from 0 to 1.
 fn fraction(progress: &Progress) -> Option<f64> {
     let (value, total) = (progress.value?, progress.total?);
     (total > 0.0).then(|| (value / total).clamp(0.0, 1.0))

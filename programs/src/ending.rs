@@ -27,7 +27,7 @@ struct Clients {
     served: BTreeMap<u64, Peer>,
     /// It has begun: who comes now is too late.
     begun: bool,
-    /// Who waits until nobody is served.
+    /// The task that waits until no call runs.
     waker: Option<Waker>,
 }
 
@@ -91,7 +91,7 @@ impl Ending {
         drop(clients);
         let mut running = 0;
         for peer in served {
-            running += peer.stats().serves;
+            running += peer.stats().inbound_calls;
             peer.close(Close::Graceful { grace: self.grace });
         }
         if running > 0 {

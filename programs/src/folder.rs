@@ -18,7 +18,7 @@ impl Folder {
     /// Writes what `data` is the base64 of to a new file, which is called by its `kind` and a number. A server has no say in its name.
     ///
     /// # Errors
-    /// What is wrong with `data`, or with the folder.
+    /// The fault of `data`, or of the folder.
     pub(super) fn save(&mut self, kind: &str, data: &str, mime_type: &str) -> Result<PathBuf, String> {
         let bytes = decode(data)?;
         loop {

@@ -20,13 +20,13 @@ use super::status::{self, complain, say};
 use super::watch::Watch;
 use crate::adapter::{Adapter, End, Place, first, start};
 
-/// How often the manifests are looked at when nothing tells that they have changed.
+/// The time between looks at the manifests when no change is reported.
 const POLL: Duration = Duration::from_secs(2);
 /// As many troubles are remembered, so that none is told twice.
 const TOLD: usize = 1024;
-/// How long after a change they are looked at.
+/// The time between a change and the look at them.
 const SETTLE: Duration = Duration::from_millis(20);
-/// How long the apps may take to hang up at the end.
+/// The time that the apps have to hang up at the end.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// The whole program.
@@ -175,7 +175,7 @@ async fn watch<A: Adapter>(adapter: &A, gateway: &Gateway<A::Sockets>, home: &Ho
     }
 }
 
-/// Whether there may be something else to read now. Our own reading is told, too.
+/// Returns `true` if there may be something else to read now. Our own reading is reported, too.
 fn is_change(kind: EventKind) -> bool {
     !kind.is_access() || kind == EventKind::Access(AccessKind::Close(AccessMode::Write))
 }

@@ -92,7 +92,7 @@ fn shown(text: &str) -> String {
     super::display::one_line(text)
 }
 
-/// What `--accept` says to a form: its defaults.
+/// The answer that `--accept` gives to a form: its defaults.
 ///
 /// # Errors
 /// The name of a required field that has none.
@@ -150,7 +150,7 @@ impl Field {
         question + ": "
     }
 
-    /// What the answer means; `None` leaves the field out.
+    /// Reads an answer; `None` leaves the field out.
     fn read(&self, said: &str) -> Result<Option<Value>, String> {
         if said.is_empty() {
             return match &self.default {

@@ -22,7 +22,7 @@ use super::{Ending, Server, status};
 use crate::adapter::{Adapter, Link, Place, first, start, task};
 use crate::tools::clock;
 
-/// What the system tells a program.
+/// The signals that a program gets from the system.
 pub trait Signals {
     /// The next Ctrl-C.
     ///

@@ -15,13 +15,13 @@ use super::{Ending, arguments};
 use crate::audit::Audit;
 use crate::tools::{Options, clock, service};
 
-/// What to serve, and where.
+/// The service, and the address that it is served on.
 pub struct Serving {
-    /// Where clients come from.
+    /// The address that clients come from.
     pub listen: Listen,
     /// The tools.
     pub service: Arc<Service>,
-    /// How it ends when it is told to.
+    /// The way in which it ends when it is told to.
     pub ending: Ending,
     /// The time for which calls may go on once the client on standard input has left.
     pub linger: Duration,

@@ -1,4 +1,4 @@
-//! What the programs exit with, and the line on stderr that goes before it.
+//! The exit statuses of the programs, and the line on stderr before one.
 
 use std::fmt;
 use std::io::{Write, stderr};

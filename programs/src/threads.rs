@@ -24,7 +24,7 @@ pub(super) fn in_thread<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'sta
     InThread(slot)
 }
 
-/// What [`in_thread`] brings. Dropping it lets the thread go on unheard.
+/// The result of [`in_thread`]. Dropping it lets the thread go on unheard.
 pub(super) struct InThread<T>(Arc<Mutex<Slot<T>>>);
 
 struct Slot<T> {

@@ -17,7 +17,7 @@ use endpoint::{BoxFuture, Client, Runtime, Service};
 use protocol_core::Config;
 use tesseron::claims::ClaimCode;
 
-/// What a task that does not end may cost at the end.
+/// The time that tasks which do not end may cost at the end.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// tokio.

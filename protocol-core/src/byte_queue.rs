@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use bytes::{Buf, Bytes};
 
-/// What is kept of the room that a burst took.
+/// Bytes of room that are kept after a burst.
 pub(crate) const KEPT: usize = 64 * 1024;
 /// Room that is kept in any case: what an idle connection has to read into, and to write from.
 pub(crate) const BASE_CAPACITY: usize = 4 * 1024;
@@ -17,7 +17,7 @@ pub(crate) struct ByteQueue {
     bytes: Vec<u8>,
     /// Bytes of `bytes`, from its beginning, that have left.
     left: usize,
-    /// How often in a row all has left and had been short.
+    /// The number of times in a row that the queue emptied and had been short.
     quiet_reads: u8,
 }
 
@@ -32,7 +32,7 @@ impl ByteQueue {
         self.bytes.get(self.left..self.left.saturating_add(length)).unwrap_or_default()
     }
 
-    /// Where to add something: only behind what there is.
+    /// Gives the buffer to append to. Bytes that are there already must stay.
     pub(crate) fn behind(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
@@ -65,14 +65,14 @@ impl ByteQueue {
         self.bytes.clear();
     }
 
-    /// What a burst needed is given back, unless the next one follows at its heels.
+    /// Gives back the room of a burst, unless another burst follows at once.
     fn settle(&mut self) {
         self.quiet_reads = if self.bytes.len() > BASE_CAPACITY { 0 } else { self.quiet_reads.saturating_add(1) };
         self.bytes.clear();
         self.bytes.shrink_to(if self.quiet_reads < QUIET_READS { KEPT } else { BASE_CAPACITY });
     }
 
-    /// What has left goes, too, where somebody never catches up; what waits moves up, and is no longer than that.
+    /// Drops bytes that have left from the front, also while the queue never empties: what waits moves up, and is no longer than that.
     fn move_up(&mut self) {
         if self.left >= self.bytes.len() / 2 {
             self.bytes.drain(..core::mem::take(&mut self.left));

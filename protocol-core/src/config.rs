@@ -1,4 +1,4 @@
-//! What the owner of a session decides before it begins.
+//! The configuration of a session, fixed before it begins.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -17,20 +17,20 @@ use crate::limits::Limits;
 pub struct Config {
     /// The protocol and the end of it that this session is.
     pub protocol: Protocol,
-    /// Who we are, as the peer is told. Of a Tesseron app the name is its id, of a gateway this is the agent.
+    /// Our name and version, as the peer is told. Of a Tesseron app the name is its id; of a gateway this is the agent.
     pub identity: Identity,
-    /// What we can do, as the peer is told. What is not declared here is refused on arrival. A Tesseron app declares here what it makes
+    /// Our capabilities, as the peer is told. A request that needs one that is not declared is refused on arrival. A Tesseron app declares here what it makes
     /// use of: sampling, elicitation, subscriptions.
     pub capabilities: Capabilities,
-    /// What a server tells the model of its client about itself; the description of a Tesseron app.
+    /// A server's description of itself, for the model of its client; the description of a Tesseron app.
     pub instructions: Option<String>,
     /// Every bound.
     pub limits: Limits,
     /// Every clock.
     pub timeouts: Timeouts,
-    /// How progress is sent and read.
+    /// The rules for progress, sent and received.
     pub progress: ProgressPolicy,
-    /// How sampling depth is counted.
+    /// The rules for sampling depth.
     pub depth: DepthPolicy,
     /// The least severe log record that is sent until the peer sets a level of its own.
     pub log_level: Level,
@@ -137,22 +137,22 @@ impl Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Timeouts {
-    /// How long the handshake may take; then the session closes. 10 s.
+    /// The longest time that the handshake may take; then the session closes. 10 s.
     pub handshake: Option<Duration>,
-    /// What an outbound call is given, unless it says otherwise.
+    /// The time limits of an outbound call that brings none of its own.
     pub call: CallTimeouts,
-    /// How long an inbound call may take, from its receipt. `None`: as long as it likes.
+    /// The time limit of an inbound call, from its receipt. `None`: no limit.
     pub serve: Option<Duration>,
-    /// How long an input that we asked for may take; people may be asked, so it is long. 600 s.
+    /// The time limit of an input request of ours; people may be asked, so it is long. 600 s.
     pub input: Option<Duration>,
-    /// How long a call that we cancelled may wait for what the peer still says of it, a partial result above all, where the protocol
+    /// The longest time that a cancelled call waits for the peer's last word on it, a partial result above all, where the protocol
     /// has it say so (Tesseron). It ends as cancelled in any case. Zero: at once.
     pub cancel_grace: Duration,
     /// After the end of input, or a close that was not told otherwise: how long running calls are still answered. 5 s.
     pub close_grace: Duration,
-    /// How long a cancelled handler may go on to clean up. Read by the endpoint. 5 s.
+    /// The time that a cancelled handler has for cleaning up. Read by the endpoint. 5 s.
     pub handler_grace: Duration,
-    /// How long a response is held back after a last progress update, for clients that lose updates which they read
+    /// The time that a response is held back after a last progress update, for clients that lose updates which they read
     /// together with the result. Zero.
     pub response_gap: Duration,
 }
@@ -179,11 +179,11 @@ impl Default for Timeouts {
 /// goes on. MCP, Lifecycle, Timeouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallTimeouts {
-    /// How long nothing may be heard of the call. 60 s.
+    /// The longest time without an accepted update of progress. 60 s.
     pub idle: Option<Duration>,
-    /// How long it may take in all, progress or not. 600 s.
+    /// The longest time in all, progress or not. 600 s.
     pub max_total: Option<Duration>,
-    /// Whether accepted progress restarts the idle clock. It always asks the peer for progress. True.
+    /// `true` if accepted progress restarts the idle clock. The peer is then always asked for progress. `true` by default.
     pub reset_on_progress: bool,
 }
 
@@ -198,7 +198,7 @@ impl CallTimeouts {
     pub const NONE: Self = Self { idle: None, max_total: None, reset_on_progress: false };
 }
 
-/// How progress is sent and read.
+/// The rules for progress, sent and received.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ProgressPolicy {
@@ -235,7 +235,7 @@ impl Default for ProgressPolicy {
 /// At most so many updates in any window of so long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateWindow {
-    /// How many; above [`RateWindow::MOST`] it counts as that. Zero keeps everything back until the response, except the final
+    /// The number of updates; above [`RateWindow::MOST`] it counts as that. Zero keeps everything back until the response, except the final
     /// update.
     pub updates: u32,
     /// In how long. Zero is no limit.
@@ -255,20 +255,20 @@ impl RateWindow {
         Self { updates, length }
     }
 
-    /// Whether nothing is ever held back.
+    /// Returns `true` if no update is ever held back.
     #[must_use]
     pub const fn is_unlimited(self) -> bool {
         self.length.is_zero()
     }
 }
 
-/// How sampling depth is counted. No protocol has a rule for it; without one two models can call each other for ever.
+/// The rules for sampling depth. No protocol has one; without a bound two models could call each other for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DepthPolicy {
     /// The deepest sampling that is asked or answered. 3.
     pub max: u8,
-    /// What an arriving call belongs to when the wire does not say.
+    /// The call that an arriving input request belongs to when the wire does not say.
     pub inference: DepthInference,
 }
 
@@ -278,7 +278,7 @@ impl Default for DepthPolicy {
     }
 }
 
-/// What an arriving call belongs to when the wire does not say.
+/// The call that an arriving input request belongs to when the wire does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DepthInference {

@@ -54,14 +54,14 @@ const BYTES_A_TURN: usize = 1 << 20;
 const NEAR: Duration = Duration::from_secs(1);
 /// No alarm is set for longer: then it rings for nothing and is set anew. Many timers cannot count very far.
 const FAR: Duration = Duration::from_secs(24 * 3600);
-/// How long is read on after a write failed. A time, since "nothing is ready" proves nothing: a runtime may not have asked yet.
+/// The time that input is still read after a write failed. A time, since "nothing is ready" proves nothing: a runtime may not have asked yet.
 const READ_GRACE: Duration = Duration::from_millis(500);
-/// How long the last output may take to leave once the machine is closed.
+/// The longest time that the last output may take to leave once the machine is closed.
 const FLUSH_GRACE: Duration = Duration::from_secs(5);
 
-/// What a [`Driver`] drives. The verbs are those of [`Session`], with the same meaning.
+/// A machine that a [`Driver`] drives. The methods are those of [`Session`], with the same meaning.
 pub trait Machine {
-    /// What the owner of the driver hears.
+    /// The events that the owner of the driver is given.
     type Event;
 
     /// A frame has arrived. Hands it back, and changes nothing, if there is no room for what it would bring; only while
@@ -96,13 +96,13 @@ pub trait Machine {
     /// The next event to hand out.
     fn poll_event(&mut self) -> Option<Self::Event>;
 
-    /// When [`Self::handle_timeout`] is due; later than the last `now` it was given.
+    /// The deadline at which [`Self::handle_timeout`] is due; later than the last `now` it was given.
     fn poll_timeout(&self) -> Option<Instant>;
 
-    /// Whether frames are to be read. False once closed.
+    /// Returns `true` if frames are to be read. `false` once closed.
     fn wants_input(&self) -> bool;
 
-    /// Whether it is over: nothing is to be read, and what [`Self::poll_transmit`] and [`Self::poll_event`] still give is the last.
+    /// Returns `true` once it is over: nothing is to be read, and what [`Self::poll_transmit`] and [`Self::poll_event`] still give is the last.
     fn is_closed(&self) -> bool;
 
     /// The longest frame that it takes. The transport is told, and cuts longer ones.
@@ -143,12 +143,12 @@ pub trait Machine {
     }
 }
 
-/// How a machine stands when it has had its turn.
+/// The state of a machine after its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TurnOutcome<E> {
-    /// What the clock said in its turn.
+    /// The time that the clock gave in its turn.
     pub now: Instant,
-    /// Whether there may be more frames to write.
+    /// `true` if there may be more frames to write.
     pub has_output: bool,
     /// An event to hand out.
     pub event: Option<E>,
@@ -209,14 +209,14 @@ impl Machine for Session {
 
 /// A transport that moves whole frames. Nothing here waits: what is not possible yet is `Pending` and wakes the task.
 pub trait FrameIo {
-    /// What goes wrong with it.
+    /// The error of the transport.
     type Error;
 
     /// The next frame, or `None` once the peer has ended its side; then it is not called again. A transport that can read for ever
     /// without completing a frame gives `Pending` now and then and wakes the task itself.
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Self::Error>>;
 
-    /// Whether [`Self::start_send`] may be called. Tries to make room if there is none.
+    /// Waits until [`Self::start_send`] may be called. Tries to make room if there is none.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>>;
 
     /// Takes one frame. It need not leave before [`Self::poll_flush`].
@@ -239,7 +239,7 @@ pub trait FrameIo {
         let _ = bytes;
     }
 
-    /// Whether [`Self::poll_ready`], [`Self::start_send`], [`Self::start_sends`] and [`Self::poll_flush`] may also be called outside of the
+    /// Returns `true` if [`Self::poll_ready`], [`Self::start_send`], [`Self::start_sends`] and [`Self::poll_flush`] may also be called outside of the
     /// task that receives: on any thread, within a runtime or without, though never at the same time as anything else of it. They wake that
     /// task then, wherever it runs. Where all of that holds, a call that is alone on its way leaves with the verb that makes it.
     ///
@@ -249,7 +249,7 @@ pub trait FrameIo {
     }
 }
 
-/// Whoever chooses the transport at run time keeps it in a box.
+/// A transport that is chosen at run time, in a box.
 impl<I: FrameIo + ?Sized> FrameIo for Box<I> {
     type Error = I::Error;
 
@@ -309,7 +309,7 @@ pub struct Driver<M, I: FrameIo, T> {
     timer: T,
     /// Read and not yet taken by the machine. Offered again before another is read.
     arrived: VecDeque<Bytes>,
-    /// What comes behind `arrived`, once that is known.
+    /// The end of the input after `arrived`, once it is known.
     ending: Option<TransportEnd>,
     /// The transport was not asked for all that it has, so it does not wake us.
     unasked: bool,
@@ -329,7 +329,7 @@ pub struct Driver<M, I: FrameIo, T> {
     flush_by: Option<Instant>,
     /// The task that turned it last. The transport wakes it.
     task: Option<Waker>,
-    /// Where the alarm is set, for that task. Between two turns it is sure to bring the next.
+    /// The instant for which the alarm is set, for that task. Between two turns it is sure to bring the next.
     alarm: Option<Instant>,
     over: bool,
 }
@@ -419,7 +419,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         Poll::Pending
     }
 
-    /// Whether the machine has not yet heard everything that the peer sent.
+    /// Returns `true` while the machine has not been given everything that the peer sent.
     fn is_hearing(&self) -> bool {
         self.reading || self.ending.is_some()
     }
@@ -511,7 +511,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         }
     }
 
-    /// Whether a frame may leave between two turns, of a transport that sends anywhere: all before it has left, and nothing ends.
+    /// Returns `true` if a frame may leave between two turns, of a transport that sends anywhere: all before it has left, and nothing ends.
     pub fn sends_early(&self) -> bool {
         let is_idle = !self.unwritten && self.arrived.is_empty() && self.reading && self.writing;
         // Without a task it has not had its first turn, or something has panicked here.
@@ -614,12 +614,12 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         rings
     }
 
-    /// What has rung, or may ring early with nobody to ask it again, is not counted on.
+    /// Forgets an alarm that has rung, or may ring early without being polled again: it is not counted on.
     fn leave_alarm(&mut self, now: Instant) {
         self.alarm = self.alarm.filter(|set| now.saturating_add(NEAR) < *set);
     }
 
-    /// When the alarm rings as it is set, unless that is later than `at`.
+    /// The instant at which the alarm rings as it is set, unless that is later than `at`.
     fn rings_by(&self, at: Instant) -> Option<Instant> {
         self.alarm.filter(|set| *set <= at)
     }
@@ -653,11 +653,11 @@ mod tests {
         output_room: Option<usize>,
         /// Echoes, and tells nothing.
         mute: bool,
-        /// How often it says that it wants input and then has no room, as a machine may that other threads fill.
+        /// The number of times that it says that it wants input and then has no room, as a machine may that other threads fill.
         refusals: usize,
         frames: usize,
         closed: bool,
-        /// What closes it, beside a failure.
+        /// The events that close it, beside a failure.
         closes_at_eof: bool,
         silent: bool,
     }
@@ -802,7 +802,7 @@ mod tests {
     struct Clock {
         now: Rc<Cell<u64>>,
         alarm: Rc<Cell<Option<u64>>>,
-        /// How often it was asked.
+        /// The number of times that it was polled.
         asked: Rc<Cell<usize>>,
     }
 
@@ -1141,7 +1141,7 @@ mod tests {
         assert_eq!(bench.drain(), ["Eof"]);
     }
 
-    /// What another had closed was read once more, and what it had to say was thrown away when that failed.
+    /// A machine that a verb had closed was read once more, and its last output was thrown away when that read failed.
     #[test]
     fn regression_a_machine_that_was_closed_between_two_turns_is_read_for_no_longer() {
         let mut bench = Bench::new(Echo::default());
@@ -1366,7 +1366,7 @@ mod tests {
     }
 
     impl Trickle {
-        /// Whether this poll is one of the pauses.
+        /// Returns `true` if this poll is one of the pauses.
         fn pauses(&mut self, cx: &Context<'_>) -> bool {
             self.pause = !self.pause;
             if self.pause {

@@ -1,4 +1,4 @@
-//! What goes wrong: errors that travel on the wire, and rules that the peer broke.
+//! Errors that travel on the wire, and rules that the peer broke.
 //!
 //! The third kind, misuse of a verb, is a small type of its own beside each verb.
 
@@ -15,7 +15,7 @@ pub struct RpcError {
     pub code: i64,
     /// One sentence for people.
     pub message: Text,
-    /// Whatever else there is to say. Mostly nothing, so it takes no room for it.
+    /// Further data. Boxed, since most errors have none.
     pub data: Option<Box<Json>>,
 }
 

@@ -57,13 +57,13 @@ const GATHERED: usize = 4 * 1024;
 /// itself never holds more than the limit and one read, and no large buffer once the long line is through.
 #[derive(Debug)]
 pub struct LineDecoder {
-    /// What was read and not yet handed on, and `spare` bytes.
+    /// The bytes that were read and not yet handed on, and `spare` bytes.
     buffer: BytesMut,
     /// Bytes at the end of `buffer` that were cleared to be read into, and were not needed.
     spare: usize,
     /// Bytes the memory behind `buffer` was made with, handed on or not.
     made: usize,
-    /// How many reads in a row did not fill their room.
+    /// The number of reads in a row that did not fill their room.
     quiet_reads: u8,
     /// Bytes of `buffer`, from its beginning, that hold no line feed.
     searched: usize,
@@ -213,7 +213,7 @@ impl LineDecoder {
         self.frame(line)
     }
 
-    /// What a line says, or `None` if it is blank.
+    /// Returns the frame of a line, or `None` if it is blank.
     fn frame(&self, mut line: Bytes) -> Option<Bytes> {
         if line.starts_with(&BYTE_ORDER_MARK) {
             line.advance(BYTE_ORDER_MARK.len());
@@ -232,7 +232,7 @@ impl LineDecoder {
     }
 }
 
-/// Where the first line feed is. Most bytes are looked at thirty-two at a time (without a way out of the inner loop the compiler
+/// Finds the first line feed. Most bytes are looked at thirty-two at a time (without a way out of the inner loop the compiler
 /// compares them at once), the last ones eight at a time.
 fn find_line_feed(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
@@ -315,7 +315,7 @@ impl LineEncoder {
         Some(frame)
     }
 
-    /// What is gathered becomes a piece, since something else goes behind it.
+    /// Turns the gathered bytes into a piece of their own, before a piece that is not gathered follows.
     fn end_gathering(&mut self) {
         let gathered = self.gathered.take();
         if !gathered.is_empty() {
@@ -424,7 +424,7 @@ mod tests {
         frames
     }
 
-    /// Where the memory of `frame` ends and how much of it another slice keeps alive cannot be asked; its address can.
+    /// Returns `true` if `frame` is a slice of `memory`. How much of it another slice keeps alive cannot be asked; an address can.
     fn lies_within(frame: &Bytes, memory: core::ops::Range<*const u8>) -> bool {
         memory.contains(&frame.as_ptr())
     }
@@ -733,7 +733,7 @@ mod tests {
         }
     }
 
-    /// What was written went only when nothing waited, which never happens behind a peer that asks as fast as it reads.
+    /// Written bytes were dropped only when nothing waited, which never happens for a peer that asks as fast as it reads.
     #[test]
     fn regression_an_encoder_whose_reader_never_catches_up_holds_no_more_than_what_waits() {
         let mut encoder = LineEncoder::new();

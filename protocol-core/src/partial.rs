@@ -1,4 +1,4 @@
-//! What a tool that works through a list hands back, whole or cut short.
+//! The result of a tool that works through a list, whole or cut short.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ use crate::json::{Json, JsonError, Text};
 /// pretty-printed text and the same as structured content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartialResult {
-    /// How it ended. A checkpoint has none: it is written when the job settles.
+    /// The end of the job. A checkpoint has none: it is written when the job settles.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
     /// Items in all.
@@ -32,7 +32,7 @@ pub struct PartialResult {
     pub errors: Vec<ItemError>,
 }
 
-/// How a job ended.
+/// The end of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {

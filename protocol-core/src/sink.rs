@@ -1,4 +1,4 @@
-//! Where a session puts the frames that leave together.
+//! The sink that takes the frames which leave together.
 
 use bytes::Bytes;
 

@@ -224,7 +224,7 @@ struct Found {
     slot: Option<usize>,
 }
 
-/// Where among `count` slots the search for an id begins: 2^64 divided by the golden ratio spreads neighbours over all of them.
+/// The slot among `count` at which the search for an id begins: 2^64 divided by the golden ratio spreads neighbours over all of them.
 fn home(id: impl Id, count: usize) -> usize {
     let hash = id.number().wrapping_mul(0x9e37_79b9_7f4a_7c15);
     // The uppermost bits, as many as number the slots.

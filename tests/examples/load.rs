@@ -103,7 +103,7 @@ fn in_flight(count: u64) {
         carry(&mut ends, 1, now);
         assert!(matches!(ends[0].poll_event(), Some(Event::Done { .. })));
     });
-    assert_eq!(ends.each_ref().map(|end| (end.stats().calls, end.poll_timeout())), [(0, None), (0, None)]);
+    assert_eq!(ends.each_ref().map(|end| (end.stats().outbound_calls, end.poll_timeout())), [(0, None), (0, None)]);
 }
 
 fn updates(count: u64) {

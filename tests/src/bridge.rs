@@ -581,7 +581,14 @@ impl House {
         assert_eq!(self.bridge.in_flight(), 0, "the bridge keeps something");
         for leg in self.legs() {
             let stats = self.stats(leg);
-            let held = [stats.calls, stats.serves, stats.orphans, stats.exchanges_in, stats.exchanges_out, stats.queued_bytes];
+            let held = [
+                stats.outbound_calls,
+                stats.inbound_calls,
+                stats.orphans,
+                stats.exchanges_in,
+                stats.exchanges_out,
+                stats.queued_bytes,
+            ];
             assert_eq!(held, [0; 6], "{} keeps something", self.name(leg));
         }
     }

@@ -562,7 +562,7 @@ fn open_exchanges_are_counted_on_both_sides() {
     let mut client = End::new(client_config());
     assert_eq!(open(&client), (1, 0), "the handshake");
     client.call();
-    assert_eq!((open(&client), client.session.stats().calls), ((1, 0), 1), "a call that is held is none yet");
+    assert_eq!((open(&client), client.session.stats().outbound_calls), ((1, 0), 1), "a call that is held is none yet");
 
     let mut client = End::client(client_config());
     assert_eq!(open(&client), (0, 0));

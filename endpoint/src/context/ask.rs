@@ -1,4 +1,4 @@
-//! What a handler asks of its caller: model, user, browser, roots.
+//! Input requests of a handler to its caller: model, user, browser, roots.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::hash::{BuildHasher, RandomState};

@@ -1,4 +1,4 @@
-//! What a handler holds of the invocation that it serves.
+//! The handle that a handler has on its call.
 
 mod ask;
 mod subrange;
@@ -78,13 +78,13 @@ impl Context {
         Subrange::new(self.clone(), range)
     }
 
-    /// Whether the caller asked for progress. Without it reporting is free of cost and effect.
+    /// Returns `true` if the caller asked for progress. Without it reporting is free of cost and effect.
     #[must_use]
     pub fn is_observed(&self) -> bool {
         self.invocation.observed
     }
 
-    /// Whether the handler shall stop: the caller cancelled, the deadline has passed, the channel has ended. The wire is
+    /// Returns `true` once the handler should stop: the caller cancelled, the deadline has passed, the channel has ended. The wire is
     /// free then, and nothing that the handler still returns is sent.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
@@ -173,7 +173,7 @@ impl Context {
     /// Deposits what is done so far: a value whose JSON is an object. If the invocation is cut short or fails, the last one travels
     /// to the caller where the protocol has a place for it.
     ///
-    /// What cannot be taken is counted ([`Counters::values_refused`](crate::Counters::values_refused)); the one before it
+    /// A value that cannot be taken is counted ([`Counters::values_refused`](crate::Counters::values_refused)); the one before it
     /// stays.
     pub fn checkpoint(&self, partial: &(impl Serialize + ?Sized)) {
         let _ = self.try_checkpoint(partial);
@@ -195,7 +195,7 @@ impl Context {
         self.invocation.configure(options)
     }
 
-    /// How many samplings the invocation is nested in.
+    /// The number of samplings that the call is nested in.
     #[must_use]
     pub fn depth(&self) -> u8 {
         self.invocation.depth
@@ -226,7 +226,7 @@ impl Context {
         self.agent()
     }
 
-    /// What the caller can do now: sampling, elicitation by form and by URL, roots.
+    /// The capabilities of the caller now: sampling, elicitation by form and by URL, roots.
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         self.peer().map(|peer| peer.capabilities).unwrap_or_default()
@@ -255,7 +255,7 @@ pub struct Cancellation {
 }
 
 impl Cancellation {
-    /// Whether it shall stop.
+    /// Returns `true` once the handler should stop.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.invocation.is_cancelled()

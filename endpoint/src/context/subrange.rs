@@ -42,7 +42,7 @@ impl Part {
         Self { from, to: self.at(range.end).max(from) }
     }
 
-    /// Where `fraction` of this part lies in the whole.
+    /// The place of `fraction` of this part in the whole.
     fn at(self, fraction: f64) -> f64 {
         let fraction = if fraction.is_nan() { 0.0 } else { fraction.clamp(0.0, 1.0) };
         // Exact at both ends, unlike `from + fraction * (to - from)`.

@@ -34,7 +34,7 @@ use protocol_core::time::Instant;
 /// then wakes it, or sends for it what is alone on its way ([`drive`](crate::drive)); no code of the user runs under the lock, and
 /// nothing is locked across a poll.
 ///
-/// When the session has closed, the endpoint goes on until the handlers that were told to stop have ended or have used up their grace
+/// After the session has closed, the endpoint goes on until the handlers that were told to stop have ended or have used up their grace
 /// ([`Timeouts::handler_grace`](protocol_core::Timeouts::handler_grace)): only then [`Machine::is_closed`]. The grace of each counts from when it was told: at its
 /// cancel, at its deadline, or at the end of the session, which after the end of input comes when nothing runs any longer, at the
 /// latest after [`Timeouts::close_grace`](protocol_core::Timeouts::close_grace). Dropping the endpoint is like a transport that failed: open calls end as
@@ -42,15 +42,15 @@ use protocol_core::time::Instant;
 pub struct Endpoint {
     shared: Arc<Shared>,
     side: Side,
-    /// What is to be done without the lock. Kept here and taken piece by piece, so that one that panics costs none of the others.
+    /// The work that is done without the lock. Kept here and taken piece by piece, so that one that panics costs none of the others.
     work: VecDeque<Work>,
-    /// What is to be done behind all that the events of the turn bring.
+    /// The work that is done after everything that the events of the turn bring.
     late: VecDeque<Work>,
     /// The end, until it is handed out.
     end: Option<CloseReason>,
     /// Lanes that were given up, until they are handed out. Their frames are dropped.
     closed_lanes: VecDeque<Lane>,
-    /// What the driver said last.
+    /// The last time that the driver gave.
     now: Instant,
     frame_limit: usize,
     /// In the last turn the session wanted input, and since then only verbs were called.
@@ -68,7 +68,7 @@ enum Side {
     Client(Arc<dyn Client>),
 }
 
-/// What an event leaves to be done once the lock is let go, in order.
+/// Work that an event leaves, to be done once the lock is let go, in order.
 enum Work {
     Wake(Waker),
     Serve(Arc<Invocation>, Request),
@@ -77,7 +77,7 @@ enum Work {
     Log(Box<LogRecord>),
     Notice(Box<Notice>),
     Diagnose(Note),
-    /// What may hold a waker: dropped outside.
+    /// A value that may hold a waker: dropped outside.
     Forget(Arc<Question>),
 }
 
@@ -327,7 +327,7 @@ impl Endpoint {
 /// Drives `endpoint` to its end: all is written, its handlers have ended and the transport is closed. Gives the reason for which the session
 /// closed.
 ///
-/// Where the transport allows ([`FrameIo::sends_anywhere`]) and nothing waits to be written, a call beside which no other is held or on its
+/// If the transport allows it ([`FrameIo::sends_anywhere`]) and nothing waits to be written, a call beside which no other is held or on its
 /// way, and the answer to the only one that is served, are written by the verb that makes or gives them. A panic of the transport is then
 /// that of the future, when it is polled next. Turn a [`Driver`](protocol_core::drive::Driver) instead where the transport must stay on its
 /// thread.
@@ -569,7 +569,7 @@ impl State {
         }
     }
 
-    /// What comes behind the events that it brings goes to `late`: a sleeper shall find the deadline that came with its alarm.
+    /// Work that follows the events that it brings goes to `late`: a sleeper finds the deadline that came with its alarm.
     fn handle_timeout(&mut self, now: Instant, late: &mut VecDeque<Work>) {
         // The session first: of a call's deadline and a handler's alarm at the same time, the deadline counts.
         self.session.handle_timeout(now);

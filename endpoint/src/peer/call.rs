@@ -59,7 +59,7 @@ impl Call {
         core::future::poll_fn(|cx| self.poll_progress(cx)).await
     }
 
-    /// What [`Call::next_progress`] does, for hand-written futures. Only the task that polled the call last is woken.
+    /// Polls for the next update as [`Call::next_progress`] does, for hand-written futures. Only the task that polled the call last is woken.
     pub fn poll_progress(&mut self, cx: &mut TaskContext<'_>) -> Poll<Option<Progress>> {
         if self.unread.as_ref().is_none_or(|unread| unread.is_empty()) && !self.left {
             let mut unread = take(&mut self.unread);
@@ -115,7 +115,7 @@ impl Call {
     }
 }
 
-/// What came of a look at the place of a call.
+/// The state of a call's slot when it was looked at.
 enum Seen {
     Found,
     /// Nothing yet, and the task is woken when there is.

@@ -95,7 +95,7 @@ impl Peer {
         .await
     }
 
-    /// Who the peer is and what it can do now; `None` before the handshake.
+    /// The peer and its capabilities now; `None` before the handshake.
     #[must_use]
     pub fn info(&self) -> Option<PeerInfo> {
         self.shared.look(|state| state.session.peer().cloned())
@@ -138,7 +138,7 @@ impl Peer {
     }
 
     /// Tells everybody at the other end who has subscribed to the resource `uri` that it is `value` now, and says how many that were.
-    /// What finds no place is left out: the next value tells more.
+    /// Subscribers whose queue is full are left out: the next value tells more.
     pub fn update(&self, uri: &str, value: &Json) -> usize {
         self.shared.verb(|state, now, after| {
             let subscribed = state.subscriptions.to(uri).into_iter();
@@ -188,13 +188,13 @@ impl Peer {
         });
     }
 
-    /// What the session counted so far.
+    /// The counters of the session.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.shared.look(|state| state.session.stats())
     }
 
-    /// What the endpoint counted so far.
+    /// The counters of the endpoint.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.shared.look(|state| state.counters)
@@ -294,7 +294,7 @@ impl Peer {
         self.shared.look(|state| state.checkpoints = Some(Vec::new()));
     }
 
-    /// What handlers deposited since it is remembered, in order.
+    /// The checkpoints that handlers deposited since they are recorded, in order.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn checkpoints(&self) -> Vec<(Instant, Json)> {
         self.shared.look(|state| state.checkpoints.clone().unwrap_or_default())
@@ -342,7 +342,7 @@ std::thread_local! {
 }
 
 fn encode(value: &(impl Serialize + ?Sized)) -> Result<Json, JsonError> {
-    /// What a thread keeps of the room that long arguments took.
+    /// Bytes of room for long arguments that a thread keeps.
     const KEPT: usize = 4 * 1024;
     // Taken, since arguments may have code that calls a tool; and at the end of a thread it may be gone.
     let mut draft = DRAFT.try_with(Cell::take).unwrap_or_default();

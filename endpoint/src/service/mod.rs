@@ -32,7 +32,7 @@ use protocol_core::tesseron::AppId;
 
 /// Tools, prompts and resources by name. One service can be behind any number of endpoints at once.
 ///
-/// Whatever is registered twice under a name is there once, as it was registered last. Lists are sorted by name (resources by uri)
+/// A second registration under a name replaces the first. Lists are sorted by name (resources by uri)
 /// and handed out page by page.
 ///
 /// ```
@@ -71,7 +71,7 @@ pub struct SchemaUnchecked {
     pub rule: String,
 }
 
-/// What a request sets going.
+/// The start of the work that a request asks for.
 pub(crate) enum Start<'a> {
     Reply(Reply),
     /// A [`Task`] that owes the answer.
@@ -104,7 +104,7 @@ impl Service {
         }
     }
 
-    /// What the model of the client is told about the service as a whole.
+    /// Sets the description of the whole service, for the model of the client.
     #[must_use]
     pub fn instructions(mut self, text: impl Into<String>) -> Self {
         self.config.instructions = Some(text.into());
@@ -204,7 +204,7 @@ impl Service {
         self
     }
 
-    /// How many entries of a list go into one page, at least 1. 100, if nothing is said.
+    /// Sets the number of entries of a list in one page, at least 1. 100 by default.
     #[must_use]
     pub fn page_size(mut self, size: usize) -> Self {
         self.page_size = size.max(1);
@@ -228,7 +228,7 @@ impl Service {
         }
     }
 
-    /// What a session that serves this is told at its birth.
+    /// The configuration of a session that serves this.
     pub(crate) fn config(&self) -> Config {
         let mut config = self.config.clone();
         let offers = &mut config.capabilities;
@@ -245,7 +245,7 @@ impl Service {
         config
     }
 
-    /// What a session is told at its birth that serves this as the app `id` of Tesseron: tools are its actions, and resources are known
+    /// The configuration of a session that serves this as the app `id` of Tesseron: tools are its actions, and resources are known
     /// by their uris. Its name is the title of the service, or the name if it has none.
     ///
     /// Deadlines, limits and depth are those of the service; a call has 60 s where nothing is said, and rates of progress are those of
@@ -383,7 +383,7 @@ impl fmt::Debug for Service {
     }
 }
 
-/// What was never subscribed, or is no longer, is well.
+/// Ending a subscription that does not exist is a success.
 fn leave(invocation: &Invocation, request: &Unsubscribe) -> Start<'static> {
     match (request.uri(), request.subscription()) {
         (Some(uri), _) => invocation.unsubscribe(|_, of| **of == *uri),

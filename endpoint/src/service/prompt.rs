@@ -65,7 +65,7 @@ impl Prompt {
         self
     }
 
-    /// What it is for.
+    /// Sets the purpose of the prompt.
     #[must_use]
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.description = Some(description.into());
@@ -79,7 +79,7 @@ impl Prompt {
         self
     }
 
-    /// How long a call may take, from its receipt, whatever the session says.
+    /// Sets the time limit of a call, from its receipt, in place of the session's.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.options = self.options.with_deadline(deadline);
@@ -141,13 +141,13 @@ impl fmt::Debug for Prompt {
     }
 }
 
-/// What a prompt brings.
+/// The content of a prompt.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PromptOutput {
-    /// What it is, filled in.
+    /// The description, filled in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// What is said to the model, in order.
+    /// The messages for the model, in order.
     pub messages: Vec<PromptMessage>,
 }
 

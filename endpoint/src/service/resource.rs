@@ -36,7 +36,7 @@ pub struct ResourceTemplate {
     read: Arc<Read>,
 }
 
-/// What a resource and a template of resources tell about themselves.
+/// The description of a resource, or of a template of resources.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct About {
@@ -55,7 +55,7 @@ struct About {
 pub struct ResourceUri {
     /// The whole uri, as the peer wrote it.
     pub uri: String,
-    /// What stands for the variables of the template, as it is written in the uri.
+    /// The values of the variables of the template, as they are written in the uri.
     pub variables: BTreeMap<String, String>,
 }
 
@@ -68,14 +68,14 @@ macro_rules! about_builders {
             self
         }
 
-        /// What it is.
+        /// Sets the description.
         #[must_use]
         pub fn description(mut self, description: impl Into<String>) -> Self {
             self.about.description = Some(description.into());
             self
         }
 
-        /// What kind of content it has. Contents that say nothing are of this kind.
+        /// Sets the kind of content. Contents that name none are of this kind.
         #[must_use]
         pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
             self.about.mime_type = Some(mime_type.into());
@@ -192,7 +192,7 @@ fn start(read: &Arc<Read>, about: &About, context: Context, uri: ResourceUri) ->
     }
 }
 
-/// What a resource holds.
+/// The contents of a resource.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceContents {

@@ -65,7 +65,7 @@ pub struct Tool {
     pub(crate) handler: Handler,
 }
 
-/// What a client may assume of a tool, as far as it trusts the server (MCP `annotations`).
+/// The promises of a tool to clients that trust the server (MCP `annotations`).
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Hints {
@@ -88,7 +88,7 @@ impl Hints {
     }
 }
 
-/// How a tool runs.
+/// The way in which a tool runs.
 #[derive(Clone)]
 pub(crate) enum Handler {
     Task {
@@ -218,7 +218,7 @@ impl Tool {
         self
     }
 
-    /// What it does, for the model.
+    /// Sets the description, for the model.
     #[must_use]
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.description = Some(description.into());
@@ -232,7 +232,7 @@ impl Tool {
         self
     }
 
-    /// Whether what it changes may be lost. Clients assume so when nothing is said.
+    /// Says whether its changes may destroy something. Clients assume so unless told otherwise.
     #[must_use]
     pub fn destructive(mut self, destructive: bool) -> Self {
         self.hints.destructive_hint = Some(destructive);
@@ -246,21 +246,21 @@ impl Tool {
         self
     }
 
-    /// Whether it reaches beyond this program, the web for one. Clients assume so when nothing is said.
+    /// Says whether it reaches beyond this program, the web for one. Clients assume so unless told otherwise.
     #[must_use]
     pub fn open_world(mut self, open_world: bool) -> Self {
         self.hints.open_world_hint = Some(open_world);
         self
     }
 
-    /// How long a call may take, from its receipt, whatever the session says.
+    /// Sets the time limit of a call, from its receipt, in place of the session's.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.options = self.options.with_deadline(deadline);
         self
     }
 
-    /// How often a call may report progress, whatever the session says.
+    /// Sets the rate at which a call may report progress, in place of the session's.
     #[must_use]
     pub fn rate_window(mut self, window: RateWindow) -> Self {
         self.options = self.options.with_window(window);
@@ -371,7 +371,7 @@ impl ToolError {
     /// The call cannot be served before the user has opened these addresses: an error that clients show to people, who may call again
     /// afterwards.
     ///
-    /// Where the caller of `context` does not open addresses, a tool's failure that says so ([`AskFailed::NoUrlElicitation`]); where one of
+    /// If the caller of `context` does not open addresses, a tool's failure that says so ([`AskFailed::NoUrlElicitation`]); if one of
     /// them is not proper, or there is none, [`AskFailed::Invalid`].
     #[must_use]
     pub fn urls_required(context: &Context, urls: impl IntoIterator<Item = OpenUrl>) -> Self {

@@ -12,7 +12,7 @@ use protocol_core::time::Instant;
 /// Names one alarm; ordered by time, and equal times by age.
 pub(crate) type AlarmKey = (Instant, u64);
 
-/// What is due.
+/// A deadline that is due.
 #[derive(Debug)]
 pub(crate) enum Alarmed {
     /// Somebody sleeps.

@@ -5,13 +5,13 @@ use protocol_core::error::RpcError;
 use protocol_core::json::{Json, JsonError};
 use protocol_core::session::{InvokeError, Outcome};
 
-/// How a call ended, and what was heard of it before.
+/// The outcome of a call, and what the peer reported before it.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CallOutcome {
     /// The outcome.
     pub outcome: Outcome,
-    /// What was done before it failed, if the peer told.
+    /// The partial result of a call that failed, if the peer gave one.
     pub partial: Option<Json>,
     /// The last progress that was accepted.
     pub last: Option<Box<Progress>>,

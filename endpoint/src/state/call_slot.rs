@@ -13,12 +13,12 @@ pub(crate) struct CallSlot {
     /// Updates that nobody has read. `None` before there are any: most calls hear of none, and then have none to end.
     pub(crate) unread: Option<Box<Unread>>,
     pub(crate) stage: CallStage,
-    /// Whether who waits also wants to hear of progress.
+    /// `true` if the waiting task also wants updates of progress.
     pub(crate) wants_progress: bool,
     pub(crate) span: Span,
 }
 
-/// How far a call of ours has come.
+/// The stage of an outbound call.
 #[derive(Debug)]
 pub(crate) enum CallStage {
     /// On its way, and who waits for it.

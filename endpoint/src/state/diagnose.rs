@@ -1,4 +1,4 @@
-//! What an endpoint tells a `tracing` subscriber: one span for each invocation, question and call, and an event for each thing that
+//! The records of an endpoint for a `tracing` subscriber: one span for each inbound call, input request and outbound call, and an event for each thing that
 //! whoever looks for a fault wants to know.
 //!
 //! | Span | Fields |
@@ -131,7 +131,7 @@ mod on {
         text.char_indices().nth(SHOWN).and_then(|(end, _)| text.get(..end)).unwrap_or(text)
     }
 
-    /// How a handler answered.
+    /// The kind of answer that a handler gave.
     #[derive(Clone, Copy)]
     pub(crate) struct Answered(&'static str);
 

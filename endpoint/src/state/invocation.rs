@@ -356,7 +356,7 @@ struct AnswerWait {
 }
 
 impl AnswerWait {
-    /// Where the question stands among those of its invocation; nowhere once it is over.
+    /// The place of the input request among those of its call; `None` once it is over.
     fn place<'a>(&self, state: &'a mut State) -> Option<(&'a mut Vec<(InputKey, InputSlot)>, usize)> {
         let inputs = &mut state.serves.get_mut(&self.invocation.id)?.waits.as_mut()?.inputs;
         let at = inputs.iter().position(|(key, _)| *key == self.key)?;

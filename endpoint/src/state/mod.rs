@@ -58,16 +58,16 @@ pub(crate) struct State {
     pub(crate) alarms: Alarms,
     /// The handshake is through.
     pub(crate) ready: bool,
-    /// Who waits for the handshake or the end.
+    /// Tasks that wait for the handshake or the end.
     pub(crate) on_change: Waiters,
     pub(crate) counters: Counters,
     /// The lane of the frame that was taken last, and what its transport attached to it, until its events are sorted.
     pub(crate) arriving: Option<(Lane, Extensions)>,
-    /// What handlers deposited, under test.
+    /// The checkpoints of handlers, recorded under test.
     pub(crate) checkpoints: Option<Vec<(Instant, Json)>>,
 }
 
-/// What an endpoint counts beside [`protocol_core::Stats`], from its birth.
+/// The counters of an endpoint beside [`protocol_core::Stats`], since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
@@ -158,7 +158,7 @@ impl State {
         self.driver.arm(until)
     }
 
-    /// Whether nothing will ever happen again: the session is closed, and no handler is within its grace.
+    /// Returns `true` once nothing can happen any more: the session is closed, and no handler is within its grace.
     pub(crate) fn is_over(&self) -> bool {
         self.closed.is_some() && self.serves.iter().all(|(_, slot)| slot.abandoned)
     }

@@ -14,7 +14,7 @@ pub(crate) struct ServeSlot {
     pub(crate) invocation: Arc<Invocation>,
     /// Made at the first of it: many a handler waits for nothing of ours.
     pub(crate) waits: Option<Box<Waits>>,
-    /// When its grace ends, once it is cancelled.
+    /// The end of its grace, once it is cancelled.
     pub(crate) grace: Option<AlarmKey>,
     /// Its grace has ended: nobody waits for it any longer.
     pub(crate) abandoned: bool,
@@ -26,12 +26,12 @@ impl ServeSlot {
     }
 }
 
-/// What a handler waits for. Whoever still waits when this is dropped is woken, so that is done where nothing is locked.
+/// The wakers of a handler. Dropping this wakes those that still wait, so it is done where nothing is locked.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
-    /// What it asked. Few, so a list.
+    /// Its input requests. Few, so a list.
     pub(crate) inputs: Vec<(InputKey, InputSlot)>,
-    /// Who waits for its cancellation.
+    /// Tasks that wait for its cancellation.
     pub(crate) on_cancel: Waiters,
 }
 

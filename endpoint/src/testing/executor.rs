@@ -98,7 +98,7 @@ impl Executor {
         }
     }
 
-    /// When the next alarm of a [`VirtualTimer`] is due.
+    /// The instant at which the next alarm of a [`VirtualTimer`] is due.
     #[must_use]
     pub fn next_alarm(&self) -> Option<Instant> {
         self.shared.lock().alarms.first_key_value().map(|((at, _), _)| *at)

@@ -49,11 +49,11 @@ enum When {
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Run {
-    /// How it ended for its caller, and when. `None` if it never did: the handler waits for something that will not come.
+    /// The outcome for its caller, and its time. `None` if the call never ended: the handler waits for something that will not come.
     pub done: Option<(Duration, CallOutcome)>,
     /// Why it was not even made.
     pub refused: Option<InvokeError>,
-    /// When its handler ended; it may go on after the call has ended.
+    /// The time at which its handler ended; it may go on after the call has ended.
     pub ended: Option<Duration>,
     /// Every update that its caller accepted.
     pub progress: Vec<(Duration, Progress)>,
@@ -63,7 +63,7 @@ pub struct Run {
     pub asks: Vec<(Duration, Ask)>,
     /// Everything that it deposited.
     pub checkpoints: Vec<(Duration, Json)>,
-    /// What its endpoint counted.
+    /// The counters of its endpoint.
     pub counters: Counters,
 }
 
@@ -138,7 +138,7 @@ impl Harness {
         self
     }
 
-    /// How much virtual time a run may take. 24 hours, if nothing is said.
+    /// Sets the virtual time that a run may take. 24 hours by default.
     #[must_use]
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
@@ -250,7 +250,7 @@ impl Play {
         }
     }
 
-    /// What the caller does now. Says whether anything happened.
+    /// Does what the caller does now. Returns `true` if anything happened.
     fn exchange(&mut self) -> bool {
         let now = self.executor.now();
         let mut any = self.act(now);
@@ -342,7 +342,7 @@ impl Play {
 }
 
 impl Run {
-    /// How the call ended for its caller; `None` if it never did, or was not made.
+    /// The outcome for its caller; `None` if the call never ended, or was not made.
     #[must_use]
     pub fn outcome(&self) -> Option<&Outcome> {
         self.done.as_ref().map(|(_, done)| &done.outcome)
@@ -374,7 +374,7 @@ impl Run {
         blocks.into_iter().filter_map(|block| block.text).collect::<Vec<_>>().join("\n")
     }
 
-    /// Whether the result is a tool's failure.
+    /// Returns `true` if the result is a tool's failure.
     #[must_use]
     pub fn is_tool_error(&self) -> bool {
         self.result().member("isError").is_some_and(|is_error| is_error.as_str() == "true")

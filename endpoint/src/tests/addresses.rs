@@ -80,7 +80,7 @@ fn a_call_that_needs_addresses_opened_first_fails_with_an_error_that_lists_them(
     }
 }
 
-/// What a client was asked to open, and the ids that it was told are done.
+/// The addresses that a client was asked to open, and the ids that it was told are done.
 #[derive(Clone, Default)]
 struct Seen(Arc<Mutex<(Vec<OpenUrl>, Vec<String>)>>);
 

@@ -138,7 +138,7 @@ fn cancel_resolves_the_call_and_reaches_the_handler_once() {
     drop(call);
     pair.executor.run_for(ms(10_000));
     assert_eq!(*ends.lock().unwrap(), ["told"]);
-    assert_eq!((pair.server.running(), pair.server.stats().serves, pair.client.stats().calls), (0, 0, 0));
+    assert_eq!((pair.server.running(), pair.server.stats().inbound_calls, pair.client.stats().outbound_calls), (0, 0, 0));
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn dropping_a_call_cancels_it_also_from_another_thread() {
     });
     pair.executor.run_until_stalled();
     assert_eq!(*ends.lock().unwrap(), ["told"; 100]);
-    assert_eq!((pair.server.running(), pair.client.stats().calls), (0, 0));
+    assert_eq!((pair.server.running(), pair.client.stats().outbound_calls), (0, 0));
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn a_detached_call_goes_on() {
     pair.call("count").detach();
     pair.executor.run_for(ms(10_000));
     assert_eq!(*ends.lock().unwrap(), ["done"]);
-    assert_eq!(pair.client.stats().calls, 0);
+    assert_eq!(pair.client.stats().outbound_calls, 0);
 }
 
 #[test]
@@ -258,13 +258,13 @@ fn more_calls_than_the_limit_are_refused_and_handed_back() {
     pair.executor.run_until_stalled();
     drop(calls);
     pair.executor.run_until_stalled();
-    assert_eq!(pair.client.stats().calls, 0);
+    assert_eq!(pair.client.stats().outbound_calls, 0);
     // Told, but they do not look; they keep their places until their grace is over.
     assert_eq!((pair.server.running(), pair.server.stats().orphans), (1024, 1024));
     let busy = pair.wait(pair.call("stuck")).result().unwrap_err();
     assert!(matches!(&busy, CallError::Rpc(error) if error.code == RpcError::BUSY), "{busy}");
     pair.executor.run_for(ms(5000));
-    assert_eq!((pair.server.running(), pair.server.stats().serves), (0, 0));
+    assert_eq!((pair.server.running(), pair.server.stats().inbound_calls), (0, 0));
     assert_eq!(pair.server.counters().abandoned, 1024);
 }
 
@@ -298,7 +298,7 @@ fn arguments_of_a_type_of_ones_own_arrive_as_their_json() {
     assert!(matches!(pair.client.call_tool_with("echo", &nested(121)), Err(CallError::Unwritable(_))));
 }
 
-/// What a thread keeps to write arguments with may be gone by the time that something else of the thread goes.
+/// A thread's buffer for arguments may be gone when another of its thread-locals is dropped.
 #[test]
 fn a_call_is_made_while_its_thread_ends() {
     /// Calls when it is dropped, and says whether that could be.

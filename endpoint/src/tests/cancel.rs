@@ -13,7 +13,7 @@ use protocol_core::json::Json;
 use protocol_core::session::{CancelReason, Outcome, ProgressError};
 use protocol_core::time::Instant;
 
-/// What a handler saw, for a test to look at afterwards.
+/// The observations of a handler, for a test to look at afterwards.
 type Seen<T> = Arc<Mutex<Vec<T>>>;
 
 fn seen<T>() -> (Seen<T>, Seen<T>) {

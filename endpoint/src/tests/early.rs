@@ -1,4 +1,4 @@
-//! What is alone on its way leaves with the verb, and not with a turn of the driver.
+//! A frame that is alone leaves with the verb that made it, and not with a turn of the driver.
 
 use core::future::poll_fn;
 use core::pin::Pin;
@@ -491,7 +491,7 @@ impl FrameIo for Fitful {
     }
 }
 
-/// How every call of a few tasks ended that call, wait and give up at random times, and when.
+/// The outcome and time of every call of a few tasks that call, wait and give up at random times.
 fn ends_of(seed: u64, stalls: bool, sends_anywhere: bool) -> Vec<String> {
     let executor = Executor::new();
     let nap = Tool::new("nap", async |context: Context, times: BTreeMap<String, u64>| {

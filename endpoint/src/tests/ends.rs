@@ -1,4 +1,4 @@
-//! How endpoints end.
+//! The ends of endpoints.
 
 use core::future::poll_fn;
 use core::task::{Poll, Waker};

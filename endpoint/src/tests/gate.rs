@@ -10,7 +10,7 @@ use crate::testing::{Pipe, PipeBroken};
 use protocol_core::drive::FrameIo;
 use protocol_core::session::Transmit;
 
-/// What the test does once, when it is time.
+/// A step that the test does once, when it is time.
 pub(super) type Act = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
 
 /// Room for any number of frames.

@@ -1,4 +1,4 @@
-//! What a handler asks of its caller, and who answers.
+//! Input requests of handlers to their caller, and their answers.
 
 use core::time::Duration;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! How the endpoint behaves, in virtual time: one file a subject.
+//! The behaviour of the endpoint, in virtual time: one file a subject.
 
 mod addresses;
 mod calls;
@@ -52,11 +52,11 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// How a client shakes hands with a server of that revision.
+/// The handshake of a client with a server of that revision.
 fn hello(revision: &str) -> [String; 2] {
     let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"REVISION","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
     [hello.replace("REVISION", revision), r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.into()]
 }
 
-/// What a server answers a client that shakes hands.
+/// The answer of a server to a handshake.
 const WELCOME: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#;

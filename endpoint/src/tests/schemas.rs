@@ -1,4 +1,4 @@
-//! How arguments and answers are checked, with the feature `validate` and without it.
+//! The checks of arguments and answers, with the feature `validate` and without it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -221,7 +221,7 @@ fn calls_of_several_threads_all_end_with_all_their_progress_in_order() {
             });
         }
     });
-    assert_eq!((client.stats().calls, server.stats().serves, server.running()), (0, 0, 0));
+    assert_eq!((client.stats().outbound_calls, server.stats().inbound_calls, server.running()), (0, 0, 0));
 }
 
 /// The caller writes, the driver's task is woken by the answer and by others meanwhile.
@@ -248,7 +248,7 @@ fn one_caller_at_a_time_is_answered_while_others_keep_the_driver_busy() {
         }
         over.store(true, Ordering::Relaxed);
     });
-    turns.until(|| (client.stats().calls, server.stats().serves, server.running()) == (0, 0, 0));
+    turns.until(|| (client.stats().outbound_calls, server.stats().inbound_calls, server.running()) == (0, 0, 0));
 }
 
 #[test]
@@ -272,13 +272,13 @@ fn calls_dropped_together_tell_every_handler_and_leave_nothing() {
         drop(calls);
         turns.until(|| server.running() == 0);
         assert_eq!(told.load(Ordering::Relaxed), 1000);
-        turns.until(|| (client.stats().calls, server.stats().serves) == (0, 0));
+        turns.until(|| (client.stats().outbound_calls, server.stats().inbound_calls) == (0, 0));
     }
     // Called and cancelled at once: every handler that was called is told, and neither end keeps anything.
     for _ in 0..1000 {
         client.call_tool("waits", Json::empty_object()).unwrap().cancel(None);
     }
-    turns.until(|| client.stats().calls == 0 && server.running() == 0);
+    turns.until(|| client.stats().outbound_calls == 0 && server.running() == 0);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use protocol_core::json::{Json, Text};
 
 #[derive(Deserialize, JsonSchema)]
 struct Steps {
-    /// How many.
+    /// The number of steps.
     #[serde(default)]
     steps: u32,
     #[serde(default)]
@@ -276,7 +276,7 @@ fn an_inline_tool_answers_at_once_and_may_still_wait() {
     assert_eq!(slow.ended, Some(super::ms(50)));
 }
 
-/// Whatever a handler held is given up before its result is written, which is code of the user, too.
+/// A handler's values are dropped before its result is written, which is code of the user, too.
 #[test]
 fn what_a_handler_holds_is_gone_when_its_result_is_written() {
     struct Held(Arc<AtomicBool>);

@@ -97,7 +97,7 @@ impl Bench {
         self.far.send(Bytes::copy_from_slice(frame.as_bytes())).unwrap();
     }
 
-    /// How often it was woken since this was last asked.
+    /// The number of times that it was woken since the last look.
     fn wakes(&self) -> usize {
         self.wakes.0.swap(0, Ordering::Relaxed)
     }
@@ -238,7 +238,7 @@ impl Wake for Restless {
     }
 }
 
-/// What is cancelled before it has left is over at once: each event brought the next, and the turn never ended.
+/// A call that is cancelled before it has left is over at once: each event brought the next, and the turn never ended.
 #[test]
 fn regression_events_that_bring_events_do_not_hold_a_turn_for_ever() {
     let (mut bench, peer) = Bench::client();
@@ -326,7 +326,7 @@ fn about_to_panic() -> (Bench, Peer, Pin<Box<Call>>) {
     (bench, peer, first)
 }
 
-/// Whoever caught the panic and went on had a driver that nobody woke any longer.
+/// A program that caught the panic and went on had a driver that was never woken again.
 #[test]
 fn regression_a_waker_that_panics_leaves_a_driver_that_is_woken() {
     let (mut bench, peer, _first) = about_to_panic();
@@ -337,7 +337,7 @@ fn regression_a_waker_that_panics_leaves_a_driver_that_is_woken() {
     assert_eq!(bench.wakes(), 1);
 }
 
-/// What the turn before had said stood on after a turn that closed the session and never came to its end.
+/// The outcome of the turn before stayed in place after a turn that closed the session and never came to its end.
 #[test]
 fn regression_what_closed_in_a_turn_that_panicked_wants_no_input() {
     let (mut bench, _peer, _first) = about_to_panic();
@@ -363,7 +363,7 @@ fn with_context() -> (Bench, Context) {
     (bench, context)
 }
 
-/// What had been taken out of the session together with it was lost, and so was who waited for that.
+/// Other wakers that had been taken out of the session together with it were lost.
 #[test]
 fn regression_a_waker_that_panics_keeps_no_other_from_being_woken() {
     let (mut bench, peer) = Bench::client();

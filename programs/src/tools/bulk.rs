@@ -27,7 +27,7 @@ struct BulkArguments {
     step_ms: Count<10, 5000>,
 }
 
-/// How often in a job its state is deposited, at most. Each time it is written down as a whole; after each of 10 000 items that would
+/// The number of times that a job deposits its state, at most. Each time it is written down as a whole; after each of 10 000 items that would
 /// cost more than the job itself.
 const CHECKPOINTS: u64 = 100;
 

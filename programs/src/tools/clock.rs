@@ -6,10 +6,10 @@ use endpoint::{Resource, ResourceContents};
 use protocol_core::Json;
 use serde::Serialize;
 
-/// What it is called.
+/// The name of the resource.
 pub const NAME: &str = "clock";
 
-/// How often it is told.
+/// The time between two values.
 pub const TICK: Duration = Duration::from_secs(1);
 
 /// The resource.

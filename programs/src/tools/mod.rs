@@ -22,14 +22,14 @@ use serde::de::DeserializeOwned;
 
 use crate::audit::{Audit, Record};
 
-/// What the owner of the server decides.
+/// The options of the owner of the server.
 #[derive(Clone, Default)]
 pub struct Options {
-    /// How long a call may take; then its caller is told so and the wire is free. `None`: as long as it likes.
+    /// The time limit of a call; then its caller is told so and the wire is free. `None`: no limit.
     pub deadline: Option<Duration>,
-    /// Where a line is written for each call.
+    /// The audit that gets a line for each call.
     pub audit: Audit,
-    /// Whether what a call has done so far rides on its progress, so that a caller that cancels has it.
+    /// `true` if the partial result of a call rides on its progress, so that a caller that cancels has it.
     pub partial_on_progress: bool,
 }
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{Options, service};
 use crate::audit::Audit;
 
-/// What was written to the audit.
+/// The lines that were written to the audit.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -66,7 +66,7 @@ fn texts(run: &Run) -> Vec<String> {
     content.iter().map(|block| block["text"].as_str().unwrap().to_owned()).collect()
 }
 
-/// When the call ended for its caller.
+/// The time at which the call ended for its caller.
 fn ended_at(run: &Run) -> Duration {
     run.done.as_ref().unwrap_or_else(|| panic!("it never ended: {run:?}")).0
 }

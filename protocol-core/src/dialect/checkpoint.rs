@@ -39,7 +39,7 @@ pub(super) fn with_partial(error: &RpcError, partial: &Json) -> RpcError {
     error.clone().with_data(Json::written(data))
 }
 
-/// What the data of an error tells of a partial result.
+/// Reads the partial result from the data of an error.
 pub(super) fn read_partial(error: &RpcError) -> Option<Json> {
     error.data.as_ref()?.member("partial").filter(Json::is_object)
 }

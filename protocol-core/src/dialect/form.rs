@@ -9,7 +9,7 @@ use crate::dialect::shown;
 use crate::json::Json;
 use crate::json::read::{Kind, Members, elements, for_each_member, integer, member, number, string};
 
-/// What a protocol lets a field be.
+/// The kinds of field that a protocol allows in a form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fields {
     /// Text, numbers, truth values, and one choice out of plain names.
@@ -18,12 +18,12 @@ pub(super) enum Fields {
     Rich,
 }
 
-/// Whether `schema` is a flat object of such fields.
+/// Checks that `schema` is a flat object of such fields.
 pub(super) fn check(schema: &Json, fields: Fields) -> Result<(), String> {
     Form::read(schema.as_bytes(), fields).map(drop)
 }
 
-/// Whether every `format` in a schema that passed [`check`] is one that the protocol names. Of a peer an unknown one is taken as
+/// Checks that every `format` in a schema that passed [`check`] is one that the protocol names. Of a peer an unknown one is taken as
 /// the annotation that it is.
 pub(super) fn check_formats(schema: &Json) -> Result<(), String> {
     let mut unknown = None;
@@ -36,7 +36,7 @@ pub(super) fn check_formats(schema: &Json) -> Result<(), String> {
     unknown.map_or(Ok(()), Err)
 }
 
-/// Whether `content` answers the form `schema`, which passed [`check`].
+/// Checks that `content` answers the form `schema`, which passed [`check`].
 pub(super) fn check_content(schema: &Json, content: &Json) -> Result<(), String> {
     Form::read(schema.as_bytes(), Fields::Rich)?.fits(content.as_bytes())
 }

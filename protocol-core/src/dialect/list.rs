@@ -33,7 +33,7 @@ impl Page {
     /// Reads the result of a list, which `op` asked for.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The first fault of the result, in words.
     pub fn read(op: Op, result: &Json) -> Result<Self, Text> {
         let name = list_of(op).ok_or_else(|| Text::from_static("nothing that was asked for has pages"))?;
         let list = result.member(name).ok_or_else(|| alloc::format!("`{name}` is missing"))?;

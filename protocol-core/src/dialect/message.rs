@@ -12,7 +12,7 @@ use crate::error::{RpcError, Violation};
 use crate::json::{Json, Payload, Text};
 use crate::wire::WireId;
 
-/// What one message of the peer means.
+/// One message of the peer, by its meaning.
 #[derive(Debug)]
 pub(crate) enum Message {
     /// The peer opens the handshake.
@@ -87,7 +87,7 @@ pub(crate) struct Refusal {
     pub(crate) error: RpcError,
 }
 
-/// What comes before its time.
+/// A message that comes before the handshake allows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TooEarly {
     /// A request, before the handshake.
@@ -96,15 +96,15 @@ pub(crate) enum TooEarly {
     Question,
 }
 
-/// What the peer is from now on.
+/// A change that the peer tells of itself.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) identity: Identity,
-    /// What it can do, and that word for word; unless that stays as it was.
+    /// Its capabilities, typed and word for word; `None` if they stay as they were.
     pub(crate) capabilities: Option<(Capabilities, Json)>,
 }
 
-/// What the end of an exchange says, before anybody knows what it was about.
+/// The body of a response, before it is known which request it answers.
 #[derive(Debug)]
 pub(crate) enum ResponseBody<R = Json> {
     Result(R),
@@ -131,7 +131,7 @@ pub(crate) struct HandshakeRequest {
     pub(crate) answer: HandshakeAnswer,
 }
 
-/// How a greeting is answered.
+/// The answer to a handshake request.
 #[derive(Debug)]
 pub(crate) enum HandshakeAnswer {
     /// With this `result`.
@@ -169,15 +169,15 @@ pub(crate) struct Rules {
     pub(crate) dialect: Dialect,
     /// We speak first.
     pub(crate) opens: bool,
-    /// Who lets our requests go out, once we have answered the peer's greeting.
+    /// The event after which our requests may leave, once we have answered the peer's handshake request.
     pub(crate) confirmation: Confirmation,
     /// The peer names a call by its token: its cancels do, and each input request of it names one that is live.
     pub(crate) names_invocations: bool,
-    /// What the peer cancels is answered.
+    /// `true` if a call that is cancelled is still answered.
     pub(crate) answers_cancelled: bool,
     /// An input request that is no longer wanted is taken back by a cancel; otherwise both sides forget it.
     pub(crate) cancels_questions: bool,
-    /// What was asked for is still answered after the input that brought it has ended.
+    /// `true` if calls are still answered after the input that brought them has ended.
     pub(crate) outlives_input: bool,
     /// An exchange lives and dies with the lane that it came by, and only frames of that lane name it. Otherwise all lanes are those of one
     /// peer, and what runs goes on when one is gone.
@@ -186,13 +186,13 @@ pub(crate) struct Rules {
     pub(crate) answers_garbage: bool,
     /// An update without a value goes out as it is. Otherwise it waits for the next increase.
     pub(crate) lone_messages: bool,
-    /// What goes over the wire is a share of a hundred.
+    /// `true` if progress on the wire is a percentage.
     pub(crate) percent: bool,
     /// An equal value with a message is an update with only a message.
     pub(crate) accepts_equal: bool,
 }
 
-/// Who lets the requests of an end go out that did not speak first.
+/// The event after which the requests of the end that did not speak first may leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Confirmation {
     /// The peer, by one more message; until then they wait.

@@ -83,18 +83,18 @@ impl LocalEnd<'_> {
         if let Protocol::Mcp { newest, .. } = self.protocol { *newest } else { mcp::Revision::NEWEST }
     }
 
-    /// What an app of Tesseron tells of itself.
+    /// The description that an app of Tesseron gives of itself.
     fn app(&self) -> Option<&tesseron::App> {
         if let Protocol::Tesseron(tesseron::End::App(app)) = self.protocol { Some(app) } else { None }
     }
 
-    /// What a gateway of Tesseron answers every hello, unless its owner does.
+    /// The answer that a gateway of Tesseron gives to every hello, unless its owner decides on each.
     fn welcome(&self) -> Option<&tesseron::Welcome> {
         if let Protocol::Tesseron(tesseron::End::Gateway(gateway)) = self.protocol { gateway.welcome.as_ref() } else { None }
     }
 }
 
-/// How a call was cut short, in the words of its checkpoint.
+/// The cause for which a call was cut short, in the words of its checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CutShort {
     /// By the peer, where it waits for an answer.
@@ -153,12 +153,12 @@ impl Dialect {
         }
     }
 
-    /// Whether a result can be the one of this operation, as far as the protocol says.
+    /// Judges whether a result can be the one of this operation, as far as the protocol says.
     pub(crate) fn fit(self, exchange: u64, op: Op, result: &Json) -> Fit {
         delegate!(self, protocol => protocol.fit(exchange, op, result))
     }
 
-    /// How many bytes of a frame a request of ours takes, at the most.
+    /// The largest number of bytes that a request of ours takes in a frame.
     pub(crate) fn call_size(self, call: &Outgoing) -> usize {
         /// `jsonrpc`, the id, and the members that the session writes.
         const MEMBERS: usize = 256;
@@ -172,18 +172,18 @@ impl Dialect {
         delegate!(self, protocol => protocol.read_answer(ask, result))
     }
 
-    /// What the error of a call tells of its partial result.
+    /// Reads the partial result from the error of a call.
     pub(crate) fn read_partial(self, error: &RpcError) -> Option<Json> {
         checkpoint::read_partial(error)
     }
 
-    /// Whether a request of ours has the types that it must have.
+    /// Returns `true` if a request of ours has the types that the protocol wants.
     pub(crate) fn is_proper(self, call: &Outgoing) -> bool {
         // The input of an action is whatever its schema says.
         call.is_proper(matches!(self, Self::Tesseron(_)))
     }
 
-    /// Whether a peer with these capabilities can be asked for this. Says why not.
+    /// Checks that a peer with these capabilities can be asked for this; the error says why not.
     pub(crate) fn check_call(self, call: &Outgoing, peer: &Capabilities) -> Result<(), Unfit> {
         delegate!(self, protocol => protocol.check_call(call.op, call.custom_method(), peer))
     }
@@ -205,7 +205,7 @@ impl Dialect {
         delegate!(self, protocol => protocol.write_handshake_request(frames, id, local))
     }
 
-    /// What follows a handshake that went well, if anything does.
+    /// Writes the notification that follows a successful handshake, if the protocol has one.
     pub(crate) fn write_handshake_confirmation(self, frames: &mut Frames) -> Option<Draft> {
         match self {
             Self::Mcp(protocol) => protocol.write_handshake_confirmation(frames),
@@ -245,7 +245,7 @@ impl Dialect {
         }
     }
 
-    /// Whether the peer can be told that a call of this kind is given up.
+    /// Returns `true` if the peer can be told that a call of this kind is given up.
     pub(crate) fn is_cancellable(self, op: Op) -> bool {
         delegate!(self, protocol => protocol.is_cancellable(op))
     }
@@ -347,12 +347,12 @@ pub fn depth_data(depth: u8, max: u8) -> Json {
     })
 }
 
-/// What the peer wrote, as far as it is needed to recognise it: no more of it goes into what is said of it.
+/// Shortens the peer's text to as much as is needed to recognise it, for messages of ours.
 fn shown(said: &str) -> String {
     said.chars().take(64).collect()
 }
 
-/// Whether a result can be the one that was asked for.
+/// The verdict on a result: can it be the one that was asked for?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fit {
     Fits,
@@ -361,12 +361,12 @@ pub(crate) enum Fit {
     Wrong,
 }
 
-/// What has no place in the protocol and is not listed: nothing is done, and no rule is broken.
+/// A message that has no place in the protocol and is not listed: it is ignored, and breaks no rule.
 fn passed_over() -> Message {
     Message::Reject { violation: None, answer: None }
 }
 
-/// Whether the owner has listed a method.
+/// Returns `true` if the owner has listed a method.
 fn lists(listed: &[String], method: &str) -> bool {
     listed.iter().any(|one| one == method)
 }

@@ -79,7 +79,7 @@ impl OpenUrl {
     /// Checks the address and the id.
     ///
     /// # Errors
-    /// What is wrong with the first part that is.
+    /// The fault of the first part that has one.
     pub fn check(&self) -> Result<(), String> {
         authority(&self.url)?;
         match self.id.len() {

@@ -42,7 +42,7 @@ impl Outgoing {
         Self { op, parts, meta: None }
     }
 
-    /// Whether it can be written: parameters and `_meta` are objects, arguments where the protocol has it so, and a custom method has its
+    /// Returns `true` if it can be written: parameters and `_meta` are objects, arguments where the protocol has it so, and a custom method has its
     /// name.
     pub(crate) fn is_proper(&self, any_arguments: bool) -> bool {
         let parts = match &self.parts {
@@ -54,7 +54,7 @@ impl Outgoing {
         parts && self.meta.as_ref().is_none_or(|meta| meta.is_object())
     }
 
-    /// How many bytes the parameters take, at the most, without the members that a session adds.
+    /// The largest number of bytes that the parameters take, without the members that a session adds.
     #[inline]
     pub(crate) fn size(&self) -> usize {
         /// The names of the members.

@@ -104,7 +104,7 @@ struct Places {
     json: Json,
     /// The text that names what the request is about.
     target: Span,
-    /// What goes with it: arguments, or the name of a subscription.
+    /// The arguments, or the name of a subscription.
     extra: Span,
 }
 
@@ -312,7 +312,7 @@ pub struct CompletionRequest {
     pub of: CompletionOf,
     /// The argument's name.
     pub argument: String,
-    /// What was typed so far.
+    /// The text that was typed so far.
     pub value: String,
     /// The arguments that are filled in already (MCP 2025-06-18 and later).
     pub context: BTreeMap<String, String>,
@@ -345,7 +345,7 @@ pub(crate) struct RawParams {
     rest: Option<Box<Rest>>,
 }
 
-/// What of a request is no part of its text.
+/// The parts of a request that are not slices of its text.
 #[derive(Debug)]
 enum Rest {
     Completion(Box<CompletionRequest>),

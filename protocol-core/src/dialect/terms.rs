@@ -29,7 +29,7 @@ impl Identity {
     }
 }
 
-/// What one end can do. Each end declares its own half; the other half is false.
+/// The capabilities of one end. Each end declares its own half; the other half is false.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capabilities {
@@ -65,33 +65,33 @@ pub struct Capabilities {
     pub logging: bool,
 }
 
-/// Who the peer is and what it can do now.
+/// The peer: its name, its revision and its capabilities now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PeerInfo {
-    /// Who.
+    /// Its name and version.
     pub identity: Identity,
     /// The agreed revision of the protocol, as it is written on the wire.
     pub protocol: Text,
-    /// What it declared, in our terms.
+    /// The capabilities that it declared, typed.
     pub capabilities: Capabilities,
-    /// What it declared, word for word.
+    /// The capabilities that it declared, word for word.
     pub declared: Json,
-    /// What a server says about itself for the model; on Tesseron the description of an app.
+    /// A server's description of itself, for the model; on Tesseron the description of an app.
     pub instructions: Option<Text>,
-    /// What names the session beyond its channel, as a Tesseron gateway told its app. MCP has no such thing.
+    /// The credentials that outlive the channel, as a Tesseron gateway gave them to its app. MCP has none.
     pub credentials: Option<SessionCredentials>,
 }
 
-/// What an app was given to come back with, and to be claimed by (Tesseron, handshake and resume).
+/// The credentials of an app: to come back with, and to be claimed by (Tesseron, handshake and resume).
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionCredentials {
     /// Names the session; it stays the same over every channel.
     pub session_id: Text,
-    /// What a person tells the agent to claim the session; gone once it is claimed.
+    /// The code that a person tells the agent to claim the session; gone once it is claimed.
     pub claim_code: Option<Text>,
-    /// What resumes the session, once. Secret.
+    /// The token that resumes the session, once. Secret.
     pub resume_token: Option<Text>,
 }
 
@@ -135,7 +135,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// Whether it only asks for a sign of life: such a call goes out in every phase, nobody cancels it, it causes no input request, and
+    /// Returns `true` for a call that only asks for a sign of life: it leaves in every phase, is never cancelled, causes no input request, and
     /// silence is news of its own.
     pub(crate) const fn is_probe(self) -> bool {
         matches!(self, Self::Ping)
@@ -194,7 +194,7 @@ impl Sample {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Elicit {
-    /// What is asked.
+    /// The text that the user is shown.
     pub message: String,
     /// A JSON Schema: a flat object of primitives (MCP elicitation page, "Requested Schema").
     pub schema: Json,
@@ -207,7 +207,7 @@ impl Elicit {
         Self { message: message.into(), schema }
     }
 
-    /// Whether the form has no field, so that only yes or no is asked.
+    /// Returns `true` if the form has no field, so that only yes or no is asked.
     #[must_use]
     pub fn is_confirmation(&self) -> bool {
         self.schema.member("properties").is_none_or(|properties| {
@@ -216,7 +216,7 @@ impl Elicit {
     }
 }
 
-/// What came back for an [`Ask`].
+/// The answer to an [`Ask`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Answer {
@@ -265,7 +265,7 @@ pub enum Elicited {
     Cancel,
 }
 
-/// How an inbound call ends.
+/// The end of an inbound call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reply {
@@ -305,7 +305,7 @@ impl Completion {
     }
 }
 
-/// What there is not, by the name that the peer used.
+/// A name or address that does not exist here, as the peer wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotFound {
@@ -315,15 +315,15 @@ pub enum NotFound {
     Resource(Text),
 }
 
-/// What a tool returns.
+/// The result of a tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolOutput {
-    /// What the model reads, in order.
+    /// The content for the model, in order.
     pub content: Blocks,
-    /// What programs read. MCP 2025-06-18 and later.
+    /// The result for programs. MCP 2025-06-18 and later.
     pub structured: Option<Json>,
-    /// Whether the tool failed. On MCP a failure is a result, so that the model can read it and try otherwise.
+    /// `true` if the tool failed. On MCP a failure is a result, so that the model can read it and try otherwise.
     pub is_error: bool,
     /// The failure for programs, where a failure is an error (Tesseron). Without it that is an internal error with the text.
     pub fault: Option<Box<RpcError>>,
@@ -380,11 +380,11 @@ pub enum Content {
 /// One progress update: any subset of its members.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Progress {
-    /// How far. Only ever increases. At least 0 when we send it.
+    /// The position. Only ever increases. At least 0 when we send it.
     pub value: Option<f64>,
     /// Of how much, if that is known. It may change or vanish from one update to the next.
     pub total: Option<f64>,
-    /// What is being done now.
+    /// The current step, for people.
     pub message: Option<Text>,
     /// Anything else, for programs. On MCP it travels in `_meta["protocol-core/data"]`.
     pub data: Option<Json>,
@@ -430,7 +430,7 @@ impl Progress {
     }
 }
 
-/// How severe a log record is, least severe first (RFC 5424 names).
+/// The severity of a log record, least severe first (RFC 5424 names).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Level {
@@ -480,11 +480,11 @@ impl fmt::Display for Level {
 /// One log record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogRecord {
-    /// How severe.
+    /// The severity.
     pub level: Level,
     /// Which part of the program.
     pub logger: Option<Text>,
-    /// What: any JSON.
+    /// The content, any JSON.
     pub data: Json,
 }
 
@@ -509,11 +509,11 @@ pub enum Notice {
     },
     /// The new value of a subscribed resource. On MCP it is sent as [`Notice::ResourceUpdated`], without the value.
     ResourceValue {
-        /// What the subscriber called the subscription. MCP has no such name.
+        /// The subscriber's name for the subscription. MCP has no such name.
         subscription: Text,
         /// Which resource. Empty on arrival: Tesseron names only the subscription.
         uri: Text,
-        /// What it is now.
+        /// The new value.
         value: Json,
     },
     /// The roots of the client changed.

@@ -94,7 +94,7 @@ impl Json {
         &self.0
     }
 
-    /// Whether the value is an object.
+    /// Returns `true` if the value is an object.
     #[must_use]
     pub fn is_object(&self) -> bool {
         self.0.first() == Some(&b'{')
@@ -114,7 +114,7 @@ impl Json {
         Self::written(out)
     }
 
-    /// Whether the value is an array.
+    /// Returns `true` if the value is an array.
     #[must_use]
     pub fn is_array(&self) -> bool {
         self.0.first() == Some(&b'[')
@@ -206,7 +206,7 @@ impl JsonError {
     }
 }
 
-/// What serde_json wrote is JSON; only its depth is to be looked at.
+/// Checks the depth of text that serde_json wrote; its syntax is right.
 pub(crate) fn check_depth(written: &[u8]) -> Result<(), JsonError> {
     // Few bytes or few brackets are never deep.
     let brackets = || written.iter().filter(|byte| matches!(byte, b'{' | b'[')).count();

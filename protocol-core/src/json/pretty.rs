@@ -2,11 +2,11 @@
 
 use alloc::string::String;
 
-/// How much longer it may become; what is nested deep would become two hundred times as long.
+/// The largest factor by which the text may grow; deep nesting could make it two hundred times as long.
 const MOST: usize = 8;
 
 /// Indents JSON text for people: a member or an element a line, each level two spaces further in. Strings and numbers stay as they are written.
-/// What would become more than eight times as long stays as it is.
+/// Indents JSON for people. Text that would become more than eight times as long stays as it is.
 pub fn pretty(text: &str) -> String {
     let mut out = String::with_capacity(text.len().saturating_mul(2));
     let mut level = 0_usize;

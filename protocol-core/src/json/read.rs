@@ -1,7 +1,7 @@
 //! Text that passed a scan, read again: what was checked is not checked twice, so a value ends where its quotes and brackets say. It
 //! stays bytes, since to make a `str` of them is to look at each.
 //!
-//! Whatever the bytes, nothing panics and every walk comes to an end. Of text that never passed a scan the answers mean nothing.
+//! No bytes make a function of this module panic or loop. Of text that never passed a scan the answers mean nothing.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -42,7 +42,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// Whether it is `name`.
+    /// Returns `true` if it is `name`.
     #[inline]
     pub fn is(self, name: &str) -> bool {
         match self.plain() {
@@ -107,7 +107,7 @@ fn skip_string(text: &[u8], at: usize) -> Option<usize> {
     if byte(text, end) == b'"' { Some(next(end)) } else { skip_escapes(text, end) }
 }
 
-/// What comes behind a string, from its first escape on. The digits of an escape look plain.
+/// Finds the end of a string from its first escape on. The digits of an escape are plain bytes.
 #[inline(never)]
 fn skip_escapes(text: &[u8], mut at: usize) -> Option<usize> {
     while *text.get(at)? != b'"' {
@@ -181,7 +181,7 @@ pub fn elements(text: &[u8]) -> Vec<&[u8]> {
     }
 }
 
-/// What a JSON string says, in bytes that are text: most are between its quotes as they are. `None` if `value` is none, or names half a
+/// Decodes a JSON string into UTF-8 bytes: most are between its quotes as they are. `None` if `value` is none, or names half a
 /// surrogate pair.
 #[inline]
 pub fn said(value: &[u8]) -> Option<Cow<'_, [u8]>> {
@@ -196,7 +196,7 @@ pub fn said(value: &[u8]) -> Option<Cow<'_, [u8]>> {
     }
 }
 
-/// What a JSON string says. `None` if `value` is none, or names half a surrogate pair.
+/// Decodes a JSON string. `None` if `value` is none, or names half a surrogate pair.
 pub fn string(value: &[u8]) -> Option<Cow<'_, str>> {
     match said(value)? {
         Cow::Borrowed(text) => core::str::from_utf8(text).ok().map(Cow::Borrowed),

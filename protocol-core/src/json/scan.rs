@@ -18,7 +18,7 @@ pub(crate) enum ScanError {
     TooDeep,
 }
 
-/// What a value is, seen from its first byte.
+/// The kind of a value, by its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `{..}`.
@@ -54,7 +54,7 @@ impl Kind {
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor<'a> {
     text: &'a [u8],
-    /// How much of `text` was passed.
+    /// The number of bytes of `text` that were passed.
     at: usize,
     depth: u8,
 }
@@ -101,7 +101,7 @@ impl<'a> Cursor<'a> {
         Ok(self.since(start))
     }
 
-    /// What was passed since `start`.
+    /// The bytes that were passed since `start`.
     #[inline]
     fn since(&self, start: usize) -> &'a [u8] {
         self.text.get(start..self.at).unwrap_or_default()
@@ -199,12 +199,12 @@ fn skip_container(text: &[u8], mut at: usize, most: u8) -> Result<usize, ScanErr
     }
 }
 
-/// Where a member of an object stands.
+/// The place of a member of an object.
 struct Member {
     /// The quotes of its key.
     open: usize,
     close: usize,
-    /// Whether there are escapes between them.
+    /// `true` if there are escapes between them.
     escaped: bool,
     value: usize,
 }
@@ -239,7 +239,7 @@ fn skip_string(text: &[u8], at: usize) -> Result<usize, ScanError> {
     if byte(text, end) == b'"' { Ok(next(end)) } else { skip_escapes(text, end) }
 }
 
-/// What comes behind a string, from its first escape on.
+/// Finds the end of a string from its first escape on.
 #[inline(never)]
 fn skip_escapes(text: &[u8], mut at: usize) -> Result<usize, ScanError> {
     loop {
@@ -324,7 +324,7 @@ pub(super) fn skip_plain(text: &[u8], mut at: usize) -> usize {
     skip_plain_run(text, at)
 }
 
-/// Whether bytes are UTF-8. Nearly always they are ASCII, which takes a fraction of the time to see.
+/// Returns `true` if bytes are UTF-8. Nearly always they are ASCII, which takes a fraction of the time to see.
 #[inline]
 pub(crate) fn is_text(bytes: &[u8]) -> bool {
     // Without a way out of the loop, so that many words are looked at at once.
@@ -334,7 +334,7 @@ pub(crate) fn is_text(bytes: &[u8]) -> bool {
     (of_words & u64::from_ne_bytes([0x80; 8]) == 0 && of_rest.is_ascii()) || core::str::from_utf8(bytes).is_ok()
 }
 
-/// Whether a part of `text` has what is looked for. Nearly always none has, so all of a part is looked at, many bytes at a time: that takes
+/// Returns `true` if a part of `text` has what is looked for. Nearly always none has, so all of a part is looked at, many bytes at a time: that takes
 /// parts of one length. Each begins so many bytes before the end of the last as `overlap` says.
 #[inline]
 pub(crate) fn any_part<const LENGTH: usize>(text: &[u8], overlap: usize, has: impl Fn(&[u8]) -> bool) -> bool {
@@ -515,7 +515,7 @@ pub(crate) struct IndexedObject<'a> {
     text: &'a [u8],
     /// The key of each, without its quotes, and the value. In a text of more than 4 GiB these places say nothing.
     members: [(Span, Span); PLACES],
-    /// How many there are, or [`AGAIN`].
+    /// The number of members, or [`AGAIN`].
     count: usize,
 }
 
@@ -542,17 +542,17 @@ impl Span {
         Self { from: from as u32, to: to as u32 }
     }
 
-    /// Whether there is nothing at it: no token is empty.
+    /// Returns `true` for an empty range: no token is empty.
     pub(crate) fn is_nowhere(self) -> bool {
         self.to == 0
     }
 
-    /// What is at it.
+    /// The bytes of the range.
     pub(crate) fn cut(self, text: &[u8]) -> &[u8] {
         text.get(self.range()).unwrap_or_default()
     }
 
-    /// Where it begins, and where it ends.
+    /// The begin and the end.
     pub(crate) fn range(self) -> Range<usize> {
         self.from as usize..self.to as usize
     }
@@ -596,7 +596,7 @@ impl<'a> IndexedObject<'a> {
         }
     }
 
-    /// Where the values of the members `names` stand; nowhere, where there is none. `None` if only a walk can tell, or if one is repeated.
+    /// The places of the values of the members `names`; an empty range for one that is absent. `None` if only a walk can tell, or if one is repeated.
     #[inline]
     pub(crate) fn places<const COUNT: usize>(&self, names: [&str; COUNT]) -> Option<[Span; COUNT]> {
         let mut places = [Span::default(); COUNT];

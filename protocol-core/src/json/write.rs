@@ -166,7 +166,7 @@ pub fn push_json(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// Whether there is a control character in it.
+/// Returns `true` if there is a control character in it.
 fn may_have_line_break(text: &[u8]) -> bool {
     any_part::<32>(text, 0, |part| part.iter().fold(false, |found, byte| found | (*byte < b' ')))
 }

@@ -147,7 +147,7 @@ impl Session {
     }
 
     /// Gives a call up: cancelled, timed out, or lost with the channel (`docs/protocols/mcp.md`, "Transitions of an outgoing call").
-    /// What was not polled out is never sent.
+    /// Ends a call by a verb. A request that was not polled is never sent.
     pub(super) fn settle_call(&mut self, id: OutboundId, outcome: Outcome, reason: Option<&str>) {
         let Some(call) = self.outbound_calls.get(&id) else { return };
         let outcome = if call.is_given_up() { Outcome::Cancelled } else { outcome };

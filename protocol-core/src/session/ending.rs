@@ -27,7 +27,7 @@ pub(super) struct Ending {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
-    /// What runs goes on; nothing new begins.
+    /// Running calls go on; nothing new begins.
     Finishing(CloseReason),
     /// Nothing runs; what waits to be polled goes out.
     Draining(CloseReason),

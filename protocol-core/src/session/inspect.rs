@@ -44,7 +44,7 @@ impl Session {
     #[must_use]
     pub fn stats(&self) -> Stats {
         let mut stats = self.stats.clone();
-        stats.calls = self.outbound_calls.len();
+        stats.outbound_calls = self.outbound_calls.len();
         stats.inbound_calls = self.inbound_calls.len();
         stats.orphans = self.orphans;
         stats.exchanges_out = self.exchanges_out();

@@ -1,6 +1,6 @@
 //! Tables whose keys nearly always come in rising order: the ids of a peer that counts, the deadlines of calls that all may take as long.
 //!
-//! What rises stands in a queue: to come is to join its end, and a search guesses, where keys are counted, and then halves it. What does
+//! Rising keys stand in a queue: a new one joins its end, and a search guesses, where keys are counted, and then halves it. Keys that do
 //! not rise stands in a tree. So one who chooses the keys can make such a table as slow as a tree, and no slower.
 
 use alloc::collections::{BTreeMap, VecDeque};

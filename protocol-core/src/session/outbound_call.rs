@@ -12,7 +12,7 @@
 //!                              (gone)
 //! ```
 //!
-//! Where the peer answers what we cancel, a call may go from `InFlight` to `GivenUp` by a cancel, and wait there for a partial result:
+//! If the peer answers cancelled calls, a call may go from `InFlight` to `GivenUp` by a cancel, and wait there for a partial result:
 //! whatever comes then, or does not, it is gone as cancelled.
 //!
 //! A call that is gone leaves nothing behind: its exchange was numbered by us, so a late frame is one whose number is

@@ -352,7 +352,7 @@ mod tests {
     const MCP: &Rules = Mcp::rules(mcp::Side::Server, Some(mcp::Revision::R2025_11_25));
     const PERCENT: &Rules = Tesseron::Gateway.rules();
 
-    /// What became of an update.
+    /// The verdict on an update.
     #[derive(Debug, PartialEq)]
     enum Verdict {
         NotIncreasing,

@@ -27,7 +27,7 @@ pub struct Stats {
     /// Verbs and frames whose `now` lay before an earlier one.
     pub clock_went_back: u64,
     /// Outbound calls in flight, now.
-    pub calls: usize,
+    pub outbound_calls: usize,
     /// Inbound calls, now, cancelled ones whose handler has not ended included.
     pub inbound_calls: usize,
     /// Cancelled calls whose handler has not ended, now.

@@ -12,7 +12,7 @@ use crate::json::read::{Kind, integer, said, string};
 use crate::json::scan::{Cursor, IndexedObject, Members, ScanError, is_text};
 use crate::json::{Frame, read};
 
-/// What a dialect allows.
+/// The liberties that a dialect allows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
     /// The deepest nesting.
@@ -37,7 +37,7 @@ pub(crate) enum Envelope<'a> {
     Response { id: WireId, body: Body<'a> },
 }
 
-/// What a response says.
+/// The body of a response.
 #[derive(Debug)]
 pub(crate) enum Body<'a> {
     Result(&'a [u8]),
@@ -48,7 +48,7 @@ pub(crate) enum Body<'a> {
     Malformed,
 }
 
-/// What is no message, and the error that it is answered with. Never an answer to a response or a notification.
+/// A text that is no message, and the error that it is answered with. Never an answer to a response or a notification.
 #[derive(Debug)]
 pub(crate) struct Malformed {
     pub(crate) violation: Violation,
@@ -125,7 +125,7 @@ fn batch<T>(
     if all.is_empty() { Err(refused()) } else { Ok(all) }
 }
 
-/// What nearly every message begins with.
+/// The first bytes of nearly every message.
 const USUAL: &str = r#"{"jsonrpc":"2.0""#;
 const CURRENT: &[u8] = br#""2.0""#;
 
@@ -133,7 +133,7 @@ const CURRENT: &[u8] = br#""2.0""#;
 struct Found<'a> {
     jsonrpc: Option<&'a [u8]>,
     id: Option<&'a [u8]>,
-    /// What it says, if that is text.
+    /// The name, if it is text.
     method: Option<Option<Cow<'a, [u8]>>>,
     params: Option<IndexedObject<'a>>,
     result: Option<&'a [u8]>,

@@ -13,17 +13,17 @@ use crate::json::write::{Object, push_json, write_integer};
 /// Room for an envelope and small parameters, so that most frames are written without growing.
 const ENVELOPE: usize = 128;
 
-/// What a session writes its frames with, and where they lie until they leave: one behind the other in a buffer that is used again. Each
+/// The memory of queued frames: one after the other in a buffer that is used again. Each
 /// is written behind those that are kept already, so keeping it copies nothing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Frames {
     /// Those that are kept, and behind them the one that was written last.
     short: ByteQueue,
-    /// How much of `short` is kept.
+    /// The number of bytes of `short` that are queued.
     kept: usize,
     /// A long one that was written last. It is kept by itself.
     long: Vec<u8>,
-    /// What frames that leave one by one are cut from; they share it with their neighbours.
+    /// The block that frames which leave one by one are cut from; they share it with their neighbours.
     block: BytesMut,
 }
 
@@ -50,7 +50,7 @@ impl Draft {
     }
 }
 
-/// Where a frame is that was kept.
+/// The place of a queued frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
     /// Behind those that were kept before, and so long.
@@ -284,7 +284,7 @@ mod tests {
         );
     }
 
-    /// Where one had a long hint and another a short one, the bytes of the one that was not kept left in the other's place.
+    /// If one frame had a long hint and another a short one, the bytes of the discarded one stayed in the other's place.
     #[test]
     fn regression_a_frame_that_is_not_kept_leaves_no_trace_whatever_it_was_taken_for() {
         let shapes = [(0, 10), (10_000, 10), (0, 10_000), (10_000, 10_000)];

@@ -1,4 +1,4 @@
-//! What the agent says, and where it goes.
+//! Messages of the agent, and their targets.
 
 use super::translate::{self, Purpose};
 use super::{Bridge, BridgeEvent, Leg, Route, meta};
@@ -33,7 +33,7 @@ impl Bridge {
         }
     }
 
-    /// Whoever claims an app from now on is this agent. Sessions that were claimed before know no other.
+    /// Notes that apps which are claimed from now on belong to this agent. Sessions that were claimed before know no other.
     fn meet_agent(&mut self, peer: &PeerInfo) {
         self.speaks_for.introduce(peer);
         self.tell(BridgeEvent::AgentReady(alloc::boxed::Box::new(peer.clone())));

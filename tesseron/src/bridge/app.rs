@@ -1,4 +1,4 @@
-//! What an app says, and where it goes.
+//! Messages of an app, and their targets.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

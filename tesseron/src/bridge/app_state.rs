@@ -25,15 +25,15 @@ use protocol_core::time::Instant;
 /// One app, from the dial to the end of its session.
 pub(super) struct App {
     session: Session,
-    /// What it has, once it was taken in.
+    /// Its actions and resources, once it was accepted.
     manifest: Option<Manifest>,
-    /// What we ask of it, and for whom.
+    /// Our requests to it, each with its purpose.
     calls: BTreeMap<OutboundId, Purpose>,
     /// Its questions that are open at the agent, with their names there.
     questions: BTreeMap<InputKey, InputKey>,
-    /// What the agent watches there, by uri, and what it is to be asked for again.
+    /// The uris that the agent watches there and that are still to be subscribed to again.
     renewals: VecDeque<Text>,
-    /// How many of its calls are such.
+    /// The number of its calls that do so.
     renewing: usize,
 }
 
@@ -68,12 +68,12 @@ impl App {
         self.manifest.is_some()
     }
 
-    /// What it has, once it was taken in.
+    /// Its actions and resources, once it was accepted.
     pub(super) fn manifest(&self) -> Option<&Manifest> {
         self.manifest.as_ref()
     }
 
-    /// What it calls itself.
+    /// The name that it gives itself.
     pub(super) fn name(&self) -> Option<&str> {
         self.session.peer().map(|peer| &*peer.identity.name)
     }

@@ -1,4 +1,4 @@
-//! What a bridge tells its owner.
+//! The events of a bridge.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -54,7 +54,7 @@ impl fmt::Debug for ShownCode {
     }
 }
 
-/// What concerns the owner of a bridge.
+/// An event for the owner of a bridge.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum BridgeEvent {
@@ -65,7 +65,7 @@ pub enum BridgeEvent {
     ClaimWanted {
         /// Names the claim.
         claim: ClaimId,
-        /// What was said.
+        /// The code, as it was said.
         code: ClaimCode,
     },
     /// The agent waits for a claim no longer. What is being dialled for it may be hung up.
@@ -79,14 +79,14 @@ pub enum BridgeEvent {
         channel: ChannelId,
         /// Which app.
         app: Box<PeerInfo>,
-        /// What claims it, if nobody has.
+        /// The code that claims it, unless it is claimed.
         code: Option<ShownCode>,
     },
     /// An app was not taken in.
     AppRefused {
         /// On which channel.
         channel: ChannelId,
-        /// What it was told.
+        /// The error that was sent.
         error: RpcError,
     },
     /// The agent has claimed an app.
@@ -105,7 +105,7 @@ pub enum BridgeEvent {
     AgentClosed(CloseReason),
     /// The peer on a leg broke a rule. The session goes on.
     Violation {
-        /// Where.
+        /// The leg that the peer is on.
         leg: Leg,
         /// Which.
         rule: Violation,

@@ -1,4 +1,4 @@
-//! What an app has: its actions and its resources, as far as they are known.
+//! The actions and resources of an app, as far as they are known.
 
 use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -10,10 +10,10 @@ use protocol_core::dialect::PeerInfo;
 use protocol_core::json::Json;
 use protocol_core::json::read::{member, string};
 
-/// What an app has, as it said.
+/// The actions and resources of an app, as it listed them.
 #[derive(Clone, Debug)]
 pub(super) struct Manifest {
-    /// What it calls itself.
+    /// The id that it gives itself.
     id: String,
     /// For people.
     name: String,
@@ -69,12 +69,12 @@ impl Manifest {
         manifest
     }
 
-    /// What the app calls itself.
+    /// The id that the app gives itself.
     pub(super) fn id(&self) -> &str {
         &self.id
     }
 
-    /// What people call it.
+    /// The name for people.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -125,7 +125,7 @@ impl Manifest {
 /// As many actions of an app are known, and as many resources: the first ones.
 const ENTRIES: usize = 4096;
 
-/// What has no name cannot be asked for, so it is left out.
+/// An entry without a name cannot be asked for, so it is left out.
 fn by_name(list: &Json) -> Vec<(String, Json)> {
     let mut seen = BTreeSet::new();
     let mut named = Vec::new();

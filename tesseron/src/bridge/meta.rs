@@ -30,15 +30,15 @@ pub enum Surface {
 /// An app that waits to be dialled, as its owner announces it outside.
 #[derive(Clone, Debug)]
 pub struct Advertised {
-    /// What claims it.
+    /// The code that claims it.
     pub code: ClaimCode,
     /// Its id, if that is known; else its name stands for it.
     pub app_id: Option<String>,
-    /// What people call it.
+    /// The name for people.
     pub app_name: String,
     /// Names the announcement.
     pub instance_id: String,
-    /// When it was announced, in milliseconds of the epoch.
+    /// The time of its announcement, in milliseconds of the epoch.
     pub minted_at: u64,
     /// Until when it holds, in milliseconds of the epoch.
     pub expires_at: Option<u64>,
@@ -75,7 +75,7 @@ impl Tool {
         Self::ALL.into_iter().find(|(_, known)| *known == name).map(|(tool, _)| tool)
     }
 
-    /// What each is for, and how to go on when it does not bring what was wanted.
+    /// The purpose of each, and the next step when it does not bring what was wanted.
     const fn description(self) -> &'static str {
         match self {
             Self::ClaimSession => {

@@ -17,7 +17,7 @@
 //! Payloads cross as bytes; ids, tokens and names of invocations never do. A slow agent merges progress in its own outbox and stops no
 //! app; an app that breaks off costs the agent one error for each call that ran there.
 //!
-//! Who may speak at all is decided by the [`SessionRegistry`]. What needs the world outside, such as to dial an app whose code a person has
+//! The [`SessionRegistry`] decides which apps and agents may speak. A task that needs the world outside, such as to dial an app whose code a person has
 //! said, is an [`BridgeEvent`].
 
 mod agent;
@@ -72,15 +72,15 @@ pub enum Leg {
 /// Random bytes that nobody can guess, for codes and tokens.
 pub type Random = Box<dyn FnMut(&mut [u8]) + Send>;
 
-/// What a bridge is told at its birth.
+/// The configuration of a bridge.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct BridgeConfig {
-    /// Who the gateway is, as the agent is told.
+    /// The name and version of the gateway, as the agent is told.
     pub identity: Identity,
     /// Which tools are listed. Hidden ones work all the same.
     pub surface: Surface,
-    /// Who may come back, and for how long.
+    /// The rules for sessions that may come back.
     pub registry: RegistryPolicy,
     /// Every bound of the agent's session; as many subscriptions as calls. Four times as many calls at once as an app may have, so that one stuck app leaves room for
     /// others.
@@ -89,7 +89,7 @@ pub struct BridgeConfig {
     pub app_limits: Limits,
     /// The clocks of each call to an app. None: the app has its own.
     pub call: CallTimeouts,
-    /// How long an app may take to say hello once it was dialled. 5 s.
+    /// The time that an app has for its hello once it was dialled. 5 s.
     pub hello: Duration,
     /// Which call a call belongs to that the agent makes while it samples: MCP does not say. The deepest.
     pub inference: DepthInference,
@@ -152,13 +152,13 @@ const IDS_A_CHANNEL: u64 = 1 << 28;
 #[derive(Clone, Copy, Debug)]
 struct Question {
     channel: ChannelId,
-    /// What it is called there.
+    /// The key of the input request there.
     key: InputKey,
-    /// What the app is told when the agent does not do such things.
+    /// The code of the error that the app is sent when the agent cannot be asked this.
     unavailable: i64,
 }
 
-/// Where a call of the agent goes on.
+/// The target of a call of the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Route {
     /// To an app.
@@ -186,9 +186,9 @@ pub struct Bridge {
     routes: BTreeMap<InboundId, Route>,
     /// Questions of apps that are open at the agent.
     questions: BTreeMap<InputKey, Question>,
-    /// What the agent wants to be told of, by uri.
+    /// The subscriptions of the agent, by uri.
     subscriptions: BTreeMap<Text, Subscription>,
-    /// How many subscriptions were made.
+    /// The number of subscriptions that were made.
     subscribed: u64,
     /// Claims that the owner works on.
     claiming: BTreeMap<InboundId, Claiming>,
@@ -203,7 +203,7 @@ pub struct Bridge {
     /// Legs on which something has happened that their drivers were not told: whatever `pump` carried on, until it is polled. A leg that
     /// is gone stays until then, too, since its driver must hang up.
     touched: BTreeSet<Leg>,
-    /// When the session of each leg is due, and the same by time.
+    /// The deadline of the session of each leg, and the same by time.
     due: BTreeMap<Leg, Instant>,
     deadlines: BTreeSet<(Instant, Leg)>,
     events: VecDeque<BridgeEvent>,
@@ -411,13 +411,13 @@ impl Bridge {
         self.touched.pop_first()
     }
 
-    /// Whether [`Self::poll_event`] has something.
+    /// Returns `true` if [`Self::poll_event`] has something.
     #[must_use]
     pub fn has_event(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// When [`Self::handle_timeout`] has something to do, on any leg.
+    /// The deadline at which [`Self::handle_timeout`] has something to do, on any leg.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let legs = self.deadlines.first().map(|(due, _)| *due);
@@ -426,7 +426,7 @@ impl Bridge {
 
     // ---- How it stands ----
 
-    /// Whether frames of a leg are to be read, as [`Session::wants_input`] says; not while the owner leaves [`Limits::events`] events lie.
+    /// Returns `true` if frames of a leg are to be read, as [`Session::wants_input`] says; `false` while the owner leaves [`Limits::events`] events unpolled.
     #[must_use]
     pub fn wants_input(&self, leg: Leg) -> bool {
         !self.is_full() && self.session(leg).is_some_and(|session| session.wants_input(Lane::CHANNEL))
@@ -439,13 +439,13 @@ impl Bridge {
         limits.frame_bytes
     }
 
-    /// Whether a leg is over, and its last frame was polled.
+    /// Returns `true` if a leg is over, and its last frame was polled.
     #[must_use]
     pub fn is_closed(&self, leg: Leg) -> bool {
         self.session(leg).is_none_or(Session::is_closed)
     }
 
-    /// What the session of a leg has counted.
+    /// The counters of the session of a leg.
     #[must_use]
     pub fn stats(&self, leg: Leg) -> Option<Stats> {
         self.session(leg).map(Session::stats)
@@ -462,7 +462,7 @@ impl Bridge {
         self.registry.pending()
     }
 
-    /// How much the bridge itself keeps, beside what its sessions count: for whoever checks that nothing leaks.
+    /// The number of entries that the bridge itself keeps, beside those that its sessions count: a check that nothing leaks.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         let subscribing = self.subscriptions.values().map(Subscription::waiting).fold(0, usize::saturating_add);

@@ -1,4 +1,4 @@
-//! What has changed for the agent, kept until its session has room for it.
+//! Changes for the agent, kept until its session has room for them.
 
 use alloc::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use protocol_core::json::Text;
 use protocol_core::session::{Refused, Session};
 use protocol_core::time::Instant;
 
-/// What the agent is to be told, each thing once however often it happened.
+/// The notifications for the agent, each once however often it happened.
 #[derive(Clone, Debug, Default)]
 pub(super) struct News {
     tools: bool,

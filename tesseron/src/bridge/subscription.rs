@@ -31,7 +31,7 @@ use protocol_core::session::InboundId;
 #[derive(Clone, Debug)]
 pub(super) struct Subscription {
     session: SessionId,
-    /// What the app calls it, over all channels of the session: asked again, an app that has kept it has it once.
+    /// The app's name for it, over all channels of the session: asked again, an app that has kept it has it once.
     name: Text,
     state: State,
 }
@@ -54,7 +54,7 @@ impl Subscription {
         Self { session, name, state: State::Asked(channel, alloc::vec![id]) }
     }
 
-    /// Where the app is; nowhere while it is away.
+    /// The channel of the app; `None` while it is away.
     pub(super) fn channel(&self) -> Option<ChannelId> {
         match self.state {
             State::Asked(channel, _) | State::Agreed(channel) | State::Renewing(channel) => Some(channel),
@@ -67,7 +67,7 @@ impl Subscription {
         &self.session
     }
 
-    /// What the app calls it.
+    /// The app's name for it.
     pub(super) fn name(&self) -> &Text {
         &self.name
     }
@@ -76,7 +76,7 @@ impl Subscription {
         matches!(self.state, State::Unwanted)
     }
 
-    /// How many requests of the agent wait for it.
+    /// The number of requests of the agent that wait for it.
     pub(super) fn waiting(&self) -> usize {
         if let State::Asked(_, waiting) = &self.state { waiting.len() } else { 0 }
     }

@@ -1,4 +1,4 @@
-//! What the agent sees of the apps: names of tools, uris of resources, lists, and the news that they have changed.
+//! The agent's view of the apps: names of tools, uris of resources, lists, and the news that they have changed.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -14,10 +14,10 @@ use protocol_core::json::Json;
 use protocol_core::json::read::{Kind, member, string};
 use protocol_core::json::write::Object;
 
-/// What every uri of a resource begins with.
+/// The scheme of every uri of a resource.
 const SCHEME: &str = "tesseron://";
 
-/// What a list may still take of a frame: a quarter of it in all, since as a text in a text it may grow to nearly four times that. An app that
+/// The room that a list still has in a frame: a quarter of it in all, since as a text in a text it may grow to nearly four times that. An app that
 /// does not fit is left out as a whole, so that none hides the others.
 pub(super) struct Room(usize);
 
@@ -72,7 +72,7 @@ impl Bridge {
         Room(self.config.agent_limits.frame_bytes / 4)
     }
 
-    /// Where a tool's name leads: to the app with the longest id that has such an action; if none has, to that with the longest id, which
+    /// Finds the app of a tool's name: the one with the longest id that has such an action; if none has, the one with the longest id, which
     /// may have learned of it since. An alias leads to the action that it was made for, and nowhere else.
     pub(super) fn resolve<'a>(&'a self, name: &'a str) -> Option<(ChannelId, &'a str)> {
         if tool_name::is_alias(name) {
@@ -136,7 +136,7 @@ impl Bridge {
         resources
     }
 
-    /// Where a resource is, and what its app calls it.
+    /// Finds a resource and its app's name for it.
     pub(super) fn find_resource(&self, uri: &str) -> Option<(ChannelId, String)> {
         let (app, name) = parts_of(uri)?;
         Some((self.registry.route(app)?, name))
@@ -188,7 +188,7 @@ pub(super) fn parts_of(uri: &str) -> Option<(&str, String)> {
     Some((app, decoded(name)))
 }
 
-/// What is not properly encoded stands for itself.
+/// Decodes a name. One that is not properly encoded stands for itself.
 fn decoded(name: &str) -> String {
     let mut bytes = Vec::with_capacity(name.len());
     let mut rest = name.as_bytes();

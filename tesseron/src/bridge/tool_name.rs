@@ -34,14 +34,14 @@ pub(super) fn of_action(app: &str, action: &str) -> String {
     if is_allowed(&own) && !is_alias(&own) { own } else { alias(app, action) }
 }
 
-/// Whether the name of a tool is an alias, or looks like one. That of an action with an alias always is.
+/// Returns `true` if the name of a tool is an alias, or looks like one. That of an action with an alias always is.
 pub(super) fn is_alias(tool: &str) -> bool {
     let digits = |digits: &[u8]| digits.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
     let bytes = tool.as_bytes();
     bytes.split_last_chunk::<DIGITS>().is_some_and(|(told, last)| told.ends_with(MARK.as_bytes()) && digits(last))
 }
 
-/// What stands for the app in the alias of each of its actions.
+/// The stand-in for the app in the alias of each of its actions.
 pub(super) fn app_in_alias(app: &str) -> String {
     match app.get(..PART_OF_APP) {
         Some(part) if app.len() > WHOLE_APP => alloc::format!("{part}{MARK}{:016x}", digest(app)),
@@ -119,7 +119,7 @@ mod tests {
         }
     }
 
-    /// What an agent has learned must hold with the next version of the gateway.
+    /// Aliases that an agent has learned must hold with the next version of the gateway.
     #[test]
     fn aliases_never_change() {
         assert_eq!(digest(""), 0xcbf2_9ce4_8422_2325);

@@ -51,7 +51,7 @@ pub(super) fn tool(outcome: Outcome, partial: Option<Json>, last: Option<&Progre
     }
 }
 
-/// What an app's tool brought. Blocks of content stay blocks, one text stays as it is, anything else is shown as JSON.
+/// Translates the result of an app's tool. Blocks of content stay blocks, one text stays as it is, anything else is shown as JSON.
 fn shown(output: &Json) -> ToolOutput {
     if let Some(text) = output.as_text() {
         return ToolOutput::text(text);
@@ -182,7 +182,7 @@ pub(super) fn ask(ask: Ask) -> Ask {
     }
 }
 
-/// What an app is told when the agent does not do such things.
+/// The code of the error that an app is sent when the agent cannot be asked this.
 pub(super) fn unavailable(ask: &Ask) -> i64 {
     if matches!(ask, Ask::Sample(_)) { code::SAMPLING_NOT_AVAILABLE } else { code::ELICITATION_NOT_AVAILABLE }
 }
@@ -205,7 +205,7 @@ pub(super) fn not_asked(error: &AskError, unavailable: i64, client: &str) -> Rpc
     }
 }
 
-/// What the agent answered, in the words of the app's protocol.
+/// Translates the agent's answer into the app's protocol.
 pub(super) fn answer(answer: Result<Answer, InputFailed>, unavailable: i64, client: &str) -> Answer {
     let failed = |why: &'static str| Answer::Refused(RpcError::fixed(RpcError::INTERNAL, why));
     match answer {

@@ -1,4 +1,4 @@
-//! What the agent watches: subscriptions, from the agent to the app and, when an app comes back, from here to the app.
+//! The subscriptions of the agent: from the agent to the app and, when an app comes back, from here to the app.
 
 use super::subscription::Subscription;
 use super::surface::parts_of;
@@ -72,7 +72,7 @@ impl Bridge {
         }
     }
 
-    /// What was never subscribed is well.
+    /// Ends a subscription. One that does not exist is a success.
     pub(super) fn unsubscribe(&mut self, id: InboundId, uri: &Text) {
         let dropped = self.drop_subscription(uri);
         self.reply(id, dropped.map_or_else(Reply::Error, |()| Reply::Done));

@@ -19,7 +19,7 @@ use super::Peer;
 /// The place of a connection that is not let in yet. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
-    /// How many came before it, and itself.
+    /// The number of connections up to and including it.
     number: u64,
     peer: Peer,
 }

@@ -29,13 +29,13 @@ pub enum BindRefused {
     Occupied,
 }
 
-/// How a refusal looks from outside.
+/// The forms that a refusal takes on each transport.
 struct Row {
     /// The status that answers an upgrade; `None` where the socket is dropped without a word.
     http: Option<u16>,
     /// The JSON-RPC code on a Unix socket.
     code: i64,
-    /// Whether the Unix socket is closed after that.
+    /// `true` if the Unix socket is closed after that.
     closes: bool,
     text: &'static str,
 }
@@ -59,7 +59,7 @@ impl BindRefused {
         Self::ALL.into_iter().find(|refused| refused.http_status() == Some(status) && refused.text() == text)
     }
 
-    /// What is said on either transport.
+    /// The text on either transport.
     #[must_use]
     pub const fn text(self) -> &'static str {
         self.row().text
@@ -98,7 +98,7 @@ impl BindRefused {
         RpcError::fixed(row.code, row.text)
     }
 
-    /// Whether a Unix socket is closed once the error is written.
+    /// Returns `true` if a Unix socket is closed once the error is written.
     #[must_use]
     pub const fn closes(self) -> bool {
         self.row().closes

@@ -9,7 +9,7 @@ use super::draw::draw;
 /// Without the letters and digits that look alike.
 const ALPHABET: &[u8] = b"ABCDEFGHJKMNPQRSTUVWXYZ23456789";
 
-/// What lets an agent have an app: six symbols of our own, `XXXX-XX`, or up to 64 of a peer's. Secret until it is used.
+/// A claim code, which gives an app to an agent: six symbols of our own, `XXXX-XX`, or up to 64 of a peer's. Secret until it is used.
 ///
 /// It is held in upper case, and its text consists of `A` to `Z`, digits, `_` and `-`: it names no other directory where somebody
 /// makes a file name of it (`docs/protocols/tesseron.md`, "Faults of the reference implementation", code as a path).
@@ -60,7 +60,7 @@ impl ClaimCode {
         self.symbols.get(..self.length).and_then(|symbols| core::str::from_utf8(symbols).ok()).unwrap_or_default()
     }
 
-    /// Whether both are the same code, in constant time.
+    /// Returns `true` if both are the same code, in constant time.
     #[must_use]
     pub fn matches(&self, other: &Self) -> bool {
         self.ct_eq(other).into()

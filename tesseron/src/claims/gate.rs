@@ -1,4 +1,4 @@
-//! What comes first on a Unix socket of a host-minted app: the bind, before there is a session
+//! The first frame on a Unix socket of a host-minted app: the bind, before there is a session
 //! (`docs/protocols/tesseron.md`, "Binding a Unix socket").
 //!
 //! ```text
@@ -41,7 +41,7 @@ use protocol_core::time::Instant;
 pub struct HostGate {
     place: Place,
     deadline: Instant,
-    /// How many refused binds it still takes.
+    /// The number of refused binds that it still takes.
     attempts: u32,
     state: State,
 }
@@ -58,10 +58,10 @@ enum State {
     Open,
 }
 
-/// What a bind says. `None`: no text; an error: text that cannot be a code.
+/// The code of a bind. `None`: no text; an error: text that cannot be a code.
 pub(super) type BindCode = Option<Result<ClaimCode, ClaimCodeError>>;
 
-/// What a frame means to the owner of a [`HostGate`].
+/// The meaning of a frame for the owner of a [`HostGate`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostStep {
     /// Write this first.
@@ -70,7 +70,7 @@ pub struct HostStep {
     pub next: HostNext,
 }
 
-/// What becomes of the socket.
+/// The next state of the socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostNext {
     /// Read on.
@@ -92,7 +92,7 @@ impl HostGate {
         Self { place, deadline, attempts, state: State::Unbound }
     }
 
-    /// Whether it takes no frame now, since a bind waits to be looked at.
+    /// Returns `true` if it takes no frame now, since a bind waits for its verdict.
     #[must_use]
     pub fn is_deciding(&self) -> bool {
         matches!(self.state, State::Asked { .. })
@@ -120,7 +120,7 @@ impl HostGate {
         }
     }
 
-    /// When [`Self::handle_timeout`] has something to do; `None` once it is bound.
+    /// The deadline at which [`Self::handle_timeout`] has something to do; `None` once it is bound.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
@@ -166,7 +166,7 @@ impl HostGate {
 
 /// The gateway's end of a Unix socket that was dialled with a claim code, until it is bound.
 ///
-/// What [`poll_transmit`](Self::poll_transmit) gives is the first frame on the channel. Every frame that arrives goes to
+/// The frame that [`poll_transmit`](Self::poll_transmit) gives is the first on the channel. Every frame that arrives goes to
 /// [`handle_frame`](Self::handle_frame) until it opens. When [`poll_timeout`](Self::poll_timeout) has come, ask
 /// [`handle_timeout`](Self::handle_timeout): a silent host must not hold a claim for ever
 /// (`docs/protocols/tesseron.md`, "Faults of the reference implementation", unanswered bind).
@@ -183,7 +183,7 @@ enum Dialling {
     Failed,
 }
 
-/// What a frame means to the owner of a [`DialGate`].
+/// The meaning of a frame for the owner of a [`DialGate`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DialStep {
     /// Not the answer; it is gone. Read on.
@@ -213,7 +213,7 @@ pub enum DialFailed {
 }
 
 impl DialGate {
-    /// How long the answer may take, unless the owner has its own view.
+    /// The longest wait for the answer, unless the owner has its own.
     pub const WAIT: Duration = Duration::from_secs(5);
 
     /// A dial that proves `code` and gives the host as long as `wait`.
@@ -259,7 +259,7 @@ impl DialGate {
         }
     }
 
-    /// When the answer is late; `None` once the dial is decided.
+    /// The deadline of the answer; `None` once the dial is decided.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self.state {

@@ -43,23 +43,23 @@ use protocol_core::time::Instant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HostPolicy {
-    /// How long a claim is shown as valid from its minting or its last refresh on. 600 s.
+    /// The time that a claim is shown as valid after its minting or its last refresh. 600 s.
     pub code_life: Duration,
-    /// How often the claim is refreshed until it is bound; less than [`Self::code_life`]. Zero is never. 300 s.
+    /// The time between refreshes of the claim until it is bound; less than [`Self::code_life`]. Zero is never. 300 s.
     pub refresh: Duration,
-    /// How long a wrong code is remembered. 60 s.
+    /// The time that a wrong code is remembered. 60 s.
     pub failure_window: Duration,
-    /// How long a code waits before it is looked at when one was wrong lately; twice as long for each further one. 125 ms.
+    /// The delay of a code after one wrong code within that time; each further one doubles it. 125 ms.
     pub first_delay: Duration,
-    /// How long a code waits at most. 2 s, which the fifth wrong one within a minute brings.
+    /// The longest delay of a code. 2 s, which the fifth wrong one within a minute brings.
     pub longest_delay: Duration,
-    /// How many connections that are not let in yet there are at once; one more has another make room. Zero counts as one. 64.
+    /// The number of connections at once that are not accepted yet; one more evicts another. Zero counts as one. 64.
     pub places: usize,
-    /// How long a WebSocket may take to ask for its upgrade. 2 s.
+    /// The time that a WebSocket has to ask for its upgrade. 2 s.
     pub upgrade_wait: Duration,
-    /// How long a Unix socket may be open without being bound. 5 s.
+    /// The time that a Unix socket may be open without being bound. 5 s.
     pub bind_wait: Duration,
-    /// How many refused binds a Unix socket is kept open for; then it is closed. 8.
+    /// The number of refused binds after which a Unix socket is closed. 8.
     pub bind_attempts: u32,
 }
 
@@ -79,7 +79,7 @@ impl Default for HostPolicy {
     }
 }
 
-/// How long a second socket of an app without a claim is kept. It is told that there is one if it asks; there is nothing for it to bind.
+/// The time that a second socket of an app without a claim is kept. It is told that there is one if it asks; there is nothing for it to bind.
 const OCCUPIED_WAIT: Duration = Duration::from_secs(1);
 
 /// The agent at the other side of a gateway, as Tesseron names it.
@@ -92,7 +92,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// What stands for an agent that has not said its name yet.
+    /// The stand-in for an agent that has not given its name yet.
     #[must_use]
     pub fn pending() -> Self {
         pending_agent().into()
@@ -107,25 +107,25 @@ impl From<Identity> for Agent {
     }
 }
 
-/// What the manifest of a host says about its claim.
+/// The claim in the manifest of a host.
 #[derive(Clone, Debug)]
 pub struct Claim {
-    /// What binds a channel.
+    /// The code that binds a channel.
     pub code: ClaimCode,
-    /// What the session of that channel is called.
+    /// The id of the session of that channel.
     pub session_id: SessionId,
-    /// What resumes it.
+    /// The token that resumes it.
     pub resume_token: ResumeToken,
-    /// When it was minted, in milliseconds of the epoch.
+    /// The time of its minting, in milliseconds of the epoch.
     pub minted_at: u64,
     /// Until when it is valid, unless it is refreshed, in milliseconds of the epoch.
     pub expires_at: u64,
-    /// Who has it; [`Agent::pending`] between the bind and the gateway's word. `None`: it can be claimed.
+    /// The agent that has it; [`Agent::pending`] between the bind and the gateway's word. `None`: it can be claimed.
     pub bound_agent: Option<Agent>,
 }
 
 impl Claim {
-    /// Whether a gateway may list it and dial it: nobody has it, and its host was alive lately.
+    /// Returns `true` if a gateway may list it and dial it: it is not claimed, and its host was alive lately.
     #[must_use]
     pub const fn is_claimable(&self, epoch_ms: u64) -> bool {
         self.bound_agent.is_none() && epoch_ms <= self.expires_at
@@ -169,7 +169,7 @@ pub struct Host {
     slow_down: SlowDown,
     /// The claim has changed since it was polled.
     changed: bool,
-    /// How many channels were let in.
+    /// The number of channels that were accepted.
     channels: u64,
 }
 
@@ -267,7 +267,7 @@ impl Host {
         UnixChannel::Gated(HostGate::new(place, now.saturating_add(wait), self.policy.bind_attempts))
     }
 
-    /// When a code that this peer gives now is looked at.
+    /// The instant at which a code that this peer gives now is judged.
     pub(super) fn looks_at(&self, place: Place, now: Instant) -> Instant {
         // Without a claim nothing can be guessed.
         let delay = self.claim.as_ref().map(|_| self.slow_down.delay(&self.policy, place.peer(), now));
@@ -336,7 +336,7 @@ impl Host {
         }
     }
 
-    /// When [`Self::handle_timeout`] has something to do.
+    /// The deadline at which [`Self::handle_timeout`] has something to do.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self.state {

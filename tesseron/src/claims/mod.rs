@@ -1,4 +1,4 @@
-//! Who may speak for whom on Tesseron: claim codes, bound channels, sessions that outlive their channel.
+//! Claims on Tesseron: claim codes, bound channels, sessions that outlive their channel.
 //!
 //! Three machines, as pure as a [`protocol_core::Session`] and beside it: what they decide happens before a channel has a session, or after it
 //! has lost one.

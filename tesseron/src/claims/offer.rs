@@ -1,4 +1,4 @@
-//! What a WebSocket upgrade offers in `Sec-WebSocket-Protocol` (`docs/protocols/tesseron.md`, "Binding a WebSocket").
+//! The offer of a WebSocket upgrade in `Sec-WebSocket-Protocol` (`docs/protocols/tesseron.md`, "Binding a WebSocket").
 
 use alloc::string::String;
 
@@ -7,7 +7,7 @@ use super::ClaimCode;
 /// The subprotocol that a gateway offers and a host answers with.
 pub const SUBPROTOCOL: &str = "tesseron-gateway";
 
-/// What stands before the claim code in the second element of a bound dial.
+/// The prefix of the claim code in the second element of a bound dial.
 const BIND: &str = "tesseron-bind.";
 
 /// The subprotocols of an upgrade, as far as they matter.
@@ -17,7 +17,7 @@ pub struct Offer {
     bind: OfferedBind,
 }
 
-/// What an upgrade says about a claim.
+/// The claim in an upgrade.
 #[derive(Clone, Debug)]
 pub(super) enum OfferedBind {
     None,
@@ -46,7 +46,7 @@ impl Offer {
         offer
     }
 
-    /// Whether a gateway asks.
+    /// Returns `true` if a gateway asks.
     pub(super) fn is_gateway(&self) -> bool {
         self.gateway
     }

@@ -1,6 +1,6 @@
-//! Who is at the other end of a connection.
+//! The user at the other end of a connection.
 
-/// Who is at the other end of a connection, as far as the system tells.
+/// The user at the other end of a connection, as far as the system tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Peer {
     /// The user who runs this program.
@@ -12,7 +12,7 @@ pub enum Peer {
 }
 
 impl Peer {
-    /// Whether it is known to be the user who runs this program.
+    /// Returns `true` if it is known to be the user who runs this program.
     #[must_use]
     pub const fn is_this_user(self) -> bool {
         matches!(self, Self::ThisUser)

@@ -52,13 +52,13 @@ const REDRAWS: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RegistryPolicy {
-    /// How long a claimed session waits for its app to come back. Zero: not at all. 4 h.
+    /// The time that a claimed session waits for its app to come back. Zero: none. 4 h.
     pub resume_ttl: Duration,
-    /// How many sessions wait at once; the oldest makes room. Zero: none. 100.
+    /// The number of sessions that wait so at once; the oldest makes room. Zero: none. 100.
     pub max_zombies: usize,
-    /// How many sessions wait to be claimed at once. 100.
+    /// The number of sessions that wait to be claimed at once. 100.
     pub max_pending: usize,
-    /// How many channels are open at once. 1024.
+    /// The number of channels that are open at once. 1024.
     pub max_channels: usize,
 }
 
@@ -73,7 +73,7 @@ impl Default for RegistryPolicy {
 pub struct ChannelId(u64);
 
 impl ChannelId {
-    /// How many channels were opened before it, and itself.
+    /// The number of channels that were opened up to and including it.
     pub(crate) const fn number(self) -> u64 {
         self.0
     }
@@ -85,7 +85,7 @@ impl fmt::Display for ChannelId {
     }
 }
 
-/// How an app was dialled.
+/// The kind of dial that reached an app.
 #[derive(Clone, Debug)]
 pub enum Dial {
     /// Without a claim: its session waits to be claimed.
@@ -97,15 +97,15 @@ pub enum Dial {
 /// The claim of a manifest, as far as it outlives the bind.
 #[derive(Clone, Debug)]
 pub struct BoundDial {
-    /// What was bound. Claiming it again finds the session.
+    /// The code that was bound. Claiming it again finds the session.
     pub code: ClaimCode,
-    /// What the session is called.
+    /// The id of the session.
     pub session_id: SessionId,
-    /// What resumes it.
+    /// The token that resumes it.
     pub resume_token: ResumeToken,
 }
 
-/// What a hello or a resume is answered with.
+/// The answer to a hello or a resume.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Admission {
@@ -124,7 +124,7 @@ pub struct Admission {
 pub struct Claimed {
     /// Its channel.
     pub channel: ChannelId,
-    /// What it is called.
+    /// The id of the session.
     pub session_id: SessionId,
     /// Whose it is.
     pub app: AppId,
@@ -135,7 +135,7 @@ pub struct Claimed {
     pub first: bool,
 }
 
-/// What the end of a channel meant.
+/// The effect of the end of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Departure {
     /// It had no session, or no longer, or was never open.
@@ -154,13 +154,13 @@ pub enum Departure {
 pub struct Pending {
     /// Its channel.
     pub channel: ChannelId,
-    /// What it is called.
+    /// The id of the session.
     pub session_id: SessionId,
     /// Whose it is.
     pub app: AppId,
-    /// What claims it.
+    /// The code that claims it.
     pub code: ClaimCode,
-    /// When it came, in milliseconds of the epoch.
+    /// The time of its arrival, in milliseconds of the epoch.
     pub minted_at: u64,
 }
 
@@ -170,21 +170,21 @@ pub struct Pending {
 pub struct Routed {
     /// The app.
     pub app: AppId,
-    /// Where its calls go.
+    /// The channel that its calls go to.
     pub channel: ChannelId,
-    /// What the session is called.
+    /// The id of the session.
     pub session_id: SessionId,
 }
 
-/// Where a tool's name leads.
+/// The target of a tool's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Resolved<'a> {
-    /// Where the call goes.
+    /// The channel that the call goes to.
     pub channel: ChannelId,
     /// The app.
     pub app: &'a AppId,
-    /// What the app calls the tool. It may be empty.
+    /// The app's name for the tool. It may be empty.
     pub action: &'a str,
 }
 
@@ -203,7 +203,7 @@ pub struct SessionRegistry {
     sessions: BTreeMap<SessionId, Session>,
     /// The sessions without a channel, in the order in which they expire.
     zombies: BTreeMap<Expiry, SessionId>,
-    /// How many channels were opened.
+    /// The number of channels that were opened.
     opened: u64,
     /// One number for every admission, claim and departure, so that they have an order whatever the clocks do.
     order: u64,
@@ -222,11 +222,11 @@ enum Channel {
 #[derive(Clone, Debug)]
 struct Session {
     app: AppId,
-    /// When it was first admitted, in milliseconds of the epoch, and in which order.
+    /// The time of its first admission, in milliseconds of the epoch, and its place in that order.
     minted: (u64, u64),
-    /// When it was claimed, in milliseconds of the epoch, and in which order.
+    /// The time of its claim, in milliseconds of the epoch, and its place in that order.
     claimed: Option<(u64, u64)>,
-    /// What it was or can be claimed by, on the channel where that was said.
+    /// The code that it was or can be claimed by, on the channel that said it.
     code: Option<ClaimCode>,
     token: ResumeToken,
     /// The token before that, until the app is known to have the new one.
@@ -240,11 +240,11 @@ enum Place {
     Zombie(Expiry),
 }
 
-/// When a session without a channel is forgotten, and in which order it lost its channel.
+/// The time at which a session without a channel is forgotten, and its place in the order of losses.
 type Expiry = (Instant, u64);
 
 impl Session {
-    /// Whether `token` resumes it. Both are compared whatever the first comparison gives.
+    /// Returns `true` if `token` resumes it. Both are compared whatever the first comparison gives.
     fn accepts(&self, token: &ResumeToken) -> bool {
         let previous = self.previous.as_ref().map_or_else(|| Choice::from(0), |previous| previous.ct_eq(token));
         (self.token.ct_eq(token) | previous).into()
@@ -463,7 +463,7 @@ impl SessionRegistry {
         Departure::Kept
     }
 
-    /// When the next session that waits for its app is forgotten.
+    /// The deadline at which the next session that waits for its app is forgotten.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.zombies.first_key_value().map(|((at, _), _)| *at)
@@ -477,7 +477,7 @@ impl SessionRegistry {
         }
     }
 
-    /// Whether the channel has a claimed session: only then it may be called, and may ask.
+    /// Returns `true` if the channel has a claimed session: only then may it be called, and may it ask.
     #[must_use]
     pub fn is_claimed(&self, channel: ChannelId) -> bool {
         matches!(self.channels.get(&channel), Some(Channel::Seated(id))
@@ -490,19 +490,19 @@ impl SessionRegistry {
         if let Channel::Seated(id) = self.channels.get(&channel)? { Some(id) } else { None }
     }
 
-    /// Whether a session has a channel, or may get one again.
+    /// Returns `true` if a session has a channel, or may get one again.
     #[must_use]
     pub fn knows(&self, session: &SessionId) -> bool {
         self.sessions.contains_key(session)
     }
 
-    /// Whether the session on some channel was or can be claimed by this code.
+    /// Returns `true` if the session on some channel was or can be claimed by this code.
     #[must_use]
     pub fn holds(&self, code: &ClaimCode) -> bool {
         self.find_code(code).is_some()
     }
 
-    /// Where calls to this app go: to the session that was claimed last, of those that have a channel.
+    /// The channel that calls to this app go to: of the session that was claimed last, of those that have a channel.
     #[must_use]
     pub fn route(&self, app: &str) -> Option<ChannelId> {
         let serving = self.serving().filter(|(_, session, _, _)| session.app.as_str() == app);
@@ -525,7 +525,7 @@ impl SessionRegistry {
         newest.into_iter().map(routed).collect()
     }
 
-    /// Where a tool called `<app id>__<action>` leads. Both parts may hold `__`; the longest id that serves calls is meant.
+    /// Finds the target of a tool called `<app id>__<action>`. Both parts may hold `__`; the longest id that serves calls is meant.
     #[must_use]
     pub fn resolve<'a>(&'a self, tool: &'a str) -> Option<Resolved<'a>> {
         let named = self.serving().filter_map(|(_, session, channel, order)| {

@@ -7,7 +7,7 @@ use protocol_core::json::Text;
 
 const BASE36: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 
-/// What a session is called on the wire, over all its channels. No secret: knowing it opens nothing.
+/// The id of a session on the wire, over all its channels. No secret: knowing it opens nothing.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SessionId(Text);
 

@@ -1,4 +1,4 @@
-//! How fast a claim code may be guessed.
+//! The rate at which claim codes may be guessed.
 //!
 //! No wrong code keeps the right one out. Each one within [`HostPolicy::failure_window`] doubles the time until the next code is looked at,
 //! from [`HostPolicy::first_delay`] up to [`HostPolicy::longest_delay`]; a right one forgets them. The right one waits as long, or a guess
@@ -23,7 +23,7 @@ pub(super) struct SlowDown {
 }
 
 impl SlowDown {
-    /// How long a code of this peer waits before it is looked at.
+    /// The time that a code of this peer waits before it is judged.
     pub(super) fn delay(&self, policy: &HostPolicy, peer: Peer, now: Instant) -> Duration {
         let failures = if peer.is_this_user() { &self.of_this_user } else { &self.of_others };
         let counted = failures.iter().filter(|at| now.saturating_duration_since(**at) < policy.failure_window).count();

@@ -9,7 +9,7 @@ use protocol_core::json::Text;
 
 const BASE64_URL: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// What lets an app have its session back, once. Secret.
+/// The token that gives an app its session back, once. Secret.
 #[derive(Clone)]
 pub struct ResumeToken(Text);
 
@@ -38,7 +38,7 @@ impl ResumeToken {
         &self.0
     }
 
-    /// Whether both are the same token, in a time that depends on nothing but their lengths.
+    /// Returns `true` if both are the same token, in a time that depends on nothing but their lengths.
     #[must_use]
     pub fn matches(&self, other: &Self) -> bool {
         self.ct_eq(other).into()

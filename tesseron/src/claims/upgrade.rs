@@ -1,4 +1,4 @@
-//! What comes first on a WebSocket: its upgrade, which may bind (`docs/protocols/tesseron.md`, "Binding a WebSocket").
+//! The first request on a WebSocket: its upgrade, which may bind (`docs/protocols/tesseron.md`, "Binding a WebSocket").
 //!
 //! ```text
 //!             an upgrade, its code to be looked at later
@@ -31,7 +31,7 @@ enum State {
     Answered,
 }
 
-/// What becomes of the connection.
+/// The next state of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpgradeStep {
     /// Ask again when [`UpgradeGate::poll_timeout`] has come.
@@ -60,7 +60,7 @@ impl UpgradeGate {
         self.handle_timeout(host, now)
     }
 
-    /// When [`Self::handle_timeout`] has something to do; `None` once the upgrade is answered.
+    /// The deadline at which [`Self::handle_timeout`] has something to do; `None` once the upgrade is answered.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self.state {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::Runtime;
 
-/// What `job` gives, which runs where it may block. `None` if it never ran or has panicked: the runtime is ending.
+/// Runs `job` where it may block, and gives its result. `None` if it never ran or has panicked: the runtime is ending.
 pub(super) async fn run_blocking<T: Send + 'static>(runtime: &impl Runtime, job: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let slot = Arc::new(Mutex::new(Slot { value: None, is_over: false, waker: None }));
     let filled = Filling(Arc::clone(&slot));

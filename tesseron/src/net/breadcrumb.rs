@@ -24,11 +24,11 @@ const VERSION: u32 = 1;
 const LARGEST: usize = 4 * 1024;
 /// Files of the folder that are looked at in one sweep.
 const MOST: usize = 1024;
-/// How long a breadcrumb means something, in milliseconds. A process of that number may be any other then. 24 h.
+/// The time that a breadcrumb is valid, in milliseconds. A process of that number may be any other then. 24 h.
 const LIFE_MS: u64 = 24 * 60 * 60 * 1000;
-/// How long one of a dead process is kept, in milliseconds, so that it can be told when the code is still said. 1 h.
+/// The time that one of a dead process is kept, in milliseconds, so that the code is still recognised. 1 h.
 const STALE_MS: u64 = 60 * 60 * 1000;
-/// How far the clock of the one who has written it may be ahead, in milliseconds. 10 min.
+/// The time that the writer's clock may be ahead, in milliseconds. 10 min.
 const AHEAD_MS: u64 = 10 * 60 * 1000;
 
 /// A breadcrumb of ours. Dropping it removes the file, unless another gateway has put one in its place.
@@ -131,7 +131,7 @@ impl Found {
     }
 }
 
-/// What a file says, if it is a breadcrumb.
+/// Reads a file, if it is a breadcrumb.
 fn read(path: &Path) -> Option<Found> {
     let (file, bytes) = instance::read_file(path, LARGEST).ok()?;
     // Members are read by name only: an array would do for a struct otherwise.

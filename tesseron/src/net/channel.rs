@@ -29,7 +29,7 @@ pub struct TesseronTransport {
     seat: Option<Seat>,
     /// Still answers binds, on a Unix socket at the app.
     gate: Option<HostGate>,
-    /// What the gate has to say.
+    /// The answer of the gate.
     reply: Option<Bytes>,
     /// It was said and has not left yet.
     unflushed: bool,

@@ -1,4 +1,4 @@
-//! Where gateways come to, and how those who come are heard: each in a task of its own, so that one who is slow costs nobody else
+//! The address that gateways connect to, and their reception: each connection in a task of its own, so that a slow one costs no other
 //! anything, until it is let in or turned away.
 
 use core::future::poll_fn;
@@ -14,7 +14,7 @@ use crate::net::host::{Dialler, Shared};
 use crate::net::{Sockets, TesseronTransport};
 use protocol_core::drive::Timer;
 
-/// What gateways connect to.
+/// A listening socket for gateways.
 pub(super) trait Door: Send + Sync + 'static {
     /// One who has connected.
     type Comer: Send + 'static;
@@ -30,7 +30,7 @@ pub(super) trait Door: Send + Sync + 'static {
     ) -> impl Future<Output = Option<TesseronTransport>> + Send;
 }
 
-/// What the task has to do next.
+/// The next step of the task.
 enum Next<C> {
     Over,
     Refresh,
@@ -72,7 +72,7 @@ pub(super) async fn attend<D: Door, S: Sockets>(door: D, attended: Attended, soc
     }
 }
 
-/// What is attended to. Nobody is let in any longer once the task has ended, also when its runtime drops it, and be it at once.
+/// The connections that are received. None is accepted any longer once the task has ended, also when its runtime drops it, and be it at once.
 pub(super) struct Attended(Arc<Shared>);
 
 impl Attended {
@@ -159,7 +159,7 @@ mod tcp {
         }
     }
 
-    /// Whether only this one connection has failed, which its peer can bring about.
+    /// Returns `true` if only this one connection has failed, which its peer can bring about.
     fn is_of_the_peer(error: &io::Error) -> bool {
         matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset)
     }

@@ -19,7 +19,7 @@ pub enum TesseronError {
     /// A folder for manifests or sockets is not used.
     #[error("cannot use the folder {}: {refused}", path.display())]
     Folder {
-        /// Where it is.
+        /// The path of the file.
         path: PathBuf,
         /// Why.
         #[source]
@@ -28,17 +28,17 @@ pub enum TesseronError {
     /// A manifest was not written.
     #[error("cannot write the manifest {}: {source}", path.display())]
     Manifest {
-        /// Where it was to be.
+        /// The path at which it was to be.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// What tells other gateways about a code of this one was not written.
+    /// The file that tells other gateways about a code of this one was not written.
     #[error("cannot write {}: {source}", path.display())]
     Breadcrumb {
-        /// Where it was to be.
+        /// The path at which it was to be.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// Any user of this machine could claim the app: nobody is asked for a code, and the system does not tell who has connected.
@@ -56,7 +56,7 @@ pub enum TesseronError {
         address: String,
         /// The status with which it answered.
         status: u16,
-        /// What the status means, if the app says so in words that are known.
+        /// The meaning of the status, if the app gives it in known words.
         refused: Option<BindRefused>,
     },
     /// An app of Tesseron does not let this gateway in over a Unix socket.
@@ -64,7 +64,7 @@ pub enum TesseronError {
     Unbound {
         /// Its path.
         address: String,
-        /// What it answered, if anything.
+        /// The error, with the app's answer if there was one.
         source: DialFailed,
     },
     /// A transport could not be opened.
@@ -72,7 +72,7 @@ pub enum TesseronError {
     Transport(#[from] adapter_io::Error),
 }
 
-/// What an app means by a status. Other words than those that are known are not repeated.
+/// The meaning of a status. Words of an app that are not known are not repeated.
 fn meaning(status: u16, refused: Option<BindRefused>) -> &'static str {
     match status {
         400 => "it cannot read the claim code",

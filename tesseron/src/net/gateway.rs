@@ -35,7 +35,7 @@ pub struct Gateway<S: Sockets> {
 #[derive(Default)]
 struct Shared {
     apps: Mutex<Apps>,
-    /// What dead gateways have left was swept.
+    /// `true` once the files of dead gateways were swept.
     has_swept: AtomicBool,
     /// The system had no random bytes: nothing that was minted since is a secret.
     unsafe_codes: AtomicBool,
@@ -47,16 +47,16 @@ struct Apps {
     /// Instances that are dialled or stand, each by the name of its manifest.
     dialled: BTreeSet<String>,
     channels: BTreeMap<ChannelId, String>,
-    /// What the app of an instance called itself when it last said hello.
+    /// The id that the app of an instance gave itself in its last hello.
     app_ids: BTreeMap<String, String>,
-    /// What other gateways are told about the sessions that wait to be claimed.
+    /// The files that tell other gateways about sessions that wait to be claimed.
     breadcrumbs: BTreeMap<ChannelId, Breadcrumb>,
     /// Why they are not, since the last look.
     untold: Option<TesseronError>,
     unreachable: Vec<(String, TesseronError)>,
 }
 
-/// What a look at the manifests has found.
+/// The findings of a look at the manifests.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Scan {

@@ -10,7 +10,7 @@ use crate::net::TesseronError;
 /// The folder of Tesseron in the home of a user.
 const FOLDER: &str = ".tesseron";
 
-/// Where the manifests and sockets of a user are: `.tesseron` in a home folder.
+/// The folder of a user's manifests and sockets: `.tesseron` in a home folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Home(PathBuf);
 
@@ -97,7 +97,7 @@ pub(super) fn check_folder(path: &Path, permissions: u32) -> Result<(), FolderRe
     }
 }
 
-/// Whether what this describes belongs to the user who runs this program.
+/// Returns `true` if the file belongs to the user who runs this program.
 pub(super) fn is_ours(file: &fs::Metadata) -> bool {
     #[cfg(unix)]
     return std::os::unix::fs::MetadataExt::uid(file) == rustix::process::geteuid().as_raw();
@@ -113,7 +113,7 @@ pub(super) fn mode(file: &fs::Metadata) -> u32 {
     return if file.is_dir() { 0o700 } else { 0o600 };
 }
 
-/// Whether a process lives; true where nobody can tell.
+/// Returns `true` if a process lives, and where that cannot be known.
 pub(super) fn is_alive(process: u32) -> bool {
     #[cfg(unix)]
     {
@@ -139,7 +139,7 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// What is in a file, of at most `most` bytes.
+/// Reads a file of at most `most` bytes.
 pub(super) fn read_at_most(file: &File, most: usize) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     file.take((most as u64).saturating_add(1)).read_to_end(&mut bytes)?;
@@ -151,7 +151,7 @@ pub(super) fn read_at_most(file: &File, most: usize) -> io::Result<Option<Vec<u8
 #[derive(Debug)]
 pub(super) struct PrivateFile {
     path: PathBuf,
-    /// What we wrote last.
+    /// The file that we wrote last.
     written: Option<File>,
 }
 
@@ -201,7 +201,7 @@ fn create(path: &Path, bytes: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-/// Whether that very file is at `path`. It is open, so its number belongs to no other.
+/// Returns `true` if that very file is at `path`. It is open, so its number belongs to no other.
 pub(super) fn is_at(file: &File, path: &Path) -> bool {
     #[cfg(unix)]
     {

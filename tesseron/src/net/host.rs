@@ -1,4 +1,4 @@
-//! What an app's listener, its task and its channels share: the state machine of its claim, and the files that show it.
+//! The state that an app's listener, its task and its channels share: the machine of its claim, and the files that show it.
 
 use core::future::poll_fn;
 use core::pin::pin;
@@ -34,13 +34,13 @@ impl Random {
         }
     }
 
-    /// Whether all of it was random.
+    /// Returns an error unless all of it was random.
     pub(super) fn check(self) -> Result<(), TesseronError> {
         self.0.map_or(Ok(()), |error| Err(TesseronError::Random(error.into())))
     }
 }
 
-/// What the time is.
+/// The clocks that a host reads.
 pub(super) trait Clocks: Send + Sync {
     fn now(&self) -> Instant;
     fn epoch_ms(&self) -> u64;
@@ -73,7 +73,7 @@ struct State {
     unpublished: bool,
     /// Let in and not yet taken.
     accepted: VecDeque<TesseronTransport>,
-    /// What has gone wrong and was not yet told.
+    /// An error that was not yet reported.
     trouble: Option<TesseronError>,
     /// The last code that was given to be shown.
     shown: Option<ClaimCode>,
@@ -83,7 +83,7 @@ struct State {
     over: bool,
     /// The task that hears diallers.
     task: Option<Waker>,
-    /// Who waits for a channel, or for a code.
+    /// Tasks that wait for a channel, or for a code.
     waiting: Vec<Waker>,
 }
 
@@ -133,19 +133,19 @@ fn wait(mut state: MutexGuard<'_, State>, waker: Waker) {
     wake_all(too_many);
 }
 
-/// What the task that hears diallers has to look at.
+/// The state that the task that receives connections acts on.
 pub(super) struct Attention {
     due: Option<Instant>,
     troubled: bool,
 }
 
 impl Attention {
-    /// When the claim is to be refreshed.
+    /// The deadline at which the claim is to be refreshed.
     pub(super) fn due(&self) -> Option<Instant> {
         self.due
     }
 
-    /// Whether nobody is heard until what has gone wrong was told.
+    /// Returns `true` while connections are refused until an error was reported.
     pub(super) fn is_troubled(&self) -> bool {
         self.troubled
     }
@@ -236,7 +236,7 @@ impl Shared {
         self.lock().host.claim().map(|claim| claim.code.clone())
     }
 
-    /// What the task has to look at; nothing once it is over. Wakes the task when that changes.
+    /// The state that the task acts on; `None` once it is over. Wakes the task when that changes.
     pub(super) fn attention(&self, cx: &Context<'_>) -> Option<Attention> {
         let waker = cx.waker().clone();
         let mut state = self.lock();
@@ -355,13 +355,13 @@ impl Dialler {
         self.shared.lock().host.accept_web_socket(self.place, now)
     }
 
-    /// What a connection on a Unix socket is.
+    /// The part that a connection on a Unix socket plays.
     #[cfg(unix)]
     pub(super) fn accept_unix(&self) -> UnixChannel {
         self.shared.change(|state, now| state.host.accept_unix(self.place, now))
     }
 
-    /// What `future` gives, unless it has to make room for another one before that.
+    /// Waits for `future`, unless its connection has to make room for another one before that.
     pub(super) async fn unless_evicted<F: Future>(&self, future: F) -> Option<F::Output> {
         let mut future = pin!(future);
         poll_fn(|cx| if self.is_evicted(cx) { Poll::Ready(None) } else { future.as_mut().poll(cx).map(Some) }).await

@@ -31,23 +31,23 @@ const LONGEST_PATH: usize = 103;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Instance {
-    /// What the manifest is called. It names no other folder.
+    /// The name of the manifest. It names no other folder.
     pub id: String,
-    /// What a person knows the app by. It has no control characters.
+    /// The name of the app for people. It has no control characters.
     pub app_name: String,
-    /// When it started, in milliseconds since 1970.
+    /// The time of its start, in milliseconds since 1970.
     pub added_at: u64,
     /// Its process.
     pub process: Option<u32>,
-    /// Where it listens.
+    /// The address that it listens on.
     pub address: Address,
-    /// Whether it answers its own hello and waits for a bind. Only one that has a claim can be had then.
+    /// `true` if it answers its own hello and waits for a bind. Only one that has a claim can be had then.
     pub hello_handled_by_host: bool,
     /// The claim that it minted.
     pub claim: Option<Claim>,
 }
 
-/// Where an app listens.
+/// The address that an app listens on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Address {
@@ -67,7 +67,7 @@ impl fmt::Display for Address {
 }
 
 impl Instance {
-    /// Whether its claim can still be had at `epoch_ms`, in milliseconds since 1970: there is one, it has not expired, and no agent
+    /// Returns `true` if its claim can still be had at `epoch_ms`, in milliseconds since 1970: there is one, it has not expired, and no agent
     /// has it.
     #[must_use]
     pub fn is_claimable(&self, epoch_ms: u64) -> bool {
@@ -137,7 +137,7 @@ impl Manifest {
 #[error("the manifest {} is not used: {reason}", path.display())]
 #[non_exhaustive]
 pub struct ManifestRefused {
-    /// Where it is.
+    /// The path of the file.
     pub path: PathBuf,
     /// Why.
     pub reason: RefusedFor,
@@ -159,7 +159,7 @@ impl ManifestRefused {
     /// reason.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub fn remove_of_the_dead(&self) -> io::Result<()> {
         let is_left =
             matches!(self.reason, RefusedFor::Dead(_)) && self.file.as_ref().is_some_and(|file| home::is_at(&file.0, &self.path));
@@ -301,12 +301,12 @@ fn is_id(id: &str) -> bool {
     !id.is_empty() && id.len() <= LONGEST_ID && !id.starts_with('.') && id.bytes().all(fits)
 }
 
-/// Whether a name can be shown to a person as it is.
+/// Returns `true` if a name can be shown to a person as it is.
 pub(super) fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= LONGEST_NAME && !name.chars().any(char::is_control)
 }
 
-/// Whether a path can be that of a socket, and stand in a manifest.
+/// Returns `true` if a path can be that of a socket, and stand in a manifest.
 pub(super) fn is_socket_path(path: &Path) -> bool {
     let fits = |text: &str| text.len() <= LONGEST_PATH && !text.chars().any(char::is_control);
     path.is_absolute() && path.to_str().is_some_and(fits) && !path.components().any(|part| part == Component::ParentDir)
@@ -432,7 +432,7 @@ mod tests {
         }
     }
 
-    /// What the reference wrote, with the process id that was taken out of the record.
+    /// A manifest of the reference, with the process id that was taken out of the record.
     const RECORDED: &str = r#"{"version":2,"instanceId":"inst-mwqdc9dk-65806c3c","appName":"interop-app","addedAt":1795263172478,
         "transport":{"kind":"ws","url":"ws://127.0.0.1:45987/"},"helloHandledByHost":true,"hostMintedClaim":{"code":"NATB-BJ",
         "sessionId":"s_f1tvekrlmwqdc9dl","resumeToken":"4Idnys-EN0SoJJl-Oht8JVI_Ps3cE1PM","mintedAt":1795263172472,

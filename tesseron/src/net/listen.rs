@@ -15,19 +15,19 @@ use crate::net::instance::{self, Manifest};
 use crate::net::peer;
 use crate::net::{Address, Home, Instance, Sockets, TesseronTransport};
 
-/// Where an app listens, and how it is to be had.
+/// The options of an app that listens.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TesseronOptions {
-    /// What a person knows the app by: 1 to 256 bytes without control characters.
+    /// The name of the app for people: 1 to 256 bytes without control characters.
     pub app_name: String,
-    /// What the gateway connects to.
+    /// The kind of socket that the gateway connects to.
     pub binding: Binding,
-    /// Who mints the claim.
+    /// The end that mints the claim.
     pub claim: ClaimMode,
     /// Whose home the manifest and the socket are in; `None` is that of the user who runs this program.
     pub home: Option<PathBuf>,
-    /// Whether gateways of any user of this machine may connect to a WebSocket. False: where the system tells who has connected (Linux does),
+    /// `true` if gateways of any user of this machine may connect to a WebSocket. `false`: if the system tells who has connected (Linux does),
     /// others are turned away.
     pub any_user: bool,
 }
@@ -40,7 +40,7 @@ impl TesseronOptions {
     }
 }
 
-/// What a gateway connects to.
+/// The kind of socket that a gateway connects to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Binding {
@@ -52,7 +52,7 @@ pub enum Binding {
     Unix,
 }
 
-/// Who mints the claim of an app.
+/// The end that mints the claim of an app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClaimMode {
@@ -181,13 +181,13 @@ impl TesseronListener {
         self.shared.name_agent(channel, agent);
     }
 
-    /// Where the manifest is.
+    /// The path of the manifest.
     #[must_use]
     pub fn manifest_path(&self) -> &Path {
         &self.manifest
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     #[must_use]
     pub fn address(&self) -> &Address {
         self.shared.address()

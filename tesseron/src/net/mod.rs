@@ -47,14 +47,14 @@ pub use instance::{Address, Instance, ManifestRefused, RefusedFor};
 pub use listen::{Binding, ClaimMode, TesseronListener, TesseronOptions, listen};
 pub use url::{LoopbackUrl, NotLoopback};
 
-/// How long the answer to an upgrade may take to be written at the app, and a dial with its upgrade at the gateway.
+/// The longest time that the answer to an upgrade may take to be written at the app, and a dial with its upgrade at the gateway.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Bytes of the longest line before a Unix socket is bound.
 #[cfg(unix)]
 const BIND_LINE: usize = 4096;
 
-/// What a runtime lends to Tesseron: besides tasks and a clock its alarms, the clock on the wall, and its sockets before
+/// A runtime as Tesseron needs it: besides tasks and a clock its alarms, the wall clock, and its sockets before
 /// they are transports.
 pub trait Sockets: Runtime + Clone {
     /// An alarm.
@@ -63,7 +63,7 @@ pub trait Sockets: Runtime + Clone {
     /// One on the clock of this runtime.
     fn alarm(&self) -> Self::Alarm;
 
-    /// What the clock on the wall shows, in milliseconds since 1970: manifests say it.
+    /// The time of the wall clock, in milliseconds since 1970: manifests hold it.
     fn epoch_ms(&self) -> u64;
 
     /// A TCP connection.
@@ -72,7 +72,7 @@ pub trait Sockets: Runtime + Clone {
     /// Accepts TCP connections.
     type TcpListener: Send + Sync + 'static;
 
-    /// How both are used.
+    /// The input and output of both.
     type Io: StreamIo<Self::Tcp> + ListenTcp<Self::TcpListener> + 'static;
 
     /// The next connection, and where it comes from.
@@ -95,7 +95,7 @@ pub trait Sockets: Runtime + Clone {
     #[cfg(unix)]
     type UnixListener: Send + Sync + 'static;
 
-    /// How both are used.
+    /// The input and output of both.
     #[cfg(unix)]
     type UnixIo: ListenUnix<Self::UnixListener, Transport = Self::Unix> + 'static;
 
@@ -107,7 +107,7 @@ pub trait Sockets: Runtime + Clone {
     fn connect_unix(path: &std::path::Path) -> impl Future<Output = io::Result<Self::Unix>> + Send;
 }
 
-/// What `future` gives, unless it is `at` before that.
+/// Waits for `future`, at the longest until `at`.
 async fn until<F: Future>(alarm: &mut impl Timer, at: Instant, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     poll_fn(|cx| {
@@ -123,7 +123,7 @@ async fn until<F: Future>(alarm: &mut impl Timer, at: Instant, future: F) -> Opt
     .await
 }
 
-/// What `future` gives, unless it takes longer than we wait for anybody.
+/// Waits for `future`, at the longest as long as for any peer.
 async fn in_time<F: Future>(alarm: &mut impl Timer, future: F) -> Option<F::Output> {
     let at = alarm.now().saturating_add(PATIENCE);
     until(alarm, at, future).await

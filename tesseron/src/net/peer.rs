@@ -13,7 +13,7 @@ use crate::claims::Peer;
 #[cfg(target_os = "linux")]
 pub(super) use linux::{can_be_known, find_all};
 
-/// Whether this system tells who has connected.
+/// Returns `true` if this system tells who has connected.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn can_be_known() -> bool {
     false
@@ -50,7 +50,7 @@ mod linux {
     /// The user that stands for all whom this user namespace has no number for.
     const OVERFLOW: u32 = 65534;
 
-    /// Whether this system tells who has connected.
+    /// Returns `true` if this system tells who has connected.
     pub(crate) fn can_be_known() -> bool {
         File::open(TABLE).is_ok()
     }
@@ -92,7 +92,7 @@ mod linux {
 
     /// Sockets at the other ends of connections of ours.
     pub(super) struct Wanted {
-        /// Where they are, as the tables write it, and which each is.
+        /// The connections as the tables write their addresses, each with its number.
         places: BTreeMap<String, usize>,
         /// Our own end, as the tables write it.
         ours: [String; 2],

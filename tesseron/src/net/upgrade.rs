@@ -60,9 +60,9 @@ async fn write<B: StreamIo<S>, S>(stream: &mut S, mut bytes: &[u8]) -> io::Resul
 /// An upgrade that a gateway asks for.
 pub(super) struct Asked {
     offer: Offer,
-    /// What answers it, if it is let in.
+    /// The answer, if it is accepted.
     answer: Response,
-    /// What came after it.
+    /// The bytes that came after it.
     after: Vec<u8>,
 }
 

@@ -62,20 +62,20 @@ impl LoopbackUrl {
         &self.url
     }
 
-    /// Where to try, in order.
+    /// The addresses to try, in order.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let here = |address| SocketAddr::new(address, self.port);
         self.address.map_or_else(|| vec![here(Ipv4Addr::LOCALHOST.into()), here(Ipv6Addr::LOCALHOST.into())], |one| vec![here(one)])
     }
 
-    /// What a request calls the host.
+    /// The host in a request.
     #[cfg(feature = "websocket")]
     pub(super) fn authority(&self) -> &str {
         self.url.get(SCHEME.len()..self.authority_end).unwrap_or_default()
     }
 
-    /// What a request asks for.
+    /// The path and query of a request.
     #[cfg(feature = "websocket")]
     pub(super) fn target(&self) -> String {
         let path = self.url.get(self.authority_end..).unwrap_or_default();

@@ -161,7 +161,7 @@ impl Fuzzed {
             Some(app) if method.is_some() && !id.is_null() && !dropped => {
                 *self.seats[app].owed.entry(id.to_string()).or_default() += 1;
             }
-            None if method == Some("notifications/cancelled") && after.serves < before.serves => {
+            None if method == Some("notifications/cancelled") && after.inbound_calls < before.inbound_calls => {
                 self.end_call(&params["requestId"].to_string(), VecDeque::pop_back);
             }
             None if method.is_some() && !id.is_null() && !dropped => {
@@ -218,7 +218,7 @@ impl Fuzzed {
             // The limits of both kinds of leg are alike, but for the calls.
             let limits = settings(0).agent_limits;
             assert!(stats.queued_bytes <= limits.output_bytes_hard, "G5: {stats:?}");
-            assert!(stats.calls <= limits.in_flight && stats.serves <= limits.in_flight, "G5: {stats:?}");
+            assert!(stats.outbound_calls <= limits.in_flight && stats.inbound_calls <= limits.in_flight, "G5: {stats:?}");
         }
     }
 

@@ -328,8 +328,8 @@ impl Fuzzed {
 
     fn check(&self) {
         let (stats, limits) = (self.session.stats(), self.session.config().limits);
-        assert!(stats.calls <= limits.in_flight && stats.serves <= limits.in_flight, "G5: {stats:?}");
-        assert!(stats.orphans <= stats.serves, "{stats:?}");
+        assert!(stats.outbound_calls <= limits.in_flight && stats.inbound_calls <= limits.in_flight, "G5: {stats:?}");
+        assert!(stats.orphans <= stats.inbound_calls, "{stats:?}");
         let slack = limits.frame_bytes.min(self.heard + 4096);
         assert!(stats.queued_bytes <= limits.output_bytes_hard + slack, "G5: {stats:?}");
     }

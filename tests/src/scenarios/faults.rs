@@ -227,7 +227,7 @@ async fn every_handler_of_a_thousand_dropped_calls_is_told_and_both_tables_are_e
         drop(calls);
         calling.far.book.has(2000 * round).await;
     }
-    assert_eq!(calling.peer.stats().calls, 0);
+    assert_eq!(calling.peer.stats().outbound_calls, 0);
     let notes = calling.close().await;
     assert_eq!(notes.iter().filter(|note| *note == "far: told").count(), 2000);
 }
@@ -387,7 +387,7 @@ async fn calls_that_time_out_are_cancelled_and_leave_nothing<A: Adapter>(stage: 
     for call in calls {
         assert!(matches!(call.await.outcome, Outcome::TimedOut(_)));
     }
-    assert_eq!(calling.peer.stats().calls, 0);
+    assert_eq!(calling.peer.stats().outbound_calls, 0);
     let notes = calling.close().await;
     assert_eq!(notes[..2], ["far: 0 open", "far: 100 cancelled"]);
 }

@@ -245,7 +245,7 @@ async fn cancel_that_crosses_the_response<A: Adapter>(stage: Stage<A>) {
     let mut trace = heard(first).await;
     trace.extend(calling.hears("any", json!({})).await);
     let stats = calling.peer.stats();
-    trace.push(format!("{} late, {} in flight", stats.late_frames, stats.calls));
+    trace.push(format!("{} late, {} in flight", stats.late_frames, stats.outbound_calls));
     trace.extend(calling.close().await);
     expect(
         &trace,

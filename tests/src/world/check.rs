@@ -268,15 +268,15 @@ impl<S: Subject> Watched<S> {
     fn agree(&self) {
         let session = self.subject.session();
         let (stats, limits, due) = (session.stats(), &session.config().limits, self.subject.poll_timeout());
-        assert!(stats.calls <= limits.in_flight && stats.serves <= limits.in_flight, "G5: {stats:?}");
-        assert!(stats.orphans <= stats.serves && stats.queued_bytes <= limits.output_bytes_hard, "G5: {stats:?}");
+        assert!(stats.outbound_calls <= limits.in_flight && stats.inbound_calls <= limits.in_flight, "G5: {stats:?}");
+        assert!(stats.orphans <= stats.inbound_calls && stats.queued_bytes <= limits.output_bytes_hard, "G5: {stats:?}");
         if let Some(timed) = self.timed {
             assert!(due.is_none_or(|due| due > timed), "G7: a deadline at {due:?} after handle_timeout({timed})");
         }
         assert!(!self.judge.closed || due.is_none(), "G4: a deadline after the end");
         if let Some(model) = &self.model {
             assert_eq!(due.map(Instant::as_micros), model.poll_timeout(), "the model has another deadline");
-            assert_eq!((stats.calls, stats.serves, stats.orphans), model.sizes(), "the model has other tables");
+            assert_eq!((stats.outbound_calls, stats.inbound_calls, stats.orphans), model.sizes(), "the model has other tables");
             assert_eq!(
                 session.wants_input(Lane::CHANNEL),
                 model.wants_input(Lane::CHANNEL),
@@ -608,7 +608,7 @@ impl<S: Subject> Watched<S> {
             let was_cancelled = stats.orphans > before.orphans;
             let is_duplicate = stats.violations(Violation::DuplicateRequest) > before.violations(Violation::DuplicateRequest);
             let was_dropped = is_duplicate && stats.queued_bytes == before.queued_bytes;
-            let was_taken = stats.serves > before.serves;
+            let was_taken = stats.inbound_calls > before.inbound_calls;
             let heard = Heard { lane, received, was_taken, was_cancelled, was_dropped, altered };
             self.judge.hear(&copy, heard);
         }

@@ -249,7 +249,11 @@ impl<S: Subject> End<S> {
         let stats = self.session().stats();
         let here = usize::from(self.at);
         if self.left.deadlines[here] > 0 && self.left.events[here] > 0 {
-            assert_eq!((stats.calls, stats.serves), (0, 0), "G1: nothing can happen any more, and something is open");
+            assert_eq!(
+                (stats.outbound_calls, stats.inbound_calls),
+                (0, 0),
+                "G1: nothing can happen any more, and something is open"
+            );
         }
         if self.session().is_closed() {
             self.watched.check_end();

@@ -89,7 +89,7 @@ fn ten_thousand_calls_in_flight_cost_a_bounded_amount_each_and_are_freed_with_th
     let whole = measure(|| {
         let begun = measure(|| ids.extend((0..CALLS).map(|_| begin(&mut pair))));
         assert!(begun.bytes_current < 3_000 * CALLS as i64, "{begun:?}");
-        assert_eq!(pair.client.session.stats().calls, CALLS);
+        assert_eq!(pair.client.session.stats().outbound_calls, CALLS);
         // However many there are, one more is no more work: as many allocations as for the first.
         assert!(begun.count_total < 24 * CALLS as u64, "{begun:?}");
         for id in ids.drain(..).rev() {

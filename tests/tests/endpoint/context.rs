@@ -407,8 +407,8 @@ fn orphans_keep_their_places_so_that_they_are_bounded_and_counted() {
     let calls: Vec<Call> = (0..3).map(|_| pair.begin("stuck")).collect();
     calls.iter().for_each(|call| call.cancel(None));
     pair.executor.run_until_stalled();
-    assert_eq!((pair.server.stats().serves, pair.server.stats().orphans), (3, 3));
-    assert_eq!(pair.client.stats().calls, 0, "their callers are free");
+    assert_eq!((pair.server.stats().inbound_calls, pair.server.stats().orphans), (3, 3));
+    assert_eq!(pair.client.stats().outbound_calls, 0, "their callers are free");
     let busy = pair.wait(pair.call("quick"));
     assert!(matches!(&busy.outcome, Outcome::Error(error) if error.code == RpcError::BUSY), "{busy:?}");
     pair.executor.run_for(ms(5000));
@@ -470,5 +470,5 @@ fn a_panicking_handler_is_an_internal_error_for_its_call_alone() {
     for call in [before, after, pair.call("steady")] {
         assert!(matches!(pair.wait(call).outcome, Outcome::Result(_)));
     }
-    assert_eq!((pair.server.counters().panics, pair.server.stats().serves), (1, 0));
+    assert_eq!((pair.server.counters().panics, pair.server.stats().inbound_calls), (1, 0));
 }

@@ -110,7 +110,7 @@ fn a_server_that_closes_lets_running_calls_finish_and_is_closed_with_the_last() 
     assert_eq!(ends.executor.block_on(ends.callee.closed()), Some(CloseReason::Local));
     assert_eq!(ends.executor.block_on(ends.caller.closed()), Some(CloseReason::Eof));
     assert_eq!(ends.executor.now(), at(4000), "it does not wait out its grace");
-    assert_eq!((ends.told.lock().unwrap().len(), ends.callee.stats().serves), (0, 0));
+    assert_eq!((ends.told.lock().unwrap().len(), ends.callee.stats().inbound_calls), (0, 0));
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn of_many_calls_around_the_end_each_ends_exactly_once_and_is_done_or_refused_or
     assert!(late.into_iter().all(|call| is_busy(&ends.wait(call))));
     assert_eq!((results, ends.told.lock().unwrap().len()), (75, 125));
     assert_eq!(caller.call_tool("nap", Json::empty_object()).unwrap_err().why, Refused::Closing);
-    assert_eq!((caller.stats().calls, caller.stats().exchanges_out), (0, 0));
+    assert_eq!((caller.stats().outbound_calls, caller.stats().exchanges_out), (0, 0));
     assert_eq!(executor.block_on(caller.closed()), Some(CloseReason::Eof));
 }
 
@@ -234,7 +234,7 @@ fn results_that_a_peer_does_not_read_are_lost_to_their_callers_and_no_call_stays
     for call in calls {
         assert_eq!(ends.executor.block_on(call).expect("it ends").outcome, Outcome::Lost);
     }
-    assert_eq!((ends.caller.stats().calls, ends.callee.stats().serves), (0, 0));
+    assert_eq!((ends.caller.stats().outbound_calls, ends.callee.stats().inbound_calls), (0, 0));
 }
 
 #[test]

@@ -151,7 +151,7 @@ fn g5_nothing_grows_with_the_age_of_a_session() {
     }
     for end in [&pair.client, &pair.server] {
         let stats = end.session.stats();
-        assert_eq!((stats.calls, stats.serves, stats.orphans, stats.queued_bytes), (0, 0, 0, 0));
+        assert_eq!((stats.outbound_calls, stats.inbound_calls, stats.orphans, stats.queued_bytes), (0, 0, 0, 0));
         assert_eq!(end.session.poll_timeout(), None);
     }
 }
@@ -251,11 +251,11 @@ fn g11_ids_are_typed_and_the_two_directions_never_meet() {
     client.frame(r#"{"jsonrpc":"2.0","id":"2","result":{}}"#);
     client.frame(&cancelled(2));
     client.frame(r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"2","progress":1}}"#);
-    assert_eq!(client.session.stats().calls, 1, "neither \"2\" nor a cancel of the other direction reaches call 2");
+    assert_eq!(client.session.stats().outbound_calls, 1, "neither \"2\" nor a cancel of the other direction reaches call 2");
 
     let mut server = End::server(server_config());
     server.frame(&call_tool(1, false)).frame(r#"{"jsonrpc":"2.0","id":"1","method":"tools/call","params":{"name":"t"}}"#);
-    assert_eq!(server.session.stats().serves, 2);
+    assert_eq!(server.session.stats().inbound_calls, 2);
     server.frame(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"1"}}"#);
     assert_eq!(server.session.stats().orphans, 1);
 }

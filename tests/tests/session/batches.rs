@@ -105,7 +105,7 @@ fn other_revisions_answer_a_batch_with_one_error_and_no_effect() {
         (vec![], vec![Event::Violation(Violation::InvalidBatch)]),
         "a client does not answer it"
     );
-    assert_eq!(client.session.stats().calls, 1);
+    assert_eq!(client.session.stats().outbound_calls, 1);
 }
 
 #[test]

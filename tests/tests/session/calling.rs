@@ -54,7 +54,7 @@ fn o1_a_call_goes_out_at_once_under_a_number_that_is_also_its_token() {
         [r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":2}}}"#]
     );
     client.expect_silence();
-    assert_eq!(client.session.stats().calls, 1);
+    assert_eq!(client.session.stats().outbound_calls, 1);
 }
 
 #[test]
@@ -613,7 +613,7 @@ fn an_error_that_names_no_request_ends_nothing() {
         client.frame(&format!(r#"{{"jsonrpc":"2.0",{id}"error":{{"code":-32700,"message":"?"}}}}"#));
         assert_eq!((client.violations(), client.sent()), (vec![Violation::ErrorWithoutId], vec![]));
     }
-    assert_eq!(client.session.stats().calls, 1);
+    assert_eq!(client.session.stats().outbound_calls, 1);
 }
 
 #[test]

@@ -128,7 +128,7 @@ fn a_cancel_that_crosses_the_answer_leaves_both_ends_empty() {
     pair.run();
     assert_eq!(pair.client.outcome(), Outcome::Cancelled);
     assert_eq!(pair.server.events(), []);
-    assert_eq!((pair.client.session.stats().calls, pair.server.session.stats().serves), (0, 0));
+    assert_eq!((pair.client.session.stats().outbound_calls, pair.server.session.stats().inbound_calls), (0, 0));
     assert_eq!(pair.client.session.stats().late_frames, 1);
 }
 
@@ -149,7 +149,7 @@ fn of_a_thousand_cancelled_calls_each_request_leaves_before_its_cancel_and_each_
         assert_eq!(pair.server.session.respond(id, protocol_core::Reply::Raw(json("{}")), pair.server.now), Err(NotLive));
     }
     assert_eq!(pair.trace, expected.iter().map(|frame| format!("> {frame}")).collect::<Vec<_>>());
-    assert_eq!((pair.client.session.stats().calls, pair.server.session.stats().serves), (0, 0));
+    assert_eq!((pair.client.session.stats().outbound_calls, pair.server.session.stats().inbound_calls), (0, 0));
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn a_thousand_calls_that_are_cancelled_before_a_poll_leave_nothing() {
         client.session.cancel(call, None, client.now).unwrap();
     }
     assert_eq!((client.sent(), client.events().len()), (vec![], 1000));
-    assert_eq!((client.session.stats().queued_bytes, client.session.stats().calls), (0, 0));
+    assert_eq!((client.session.stats().queued_bytes, client.session.stats().outbound_calls), (0, 0));
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn a_thousand_calls_that_are_out_and_cancelled_together_are_cancelled_once_each(
     }
     pair.run();
     let told = pair.server.events().into_iter().filter(|event| matches!(event, Event::Cancelled { .. })).count();
-    assert_eq!((told, pair.server.session.stats().orphans, pair.client.session.stats().calls), (1000, 1000, 0));
+    assert_eq!((told, pair.server.session.stats().orphans, pair.client.session.stats().outbound_calls), (1000, 1000, 0));
 }
 
 #[test]
@@ -352,5 +352,5 @@ fn cancelling_a_call_cascades_through_its_questions_and_the_calls_made_to_answer
     );
     pair.client.session.cancel(nested, None, pair.client.now).unwrap();
     pair.run();
-    assert_eq!((pair.client.session.stats().calls, pair.server.session.stats().orphans), (0, 2));
+    assert_eq!((pair.client.session.stats().outbound_calls, pair.server.session.stats().orphans), (0, 2));
 }

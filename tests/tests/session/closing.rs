@@ -389,7 +389,7 @@ fn closed_comes_once_and_last_and_no_verb_does_anything_afterwards() {
         session.handle_end(TransportEnd::Eof, now);
         session.handle_end(TransportEnd::Failed, now);
         server.frame(&call_tool(2, true)).frame("nonsense").at(1_000_000).expect_silence();
-        assert_eq!((server.session.poll_timeout(), server.session.stats().serves), (None, 0));
+        assert_eq!((server.session.poll_timeout(), server.session.stats().inbound_calls), (None, 0));
     }
 }
 

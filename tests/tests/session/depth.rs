@@ -76,7 +76,7 @@ fn two_ends_nest_three_deep_and_agree_on_every_depth_and_the_fourth_is_refused_b
     }
     pair.run();
     let done = pair.client_events().into_iter().filter(|event| matches!(event, Event::Done { .. })).count();
-    assert_eq!((done, pair.client.session.stats().calls, pair.server.session.stats().serves), (4, 0, 0));
+    assert_eq!((done, pair.client.session.stats().outbound_calls, pair.server.session.stats().inbound_calls), (4, 0, 0));
 }
 
 #[test]

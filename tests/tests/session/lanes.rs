@@ -362,7 +362,7 @@ fn an_exchange_that_lives_with_its_lane_ends_with_it_and_nothing_more_leaves() {
         assert_eq!(app.polled(), []);
         assert_eq!(app.session.respond(*id, Reply::Done, app.now), Err(NotLive));
     }
-    assert_eq!(app.session.stats().serves, 0);
+    assert_eq!(app.session.stats().inbound_calls, 0);
 }
 
 /// A response that waited for its gap came out on the next stream that had the number.
@@ -473,7 +473,7 @@ fn lanes_that_come_and_go_leave_nothing_behind() {
         server.drain();
         assert_eq!(server.session.handle_gone(Gone::Lane(Lane::new(lane)), server.now), Err(NotLive));
     }
-    assert_eq!((server.session.stats().serves, server.session.stats().exchanges_in), (0, 0));
+    assert_eq!((server.session.stats().inbound_calls, server.session.stats().exchanges_in), (0, 0));
 }
 
 #[test]

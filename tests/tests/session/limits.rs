@@ -38,7 +38,7 @@ fn requests_beyond_the_limit_are_answered_busy_until_a_handler_has_ended() {
     assert_eq!(server.sent(), [result(4)], "what is answered inside needs no place");
     server.respond(id).drain();
     server.receive_call(3);
-    assert_eq!(server.session.stats().serves, 2);
+    assert_eq!(server.session.stats().inbound_calls, 2);
 }
 
 #[test]
@@ -398,7 +398,7 @@ fn after_a_hundred_thousand_calls_that_end_in_every_way_both_ends_hold_no_more_t
     assert!(held(&pair) < after_a_thousand + 400, "{} then {}", after_a_thousand, held(&pair));
     for end in [&pair.client, &pair.server] {
         let stats = end.session.stats();
-        assert_eq!((stats.calls, stats.serves, stats.orphans, stats.queued_bytes), (0, 0, 0, 0));
+        assert_eq!((stats.outbound_calls, stats.inbound_calls, stats.orphans, stats.queued_bytes), (0, 0, 0, 0));
         assert_eq!(end.session.poll_timeout(), None);
     }
 }

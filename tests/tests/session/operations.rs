@@ -59,7 +59,7 @@ fn a_frame_of_16_mib_is_freed_with_its_arguments_although_the_invocation_lives_o
         assert!(arguments.as_bytes().len() > 15 << 20 && !frame.is_unique());
         drop(arguments);
         assert!(frame.is_unique(), "the session and the caller keep none of it");
-        assert_eq!(end.session.stats().serves, 1, "the invocation lives on");
+        assert_eq!(end.session.stats().inbound_calls, 1, "the invocation lives on");
         drop(caller);
         end.respond(id);
     }

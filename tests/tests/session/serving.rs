@@ -116,7 +116,7 @@ fn a_second_request_with_the_id_of_one_in_flight_is_not_answered_and_does_not_di
         server.frame(&second);
         assert_eq!(server.sent(), Vec::<String>::new(), "{second}");
         assert_eq!(server.violations().last(), Some(&Violation::DuplicateRequest), "{second}");
-        assert_eq!(server.session.stats().serves, 1);
+        assert_eq!(server.session.stats().inbound_calls, 1);
         server.respond(id);
         assert_eq!(server.sent(), [ok(1)]);
     }
@@ -230,9 +230,9 @@ fn a_cancel_is_told_once_and_everything_the_handler_does_afterwards_is_refused()
     assert_eq!(session.configure(id, ServeOptions::default(), now), Err(NotLive));
     let record = LogRecord { level: Level::Error, logger: None, data: json("1") };
     assert_eq!(session.log(Some(id), record, now), Err(NotLive));
-    assert_eq!((session.stats().serves, session.stats().orphans), (1, 1));
+    assert_eq!((session.stats().inbound_calls, session.stats().orphans), (1, 1));
     assert_eq!(session.respond(id, Reply::Tool(ToolOutput::text("late")), now), Err(NotLive));
-    assert_eq!((session.stats().serves, session.stats().orphans), (0, 0));
+    assert_eq!((session.stats().inbound_calls, session.stats().orphans), (0, 0));
     server.at(1_000_000).expect_silence();
 }
 
@@ -336,9 +336,9 @@ fn a_deadline_answers_a_tool_call_with_a_failed_result_and_anything_else_with_an
         server.at(1_000);
         assert_eq!((server.sent(), server.events()), (vec![answer], vec![Event::Cancelled { id, why: CancelReason::Deadline }]));
         assert_eq!(server.session.progress(id, Progress::value(1.0), server.now), Err(ProgressError::NotLive));
-        assert_eq!((server.session.stats().serves, server.session.stats().orphans), (1, 1));
+        assert_eq!((server.session.stats().inbound_calls, server.session.stats().orphans), (1, 1));
         assert_eq!(server.session.respond(id, Reply::Tool(ToolOutput::text("late")), server.now), Err(NotLive));
-        assert_eq!((server.session.stats().serves, server.session.stats().orphans), (0, 0));
+        assert_eq!((server.session.stats().inbound_calls, server.session.stats().orphans), (0, 0));
         server.at(1_000_000).expect_silence();
     }
 }

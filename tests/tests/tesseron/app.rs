@@ -70,7 +70,7 @@ fn item_40_a_result_is_the_name_of_the_invocation_and_its_output_which_is_always
     ] {
         let (mut app, id) = serving();
         assert_eq!(app.reply(id, reply.clone()).sent(), [invoked(7, "i1", output)], "{reply:?}");
-        assert_eq!(app.session.stats().serves, 0);
+        assert_eq!(app.session.stats().inbound_calls, 0);
     }
 }
 
@@ -249,7 +249,7 @@ fn items_53_54_55_the_first_of_result_cancel_and_timeout_wins_and_there_is_one_r
                 let told = app.events().into_iter().filter(|event| matches!(event, Event::Cancelled { .. })).count();
                 assert_eq!(told, usize::from(matches!(first, "cancel" | "timeout")), "{first}, {second}, {third}");
                 let _ = app.session.respond(id, Reply::Done, app.now);
-                assert_eq!((app.session.stats().serves, app.session.poll_timeout()), (0, None));
+                assert_eq!((app.session.stats().inbound_calls, app.session.poll_timeout()), (0, None));
             }
         }
     }

@@ -201,7 +201,7 @@ fn an_app_that_reads_nothing_fills_only_its_own_leg() {
     house.read(leg);
     assert_eq!(house.all_invoked(*bad).len(), 0);
     assert!(waiting > 0);
-    assert_eq!(house.stats(leg).calls, 1, "the one that ran before");
+    assert_eq!(house.stats(leg).outbound_calls, 1, "the one that ran before");
 }
 
 #[test]

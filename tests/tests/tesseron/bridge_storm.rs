@@ -368,12 +368,12 @@ impl Storm {
         for leg in self.house.legs() {
             let stats = self.house.stats(leg);
             assert!(stats.queued_bytes <= 64 << 10, "{leg:?}: {stats:?}");
-            assert!(stats.calls <= 24 && stats.serves <= 48 && stats.orphans == 0, "{leg:?}: {stats:?}");
+            assert!(stats.outbound_calls <= 24 && stats.inbound_calls <= 48 && stats.orphans == 0, "{leg:?}: {stats:?}");
         }
         if !self.stalled.contains(&Leg::Agent) && self.house.unread(Leg::Agent) == 0 && !self.house.bridge.is_closed(Leg::Agent) {
             let stats = self.house.stats(Leg::Agent);
             let waiting = self.open.values().filter(|open| !open.given_up).count();
-            assert_eq!(stats.serves, waiting, "what the agent waits for is what runs");
+            assert_eq!(stats.inbound_calls, waiting, "what the agent waits for is what runs");
             assert_eq!(stats.exchanges_out, self.questions.len(), "what the agent was asked is what is asked");
             assert!(self.house.bridge.in_flight() <= 2 * waiting + self.questions.len());
         }

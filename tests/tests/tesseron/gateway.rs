@@ -147,7 +147,7 @@ fn items_63_64_whatever_comes_after_a_cancel_is_passed_over() {
         gateway.session.cancel(id, None, gateway.now).unwrap();
         gateway.drain();
         gateway.frame(&late).frame(&late).expect_silence();
-        assert_eq!((gateway.session.stats().late_frames, gateway.session.stats().calls), (2, 0), "{late}");
+        assert_eq!((gateway.session.stats().late_frames, gateway.session.stats().outbound_calls), (2, 0), "{late}");
     }
 }
 
@@ -192,7 +192,7 @@ fn with_a_grace_a_cancelled_call_waits_for_its_partial_result_and_ends_as_cancel
         gateway.events(),
         [Event::Done { id, outcome: Outcome::Cancelled, partial, last: Some(Box::new(Progress::percent(40.0))) }]
     );
-    assert_eq!((gateway.session.stats().calls, gateway.session.poll_timeout()), (0, None), "nothing is left");
+    assert_eq!((gateway.session.stats().outbound_calls, gateway.session.poll_timeout()), (0, None), "nothing is left");
 }
 
 #[test]
@@ -742,7 +742,7 @@ fn item_90_siblings_share_a_depth_and_one_after_the_other_does_not_add_up() {
     // A call that nobody's question caused starts anew.
     let key = asked(&mut gateway, 61, 1, 1);
     nested(&mut gateway, key);
-    let number = gateway.session.stats().calls;
+    let number = gateway.session.stats().outbound_calls;
     assert_eq!(number, 2);
     let root = gateway.invoke(call_action());
     let sent = gateway.sent();
@@ -811,7 +811,7 @@ fn items_94_98_99_a_subscription_may_be_told_of_a_value_before_it_is_acknowledge
     gateway.sent();
     gateway.frame(&error(2, -32003, "Resource not subscribable: balance"));
     assert_eq!(gateway.events(), [done(id, Outcome::Error(RpcError::new(-32003, "Resource not subscribable: balance")))]);
-    assert_eq!(gateway.session.stats().calls, 0);
+    assert_eq!(gateway.session.stats().outbound_calls, 0);
 }
 
 #[test]
@@ -849,7 +849,7 @@ fn a_cancel_that_crosses_the_result_leaves_both_ends_empty() {
     pair.run();
     assert_eq!(pair.client.outcome(), Outcome::Cancelled);
     assert_eq!(pair.server.events(), []);
-    assert_eq!((pair.client.session.stats().calls, pair.server.session.stats().serves), (0, 0));
+    assert_eq!((pair.client.session.stats().outbound_calls, pair.server.session.stats().inbound_calls), (0, 0));
 }
 
 #[test]

@@ -83,7 +83,7 @@ impl Watched {
     /// What must hold after every call.
     fn check(&self) {
         let (stats, limits, due) = (self.session.stats(), self.session.config().limits, self.session.poll_timeout());
-        assert!(stats.calls <= limits.in_flight && stats.serves <= limits.in_flight, "G5: {stats:?}");
+        assert!(stats.outbound_calls <= limits.in_flight && stats.inbound_calls <= limits.in_flight, "G5: {stats:?}");
         assert!(stats.exchanges_in <= 2 * limits.in_flight && stats.exchanges_out <= 2 * limits.in_flight + 1, "G5: {stats:?}");
         assert!(due.is_none_or(|due| self.timed.is_none_or(|timed| due > timed)), "G7: {due:?} after {:?}", self.timed);
         assert!(!self.session.is_closed() || due.is_none(), "G4: a deadline after the end");
@@ -497,7 +497,7 @@ impl Storm {
         for end in &self.ends {
             assert!(end.closed && end.calls.is_empty(), "G1");
             let stats = end.session.stats();
-            assert_eq!((stats.calls, stats.serves, stats.orphans, stats.queued_bytes), (0, 0, 0, 0), "G5");
+            assert_eq!((stats.outbound_calls, stats.inbound_calls, stats.orphans, stats.queued_bytes), (0, 0, 0, 0), "G5");
             assert_eq!(end.session.poll_timeout(), None, "G4");
         }
         self.ends.map(|end| end.trace)

@@ -179,7 +179,7 @@ fn bug_10_2_6_what_an_orphan_still_says_of_the_last_channel_means_nothing_on_the
     gateway.sent();
     gateway.frame(&progress(&new, r#","percent":1"#));
     assert!(matches!(gateway.events()[..], [Event::Progress { .. }]));
-    assert_eq!(gateway.session.stats().calls, 1);
+    assert_eq!(gateway.session.stats().outbound_calls, 1);
 }
 
 #[test]

@@ -59,7 +59,7 @@ impl Revision {
 
 /// The keys under which we put things of our own into `_meta` (Basic, "_meta": a prefix of our own is free to use).
 pub(crate) mod meta {
-    /// How many samplings a call or a sampling is nested in.
+    /// The number of samplings that a call or a sampling is nested in.
     pub(crate) const DEPTH: &str = "protocol-core/samplingDepth";
     /// The id of the request on whose behalf an input request is asked.
     pub(crate) const PARENT: &str = "protocol-core/parent";
@@ -130,12 +130,12 @@ impl Mcp {
         op != Op::Ping
     }
 
-    /// What a form may have.
+    /// The kinds of field that a form may have in this revision.
     fn fields(self) -> Fields {
         if self.revision() >= Revision::R2025_11_25 { Fields::Rich } else { Fields::Plain }
     }
 
-    /// Whether input requests may bring an address to open.
+    /// Returns `true` if an input request may bring an address to open.
     fn has_urls(self) -> bool {
         self.revision() >= Revision::R2025_11_25
     }
@@ -211,7 +211,7 @@ impl Mcp {
     }
 }
 
-/// Whether a server with these capabilities serves `op` (Lifecycle, "Capability Negotiation").
+/// Returns `true` if a server with these capabilities serves `op` (Lifecycle, "Capability Negotiation").
 fn offers(server: &Capabilities, op: Op, revision: Revision) -> bool {
     match op {
         Op::CallTool | Op::ListTools => server.tools,
@@ -241,7 +241,7 @@ const METHODS: [(&str, Op); 12] = [
     ("ping", Op::Ping),
 ];
 
-/// Whether the session sends this method by itself, at its own time.
+/// Returns `true` for a method that the session sends by itself.
 fn is_ours(method: &str) -> bool {
     const NEWS: [&str; 10] = [
         "cancelled",

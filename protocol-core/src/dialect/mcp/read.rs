@@ -220,7 +220,7 @@ impl Mcp {
     pub(crate) fn fit(self, _exchange: u64, op: Op, result: &Json) -> Fit {
         /// A task is a handful of short members. A longer text is not worth a look, which takes as long as reading it.
         const TASK: usize = 4096;
-        /// What nearly every result begins with.
+        /// The first bytes of nearly every result.
         const CONTENT: &[u8] = br#"{"content":"#;
         let text = result.as_bytes();
         let may_be_task = op == Op::CallTool && text.len() <= TASK && !text.starts_with(CONTENT);
@@ -335,7 +335,7 @@ fn invalid(violation: Option<Violation>, id: WireId, code: i64, why: impl Into<T
     Message::Reject { violation, answer: Some((Some(id), RpcError::new(code, why))) }
 }
 
-/// What the session needs of `params._meta`.
+/// The members of `params._meta` that the session reads.
 #[derive(Default)]
 struct Meta<'a> {
     /// All of it, if there is anything but what the session reads.
@@ -417,7 +417,7 @@ fn read_identity(json: &Json) -> Option<Identity> {
     Some(Identity { name: text("name")?, version: text("version")?, title: text("title") })
 }
 
-/// What both halves declare. `{}` means supported, absent means not.
+/// Reads the capabilities of both halves. `{}` means supported, absent means not.
 fn read_capabilities(declared: &Json) -> Capabilities {
     let object = |name: &str| declared.member(name).filter(Json::is_object);
     let part = |of: &Option<Json>, name: &str| of.as_ref().and_then(|of| of.member(name));

@@ -8,7 +8,7 @@ use crate::dialect::{Ask, Sample};
 use crate::json::Json;
 use crate::json::read::{Kind, elements, integer, member, number, string};
 
-/// Whether `params` may be sent to, or come from, a server. `tools` says whether the client declared sampling with tools.
+/// Checks that `params` may be sent to, or come from, a server. `tools` is `true` if the client declared sampling with tools.
 pub(super) fn check(params: &Json, tools: bool, revision: Revision) -> Result<(), String> {
     let text = params.as_bytes();
     let messages =

@@ -18,7 +18,7 @@ use crate::json::scan::any_part;
 use crate::json::write::{Object, push_json, write_string, write_text};
 use crate::wire::{Draft, Frames, WireId};
 
-/// What the session adds to `params._meta` of a request.
+/// The members that the session adds to `params._meta` of a request.
 struct Added<'a> {
     token: Option<u64>,
     depth: u8,
@@ -42,7 +42,7 @@ impl Added<'_> {
         }
     }
 
-    /// Whether the session decides this member of `_meta`: the caller's own is left out.
+    /// Returns `true` for a member of `_meta` that the session decides: the caller's own is left out.
     fn owns(name: &str) -> bool {
         matches!(name, "progressToken" | meta::DEPTH | meta::PARENT)
     }
@@ -126,7 +126,7 @@ fn write_parts(object: &mut Object<'_>, parts: &Parts) {
     }
 }
 
-/// Whether there may be a `_meta` in it: where no string begins with its first letter, and no escape stands for a letter, there is none.
+/// Returns `false` if there is surely no `_meta` in it: no string begins with its first letter, and no escape stands for a letter.
 fn may_have_meta(params: &Json) -> bool {
     let meets = |found, (one, next): (&u8, &u8)| found | (*one == b'"') & (*next == b'_') | (*one == b'\\') & (*next == b'u');
     any_part::<33>(params.as_bytes(), 1, |part| part.iter().zip(part.iter().skip(1)).fold(false, meets))

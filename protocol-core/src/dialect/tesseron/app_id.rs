@@ -7,7 +7,7 @@ use crate::json::Text;
 /// Names that the gateway and its surroundings need for themselves.
 const RESERVED: [&str; 3] = ["tesseron", "mcp", "system"];
 
-/// What an app is called: a small letter, then small letters, digits and `_`; at most 128 bytes.
+/// The id of an app: a small letter, then small letters, digits and `_`; at most 128 bytes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AppId(Text);
 

@@ -24,14 +24,14 @@ const OPTIONS: wire::Options = wire::Options { depth: 128, id: 1024, batch: None
 pub enum BindRequest {
     /// A bind.
     Bind {
-        /// What the gateway calls it.
+        /// The gateway's id of the request.
         id: WireId,
         /// The claim code; `None` where it is missing or no text.
         code: Option<String>,
     },
     /// Anything else.
     Other {
-        /// What it can be answered by; `null` where it has no id.
+        /// The id to answer with; `null` if the request has none.
         id: WireId,
     },
 }
@@ -49,7 +49,7 @@ pub enum BindReply {
     Other,
 }
 
-/// Whether a frame may be a bind, without reading it: one is short, and names the method in so many letters.
+/// Returns `true` if a frame may be a bind, without reading it: a bind is short, and names the method in so many letters.
 #[must_use]
 pub fn may_be_asked(frame: &[u8]) -> bool {
     const LONGEST: usize = 512;

@@ -1,4 +1,4 @@
-//! What an app tells of its tools and resources, made from what MCP tells of them.
+//! The manifest of an app: its tools and resources, made from those of MCP.
 
 use alloc::vec::Vec;
 use core::time::Duration;

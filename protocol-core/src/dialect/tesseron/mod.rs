@@ -36,7 +36,7 @@ pub mod code {
     pub const ACTION_NOT_FOUND: i64 = -32003;
     /// The input does not fit the schema of the action.
     pub const INPUT_VALIDATION: i64 = -32004;
-    /// What came back does not fit its schema.
+    /// The result does not fit its schema.
     pub const HANDLER_ERROR: i64 = -32005;
     /// The agent does not sample.
     pub const SAMPLING_NOT_AVAILABLE: i64 = -32006;
@@ -61,11 +61,11 @@ pub enum End {
     Gateway(GatewayConfig),
 }
 
-/// What an app tells of itself in its hello, beside its id, its name and what else [`Config`](crate::Config) holds.
+/// The description of an app in its hello, beside its id, its name and what else [`Config`](crate::Config) holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct App {
-    /// Where it comes from; `unknown` where there is nothing to say.
+    /// The origin of the app; `unknown` if there is none.
     pub origin: String,
     /// A picture of it.
     pub icon_url: Option<String>,
@@ -93,7 +93,7 @@ impl App {
     }
 }
 
-/// What a gateway answers its app. The [`Identity`] of its configuration is that of the agent.
+/// The answer of a gateway to its app. The [`Identity`] of its configuration is that of the agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GatewayConfig {
@@ -116,7 +116,7 @@ pub fn pending_agent() -> Identity {
     Identity { name: String::from("pending"), version: String::new(), title: Some(String::from("Awaiting agent")) }
 }
 
-/// What resumes a session (resume page).
+/// The credentials that resume a session (resume page).
 #[derive(Clone, PartialEq, Eq)]
 pub struct ResumeCredentials {
     /// Names the session.
@@ -132,14 +132,14 @@ impl fmt::Debug for ResumeCredentials {
     }
 }
 
-/// What a gateway says to an app that it takes in.
+/// The answer of a gateway to an app that it accepts.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Welcome {
     /// Names the session, over every channel.
     pub session_id: Text,
-    /// What resumes the session, once.
+    /// The token that resumes the session, once.
     pub resume_token: Option<Text>,
-    /// How the session stands.
+    /// The claim of the session.
     pub standing: ClaimState,
 }
 
@@ -150,12 +150,12 @@ impl fmt::Debug for Welcome {
     }
 }
 
-/// How a session stands when its app is taken in.
+/// The claim of a session when its app is accepted.
 #[derive(Clone, PartialEq, Eq)]
 pub enum ClaimState {
-    /// Whoever brings this code may claim it, by [`crate::Session::claim`].
+    /// Unclaimed: an agent with this code may claim it, by [`crate::Session::claim`].
     Unclaimed {
-        /// What a person tells the agent.
+        /// The code that a person tells the agent.
         claim_code: Text,
     },
     /// It was claimed before it was taken in: the gateway dialled it with its code. [`crate::Session::claim`] follows at once.
@@ -258,7 +258,7 @@ impl Tesseron {
     }
 }
 
-/// What the peer calls an invocation of ours: the number of its exchange.
+/// The peer's name for an outbound call: the number of its exchange.
 fn invocation_name(exchange: u64) -> String {
     alloc::format!("inv_{exchange}")
 }
@@ -287,7 +287,7 @@ fn method_of(op: Op) -> &'static str {
     METHODS.iter().find(|(_, other)| *other == op).map_or("", |(method, _)| method)
 }
 
-/// Whether the session sends this method by itself, at its own time.
+/// Returns `true` for a method that the session sends by itself.
 fn is_ours(method: &str) -> bool {
     matches!(
         method,
@@ -313,7 +313,7 @@ fn major(version: &str) -> u64 {
     digits.get(..end).and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }
 
-/// Whether a peer that says this speaks what we speak. Minor versions add nothing that may not be ignored.
+/// Returns `true` for a version that we speak. Minor versions add nothing that may not be ignored.
 fn is_compatible(version: &str) -> bool {
     major(version) == major(VERSION)
 }

@@ -284,7 +284,7 @@ fn check_app_id(id: &str, code: i64) -> Result<(), RpcError> {
     AppId::parse(id).map(drop).map_err(|why| RpcError::new(code, alloc::format!("app.id: {why}")))
 }
 
-/// What an app says of itself in a hello or a resume.
+/// The description that an app gives of itself in a hello or a resume.
 struct Manifest {
     app: Identity,
     description: Option<Text>,
@@ -365,7 +365,7 @@ fn resume(params: &IndexedObject<'_>, frame: Frame<'_>, local: &LocalEnd<'_>) ->
 }
 
 impl App {
-    /// What a greeting goes on with.
+    /// The method that continues a handshake.
     pub(super) fn handshake_method(&self) -> &'static str {
         if self.resume.is_some() { "tesseron/resume" } else { "tesseron/hello" }
     }
@@ -426,7 +426,7 @@ fn read_progress(params: &IndexedObject<'_>, frame: Frame<'_>, most: usize) -> M
     }
 }
 
-/// What goes with the message lies beside it, and cannot be taken for it (`docs/protocols/tesseron.md`, "Log").
+/// Reads a log record. Its fields lie beside the message, and cannot be taken for it (`docs/protocols/tesseron.md`, "Log").
 fn read_log(params: &IndexedObject<'_>, frame: Frame<'_>) -> Option<LogRecord> {
     let level = params.member("level").and_then(string)?;
     let level = match &*level {
@@ -460,7 +460,7 @@ fn read_sample(params: &IndexedObject<'_>, frame: Frame<'_>) -> Result<Ask, Stri
     Ok(Sample { prompt: prompt.into_owned(), max_tokens, schema, params }.into())
 }
 
-/// What a gateway would refuse need not be sent.
+/// Checks a sampling request as a gateway would, before it is sent.
 pub(super) fn check_sample(sample: &Sample) -> Result<(), String> {
     let Some(params) = &sample.params else {
         return if sample.max_tokens == Some(0) { Err(String::from(TOKENS)) } else { Ok(()) };

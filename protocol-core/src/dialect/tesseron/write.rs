@@ -134,7 +134,7 @@ impl Tesseron {
         })
     }
 
-    /// What is done so far rides as data, unless there is other data.
+    /// Writes an update of progress. The partial result rides as data, unless there is other data.
     pub(crate) fn write_progress(self, frames: &mut Frames, token: &WireId, progress: &Progress, partial: Option<&Json>) -> Draft {
         frames.notify("actions/progress", |object| {
             token.write(object.member("invocationId"));
@@ -382,7 +382,7 @@ fn fault(output: &ToolOutput) -> RpcError {
     }
 }
 
-/// What programs read, else the one text as a string, else all blocks in the shape that MCP gives them: a gateway to MCP can tell that
+/// Writes the structured content, else the one text as a string, else all blocks in the shape that MCP gives them: a gateway to MCP can tell that
 /// they are blocks.
 fn write_output(out: &mut Vec<u8>, output: &ToolOutput) {
     match (&output.structured, &*output.content) {

@@ -590,7 +590,7 @@ fn a_tool_name_leads_where_the_app_is_routed() {
 
 // Everything together.
 
-/// What two apps know and have, beside the registry, and what must therefore be so.
+/// The knowledge of two apps beside the registry, and the state that must follow from it.
 #[derive(Clone)]
 struct World {
     registry: SessionRegistry,
@@ -623,7 +623,7 @@ const APPS: [&str; 2] = ["a", "a__b"];
 const TTL: Duration = Duration::from_secs(100);
 const MOST: usize = 2;
 
-/// What an app or a person does. `None` if there is nothing to do it with.
+/// Steps of an app or a person. `None` if there is nothing to do one with.
 impl World {
     fn new() -> Self {
         let policy = RegistryPolicy { resume_ttl: TTL, max_zombies: MOST, max_pending: MOST, max_channels: 4 };
@@ -802,7 +802,7 @@ fn after_any_five_verbs_on_two_apps_every_session_is_where_the_rules_put_it() {
         |world, _| world.wait(),
     ];
 
-    /// What changed nothing is not followed further.
+    /// Explores all sequences. A step without a change is not followed further.
     fn explore(world: &World, left: u32) -> u32 {
         let mut explored = 0;
         for verb in VERBS {

@@ -260,7 +260,7 @@ impl Fuzzed {
             _ => return,
         };
         let duplicates = after.violations(Violation::DuplicateRequest) > before.violations(Violation::DuplicateRequest);
-        let is_new = after.serves > before.serves;
+        let is_new = after.inbound_calls > before.inbound_calls;
         let name = named.filter(|_| is_new).and_then(members).and_then(|params| {
             let (_, name) = params.into_iter().rev().find(|(key, _)| key == "invocationId")?;
             serde_json::from_str::<String>(name.get()).ok()
