@@ -36,7 +36,7 @@ impl Call {
         Self { shared, id, polled: false, left: false, unread: None }
     }
 
-    /// Names the call in the session, in [`crate::Asked::parent`] for one.
+    /// Names the call in the session, in [`crate::InputContext::parent`] for one.
     #[must_use]
     pub fn id(&self) -> OutboundId {
         self.id
