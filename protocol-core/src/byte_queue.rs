@@ -6,16 +6,17 @@ use bytes::{Buf, Bytes};
 
 /// Bytes of room that are kept after a burst.
 pub(crate) const KEPT: usize = 64 * 1024;
-/// Room that is kept in any case: what an idle connection has to read into, and to write from.
+/// Capacity that is kept in any case, for an idle connection to read into and to write from.
 pub(crate) const BASE_CAPACITY: usize = 4 * 1024;
-/// So many reads, or writes, that a plain buffer is enough for, one after the other, are the end of a burst.
+/// The number of reads, or writes, in a row for which a buffer of [`BASE_CAPACITY`] is enough, and after which a burst is over.
 pub(crate) const QUIET_READS: u8 = 16;
 
-/// Bytes that are added behind and leave from the front. It has no bound of its own, and gives back what a burst needed.
+/// A queue of bytes that are appended at its end and leave from its front. It has no bound of its own, and frees the memory of a burst
+/// afterwards.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ByteQueue {
     bytes: Vec<u8>,
-    /// Bytes of `bytes`, from its beginning, that have left.
+    /// The number of bytes at the beginning of `bytes` that have left.
     left: usize,
     /// The number of times in a row that the queue emptied and had been short.
     quiet_reads: u8,
@@ -32,7 +33,7 @@ impl ByteQueue {
         self.bytes.get(self.left..self.left.saturating_add(length)).unwrap_or_default()
     }
 
-    /// Gives the buffer to append to. Bytes that are there already must stay.
+    /// The buffer, to append to. Bytes that are there already must stay.
     pub(crate) fn behind(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
@@ -55,7 +56,7 @@ impl ByteQueue {
         }
     }
 
-    /// All has left.
+    /// Empties the queue: all its bytes have left.
     #[inline]
     fn rest(&mut self) {
         if self.bytes.capacity() > BASE_CAPACITY {
@@ -65,14 +66,14 @@ impl ByteQueue {
         self.bytes.clear();
     }
 
-    /// Gives back the room of a burst, unless another burst follows at once.
+    /// Empties the queue, and frees the memory of a burst unless another one follows at once.
     fn settle(&mut self) {
         self.quiet_reads = if self.bytes.len() > BASE_CAPACITY { 0 } else { self.quiet_reads.saturating_add(1) };
         self.bytes.clear();
         self.bytes.shrink_to(if self.quiet_reads < QUIET_READS { KEPT } else { BASE_CAPACITY });
     }
 
-    /// Drops bytes that have left from the front, also while the queue never empties: what waits moves up, and is no longer than that.
+    /// Drops the bytes that have left once they are half of all, so that those that wait are moved rarely.
     fn move_up(&mut self) {
         if self.left >= self.bytes.len() / 2 {
             self.bytes.drain(..core::mem::take(&mut self.left));
@@ -90,7 +91,7 @@ impl ByteQueue {
         }
     }
 
-    /// Gives back room that is far more than is needed now, whatever took it.
+    /// Frees capacity that is far more than is needed now.
     #[cold]
     fn give_back(&mut self) {
         let needed = self.bytes.len().max(KEPT);
@@ -99,8 +100,8 @@ impl ByteQueue {
         }
     }
 
-    /// Drops parts amid the others. `parts` says of each, from the first on, how long it is and whether it stays; what is behind them
-    /// stays.
+    /// Drops parts amid the others. `parts` gives the length of each part, from the first on, and whether it stays; bytes after the last
+    /// part stay.
     pub(crate) fn retain(&mut self, parts: impl Iterator<Item = (usize, bool)>) {
         let mut rest = self.as_slice();
         let mut stay = Vec::new();
@@ -140,7 +141,7 @@ mod tests {
         assert_eq!(queue.as_slice(), b"");
     }
 
-    /// Room went back only when nothing waited, which never happens where somebody reads as slowly as another writes.
+    /// Memory was given back only when the queue was empty, which never happens if the reader is as slow as the writer.
     #[test]
     fn regression_a_burst_is_given_back_where_something_always_waits() {
         let mut queue = ByteQueue::default();

@@ -1,4 +1,4 @@
-//! From meaning to frames, with no line feed in them.
+//! Writing frames, without line feeds.
 
 use alloc::vec::Vec;
 
