@@ -1,4 +1,4 @@
-//! Log records and news.
+//! Log records and notices.
 
 use super::Session;
 use super::event::InboundId;
@@ -10,8 +10,8 @@ use crate::dialect::{LogRecord, Notice};
 use crate::time::Instant;
 
 impl Session {
-    /// Sends a log record, on behalf of invocation `id` if one is named. It never waits: while too much output waits, the oldest
-    /// records that wait make room, or this one is left out.
+    /// Sends a log record, on behalf of the inbound call `id` if one is named. It never waits: if too much output waits, the oldest
+    /// queued records make room, or this one is dropped.
     ///
     /// # Errors
     /// [`NotLive`] if `id` is over.
@@ -41,7 +41,7 @@ impl Session {
         Ok(logged)
     }
 
-    /// Sends news that belong to no invocation.
+    /// Sends a notice, which belongs to no call.
     ///
     /// # Errors
     /// [`Refused`]; nothing was sent.

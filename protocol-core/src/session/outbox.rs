@@ -9,10 +9,10 @@
 //!      `----------------------------------------------------------'
 //! ```
 //!
-//! The channel is always open. Frames leave a lane in the order in which they were made; lanes take turns. Three kinds, told apart by who
-//! may be refused: what must go out (responses, cancels, the handshake) always has a place, since its number is bounded by the tables;
-//! what is asked for (calls, input requests) is refused while its lane is [congested](Outbox::is_congested); what can be replaced (progress, log
-//! records) merges or drops while its lane has no [room](Outbox::has_room). The queue itself is the signal: nothing else counts it.
+//! The channel is always open. Frames leave a lane in the order in which they were made; lanes take turns. There are three kinds of
+//! frames. Those that must go out (responses, cancels, the handshake) always have a place, since the tables bound their number. Calls and
+//! input requests are refused while their lane is [congested](Outbox::is_congested). Progress and log records merge or drop while their
+//! lane has no [room](Outbox::has_room).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -24,7 +24,7 @@ use crate::session::{InboundId, Lane, Route, Transmit};
 use crate::sink::FrameSink;
 use crate::wire::{Draft, Frames, Kept};
 
-/// A frame's place: its lane, and its number in the order of all frames of the session.
+/// The place of a frame: its lane, and its number in the order of all frames of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticket {
     number: u64,
@@ -42,12 +42,12 @@ pub(super) struct Outbox {
     idle: Vec<Lane>,
     /// Other lanes that may have a frame to be polled, each once, in the order of their turns.
     turns: VecDeque<Lane>,
-    /// The last frame that was polled while other lanes had some was one of them.
+    /// `true` if the last frame that was polled while other lanes had some was one of theirs.
     others_turn: bool,
     next: u64,
     /// Bytes of all lanes.
     bytes: usize,
-    /// From this many bytes on a lane is congested.
+    /// The number of bytes from which on a lane is congested.
     limit: usize,
 }
 
@@ -66,21 +66,21 @@ impl Outbox {
         }
     }
 
-    /// The writer of frames. The one that was written last is [pushed](Self::push), or not.
+    /// The writer of frames. [Push](Self::push) the frame that was written last, or discard it.
     pub(super) fn frames(&mut self) -> &mut Frames {
         &mut self.frames
     }
 
     // ---- Frames ----
 
-    /// Takes the frame that was written last. A lane that is not open takes none.
+    /// Queues the frame that was written last. A lane that is not open takes none.
     #[inline]
     pub(super) fn push(&mut self, lane: Lane, class: Class, frame: Draft) -> Ticket {
         let frame = if lane == Lane::CHANNEL { self.frames.keep(frame) } else { Kept::Apart(self.frames.take(frame)) };
         self.add(lane, class, frame)
     }
 
-    /// Takes a frame that was written before.
+    /// Queues a frame that was written before.
     pub(super) fn push_apart(&mut self, lane: Lane, class: Class, frame: Bytes) -> Ticket {
         self.add(lane, class, Kept::Apart(frame))
     }
@@ -141,7 +141,7 @@ impl Outbox {
             if queue.is_stalled() {
                 continue;
             }
-            // Short frames lie together on the channel alone.
+            // Only the channel has short frames in shared memory.
             let Some((class, Kept::Apart(frame))) = queue.next(&mut self.frames) else { continue };
             if !queue.is_empty() && queue.take_turn() {
                 self.turns.push_back(lane);
@@ -151,7 +151,7 @@ impl Outbox {
         }
     }
 
-    /// The next frame of the channel goes after those in `into`; says how long it is.
+    /// Pushes the next frame of the channel into `into`, and returns its length.
     #[inline]
     pub(super) fn pop_into(&mut self, into: &mut impl FrameSink) -> Option<usize> {
         if self.channel.is_stalled() {
@@ -170,7 +170,7 @@ impl Outbox {
         Some(length)
     }
 
-    /// Takes a frame back. `false` if it has been polled.
+    /// Withdraws a frame. `false` if it has been polled.
     pub(super) fn withdraw(&mut self, ticket: Ticket) -> bool {
         let Some((queue, frames)) = self.parts(ticket.lane) else { return false };
         let withdrawn = queue.withdraw(ticket.number, frames);
@@ -178,20 +178,20 @@ impl Outbox {
         withdrawn.is_some()
     }
 
-    /// Says whether a frame that was not withdrawn has not been polled.
+    /// Returns `true` if a frame that was not withdrawn has not been polled.
     #[inline]
     pub(super) fn holds(&self, ticket: Ticket) -> bool {
         self.queue(ticket.lane).is_some_and(|queue| queue.holds(ticket.number))
     }
 
-    /// Takes back all progress of `id`, of which `last` is the newest.
+    /// Withdraws all progress of `id`, of which `last` is the newest.
     pub(super) fn withdraw_progress(&mut self, id: InboundId, last: Ticket) {
         if self.holds(last) {
             self.withdraw_first(last.lane, usize::MAX, |class| class == Class::Progress(id));
         }
     }
 
-    /// Takes back the oldest log records of a lane until at least as many `bytes` are free, and says how many; none if that cannot be.
+    /// Withdraws the oldest log records of a lane until at least `bytes` are free, and returns their number; 0 if the lane has too few.
     pub(super) fn drop_oldest_logs(&mut self, lane: Lane, bytes: usize) -> usize {
         match self.queue(lane) {
             Some(queue) if queue.log_bytes() >= bytes => {
@@ -231,7 +231,7 @@ impl Outbox {
         }
     }
 
-    /// An exchange that came by a lane waits for its reply.
+    /// Notes that an exchange that came by a lane waits for its reply.
     #[inline]
     pub(super) fn owe(&mut self, lane: Lane) {
         if let Some((queue, _)) = self.parts(lane) {
@@ -239,7 +239,7 @@ impl Outbox {
         }
     }
 
-    /// An exchange that came by a lane was replied to, or never will be.
+    /// Notes that an exchange that came by a lane was replied to, or never will be.
     #[inline]
     pub(super) fn settle(&mut self, lane: Lane) {
         if let Some((queue, _)) = self.parts(lane) {
@@ -247,8 +247,8 @@ impl Outbox {
         }
     }
 
-    /// Notes that a lane may have nothing to say any longer and be owed nothing. It stays open until [`Self::forget_idle`]: what goes on may
-    /// need it.
+    /// Notes that a lane may have no frame and owe no reply any longer. It stays open until [`Self::forget_idle`], since the running
+    /// method may still need it.
     #[inline]
     pub(super) fn note_idle(&mut self, lane: Lane) {
         if lane != Lane::CHANNEL && self.others.get(&lane).is_some_and(LaneQueue::is_idle) {
@@ -256,13 +256,13 @@ impl Outbox {
         }
     }
 
-    /// Says whether a lane may be forgotten.
+    /// Returns `true` if a lane may be forgotten.
     #[inline]
     pub(super) fn has_idle(&self) -> bool {
         !self.idle.is_empty()
     }
 
-    /// Forgets the lanes that were noted and still have nothing to say.
+    /// Forgets the noted lanes that still have no frame and owe no reply.
     pub(super) fn forget_idle(&mut self) {
         while let Some(lane) = self.idle.pop() {
             if self.others.get(&lane).is_some_and(LaneQueue::is_idle) {
@@ -271,7 +271,7 @@ impl Outbox {
         }
     }
 
-    /// Drops everything that waits on a lane other than the channel, and forgets it.
+    /// Drops all frames of a lane other than the channel, and forgets it.
     pub(super) fn close(&mut self, lane: Lane) {
         let Some(queue) = self.others.remove(&lane) else { return };
         self.bytes = self.bytes.saturating_sub(queue.bytes());
@@ -280,7 +280,7 @@ impl Outbox {
         }
     }
 
-    /// The open lane on which most bytes wait; the channel, if none has more.
+    /// The open lane with the most bytes; the channel, if none has more.
     pub(super) fn longest(&self) -> Lane {
         let others = self.others.iter().max_by_key(|(_, queue)| queue.bytes());
         match others {
@@ -289,7 +289,7 @@ impl Outbox {
         }
     }
 
-    /// The lanes that are open beside the channel.
+    /// The number of open lanes beside the channel.
     pub(super) fn lanes(&self) -> usize {
         self.others.len()
     }
@@ -305,7 +305,7 @@ impl Outbox {
         if lane == Lane::CHANNEL { Some(&self.channel) } else { self.others.get(&lane) }
     }
 
-    /// The same, to be changed.
+    /// A lane, to be changed, if it is open.
     #[inline]
     pub(super) fn queue_mut(&mut self, lane: Lane) -> Option<&mut LaneQueue> {
         self.parts(lane).map(|(queue, _)| queue)
@@ -319,18 +319,18 @@ impl Outbox {
 
     // ---- State ----
 
-    /// Says whether nothing waits on any lane.
+    /// Returns `true` if no frame waits on any lane.
     pub(super) fn is_empty(&self) -> bool {
         self.channel.is_empty() && self.others.values().all(LaneQueue::is_empty)
     }
 
-    /// Says whether a lane holds so much that nothing new is asked by it.
+    /// Returns `true` if a lane holds so much that new calls and input requests on it are refused.
     #[inline]
     pub(super) fn is_congested(&self, lane: Lane) -> bool {
         self.queue(lane).is_none_or(|queue| queue.bytes() >= self.limit)
     }
 
-    /// Says whether what can be replaced may go out by a lane: neither does it hold too much, nor has the transport stopped it.
+    /// Returns `true` if progress and log records may go out on a lane: it does not hold too much, and the transport has not stopped it.
     #[inline]
     pub(super) fn has_room(&self, lane: Lane) -> bool {
         self.queue(lane).is_some_and(|queue| queue.bytes() < self.limit && !queue.is_stalled())
@@ -348,7 +348,7 @@ impl Outbox {
         self.queue(lane).map_or(0, LaneQueue::bytes)
     }
 
-    /// Refusals that wait on a lane.
+    /// The number of refusals that wait on a lane.
     #[inline]
     pub(super) fn unsolicited_replies(&self, lane: Lane) -> usize {
         self.queue(lane).map_or(0, LaneQueue::unsolicited_replies)
@@ -426,7 +426,7 @@ mod tests {
         assert_eq!((pop(&mut outbox), pop(&mut outbox)), (Some(frame("2a")), None));
     }
 
-    /// Sweeping amid the pass moved the frames behind it forward, past the place that was looked at next.
+    /// Sweeping in the midst of the pass moved later frames forward, past the place that was looked at next.
     #[test]
     fn regression_all_of_many_updates_are_withdrawn_at_once() {
         let mut outbox = outbox(1);
@@ -438,7 +438,7 @@ mod tests {
         assert_eq!((pop(&mut outbox), pop(&mut outbox)), (Some(frame("stays")), None));
     }
 
-    /// They lie amid the others, so their memory is not free by itself.
+    /// Withdrawn frames lie amid the others, so their memory is not free by itself.
     #[test]
     fn memory_of_withdrawn_frames_does_not_pile_up_behind_one_that_stays() {
         let mut outbox = outbox(100);
