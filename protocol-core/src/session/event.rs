@@ -71,7 +71,7 @@ pub enum Event {
     PeerChanged(Box<PeerInfo>),
     /// The peer has sent a request. It must be ended with [`crate::Session::respond`], whatever happens.
     Request {
-        /// Names the call in the callee's verbs.
+        /// Names the call in the callee's methods.
         id: InboundId,
         /// The request.
         request: Request,

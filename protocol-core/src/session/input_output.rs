@@ -92,7 +92,7 @@ impl Session {
     ///
     /// | | an exchange that lives with its lane (Tesseron) | any other (MCP with a handshake) |
     /// |---|---|---|
-    /// | [`Gone::Lane`] | its handler is told ([`CancelReason::Disconnected`](crate::CancelReason::Disconnected)), and nothing more is callee_progress for it | it goes on: its frames are polled as before, for a transport that can hand them over later, or throws them away |
+    /// | [`Gone::Lane`] | its handler is told ([`CancelReason::Disconnected`](crate::CancelReason::Disconnected)), and no frame is sent for it any more | it goes on: its frames are polled as before, for a transport that can hand them over later, or throws them away |
     /// | [`Gone::Exchange`] | [`Outcome::Lost`] | it goes on: the reply may come by another way |
     ///
     /// A lane that is gone is no longer stopped. Its output is dropped if exchanges live with their lanes, except on the channel.
@@ -176,7 +176,7 @@ impl Session {
         self.timers.next()
     }
 
-    // ---- Around every verb ----
+    // ---- Around every method ----
 
     /// Notes the time, which never runs backwards in a session, whatever the owner passes.
     pub(super) fn advance(&mut self, now: Instant) {

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `outbound_call`, `inbound_call`, `input` | the machines of calls: outbound, inbound, and the input requests that nest in both |
 //! | `handshake`, `ending`, `overload` | the machines of the channel |
-//! | `outbox`, `lane_queue`, `event_queue`, `timers`, `line` | the queues of what leaves, and when |
+//! | `outbox`, `lane_queue`, `event_queue`, `timers`, `progress_queue` | the queues of what leaves, and when |
 //! | `progress`, `depth`, `peer_ids`, `stats`, `monotonic_map` | the rules of progress and of nesting, the peer's names, counters, a table |
 //!
 //! `caller`, `callee`, `gateway`, `notices`, `alarms`, `closing`, `input_output`, `inspect`
@@ -104,13 +104,13 @@ pub use verbs::{
 /// |---|---|
 /// | G1 | Every [`OutboundId`] yields exactly one [`Event::Done`], at the latest just before [`Event::Closed`]. |
 /// | G2 | At most one response leaves for each exchange of the peer, at most one cancel for each of ours, and nothing after either. |
-/// | G3 | The value of progress of one invocation strictly increases on the wire, after its request and before its response or cancel. Updates without a value, and those of [`crate::ProgressPolicy::repeat_value_for_message`], are excepted. |
+/// | G3 | The value of progress of one call strictly increases on the wire, after its request and before its response or cancel. Updates without a value, and those of [`crate::ProgressPolicy::repeat_value_for_message`], are excepted. |
 /// | G4 | After [`Event::Closed`], which comes once and last, there is no frame, no event and no deadline. |
 /// | G5 | Queues, tables and memories never exceed [`crate::Limits`]; nothing grows with the age of a session. |
 /// | G6 | No input, however hostile, panics or recurses without bound. |
-/// | G7 | [`poll_timeout`](Self::poll_timeout) is `None` or later than the greatest `now` given to [`handle_timeout`](Self::handle_timeout). A verb whose deadline would not lie after its `now` settles at once. |
-/// | G8 | Output is ready when a verb returns. Only deadlines wait for [`handle_timeout`](Self::handle_timeout). |
-/// | G9 | Only [`handle_timeout`](Self::handle_timeout) expires anything: frames and verbs handled before it win, whatever their `now`. |
+/// | G7 | [`poll_timeout`](Self::poll_timeout) is `None` or later than the greatest `now` given to [`handle_timeout`](Self::handle_timeout). A method whose deadline would not lie after its `now` settles at once. |
+/// | G8 | Output is ready when a method returns. Only deadlines wait for [`handle_timeout`](Self::handle_timeout). |
+/// | G9 | Only [`handle_timeout`](Self::handle_timeout) expires anything: frames and method calls before it win, whatever their `now`. |
 /// | G10 | Equal operations, polls included, give byte-equal output. Nothing depends on hashing, addresses or a clock. |
 /// | G11 | Ids and tokens are typed: `1` is not `"1"`. The ids of the two directions never meet. |
 /// | G12 | Sampling never nests deeper than [`crate::DepthPolicy::max`], on either side, as far as the wire or the owner names parents. |

@@ -38,7 +38,7 @@ pub(super) struct Outbox {
     channel: LaneQueue,
     /// Every other lane that is open.
     others: BTreeMap<Lane, LaneQueue>,
-    /// Lanes that may be forgotten when the verb is over.
+    /// Lanes that may be forgotten at the end of the running method.
     idle: Vec<Lane>,
     /// Other lanes that may have a frame to be polled, each once, in the order of their turns.
     turns: VecDeque<Lane>,

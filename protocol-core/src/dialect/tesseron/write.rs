@@ -1,4 +1,4 @@
-//! From what we mean to frames of Tesseron.
+//! Writing messages as frames of Tesseron.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -35,7 +35,7 @@ impl Tesseron {
         })
     }
 
-    /// The `result` for an app that is taken in.
+    /// The `result` for an app that is accepted.
     pub(crate) fn welcome(self, welcome: &Welcome, local: &LocalEnd<'_>) -> Json {
         welcomed(welcome, local)
     }
@@ -68,7 +68,7 @@ impl Tesseron {
                         object.text("subscriptionId", subscription.as_ref().unwrap_or(uri));
                     }
                 }
-                // Nothing else is asked of an app: `check_call` lets none through.
+                // Other requests are refused by `check_call`.
                 _ => {}
             }),
         })
@@ -127,14 +127,14 @@ impl Tesseron {
                     },
                     Ask::Elicit(form) => write_question(object, &form.message, &form.schema),
                     Ask::Confirm { message } => write_question(object, message, &confirmation()),
-                    // `check_ask` lets neither through.
+                    // Refused by `check_ask`.
                     Ask::OpenUrl(_) | Ask::Roots => {}
                 }
             });
         })
     }
 
-    /// Writes an update of progress. The partial result rides as data, unless there is other data.
+    /// Writes an update of progress. The partial result is sent as data, unless there is other data.
     pub(crate) fn write_progress(self, frames: &mut Frames, token: &WireId, progress: &Progress, partial: Option<&Json>) -> Draft {
         frames.notify("actions/progress", |object| {
             token.write(object.member("invocationId"));
@@ -221,7 +221,7 @@ impl Tesseron {
                 invocation.write(object.member("invocationId"));
             }
             object.string("level", level);
-            // Data without words is no text, and becomes none: it goes beside an empty message.
+            // Data without text goes beside an empty message.
             push_json(object.member("message"), words.unwrap_or(br#""""#));
             let mut meta = Vec::new();
             Object::write(&mut meta, |object| {
@@ -254,7 +254,7 @@ impl Tesseron {
                 object.json("value", value);
             }),
             Notice::Custom { method, params } => frames.notify_as_it_is(method, params.as_ref()),
-            // `check_notice` lets nothing else through.
+            // Other notices are refused by `check_notice`.
             _ => frames.none(),
         }
     }
@@ -315,7 +315,7 @@ fn write_manifest(object: &mut Object<'_>, app: &App, local: &LocalEnd<'_>) {
     write_capabilities(object, "capabilities", own.resources_subscribe, own.sampling, own.elicitation);
 }
 
-/// The `result` for an app that is taken in.
+/// The `result` for an app that is accepted.
 pub(super) fn welcomed(welcome: &Welcome, local: &LocalEnd<'_>) -> Json {
     let own = local.capabilities;
     let mut out = Vec::new();
@@ -361,7 +361,7 @@ fn write_question(object: &mut Object<'_>, message: &str, schema: &Json) {
     object.json("schema", schema);
 }
 
-/// The error of a tool that failed: its own, or its words as an internal one (errors page: what a handler throws).
+/// The error of a tool that failed: its own, or an internal error with its text (errors page: an exception of a handler).
 fn fault(output: &ToolOutput) -> RpcError {
     if let Some(error) = &output.fault {
         return (**error).clone();
@@ -382,8 +382,7 @@ fn fault(output: &ToolOutput) -> RpcError {
     }
 }
 
-/// Writes the structured content, else the one text as a string, else all blocks in the shape that MCP gives them: a gateway to MCP can tell that
-/// they are blocks.
+/// Writes the structured content, else the one text as a string, else all blocks in the shape of MCP, which a gateway to MCP recognises.
 fn write_output(out: &mut Vec<u8>, output: &ToolOutput) {
     match (&output.structured, &*output.content) {
         (Some(value), _) => push_json(out, value.as_bytes()),
@@ -393,7 +392,7 @@ fn write_output(out: &mut Vec<u8>, output: &ToolOutput) {
     }
 }
 
-/// The value of a resource: one content that says it is JSON is that JSON, one of text is a string; others stay as they are.
+/// Writes the value of a resource: a single content of type JSON as that JSON, a single text as a string, any other contents as they are.
 fn write_value(out: &mut Vec<u8>, contents: &Json) {
     let all = elements(contents.as_bytes());
     let &[one] = &*all else { return push_json(out, contents.as_bytes()) };
