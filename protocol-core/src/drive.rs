@@ -25,9 +25,9 @@
 //! * The peer ends its side: the machine is told [`TransportEnd::Eof`], reading stops, writing goes on.
 //! * A read fails: the machine is told [`TransportEnd::Failed`].
 //! * A write fails: frames that have arrived are still read, since a peer that answers and exits may break the pipe before we have read
-//! its answer. After the last one, or after half a second, the machine is told [`TransportEnd::Failed`].
+//!   its answer. After the last one, or after half a second, the machine is told [`TransportEnd::Failed`].
 //! * The machine is closed: its queued output is written and flushed, for at most 5 seconds in case the peer does not read, and the
-//! transport is closed.
+//!   transport is closed.
 //!
 //! In each case the machine's remaining events are handed out first, then the first error of the transport, if there was one, and from
 //! then on `None`.

@@ -108,7 +108,7 @@ violations! {
     FrameTooLarge = "a frame over the size limit",
     /// JSON, but neither request, notification nor response (JSON-RPC 2.0 sections 4 and 5). Answered with -32600.
     InvalidEnvelope = "a frame that is no JSON-RPC 2.0 message",
-    /// `id`, `method`, `params`, `result`, `error`, `jsonrpc` or `_meta` stands twice. Answered with -32600.
+    /// `id`, `method`, `params`, `result`, `error`, `jsonrpc` or `_meta` is repeated. Answered with -32600.
     RepeatedMember = "a message that repeats a member",
     /// An array where the revision has no batches, an empty one, or one over [`crate::Limits::batch`].
     InvalidBatch = "a batch where none is allowed, an empty or an oversized one",

@@ -234,7 +234,7 @@ impl LineDecoder {
     }
 }
 
-/// Finds the first line feed. Most bytes are looked at thirty-two at a time (without a way out of the inner loop the compiler
+/// Finds the first line feed. Most bytes are checked thirty-two at a time (without a way out of the inner loop the compiler
 /// compares them at once), the last ones eight at a time.
 fn find_line_feed(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::from_ne_bytes([0x01; 8]);

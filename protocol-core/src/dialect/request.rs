@@ -16,7 +16,7 @@ use crate::json::read::{self, Kind};
 use crate::json::scan::{IndexedObject, Span};
 use crate::json::{Json, Payload, Text};
 
-/// A request of the peer, in the words of every protocol.
+/// A request of the peer, in terms that all protocols share.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Request {

@@ -11,7 +11,7 @@ use core::str::FromStr;
 pub use super::scan::Kind;
 use super::scan::{self, byte, next, skip_plain};
 
-/// An object key as it stands in the text.
+/// An object key as it is written in the text.
 #[derive(Clone, Copy, Debug)]
 pub struct Key<'a> {
     pub(super) quoted: &'a [u8],
@@ -151,7 +151,7 @@ pub fn for_each_member<'a>(text: &'a [u8], mut each: impl FnMut(&str, &'a [u8]))
     for_each_key(text, |key, value| each(&key.name(), value));
 }
 
-/// Calls `each` with the key, as it stands, and the value of every member of the object `text`.
+/// Calls `each` with the key, as it is written, and the value of every member of the object `text`.
 pub fn for_each_key<'a>(text: &'a [u8], mut each: impl FnMut(Key<'a>, &'a [u8])) {
     if let Some(members) = Members::of(text) {
         members.for_each(|(key, value)| each(key, value));

@@ -25,7 +25,7 @@ impl Object<'_> {
         object.out.push(b'}');
     }
 
-    /// Writes further members of an object of which at least one stands in `out`, and closes it.
+    /// Writes further members of an object of which at least one is in `out`, and closes it.
     pub(crate) fn go_on(out: &mut Vec<u8>, members: impl FnOnce(&mut Object<'_>)) {
         members(&mut Object { out, empty: false });
         out.push(b'}');

@@ -3,7 +3,7 @@
 //! ```text
 //!   ours:        request_input
 //!                     |
-//!                     v     release: the handshake is through
+//!                     v     release: the handshake is done
 //!                   Held ------------------------------------> Sent
 //!                     |                                          |  its answer | a cancel goes out | the end
 //!                     | taken back, time is over, the end:       |

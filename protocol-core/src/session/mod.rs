@@ -4,19 +4,11 @@
 //! |---|---|
 //! | `outbound_call`, `inbound_call`, `input` | the machines of calls: outbound, inbound, and the input requests that nest in both |
 //! | `handshake`, `ending`, `overload` | the machines of the channel |
-//! | `outbox`, `lane_queue`, `event_queue`, `timers`, `progress_queue` | the queues of what leaves, and when |
+//! | `outbox`, `lane_queue`, `event_queue`, `timers`, `progress_queue` | the queues of frames, events and progress, and the deadlines |
 //! | `progress`, `depth`, `peer_ids`, `stats`, `monotonic_map` | the rules of progress and of nesting, the peer's names, counters, a table |
-//!
-//! `caller`, `callee`, `gateway`, `notices`, `alarms`, `closing`, `input_output`, `inspect`
-//!
-//! the methods of [`Session`], each with the steps that only it takes
-//!
+//! | `caller`, `callee`, `gateway`, `notices`, `alarms`, `closing`, `input_output`, `inspect` | the methods of [`Session`], each with the steps that only it takes |
 //! | `receive` | the effect of each message of the peer |
-//!
-//! `verbs`, `event`, `route`
-//!
-//! the types that methods take and return, and those that are polled
-//!
+//! | `verbs`, `event`, `route` | the types that methods take and return, and those that are polled |
 //!
 //! The state of a machine is private to its file and changes by its methods alone; the table of its transitions opens the file. The
 //! methods of the session join the machines.

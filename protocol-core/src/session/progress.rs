@@ -6,7 +6,7 @@
 //!                                                                  `--' report: merged, member by member
 //!
 //!   Watcher:   any value --- see: a greater one ---> above that value
-//!                                                        |  see: one that is not greater: dropped, told once a window
+//!                                                        |  see: one that is not greater: dropped, reported once a window
 //! ```
 
 use alloc::boxed::Box;
