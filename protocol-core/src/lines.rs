@@ -289,7 +289,7 @@ impl LineEncoder {
         if !self.has_remaining() {
             mem::swap(self, other);
         } else if other.pieces.is_empty() {
-            self.gathered.behind().extend_from_slice(other.gathered.as_slice());
+            self.gathered.buffer().extend_from_slice(other.gathered.as_slice());
             other.gathered.advance(usize::MAX);
         } else {
             self.end_gathering();
@@ -347,12 +347,12 @@ impl FrameSink for LineEncoder {
         debug_assert!(find_line_feed(&frame).is_none(), "a frame is one line");
         self.end_gathering();
         self.push_piece(frame);
-        self.gathered.behind().push(b'\n');
+        self.gathered.buffer().push(b'\n');
     }
 
     fn push_slice(&mut self, frame: &[u8]) {
         debug_assert!(find_line_feed(frame).is_none(), "a frame is one line");
-        let gathered = self.gathered.behind();
+        let gathered = self.gathered.buffer();
         gathered.extend_from_slice(frame);
         gathered.push(b'\n');
     }
@@ -404,7 +404,7 @@ impl Buf for LineEncoder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::byte_queue::KEPT;
+    use crate::byte_queue::KEPT_CAPACITY;
     use alloc::string::String;
     use alloc::vec;
     use alloc::vec::Vec;
@@ -740,7 +740,7 @@ mod tests {
     fn regression_an_encoder_whose_reader_never_catches_up_holds_no_more_than_what_waits() {
         let mut encoder = LineEncoder::new();
         let frame = Bytes::from_static(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}");
-        while encoder.remaining() < KEPT {
+        while encoder.remaining() < KEPT_CAPACITY {
             encoder.push(frame.clone());
         }
         let waiting = encoder.remaining();
@@ -749,7 +749,7 @@ mod tests {
             encoder.advance(frame.len() + 1);
         }
         assert_eq!(encoder.remaining(), waiting);
-        assert!(encoder.gathered.capacity() <= 4 * KEPT, "{} bytes", encoder.gathered.capacity());
+        assert!(encoder.gathered.capacity() <= 4 * KEPT_CAPACITY, "{} bytes", encoder.gathered.capacity());
         assert!(written(&mut encoder, 4096).chunks(frame.len() + 1).all(|line| line.starts_with(&frame) && line.ends_with(b"\n")));
     }
 
@@ -761,7 +761,7 @@ mod tests {
         }
         assert!(encoder.gathered.capacity() > 100_000);
         written(&mut encoder, 4096);
-        assert!(encoder.gathered.capacity() <= KEPT);
+        assert!(encoder.gathered.capacity() <= KEPT_CAPACITY);
         for _ in 0..QUIET_READS {
             assert!(encoder.gathered.capacity() > BASE_CAPACITY);
             encoder.push(Bytes::from_static(b"0123456789"));

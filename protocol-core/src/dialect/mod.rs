@@ -23,7 +23,7 @@ use bytes::Bytes;
 use crate::error::RpcError;
 use crate::json::{Json, Text};
 use crate::limits::Limits;
-use crate::wire::{Draft, Frames, WireId};
+use crate::wire::{FrameBuffer, WireId, WrittenFrame};
 
 pub use blocks::Blocks;
 pub use caller::Caller;
@@ -201,12 +201,12 @@ impl Dialect {
 
     // To the peer.
 
-    pub(crate) fn write_handshake_request(self, frames: &mut Frames, id: u64, local: &LocalEnd<'_>) -> Draft {
+    pub(crate) fn write_handshake_request(self, frames: &mut FrameBuffer, id: u64, local: &LocalEnd<'_>) -> WrittenFrame {
         delegate!(self, protocol => protocol.write_handshake_request(frames, id, local))
     }
 
     /// Writes the notification that follows a successful handshake, if the protocol has one.
-    pub(crate) fn write_handshake_confirmation(self, frames: &mut Frames) -> Option<Draft> {
+    pub(crate) fn write_handshake_confirmation(self, frames: &mut FrameBuffer) -> Option<WrittenFrame> {
         match self {
             Self::Mcp(protocol) => protocol.write_handshake_confirmation(frames),
             Self::Tesseron(_) => None,
@@ -222,14 +222,14 @@ impl Dialect {
     }
 
     /// Writes the notification that an agent has claimed the session.
-    pub(crate) fn write_claimed(self, frames: &mut Frames, at_millis: u64, local: &LocalEnd<'_>) -> Option<Draft> {
+    pub(crate) fn write_claimed(self, frames: &mut FrameBuffer, at_millis: u64, local: &LocalEnd<'_>) -> Option<WrittenFrame> {
         match self {
             Self::Mcp(_) => None,
             Self::Tesseron(protocol) => Some(protocol.write_claimed(frames, at_millis, local)),
         }
     }
 
-    pub(crate) fn write_call(self, frames: &mut Frames, id: u64, call: &Outgoing, observed: bool, depth: u8) -> Draft {
+    pub(crate) fn write_call(self, frames: &mut FrameBuffer, id: u64, call: &Outgoing, observed: bool, depth: u8) -> WrittenFrame {
         match self {
             Self::Mcp(protocol) => protocol.write_call(frames, id, call, observed, depth),
             // On Tesseron every call is observed; depth and `_meta` have no place.
@@ -238,7 +238,7 @@ impl Dialect {
     }
 
     /// Writes an input request. `parent` is the peer's id of the call that it belongs to.
-    pub(crate) fn write_ask(self, frames: &mut Frames, id: u64, ask: &Ask, parent: &WireId, depth: u8) -> Draft {
+    pub(crate) fn write_ask(self, frames: &mut FrameBuffer, id: u64, ask: &Ask, parent: &WireId, depth: u8) -> WrittenFrame {
         match self {
             Self::Mcp(protocol) => protocol.write_ask(frames, id, ask, parent, depth),
             Self::Tesseron(protocol) => protocol.write_ask(frames, id, ask, parent),
@@ -250,14 +250,20 @@ impl Dialect {
         delegate!(self, protocol => protocol.is_cancellable(op))
     }
 
-    pub(crate) fn write_cancel(self, frames: &mut Frames, id: u64, reason: Option<&str>) -> Draft {
+    pub(crate) fn write_cancel(self, frames: &mut FrameBuffer, id: u64, reason: Option<&str>) -> WrittenFrame {
         match self {
             Self::Mcp(protocol) => protocol.write_cancel(frames, id, reason),
             Self::Tesseron(protocol) => protocol.write_cancel(frames, id),
         }
     }
 
-    pub(crate) fn write_progress(self, frames: &mut Frames, token: &WireId, progress: &Progress, partial: Option<&Json>) -> Draft {
+    pub(crate) fn write_progress(
+        self,
+        frames: &mut FrameBuffer,
+        token: &WireId,
+        progress: &Progress,
+        partial: Option<&Json>,
+    ) -> WrittenFrame {
         match self {
             Self::Mcp(protocol) => protocol.write_progress(frames, token, progress, partial),
             Self::Tesseron(protocol) => protocol.write_progress(frames, token, progress, partial),
@@ -267,13 +273,13 @@ impl Dialect {
     /// Writes a reply. `token` is the peer's progress token of the call.
     pub(crate) fn write_reply(
         self,
-        frames: &mut Frames,
+        frames: &mut FrameBuffer,
         id: &WireId,
         token: Option<&WireId>,
         op: Op,
         reply: &Reply,
         partial: Option<&Json>,
-    ) -> Draft {
+    ) -> WrittenFrame {
         match self {
             Self::Mcp(protocol) => protocol.write_reply(frames, id, op, reply, partial),
             Self::Tesseron(protocol) => protocol.write_reply(frames, id, token, op, reply, partial),
@@ -288,27 +294,27 @@ impl Dialect {
         }
     }
 
-    pub(crate) fn write_answer(self, frames: &mut Frames, id: &WireId, answer: &Answer) -> Draft {
+    pub(crate) fn write_answer(self, frames: &mut FrameBuffer, id: &WireId, answer: &Answer) -> WrittenFrame {
         delegate!(self, protocol => protocol.write_answer(frames, id, answer))
     }
 
-    pub(crate) fn write_result(self, frames: &mut Frames, id: &WireId, result: &Json) -> Draft {
+    pub(crate) fn write_result(self, frames: &mut FrameBuffer, id: &WireId, result: &Json) -> WrittenFrame {
         frames.response(id, result.as_bytes().len(), |out| crate::json::write::push_json(out, result.as_bytes()))
     }
 
-    pub(crate) fn write_error(self, frames: &mut Frames, id: Option<&WireId>, error: &RpcError) -> Draft {
+    pub(crate) fn write_error(self, frames: &mut FrameBuffer, id: Option<&WireId>, error: &RpcError) -> WrittenFrame {
         frames.error(id, error)
     }
 
     /// Writes a log record. `invocation` is the peer's id of the call that it is about.
-    pub(crate) fn write_log(self, frames: &mut Frames, record: &LogRecord, invocation: Option<&WireId>) -> Draft {
+    pub(crate) fn write_log(self, frames: &mut FrameBuffer, record: &LogRecord, invocation: Option<&WireId>) -> WrittenFrame {
         match self {
             Self::Mcp(protocol) => protocol.write_log(frames, record),
             Self::Tesseron(protocol) => protocol.write_log(frames, record, invocation),
         }
     }
 
-    pub(crate) fn write_notice(self, frames: &mut Frames, notice: &Notice) -> Draft {
+    pub(crate) fn write_notice(self, frames: &mut FrameBuffer, notice: &Notice) -> WrittenFrame {
         delegate!(self, protocol => protocol.write_notice(frames, notice))
     }
 

@@ -18,7 +18,7 @@ use super::verbs::{AskError, CheckpointError, NotLive, ProgressError, Reported, 
 use crate::dialect::{Answer, Ask, AskUnfit, CutShort, Progress, Reply};
 use crate::json::{Json, Text};
 use crate::time::Instant;
-use crate::wire::{Draft, WireId};
+use crate::wire::{WireId, WrittenFrame};
 
 impl Session {
     /// Changes how a call is served: its deadline, counted from its receipt, and its rate of progress.
@@ -116,12 +116,12 @@ impl Session {
         let named = if rules.names_invocations { inbound.token() } else { Some(inbound.exchange()) };
         let frame = rules.dialect.write_ask(self.outbox.frames(), self.next, &ask, named.ok_or(AskError::Unsupported)?, depth);
         if frame.len() > self.config.limits.frame_bytes {
-            self.outbox.frames().throw_away(frame);
+            self.outbox.frames().discard(frame);
             return Err(AskError::TooLarge);
         }
         let is_held = !self.handshake.asks();
         if is_held && self.outbox.bytes_of(lane).saturating_add(self.held_bytes) >= self.config.limits.output_bytes {
-            self.outbox.frames().throw_away(frame);
+            self.outbox.frames().discard(frame);
             return Err(AskError::Full);
         }
         let key = InputKey(self.number());
@@ -251,7 +251,7 @@ impl Session {
     }
 
     /// Writes the response after everything else: sends kept progress, stops the timers and takes back input requests.
-    fn write_last(&mut self, id: InboundId, reply: &Reply) -> Option<Draft> {
+    fn write_last(&mut self, id: InboundId, reply: &Reply) -> Option<WrittenFrame> {
         let mut inbound = self.inbound_calls.get_mut(&id)?;
         if let Some(progress) = inbound.take_last_update() {
             inbound.push_progress(id, &progress, self.now, &mut self.outbox, &self.config);
@@ -425,6 +425,6 @@ impl Session {
     }
 }
 
-fn kind_of(reply: &Draft) -> ReplyKind {
+fn kind_of(reply: &WrittenFrame) -> ReplyKind {
     if reply.is_error() { ReplyKind::Error } else { ReplyKind::Result }
 }

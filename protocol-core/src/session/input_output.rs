@@ -11,7 +11,7 @@ use super::{Arriving, Session};
 use crate::error::{RpcError, Violation};
 use crate::sink::FrameSink;
 use crate::time::Instant;
-use crate::wire::{Draft, WireId};
+use crate::wire::{WireId, WrittenFrame};
 
 impl Session {
     // ---- In ----
@@ -331,7 +331,7 @@ impl Session {
     }
 
     /// Replaces a reply that is larger than a frame may be by an error.
-    pub(super) fn fitted(&mut self, frame: Draft, exchange: &WireId) -> Draft {
+    pub(super) fn fitted(&mut self, frame: WrittenFrame, exchange: &WireId) -> WrittenFrame {
         match frame.len() > self.config.limits.frame_bytes {
             true => self.rules.dialect.write_error(self.outbox.frames(), Some(exchange), &too_large()),
             false => frame,
@@ -339,7 +339,7 @@ impl Session {
     }
 
     /// Sends a reply that belongs to no call.
-    pub(super) fn push_unsolicited(&mut self, lane: Lane, kind: ReplyKind, frame: Draft) {
+    pub(super) fn push_unsolicited(&mut self, lane: Lane, kind: ReplyKind, frame: WrittenFrame) {
         self.outbox.push(lane, Class::Unsolicited(kind), frame);
         if self.is_overrun(lane) && !self.outbox.queue(lane).is_some_and(LaneQueue::is_counting) {
             self.restart_overload(lane);

@@ -11,10 +11,10 @@
 
 use alloc::collections::VecDeque;
 
-use crate::byte_queue::KEPT;
+use crate::byte_queue::KEPT_CAPACITY;
 use crate::session::overload::Overload;
 use crate::session::{ExchangeId, InboundId, InputKey, ReplyKind, RouteKind};
-use crate::wire::{Frames, Kept};
+use crate::wire::{FrameBuffer, QueuedFrame};
 
 /// The kind of a frame: it decides which bounds count it, and the route that the transport is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl Class {
 struct Waiting {
     number: u64,
     class: Class,
-    frame: Kept,
+    frame: QueuedFrame,
     /// `true` if it is never sent. Such entries are swept when they are many; until then `frame` has the number of bytes that it takes of
     /// the shared memory.
     withdrawn: bool,
@@ -87,7 +87,7 @@ pub(super) struct LaneQueue {
 
 impl LaneQueue {
     #[inline]
-    pub(super) fn push(&mut self, number: u64, class: Class, frame: Kept) {
+    pub(super) fn push(&mut self, number: u64, class: Class, frame: QueuedFrame) {
         let length = frame.len();
         self.bytes = self.bytes.saturating_add(length);
         match class {
@@ -101,7 +101,7 @@ impl LaneQueue {
     /// The next frame, and its kind.
     // Inlined: the call is 3 % of a frame that is polled alone.
     #[inline(always)]
-    pub(super) fn next(&mut self, frames: &mut Frames) -> Option<(Class, Kept)> {
+    pub(super) fn next(&mut self, frames: &mut FrameBuffer) -> Option<(Class, QueuedFrame)> {
         loop {
             let waiting = self.queue.pop_front()?;
             if !waiting.withdrawn {
@@ -113,16 +113,16 @@ impl LaneQueue {
     }
 
     #[cold]
-    fn pass_withdrawn(&mut self, frame: &Kept, frames: &mut Frames) {
+    fn pass_withdrawn(&mut self, frame: &QueuedFrame, frames: &mut FrameBuffer) {
         self.withdrawn = self.withdrawn.saturating_sub(1);
-        if let Kept::Queued(length) = *frame {
+        if let QueuedFrame::InBuffer(length) = *frame {
             self.withdrawn_bytes = self.withdrawn_bytes.saturating_sub(length);
-            frames.leave(length);
+            frames.drop_front(length);
         }
     }
 
     /// Withdraws a frame, and returns its length; `None` if it has been polled.
-    pub(super) fn withdraw(&mut self, number: u64, frames: &mut Frames) -> Option<usize> {
+    pub(super) fn withdraw(&mut self, number: u64, frames: &mut FrameBuffer) -> Option<usize> {
         let place = self.queue.binary_search_by_key(&number, |waiting| waiting.number).ok()?;
         let withdrawn = self.empty(place);
         self.sweep(frames);
@@ -140,7 +140,7 @@ impl LaneQueue {
         &mut self,
         bytes: usize,
         is_of_kind: impl Fn(Class) -> bool,
-        frames: &mut Frames,
+        frames: &mut FrameBuffer,
     ) -> (usize, usize) {
         let (mut count, mut freed) = (0_usize, 0_usize);
         for place in 0..self.queue.len() {
@@ -162,8 +162,8 @@ impl LaneQueue {
     fn empty(&mut self, place: usize) -> Option<usize> {
         let waiting = self.queue.get_mut(place).filter(|waiting| !waiting.withdrawn)?;
         let (class, length) = (waiting.class, waiting.frame.len());
-        let memory = if let Kept::Queued(length) = waiting.frame { length } else { 0 };
-        (waiting.frame, waiting.withdrawn) = (Kept::Queued(memory), true);
+        let memory = if let QueuedFrame::InBuffer(length) = waiting.frame { length } else { 0 };
+        (waiting.frame, waiting.withdrawn) = (QueuedFrame::InBuffer(memory), true);
         self.withdrawn = self.withdrawn.saturating_add(1);
         self.withdrawn_bytes = self.withdrawn_bytes.saturating_add(memory);
         self.uncount(class, length);
@@ -172,12 +172,12 @@ impl LaneQueue {
 
     /// Removes withdrawn frames once they are most of the queue, or of its memory. Amortised: as many must have been withdrawn since the
     /// last time.
-    fn sweep(&mut self, frames: &mut Frames) {
+    fn sweep(&mut self, frames: &mut FrameBuffer) {
         let are_many = self.withdrawn > self.queue.len().saturating_div(2).saturating_add(16);
-        if are_many || self.withdrawn_bytes > self.bytes.saturating_add(KEPT) {
+        if are_many || self.withdrawn_bytes > self.bytes.saturating_add(KEPT_CAPACITY) {
             frames.retain(self.queue.iter().filter_map(|waiting| match waiting.frame {
-                Kept::Queued(length) => Some((length, !waiting.withdrawn)),
-                Kept::Apart(_) => None,
+                QueuedFrame::InBuffer(length) => Some((length, !waiting.withdrawn)),
+                QueuedFrame::Separate(_) => None,
             }));
             self.queue.retain(|waiting| !waiting.withdrawn);
             (self.withdrawn, self.withdrawn_bytes) = (0, 0);

@@ -25,14 +25,14 @@ impl Session {
         let frame = self.rules.dialect.write_log(self.outbox.frames(), &record, inbound.and_then(InboundCall::token));
         let mut logged = Logged::Sent;
         if frame.len() > self.config.limits.frame_bytes {
-            self.outbox.frames().throw_away(frame);
+            self.outbox.frames().discard(frame);
             return Ok(self.drop_logs(1));
         }
         if !self.outbox.has_room(lane) {
             let dropped = self.outbox.drop_oldest_logs(lane, frame.len());
             logged = self.drop_logs(dropped.max(1));
             if dropped == 0 {
-                self.outbox.frames().throw_away(frame);
+                self.outbox.frames().discard(frame);
                 return Ok(logged);
             }
         }
@@ -67,7 +67,7 @@ impl Session {
         }
         let frame = self.rules.dialect.write_notice(self.outbox.frames(), &notice);
         if frame.len() > self.config.limits.frame_bytes {
-            self.outbox.frames().throw_away(frame);
+            self.outbox.frames().discard(frame);
             return Err(Refused::TooLarge);
         }
         self.outbox.push(Lane::CHANNEL, Class::Notice, frame);

@@ -22,7 +22,7 @@ use bytes::Bytes;
 use super::lane_queue::{Class, LaneQueue};
 use crate::session::{InboundId, Lane, Route, Transmit};
 use crate::sink::FrameSink;
-use crate::wire::{Draft, Frames, Kept};
+use crate::wire::{FrameBuffer, QueuedFrame, WrittenFrame};
 
 /// The place of a frame: its lane, and its number in the order of all frames of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub(super) struct Ticket {
 #[derive(Clone, Debug)]
 pub(super) struct Outbox {
     /// The writer of frames, and the memory of short ones of the channel.
-    frames: Frames,
+    frames: FrameBuffer,
     channel: LaneQueue,
     /// Every other lane that is open.
     others: BTreeMap<Lane, LaneQueue>,
@@ -54,7 +54,7 @@ pub(super) struct Outbox {
 impl Outbox {
     pub(super) fn new(limit: usize) -> Self {
         Self {
-            frames: Frames::default(),
+            frames: FrameBuffer::default(),
             channel: LaneQueue::default(),
             others: BTreeMap::new(),
             idle: Vec::new(),
@@ -67,7 +67,7 @@ impl Outbox {
     }
 
     /// The writer of frames. [Push](Self::push) the frame that was written last, or discard it.
-    pub(super) fn frames(&mut self) -> &mut Frames {
+    pub(super) fn frames(&mut self) -> &mut FrameBuffer {
         &mut self.frames
     }
 
@@ -75,18 +75,18 @@ impl Outbox {
 
     /// Queues the frame that was written last. A lane that is not open takes none.
     #[inline]
-    pub(super) fn push(&mut self, lane: Lane, class: Class, frame: Draft) -> Ticket {
-        let frame = if lane == Lane::CHANNEL { self.frames.keep(frame) } else { Kept::Apart(self.frames.take(frame)) };
+    pub(super) fn push(&mut self, lane: Lane, class: Class, frame: WrittenFrame) -> Ticket {
+        let frame = if lane == Lane::CHANNEL { self.frames.queue(frame) } else { QueuedFrame::Separate(self.frames.take(frame)) };
         self.add(lane, class, frame)
     }
 
     /// Queues a frame that was written before.
     pub(super) fn push_apart(&mut self, lane: Lane, class: Class, frame: Bytes) -> Ticket {
-        self.add(lane, class, Kept::Apart(frame))
+        self.add(lane, class, QueuedFrame::Separate(frame))
     }
 
     #[inline]
-    fn add(&mut self, lane: Lane, class: Class, frame: Kept) -> Ticket {
+    fn add(&mut self, lane: Lane, class: Class, frame: QueuedFrame) -> Ticket {
         let number = self.next;
         self.next = self.next.saturating_add(1);
         let length = frame.len();
@@ -126,8 +126,8 @@ impl Outbox {
         }
         let (class, frame) = self.channel.next(&mut self.frames)?;
         let frame = match frame {
-            Kept::Queued(length) => self.frames.cut(length),
-            Kept::Apart(frame) => frame,
+            QueuedFrame::InBuffer(length) => self.frames.take_front(length),
+            QueuedFrame::Separate(frame) => frame,
         };
         self.bytes = self.bytes.saturating_sub(frame.len());
         Some(Transmit { frame, route: Route { lane: Lane::CHANNEL, kind: class.route() } })
@@ -142,7 +142,7 @@ impl Outbox {
                 continue;
             }
             // Only the channel has short frames in shared memory.
-            let Some((class, Kept::Apart(frame))) = queue.next(&mut self.frames) else { continue };
+            let Some((class, QueuedFrame::Separate(frame))) = queue.next(&mut self.frames) else { continue };
             if !queue.is_empty() && queue.take_turn() {
                 self.turns.push_back(lane);
             }
@@ -160,11 +160,11 @@ impl Outbox {
         let (_, frame) = self.channel.next(&mut self.frames)?;
         let length = frame.len();
         match frame {
-            Kept::Queued(length) => {
+            QueuedFrame::InBuffer(length) => {
                 into.push_slice(self.frames.first(length));
-                self.frames.leave(length);
+                self.frames.drop_front(length);
             }
-            Kept::Apart(frame) => into.push(frame),
+            QueuedFrame::Separate(frame) => into.push(frame),
         }
         self.bytes = self.bytes.saturating_sub(length);
         Some(length)
@@ -312,7 +312,7 @@ impl Outbox {
     }
 
     #[inline]
-    fn parts(&mut self, lane: Lane) -> Option<(&mut LaneQueue, &mut Frames)> {
+    fn parts(&mut self, lane: Lane) -> Option<(&mut LaneQueue, &mut FrameBuffer)> {
         let queue = if lane == Lane::CHANNEL { Some(&mut self.channel) } else { self.others.get_mut(&lane) };
         Some((queue?, &mut self.frames))
     }
@@ -358,7 +358,7 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::byte_queue::KEPT;
+    use crate::byte_queue::KEPT_CAPACITY;
     use crate::lines::LineEncoder;
     use crate::session::{ReplyKind, RouteKind};
 
@@ -447,7 +447,7 @@ mod tests {
         for _ in 0..10_000 {
             let ticket = push(&mut outbox, Class::Notice, &text);
             assert!(outbox.withdraw(ticket));
-            assert!(outbox.channel.places().1 <= KEPT + text.len());
+            assert!(outbox.channel.places().1 <= KEPT_CAPACITY + text.len());
         }
         push(&mut outbox, Class::Notice, "stays, too");
         let mut lines = LineEncoder::new();

@@ -23,7 +23,7 @@ use crate::dialect::{
 use crate::error::{RpcError, Violation};
 use crate::json::{Json, Text};
 use crate::shared::Arc;
-use crate::wire::{Draft, WireId};
+use crate::wire::{WireId, WrittenFrame};
 
 /// The target of a response to an exchange of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -415,7 +415,7 @@ impl Session {
     }
 
     /// Replies at once, unless the id is that of a request in flight, which the reply would end.
-    fn answer(&mut self, id: WireId, kind: ReplyKind, write: impl FnOnce(&mut Self, &WireId) -> Draft) {
+    fn answer(&mut self, id: WireId, kind: ReplyKind, write: impl FnOnce(&mut Self, &WireId) -> WrittenFrame) {
         let lane = self.arriving.lane;
         if self.handshake.is_asked_by(lane, &id) || self.peer_ids.owner(lane, &id).is_some() {
             return self.violation(Violation::DuplicateRequest);
@@ -425,7 +425,7 @@ impl Session {
     }
 
     /// Replies to the frame that is being read, on its lane.
-    pub(super) fn reply_at_once(&mut self, kind: ReplyKind, frame: Draft) {
+    pub(super) fn reply_at_once(&mut self, kind: ReplyKind, frame: WrittenFrame) {
         self.arriving.replies = self.arriving.replies.saturating_add(1);
         self.push_unsolicited(self.arriving.lane, kind, frame);
     }

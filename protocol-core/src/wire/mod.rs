@@ -9,4 +9,4 @@ mod write;
 
 pub use id::WireId;
 pub(crate) use read::{Body, Element, Envelope, Malformed, Options, read};
-pub(crate) use write::{Draft, Frames, Kept};
+pub(crate) use write::{FrameBuffer, QueuedFrame, WrittenFrame};

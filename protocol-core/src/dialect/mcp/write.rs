@@ -16,7 +16,7 @@ use crate::json::Json;
 use crate::json::read::{Kind, for_each_key, for_each_member};
 use crate::json::scan::any_part;
 use crate::json::write::{Object, push_json, write_string, write_text};
-use crate::wire::{Draft, Frames, WireId};
+use crate::wire::{FrameBuffer, WireId, WrittenFrame};
 
 /// The members that the session adds to `params._meta` of a request.
 struct Added<'a> {
@@ -133,7 +133,7 @@ fn may_have_meta(params: &Json) -> bool {
 }
 
 impl Mcp {
-    pub(crate) fn write_handshake_request(self, frames: &mut Frames, id: u64, local: &LocalEnd<'_>) -> Draft {
+    pub(crate) fn write_handshake_request(self, frames: &mut FrameBuffer, id: u64, local: &LocalEnd<'_>) -> WrittenFrame {
         frames.request(id, "initialize", 256, |out| {
             Object::write(out, |object| {
                 object.string("protocolVersion", local.newest().as_str());
@@ -144,12 +144,12 @@ impl Mcp {
         })
     }
 
-    pub(crate) fn write_handshake_confirmation(self, frames: &mut Frames) -> Option<Draft> {
+    pub(crate) fn write_handshake_confirmation(self, frames: &mut FrameBuffer) -> Option<WrittenFrame> {
         let client = self.side == Side::Client;
         client.then(|| frames.notification("notifications/initialized", 0, None::<fn(&mut Vec<u8>)>))
     }
 
-    pub(crate) fn write_call(self, frames: &mut Frames, id: u64, call: &Outgoing, observed: bool, depth: u8) -> Draft {
+    pub(crate) fn write_call(self, frames: &mut FrameBuffer, id: u64, call: &Outgoing, observed: bool, depth: u8) -> WrittenFrame {
         let added = Added { token: observed.then_some(id), depth, parent: None };
         let meta = call.meta.as_deref();
         let method = call.custom_method().unwrap_or_else(|| method_of(call.op));
@@ -172,7 +172,7 @@ impl Mcp {
         })
     }
 
-    pub(crate) fn write_ask(self, frames: &mut Frames, id: u64, ask: &Ask, parent: &WireId, depth: u8) -> Draft {
+    pub(crate) fn write_ask(self, frames: &mut FrameBuffer, id: u64, ask: &Ask, parent: &WireId, depth: u8) -> WrittenFrame {
         let added = Added { token: None, depth, parent: Some(parent) };
         let (method, params) = match ask {
             Ask::Sample(sample) => ("sampling/createMessage", sampling_params(sample)),
@@ -184,7 +184,7 @@ impl Mcp {
         frames.request(id, method, params.as_bytes().len(), |out| added.merge(&params, out))
     }
 
-    pub(crate) fn write_cancel(self, frames: &mut Frames, id: u64, reason: Option<&str>) -> Draft {
+    pub(crate) fn write_cancel(self, frames: &mut FrameBuffer, id: u64, reason: Option<&str>) -> WrittenFrame {
         frames.notify("notifications/cancelled", |object| {
             object.integer("requestId", id);
             if let Some(reason) = reason {
@@ -193,7 +193,13 @@ impl Mcp {
         })
     }
 
-    pub(crate) fn write_progress(self, frames: &mut Frames, token: &WireId, progress: &Progress, partial: Option<&Json>) -> Draft {
+    pub(crate) fn write_progress(
+        self,
+        frames: &mut FrameBuffer,
+        token: &WireId,
+        progress: &Progress,
+        partial: Option<&Json>,
+    ) -> WrittenFrame {
         frames.notify("notifications/progress", |object| {
             token.write(object.member("progressToken"));
             object.number("progress", progress.value.unwrap_or_default());
@@ -216,7 +222,14 @@ impl Mcp {
         })
     }
 
-    pub(crate) fn write_reply(self, frames: &mut Frames, id: &WireId, op: Op, reply: &Reply, partial: Option<&Json>) -> Draft {
+    pub(crate) fn write_reply(
+        self,
+        frames: &mut FrameBuffer,
+        id: &WireId,
+        op: Op,
+        reply: &Reply,
+        partial: Option<&Json>,
+    ) -> WrittenFrame {
         let failed = partial.map(|partial| with_status(partial, "failed"));
         let misfit = |what| RpcError::fixed(RpcError::INTERNAL, what);
         match reply {
@@ -296,7 +309,7 @@ impl Mcp {
         Reply::Error(partial.map_or_else(|| error.clone(), |partial| with_partial(&error, &partial)))
     }
 
-    pub(crate) fn write_answer(self, frames: &mut Frames, id: &WireId, answer: &Answer) -> Draft {
+    pub(crate) fn write_answer(self, frames: &mut FrameBuffer, id: &WireId, answer: &Answer) -> WrittenFrame {
         let mut result =
             |members: &dyn Fn(&mut Object<'_>)| frames.response(id, 64, |out| Object::write(out, |object| members(object)));
         let wrong = RpcError::fixed(RpcError::INTERNAL, "the answer has the wrong shape");
@@ -332,7 +345,7 @@ impl Mcp {
         }
     }
 
-    pub(crate) fn write_log(self, frames: &mut Frames, record: &LogRecord) -> Draft {
+    pub(crate) fn write_log(self, frames: &mut FrameBuffer, record: &LogRecord) -> WrittenFrame {
         frames.notify("notifications/message", |object| {
             object.string("level", record.level.as_str());
             if let Some(logger) = &record.logger {
@@ -342,7 +355,7 @@ impl Mcp {
         })
     }
 
-    pub(crate) fn write_notice(self, frames: &mut Frames, notice: &Notice) -> Draft {
+    pub(crate) fn write_notice(self, frames: &mut FrameBuffer, notice: &Notice) -> WrittenFrame {
         let method = match notice {
             Notice::ToolsChanged => "notifications/tools/list_changed",
             Notice::PromptsChanged => "notifications/prompts/list_changed",

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use crate::error::{RpcError, Violation};
 use crate::json::read::{Kind, member, string};
 use crate::json::write::Object;
-use crate::wire::{self, Body, Element, Envelope, Frames, Malformed, WireId};
+use crate::wire::{self, Body, Element, Envelope, FrameBuffer, Malformed, WireId};
 
 const METHOD: &str = "tesseron/bind";
 
@@ -110,13 +110,13 @@ pub fn write_bind(code: &str) -> Bytes {
 /// Writes the app's answer to a bind that it accepts.
 #[must_use]
 pub fn write_bound(id: &WireId) -> Bytes {
-    Frames::alone(|frames| frames.response(id, 0, |out| Object::write(out, |result| result.boolean("ok", true))))
+    FrameBuffer::single(|frames| frames.response(id, 0, |out| Object::write(out, |result| result.boolean("ok", true))))
 }
 
 /// Writes the app's answer to a bind that it refuses, and to any other frame.
 #[must_use]
 pub fn write_refused(id: &WireId, error: &RpcError) -> Bytes {
-    Frames::alone(|frames| frames.error(Some(id), error))
+    FrameBuffer::single(|frames| frames.error(Some(id), error))
 }
 
 #[cfg(test)]

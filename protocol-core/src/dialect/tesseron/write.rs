@@ -15,18 +15,18 @@ use crate::error::RpcError;
 use crate::json::Json;
 use crate::json::read::{Kind, elements, for_each_key, member, string};
 use crate::json::write::{Object, push_json, write_string};
-use crate::wire::{Draft, Frames, WireId};
+use crate::wire::{FrameBuffer, WireId, WrittenFrame};
 
 impl Tesseron {
     // ---- The handshake ----
 
-    pub(crate) fn write_handshake_request(self, frames: &mut Frames, id: u64, local: &LocalEnd<'_>) -> Draft {
-        let Some(app) = local.app() else { return frames.none() };
+    pub(crate) fn write_handshake_request(self, frames: &mut FrameBuffer, id: u64, local: &LocalEnd<'_>) -> WrittenFrame {
+        let Some(app) = local.app() else { return frames.no_frame() };
         let hint = app.actions.as_bytes().len().saturating_add(app.resources.as_bytes().len()).saturating_add(512);
         frames.request(id, app.handshake_method(), hint, |out| Object::write(out, |object| write_manifest(object, app, local)))
     }
 
-    pub(crate) fn write_claimed(self, frames: &mut Frames, at_millis: u64, local: &LocalEnd<'_>) -> Draft {
+    pub(crate) fn write_claimed(self, frames: &mut FrameBuffer, at_millis: u64, local: &LocalEnd<'_>) -> WrittenFrame {
         let own = local.capabilities;
         frames.notify("tesseron/claimed", |object| {
             write_agent(object, local.identity);
@@ -42,7 +42,7 @@ impl Tesseron {
 
     // ---- As a caller ----
 
-    pub(crate) fn write_call(self, frames: &mut Frames, id: u64, call: &Outgoing) -> Draft {
+    pub(crate) fn write_call(self, frames: &mut FrameBuffer, id: u64, call: &Outgoing) -> WrittenFrame {
         let method = call.custom_method().unwrap_or_else(|| method_of(call.op));
         frames.request(id, method, call.hint(), |out| match &call.parts {
             Parts::Exact(params) if call.op == Op::CallTool => Object::write(out, |object| {
@@ -74,11 +74,11 @@ impl Tesseron {
         })
     }
 
-    pub(crate) fn write_cancel(self, frames: &mut Frames, id: u64) -> Draft {
+    pub(crate) fn write_cancel(self, frames: &mut FrameBuffer, id: u64) -> WrittenFrame {
         frames.notify("actions/cancel", |object| object.string("invocationId", &invocation_name(id)))
     }
 
-    pub(crate) fn write_answer(self, frames: &mut Frames, id: &WireId, answer: &Answer) -> Draft {
+    pub(crate) fn write_answer(self, frames: &mut FrameBuffer, id: &WireId, answer: &Answer) -> WrittenFrame {
         let mut result =
             |members: &dyn Fn(&mut Object<'_>)| frames.response(id, 64, |out| Object::write(out, |object| members(object)));
         let wrong = RpcError::fixed(RpcError::INTERNAL, "the answer has the wrong shape");
@@ -103,7 +103,7 @@ impl Tesseron {
 
     // ---- As a callee ----
 
-    pub(crate) fn write_ask(self, frames: &mut Frames, id: u64, ask: &Ask, invocation: &WireId) -> Draft {
+    pub(crate) fn write_ask(self, frames: &mut FrameBuffer, id: u64, ask: &Ask, invocation: &WireId) -> WrittenFrame {
         let method = if matches!(ask, Ask::Sample(_)) { "sampling/request" } else { "elicitation/request" };
         frames.request(id, method, 256, |out| {
             Object::write(out, |object| {
@@ -135,7 +135,13 @@ impl Tesseron {
     }
 
     /// Writes an update of progress. The partial result is sent as data, unless there is other data.
-    pub(crate) fn write_progress(self, frames: &mut Frames, token: &WireId, progress: &Progress, partial: Option<&Json>) -> Draft {
+    pub(crate) fn write_progress(
+        self,
+        frames: &mut FrameBuffer,
+        token: &WireId,
+        progress: &Progress,
+        partial: Option<&Json>,
+    ) -> WrittenFrame {
         frames.notify("actions/progress", |object| {
             token.write(object.member("invocationId"));
             if let Some(percent) = progress.value {
@@ -152,13 +158,13 @@ impl Tesseron {
 
     pub(crate) fn write_reply(
         self,
-        frames: &mut Frames,
+        frames: &mut FrameBuffer,
         id: &WireId,
         token: Option<&WireId>,
         op: Op,
         reply: &Reply,
         partial: Option<&Json>,
-    ) -> Draft {
+    ) -> WrittenFrame {
         let mut failed = |error: &RpcError| match partial {
             Some(partial) => frames.error(Some(id), &with_partial(error, &with_status(partial, "failed"))),
             None => frames.error(Some(id), error),
@@ -205,7 +211,7 @@ impl Tesseron {
 
     // ---- As either ----
 
-    pub(crate) fn write_log(self, frames: &mut Frames, record: &LogRecord, invocation: Option<&WireId>) -> Draft {
+    pub(crate) fn write_log(self, frames: &mut FrameBuffer, record: &LogRecord, invocation: Option<&WireId>) -> WrittenFrame {
         let level = match record.level {
             Level::Debug => "debug",
             Level::Info | Level::Notice => "info",
@@ -245,7 +251,7 @@ impl Tesseron {
         })
     }
 
-    pub(crate) fn write_notice(self, frames: &mut Frames, notice: &Notice) -> Draft {
+    pub(crate) fn write_notice(self, frames: &mut FrameBuffer, notice: &Notice) -> WrittenFrame {
         match notice {
             Notice::Actions(actions) => frames.notify("actions/list_changed", |object| object.json("actions", actions)),
             Notice::Resources(resources) => frames.notify("resources/list_changed", |object| object.json("resources", resources)),
@@ -255,7 +261,7 @@ impl Tesseron {
             }),
             Notice::Custom { method, params } => frames.notify_as_it_is(method, params.as_ref()),
             // Other notices are refused by `check_notice`.
-            _ => frames.none(),
+            _ => frames.no_frame(),
         }
     }
 
