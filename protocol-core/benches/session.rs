@@ -1,7 +1,7 @@
-//! What the session costs, beside the floor: the bare parse of the same bytes by serde_json in the same run.
+//! Benchmarks of a session, next to a floor: the bare parse of the same bytes by serde_json in the same run.
 //!
-//! `parse` is serde_json reading the envelope with borrowed members, which checks the syntax and builds nothing. `session` is
-//! everything: the frame is read, checked, looked up, and told as an event that is polled. Compare the two, not the times of two runs.
+//! `parse` is serde_json reading the envelope with borrowed members, which checks the syntax and builds nothing. `session` is the whole
+//! way: the frame is read, checked, looked up, and handed out as an event. Compare the two, not the times of two runs.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -28,7 +28,7 @@ struct Envelope<'a> {
     result: Option<&'a RawValue>,
 }
 
-/// The floor.
+/// The floor of a frame.
 fn parse(frame: &[u8]) -> usize {
     let envelope: Envelope<'_> = serde_json::from_slice(black_box(frame)).unwrap();
     let length = |raw: Option<&RawValue>| raw.map_or(0, |raw| raw.get().len());
@@ -67,7 +67,7 @@ fn call() -> Invoke {
     )
 }
 
-/// A frame as an adapter gives it: a part of a read buffer, so that a slice of it costs no allocation.
+/// A frame as an adapter makes it: a part of a read buffer, so that a slice of it costs no allocation.
 fn frame(text: &str) -> Bytes {
     let mut buffer = BytesMut::from(text.as_bytes());
     buffer.extend_from_slice(b"\n");
@@ -96,7 +96,7 @@ fn request(criterion: &mut Criterion) {
             |frame| {
                 server.handle_frame(frame, Lane::CHANNEL, Instant::ZERO).unwrap();
                 let event = server.poll_event();
-                // Free its place again, or the table would only grow.
+                // Frees its place again, or the table would only grow.
                 if let Some(Event::Request { id, .. }) = &event {
                     server.respond(*id, Reply::Raw(Json::empty_object()), Instant::ZERO).unwrap();
                     black_box(server.poll_transmit());
@@ -122,7 +122,7 @@ fn response(criterion: &mut Criterion) {
     group.bench_function("session", |bench| {
         bench.iter_batched_ref(
             || {
-                // A session of its own for each: only one of many calls could be answered by one borrow.
+                // A session for each: only one of many calls could be answered by one borrow.
                 let (mut client, _) = ready_pair();
                 let id = client.invoke(call(), Instant::ZERO).unwrap();
                 client.poll_transmit().unwrap();

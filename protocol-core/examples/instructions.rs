@@ -1,11 +1,12 @@
-//! What `scripts/instructions` counts: so many messages of one kind, handled by serde_json alone or by a whole session.
+//! The program whose instructions `scripts/instructions` counts: it handles messages of one kind, by serde_json alone or by a whole
+//! session.
 //!
 //! ```text
 //! instructions KIND floor|session COUNT
 //! ```
 //!
-//! Everything is prepared for [`MOST`] messages whatever COUNT is, so two runs differ by the messages between their counts and by
-//! nothing else. Neither the time nor the machine has a part in it.
+//! Everything is prepared for [`MOST`] messages whatever COUNT is, so two runs differ by the messages between their counts and by nothing
+//! else. The result depends neither on time nor on the machine.
 
 use std::hint::black_box;
 use std::process::exit;
@@ -19,7 +20,7 @@ use protocol_core::{
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// Messages that a run is prepared for.
+/// The number of messages that a run is prepared for.
 const MOST: u64 = 2_000;
 
 fn main() {
@@ -32,7 +33,7 @@ fn main() {
         "session" => session(kind, count),
         _ => usage(),
     }
-    // At once: what was prepared and not used must not be dropped.
+    // At once, so that messages that were prepared and not used are not dropped.
     exit(0);
 }
 
@@ -62,7 +63,7 @@ const KINDS: [(&str, Kind); 8] = [
     ("request-out", Kind::RequestOut),
     ("response-out", Kind::ResponseOut),
     ("progress-out", Kind::ProgressOut),
-    // Not a message, but a session: made from a configuration that all share, with a handshake, one request and its response; then dropped.
+    // A session instead of a message: made from a shared configuration, with a handshake, one request and its response; then dropped.
     ("life", Kind::Life),
 ];
 
@@ -74,7 +75,7 @@ const HANDSHAKE: [&str; 2] = [
 const PARAMS: &str = r#"{"name":"long_running","arguments":{"steps":20,"step_ms":100,"label":"a label"}}"#;
 const STRUCTURED: &str = r#"{"steps":20,"notified":true,"done":true}"#;
 
-/// A message as it is on the wire. `number` is its id, its token or how far it is.
+/// A message as it is on the wire. `number` is its id, its token or its progress.
 fn text(kind: Kind, number: u64) -> String {
     match kind {
         Kind::RequestIn | Kind::RequestOut | Kind::Life => {
@@ -98,7 +99,7 @@ fn text(kind: Kind, number: u64) -> String {
     }
 }
 
-/// Frames as an adapter gives them: parts of buffers that were read into, many in each.
+/// Frames as an adapter makes them: parts of buffers with many frames each.
 fn frames_of(texts: impl Iterator<Item = String>) -> Vec<Bytes> {
     let lines: String = texts.map(|text| text + "\n").collect();
     let mut decoder = LineDecoder::new(1 << 20);
@@ -128,7 +129,7 @@ fn envelope(frame: &[u8]) -> Envelope<'_> {
     serde_json::from_slice(frame).unwrap()
 }
 
-/// The envelope alone, its members borrowed, is read or written.
+/// Reads or writes envelopes, with borrowed members.
 fn floor(kind: Kind, count: u64) {
     if let Kind::Life = kind {
         return floor_of_life(count);
@@ -145,7 +146,7 @@ fn floor(kind: Kind, count: u64) {
     }
 }
 
-/// The envelopes of the three frames that arrive are read, and those of the two that leave are written.
+/// Reads the envelopes of the three frames that arrive, and writes those of the two that leave.
 fn floor_of_life(count: u64) {
     let request = text(Kind::RequestIn, 1);
     let (greeting, response) = (
@@ -163,7 +164,7 @@ fn floor_of_life(count: u64) {
     }
 }
 
-/// All that a session does with it: read, check, look up, tell; or check, remember, write.
+/// The whole work of a session: read, check, look up, hand out; or check, remember, write.
 fn session(kind: Kind, count: u64) {
     let (mut client, mut server) = ready_pair();
     let now = Instant::from_millis(1);
@@ -248,7 +249,7 @@ fn take_each(session: &mut Session, frames: Vec<Bytes>, count: u64) {
     std::mem::forget(frames);
 }
 
-/// So many requests in flight.
+/// Requests that are in flight.
 fn requests(server: &mut Session) -> Vec<InboundId> {
     let take = |frame| {
         server.handle_frame(frame, Lane::CHANNEL, Instant::ZERO).unwrap();
@@ -266,7 +267,7 @@ fn call() -> Invoke {
     Invoke::new(Op::CallTool, Json::parse(PARAMS).unwrap())
 }
 
-/// Both through the handshake, with room for everything and no rate of progress.
+/// A client and a server after the handshake, with room for everything and no rate of progress.
 fn ready_pair() -> (Session, Session) {
     let identity = || Identity::new("instructions", "1");
     let (mut client, mut server) = (Config::mcp_client(identity()), Config::mcp_server(identity()));

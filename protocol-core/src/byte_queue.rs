@@ -4,78 +4,79 @@ use alloc::vec::Vec;
 
 use bytes::{Buf, Bytes};
 
-/// Bytes of room that are kept after a burst.
-pub(crate) const KEPT: usize = 64 * 1024;
-/// Room that is kept in any case: what an idle connection has to read into, and to write from.
+/// The most capacity that is kept after a burst.
+pub(crate) const KEPT_CAPACITY: usize = 64 * 1024;
+/// Capacity that is kept in any case, for an idle connection to read into and to write from.
 pub(crate) const BASE_CAPACITY: usize = 4 * 1024;
-/// So many reads, or writes, that a plain buffer is enough for, one after the other, are the end of a burst.
+/// The number of reads, or writes, in a row for which a buffer of [`BASE_CAPACITY`] is enough, and after which a burst is over.
 pub(crate) const QUIET_READS: u8 = 16;
 
-/// Bytes that are added behind and leave from the front. It has no bound of its own, and gives back what a burst needed.
+/// A queue of bytes that are appended at its end and leave from its front. It has no bound of its own, and frees the memory of a burst
+/// afterwards.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ByteQueue {
     bytes: Vec<u8>,
-    /// Bytes of `bytes`, from its beginning, that have left.
-    left: usize,
-    /// The number of times in a row that the queue emptied and had been short.
+    /// The number of bytes at the beginning of `bytes` that have left.
+    consumed: usize,
+    /// The number of times in a row that the queue emptied with no more than [`BASE_CAPACITY`] in it.
     quiet_reads: u8,
 }
 
 impl ByteQueue {
     pub(crate) fn as_slice(&self) -> &[u8] {
-        self.bytes.get(self.left..).unwrap_or_default()
+        self.bytes.get(self.consumed..).unwrap_or_default()
     }
 
     /// The first `length` bytes, if there are so many.
     #[inline]
     pub(crate) fn first(&self, length: usize) -> &[u8] {
-        self.bytes.get(self.left..self.left.saturating_add(length)).unwrap_or_default()
+        self.bytes.get(self.consumed..self.consumed.saturating_add(length)).unwrap_or_default()
     }
 
-    /// Gives the buffer to append to. Bytes that are there already must stay.
-    pub(crate) fn behind(&mut self) -> &mut Vec<u8> {
+    /// The buffer, to append to. Bytes that are there already must stay.
+    pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
     /// Takes all of it, and the memory with it.
     pub(crate) fn take(&mut self) -> Bytes {
         let mut bytes = Bytes::from(core::mem::take(&mut self.bytes));
-        bytes.advance(core::mem::take(&mut self.left));
+        bytes.advance(core::mem::take(&mut self.consumed));
         bytes
     }
 
     /// Drops the first `count` bytes, at most all.
     #[inline]
     pub(crate) fn advance(&mut self, count: usize) {
-        self.left = self.left.saturating_add(count);
-        if self.left >= self.bytes.len() {
-            self.rest();
-        } else if self.left >= KEPT {
-            self.move_up();
+        self.consumed = self.consumed.saturating_add(count);
+        if self.consumed >= self.bytes.len() {
+            self.reset();
+        } else if self.consumed >= KEPT_CAPACITY {
+            self.compact();
         }
     }
 
-    /// All has left.
+    /// Empties the queue: all its bytes have left.
     #[inline]
-    fn rest(&mut self) {
+    fn reset(&mut self) {
         if self.bytes.capacity() > BASE_CAPACITY {
-            self.settle();
+            self.shrink();
         }
-        self.left = 0;
+        self.consumed = 0;
         self.bytes.clear();
     }
 
-    /// Gives back the room of a burst, unless another burst follows at once.
-    fn settle(&mut self) {
+    /// Empties the queue, and frees the memory of a burst unless another one follows at once.
+    fn shrink(&mut self) {
         self.quiet_reads = if self.bytes.len() > BASE_CAPACITY { 0 } else { self.quiet_reads.saturating_add(1) };
         self.bytes.clear();
-        self.bytes.shrink_to(if self.quiet_reads < QUIET_READS { KEPT } else { BASE_CAPACITY });
+        self.bytes.shrink_to(if self.quiet_reads < QUIET_READS { KEPT_CAPACITY } else { BASE_CAPACITY });
     }
 
-    /// Drops bytes that have left from the front, also while the queue never empties: what waits moves up, and is no longer than that.
-    fn move_up(&mut self) {
-        if self.left >= self.bytes.len() / 2 {
-            self.bytes.drain(..core::mem::take(&mut self.left));
+    /// Drops the bytes that have left once they are half of all, so that those that wait are moved rarely.
+    fn compact(&mut self) {
+        if self.consumed >= self.bytes.len() / 2 {
+            self.bytes.drain(..core::mem::take(&mut self.consumed));
             self.give_back();
         }
     }
@@ -83,36 +84,36 @@ impl ByteQueue {
     /// Drops all but the first `length` bytes.
     #[inline]
     pub(crate) fn truncate(&mut self, length: usize) {
-        let end = self.left.saturating_add(length);
+        let end = self.consumed.saturating_add(length);
         if self.bytes.len() > end {
             self.bytes.truncate(end);
             self.give_back();
         }
     }
 
-    /// Gives back room that is far more than is needed now, whatever took it.
+    /// Frees capacity that is far more than is needed now.
     #[cold]
     fn give_back(&mut self) {
-        let needed = self.bytes.len().max(KEPT);
+        let needed = self.bytes.len().max(KEPT_CAPACITY);
         if self.bytes.capacity() / 4 > needed {
             self.bytes.shrink_to(needed);
         }
     }
 
-    /// Drops parts amid the others. `parts` says of each, from the first on, how long it is and whether it stays; what is behind them
-    /// stays.
+    /// Drops parts amid the others. `parts` gives the length of each part, from the first on, and whether it stays; bytes after the last
+    /// part stay.
     pub(crate) fn retain(&mut self, parts: impl Iterator<Item = (usize, bool)>) {
         let mut rest = self.as_slice();
         let mut stay = Vec::new();
         for (length, stays) in parts {
-            let (part, behind) = rest.split_at_checked(length).unwrap_or((rest, &[]));
+            let (part, after) = rest.split_at_checked(length).unwrap_or((rest, &[]));
             if stays {
                 stay.extend_from_slice(part);
             }
-            rest = behind;
+            rest = after;
         }
         stay.extend_from_slice(rest);
-        (self.bytes, self.left) = (stay, 0);
+        (self.bytes, self.consumed) = (stay, 0);
     }
 
     pub(crate) fn capacity(&self) -> usize {
@@ -127,7 +128,7 @@ mod tests {
     #[test]
     fn bytes_leave_in_order_and_parts_amid_them_can_be_dropped() {
         let mut queue = ByteQueue::default();
-        queue.behind().extend_from_slice(b"abcdefgh");
+        queue.buffer().extend_from_slice(b"abcdefgh");
         queue.advance(2);
         queue.retain([(1, true), (2, false), (1, true)].into_iter());
         assert_eq!(queue.as_slice(), b"cfgh");
@@ -140,18 +141,18 @@ mod tests {
         assert_eq!(queue.as_slice(), b"");
     }
 
-    /// Room went back only when nothing waited, which never happens where somebody reads as slowly as another writes.
+    /// Memory was given back only when the queue was empty, which never happens if the reader is as slow as the writer.
     #[test]
     fn regression_a_burst_is_given_back_where_something_always_waits() {
         let mut queue = ByteQueue::default();
-        queue.behind().resize(30 << 20, b'x');
+        queue.buffer().resize(30 << 20, b'x');
         queue.advance((30 << 20) - 10);
-        assert!(queue.capacity() <= 4 * KEPT, "{} bytes for 10", queue.capacity());
+        assert!(queue.capacity() <= 4 * KEPT_CAPACITY, "{} bytes for 10", queue.capacity());
         for _ in 0..100_000 {
-            queue.behind().extend_from_slice(b"more");
+            queue.buffer().extend_from_slice(b"more");
             queue.advance(4);
         }
         assert_eq!(queue.as_slice().len(), 10);
-        assert!(queue.capacity() <= 4 * KEPT, "{} bytes for 10", queue.capacity());
+        assert!(queue.capacity() <= 4 * KEPT_CAPACITY, "{} bytes for 10", queue.capacity());
     }
 }

@@ -8,7 +8,7 @@ use crate::dialect::tesseron::AppId;
 use crate::dialect::{Capabilities, Identity, Level, LocalEnd, Protocol, mcp, tesseron};
 use crate::limits::Limits;
 
-/// Everything a session is told at its birth.
+/// The configuration of a session, which it is given when it is made.
 ///
 /// Made by [`Config::mcp_client`], [`Config::mcp_server`], [`Config::tesseron_app`] or [`Config::tesseron_gateway`], then changed field by
 /// field.
@@ -19,14 +19,14 @@ pub struct Config {
     pub protocol: Protocol,
     /// Our name and version, as the peer is told. Of a Tesseron app the name is its id; of a gateway this is the agent.
     pub identity: Identity,
-    /// Our capabilities, as the peer is told. A request that needs one that is not declared is refused on arrival. A Tesseron app declares here what it makes
-    /// use of: sampling, elicitation, subscriptions.
+    /// Our capabilities, as the peer is told. A request that needs one that is not declared is refused on arrival. A Tesseron app
+    /// declares here the capabilities of its gateway that it uses: sampling, elicitation, subscriptions.
     pub capabilities: Capabilities,
     /// A server's description of itself, for the model of its client; the description of a Tesseron app.
     pub instructions: Option<String>,
-    /// Every bound.
+    /// The bounds, each with a default.
     pub limits: Limits,
-    /// Every clock.
+    /// The timeouts and grace periods.
     pub timeouts: Timeouts,
     /// The rules for progress, sent and received.
     pub progress: ProgressPolicy,
@@ -34,26 +34,27 @@ pub struct Config {
     pub depth: DepthPolicy,
     /// The least severe log record that is sent until the peer sets a level of its own.
     pub log_level: Level,
-    /// The methods beside those of the protocol whose requests are served ([`crate::Request::Custom`]). Any other is answered as unknown. A
-    /// method of the protocol keeps its meaning, listed or not.
+    /// Methods beside those of the protocol whose requests become events ([`crate::Request::Custom`]). Any other is answered as unknown.
+    /// A method of the protocol keeps its meaning, listed or not. None by default.
     pub custom_methods: Vec<String>,
-    /// The notifications beside those of the protocol that are told ([`crate::Notice::Custom`]). Any other is ignored.
+    /// Notifications beside those of the protocol that become events ([`crate::Notice::Custom`]). Any other is ignored. None by default.
     pub custom_notifications: Vec<String>,
-    /// The number of our first request, 1 to 2^52: 1. Programs in JavaScript keep whole numbers only so far. A gateway that speaks to one app over several channels, one after the
-    /// other, gives each numbers of its own: what an app still says of the last channel then means nothing on the next.
+    /// The id of our first request, from 1 to 2^52: programs in JavaScript count exactly up to 2^53. 1 by default. A gateway that speaks
+    /// to one app over several channels, one after the other, gives each channel ids of its own: a late frame about the last channel then
+    /// matches no request of the next.
     pub first_id: u64,
 }
 
-/// The highest number that a first request may have.
+/// The highest id that a first request may have.
 const HIGHEST_FIRST_ID: u64 = 1 << 52;
 
 impl Config {
-    /// The number of our first request.
+    /// The id of our first request, brought into its range.
     pub(crate) fn first_id(&self) -> u64 {
         self.first_id.clamp(1, HIGHEST_FIRST_ID)
     }
 
-    /// The parts of it that the dialect writes and checks against.
+    /// The parts that the dialect writes, and checks frames against.
     pub(crate) fn local_end(&self) -> LocalEnd<'_> {
         LocalEnd {
             protocol: &self.protocol,
@@ -66,9 +67,9 @@ impl Config {
         }
     }
 
-    /// The client end of MCP: it calls tools and answers sampling, elicitation and roots. It declares nothing yet.
+    /// The client end of MCP: it calls tools, and answers sampling, elicitation and roots requests. It declares no capability yet.
     ///
-    /// Newest revision first: 2025-11-25. Calls time out after 60 s without progress and after 600 s in all.
+    /// Offers the newest revision first: 2025-11-25. Calls time out after 60 s without progress and after 600 s in all.
     #[must_use]
     pub fn mcp_client(identity: Identity) -> Self {
         Self::mcp(mcp::Side::Client, identity, Capabilities::default())
@@ -96,9 +97,9 @@ impl Config {
     }
 
     /// The gateway end of Tesseron 1.2: it calls actions for an agent, whose [`Identity`] and whose capabilities (sampling, elicitation)
-    /// are those of the configuration. There is none yet: see [`crate::Session::claim`].
+    /// are those of the configuration. At first there is no agent: see [`crate::Session::claim`].
     ///
-    /// Calls have no clock unless they are given one: the app has its own.
+    /// Calls have no time limit unless they are given one: the app has its own.
     #[must_use]
     pub fn tesseron_gateway(gateway: tesseron::GatewayConfig) -> Self {
         let mut config = Self::tesseron(tesseron::End::Gateway(gateway), tesseron::pending_agent(), Capabilities::default());
@@ -133,7 +134,7 @@ impl Config {
     }
 }
 
-/// Every clock of a session. `None` is for ever.
+/// The time limits of a session. `None` is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Timeouts {
@@ -145,15 +146,15 @@ pub struct Timeouts {
     pub serve: Option<Duration>,
     /// The time limit of an input request of ours; people may be asked, so it is long. 600 s.
     pub input: Option<Duration>,
-    /// The longest time that a cancelled call waits for the peer's last word on it, a partial result above all, where the protocol
-    /// has it say so (Tesseron). It ends as cancelled in any case. Zero: at once.
+    /// The longest time that a cancelled call waits for a last frame of the peer about it, above all a partial result, on protocols that
+    /// have one (Tesseron). The call ends as cancelled in any case. Zero, the default, ends it at once.
     pub cancel_grace: Duration,
-    /// After the end of input, or a close that was not told otherwise: how long running calls are still answered. 5 s.
+    /// The time in which running calls are still answered after the end of input, or after a close without a grace of its own. 5 s.
     pub close_grace: Duration,
-    /// The time that a cancelled handler has for cleaning up. Read by the endpoint. 5 s.
+    /// The time that a cancelled handler has to clean up. Read by the endpoint. 5 s.
     pub handler_grace: Duration,
-    /// The time that a response is held back after a last progress update, for clients that lose updates which they read
-    /// together with the result. Zero.
+    /// The time that a response is held back after a last progress update, for clients that lose updates which they read together with
+    /// the result. Zero by default.
     pub response_gap: Duration,
 }
 
@@ -174,9 +175,9 @@ impl Default for Timeouts {
 
 /// The two clocks of a call: `deadline = min(last activity + idle, start + max_total)`.
 ///
-/// Both start when the call can leave: at once, or when the handshake that it waits for is through. Both stand still while an input request of
-/// the peer is open under the call, since the time in which people think is not the peer's; then the idle clock starts afresh and the other
-/// goes on. MCP, Lifecycle, Timeouts.
+/// Both start when the call can leave: at once, or when the handshake that it waits for is done. Both stand still while an input request
+/// of the peer is open under the call, since the time in which people think is not the peer's; after that the idle clock starts afresh
+/// and the other goes on. MCP, Lifecycle, Timeouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallTimeouts {
     /// The longest time without an accepted update of progress. 60 s.
@@ -194,7 +195,7 @@ impl Default for CallTimeouts {
 }
 
 impl CallTimeouts {
-    /// No clock at all.
+    /// No time limit.
     pub const NONE: Self = Self { idle: None, max_total: None, reset_on_progress: false };
 }
 
@@ -202,20 +203,23 @@ impl CallTimeouts {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ProgressPolicy {
-    /// The rate of updates for each invocation that we serve, unless it says otherwise. 1 in 100 ms, on Tesseron 1 in 500 ms (progress page: about
-    /// twice a second): updates are evenly spaced, since ten at once and then a second of nothing look like a hang. The first and the
-    /// final update go out at once.
+    /// The rate of updates for each inbound call that is given none of its own. 1 in 100 ms, on Tesseron 1 in 500 ms (progress page:
+    /// about twice a second): updates are evenly spaced, since ten at once and then a second of nothing look like a hang. The first and
+    /// the final update go out at once.
     pub window: RateWindow,
-    /// The rate of updates for the whole session. Unlimited.
+    /// The rate of updates for the whole session. Unlimited by default.
     pub session_window: RateWindow,
-    /// Two numbers are the same when they differ by at most this part of the larger one. 1e-12: float noise and nothing else.
+    /// Two values of progress count as equal if they differ by at most this fraction of the larger one. 1e-12: rounding errors and
+    /// nothing else.
     pub epsilon: f64,
-    /// Send an update that has only a message with the last value again, instead of keeping the message for the next increase. MCP
-    /// says that every update increases, so an update with neither a new value nor another message waits for one that has. False.
+    /// `true` to send an update that has only a message with the last value again, instead of keeping the message for the next increase.
+    /// MCP says that every update increases, so an update with neither a new value nor another message waits for one that has. `false` by
+    /// default.
     pub repeat_value_for_message: bool,
-    /// Hand on an update that arrives with the last value again and a message, as an update with only a message. False.
+    /// `true` to hand on an update that arrives with the last value again and a message, as an update with only a message. `false` by
+    /// default.
     pub accept_equal: bool,
-    /// Let the last checkpoint ride on progress, since nothing may follow an MCP cancel. False.
+    /// `true` to send the last checkpoint with progress, since nothing may follow an MCP cancel. `false` by default.
     pub partial_on_progress: bool,
 }
 
@@ -232,24 +236,24 @@ impl Default for ProgressPolicy {
     }
 }
 
-/// At most so many updates in any window of so long.
+/// A rate: at most `updates` updates in any window of `length`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateWindow {
-    /// The number of updates; above [`RateWindow::MOST`] it counts as that. Zero keeps everything back until the response, except the final
-    /// update.
+    /// The number of updates; above [`RateWindow::MOST`] it counts as that. Zero keeps every update until the response, except the final
+    /// one.
     pub updates: u32,
-    /// In how long. Zero is no limit.
+    /// The length of the window. Zero is no limit.
     pub length: Duration,
 }
 
 impl RateWindow {
-    /// The most updates that a window counts: each takes memory in each invocation.
+    /// The most updates that a window counts, since each takes memory in each inbound call.
     pub const MOST: usize = 1024;
 
     /// No limit.
     pub const UNLIMITED: Self = Self::new(u32::MAX, Duration::ZERO);
 
-    /// At most `updates` in any window of `length`.
+    /// A rate of at most `updates` updates in any window of `length`.
     #[must_use]
     pub const fn new(updates: u32, length: Duration) -> Self {
         Self { updates, length }
@@ -282,9 +286,9 @@ impl Default for DepthPolicy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DepthInference {
-    /// To nothing: depth 0.
+    /// No call: its depth counts from 0.
     #[default]
     Off,
-    /// To the deepest sampling that we wait for.
+    /// The deepest sampling call of ours that waits for its response.
     DeepestOpen,
 }

@@ -1,8 +1,8 @@
-//! The one event loop. It moves frames between a machine and a transport and tells the machine the time; it has no rule of its own.
+//! The event loop. It moves frames between a machine and a transport and passes the time to the machine; it has no rule of its own.
 //!
-//! A [`Driver`] joins three things: a [`Machine`] (a [`Session`], or whatever wraps one), a [`FrameIo`] (a transport that moves whole
+//! A [`Driver`] joins three things: a [`Machine`] (a [`Session`], or a type that wraps one), a [`FrameIo`] (a transport that moves whole
 //! frames) and a [`Timer`] (a clock and one alarm). An adapter implements the last two for its runtime and has nothing else to do.
-//! Nothing here needs a runtime, a thread or a lock: `core::task` is all, so the loop itself is tested on a fake clock.
+//! Nothing here needs a runtime, a thread or a lock, only `core::task`, so the loop itself is tested on a fake clock.
 //!
 //! # A turn
 //! [`Driver::poll_event`] takes one turn:
@@ -16,21 +16,21 @@
 //! 4. hands out the event if there is one;
 //! 5. otherwise sets the alarm, unless that rings in time as it is, and wakes itself if there was more to read or write than a turn may.
 //!
-//! The clock is read behind the reading: what passes during the rest of the turn, the alarm brings up in the next one.
+//! The clock is read after the frames: time that passes during the rest of the turn is noticed in the next one, which the alarm brings.
 //!
-//! Between two turns a verb may have what it brought sent at once, where nothing goes before that and the transport allows it
-//! ([`FrameIo::sends_anywhere`]): that spares a wake and a turn. Reading, events and the alarm are for turns alone.
+//! Between two turns a method may send its frames at once, if no frame goes before them and the transport allows it
+//! ([`FrameIo::sends_anywhere`]), which saves a wake and a turn. Reading, events and the alarm are for turns alone.
 //!
-//! # Ends
-//! * The peer ends its side: the machine hears [`TransportEnd::Eof`], nothing is read any longer, writing goes on.
-//! * A read fails: the machine hears [`TransportEnd::Failed`].
-//! * A write fails: what has already arrived is still read, since a peer that answers and exits may break the pipe before we have
-//!   read its answer. Once there is no more, or after half a second, the machine hears [`TransportEnd::Failed`].
-//! * The machine is closed: what it queued is written and flushed, for at most 5 seconds (a peer that does not read must not
-//!   hold us for ever), and the transport is closed.
+//! # Endings
+//! * The peer ends its side: the machine is told [`TransportEnd::Eof`], reading stops, writing goes on.
+//! * A read fails: the machine is told [`TransportEnd::Failed`].
+//! * A write fails: frames that have arrived are still read, since a peer that answers and exits may break the pipe before we have read
+//!   its answer. After the last one, or after half a second, the machine is told [`TransportEnd::Failed`].
+//! * The machine is closed: its queued output is written and flushed, for at most 5 seconds in case the peer does not read, and the
+//!   transport is closed.
 //!
-//! In each case the machine's remaining events are handed out first, then the first error of the transport, if there was one, then
-//! `None`, for ever.
+//! In each case the machine's remaining events are handed out first, then the first error of the transport, if there was one, and from
+//! then on `None`.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -50,26 +50,28 @@ use crate::time::{Instant, earlier};
 const FRAMES_A_TURN: usize = 64;
 /// Bytes read in one turn, and bytes written in one turn. Passed by at most one frame.
 const BYTES_A_TURN: usize = 1 << 20;
-/// An alarm that is so near is asked in each turn, so that one that rings a little early does no harm.
+/// An alarm that is so near is polled in each turn, so that one that rings a little early does no harm.
 const NEAR: Duration = Duration::from_secs(1);
-/// No alarm is set for longer: then it rings for nothing and is set anew. Many timers cannot count very far.
+/// The longest time that an alarm is set for; a later deadline wakes the task for nothing and is set anew. Many timers cannot count very
+/// far.
 const FAR: Duration = Duration::from_secs(24 * 3600);
-/// The time that input is still read after a write failed. A time, since "nothing is ready" proves nothing: a runtime may not have asked yet.
+/// The time that input is still read after a write failed. Its end cannot be told by "nothing is ready": a runtime may not have polled
+/// the input yet.
 const READ_GRACE: Duration = Duration::from_millis(500);
 /// The longest time that the last output may take to leave once the machine is closed.
 const FLUSH_GRACE: Duration = Duration::from_secs(5);
 
 /// A machine that a [`Driver`] drives. The methods are those of [`Session`], with the same meaning.
 pub trait Machine {
-    /// The events that the owner of the driver is given.
+    /// The event type that the driver hands out.
     type Event;
 
-    /// A frame has arrived. Hands it back, and changes nothing, if there is no room for what it would bring; only while
-    /// [`Self::wants_input`] is false. It is offered again when that has changed.
+    /// Takes a frame that arrived. If there is no room for its events, and only while [`Self::wants_input`] is `false`, the frame is
+    /// handed back and nothing has changed. It is offered again when that has changed.
     fn handle_frame(&mut self, frame: Bytes, now: Instant) -> Result<(), Full>;
 
-    /// Frames have arrived: [`Self::handle_frame`] for each from the first on, while input is wanted. Those that find no room stay in
-    /// `frames` and are offered again.
+    /// Takes frames that arrived: [`Self::handle_frame`] for each, in order, while input is wanted. Frames without room stay in `frames`
+    /// and are offered again.
     fn handle_frames(&mut self, frames: &mut VecDeque<Bytes>, now: Instant) {
         while let Some(frame) = frames.pop_front() {
             if let Err(Full(frame)) = self.handle_frame(frame, now) {
@@ -79,16 +81,17 @@ pub trait Machine {
         }
     }
 
-    /// The transport has ended. `Failed` may follow `Eof`. After `Failed` the machine must come to be closed; after that it does nothing.
+    /// Notes the end of the transport. `Failed` may follow `Eof`. After `Failed` the machine must close; after that calls have no effect.
     fn handle_end(&mut self, end: TransportEnd, now: Instant);
 
-    /// Time has passed. Early or repeated calls do nothing.
+    /// Runs what is due at `now`. Early or repeated calls do nothing.
     fn handle_timeout(&mut self, now: Instant);
 
-    /// The next frame to write. There is no line feed in it ([`Transmit::frame`]): frames are gathered as lines, for every transport.
+    /// The next frame to write. It has no line feed ([`Transmit::frame`]): frames are gathered as lines, for every transport.
     fn poll_transmit(&mut self) -> Option<Transmit>;
 
-    /// The next frames to write: [`Self::poll_transmit`] until `into` has taken 64 of them, or has 32 KiB. Says whether there may be more.
+    /// Pushes the next frames into `into`, as [`Self::poll_transmit`] gives them, until it has taken 64 of them or holds 32 KiB. Returns
+    /// `true` if there may be more.
     fn poll_transmits(&mut self, into: &mut LineEncoder) -> bool {
         into.fill(|into| self.poll_transmit().map(|transmit| into.push(transmit.frame)).is_some())
     }
@@ -96,27 +99,28 @@ pub trait Machine {
     /// The next event to hand out.
     fn poll_event(&mut self) -> Option<Self::Event>;
 
-    /// The deadline at which [`Self::handle_timeout`] is due; later than the last `now` it was given.
+    /// The time at which [`Self::handle_timeout`] is due; later than the last `now` that it was given.
     fn poll_timeout(&self) -> Option<Instant>;
 
-    /// Returns `true` if frames are to be read. `false` once closed.
+    /// Returns `true` if frames should be read. `false` once closed.
     fn wants_input(&self) -> bool;
 
-    /// Returns `true` once it is over: nothing is to be read, and what [`Self::poll_transmit`] and [`Self::poll_event`] still give is the last.
+    /// Returns `true` once the machine has closed: reading stops, and the frames and events that are left are the last.
     fn is_closed(&self) -> bool;
 
-    /// The longest frame that it takes. The transport is told, and cuts longer ones.
+    /// The longest frame that it takes, in bytes. The transport is told, and cuts longer ones.
     fn frame_limit(&self) -> usize {
         Limits::default().frame_bytes
     }
 
-    /// Keeps this waker, to be woken once; it is registered anew in each turn. A verb that changes the machine other than through its driver must wake it if there is now a frame to write, an event, an
-    /// earlier deadline, or room for input where there was none. A machine that only its driver can reach may ignore it.
+    /// Stores this waker, to be woken once; it is registered anew in each turn. A method that changes the machine without its driver must
+    /// wake it if there is now a frame to write, an event, an earlier deadline, or new room for input. A machine that only its driver can
+    /// reach may ignore it.
     fn register(&mut self, waker: &Waker);
 
-    /// All of a turn that is the machine's: `waker` is to be woken from now on, `clock` tells the time, these frames have arrived, or
-    /// none, and frames to write go into `room`, if the transport has any. A machine behind a lock may do all under one, the look at the
-    /// clock, too; it wakes `waker` itself if there is more to do by then.
+    /// Runs the machine's part of a turn: registers `waker`, reads `clock`, takes the frames that arrived, if any, and pushes frames to
+    /// write into `room`, if the transport has any. A machine with a lock may do all of it, the look at the clock included, under one
+    /// hold of the lock; it wakes `waker` itself if there is more to do by then.
     fn turn(
         &mut self,
         waker: &Waker,
@@ -124,11 +128,11 @@ pub trait Machine {
         clock: &dyn Fn() -> Instant,
         room: Option<&mut LineEncoder>,
     ) -> TurnOutcome<Self::Event> {
-        // First, so that nothing is missed that others do behind what is looked at.
+        // First, so that no change is missed that others make after the look at the machine.
         self.register(waker);
         let now = clock();
         self.handle_frames(frames, now);
-        // Where no frame tells the time, the deadline of what is written next must not count from a time before.
+        // If no frame brings the time, the deadlines of what is written next must not count from an earlier time.
         if !self.wants_input() || self.poll_timeout().is_some_and(|at| at <= now) {
             self.handle_timeout(now);
         }
@@ -203,23 +207,24 @@ impl Machine for Session {
         self.config().limits.frame_bytes
     }
 
-    /// Nothing to do: verbs need `&mut Session`, so nobody calls one while a turn waits, and the next turn sees what it did.
+    /// Does nothing: the methods of a session need `&mut Session`, so none is called while a turn waits, and the next turn sees its
+    /// effect.
     fn register(&mut self, _waker: &Waker) {}
 }
 
-/// A transport that moves whole frames. Nothing here waits: what is not possible yet is `Pending` and wakes the task.
+/// A transport that moves whole frames. No method blocks: one that cannot go on returns `Pending` and wakes the task.
 pub trait FrameIo {
     /// The error of the transport.
     type Error;
 
-    /// The next frame, or `None` once the peer has ended its side; then it is not called again. A transport that can read for ever
-    /// without completing a frame gives `Pending` now and then and wakes the task itself.
+    /// Reads the next frame, or `None` once the peer has ended its side; then it is not called again. A transport that can read for ever
+    /// without completing a frame must return `Pending` now and then and wake the task itself.
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Self::Error>>;
 
     /// Waits until [`Self::start_send`] may be called. Tries to make room if there is none.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>>;
 
-    /// Takes one frame. It need not leave before [`Self::poll_flush`].
+    /// Takes one frame, which need not leave before [`Self::poll_flush`].
     fn start_send(&mut self, transmit: Transmit) -> Result<(), Self::Error>;
 
     /// Takes frames from `leaving`, at least the first. A transport of lines takes them all ([`LineEncoder::append`]).
@@ -227,23 +232,24 @@ pub trait FrameIo {
         leaving.next_frame().map_or(Ok(()), |frame| self.start_send(Transmit::new(frame)))
     }
 
-    /// Everything taken has left.
+    /// Waits until every frame that was taken has left.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>>;
 
-    /// Ends our side, in bounded time and whether or not the flush came to its end. It is also called after errors. Nothing but
-    /// itself is called afterwards.
+    /// Ends our side, in bounded time and whether or not the flush has finished. It is also called after errors. Only itself is called
+    /// afterwards.
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>>;
 
-    /// From now on a frame longer than `bytes` may be cut one byte behind that. For transports that bound nothing themselves.
+    /// Sets the frame limit: a longer frame may be cut one byte after it. For transports that have no limit of their own.
     fn set_frame_limit(&mut self, bytes: usize) {
         let _ = bytes;
     }
 
-    /// Returns `true` if [`Self::poll_ready`], [`Self::start_send`], [`Self::start_sends`] and [`Self::poll_flush`] may also be called outside of the
-    /// task that receives: on any thread, within a runtime or without, though never at the same time as anything else of it. They wake that
-    /// task then, wherever it runs. Where all of that holds, a call that is alone on its way leaves with the verb that makes it.
+    /// Returns `true` if [`Self::poll_ready`], [`Self::start_send`], [`Self::start_sends`] and [`Self::poll_flush`] may also be called
+    /// outside of the task that receives: on any thread, inside a runtime or not, though never at the same time as another method of it.
+    /// They must wake that task then, on any thread. Such a transport lets a call with no other frame before it leave within the method
+    /// that makes it.
     ///
-    /// Asked once, before anything else.
+    /// Called once, before any other method.
     fn sends_anywhere(&self) -> bool {
         false
     }
@@ -288,48 +294,48 @@ impl<I: FrameIo + ?Sized> FrameIo for Box<I> {
 
 /// A clock and one alarm.
 pub trait Timer {
-    /// The time on the axis of the machine. Never runs backwards. A machine may call it under a lock ([`Machine::turn`]), so it must not
-    /// call the machine; and on any thread, where frames may be sent there ([`FrameIo::sends_anywhere`]).
+    /// The time on the axis of the machine, which never runs backwards. A machine may call it under a lock ([`Machine::turn`]), so it
+    /// must not call the machine; and on any thread, if frames may be sent there ([`FrameIo::sends_anywhere`]).
     fn now(&self) -> Instant;
 
-    /// Ready once [`Self::now`] has reached `at`, never before. Otherwise wakes the task then; only the last `at` counts.
+    /// Returns `Ready` once [`Self::now`] has reached `at`, never before. Otherwise wakes the task then; only the last `at` counts.
     ///
     /// `Pending` is a promise: it need not be called again for the task to be woken at `at`, or up to a second before.
     fn poll_until(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<()>;
 }
 
-/// Drives a machine over a transport. The module says how.
+/// Drives a machine over a transport, as the module describes.
 ///
-/// Everything it knows is in it and nothing is in its futures, so [`Driver::next_event`] can be dropped at any point and called
-/// again: no frame and no event is lost.
+/// All its state is in it and none in its futures, so [`Driver::next_event`] can be dropped at any point and called again: no frame and
+/// no event is lost.
 #[derive(Debug)]
 pub struct Driver<M, I: FrameIo, T> {
     machine: M,
     io: I,
     timer: T,
-    /// Read and not yet taken by the machine. Offered again before another is read.
+    /// Frames that were read and the machine has not taken yet. Offered again before another is read.
     arrived: VecDeque<Bytes>,
     /// The end of the input after `arrived`, once it is known.
     ending: Option<TransportEnd>,
-    /// The transport was not asked for all that it has, so it does not wake us.
+    /// `true` if the transport was not polled to `Pending`, so that it does not wake us.
     unasked: bool,
-    /// The peer may still send.
+    /// `true` while the peer may still send.
     reading: bool,
-    /// Given by the machine and not yet taken by the transport.
+    /// Frames that the transport has not taken yet.
     leaving: LineEncoder,
-    /// Writing may still succeed.
+    /// `true` while writing may still succeed.
     writing: bool,
-    /// The machine, the transport or `leaving` holds output.
+    /// `true` if the machine, the transport or `leaving` holds output.
     unwritten: bool,
-    /// Set once a write failed: what had arrived must be read by then.
+    /// Set once a write failed: input that has arrived must be read by then.
     read_by: Option<Instant>,
     /// The first error, until it is handed out.
     error: Option<I::Error>,
     /// Set once the machine is closed: the last output must have left by then.
     flush_by: Option<Instant>,
-    /// The task that turned it last. The transport wakes it.
+    /// The task that took the last turn, which the transport wakes.
     task: Option<Waker>,
-    /// The instant for which the alarm is set, for that task. Between two turns it is sure to bring the next.
+    /// The time for which the alarm is set, for that task. Between two turns it is certain to cause the next one.
     alarm: Option<Instant>,
     over: bool,
 }
@@ -363,7 +369,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         &self.machine
     }
 
-    /// The machine, to call its verbs between events. What they bring about happens in the next turn.
+    /// The machine, to call its methods between events. Their effects are carried out in the next turn.
     pub fn machine_mut(&mut self) -> &mut M {
         &mut self.machine
     }
@@ -373,15 +379,15 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         &self.io
     }
 
-    /// The time, for the machine's verbs.
+    /// The time, for the methods of the machine.
     pub fn now(&self) -> Instant {
         self.timer.now()
     }
 
-    /// The next event; `None` once all is over, and from then on. An error of the transport is given once, last.
+    /// The next event; `None` after the last one, and from then on. An error of the transport is returned once, after all events.
     ///
     /// # Cancel safety
-    /// Cancel safe: the driver keeps what it has read and not yet written, and no event is lost; but nothing moves until it is
+    /// Cancel safe: the driver keeps frames that it has read or not yet written, and no event is lost; but nothing moves until it is
     /// polled again.
     pub async fn next_event(&mut self) -> Result<Option<M::Event>, I::Error> {
         poll_fn(|cx| self.poll_event(cx)).await
@@ -411,9 +417,9 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
             return Poll::Ready(self.error.take().map_or(Ok(None), Err));
         }
         let until = earlier(standing.until, self.read_by.filter(|_| self.is_hearing()));
-        // What was written or handed out may have made room for the frames that had none.
+        // Writing or handing out an event may have made room for the frames that had none.
         let more_to_read = self.unasked && self.is_hearing() && standing.wants_input;
-        // Behind all that was taken the end needs no room.
+        // After the last frame the end itself needs no room.
         let at_the_end = self.ending.is_some() && self.arrived.is_empty();
         self.wait(cx, standing.now, until, more_to_read || at_the_end || more_to_write);
         Poll::Pending
@@ -424,10 +430,10 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         self.reading || self.ending.is_some()
     }
 
-    /// Reads a turn's share, unless there is something that the machine has not taken yet.
+    /// Reads a turn's share, unless frames wait that the machine has not taken yet.
     fn read(&mut self, cx: &mut Context<'_>) {
         self.unasked = true;
-        // Not what it said in the last turn: one that was closed since must not hear of an error any longer.
+        // Asked anew: a machine that was closed since the last turn must not be told of a later error.
         if !self.reading || !self.arrived.is_empty() || !self.machine.wants_input() {
             return;
         }
@@ -456,7 +462,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         self.ending = Some(end);
     }
 
-    /// Tells the machine of the end of input, if that has come and all before it is taken.
+    /// Tells the machine of the end of input, once it has come and the machine has taken every frame before it.
     fn hear_end(&mut self, now: Instant) {
         if self.is_hearing() && self.read_by.is_some_and(|at| at <= now) {
             self.fail(now);
@@ -469,7 +475,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         self.ending = None;
         match end {
             TransportEnd::Eof if self.writing => self.machine.handle_end(end, now),
-            // After a failed write the end is no orderly one: nothing can be answered.
+            // After a failed write the end is no orderly one: no reply can be sent.
             _ => self.fail(now),
         }
     }
@@ -483,8 +489,8 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         self.machine.handle_end(TransportEnd::Failed, now);
     }
 
-    /// The machine's turn, and all the writing. Says whether there is something to do at once: the turn's share was spent, or the end
-    /// of writing is to be followed up.
+    /// Runs the machine's turn, and all the writing. Returns `true` with it if another turn is needed at once: the share of this one was
+    /// spent, or writing has ended.
     fn turn(&mut self, cx: &mut Context<'_>) -> (TurnOutcome<M::Event>, bool) {
         let was_writing = self.writing;
         let mut bytes = 0;
@@ -502,7 +508,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         (standing, bytes >= BYTES_A_TURN || was_writing && !self.writing)
     }
 
-    /// Flushes once, if there is need. `has_output` says that the machine has more.
+    /// Flushes once, if necessary. `has_output` is `true` if the machine has more.
     fn flush(&mut self, cx: &mut Context<'_>, has_output: bool) {
         let all_sent = !self.leaving.has_remaining() && !has_output;
         self.unwritten |= !all_sent;
@@ -511,17 +517,19 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         }
     }
 
-    /// Returns `true` if a frame may leave between two turns, of a transport that sends anywhere: all before it has left, and nothing ends.
+    /// Returns `true` if a frame may be sent between two turns: the transport sends anywhere, every earlier frame has left, and no end is
+    /// near.
     pub fn sends_early(&self) -> bool {
         let is_idle = !self.unwritten && self.arrived.is_empty() && self.reading && self.writing;
-        // Without a task it has not had its first turn, or something has panicked here.
+        // Without a task there has been no turn yet, or a panic here.
         is_idle && self.task.is_some()
     }
 
-    /// Writes what `take` takes from the machine, between two turns, as if the task that turned it last did. `take` says how the machine
-    /// stands then, and whether it has events. False where that task has to take a turn for what is left to do.
+    /// Sends the frames that `take` takes from the machine, between two turns, on behalf of the task that took the last one. `take`
+    /// returns the state of the machine after it, and `true` if it has events. Returns `false` if that task must take a turn for the
+    /// rest.
     pub fn send_early(&mut self, take: impl FnOnce(&mut LineEncoder) -> (TurnOutcome<M::Event>, bool)) -> bool {
-        // Gone while foreign code runs, and so for good where that panics.
+        // Taken while foreign code runs, and so missing for good if that panics.
         let Some(task) = self.task.take() else { return false };
         let (standing, has_events) = take(&mut self.leaving);
         let cx = &mut Context::from_waker(&task);
@@ -530,11 +538,11 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         self.flush(cx, standing.has_output);
         self.task = Some(task);
         let more = standing.has_output || bytes >= BYTES_A_TURN || has_events || standing.is_closed || !self.writing;
-        // A turn sets the alarm, where there is need: not every timer can be set from everywhere.
+        // Only a turn sets the alarm: not every timer can be set from everywhere.
         !more && standing.until.is_none_or(|at| self.rings_by(at).is_some())
     }
 
-    /// Sends what was given, and says whether the transport would take more of this turn.
+    /// Sends the frames that were given, and returns `true` if the transport would take more in this turn.
     fn send(&mut self, cx: &mut Context<'_>, bytes: &mut usize) -> Result<bool, I::Error> {
         while *bytes < BYTES_A_TURN && self.io.poll_ready(cx)?.is_ready() {
             let waiting = self.leaving.remaining();
@@ -548,7 +556,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         Ok(false)
     }
 
-    /// Writes, unless that has failed before; false if it fails.
+    /// Writes, unless writing has failed before; `false` if it fails.
     fn write(&mut self, write: impl FnOnce(&mut Self) -> Result<bool, I::Error>) -> bool {
         if !self.writing {
             return false;
@@ -565,7 +573,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         })
     }
 
-    /// The machine is closed and its events are handed out.
+    /// Writes and flushes the last output, then closes the transport. The machine is closed and its events are handed out.
     fn close(&mut self, cx: &mut Context<'_>, more_to_write: bool) -> Poll<()> {
         if self.writing {
             let now = self.timer.now();
@@ -586,7 +594,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
     }
 
     fn wait(&mut self, cx: &mut Context<'_>, now: Instant, until: Option<Instant>, only_yield: bool) {
-        // An alarm that is already due is no reason to spin here: the next turn looks at the clock.
+        // An alarm that is already due is no reason to spin: the next turn reads the clock.
         let due = match until {
             Some(at) => self.poll_alarm(cx, now, at).is_ready(),
             None => {
@@ -599,27 +607,27 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         }
     }
 
-    /// The alarm stays where it is as long as it rings by `at`: a deadline that moves on with every call then costs a needless turn now
-    /// and then, and not two changes of the runtime's timers each time.
+    /// Sets the alarm, unless it rings by `at` already: a deadline that moves with every call then costs a needless turn now and then,
+    /// instead of two changes of the runtime's timers for each call.
     fn poll_alarm(&mut self, cx: &mut Context<'_>, now: Instant, at: Instant) -> Poll<()> {
         let set = self.rings_by(at).filter(|set| now < *set);
         if set.is_some_and(|set| now.saturating_add(NEAR) < set) {
             return Poll::Pending;
         }
         let at = set.unwrap_or_else(|| at.min(now.saturating_add(FAR)));
-        // Unknown while it is being set: that may panic.
+        // Unknown while it is being set, since that may panic.
         self.alarm = None;
         let rings = self.timer.poll_until(cx, at);
         self.alarm = Some(at);
         rings
     }
 
-    /// Forgets an alarm that has rung, or may ring early without being polled again: it is not counted on.
+    /// Forgets an alarm that has rung, or may ring early without being polled again, so that it is not relied on.
     fn leave_alarm(&mut self, now: Instant) {
         self.alarm = self.alarm.filter(|set| now.saturating_add(NEAR) < *set);
     }
 
-    /// The instant at which the alarm rings as it is set, unless that is later than `at`.
+    /// The time at which the alarm rings as it is set, unless that is later than `at`.
     fn rings_by(&self, at: Instant) -> Option<Instant> {
         self.alarm.filter(|set| *set <= at)
     }
@@ -641,19 +649,19 @@ mod tests {
     use core::cell::{Cell, RefCell};
     use core::sync::atomic::{AtomicUsize, Ordering};
 
-    /// A machine that echoes every frame and tells everything it hears.
+    /// A machine that echoes every frame and reports every call as an event.
     #[derive(Default)]
     struct Echo {
         events: VecDeque<String>,
         output: VecDeque<Bytes>,
         deadline: Option<Instant>,
-        /// With so many events it wants no more input.
+        /// The number of events from which on it wants no more input.
         room: Option<usize>,
-        /// With so much output it wants no more input.
+        /// The number of frames of output from which on it wants no more input.
         output_room: Option<usize>,
-        /// Echoes, and tells nothing.
+        /// `true` to echo without events.
         mute: bool,
-        /// The number of times that it says that it wants input and then has no room, as a machine may that other threads fill.
+        /// The number of times that it wants input and then has no room, as a machine may that other threads fill.
         refusals: usize,
         frames: usize,
         closed: bool,
@@ -732,10 +740,10 @@ mod tests {
     #[derive(Default)]
     struct Pipe {
         incoming: VecDeque<Result<Option<Bytes>, Broken>>,
-        /// Frames that are there without end.
+        /// `true` for frames without end.
         flood: bool,
         polled: usize,
-        /// Frames that may be taken; `None` is any number.
+        /// The number of frames that it takes; `None` is any number.
         room: Option<usize>,
         taken: Vec<Bytes>,
         flushes: usize,
@@ -827,7 +835,7 @@ mod tests {
         }
     }
 
-    /// A driver under test with everything that the test may pull at.
+    /// A driver under test with handles for the test.
     struct Bench {
         driver: Driver<Echo, Shared<Pipe>, Clock>,
         pipe: Shared<Pipe>,
@@ -963,13 +971,13 @@ mod tests {
         }
         assert!(!bench.sends("earlier", Some(Instant::from_millis(59_999))));
         assert_eq!(bench.clock.asked.get(), 1);
-        // It rings, and a turn sees to it.
+        // It rings, and a turn handles it.
         bench.clock.now.set(60_000);
         assert_eq!(bench.drain(), ["timeout after 0 frames"]);
         assert!(!bench.sends("behind it", Some(Instant::from_millis(120_000))), "it rings no more");
     }
 
-    /// A timer may ring up to a second early. That turn had no deadline to set the alarm for again.
+    /// A timer may ring up to a second early. The turn that followed had no deadline to set the alarm for again.
     #[test]
     fn regression_an_alarm_that_rang_early_is_not_counted_on() {
         for has_event in [false, true] {
@@ -1130,7 +1138,7 @@ mod tests {
         assert_eq!(bench.drain(), ["one", "two", "Eof"]);
     }
 
-    /// The machine took the frame when it was offered a second time in that turn, was full then, and nobody woke the driver.
+    /// The machine took the frame when it was offered a second time in that turn, was full then, and no one woke the driver.
     #[test]
     fn regression_the_end_behind_a_frame_that_found_room_late_is_heard() {
         let mut bench = Bench::new(Echo { refusals: 1, output_room: Some(1), mute: true, ..Echo::default() });
@@ -1141,7 +1149,7 @@ mod tests {
         assert_eq!(bench.drain(), ["Eof"]);
     }
 
-    /// A machine that a verb had closed was read once more, and its last output was thrown away when that read failed.
+    /// A machine that a method had closed was read once more, and its last output was thrown away when that read failed.
     #[test]
     fn regression_a_machine_that_was_closed_between_two_turns_is_read_for_no_longer() {
         let mut bench = Bench::new(Echo::default());
@@ -1157,7 +1165,7 @@ mod tests {
         );
     }
 
-    /// The peer has five seconds to read another refusal. Nothing else told the session how late it was.
+    /// The peer has five seconds to read another refusal. No other call told the session how late it was.
     #[test]
     fn regression_a_session_that_reads_nothing_is_told_the_time_before_it_writes() {
         let mut config = Config::mcp_server(Identity::new("s", "1"));
@@ -1246,7 +1254,7 @@ mod tests {
         assert_eq!(bench.turn(), Poll::Pending);
         assert_eq!(bench.wakes(), 1, "it looks again by itself");
         bench.driver.machine_mut().silent = false;
-        // The runtime notices only now.
+        // The runtime reports it only now.
         bench.arrives("the last words");
         bench.ends(Ok(None));
         assert_eq!(bench.turn(), Poll::Ready(Ok(Some("the last words".into()))));

@@ -1,6 +1,6 @@
 //! Errors that travel on the wire, and rules that the peer broke.
 //!
-//! The third kind, misuse of a verb, is a small type of its own beside each verb.
+//! Misuse of a method is the third kind of error: each method has a small error type of its own, in its file.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -11,7 +11,7 @@ use crate::json::{Json, Text};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message} ({code})")]
 pub struct RpcError {
-    /// The number that programs read. The constants of this type name the ones we send.
+    /// The code that programs read. The constants of this type name those that we send.
     pub code: i64,
     /// One sentence for people.
     pub message: Text,
@@ -22,21 +22,21 @@ pub struct RpcError {
 impl RpcError {
     /// Not JSON.
     pub const PARSE: i64 = -32700;
-    /// JSON, but no JSON-RPC message, or one that may not come now.
+    /// JSON, but no JSON-RPC message, or a message that is not allowed at this point.
     pub const INVALID_REQUEST: i64 = -32600;
     /// No such method, or one that this end does not offer.
     pub const METHOD_NOT_FOUND: i64 = -32601;
     /// Parameters of the wrong shape; an unknown tool, prompt or cursor.
     pub const INVALID_PARAMS: i64 = -32602;
-    /// Something failed inside.
+    /// An internal failure.
     pub const INTERNAL: i64 = -32603;
     /// No such resource (MCP up to 2025-11-25).
     pub const RESOURCE_NOT_FOUND: i64 = -32002;
     /// The user must open addresses first (MCP 2025-11-25): see [`RpcError::required_urls`].
     pub const URL_ELICITATION_REQUIRED: i64 = -32042;
-    /// The user said no.
+    /// The user declined.
     pub const USER_REJECTED: i64 = -1;
-    /// Ours, on MCP: the call that this input belonged to is over.
+    /// Ours, on MCP: the call that this input request belonged to is over.
     pub const CANCELLED: i64 = -32800;
     /// Ours, on MCP: sampling nested too deep.
     pub const TOO_DEEP: i64 = -32808;
@@ -108,7 +108,7 @@ violations! {
     FrameTooLarge = "a frame over the size limit",
     /// JSON, but neither request, notification nor response (JSON-RPC 2.0 sections 4 and 5). Answered with -32600.
     InvalidEnvelope = "a frame that is no JSON-RPC 2.0 message",
-    /// `id`, `method`, `params`, `result`, `error`, `jsonrpc` or `_meta` stands twice. Answered with -32600.
+    /// `id`, `method`, `params`, `result`, `error`, `jsonrpc` or `_meta` is repeated. Answered with -32600.
     RepeatedMember = "a message that repeats a member",
     /// An array where the revision has no batches, an empty one, or one over [`crate::Limits::batch`].
     InvalidBatch = "a batch where none is allowed, an empty or an oversized one",
@@ -116,11 +116,11 @@ violations! {
     UnknownResponse = "a response to a request that was never made",
     /// A response that is neither a result object nor a proper error. Its request settles as invalid.
     InvalidResponse = "a response of the wrong shape",
-    /// An error response without an id: the peer could not read something we sent.
+    /// An error response without an id: the peer could not read a frame of ours.
     ErrorWithoutId = "an error that names no request",
     /// A request with the id of one that is still being served. It is not answered: an answer would settle the first.
     DuplicateRequest = "a request with the id of one in flight",
-    /// A request with the id of one that was answered a short while ago. It is served.
+    /// A request with the id of one that was answered a short while ago. It is served nevertheless.
     ReusedId = "a request with an id that was used before",
     /// Parameters of the wrong shape. A request is answered with -32602, a notification is ignored.
     InvalidParams = "parameters of the wrong shape",
@@ -134,15 +134,15 @@ violations! {
     TooManyRequests = "more requests at once than the limit",
     /// Sampling nested deeper than the limit. Answered with an error.
     SamplingTooDeep = "sampling nested too deep",
-    /// An input asked that we did not say we could answer. Answered with an error.
+    /// An input request of a kind that we did not declare. Answered with an error.
     UndeclaredInput = "an input that was not offered",
     /// Progress that is no finite number, or has no proper token. Dropped.
     InvalidProgress = "progress of the wrong shape",
     /// Progress for a token that was never ours. Dropped.
     UnknownProgress = "progress for a call that was never made",
-    /// Progress that does not increase. Dropped; surfaces once a window for each call.
+    /// Progress that does not increase. Dropped, and reported at most once per rate window of a call.
     ProgressNotIncreasing = "progress that does not increase",
-    /// A ping that nobody answered in time: the peer may be gone.
+    /// A ping that was not answered in time: the peer may be gone.
     PingUnanswered = "a ping that was not answered in time",
 }
 

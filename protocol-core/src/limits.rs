@@ -1,6 +1,6 @@
 //! Every bound of a session, each with its number.
 
-/// Every bound of a session. None may be exceeded, whatever the peer or the owner does.
+/// The bounds of a session. None is exceeded, whatever the peer or the owner does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
@@ -11,29 +11,29 @@ pub struct Limits {
     pub json_depth: u8,
     /// The longest id and the longest progress token of the peer, in bytes as they are written: they are remembered. 1024.
     pub id_bytes: usize,
-    /// Calls at once, in each direction; inputs at once, in each direction. An inbound invocation that was cancelled counts
-    /// until its handler has ended. 1024.
+    /// Calls at once, in each direction, and as many input requests. An inbound call that was cancelled counts until its handler has
+    /// ended. 1024.
     pub in_flight: usize,
     /// Messages in one batch (2025-03-26 only). 64.
     pub batch: usize,
-    /// Events that wait to be polled before [`crate::Session::wants_input`] turns false. The places that settling needs come on top.
-    /// 1024.
+    /// Events that wait to be polled before [`crate::Session::wants_input`] turns false. Events that end a call or an input request come
+    /// on top. 1024.
     pub events: usize,
-    /// Bytes of output of one lane that wait to be polled before calls and input requests by it are refused, progress merges and log records
-    /// drop. 1 MiB.
+    /// Bytes of output of one lane that wait to be polled before calls and input requests on it are refused, progress merges and log
+    /// records drop. 1 MiB.
     pub output_bytes: usize,
     /// Bytes of output of all lanes that wait to be polled, of any kind, before the lane with the most is given up; the session closes
     /// with an overload if that is the channel. 64 MiB.
     pub output_bytes_hard: usize,
-    /// Waiting replies on one lane that belong to no invocation (pongs, refusals) before [`crate::Session::wants_input`] turns false. When
-    /// the peer reads none of them for [`crate::Timeouts::close_grace`], the lane is given up; the session closes with an overload if that
-    /// is the channel. 256.
+    /// Waiting replies on one lane that belong to no call (pongs, refusals) before [`crate::Session::wants_input`] turns false. If the
+    /// peer reads none of them for [`crate::Timeouts::close_grace`], the lane is given up; the session closes with an overload if that is
+    /// the channel. 256.
     pub unsolicited_replies: usize,
     /// Lanes that are open at once beside the channel. 1024.
     pub lanes: usize,
     /// Alarms at once. 4096.
     pub alarms: usize,
-    /// Ids of the peer that are remembered after their invocation has ended. 256.
+    /// Ids of the peer that are remembered after their call has ended. 256.
     pub tombstones: usize,
     /// Bytes of one checkpoint. 1 MiB.
     pub checkpoint_bytes: usize,

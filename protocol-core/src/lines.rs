@@ -1,8 +1,9 @@
 //! Newline framing: one JSON message a line, as on stdio, sockets and pipes
 //! (`docs/protocols/mcp.md`, "Framing on byte streams").
 //!
-//! [`LineDecoder`] is what is read into and gives frames; [`LineEncoder`] takes frames and is what is written from. Neither knows what
-//! a frame means, so a broken line is handed on as it is and the session judges it. Both are plain memory: an adapter reads and writes.
+//! A transport reads into a [`LineDecoder`], which gives frames, and writes from a [`LineEncoder`], which takes frames. Neither knows the
+//! meaning of a frame, so a broken line is handed on as it is and the session judges it. Both are plain memory: an adapter reads and
+//! writes.
 //!
 //! ```
 //! use bytes::{Buf, BufMut, Bytes};
@@ -28,47 +29,48 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use crate::byte_queue::{BASE_CAPACITY, ByteQueue, QUIET_READS};
 use crate::sink::FrameSink;
 
-/// A buffer up to that size is kept where a plain one would do.
+/// The largest buffer that is kept when one of [`BASE_CAPACITY`] would do.
 const BASE_KEPT: usize = 2 * BASE_CAPACITY;
 /// Bytes of a read buffer while reads fill their room.
 const BURST: usize = 4 * BASE_CAPACITY;
-/// A read is offered at least so many bytes.
+/// The least room that a read is offered.
 const LEAST_ROOM: usize = BASE_CAPACITY / 2;
-/// A read of [`LineDecoder::read_with`] is offered at most so many bytes.
+/// The most room that a read of [`LineDecoder::read_with`] is offered.
 const MOST_CLEARED: usize = 64 * 1024;
 /// Bytes that may be taken off a line before it is a frame: a byte order mark and a carriage return.
 const TRIMMED: usize = BYTE_ORDER_MARK.len() + 1;
 const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
-/// Frames from here on are written from where they lie; shorter ones are gathered, since copying them costs less than one more piece.
+/// Frames of this length or more are written from their own memory; shorter ones are gathered, since copying them costs less than one
+/// more piece.
 const GATHERED: usize = 4 * 1024;
 
 /// Splits what is read into frames.
 ///
-/// A frame is a line without its line feed, one carriage return before that, and a byte order mark at its beginning. Blank lines are
-/// none. How the bytes were split into reads changes nothing, and no byte is looked at twice.
+/// A frame is a line without its line feed, one carriage return before that, and a byte order mark at its beginning. Blank lines give no
+/// frame. It does not matter how the bytes were split into reads, and no byte is searched twice.
 ///
-/// A line longer than the limit gives one frame, its first `limit + 1` bytes, as soon as so many have arrived, and the rest of it is
-/// thrown away as it comes. So the session sees a frame over [`crate::Limits::frame_bytes`], knows that it is over, and closes with
-/// [`crate::CloseReason::FrameTooLarge`] by the very rule that holds for every transport; the decoder needs no error of its own, and
-/// nobody buffers what nobody will read. Such a frame may end within a character.
+/// A line longer than the limit gives one frame, its first `limit + 1` bytes, as soon as they have arrived, and the rest of it is
+/// discarded as it comes. The session sees a frame over [`crate::Limits::frame_bytes`] and closes with
+/// [`crate::CloseReason::FrameTooLarge`], as it does for every transport; so the decoder needs no error of its own, and buffers no bytes
+/// that nobody reads. Such a frame may end within a character.
 ///
-/// Frames are slices of the read buffer. A frame that is kept keeps alive either a buffer of a few reads (at most 16 KiB) or no
-/// more than eight times its own length: short frames that arrived behind a long one are copied out of its large buffer. The decoder
-/// itself never holds more than the limit and one read, and no large buffer once the long line is through.
+/// Frames are slices of the read buffer. A frame keeps alive either a buffer of a few reads (at most 16 KiB) or no more than eight times
+/// its own length: short frames that arrived after a long one are copied out of its large buffer. The decoder itself never holds more
+/// than the limit and one read, and frees a large buffer once the long line has been handed on.
 #[derive(Debug)]
 pub struct LineDecoder {
-    /// The bytes that were read and not yet handed on, and `spare` bytes.
+    /// The bytes that were read and not yet handed on, followed by `spare` bytes.
     buffer: BytesMut,
-    /// Bytes at the end of `buffer` that were cleared to be read into, and were not needed.
+    /// The number of bytes at the end of `buffer` that were zeroed to be read into, and were not needed.
     spare: usize,
-    /// Bytes the memory behind `buffer` was made with, handed on or not.
+    /// The capacity that the memory of `buffer` was made with, bytes that were handed on included.
     made: usize,
     /// The number of reads in a row that did not fill their room.
     quiet_reads: u8,
-    /// Bytes of `buffer`, from its beginning, that hold no line feed.
+    /// The number of bytes at the beginning of `buffer` that hold no line feed.
     searched: usize,
     limit: usize,
-    /// The rest of the line was too long and is thrown away.
+    /// `true` while the rest of a line that is too long is discarded.
     discarding: bool,
 }
 
@@ -84,8 +86,8 @@ impl LineDecoder {
         self.limit = limit;
     }
 
-    /// Room to read into, at least 2 KiB of it. Take all frames first: what is buffered then is the beginning of one line. The
-    /// room grows with the line, so that long lines are read in few and large pieces.
+    /// Room to read into, at least 2 KiB. Take all frames first: the bytes that stay are then the beginning of one line. The room grows
+    /// with the line, so that long lines are read in few and large pieces.
     pub fn space(&mut self) -> Limit<&mut BytesMut> {
         self.make_room(LEAST_ROOM);
         self.drop_spare();
@@ -93,9 +95,9 @@ impl LineDecoder {
         (&mut self.buffer).limit(room)
     }
 
-    /// Has `read` fill the beginning of a slice and say how much of it, for readers that want memory with something in it: zeroes, or
-    /// what it put there before. Memory is cleared once and not for each read; the slice is bounded, so that a long line's room is not
-    /// cleared before it is needed.
+    /// Calls `read` with a slice, of which it fills the beginning and returns the length. For readers that need initialized memory: the
+    /// slice holds zeros, or bytes that an earlier read left there. Memory is zeroed once and not for each read; the slice is bounded, so
+    /// that the room of a long line is not zeroed before it is needed.
     pub fn read_with(&mut self, read: impl FnOnce(&mut [u8]) -> usize) {
         self.make_room(LEAST_ROOM);
         let held = self.held();
@@ -109,7 +111,7 @@ impl LineDecoder {
         self.spare = self.spare.saturating_sub(count.min(room));
     }
 
-    /// Takes a copy of `bytes` that were read elsewhere. Then take all frames.
+    /// Takes a copy of `bytes` that were read elsewhere. Take all frames afterwards.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.make_room(bytes.len());
         self.drop_spare();
@@ -159,7 +161,7 @@ impl LineDecoder {
     /// The next frame of what was read, or `None` if its line is not complete.
     #[inline]
     pub fn next_frame(&mut self) -> Option<Bytes> {
-        // Asked twice for each time that there is something: before a read, and behind the last frame of one.
+        // Called twice for each arrival: before a read, and after its last frame.
         if self.searched == self.held() { None } else { self.search() }
     }
 
@@ -180,7 +182,7 @@ impl LineDecoder {
         }
     }
 
-    /// The buffer holds no line feed. Hands on the line nevertheless if it is too long already.
+    /// Hands on a line that is too long before its line feed has arrived. The buffer holds none.
     fn unfinished(&mut self) -> Option<Bytes> {
         if self.discarding {
             self.clear();
@@ -193,7 +195,7 @@ impl LineDecoder {
         self.rest()
     }
 
-    /// The input is over: gives the last line if it came without a line feed. Half a frame is handed on like a whole one.
+    /// Ends the input: returns the last line if it came without a line feed. Half a frame is handed on like a whole one.
     pub fn finish(&mut self) -> Option<Bytes> {
         if mem::take(&mut self.discarding) {
             self.clear();
@@ -222,7 +224,7 @@ impl LineDecoder {
             line.truncate(line.len().saturating_sub(1));
         }
         if line.len() > self.limit {
-            // Judged before anything else, so that it does not matter how much of the line has arrived by now.
+            // Checked before anything else, so that it does not matter how much of the line has arrived by now.
             line.truncate(self.limit.saturating_add(1));
         } else if line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r')) {
             return None;
@@ -232,7 +234,7 @@ impl LineDecoder {
     }
 }
 
-/// Finds the first line feed. Most bytes are looked at thirty-two at a time (without a way out of the inner loop the compiler
+/// Finds the first line feed. Most bytes are checked thirty-two at a time (without a way out of the inner loop the compiler
 /// compares them at once), the last ones eight at a time.
 fn find_line_feed(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
@@ -267,11 +269,11 @@ fn find_line_feed(bytes: &[u8]) -> Option<usize> {
 /// [`Buf::remaining`] is more than you want to hold.
 #[derive(Debug, Default)]
 pub struct LineEncoder {
-    /// Goes first.
+    /// Written first.
     pieces: VecDeque<Bytes>,
     /// Bytes of `pieces`.
     in_pieces: usize,
-    /// Goes behind `pieces`.
+    /// Written after `pieces`.
     gathered: ByteQueue,
 }
 
@@ -282,12 +284,12 @@ impl LineEncoder {
         Self::default()
     }
 
-    /// Takes all that `other` holds. One that holds nothing itself changes places with it, and nothing is copied.
+    /// Takes all that `other` holds. If this one is empty they change places, and nothing is copied.
     pub fn append(&mut self, other: &mut Self) {
         if !self.has_remaining() {
             mem::swap(self, other);
         } else if other.pieces.is_empty() {
-            self.gathered.behind().extend_from_slice(other.gathered.as_slice());
+            self.gathered.buffer().extend_from_slice(other.gathered.as_slice());
             other.gathered.advance(usize::MAX);
         } else {
             self.end_gathering();
@@ -297,13 +299,13 @@ impl LineEncoder {
         }
     }
 
-    /// Gives the first frame back, for whoever sends frames and not lines; the rest of it, if it is written in part. A short one is a slice
-    /// of what was gathered with it, and keeps all of that alive.
+    /// Takes the first frame out again, for transports that send frames and not lines; the rest of it, if it was written in part. A short
+    /// frame is a slice of the bytes that it was gathered with, and keeps all of them alive.
     pub fn next_frame(&mut self) -> Option<Bytes> {
         self.end_gathering();
         let first = self.pieces.front_mut()?;
         let Some(end) = find_line_feed(first) else {
-            // A long one; its line feed is the first of what is behind it.
+            // A long frame. Its line feed is the first byte after it.
             let frame = self.pieces.pop_front();
             self.in_pieces = self.in_pieces.saturating_sub(frame.as_ref().map_or(0, Bytes::len));
             self.advance(1);
@@ -328,7 +330,7 @@ impl LineEncoder {
         self.pieces.push_back(piece);
     }
 
-    /// Forgets what is not written.
+    /// Drops everything that is not yet written.
     pub fn clear(&mut self) {
         self.pieces.clear();
         self.in_pieces = 0;
@@ -337,7 +339,7 @@ impl LineEncoder {
 }
 
 impl FrameSink for LineEncoder {
-    /// Takes a frame. It must not hold a line feed; those of a session do not.
+    /// Takes a frame, which must not hold a line feed; those of a session hold none.
     fn push(&mut self, frame: Bytes) {
         if frame.len() < GATHERED {
             return self.push_slice(&frame);
@@ -345,12 +347,12 @@ impl FrameSink for LineEncoder {
         debug_assert!(find_line_feed(&frame).is_none(), "a frame is one line");
         self.end_gathering();
         self.push_piece(frame);
-        self.gathered.behind().push(b'\n');
+        self.gathered.buffer().push(b'\n');
     }
 
     fn push_slice(&mut self, frame: &[u8]) {
         debug_assert!(find_line_feed(frame).is_none(), "a frame is one line");
-        let gathered = self.gathered.behind();
+        let gathered = self.gathered.buffer();
         gathered.extend_from_slice(frame);
         gathered.push(b'\n');
     }
@@ -402,7 +404,7 @@ impl Buf for LineEncoder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::byte_queue::KEPT;
+    use crate::byte_queue::KEPT_CAPACITY;
     use alloc::string::String;
     use alloc::vec;
     use alloc::vec::Vec;
@@ -424,7 +426,7 @@ mod tests {
         frames
     }
 
-    /// Returns `true` if `frame` is a slice of `memory`. How much of it another slice keeps alive cannot be asked; an address can.
+    /// Returns `true` if `frame` is a slice of `memory`, judged by its address.
     fn lies_within(frame: &Bytes, memory: core::ops::Range<*const u8>) -> bool {
         memory.contains(&frame.as_ptr())
     }
@@ -610,7 +612,7 @@ mod tests {
         }
     }
 
-    /// Clearing cost a connection that reads little more than reading did.
+    /// Zeroing took a connection that reads little more time than reading did.
     #[test]
     fn memory_is_cleared_once_and_not_for_each_read() {
         let mut decoder = LineDecoder::new(LIMIT);
@@ -738,7 +740,7 @@ mod tests {
     fn regression_an_encoder_whose_reader_never_catches_up_holds_no_more_than_what_waits() {
         let mut encoder = LineEncoder::new();
         let frame = Bytes::from_static(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}");
-        while encoder.remaining() < KEPT {
+        while encoder.remaining() < KEPT_CAPACITY {
             encoder.push(frame.clone());
         }
         let waiting = encoder.remaining();
@@ -747,7 +749,7 @@ mod tests {
             encoder.advance(frame.len() + 1);
         }
         assert_eq!(encoder.remaining(), waiting);
-        assert!(encoder.gathered.capacity() <= 4 * KEPT, "{} bytes", encoder.gathered.capacity());
+        assert!(encoder.gathered.capacity() <= 4 * KEPT_CAPACITY, "{} bytes", encoder.gathered.capacity());
         assert!(written(&mut encoder, 4096).chunks(frame.len() + 1).all(|line| line.starts_with(&frame) && line.ends_with(b"\n")));
     }
 
@@ -759,7 +761,7 @@ mod tests {
         }
         assert!(encoder.gathered.capacity() > 100_000);
         written(&mut encoder, 4096);
-        assert!(encoder.gathered.capacity() <= KEPT);
+        assert!(encoder.gathered.capacity() <= KEPT_CAPACITY);
         for _ in 0..QUIET_READS {
             assert!(encoder.gathered.capacity() > BASE_CAPACITY);
             encoder.push(Bytes::from_static(b"0123456789"));

@@ -47,7 +47,7 @@ pub enum Status {
 /// An item that succeeded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ItemResult {
-    /// Which.
+    /// The item's id.
     pub id: String,
     /// Always `ok`.
     pub status: String,
@@ -56,27 +56,27 @@ pub struct ItemResult {
 /// An item that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ItemError {
-    /// Which.
+    /// The item's id.
     pub id: String,
-    /// Why.
+    /// The reason, for people.
     pub error: String,
 }
 
 impl PartialResult {
-    /// A job of `total` items, none of them done.
+    /// The state of a job of `total` items, none of them done.
     #[must_use]
     pub const fn new(total: u64) -> Self {
         Self { status: None, total, processed: 0, failed: 0, remaining: total, results: Vec::new(), errors: Vec::new() }
     }
 
-    /// An item succeeded.
+    /// Records that an item succeeded.
     pub fn succeed(&mut self, id: impl Into<String>) {
         self.processed = self.processed.saturating_add(1);
         self.remaining = self.remaining.saturating_sub(1);
         self.results.push(ItemResult { id: id.into(), status: String::from("ok") });
     }
 
-    /// An item failed; the job goes on.
+    /// Records that an item failed; the job goes on.
     pub fn fail(&mut self, id: impl Into<String>, error: impl Into<String>) {
         self.failed = self.failed.saturating_add(1);
         self.remaining = self.remaining.saturating_sub(1);
@@ -89,7 +89,7 @@ impl PartialResult {
         self.processed.saturating_add(self.failed)
     }
 
-    /// As a checkpoint.
+    /// Returns the state as a checkpoint.
     ///
     /// # Errors
     /// None in practice: every member has a JSON form.
@@ -97,7 +97,8 @@ impl PartialResult {
         Json::encode(self)
     }
 
-    /// As the result of a tool that ended with `status`. It is an error when nothing was processed and the job is not complete.
+    /// Returns the state as the result of a tool that ended with `status`. It is an error when nothing was processed and the job is not
+    /// complete.
     #[must_use]
     pub fn into_output(mut self, status: Status) -> ToolOutput {
         self.status = Some(status);

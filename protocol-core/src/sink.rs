@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 
-/// As many frames as go into a sink in one go.
+/// The most frames that are pushed in one go.
 const FRAMES_AT_ONCE: usize = 64;
-/// No further frame goes into a sink that holds so many bytes.
+/// No further frame is pushed into a sink that holds so many bytes.
 const BYTES_AT_ONCE: usize = 32 * 1024;
 
 /// Takes frames that leave together, in their order: [`LineEncoder`](crate::lines::LineEncoder) for transports of lines, or an encoder of
@@ -13,16 +13,16 @@ pub trait FrameSink {
     /// Takes a frame over. There is no line feed in it.
     fn push(&mut self, frame: Bytes);
 
-    /// Takes a copy of a frame.
+    /// Takes a copy of a frame, which holds no line feed.
     fn push_slice(&mut self, frame: &[u8]) {
         self.push(Bytes::copy_from_slice(frame));
     }
 
-    /// The bytes that it holds.
+    /// The number of bytes that it holds.
     fn held(&self) -> usize;
 
-    /// Has `push_next` push frames, one at a time, until it says that there is none, it has pushed 64, or 32 KiB are held. Says whether
-    /// there may be more.
+    /// Calls `push_next`, which pushes one frame, until it returns `false` for want of a frame, 64 frames were pushed, or 32 KiB are
+    /// held. Returns `true` if there may be more frames.
     fn fill(&mut self, mut push_next: impl FnMut(&mut Self) -> bool) -> bool
     where
         Self: Sized,

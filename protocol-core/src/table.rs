@@ -1,8 +1,8 @@
-//! Tables of live things, by numbers that the owner of the table counts up.
+//! Tables of live entries, by numbers that the owner of the table counts up.
 //!
-//! A look-up is one multiplication and, nearly always, one comparison. What lives stays where it is, and ends there: only a table that
-//! grows or shrinks moves all that it holds. No peer chooses the numbers. A peer can choose which of them stay live, and so make some of them
-//! meet: then a look-up walks past as many as that, of which there are never more than may be in flight.
+//! A look-up is one multiplication and, nearly always, one comparison. An entry keeps its place until it ends; only a table that grows or
+//! shrinks moves entries. No peer chooses the numbers. A peer can choose which of them stay live, and so make some of them collide: then
+//! a look-up walks past those, of which there are never more than may be in flight.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -13,10 +13,10 @@ pub trait Id: Copy + Ord {
     fn number(self) -> u64;
 }
 
-/// A table of live things: those of a [`Session`](crate::Session), and those that wrap one keep beside it.
+/// A table of live entries: those of a [`Session`](crate::Session), and those that wrappers of a session keep beside it.
 #[derive(Clone)]
 pub struct Table<K, V> {
-    /// The order is that of the operations, and tells nothing.
+    /// Entries and vacant places. Their order depends on the operations alone, and has no meaning.
     places: Vec<Place<K, V>>,
     /// The vacant place that is taken next, if there is one.
     vacant: u32,
@@ -35,39 +35,39 @@ struct Place<K, V> {
     next: u32,
 }
 
-/// No place in any table: memory ends long before.
+/// Stands for no place: memory ends long before a table has so many.
 const NOWHERE: u32 = u32::MAX;
 
-/// Room that is kept once it was needed, and up to which each place is looked at.
+/// The number of entries for which room is kept once it was needed, and up to which a look-up compares each place.
 const LEAST: usize = 8;
 
 impl<K: Id, V> Table<K, V> {
-    /// A table that holds nothing, and takes no memory.
+    /// A table without entries, which takes no memory.
     #[must_use]
     pub const fn new() -> Self {
         Self { places: Vec::new(), vacant: NOWHERE, len: 0, slots: Vec::new() }
     }
 
-    /// The number of entries that live.
+    /// The number of live entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Says whether none lives.
+    /// Returns `true` if there is no live entry.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The value of `id`, if it lives.
+    /// The value of `id`, if it is live.
     #[must_use]
     #[inline]
     pub fn get(&self, id: &K) -> Option<&V> {
         self.places.get(self.find(*id)?.place)?.value.as_ref()
     }
 
-    /// The value of `id`, to be changed, if it lives.
+    /// The value of `id`, if it is live, to be changed.
     #[inline]
     pub fn get_mut(&mut self, id: &K) -> Option<&mut V> {
         let found = self.find(*id)?;
@@ -77,7 +77,7 @@ impl<K: Id, V> Table<K, V> {
     /// Adds a value. `id` must be new: of two values of one id either may be found.
     ///
     /// # Panics
-    /// In debug builds, for an id that lives.
+    /// In debug builds, if `id` is live.
     #[inline]
     pub fn insert(&mut self, id: K, value: V) {
         debug_assert!(self.find(id).is_none(), "a number that is used twice");
@@ -97,7 +97,7 @@ impl<K: Id, V> Table<K, V> {
         self.len = self.len.saturating_add(1);
     }
 
-    /// Ends the value of `id` where it stands, after `last` has taken from it what is still of use. `None` if it does not live.
+    /// Removes the entry of `id`, after `last` has taken from its value what is still of use. `None` if it is not live.
     pub fn end<R>(&mut self, id: &K, last: impl FnOnce(&mut V) -> R) -> Option<R> {
         let found = self.find(*id)?;
         let place = self.places.get_mut(found.place)?;
@@ -108,29 +108,29 @@ impl<K: Id, V> Table<K, V> {
         if let Some(slot) = found.slot {
             self.vacate(slot);
         }
-        // Late and by a large step: a table that empties and fills again and again shall not change at each power of two.
+        // Late and by a large step: a table that empties and fills again and again must not resize at each power of two.
         if self.room() > LEAST && self.len <= self.room() / 8 {
             self.resize(self.room() / 4);
         }
         Some(taken)
     }
 
-    /// Everything goes, the memory too.
+    /// Removes all entries, and frees the memory.
     pub fn clear(&mut self) {
         *self = Self::new();
     }
 
-    /// All that live, in an order that says nothing.
+    /// All live entries, in an order without meaning.
     pub fn iter(&self) -> impl Iterator<Item = (K, &V)> {
         self.places.iter().filter_map(|place| Some((place.id, place.value.as_ref()?)))
     }
 
-    /// All values that live, to be changed, in the same order.
+    /// The values of all live entries, to be changed, in the same order.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
         self.places.iter_mut().filter_map(|place| place.value.as_mut())
     }
 
-    /// The ids of all that live, oldest first.
+    /// The ids of all live entries, oldest first.
     #[must_use]
     pub fn ids(&self) -> Vec<K> {
         let mut ids: Vec<K> = self.iter().map(|(id, _)| id).collect();
@@ -138,7 +138,7 @@ impl<K: Id, V> Table<K, V> {
         ids
     }
 
-    /// As many entries as there is room for.
+    /// The number of entries that there is room for.
     #[inline]
     fn room(&self) -> usize {
         if !self.slots.is_empty() {
@@ -157,7 +157,7 @@ impl<K: Id, V> Table<K, V> {
         let mut slot = home(id, self.slots.len());
         loop {
             let place = *self.slots.get(slot)? as usize;
-            // No slot names a vacant place, and where one names none there is no entry.
+            // No slot names a vacant place, and the first empty slot ends the search.
             if self.places.get(place)?.id == id {
                 return Some(Found { place, slot: Some(slot) });
             }
@@ -180,7 +180,7 @@ impl<K: Id, V> Table<K, V> {
         }
     }
 
-    /// An entry after a gap that would have stood in it moves up, so that a search may end at the first slot that names no place.
+    /// Fills a gap: an entry after it that would have stood in it moves up, so that a search may end at the first empty slot.
     fn vacate(&mut self, mut gap: usize) {
         let count = self.slots.len();
         let mut slot = gap;
@@ -204,7 +204,7 @@ impl<K: Id, V> Table<K, V> {
         }
     }
 
-    /// Moves what is live together.
+    /// Moves all live entries into a table with so much room.
     fn resize(&mut self, room: usize) {
         let room = room.max(LEAST);
         self.places.retain(|place| place.value.is_some());
@@ -241,7 +241,7 @@ impl<K: Id, V> Default for Table<K, V> {
     }
 }
 
-/// The entries, oldest first; how they are laid out tells nothing.
+/// Shows the entries, oldest first, and not their layout.
 impl<K: Id + fmt::Debug, V: fmt::Debug> fmt::Debug for Table<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ids = self.ids();
@@ -279,7 +279,7 @@ mod tests {
         };
         let mut next = 1;
         for step in 0..200_000_u64 {
-            // It swells to thousands and shrinks to nothing, again and again.
+            // Grows to thousands and shrinks to nothing, again and again.
             if random(100) < if step / 8_000 % 2 == 0 { 80 } else { 20 } {
                 next += 1 + random(3);
                 table.insert(next, step);
@@ -344,7 +344,7 @@ mod tests {
         assert!(room(&table) <= 4_096, "{}", room(&table));
         (99_000..100_000).for_each(|id| assert_eq!(table.end(&id, |value| *value), Some(id)));
         assert!(room(&table) <= LEAST, "{}", room(&table));
-        // Whoever comes and goes at the edge of a size does not make it change each time.
+        // An entry that comes and goes at the edge of a size does not resize the table each time.
         (0..64).for_each(|id| table.insert(id, id));
         table.insert(64, 64);
         let room_before = room(&table);
@@ -353,7 +353,7 @@ mod tests {
     }
 
     /// A clone has just the capacity that it needs, and became a table whose slots were no power of two: entries were lost among them, or
-    /// looked for without end.
+    /// the search for them never ended.
     #[test]
     fn regression_a_clone_does_what_a_tree_does_however_many_live_when_it_is_made() {
         for (first, mut seed) in (0..=9_u64).flat_map(|first| (1..=20_u64).map(move |seed| (first, seed))) {

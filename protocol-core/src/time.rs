@@ -1,56 +1,56 @@
-//! Time as the session sees it: a number that its owner brings along.
+//! Time as the session sees it: a number that its owner passes in.
 
 use core::fmt;
 use core::time::Duration;
 
-/// A point on the caller's monotonic axis, in microseconds.
+/// A point on the owner's monotonic time axis, in microseconds.
 ///
-/// The core never reads a clock: whatever can depend on time is handed one of these. Where the axis begins is
-/// the owner's affair, as long as it never runs backwards; a `now` that does is read as the latest one seen. There
-/// is no conversion from the standard library's clock: the adapter that owns the clock knows its beginning. An adapter
-/// that arms an alarm rounds up, so that it never wakes just before the deadline.
+/// The core never reads a clock: each method that depends on time takes one of these. The owner chooses the origin of the axis, which
+/// must never run backwards; a `now` that does is read as the latest one seen. There is no conversion from the standard library's clock:
+/// the adapter that owns the clock knows the origin. An adapter that arms an alarm rounds up, so that it never wakes just before the
+/// deadline.
 ///
 /// The axis holds 584 000 years. Arithmetic saturates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 
 impl Instant {
-    /// The beginning of the axis.
+    /// The origin of the axis.
     pub const ZERO: Self = Self(0);
 
-    /// The point `micros` microseconds after the beginning.
+    /// The point `micros` microseconds after the origin.
     #[must_use]
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros)
     }
 
-    /// The point `millis` milliseconds after the beginning.
+    /// The point `millis` milliseconds after the origin.
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis.saturating_mul(1000))
     }
 
-    /// Microseconds since the beginning.
+    /// Microseconds since the origin.
     #[must_use]
     pub const fn as_micros(self) -> u64 {
         self.0
     }
 
-    /// The point `span` later, rounded up to a microsecond; the end of the axis where that lies beyond it.
+    /// The point `span` later, rounded up to a microsecond; at most the end of the axis.
     #[must_use]
     pub const fn saturating_add(self, span: Duration) -> Self {
         let whole = span.as_secs().saturating_mul(1_000_000);
         Self(self.0.saturating_add(whole).saturating_add(span.subsec_nanos().div_ceil(1000) as u64))
     }
 
-    /// The span from `earlier` to here; zero where `earlier` lies later.
+    /// The span from `earlier` to here; zero if `earlier` lies later.
     #[must_use]
     pub const fn saturating_duration_since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// The earlier of two points, of which each may be none.
+/// Returns the earlier of two points; `None` counts as never.
 #[must_use]
 pub fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     match (one, other) {

@@ -8,10 +8,10 @@ use core::{fmt, mem, option, slice};
 
 use super::Content;
 
-/// Blocks of content, in order: a slice of them, which can be added to. For whatever else can be done with a list it comes from one, and
-/// becomes one.
+/// Blocks of content, in order: a slice of them, to which blocks can be added. Converts from and into a `Vec` for everything else that a
+/// list can do.
 ///
-/// Most results are one block. That one stands here by itself, and costs no list.
+/// Most results are one block, which is stored without a list.
 #[derive(Clone, Default)]
 pub struct Blocks(Kept);
 
@@ -28,7 +28,7 @@ impl Default for Kept {
 }
 
 impl Blocks {
-    /// Adds a block behind the others.
+    /// Adds a block at the end.
     pub fn push(&mut self, block: Content) {
         if let Kept::List(list) = &mut self.0
             && !list.is_empty()

@@ -1,4 +1,4 @@
-//! The caller of a request, as far as the request tells.
+//! The caller of a request, as far as the request names it.
 
 use alloc::borrow::Cow;
 
@@ -8,7 +8,7 @@ use super::{Capabilities, Identity, Level, PeerInfo};
 use crate::json::{Json, read};
 use crate::shared::Arc;
 
-/// The caller of a request: the peer as it was when the request came, and what came with the request.
+/// The caller of a request: the peer as it was when the request came, and the metadata of the request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Caller {
     peer: Arc<PeerInfo>,
@@ -22,7 +22,7 @@ impl Caller {
         Self { peer, log_level, meta }
     }
 
-    /// The peer, with all that it declared.
+    /// The peer, with everything that it declared.
     #[must_use]
     pub fn peer(&self) -> &PeerInfo {
         &self.peer
@@ -52,8 +52,8 @@ impl Caller {
         self.log_level
     }
 
-    /// The `_meta` of the request exactly as it came; `None` if there is nothing in it but what the session reads itself, a progress token
-    /// above all. Tesseron has no place for it.
+    /// The `_meta` of the request exactly as it came; `None` if its only members are those that the session reads itself, such as a
+    /// progress token. Always `None` on Tesseron, which has no `_meta`.
     #[must_use]
     pub fn meta(&self) -> Option<&Json> {
         self.meta.as_deref()
@@ -77,7 +77,7 @@ impl Caller {
         self.text("baggage")
     }
 
-    /// Forgets what came with the request, so that a caller that is kept keeps no frame.
+    /// Drops the metadata of the request, so that a caller that is kept keeps no frame alive.
     pub fn forget_meta(&mut self) {
         self.meta = None;
     }

@@ -1,4 +1,4 @@
-//! A partial result on its way to the caller: it travels in the data of an error, and says with `status` what cut it short.
+//! Partial results on their way to the caller: they travel in the data of an error, whose `status` names the reason.
 
 use alloc::vec::Vec;
 
@@ -21,7 +21,7 @@ pub(super) fn with_status(partial: &Json, status: &str) -> Json {
     Json::written(out)
 }
 
-/// `error` with the partial result in its data, next to what is there.
+/// Adds the partial result to the data of `error`, beside the members that are there.
 pub(super) fn with_partial(error: &RpcError, partial: &Json) -> RpcError {
     let mut data = Vec::new();
     Object::write(&mut data, |object| {

@@ -1,4 +1,4 @@
-//! Forms: the flat schemas of elicitation, and whether an answer fits one (MCP 2025-11-25, Client Features, "Elicitation",
+//! Forms: the flat schemas of elicitation, and the check that an answer fits one (MCP 2025-11-25, Client Features, "Elicitation",
 //! "Requested Schema"; Tesseron, elicitation).
 
 use alloc::borrow::Cow;
@@ -23,8 +23,8 @@ pub(super) fn check(schema: &Json, fields: Fields) -> Result<(), String> {
     Form::read(schema.as_bytes(), fields).map(drop)
 }
 
-/// Checks that every `format` in a schema that passed [`check`] is one that the protocol names. Of a peer an unknown one is taken as
-/// the annotation that it is.
+/// Checks that every `format` in a schema that passed [`check`] is one that the protocol names. Not applied to schemas of a peer, in
+/// which an unknown format is an annotation.
 pub(super) fn check_formats(schema: &Json) -> Result<(), String> {
     let mut unknown = None;
     for_each_member(member(schema.as_bytes(), "properties").unwrap_or(b"{}"), |name, property| {
@@ -46,7 +46,7 @@ pub(super) fn confirmation() -> Json {
     Json::written(alloc::vec::Vec::from(*b"{\"type\":\"object\",\"properties\":{},\"required\":[]}"))
 }
 
-/// A schema, read once: what a peer sends is looked at in a time that goes with its length, however its parts refer to each other.
+/// A schema, read once. Reading takes time in proportion to its length, however its parts refer to each other.
 struct Form<'a> {
     fields: BTreeMap<Cow<'a, str>, Field<'a>>,
     required: BTreeSet<Cow<'a, str>>,
@@ -169,7 +169,7 @@ impl<'a> Field<'a> {
             }
             Self::Number { whole, least, most } => {
                 let number = number(value).ok_or("must be a number")?;
-                // Whole numbers beyond 2^53 have no fraction either.
+                // Numbers beyond 2^53 have no fraction either.
                 check(!whole || number.abs() >= 9e15 || number as i64 as f64 == number, "must be a whole number")?;
                 check(least.is_none_or(|least| number >= least), "is too small")?;
                 check(most.is_none_or(|most| number <= most), "is too large")

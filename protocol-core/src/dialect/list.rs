@@ -1,4 +1,4 @@
-//! Lists: one page of any, and the entries of each.
+//! Lists: a page of any list, and the entries of each.
 
 use alloc::vec::Vec;
 
@@ -12,25 +12,25 @@ use crate::json::{Json, Text};
 pub struct Page {
     /// The entries, each exactly as it goes on the wire.
     pub items: Vec<Json>,
-    /// The place where the next page begins; `None` after the last one.
+    /// The cursor of the next page; `None` on the last one.
     pub next: Option<Text>,
 }
 
 impl Page {
-    /// A page after which no other comes.
+    /// The last page of a list.
     #[must_use]
     pub fn last(items: impl IntoIterator<Item = Json>) -> Self {
         Self { items: items.into_iter().collect(), next: None }
     }
 
-    /// Says where the next page begins.
+    /// Sets the cursor of the next page.
     #[must_use]
     pub fn followed_by(mut self, cursor: impl Into<Text>) -> Self {
         self.next = Some(cursor.into());
         self
     }
 
-    /// Reads the result of a list, which `op` asked for.
+    /// Reads the result of a list that `op` requested.
     ///
     /// # Errors
     /// The first fault of the result, in words.
@@ -40,13 +40,13 @@ impl Page {
         if !list.is_array() {
             return Err(alloc::format!("`{name}` is no array").into());
         }
-        // A cursor is a string, an empty one too.
+        // A cursor is a string, perhaps an empty one.
         let next = result.member("nextCursor").and_then(|next| next.as_text());
         Ok(Self { items: list.elements().collect(), next })
     }
 }
 
-/// The member of the result that is the list.
+/// The member of the result that has the list.
 pub(crate) const fn list_of(op: Op) -> Option<&'static str> {
     Some(match op {
         Op::ListTools => "tools",
@@ -71,14 +71,14 @@ macro_rules! entries {
         #[derive(Clone, Debug, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct $name {
-            /// The name that it is asked for by.
+            /// The name that identifies it.
             pub $key: Text,
             $($(#[$member])* pub $field: $type,)*
             json: Json,
         }
 
         impl $name {
-            /// Reads an entry of a list; `None` if nothing names it. Members of another type than they should have count as missing.
+            /// Reads an entry of a list; `None` if it has no name. Members of a wrong type count as missing.
             #[must_use]
             pub fn read(json: Json) -> Option<Self> {
                 let entry = &json;
@@ -101,11 +101,11 @@ entries! {
         title: Option<Text> = |entry| text(entry, "title");
         /// The purpose, for the model.
         description: Option<Text> = |entry| text(entry, "description");
-        /// The JSON Schema of the arguments; `{}` where there is none.
+        /// The JSON Schema of the arguments; `{}` if there is none.
         input_schema: Json = |entry| object(entry, "inputSchema").unwrap_or_else(Json::empty_object);
         /// The JSON Schema of the structured content.
         output_schema: Option<Json> = |entry| object(entry, "outputSchema");
-        /// Hints on what it does, as far as its server can be trusted.
+        /// Hints about its effects, as far as its server can be trusted.
         annotations: Option<Json> = |entry| object(entry, "annotations");
     }
 
@@ -131,7 +131,7 @@ entries! {
         mime_type: Option<Text> = |entry| text(entry, "mimeType");
         /// The size of its contents, in bytes.
         size: Option<u64> = |entry: &Json| entry.member("size").and_then(|size| read::integer(size.as_bytes()));
-        /// Hints for whom it is, and how important.
+        /// Hints about its audience and its importance.
         annotations: Option<Json> = |entry| object(entry, "annotations");
     }
 
@@ -143,9 +143,9 @@ entries! {
         title: Option<Text> = |entry| text(entry, "title");
         /// The purpose.
         description: Option<Text> = |entry| text(entry, "description");
-        /// The type of the contents of all that follow it.
+        /// The type of the contents of all resources that follow the template.
         mime_type: Option<Text> = |entry| text(entry, "mimeType");
-        /// Hints for whom they are, and how important.
+        /// Hints about their audience and their importance.
         annotations: Option<Json> = |entry| object(entry, "annotations");
     }
 }
@@ -160,7 +160,7 @@ pub struct PromptArgument {
     pub title: Option<Text>,
     /// The purpose.
     pub description: Option<Text>,
-    /// It must be given.
+    /// `true` if it must be given.
     pub required: bool,
 }
 
@@ -177,20 +177,20 @@ fn prompt_arguments(entry: &Json) -> Vec<PromptArgument> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolResult {
-    /// The blocks that a model reads, in order. Blocks of text that carry nothing else are [`Content::Text`].
+    /// The blocks that a model reads, in order. Blocks of text without further members are [`Content::Text`].
     ///
     /// [`Content::Text`]: super::Content::Text
     pub content: super::Blocks,
-    /// The part that programs read.
+    /// The structured content, for programs.
     pub structured: Option<Json>,
-    /// The tool failed, and the content says how.
+    /// `true` if the tool failed; the content describes the failure.
     pub is_error: bool,
     json: Json,
 }
 
 impl ToolResult {
-    /// Reads the result of [`Op::CallTool`]; `None` if it is none. The output of a Tesseron action is structured, and its text is one
-    /// block.
+    /// Reads the result of [`Op::CallTool`]; `None` if it is malformed. The output of a Tesseron action is structured, and its text is
+    /// one block.
     #[must_use]
     pub fn read(json: &Json) -> Option<Self> {
         use super::Content;
@@ -209,7 +209,7 @@ impl ToolResult {
         Some(Self { content: text.into(), structured: Some(output), is_error: false, json: json.clone() })
     }
 
-    /// The texts of all blocks of text, one below the other.
+    /// The texts of all blocks of text, joined by line feeds.
     #[must_use]
     pub fn text(&self) -> alloc::string::String {
         let texts = self.content.iter().filter_map(|block| match block {
@@ -233,7 +233,7 @@ impl ToolResult {
     }
 }
 
-/// The text of a block that has nothing beside it.
+/// The text of a block that has no further members.
 fn plain_text(block: &Json) -> Option<Text> {
     let (mut is_text, mut said, mut more) = (false, None, false);
     read::for_each_member(block.as_bytes(), |name, value| match name {

@@ -1,4 +1,4 @@
-//! The contract between a dialect and the session: what a frame means, and what the session must know of a protocol.
+//! The contract between a dialect and the session: the messages of a peer, and the rules of a protocol.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -20,87 +20,87 @@ pub(crate) enum Message {
         id: WireId,
         greeting: Result<HandshakeRequest, HandshakeRejected>,
     },
-    /// The peer has seen our half of the handshake.
+    /// The peer confirms the handshake.
     HandshakeConfirmed,
-    /// Are we there?
+    /// A ping of the peer.
     Ping {
         id: WireId,
     },
-    /// Send log records from this level on.
+    /// The peer wants log records from this level on.
     SetLevel {
         id: WireId,
         level: Result<Level, Refusal>,
     },
-    /// Something to be served.
+    /// A request to be served.
     Request {
         id: WireId,
         request: Result<RawParams, Box<Refusal>>,
-        /// Its `_meta`, word for word, if there is anything in it but what the session reads.
+        /// Its `_meta`, verbatim, if it has members that the session does not read.
         meta: Option<Box<Json>>,
         token: Option<WireId>,
         depth: u8,
     },
-    /// An input request of a callee. `parent` is the exchange of ours that it names; `depth` is what it says of itself.
+    /// An input request of a callee. `parent` is the exchange of ours that it names; `depth` is the sampling depth that it claims.
     Ask {
         id: WireId,
         ask: Result<Box<Ask>, Refusal>,
         parent: Option<u64>,
         depth: u8,
     },
-    /// The end of an exchange of ours; `None` where it names none that can be one.
+    /// The response to an exchange of ours; `None` if its id cannot be one of ours.
     Response {
         number: Option<u64>,
         body: ResponseBody<Payload>,
     },
-    /// Progress on an exchange of ours; `None` where it names none that can be one.
+    /// Progress on an exchange of ours; `None` if its token cannot be one of ours.
     Progress {
         number: Option<u64>,
         progress: Progress,
         partial: Option<Box<Json>>,
     },
-    /// The peer is somebody else now, or can do something else.
+    /// A change of the peer's identity or capabilities.
     Changed(Box<Change>),
-    /// Stop serving. It names the exchange, or where [`Rules::names_invocations`] its token.
+    /// A cancel. It names the exchange, or its token where [`Rules::names_invocations`].
     Cancel {
         id: WireId,
         reason: Option<Text>,
     },
-    /// `invocation` is the exchange of ours on whose behalf it is logged; 0, which none has, where a name stands that we never gave.
+    /// A log record. `invocation` is the exchange of ours that it is about; 0, which no exchange has, for a name that we never gave.
     Log {
         record: LogRecord,
         invocation: Option<u64>,
     },
     Notice(Notice),
-    /// Those of one frame, none of which is a batch.
+    /// The messages of one frame, none of which is a batch.
     Batch(Vec<Self>),
-    /// Nothing to act on: a broken rule, an error to answer with, or both.
+    /// Nothing to act on: a violation, an error to answer with, or both.
     Reject {
         violation: Option<Violation>,
         answer: Option<(Option<WireId>, RpcError)>,
     },
 }
 
-/// A request that cannot be granted, whatever the state of the session: a broken rule, if it breaks one, and the error that answers it.
+/// A request that is refused in every state of the session: the violation, if there is one, and the error to answer with.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) violation: Option<Violation>,
     pub(crate) error: RpcError,
 }
 
-/// A message that comes before the handshake allows it.
+/// A message that is not allowed before the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TooEarly {
-    /// A request, before the handshake.
+    /// A request.
     Request,
-    /// An input request, before our requests may go out.
+    /// An input request, before our requests may be sent.
     Question,
 }
 
-/// A change that the peer tells of itself.
+/// A change of itself that the peer announces.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) identity: Identity,
-    /// Its capabilities, typed and word for word; `None` if they stay as they were.
+    /// Its capabilities, typed and verbatim; `None` if they stay as they were.
     pub(crate) capabilities: Option<(Capabilities, Json)>,
 }
 
@@ -113,7 +113,7 @@ pub(crate) enum ResponseBody<R = Json> {
 }
 
 impl ResponseBody<Payload> {
-    /// `frame` must be the one that brought it.
+    /// Cuts the result out of `frame`, which must be the one that brought it.
     #[inline]
     pub(crate) fn cut(self, frame: Bytes) -> ResponseBody {
         match self {
@@ -136,15 +136,15 @@ pub(crate) struct HandshakeRequest {
 pub(crate) enum HandshakeAnswer {
     /// With this `result`.
     Result(Json),
-    /// As the owner of the session decides. The peer may want to go on with a session of before.
+    /// The owner of the session decides. Holds the earlier session that the peer wants to resume.
     Owner(Option<ResumeCredentials>),
 }
 
-/// Why a greeting is answered with an error.
+/// The error with which a handshake request is refused.
 #[derive(Debug)]
 pub(crate) struct HandshakeRejected {
     pub(crate) error: RpcError,
-    /// There is no use in a further one: the session closes.
+    /// `true` if a further handshake request is useless: the session closes.
     pub(crate) is_final: bool,
 }
 
@@ -154,49 +154,49 @@ impl From<RpcError> for HandshakeRejected {
     }
 }
 
-/// Why a handshake failed on our side.
+/// The reason why a handshake failed on our side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HandshakeFailed {
     Malformed,
     Version,
 }
 
-/// The rules that an exchange goes by: those of one end of one protocol in one revision. Each exchange holds the ones that it began
-/// under. The session reads what is a matter of state, and never asks which protocol it is.
+/// The rules of an exchange: those of one end of one protocol in one revision. Each exchange holds the rules that it began under. The
+/// session reads them for everything that is a matter of state, and never asks which protocol it is.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Rules {
-    /// Reads and writes what the wire has.
+    /// Reads and writes frames.
     pub(crate) dialect: Dialect,
-    /// We speak first.
+    /// `true` if our end opens the handshake.
     pub(crate) opens: bool,
     /// The event after which our requests may leave, once we have answered the peer's handshake request.
     pub(crate) confirmation: Confirmation,
-    /// The peer names a call by its token: its cancels do, and each input request of it names one that is live.
+    /// `true` if the peer names a call by its token, in cancels and in input requests, which must name a live call.
     pub(crate) names_invocations: bool,
     /// `true` if a call that is cancelled is still answered.
     pub(crate) answers_cancelled: bool,
-    /// An input request that is no longer wanted is taken back by a cancel; otherwise both sides forget it.
+    /// `true` if an input request that is no longer needed is taken back by a cancel; otherwise both sides forget it.
     pub(crate) cancels_questions: bool,
     /// `true` if calls are still answered after the input that brought them has ended.
     pub(crate) outlives_input: bool,
-    /// An exchange lives and dies with the lane that it came by, and only frames of that lane name it. Otherwise all lanes are those of one
-    /// peer, and what runs goes on when one is gone.
+    /// `true` if an exchange lives and dies with the lane that it came by, and only frames of that lane name it. Otherwise all lanes
+    /// belong to one peer, and calls go on when a lane is gone.
     pub(crate) lane_bound: bool,
-    /// Frames that cannot be read are answered with an error without an id.
+    /// `true` if frames that cannot be read are answered with an error without an id.
     pub(crate) answers_garbage: bool,
-    /// An update without a value goes out as it is. Otherwise it waits for the next increase.
+    /// `true` if an update without a value is sent as it is. Otherwise it waits for the next increase.
     pub(crate) lone_messages: bool,
     /// `true` if progress on the wire is a percentage.
     pub(crate) percent: bool,
-    /// An equal value with a message is an update with only a message.
+    /// `true` if an equal value with a message is accepted as an update with only a message.
     pub(crate) accepts_equal: bool,
 }
 
-/// The event after which the requests of the end that did not speak first may leave.
+/// The event after which the requests of the end that answers the handshake may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Confirmation {
-    /// The peer, by one more message; until then they wait.
+    /// The confirmation of the peer; until then requests wait.
     Peer,
-    /// The owner, by [`crate::Session::claim`]; until then they are refused.
+    /// The owner's [`crate::Session::claim`]; until then requests are refused.
     Owner,
 }

@@ -1,7 +1,7 @@
-//! Between JSON-RPC envelopes and what they mean in one protocol. Knows strings and shapes, and no state.
+//! The protocols: from JSON-RPC envelopes to messages and back. Knows method names and shapes, and no state.
 //!
-//! [`Dialect`] is an enum, not a trait: the set of protocols is closed, the revision is chosen at run time, and the compiler lists
-//! what a further one has to answer.
+//! [`Dialect`] is an enum, not a trait: the set of protocols is closed, the revision is chosen at run time, and the compiler lists the
+//! places that a further protocol has to fill.
 
 mod blocks;
 mod caller;
@@ -24,7 +24,7 @@ use bytes::Bytes;
 use crate::error::RpcError;
 use crate::json::{Json, Text};
 use crate::limits::Limits;
-use crate::wire::{Draft, Frames, WireId};
+use crate::wire::{FrameBuffer, WireId, WrittenFrame};
 
 pub use blocks::Blocks;
 pub use caller::Caller;
@@ -45,7 +45,7 @@ pub use terms::{
     Reply, Sample, Sampled, SessionCredentials, ToolOutput,
 };
 
-/// Which protocol a session speaks, and as which of its ends.
+/// The protocol that a session speaks, and the end of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Protocol {
@@ -60,7 +60,7 @@ pub enum Protocol {
     Tesseron(tesseron::End),
 }
 
-/// The parts of a configuration that a dialect writes and checks against.
+/// The parts of a configuration that a dialect writes, and checks frames against.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LocalEnd<'a> {
     /// The protocol, and what belongs to one end of it alone.
@@ -69,13 +69,13 @@ pub(crate) struct LocalEnd<'a> {
     pub(crate) identity: &'a Identity,
     /// The capabilities that the peer is told.
     pub(crate) capabilities: &'a Capabilities,
-    /// The instructions of a server, the description of an app.
+    /// The instructions of a server, or the description of an app.
     pub(crate) instructions: Option<&'a str>,
     /// The bounds of a frame.
     pub(crate) limits: &'a Limits,
-    /// The methods beside those of the protocol that are served.
+    /// The served methods beside those of the protocol.
     pub(crate) custom_methods: &'a [String],
-    /// The notifications beside those of the protocol that are told.
+    /// The notifications beside those of the protocol that become events.
     pub(crate) custom_notifications: &'a [String],
 }
 
@@ -90,29 +90,29 @@ impl LocalEnd<'_> {
         if let Protocol::Tesseron(tesseron::End::App(app)) = self.protocol { Some(app) } else { None }
     }
 
-    /// The answer that a gateway of Tesseron gives to every hello, unless its owner decides on each.
+    /// The answer of a Tesseron gateway to every hello, unless its owner decides on each.
     fn welcome(&self) -> Option<&tesseron::Welcome> {
         if let Protocol::Tesseron(tesseron::End::Gateway(gateway)) = self.protocol { gateway.welcome.as_ref() } else { None }
     }
 }
 
-/// The cause for which a call was cut short, in the words of its checkpoint.
+/// The reason why a call was cut short, for the status of its checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CutShort {
-    /// By the peer, where it waits for an answer.
+    /// By the peer, which waits for an answer.
     Cancelled,
     Deadline,
     Closing,
 }
 
-/// One end of one protocol in one revision: reads and writes what the wire has. It holds nothing else, so that nothing of it changes.
+/// One end of one protocol in one revision: reads and writes frames. It has no other state, so a handshake changes nothing in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     Mcp(mcp::Mcp),
     Tesseron(tesseron::Tesseron),
 }
 
-/// Hands a call on to the protocol that is spoken; the next one is an arm more.
+/// Passes a call on to the dialect of the protocol.
 macro_rules! delegate {
     ($self:ident, $protocol:ident => $call:expr) => {
         match $self {
@@ -150,12 +150,12 @@ impl Dialect {
     pub(crate) fn agree(self, peer: &PeerInfo, before: &'static Rules) -> &'static Rules {
         match self {
             Self::Mcp(protocol) => protocol.agree(&peer.protocol),
-            // There is one version of it.
+            // Tesseron has one version.
             Self::Tesseron(_) => before,
         }
     }
 
-    /// Judges whether a result can be the one of this operation, as far as the protocol says.
+    /// Judges whether a result can be the result of this operation, as far as the protocol says.
     pub(crate) fn fit(self, exchange: u64, op: Op, result: &Json) -> Fit {
         delegate!(self, protocol => protocol.fit(exchange, op, result))
     }
@@ -164,12 +164,12 @@ impl Dialect {
     pub(crate) fn call_size(self, call: &Outgoing) -> usize {
         /// `jsonrpc`, the id, and the members that the session writes.
         const MEMBERS: usize = 256;
-        // A character takes up to six bytes when it is escaped. No method of a protocol has any that is.
+        // A character takes up to six bytes when it is escaped. No method of a protocol has such a character.
         let method = call.custom_method().map_or(MEMBERS, |method| method.len().saturating_mul(6).saturating_add(MEMBERS));
         call.size().saturating_add(method)
     }
 
-    /// Reads the answer to an input request of ours. What is wrong with it, if it has the wrong shape.
+    /// Reads the answer to an input request of ours. The error names the fault of its shape.
     pub(crate) fn read_answer(self, ask: &Ask, result: &Json) -> Result<Answer, Text> {
         delegate!(self, protocol => protocol.read_answer(ask, result))
     }
@@ -179,13 +179,13 @@ impl Dialect {
         checkpoint::read_partial(error)
     }
 
-    /// Returns `true` if a request of ours has the types that the protocol wants.
+    /// Returns `true` if a request of ours has the types that the protocol demands.
     pub(crate) fn is_proper(self, call: &Outgoing) -> bool {
-        // The input of an action is whatever its schema says.
+        // The schema of an action may allow any JSON as its input.
         call.is_proper(matches!(self, Self::Tesseron(_)))
     }
 
-    /// Checks that a peer with these capabilities can be asked for this; the error says why not.
+    /// Checks that a peer with these capabilities can serve this; the error is the reason why not.
     pub(crate) fn check_call(self, call: &Outgoing, peer: &Capabilities) -> Result<(), Unfit> {
         delegate!(self, protocol => protocol.check_call(call.op, call.custom_method(), peer))
     }
@@ -203,19 +203,19 @@ impl Dialect {
 
     // To the peer.
 
-    pub(crate) fn write_handshake_request(self, frames: &mut Frames, id: u64, local: &LocalEnd<'_>) -> Draft {
+    pub(crate) fn write_handshake_request(self, frames: &mut FrameBuffer, id: u64, local: &LocalEnd<'_>) -> WrittenFrame {
         delegate!(self, protocol => protocol.write_handshake_request(frames, id, local))
     }
 
     /// Writes the notification that follows a successful handshake, if the protocol has one.
-    pub(crate) fn write_handshake_confirmation(self, frames: &mut Frames) -> Option<Draft> {
+    pub(crate) fn write_handshake_confirmation(self, frames: &mut FrameBuffer) -> Option<WrittenFrame> {
         match self {
             Self::Mcp(protocol) => protocol.write_handshake_confirmation(frames),
             Self::Tesseron(_) => None,
         }
     }
 
-    /// The `result` of a greeting that the owner answers. `None` where no owner does.
+    /// The `result` of a handshake request that the owner answers; `None` if the protocol has no such owner.
     pub(crate) fn welcome(self, welcome: &tesseron::Welcome, local: &LocalEnd<'_>) -> Option<Json> {
         match self {
             Self::Mcp(_) => None,
@@ -223,66 +223,72 @@ impl Dialect {
         }
     }
 
-    /// Tells the peer for whom we speak.
-    pub(crate) fn write_claimed(self, frames: &mut Frames, at_millis: u64, local: &LocalEnd<'_>) -> Option<Draft> {
+    /// Writes the notification that an agent has claimed the session.
+    pub(crate) fn write_claimed(self, frames: &mut FrameBuffer, at_millis: u64, local: &LocalEnd<'_>) -> Option<WrittenFrame> {
         match self {
             Self::Mcp(_) => None,
             Self::Tesseron(protocol) => Some(protocol.write_claimed(frames, at_millis, local)),
         }
     }
 
-    pub(crate) fn write_call(self, frames: &mut Frames, id: u64, call: &Outgoing, observed: bool, depth: u8) -> Draft {
+    pub(crate) fn write_call(self, frames: &mut FrameBuffer, id: u64, call: &Outgoing, observed: bool, depth: u8) -> WrittenFrame {
         match self {
             Self::Mcp(protocol) => protocol.write_call(frames, id, call, observed, depth),
-            // Every invocation is observed there; depth and `_meta` have no place.
+            // On Tesseron every call is observed; depth and `_meta` have no place.
             Self::Tesseron(protocol) => protocol.write_call(frames, id, call),
         }
     }
 
-    /// `parent` is what the peer calls the call that the input request belongs to.
-    pub(crate) fn write_ask(self, frames: &mut Frames, id: u64, ask: &Ask, parent: &WireId, depth: u8) -> Draft {
+    /// Writes an input request. `parent` is the peer's id of the call that it belongs to.
+    pub(crate) fn write_ask(self, frames: &mut FrameBuffer, id: u64, ask: &Ask, parent: &WireId, depth: u8) -> WrittenFrame {
         match self {
             Self::Mcp(protocol) => protocol.write_ask(frames, id, ask, parent, depth),
             Self::Tesseron(protocol) => protocol.write_ask(frames, id, ask, parent),
         }
     }
 
-    /// Returns `true` if the peer can be told that a call of this kind is given up.
+    /// Returns `true` if the protocol has a cancel for such a call.
     pub(crate) fn is_cancellable(self, op: Op) -> bool {
         delegate!(self, protocol => protocol.is_cancellable(op))
     }
 
-    pub(crate) fn write_cancel(self, frames: &mut Frames, id: u64, reason: Option<&str>) -> Draft {
+    pub(crate) fn write_cancel(self, frames: &mut FrameBuffer, id: u64, reason: Option<&str>) -> WrittenFrame {
         match self {
             Self::Mcp(protocol) => protocol.write_cancel(frames, id, reason),
             Self::Tesseron(protocol) => protocol.write_cancel(frames, id),
         }
     }
 
-    pub(crate) fn write_progress(self, frames: &mut Frames, token: &WireId, progress: &Progress, partial: Option<&Json>) -> Draft {
+    pub(crate) fn write_progress(
+        self,
+        frames: &mut FrameBuffer,
+        token: &WireId,
+        progress: &Progress,
+        partial: Option<&Json>,
+    ) -> WrittenFrame {
         match self {
             Self::Mcp(protocol) => protocol.write_progress(frames, token, progress, partial),
             Self::Tesseron(protocol) => protocol.write_progress(frames, token, progress, partial),
         }
     }
 
-    /// `token` is what the peer calls the progress of the call.
+    /// Writes a reply. `token` is the peer's progress token of the call.
     pub(crate) fn write_reply(
         self,
-        frames: &mut Frames,
+        frames: &mut FrameBuffer,
         id: &WireId,
         token: Option<&WireId>,
         op: Op,
         reply: &Reply,
         partial: Option<&Json>,
-    ) -> Draft {
+    ) -> WrittenFrame {
         match self {
             Self::Mcp(protocol) => protocol.write_reply(frames, id, op, reply, partial),
             Self::Tesseron(protocol) => protocol.write_reply(frames, id, token, op, reply, partial),
         }
     }
 
-    /// The reply to a call that is cut short on our side.
+    /// The reply to a call that was cut short by us.
     pub(crate) fn cut_short(self, op: Op, why: CutShort, partial: Option<&Json>) -> Reply {
         match self {
             Self::Mcp(protocol) => protocol.cut_short(op, why, partial),
@@ -290,31 +296,31 @@ impl Dialect {
         }
     }
 
-    pub(crate) fn write_answer(self, frames: &mut Frames, id: &WireId, answer: &Answer) -> Draft {
+    pub(crate) fn write_answer(self, frames: &mut FrameBuffer, id: &WireId, answer: &Answer) -> WrittenFrame {
         delegate!(self, protocol => protocol.write_answer(frames, id, answer))
     }
 
-    pub(crate) fn write_result(self, frames: &mut Frames, id: &WireId, result: &Json) -> Draft {
+    pub(crate) fn write_result(self, frames: &mut FrameBuffer, id: &WireId, result: &Json) -> WrittenFrame {
         frames.response(id, result.as_bytes().len(), |out| crate::json::write::push_json(out, result.as_bytes()))
     }
 
-    pub(crate) fn write_error(self, frames: &mut Frames, id: Option<&WireId>, error: &RpcError) -> Draft {
+    pub(crate) fn write_error(self, frames: &mut FrameBuffer, id: Option<&WireId>, error: &RpcError) -> WrittenFrame {
         frames.error(id, error)
     }
 
-    /// `invocation` is what the peer calls the call on whose behalf it is logged.
-    pub(crate) fn write_log(self, frames: &mut Frames, record: &LogRecord, invocation: Option<&WireId>) -> Draft {
+    /// Writes a log record. `invocation` is the peer's id of the call that it is about.
+    pub(crate) fn write_log(self, frames: &mut FrameBuffer, record: &LogRecord, invocation: Option<&WireId>) -> WrittenFrame {
         match self {
             Self::Mcp(protocol) => protocol.write_log(frames, record),
             Self::Tesseron(protocol) => protocol.write_log(frames, record, invocation),
         }
     }
 
-    pub(crate) fn write_notice(self, frames: &mut Frames, notice: &Notice) -> Draft {
+    pub(crate) fn write_notice(self, frames: &mut FrameBuffer, notice: &Notice) -> WrittenFrame {
         delegate!(self, protocol => protocol.write_notice(frames, notice))
     }
 
-    // Errors that the session answers with; their numbers are the protocol's.
+    // The errors that the session answers with; their codes differ by protocol.
 
     pub(crate) fn too_deep(self, depth: u8, max: u8) -> RpcError {
         delegate!(self, protocol => protocol.too_deep(depth, max))
@@ -324,17 +330,17 @@ impl Dialect {
         delegate!(self, protocol => protocol.busy(closing))
     }
 
-    /// The answer to an input request of the peer whose call is over.
+    /// The answer to an input request of a call that is over.
     pub(crate) fn call_is_over(self) -> RpcError {
         delegate!(self, protocol => protocol.call_is_over())
     }
 
-    /// The answer to an input request of the peer that names no call of ours.
+    /// The answer to an input request that names no call of ours.
     pub(crate) fn no_such_call(self) -> RpcError {
         delegate!(self, protocol => protocol.no_such_call())
     }
 
-    /// The answer to what may not come yet.
+    /// The answer to a message that is not allowed yet.
     pub(crate) fn too_early(self, what: TooEarly) -> RpcError {
         delegate!(self, protocol => protocol.too_early(what))
     }
@@ -349,21 +355,21 @@ pub fn depth_data(depth: u8, max: u8) -> Json {
     })
 }
 
-/// Shortens the peer's text to as much as is needed to recognise it, for messages of ours.
+/// Shortens text of the peer to what identifies it, for messages of ours.
 fn shown(said: &str) -> String {
     said.chars().take(64).collect()
 }
 
-/// The verdict on a result: can it be the one that was asked for?
+/// The verdict on a result as the result of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fit {
     Fits,
-    /// It breaks a rule, and is of use all the same.
+    /// It breaks a rule, and is usable all the same.
     Tolerated,
     Wrong,
 }
 
-/// A message that has no place in the protocol and is not listed: it is ignored, and breaks no rule.
+/// A message that is unknown and not listed in the configuration: it is ignored, and breaks no rule.
 fn passed_over() -> Message {
     Message::Reject { violation: None, answer: None }
 }
@@ -373,19 +379,19 @@ fn lists(listed: &[String], method: &str) -> bool {
     listed.iter().any(|one| one == method)
 }
 
-/// Why something cannot be asked of this peer.
+/// The reason why a request or a notice cannot be sent to this peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unfit {
-    /// Not with what it declared.
+    /// The peer did not declare the capability.
     Unsupported,
-    /// Not from this end.
+    /// Only the other end may send it.
     WrongEnd,
 }
 
-/// Why an input request cannot be asked of this peer.
+/// The reason why an input request cannot be sent to this peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AskUnfit {
-    /// Not with what it declared.
+    /// The peer did not declare the capability.
     Unsupported,
     /// The protocol forbids its shape.
     Invalid(String),

@@ -1,5 +1,4 @@
-//! Addresses for the user to open, and what makes one of them proper (MCP 2025-11-25, Client Features, "Elicitation", "URL Mode").
-//! Only MCP has them.
+//! Addresses for the user to open, and their checks (MCP 2025-11-25, Client Features, "Elicitation", "URL Mode"). Only MCP has them.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -11,15 +10,15 @@ use crate::json::Json;
 use crate::json::read::{member, string};
 use crate::json::write::Object;
 
-/// An address for the user to open in a browser, where they do what must not pass through the caller: give a password, pay, sign in.
+/// An address for the user to open in a browser, for what must not pass through the caller: a password, a payment, a sign-in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OpenUrl {
-    /// Why, for the user.
+    /// The reason, for the user.
     pub message: String,
     /// An absolute URL (RFC 3986) of a scheme, `://` and a host, at most [`OpenUrl::LONGEST_URL`] bytes of ASCII, without a user name.
     pub url: String,
-    /// The server's name for it, the same in [`Notice::ElicitationComplete`](super::Notice::ElicitationComplete); 1 to
+    /// The server's id for it, the same in [`Notice::ElicitationComplete`](super::Notice::ElicitationComplete); 1 to
     /// [`OpenUrl::LONGEST_ID`] bytes.
     pub id: String,
 }
@@ -27,11 +26,11 @@ pub struct OpenUrl {
 /// A user's decision on an [`OpenUrl`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Consent {
-    /// The user agrees to open it. That says nothing of what they do there.
+    /// The user agrees to open it, which says nothing of what happens there.
     Accept,
-    /// The user said no.
+    /// The user declined.
     Decline,
-    /// The user did not decide.
+    /// The user made no decision.
     Cancel,
 }
 
@@ -58,9 +57,9 @@ impl From<OpenUrl> for Ask {
 }
 
 impl OpenUrl {
-    /// The longest address, in bytes. Every recipient should take as much (RFC 9110, 4.1).
+    /// The longest address, in bytes. Every recipient should accept as much (RFC 9110, 4.1).
     pub const LONGEST_URL: usize = 8000;
-    /// The longest id, in bytes: it is remembered, as other ids of a peer are.
+    /// The longest id, in bytes, since it is remembered as other ids of a peer are.
     pub const LONGEST_ID: usize = 1024;
 
     /// An address without an id.
@@ -69,7 +68,7 @@ impl OpenUrl {
         Self { message: message.into(), url: url.into(), id: String::new() }
     }
 
-    /// Gives it an id.
+    /// Sets the id.
     #[must_use]
     pub fn with_id(mut self, id: impl Into<String>) -> Self {
         self.id = id.into();
@@ -89,8 +88,7 @@ impl OpenUrl {
         }
     }
 
-    /// The host that the address leads to, without its port; an IPv6 address stands in brackets. `None` where the address is not
-    /// proper.
+    /// The host of the address, without its port; an IPv6 address is in brackets. `None` if the address is not proper.
     #[must_use]
     pub fn host(&self) -> Option<&str> {
         authority(&self.url).ok()
@@ -129,8 +127,8 @@ impl RpcError {
         Self::fixed(Self::URL_ELICITATION_REQUIRED, "an address must be opened first").with_data(data)
     }
 
-    /// The addresses that the user must open before the request can be made again, in the order of the peer. Empty for any error but
-    /// [`RpcError::URL_ELICITATION_REQUIRED`]; improper addresses are left out.
+    /// The addresses that the user must open before the request can be made again, in the order of the peer. Improper addresses are left
+    /// out. Empty for any error but [`RpcError::URL_ELICITATION_REQUIRED`].
     #[must_use]
     pub fn required_urls(&self) -> Vec<OpenUrl> {
         let data = self.data.as_ref().filter(|_| self.code == Self::URL_ELICITATION_REQUIRED);
@@ -143,8 +141,8 @@ impl RpcError {
 
 /// The host in an absolute URL.
 ///
-/// Stricter than RFC 3986 where that leaves room to deceive a reader: no user name, which looks like the host; no escapes in the host;
-/// none of the characters that browsers take for others.
+/// Stricter than RFC 3986, where a URL can deceive a reader: no user name, which looks like the host; no escapes in the host; no
+/// characters that browsers convert into others.
 fn authority(url: &str) -> Result<&str, String> {
     let refused = |why: &str| Err(alloc::format!("url {why}"));
     if url.len() > OpenUrl::LONGEST_URL {
@@ -166,7 +164,7 @@ fn authority(url: &str) -> Result<&str, String> {
         return refused("must not have a user name before its host");
     }
     let (host, port) = match authority.rsplit_once(':') {
-        // The colons of an IPv6 address stand in brackets.
+        // The colons of an IPv6 address are in brackets.
         Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
         _ => (authority, None),
     };

@@ -1,4 +1,4 @@
-//! Requests of ours: the parts of which a dialect writes the parameters.
+//! Requests of ours, as the parts of which a dialect writes the parameters.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -7,21 +7,21 @@ use super::{CompletionOf, CompletionRequest, Level, Op};
 use crate::json::write::{Object, text_size, write_string, write_text};
 use crate::json::{Json, Text, read};
 
-/// A request that is to be written. No JSON is made of its parts before it goes into its frame.
+/// A request to be written. Its parts become JSON only in its frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Outgoing {
     pub(crate) op: Op,
     pub(crate) parts: Parts,
-    /// The `_meta` of the caller, where the protocol has a place for it.
+    /// The caller's `_meta`, for protocols that have a place for it.
     pub(crate) meta: Option<Box<Json>>,
 }
 
 /// The parts of parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Parts {
-    /// The parameters themselves.
+    /// The exact parameters.
     Exact(Json),
-    /// None.
+    /// No parameters.
     Nothing,
     /// A tool or a prompt.
     Named { name: Text, arguments: Json },
@@ -42,8 +42,8 @@ impl Outgoing {
         Self { op, parts, meta: None }
     }
 
-    /// Returns `true` if it can be written: parameters and `_meta` are objects, arguments where the protocol has it so, and a custom method has its
-    /// name.
+    /// Returns `true` if it can be written: parameters and `_meta` are objects, and arguments if the protocol demands it, and a custom
+    /// method has a name.
     pub(crate) fn is_proper(&self, any_arguments: bool) -> bool {
         let parts = match &self.parts {
             Parts::Exact(params) => params.is_object() && !matches!(self.op, Op::Custom),
@@ -75,7 +75,7 @@ impl Outgoing {
         parts.saturating_add(self.meta.as_ref().map_or(0, |meta| meta.as_bytes().len()))
     }
 
-    /// The JSON that it was made of: the exact parameters, or the arguments of a tool or a prompt.
+    /// The JSON that the request was made of: the exact parameters, or the arguments of a tool or a prompt.
     #[inline]
     pub(crate) fn given(&self) -> Option<&Json> {
         match &self.parts {
@@ -84,7 +84,7 @@ impl Outgoing {
         }
     }
 
-    /// Room for the parameters, a guess: what else they hold is short as a rule.
+    /// A guess at the size of the parameters: their other members are short as a rule.
     #[inline]
     pub(crate) fn hint(&self) -> usize {
         self.given().map_or(0, |given| given.as_bytes().len())
@@ -95,7 +95,7 @@ impl Outgoing {
         if let Parts::Custom { method, .. } = &self.parts { Some(&**method) } else { None }
     }
 
-    /// The name or the uri of what it is about.
+    /// The name or the uri that it is about.
     pub(crate) fn target(&self) -> Option<Cow<'_, str>> {
         match &self.parts {
             Parts::Named { name, .. } => Some(Cow::Borrowed(&**name)),

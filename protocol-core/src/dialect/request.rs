@@ -1,7 +1,7 @@
 //! Requests of the peer: one type for each operation, over the parameters as they came.
 //!
-//! A request is one JSON and places in it, found while its frame was checked. What a protocol demands of its parameters was seen to then,
-//! so no accessor fails, and none copies but where the text has escapes.
+//! A request is one JSON and ranges of it, found while its frame was checked, as were the demands of the protocol on its parameters. So
+//! no accessor fails, and none copies unless the text has escapes.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -16,7 +16,7 @@ use crate::json::read::{self, Kind};
 use crate::json::scan::{IndexedObject, Span};
 use crate::json::{Json, Payload, Text};
 
-/// A request of the peer, in the words of every protocol.
+/// A request of the peer, in terms that all protocols share.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Request {
@@ -34,9 +34,9 @@ pub enum Request {
     ListResources(List),
     /// List the resource templates.
     ListResourceTemplates(List),
-    /// Be told when a resource changes.
+    /// Subscribe to changes of a resource.
     Subscribe(Subscribe),
-    /// Be told no longer.
+    /// End a subscription.
     Unsubscribe(Unsubscribe),
     /// Complete an argument.
     Complete(Complete),
@@ -78,13 +78,13 @@ impl Request {
         }
     }
 
-    /// The parameters exactly as they came, unknown members and `_meta` included: an object. `{}` where the peer sent none.
+    /// The parameters exactly as they came, unknown members and `_meta` included: an object. `{}` if the peer sent none.
     #[must_use]
     pub fn params(&self) -> &Json {
         &self.places().json
     }
 
-    /// The name or the uri of what the request is about, for logs; `None` where nothing has one.
+    /// The name or the uri that the request is about, for logs; `None` for a request without one.
     #[must_use]
     pub fn target(&self) -> Option<Cow<'_, str>> {
         match self {
@@ -98,11 +98,11 @@ impl Request {
     }
 }
 
-/// Parameters, and places in them.
+/// Parameters, and ranges of them.
 #[derive(Clone)]
 struct Places {
     json: Json,
-    /// The text that names what the request is about.
+    /// The name or the uri that the request is about.
     target: Span,
     /// The arguments, or the name of a subscription.
     extra: Span,
@@ -161,28 +161,28 @@ requests! {
     List;
     /// A request to read a resource.
     ReadResource;
-    /// A request to be told when a resource changes.
+    /// A request to subscribe to changes of a resource.
     Subscribe;
-    /// A request to be told no longer.
+    /// A request to end a subscription.
     Unsubscribe;
 }
 
 macro_rules! named {
     ($($name:ident)*) => {$(
         impl $name {
-            /// The name that is asked for.
+            /// The name of the tool or the prompt.
             #[must_use]
             pub fn name(&self) -> Cow<'_, str> {
                 self.0.text(self.0.target).unwrap_or_default()
             }
 
-            /// The arguments: a part of the frame, whatever JSON they are. `None` if there are none; `null` is none.
+            /// The arguments: a part of the frame, any JSON. `None` if they are missing or `null`.
             #[must_use]
             pub fn arguments(&self) -> Option<Json> {
                 self.0.part(self.0.extra)
             }
 
-            /// The arguments, without a second handle of the frame.
+            /// The arguments, without a second reference to the frame.
             #[must_use]
             pub fn into_arguments(self) -> Option<Json> {
                 let Places { json, extra, .. } = self.0;
@@ -195,7 +195,7 @@ macro_rules! named {
 named!(CallTool GetPrompt);
 
 impl List {
-    /// The place where the page begins, as a page before it said; `None` for the first page.
+    /// The cursor of the page, as an earlier page gave it; `None` for the first page.
     #[must_use]
     pub fn cursor(&self) -> Option<Cow<'_, str>> {
         self.0.text(self.0.target)
@@ -252,13 +252,13 @@ impl Complete {
         &self.places.json
     }
 
-    /// The argument that shall be completed.
+    /// The argument to be completed.
     #[must_use]
     pub fn completion(&self) -> &CompletionRequest {
         &self.completion
     }
 
-    /// The argument that shall be completed.
+    /// The argument to be completed.
     #[must_use]
     pub fn into_completion(self) -> CompletionRequest {
         *self.completion
@@ -285,13 +285,13 @@ impl Custom {
         &self.method
     }
 
-    /// The parameters exactly as they came: an object. `{}` where the peer sent none.
+    /// The parameters exactly as they came: an object. `{}` if the peer sent none.
     #[must_use]
     pub fn params(&self) -> &Json {
         &self.places.json
     }
 
-    /// The parameters, without a second handle of the frame.
+    /// The parameters, without a second reference to the frame.
     #[must_use]
     pub fn into_params(self) -> Json {
         self.places.json
@@ -308,7 +308,7 @@ impl fmt::Debug for Custom {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CompletionRequest {
-    /// The thing that the argument belongs to.
+    /// The prompt or the resource that the argument belongs to.
     pub of: CompletionOf,
     /// The argument's name.
     pub argument: String,
@@ -319,14 +319,14 @@ pub struct CompletionRequest {
 }
 
 impl CompletionRequest {
-    /// Asks for an argument of which `value` was typed so far.
+    /// A request for the values of an argument of which `value` was typed so far.
     #[must_use]
     pub fn new(of: CompletionOf, argument: impl Into<String>, value: impl Into<String>) -> Self {
         Self { of, argument: argument.into(), value: value.into(), context: BTreeMap::new() }
     }
 }
 
-/// A thing whose arguments can be completed.
+/// The prompt or the resource whose argument is completed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CompletionOf {
     /// The prompt of this name.
@@ -335,7 +335,7 @@ pub enum CompletionOf {
     Resource(String),
 }
 
-/// A request that is still in the frame that brought it.
+/// A request that is not yet cut out of its frame.
 #[derive(Debug)]
 pub(crate) struct RawParams {
     op: Op,
@@ -352,7 +352,7 @@ enum Rest {
     Method(Box<str>),
 }
 
-/// A member of parameters, and the demand of the protocol.
+/// A member of parameters, and the protocol's demand on it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Member {
     name: &'static str,
@@ -368,34 +368,34 @@ enum Demand {
 }
 
 impl Member {
-    /// Text, which must be there.
+    /// A member that must be there and be text.
     pub(crate) const fn text(name: &'static str) -> Self {
         Self { name, demand: Demand::Text }
     }
 
-    /// Text, unless it is `null` or not there.
+    /// A member that must be text, unless it is `null` or missing.
     pub(crate) const fn optional(name: &'static str) -> Self {
         Self { name, demand: Demand::Optional }
     }
 
-    /// Any value; `null` is none.
+    /// A member of any type; `null` counts as missing.
     pub(crate) const fn any(name: &'static str) -> Self {
         Self { name, demand: Demand::Any }
     }
 
-    /// Nothing.
+    /// No member.
     pub(crate) const fn none() -> Self {
         Self { name: "", demand: Demand::None }
     }
 
-    /// The place, if what stands there is what is demanded. Of a string only its kind is looked at: one that names half a surrogate pair is
-    /// no text at all, and reads as empty.
+    /// Checks the value at `place`, and returns its range. Of a string only the kind is checked: one with half a surrogate pair reads as
+    /// empty.
     #[inline]
     fn check(self, text: &[u8], place: Span) -> Result<Span, Text> {
         let first = place.cut(text).first();
         match (self.demand, first) {
             (Demand::Text | Demand::Optional, Some(b'"')) => Ok(place),
-            // No other value begins so.
+            // No other value begins with this byte.
             (Demand::Any | Demand::Optional, None | Some(b'n')) | (Demand::None, _) => Ok(Span::default()),
             (Demand::Any, Some(_)) => Ok(place),
             _ => Err(self.wrong()),
@@ -412,7 +412,7 @@ impl Member {
 }
 
 impl RawParams {
-    /// A request for `op`, with `given`, if there are any, and `json`, which is the text of it. Says what is wrong with it otherwise.
+    /// Reads a request for `op` with the parameters `given`, if there are any, whose text is `json`. The error names the fault.
     #[inline]
     pub(crate) fn read(
         op: Op,
@@ -439,12 +439,12 @@ impl RawParams {
         Self { op: Op::Custom, json: Payload::Own(params), target: Span::default(), extra: Span::default(), rest }
     }
 
-    /// The same with what shall be completed.
+    /// Adds the argument to be completed.
     pub(crate) fn with_completion(self, completion: CompletionRequest) -> Self {
         Self { rest: Some(Box::new(Rest::Completion(Box::new(completion)))), ..self }
     }
 
-    /// `frame` must be the one that brought it.
+    /// Cuts the request out of `frame`, which must be the one that brought it.
     #[inline]
     pub(crate) fn cut(self, frame: Bytes) -> Request {
         let Self { op, json, target, extra, rest } = self;
@@ -474,7 +474,7 @@ fn with_rest(places: Places, rest: Option<Box<Rest>>) -> Request {
     }
 }
 
-/// Looks for what a glance does not find: among many members, under a name with escapes, or twice, where the last one counts.
+/// Finds members by a walk over the text: among many members, under a name with escapes, or repeated, where the last one counts.
 #[cold]
 fn look_for(text: &[u8], members: [&Member; 2]) -> Result<[Span; 2], Text> {
     if u32::try_from(text.len()).is_err() {
@@ -483,7 +483,7 @@ fn look_for(text: &[u8], members: [&Member; 2]) -> Result<[Span; 2], Text> {
     let mut places = [Span::default(); 2];
     read::for_each_key(text, |key, value| {
         for (place, member) in places.iter_mut().zip(members) {
-            // A value that is none does not hide one before it.
+            // A `null` that counts as missing does not hide a value before it.
             let counts = member.demand == Demand::Text || value != b"null";
             if counts && member.demand != Demand::None && key.is(member.name) {
                 let from = value.as_ptr().addr().wrapping_sub(text.as_ptr().addr());
@@ -494,7 +494,7 @@ fn look_for(text: &[u8], members: [&Member; 2]) -> Result<[Span; 2], Text> {
     Ok(places)
 }
 
-/// Reads a completion request as MCP writes it. Says what is wrong with it otherwise.
+/// Reads a completion request as MCP writes it. The error names the fault.
 pub(crate) fn read_completion(params: &[u8]) -> Result<CompletionRequest, Text> {
     let object = |of: &[u8], name: &str| read::member(of, name).filter(|value| Kind::of(value) == Kind::Object).map(<[u8]>::to_vec);
     let text = |of: &[u8], name: &str| read::member(of, name).and_then(read::string).map(Cow::into_owned);
@@ -530,7 +530,7 @@ mod tests {
 
     const MEMBERS: &[Member; 2] = &[Member::text("name"), Member::any("arguments")];
 
-    /// The request as a frame brings it.
+    /// Reads a request as a frame brings it.
     fn request(text: &str, op: Op, members: &'static [Member; 2]) -> Result<Request, Text> {
         let frame = alloc::format!(r#"{{"params":{text}}}"#);
         let mut all = Members::at(Cursor::new(frame.as_bytes(), 9)).unwrap();

@@ -1,4 +1,4 @@
-//! The words that all dialects share: what is asked, answered and told.
+//! The terms that all dialects share: capabilities, input requests, answers, replies, progress and notices.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -13,23 +13,23 @@ use crate::json::{Json, Text};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Identity {
-    /// For programs.
+    /// The name, for programs.
     pub name: String,
-    /// Any form.
+    /// The version, in any form.
     pub version: String,
-    /// For people. Told from MCP 2025-06-18 on.
+    /// The name for people. Sent from MCP 2025-06-18 on.
     pub title: Option<String>,
 }
 
 impl Identity {
-    /// Without a title.
+    /// An identity without a title.
     #[must_use]
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         Self { name: name.into(), version: version.into(), title: None }
     }
 }
 
-/// The capabilities of one end. Each end declares its own half; the other half is false.
+/// The capabilities of one end. Each end declares its own half and leaves the other half `false`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capabilities {
@@ -43,21 +43,21 @@ pub struct Capabilities {
     pub elicitation_url: bool,
     /// Client: lists its roots.
     pub roots: bool,
-    /// Client: tells when its roots change.
+    /// Client: announces changes of its roots.
     pub roots_list_changed: bool,
     /// Server: has tools.
     pub tools: bool,
-    /// Server: tells when its tools change.
+    /// Server: announces changes of its tools.
     pub tools_list_changed: bool,
     /// Server: has prompts.
     pub prompts: bool,
-    /// Server: tells when its prompts change.
+    /// Server: announces changes of its prompts.
     pub prompts_list_changed: bool,
     /// Server: has resources.
     pub resources: bool,
     /// Server: lets resources be subscribed.
     pub resources_subscribe: bool,
-    /// Server: tells when its resources change.
+    /// Server: announces changes of its resources.
     pub resources_list_changed: bool,
     /// Server: completes arguments.
     pub completions: bool,
@@ -65,7 +65,7 @@ pub struct Capabilities {
     pub logging: bool,
 }
 
-/// The peer: its name, its revision and its capabilities now.
+/// The peer: its identity, its revision and its current capabilities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PeerInfo {
@@ -75,7 +75,7 @@ pub struct PeerInfo {
     pub protocol: Text,
     /// The capabilities that it declared, typed.
     pub capabilities: Capabilities,
-    /// The capabilities that it declared, word for word.
+    /// The capabilities that it declared, verbatim.
     pub declared: Json,
     /// A server's description of itself, for the model; on Tesseron the description of an app.
     pub instructions: Option<Text>,
@@ -83,26 +83,26 @@ pub struct PeerInfo {
     pub credentials: Option<SessionCredentials>,
 }
 
-/// The credentials of an app: to come back with, and to be claimed by (Tesseron, handshake and resume).
+/// The credentials of an app, which resume its session and let an agent claim it (Tesseron, handshake and resume).
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionCredentials {
-    /// Names the session; it stays the same over every channel.
+    /// The id of the session, which stays the same over every channel.
     pub session_id: Text,
-    /// The code that a person tells the agent to claim the session; gone once it is claimed.
+    /// The code that a person tells the agent to claim the session; `None` once it is claimed.
     pub claim_code: Option<Text>,
-    /// The token that resumes the session, once. Secret.
+    /// The token that resumes the session once. Secret.
     pub resume_token: Option<Text>,
 }
 
 impl fmt::Debug for SessionCredentials {
-    /// Without the secrets.
+    /// Leaves the secrets out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SessionCredentials").field("session_id", &self.session_id).finish_non_exhaustive()
     }
 }
 
-/// The kind of a request: all that an exchange keeps of it.
+/// The kind of a request, which is all that an exchange keeps of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Op {
@@ -120,23 +120,23 @@ pub enum Op {
     ListResources,
     /// List the resource templates.
     ListResourceTemplates,
-    /// Be told when a resource changes.
+    /// Subscribe to changes of a resource.
     Subscribe,
-    /// Be told no longer.
+    /// End a subscription.
     Unsubscribe,
     /// Complete an argument.
     Complete,
-    /// Set the least severe log record to be sent.
+    /// Set the least severe log record that the peer sends.
     SetLogLevel,
-    /// Is anybody there? Never cancelled; unanswered in time it is also a [`crate::Violation::PingUnanswered`].
+    /// Ask for a sign of life. Never cancelled. Without a response in time it is also a [`crate::Violation::PingUnanswered`].
     Ping,
     /// A method that the protocol does not have.
     Custom,
 }
 
 impl Op {
-    /// Returns `true` for a call that only asks for a sign of life: it leaves in every phase, is never cancelled, causes no input request, and
-    /// silence is news of its own.
+    /// Returns `true` for a ping, which is sent in every phase, is never cancelled, causes no input request, and has a violation of its
+    /// own for a missing response.
     pub(crate) const fn is_probe(self) -> bool {
         matches!(self, Self::Ping)
     }
@@ -148,13 +148,13 @@ impl Op {
 pub enum Ask {
     /// Ask the caller's model.
     Sample(Box<Sample>),
-    /// Ask the caller's user to fill a form.
+    /// Ask the caller's user to fill in a form.
     Elicit(Elicit),
     /// Ask the caller's user to open an address (MCP 2025-11-25).
     OpenUrl(Box<OpenUrl>),
-    /// Ask the caller's user for a yes. Whatever goes wrong is a no. It arrives as [`Ask::Elicit`] with an empty form.
+    /// Ask the caller's user for a yes. Every fault counts as a no. It arrives as [`Ask::Elicit`] with an empty form.
     Confirm {
-        /// The input request.
+        /// The text that the user is shown.
         message: String,
     },
     /// Ask for the folders that the caller works in.
@@ -167,23 +167,23 @@ impl From<Sample> for Ask {
     }
 }
 
-/// An input request for a model.
+/// A request for a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sample {
-    /// The prompt; on arrival, the texts of all messages, one below the other.
+    /// The prompt; on arrival the texts of all messages, joined by line feeds.
     pub prompt: String,
-    /// The longest answer, in tokens. 1024 where it is not said and the protocol wants a number.
+    /// The longest answer, in tokens. `None` sends 1024 if the protocol demands a number.
     pub max_tokens: Option<u64>,
-    /// The JSON Schema that the answer's text shall follow. MCP has no place for it, so there it becomes part of the prompt; Tesseron
-    /// has.
+    /// The JSON Schema that the answer's text should follow. MCP has no place for it, and gets it as a part of the prompt; Tesseron has
+    /// one.
     pub schema: Option<Json>,
-    /// The parameters exactly as they are on the wire: on arrival always; on sending, instead of everything above.
+    /// The parameters exactly as they are on the wire: always set on arrival; on sending they replace everything above.
     pub params: Option<Json>,
 }
 
 impl Sample {
-    /// A request of one user message.
+    /// A request with one user message.
     #[must_use]
     pub fn new(prompt: impl Into<String>) -> Self {
         Self { prompt: prompt.into(), ..Self::default() }
@@ -201,13 +201,13 @@ pub struct Elicit {
 }
 
 impl Elicit {
-    /// A form with `schema`.
+    /// A form with the schema `schema`.
     #[must_use]
     pub fn new(message: impl Into<String>, schema: Json) -> Self {
         Self { message: message.into(), schema }
     }
 
-    /// Returns `true` if the form has no field, so that only yes or no is asked.
+    /// Returns `true` if the form has no field, so that it only asks for yes or no.
     #[must_use]
     pub fn is_confirmation(&self) -> bool {
         self.schema.member("properties").is_none_or(|properties| {
@@ -230,7 +230,7 @@ pub enum Answer {
     Confirm(bool),
     /// For [`Ask::Roots`]: the array of `{uri, name?}`.
     Roots(Json),
-    /// The caller will not answer, and says why. Only given, never received: the callee hears [`crate::InputFailed::Refused`].
+    /// The caller refuses to answer, for a reason. Given by a caller; the callee receives [`crate::InputFailed::Refused`].
     Refused(RpcError),
 }
 
@@ -238,16 +238,16 @@ pub enum Answer {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sampled {
-    /// The text; other content as its JSON.
+    /// The text; content of another kind as its JSON.
     pub text: String,
-    /// Which model.
+    /// The name of the model.
     pub model: String,
-    /// The result exactly as it is on the wire: on arrival always; on sending, instead of everything above.
+    /// The result exactly as it is on the wire: always set on arrival; on sending it replaces everything above.
     pub result: Option<Json>,
 }
 
 impl Sampled {
-    /// A plain answer.
+    /// An answer of text.
     #[must_use]
     pub fn new(text: impl Into<String>, model: impl Into<String>) -> Self {
         Self { text: text.into(), model: model.into(), result: None }
@@ -257,15 +257,15 @@ impl Sampled {
 /// A user's answer to a form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Elicited {
-    /// Filled in.
+    /// The form, filled in.
     Accept(Json),
-    /// The user said no.
+    /// The user declined.
     Decline,
     /// The user closed the form.
     Cancel,
 }
 
-/// The end of an inbound call.
+/// The reply to an inbound call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reply {
@@ -273,15 +273,15 @@ pub enum Reply {
     Raw(Json),
     /// A tool's output, shaped by the dialect.
     Tool(ToolOutput),
-    /// It is done, and there is nothing to tell.
+    /// Success without a value.
     Done,
     /// The contents of a resource, shaped by the dialect: an array of `{uri, mimeType?, text | blob}`.
     Contents(Json),
-    /// A page of the list that was asked for.
+    /// A page of the requested list.
     Page(Page),
     /// Values for an argument.
     Completion(Completion),
-    /// There is no such thing here.
+    /// The tool or the resource does not exist here.
     NotFound(NotFound),
     /// A protocol error.
     Error(RpcError),
@@ -292,26 +292,26 @@ pub enum Reply {
 pub struct Completion {
     /// The best ones first. Of more than 100 the first 100 are sent, and the peer is told that there are more.
     pub values: Vec<String>,
-    /// The number of all, if that is known.
+    /// The number of all values, if it is known.
     pub total: Option<u64>,
-    /// There are more than these.
+    /// `true` if there are more values than these.
     pub has_more: bool,
 }
 
 impl Completion {
-    /// All there are.
+    /// All the values that there are.
     pub fn all<S: Into<String>>(values: impl IntoIterator<Item = S>) -> Self {
         Self { values: values.into_iter().map(Into::into).collect(), total: None, has_more: false }
     }
 }
 
-/// A name or address that does not exist here, as the peer wrote it.
+/// A name or an address that does not exist here, as the peer wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotFound {
-    /// No such tool.
+    /// The name of a tool.
     Tool(Text),
-    /// No such resource.
+    /// The uri of a resource.
     Resource(Text),
 }
 
@@ -323,9 +323,9 @@ pub struct ToolOutput {
     pub content: Blocks,
     /// The result for programs. MCP 2025-06-18 and later.
     pub structured: Option<Json>,
-    /// `true` if the tool failed. On MCP a failure is a result, so that the model can read it and try otherwise.
+    /// `true` if the tool failed. On MCP a failure is a result, so that the model can read it and try again.
     pub is_error: bool,
-    /// The failure for programs, where a failure is an error (Tesseron). Without it that is an internal error with the text.
+    /// The failure for programs, on protocols where a failure is an error (Tesseron). `None` sends an internal error with the text.
     pub fault: Option<Box<RpcError>>,
 }
 
@@ -350,7 +350,7 @@ impl ToolOutput {
         output
     }
 
-    /// A failure that says what was wrong.
+    /// A failure with a message for the model.
     #[must_use]
     pub fn error(message: impl Into<Text>) -> Self {
         let mut output = Self::text(message);
@@ -358,7 +358,7 @@ impl ToolOutput {
         output
     }
 
-    /// A failure with a number of its own, for protocols that send it. The message is what the model reads.
+    /// A failure with an error code of its own, for protocols that send it. The model reads the message.
     #[must_use]
     pub fn fault(error: RpcError) -> Self {
         let mut output = Self::error(error.message.clone());
@@ -367,12 +367,12 @@ impl ToolOutput {
     }
 }
 
-/// One progress update: any subset of its members.
+/// One progress update. Any of its members may be missing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Progress {
-    /// The position. Only ever increases. At least 0 when we send it.
+    /// The position. It only increases. At least 0 when we send it.
     pub value: Option<f64>,
-    /// Of how much, if that is known. It may change or vanish from one update to the next.
+    /// The end of the scale, if it is known. It may change or vanish from one update to the next.
     pub total: Option<f64>,
     /// The current step, for people.
     pub message: Option<Text>,
@@ -381,25 +381,25 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// So many of so many.
+    /// The position `current` of `total`.
     #[must_use]
     pub fn count(current: u64, total: u64) -> Self {
         Self { value: Some(current as f64), total: Some(total as f64), ..Self::default() }
     }
 
-    /// So many percent.
+    /// The position `percent` of 100.
     #[must_use]
     pub fn percent(percent: f64) -> Self {
         Self { value: Some(percent), total: Some(100.0), ..Self::default() }
     }
 
-    /// So far, of who knows how much.
+    /// A position without a known total.
     #[must_use]
     pub fn value(value: f64) -> Self {
         Self { value: Some(value), ..Self::default() }
     }
 
-    /// Only a message.
+    /// A message without a position.
     #[must_use]
     pub fn message(message: impl Into<Text>) -> Self {
         Self { message: Some(message.into()), ..Self::default() }
@@ -472,21 +472,21 @@ impl fmt::Display for Level {
 pub struct LogRecord {
     /// The severity.
     pub level: Level,
-    /// Which part of the program.
+    /// The part of the program that it is from.
     pub logger: Option<Text>,
     /// The content, any JSON.
     pub data: Json,
 }
 
-/// News that belongs to no invocation.
+/// News that belong to no call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Notice {
     /// The tools of the server changed.
     ToolsChanged,
-    /// The actions of a Tesseron app, all that there are now: an array.
+    /// The current actions of a Tesseron app: an array.
     Actions(Json),
-    /// The resources of a Tesseron app, all that there are now: an array.
+    /// The current resources of a Tesseron app: an array.
     Resources(Json),
     /// The prompts of the server changed.
     PromptsChanged,
@@ -494,31 +494,30 @@ pub enum Notice {
     ResourcesChanged,
     /// A subscribed resource changed.
     ResourceUpdated {
-        /// Which.
+        /// The uri of the resource.
         uri: Text,
     },
     /// The new value of a subscribed resource. On MCP it is sent as [`Notice::ResourceUpdated`], without the value.
     ResourceValue {
         /// The subscriber's name for the subscription. MCP has no such name.
         subscription: Text,
-        /// Which resource. Empty on arrival: Tesseron names only the subscription.
+        /// The uri of the resource. Empty on arrival: Tesseron names only the subscription.
         uri: Text,
         /// The new value.
         value: Json,
     },
     /// The roots of the client changed.
     RootsChanged,
-    /// The user has done what an address was opened for (MCP 2025-11-25). On arrival `id` may be any; one that the receiver does not
-    /// wait for means nothing.
+    /// The user has finished at an address (MCP 2025-11-25). On arrival `id` may be any; ignore one that you do not wait for.
     ElicitationComplete {
-        /// That of the [`OpenUrl`].
+        /// The id of the [`OpenUrl`].
         id: Text,
     },
     /// A notification that the protocol does not have. On arrival only those that [`Config`](crate::Config) lists.
     Custom {
-        /// Its method.
+        /// The method.
         method: Text,
-        /// Its parameters.
+        /// The parameters.
         params: Option<Json>,
     },
 }

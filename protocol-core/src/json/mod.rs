@@ -17,14 +17,14 @@ use serde::{Deserialize, Serialize};
 use scan::{Cursor, is_text};
 use write::write_string;
 
-/// As deep as a payload of ours may be nested, so that what it is put into stays readable.
+/// The deepest nesting of a payload of ours, so that the frame around it stays readable.
 const DEPTH: u8 = 120;
 
 /// Owned, syntax-checked JSON text, usually a slice of the frame it came in.
 ///
-/// Cloning bumps a reference count. Whoever keeps one for long may keep its whole frame alive; [`Json::detach`] copies it
-/// out. The text is checked for syntax (RFC 8259) and for depth (120) and otherwise left as it is: number
-/// lexemes such as `1e999`, escapes such as `"\ud800"` and repeated keys inside pass through.
+/// Cloning bumps a reference count. A value that is kept for long may keep its whole frame alive; [`Json::detach`] copies it out. The
+/// text is checked for syntax (RFC 8259) and for depth (120) and otherwise left as it is: number lexemes such as `1e999`, escapes such as
+/// `"\ud800"` and repeated keys inside pass through.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Json(Bytes);
 
@@ -44,8 +44,8 @@ impl Json {
     /// Checks `text` and takes it over without copying. White space around the value is left out.
     ///
     /// # Errors
-    /// [`JsonError`] if it is not exactly one JSON value, nested at most 120 deep: in a frame it stands a few levels deeper, and a peer like
-    /// us reads 128.
+    /// [`JsonError`] if it is not exactly one JSON value, nested at most 120 deep. A frame nests it a few levels deeper, and peers such
+    /// as this crate read 128.
     pub fn parse(text: impl Into<Bytes>) -> Result<Self, JsonError> {
         let bytes = text.into();
         let value = if is_text(&bytes) { Cursor::new(&bytes, DEPTH).whole().ok() } else { None };
@@ -67,13 +67,13 @@ impl Json {
     /// Reads the text as a `T`, which may borrow from it.
     ///
     /// # Errors
-    /// [`JsonError::Decode`] if the text is not the JSON of a `T`; the message says where.
+    /// [`JsonError::Decode`] if the text is not the JSON of a `T`; the message names the line and the column.
     pub fn decode<'a, T: Deserialize<'a>>(&'a self) -> Result<T, JsonError> {
-        // As one text, so that its strings are not each looked through anew.
+        // Decoded as `str`, so that the UTF-8 of its strings is not checked again.
         serde_json::from_str(self.as_str()).map_err(|error| JsonError::Decode(describe(&error)))
     }
 
-    /// The JSON string that says `text`.
+    /// The JSON string of `text`.
     #[must_use]
     pub fn string(text: &str) -> Self {
         let mut out = Vec::with_capacity(text.len().saturating_add(2));
@@ -84,7 +84,7 @@ impl Json {
     /// The exact text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        // Checked when the value was made, and bytes do not change; an empty answer would fail every later parse.
+        // Checked when the value was made, and the bytes do not change; an empty text would fail every later parse.
         core::str::from_utf8(&self.0).unwrap_or_default()
     }
 
@@ -100,7 +100,7 @@ impl Json {
         self.0.first() == Some(&b'{')
     }
 
-    /// The array of these.
+    /// The array of `items`.
     #[must_use]
     pub fn array(items: impl Iterator<Item = Self>) -> Self {
         let mut out = Vec::from(*b"[");
@@ -120,13 +120,13 @@ impl Json {
         self.0.first() == Some(&b'[')
     }
 
-    /// The text, if this is a string that is one: half a surrogate pair is none.
+    /// The text of a string. `None` for another value, and for a string with half a surrogate pair.
     #[must_use]
     pub fn as_text(&self) -> Option<Text> {
         read::string(self.as_bytes()).map(|text| Text::from(&*text))
     }
 
-    /// The member `name`, if this is an object that has it. Where a key is repeated the last one counts.
+    /// The member `name`, if this is an object that has it; the last one if it is repeated.
     #[must_use]
     pub fn member(&self, name: &str) -> Option<Self> {
         read::member(self.as_bytes(), name).map(|value| self.part(value))
@@ -142,12 +142,12 @@ impl Json {
         self.0 = Bytes::copy_from_slice(&self.0);
     }
 
-    /// `value` must be a part of this text that is a value.
+    /// The value at `value`, which must be a slice of this text.
     pub(crate) fn part(&self, value: &[u8]) -> Self {
         Self(self.0.slice_ref(value))
     }
 
-    /// The same, for whoever needs the rest no longer.
+    /// Replaces the text by its slice at `place`, which must be a value.
     pub(crate) fn into_part(self, place: scan::Span) -> Self {
         use bytes::Buf;
         let Self(mut text) = self;
@@ -157,9 +157,9 @@ impl Json {
         Self(text)
     }
 
-    /// Takes over text that is known to be one JSON value, nested at most 120 deep, because the caller has written it. Nothing is checked:
-    /// anything else changes what the frame says that it is put into, so no text from outside may come here. [`Json::parse`] checks, and
-    /// [`write::Object::value`] writes what needs no check.
+    /// Takes over text that is known to be one JSON value, nested at most 120 deep, because the caller has written it. Nothing is
+    /// checked: other text changes the meaning of the frame that it is written into, so text from outside must go through
+    /// [`Json::parse`]. [`write::Object::value`] writes JSON that needs no check.
     #[must_use]
     pub fn written(text: Vec<u8>) -> Self {
         Self(text.into())
@@ -184,7 +184,7 @@ impl fmt::Display for Json {
     }
 }
 
-/// Why a text or a value is not the JSON that was wanted.
+/// The reason why a text or a value is not the JSON that was wanted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JsonError {
@@ -200,7 +200,7 @@ pub enum JsonError {
 }
 
 impl JsonError {
-    /// Why serde_json wrote nothing.
+    /// The error of serde_json in writing a value.
     pub(crate) fn unwritten(error: &serde_json::Error) -> Self {
         Self::Encode(describe(error))
     }
@@ -220,7 +220,7 @@ fn describe(error: &serde_json::Error) -> String {
     error.to_string()
 }
 
-/// A frame being taken apart: makes owned slices of it.
+/// A frame being taken apart, as the source of owned slices.
 ///
 /// A payload that is a small part of a large frame is copied out, since a slice would keep the whole frame alive.
 #[derive(Clone, Copy)]
@@ -241,7 +241,7 @@ impl<'a> Frame<'a> {
         Json(self.slice(value))
     }
 
-    /// The same, to be cut out once the frame has been read. `value` must be a part of this very frame: nobody looks at it again.
+    /// The same, to be cut out of the frame after reading. `value` must be a slice of this very frame, which is not checked again.
     pub(crate) fn payload(self, value: &[u8]) -> Payload {
         let from = value.as_ptr().addr().wrapping_sub(self.0.as_ptr().addr());
         debug_assert!(self.0.get(from..).is_some_and(|rest| rest.starts_with(value)), "a part of another frame");
@@ -271,17 +271,17 @@ impl<'a> Frame<'a> {
 
 /// The payload of a frame that is being read.
 ///
-/// It is what is wanted of a frame, so whoever has read the frame gives that up for it, and counts no second handle of the same bytes.
+/// The reader of a frame gives it up for the payload, which so needs no second handle of the same bytes.
 #[derive(Debug)]
 pub(crate) enum Payload {
-    /// At this place of the frame.
+    /// A range of the frame.
     At(scan::Span),
-    /// Made of it, or beside it.
+    /// A value of its own.
     Own(Json),
 }
 
 impl Payload {
-    /// `frame` must be the one that was read.
+    /// Cuts the payload out of `frame`, which must be the one that was read.
     pub(crate) fn cut(self, frame: Bytes) -> Json {
         match self {
             Self::At(place) => Json(frame).into_part(place),
@@ -295,7 +295,7 @@ impl Payload {
 pub struct Text(Bytes);
 
 impl Text {
-    /// Text that lives for ever: no allocation.
+    /// Text with a static lifetime: no allocation.
     #[must_use]
     pub const fn from_static(text: &'static str) -> Self {
         Self(Bytes::from_static(text.as_bytes()))
@@ -304,7 +304,7 @@ impl Text {
     /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        // Made from `str`, or seen to be UTF-8 with the frame.
+        // Made from `str`, or checked to be UTF-8 with the frame.
         core::str::from_utf8(&self.0).unwrap_or_default()
     }
 

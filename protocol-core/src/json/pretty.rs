@@ -2,17 +2,17 @@
 
 use alloc::string::String;
 
-/// The largest factor by which the text may grow; deep nesting could make it two hundred times as long.
+/// The largest factor by which indenting may lengthen the text; deep nesting could reach two hundred.
 const MOST: usize = 8;
 
-/// Indents JSON text for people: a member or an element a line, each level two spaces further in. Strings and numbers stay as they are written.
-/// Indents JSON for people. Text that would become more than eight times as long stays as it is.
+/// Indents JSON text for people: one member or element a line, two spaces a level. Strings and numbers stay as they are written. Text
+/// that would become more than eight times as long is returned as it is.
 pub fn pretty(text: &str) -> String {
     let mut out = String::with_capacity(text.len().saturating_mul(2));
     let mut level = 0_usize;
     let mut in_string = false;
     let mut escaped = false;
-    // What is between the last token and the next one: an opened container may turn out to be empty.
+    // An opened container, whose line break waits since the container may turn out to be empty.
     let mut opened = false;
     let most = text.len().saturating_mul(MOST).saturating_add(1024);
     for letter in text.chars() {

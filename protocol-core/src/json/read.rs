@@ -1,7 +1,7 @@
-//! Text that passed a scan, read again: what was checked is not checked twice, so a value ends where its quotes and brackets say. It
-//! stays bytes, since to make a `str` of them is to look at each.
+//! Reading text that passed a scan. The syntax is not checked again: a value ends where its quotes and brackets say. Text stays bytes,
+//! since making a `str` would check each byte again.
 //!
-//! No bytes make a function of this module panic or loop. Of text that never passed a scan the answers mean nothing.
+//! No input makes a function of this module panic or loop. The results for text that never passed a scan are unspecified.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -11,7 +11,7 @@ use core::str::FromStr;
 pub use super::scan::Kind;
 use super::scan::{self, byte, next, skip_plain};
 
-/// An object key as it stands in the text.
+/// An object key as it is written in the text.
 #[derive(Clone, Copy, Debug)]
 pub struct Key<'a> {
     pub(super) quoted: &'a [u8],
@@ -19,12 +19,12 @@ pub struct Key<'a> {
 }
 
 impl<'a> Key<'a> {
-    /// The key with its quotes and escapes, exactly as it stands.
+    /// The key with its quotes and escapes, exactly as it is written.
     pub fn quoted(self) -> &'a [u8] {
         self.quoted
     }
 
-    /// The key itself. One that names half a surrogate pair is no text at all and reads as empty.
+    /// The key without quotes and escapes. Empty for a key with half a surrogate pair, which is no text.
     #[inline]
     pub fn name(self) -> Cow<'a, str> {
         match self.plain() {
@@ -33,7 +33,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// The key itself, if nothing in it is escaped.
+    /// The bytes of the key, if none of them is escaped.
     #[inline]
     pub fn plain(self) -> Option<&'a [u8]> {
         match self.quoted {
@@ -42,7 +42,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// Returns `true` if it is `name`.
+    /// Returns `true` if the key is `name`.
     #[inline]
     pub fn is(self, name: &str) -> bool {
         match self.plain() {
@@ -91,7 +91,7 @@ impl<'a> Iterator for Members<'a> {
     }
 }
 
-/// Passes over what may be between two tokens.
+/// Skips the bytes that may stand between two tokens.
 #[inline]
 fn skip_signs(text: &[u8], mut at: usize) -> usize {
     while matches!(byte(text, at), b' ' | b'\t' | b'\n' | b'\r' | b',' | b':') {
@@ -100,14 +100,14 @@ fn skip_signs(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Of the string whose opening quote is at `at`.
+/// Returns the end of the string whose opening quote is at `at`.
 #[inline]
 fn skip_string(text: &[u8], at: usize) -> Option<usize> {
     let end = skip_plain(text, next(at));
     if byte(text, end) == b'"' { Some(next(end)) } else { skip_escapes(text, end) }
 }
 
-/// Finds the end of a string from its first escape on. The digits of an escape are plain bytes.
+/// Returns the end of a string, from its first escape on. The digits of an escape are plain bytes.
 #[inline(never)]
 fn skip_escapes(text: &[u8], mut at: usize) -> Option<usize> {
     while *text.get(at)? != b'"' {
@@ -151,14 +151,14 @@ pub fn for_each_member<'a>(text: &'a [u8], mut each: impl FnMut(&str, &'a [u8]))
     for_each_key(text, |key, value| each(&key.name(), value));
 }
 
-/// Calls `each` with the key, as it stands, and the value of every member of the object `text`.
+/// Calls `each` with the key, as it is written, and the value of every member of the object `text`.
 pub fn for_each_key<'a>(text: &'a [u8], mut each: impl FnMut(Key<'a>, &'a [u8])) {
     if let Some(members) = Members::of(text) {
         members.for_each(|(key, value)| each(key, value));
     }
 }
 
-/// The member `name` of the object `text`; the last one where it is repeated. `None` if `text` is no object.
+/// The member `name` of the object `text`; the last one if it is repeated. `None` if `text` is no object.
 pub fn member<'a>(text: &'a [u8], name: &str) -> Option<&'a [u8]> {
     Members::of(text)?.filter(|(key, _)| key.is(name)).last().map(|(_, value)| value)
 }
@@ -181,8 +181,7 @@ pub fn elements(text: &[u8]) -> Vec<&[u8]> {
     }
 }
 
-/// Decodes a JSON string into UTF-8 bytes: most are between its quotes as they are. `None` if `value` is none, or names half a
-/// surrogate pair.
+/// Decodes a JSON string into UTF-8 bytes, borrowed if nothing is escaped. `None` if `value` is no string, or has half a surrogate pair.
 #[inline]
 pub fn said(value: &[u8]) -> Option<Cow<'_, [u8]>> {
     if byte(value, 0) != b'"' {
@@ -196,7 +195,7 @@ pub fn said(value: &[u8]) -> Option<Cow<'_, [u8]>> {
     }
 }
 
-/// Decodes a JSON string. `None` if `value` is none, or names half a surrogate pair.
+/// Decodes a JSON string. `None` if `value` is no string, or has half a surrogate pair.
 pub fn string(value: &[u8]) -> Option<Cow<'_, str>> {
     match said(value)? {
         Cow::Borrowed(text) => core::str::from_utf8(text).ok().map(Cow::Borrowed),
@@ -208,9 +207,9 @@ fn unescape(quoted: &[u8]) -> Option<String> {
     serde_json::from_slice(quoted).ok()
 }
 
-/// The number that a JSON value says, if it is one and finite.
+/// The value of a JSON number. `None` if `value` is no number, or one that is not finite.
 pub fn number(value: &[u8]) -> Option<f64> {
-    // Most numbers are counts, and reading those as whole numbers is several times quicker.
+    // Most numbers are counts, and reading those as integers is several times quicker.
     if let Some(count) = count(value) {
         return Some(count as f64);
     }
@@ -220,7 +219,7 @@ pub fn number(value: &[u8]) -> Option<f64> {
     core::str::from_utf8(value).ok()?.parse::<f64>().ok().filter(|number| number.is_finite())
 }
 
-/// The number that a JSON value says, if that is a whole one within the bounds of `T`.
+/// The value of a JSON number, if it is an integer within the bounds of `T`.
 pub fn integer<T: FromStr + TryFrom<u64>>(value: &[u8]) -> Option<T> {
     match count(value) {
         Some(count) => T::try_from(count).ok(),
@@ -228,10 +227,10 @@ pub fn integer<T: FromStr + TryFrom<u64>>(value: &[u8]) -> Option<T> {
     }
 }
 
-/// The number that digits say, if there are few and nothing else.
+/// The value of at most 15 digits with nothing else.
 #[inline]
 fn count(digits: &[u8]) -> Option<u64> {
-    /// As many are exact as a double, too.
+    /// The most digits that are exact as a double, too.
     const MOST: usize = 15;
     if digits.is_empty() || digits.len() > MOST {
         return None;
@@ -243,7 +242,7 @@ fn count(digits: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0_u64, |count, byte| Some(count.wrapping_mul(10).wrapping_add(digit(*byte)?)))
 }
 
-/// The number that four to eight digits say, of which these are the first and the last: all in one word, as they are written.
+/// The value of four to eight digits, given their first four and last four bytes, computed in one word.
 #[inline]
 fn few(length: usize, first: [u8; 4], last: [u8; 4]) -> Option<u64> {
     // The last digit is the highest byte; below the first there are zeros.

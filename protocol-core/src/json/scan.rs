@@ -1,7 +1,7 @@
 //! One pass over JSON text that checks its syntax, bounds its depth and hands out members.
 //!
-//! The grammar is RFC 8259. Nothing recurses: the open brackets are bits of one `u128`, which is why the depth limit
-//! is at most 128. Input is bytes that are known to be UTF-8: [`is_text`] has seen it, or whoever wrote them says so.
+//! The grammar is RFC 8259. Nothing recurses: the open brackets are bits of one `u128`, which is why the depth limit is at most 128. The
+//! input must be UTF-8: checked by [`is_text`], or known from its writer.
 
 use core::ops::Range;
 
@@ -10,7 +10,7 @@ use super::read::{self, Key, for_each_member, member};
 /// The deepest nesting that a scan can follow.
 pub(crate) const MAX_DEPTH: u8 = 128;
 
-/// Why a text was refused. As wide as a place in it, so that a `Result` of the two goes through registers.
+/// The reason why a text was refused. As wide as a place in it, so that a `Result` of the two is passed in registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum ScanError {
@@ -54,7 +54,7 @@ impl Kind {
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor<'a> {
     text: &'a [u8],
-    /// The number of bytes of `text` that were passed.
+    /// The number of bytes of `text` before the cursor.
     at: usize,
     depth: u8,
 }
@@ -65,26 +65,26 @@ impl<'a> Cursor<'a> {
         Self { text, at: 0, depth: depth.min(MAX_DEPTH) }
     }
 
-    /// Checks that the whole text is one value with nothing but white space around it, and gives back the value.
+    /// Checks that the whole text is one value with nothing but white space around it, and returns the value.
     pub(crate) fn whole(mut self) -> Result<&'a [u8], ScanError> {
         let value = self.value()?;
         self.end()?;
         Ok(value)
     }
 
-    /// Nothing but white space may follow.
+    /// Checks that nothing but white space follows.
     pub(crate) fn end(&mut self) -> Result<(), ScanError> {
         if self.at == self.text.len() || self.peek().is_none() { Ok(()) } else { Err(ScanError::Syntax) }
     }
 
-    /// The first byte of what comes next, white space passed over.
+    /// The next byte after white space, not taken.
     #[inline]
     pub(crate) fn peek(&mut self) -> Option<u8> {
         self.at = skip_space(self.text, self.at);
         self.text.get(self.at).copied()
     }
 
-    /// Takes `byte` if it comes next, white space passed over.
+    /// Takes the next byte after white space if it is `byte`.
     #[inline]
     pub(crate) fn take(&mut self, byte: u8) -> bool {
         let taken = self.peek() == Some(byte);
@@ -94,27 +94,27 @@ impl<'a> Cursor<'a> {
         taken
     }
 
-    /// The next value, whole, checked.
+    /// Takes the next value whole, and checks it.
     pub(crate) fn value(&mut self) -> Result<&'a [u8], ScanError> {
         let start = skip_space(self.text, self.at);
         self.at = skip_value(self.text, start, self.depth)?;
         Ok(self.since(start))
     }
 
-    /// The bytes that were passed since `start`.
+    /// The bytes from `start` to the cursor.
     #[inline]
     fn since(&self, start: usize) -> &'a [u8] {
         self.text.get(start..self.at).unwrap_or_default()
     }
 }
 
-/// The place behind one byte. No text has its end at the end of memory, so nothing wraps.
+/// The place after one byte. No text ends at the end of the address space, so nothing wraps.
 #[inline]
 pub(super) const fn next(at: usize) -> usize {
     at.wrapping_add(1)
 }
 
-/// The byte at a place. Behind the end it is 0, which stands nowhere in JSON.
+/// The byte at a place. After the end it is 0, which occurs nowhere in JSON.
 #[inline]
 pub(super) fn byte(text: &[u8], at: usize) -> u8 {
     text.get(at).copied().unwrap_or_default()
@@ -122,7 +122,7 @@ pub(super) fn byte(text: &[u8], at: usize) -> u8 {
 
 #[inline]
 fn skip_space(text: &[u8], at: usize) -> usize {
-    // Nearly all JSON is written without any.
+    // Nearly all JSON is written without white space.
     if byte(text, at) > b' ' { at } else { skip_blanks(text, at) }
 }
 
@@ -135,7 +135,7 @@ fn skip_blanks(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Of a value that begins at `at`. Containers in it may be nested `depth` deep.
+/// Returns the end of the value at `at`, in which containers may be nested `depth` deep.
 #[inline]
 fn skip_value(text: &[u8], at: usize, depth: u8) -> Result<usize, ScanError> {
     match byte(text, at) {
@@ -146,9 +146,9 @@ fn skip_value(text: &[u8], at: usize, depth: u8) -> Result<usize, ScanError> {
     }
 }
 
-/// Of an object or an array that is nested at most `most` deep.
+/// Returns the end of the object or array at `at`, which may be nested `most` deep.
 fn skip_container(text: &[u8], mut at: usize, most: u8) -> Result<usize, ScanError> {
-    // One bit an open container, the innermost lowest: 1 is an object.
+    // One bit for each open container, the innermost lowest: 1 is an object.
     let mut open: u128 = 0;
     let mut depth: u8 = 0;
     loop {
@@ -173,7 +173,7 @@ fn skip_container(text: &[u8], mut at: usize, most: u8) -> Result<usize, ScanErr
             b'-' | b'0'..=b'9' => at = skip_number(text, at)?,
             _ => at = skip_literal(text, at)?,
         }
-        // A value ended: close what ends with it, or go on to the next one.
+        // A value ended: close the containers that end with it, or go on to the next value.
         loop {
             if depth == 0 {
                 return Ok(at);
@@ -201,15 +201,15 @@ fn skip_container(text: &[u8], mut at: usize, most: u8) -> Result<usize, ScanErr
 
 /// The place of a member of an object.
 struct Member {
-    /// The quotes of its key.
+    /// The place of the opening quote of its key.
     open: usize,
     close: usize,
-    /// `true` if there are escapes between them.
+    /// `true` if its key has escapes.
     escaped: bool,
     value: usize,
 }
 
-/// Of the member whose key is at `at`, all but the end is found: that of its value.
+/// Finds the key at `open` and the colon after it; the end of the value is not known yet.
 #[inline]
 fn member_at(text: &[u8], open: usize) -> Result<Member, ScanError> {
     if byte(text, open) != b'"' {
@@ -232,14 +232,14 @@ fn skip_literal(text: &[u8], at: usize) -> Result<usize, ScanError> {
     Ok(at.wrapping_add(word.len()))
 }
 
-/// Of the string whose opening quote is at `at`.
+/// Returns the end of the string whose opening quote is at `at`.
 #[inline]
 fn skip_string(text: &[u8], at: usize) -> Result<usize, ScanError> {
     let end = skip_plain(text, next(at));
     if byte(text, end) == b'"' { Ok(next(end)) } else { skip_escapes(text, end) }
 }
 
-/// Finds the end of a string from its first escape on.
+/// Returns the end of a string, from its first escape on.
 #[inline(never)]
 fn skip_escapes(text: &[u8], mut at: usize) -> Result<usize, ScanError> {
     loop {
@@ -272,11 +272,11 @@ fn skip_number(text: &[u8], mut at: usize) -> Result<usize, ScanError> {
     Ok(at)
 }
 
-/// At least one digit, and all that follow it.
+/// Returns the end of the digits at `start`, of which there must be at least one.
 #[inline]
 fn skip_digits(text: &[u8], start: usize) -> Result<usize, ScanError> {
     let mut at = start;
-    // Nearly all numbers are shorter than eight bytes, and stand before as many others.
+    // Nearly all numbers are shorter than eight bytes, and more bytes follow them.
     while let Some(word) = text.get(at..).and_then(<[u8]>::first_chunk) {
         let marks = non_digits(u64::from_le_bytes(*word));
         at = at.wrapping_add(marks.trailing_zeros() as usize >> 3);
@@ -296,20 +296,20 @@ const fn non_digits(word: u64) -> u64 {
     non_values(word ^ each(b'0'))
 }
 
-/// Marks the bytes that are not 0 to 9: so much is added that anything larger reaches the highest bit.
+/// Marks the bytes above 9: the sum of such a byte and the addend reaches the highest bit.
 #[inline]
 pub(super) const fn non_values(word: u64) -> u64 {
     ((word & each(0x7f)).wrapping_add(each(0x7f - 9)) | word) & each(0x80)
 }
 
-/// Eight times the same byte.
+/// A word of eight times the same byte.
 #[inline]
 const fn each(byte: u8) -> u64 {
     u64::from_ne_bytes([byte; 8])
 }
 
-/// Passes over bytes that need no look: neither quote, backslash nor control character. Eight at a time, since
-/// a tool's output is mostly such bytes.
+/// Skips bytes that need no look: neither quote, backslash nor control character. Eight at a time, since the output of a tool is mostly
+/// such bytes.
 #[inline(never)]
 pub(super) fn skip_plain(text: &[u8], mut at: usize) -> usize {
     // Most keys and many strings are shorter than this.
@@ -324,18 +324,18 @@ pub(super) fn skip_plain(text: &[u8], mut at: usize) -> usize {
     skip_plain_run(text, at)
 }
 
-/// Returns `true` if bytes are UTF-8. Nearly always they are ASCII, which takes a fraction of the time to see.
+/// Returns `true` if `bytes` are UTF-8. ASCII, the usual case, is checked in a fraction of the time.
 #[inline]
 pub(crate) fn is_text(bytes: &[u8]) -> bool {
-    // Without a way out of the loop, so that many words are looked at at once.
+    // Has no way out of the loop, so that the compiler checks many words at once.
     let (words, rest) = bytes.as_chunks();
     let of_words = words.iter().fold(0, |all, word| all | u64::from_ne_bytes(*word));
     let of_rest = rest.iter().fold(0, |all, byte| all | byte);
     (of_words & u64::from_ne_bytes([0x80; 8]) == 0 && of_rest.is_ascii()) || core::str::from_utf8(bytes).is_ok()
 }
 
-/// Returns `true` if a part of `text` has what is looked for. Nearly always none has, so all of a part is looked at, many bytes at a time: that takes
-/// parts of one length. Each begins so many bytes before the end of the last as `overlap` says.
+/// Returns `true` if `has` is true of a part of `text`. All parts have one length and are checked whole, many bytes at a time, since
+/// nearly always none has it. Each begins `overlap` bytes before the end of the one before.
 #[inline]
 pub(crate) fn any_part<const LENGTH: usize>(text: &[u8], overlap: usize, has: impl Fn(&[u8]) -> bool) -> bool {
     let Some(last) = text.last_chunk::<LENGTH>() else { return has(text) };
@@ -349,7 +349,7 @@ pub(crate) fn any_part<const LENGTH: usize>(text: &[u8], overlap: usize, has: im
     has(last)
 }
 
-/// [`skip_plain`] where it goes on for long. It stands alone, so that short texts are passed over in few instructions.
+/// [`skip_plain`] for long runs. A function of its own, so that short texts take few instructions.
 #[inline(never)]
 fn skip_plain_run(text: &[u8], mut at: usize) -> usize {
     let (words, _) = text.get(at..).unwrap_or_default().as_chunks();
@@ -363,7 +363,7 @@ fn skip_plain_run(text: &[u8], mut at: usize) -> usize {
     skip_plain_tail(text, at)
 }
 
-/// [`skip_plain`] where less than eight bytes are left.
+/// [`skip_plain`] for the last bytes, fewer than eight.
 #[inline(never)]
 fn skip_plain_tail(text: &[u8], at: usize) -> usize {
     let rest = text.get(at..).unwrap_or_default();
@@ -374,20 +374,20 @@ fn skip_plain_tail(text: &[u8], at: usize) -> usize {
         }
         None => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
     };
-    // Behind the last byte comes 0, which is special.
+    // The bytes after the last are 0, which is special.
     first_marked(at, specials(word))
 }
 
 /// Marks the bytes that [`skip_plain`] stops at. The lowest mark is exact; above it there may be false ones.
 #[inline]
 const fn specials(word: u64) -> u64 {
-    // With its second bit turned over a quote is 0x20, just above the control characters, which stay below it.
+    // With its second bit flipped a quote is 0x20, just above the control characters, which stay below it.
     let below_quote = (word ^ each(2)).wrapping_sub(each(0x21));
     let below_next_to_backslash = (word ^ each(b'\\')).wrapping_sub(each(1));
     (below_quote | below_next_to_backslash) & !word & each(0x80)
 }
 
-/// Behind the bytes before the lowest mark.
+/// The place of the byte with the lowest mark, from `at` on.
 #[inline]
 const fn first_marked(at: usize, marks: u64) -> usize {
     at.wrapping_add(marks.trailing_zeros() as usize >> 3)
@@ -400,7 +400,7 @@ pub(crate) struct Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    /// Of the object that comes next at `cursor`, if it begins as `written`, with members that are passed over.
+    /// The members of the next object at `cursor`, after `written`, if the object begins with exactly that.
     #[inline]
     pub(crate) fn behind(cursor: Cursor<'a>, written: &str) -> Option<Self> {
         let mut members = Self { cursor, first: false };
@@ -409,19 +409,19 @@ impl<'a> Members<'a> {
         begins.then_some(members)
     }
 
-    /// Of the object that comes next at `cursor`, if one does. Read it to its end, then go on with [`Self::rest`].
+    /// The members of the object that comes next at `cursor`, if one does. Read it to its end, then go on with [`Self::rest`].
     pub(crate) fn at(mut cursor: Cursor<'a>) -> Option<Self> {
         let open = cursor.take(b'{');
         cursor.depth = cursor.depth.saturating_sub(1);
         open.then_some(Self { cursor, first: true })
     }
 
-    /// The cursor behind the object, once [`Self::next_key`] gave `None`.
+    /// The cursor after the object, once [`Self::next_key`] returned `None`.
     pub(crate) fn rest(self) -> Cursor<'a> {
         self.cursor
     }
 
-    /// The next key; its value must be taken by [`Self::value`] or [`Self::note`] before the next one is.
+    /// The next key. Take its value by [`Self::value`] or [`Self::note`] before the next key.
     pub(crate) fn next_key(&mut self) -> Result<Option<Key<'a>>, ScanError> {
         let text = self.cursor.text;
         let first = core::mem::replace(&mut self.first, false);
@@ -441,7 +441,7 @@ impl<'a> Members<'a> {
         Ok(Some(Key { quoted, escaped: member.escaped }))
     }
 
-    /// Takes what comes next if it stands there as `written`: a comma, a key and a colon, say.
+    /// Takes `written` if the text goes on with exactly that, such as a comma, a key and a colon.
     #[inline]
     pub(crate) fn take_written(&mut self, written: &str) -> bool {
         let rest = self.cursor.text.get(self.cursor.at..).unwrap_or_default();
@@ -452,7 +452,7 @@ impl<'a> Members<'a> {
         taken
     }
 
-    /// Takes the value if it is a string without escapes, of which it gives back what is between the quotes.
+    /// Takes the value if it is a string without escapes, and returns the bytes between its quotes.
     pub(crate) fn take_plain(&mut self) -> Option<&'a [u8]> {
         let text = self.cursor.text;
         let inside = next(self.cursor.at);
@@ -468,7 +468,7 @@ impl<'a> Members<'a> {
         self.cursor.value()
     }
 
-    /// Takes the value into `noted`, which is empty, with its members if it is an object.
+    /// Takes the value into `noted`, which must be empty, with its members if it is an object.
     pub(crate) fn note(&mut self, noted: &mut IndexedObject<'a>) -> Result<(), ScanError> {
         let text = self.cursor.text;
         let start = skip_space(text, self.cursor.at);
@@ -507,37 +507,37 @@ impl<'a> Members<'a> {
     }
 }
 
-/// A value, and where its members stand if it is an object: found while it was checked, so that reading them needs no second pass.
+/// A value, with the places of its members if it is an object: found by the check, so that reading members needs no second pass.
 ///
-/// They are found again when they are asked for if there are more than places, if a key has an escape in it, and beyond 4 GiB.
+/// The text is walked again if there are more members than places, if a key has an escape in it, and beyond 4 GiB.
 #[derive(Debug, Default)]
 pub(crate) struct IndexedObject<'a> {
     text: &'a [u8],
-    /// The key of each, without its quotes, and the value. In a text of more than 4 GiB these places say nothing.
+    /// The places of each key, without its quotes, and of its value. Meaningless in a text of more than 4 GiB.
     members: [(Span, Span); PLACES],
     /// The number of members, or [`AGAIN`].
     count: usize,
 }
 
-/// A member stands twice in an object where it must not.
+/// The error for a member that is repeated where it must not be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Repeated;
 
-/// A part of a value, half as large as a slice of it.
+/// A range of a value, half as large as a slice of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Span {
     from: u32,
     to: u32,
 }
 
-/// Most parameters of a request or a notification have fewer members.
+/// The number of members whose places are kept. Most parameters have fewer.
 const PLACES: usize = 5;
 
-/// More members than there are places.
+/// The count of members beyond [`PLACES`], or with a key that has an escape: the text is walked again.
 const AGAIN: usize = usize::MAX;
 
 impl Span {
-    /// Of a text that is not longer than a span can say.
+    /// A range of a text of at most 4 GiB.
     pub(crate) fn new(from: usize, to: usize) -> Self {
         Self { from: from as u32, to: to as u32 }
     }
@@ -578,7 +578,7 @@ impl<'a> IndexedObject<'a> {
         }
     }
 
-    /// The member `name`; the last one where it is repeated.
+    /// The member `name`; the last one if it is repeated.
     pub(crate) fn member(&self, name: &str) -> Option<&'a [u8]> {
         match self.members.get(..self.count) {
             Some(members) => members.iter().rfind(|(key, _)| self.is(*key, name)).map(|(_, value)| value.cut(self.text)),
@@ -596,7 +596,8 @@ impl<'a> IndexedObject<'a> {
         }
     }
 
-    /// The places of the values of the members `names`; an empty range for one that is absent. `None` if only a walk can tell, or if one is repeated.
+    /// The places of the values of the members `names`; an empty range for one that is absent. `None` if a walk is needed to tell, or if
+    /// one is repeated.
     #[inline]
     pub(crate) fn places<const COUNT: usize>(&self, names: [&str; COUNT]) -> Option<[Span; COUNT]> {
         let mut places = [Span::default(); COUNT];

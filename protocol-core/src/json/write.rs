@@ -28,7 +28,7 @@ pub fn base64(bytes: &[u8]) -> String {
     out
 }
 
-/// An object being written. Members come in the order of the calls; a name that is written twice stands there twice.
+/// A writer of one object. Members are written in the order of the calls, and a name that is written twice appears twice.
 pub struct Object<'a> {
     out: &'a mut Vec<u8>,
     empty: bool,
@@ -43,13 +43,13 @@ impl Object<'_> {
         object.out.push(b'}');
     }
 
-    /// Writes further members of an object of which at least one stands in `out`, and closes it.
+    /// Writes further members of an object of which at least one is in `out`, and closes it.
     pub(crate) fn go_on(out: &mut Vec<u8>, members: impl FnOnce(&mut Object<'_>)) {
         members(&mut Object { out, empty: false });
         out.push(b'}');
     }
 
-    /// An object of its own.
+    /// Returns an object as a value.
     #[must_use]
     pub fn value(members: impl FnOnce(&mut Object<'_>)) -> Json {
         let mut out = Vec::new();
@@ -63,7 +63,7 @@ impl Object<'_> {
     pub fn member(&mut self, name: &'static str) -> &mut Vec<u8> {
         /// The comma, the quotes, the colon and nearly every name of ours.
         const LONGEST: usize = 32;
-        // Put together first, and then appended at once. Of a name that is known when this is compiled, so is the piece.
+        // Put together first, and then appended at once. For a name that is known at compile time the piece is known, too.
         let mut piece = [b','; LONGEST];
         let (start, length) = (usize::from(core::mem::take(&mut self.empty)), name.len().saturating_add(4));
         if let Some([_, open, key @ .., close, colon]) = piece.get_mut(..length) {
@@ -114,7 +114,7 @@ impl Object<'_> {
         write_text(self.member(name), text.as_bytes());
     }
 
-    /// Adds a string that needs no escape: it is written as it is.
+    /// Adds a string that needs no escape.
     #[inline]
     pub fn word(&mut self, name: &'static str, word: &'static str) {
         let out = self.member(name);
@@ -123,7 +123,7 @@ impl Object<'_> {
         out.push(b'"');
     }
 
-    /// Adds a whole number. Above `i64::MAX` it is written as that.
+    /// Adds an integer. Above `i64::MAX` it is written as `i64::MAX`.
     #[inline]
     pub fn integer(&mut self, name: &'static str, number: u64) {
         write_integer(self.member(name), i64::try_from(number).unwrap_or(i64::MAX));
@@ -141,21 +141,21 @@ impl Object<'_> {
         self.member(name).extend_from_slice(if value { b"true" } else { b"false" });
     }
 
-    /// Adds a value that is JSON already; line breaks between its tokens become spaces.
+    /// Adds JSON text; line breaks between its tokens become spaces.
     #[inline]
     pub fn json(&mut self, name: &'static str, value: &Json) {
         push_json(self.member(name), value.as_bytes());
     }
 
-    /// Adds what `value` serializes to.
+    /// Adds the JSON of `value`.
     ///
     /// # Errors
-    /// As [`Json::encode`]. The buffer then ends in the middle of a member and is good for nothing.
+    /// As for [`Json::encode`]. The buffer then ends in the middle of a member and must be discarded.
     pub fn encode<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), JsonError> {
         write_value(self.member(name), value)
     }
 
-    /// Adds a member as it stands in another object, with its key as it is escaped there.
+    /// Adds a member of another object as it is written there, with the escapes of its key.
     pub fn copy(&mut self, key: Key<'_>, value: &[u8]) {
         self.separate();
         self.out.extend_from_slice(key.quoted());
@@ -170,8 +170,8 @@ impl Object<'_> {
     }
 }
 
-/// Appends text that is JSON. A line feed or carriage return in JSON can only be white space between tokens, so it becomes a space: a
-/// payload that came over a transport without lines stays one line here.
+/// Appends JSON text. A line feed or carriage return in JSON can only be white space between tokens, and becomes a space, so that a
+/// payload from a transport without lines stays one line here.
 pub fn push_json(out: &mut Vec<u8>, text: &[u8]) {
     let start = out.len();
     out.extend_from_slice(text);
@@ -184,15 +184,15 @@ pub fn push_json(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// Returns `true` if there is a control character in it.
+/// Returns `true` if `text` has a control character.
 fn may_have_line_break(text: &[u8]) -> bool {
     any_part::<32>(text, 0, |part| part.iter().fold(false, |found, byte| found | (*byte < b' ')))
 }
 
-/// Appends what `value` serializes to.
+/// Appends the JSON of `value`.
 ///
 /// # Errors
-/// As [`Json::encode`]. What was appended by then is good for nothing.
+/// As for [`Json::encode`]. The bytes that were appended by then must be discarded.
 pub fn write_value<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Result<(), JsonError> {
     let start = out.len();
     append(out, value).map_err(|error| JsonError::unwritten(&error))?;
@@ -216,10 +216,10 @@ pub fn write_string(out: &mut Vec<u8>, text: &str) {
     write_text(out, text.as_bytes());
 }
 
-/// The number of bytes that a text takes as a JSON string, at the most.
+/// The most bytes that `text` takes as a JSON string.
 #[inline]
 pub(crate) fn text_size(text: &[u8]) -> usize {
-    /// Names are short; a look at each letter would cost more than the room.
+    /// Names are short; a look at each byte would cost more than the room.
     const SHORT: usize = 32;
     if text.len() <= SHORT { text.len().saturating_mul(6).saturating_add(2) } else { long_text_size(text) }
 }
@@ -258,7 +258,7 @@ pub fn write_text(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
 }
 
-/// Appends `number`, which must be finite: whole ones without a fraction, as counts are read best.
+/// Appends `number`, which must be finite. Integers are written without a fraction.
 pub fn write_number(out: &mut Vec<u8>, number: f64) {
     /// Every whole number below this is exact as a double.
     const EXACT: f64 = 9_007_199_254_740_992.0;
@@ -275,9 +275,9 @@ pub fn write_number(out: &mut Vec<u8>, number: f64) {
     };
 }
 
-/// Appends a whole number.
+/// Appends an integer.
 pub fn write_integer(out: &mut Vec<u8>, number: i64) {
-    /// Nearly every number that is written has no more digits.
+    /// Nearly every number has no more digits.
     const SHORT: u64 = 100_000_000;
     match u64::try_from(number) {
         Ok(number) if number < SHORT => write_short(out, number),
@@ -285,8 +285,7 @@ pub fn write_integer(out: &mut Vec<u8>, number: i64) {
     }
 }
 
-/// Appends a whole number of at most eight digits, all of which are found at once: halves of it, halves of those and so on lie side by
-/// side in one word.
+/// Appends an integer of at most eight digits, computed in one word that holds its halves side by side, then theirs, and so on.
 #[inline]
 fn write_short(out: &mut Vec<u8>, number: u64) {
     const ZEROS: u64 = u64::from_ne_bytes([b'0'; 8]);
@@ -296,14 +295,14 @@ fn write_short(out: &mut Vec<u8>, number: u64) {
     let twos = hundreds | (fours.wrapping_sub(hundreds.wrapping_mul(100)) << 16);
     let tens = (twos.wrapping_mul(103) >> 10) & 0x000f_000f_000f_000f;
     let digits = tens | (twos.wrapping_sub(tens.wrapping_mul(10)) << 8);
-    // The first digit is the lowest byte. Zeros before it are not written, but the last one is.
+    // The first digit is the lowest byte. Leading zeros are not written, but the last digit is.
     let leading = digits.trailing_zeros().min(63) & !7;
     out.extend_from_slice(&(digits.wrapping_add(ZEROS) >> leading).to_le_bytes());
     out.truncate(out.len().saturating_sub(leading as usize >> 3));
 }
 
 fn write_any(out: &mut Vec<u8>, number: i64) {
-    /// The longest has nineteen digits.
+    /// The longest number has nineteen digits and a sign.
     const LONGEST: usize = 20;
     let mut digits = [0; LONGEST];
     let mut first = LONGEST;

@@ -7,7 +7,7 @@ use super::verbs::TooManyAlarms;
 use crate::time::Instant;
 
 impl Session {
-    /// Asks to be woken at `at`, with [`Event::Alarm`]. One that does not lie after the greatest `now` seen rings at once.
+    /// Asks for [`Event::Alarm`] at `at`. An alarm that is not after the greatest `now` seen is due at once.
     ///
     /// # Errors
     /// [`TooManyAlarms`] beyond [`crate::Limits::alarms`], and once the session has closed.
@@ -26,7 +26,7 @@ impl Session {
         Ok(id)
     }
 
-    /// Takes an alarm back. One that has rung, or was taken back before, is left alone.
+    /// Clears an alarm. One that is over, or was cleared before, is ignored.
     pub fn clear_alarm(&mut self, id: AlarmId) {
         if let Some(mut armed) = self.alarms.remove(&id) {
             self.timers.set(TimerKey::Alarm(id), &mut armed, None);

@@ -1,4 +1,4 @@
-//! The verbs of a callee: inbound calls, and our input requests that nest in them.
+//! The methods of a callee: inbound calls, and the input requests of ours that nest in them.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -18,7 +18,7 @@ use super::verbs::{AskError, CheckpointError, NotLive, ProgressError, Reported, 
 use crate::dialect::{Answer, Ask, AskUnfit, CutShort, Progress, Reply};
 use crate::json::{Json, Text};
 use crate::time::Instant;
-use crate::wire::{Draft, WireId};
+use crate::wire::{WireId, WrittenFrame};
 
 impl Session {
     /// Changes how a call is served: its deadline, counted from its receipt, and its rate of progress.
@@ -39,7 +39,7 @@ impl Session {
         Ok(())
     }
 
-    /// Reports progress. See [`crate::ProgressPolicy`] for when it goes out.
+    /// Reports progress. [`crate::ProgressPolicy`] decides when it is sent.
     ///
     /// # Errors
     /// [`ProgressError`] for numbers that make no sense, and if the call is over. Nothing was sent.
@@ -71,11 +71,11 @@ impl Session {
         })
     }
 
-    /// Deposits what is done so far. When the call is cut short, the last deposit travels where the protocol has a place
-    /// for it, with a `status` of why.
+    /// Stores the partial result of the call in place of the last one. If the call is cut short, it is sent where the protocol has a
+    /// place for it, with a `status` that names the reason.
     ///
     /// # Errors
-    /// [`CheckpointError`]; the deposit before stays.
+    /// [`CheckpointError`]; the checkpoint before stays.
     pub fn checkpoint(&mut self, id: InboundId, partial: Json) -> Result<(), CheckpointError> {
         let inbound = self.inbound_calls.get_mut(&id).filter(|inbound| inbound.is_active()).ok_or(CheckpointError::NotLive)?;
         if !partial.is_object() {
@@ -88,8 +88,8 @@ impl Session {
         Ok(())
     }
 
-    /// Asks the caller something. The answer comes as [`Event::Input`], unless the call ends before: then nothing comes, and
-    /// the input request is taken back.
+    /// Sends an input request to the caller. The answer comes as [`Event::Input`]. If the call ends first no answer comes, and the input
+    /// request is taken back.
     ///
     /// # Errors
     /// [`AskError`]; nothing was sent.
@@ -116,12 +116,12 @@ impl Session {
         let named = if rules.names_invocations { inbound.token() } else { Some(inbound.exchange()) };
         let frame = rules.dialect.write_ask(self.outbox.frames(), self.next, &ask, named.ok_or(AskError::Unsupported)?, depth);
         if frame.len() > self.config.limits.frame_bytes {
-            self.outbox.frames().throw_away(frame);
+            self.outbox.frames().discard(frame);
             return Err(AskError::TooLarge);
         }
         let is_held = !self.handshake.asks();
         if is_held && self.outbox.bytes_of(lane).saturating_add(self.held_bytes) >= self.config.limits.output_bytes {
-            self.outbox.frames().throw_away(frame);
+            self.outbox.frames().discard(frame);
             return Err(AskError::Full);
         }
         let key = InputKey(self.number());
@@ -145,10 +145,11 @@ impl Session {
         Ok(key)
     }
 
-    /// Takes an input request back whose answer is wanted no longer. Nothing comes for it; the peer hears a cancel where the protocol has one.
+    /// Takes back an input request whose answer is no longer needed. No event comes for it; the peer is sent a cancel if the protocol has
+    /// one.
     ///
     /// # Errors
-    /// [`NotLive`] if it was answered, or its invocation is over.
+    /// [`NotLive`] if it was answered, or its call is over.
     pub fn abandon_input(&mut self, key: InputKey, now: Instant) -> Result<(), NotLive> {
         self.advance(now);
         let taken = self.take_outbound_input_back(key, None).map(drop).ok_or(NotLive);
@@ -156,10 +157,11 @@ impl Session {
         taken
     }
 
-    /// Ends a call. What is kept of its progress goes out before the response; its open input requests are taken back.
+    /// Ends a call with its reply. Progress that is kept goes out before the response; open input requests are taken back.
     ///
     /// # Errors
-    /// [`NotLive`] if it is over. If it was [cancelled](Event::Cancelled) this says that its handler has ended, and frees its place.
+    /// [`NotLive`] if it is over. After [`Event::Cancelled`] this method tells the session that the handler has ended, and frees the
+    /// call's place.
     pub fn respond(&mut self, id: InboundId, reply: Reply, now: Instant) -> Result<(), NotLive> {
         self.advance(now);
         let result = match self.inbound_calls.get(&id).map(InboundCall::end) {
@@ -181,8 +183,8 @@ impl Session {
 impl Session {
     // ---- Progress ----
 
-    /// Sends what is kept of a call's progress if it may go, and says so. Otherwise it waits: for its own window, or in line for
-    /// what all share.
+    /// Sends the kept progress of a call if the windows and the lane allow it, and returns `true` if it did. Otherwise the update waits:
+    /// for the call's own window, or in the queue for the session's window and the lane's room.
     pub(super) fn flush(&mut self, id: InboundId, is_first: bool) -> bool {
         let Some(inbound) = self.inbound_calls.get_mut(&id) else { return false };
         let has_room = self.outbox.has_room(inbound.lane());
@@ -204,7 +206,7 @@ impl Session {
         true
     }
 
-    /// Sends the progress that waits in line, as far as there is room and the window lets it pass.
+    /// Sends the progress of queued calls, as far as there is room and the session's window allows.
     pub(super) fn serve_line(&mut self) {
         while let Some(first) = self.progress_queue.first() {
             let (id, lane) = first;
@@ -227,12 +229,12 @@ impl Session {
         }
     }
 
-    /// Ends a call whose time has run out: it is answered, and its handler is told.
+    /// Ends a call whose deadline has passed: sends the reply, and tells its handler.
     pub(super) fn pass_deadline(&mut self, id: InboundId) {
         self.cut_short(id, CutShort::Deadline, CancelReason::Deadline);
     }
 
-    /// Sends what is kept of its progress, then the response (`docs/protocols/mcp.md`, "Transitions of an incoming call").
+    /// Sends kept progress, then the response (`docs/protocols/mcp.md`, "Transitions of an incoming call").
     fn settle_serve(&mut self, id: InboundId, reply: &Reply) {
         let Some(frame) = self.write_last(id, reply) else { return };
         let kind = kind_of(&frame);
@@ -248,8 +250,8 @@ impl Session {
         });
     }
 
-    /// Writes the response, after the last of all else: kept progress goes out, the timers stop, input requests are taken back.
-    fn write_last(&mut self, id: InboundId, reply: &Reply) -> Option<Draft> {
+    /// Writes the response after everything else: sends kept progress, stops the timers and takes back input requests.
+    fn write_last(&mut self, id: InboundId, reply: &Reply) -> Option<WrittenFrame> {
         let mut inbound = self.inbound_calls.get_mut(&id)?;
         if let Some(progress) = inbound.take_last_update() {
             inbound.push_progress(id, &progress, self.now, &mut self.outbox, &self.config);
@@ -284,7 +286,7 @@ impl Session {
         });
     }
 
-    /// Ends a call; `respond` sends its response by its lane.
+    /// Ends a call; `respond` sends its response on its lane.
     fn finish_serve(&mut self, id: InboundId, respond: impl FnOnce(&mut Outbox, Lane)) {
         let ended = self.inbound_calls.end(&id, |inbound| (inbound.lane(), inbound.take_names()));
         let Some((lane, (exchange, token))) = ended else { return };
@@ -293,7 +295,7 @@ impl Session {
         respond(&mut self.outbox, lane);
     }
 
-    /// Ends a call whose lane is gone: what it still had to say goes nowhere.
+    /// Ends a call whose lane is gone, without a response.
     pub(super) fn lose_serve(&mut self, id: InboundId) {
         let timers = &mut self.timers;
         if self.inbound_calls.get_mut(&id).is_some_and(|inbound| inbound.take_held(id, timers).is_some()) {
@@ -303,14 +305,14 @@ impl Session {
             let was_active = inbound.is_active();
             self.cancel_serve(id, CancelReason::Disconnected);
             if was_active {
-                // The next stream with the number of the lane may use the names again, however long the handler takes.
+                // The next stream with the number of the lane may use the same ids, however long the handler takes.
                 self.retire(lane, exchange, token);
             }
         }
     }
 
-    /// Cancels a call, for its caller or since the channel is lost (`docs/protocols/mcp.md`, "Transitions of an incoming call").
-    /// The wire is free at once, even if the handler goes on.
+    /// Cancels a call, for its caller or because the channel is lost (`docs/protocols/mcp.md`, "Transitions of an incoming call"). Its id
+    /// is free on the wire at once, even if the handler goes on.
     pub(super) fn cancel_serve(&mut self, id: InboundId, why: CancelReason) {
         let Some(inbound) = self.inbound_calls.get_mut(&id) else { return };
         if !inbound.cancel() {
@@ -328,11 +330,11 @@ impl Session {
         self.tell(Event::Cancelled { id, why });
     }
 
-    /// Answers a call on our own account, and tells its handler.
+    /// Replies to a call in place of its handler, and tells the handler.
     pub(super) fn cut_short(&mut self, id: InboundId, how: CutShort, why: CancelReason) {
         let Some(inbound) = self.inbound_calls.get_mut(&id).filter(|inbound| inbound.is_active()) else { return };
         let reply = inbound.rules().dialect.cut_short(inbound.op(), how, inbound.checkpoint());
-        // The reply holds the partial result with the status that fits.
+        // The reply has the checkpoint, with the status that fits.
         inbound.drop_checkpoint();
         let Some(frame) = self.write_last(id, &reply) else { return };
         let Some(inbound) = self.inbound_calls.get_mut(&id) else { return };
@@ -346,7 +348,7 @@ impl Session {
         self.tell(Event::Cancelled { id, why });
     }
 
-    /// Cancels a call that the peer gives up. Where the protocol answers a cancel, this does.
+    /// Cancels a call at the peer's request, with a reply if the protocol wants one.
     pub(super) fn cancel_by_peer(&mut self, id: InboundId, reason: Option<Text>) {
         if self.inbound_calls.get(&id).is_some_and(|inbound| inbound.rules().answers_cancelled) {
             self.cut_short(id, CutShort::Cancelled, CancelReason::Peer(reason));
@@ -355,7 +357,7 @@ impl Session {
         }
     }
 
-    /// Frees the names that the peer gave to a call.
+    /// Frees the id and the token that the peer gave to a call.
     fn retire(&mut self, lane: Lane, exchange: WireId, token: Option<WireId>) {
         self.peer_ids.retire(lane, exchange);
         if let Some(token) = token.filter(|_| !self.names.is_empty()) {
@@ -363,11 +365,11 @@ impl Session {
         }
     }
 
-    /// Frees the place of a cancelled invocation whose handler has ended.
+    /// Frees the place of a cancelled call whose handler has ended.
     fn free_orphan(&mut self, id: InboundId) {
         if let Some((lane, exchange)) = self.inbound_calls.end(&id, |inbound| (inbound.lane(), inbound.exchange().clone())) {
             self.orphans = self.orphans.saturating_sub(1);
-            // A second live exchange of that name may have begun since; it belongs to another invocation.
+            // A second live exchange with that id may have begun since; it belongs to another call.
             if self.peer_ids.owner(lane, &exchange) == Some(Owner::InboundCall(id)) {
                 self.peer_ids.retire(lane, exchange);
             }
@@ -383,7 +385,7 @@ impl Session {
         input.release(&mut self.outbox);
     }
 
-    /// Closes an input request that is over on the wire.
+    /// Closes an input request that was answered or cancelled on the wire.
     pub(super) fn close_outbound_input(&mut self, key: InputKey) -> Option<OutboundInput> {
         let mut input = self.outbound_inputs.remove(&key)?;
         self.held_bytes = self.held_bytes.saturating_sub(input.held_bytes());
@@ -394,7 +396,7 @@ impl Session {
         Some(input)
     }
 
-    /// Takes an input request back that is wanted no longer. One that was not polled out is never sent.
+    /// Takes back an input request that is no longer needed. One that was not polled is never sent.
     pub(super) fn take_outbound_input_back(&mut self, key: InputKey, reason: Option<&str>) -> Option<OutboundInput> {
         let input = self.close_outbound_input(key)?;
         if let Some(ticket) = input.ticket()
@@ -413,7 +415,7 @@ impl Session {
         }
     }
 
-    /// Hands an answer to the owner. A confirmation never fails: every fault is a no.
+    /// Hands an answer to the owner. A confirmation never fails: every fault counts as a no.
     pub(super) fn bring_answer(&mut self, key: InputKey, input: &OutboundInput, answer: Result<Answer, InputFailed>) {
         let answer = match (input.ask(), answer) {
             (Ask::Confirm { .. }, Err(_)) => Ok(Answer::Confirm(false)),
@@ -423,6 +425,6 @@ impl Session {
     }
 }
 
-fn kind_of(reply: &Draft) -> ReplyKind {
+fn kind_of(reply: &WrittenFrame) -> ReplyKind {
     if reply.is_error() { ReplyKind::Error } else { ReplyKind::Result }
 }

@@ -1,4 +1,4 @@
-//! The verbs of a caller: outbound calls, and the peer's input requests that nest in them.
+//! The methods of a caller: outbound calls, and the input requests of the peer that nest in them.
 
 use alloc::boxed::Box;
 
@@ -13,11 +13,11 @@ use crate::dialect::{Answer, Capabilities, Confirmation, Unfit};
 use crate::time::Instant;
 
 impl Session {
-    /// Starts a call. It ends with exactly one [`Event::Done`] (G1). Its clocks ([`crate::CallTimeouts`]) start now, or, for a call that is
-    /// held for the handshake, once that is through: until then [`crate::Timeouts::handshake`] is the only one.
+    /// Starts a call, which ends with exactly one [`Event::Done`] (G1). Its time limits ([`crate::CallTimeouts`]) begin now, or, for a
+    /// call that is held for the handshake, once that is done: until then only [`crate::Timeouts::handshake`] counts.
     ///
     /// # Errors
-    /// [`InvokeError`] says why it was not made, and hands it back. Nothing has changed.
+    /// [`InvokeError`] has the reason and the call. Nothing has changed.
     pub fn invoke(&mut self, call: Invoke, now: Instant) -> Result<OutboundId, InvokeError> {
         self.advance(now);
         match self.admit(&call) {
@@ -26,12 +26,12 @@ impl Session {
         }
     }
 
-    /// Gives a call up: [`Outcome::Cancelled`] at once, whatever the transport does, or after [`crate::Timeouts::cancel_grace`] if there is
-    /// any. A call that has not been polled out is never sent; otherwise one cancel follows it, with `reason` for the peer's log. A late
-    /// answer is swallowed.
+    /// Cancels a call. It ends with [`Outcome::Cancelled`] at once, whatever the transport does, or after
+    /// [`crate::Timeouts::cancel_grace`] if there is any. A call that has not been polled is never sent; otherwise one cancel follows it,
+    /// with `reason` for the peer's log. A late response is dropped.
     ///
     /// # Errors
-    /// [`NotLive`] if it has ended or was given up before.
+    /// [`NotLive`] if it has ended or was cancelled before.
     pub fn cancel(&mut self, id: OutboundId, reason: Option<&str>, now: Instant) -> Result<(), NotLive> {
         self.advance(now);
         if self.outbound_calls.get(&id).is_none_or(OutboundCall::is_given_up) {
@@ -45,7 +45,7 @@ impl Session {
     /// Answers an input request of the peer ([`Event::InputRequested`]).
     ///
     /// # Errors
-    /// [`NotLive`] if it was answered before, or is wanted no longer ([`Event::InputGone`]).
+    /// [`NotLive`] if it was answered before, or is no longer needed ([`Event::InputGone`]).
     pub fn provide_input(&mut self, key: InputKey, answer: Answer, now: Instant) -> Result<(), NotLive> {
         self.advance(now);
         let input = self.inbound_inputs.remove(&key).ok_or(NotLive)?;
@@ -61,7 +61,7 @@ impl Session {
 impl Session {
     // ---- Calls ----
 
-    /// Checks that a call may be made; gives its depth.
+    /// Checks that a call may be made; returns its depth.
     fn admit(&self, call: &Invoke) -> Result<u8, Refused> {
         if !self.ending.is_open() {
             return Err(Refused::Closing);
@@ -98,7 +98,7 @@ impl Session {
         let id = OutboundId(self.number());
         let timeouts = call.timeouts.unwrap_or(self.config.timeouts.call);
         let observed = match self.rules.names_invocations {
-            // A call with a name may report progress, wanted or not.
+            // A call with a name may report progress, requested or not.
             true => self.rules.dialect.is_cancellable(call.op()),
             false => call.progress || (timeouts.reset_on_progress && timeouts.idle.is_some()),
         };
@@ -117,7 +117,7 @@ impl Session {
         };
         made.arm(id, &mut self.timers);
         self.outbound_calls.insert(id, made);
-        // Nothing begins once the end has, so that it has nothing to settle.
+        // No call starts once the end has begun, so there is no end to settle here.
         self.bound_output();
         id
     }
@@ -146,8 +146,8 @@ impl Session {
         call.arm(id, &mut self.timers);
     }
 
-    /// Gives a call up: cancelled, timed out, or lost with the channel (`docs/protocols/mcp.md`, "Transitions of an outgoing call").
-    /// Ends a call by a verb. A request that was not polled is never sent.
+    /// Ends a call: cancelled, timed out, or lost with the channel (`docs/protocols/mcp.md`, "Transitions of an outgoing call"). A
+    /// request that was not polled is never sent.
     pub(super) fn settle_call(&mut self, id: OutboundId, outcome: Outcome, reason: Option<&str>) {
         let Some(call) = self.outbound_calls.get(&id) else { return };
         let outcome = if call.is_given_up() { Outcome::Cancelled } else { outcome };
@@ -162,7 +162,7 @@ impl Session {
         self.finish_call(id, outcome);
     }
 
-    /// Cancels a call. With a grace, one that has left may still tell what it did. Anything else ends at once.
+    /// Cancels a call. If there is a grace, a call that has left waits for what the peer still sends about it; any other ends at once.
     fn give_call_up(&mut self, id: OutboundId, reason: Option<&str>) {
         let grace = self.config.timeouts.cancel_grace;
         let until = self.now.saturating_add(grace);
@@ -182,7 +182,7 @@ impl Session {
         self.arm_call(id);
     }
 
-    /// Ends a call, on either side's account: its input requests close, then it is done.
+    /// Ends a call, for either side: closes its input requests, then queues [`Event::Done`].
     pub(super) fn finish_call(&mut self, id: OutboundId, outcome: Outcome) {
         let timers = &mut self.timers;
         let ended = self.outbound_calls.end(&id, |call| {
@@ -209,7 +209,7 @@ impl Session {
 
     // ---- Input requests of the peer ----
 
-    /// Answers an input request with an error at once: the call that it belonged to is over.
+    /// Answers an input request with an error at once: its call is over.
     pub(super) fn refuse_inbound_input(&mut self, key: InputKey) {
         let Some(input) = self.withdraw_inbound_input(key) else { return };
         if self.ending.may_write() {
@@ -224,7 +224,7 @@ impl Session {
         self.outbox.push(input.lane(), Class::Answer(key), frame);
     }
 
-    /// Takes out an input request of the peer that needs no answer any longer.
+    /// Removes an input request of the peer that needs no answer any longer.
     pub(super) fn withdraw_inbound_input(&mut self, key: InputKey) -> Option<InboundInput> {
         let input = self.inbound_inputs.remove(&key)?;
         self.peer_ids.retire(input.lane(), input.exchange().clone());
@@ -234,7 +234,7 @@ impl Session {
         Some(input)
     }
 
-    /// Closes an input request under a call, whose clocks go on.
+    /// Closes an input request of a call, whose clocks go on if it was the last.
     pub(super) fn close_input_of_call(&mut self, parent: Option<OutboundId>, key: InputKey) {
         let Some(parent) = parent else { return };
         if let Some(call) = self.outbound_calls.get_mut(&parent) {

@@ -1,4 +1,4 @@
-//! The way to the end of a session, and all that ends with it.
+//! The way of a session to its end, and everything that ends with it.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -12,8 +12,8 @@ use crate::error::{RpcError, Violation};
 use crate::time::Instant;
 
 impl Session {
-    /// Begins the end; see [`Close`]. [`Event::Closed`] comes when everything has settled and the last frame has been polled. A second
-    /// call can only hasten it.
+    /// Closes the session; see [`Close`]. [`Event::Closed`] comes when everything has settled and the last frame has been polled. A
+    /// second call can only hasten it.
     pub fn close(&mut self, how: Close, now: Instant) {
         self.advance(now);
         self.begin_end(
@@ -28,7 +28,7 @@ impl Session {
 
     // ---- Causes ----
 
-    /// Notes that the peer says nothing more: what waits for it is lost, what it has asked for is still answered.
+    /// Notes the end of input: outbound calls are lost, inbound calls are still answered.
     pub(super) fn end_of_input(&mut self) {
         self.ending.end_of_input();
         self.lose_calls();
@@ -38,7 +38,7 @@ impl Session {
         self.begin_end(CloseReason::Eof, self.config.timeouts.close_grace);
     }
 
-    /// Answers a frame that is too large: one error, and on the channel, whose framing is lost after it, the end.
+    /// Answers a frame that is too large with one error. The framing of the channel is lost with it, and so the session ends.
     pub(super) fn refuse_frame(&mut self) {
         self.violation(Violation::FrameTooLarge);
         let lane = self.arriving.lane;
@@ -48,7 +48,7 @@ impl Session {
             self.reply_at_once(ReplyKind::Refused, frame);
         }
         if lane != Lane::CHANNEL {
-            // The framing of the others holds.
+            // The framing of the other lanes holds.
             return;
         }
         self.lose_calls();
@@ -56,7 +56,7 @@ impl Session {
         self.drain(CloseReason::FrameTooLarge);
     }
 
-    /// Ends everything at once, and discards what waits.
+    /// Ends everything at once, and discards queued output.
     pub(super) fn fail(&mut self, reason: CloseReason) {
         if self.is_closed() {
             return;
@@ -68,20 +68,20 @@ impl Session {
 
     // ---- Steps ----
 
-    /// Begins the end: Open -> Finishing. A later call can only bring it nearer.
+    /// Open -> Finishing. A later call can only shorten the grace.
     fn begin_end(&mut self, reason: CloseReason, grace: Duration) {
         if self.ending.finish(reason, self.now.saturating_add(grace), self.now, &mut self.timers) {
             self.close_is_due();
         }
     }
 
-    /// Ends what the grace was for, once it is over.
+    /// Ends what the grace was for, when it is over.
     pub(super) fn close_is_due(&mut self) {
         if let Some(reason) = self.ending.finishing() {
             for id in self.outbound_calls.ids() {
                 self.settle_call(id, Outcome::Cancelled, Some("closing"));
             }
-            // A peer that has ended its side hears no excuse: what it asked for was not done in time.
+            // After the end of input a call that is cut short gets no error: it was not done in time.
             let answer = (reason == CloseReason::Local).then_some(CutShort::Closing);
             let why = if answer.is_some() { CancelReason::Closing } else { CancelReason::Disconnected };
             self.cancel_serves(answer, &why);
@@ -94,7 +94,7 @@ impl Session {
         }
     }
 
-    /// Finishing -> Draining: nothing runs any longer.
+    /// Finishing -> Draining, once nothing runs any longer.
     pub(super) fn drain(&mut self, reason: CloseReason) {
         let until = Some(self.now.saturating_add(self.config.timeouts.close_grace)).filter(|until| *until > self.now);
         if !self.ending.stop_work(reason, until, &mut self.timers) {
@@ -109,7 +109,7 @@ impl Session {
         }
     }
 
-    /// Moves the end on as far as it can go; after every verb.
+    /// Moves the end on as far as it can go. Called after every method.
     pub(super) fn settle_ending(&mut self) {
         if let Some(reason) = self.ending.finishing() {
             let idle = self.outbound_calls.is_empty() && self.inbound_inputs.is_empty() && self.inbound_calls.len() == self.orphans;
@@ -124,7 +124,7 @@ impl Session {
         }
     }
 
-    /// The last transition. G4: nothing follows.
+    /// The last transition; nothing follows it (G4).
     fn close_now(&mut self, reason: CloseReason) {
         if !self.ending.close(&mut self.timers) {
             return;
@@ -143,7 +143,7 @@ impl Session {
 
     // ---- Lanes ----
 
-    /// Ends what lives with a lane that is gone. Everything else goes on.
+    /// Ends the exchanges that live with a lane that is gone. Everything else goes on.
     pub(super) fn lose_lane(&mut self, lane: Lane) {
         self.lose_what_came_by(lane, |rules| rules.lane_bound);
         self.outbox.set_writable(lane, true);
@@ -155,7 +155,7 @@ impl Session {
         self.outbox.note_idle(lane);
     }
 
-    /// Gives a lane up whose peer does not read what it makes us send. The channel takes the session with it.
+    /// Closes a lane whose peer does not read the replies that it causes. The channel takes the session with it.
     pub(super) fn give_lane_up(&mut self, lane: Lane) {
         if lane == Lane::CHANNEL {
             return self.fail(CloseReason::Overload);
@@ -182,14 +182,15 @@ impl Session {
         }
     }
 
-    /// Forgets a greeting that waits for the owner and came by a lane that is gone: its answer would leave by another peer's.
+    /// Forgets a handshake request that waits for the owner and came by a lane that is gone, since its answer would leave on another
+    /// peer's lane.
     fn lose_handshake_request(&mut self, lane: Lane) {
         if self.handshake.forget_asked(lane) {
             self.outbox.settle(lane);
         }
     }
 
-    /// Drops what waits on a lane. The channel stays as it is.
+    /// Drops the output of a lane. The channel stays as it is.
     fn forget_lane(&mut self, lane: Lane) {
         if let Some(queue) = self.outbox.queue_mut(lane).filter(|_| lane != Lane::CHANNEL) {
             queue.overload().stop(lane, &mut self.timers);
@@ -199,7 +200,7 @@ impl Session {
 
     // ---- Everything that is open ----
 
-    /// Loses every call, and ends every input request on both sides.
+    /// Ends every outbound call as lost, and every input request on both sides.
     fn lose_calls(&mut self) {
         for key in self.outbound_inputs.keys().copied().collect::<Vec<_>>() {
             if let Some(input) = self.close_outbound_input(key) {
@@ -218,7 +219,7 @@ impl Session {
         }
     }
 
-    /// Cancels every invocation, with an answer where the peer can still take one.
+    /// Cancels every inbound call, with a reply if the peer can still take one.
     fn cancel_serves(&mut self, answer: Option<CutShort>, why: &CancelReason) {
         for id in self.inbound_calls.ids() {
             match answer {

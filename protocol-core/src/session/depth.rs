@@ -1,17 +1,17 @@
 //! The depth at which sampling is nested: pure arithmetic.
 //!
-//! A call that no sampling asked for has depth 0. A sampling is one deeper than the call that asks for it. A call made
-//! while answering a sampling has that sampling's depth. Elicitation and roots inherit and add nothing.
+//! A call that no sampling asked for has depth 0. A sampling is one deeper than the call that it belongs to. A call made to answer a
+//! sampling has the depth of that sampling. Elicitation and roots inherit the depth and add nothing.
 
 use crate::dialect::Ask;
 
-/// The depth of an input request of a call at `parent`, where the wire may say more than we know: it can only raise it.
+/// The depth of an input request of a call at depth `parent`. `claimed` is the depth that the wire names, which can only raise it.
 pub(super) fn of_input(ask: &Ask, parent: u8, claimed: u8) -> u8 {
     let own = if matches!(ask, Ask::Sample(_)) { parent.saturating_add(1) } else { parent };
     own.max(claimed)
 }
 
-/// Says whether an input request may be asked or answered. Only sampling nests.
+/// Returns `true` if an input request of that depth may be made or answered. Only sampling nests.
 pub(super) fn is_allowed(ask: &Ask, depth: u8, max: u8) -> bool {
     !matches!(ask, Ask::Sample(_)) || depth <= max
 }

@@ -7,8 +7,8 @@
 //! | `Draining` | stays | stays | `Closed` |
 //! | `Closed` | stays | stays | stays |
 //!
-//! `finish` is a close with a grace, or the end of input. `stop_work` follows when nothing runs any longer or the grace is over, and at once
-//! where the framing is lost or no version is common to both. `close` follows when the outbox is empty or time is over, and at once where
+//! `finish` is a close with a grace, or the end of input. `stop_work` follows when nothing runs any longer or the grace is over, and at
+//! once if the framing is lost or the ends share no version. `close` follows when the outbox is empty or the time is over, and at once if
 //! the transport or the handshake fails, or there is too much output.
 
 use crate::session::CloseReason;
@@ -18,18 +18,18 @@ use crate::time::Instant;
 #[derive(Clone, Debug)]
 pub(super) struct Ending {
     state: State,
-    /// The peer says nothing more.
+    /// `true` once the peer has ended its side.
     peer_ended: bool,
-    /// The entry in the session's timers of the deadline of this state.
+    /// The deadline of this state, as it is armed in the session's timers.
     armed: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
-    /// Running calls go on; nothing new begins.
+    /// Running calls go on; no call begins.
     Finishing(CloseReason),
-    /// Nothing runs; what waits to be polled goes out.
+    /// Nothing runs; queued frames go out.
     Draining(CloseReason),
     Closed,
 }
@@ -41,12 +41,13 @@ impl Ending {
 
     // ---- Transitions ----
 
-    /// Notes that the peer says nothing more.
+    /// Notes that the peer has ended its side.
     pub(super) fn end_of_input(&mut self) {
         self.peer_ended = true;
     }
 
-    /// Open -> Finishing. The first reason stays, and a later call can only bring the end nearer. Says whether the grace is over at once.
+    /// Open -> Finishing. The first reason stays, and a later call can only bring the end nearer. Returns `true` if the grace is over at
+    /// once.
     pub(super) fn finish(&mut self, reason: CloseReason, until: Instant, now: Instant, timers: &mut Timers) -> bool {
         match self.state {
             State::Open => self.state = State::Finishing(reason),
@@ -61,7 +62,7 @@ impl Ending {
         false
     }
 
-    /// Open, Finishing -> Draining, and `until` is the last moment of it. `false`, and no change, in any other state.
+    /// Open, Finishing -> Draining, at most until `until`. `false`, and no change, in any other state.
     pub(super) fn stop_work(&mut self, reason: CloseReason, until: Option<Instant>, timers: &mut Timers) -> bool {
         let is_first = self.may_write();
         if is_first {
@@ -79,7 +80,7 @@ impl Ending {
         is_first
     }
 
-    /// Notes that the timers have let go of its deadline.
+    /// Notes that its deadline has left the timers.
     pub(super) fn forget_armed(&mut self) {
         self.armed = None;
     }
@@ -96,18 +97,18 @@ impl Ending {
         matches!(self.state, State::Closed)
     }
 
-    /// Says whether anything new may still be written.
+    /// Returns `true` if new frames may still be written.
     #[inline]
     pub(super) fn may_write(&self) -> bool {
         matches!(self.state, State::Open | State::Finishing(_))
     }
 
-    /// The reason of the end, while what runs goes on.
+    /// The reason of the end while calls still run.
     pub(super) fn finishing(&self) -> Option<CloseReason> {
         if let State::Finishing(reason) = self.state { Some(reason) } else { None }
     }
 
-    /// The reason of the end, while nothing runs and output waits.
+    /// The reason of the end while only queued output is left.
     pub(super) fn draining(&self) -> Option<CloseReason> {
         if let State::Draining(reason) = self.state { Some(reason) } else { None }
     }

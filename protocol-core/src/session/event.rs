@@ -1,4 +1,4 @@
-//! Events: the news of a session for its owner.
+//! Events: what happened in a session, for its owner.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -17,7 +17,8 @@ macro_rules! ids {
         pub struct $name(pub(crate) u64);
 
         impl $name {
-            /// The id of that number, for tests and for owners that keep ids as numbers. A session takes only those that it has given.
+            /// Makes the id of that number, for tests and for owners that store ids as numbers. A session knows only ids that it has
+            /// given.
             #[must_use]
             pub const fn from_number(number: u64) -> Self {
                 Self(number)
@@ -39,97 +40,97 @@ macro_rules! ids {
 }
 
 ids! {
-    /// A call that we started, over all the exchanges that it takes. Never reused.
+    /// An outbound call, over all the exchanges that it takes. Never reused.
     OutboundId, "out-";
-    /// An inbound call. Never reused; what the peer calls it stays inside.
+    /// An inbound call. Never reused, unlike the id of the peer that it stands for.
     InboundId, "in-";
-    /// A request of ours on the wire: one of those that an [`OutboundId`] takes, one after the other. Never reused.
+    /// A request of ours on the wire. An [`OutboundId`] takes one or more of them, one after the other. Never reused.
     ExchangeId, "exchange-";
-    /// An input, asked by us or of us. Never reused; unique in the session.
+    /// An input request, of ours or of the peer. Never reused; unique in the session.
     InputKey, "input-";
     /// An alarm that the owner set. Never reused.
     AlarmId, "alarm-";
 }
 
-/// Something that happened. Events come in the order in which it happened; the inputs and the progress of a call come before its
-/// [`Event::Done`].
+/// An event of a session. Events come in the order in which things happened; the input requests and the progress of a call come before
+/// its [`Event::Done`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
-    /// The handshake is through. This is the peer.
+    /// The handshake is done. Holds the peer.
     Ready(Box<PeerInfo>),
-    /// An app greets us, and the owner decides whether it is taken in: answer with [`crate::Session::welcome`] (Tesseron gateway whose
-    /// configuration holds no welcome).
+    /// An app has sent its hello, and the owner decides whether to accept it: answer with [`crate::Session::welcome`]. Only for a
+    /// Tesseron gateway whose configuration has no welcome.
     HandshakeRequest {
-        /// The app that greets.
+        /// The app that sent it.
         peer: Box<PeerInfo>,
-        /// The session of before that it wants to go on with.
+        /// The earlier session that it wants to resume.
         resume: Option<ResumeCredentials>,
     },
     /// The peer has another identity or other capabilities now: a Tesseron session was claimed.
     PeerChanged(Box<PeerInfo>),
-    /// The peer wants something done. End it with [`crate::Session::respond`], whatever happens.
+    /// The peer has sent a request. It must be ended with [`crate::Session::respond`], whatever happens.
     Request {
-        /// Names the call in the callee's verbs.
+        /// Names the call in the callee's methods.
         id: InboundId,
         /// The request.
         request: Request,
-        /// The peer as it was then, and what came with the request.
+        /// The peer as it was at that time, and the metadata of the request.
         caller: Caller,
-        /// The number of samplings that it is nested in.
+        /// The number of samplings that the call is nested in.
         depth: u8,
-        /// The peer asked for progress.
+        /// `true` if the peer asked for progress.
         observed: bool,
     },
-    /// Stop serving: the wire is already free, and every verb on `id` gives [`crate::NotLive`]. At most once an id. The call
-    /// keeps its place among those in flight until [`crate::Session::respond`] says that its handler has ended.
+    /// Stop serving. The call is over on the wire already, and every method with `id` returns [`crate::NotLive`]. At most once for an id.
+    /// The call keeps its place among those in flight until [`crate::Session::respond`] says that its handler has ended.
     Cancelled {
-        /// Which.
+        /// The call.
         id: InboundId,
-        /// On whose account.
+        /// The cause.
         why: CancelReason,
     },
-    /// The answer to [`crate::Session::request_input`]. It does not come when the call that asked has ended before.
+    /// The answer to [`crate::Session::request_input`]. It does not come if the call that asked has ended first.
     Input {
         /// The call that asked.
         id: InboundId,
-        /// Which of its input requests.
+        /// The input request.
         key: InputKey,
         /// The answer, or the reason why there is none.
         answer: Result<Answer, InputFailed>,
     },
-    /// The peer asks something. Answer with [`crate::Session::provide_input`].
+    /// The peer has sent an input request. Answer with [`crate::Session::provide_input`].
     InputRequested {
-        /// Names the input request.
+        /// Names the input request in [`crate::Session::provide_input`].
         key: InputKey,
-        /// The outbound call on whose behalf it asks, as far as that is known.
+        /// The outbound call that it belongs to, as far as that is known.
         parent: Option<OutboundId>,
         /// The input request.
         ask: Ask,
-        /// For sampling, how deep this one is nested: 1 and up. Otherwise the depth of its call.
+        /// For sampling the depth of this one, from 1 up; otherwise the depth of its call.
         depth: u8,
     },
     /// An input request of the peer needs no answer any longer.
     InputGone {
-        /// Which.
+        /// The input request.
         key: InputKey,
     },
-    /// An outbound call goes on.
+    /// The peer has reported progress of an outbound call.
     Progress {
-        /// Which.
+        /// The call.
         id: OutboundId,
         /// Its progress.
         progress: Progress,
     },
-    /// An outbound call has ended. Exactly once an id.
+    /// An outbound call has ended. Exactly once for each id.
     Done {
-        /// Which.
+        /// The call.
         id: OutboundId,
         /// The way in which it ended.
         outcome: Outcome,
-        /// The partial result of before it failed, if the peer told.
+        /// The partial result from before the call failed, if the peer sent one.
         partial: Option<Json>,
-        /// The last progress that was accepted.
+        /// The last update that was accepted.
         last: Option<Box<Progress>>,
     },
     /// A log record of the peer.
@@ -140,20 +141,20 @@ pub enum Event {
     Alarm(AlarmId),
     /// The peer broke a rule. The session goes on.
     Violation(Violation),
-    /// The peer answered our greeting with this error. [`Event::Closed`] follows.
+    /// The peer answered our handshake request with this error. [`Event::Closed`] follows.
     HandshakeRefused(RpcError),
-    /// A lane beside the channel was given up, and everything that came by it with it: nothing more leaves by it. The session goes on.
+    /// A lane beside the channel was closed with everything that came by it: nothing more leaves on it. The session goes on.
     LaneClosed {
-        /// The lane, to be hung up.
+        /// The lane, for the transport to close.
         lane: Lane,
         /// The reason.
         reason: CloseReason,
     },
-    /// It is over. Once, and nothing follows.
+    /// The session has closed. Once, and nothing follows.
     Closed(CloseReason),
 }
 
-/// The end of a call.
+/// The end of an outbound call.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -163,55 +164,55 @@ pub enum Outcome {
     Error(RpcError),
     /// We cancelled it.
     Cancelled,
-    /// It took too long; a cancel went out.
+    /// It took too long, and a cancel was sent.
     TimedOut(TimeoutKind),
     /// The channel ended first. Whether the peer did the work is not known.
     Lost,
-    /// It could not be made or its answer could not be read.
+    /// It could not be made, or its response could not be read.
     Invalid(Invalid),
 }
 
-/// Which clock of a call ran out. [`crate::CallTimeouts`] has both.
+/// The clock of a call that ran out. [`crate::CallTimeouts`] has both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeoutKind {
-    /// Nothing was heard for too long.
+    /// No progress came for too long.
     Idle,
     /// It took too long in all.
     MaxTotal,
 }
 
-/// Why a call ended without the peer's answer being of use.
+/// The reason why a call ended without a usable response of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Invalid {
-    /// The answer is neither a result object nor a proper error.
+    /// The response is neither a result object nor a proper error.
     Response,
-    /// The call was held for the handshake, and then the peer had not declared what it needs. Never sent.
+    /// The call was held for the handshake, and the peer then did not declare the capability that it needs. Never sent.
     Unsupported,
 }
 
-/// On whose account a served invocation was cancelled.
+/// The cause of the cancel of an inbound call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CancelReason {
-    /// The caller's, perhaps with a reason.
+    /// The caller cancelled it, perhaps with a reason.
     Peer(Option<Text>),
     /// Its deadline has passed.
     Deadline,
     /// The channel has ended.
     Disconnected,
-    /// We close.
+    /// We closed the session.
     Closing,
 }
 
-/// Why an input brought no answer.
+/// The reason why an input request brought no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InputFailed {
     /// The caller answered with an error.
     Refused(RpcError),
-    /// The answer has the wrong shape. Says what of it, and how, by the names of the form; of a name that the caller made up, 64
-    /// characters at the most, escaped.
+    /// The answer has the wrong shape. The text says what is wrong with which field of the form; a name that the caller made up is
+    /// escaped and cut to 64 characters.
     Invalid(Text),
     /// No answer came within [`crate::Timeouts::input`].
     TimedOut,
@@ -219,11 +220,11 @@ pub enum InputFailed {
     Lost,
 }
 
-/// Why a session closed.
+/// The reason why a session closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CloseReason {
-    /// [`crate::Session::close`].
+    /// The owner called [`crate::Session::close`].
     Local,
     /// The peer ended its side.
     Eof,
@@ -237,7 +238,7 @@ pub enum CloseReason {
     VersionMismatch,
     /// The peer sent a frame over the size limit.
     FrameTooLarge,
-    /// The peer does not read what it makes us send.
+    /// The peer does not read the replies that it causes.
     Overload,
 }
 

@@ -7,7 +7,7 @@
 //! | the end of a lane | `closed_lanes` + 1 | `closed_lanes` - 1 |
 //! | any other | | |
 //!
-//! Those that are counted keep the place of the thing that they end until they are polled: an owner that starts things and does not poll
+//! An event that is counted keeps the place of the thing that ended until it is polled, so an owner that starts things and does not poll
 //! cannot make the queue grow without bound.
 
 use alloc::collections::VecDeque;
@@ -49,20 +49,20 @@ impl EventQueue {
         self.events.len()
     }
 
-    /// The number of those that end a call or an input request of ours.
+    /// The number of events that end a call or an input request of ours.
     #[inline]
     pub(super) fn settled(&self) -> usize {
         self.settled
     }
 
-    /// Says whether the end of a lane is among them.
+    /// Returns `true` if the queue holds the end of that lane.
     #[inline]
     pub(super) fn closes(&self, lane: Lane) -> bool {
         let is_its_end = |event: &Event| matches!(event, Event::LaneClosed { lane: closed, .. } if *closed == lane);
         self.closed_lanes > 0 && self.events.iter().any(is_its_end)
     }
 
-    /// The number of alarms among them.
+    /// The number of alarms in the queue.
     pub(super) fn rung(&self) -> usize {
         self.rung
     }

@@ -1,4 +1,4 @@
-//! The verbs of a gateway of Tesseron, where the owner of the session decides who is taken in.
+//! The methods of a Tesseron gateway whose owner decides on each app.
 
 use super::Session;
 use super::lane_queue::Class;
@@ -11,10 +11,10 @@ use crate::shared::Arc;
 use crate::time::Instant;
 
 impl Session {
-    /// Answers [`crate::Event::HandshakeRequest`]: the app is taken in, or hears why not and may greet anew.
+    /// Answers [`crate::Event::HandshakeRequest`]: accepts the app, or refuses it with an error, after which it may send another hello.
     ///
     /// # Errors
-    /// [`NotLive`] if no greeting waits, or the session is closing.
+    /// [`NotLive`] if no handshake request waits, or the session is closing.
     pub fn welcome(&mut self, answer: Result<Welcome, RpcError>, now: Instant) -> Result<(), NotLive> {
         self.advance(now);
         if !self.ending.is_open() {
@@ -39,11 +39,12 @@ impl Session {
         Ok(())
     }
 
-    /// Says that the session was claimed, by `agent`, which can do so much: the app is told, and its actions may be called. `at_millis`
-    /// counts from 1970 (Tesseron handshake page, "Claim"). A session that is claimed already stays as it is.
+    /// Records that `agent`, which has these capabilities, has claimed the session: the app is told, and its actions may be called.
+    /// `at_millis` is the time of the claim, in milliseconds since 1970 (Tesseron handshake page, "Claim"). A session that is claimed
+    /// already stays as it is.
     ///
     /// # Errors
-    /// [`Refused::WrongEnd`] but for a gateway, [`Refused::NotReady`] before an app was taken in, [`Refused::Closing`].
+    /// [`Refused::WrongEnd`] except at a gateway, [`Refused::NotReady`] before an app was accepted, [`Refused::Closing`].
     pub fn claim(&mut self, agent: Identity, capabilities: Capabilities, at_millis: u64, now: Instant) -> Result<(), Refused> {
         self.advance(now);
         if self.rules.opens || self.rules.confirmation != Confirmation::Owner {
@@ -58,7 +59,7 @@ impl Session {
         if !self.handshake.serves() {
             return Err(Refused::NotReady);
         }
-        // What is shared with other sessions stays as it is for them.
+        // Other sessions that share the configuration keep it as it is.
         let config = Arc::make_mut(&mut self.config);
         (config.identity, config.capabilities) = (agent, capabilities);
         if let Some(frame) = self.rules.dialect.write_claimed(self.outbox.frames(), at_millis, &self.config.local_end()) {

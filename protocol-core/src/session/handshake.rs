@@ -11,8 +11,8 @@
 //!                   Asked
 //! ```
 //!
-//! In `Answered` the peer is served already (MCP Lifecycle: only the *server's* requests wait for the confirmation). Where the owner of the
-//! session decides who is taken in it goes by way of `Asked`; where it confirms, too, `Ready` is a claim.
+//! In `Answered` the peer's requests are served already (MCP Lifecycle: only the *server's* requests wait for the confirmation). `Asked`
+//! exists where the owner of the session decides on each handshake request; where the owner confirms, too, `complete` is a claim.
 
 use alloc::boxed::Box;
 
@@ -25,21 +25,21 @@ use crate::wire::WireId;
 #[derive(Clone, Debug)]
 pub(super) struct Handshake {
     state: State,
-    /// The entry of its end in the session's timers.
+    /// The deadline of the handshake, as it is armed in the session's timers.
     armed: Option<Instant>,
 }
 
 #[derive(Clone, Debug)]
 enum State {
-    /// Nothing was said.
+    /// No handshake request was sent or received.
     Fresh,
-    /// Our greeting is out.
+    /// Our handshake request was sent.
     Opened,
-    /// The peer has greeted; the owner has not decided.
+    /// The peer has sent its handshake request; the owner has not decided.
     Asked { lane: Lane, greeting: WireId, peer: Box<PeerInfo> },
-    /// The peer's greeting was answered; nothing has confirmed it.
+    /// The peer's handshake request was answered; the confirmation has not come.
     Answered { lane: Lane, greeting: WireId },
-    /// Everything may be said.
+    /// The handshake is done.
     Ready,
 }
 
@@ -60,7 +60,7 @@ impl Handshake {
         self.state = State::Asked { lane, greeting, peer };
     }
 
-    /// Asked -> Fresh. Gives the greeting that the owner has decided on; `None`, and no change, in any other state.
+    /// Asked -> Fresh. Returns the handshake request that the owner has decided on; `None`, and no change, in any other state.
     pub(super) fn take_asked(&mut self) -> Option<(Lane, WireId, Box<PeerInfo>)> {
         match core::mem::replace(&mut self.state, State::Fresh) {
             State::Asked { lane, greeting, peer } => Some((lane, greeting, peer)),
@@ -71,7 +71,7 @@ impl Handshake {
         }
     }
 
-    /// Asked -> Fresh, if the greeting came by this lane. `false`, and no change, otherwise.
+    /// Asked -> Fresh, if the handshake request came by this lane. `false`, and no change, otherwise.
     pub(super) fn forget_asked(&mut self, by: Lane) -> bool {
         let is_its = matches!(&self.state, State::Asked { lane, .. } if *lane == by);
         if is_its {
@@ -96,7 +96,7 @@ impl Handshake {
         timers.set(TimerKey::Handshake, &mut self.armed, at);
     }
 
-    /// Notes that the timers have let go of its deadline.
+    /// Notes that its deadline has left the timers.
     pub(super) fn forget_armed(&mut self) {
         self.armed = None;
     }
@@ -107,28 +107,28 @@ impl Handshake {
         matches!(self.state, State::Fresh)
     }
 
-    /// Says whether our greeting waits for its answer.
+    /// Returns `true` if our handshake request waits for its response.
     pub(super) fn is_opened(&self) -> bool {
         matches!(self.state, State::Opened)
     }
 
-    /// Says whether `id` on that lane is the greeting that waits for the owner.
+    /// Returns `true` if `id` on that lane is the handshake request that waits for the owner.
     pub(super) fn is_asked_by(&self, by: Lane, id: &WireId) -> bool {
         matches!(&self.state, State::Asked { lane, greeting, .. } if *lane == by && greeting == id)
     }
 
-    /// Says whether `id` on that lane was the greeting that was answered and waits for its confirmation.
+    /// Returns `true` if `id` on that lane is the handshake request that was answered and waits for its confirmation.
     pub(super) fn is_answer_to(&self, by: Lane, id: &WireId) -> bool {
         matches!(&self.state, State::Answered { lane, greeting } if *lane == by && greeting == id)
     }
 
-    /// Says whether the peer's requests are served.
+    /// Returns `true` if the peer's requests are served.
     #[inline]
     pub(super) fn serves(&self) -> bool {
         matches!(self.state, State::Answered { .. } | State::Ready)
     }
 
-    /// Says whether our requests may go out.
+    /// Returns `true` if our requests may be sent.
     #[inline]
     pub(super) fn asks(&self) -> bool {
         matches!(self.state, State::Ready)

@@ -13,8 +13,8 @@
 //!   Cancelled ---------------------------------------------------+   respond: the handler has ended
 //! ```
 //!
-//! Nothing leaves once a machine is not `Active` any longer, except the one response of `Answered`, which has already won
-//! every race. `Cancelled` keeps its place in the table: stuck handlers are bounded.
+//! Once a machine is no longer `Active` no frame leaves for it, except the one response of `Answered`, after which no cancel or deadline
+//! counts. `Cancelled` keeps its place in the table, which bounds the handlers that do not end.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -36,21 +36,21 @@ use crate::wire::WireId;
 
 #[derive(Clone, Debug)]
 pub(super) struct InboundCall {
-    /// The lane that it came by.
+    /// The lane that its request came by.
     lane: Lane,
-    /// The peer's name for the exchange.
+    /// The peer's id of the exchange.
     exchange: WireId,
     op: Op,
-    /// The name that the peer gave to its progress; `None` if it wants none.
+    /// The peer's token for progress; `None` if it wants none.
     token: Option<WireId>,
     /// The number of samplings that it is nested in.
     depth: u8,
-    /// The rules that its exchange goes by.
+    /// The rules of its exchange.
     rules: &'static Rules,
     received: Instant,
-    /// The entry of its deadline in the session's timers.
+    /// Its deadline, as it is armed in the session's timers.
     armed: Option<Instant>,
-    /// Made at the first of it: many a call says nothing before its response.
+    /// Made when it is first needed: many calls send nothing before their response.
     callee_progress: Option<Box<CalleeProgress>>,
     state: State,
 }
@@ -58,46 +58,46 @@ pub(super) struct InboundCall {
 #[derive(Clone, Debug)]
 enum State {
     Active,
-    /// The response is boxed, since few wait and all would have room for it.
+    /// The response waits for the gap after the last progress. Boxed, since few calls wait and every call would have room for it.
     Answered(Box<(Bytes, ReplyKind)>),
     Cancelled,
 }
 
-/// Everything that a call says before its response.
+/// Everything that a call sends before its response.
 #[derive(Clone, Debug)]
 struct CalleeProgress {
     reporter: Reporter,
-    /// The newest update in the outbox, and when it was written.
+    /// The newest update in the outbox, and the time when it was written.
     last_progress: Option<(Ticket, Instant)>,
-    /// The entry in the session's timers of the flush of what is kept, or of the release of its response.
+    /// The timer that sends the kept update, or releases the response.
     armed: Option<Instant>,
-    /// Its place in the line for what all share.
+    /// The ticket in the queue for the session's window and the lane's room.
     queue_ticket: Option<QueueTicket>,
     /// The newest partial result, an object without `status`.
     checkpoint: Option<Json>,
-    /// Our input requests that are open at the peer.
+    /// Our open input requests.
     open_inputs: Vec<InputKey>,
 }
 
-/// The meaning of the end of a handler.
+/// The effect of the end of a handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// It has answered: the reply goes out.
+    /// The call is active: the reply is sent.
     Reply,
-    /// It was cancelled before: nothing goes out, and its place is free.
+    /// The call was cancelled before: no frame is sent, and its place is free.
     Swallowed,
-    /// It has answered before.
+    /// The handler has replied before.
     Twice,
 }
 
-/// The fate of an update that was reported.
+/// The effect of a report of progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// It is kept, and nothing was kept before.
+    /// The update is kept, and none was kept before.
     New,
-    /// It is kept, merged with what was kept before.
+    /// The update is kept, merged with the one that was kept before.
     Merged,
-    /// Nothing in it is new.
+    /// The update has nothing new.
     NotIncreasing,
 }
 
@@ -126,7 +126,7 @@ impl InboundCall {
         first
     }
 
-    /// Active -> Answered: `response` waits for its moment.
+    /// Active -> Answered: `response` waits until `at`.
     pub(super) fn hold(&mut self, id: InboundId, response: (Bytes, ReplyKind), at: Instant, timers: &mut Timers) {
         self.state = State::Answered(Box::new(response));
         if let Some(callee_progress) = &mut self.callee_progress {
@@ -134,7 +134,7 @@ impl InboundCall {
         }
     }
 
-    /// Takes the response that was held: Answered -> gone.
+    /// Answered -> gone. Returns the response that was held.
     pub(super) fn take_held(&mut self, id: InboundId, timers: &mut Timers) -> Option<(Bytes, ReplyKind)> {
         match core::mem::replace(&mut self.state, State::Cancelled) {
             State::Answered(response) => {
@@ -152,7 +152,7 @@ impl InboundCall {
 
     // ---- Progress ----
 
-    /// Makes place for something to be callee_progress. `rate` is that of its progress unless it was given another.
+    /// The progress state, made with the rate `rate` if there is none yet.
     #[inline]
     fn callee_progress_mut(&mut self, rate: RateWindow) -> &mut CalleeProgress {
         self.callee_progress.get_or_insert_with(|| Box::new(CalleeProgress::new(rate)))
@@ -162,7 +162,7 @@ impl InboundCall {
         self.callee_progress_mut(rate).reporter.set_rate(rate);
     }
 
-    /// Keeps an update that passed [`Reporter::check`], merged with what was kept before.
+    /// Keeps an update that passed [`Reporter::check`], merged with the one that was kept before.
     #[inline]
     pub(super) fn report(&mut self, update: Progress, policy: &ProgressPolicy) -> Taken {
         let rules = self.rules;
@@ -175,14 +175,14 @@ impl InboundCall {
         }
     }
 
-    /// The thing to be done with what is kept, as far as the call alone decides; `None` if it may say nothing, or never did.
+    /// The next step for the kept update, as far as the call alone decides; `None` if the call is not active, or has no progress state.
     #[inline]
     pub(super) fn next_update(&self, now: Instant) -> Option<Next> {
         let callee_progress = self.callee_progress.as_ref().filter(|_| self.is_active())?;
         Some(callee_progress.reporter.next(now, self.rules))
     }
 
-    /// Lets what is kept wait: for the call's own window, or in line for what all share.
+    /// Makes the kept update wait: for the call's own window, or in the queue for the session's window and the lane's room.
     pub(super) fn keep_update(&mut self, id: InboundId, next: Next, progress_queue: &mut ProgressQueue, timers: &mut Timers) {
         let Some(callee_progress) = &mut self.callee_progress else { return };
         let opens = if let Next::Waits(at) = next { at } else { None };
@@ -194,7 +194,7 @@ impl InboundCall {
         }
     }
 
-    /// Takes what is kept, as [`Self::next_update`] allowed: it goes out.
+    /// Takes the kept update to be sent, as [`Self::next_update`] allowed.
     #[inline]
     pub(super) fn take_update(
         &mut self,
@@ -213,7 +213,7 @@ impl InboundCall {
         callee_progress.reporter.go(next, now)
     }
 
-    /// Takes what is kept just before the response, whatever the windows say.
+    /// Takes the kept update just before the response, whatever the windows allow.
     #[inline]
     pub(super) fn take_last_update(&mut self) -> Option<Progress> {
         let callee_progress = self.callee_progress.as_mut().filter(|_| self.token.is_some())?;
@@ -226,14 +226,14 @@ impl InboundCall {
         let partial = callee_progress.checkpoint.as_ref().filter(|_| config.progress.partial_on_progress);
         let mut frame = self.rules.dialect.write_progress(outbox.frames(), token, progress, partial);
         if frame.len() > config.limits.frame_bytes {
-            // Words and data are worth less than the news that it goes on.
+            // Message and data matter less than the sign of life.
             let shorter = Progress { message: None, data: None, ..progress.clone() };
             frame = self.rules.dialect.write_progress(outbox.frames(), token, &shorter, None);
         }
         callee_progress.last_progress = Some((outbox.push(self.lane, Class::Progress(id), frame), now));
     }
 
-    /// Stops its timers and keeps no progress. Gives its input requests, which are to be taken back.
+    /// Stops the timers and drops kept progress. Returns the open input requests, which the caller must take back.
     pub(super) fn quiet(&mut self, id: InboundId, timers: &mut Timers, progress_queue: &mut ProgressQueue) -> Vec<InputKey> {
         timers.set(TimerKey::InboundCall(id), &mut self.armed, None);
         let Some(callee_progress) = &mut self.callee_progress else { return Vec::new() };
@@ -244,7 +244,7 @@ impl InboundCall {
 
     // ---- Checkpoints and input requests ----
 
-    /// Takes a partial result in the place of the one before.
+    /// Stores a checkpoint in place of the last one.
     pub(super) fn deposit(&mut self, partial: Json, rate: RateWindow) {
         self.callee_progress_mut(rate).checkpoint = Some(partial);
     }
@@ -274,12 +274,12 @@ impl InboundCall {
         at.is_some()
     }
 
-    /// Notes that the timers have let go of its deadline.
+    /// Notes that its deadline has left the timers.
     pub(super) fn forget_deadline(&mut self) {
         self.armed = None;
     }
 
-    /// Notes that the timers have let go of a flush or a release.
+    /// Notes that a flush or a release has left the timers.
     pub(super) fn forget_wait(&mut self) {
         if let Some(callee_progress) = &mut self.callee_progress {
             callee_progress.armed = None;
@@ -293,7 +293,7 @@ impl InboundCall {
         matches!(self.state, State::Active)
     }
 
-    /// The meaning of the end of its handler in this state.
+    /// The effect of the end of its handler in this state.
     #[inline]
     pub(super) fn end(&self) -> Ended {
         match self.state {
@@ -303,13 +303,13 @@ impl InboundCall {
         }
     }
 
-    /// The lane that it came by.
+    /// The lane that its request came by.
     #[inline]
     pub(super) fn lane(&self) -> Lane {
         self.lane
     }
 
-    /// The peer's name for the exchange.
+    /// The peer's id of the exchange.
     #[inline]
     pub(super) fn exchange(&self) -> &WireId {
         &self.exchange
@@ -320,19 +320,19 @@ impl InboundCall {
         self.op
     }
 
-    /// The name that the peer gave to its progress.
+    /// The peer's token for progress.
     #[inline]
     pub(super) fn token(&self) -> Option<&WireId> {
         self.token.as_ref()
     }
 
-    /// The names that the peer gave to the exchange and to its progress, when it ends.
+    /// Takes the peer's id of the exchange and its token, when the call ends.
     #[inline]
     pub(super) fn take_names(&mut self) -> (WireId, Option<WireId>) {
         (self.exchange.clone(), self.token.take())
     }
 
-    /// The rules that its exchange goes by.
+    /// The rules of its exchange.
     #[inline]
     pub(super) fn rules(&self) -> &'static Rules {
         self.rules
@@ -343,13 +343,13 @@ impl InboundCall {
         self.depth
     }
 
-    /// Says whether the peer wants its progress.
+    /// Returns `true` if the peer wants progress.
     #[inline]
     pub(super) fn is_observed(&self) -> bool {
         self.token.is_some()
     }
 
-    /// Says whether what is kept stands in line for what all share.
+    /// Returns `true` if the kept update is in the queue for the session's window and the lane's room.
     #[inline]
     pub(super) fn is_queued(&self) -> bool {
         self.callee_progress.as_ref().is_some_and(|callee_progress| callee_progress.queue_ticket.is_some())
@@ -385,7 +385,7 @@ mod transitions {
     use crate::session::{Close, Event, InboundId, ServeOptions, Session};
     use crate::{Ask, Config, Identity, Instant, Json, Progress, RateWindow, Reply, TransportEnd};
 
-    /// The peer calls the call `c` and its progress `t`.
+    /// The peer's id of the call is `c`, and its progress token is `t`.
     struct Callee {
         session: Session,
         inbound: InboundId,
@@ -395,8 +395,8 @@ mod transitions {
 
     const STATES: [&str; 7] = ["Active", "Reported", "Keeping", "Asking", "Answered", "Cancelled", "gone"];
 
-    /// No wildcard: a new state must be named, and then be in the table. `Active` has three shades: an update has left a moment ago, an
-    /// update is kept, an input request is open.
+    /// No wildcard, so that a new state must be named here and appear in the table. `Active` is split into three: an update has left a
+    /// moment ago, an update is kept, an input request is open.
     fn state(callee: &Callee) -> &'static str {
         match callee.session.inbound_calls.get(&callee.inbound) {
             None => "gone",
@@ -429,7 +429,7 @@ mod transitions {
         callee
     }
 
-    /// With what leads to a state under that configuration of [`in_state`] and in that revision.
+    /// Brings a callee with that configuration and revision into a state; see [`in_state`].
     fn led_to(name: &str, config: Config, revision: &str) -> Callee {
         let now = Instant::from_millis(1);
         let mut session = Session::new(config, Instant::ZERO);

@@ -1,9 +1,9 @@
-//! Input requests in both directions: those that our handlers ask the peer, and those that the peer asks us.
+//! Input requests in both directions: those of our handlers to the peer, and those of the peer to us.
 //!
 //! ```text
 //!   ours:        request_input
 //!                     |
-//!                     v     release: the handshake is through
+//!                     v     release: the handshake is done
 //!                   Held ------------------------------------> Sent
 //!                     |                                          |  its answer | a cancel goes out | the end
 //!                     | taken back, time is over, the end:       |
@@ -27,23 +27,23 @@ use crate::wire::WireId;
 #[derive(Clone, Debug)]
 pub(super) struct OutboundInput {
     asker: InboundId,
-    /// The lane of the call that asks.
+    /// The lane of its call.
     lane: Lane,
     ask: Ask,
-    /// The rules of the call that asks.
+    /// The rules of its call.
     rules: &'static Rules,
-    /// The number of samplings that a call is nested in that is made to answer it.
+    /// The sampling depth of a call that is made to answer it.
     depth: u8,
     state: State,
-    /// Its entry in the session's timers.
+    /// Its deadline, as it is armed in the session's timers.
     armed: Option<Instant>,
 }
 
 #[derive(Clone, Debug)]
 enum State {
-    /// Written, but it waits for the peer to confirm the handshake.
+    /// Written, and waiting for the peer to confirm the handshake.
     Held(Bytes),
-    /// Written to the outbox; whether it has left is the outbox's to say.
+    /// Written to the outbox, which knows whether it was polled.
     Sent(Ticket),
 }
 
@@ -64,17 +64,17 @@ impl OutboundInput {
         timers.set(TimerKey::OutboundInput(key), &mut self.armed, at);
     }
 
-    /// Notes that the timers have let go of its deadline.
+    /// Notes that its deadline has left the timers.
     pub(super) fn forget_armed(&mut self) {
         self.armed = None;
     }
 
-    /// The call that asks.
+    /// Its call.
     pub(super) fn asker(&self) -> InboundId {
         self.asker
     }
 
-    /// The lane of the call that asks.
+    /// The lane of its call.
     pub(super) fn lane(&self) -> Lane {
         self.lane
     }
@@ -83,12 +83,12 @@ impl OutboundInput {
         &self.ask
     }
 
-    /// The rules of the call that asks.
+    /// The rules of its call.
     pub(super) fn rules(&self) -> &'static Rules {
         self.rules
     }
 
-    /// The number of samplings that a call is nested in that is made to answer it.
+    /// The sampling depth of a call that is made to answer it.
     pub(super) fn depth(&self) -> u8 {
         self.depth
     }
@@ -101,7 +101,7 @@ impl OutboundInput {
         }
     }
 
-    /// The bytes it keeps while it waits for the handshake.
+    /// The bytes that it takes while it waits for the handshake.
     pub(super) fn held_bytes(&self) -> usize {
         match &self.state {
             State::Held(frame) => frame.len(),
@@ -122,7 +122,7 @@ pub(super) struct InboundInput {
     exchange: WireId,
     parent: Option<OutboundId>,
     depth: u8,
-    /// The rules that it came under.
+    /// The rules of its exchange.
     rules: &'static Rules,
 }
 
@@ -136,7 +136,7 @@ impl InboundInput {
         self.lane
     }
 
-    /// The peer's name for it.
+    /// The peer's id of the exchange.
     pub(super) fn exchange(&self) -> &WireId {
         &self.exchange
     }
@@ -146,12 +146,12 @@ impl InboundInput {
         self.parent
     }
 
-    /// The rules that it came under.
+    /// The rules of its exchange.
     pub(super) fn rules(&self) -> &'static Rules {
         self.rules
     }
 
-    /// The depth of a call that is made to answer it.
+    /// The sampling depth of a call that is made to answer it.
     pub(super) fn depth(&self) -> u8 {
         self.depth
     }

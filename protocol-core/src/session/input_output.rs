@@ -1,4 +1,4 @@
-//! Everything that goes in and comes out: frames, the end of the transport and time; frames, events and one deadline.
+//! Input and output: frames, the end of the transport and time go in; frames, events and one deadline come out.
 
 use bytes::Bytes;
 
@@ -11,20 +11,20 @@ use super::{Arriving, Session};
 use crate::error::{RpcError, Violation};
 use crate::sink::FrameSink;
 use crate::time::Instant;
-use crate::wire::{Draft, WireId};
+use crate::wire::{WireId, WrittenFrame};
 
 impl Session {
     // ---- In ----
 
-    /// Takes a frame that arrived by `lane`: one message (or, on MCP 2025-03-26, one batch), without its line feed. Says how many replies
-    /// the lane is owed for it. Faults of the peer become [`Event::Violation`]. After the session has closed the frame is
-    /// dropped, and so is one of a lane that was given up, until that is polled ([`Event::LaneClosed`]).
+    /// Takes a frame that arrived by `lane`: one message (or, on MCP 2025-03-26, one batch), without its line feed. Returns the number of
+    /// replies that the lane is owed for it. Faults of the peer become [`Event::Violation`]. The frame is dropped after the session has
+    /// closed, and on a lane that was given up until that is polled ([`Event::LaneClosed`]).
     ///
-    /// A transport of one stream gives [`Lane::CHANNEL`]. Any other lane is open from its first frame on. Frames are handed in whole: where a
-    /// lane ends in the middle of one, that part is the transport's to drop.
+    /// A transport of one stream passes [`Lane::CHANNEL`]. Any other lane opens with its first frame. Frames must be whole: if a lane
+    /// ends in the middle of one, the transport drops that part.
     ///
     /// # Errors
-    /// [`Full`] hands the frame back while [`wants_input`](Self::wants_input) is false. Nothing has changed.
+    /// [`Full`] hands the frame back while [`wants_input`](Self::wants_input) is `false`. Nothing has changed.
     pub fn handle_frame(&mut self, frame: Bytes, lane: Lane, now: Instant) -> Result<Received, Full> {
         if self.is_closed() || self.events.closes(lane) {
             return Ok(Received::default());
@@ -41,9 +41,10 @@ impl Session {
         Ok(Received { replies: self.arriving.replies })
     }
 
-    /// Says whether [`handle_frame`](Self::handle_frame) takes frames of a lane: false while [`crate::Limits::events`] events wait to be
-    /// polled, or [`crate::Limits::unsolicited_replies`] refusals on that lane; for a lane that is not open while [`crate::Limits::lanes`] are; and once
-    /// the session has closed. Otherwise much output is no reason: two peers that wait for each other to read would wait for ever.
+    /// Returns `true` if [`handle_frame`](Self::handle_frame) takes frames of a lane. `false` while [`crate::Limits::events`] events wait
+    /// to be polled, or [`crate::Limits::unsolicited_replies`] refusals on that lane; for a new lane while [`crate::Limits::lanes`] are
+    /// open; and once the session has closed. Other output does not stop input: two peers that wait for each other to read would wait for
+    /// ever.
     #[must_use]
     #[inline]
     pub fn wants_input(&self, lane: Lane) -> bool {
@@ -53,25 +54,26 @@ impl Session {
             && !self.is_overrun(lane)
     }
 
-    /// Says whether a lane is open, or may be.
+    /// Returns `true` if a lane is open, or may be opened.
     fn has_place_for(&self, lane: Lane) -> bool {
         self.outbox.lanes() < self.config.limits.lanes || self.outbox.is_open(lane)
     }
 
     /// The number of requests that came by a lane and wait for their reply. Once it is 0 and no frame of the lane is left to be polled,
-    /// none will come: what the peer cancels is not replied to where its protocol says so.
+    /// no reply will come. A request that the peer has cancelled is not counted if its protocol sends no reply then.
     #[must_use]
     pub fn replies_owed(&self, lane: Lane) -> usize {
         self.outbox.queue(lane).map_or(0, LaneQueue::owed)
     }
 
-    /// Stops the frames of a lane while its peer does not read, or lets them go on: a frame of a lane that is stopped is not polled. What is
-    /// callee_progress by it waits: progress merges, log records drop, and beyond [`crate::Limits::output_bytes`] nothing new is asked by it. Other
-    /// lanes go on. Two bounds end it: when more than [`crate::Limits::output_bytes_hard`] wait in all, the lane with the most is given up, and
-    /// so is one on which [`crate::Limits::unsolicited_replies`] refusals wait for [`crate::Timeouts::close_grace`] ([`Event::LaneClosed`]).
+    /// Stops the frames of a lane while its peer does not read, or lets them go on. No frame of a stopped lane is polled. Meanwhile its
+    /// progress merges, log records drop, and beyond [`crate::Limits::output_bytes`] calls and input requests on it are refused. Other
+    /// lanes go on. Two bounds end a lane ([`Event::LaneClosed`]): if more than [`crate::Limits::output_bytes_hard`] wait in all, the
+    /// lane with the most is given up, and so is a lane on which [`crate::Limits::unsolicited_replies`] refusals wait for
+    /// [`crate::Timeouts::close_grace`].
     ///
     /// # Errors
-    /// [`NotLive`] for a lane that is not open: nothing waits for it. The channel always is, until the session has closed.
+    /// [`NotLive`] for a lane that is not open. The channel is open until the session has closed.
     pub fn set_writable(&mut self, lane: Lane, is_writable: bool, now: Instant) -> Result<(), NotLive> {
         self.advance(now);
         if self.is_closed() || !self.outbox.is_open(lane) {
@@ -86,14 +88,14 @@ impl Session {
         Ok(())
     }
 
-    /// Notes that a part of the transport is gone, and not the whole of it: for that there is [`handle_end`](Self::handle_end).
+    /// Notes the loss of a part of the transport. For the loss of all of it there is [`handle_end`](Self::handle_end).
     ///
     /// | | an exchange that lives with its lane (Tesseron) | any other (MCP with a handshake) |
     /// |---|---|---|
-    /// | [`Gone::Lane`] | its handler is told ([`CancelReason::Disconnected`](crate::CancelReason::Disconnected)), and nothing more is callee_progress for it | it goes on: its frames are polled as before, for a transport that can hand them over later, or throws them away |
+    /// | [`Gone::Lane`] | its handler is told ([`CancelReason::Disconnected`](crate::CancelReason::Disconnected)), and no frame is sent for it any more | it goes on: its frames are polled as before, for a transport that can hand them over later, or throws them away |
     /// | [`Gone::Exchange`] | [`Outcome::Lost`] | it goes on: the reply may come by another way |
     ///
-    /// A lane that is gone is stopped no longer. What waits on it is dropped where exchanges live with their lanes, except on the channel.
+    /// A lane that is gone is no longer stopped. Its output is dropped if exchanges live with their lanes, except on the channel.
     ///
     /// # Errors
     /// [`NotLive`] for a lane that is not open, or an exchange that is over.
@@ -117,9 +119,9 @@ impl Session {
         Ok(())
     }
 
-    /// Notes that the transport has ended. [`TransportEnd::Eof`]: outbound calls are lost at once; what was read before is still answered within
-    /// [`crate::Timeouts::close_grace`]. [`TransportEnd::Failed`]: everything ends at once and what waits is discarded. Later ends of a
-    /// session that is over change nothing.
+    /// Notes that the transport has ended. [`TransportEnd::Eof`]: outbound calls are lost at once; requests that were read before are
+    /// still answered within [`crate::Timeouts::close_grace`]. [`TransportEnd::Failed`]: everything ends at once and queued output is
+    /// discarded. No effect on a session that is over.
     pub fn handle_end(&mut self, end: TransportEnd, now: Instant) {
         self.advance(now);
         if self.is_closed() {
@@ -132,7 +134,7 @@ impl Session {
         self.tidy();
     }
 
-    /// Lets everything happen whose time has come by `now`. Early or repeated calls change nothing.
+    /// Runs everything that is due at `now`. Early or repeated calls change nothing.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.advance(now);
         while let Some(key) = self.timers.take_due(self.now) {
@@ -143,8 +145,8 @@ impl Session {
 
     // ---- Out ----
 
-    /// The next frame to write, and its [route](Transmit::route). Frames of one lane leave in the order in which they came to be; lanes take
-    /// turns.
+    /// The next frame to write, and its [route](Transmit::route). Frames of one lane come in the order in which they were made; lanes
+    /// take turns.
     #[must_use = "a frame that is polled and not written is lost"]
     pub fn poll_transmit(&mut self) -> Option<Transmit> {
         let transmit = self.outbox.pop()?;
@@ -152,8 +154,8 @@ impl Session {
         Some(transmit)
     }
 
-    /// The next frames of the channel, together: like [`poll_transmit`](Self::poll_transmit) of a transport with no other lane until
-    /// `into` has taken 64 of them, or 32 KiB, and cheaper. Says whether there may be more.
+    /// Pushes the next frames of the channel into `into`, until it has taken 64 of them or holds 32 KiB. Cheaper than
+    /// [`poll_transmit`](Self::poll_transmit), for a transport with no other lane. Returns `true` if there may be more.
     pub fn poll_transmits(&mut self, into: &mut impl FrameSink) -> bool {
         into.fill(|into| {
             let Some(length) = self.outbox.pop_into(into) else { return false };
@@ -168,15 +170,15 @@ impl Session {
         self.events.pop()
     }
 
-    /// The moment at which [`handle_timeout`](Self::handle_timeout) has something to do; exact, and `None` when nothing is pending.
+    /// The time at which [`handle_timeout`](Self::handle_timeout) has something to do; exact, and `None` if nothing is pending.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.timers.next()
     }
 
-    // ---- Around every verb ----
+    // ---- Around every method ----
 
-    /// Notes the time, which never runs backwards here, whatever the owner says.
+    /// Notes the time, which never runs backwards in a session, whatever the owner passes.
     pub(super) fn advance(&mut self, now: Instant) {
         if now < self.now {
             self.stats.clock_went_back = self.stats.clock_went_back.saturating_add(1);
@@ -184,7 +186,7 @@ impl Session {
         self.now = self.now.max(now);
     }
 
-    /// Does what every verb leaves to be done once its transitions are complete: an end in their midst would cut their news short.
+    /// Runs after the transitions of every method: ending the session earlier would cut off their events.
     #[inline]
     pub(super) fn tidy(&mut self) {
         if self.has_too_much_output() || self.progress_queue.is_busy() || self.outbox.has_idle() || !self.ending.is_open() {
@@ -200,7 +202,7 @@ impl Session {
         self.settle_ending();
     }
 
-    /// Gives up the lanes on which most waits while more waits in all than may.
+    /// Gives up the lanes with the most output while all lanes together hold more than the limit.
     #[inline]
     pub(super) fn bound_output(&mut self) {
         while self.has_too_much_output() {
@@ -208,13 +210,13 @@ impl Session {
         }
     }
 
-    /// Says whether more waits on all lanes than may.
+    /// Returns `true` if all lanes together hold more output than the limit.
     #[inline]
     fn has_too_much_output(&self) -> bool {
         self.outbox.bytes() > self.config.limits.output_bytes_hard
     }
 
-    /// The number of the next id of ours.
+    /// Takes the next number for an id of ours.
     pub(super) fn number(&mut self) -> u64 {
         let number = self.next;
         self.next = self.next.saturating_add(1);
@@ -233,7 +235,7 @@ impl Session {
                 self.ending.forget_armed();
                 self.close_is_due();
             }
-            // The line is served when all that is due has happened.
+            // The queue is served after everything that is due has happened.
             TimerKey::ProgressQueue => self.progress_queue.forget_armed(),
             TimerKey::Overload(lane) => {
                 if let Some(queue) = self.outbox.queue_mut(lane) {
@@ -308,7 +310,7 @@ impl Session {
         self.tidy();
     }
 
-    /// Serves the calls that waited for room on a lane, if it has some. Due wherever frames leave it or are withdrawn.
+    /// Serves the calls that waited for room on a lane, if it has some. Called wherever frames leave a lane or are withdrawn.
     pub(super) fn made_room(&mut self, lane: Lane) {
         if self.progress_queue.is_blocked(lane) && self.outbox.has_room(lane) {
             self.progress_queue.unblock(lane);
@@ -319,7 +321,7 @@ impl Session {
         self.push_cancel_as(Lane::CHANNEL, Class::Cancel(exchange), exchange.0, reason);
     }
 
-    /// Tells the peer that an exchange of ours is wanted no longer.
+    /// Tells the peer that an exchange of ours is cancelled.
     pub(super) fn push_cancel_as(&mut self, lane: Lane, class: Class, number: u64, reason: Option<&str>) {
         let mut frame = self.rules.dialect.write_cancel(self.outbox.frames(), number, reason);
         if frame.len() > self.config.limits.frame_bytes {
@@ -328,23 +330,23 @@ impl Session {
         self.outbox.push(lane, class, frame);
     }
 
-    /// Makes an error of a reply that is larger than a frame may be.
-    pub(super) fn fitted(&mut self, frame: Draft, exchange: &WireId) -> Draft {
+    /// Replaces a reply that is larger than a frame may be by an error.
+    pub(super) fn fitted(&mut self, frame: WrittenFrame, exchange: &WireId) -> WrittenFrame {
         match frame.len() > self.config.limits.frame_bytes {
             true => self.rules.dialect.write_error(self.outbox.frames(), Some(exchange), &too_large()),
             false => frame,
         }
     }
 
-    /// Sends a reply that belongs to nothing.
-    pub(super) fn push_unsolicited(&mut self, lane: Lane, kind: ReplyKind, frame: Draft) {
+    /// Sends a reply that belongs to no call.
+    pub(super) fn push_unsolicited(&mut self, lane: Lane, kind: ReplyKind, frame: WrittenFrame) {
         self.outbox.push(lane, Class::Unsolicited(kind), frame);
         if self.is_overrun(lane) && !self.outbox.queue(lane).is_some_and(LaneQueue::is_counting) {
             self.restart_overload(lane);
         }
     }
 
-    /// Gives a peer that makes us refuse more than it reads the time to read another refusal.
+    /// Restarts the time that the peer has to read another refusal.
     fn restart_overload(&mut self, lane: Lane) {
         let (is_overrun, grace) = (self.is_overrun(lane), self.config.timeouts.close_grace);
         if let Some(queue) = self.outbox.queue_mut(lane) {
@@ -352,14 +354,14 @@ impl Session {
         }
     }
 
-    /// Says whether the peer makes us refuse more on a lane than it reads.
+    /// Returns `true` if as many refusals wait on a lane as may.
     #[inline]
     pub(super) fn is_overrun(&self, lane: Lane) -> bool {
         self.outbox.unsolicited_replies(lane) >= self.config.limits.unsolicited_replies
     }
 }
 
-/// The answer in the place of one that no frame holds.
+/// The error in place of a reply that no frame can hold.
 pub(super) fn too_large() -> RpcError {
     RpcError::fixed(RpcError::INTERNAL, "the result is larger than a frame may be")
 }

@@ -10,37 +10,37 @@ use crate::dialect::PeerInfo;
 use crate::time::Instant;
 
 impl Session {
-    /// Says whether the handshake is through.
+    /// Returns `true` if the handshake is done.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.handshake.asks()
     }
 
-    /// Says whether it is over. Events may still wait to be polled.
+    /// Returns `true` if the session has closed. Events may still wait to be polled.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.ending.is_closed()
     }
 
-    /// The peer, once its half of the handshake has come.
+    /// The peer, once its half of the handshake has arrived.
     #[must_use]
     pub fn peer(&self) -> Option<&PeerInfo> {
         self.peer.as_deref()
     }
 
-    /// The configuration, as the session began with it, or as a [claim](Self::claim) changed it.
+    /// The configuration, as the session was given it, or as a [claim](Self::claim) changed it.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The lane that a call came by, while it is served.
+    /// The lane of an inbound call, while it runs.
     #[must_use]
     pub fn lane(&self, id: InboundId) -> Option<Lane> {
         self.inbound_calls.get(&id).map(InboundCall::lane)
     }
 
-    /// Its counters.
+    /// The counters of the session.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let mut stats = self.stats.clone();
@@ -58,20 +58,20 @@ impl Session {
         if self.handshake.asks() {
             return open;
         }
-        // What is held for the handshake is no exchange yet.
+        // A call that is held for the handshake is no exchange yet.
         let calls = self.outbound_calls.iter().filter(|(_, call)| call.is_held()).count();
         let inputs = self.outbound_inputs.values().filter(|input| input.is_held()).count();
         let greeting = usize::from(self.handshake.is_opened() && !self.is_closed());
         open.saturating_sub(calls).saturating_sub(inputs).saturating_add(greeting)
     }
 
-    /// The greatest `now` that it was told.
+    /// The greatest `now` that the session was given.
     #[must_use]
     pub fn time(&self) -> Instant {
         self.now
     }
 
-    /// Says whether any call of ours has not ended.
+    /// Returns `true` if an outbound call has not ended.
     #[must_use]
     pub fn has_calls(&self) -> bool {
         !self.outbound_calls.is_empty()

@@ -11,31 +11,31 @@
 
 use alloc::collections::VecDeque;
 
-use crate::byte_queue::KEPT;
+use crate::byte_queue::KEPT_CAPACITY;
 use crate::session::overload::Overload;
 use crate::session::{ExchangeId, InboundId, InputKey, ReplyKind, RouteKind};
-use crate::wire::{Frames, Kept};
+use crate::wire::{FrameBuffer, QueuedFrame};
 
-/// The kind of a frame: its place among those that may be refused, and what the transport is told of it.
+/// The kind of a frame: it decides which bounds count it, and the route that the transport is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     /// The reply to an exchange of the peer that has a place in a table.
     Reply(ReplyKind),
-    /// A reply that belongs to no exchange in a table; they are counted.
+    /// A reply that belongs to no exchange in a table. These are counted.
     Unsolicited(ReplyKind),
     /// Progress of an inbound call.
     Progress(InboundId),
-    /// An input request on behalf of an inbound call, or its end.
+    /// An input request on behalf of an inbound call, or its cancel.
     InputRequest,
-    /// A log record, perhaps on behalf of a call; the oldest makes room for the newest.
+    /// A log record, perhaps on behalf of a call. The oldest records make room for the newest.
     Log { within: bool },
     /// A request of ours.
     Request(ExchangeId),
-    /// The end of one.
+    /// The cancel of a request of ours.
     Cancel(ExchangeId),
     /// The answer to an input request of the peer.
     Answer(InputKey),
-    /// News that belong to nothing else.
+    /// A notice that belongs to nothing else.
     Notice,
 }
 
@@ -56,8 +56,9 @@ impl Class {
 struct Waiting {
     number: u64,
     class: Class,
-    frame: Kept,
-    /// It is never sent. Such places are swept when they are many; until then `frame` says how many bytes of the shared memory it takes.
+    frame: QueuedFrame,
+    /// `true` if it is never sent. Such entries are swept when they are many; until then `frame` has the number of bytes that it takes of
+    /// the shared memory.
     withdrawn: bool,
 }
 
@@ -66,27 +67,27 @@ pub(super) struct LaneQueue {
     /// Ordered by number.
     queue: VecDeque<Waiting>,
     bytes: usize,
-    /// Those of them that are of log records.
+    /// Bytes of log records among them.
     log_bytes: usize,
     unsolicited_replies: usize,
     withdrawn: usize,
-    /// Memory of those among the others.
+    /// Bytes of withdrawn frames in the shared memory.
     withdrawn_bytes: usize,
-    /// The transport takes no frame of it for now.
+    /// `true` while the transport takes no frame of the lane.
     is_stalled: bool,
-    /// It stands among those that take turns.
+    /// `true` if the lane is in the list of those that take turns.
     has_turn: bool,
-    /// Exchanges of the peer that came by it and have not been replied to.
+    /// Exchanges of the peer that came by the lane and have no reply yet.
     owed: usize,
-    /// A refusal has left since that was asked.
+    /// `true` if a refusal has left since this was read.
     unsolicited_left: bool,
-    /// The patience with a peer that reads none of what it makes us refuse.
+    /// The time that the peer has to read one of its refusals.
     overload: Overload,
 }
 
 impl LaneQueue {
     #[inline]
-    pub(super) fn push(&mut self, number: u64, class: Class, frame: Kept) {
+    pub(super) fn push(&mut self, number: u64, class: Class, frame: QueuedFrame) {
         let length = frame.len();
         self.bytes = self.bytes.saturating_add(length);
         match class {
@@ -98,9 +99,9 @@ impl LaneQueue {
     }
 
     /// The next frame, and its kind.
-    // 3 % of a frame that is polled alone.
+    // Inlined: the call is 3 % of a frame that is polled alone.
     #[inline(always)]
-    pub(super) fn next(&mut self, frames: &mut Frames) -> Option<(Class, Kept)> {
+    pub(super) fn next(&mut self, frames: &mut FrameBuffer) -> Option<(Class, QueuedFrame)> {
         loop {
             let waiting = self.queue.pop_front()?;
             if !waiting.withdrawn {
@@ -112,34 +113,34 @@ impl LaneQueue {
     }
 
     #[cold]
-    fn pass_withdrawn(&mut self, frame: &Kept, frames: &mut Frames) {
+    fn pass_withdrawn(&mut self, frame: &QueuedFrame, frames: &mut FrameBuffer) {
         self.withdrawn = self.withdrawn.saturating_sub(1);
-        if let Kept::Queued(length) = *frame {
+        if let QueuedFrame::InBuffer(length) = *frame {
             self.withdrawn_bytes = self.withdrawn_bytes.saturating_sub(length);
-            frames.leave(length);
+            frames.drop_front(length);
         }
     }
 
-    /// Takes a frame back, and says how long it was; `None` if it has been polled.
-    pub(super) fn withdraw(&mut self, number: u64, frames: &mut Frames) -> Option<usize> {
+    /// Withdraws a frame, and returns its length; `None` if it has been polled.
+    pub(super) fn withdraw(&mut self, number: u64, frames: &mut FrameBuffer) -> Option<usize> {
         let place = self.queue.binary_search_by_key(&number, |waiting| waiting.number).ok()?;
         let withdrawn = self.empty(place);
         self.sweep(frames);
         withdrawn
     }
 
-    /// Says whether a frame that was not withdrawn has not been polled.
+    /// Returns `true` if a frame that was not withdrawn has not been polled.
     #[inline]
     pub(super) fn holds(&self, number: u64) -> bool {
         self.queue.front().is_some_and(|first| first.number <= number)
     }
 
-    /// Takes back the oldest frames of a kind until `bytes` are free, in one pass. Says how many, and how long they were together.
+    /// Withdraws the oldest frames of a kind until `bytes` are free, in one pass. Returns their number, and their length together.
     pub(super) fn withdraw_first(
         &mut self,
         bytes: usize,
         is_of_kind: impl Fn(Class) -> bool,
-        frames: &mut Frames,
+        frames: &mut FrameBuffer,
     ) -> (usize, usize) {
         let (mut count, mut freed) = (0_usize, 0_usize);
         for place in 0..self.queue.len() {
@@ -157,33 +158,33 @@ impl LaneQueue {
         (count, freed)
     }
 
-    /// Takes the frame at `place` back, unless it was before, and says how long it was.
+    /// Withdraws the frame at `place`, unless it was before, and returns its length.
     fn empty(&mut self, place: usize) -> Option<usize> {
         let waiting = self.queue.get_mut(place).filter(|waiting| !waiting.withdrawn)?;
         let (class, length) = (waiting.class, waiting.frame.len());
-        let memory = if let Kept::Queued(length) = waiting.frame { length } else { 0 };
-        (waiting.frame, waiting.withdrawn) = (Kept::Queued(memory), true);
+        let memory = if let QueuedFrame::InBuffer(length) = waiting.frame { length } else { 0 };
+        (waiting.frame, waiting.withdrawn) = (QueuedFrame::InBuffer(memory), true);
         self.withdrawn = self.withdrawn.saturating_add(1);
         self.withdrawn_bytes = self.withdrawn_bytes.saturating_add(memory);
         self.uncount(class, length);
         Some(length)
     }
 
-    /// Frees the places of withdrawn frames once they are most, and their memory. Amortised: as many must have been withdrawn since the
+    /// Removes withdrawn frames once they are most of the queue, or of its memory. Amortised: as many must have been withdrawn since the
     /// last time.
-    fn sweep(&mut self, frames: &mut Frames) {
+    fn sweep(&mut self, frames: &mut FrameBuffer) {
         let are_many = self.withdrawn > self.queue.len().saturating_div(2).saturating_add(16);
-        if are_many || self.withdrawn_bytes > self.bytes.saturating_add(KEPT) {
+        if are_many || self.withdrawn_bytes > self.bytes.saturating_add(KEPT_CAPACITY) {
             frames.retain(self.queue.iter().filter_map(|waiting| match waiting.frame {
-                Kept::Queued(length) => Some((length, !waiting.withdrawn)),
-                Kept::Apart(_) => None,
+                QueuedFrame::InBuffer(length) => Some((length, !waiting.withdrawn)),
+                QueuedFrame::Separate(_) => None,
             }));
             self.queue.retain(|waiting| !waiting.withdrawn);
             (self.withdrawn, self.withdrawn_bytes) = (0, 0);
         }
     }
 
-    /// One of so many bytes waits no longer.
+    /// Takes a frame of so many bytes off the counters.
     #[inline]
     fn uncount(&mut self, class: Class, length: usize) {
         self.bytes = self.bytes.saturating_sub(length);
@@ -203,13 +204,13 @@ impl LaneQueue {
         self.is_stalled = is_stalled;
     }
 
-    /// An exchange of the peer waits for its reply.
+    /// Notes that an exchange of the peer waits for its reply.
     #[inline]
     pub(super) fn owe(&mut self) {
         self.owed = self.owed.saturating_add(1);
     }
 
-    /// It was replied to, or never will be.
+    /// Notes that an exchange was replied to, or never will be.
     #[inline]
     pub(super) fn settle(&mut self) {
         self.owed = self.owed.saturating_sub(1);
@@ -219,7 +220,7 @@ impl LaneQueue {
         &mut self.overload
     }
 
-    /// Gives it a turn. `false` if it has one.
+    /// Gives the lane a turn. `false` if it has one.
     pub(super) fn take_turn(&mut self) -> bool {
         !core::mem::replace(&mut self.has_turn, true)
     }
@@ -228,7 +229,7 @@ impl LaneQueue {
         self.has_turn
     }
 
-    /// Its turn is over.
+    /// Ends the turn of the lane.
     pub(super) fn end_turn(&mut self) {
         self.has_turn = false;
     }
@@ -248,7 +249,7 @@ impl LaneQueue {
         self.queue.len() == self.withdrawn
     }
 
-    /// Says whether the lane can be forgotten: nothing waits, nothing is owed, and the transport has not stopped it.
+    /// Returns `true` if the lane can be forgotten: no frame waits, no reply is owed, and the transport has not stopped it.
     pub(super) fn is_idle(&self) -> bool {
         self.is_empty() && self.owed == 0 && !self.is_stalled
     }
@@ -267,13 +268,13 @@ impl LaneQueue {
         self.unsolicited_replies
     }
 
-    /// Says whether as many refusals wait as may, and the time for reading one is counted.
+    /// Returns `true` if as many refusals wait as may, and the peer's time to read one is running.
     #[inline]
     pub(super) fn is_counting(&self) -> bool {
         self.overload.is_counting()
     }
 
-    /// Says whether a refusal has left since this was asked.
+    /// Returns `true` if a refusal has left since the last call of this.
     #[inline]
     pub(super) fn take_unsolicited_left(&mut self) -> bool {
         core::mem::take(&mut self.unsolicited_left)

@@ -4,13 +4,14 @@
 //! |---|---|
 //! | `outbound_call`, `inbound_call`, `input` | the machines of calls: outbound, inbound, and the input requests that nest in both |
 //! | `handshake`, `ending`, `overload` | the machines of the channel |
-//! | `outbox`, `lane_queue`, `event_queue`, `timers`, `line` | the queues of what leaves, and when |
+//! | `outbox`, `lane_queue`, `event_queue`, `timers`, `progress_queue` | the queues of frames, events and progress, and the deadlines |
 //! | `progress`, `depth`, `peer_ids`, `stats`, `monotonic_map` | the rules of progress and of nesting, the peer's names, counters, a table |
-//! | `caller`, `callee`, `gateway`, `notices`, `alarms`, `closing`, `input_output`, `inspect` | the verbs of [`Session`], each with the steps that only it takes |
+//! | `caller`, `callee`, `gateway`, `notices`, `alarms`, `closing`, `input_output`, `inspect` | the methods of [`Session`], each with the steps that only it takes |
 //! | `receive` | the effect of each message of the peer |
-//! | `verbs`, `event`, `route` | the types that verbs take and give, and those that are polled |
+//! | `verbs`, `event`, `route` | the types that methods take and return, and those that are polled |
 //!
-//! A machine's state is private to its file and changes by its methods alone; its table opens the file. The verbs bring machines together.
+//! The state of a machine is private to its file and changes by its methods alone; the table of its transitions opens the file. The
+//! methods of the session join the machines.
 
 mod alarms;
 mod callee;
@@ -86,7 +87,7 @@ pub use verbs::{
 /// * `poll_*` takes what there is to do: [`poll_transmit`](Self::poll_transmit), [`poll_event`](Self::poll_event),
 ///   [`poll_timeout`](Self::poll_timeout). In any order, at any time; `None` until something happens again.
 ///
-/// Two verbs in a row are always legal: nothing has to be polled in between. A clone is an independent session in the same state: for a
+/// Any method may follow any other: nothing has to be polled in between. A clone is an independent session in the same state, for a
 /// search through states, not for two ends of one channel.
 ///
 /// # What always holds
@@ -95,13 +96,13 @@ pub use verbs::{
 /// |---|---|
 /// | G1 | Every [`OutboundId`] yields exactly one [`Event::Done`], at the latest just before [`Event::Closed`]. |
 /// | G2 | At most one response leaves for each exchange of the peer, at most one cancel for each of ours, and nothing after either. |
-/// | G3 | The value of progress of one invocation strictly increases on the wire, after its request and before its response or cancel. Updates without a value, and those of [`crate::ProgressPolicy::repeat_value_for_message`], are excepted. |
+/// | G3 | The value of progress of one call strictly increases on the wire, after its request and before its response or cancel. Updates without a value, and those of [`crate::ProgressPolicy::repeat_value_for_message`], are excepted. |
 /// | G4 | After [`Event::Closed`], which comes once and last, there is no frame, no event and no deadline. |
 /// | G5 | Queues, tables and memories never exceed [`crate::Limits`]; nothing grows with the age of a session. |
 /// | G6 | No input, however hostile, panics or recurses without bound. |
-/// | G7 | [`poll_timeout`](Self::poll_timeout) is `None` or later than the greatest `now` given to [`handle_timeout`](Self::handle_timeout). A verb whose deadline would not lie after its `now` settles at once. |
-/// | G8 | Output is ready when a verb returns. Only deadlines wait for [`handle_timeout`](Self::handle_timeout). |
-/// | G9 | Only [`handle_timeout`](Self::handle_timeout) expires anything: frames and verbs handled before it win, whatever their `now`. |
+/// | G7 | [`poll_timeout`](Self::poll_timeout) is `None` or later than the greatest `now` given to [`handle_timeout`](Self::handle_timeout). A method whose deadline would not lie after its `now` settles at once. |
+/// | G8 | Output is ready when a method returns. Only deadlines wait for [`handle_timeout`](Self::handle_timeout). |
+/// | G9 | Only [`handle_timeout`](Self::handle_timeout) expires anything: frames and method calls before it win, whatever their `now`. |
 /// | G10 | Equal operations, polls included, give byte-equal output. Nothing depends on hashing, addresses or a clock. |
 /// | G11 | Ids and tokens are typed: `1` is not `"1"`. The ids of the two directions never meet. |
 /// | G12 | Sampling never nests deeper than [`crate::DepthPolicy::max`], on either side, as far as the wire or the owner names parents. |
@@ -144,29 +145,29 @@ pub use verbs::{
 #[derive(Clone, Debug)]
 pub struct Session {
     config: Arc<Config>,
-    /// The rules of the channel: those of what begins from now on.
+    /// The rules of exchanges that begin from now on.
     rules: &'static Rules,
     /// The greatest `now` seen.
     now: Instant,
     handshake: Handshake,
     peer: Option<Arc<PeerInfo>>,
-    /// A change that the peer told of itself before it answered our greeting.
+    /// A change that the peer announced before it answered our handshake request.
     change: Option<Box<Change>>,
     ending: Ending,
     /// The frame that is being read.
     arriving: Arriving,
 
-    /// The number of the next id of ours, of whatever kind: none is used twice.
+    /// The number of the next id of ours, of any kind: none is used twice.
     next: u64,
     outbound_calls: Table<OutboundId, OutboundCall>,
     /// Bytes of calls and of input requests that wait for the handshake.
     held_bytes: usize,
-    /// The peer's exchanges that wait for a response.
+    /// The peer's ids of exchanges that wait for a response.
     peer_ids: PeerIds,
-    /// The peer's names of calls by lane, where their tokens are names. A part of `inbound_calls`.
+    /// The peer's names of calls by lane, where progress tokens name calls. A part of `inbound_calls`.
     names: BTreeMap<(Lane, WireId), InboundId>,
     inbound_calls: Table<InboundId, InboundCall>,
-    /// The number of those that were cancelled and have a handler that has not ended.
+    /// The number of cancelled inbound calls whose handler has not ended.
     orphans: usize,
     /// Our input requests.
     outbound_inputs: BTreeMap<InputKey, OutboundInput>,
@@ -174,7 +175,7 @@ pub struct Session {
     inbound_inputs: BTreeMap<InputKey, InboundInput>,
     alarms: BTreeMap<AlarmId, Option<Instant>>,
 
-    /// Calls whose progress waits for what all share.
+    /// Calls whose progress waits for the session's window or for room on their lane.
     progress_queue: ProgressQueue,
     /// The least severe log record that the peer wants.
     log_level: Level,
@@ -182,12 +183,12 @@ pub struct Session {
     outbox: Outbox,
     timers: Timers,
     events: EventQueue,
-    /// The end of the time in which progress that belongs to no call is only counted.
+    /// The end of the time in which progress that belongs to no call is counted and not reported.
     quiet_until: Instant,
     stats: Stats,
 }
 
-/// The frame that is being read: its lane, and how many replies it is owed so far.
+/// The frame that is being read: its lane, and the number of replies that the lane is owed for it so far.
 #[derive(Clone, Copy, Debug)]
 struct Arriving {
     lane: Lane,
@@ -201,8 +202,8 @@ impl Default for Arriving {
 }
 
 impl Session {
-    /// A session that begins at `now`. An end that speaks first has its greeting ready to be polled. Sessions that are alike share one
-    /// configuration.
+    /// Makes a session that begins at `now`. The handshake request of an end that opens the handshake is ready to be polled. Sessions can
+    /// share one configuration.
     #[must_use]
     pub fn new(config: impl Into<Arc<Config>>, now: Instant) -> Self {
         let config = config.into();

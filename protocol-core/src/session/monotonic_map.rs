@@ -1,14 +1,15 @@
-//! Tables whose keys nearly always come in rising order: the ids of a peer that counts, the deadlines of calls that all may take as long.
+//! Tables whose keys nearly always come in rising order: the ids of a peer that counts, the deadlines of calls with one timeout.
 //!
-//! Rising keys stand in a queue: a new one joins its end, and a search guesses, where keys are counted, and then halves it. Keys that do
-//! not rise stands in a tree. So one who chooses the keys can make such a table as slow as a tree, and no slower.
+//! Rising keys are kept in a queue: a new one is appended, and a search guesses the place, if keys are counted, and then bisects. Keys
+//! out of order are kept in a tree. So a peer that chooses the keys can make such a table as slow as a tree, and no slower.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use core::fmt;
 
-/// The keys of such a table.
+/// The key of a [`MonotonicMap`].
 pub(super) trait MonotonicKey: Ord {
-    /// The number of steps that this one lies above another, where keys are counted: so far behind that it stands if none between was left out.
+    /// The number of steps from `_other` up to this key, where keys are counted: its distance in the queue if no key between was left
+    /// out.
     fn steps_above(&self, _other: &Self) -> Option<usize> {
         None
     }
@@ -18,17 +19,17 @@ impl MonotonicKey for u128 {}
 
 #[derive(Clone)]
 pub(super) struct MonotonicMap<K, V> {
-    /// Ascending. What goes from the midst leaves a gap; at the ends there is none.
+    /// Ascending. An entry that is removed from the midst leaves a gap; there is no gap at either end.
     queue: VecDeque<(K, Option<V>)>,
     gaps: usize,
     /// Entries that came out of order.
     rest: BTreeMap<K, V>,
 }
 
-/// Gaps that are let be.
+/// The number of gaps that are tolerated.
 const GAPS: usize = 16;
 
-/// Room that is kept once it was needed.
+/// Capacity that is kept once it was needed.
 const LEAST: usize = 4;
 
 impl<K: MonotonicKey, V> MonotonicMap<K, V> {
@@ -36,7 +37,7 @@ impl<K: MonotonicKey, V> MonotonicMap<K, V> {
         Self { queue: VecDeque::new(), gaps: 0, rest: BTreeMap::new() }
     }
 
-    /// Everything in it, in rising order.
+    /// All entries in rising order.
     fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         let mut queued = self.queue.iter().filter_map(|(key, value)| Some((key, value.as_ref()?))).peekable();
         let mut others = self.rest.iter().peekable();
@@ -66,7 +67,7 @@ impl<K: MonotonicKey, V> MonotonicMap<K, V> {
         }
     }
 
-    /// `key` must not be there.
+    /// Adds an entry. `key` must not be there.
     pub(super) fn insert(&mut self, key: K, value: V) {
         if self.queue.back().is_none_or(|(last, _)| *last < key) {
             self.queue.push_back((key, Some(value)));
@@ -79,7 +80,7 @@ impl<K: MonotonicKey, V> MonotonicMap<K, V> {
     }
 
     pub(super) fn remove(&mut self, key: &K) -> Option<V> {
-        // What rises often goes in the order in which it came.
+        // Keys that rise are often removed in the order in which they came.
         if self.queue.front().is_some_and(|(first, _)| first == key) {
             let (_, value) = self.queue.pop_front()?;
             self.trim();
@@ -96,12 +97,12 @@ impl<K: MonotonicKey, V> MonotonicMap<K, V> {
         Some(value)
     }
 
-    /// Everything goes, the memory too.
+    /// Removes all entries, and frees the memory.
     pub(super) fn clear(&mut self) {
         *self = Self::new();
     }
 
-    /// The place in the queue where a key stands, or has left a gap.
+    /// The place of a key, or of its gap, in the queue.
     fn place(&self, key: &K) -> Option<usize> {
         let ((first, _), (last, _)) = (self.queue.front()?, self.queue.back()?);
         if key < first || last < key {
@@ -111,7 +112,7 @@ impl<K: MonotonicKey, V> MonotonicMap<K, V> {
         guess.or_else(|| self.queue.binary_search_by(|(other, _)| other.cmp(key)).ok())
     }
 
-    /// No gap at the beginning, few in the midst, and no room far beyond need.
+    /// Removes gaps at the ends, and in the midst if they are many, and frees capacity far beyond need.
     fn trim(&mut self) {
         while self.gaps > 0 && self.queue.front().is_some_and(|(_, value)| value.is_none()) {
             self.queue.pop_front();
@@ -128,7 +129,7 @@ impl<K: MonotonicKey, V> MonotonicMap<K, V> {
     }
 }
 
-/// The entries; their places tell nothing.
+/// Shows the entries, and not their layout.
 impl<K: MonotonicKey + fmt::Debug, V: fmt::Debug> fmt::Debug for MonotonicMap<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.iter()).finish()

@@ -1,4 +1,4 @@
-//! Log records and news.
+//! Log records and notices.
 
 use super::Session;
 use super::event::InboundId;
@@ -10,8 +10,8 @@ use crate::dialect::{LogRecord, Notice};
 use crate::time::Instant;
 
 impl Session {
-    /// Sends a log record, on behalf of invocation `id` if one is named. It never waits: while too much output waits, the oldest
-    /// records that wait make room, or this one is left out.
+    /// Sends a log record, on behalf of the inbound call `id` if one is named. It never waits: if too much output waits, the oldest
+    /// queued records make room, or this one is dropped.
     ///
     /// # Errors
     /// [`NotLive`] if `id` is over.
@@ -25,14 +25,14 @@ impl Session {
         let frame = self.rules.dialect.write_log(self.outbox.frames(), &record, inbound.and_then(InboundCall::token));
         let mut logged = Logged::Sent;
         if frame.len() > self.config.limits.frame_bytes {
-            self.outbox.frames().throw_away(frame);
+            self.outbox.frames().discard(frame);
             return Ok(self.drop_logs(1));
         }
         if !self.outbox.has_room(lane) {
             let dropped = self.outbox.drop_oldest_logs(lane, frame.len());
             logged = self.drop_logs(dropped.max(1));
             if dropped == 0 {
-                self.outbox.frames().throw_away(frame);
+                self.outbox.frames().discard(frame);
                 return Ok(logged);
             }
         }
@@ -41,7 +41,7 @@ impl Session {
         Ok(logged)
     }
 
-    /// Sends news that belong to no invocation.
+    /// Sends a notice, which belongs to no call.
     ///
     /// # Errors
     /// [`Refused`]; nothing was sent.
@@ -67,7 +67,7 @@ impl Session {
         }
         let frame = self.rules.dialect.write_notice(self.outbox.frames(), &notice);
         if frame.len() > self.config.limits.frame_bytes {
-            self.outbox.frames().throw_away(frame);
+            self.outbox.frames().discard(frame);
             return Err(Refused::TooLarge);
         }
         self.outbox.push(Lane::CHANNEL, Class::Notice, frame);

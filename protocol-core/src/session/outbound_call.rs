@@ -1,4 +1,4 @@
-//! One outbound call, from the verb to its end. All transitions of the caller's machine are here.
+//! One outbound call, from `invoke` to its end. All transitions of the caller's machine are here.
 //!
 //! ```text
 //!            make (peer not ready)           make (peer ready): its clocks start
@@ -12,11 +12,11 @@
 //!                              (gone)
 //! ```
 //!
-//! If the peer answers cancelled calls, a call may go from `InFlight` to `GivenUp` by a cancel, and wait there for a partial result:
-//! whatever comes then, or does not, it is gone as cancelled.
+//! If the peer answers cancelled calls, a cancel may move a call from `InFlight` to `GivenUp`, where it waits for a partial result. It
+//! ends as cancelled whether one comes or not.
 //!
-//! A call that is gone leaves nothing behind: its exchange was numbered by us, so a late frame is one whose number is
-//! below the next and in no table.
+//! No record of a call stays after its end: exchanges are numbered by us, so a late frame is one whose number is below the next and in no
+//! table.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -36,22 +36,22 @@ pub(super) struct OutboundCall {
     op: Op,
     /// The number of samplings that it is nested in.
     depth: u8,
-    /// The rules that its exchange goes by.
+    /// The rules of its exchange.
     rules: &'static Rules,
-    /// Its entry in the session's timers.
+    /// Its deadline, as it is armed in the session's timers.
     armed: Option<Instant>,
-    /// Made at the first of it: most calls are caller_progress of once, when they end.
+    /// Made when it is first needed: most calls get a single frame, at their end.
     caller_progress: Option<Box<CallerProgress>>,
     state: State,
 }
 
 #[derive(Clone, Debug)]
 enum State {
-    /// Waits for the handshake, whose clock is its only one. Boxed, since few calls wait and all would have room for it.
+    /// Waits for the handshake, whose deadline is its only one. Boxed, since few calls wait and every call would have room for it.
     Held(Box<Held>),
-    /// Written to the outbox; whether it has left is the outbox's to say.
+    /// Written to the outbox, which knows whether it was polled.
     InFlight { ticket: Ticket, observed: bool, clocks: Clocks },
-    /// Cancelled, and the peer has so long to say what it did; then it is gone.
+    /// Cancelled. The peer has until `until` to send a partial result; then the call is gone.
     GivenUp { until: Instant },
 }
 
@@ -66,22 +66,22 @@ struct Held {
 /// Both clocks of a call. They stand still while an input request of the peer is open under it.
 #[derive(Clone, Debug)]
 pub(super) struct Clocks {
-    /// The longest time in which nothing may be caller_progress of it.
+    /// The longest time without a sign of life of it.
     idle: Option<Duration>,
-    /// The moment at which it has taken too long in all.
+    /// The time at which it has taken too long in all.
     latest: Option<Instant>,
-    /// The moment at which anything was last caller_progress of it.
+    /// The time of its last sign of life.
     activity: Instant,
-    /// Accepted progress restarts the idle clock.
+    /// `true` if accepted progress restarts the idle clock.
     reset_on_progress: bool,
 }
 
-/// Everything that was caller_progress of a call before its end.
+/// Everything that arrived for a call before its end.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CallerProgress {
     /// The peer's input requests that are open under it.
     open_inputs: Vec<InputKey>,
-    /// The moment at which the first of them came.
+    /// The time at which the first of them came.
     asked_since: Instant,
     watcher: Watcher,
     /// The newest partial result that came with progress.
@@ -95,12 +95,12 @@ impl CallerProgress {
     }
 }
 
-/// The news for the wire when a call is given up.
+/// The frame to send when a call is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Withdrawal {
-    /// It was never written, or a cancel was before.
+    /// None: the request was never written, or a cancel was sent before.
     Nothing,
-    /// The request, if it has not left; otherwise a cancel, unless the operation has none.
+    /// Withdraws the request if it was not polled; otherwise sends a cancel, unless the operation has none.
     Request(Ticket),
 }
 
@@ -121,8 +121,8 @@ impl Clocks {
         self.deadline().filter(|(at, _)| *at <= now).map(|(_, clock)| clock)
     }
 
-    /// Goes on after the clocks stood still: the idle one afresh, the other with what was left of it. If that was nothing, the next
-    /// `handle_timeout` ends the call (G7).
+    /// Starts the clocks again after they stood still: the idle one afresh, the other with the time that was left. If none was left, the
+    /// next `handle_timeout` ends the call (G7).
     fn resume(&mut self, since: Instant, now: Instant) {
         /// The least time after `now`.
         const TICK: Duration = Duration::from_micros(1);
@@ -130,7 +130,7 @@ impl Clocks {
         self.latest = self.latest.map(|latest| now.saturating_add(latest.saturating_duration_since(since).max(TICK)));
     }
 
-    /// `min(last activity + idle, start + max_total)`, and which of the two it is.
+    /// `min(last activity + idle, start + max_total)`, and the clock that it belongs to.
     fn deadline(&self) -> Option<(Instant, TimeoutKind)> {
         let idle = self.idle.map(|idle| (self.activity.saturating_add(idle), TimeoutKind::Idle));
         let total = self.latest.map(|latest| (latest, TimeoutKind::MaxTotal));
@@ -159,7 +159,7 @@ impl OutboundCall {
         self.op
     }
 
-    /// The rules that its exchange goes by.
+    /// The rules of its exchange.
     #[inline]
     pub(super) fn rules(&self) -> &'static Rules {
         self.rules
@@ -171,7 +171,7 @@ impl OutboundCall {
         self.depth
     }
 
-    /// The request that is to be written once the peer is ready, and the clocks that it then has.
+    /// The request to be written once the peer is ready, and the clocks that start then.
     pub(super) fn request(&self) -> Option<(&Outgoing, CallTimeouts)> {
         match &self.state {
             State::Held(held) => Some((&held.request, held.timeouts)),
@@ -185,7 +185,7 @@ impl OutboundCall {
         self.state = State::InFlight { ticket, observed: self.is_observed(), clocks };
     }
 
-    /// InFlight -> GivenUp. Nothing that the peer still says changes how it ends.
+    /// InFlight -> GivenUp. No frame of the peer changes the outcome any longer.
     pub(super) fn give_up(&mut self, until: Instant) {
         if let State::InFlight { .. } = self.state {
             self.state = State::GivenUp { until };
@@ -200,7 +200,7 @@ impl OutboundCall {
         matches!(self.state, State::GivenUp { .. })
     }
 
-    /// Says whether the peer was asked for progress.
+    /// Returns `true` if the peer was asked for progress.
     pub(super) fn is_observed(&self) -> bool {
         match &self.state {
             State::Held(held) => held.observed,
@@ -217,7 +217,7 @@ impl OutboundCall {
         }
     }
 
-    /// The bytes it keeps while it waits for the handshake.
+    /// The bytes that it takes while it waits for the handshake.
     pub(super) fn held_bytes(&self) -> usize {
         match &self.state {
             State::Held(held) => held.request.size(),
@@ -252,14 +252,14 @@ impl OutboundCall {
         seen
     }
 
-    /// A newer partial result takes the place of the one before.
+    /// Keeps a newer partial result in place of the last one.
     pub(super) fn note_partial(&mut self, partial: Option<Json>) {
         if partial.is_some() {
             self.caller_progress().partial = partial;
         }
     }
 
-    /// The clocks stand still from the first input request that opens.
+    /// Opens an input request. The first one stops the clocks.
     pub(super) fn open_outbound_input(&mut self, key: InputKey, now: Instant) {
         let caller_progress = self.caller_progress();
         if caller_progress.open_inputs.is_empty() {
@@ -268,7 +268,7 @@ impl OutboundCall {
         caller_progress.open_inputs.push(key);
     }
 
-    /// The clocks go on with the last input request that closes.
+    /// Closes an input request. The last one starts the clocks again.
     pub(super) fn close_outbound_input(&mut self, key: InputKey, now: Instant) {
         let caller_progress = self.caller_progress();
         caller_progress.open_inputs.retain(|open| *open != key);
@@ -280,7 +280,7 @@ impl OutboundCall {
         }
     }
 
-    /// Says whether an input request of the peer is open under it.
+    /// Returns `true` if an input request of the peer is open under it.
     fn has_open_input(&self) -> bool {
         self.caller_progress.as_ref().is_some_and(|caller_progress| !caller_progress.open_inputs.is_empty())
     }
@@ -289,12 +289,12 @@ impl OutboundCall {
         self.caller_progress.as_mut().map(|caller_progress| core::mem::take(&mut caller_progress.open_inputs)).unwrap_or_default()
     }
 
-    /// All that was caller_progress of it, if it was anything.
+    /// Takes everything that arrived for it, if anything did.
     pub(super) fn take_heard(&mut self) -> Option<Box<CallerProgress>> {
         self.caller_progress.take()
     }
 
-    /// The moment at which its clocks run out, and the clock that does. One that is given up has another deadline.
+    /// The time at which its clocks run out, and the clock that does. A call that is given up has another deadline.
     pub(super) fn deadline(&self) -> Option<(Instant, TimeoutKind)> {
         match &self.state {
             State::GivenUp { until } => Some((*until, TimeoutKind::MaxTotal)),
@@ -303,7 +303,7 @@ impl OutboundCall {
         }
     }
 
-    /// The thing to be taken back when it is given up.
+    /// The frame to send when it is given up.
     pub(super) fn withdrawal(&self) -> Withdrawal {
         match self.state {
             State::Held(_) | State::GivenUp { .. } => Withdrawal::Nothing,
@@ -325,7 +325,7 @@ impl OutboundCall {
         timers.set(TimerKey::OutboundCall(id), &mut self.armed, None);
     }
 
-    /// Notes that the timers have let go of its deadline.
+    /// Notes that its deadline has left the timers.
     pub(super) fn forget_armed(&mut self) {
         self.armed = None;
     }
@@ -345,7 +345,7 @@ pub(super) mod transitions {
     use crate::session::{Close, Event, OutboundId, Outcome, Session};
     use crate::{Answer, CancelReason, Capabilities, Config, Identity, Instant, Invoke, Json, Op, RpcError, TransportEnd};
 
-    /// The call has the number 2, its progress token too.
+    /// The call has the id 2, and so has its progress token.
     struct Caller {
         session: Session,
         call: OutboundId,
@@ -442,7 +442,7 @@ pub(super) mod transitions {
     }
 
     impl Caller {
-        /// Takes the steps to a state, and forgets what they told and sent.
+        /// Takes the steps to a state, and discards their events and frames.
         fn brought_to(mut self, name: &str, steps: &[Input]) -> Self {
             for step in steps {
                 step(&mut self);
@@ -465,7 +465,7 @@ pub(super) mod transitions {
         }
     }
 
-    /// Everything that a session tells and sends.
+    /// All events and frames that wait to be polled.
     pub(in crate::session) fn output(session: &mut Session) -> (String, String) {
         let (mut told, mut sent) = (Vec::new(), Vec::new());
         while let Some(event) = session.poll_event() {
@@ -552,7 +552,7 @@ pub(super) mod transitions {
         compare("call.txt", "A call of ours: every state, every input.", &table(&STATES, &INPUTS, in_state));
     }
 
-    /// The same machine where the peer answers what we cancel, and is given 5 s for it: a gateway of Tesseron. The call has the number 1.
+    /// The same machine where the peer answers cancelled calls, and has 5 s for it: at a gateway of Tesseron. The call has the id 1.
     fn at_a_gateway(name: &str) -> Caller {
         const HELLO: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tesseron/hello","params":{"protocolVersion":"1.2.0","app":{"id":"a","name":"A","origin":"unknown"},"actions":[],"resources":[],"capabilities":{}}}"#;
         let welcome = Welcome { session_id: "s".into(), resume_token: None, standing: ClaimState::Bound };

@@ -9,10 +9,10 @@
 //!      `----------------------------------------------------------'
 //! ```
 //!
-//! The channel is always open. Frames leave a lane in the order in which they were made; lanes take turns. Three kinds, told apart by who
-//! may be refused: what must go out (responses, cancels, the handshake) always has a place, since its number is bounded by the tables;
-//! what is asked for (calls, input requests) is refused while its lane is [congested](Outbox::is_congested); what can be replaced (progress, log
-//! records) merges or drops while its lane has no [room](Outbox::has_room). The queue itself is the signal: nothing else counts it.
+//! The channel is always open. Frames leave a lane in the order in which they were made; lanes take turns. There are three kinds of
+//! frames. Those that must go out (responses, cancels, the handshake) always have a place, since the tables bound their number. Calls and
+//! input requests are refused while their lane is [congested](Outbox::is_congested). Progress and log records merge or drop while their
+//! lane has no [room](Outbox::has_room).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -22,9 +22,9 @@ use bytes::Bytes;
 use super::lane_queue::{Class, LaneQueue};
 use crate::session::{InboundId, Lane, Route, Transmit};
 use crate::sink::FrameSink;
-use crate::wire::{Draft, Frames, Kept};
+use crate::wire::{FrameBuffer, QueuedFrame, WrittenFrame};
 
-/// A frame's place: its lane, and its number in the order of all frames of the session.
+/// The place of a frame: its lane, and its number in the order of all frames of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticket {
     number: u64,
@@ -34,27 +34,27 @@ pub(super) struct Ticket {
 #[derive(Clone, Debug)]
 pub(super) struct Outbox {
     /// The writer of frames, and the memory of short ones of the channel.
-    frames: Frames,
+    frames: FrameBuffer,
     channel: LaneQueue,
     /// Every other lane that is open.
     others: BTreeMap<Lane, LaneQueue>,
-    /// Lanes that may be forgotten when the verb is over.
+    /// Lanes that may be forgotten at the end of the running method.
     idle: Vec<Lane>,
     /// Other lanes that may have a frame to be polled, each once, in the order of their turns.
     turns: VecDeque<Lane>,
-    /// The last frame that was polled while other lanes had some was one of them.
+    /// `true` if the last frame that was polled while other lanes had some was one of theirs.
     others_turn: bool,
     next: u64,
     /// Bytes of all lanes.
     bytes: usize,
-    /// From this many bytes on a lane is congested.
+    /// The number of bytes from which on a lane is congested.
     limit: usize,
 }
 
 impl Outbox {
     pub(super) fn new(limit: usize) -> Self {
         Self {
-            frames: Frames::default(),
+            frames: FrameBuffer::default(),
             channel: LaneQueue::default(),
             others: BTreeMap::new(),
             idle: Vec::new(),
@@ -66,27 +66,27 @@ impl Outbox {
         }
     }
 
-    /// The writer of frames. The one that was written last is [pushed](Self::push), or not.
-    pub(super) fn frames(&mut self) -> &mut Frames {
+    /// The writer of frames. [Push](Self::push) the frame that was written last, or discard it.
+    pub(super) fn frames(&mut self) -> &mut FrameBuffer {
         &mut self.frames
     }
 
     // ---- Frames ----
 
-    /// Takes the frame that was written last. A lane that is not open takes none.
+    /// Queues the frame that was written last. A lane that is not open takes none.
     #[inline]
-    pub(super) fn push(&mut self, lane: Lane, class: Class, frame: Draft) -> Ticket {
-        let frame = if lane == Lane::CHANNEL { self.frames.keep(frame) } else { Kept::Apart(self.frames.take(frame)) };
+    pub(super) fn push(&mut self, lane: Lane, class: Class, frame: WrittenFrame) -> Ticket {
+        let frame = if lane == Lane::CHANNEL { self.frames.queue(frame) } else { QueuedFrame::Separate(self.frames.take(frame)) };
         self.add(lane, class, frame)
     }
 
-    /// Takes a frame that was written before.
+    /// Queues a frame that was written before.
     pub(super) fn push_apart(&mut self, lane: Lane, class: Class, frame: Bytes) -> Ticket {
-        self.add(lane, class, Kept::Apart(frame))
+        self.add(lane, class, QueuedFrame::Separate(frame))
     }
 
     #[inline]
-    fn add(&mut self, lane: Lane, class: Class, frame: Kept) -> Ticket {
+    fn add(&mut self, lane: Lane, class: Class, frame: QueuedFrame) -> Ticket {
         let number = self.next;
         self.next = self.next.saturating_add(1);
         let length = frame.len();
@@ -126,8 +126,8 @@ impl Outbox {
         }
         let (class, frame) = self.channel.next(&mut self.frames)?;
         let frame = match frame {
-            Kept::Queued(length) => self.frames.cut(length),
-            Kept::Apart(frame) => frame,
+            QueuedFrame::InBuffer(length) => self.frames.take_front(length),
+            QueuedFrame::Separate(frame) => frame,
         };
         self.bytes = self.bytes.saturating_sub(frame.len());
         Some(Transmit { frame, route: Route { lane: Lane::CHANNEL, kind: class.route() } })
@@ -141,8 +141,8 @@ impl Outbox {
             if queue.is_stalled() {
                 continue;
             }
-            // Short frames lie together on the channel alone.
-            let Some((class, Kept::Apart(frame))) = queue.next(&mut self.frames) else { continue };
+            // Only the channel has short frames in shared memory.
+            let Some((class, QueuedFrame::Separate(frame))) = queue.next(&mut self.frames) else { continue };
             if !queue.is_empty() && queue.take_turn() {
                 self.turns.push_back(lane);
             }
@@ -151,7 +151,7 @@ impl Outbox {
         }
     }
 
-    /// The next frame of the channel goes after those in `into`; says how long it is.
+    /// Pushes the next frame of the channel into `into`, and returns its length.
     #[inline]
     pub(super) fn pop_into(&mut self, into: &mut impl FrameSink) -> Option<usize> {
         if self.channel.is_stalled() {
@@ -160,17 +160,17 @@ impl Outbox {
         let (_, frame) = self.channel.next(&mut self.frames)?;
         let length = frame.len();
         match frame {
-            Kept::Queued(length) => {
+            QueuedFrame::InBuffer(length) => {
                 into.push_slice(self.frames.first(length));
-                self.frames.leave(length);
+                self.frames.drop_front(length);
             }
-            Kept::Apart(frame) => into.push(frame),
+            QueuedFrame::Separate(frame) => into.push(frame),
         }
         self.bytes = self.bytes.saturating_sub(length);
         Some(length)
     }
 
-    /// Takes a frame back. `false` if it has been polled.
+    /// Withdraws a frame. `false` if it has been polled.
     pub(super) fn withdraw(&mut self, ticket: Ticket) -> bool {
         let Some((queue, frames)) = self.parts(ticket.lane) else { return false };
         let withdrawn = queue.withdraw(ticket.number, frames);
@@ -178,20 +178,20 @@ impl Outbox {
         withdrawn.is_some()
     }
 
-    /// Says whether a frame that was not withdrawn has not been polled.
+    /// Returns `true` if a frame that was not withdrawn has not been polled.
     #[inline]
     pub(super) fn holds(&self, ticket: Ticket) -> bool {
         self.queue(ticket.lane).is_some_and(|queue| queue.holds(ticket.number))
     }
 
-    /// Takes back all progress of `id`, of which `last` is the newest.
+    /// Withdraws all progress of `id`, of which `last` is the newest.
     pub(super) fn withdraw_progress(&mut self, id: InboundId, last: Ticket) {
         if self.holds(last) {
             self.withdraw_first(last.lane, usize::MAX, |class| class == Class::Progress(id));
         }
     }
 
-    /// Takes back the oldest log records of a lane until at least as many `bytes` are free, and says how many; none if that cannot be.
+    /// Withdraws the oldest log records of a lane until at least `bytes` are free, and returns their number; 0 if the lane has too few.
     pub(super) fn drop_oldest_logs(&mut self, lane: Lane, bytes: usize) -> usize {
         match self.queue(lane) {
             Some(queue) if queue.log_bytes() >= bytes => {
@@ -231,7 +231,7 @@ impl Outbox {
         }
     }
 
-    /// An exchange that came by a lane waits for its reply.
+    /// Notes that an exchange that came by a lane waits for its reply.
     #[inline]
     pub(super) fn owe(&mut self, lane: Lane) {
         if let Some((queue, _)) = self.parts(lane) {
@@ -239,7 +239,7 @@ impl Outbox {
         }
     }
 
-    /// An exchange that came by a lane was replied to, or never will be.
+    /// Notes that an exchange that came by a lane was replied to, or never will be.
     #[inline]
     pub(super) fn settle(&mut self, lane: Lane) {
         if let Some((queue, _)) = self.parts(lane) {
@@ -247,8 +247,8 @@ impl Outbox {
         }
     }
 
-    /// Notes that a lane may have nothing to say any longer and be owed nothing. It stays open until [`Self::forget_idle`]: what goes on may
-    /// need it.
+    /// Notes that a lane may have no frame and owe no reply any longer. It stays open until [`Self::forget_idle`], since the running
+    /// method may still need it.
     #[inline]
     pub(super) fn note_idle(&mut self, lane: Lane) {
         if lane != Lane::CHANNEL && self.others.get(&lane).is_some_and(LaneQueue::is_idle) {
@@ -256,13 +256,13 @@ impl Outbox {
         }
     }
 
-    /// Says whether a lane may be forgotten.
+    /// Returns `true` if a lane may be forgotten.
     #[inline]
     pub(super) fn has_idle(&self) -> bool {
         !self.idle.is_empty()
     }
 
-    /// Forgets the lanes that were noted and still have nothing to say.
+    /// Forgets the noted lanes that still have no frame and owe no reply.
     pub(super) fn forget_idle(&mut self) {
         while let Some(lane) = self.idle.pop() {
             if self.others.get(&lane).is_some_and(LaneQueue::is_idle) {
@@ -271,7 +271,7 @@ impl Outbox {
         }
     }
 
-    /// Drops everything that waits on a lane other than the channel, and forgets it.
+    /// Drops all frames of a lane other than the channel, and forgets it.
     pub(super) fn close(&mut self, lane: Lane) {
         let Some(queue) = self.others.remove(&lane) else { return };
         self.bytes = self.bytes.saturating_sub(queue.bytes());
@@ -280,7 +280,7 @@ impl Outbox {
         }
     }
 
-    /// The open lane on which most bytes wait; the channel, if none has more.
+    /// The open lane with the most bytes; the channel, if none has more.
     pub(super) fn longest(&self) -> Lane {
         let others = self.others.iter().max_by_key(|(_, queue)| queue.bytes());
         match others {
@@ -289,7 +289,7 @@ impl Outbox {
         }
     }
 
-    /// The lanes that are open beside the channel.
+    /// The number of open lanes beside the channel.
     pub(super) fn lanes(&self) -> usize {
         self.others.len()
     }
@@ -305,32 +305,32 @@ impl Outbox {
         if lane == Lane::CHANNEL { Some(&self.channel) } else { self.others.get(&lane) }
     }
 
-    /// The same, to be changed.
+    /// A lane, to be changed, if it is open.
     #[inline]
     pub(super) fn queue_mut(&mut self, lane: Lane) -> Option<&mut LaneQueue> {
         self.parts(lane).map(|(queue, _)| queue)
     }
 
     #[inline]
-    fn parts(&mut self, lane: Lane) -> Option<(&mut LaneQueue, &mut Frames)> {
+    fn parts(&mut self, lane: Lane) -> Option<(&mut LaneQueue, &mut FrameBuffer)> {
         let queue = if lane == Lane::CHANNEL { Some(&mut self.channel) } else { self.others.get_mut(&lane) };
         Some((queue?, &mut self.frames))
     }
 
     // ---- State ----
 
-    /// Says whether nothing waits on any lane.
+    /// Returns `true` if no frame waits on any lane.
     pub(super) fn is_empty(&self) -> bool {
         self.channel.is_empty() && self.others.values().all(LaneQueue::is_empty)
     }
 
-    /// Says whether a lane holds so much that nothing new is asked by it.
+    /// Returns `true` if a lane holds so much that new calls and input requests on it are refused.
     #[inline]
     pub(super) fn is_congested(&self, lane: Lane) -> bool {
         self.queue(lane).is_none_or(|queue| queue.bytes() >= self.limit)
     }
 
-    /// Says whether what can be replaced may go out by a lane: neither does it hold too much, nor has the transport stopped it.
+    /// Returns `true` if progress and log records may go out on a lane: it does not hold too much, and the transport has not stopped it.
     #[inline]
     pub(super) fn has_room(&self, lane: Lane) -> bool {
         self.queue(lane).is_some_and(|queue| queue.bytes() < self.limit && !queue.is_stalled())
@@ -348,7 +348,7 @@ impl Outbox {
         self.queue(lane).map_or(0, LaneQueue::bytes)
     }
 
-    /// Refusals that wait on a lane.
+    /// The number of refusals that wait on a lane.
     #[inline]
     pub(super) fn unsolicited_replies(&self, lane: Lane) -> usize {
         self.queue(lane).map_or(0, LaneQueue::unsolicited_replies)
@@ -358,7 +358,7 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::byte_queue::KEPT;
+    use crate::byte_queue::KEPT_CAPACITY;
     use crate::lines::LineEncoder;
     use crate::session::{ReplyKind, RouteKind};
 
@@ -426,7 +426,7 @@ mod tests {
         assert_eq!((pop(&mut outbox), pop(&mut outbox)), (Some(frame("2a")), None));
     }
 
-    /// Sweeping amid the pass moved the frames behind it forward, past the place that was looked at next.
+    /// Sweeping in the midst of the pass moved later frames forward, past the place that was looked at next.
     #[test]
     fn regression_all_of_many_updates_are_withdrawn_at_once() {
         let mut outbox = outbox(1);
@@ -438,7 +438,7 @@ mod tests {
         assert_eq!((pop(&mut outbox), pop(&mut outbox)), (Some(frame("stays")), None));
     }
 
-    /// They lie amid the others, so their memory is not free by itself.
+    /// Withdrawn frames lie amid the others, so their memory is not free by itself.
     #[test]
     fn memory_of_withdrawn_frames_does_not_pile_up_behind_one_that_stays() {
         let mut outbox = outbox(100);
@@ -447,7 +447,7 @@ mod tests {
         for _ in 0..10_000 {
             let ticket = push(&mut outbox, Class::Notice, &text);
             assert!(outbox.withdraw(ticket));
-            assert!(outbox.channel.places().1 <= KEPT + text.len());
+            assert!(outbox.channel.places().1 <= KEPT_CAPACITY + text.len());
         }
         push(&mut outbox, Class::Notice, "stays, too");
         let mut lines = LineEncoder::new();

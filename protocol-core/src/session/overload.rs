@@ -1,4 +1,4 @@
-//! The patience with a peer that makes us refuse more than it reads, on one lane.
+//! The time that a peer has to read one of its refusals, on one lane.
 //!
 //! ```text
 //!   Calm --- as many refusals wait as may ---> Counting --- the time is over ---> the lane is given up
@@ -6,7 +6,7 @@
 //!     `------ fewer wait again ----------------'      `-' one of them has left: the time starts anew
 //! ```
 //!
-//! The state is its deadline: there is one while it counts. A peer that waits for us likewise would wait for ever, so the time is short.
+//! The state is its deadline, which exists while it counts. The time is short, since the peer may wait for us in the same way.
 
 use core::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::time::Instant;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Overload {
-    /// The entry of its deadline in the session's timers.
+    /// The deadline, as it is armed in the session's timers.
     armed: Option<Instant>,
 }
 
@@ -26,7 +26,7 @@ impl Overload {
         self.armed.is_some()
     }
 
-    /// Starts the time anew if as many refusals wait as may, else stops it.
+    /// Restarts the time if as many refusals wait as may, else stops it.
     pub(super) fn restart(&mut self, lane: Lane, is_overrun: bool, grace: Duration, now: Instant, timers: &mut Timers) {
         let grace = grace.max(Duration::from_millis(1));
         let at = is_overrun.then(|| now.saturating_add(grace)).filter(|at| *at > now);
@@ -38,7 +38,7 @@ impl Overload {
         timers.set(TimerKey::Overload(lane), &mut self.armed, None);
     }
 
-    /// Notes that the timers have let go of its deadline.
+    /// Notes that its deadline has left the timers.
     pub(super) fn forget_armed(&mut self) {
         self.armed = None;
     }

@@ -1,5 +1,5 @@
-//! The ids that the peer gives to its exchanges, by lane: the same id on two lanes names two exchanges. Ids of the other direction never
-//! come here. Only those of the channel are remembered once they are over.
+//! The ids that the peer gives to its exchanges, by lane: the same id on two lanes names two exchanges. Ids of our exchanges are not kept
+//! here. Only past ids of the channel are remembered.
 //!
 //! ```text
 //!             insert              retire                   as many more were retired as are remembered
@@ -33,13 +33,13 @@ impl MonotonicKey for WireId {
 /// Live ids by lane, and a bounded memory of past ones of the channel.
 #[derive(Clone, Debug)]
 pub(super) struct PeerIds {
-    /// Those of the channel. Most peers count.
+    /// Live ids of the channel. Most peers count.
     channel: MonotonicMap<WireId, Owner>,
-    /// Those of other lanes; none is empty.
+    /// Live ids of other lanes; no map is empty.
     others: BTreeMap<Lane, BTreeMap<WireId, Owner>>,
     past: VecDeque<WireId>,
     remembered: usize,
-    /// A number above all before it needs no look into the past.
+    /// The highest number so far: a higher one cannot be a past id.
     highest: Option<i64>,
 }
 
@@ -54,13 +54,13 @@ impl PeerIds {
         if lane == Lane::CHANNEL { self.channel.get(id).copied() } else { self.others.get(&lane)?.get(id).copied() }
     }
 
-    /// The owner of a live id, whatever lane it came by; `None` also if it is live on several.
+    /// The owner of a live id that came by any lane; `None` also if it is live on several.
     pub(super) fn only_owner(&self, id: &WireId) -> Option<Owner> {
         let mut owners = self.channel.get(id).into_iter().chain(self.others.values().filter_map(|ids| ids.get(id)));
         owners.next().filter(|_| owners.next().is_none()).copied()
     }
 
-    /// Says whether the id was used before, as far as is remembered. It must not be live.
+    /// Adds an id, which must not be live. Returns `true` if it was used before, as far as is remembered.
     pub(super) fn insert(&mut self, lane: Lane, id: WireId, owner: Owner) -> bool {
         if lane != Lane::CHANNEL {
             self.others.entry(lane).or_default().insert(id, owner);

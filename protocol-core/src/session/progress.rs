@@ -6,7 +6,7 @@
 //!                                                                  `--' report: merged, member by member
 //!
 //!   Watcher:   any value --- see: a greater one ---> above that value
-//!                                                        |  see: one that is not greater: dropped, told once a window
+//!                                                        |  see: one that is not greater: dropped, reported once a window
 //! ```
 
 use alloc::boxed::Box;
@@ -18,17 +18,17 @@ use crate::json::Text;
 use crate::session::ProgressError;
 use crate::time::Instant;
 
-/// Says whether two numbers differ by no more than float noise.
+/// Returns `true` if two numbers differ by no more than float noise.
 fn same(a: f64, b: f64, epsilon: f64) -> bool {
     a == b || (a - b).abs() <= epsilon * a.abs().max(b.abs())
 }
 
-/// Says whether `value` is above `last` by more than float noise.
+/// Returns `true` if `value` is above `last` by more than float noise.
 fn increases(value: f64, last: Option<f64>, epsilon: f64) -> bool {
     last.is_none_or(|last| value > last && !same(value, last, epsilon))
 }
 
-/// At most so many in any window of so long: the instants of the newest ones.
+/// A rate window: the times of the newest updates that count in it.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     rate: RateWindow,
@@ -36,7 +36,7 @@ pub(super) struct Window {
     sent: VecDeque<Instant>,
 }
 
-/// The moment at which a window lets the next one through.
+/// The time at which a window lets the next update through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Opens {
     Now,
@@ -58,7 +58,7 @@ impl Window {
             return Opens::Now;
         }
         let Some(excess) = self.sent.len().checked_sub(self.most()) else { return Opens::Now };
-        // The oldest of those that still fill the window.
+        // The oldest of the updates that still fill the window.
         match self.sent.get(excess) {
             None => Opens::Never,
             Some(oldest) => {
@@ -79,31 +79,31 @@ impl Window {
     }
 }
 
-/// The thing to be done with a call's progress that is kept, as far as the call alone decides.
+/// The next step for the kept update of a call, as far as the call alone decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Nothing is kept, or only what rides on the next increase.
+    /// Nothing is kept, or only a message that waits for the next increase.
     Nothing,
-    /// It waits for the call's own window, which opens then or never.
+    /// It waits for the call's own window, which opens at that time, or never.
     Waits(Option<Instant>),
-    /// It may go, and counts.
+    /// It may be sent, and counts in the windows.
     Ready,
-    /// It reaches its total for the first time: no window keeps it back, and it does not count.
+    /// It reaches its total for the first time: it is sent whatever the windows say, and does not count.
     Final,
 }
 
-/// The sending half, for one invocation.
+/// The sending half, for one inbound call.
 #[derive(Clone, Debug)]
 pub(super) struct Reporter {
-    /// The last value that was accepted, sent or kept: what comes next must be above it.
+    /// The last value that was accepted, sent or kept. The next one must be above it.
     floor: Option<f64>,
     /// The last value that was sent.
     sent: Option<f64>,
-    /// The last message that was accepted, sent or kept, where a value may be repeated for another one.
+    /// The last message that was accepted, sent or kept, where a value may be repeated for a new message.
     message: Option<Text>,
-    /// The final update goes past the window once.
+    /// `true` once the final update was sent past the window.
     final_passed: bool,
-    /// The update that waits for the window, for room in the outbox, or for an increase to ride on.
+    /// The update that waits for the window, for room in the outbox, or for the next increase.
     kept: Option<Progress>,
     window: Window,
 }
@@ -113,7 +113,7 @@ impl Reporter {
         Self { floor: None, sent: None, message: None, final_passed: false, kept: None, window: Window::new(rate) }
     }
 
-    /// Says whether an update waits, so that the next one merges with it.
+    /// Returns `true` if an update is kept, so that the next one merges with it.
     pub(super) fn keeps(&self) -> bool {
         self.kept.is_some()
     }
@@ -125,7 +125,7 @@ impl Reporter {
         }
     }
 
-    /// Checks that an update makes sense by itself; a value that is above its total by float noise only becomes the total.
+    /// Checks an update by itself. A value that is above its total by float noise only becomes the total.
     pub(super) fn check(mut update: Progress, rules: &Rules, policy: &ProgressPolicy) -> Result<Progress, ProgressError> {
         for number in [update.value, update.total].into_iter().flatten() {
             if !number.is_finite() {
@@ -148,8 +148,8 @@ impl Reporter {
         Ok(update)
     }
 
-    /// Takes an update that passed [`Self::check`] and keeps it, merged with what was kept before; then [`Self::next`] says what is to
-    /// be done. `false` if nothing in it is new.
+    /// Keeps an update that passed [`Self::check`], merged with the one that was kept before. [`Self::next`] returns the next step for
+    /// it. `false` if it has nothing new.
     pub(super) fn report(&mut self, mut update: Progress, rules: &Rules, policy: &ProgressPolicy) -> bool {
         if update.value.is_some_and(|value| !increases(value, self.floor, policy.epsilon)) {
             update.value = None;
@@ -171,7 +171,7 @@ impl Reporter {
             }
         }
         if update.value.is_none() && !rules.lone_messages {
-            // The wire wants a value, and one that increases: the first message can have 0, later ones ride.
+            // The wire wants a value, and one that increases: the first message can have 0, later ones wait for an increase.
             let can_begin = !repeats || update.message.is_some();
             if self.floor.is_none() && can_begin {
                 update.value = Some(0.0);
@@ -187,7 +187,7 @@ impl Reporter {
         true
     }
 
-    /// The thing to be done with what is kept.
+    /// The next step for the kept update.
     pub(super) fn next(&self, now: Instant, rules: &Rules) -> Next {
         let Some(kept) = self.kept.as_ref().filter(|kept| kept.value.is_some() || rules.lone_messages) else {
             return Next::Nothing;
@@ -202,7 +202,7 @@ impl Reporter {
         }
     }
 
-    /// Takes what is kept, as [`Self::next`] allowed: it goes out.
+    /// Takes the kept update to be sent, as [`Self::next`] allowed.
     pub(super) fn go(&mut self, next: Next, now: Instant) -> Option<Progress> {
         match next {
             Next::Final => self.final_passed = true,
@@ -212,7 +212,7 @@ impl Reporter {
         self.take()
     }
 
-    /// Takes what is kept just before the response, whatever the windows say.
+    /// Takes the kept update just before the response, whatever the windows say.
     pub(super) fn go_last(&mut self, rules: &Rules) -> Option<Progress> {
         let can_go = self.kept.as_ref().is_some_and(|kept| kept.value.is_some() || rules.lone_messages);
         if can_go { self.take() } else { None }
@@ -226,7 +226,7 @@ impl Reporter {
         Some(update)
     }
 
-    /// Member by member, the newest wins. A value comes with its total, which may have vanished.
+    /// Merges member by member; the newest wins. A value comes with its total, which may have vanished.
     fn keep(&mut self, newer: Progress) {
         let Some(kept) = &mut self.kept else {
             self.kept = Some(newer);
@@ -246,15 +246,15 @@ impl Reporter {
     }
 }
 
-/// 100 * value / total within 0 to 100; without a total the value is the percent.
+/// Converts a value to `100 * value / total`, within 0 to 100; without a total the value is the percentage.
 fn as_percent(update: Progress) -> Progress {
     let percent = match (update.value, update.total) {
         (Some(value), Some(total)) if total > 0.0 => {
-            // Multiplied first, so that a whole share of a hundred stays whole; unless that is too large.
+            // Multiplied first, so that an integer share of a hundred stays an integer; unless that is too large.
             let hundredfold = 100.0 * value;
             Some(if hundredfold.is_finite() { hundredfold / total } else { 100.0 * (value / total) })
         }
-        // Nothing of nothing is all of it.
+        // Nothing of nothing is all of it: 100 percent.
         (Some(_), Some(_)) => Some(100.0),
         (value, _) => value,
     };
@@ -265,14 +265,14 @@ fn as_percent(update: Progress) -> Progress {
 /// The verdict of a caller on an update that arrived.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Seen {
-    /// It is handed on. `advances` says whether it is a sign of life, or only the last value again with another message.
+    /// It is handed on. `advances` is `true` for a sign of life, and `false` for the last value again with another message.
     Accepted { progress: Progress, advances: bool },
-    /// It is dropped. `surfaces` says whether this one is reported, or only counted since one was a moment ago.
+    /// It is dropped. `surfaces` is `true` if it is reported, and `false` if it is only counted since one was reported a moment ago.
     Dropped { surfaces: bool },
 }
 
-/// Says whether an update that does not increase is worth telling all the same. Where a share goes over the wire its sender may not know that it
-/// must increase (Tesseron, progress page), so nothing that goes with it is lost.
+/// Returns `true` if an update that does not increase is handed on all the same. On a wire that has percentages its sender may not know
+/// that it must increase (Tesseron, progress page), so its message and data are not lost.
 fn is_worth_telling(progress: &Progress, rules: &Rules) -> bool {
     progress.message.is_some() || (rules.percent && progress.data.is_some())
 }
@@ -283,7 +283,7 @@ pub(super) struct Watcher {
     floor: Option<f64>,
     /// The last update that was accepted.
     last: Option<Box<Progress>>,
-    /// The end of the time in which further violations are only counted.
+    /// The end of the time in which violations are counted and not reported.
     quiet_until: Option<Instant>,
 }
 
@@ -293,7 +293,7 @@ impl Watcher {
         self.last.take()
     }
 
-    /// Strictly greater than the last one is accepted, whatever the step: float noise is the sender's affair.
+    /// Accepts an update that is strictly greater than the last one, whatever the step: float noise is the sender's.
     pub(super) fn see(
         &mut self,
         mut progress: Progress,
@@ -310,7 +310,7 @@ impl Watcher {
         if is_above {
             self.floor = value.or(self.floor);
             match &mut self.last {
-                // What comes without a value leaves the last one as it is.
+                // An update without a value leaves the last value as it is.
                 Some(last) if value.is_none() => retell(last, &progress),
                 Some(last) => **last = progress.clone(),
                 None => self.last = Some(Box::new(progress.clone())),
@@ -334,7 +334,7 @@ impl Watcher {
     }
 }
 
-/// Puts the words and the data of an update, as far as it has any, in the place of the last ones.
+/// Puts the message and the data of an update, if it has any, in place of the last ones.
 fn retell(last: &mut Progress, update: &Progress) {
     last.message = update.message.clone().or_else(|| last.message.take());
     last.data = update.data.clone().or_else(|| last.data.take());
@@ -435,7 +435,7 @@ mod tests {
         }
         assert_eq!(sent.len(), 10);
         assert_eq!(sent.last(), Some(&1.0));
-        // The noise on the other side of the total is cut off as well.
+        // Float noise above the total is cut off as well.
         assert_eq!(unlimited().values([of(1.0 + 1e-15, 1.0)]), [1.0]);
     }
 

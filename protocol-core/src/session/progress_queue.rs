@@ -1,4 +1,4 @@
-//! The line in which calls wait for what they share on the way out: the session's rate window, and room on their lane.
+//! The queue in which calls wait for what they share on the way out: the session's rate window, and room on their lane.
 //!
 //! | QueueTicket | `join` for the turn | `join` for room | `leave` |
 //! |---|---|---|---|
@@ -6,11 +6,11 @@
 //! | for the turn | stays | the last of those for room | none |
 //! | for room | the last of those for the turn | stays | none |
 //!
-//! First come, first served. A caller hears that a call is alive only by its progress, so a call that reports all the time must not
-//! starve one that reports now and then. Final updates stand in a line of their own: no window keeps them back, they wait only for room.
+//! First come, first served: the caller sees a sign of life of a call only by its progress, so a call that reports all the time must not
+//! starve one that reports now and then. Final updates have a queue of their own: they wait for room alone, and for no window.
 //!
-//! Each lane has such a line, and the places of all lanes are numbered together. One that has no room is passed over until it has
-//! (`block`, `unblock`), so that a peer that reads one lane slowly holds up nothing on the others.
+//! Each lane has such a queue, and the tickets of all lanes are numbered together. A lane without room is skipped until it has some
+//! (`block`, `unblock`), so that a peer that reads one lane slowly holds up no other.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -20,30 +20,30 @@ use crate::session::timers::{TimerKey, Timers};
 use crate::session::{InboundId, Lane};
 use crate::time::Instant;
 
-/// The thing that a ticket is waited in for.
+/// The condition that a ticket waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum WaitFor {
-    /// For room alone.
+    /// Room on the lane alone.
     Room,
-    /// For room and for the window.
+    /// Room on the lane and the session's window.
     Turn,
 }
 
-/// A ticket in a line. Those that wait for room alone come before all others.
+/// A ticket in a queue. Tickets that wait for room alone come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct QueueTicket(WaitFor, u64);
 
 #[derive(Clone, Debug)]
 pub(super) struct ProgressQueue {
     window: Window,
-    /// The lines of lanes; none is empty.
+    /// The queues of lanes; none is empty.
     lanes: BTreeMap<Lane, BTreeMap<QueueTicket, InboundId>>,
     /// The first ticket of each lane that is not blocked.
     heads: BTreeMap<QueueTicket, Lane>,
-    /// Lanes that have no room, as far as was looked.
+    /// Lanes that had no room when they were last looked at.
     blocked: BTreeSet<Lane>,
     next: u64,
-    /// The entry in the session's timers of the next opening of the window.
+    /// The next opening of the window, as it is armed in the session's timers.
     armed: Option<Instant>,
 }
 
@@ -59,24 +59,24 @@ impl ProgressQueue {
         }
     }
 
-    /// Says whether something may go on in it: a call of a lane with room waits, or a timer was armed for one.
+    /// Returns `true` if there is something to do: a call of a lane with room waits, or a timer was armed for one.
     #[inline]
     pub(super) fn is_busy(&self) -> bool {
         !self.heads.is_empty() || self.armed.is_some()
     }
 
-    /// Says whether no invocation of a lane with room waits for the window.
+    /// Returns `true` if no call of a lane with room waits for the window.
     pub(super) fn is_free(&self) -> bool {
         self.heads.last_key_value().is_none_or(|(ticket, _)| ticket.0 == WaitFor::Room)
     }
 
-    /// The call that is served next, and its lane.
+    /// The call that is next, and its lane.
     pub(super) fn first(&self) -> Option<(InboundId, Lane)> {
         let (ticket, lane) = self.heads.first_key_value()?;
         Some((*self.lanes.get(lane)?.get(ticket)?, *lane))
     }
 
-    /// Gives the last ticket on a lane to a call; one that has such a ticket keeps it.
+    /// Gives a call the last ticket of a lane; a call with such a ticket keeps it.
     pub(super) fn join(&mut self, id: InboundId, lane: Lane, what: WaitFor, ticket: &mut Option<QueueTicket>) {
         if ticket.is_none_or(|ticket| ticket.0 != what) {
             self.leave(lane, ticket);
@@ -98,7 +98,7 @@ impl ProgressQueue {
         }
     }
 
-    /// Changes the line of a lane, and keeps the first places in step.
+    /// Changes the queue of a lane, and keeps `heads` in step.
     fn change(&mut self, lane: Lane, change: impl FnOnce(&mut BTreeMap<QueueTicket, InboundId>)) {
         let line = self.lanes.entry(lane).or_default();
         let before = line.first_key_value().map(|(ticket, _)| *ticket);
@@ -116,7 +116,7 @@ impl ProgressQueue {
         }
     }
 
-    /// Passes a lane over that has no room.
+    /// Skips a lane without room.
     pub(super) fn block(&mut self, lane: Lane) {
         if let Some((first, _)) = self.lanes.get(&lane).and_then(BTreeMap::first_key_value) {
             self.heads.remove(first);
@@ -124,7 +124,7 @@ impl ProgressQueue {
         }
     }
 
-    /// Serves a lane again that has room.
+    /// Serves a lane with room again.
     pub(super) fn unblock(&mut self, lane: Lane) {
         if self.blocked.remove(&lane)
             && let Some((first, _)) = self.lanes.get(&lane).and_then(BTreeMap::first_key_value)
@@ -133,13 +133,13 @@ impl ProgressQueue {
         }
     }
 
-    /// Says whether any lane is passed over.
+    /// Returns `true` if any lane is skipped.
     #[inline]
     pub(super) fn has_blocked(&self) -> bool {
         !self.blocked.is_empty()
     }
 
-    /// Says whether this lane is passed over.
+    /// Returns `true` if this lane is skipped.
     pub(super) fn is_blocked(&self, lane: Lane) -> bool {
         self.blocked.contains(&lane)
     }
@@ -149,7 +149,7 @@ impl ProgressQueue {
         self.window.opens(now)
     }
 
-    /// Counts an update that has gone through the session's window.
+    /// Counts an update in the session's window.
     pub(super) fn count(&mut self, now: Instant) {
         self.window.count(now);
     }
@@ -163,7 +163,7 @@ impl ProgressQueue {
         timers.set(TimerKey::ProgressQueue, &mut self.armed, opens);
     }
 
-    /// Notes that the timers have let go of the opening of the window.
+    /// Notes that the opening of the window has left the timers.
     pub(super) fn forget_armed(&mut self) {
         self.armed = None;
     }

@@ -23,9 +23,9 @@ use crate::dialect::{
 use crate::error::{RpcError, Violation};
 use crate::json::{Json, Text};
 use crate::shared::Arc;
-use crate::wire::{Draft, WireId};
+use crate::wire::{WireId, WrittenFrame};
 
-/// The thing that a response to an exchange of ours ends.
+/// The target of a response to an exchange of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Exchange {
     HandshakeRequest,
@@ -34,7 +34,7 @@ enum Exchange {
 }
 
 impl Session {
-    /// Reads a frame of the peer, and does what it says.
+    /// Reads a frame of the peer, and acts on it.
     pub(super) fn receive(&mut self, frame: Bytes) {
         self.stats.frames_in = self.stats.frames_in.saturating_add(1);
         self.stats.bytes_in = self.stats.bytes_in.saturating_add(frame.len() as u64);
@@ -45,7 +45,7 @@ impl Session {
         self.take(message, frame);
     }
 
-    /// Does what `frame` says.
+    /// Acts on a message of `frame`.
     fn take(&mut self, message: Message, frame: Bytes) {
         match message {
             Message::Response { number, body } => self.take_response(number, body.cut(frame)),
@@ -79,8 +79,8 @@ impl Session {
 
     // ---- Exchanges of ours ----
 
-    /// The thing that waits for the response to an exchange of ours. Its first exchange has its own number. A number below `next` that
-    /// nothing has is late.
+    /// The target of the response to an exchange of ours. The first exchange of a call has the number of the call. A number below `next`
+    /// that is in no table is late.
     fn exchange(&self, number: u64) -> Option<Exchange> {
         let (call, key) = (OutboundId(number), InputKey(number));
         if self.outbound_calls.get(&call).is_some_and(|call| !call.is_held()) {
@@ -92,8 +92,8 @@ impl Session {
         }
     }
 
-    /// Ends what a response belongs to: result, invalid answer, error, late answer, answer to what was never asked
-    /// (`docs/protocols/mcp.md`, "Transitions of an outgoing call").
+    /// Ends the target of a response: result, invalid response, error, late response, response to no request (`docs/protocols/mcp.md`,
+    /// "Transitions of an outgoing call").
     fn take_response(&mut self, number: Option<u64>, body: ResponseBody) {
         let number = number.filter(|number| *number < self.next);
         let Some(number) = number else { return self.violation(Violation::UnknownResponse) };
@@ -105,7 +105,7 @@ impl Session {
                 Some(Exchange::OutboundCall(_)) | None => self.stats.late_frames = self.stats.late_frames.saturating_add(1),
             };
         };
-        // What has not left cannot be answered: the number was guessed.
+        // A request that has not left cannot be answered: the peer guessed its number.
         if call.ticket().is_some_and(|ticket| self.outbox.holds(ticket)) {
             return self.violation(Violation::UnknownResponse);
         }
@@ -147,8 +147,8 @@ impl Session {
         self.bring_answer(key, &input, answer);
     }
 
-    /// Tells progress or drops it: progress accepted, progress dropped, late progress
-    /// (`docs/protocols/mcp.md`, "Transitions of an outgoing call").
+    /// Hands progress on or drops it: progress accepted, progress dropped, late progress (`docs/protocols/mcp.md`, "Transitions of an
+    /// outgoing call").
     fn take_progress(&mut self, number: Option<u64>, progress: Progress, partial: Option<Box<Json>>) {
         let number = number.filter(|number| *number < self.next);
         let Some(number) = number else { return self.drop_unknown_progress(Violation::UnknownProgress) };
@@ -160,7 +160,7 @@ impl Session {
         if !call.is_observed() || call.ticket().is_some_and(|ticket| self.outbox.holds(ticket)) {
             return self.drop_unknown_progress(Violation::UnknownProgress);
         }
-        // The window in which a flood is reported once: the one that we would keep ourselves.
+        // A flood is reported once in the window that we would keep ourselves.
         let quiet = self.config.progress.window.length;
         let accepts_equal = self.config.progress.accept_equal;
         match call.see(progress, partial.map(|partial| *partial), self.now, accepts_equal, quiet) {
@@ -172,7 +172,7 @@ impl Session {
         }
     }
 
-    /// Drops progress that belongs to no call. A flood of it surfaces once a window, too.
+    /// Drops progress that belongs to no call. A flood of it is reported once a window, too.
     fn drop_unknown_progress(&mut self, rule: Violation) {
         let surfaces = self.now >= self.quiet_until;
         if surfaces {
@@ -192,8 +192,8 @@ impl Session {
 
     // ---- Exchanges of the peer ----
 
-    /// Begins a call or refuses it: accepted, refused, id in use, id used again
-    /// (`docs/protocols/mcp.md`, "Transitions of an incoming call").
+    /// Begins a call or refuses it: accepted, refused, id in use, id used again (`docs/protocols/mcp.md`, "Transitions of an incoming
+    /// call").
     fn take_request(
         &mut self,
         id: WireId,
@@ -252,7 +252,7 @@ impl Session {
         }
     }
 
-    /// Says whether this was the number of an exchange of ours that is over, or that was given up.
+    /// Returns `true` if this was the number of an exchange of ours that is over, or was given up.
     fn was_ours(&self, number: u64) -> bool {
         let is_over = match self.exchange(number) {
             Some(Exchange::OutboundCall(id)) => self.outbound_calls.get(&id).is_some_and(OutboundCall::is_given_up),
@@ -276,7 +276,7 @@ impl Session {
         };
         let parent = self.parent_of_ask(named);
         if parent.is_none() && self.rules.names_invocations {
-            // One that crosses the end of its call breaks no rule.
+            // An input request that crosses the end of its call breaks no rule.
             let is_late = named.is_some_and(|number| self.was_ours(number));
             self.stats.late_frames = self.stats.late_frames.saturating_add(u64::from(is_late));
             let violation = (!is_late).then_some(Violation::UndeclaredInput);
@@ -308,7 +308,7 @@ impl Session {
 
     /// The call that an input request belongs to: the one that the wire names, else the deepest in flight, the newest among equals.
     fn parent_of_ask(&self, named: Option<u64>) -> Option<OutboundId> {
-        // What has not left cannot have caused an input request.
+        // A request that has not left cannot have caused an input request.
         let may_ask = |op: Op| !op.is_probe() && (!self.rules.names_invocations || self.rules.dialect.is_cancellable(op));
         let has_left = |call: &OutboundCall| may_ask(call.op()) && call.ticket().is_some_and(|ticket| !self.outbox.holds(ticket));
         let named = named.map(OutboundId).filter(|id| self.outbound_calls.get(id).is_some_and(has_left));
@@ -321,13 +321,13 @@ impl Session {
         })
     }
 
-    /// Takes a cancel: cancelled by its caller, cancel of nothing, cancel of the handshake
-    /// (`docs/protocols/mcp.md`, "Transitions of an incoming call").
+    /// Acts on a cancel: of an inbound call by its caller, of nothing, of the handshake (`docs/protocols/mcp.md`, "Transitions of an
+    /// incoming call").
     fn take_cancel(&mut self, id: &WireId, reason: Option<Text>) {
         let lane = self.arriving.lane;
         let owner = match self.rules.names_invocations {
             true => self.names.get(&(lane, id.clone())).copied().map(Owner::InboundCall),
-            // Where all lanes are those of one peer, a cancel may come by another than its request.
+            // If all lanes belong to one peer, a cancel may come by another lane than its request.
             false => self.peer_ids.owner(lane, id).or_else(|| self.peer_ids.only_owner(id).filter(|_| !self.rules.lane_bound)),
         };
         match owner {
@@ -337,7 +337,7 @@ impl Session {
                     self.close_input_of_call(input.parent(), key);
                 }
             }
-            // Unknown, finished or of the other direction: all are ignored. Only the handshake must not be named.
+            // Unknown, finished or of the other direction: ignored. Only the handshake must not be named.
             None => {
                 if self.handshake.is_answer_to(lane, id) {
                     self.violation(Violation::CancelledHandshake);
@@ -346,7 +346,7 @@ impl Session {
         }
     }
 
-    /// Makes an id of the peer live. `false` if it is live already: then nothing may be answered, since that would end the first.
+    /// Makes an id of the peer live. `false` if it is live already: then no reply may be sent, since it would end the first request.
     fn take_id(&mut self, id: &WireId, owner: Owner) -> bool {
         let lane = self.arriving.lane;
         if self.peer_ids.owner(lane, id).is_some() {
@@ -369,7 +369,7 @@ impl Session {
         }
     }
 
-    // ---- Replies that belong to no invocation ----
+    // ---- Replies that belong to no call ----
 
     fn take_level(&mut self, id: WireId, level: Result<Level, Refusal>) {
         if !self.handshake.serves() {
@@ -403,7 +403,7 @@ impl Session {
         }
     }
 
-    /// Refuses a request: an error, and no state is kept.
+    /// Refuses a request with an error, and keeps no state.
     fn refuse(&mut self, id: WireId, violation: Option<Violation>, error: impl FnOnce(&Self) -> RpcError) {
         if let Some(rule) = violation {
             self.violation(rule);
@@ -414,8 +414,8 @@ impl Session {
         });
     }
 
-    /// Answers at once, unless the id is that of a request in flight: the answer would end that one.
-    fn answer(&mut self, id: WireId, kind: ReplyKind, write: impl FnOnce(&mut Self, &WireId) -> Draft) {
+    /// Replies at once, unless the id is that of a request in flight, which the reply would end.
+    fn answer(&mut self, id: WireId, kind: ReplyKind, write: impl FnOnce(&mut Self, &WireId) -> WrittenFrame) {
         let lane = self.arriving.lane;
         if self.handshake.is_asked_by(lane, &id) || self.peer_ids.owner(lane, &id).is_some() {
             return self.violation(Violation::DuplicateRequest);
@@ -424,8 +424,8 @@ impl Session {
         self.reply_at_once(kind, frame);
     }
 
-    /// Replies to the frame that is being read, by its lane.
-    pub(super) fn reply_at_once(&mut self, kind: ReplyKind, frame: Draft) {
+    /// Replies to the frame that is being read, on its lane.
+    pub(super) fn reply_at_once(&mut self, kind: ReplyKind, frame: WrittenFrame) {
         self.arriving.replies = self.arriving.replies.saturating_add(1);
         self.push_unsolicited(self.arriving.lane, kind, frame);
     }
@@ -439,7 +439,7 @@ impl Session {
 
     // ---- The handshake ----
 
-    /// Sends the greeting of an end that speaks first, and starts the time of the handshake.
+    /// Sends our handshake request, if this end opens the handshake, and starts its deadline.
     pub(super) fn begin(&mut self) {
         let deadline = self.config.timeouts.handshake.map(|span| self.now.saturating_add(span));
         if self.rules.opens {
@@ -460,7 +460,7 @@ impl Session {
                 RpcError::fixed(RpcError::INVALID_REQUEST, "the handshake was made before")
             });
         }
-        // While what runs goes on, what waits for the handshake may still go out.
+        // Calls that wait for the handshake may still be sent while the session is finishing.
         if !self.ending.may_write() {
             return self.refuse(id, None, |session| session.rules.dialect.busy(true));
         }
@@ -497,7 +497,7 @@ impl Session {
         self.release_held();
     }
 
-    /// Told before the peer's half of the handshake it counts from then on.
+    /// Acts on a change that the peer announces. Before the peer's half of the handshake it is kept until then.
     fn take_change(&mut self, change: Box<Change>) {
         let Some(peer) = &self.peer else {
             self.change = Some(change);
@@ -556,7 +556,7 @@ impl Session {
         self.tell(Event::Ready(peer));
     }
 
-    /// Sends what waited for the handshake, oldest first.
+    /// Sends the calls and input requests that waited for the handshake, oldest first.
     fn release_held(&mut self) {
         for id in self.outbound_calls.ids() {
             self.release_call(id);

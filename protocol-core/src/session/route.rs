@@ -1,4 +1,4 @@
-//! Lanes of the transport, and the way of each frame to them.
+//! Lanes of the transport, and the route of each frame to them.
 
 use core::fmt;
 
@@ -6,17 +6,17 @@ use bytes::Bytes;
 
 use super::event::{ExchangeId, InputKey};
 
-/// A stream of frames of the transport, by the number that the transport gives it.
+/// A stream of frames of the transport, named by a number that the transport chooses.
 ///
-/// A transport of one stream has the [channel](Self::CHANNEL) alone. One with many, such as HTTP with a stream for each request, gives each
-/// a number of its own, and may give it again once the lane is open no longer ([`Session::set_writable`](crate::Session::set_writable) says
-/// so). A lane opens with the first frame that comes by it, and stays open
-/// while a reply to it is owed, a frame waits for it, or it is [stopped](crate::Session::set_writable).
+/// A transport of one stream has only the [channel](Self::CHANNEL). One with many, such as HTTP with a stream for each request, gives
+/// each a number of its own, and may reuse the number once the lane is no longer open
+/// ([`Session::set_writable`](crate::Session::set_writable) returns an error then). A lane opens with the first frame that comes by it,
+/// and stays open while a reply to it is owed, a frame waits for it, or it is [stopped](crate::Session::set_writable).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lane(u32);
 
 impl Lane {
-    /// The lane that is always open: for everything that belongs to no other, and for requests of ours.
+    /// The lane that is always open: for requests of ours, and for everything that belongs to no other lane.
     pub const CHANNEL: Self = Self(0);
 
     /// The lane of that number. 0 is the channel.
@@ -25,7 +25,7 @@ impl Lane {
         Self(number)
     }
 
-    /// Its number.
+    /// The number of the lane.
     #[must_use]
     pub const fn number(self) -> u32 {
         self.0
@@ -49,7 +49,7 @@ pub struct Transmit {
 }
 
 impl Transmit {
-    /// News for the channel of a session.
+    /// Routes a frame as a notice on the channel.
     #[must_use]
     pub const fn new(frame: Bytes) -> Self {
         Self { frame, route: Route { lane: Lane::CHANNEL, kind: RouteKind::Notice } }
@@ -60,9 +60,9 @@ impl Transmit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Route {
-    /// The lane that it leaves by: for everything said on behalf of an exchange of the peer, the one that the exchange came by.
+    /// The lane that it leaves on. A frame on behalf of an exchange of the peer leaves on the lane that the exchange came by.
     pub lane: Lane,
-    /// The part that it plays there.
+    /// The part that the frame plays on the lane.
     pub kind: RouteKind,
 }
 
@@ -72,11 +72,11 @@ pub struct Route {
 pub enum RouteKind {
     /// The one reply to a request of the peer that came by the lane.
     Reply(ReplyKind),
-    /// Something said on behalf of a request of the peer before its reply: progress, an input request, a log record.
+    /// A frame on behalf of a request of the peer before its reply: progress, an input request, a log record.
     Within,
     /// A request of ours.
     Request(ExchangeId),
-    /// The end of a request of ours that is given up.
+    /// The cancel of a request of ours.
     Cancel(ExchangeId),
     /// The answer to an input request of the peer.
     Answer(InputKey),
@@ -89,9 +89,9 @@ pub enum RouteKind {
 pub enum ReplyKind {
     /// A result.
     Result,
-    /// An error of the one who served it.
+    /// An error of the handler.
     Error,
-    /// An error before anything served it: the frame or its parameters are broken, the method is unknown, it came too early, or too much runs.
+    /// An error without a handler: the frame or its parameters are broken, the method is unknown, it came too early, or too much runs.
     Refused,
 }
 
@@ -99,16 +99,16 @@ pub enum ReplyKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Received {
-    /// The number of its requests that the lane is owed a reply for: now, or later. 0 for a notification, a response, and what is passed
-    /// over. A request that the peer cancels later may get no reply; see [`Session::replies_owed`](crate::Session::replies_owed).
+    /// The number of its requests for which the lane is owed a reply, now or later. 0 for a notification, a response, and a message that
+    /// is ignored. A request that the peer cancels later may get no reply; see [`Session::replies_owed`](crate::Session::replies_owed).
     pub replies: usize,
 }
 
-/// The part of a transport that is gone.
+/// The part of a transport that is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gone {
-    /// A lane: nothing more comes by it.
+    /// A lane: no more frames come by it.
     Lane(Lane),
-    /// The way by which the reply to a request of ours was to come.
+    /// The stream on which the response to a request of ours was to come.
     Exchange(ExchangeId),
 }

@@ -2,7 +2,7 @@
 
 use crate::error::Violation;
 
-/// Counters of a session, from its birth.
+/// Counters of a session since it was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -16,7 +16,7 @@ pub struct Stats {
     pub bytes_out: u64,
     /// Updates that were merged into a later one.
     pub progress_coalesced: u64,
-    /// Updates of ours that were left out: not increasing, or not asked for.
+    /// Updates of ours that were dropped: not increasing, or not asked for.
     pub progress_left_out: u64,
     /// Updates of the peer that were dropped.
     pub progress_dropped: u64,
@@ -24,15 +24,16 @@ pub struct Stats {
     pub late_frames: u64,
     /// Log records that were dropped because too much output waited.
     pub logs_dropped: u64,
-    /// Verbs and frames whose `now` lay before an earlier one.
+    /// Calls of methods whose `now` was before an earlier one.
     pub clock_went_back: u64,
     /// Outbound calls in flight, now.
     pub outbound_calls: usize,
-    /// Inbound calls, now, cancelled ones whose handler has not ended included.
+    /// Inbound calls, now, including cancelled ones whose handler has not ended.
     pub inbound_calls: usize,
     /// Cancelled calls whose handler has not ended, now.
     pub orphans: usize,
-    /// Requests of ours that wait for a response, now: calls, input requests, the handshake. A call that is held for the handshake is none yet.
+    /// Requests of ours that wait for a response, now: calls, input requests, the handshake. A call that is held for the handshake is not
+    /// counted.
     pub exchanges_out: usize,
     /// Requests of the peer that wait for our response, now: calls that were not cancelled, and its input requests.
     pub exchanges_in: usize,

@@ -7,8 +7,8 @@
 //!     `--- set(None) ---'  `--- set(another): it moves
 //! ```
 //!
-//! Each owner keeps the instant at which it is armed; that is how an entry is found again. Equal instants fire in the order of
-//! [`TimerKey`], so that equal input gives equal output.
+//! The owner of a deadline keeps the time at which it is armed, by which the entry is found again. Deadlines at the same time are due in
+//! the order of [`TimerKey`], so that equal input gives equal output.
 
 use core::fmt;
 
@@ -16,33 +16,33 @@ use crate::session::monotonic_map::MonotonicMap;
 use crate::session::{AlarmId, InboundId, InputKey, Lane, OutboundId};
 use crate::time::Instant;
 
-/// The owner of a deadline, and so the thing to be done.
+/// The owner of a deadline, and so the action that it stands for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum TimerKey {
-    /// The handshake is given up.
+    /// Ends the handshake.
     Handshake,
-    /// The wait for the end is over.
+    /// Ends the state of the session's end.
     Close,
-    /// A lane is given up whose peer makes us refuse more than it reads.
+    /// Closes a lane whose peer does not read its refusals.
     Overload(Lane),
-    /// An outbound call has taken too long.
+    /// Ends an outbound call that has taken too long.
     OutboundCall(OutboundId),
-    /// An input request of ours has waited too long.
+    /// Ends an input request of ours that has waited too long.
     OutboundInput(InputKey),
-    /// An inbound call has taken too long.
+    /// Ends an inbound call that has taken too long.
     InboundCall(InboundId),
-    /// The session's rate window opens for those in line.
+    /// Serves the queue for the session's rate window.
     ProgressQueue,
-    /// A kept update may go.
+    /// Sends a kept update.
     Flush(InboundId),
-    /// A held response may go.
+    /// Sends a held response.
     Release(InboundId),
-    /// The owner wants to be woken.
+    /// Queues an alarm of the owner.
     Alarm(AlarmId),
 }
 
 impl TimerKey {
-    /// Its place among all deadlines, as one number: by the instant, then by kind, then by age.
+    /// Its place among all deadlines, as one number: by time, then by kind, then by age.
     fn rank(self, at: Instant) -> u128 {
         let (kind, number) = match self {
             Self::Handshake => (0, 0),
@@ -56,14 +56,14 @@ impl TimerKey {
             Self::Release(id) => (8, id.0),
             Self::Alarm(id) => (9, id.0),
         };
-        // No number of ours comes near the four bits of the kind.
+        // The numbers of ids never reach the four bits of the kind.
         u128::from(at.as_micros()) << 64 | kind << 60 | u128::from(number)
     }
 }
 
 #[derive(Clone)]
 pub(super) struct Timers {
-    /// Each with its instant, by its rank. Most calls may take as long as those before them, so their deadlines rise.
+    /// Each deadline with its time, by its rank. Most calls have the same timeout as those before them, so their deadlines rise.
     armed: MonotonicMap<u128, (Instant, TimerKey)>,
 }
 
@@ -72,7 +72,7 @@ impl Timers {
         Self { armed: MonotonicMap::new() }
     }
 
-    /// Moves the deadline of `key` from where `armed` says it is to `at`.
+    /// Moves the deadline of `key` from the time in `armed`, which is updated, to `at`.
     pub(super) fn set(&mut self, key: TimerKey, armed: &mut Option<Instant>, at: Option<Instant>) {
         if *armed == at {
             return;
@@ -89,7 +89,7 @@ impl Timers {
         self.armed.first().map(|(_, (at, _))| *at)
     }
 
-    /// Takes the earliest deadline that is not after `now`. Its owner must forget that it was armed.
+    /// Takes the earliest deadline that is not after `now`. Its owner must then forget that it was armed.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<TimerKey> {
         let (rank, (at, _)) = self.armed.first()?;
         if *at > now {
@@ -104,7 +104,7 @@ impl Timers {
     }
 }
 
-/// The deadlines, the earliest first: their ranks say the same once more.
+/// Shows the deadlines, the earliest first, without their ranks.
 impl fmt::Debug for Timers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.armed.values()).finish()

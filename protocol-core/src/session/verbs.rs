@@ -1,4 +1,4 @@
-//! The types that the verbs of a session take and give back, misuse included: one small error type a verb.
+//! The types that the methods of a session take and return, with one small error type for each method.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -14,26 +14,27 @@ use crate::session::InputKey;
 
 /// A call to be made.
 ///
-/// Each protocol writes it in its own words; [`Invoke::new`] takes the exact parameters instead.
+/// The dialect writes its parameters in the words of its protocol; [`Invoke::new`] takes the exact parameters instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Invoke {
     outgoing: Outgoing,
     /// The input request of the peer on whose behalf the call is made, so that sampling depth counts.
     pub parent: Option<InputKey>,
-    /// The number of samplings that it is nested in, where the owner knows more than `parent` says: a gateway does, of calls that it passes on.
+    /// The number of samplings that the call is nested in, if the owner knows more than `parent` says: a gateway does, of calls that it
+    /// passes on.
     pub depth: u8,
-    /// Its clocks, if not those of the session.
+    /// The time limits of the call; `None` for those of the session.
     pub timeouts: Option<CallTimeouts>,
-    /// The peer is asked for progress. Resetting the idle clock on progress asks for it, too.
+    /// `true` to ask the peer for progress. An idle clock that restarts on progress asks for it, too.
     pub progress: bool,
 }
 
-/// The requests that there are. Each has the session's clocks and asks for progress.
+/// Constructors, one for each request. Each call has the session's time limits and asks for progress.
 impl Invoke {
-    /// A request with exactly these parameters, an object in the words of the protocol that is spoken. The session adds what is its own:
-    /// on MCP members of `_meta`, whose others are kept; on Tesseron the name of a call. Not for [`Op::Custom`], which lacks its
-    /// method here ([`Invoke::custom`]).
+    /// A request with exactly these parameters, an object in the words of the protocol that is spoken. The session adds members of its
+    /// own: on MCP members of `_meta`, whose others are kept; on Tesseron the name of the call. For [`Op::Custom`] use
+    /// [`Invoke::custom`], which takes the method.
     #[must_use]
     pub fn new(op: Op, params: Json) -> Self {
         Self::of(op, Parts::Exact(params))
@@ -81,19 +82,19 @@ impl Invoke {
         Self::of(Op::ListResourceTemplates, Parts::Page(cursor))
     }
 
-    /// Asks to be told when a resource changes.
+    /// Subscribes to changes of a resource.
     #[must_use]
     pub fn subscribe(uri: impl Into<Text>) -> Self {
         Self::of(Op::Subscribe, Parts::Resource { uri: uri.into(), subscription: None })
     }
 
-    /// Asks to be told no longer.
+    /// Ends a subscription.
     #[must_use]
     pub fn unsubscribe(uri: impl Into<Text>) -> Self {
         Self::of(Op::Unsubscribe, Parts::Resource { uri: uri.into(), subscription: None })
     }
 
-    /// Asks for what an argument may be.
+    /// Asks for the values that an argument may have.
     #[must_use]
     pub fn complete(completion: CompletionRequest) -> Self {
         Self::of(Op::Complete, Parts::Completion(Box::new(completion)))
@@ -105,7 +106,7 @@ impl Invoke {
         Self::of(Op::SetLogLevel, Parts::Level(level))
     }
 
-    /// Asks for a sign of life.
+    /// Sends a ping.
     #[must_use]
     pub fn ping() -> Self {
         Self::of(Op::Ping, Parts::Nothing)
@@ -129,13 +130,13 @@ impl Invoke {
         self.outgoing.op
     }
 
-    /// The name or the uri of what the request is about, for logs; `None` where nothing has one.
+    /// The name or the uri that the request is about, for logs; `None` for a request without one.
     #[must_use]
     pub fn target(&self) -> Option<Cow<'_, str>> {
         self.outgoing.target()
     }
 
-    /// The JSON that it was made of: the exact parameters, or the arguments of a tool or a prompt.
+    /// The JSON that the request was made of: the exact parameters, or the arguments of a tool or a prompt.
     #[must_use]
     pub fn given(&self) -> Option<&Json> {
         self.outgoing.given()
@@ -146,8 +147,8 @@ impl Invoke {
         &self.outgoing
     }
 
-    /// Names a subscription ([`Invoke::subscribe`], [`Invoke::unsubscribe`]) where the protocol has names for them (Tesseron). Without one
-    /// it is named by the uri.
+    /// Names a subscription ([`Invoke::subscribe`], [`Invoke::unsubscribe`]) for protocols that name them (Tesseron). By default its name
+    /// is the uri.
     #[must_use]
     pub fn with_subscription(mut self, name: impl Into<Text>) -> Self {
         if let Parts::Resource { subscription, .. } = &mut self.outgoing.parts {
@@ -156,15 +157,15 @@ impl Invoke {
         self
     }
 
-    /// Sends `meta`, an object, as `_meta`, in the place of one that stands in the parameters. The members that the session writes itself
-    /// go before those in it. Tesseron has no place for it.
+    /// Sends `meta`, an object, as `_meta`, in place of a `_meta` in the parameters. Members that the session writes itself replace those
+    /// in it. Tesseron has no place for it.
     #[must_use]
     pub fn with_meta(mut self, meta: Json) -> Self {
         self.outgoing.meta = Some(Box::new(meta));
         self
     }
 
-    /// Sets the clocks of this call.
+    /// Sets the time limits of this call.
     #[must_use]
     pub fn with_timeouts(mut self, timeouts: CallTimeouts) -> Self {
         self.timeouts = Some(timeouts);
@@ -178,7 +179,7 @@ impl Invoke {
         self
     }
 
-    /// Says how deep the call is nested.
+    /// Sets the sampling depth of the call.
     #[must_use]
     pub fn with_depth(mut self, depth: u8) -> Self {
         self.depth = depth;
@@ -197,64 +198,64 @@ impl Invoke {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct InvokeError {
-    /// Why.
+    /// The reason.
     pub why: Refused,
-    /// The call as it was given.
+    /// The call as it was passed.
     pub call: Box<Invoke>,
 }
 
-/// Why something was not sent.
+/// The reason why a call or a notice was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
     /// The session is closing or closed.
     #[error("the session is closing")]
     Closing,
-    /// Too many calls in flight, or too much output waiting. Later it may go.
+    /// Too many calls in flight, or too much output waiting. A later try may succeed.
     #[error("too many calls in flight or too much output waiting")]
     Full,
-    /// The peer did not say that it can do this.
+    /// The peer did not declare the capability.
     #[error("the peer does not offer this")]
     Unsupported,
-    /// The handshake is not through, or the session is not claimed (Tesseron).
+    /// The handshake is not done, or the session is not claimed (Tesseron).
     #[error("the handshake is not through, or the session is not claimed")]
     NotReady,
-    /// It belongs to the other end of the protocol.
+    /// Only the other end of the protocol may send it.
     #[error("only the other end of the protocol may send this")]
     WrongEnd,
-    /// The parameters, the arguments or the `_meta` are no object, or a custom method lacks its name.
+    /// The parameters, the arguments or the `_meta` are no object, or a custom method has no name.
     #[error("parameters, arguments and _meta must be JSON objects")]
     Params,
     /// Longer than a frame.
     #[error("longer than a frame may be")]
     TooLarge,
-    /// The input request that it was to belong to is not open.
+    /// The input request given as its parent is not open.
     #[error("the question it belongs to is not open")]
     NoParent,
 }
 
-/// The thing is over, or was never there. Nothing has changed.
+/// The id, lane or handshake is over, or was never there. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not live: it has ended or never was")]
 pub struct NotLive;
 
-/// Events or refusals wait to be polled, or too many lanes are open; the frame was not read. Poll them, then offer it again.
+/// A frame that was not read: events or refusals wait to be polled, or too many lanes are open. Poll, then offer it again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("events or refusals wait to be polled, or too many lanes are open")]
 pub struct Full(pub Bytes);
 
-/// As many alarms are set as may be.
+/// The error of [`set_alarm`](crate::Session::set_alarm) when [`crate::Limits::alarms`] alarms are set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many alarms")]
 pub struct TooManyAlarms;
 
-/// Changes to how one invocation is served. What is `None` stays as it is.
+/// Changes to the options of one inbound call. A field that is `None` stays as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServeOptions {
-    /// The longest time that it may take, counted from its receipt. One that has passed ends it at once.
+    /// The longest time that the call may take, counted from its receipt. A deadline that has passed ends it at once.
     pub deadline: Option<Duration>,
-    /// Its rate of progress.
+    /// The rate of its progress.
     pub window: Option<RateWindow>,
 }
 
@@ -274,7 +275,7 @@ impl ServeOptions {
     }
 }
 
-/// The fate of a progress update.
+/// The effect of a progress update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reported {
@@ -284,31 +285,31 @@ pub enum Reported {
     Kept,
     /// It is kept, merged with what was kept before, until the peer has read some of what waits.
     Coalesced,
-    /// It is not above the last one and has no message or data: left out.
+    /// It is not above the last value and has no message or data: dropped.
     NotIncreasing,
-    /// The peer did not ask for progress: left out.
+    /// The peer did not ask for progress: dropped.
     Unobserved,
 }
 
-/// A progress update that makes no sense. Nothing was sent.
+/// The reason why a progress update makes no sense. Nothing was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProgressError {
     /// The call is over.
     #[error("the invocation is over")]
     NotLive,
-    /// NaN or infinite.
+    /// The value is NaN or infinite.
     #[error("progress must be a finite number")]
     NotFinite,
-    /// Below zero.
+    /// The value is below zero.
     #[error("progress must not be negative")]
     Negative,
-    /// More than all.
+    /// The value is above the total.
     #[error("progress must not exceed its total")]
     AboveTotal,
 }
 
-/// A checkpoint that was not taken. The one before it stays.
+/// The reason why a checkpoint was not taken. The one before it stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckpointError {
@@ -323,7 +324,7 @@ pub enum CheckpointError {
     TooLarge,
 }
 
-/// An input request that was not asked. Nothing was sent.
+/// The reason why an input request was not sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AskError {
@@ -333,15 +334,15 @@ pub enum AskError {
     /// The peer has ended its side: no answer would come.
     #[error("the peer has ended the connection")]
     Disconnected,
-    /// The peer did not say that it can answer this.
+    /// The peer did not declare the capability to answer it.
     #[error("the peer does not offer this")]
     Unsupported,
     /// Sampling would be nested too deep.
     #[error("sampling would be nested {depth} deep, {max} is the most")]
     TooDeep {
-        /// As deep as it would be.
+        /// The depth that it would have.
         depth: u8,
-        /// As deep as it may be.
+        /// The deepest that is allowed.
         max: u8,
     },
     /// The form or the input request has a shape that the protocol forbids.
@@ -355,27 +356,27 @@ pub enum AskError {
     Full,
 }
 
-/// The fate of a log record.
+/// The effect of a log record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Logged {
     /// It waits to be polled as a frame.
     Sent,
-    /// The peer does not want records of its level, or logging was not declared: left out.
+    /// The peer does not want records of its level, or logging was not declared: dropped.
     Unwanted,
-    /// Too much output waits, or it is longer than a frame may be: left out, or an older record was.
+    /// Too much output waits, or it is longer than a frame may be: this record was dropped, or an older one.
     Dropped,
 }
 
 /// A way to close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Close {
-    /// Refuse what is new, let what runs go on for so long, then cancel it.
+    /// Refuses new calls, lets running ones go on for `grace`, then cancels them.
     Graceful {
-        /// So long.
+        /// The time that running calls have.
         grace: Duration,
     },
-    /// Cancel everything.
+    /// Cancels everything at once.
     Now,
 }
 

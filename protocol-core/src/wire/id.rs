@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use crate::json::read::{Kind, integer, string};
 use crate::json::write::{write_integer, write_string};
 
-/// An id or a token: text or a whole number, and `1` is not `"1"`. Where a protocol allows it, a request may also be called `null`.
+/// An id or a progress token: text or an integer, and `1` is not `"1"`. Some protocols allow a request to have the id `null`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WireId {
     /// `null`.
@@ -18,9 +18,9 @@ pub enum WireId {
 }
 
 impl WireId {
-    /// `None` if `value` is neither text nor a whole number that can be echoed as it was written: `1.0`, `-0` and numbers beyond
-    /// 64 bits cannot. Nor if it is longer than `most` bytes: it is kept for long. Text is copied for the same reason, so that it does not
-    /// keep the buffer that its frame was read into.
+    /// Reads an id. `None` if `value` is neither text nor an integer that can be echoed as it was written (`1.0`, `-0` and numbers beyond
+    /// 64 bits cannot), or if it is longer than `most` bytes, since it is kept for long. Text is copied for the same reason, so that it
+    /// does not keep the buffer that its frame was read into.
     pub(crate) fn read(value: &[u8], most: usize) -> Option<Self> {
         match Kind::of(value) {
             _ if value.len() > most => None,
@@ -38,7 +38,7 @@ impl WireId {
         }
     }
 
-    /// The number, if this can be one of ours: we only ever use whole numbers from 0 up.
+    /// The number, if this can be an id of ours: those are integers from 0 up.
     pub(crate) fn as_ours(&self) -> Option<u64> {
         match self {
             Self::Int(number) => u64::try_from(*number).ok(),

@@ -1,4 +1,4 @@
-//! From a frame to envelopes (JSON-RPC 2.0 sections 4 to 6).
+//! Reading frames into envelopes (JSON-RPC 2.0 sections 4 to 6).
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -12,24 +12,24 @@ use crate::json::read::{Kind, integer, said, string};
 use crate::json::scan::{Cursor, IndexedObject, Members, ScanError, is_text};
 use crate::json::{Frame, read};
 
-/// The liberties that a dialect allows.
+/// The bounds and the liberties of a reader.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
     /// The deepest nesting.
     pub(crate) depth: u8,
     /// The longest id, in bytes.
     pub(crate) id: usize,
-    /// The largest batch; `None` where there are no batches.
+    /// The most messages in a batch; `None` if the revision has no batches.
     pub(crate) batch: Option<usize>,
-    /// A request may be called `null`, a response without a result has the result `null`, of a result and an error the error counts, and
-    /// what is no JSON-RPC 2.0 is passed over.
+    /// `true` for a dialect in which a request may have the id `null`, a response without a result has the result `null`, an error counts
+    /// before a result, and a message without `"jsonrpc":"2.0"` is ignored.
     pub(crate) lenient: bool,
 }
 
-/// A message, or what is none.
+/// A message, or the fault of a text that is none.
 pub(crate) type Element<'a> = Result<Envelope<'a>, Malformed>;
 
-/// One message. A method is text, seen to be UTF-8 with the rest of the frame: to make a `str` of it would be to look at each byte again.
+/// One message. A method is bytes that passed the UTF-8 check of the frame: a `str` would need a second check.
 #[derive(Debug)]
 pub(crate) enum Envelope<'a> {
     Request { id: WireId, method: &'a [u8], params: Option<&'a IndexedObject<'a>> },
@@ -42,13 +42,13 @@ pub(crate) enum Envelope<'a> {
 pub(crate) enum Body<'a> {
     Result(&'a [u8]),
     Error(RpcError),
-    /// Neither, where that is a result: `null`.
+    /// Neither a result nor an error, in a dialect that reads this as `null`.
     Missing,
-    /// Both, or an `error` that is none.
+    /// Both a result and an error, or an `error` of the wrong shape.
     Malformed,
 }
 
-/// A text that is no message, and the error that it is answered with. Never an answer to a response or a notification.
+/// The fault of a text that is no message, and the error to answer it with. A response or a notification is never answered.
 #[derive(Debug)]
 pub(crate) struct Malformed {
     pub(crate) violation: Violation,
@@ -79,8 +79,8 @@ impl From<ScanError> for Malformed {
     }
 }
 
-/// Takes a frame apart: lends every message in it to `each`, and what that makes of those of a batch to `all`. Gives back what comes of it,
-/// which is made where it is wanted and not moved on the way.
+/// Takes a frame apart: calls `each` with every message in it, and `all` with what `each` made of the messages of a batch. Returns what
+/// they made, built in place rather than moved.
 pub(crate) fn read<T>(frame: &Bytes, options: Options, mut each: impl FnMut(Element<'_>) -> T, all: impl FnOnce(Vec<T>) -> T) -> T {
     let mut found = Found::default();
     let mut cursor = Cursor::new(frame, options.depth);
@@ -102,7 +102,7 @@ fn batch<T>(
     options: Options,
     each: &mut impl FnMut(Element<'_>) -> T,
 ) -> Result<Vec<T>, Malformed> {
-    // The whole text is checked first: a batch that breaks off is no JSON, and nothing of it is acted on.
+    // The whole text is checked first: a batch that breaks off is no JSON, and no message of it is acted on.
     cursor.whole()?;
     let refused = || Malformed::answered(Violation::InvalidBatch, None, RpcError::INVALID_REQUEST);
     let most = options.batch.ok_or_else(refused)?;
@@ -125,7 +125,7 @@ fn batch<T>(
     if all.is_empty() { Err(refused()) } else { Ok(all) }
 }
 
-/// The first bytes of nearly every message.
+/// The beginning of nearly every message.
 const USUAL: &str = r#"{"jsonrpc":"2.0""#;
 const CURRENT: &[u8] = br#""2.0""#;
 
@@ -133,7 +133,7 @@ const CURRENT: &[u8] = br#""2.0""#;
 struct Found<'a> {
     jsonrpc: Option<&'a [u8]>,
     id: Option<&'a [u8]>,
-    /// The name, if it is text.
+    /// The name; the inner option is `None` if it is not text.
     method: Option<Option<Cow<'a, [u8]>>>,
     params: Option<IndexedObject<'a>>,
     result: Option<&'a [u8]>,
@@ -142,17 +142,17 @@ struct Found<'a> {
 }
 
 impl<'a> Found<'a> {
-    /// Finds what is in the object at `cursor`, behind which nothing may follow.
+    /// Finds the members of the object at `cursor`, after which nothing may follow.
     fn read_to_end(&mut self, cursor: Cursor<'a>) -> Result<(), Malformed> {
         Ok(self.read(cursor)?.end()?)
     }
 
-    /// Finds what is in the object at `cursor`, and gives back the cursor behind it. After an error of syntax there is no going on.
+    /// Finds the members of the object at `cursor`, and returns the cursor after it. An error of syntax ends the reading.
     fn read(&mut self, cursor: Cursor<'a>) -> Result<Cursor<'a>, Malformed> {
         let mut members = match Members::behind(cursor, USUAL) {
             Some(mut members) => {
                 self.jsonrpc = Some(CURRENT);
-                // So does nearly every message go on; what does not is read below, name by name.
+                // Nearly every message goes on so; any other is read below, name by name.
                 if members.take_written(r#","id":"#) {
                     self.id = Some(members.value()?);
                 }
@@ -201,7 +201,7 @@ impl<'a> Found<'a> {
         let mut result = self.result;
         let current = self.jsonrpc.is_some_and(|value| value == CURRENT || string(value).as_deref() == Some("2.0"));
         if self.repeated {
-            // Which of the two ids was meant is not known, so none is named.
+            // It is not known which of the two ids was meant, so none is named.
             let is_request = self.method.is_some() && self.id.is_some();
             let answer = is_request.then(|| (None, RpcError::fixed(RpcError::INVALID_REQUEST, Violation::RepeatedMember.as_str())));
             return Err(Malformed { violation: Violation::RepeatedMember, answer });
@@ -240,7 +240,7 @@ impl<'a> Found<'a> {
             (None, _) => Err(Malformed::silent(Violation::InvalidParams)),
             (Some(_), Some(id)) if proper => Ok(Envelope::Request { id, method, params }),
             (Some(_), Some(id)) => Err(Malformed::answered(Violation::InvalidParams, Some(id), RpcError::INVALID_PARAMS)),
-            // `null`, a fraction, a container: a request that cannot be answered by its id.
+            // `null`, a fraction, a container: the request cannot be answered by its id.
             (Some(_), None) => Err(Malformed::invalid(None)),
         }
     }
@@ -467,7 +467,7 @@ mod tests {
 
     #[test]
     fn whatever_this_reader_accepts_serde_json_accepts_and_the_other_way_round() {
-        // Every short text over an alphabet that holds all of JSON's corners.
+        // Every short text over an alphabet that has all the corner cases of JSON.
         let alphabet = [b'{', b'}', b'[', b']', b'"', b':', b',', b'0', b'-', b'1', b'.', b'e', b'\\', b'n', b' '];
         let mut text = Vec::new();
         let mut index = 0_usize;

@@ -1,4 +1,4 @@
-//! From meaning to frames, with no line feed in them.
+//! Writing frames, without line feeds.
 
 use alloc::vec::Vec;
 
@@ -13,158 +13,157 @@ use crate::json::write::{Object, push_json, write_integer};
 /// Room for an envelope and small parameters, so that most frames are written without growing.
 const ENVELOPE: usize = 128;
 
-/// The memory of queued frames: one after the other in a buffer that is used again. Each
-/// is written behind those that are kept already, so keeping it copies nothing.
+/// Writes frames, and holds the bytes of short ones that are queued, one after the other in a buffer that is used again. A frame is
+/// written after those that are queued already, so queueing it copies nothing.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Frames {
-    /// Those that are kept, and behind them the one that was written last.
+pub(crate) struct FrameBuffer {
+    /// The queued short frames, followed by the frame that was written last, if that is short.
     short: ByteQueue,
     /// The number of bytes of `short` that are queued.
-    kept: usize,
-    /// A long one that was written last. It is kept by itself.
+    queued: usize,
+    /// The frame that was written last, if it is long. It gets memory of its own.
     long: Vec<u8>,
-    /// The block that frames which leave one by one are cut from; they share it with their neighbours.
+    /// The memory that frames which are taken one by one share.
     block: BytesMut,
 }
 
-/// The frame that was written last. It is kept or taken before another is written, or thrown away by that.
+/// The frame that was written last: queued or taken before another is written, or discarded by that.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Draft {
+pub(crate) struct WrittenFrame {
     length: usize,
-    /// It is in [`Frames::long`].
+    /// `true` if it is in [`FrameBuffer::long`].
     is_long: bool,
-    /// It is a response with an error.
+    /// `true` if it is a response with an error.
     is_error: bool,
 }
 
-impl Draft {
-    /// In bytes.
+impl WrittenFrame {
+    /// Its length in bytes.
     pub(crate) fn len(&self) -> usize {
         self.length
     }
 
-    /// Says whether it is a response with an error.
+    /// Returns `true` if it is a response with an error.
     pub(crate) fn is_error(&self) -> bool {
         self.is_error
     }
 }
 
-/// The place of a queued frame.
+/// A queued frame, by the place of its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Kept {
-    /// Behind those that were kept before, and so long.
-    Queued(usize),
-    /// By itself, since it is long.
-    Apart(Bytes),
+pub(crate) enum QueuedFrame {
+    /// In the [`FrameBuffer`], after the frames that were queued before it. Holds its length in bytes.
+    InBuffer(usize),
+    /// In memory of its own, since it is long.
+    Separate(Bytes),
 }
 
-impl Kept {
-    /// In bytes.
+impl QueuedFrame {
+    /// Its length in bytes.
     pub(crate) fn len(&self) -> usize {
         match self {
-            Self::Queued(length) => *length,
-            Self::Apart(frame) => frame.len(),
+            Self::InBuffer(length) => *length,
+            Self::Separate(frame) => frame.len(),
         }
     }
 }
 
-impl Frames {
-    /// A frame that is kept, once it has left, keeps its block: so many bytes at the most beside its own.
+impl FrameBuffer {
+    /// The size of a shared block: a frame that was taken keeps at most so many other bytes alive.
     const BLOCK: usize = 2048;
-    /// A longer frame lies by itself.
+    /// The longest frame that is queued in shared memory.
     const SHARING: usize = 1024;
 
-    /// The frame that `write` writes, by itself.
-    pub(crate) fn alone(write: impl FnOnce(&mut Self) -> Draft) -> Bytes {
+    /// Returns the frame that `write` writes, without a queue.
+    pub(crate) fn single(write: impl FnOnce(&mut Self) -> WrittenFrame) -> Bytes {
         let mut frames = Self::default();
         let frame = write(&mut frames);
         frames.take(frame)
     }
 
-    /// Keeps the frame that was written last.
-    pub(crate) fn keep(&mut self, frame: Draft) -> Kept {
+    /// Queues the frame that was written last.
+    pub(crate) fn queue(&mut self, frame: WrittenFrame) -> QueuedFrame {
         if frame.length > Self::SHARING {
-            return Kept::Apart(self.take(frame));
+            return QueuedFrame::Separate(self.take(frame));
         }
         if frame.is_long {
-            self.short.behind().append(&mut self.long);
+            self.short.buffer().append(&mut self.long);
             self.long = Vec::new();
         }
-        self.kept = self.kept.saturating_add(frame.length);
-        Kept::Queued(frame.length)
+        self.queued = self.queued.saturating_add(frame.length);
+        QueuedFrame::InBuffer(frame.length)
     }
 
-    /// The frame that was written last, by itself.
-    pub(crate) fn take(&mut self, frame: Draft) -> Bytes {
+    /// Takes the frame that was written last, without queueing it.
+    pub(crate) fn take(&mut self, frame: WrittenFrame) -> Bytes {
         if frame.is_long {
             return core::mem::take(&mut self.long).into();
         }
-        // One that is most of the memory takes it along.
-        if self.kept == 0 && frame.length >= self.short.capacity() / 2 {
+        // A frame that fills most of the memory takes it along.
+        if self.queued == 0 && frame.length >= self.short.capacity() / 2 {
             return self.short.take();
         }
-        let taken = Bytes::copy_from_slice(self.short.as_slice().get(self.kept..).unwrap_or_default());
-        self.short.truncate(self.kept);
+        let taken = Bytes::copy_from_slice(self.short.as_slice().get(self.queued..).unwrap_or_default());
+        self.short.truncate(self.queued);
         taken
     }
 
-    /// No frame at all.
-    pub(crate) fn none(&mut self) -> Draft {
-        self.forget();
-        Draft { length: 0, is_long: false, is_error: false }
+    /// A frame without bytes, for a message that cannot be written.
+    pub(crate) fn no_frame(&mut self) -> WrittenFrame {
+        self.discard_unqueued();
+        WrittenFrame { length: 0, is_long: false, is_error: false }
     }
 
-    /// The frame that was written last is not wanted, and must not lie in memory until the next is written.
-    pub(crate) fn throw_away(&mut self, _: Draft) {
-        self.forget();
+    /// Discards the frame that was written last, and frees its memory before the next one is written.
+    pub(crate) fn discard(&mut self, _: WrittenFrame) {
+        self.discard_unqueued();
     }
 
-    /// Forgets what was written and neither kept nor taken.
-    fn forget(&mut self) {
-        self.short.truncate(self.kept);
+    /// Discards a frame that was neither queued nor taken.
+    fn discard_unqueued(&mut self) {
+        self.short.truncate(self.queued);
         if !self.long.is_empty() {
             self.long = Vec::new();
         }
     }
 
-    /// The first `length` bytes of what is kept, which must be so many: a frame, if those before it have left.
+    /// The first `length` queued bytes: the first frame, if it is so long.
     pub(crate) fn first(&self, length: usize) -> &[u8] {
         self.short.first(length)
     }
 
-    /// They have left, or were to.
-    pub(crate) fn leave(&mut self, length: usize) {
-        self.kept = self.kept.saturating_sub(length);
+    /// Drops the first `length` queued bytes, which were sent or withdrawn.
+    pub(crate) fn drop_front(&mut self, length: usize) {
+        self.queued = self.queued.saturating_sub(length);
         self.short.advance(length);
     }
 
-    /// They leave, as a frame of its own.
+    /// Takes the first `length` queued bytes as a frame of its own.
     #[inline]
-    pub(crate) fn cut(&mut self, length: usize) -> Bytes {
-        // A block whose frames are all gone serves again.
+    pub(crate) fn take_front(&mut self, length: usize) -> Bytes {
+        // A block whose frames were all dropped is used again.
         if self.block.capacity() < length && !self.block.try_reclaim(Self::BLOCK) {
             self.block = BytesMut::with_capacity(Self::BLOCK);
         }
         self.block.extend_from_slice(self.short.first(length));
-        self.leave(length);
+        self.drop_front(length);
         self.block.split().freeze()
     }
 
-    /// Drops frames amid the others. `frames` says of each that was kept behind others, from the first on, how long it is and whether it
-    /// stays.
+    /// Drops queued frames amid the others. `frames` gives the length of each one in the buffer, from the first on, and whether it stays.
     pub(crate) fn retain(&mut self, frames: impl Iterator<Item = (usize, bool)>) {
-        let mut kept: usize = 0;
+        let mut queued: usize = 0;
         self.short.retain(frames.inspect(|(length, stays)| {
             if *stays {
-                kept = kept.saturating_add(*length);
+                queued = queued.saturating_add(*length);
             }
         }));
-        self.kept = kept;
+        self.queued = queued;
     }
 
-    /// A frame with a request of ours. `params` writes the whole object.
-    pub(crate) fn request(&mut self, id: u64, method: &str, hint: usize, params: impl FnOnce(&mut Vec<u8>)) -> Draft {
+    /// Writes a request of ours. `params` writes the whole object.
+    pub(crate) fn request(&mut self, id: u64, method: &str, hint: usize, params: impl FnOnce(&mut Vec<u8>)) -> WrittenFrame {
         self.frame(hint, |object| {
             object.integer("id", id);
             object.string("method", method);
@@ -172,8 +171,8 @@ impl Frames {
         })
     }
 
-    /// A frame with a notification. `params`, if there are any, writes the whole object.
-    pub(crate) fn notification(&mut self, method: &str, hint: usize, params: Option<impl FnOnce(&mut Vec<u8>)>) -> Draft {
+    /// Writes a notification. `params`, if there are any, writes the whole object.
+    pub(crate) fn notification(&mut self, method: &str, hint: usize, params: Option<impl FnOnce(&mut Vec<u8>)>) -> WrittenFrame {
         self.frame(hint, |object| {
             object.string("method", method);
             if let Some(params) = params {
@@ -182,32 +181,32 @@ impl Frames {
         })
     }
 
-    /// A frame with a notification whose parameters `members` writes.
-    pub(crate) fn notify(&mut self, method: &'static str, members: impl FnOnce(&mut Object<'_>)) -> Draft {
+    /// Writes a notification whose parameters `members` writes.
+    pub(crate) fn notify(&mut self, method: &'static str, members: impl FnOnce(&mut Object<'_>)) -> WrittenFrame {
         self.frame(64, |object| {
             object.word("method", method);
             object.object("params", members);
         })
     }
 
-    /// A frame with a notification whose parameters are there already.
-    pub(crate) fn notify_as_it_is(&mut self, method: &str, params: Option<&Json>) -> Draft {
+    /// Writes a notification with parameters that are JSON already.
+    pub(crate) fn notify_as_it_is(&mut self, method: &str, params: Option<&Json>) -> WrittenFrame {
         let hint = params.map_or(0, |params| params.as_bytes().len());
         self.notification(method, hint, params.map(|params| |out: &mut Vec<u8>| push_json(out, params.as_bytes())))
     }
 
-    /// A frame with a result. `result` writes the whole value.
-    pub(crate) fn response(&mut self, id: &WireId, hint: usize, result: impl FnOnce(&mut Vec<u8>)) -> Draft {
+    /// Writes a response with a result. `result` writes the whole value.
+    pub(crate) fn response(&mut self, id: &WireId, hint: usize, result: impl FnOnce(&mut Vec<u8>)) -> WrittenFrame {
         self.frame(hint, |object| {
             id.write(object.member("id"));
             result(object.member("result"));
         })
     }
 
-    /// A frame with an error. Without an id where the peer's could not be read.
-    pub(crate) fn error(&mut self, id: Option<&WireId>, error: &RpcError) -> Draft {
+    /// Writes a response with an error; without an id if the peer's could not be read.
+    pub(crate) fn error(&mut self, id: Option<&WireId>, error: &RpcError) -> WrittenFrame {
         let data = error.data.as_ref().map_or(0, |data| data.as_bytes().len());
-        let draft = self.frame(error.message.len().saturating_add(data), |object| {
+        let frame = self.frame(error.message.len().saturating_add(data), |object| {
             if let Some(id) = id {
                 id.write(object.member("id"));
             }
@@ -219,33 +218,33 @@ impl Frames {
                 }
             });
         });
-        Draft { is_error: true, ..draft }
+        WrittenFrame { is_error: true, ..frame }
     }
 
-    fn frame(&mut self, hint: usize, members: impl FnOnce(&mut Object<'_>)) -> Draft {
-        self.forget();
+    fn frame(&mut self, hint: usize, members: impl FnOnce(&mut Object<'_>)) -> WrittenFrame {
+        self.discard_unqueued();
         let is_long = hint > Self::SHARING;
-        let out = if is_long { &mut self.long } else { self.short.behind() };
+        let out = if is_long { &mut self.long } else { self.short.buffer() };
         let start = out.len();
         out.reserve(ENVELOPE.saturating_add(hint));
         out.extend_from_slice(b"{\"jsonrpc\":\"2.0\"");
         Object::go_on(out, members);
-        Draft { length: out.len().saturating_sub(start), is_long, is_error: false }
+        WrittenFrame { length: out.len().saturating_sub(start), is_long, is_error: false }
     }
 
-    /// A frame that is none, as long as the caller likes.
+    /// Writes `text` as a frame.
     #[cfg(test)]
-    pub(crate) fn as_it_is(&mut self, text: &str) -> Draft {
-        self.forget();
-        self.short.behind().extend_from_slice(text.as_bytes());
-        Draft { length: text.len(), is_long: false, is_error: false }
+    pub(crate) fn as_it_is(&mut self, text: &str) -> WrittenFrame {
+        self.discard_unqueued();
+        self.short.buffer().extend_from_slice(text.as_bytes());
+        WrittenFrame { length: text.len(), is_long: false, is_error: false }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::byte_queue::KEPT;
+    use crate::byte_queue::KEPT_CAPACITY;
     use crate::json::write::{write_number, write_string};
     use alloc::collections::VecDeque;
 
@@ -253,8 +252,8 @@ mod tests {
         core::str::from_utf8(frame).unwrap()
     }
 
-    fn written(write: impl FnOnce(&mut Frames) -> Draft) -> alloc::string::String {
-        text(&Frames::alone(write)).into()
+    fn written(write: impl FnOnce(&mut FrameBuffer) -> WrittenFrame) -> alloc::string::String {
+        text(&FrameBuffer::single(write)).into()
     }
 
     #[test]
@@ -290,19 +289,19 @@ mod tests {
         let shapes = [(0, 10), (10_000, 10), (0, 10_000), (10_000, 10_000)];
         for (unkept, (hint, length)) in shapes.iter().flat_map(|unkept| shapes.map(|kept| (*unkept, kept))) {
             let other = "y".repeat(length);
-            let give_up = |frames: &mut Frames, number: i64| {
+            let give_up = |frames: &mut FrameBuffer, number: i64| {
                 let given_up = frames.response(&WireId::Int(9), unkept.0, |out| out.resize(out.len() + unkept.1, b'z'));
                 if number % 2 == 0 {
-                    frames.throw_away(given_up);
+                    frames.discard(given_up);
                 }
             };
-            let mut frames = Frames::default();
+            let mut frames = FrameBuffer::default();
             let mut kept = VecDeque::new();
             for number in 0..50 {
                 give_up(&mut frames, number);
                 let frame = frames.response(&WireId::Int(number), hint, |out| out.extend_from_slice(other.as_bytes()));
-                let frame = frames.keep(frame);
-                assert_eq!(matches!(frame, Kept::Apart(_)), length > Frames::SHARING);
+                let frame = frames.queue(frame);
+                assert_eq!(matches!(frame, QueuedFrame::Separate(_)), length > FrameBuffer::SHARING);
                 kept.push_back((number, frame));
                 give_up(&mut frames, number);
                 if number % 3 == 0 {
@@ -310,13 +309,13 @@ mod tests {
                 }
                 let (first, frame) = kept.pop_front().unwrap();
                 let left = match frame {
-                    Kept::Queued(length) if number % 2 == 0 => frames.cut(length),
-                    Kept::Queued(length) => {
+                    QueuedFrame::InBuffer(length) if number % 2 == 0 => frames.take_front(length),
+                    QueuedFrame::InBuffer(length) => {
                         let left = Bytes::copy_from_slice(frames.first(length));
-                        frames.leave(length);
+                        frames.drop_front(length);
                         left
                     }
-                    Kept::Apart(frame) => frame,
+                    QueuedFrame::Separate(frame) => frame,
                 };
                 assert_eq!(text(&left), alloc::format!(r#"{{"jsonrpc":"2.0","id":{first},"result":{other}}}"#));
             }
@@ -327,53 +326,54 @@ mod tests {
     fn regression_a_large_frame_takes_its_memory_with_it_whether_it_is_kept_or_not() {
         const LARGE: usize = 5 << 20;
         for (hint, waiting) in [(0, 0), (0, 3), (LARGE, 0), (LARGE, 3)] {
-            let mut frames = Frames::default();
+            let mut frames = FrameBuffer::default();
             for _ in 0..waiting {
                 let frame = frames.as_it_is("waiting");
-                let _ = frames.keep(frame);
+                let _ = frames.queue(frame);
             }
-            let large = |frames: &mut Frames| frames.response(&WireId::Int(1), hint, |out| out.resize(out.len() + LARGE, b'1'));
-            let memory = |frames: &Frames| frames.short.capacity() + frames.long.capacity();
+            let large =
+                |frames: &mut FrameBuffer| frames.response(&WireId::Int(1), hint, |out| out.resize(out.len() + LARGE, b'1'));
+            let memory = |frames: &FrameBuffer| frames.short.capacity() + frames.long.capacity();
             for _ in 0..3 {
                 let frame = large(&mut frames);
-                frames.throw_away(frame);
-                assert!(memory(&frames) <= 4 * KEPT, "{} bytes are kept for nothing", memory(&frames));
+                frames.discard(frame);
+                assert!(memory(&frames) <= 4 * KEPT_CAPACITY, "{} bytes are kept for nothing", memory(&frames));
                 let frame = large(&mut frames);
-                assert!(matches!(frames.keep(frame), Kept::Apart(frame) if frame.len() > LARGE));
-                assert!(memory(&frames) <= 4 * KEPT, "{} bytes are kept behind it", memory(&frames));
+                assert!(matches!(frames.queue(frame), QueuedFrame::Separate(frame) if frame.len() > LARGE));
+                assert!(memory(&frames) <= 4 * KEPT_CAPACITY, "{} bytes are kept after it", memory(&frames));
                 let _ = large(&mut frames);
                 let frame = frames.as_it_is("short");
-                let _ = frames.keep(frame);
-                assert!(memory(&frames) <= 4 * KEPT, "{} bytes are kept beside a short one", memory(&frames));
+                let _ = frames.queue(frame);
+                assert!(memory(&frames) <= 4 * KEPT_CAPACITY, "{} bytes are kept beside a short one", memory(&frames));
             }
         }
     }
 
     #[test]
     fn frames_amid_the_others_are_dropped_and_what_was_written_last_stays() {
-        let mut frames = Frames::default();
+        let mut frames = FrameBuffer::default();
         for text in ["a", "bb", "ccc", "dddd"] {
             let frame = frames.as_it_is(text);
-            assert_eq!(frames.keep(frame), Kept::Queued(text.len()));
+            assert_eq!(frames.queue(frame), QueuedFrame::InBuffer(text.len()));
         }
-        frames.leave(1);
+        frames.drop_front(1);
         let last = frames.as_it_is("last");
         frames.retain([(2, false), (3, true), (4, false)].into_iter());
-        assert_eq!(frames.keep(last), Kept::Queued(4));
+        assert_eq!(frames.queue(last), QueuedFrame::InBuffer(4));
         assert_eq!(frames.first(7), b"ccclast");
-        frames.leave(7);
-        assert_eq!((frames.first(1), frames.kept), (b"".as_slice(), 0));
+        frames.drop_front(7);
+        assert_eq!((frames.first(1), frames.queued), (b"".as_slice(), 0));
     }
 
     #[test]
     fn frames_that_leave_one_by_one_share_blocks() {
-        let mut frames = Frames::default();
+        let mut frames = FrameBuffer::default();
         let mut written = |length: usize| {
             let text = [b"\"".as_slice(), &alloc::vec![b'x'; length], b"\""].concat();
             let frame = frames.response(&WireId::Int(1), text.len(), |out| out.extend_from_slice(&text));
-            match frames.keep(frame) {
-                Kept::Queued(length) => frames.cut(length),
-                Kept::Apart(frame) => frame,
+            match frames.queue(frame) {
+                QueuedFrame::InBuffer(length) => frames.take_front(length),
+                QueuedFrame::Separate(frame) => frame,
             }
         };
         let all: Vec<Bytes> = (0..400).map(|step| written(step * 3)).collect();
@@ -388,7 +388,7 @@ mod tests {
         let first = (0..100).map(|_| written(100).as_ptr()).min().unwrap();
         let again = (0..1_000).filter(|_| written(100).as_ptr() == first).count();
         assert!(again > 10, "{again}");
-        assert!(frames.short.capacity() <= 2 * Frames::SHARING + ENVELOPE);
+        assert!(frames.short.capacity() <= 2 * FrameBuffer::SHARING + ENVELOPE);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::dialect::form::{self, Fields};
 use crate::dialect::message::Confirmation;
 use crate::dialect::{AskUnfit, Capabilities, Dialect, Notice, Op, Rules, Unfit};
 
-/// Which end of MCP.
+/// An end of MCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Calls tools; answers sampling, elicitation and roots.
@@ -23,13 +23,13 @@ pub enum Side {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Revision {
-    /// The first. Progress has no message, structured content does not exist.
+    /// The first revision: progress has no message, and structured content does not exist.
     R2024_11_05,
-    /// The only one with batches.
+    /// The only revision with batches.
     R2025_03_26,
-    /// Brings elicitation and structured content.
+    /// Adds elicitation and structured content.
     R2025_06_18,
-    /// Brings sampling with tools, and elicitation by URL.
+    /// Adds sampling with tools, and elicitation by URL.
     R2025_11_25,
 }
 
@@ -57,11 +57,11 @@ impl Revision {
     }
 }
 
-/// The keys under which we put things of our own into `_meta` (Basic, "_meta": a prefix of our own is free to use).
+/// The keys of our members of `_meta` (Basic, "_meta": a prefix of one's own is free to use).
 pub(crate) mod meta {
     /// The number of samplings that a call or a sampling is nested in.
     pub(crate) const DEPTH: &str = "protocol-core/samplingDepth";
-    /// The id of the request on whose behalf an input request is asked.
+    /// The id of the call that an input request belongs to.
     pub(crate) const PARENT: &str = "protocol-core/parent";
     /// The data of a progress update.
     pub(crate) const DATA: &str = "protocol-core/data";
@@ -121,7 +121,7 @@ impl Mcp {
         }
     }
 
-    /// The rules once this revision is agreed on.
+    /// The rules once `revision` is agreed on.
     pub(crate) fn agree(self, revision: &str) -> &'static Rules {
         Self::rules(self.side, Revision::from_name(revision))
     }
@@ -140,12 +140,12 @@ impl Mcp {
         self.revision() >= Revision::R2025_11_25
     }
 
-    /// The revision in force. Before the handshake the oldest: nothing is sent then that it lacks.
+    /// The revision in force. Before the handshake it is the oldest, since no message is sent then that it lacks.
     fn revision(self) -> Revision {
         self.agreed.unwrap_or(Revision::R2024_11_05)
     }
 
-    /// `custom` is the method, where the protocol does not have it.
+    /// Checks a request of ours. `custom` is its method, if the protocol does not have it.
     pub(crate) fn check_call(self, op: Op, custom: Option<&str>, peer: &Capabilities) -> Result<(), Unfit> {
         match op {
             Op::Custom => return self.check_custom(custom.unwrap_or_default(), peer),
@@ -156,7 +156,7 @@ impl Mcp {
         if offers(peer, op, self.revision()) { Ok(()) } else { Err(Unfit::Unsupported) }
     }
 
-    /// A method that has a word of its own keeps the rules of that word.
+    /// Checks a custom method. A method of the protocol keeps its own rules.
     fn check_custom(self, method: &str, peer: &Capabilities) -> Result<(), Unfit> {
         match op_of(method.as_bytes()) {
             Some(op) => self.check_call(op, None, peer),
@@ -197,7 +197,7 @@ impl Mcp {
             Notice::ResourcesChanged => (Side::Server, own.resources_list_changed),
             Notice::ResourceUpdated { .. } | Notice::ResourceValue { .. } => (Side::Server, own.resources_subscribe),
             Notice::RootsChanged => (Side::Client, own.roots_list_changed),
-            // Only the client declares it. Before the handshake it is too early to tell.
+            // Only the client declares the capability, which is not known before the handshake.
             Notice::ElicitationComplete { .. } => (Side::Server, self.agreed.is_none() || self.has_urls()),
             Notice::Custom { method, .. } if is_ours(method) || op_of(method.as_bytes()).is_some() => return Err(Unfit::WrongEnd),
             Notice::Custom { .. } => (self.side, true),

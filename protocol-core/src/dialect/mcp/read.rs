@@ -1,4 +1,4 @@
-//! From envelopes to what they mean in MCP.
+//! Reading envelopes as messages of MCP.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -57,7 +57,7 @@ impl Mcp {
                 Message::Response { number: id.as_ours(), body }
             }
             Err(Malformed { violation, answer }) => {
-                // A client does not answer what it cannot even attribute: a server's output may hold anything.
+                // A client does not answer text that it cannot attribute, since the output of a server may hold anything.
                 let answer = answer.filter(|(id, _)| id.is_some() || self.side == Side::Server);
                 Message::Reject { violation: Some(violation), answer }
             }
@@ -147,7 +147,7 @@ impl Mcp {
         if params.only("_meta").is_err() {
             return Message::Reject { violation: Some(Violation::RepeatedMember), answer: None };
         }
-        // By far the most frequent, and so before anybody looks what else it may be.
+        // First, since it is by far the most frequent.
         if method == b"notifications/progress" {
             return read_progress(params, frame, most);
         }
@@ -216,11 +216,11 @@ impl Mcp {
         })
     }
 
-    /// A task where none was asked for is no result (2025-11-25, Tasks): whoever called waits for content.
+    /// Rejects a task where none was asked for (2025-11-25, Tasks): the caller waits for content.
     pub(crate) fn fit(self, _exchange: u64, op: Op, result: &Json) -> Fit {
-        /// A task is a handful of short members. A longer text is not worth a look, which takes as long as reading it.
+        /// The longest text that can be a task. Looking into a longer one would take as long as reading it.
         const TASK: usize = 4096;
-        /// The first bytes of nearly every result.
+        /// The beginning of nearly every result.
         const CONTENT: &[u8] = br#"{"content":"#;
         let text = result.as_bytes();
         let may_be_task = op == Op::CallTool && text.len() <= TASK && !text.starts_with(CONTENT);
@@ -240,7 +240,7 @@ impl Mcp {
             }),
             Ask::Elicit(form) => Answer::Elicit(match read_action(result)? {
                 Consent::Accept => {
-                    // Where nothing was to be filled in, some clients send nothing.
+                    // Some clients send no content for a form without fields.
                     let nothing = || form.is_confirmation().then(Json::empty_object);
                     let content = result.member("content").or_else(nothing).filter(Json::is_object);
                     let content = content.ok_or_else(|| Text::from_static("`content` is missing or no object"))?;
@@ -262,7 +262,7 @@ impl Mcp {
     }
 }
 
-/// Checks that a request has what the schema demands of its parameters.
+/// Checks the parameters of a request against the schema.
 fn read_request(op: Op, params: Option<&IndexedObject<'_>>, frame: Frame<'_>) -> Result<RawParams, Text> {
     const NAMED: [Member; 2] = [Member::text("name"), Member::any("arguments")];
     const RESOURCE: [Member; 2] = [Member::text("uri"), Member::none()];
@@ -338,7 +338,7 @@ fn invalid(violation: Option<Violation>, id: WireId, code: i64, why: impl Into<T
 /// The members of `params._meta` that the session reads.
 #[derive(Default)]
 struct Meta<'a> {
-    /// All of it, if there is anything but what the session reads.
+    /// All of `_meta`, if it has members that the session does not read.
     given: Option<&'a [u8]>,
     token: Option<WireId>,
     parent: Option<u64>,
@@ -361,7 +361,7 @@ impl<'a> Meta<'a> {
                     wrong = Some((Violation::InvalidParams, "progressToken must be text or a whole number"));
                 }
             } else if key.is(meta::DEPTH) {
-                // Ours, but whoever sends it may have made it up: what cannot be a depth is as deep as can be.
+                // A key of ours, but its value may be made up: one that cannot be a depth counts as the deepest.
                 read.depth = integer(value).unwrap_or(u8::MAX);
             } else if key.is(meta::PARENT) {
                 read.parent = integer(value);
@@ -377,7 +377,7 @@ impl<'a> Meta<'a> {
 fn read_progress(params: &IndexedObject<'_>, frame: Frame<'_>, most: usize) -> Message {
     let (mut token, mut progress, mut partial, mut proper) = (None, Progress::default(), None, true);
     params.for_each(|name, value| {
-        // Not by `match`, which would look at the bytes of a name one after the other.
+        // Not by `match`, which would compare a name byte by byte.
         if name == b"progressToken" {
             token = WireId::read(value, most).map(|token| token.as_ours());
         } else if name == b"progress" {

@@ -32,8 +32,8 @@ pub(super) fn check(params: &Json, tools: bool, revision: Revision) -> Result<()
     check_messages(messages, revision)
 }
 
-/// Every `tool_use` of an assistant message is answered by the user message right behind it, one to one, and a message that holds
-/// tool results holds nothing else (2025-11-25, "Tool Use in Sampling", "Message Content Constraints").
+/// Checks that every `tool_use` of an assistant message is answered by the next user message, one to one, and that a message with tool
+/// results has nothing else (2025-11-25, "Tool Use in Sampling", "Message Content Constraints").
 fn check_messages(messages: &[u8], revision: Revision) -> Result<(), String> {
     let mut waiting: Vec<String> = Vec::new();
     for message in elements(messages) {
@@ -77,7 +77,7 @@ fn check_messages(messages: &[u8], revision: Revision) -> Result<(), String> {
     if waiting.is_empty() { Ok(()) } else { Err(String::from("a tool result is missing")) }
 }
 
-/// `params` must have passed [`check`].
+/// Reads parameters that passed [`check`].
 pub(super) fn read(params: Json) -> Ask {
     let mut prompt = String::new();
     for message in member(params.as_bytes(), "messages").map(elements).unwrap_or_default() {
@@ -91,7 +91,7 @@ pub(super) fn read(params: Json) -> Ask {
     Sample { prompt, max_tokens, schema: None, params: Some(params) }.into()
 }
 
-/// The text of an answer's content, one block or several; `None` if it is no content.
+/// The text of an answer's content, one block or several; `None` if it is malformed.
 pub(super) fn answer_text(content: &[u8]) -> Option<String> {
     let is_block = |block: &[u8]| match member(block, "type").and_then(string).as_deref() {
         Some("text") => member(block, "text").and_then(string).is_some(),
@@ -105,7 +105,7 @@ pub(super) fn answer_text(content: &[u8]) -> Option<String> {
     proper.then(|| content_text(content))
 }
 
-/// The text of a block of content, or of several, one below the other; of other kinds, their JSON.
+/// The texts of blocks of content, joined by line feeds; blocks of other kinds as their JSON.
 fn content_text(content: &[u8]) -> String {
     if Kind::of(content) == Kind::Array {
         return elements(content).into_iter().map(content_text).collect::<Vec<_>>().join("\n");

@@ -1,4 +1,4 @@
-//! From what we mean to frames of MCP.
+//! Writing messages as frames of MCP.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -16,7 +16,7 @@ use crate::json::Json;
 use crate::json::read::{Kind, for_each_key, for_each_member};
 use crate::json::scan::any_part;
 use crate::json::write::{Object, push_json, write_string, write_text};
-use crate::wire::{Draft, Frames, WireId};
+use crate::wire::{FrameBuffer, WireId, WrittenFrame};
 
 /// The members that the session adds to `params._meta` of a request.
 struct Added<'a> {
@@ -42,12 +42,12 @@ impl Added<'_> {
         }
     }
 
-    /// Returns `true` for a member of `_meta` that the session decides: the caller's own is left out.
+    /// Returns `true` for a member of `_meta` that only the session writes: one that the caller gave is left out.
     fn owns(name: &str) -> bool {
         matches!(name, "progressToken" | meta::DEPTH | meta::PARENT)
     }
 
-    /// Writes `_meta`: this, and what was `given`. Nothing where there is neither.
+    /// Writes `_meta`: these members, and those of `given`. Writes nothing if there are none.
     fn write_meta(&self, object: &mut Object<'_>, given: Option<&Json>) {
         if self.is_empty() && given.is_none() {
             return;
@@ -60,7 +60,7 @@ impl Added<'_> {
         });
     }
 
-    /// Copies what the session does not decide.
+    /// Copies the members that the session does not write.
     fn copy_others(&self, object: &mut Object<'_>, given: &[u8]) {
         for_each_key(given, |key, value| {
             if !Self::owns(&key.name()) {
@@ -69,12 +69,12 @@ impl Added<'_> {
         });
     }
 
-    /// Writes `params`, an object that has no `_meta`, with this as its `_meta`.
+    /// Writes `params`, an object without `_meta`, with these members as its `_meta`.
     fn append(&self, params: &Json, out: &mut Vec<u8>) {
         let whole = params.as_bytes();
         let Some(open) = whole.strip_suffix(b"}").filter(|_| !self.is_empty()) else { return push_json(out, whole) };
         push_json(out, open);
-        // A white space or the bracket that opens it is all that stands there if it has no member.
+        // An object without members has only white space after its opening bracket.
         if open.iter().skip(1).any(|byte| !byte.is_ascii_whitespace()) {
             out.push(b',');
         }
@@ -83,7 +83,7 @@ impl Added<'_> {
         out.push(b'}');
     }
 
-    /// Writes `params` with this merged into its `_meta`.
+    /// Writes `params` with these members merged into its `_meta`.
     fn merge(&self, params: &Json, out: &mut Vec<u8>) {
         if !may_have_meta(params) {
             return self.append(params, out);
@@ -126,14 +126,14 @@ fn write_parts(object: &mut Object<'_>, parts: &Parts) {
     }
 }
 
-/// Returns `false` if there is surely no `_meta` in it: no string begins with its first letter, and no escape stands for a letter.
+/// Returns `false` if `params` surely has no `_meta`: no string in it begins with `_`, and no escape stands for a letter.
 fn may_have_meta(params: &Json) -> bool {
     let meets = |found, (one, next): (&u8, &u8)| found | (*one == b'"') & (*next == b'_') | (*one == b'\\') & (*next == b'u');
     any_part::<33>(params.as_bytes(), 1, |part| part.iter().zip(part.iter().skip(1)).fold(false, meets))
 }
 
 impl Mcp {
-    pub(crate) fn write_handshake_request(self, frames: &mut Frames, id: u64, local: &LocalEnd<'_>) -> Draft {
+    pub(crate) fn write_handshake_request(self, frames: &mut FrameBuffer, id: u64, local: &LocalEnd<'_>) -> WrittenFrame {
         frames.request(id, "initialize", 256, |out| {
             Object::write(out, |object| {
                 object.string("protocolVersion", local.newest().as_str());
@@ -144,12 +144,12 @@ impl Mcp {
         })
     }
 
-    pub(crate) fn write_handshake_confirmation(self, frames: &mut Frames) -> Option<Draft> {
+    pub(crate) fn write_handshake_confirmation(self, frames: &mut FrameBuffer) -> Option<WrittenFrame> {
         let client = self.side == Side::Client;
         client.then(|| frames.notification("notifications/initialized", 0, None::<fn(&mut Vec<u8>)>))
     }
 
-    pub(crate) fn write_call(self, frames: &mut Frames, id: u64, call: &Outgoing, observed: bool, depth: u8) -> Draft {
+    pub(crate) fn write_call(self, frames: &mut FrameBuffer, id: u64, call: &Outgoing, observed: bool, depth: u8) -> WrittenFrame {
         let added = Added { token: observed.then_some(id), depth, parent: None };
         let meta = call.meta.as_deref();
         let method = call.custom_method().unwrap_or_else(|| method_of(call.op));
@@ -172,7 +172,7 @@ impl Mcp {
         })
     }
 
-    pub(crate) fn write_ask(self, frames: &mut Frames, id: u64, ask: &Ask, parent: &WireId, depth: u8) -> Draft {
+    pub(crate) fn write_ask(self, frames: &mut FrameBuffer, id: u64, ask: &Ask, parent: &WireId, depth: u8) -> WrittenFrame {
         let added = Added { token: None, depth, parent: Some(parent) };
         let (method, params) = match ask {
             Ask::Sample(sample) => ("sampling/createMessage", sampling_params(sample)),
@@ -184,7 +184,7 @@ impl Mcp {
         frames.request(id, method, params.as_bytes().len(), |out| added.merge(&params, out))
     }
 
-    pub(crate) fn write_cancel(self, frames: &mut Frames, id: u64, reason: Option<&str>) -> Draft {
+    pub(crate) fn write_cancel(self, frames: &mut FrameBuffer, id: u64, reason: Option<&str>) -> WrittenFrame {
         frames.notify("notifications/cancelled", |object| {
             object.integer("requestId", id);
             if let Some(reason) = reason {
@@ -193,7 +193,13 @@ impl Mcp {
         })
     }
 
-    pub(crate) fn write_progress(self, frames: &mut Frames, token: &WireId, progress: &Progress, partial: Option<&Json>) -> Draft {
+    pub(crate) fn write_progress(
+        self,
+        frames: &mut FrameBuffer,
+        token: &WireId,
+        progress: &Progress,
+        partial: Option<&Json>,
+    ) -> WrittenFrame {
         frames.notify("notifications/progress", |object| {
             token.write(object.member("progressToken"));
             object.number("progress", progress.value.unwrap_or_default());
@@ -216,7 +222,14 @@ impl Mcp {
         })
     }
 
-    pub(crate) fn write_reply(self, frames: &mut Frames, id: &WireId, op: Op, reply: &Reply, partial: Option<&Json>) -> Draft {
+    pub(crate) fn write_reply(
+        self,
+        frames: &mut FrameBuffer,
+        id: &WireId,
+        op: Op,
+        reply: &Reply,
+        partial: Option<&Json>,
+    ) -> WrittenFrame {
         let failed = partial.map(|partial| with_status(partial, "failed"));
         let misfit = |what| RpcError::fixed(RpcError::INTERNAL, what);
         match reply {
@@ -282,9 +295,9 @@ impl Mcp {
         };
         let partial = partial.map(|partial| with_status(partial, status));
         if op == Op::CallTool {
-            // A failure that the model shall read is a result (Tools, "Error Handling").
+            // A failure that the model should read is a result (Tools, "Error Handling").
             let Some(partial) = partial else { return Reply::Tool(ToolOutput::error(text)) };
-            // A partial result with something in it is of use; without, the call has failed. Its status says what happened.
+            // A partial result with processed items is usable; without them the call has failed. Its status names the reason.
             let is_useful = partial.member("processed").is_some_and(|done| done.as_str().parse().is_ok_and(|done: u64| done > 0));
             let mut output = ToolOutput::structured(partial);
             output.is_error = !is_useful;
@@ -296,7 +309,7 @@ impl Mcp {
         Reply::Error(partial.map_or_else(|| error.clone(), |partial| with_partial(&error, &partial)))
     }
 
-    pub(crate) fn write_answer(self, frames: &mut Frames, id: &WireId, answer: &Answer) -> Draft {
+    pub(crate) fn write_answer(self, frames: &mut FrameBuffer, id: &WireId, answer: &Answer) -> WrittenFrame {
         let mut result =
             |members: &dyn Fn(&mut Object<'_>)| frames.response(id, 64, |out| Object::write(out, |object| members(object)));
         let wrong = RpcError::fixed(RpcError::INTERNAL, "the answer has the wrong shape");
@@ -332,7 +345,7 @@ impl Mcp {
         }
     }
 
-    pub(crate) fn write_log(self, frames: &mut Frames, record: &LogRecord) -> Draft {
+    pub(crate) fn write_log(self, frames: &mut FrameBuffer, record: &LogRecord) -> WrittenFrame {
         frames.notify("notifications/message", |object| {
             object.string("level", record.level.as_str());
             if let Some(logger) = &record.logger {
@@ -342,13 +355,13 @@ impl Mcp {
         })
     }
 
-    pub(crate) fn write_notice(self, frames: &mut Frames, notice: &Notice) -> Draft {
+    pub(crate) fn write_notice(self, frames: &mut FrameBuffer, notice: &Notice) -> WrittenFrame {
         let method = match notice {
             Notice::ToolsChanged => "notifications/tools/list_changed",
             Notice::PromptsChanged => "notifications/prompts/list_changed",
             Notice::ResourcesChanged => "notifications/resources/list_changed",
             Notice::RootsChanged => "notifications/roots/list_changed",
-            // `check_notice` lets neither through.
+            // Refused by `check_notice`.
             Notice::Actions(_) | Notice::Resources(_) => "",
             Notice::ResourceUpdated { uri } | Notice::ResourceValue { uri, .. } => {
                 return frames.notify("notifications/resources/updated", |object| object.string("uri", uri));
@@ -388,7 +401,7 @@ impl Mcp {
     }
 }
 
-/// The answer of a server to a greeting.
+/// The answer of a server to a handshake request.
 pub(super) fn handshake_answer(revision: Revision, local: &LocalEnd<'_>) -> Json {
     let mut out = Vec::new();
     Object::write(&mut out, |object| {
@@ -426,7 +439,7 @@ fn write_capabilities(object: &mut Object<'_>, side: Side, revision: Revision, o
             let (by_form, by_url) = (own.elicitation, own.elicitation_url && revision >= Revision::R2025_11_25);
             if (by_form && revision >= Revision::R2025_06_18) || by_url {
                 object.object("elicitation", |object| {
-                    // Without either name it means forms, as in the revision that had nothing else.
+                    // Without either mode it means forms, as in the revision that had no other.
                     for (mode, _) in [("form", by_form), ("url", by_url)].iter().filter(|(_, has)| by_url && *has) {
                         object.object(mode, |_| {});
                     }
@@ -455,7 +468,7 @@ fn write_capabilities(object: &mut Object<'_>, side: Side, revision: Revision, o
 fn write_completion(object: &mut Object<'_>, Completion { values, total, has_more }: &Completion) {
     const MOST: usize = 100;
     let is_cut = values.len() > MOST;
-    // What is cut off is known to be there, unless more is.
+    // If values are cut off and the owner knows of no more, the total is known.
     let total = total.or_else(|| (is_cut && !has_more).then_some(values.len() as u64));
     object.object("completion", |object| {
         object.array("values", values.iter().take(MOST), |out, value| write_string(out, value));
@@ -479,7 +492,7 @@ fn missing(what: &NotFound) -> RpcError {
 }
 
 impl Content {
-    /// A block as it is on MCP.
+    /// Writes a block as it is on MCP.
     pub(in crate::dialect) fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::Text(text) => {
@@ -499,7 +512,7 @@ impl Content {
     }
 }
 
-/// MCP has no place for a schema, so it becomes part of the prompt, and it wants a number of tokens.
+/// The parameters of a sampling request. MCP has no place for a schema, which becomes part of the prompt, and demands a number of tokens.
 fn sampling_params(sample: &Sample) -> Json {
     const TOKENS: u64 = 1024;
     if let Some(params) = &sample.params {

@@ -1,10 +1,10 @@
-//! App ids: what an app is called, and what the names of its tools begin with.
+//! App ids, which are also the beginning of the names of an app's tools.
 
 use core::fmt;
 
 use crate::json::Text;
 
-/// Names that the gateway and its surroundings need for themselves.
+/// Ids that the gateway and its environment use themselves.
 const RESERVED: [&str; 3] = ["tesseron", "mcp", "system"];
 
 /// The id of an app: a small letter, then small letters, digits and `_`; at most 128 bytes.
@@ -18,7 +18,7 @@ impl AppId {
     /// Reads the id that an app gives itself.
     ///
     /// # Errors
-    /// [`AppIdError`] if it is none, or one that no app may have.
+    /// [`AppIdError`] if it is malformed or reserved.
     pub fn parse(text: &str) -> Result<Self, AppIdError> {
         if text.len() > Self::LONGEST {
             return Err(AppIdError::TooLong);
@@ -43,7 +43,7 @@ impl fmt::Display for AppId {
     }
 }
 
-/// Why a text is no app id.
+/// The reason why a text is no app id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AppIdError {

@@ -10,46 +10,46 @@ use bytes::Bytes;
 use crate::error::{RpcError, Violation};
 use crate::json::read::{Kind, member, string};
 use crate::json::write::Object;
-use crate::wire::{self, Body, Element, Envelope, Frames, Malformed, WireId};
+use crate::wire::{self, Body, Element, Envelope, FrameBuffer, Malformed, WireId};
 
 const METHOD: &str = "tesseron/bind";
 
-/// The requests of a session have numbers for ids, so this one never meets them on the same channel.
+/// The requests of a session have numbers for ids, so this one collides with none on the same channel.
 const ID: &str = "bind";
 
 const OPTIONS: wire::Options = wire::Options { depth: 128, id: 1024, batch: None, lenient: true };
 
-/// A frame of a gateway, as an app reads it that waits for a bind.
+/// A frame of a gateway, as an app reads it while it waits for a bind.
 #[derive(Debug)]
 pub enum BindRequest {
-    /// A bind.
+    /// A bind request.
     Bind {
         /// The gateway's id of the request.
         id: WireId,
-        /// The claim code; `None` where it is missing or no text.
+        /// The claim code; `None` if it is missing or no text.
         code: Option<String>,
     },
-    /// Anything else.
+    /// Any other frame.
     Other {
         /// The id to answer with; `null` if the request has none.
         id: WireId,
     },
 }
 
-/// A frame of an app, as a gateway reads it that has asked for a bind.
+/// A frame of an app, as a gateway reads it after it has sent a bind.
 #[derive(Debug)]
 pub enum BindReply {
-    /// The bind holds.
+    /// The bind was accepted.
     Bound,
     /// The bind was refused.
     Refused(RpcError),
-    /// Our id, and it answers nothing of ours.
+    /// A response with the id of our bind that is neither a result nor an error.
     Malformed,
-    /// Not for us.
+    /// A frame that answers no bind.
     Other,
 }
 
-/// Returns `true` if a frame may be a bind, without reading it: a bind is short, and names the method in so many letters.
+/// Returns `true` if a frame may be a bind, without reading it: a bind is short, and has the method without escapes.
 #[must_use]
 pub fn may_be_asked(frame: &[u8]) -> bool {
     const LONGEST: usize = 512;
@@ -67,7 +67,7 @@ pub fn read_asked(frame: &Bytes) -> BindRequest {
         }
         Ok(Envelope::Request { id, .. } | Envelope::Response { id, .. }) => BindRequest::Other { id },
         Err(Malformed { violation, answer: Some((Some(id), _)) }) => {
-            // Parameters that are no object spoil a bind, but its envelope is sound: the code is what is missing.
+            // Parameters that are no object spoil a bind, but its envelope is sound: the code is missing.
             let is_bind = violation == Violation::InvalidParams && method_of(frame).as_deref() == Some(METHOD);
             if is_bind { BindRequest::Bind { id, code: None } } else { BindRequest::Other { id } }
         }
@@ -94,7 +94,7 @@ pub fn read_answered(frame: &Bytes) -> BindReply {
     wire::read(frame, OPTIONS, each, |_| BindReply::Other)
 }
 
-/// The gateway's first frame.
+/// Writes the gateway's first frame.
 #[must_use]
 pub fn write_bind(code: &str) -> Bytes {
     let mut out = Vec::new();
@@ -107,16 +107,16 @@ pub fn write_bind(code: &str) -> Bytes {
     out.into()
 }
 
-/// The app's answer to a bind that holds.
+/// Writes the app's answer to a bind that it accepts.
 #[must_use]
 pub fn write_bound(id: &WireId) -> Bytes {
-    Frames::alone(|frames| frames.response(id, 0, |out| Object::write(out, |result| result.boolean("ok", true))))
+    FrameBuffer::single(|frames| frames.response(id, 0, |out| Object::write(out, |result| result.boolean("ok", true))))
 }
 
-/// The app's answer to a bind that does not, and to anything that is none.
+/// Writes the app's answer to a bind that it refuses, and to any other frame.
 #[must_use]
 pub fn write_refused(id: &WireId, error: &RpcError) -> Bytes {
-    Frames::alone(|frames| frames.error(Some(id), error))
+    FrameBuffer::single(|frames| frames.error(Some(id), error))
 }
 
 #[cfg(test)]

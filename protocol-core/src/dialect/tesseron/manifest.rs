@@ -7,7 +7,7 @@ use crate::json::Json;
 use crate::json::read::{for_each_key, for_each_member, member};
 use crate::json::write::{Object, push_json};
 
-/// An action, made from what MCP tells of a tool (`{name, description, inputSchema, ..}`). `timeout` is how long a call may take.
+/// Makes an action from an MCP tool (`{name, description, inputSchema, ..}`). `timeout` is the longest time that a call may take.
 #[must_use]
 pub fn action(tool: &Json, timeout: Option<Duration>) -> Json {
     let mut out = Vec::new();
@@ -37,7 +37,7 @@ pub fn action(tool: &Json, timeout: Option<Duration>) -> Json {
     Json::written(out)
 }
 
-/// A resource, made from what MCP tells of one (`{uri, description, ..}`): its name is its uri.
+/// Makes a resource from an MCP resource (`{uri, description, ..}`): its name is its uri.
 #[must_use]
 pub fn resource(told: &Json, subscribable: bool) -> Json {
     let mut out = Vec::new();

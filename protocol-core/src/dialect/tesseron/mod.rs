@@ -1,6 +1,6 @@
 //! Tesseron 1.2, both ends: the app, which has actions and resources, and the gateway, which calls them for an agent.
 //!
-//! The words of the session are the same as on MCP: an action is a tool, its input the arguments, and the name of a resource its uri.
+//! The session uses the terms of MCP: an action is a tool, its input is the arguments, and the name of a resource is its uri.
 
 mod app_id;
 pub mod bind;
@@ -24,27 +24,27 @@ pub use app_id::{AppId, AppIdError};
 /// The version of the protocol that this crate speaks.
 pub const VERSION: &str = "1.2.0";
 
-/// The numbers of the errors that only Tesseron has (errors page).
+/// The codes of the errors that only Tesseron has (errors page).
 pub mod code {
     /// No major version is common to both ends.
     pub const PROTOCOL_MISMATCH: i64 = -32000;
-    /// The invocation was cancelled.
+    /// The call was cancelled.
     pub const CANCELLED: i64 = -32001;
-    /// The invocation took too long.
+    /// The call took too long.
     pub const TIMEOUT: i64 = -32002;
-    /// No such action, and no such resource.
+    /// No such action, or no such resource.
     pub const ACTION_NOT_FOUND: i64 = -32003;
     /// The input does not fit the schema of the action.
     pub const INPUT_VALIDATION: i64 = -32004;
     /// The result does not fit its schema.
     pub const HANDLER_ERROR: i64 = -32005;
-    /// The agent does not sample.
+    /// The agent does not serve sampling.
     pub const SAMPLING_NOT_AVAILABLE: i64 = -32006;
-    /// The agent does not elicit.
+    /// The agent does not serve elicitation.
     pub const ELICITATION_NOT_AVAILABLE: i64 = -32007;
     /// Sampling is nested too deep.
     pub const SAMPLING_TOO_DEEP: i64 = -32008;
-    /// The session is not greeted, not claimed, or what was named is not its own.
+    /// The session has had no hello, or is not claimed, or the named object is not its own.
     pub const UNAUTHORIZED: i64 = -32009;
     /// The channel ended first. Never on the wire.
     pub const TRANSPORT_CLOSED: i64 = -32010;
@@ -52,33 +52,33 @@ pub mod code {
     pub const RESUME_FAILED: i64 = -32011;
 }
 
-/// Which end of Tesseron.
+/// An end of Tesseron.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Runs actions. It speaks first.
+    /// Runs actions. It opens the handshake.
     App(Box<App>),
     /// Calls actions for an agent.
     Gateway(GatewayConfig),
 }
 
-/// The description of an app in its hello, beside its id, its name and what else [`Config`](crate::Config) holds.
+/// The description of an app in its hello, beside the id, the name and the other fields of [`Config`](crate::Config).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct App {
     /// The origin of the app; `unknown` if there is none.
     pub origin: String,
-    /// A picture of it.
+    /// The address of a picture of it.
     pub icon_url: Option<String>,
     /// Its actions: an array of `{name, description, inputSchema, ..}`.
     pub actions: Json,
     /// Its resources: an array of `{name, description, subscribable, ..}`.
     pub resources: Json,
-    /// The session to go on with, instead of a new one.
+    /// The session to resume, instead of a new one.
     pub resume: Option<ResumeCredentials>,
 }
 
 impl Default for App {
-    /// From nowhere, with nothing to offer.
+    /// An app without an origin, actions and resources.
     fn default() -> Self {
         let none = || Json::written(alloc::vec::Vec::from(*b"[]"));
         Self { origin: String::from("unknown"), icon_url: None, actions: none(), resources: none(), resume: None }
@@ -86,7 +86,7 @@ impl Default for App {
 }
 
 impl App {
-    /// With these actions and resources instead of its own.
+    /// Replaces the actions and the resources.
     #[must_use]
     pub fn with_manifest(self, actions: impl Iterator<Item = Json>, resources: impl Iterator<Item = Json>) -> Self {
         Self { actions: Json::array(actions), resources: Json::array(resources), ..self }
@@ -97,20 +97,20 @@ impl App {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GatewayConfig {
-    /// The answer to a hello; no session is resumed then. `None`: the owner answers each greeting by
+    /// The answer to every hello; no session is resumed then. `None`: the owner answers each hello and resume by
     /// [`crate::Session::welcome`].
     pub welcome: Option<Welcome>,
 }
 
 impl GatewayConfig {
-    /// Answers every hello with this.
+    /// A gateway that answers every hello with `welcome`.
     #[must_use]
     pub const fn welcoming(welcome: Welcome) -> Self {
         Self { welcome: Some(welcome) }
     }
 }
 
-/// The agent as it is named while there is none yet (handshake page).
+/// The identity of the agent as long as there is none (handshake page).
 #[must_use]
 pub fn pending_agent() -> Identity {
     Identity { name: String::from("pending"), version: String::new(), title: Some(String::from("Awaiting agent")) }
@@ -119,14 +119,14 @@ pub fn pending_agent() -> Identity {
 /// The credentials that resume a session (resume page).
 #[derive(Clone, PartialEq, Eq)]
 pub struct ResumeCredentials {
-    /// Names the session.
+    /// The id of the session.
     pub session_id: Text,
-    /// Secret, and good for one time.
+    /// The token, which is secret and can be used once.
     pub resume_token: Text,
 }
 
 impl fmt::Debug for ResumeCredentials {
-    /// Without the secret.
+    /// Leaves the secret out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResumeCredentials").field("session_id", &self.session_id).finish_non_exhaustive()
     }
@@ -135,16 +135,16 @@ impl fmt::Debug for ResumeCredentials {
 /// The answer of a gateway to an app that it accepts.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Welcome {
-    /// Names the session, over every channel.
+    /// The id of the session, over every channel.
     pub session_id: Text,
-    /// The token that resumes the session, once.
+    /// The token that resumes the session once.
     pub resume_token: Option<Text>,
     /// The claim of the session.
     pub standing: ClaimState,
 }
 
 impl fmt::Debug for Welcome {
-    /// Without the secrets.
+    /// Leaves the secrets out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Welcome").field("session_id", &self.session_id).finish_non_exhaustive()
     }
@@ -158,14 +158,14 @@ pub enum ClaimState {
         /// The code that a person tells the agent.
         claim_code: Text,
     },
-    /// It was claimed before it was taken in: the gateway dialled it with its code. [`crate::Session::claim`] follows at once.
+    /// Claimed before its app was accepted: the gateway dialled it with its code. [`crate::Session::claim`] follows at once.
     Bound,
-    /// It was claimed on a channel of before, and is again.
+    /// Claimed on an earlier channel, and claimed again.
     Resumed,
 }
 
 impl fmt::Debug for ClaimState {
-    /// Without the code.
+    /// Leaves the code out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unclaimed { .. } => "Unclaimed",
@@ -214,12 +214,12 @@ impl Tesseron {
         }
     }
 
-    /// `custom` is the method, where the protocol does not have it.
+    /// Checks a request of ours. `custom` is its method, if the protocol does not have it.
     pub(crate) fn check_call(self, op: Op, custom: Option<&str>, peer: &Capabilities) -> Result<(), Unfit> {
         match op {
             Op::Custom if custom.is_none_or(|method| is_ours(method) || op_of(method).is_some()) => Err(Unfit::WrongEnd),
             Op::Custom => Ok(()),
-            // An app has nothing else to call.
+            // An app has no other request.
             _ if self.is_app() => Err(Unfit::WrongEnd),
             Op::CallTool | Op::ReadResource => Ok(()),
             Op::Subscribe | Op::Unsubscribe if peer.resources_subscribe => Ok(()),
@@ -227,7 +227,7 @@ impl Tesseron {
         }
     }
 
-    /// Only an invocation has a name to be cancelled by.
+    /// Returns `true` for a call of an action: nothing else has a name to be cancelled by.
     pub(crate) fn is_cancellable(self, op: Op) -> bool {
         op == Op::CallTool
     }
@@ -263,7 +263,7 @@ fn invocation_name(exchange: u64) -> String {
     alloc::format!("inv_{exchange}")
 }
 
-/// The exchange of ours that the peer names; a name that we never gave is none.
+/// The exchange of ours that a name of the peer stands for; `None` for a name that we never gave.
 fn named_exchange(name: &str) -> Option<u64> {
     let number = name.strip_prefix("inv_")?;
     let exchange: u64 = number.parse().ok()?;
@@ -271,7 +271,7 @@ fn named_exchange(name: &str) -> Option<u64> {
     (invocation_name(exchange) == name).then_some(exchange)
 }
 
-/// The methods of what a gateway asks for.
+/// The methods of the requests of a gateway.
 const METHODS: [(&str, Op); 4] = [
     ("actions/invoke", Op::CallTool),
     ("resources/read", Op::ReadResource),
@@ -306,14 +306,15 @@ fn is_ours(method: &str) -> bool {
     )
 }
 
-/// The major number of a version, as the reference reads it: what is no number counts as 0 (handshake page, "Version negotiation").
+/// The major number of a version, read as the reference implementation does: text without a number counts as 0 (handshake page, "Version
+/// negotiation").
 fn major(version: &str) -> u64 {
     let digits = version.split('.').next().unwrap_or_default().trim_start();
     let end = digits.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(digits.len());
     digits.get(..end).and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }
 
-/// Returns `true` for a version that we speak. Minor versions add nothing that may not be ignored.
+/// Returns `true` for a version that we speak. Everything that minor versions add may be ignored.
 fn is_compatible(version: &str) -> bool {
     major(version) == major(VERSION)
 }

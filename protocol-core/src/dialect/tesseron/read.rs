@@ -1,4 +1,4 @@
-//! From envelopes to what they mean on Tesseron.
+//! Reading envelopes as messages of Tesseron.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -29,7 +29,7 @@ impl Tesseron {
         let LocalEnd { limits, .. } = local;
         let options = wire::Options { depth: limits.json_depth, id: limits.id_bytes, batch: None, lenient: true };
         let frame = Frame::new(bytes);
-        // There are no batches, so none is ever made: each is refused while it is read.
+        // Each batch is refused while it is read, so `Message::Batch` is never made.
         wire::read(bytes, options, |element| self.message(element, frame, local), Message::Batch)
     }
 
@@ -47,7 +47,7 @@ impl Tesseron {
                 Message::Response { number: id.as_ours(), body }
             }
             Err(Malformed { violation, answer }) => {
-                // What is no message is passed over; a request that only its parameters spoil is answered (wire format page).
+                // Text that is no message is ignored; a request that only its parameters spoil is answered (wire format page).
                 let answer = answer.filter(|_| violation == Violation::InvalidParams);
                 Message::Reject { violation: Some(violation), answer }
             }
@@ -103,7 +103,7 @@ impl Tesseron {
                 name.and_then(|name| WireId::read(name, most)).map(|id| Message::Cancel { id, reason: None })
             }
             (Self::App, "tesseron/claimed") => read_claimed(params, frame),
-            // A request that lacks its id cannot be answered, and news of the other end are none.
+            // A request without an id cannot be answered, and a notification of the other end has no effect.
             _ if op_of(method).is_some() || is_ours(method) => return ignored(Violation::WrongDirection),
             _ if !lists(local.custom_notifications, method) => return passed_over(),
             _ => {
@@ -116,7 +116,7 @@ impl Tesseron {
 
     // ---- The handshake ----
 
-    /// The answer to a hello or a resume. Claims that follow are sent on top of it.
+    /// Reads the answer to a hello or a resume. A claim that follows changes it.
     pub(crate) fn read_handshake_answer(self, result: &Json) -> Result<PeerInfo, HandshakeFailed> {
         let text = |name: &str| result.member(name).and_then(|value| value.as_text());
         let protocol = text("protocolVersion").ok_or(HandshakeFailed::Malformed)?;
@@ -138,7 +138,7 @@ impl Tesseron {
 
     // ---- Answers ----
 
-    /// The result of an action is an object around its output, which may be missing (actions page).
+    /// Judges the result of an action: an object around its output, which may be missing (actions page).
     pub(crate) fn fit(self, exchange: u64, op: Op, result: &Json) -> Fit {
         if op != Op::CallTool {
             return Fit::Fits;
@@ -146,7 +146,7 @@ impl Tesseron {
         let named = result.member("invocationId");
         match named.as_ref().map(|name| string(name.as_bytes()).as_deref().and_then(named_exchange)) {
             Some(Some(named)) if named == exchange => Fit::Fits,
-            // Its output may still be the one: the number of the response is what counts.
+            // Its output may still be the one: the id of the response is what counts.
             Some(_) => Fit::Tolerated,
             None if result.member("output").is_some() => Fit::Tolerated,
             None => Fit::Wrong,
@@ -174,14 +174,14 @@ impl Tesseron {
                 _ => return Err(unknown()),
             }),
             Ask::Confirm { .. } => Answer::Confirm(read_action(result).ok_or_else(unknown)? == "accept"),
-            // It has neither, so neither can have been asked for.
+            // Tesseron has neither, so neither can have been asked for.
             Ask::OpenUrl(_) => return Err(Text::from_static("there are no addresses to open")),
             Ask::Roots => return Err(Text::from_static("there are no roots")),
         })
     }
 }
 
-/// A request of a gateway. An action is a tool, its input the arguments, and a resource has its name for a uri.
+/// Reads a request of a gateway. An action is a tool, its input is the arguments, and the name of a resource is its uri.
 fn operation(id: WireId, op: Op, given: Option<&IndexedObject<'_>>, frame: Frame<'_>, most: usize) -> Message {
     const ACTION: [Member; 2] = [Member::text("name"), Member::any("input")];
     const SUBSCRIBE: [Member; 2] = [Member::text("name"), Member::text("subscriptionId")];
@@ -268,7 +268,7 @@ fn array(params: &IndexedObject<'_>, name: &str, frame: Frame<'_>) -> Option<Jso
     params.member(name).filter(|value| Kind::of(value) == Kind::Array).map(|value| frame.json(value))
 }
 
-/// Handshake page, "Version negotiation". A further try on this channel would end alike.
+/// Checks the version of a hello (handshake page, "Version negotiation"). Another hello on this channel would fail, too.
 fn check_version(params: &IndexedObject<'_>) -> Result<(), HandshakeRejected> {
     let said = params.member("protocolVersion").and_then(string);
     let said = said.ok_or_else(|| RpcError::fixed(RpcError::INVALID_PARAMS, "protocolVersion must be text"))?;
@@ -279,7 +279,7 @@ fn check_version(params: &IndexedObject<'_>) -> Result<(), HandshakeRejected> {
     Err(HandshakeRejected { error: RpcError::new(code::PROTOCOL_MISMATCH, message), is_final: true })
 }
 
-/// The id of an app is a part of the names of its tools.
+/// Checks an app id, which is a part of the names of its tools.
 fn check_app_id(id: &str, code: i64) -> Result<(), RpcError> {
     AppId::parse(id).map(drop).map_err(|why| RpcError::new(code, alloc::format!("app.id: {why}")))
 }
@@ -336,7 +336,7 @@ impl Manifest {
     }
 }
 
-/// Every refusal but that of the version has one number, so that an app knows to begin anew (resume page).
+/// Reads a resume. Every refusal except that of the version has one code, so that an app knows to begin anew (resume page).
 fn resume(params: &IndexedObject<'_>, frame: Frame<'_>, local: &LocalEnd<'_>) -> Result<HandshakeRequest, HandshakeRejected> {
     let failed = |what: &'static str| HandshakeRejected::from(RpcError::fixed(code::RESUME_FAILED, what));
     let text = |name: &str| params.member(name).and_then(|value| frame.text(value));
@@ -351,7 +351,7 @@ fn resume(params: &IndexedObject<'_>, frame: Frame<'_>, local: &LocalEnd<'_>) ->
     if local.welcome().is_some() {
         return Err(failed("sessions are not resumed here"));
     }
-    // What is told on has no secret in it.
+    // The declaration that is handed on has no secret in it.
     let mut declared = Vec::new();
     Object::write(&mut declared, |object| {
         for_each_key(params.text(), |key, value| {
@@ -365,7 +365,7 @@ fn resume(params: &IndexedObject<'_>, frame: Frame<'_>, local: &LocalEnd<'_>) ->
 }
 
 impl App {
-    /// The method that continues a handshake.
+    /// The method that resumes a session or begins one.
     pub(super) fn handshake_method(&self) -> &'static str {
         if self.resume.is_some() { "tesseron/resume" } else { "tesseron/hello" }
     }
@@ -398,15 +398,15 @@ fn read_claimed(params: &IndexedObject<'_>, frame: Frame<'_>) -> Option<Message>
     Some(Message::Changed(Box::new(Change { identity, capabilities })))
 }
 
-/// Progress page: any subset of message, percent and data.
+/// Reads progress: any of message, percent and data (progress page).
 fn read_progress(params: &IndexedObject<'_>, frame: Frame<'_>, most: usize) -> Message {
     let (mut token, mut progress, mut proper) = (None, Progress::default(), true);
     params.for_each(|name, value| {
-        // Not by `match`, which would look at the bytes of a name one after the other.
+        // Not by `match`, which would compare a name byte by byte.
         if name == b"invocationId" && Kind::of(value) == Kind::String {
             token = string(value).and_then(|name| match named_exchange(&name) {
                 None if value.len() > most => None,
-                // Nobody owns a name that we never gave.
+                // A name that we never gave belongs to no call.
                 number => Some(number),
             });
         } else if name == b"percent" && value != b"null" {
@@ -426,7 +426,7 @@ fn read_progress(params: &IndexedObject<'_>, frame: Frame<'_>, most: usize) -> M
     }
 }
 
-/// Reads a log record. Its fields lie beside the message, and cannot be taken for it (`docs/protocols/tesseron.md`, "Log").
+/// Reads a log record. Its fields are separate from the message, and cannot be taken for it (`docs/protocols/tesseron.md`, "Log").
 fn read_log(params: &IndexedObject<'_>, frame: Frame<'_>) -> Option<LogRecord> {
     let level = params.member("level").and_then(string)?;
     let level = match &*level {
@@ -478,7 +478,7 @@ fn read_tokens(most: Option<&[u8]>) -> Result<Option<u64>, String> {
     }
 }
 
-/// Elicitation page. The agent's protocol is stricter than this one, so what it would refuse is refused here.
+/// Reads a form (elicitation page). The agent's protocol is stricter than this one, so a form that it would refuse is refused here.
 fn read_form(params: &IndexedObject<'_>, frame: Frame<'_>) -> Result<Ask, String> {
     let message = params.member("question").and_then(string).ok_or("question must be text")?.into_owned();
     let schema = params.member("schema").map(|schema| frame.json(schema)).ok_or("schema is missing")?;

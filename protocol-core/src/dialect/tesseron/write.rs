@@ -1,4 +1,4 @@
-//! From what we mean to frames of Tesseron.
+//! Writing messages as frames of Tesseron.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -15,18 +15,18 @@ use crate::error::RpcError;
 use crate::json::Json;
 use crate::json::read::{Kind, elements, for_each_key, member, string};
 use crate::json::write::{Object, push_json, write_string};
-use crate::wire::{Draft, Frames, WireId};
+use crate::wire::{FrameBuffer, WireId, WrittenFrame};
 
 impl Tesseron {
     // ---- The handshake ----
 
-    pub(crate) fn write_handshake_request(self, frames: &mut Frames, id: u64, local: &LocalEnd<'_>) -> Draft {
-        let Some(app) = local.app() else { return frames.none() };
+    pub(crate) fn write_handshake_request(self, frames: &mut FrameBuffer, id: u64, local: &LocalEnd<'_>) -> WrittenFrame {
+        let Some(app) = local.app() else { return frames.no_frame() };
         let hint = app.actions.as_bytes().len().saturating_add(app.resources.as_bytes().len()).saturating_add(512);
         frames.request(id, app.handshake_method(), hint, |out| Object::write(out, |object| write_manifest(object, app, local)))
     }
 
-    pub(crate) fn write_claimed(self, frames: &mut Frames, at_millis: u64, local: &LocalEnd<'_>) -> Draft {
+    pub(crate) fn write_claimed(self, frames: &mut FrameBuffer, at_millis: u64, local: &LocalEnd<'_>) -> WrittenFrame {
         let own = local.capabilities;
         frames.notify("tesseron/claimed", |object| {
             write_agent(object, local.identity);
@@ -35,14 +35,14 @@ impl Tesseron {
         })
     }
 
-    /// The `result` for an app that is taken in.
+    /// The `result` for an app that is accepted.
     pub(crate) fn welcome(self, welcome: &Welcome, local: &LocalEnd<'_>) -> Json {
         welcomed(welcome, local)
     }
 
     // ---- As a caller ----
 
-    pub(crate) fn write_call(self, frames: &mut Frames, id: u64, call: &Outgoing) -> Draft {
+    pub(crate) fn write_call(self, frames: &mut FrameBuffer, id: u64, call: &Outgoing) -> WrittenFrame {
         let method = call.custom_method().unwrap_or_else(|| method_of(call.op));
         frames.request(id, method, call.hint(), |out| match &call.parts {
             Parts::Exact(params) if call.op == Op::CallTool => Object::write(out, |object| {
@@ -68,17 +68,17 @@ impl Tesseron {
                         object.text("subscriptionId", subscription.as_ref().unwrap_or(uri));
                     }
                 }
-                // Nothing else is asked of an app: `check_call` lets none through.
+                // Other requests are refused by `check_call`.
                 _ => {}
             }),
         })
     }
 
-    pub(crate) fn write_cancel(self, frames: &mut Frames, id: u64) -> Draft {
+    pub(crate) fn write_cancel(self, frames: &mut FrameBuffer, id: u64) -> WrittenFrame {
         frames.notify("actions/cancel", |object| object.string("invocationId", &invocation_name(id)))
     }
 
-    pub(crate) fn write_answer(self, frames: &mut Frames, id: &WireId, answer: &Answer) -> Draft {
+    pub(crate) fn write_answer(self, frames: &mut FrameBuffer, id: &WireId, answer: &Answer) -> WrittenFrame {
         let mut result =
             |members: &dyn Fn(&mut Object<'_>)| frames.response(id, 64, |out| Object::write(out, |object| members(object)));
         let wrong = RpcError::fixed(RpcError::INTERNAL, "the answer has the wrong shape");
@@ -103,7 +103,7 @@ impl Tesseron {
 
     // ---- As a callee ----
 
-    pub(crate) fn write_ask(self, frames: &mut Frames, id: u64, ask: &Ask, invocation: &WireId) -> Draft {
+    pub(crate) fn write_ask(self, frames: &mut FrameBuffer, id: u64, ask: &Ask, invocation: &WireId) -> WrittenFrame {
         let method = if matches!(ask, Ask::Sample(_)) { "sampling/request" } else { "elicitation/request" };
         frames.request(id, method, 256, |out| {
             Object::write(out, |object| {
@@ -127,15 +127,21 @@ impl Tesseron {
                     },
                     Ask::Elicit(form) => write_question(object, &form.message, &form.schema),
                     Ask::Confirm { message } => write_question(object, message, &confirmation()),
-                    // `check_ask` lets neither through.
+                    // Refused by `check_ask`.
                     Ask::OpenUrl(_) | Ask::Roots => {}
                 }
             });
         })
     }
 
-    /// Writes an update of progress. The partial result rides as data, unless there is other data.
-    pub(crate) fn write_progress(self, frames: &mut Frames, token: &WireId, progress: &Progress, partial: Option<&Json>) -> Draft {
+    /// Writes an update of progress. The partial result is sent as data, unless there is other data.
+    pub(crate) fn write_progress(
+        self,
+        frames: &mut FrameBuffer,
+        token: &WireId,
+        progress: &Progress,
+        partial: Option<&Json>,
+    ) -> WrittenFrame {
         frames.notify("actions/progress", |object| {
             token.write(object.member("invocationId"));
             if let Some(percent) = progress.value {
@@ -152,13 +158,13 @@ impl Tesseron {
 
     pub(crate) fn write_reply(
         self,
-        frames: &mut Frames,
+        frames: &mut FrameBuffer,
         id: &WireId,
         token: Option<&WireId>,
         op: Op,
         reply: &Reply,
         partial: Option<&Json>,
-    ) -> Draft {
+    ) -> WrittenFrame {
         let mut failed = |error: &RpcError| match partial {
             Some(partial) => frames.error(Some(id), &with_partial(error, &with_status(partial, "failed"))),
             None => frames.error(Some(id), error),
@@ -205,7 +211,7 @@ impl Tesseron {
 
     // ---- As either ----
 
-    pub(crate) fn write_log(self, frames: &mut Frames, record: &LogRecord, invocation: Option<&WireId>) -> Draft {
+    pub(crate) fn write_log(self, frames: &mut FrameBuffer, record: &LogRecord, invocation: Option<&WireId>) -> WrittenFrame {
         let level = match record.level {
             Level::Debug => "debug",
             Level::Info | Level::Notice => "info",
@@ -221,7 +227,7 @@ impl Tesseron {
                 invocation.write(object.member("invocationId"));
             }
             object.string("level", level);
-            // Data without words is no text, and becomes none: it goes beside an empty message.
+            // Data without text goes beside an empty message.
             push_json(object.member("message"), words.unwrap_or(br#""""#));
             let mut meta = Vec::new();
             Object::write(&mut meta, |object| {
@@ -245,7 +251,7 @@ impl Tesseron {
         })
     }
 
-    pub(crate) fn write_notice(self, frames: &mut Frames, notice: &Notice) -> Draft {
+    pub(crate) fn write_notice(self, frames: &mut FrameBuffer, notice: &Notice) -> WrittenFrame {
         match notice {
             Notice::Actions(actions) => frames.notify("actions/list_changed", |object| object.json("actions", actions)),
             Notice::Resources(resources) => frames.notify("resources/list_changed", |object| object.json("resources", resources)),
@@ -254,8 +260,8 @@ impl Tesseron {
                 object.json("value", value);
             }),
             Notice::Custom { method, params } => frames.notify_as_it_is(method, params.as_ref()),
-            // `check_notice` lets nothing else through.
-            _ => frames.none(),
+            // Other notices are refused by `check_notice`.
+            _ => frames.no_frame(),
         }
     }
 
@@ -315,7 +321,7 @@ fn write_manifest(object: &mut Object<'_>, app: &App, local: &LocalEnd<'_>) {
     write_capabilities(object, "capabilities", own.resources_subscribe, own.sampling, own.elicitation);
 }
 
-/// The `result` for an app that is taken in.
+/// The `result` for an app that is accepted.
 pub(super) fn welcomed(welcome: &Welcome, local: &LocalEnd<'_>) -> Json {
     let own = local.capabilities;
     let mut out = Vec::new();
@@ -361,7 +367,7 @@ fn write_question(object: &mut Object<'_>, message: &str, schema: &Json) {
     object.json("schema", schema);
 }
 
-/// The error of a tool that failed: its own, or its words as an internal one (errors page: what a handler throws).
+/// The error of a tool that failed: its own, or an internal error with its text (errors page: an exception of a handler).
 fn fault(output: &ToolOutput) -> RpcError {
     if let Some(error) = &output.fault {
         return (**error).clone();
@@ -382,8 +388,7 @@ fn fault(output: &ToolOutput) -> RpcError {
     }
 }
 
-/// Writes the structured content, else the one text as a string, else all blocks in the shape that MCP gives them: a gateway to MCP can tell that
-/// they are blocks.
+/// Writes the structured content, else the one text as a string, else all blocks in the shape of MCP, which a gateway to MCP recognises.
 fn write_output(out: &mut Vec<u8>, output: &ToolOutput) {
     match (&output.structured, &*output.content) {
         (Some(value), _) => push_json(out, value.as_bytes()),
@@ -393,7 +398,7 @@ fn write_output(out: &mut Vec<u8>, output: &ToolOutput) {
     }
 }
 
-/// The value of a resource: one content that says it is JSON is that JSON, one of text is a string; others stay as they are.
+/// Writes the value of a resource: a single content of type JSON as that JSON, a single text as a string, any other contents as they are.
 fn write_value(out: &mut Vec<u8>, contents: &Json) {
     let all = elements(contents.as_bytes());
     let &[one] = &*all else { return push_json(out, contents.as_bytes()) };
