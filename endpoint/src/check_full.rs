@@ -24,6 +24,11 @@ impl Checker {
         Self(LazyLock::new(Box::new(compile)))
     }
 
+    /// Compiles the schema now. Fails if it is none.
+    pub(crate) fn check_schema(&self) -> Result<(), &str> {
+        self.0.as_ref().map(drop).map_err(String::as_str)
+    }
+
     /// Checks `value`, whose text is `size` bytes long. Fails with all that is wrong with it.
     pub(crate) fn check(&self, value: &Value, size: usize) -> Result<(), String> {
         let validator = self.0.as_ref().map_err(|error| format!("the schema is not valid: {error}"))?;

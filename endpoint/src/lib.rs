@@ -77,6 +77,6 @@ pub use extensions::Extensions;
 pub use peer::{Call, Canceller, Peer};
 pub use service::{
     Completion, CompletionOf, CompletionRequest, Prompt, PromptMessage, PromptOutput, Resource, ResourceContents, ResourceTemplate,
-    ResourceUri, SchemaUnchecked, Service, Tool, ToolError,
+    ResourceUri, SchemaInvalid, SchemaUnchecked, Service, Tool, ToolError,
 };
 pub use state::{AskFailed, CallError, CallOutcome, Counters};

@@ -55,6 +55,15 @@ impl Checker {
         }
     }
 
+    /// Fails if the schema itself is known to be none.
+    fn check_schema(&self) -> Result<(), String> {
+        match self {
+            Self::Own(_) => Ok(()),
+            #[cfg(feature = "validate")]
+            Self::Full(checker) => checker.check_schema().map_err(|error| format!("is not valid: {error}")),
+        }
+    }
+
     /// Checks `value`, whose text is `size` bytes long. Fails with all that is wrong with it.
     fn check(&self, value: &Value, size: usize) -> Result<(), String> {
         match self {
@@ -104,9 +113,30 @@ impl Shape {
         Self::new(schema, unit)
     }
 
+    /// The arguments of a tool whose schema is known at run time only. Fails with the fault of the schema, as the end of a sentence about it.
+    pub(crate) fn raw(schema: Json) -> Result<Self, String> {
+        let value: Value = schema.decode().map_err(|error| format!("cannot be read: {error}"))?;
+        if value.get("type").is_none_or(|kind| kind != "object") {
+            return Err(String::from("is not one of an object: it has no `\"type\": \"object\"`"));
+        }
+        let plain = Plain::of(&value);
+        let checker = Checker::new(value);
+        checker.check_schema()?;
+        Ok(Self { schema, checker, plain, unit: false })
+    }
+
     fn new(schema: Value, unit: bool) -> Self {
         let (told, plain) = (encode(&schema), Plain::of(&schema));
         Self { schema: told, checker: Checker::new(schema), plain, unit }
+    }
+
+    /// Checks `json` against the schema and gives it back as it is.
+    pub(crate) fn check(&self, json: &Json) -> Result<Json, String> {
+        if !self.plain.as_ref().is_some_and(|plain| plain.fits(json)) {
+            let value: Value = json.decode().map_err(plain)?;
+            self.checker.check(&value, json.as_bytes().len())?;
+        }
+        Ok(json.clone())
     }
 
     /// The place of the first rule of the schema that nothing checks, as a JSON pointer.

@@ -26,7 +26,7 @@ use crate::{DriverSlot, Engine, Guarded, SendsEarly, wake_all};
 /// a transport, which runs while it is locked, may do what it likes.
 struct Slot<M, I: FrameIo, T> {
     /// Locked for a turn and for a send. Empty once the driver has ended.
-    seated: Mutex<Option<Box<Seated<M, I, T>>>>,
+    installed: Mutex<Option<Box<Installed<M, I, T>>>>,
     /// A request was left. Only ever swapped: by the task after leaving the request, by a verb after leaving the slot, so the second of them
     /// sees what the first did.
     has_request: AtomicBool,
@@ -34,7 +34,7 @@ struct Slot<M, I: FrameIo, T> {
     request: Mutex<Option<Request>>,
 }
 
-struct Seated<M, I: FrameIo, T> {
+struct Installed<M, I: FrameIo, T> {
     driver: Driver<M, I, T>,
     /// A panic of the transport, or of the clock, while a verb sent. It is the task that ends of it.
     panicked: Option<Box<dyn Any + Send>>,
@@ -48,17 +48,17 @@ enum Request {
     End,
 }
 
-type Taken<'a, M, I, T> = MutexGuard<'a, Option<Box<Seated<M, I, T>>>>;
+type Taken<'a, M, I, T> = MutexGuard<'a, Option<Box<Installed<M, I, T>>>>;
 
 impl<M: Machine, I: FrameIo, T: Timer> Slot<M, I, T> {
     fn new(driver: Driver<M, I, T>) -> Self {
-        let seated = Box::new(Seated { driver, panicked: None });
-        Self { seated: Mutex::new(Some(seated)), has_request: AtomicBool::new(false), request: Mutex::default() }
+        let installed = Box::new(Installed { driver, panicked: None });
+        Self { installed: Mutex::new(Some(installed)), has_request: AtomicBool::new(false), request: Mutex::default() }
     }
 
     /// For the task. After a panic in a turn it has what is left.
     fn take(&self) -> Option<Taken<'_, M, I, T>> {
-        match self.seated.try_lock() {
+        match self.installed.try_lock() {
             Ok(taken) => Some(taken),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
@@ -86,17 +86,17 @@ impl<M: Machine, I: FrameIo, T: Timer> Slot<M, I, T> {
     }
 
     /// Takes the driver out, or has a verb that is there do so.
-    fn end(&self) -> Option<Box<Seated<M, I, T>>> {
+    fn end(&self) -> Option<Box<Installed<M, I, T>>> {
         self.take_or_leave(|| Request::End)?.take()
     }
 
     fn poll(&self, cx: &mut Context<'_>) -> Poll<Result<Option<M::Event>, I::Error>> {
         let Some(mut taken) = self.take_or_leave(|| Request::Turn(cx.waker().clone())) else { return Poll::Pending };
-        let Some(seated) = &mut *taken else { return Poll::Ready(Ok(None)) };
-        if let Some(panic) = seated.panicked.take() {
+        let Some(installed) = &mut *taken else { return Poll::Ready(Ok(None)) };
+        if let Some(panic) = installed.panicked.take() {
             resume_unwind(panic);
         }
-        seated.driver.poll_event(cx)
+        installed.driver.poll_event(cx)
     }
 
     /// Gives false where the driver has to take a turn for what is left to do, and the lock back, with nothing done, where it cannot send now.
@@ -105,10 +105,10 @@ impl<M: Machine, I: FrameIo, T: Timer> Slot<M, I, T> {
         S: SendsEarly<Event = M::Event>,
     {
         // After a panic the driver is for its task alone.
-        let Ok(mut taken) = self.seated.try_lock() else { return Err(state) };
-        let Some(seated) = taken.as_deref_mut().filter(|seated| seated.driver.sends_early()) else { return Err(state) };
+        let Ok(mut taken) = self.installed.try_lock() else { return Err(state) };
+        let Some(installed) = taken.as_deref_mut().filter(|installed| installed.driver.sends_early()) else { return Err(state) };
         let send = AssertUnwindSafe(|| {
-            seated.driver.send_early(|into| {
+            installed.driver.send_early(|into| {
                 let left = state.finish_turn(now, Some(into));
                 // The last frame of a session may have been the end of it.
                 engine.note_closed(&state);
@@ -118,7 +118,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Slot<M, I, T> {
             })
         });
         Ok(catch_unwind(send).unwrap_or_else(|panic| {
-            seated.panicked = Some(panic);
+            installed.panicked = Some(panic);
             false
         }))
     }
@@ -141,8 +141,8 @@ where
             Request::End => {
                 // The transport is the user's, and its end must not run under locks of the verb's caller. A runtime that takes no tasks any
                 // longer drops it here all the same.
-                if let Some(seated) = self.end() {
-                    engine.runtime().spawn(Box::pin(async move { drop(seated) }));
+                if let Some(installed) = self.end() {
+                    engine.runtime().spawn(Box::pin(async move { drop(installed) }));
                 }
                 None
             }

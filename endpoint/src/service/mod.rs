@@ -71,6 +71,17 @@ pub struct SchemaUnchecked {
     pub rule: String,
 }
 
+/// A schema, known at run time only, that is no JSON Schema of an object.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the schema of tool `{tool}` {reason}")]
+#[non_exhaustive]
+pub struct SchemaInvalid {
+    /// The name of the tool.
+    pub tool: String,
+    /// The fault of the schema, as the end of a sentence about it.
+    pub reason: String,
+}
+
 /// The start of the work that a request asks for.
 pub(crate) enum Start<'a> {
     Reply(Reply),

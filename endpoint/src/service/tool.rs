@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 
 use crate::context::{Cancelled, Context, TimeoutError};
 use crate::schema::{Output, Shape};
+use crate::service::SchemaInvalid;
 use crate::state::{AskFailed, Invocation};
 use engine::BoxFuture;
 use engine::Task;
@@ -149,6 +150,38 @@ impl Tool {
         Self::build(name.into(), input, told, Handler::Blocking(Arc::new(run)))
     }
 
+    /// A tool whose schema is known at run time only, as one that is read from a file or passed on from elsewhere. The handler is given the
+    /// arguments as JSON, checked against `schema`, and shapes its result itself. `schema` is sent to the peer word for word.
+    ///
+    /// ```
+    /// use endpoint::{Context, Tool};
+    /// use protocol_core::{Json, ToolOutput};
+    ///
+    /// let schema = Json::parse(r#"{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}"#)?;
+    /// let weather = Tool::raw("weather", schema, async |_: Context, arguments: Json| {
+    ///     let city = arguments.member("city").and_then(|city| city.as_text()).unwrap_or_default();
+    ///     Ok(ToolOutput::text(format!("It rains in {}", &*city)))
+    /// })?;
+    /// # drop(weather);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`SchemaInvalid`] if `schema` is no JSON Schema of an object (`"type": "object"`); its subschemas are looked at with the feature
+    /// `validate` alone. A schema with rules that are not checked is refused when the tool is registered
+    /// ([`Service::try_tool`](crate::Service::try_tool)).
+    pub fn raw<F, Fut>(name: impl Into<String>, schema: Json, handler: F) -> Result<Self, SchemaInvalid>
+    where
+        F: Fn(Context, Json) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<ToolOutput, ToolError>> + Send + 'static,
+    {
+        let name = name.into();
+        match Shape::raw(schema) {
+            Ok(input) => Ok(Self::task_of(name, input, Shape::check, None, handler, ToolError::settle)),
+            Err(reason) => Err(SchemaInvalid { tool: name, reason }),
+        }
+    }
+
     fn task<A, R, F, Fut, S>(name: impl Into<String>, told: Option<Json>, handler: F, shape: S) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
@@ -157,7 +190,26 @@ impl Tool {
         Fut: Future<Output = Result<R, ToolError>> + Send + 'static,
         S: Fn(Result<R, ToolError>) -> Reply + Send + Sync + 'static,
     {
-        let input = Arc::new(Shape::arguments::<A>());
+        Self::task_of(name.into(), Shape::arguments::<A>(), Shape::read::<A>, told, handler, shape)
+    }
+
+    /// A tool whose arguments `read` checks and reads, and whose result `shape` makes the reply of.
+    fn task_of<A, R, F, Fut, S>(
+        name: String,
+        input: Shape,
+        read: fn(&Shape, &Json) -> Result<A, String>,
+        told: Option<Json>,
+        handler: F,
+        shape: S,
+    ) -> Self
+    where
+        A: Send + 'static,
+        R: 'static,
+        F: Fn(Context, A) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R, ToolError>> + Send + 'static,
+        S: Fn(Result<R, ToolError>) -> Reply + Send + Sync + 'static,
+    {
+        let input = Arc::new(input);
         let parts = Arc::new((Arc::clone(&input), handler, shape));
         let later = Arc::clone(&parts);
         let start = move |invocation: Arc<Invocation>, arguments: Json| -> BoxFuture<'static, ()> {
@@ -165,7 +217,7 @@ impl Tool {
             let context = Context::new(Arc::clone(&invocation));
             Box::pin(Task::new(invocation, async move {
                 let (input, handler, shape) = &*parts;
-                match input.read(&arguments) {
+                match read(input, &arguments) {
                     Ok(arguments) => shape(handler(context, arguments).await),
                     Err(violations) => invalid(&violations),
                 }
@@ -173,7 +225,7 @@ impl Tool {
         };
         let in_place = move |context: Context, arguments: Json| -> Result<Reply, BoxFuture<'static, Reply>> {
             let (input, handler, shape) = &*parts;
-            let arguments = match input.read(&arguments) {
+            let arguments = match read(input, &arguments) {
                 Ok(arguments) => arguments,
                 Err(violations) => return Ok(invalid(&violations)),
             };
@@ -194,7 +246,7 @@ impl Tool {
                 }
             }
         };
-        Self::build(name.into(), input, told, Handler::Task { start: Arc::new(start), in_place: Arc::new(in_place) })
+        Self::build(name, input, told, Handler::Task { start: Arc::new(start), in_place: Arc::new(in_place) })
     }
 
     fn build(name: String, input: Arc<Shape>, output: Option<Json>, handler: Handler) -> Self {

@@ -56,6 +56,31 @@ fn a_string_is_a_member_of_structured_content_and_shows_itself_as_text() {
 }
 
 #[test]
+fn a_tool_with_a_schema_of_run_time_is_told_word_for_word_and_checked() {
+    let schema = r#"{"type":"object", "properties":{"city":{"type":"string"}},"required":["city"]}"#;
+    let weather = || {
+        let say = async |_: Context, arguments: Json| Ok(ToolOutput::text(arguments.as_str()));
+        Tool::raw("weather", Json::parse(schema).unwrap(), say).unwrap()
+    };
+    assert_eq!(told(weather())["inputSchema"], serde_json::from_str::<serde_json::Value>(schema).unwrap());
+    let call = |arguments| harness(weather()).call_tool("weather", text(arguments));
+    assert_eq!(call(json!({"city": "Bonn", "more": [1]})).text(), r#"{"city":"Bonn","more":[1]}"#);
+    let refused = call(json!({"city": 7}));
+    assert!(refused.is_tool_error() && refused.text().contains("/city"), "{}", refused.text());
+}
+
+#[test]
+fn a_schema_of_run_time_that_is_none_of_an_object_is_an_error_that_names_tool_and_fault() {
+    let make = |schema: &'static str| Tool::raw("t", Json::parse(schema).unwrap(), async |_: Context, _| Ok(ToolOutput::default()));
+    for none in [r#"{"type":"string"}"#, "{}", "true", "[1]"] {
+        let error = make(none).unwrap_err().to_string();
+        assert_eq!(error, r#"the schema of tool `t` is not one of an object: it has no `"type": "object"`"#, "{none}");
+    }
+    #[cfg(feature = "validate")]
+    assert!(make(r#"{"type":"object","patternProperties":{"(":{}}}"#).unwrap_err().to_string().contains("is not valid"));
+}
+
+#[test]
 fn arguments_that_are_missing_or_null_are_an_empty_object() {
     for params in [json!({"name": "steps"}), json!({"name": "steps", "arguments": null}), json!({"name": "steps", "arguments": {}})]
     {
