@@ -16,7 +16,7 @@ use crate::dialect::{
 };
 use crate::error::{RpcError, Violation};
 use crate::json::read::{Kind, elements, for_each_key, for_each_member, integer, member, number, string};
-use crate::json::scan::{IndexedObject, Repeated};
+use crate::json::scan::{IndexedObject, RepeatedMember};
 use crate::json::{Frame, Json, Text};
 use crate::wire::{self, Body, Element, Envelope, Malformed, WireId};
 
@@ -347,7 +347,7 @@ struct Meta<'a> {
 
 impl<'a> Meta<'a> {
     fn read(params: &IndexedObject<'a>, most: usize) -> Result<Self, (Violation, &'static str)> {
-        let meta = params.only("_meta").map_err(|Repeated| (Violation::RepeatedMember, "_meta stands twice"))?;
+        let meta = params.only("_meta").map_err(|RepeatedMember| (Violation::RepeatedMember, "_meta stands twice"))?;
         let Some(meta) = meta else { return Ok(Self::default()) };
         if Kind::of(meta) != Kind::Object {
             return Err((Violation::InvalidParams, "_meta must be an object"));
