@@ -113,7 +113,7 @@ impl Session {
             return Err(AskError::Full);
         }
         let (lane, rules) = (inbound.lane(), inbound.rules());
-        let named = if rules.names_invocations { inbound.token() } else { Some(inbound.exchange()) };
+        let named = if rules.names_calls { inbound.token() } else { Some(inbound.exchange()) };
         let frame = rules.dialect.write_ask(self.outbox.frames(), self.next, &ask, named.ok_or(AskError::Unsupported)?, depth);
         if frame.len() > self.config.limits.frame_bytes {
             self.outbox.frames().discard(frame);
@@ -401,7 +401,7 @@ impl Session {
         let input = self.close_outbound_input(key)?;
         if let Some(ticket) = input.ticket()
             && !self.outbox.withdraw(ticket)
-            && input.rules().cancels_questions
+            && input.rules().cancels_input_requests
         {
             self.push_cancel_as(input.lane(), Class::InputRequest, key.0, reason);
         }

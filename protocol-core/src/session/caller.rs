@@ -97,7 +97,7 @@ impl Session {
     fn start(&mut self, call: &Invoke, depth: u8) -> OutboundId {
         let id = OutboundId(self.number());
         let timeouts = call.timeouts.unwrap_or(self.config.timeouts.call);
-        let observed = match self.rules.names_invocations {
+        let observed = match self.rules.names_calls {
             // A call with a name may report progress, requested or not.
             true => self.rules.dialect.is_cancellable(call.op()),
             false => call.progress || (timeouts.reset_on_progress && timeouts.idle.is_some()),

@@ -42,7 +42,7 @@ impl Session {
     pub(super) fn refuse_frame(&mut self) {
         self.violation(Violation::FrameTooLarge);
         let lane = self.arriving.lane;
-        if self.rules.answers_garbage {
+        if self.rules.answers_unreadable {
             let error = RpcError::fixed(RpcError::INVALID_REQUEST, Violation::FrameTooLarge.as_str());
             let frame = self.rules.dialect.write_error(self.outbox.frames(), None, &error);
             self.reply_at_once(ReplyKind::Refused, frame);

@@ -17,8 +17,8 @@ use super::{
 };
 use crate::config::DepthInference;
 use crate::dialect::{
-    Ask, Caller, Change, Fit, HandshakeAnswer, HandshakeFailed, HandshakeRejected, HandshakeRequest, Level, LogRecord, Message, Op,
-    PeerInfo, Progress, Refusal, Request, ResponseBody, TooEarly,
+    Ask, Caller, EarlyMessage, HandshakeAnswer, HandshakeFailed, HandshakeRejected, HandshakeRequest, Level, LogRecord, Message,
+    Op, PeerChange, PeerInfo, Progress, Refusal, Request, ResponseBody, ResultFit,
 };
 use crate::error::{RpcError, Violation};
 use crate::json::{Json, Text};
@@ -55,7 +55,7 @@ impl Session {
             }
             Message::Ask { id, ask, parent, depth } => self.take_ask(id, ask, parent, depth),
             Message::Cancel { id, reason } => self.take_cancel(&id, reason),
-            Message::Changed(change) => self.take_change(change),
+            Message::PeerChanged(change) => self.take_change(change),
             Message::Ping { id } => self.answer(id, ReplyKind::Result, |session, id| {
                 session.rules.dialect.write_result(session.outbox.frames(), id, &Json::empty_object())
             }),
@@ -116,14 +116,16 @@ impl Session {
             return self.finish_call(id, Outcome::Cancelled);
         }
         let (fit, outcome) = match body {
-            ResponseBody::Result(result) => (call.rules().dialect.fit(number, call.op(), &result), Outcome::Result(result)),
-            ResponseBody::Error(error) => (Fit::Fits, Outcome::Error(error)),
-            ResponseBody::Malformed => (Fit::Wrong, Outcome::Invalid(Invalid::Response)),
+            ResponseBody::Result(result) => {
+                (call.rules().dialect.check_result(number, call.op(), &result), Outcome::Result(result))
+            }
+            ResponseBody::Error(error) => (ResultFit::Fits, Outcome::Error(error)),
+            ResponseBody::Malformed => (ResultFit::Wrong, Outcome::Invalid(Invalid::Response)),
         };
-        if fit != Fit::Fits {
+        if fit != ResultFit::Fits {
             self.violation(Violation::InvalidResponse);
         }
-        self.finish_call(id, if fit == Fit::Wrong { Outcome::Invalid(Invalid::Response) } else { outcome });
+        self.finish_call(id, if fit == ResultFit::Wrong { Outcome::Invalid(Invalid::Response) } else { outcome });
     }
 
     /// Brings the answer to an input request of ours to its handler (`docs/protocols/mcp.md`, "Transitions of an incoming call").
@@ -204,7 +206,7 @@ impl Session {
     ) {
         let peer = self.peer.as_ref().filter(|_| self.handshake.serves()).map(Arc::clone);
         let Some(peer) = peer else {
-            return self.refuse(id, Some(Violation::OutOfPhase), |session| session.rules.dialect.too_early(TooEarly::Request));
+            return self.refuse(id, Some(Violation::OutOfPhase), |session| session.rules.dialect.too_early(EarlyMessage::Request));
         };
         if !self.ending.is_open() {
             return self.refuse(id, None, |session| session.rules.dialect.busy(true));
@@ -216,7 +218,7 @@ impl Session {
         if self.inbound_calls.len() >= self.config.limits.in_flight {
             return self.refuse(id, Some(Violation::TooManyRequests), |session| session.rules.dialect.busy(false));
         }
-        let name = token.as_ref().filter(|_| self.rules.names_invocations);
+        let name = token.as_ref().filter(|_| self.rules.names_calls);
         let lane = self.arriving.lane;
         let name = name.map(|name| (lane, name.clone()));
         if name.as_ref().is_some_and(|name| self.names.contains_key(name)) {
@@ -265,7 +267,8 @@ impl Session {
     /// Takes an input request of the peer (`docs/protocols/mcp.md`, "Transitions of an outgoing call").
     fn take_ask(&mut self, id: WireId, ask: Result<Box<Ask>, Refusal>, named: Option<u64>, claimed: u8) {
         if !self.handshake.asks() {
-            return self.refuse(id, Some(Violation::OutOfPhase), |session| session.rules.dialect.too_early(TooEarly::Question));
+            return self
+                .refuse(id, Some(Violation::OutOfPhase), |session| session.rules.dialect.too_early(EarlyMessage::InputRequest));
         }
         if !self.ending.may_write() {
             return self.refuse(id, None, |session| session.rules.dialect.busy(true));
@@ -275,7 +278,7 @@ impl Session {
             Err(Refusal { violation, error }) => return self.refuse(id, violation, |_| error),
         };
         let parent = self.parent_of_ask(named);
-        if parent.is_none() && self.rules.names_invocations {
+        if parent.is_none() && self.rules.names_calls {
             // An input request that crosses the end of its call breaks no rule.
             let is_late = named.is_some_and(|number| self.was_ours(number));
             self.stats.late_frames = self.stats.late_frames.saturating_add(u64::from(is_late));
@@ -309,10 +312,10 @@ impl Session {
     /// The call that an input request belongs to: the one that the wire names, else the deepest in flight, the newest among equals.
     fn parent_of_ask(&self, named: Option<u64>) -> Option<OutboundId> {
         // A request that has not left cannot have caused an input request.
-        let may_ask = |op: Op| !op.is_probe() && (!self.rules.names_invocations || self.rules.dialect.is_cancellable(op));
+        let may_ask = |op: Op| !op.is_probe() && (!self.rules.names_calls || self.rules.dialect.is_cancellable(op));
         let has_left = |call: &OutboundCall| may_ask(call.op()) && call.ticket().is_some_and(|ticket| !self.outbox.holds(ticket));
         let named = named.map(OutboundId).filter(|id| self.outbound_calls.get(id).is_some_and(has_left));
-        if self.rules.names_invocations {
+        if self.rules.names_calls {
             return named;
         }
         named.or_else(|| {
@@ -325,7 +328,7 @@ impl Session {
     /// incoming call").
     fn take_cancel(&mut self, id: &WireId, reason: Option<Text>) {
         let lane = self.arriving.lane;
-        let owner = match self.rules.names_invocations {
+        let owner = match self.rules.names_calls {
             true => self.names.get(&(lane, id.clone())).copied().map(Owner::InboundCall),
             // If all lanes belong to one peer, a cancel may come by another lane than its request.
             false => self.peer_ids.owner(lane, id).or_else(|| self.peer_ids.only_owner(id).filter(|_| !self.rules.lane_bound)),
@@ -373,7 +376,7 @@ impl Session {
 
     fn take_level(&mut self, id: WireId, level: Result<Level, Refusal>) {
         if !self.handshake.serves() {
-            return self.refuse(id, Some(Violation::OutOfPhase), |session| session.rules.dialect.too_early(TooEarly::Request));
+            return self.refuse(id, Some(Violation::OutOfPhase), |session| session.rules.dialect.too_early(EarlyMessage::Request));
         }
         let level = match level {
             Ok(level) => level,
@@ -498,7 +501,7 @@ impl Session {
     }
 
     /// Acts on a change that the peer announces. Before the peer's half of the handshake it is kept until then.
-    fn take_change(&mut self, change: Box<Change>) {
+    fn take_change(&mut self, change: Box<PeerChange>) {
         let Some(peer) = &self.peer else {
             self.change = Some(change);
             return;
