@@ -9,7 +9,7 @@ use super::depth;
 use super::lane_queue::Class;
 use super::outbound_call::OutboundCall;
 use super::peer_ids::Owner;
-use super::progress::Seen;
+use super::progress::UpdateVerdict;
 use super::route::{Lane, ReplyKind};
 use super::{
     CloseReason, Event, ExchangeId, InboundCall, InboundId, InboundInput, InputFailed, InputKey, Invalid, OutboundId,
@@ -27,7 +27,7 @@ use crate::wire::{WireId, WrittenFrame};
 
 /// The target of a response to an exchange of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Exchange {
+enum ResponseTarget {
     HandshakeRequest,
     OutboundCall(OutboundId),
     OutboundInput(InputKey),
@@ -63,7 +63,7 @@ impl Session {
             Message::HandshakeRequest { id, greeting } => self.take_handshake_request(id, greeting),
             Message::HandshakeConfirmed => self.take_confirmation(),
             Message::Log { record, invocation } => self.take_log(record, invocation),
-            Message::Notice(notice) if self.handshake.serves() => self.tell(Event::Notice(notice)),
+            Message::Notice(notice) if self.handshake.serves() => self.push_event(Event::Notice(notice)),
             Message::Notice(_) => self.violation(Violation::OutOfPhase),
             Message::Batch(all) => {
                 for message in all {
@@ -81,14 +81,14 @@ impl Session {
 
     /// The target of the response to an exchange of ours. The first exchange of a call has the number of the call. A number below `next`
     /// that is in no table is late.
-    fn exchange(&self, number: u64) -> Option<Exchange> {
+    fn response_target(&self, number: u64) -> Option<ResponseTarget> {
         let (call, key) = (OutboundId(number), InputKey(number));
         if self.outbound_calls.get(&call).is_some_and(|call| !call.is_held()) {
-            Some(Exchange::OutboundCall(call))
+            Some(ResponseTarget::OutboundCall(call))
         } else if self.outbound_inputs.get(&key).is_some_and(|input| !input.is_held()) {
-            Some(Exchange::OutboundInput(key))
+            Some(ResponseTarget::OutboundInput(key))
         } else {
-            (self.handshake.is_opened() && number == self.config.first_id()).then_some(Exchange::HandshakeRequest)
+            (self.handshake.is_opened() && number == self.config.first_id()).then_some(ResponseTarget::HandshakeRequest)
         }
     }
 
@@ -99,10 +99,10 @@ impl Session {
         let Some(number) = number else { return self.violation(Violation::UnknownResponse) };
         let id = OutboundId(number);
         let Some(call) = self.outbound_calls.get_mut(&id).filter(|call| !call.is_held()) else {
-            return match self.exchange(number) {
-                Some(Exchange::HandshakeRequest) => self.take_handshake_answer(body),
-                Some(Exchange::OutboundInput(key)) => self.take_answer(key, body),
-                Some(Exchange::OutboundCall(_)) | None => self.stats.late_frames = self.stats.late_frames.saturating_add(1),
+            return match self.response_target(number) {
+                Some(ResponseTarget::HandshakeRequest) => self.take_handshake_answer(body),
+                Some(ResponseTarget::OutboundInput(key)) => self.take_answer(key, body),
+                Some(ResponseTarget::OutboundCall(_)) | None => self.stats.late_frames = self.stats.late_frames.saturating_add(1),
             };
         };
         // A request that has not left cannot be answered: the peer guessed its number.
@@ -146,7 +146,7 @@ impl Session {
         if matches!(answer, Err(InputFailed::Invalid(_))) {
             self.violation(Violation::InvalidResponse);
         }
-        self.bring_answer(key, &input, answer);
+        self.deliver_answer(key, &input, answer);
     }
 
     /// Hands progress on or drops it: progress accepted, progress dropped, late progress (`docs/protocols/mcp.md`, "Transitions of an
@@ -165,12 +165,12 @@ impl Session {
         // A flood is reported once in the window that we would keep ourselves.
         let quiet = self.config.progress.window.length;
         let accepts_equal = self.config.progress.accept_equal;
-        match call.see(progress, partial.map(|partial| *partial), self.now, accepts_equal, quiet) {
-            Seen::Accepted { progress, .. } => {
+        match call.judge(progress, partial.map(|partial| *partial), self.now, accepts_equal, quiet) {
+            UpdateVerdict::Accepted { progress, .. } => {
                 self.arm_call(id);
-                self.tell(Event::Progress { id, progress });
+                self.push_event(Event::Progress { id, progress });
             }
-            Seen::Dropped { surfaces } => self.drop_progress(Violation::ProgressNotIncreasing, surfaces),
+            UpdateVerdict::Dropped { surfaces } => self.drop_progress(Violation::ProgressNotIncreasing, surfaces),
         }
     }
 
@@ -238,7 +238,7 @@ impl Session {
         let observed = token.is_some();
         let lane = self.owe();
         self.inbound_calls.insert(inbound, InboundCall::new(lane, id, request.op(), token, depth, self.rules, self.now));
-        self.tell(Event::Request { id: inbound, request, caller: Caller::new(peer, self.log_level, meta), depth, observed });
+        self.push_event(Event::Request { id: inbound, request, caller: Caller::new(peer, self.log_level, meta), depth, observed });
         if let Some(deadline) = self.config.timeouts.serve {
             self.arm_inbound_call(inbound, deadline);
         }
@@ -256,9 +256,9 @@ impl Session {
 
     /// Returns `true` if this was the number of an exchange of ours that is over, or was given up.
     fn was_ours(&self, number: u64) -> bool {
-        let is_over = match self.exchange(number) {
-            Some(Exchange::OutboundCall(id)) => self.outbound_calls.get(&id).is_some_and(OutboundCall::is_given_up),
-            Some(Exchange::OutboundInput(_) | Exchange::HandshakeRequest) => false,
+        let is_over = match self.response_target(number) {
+            Some(ResponseTarget::OutboundCall(id)) => self.outbound_calls.get(&id).is_some_and(OutboundCall::is_given_up),
+            Some(ResponseTarget::OutboundInput(_) | ResponseTarget::HandshakeRequest) => false,
             None => true,
         };
         is_over && (self.config.first_id()..self.next).contains(&number)
@@ -306,7 +306,7 @@ impl Session {
             }
             self.arm_call(parent);
         }
-        self.tell(Event::InputRequested { key, parent, ask, depth });
+        self.push_event(Event::InputRequested { key, parent, ask, depth });
     }
 
     /// The call that an input request belongs to: the one that the wire names, else the deepest in flight, the newest among equals.
@@ -364,9 +364,9 @@ impl Session {
 
     /// Hands a log record on, unless it was written on behalf of a call that is over.
     fn take_log(&mut self, record: LogRecord, invocation: Option<u64>) {
-        let is_live = |number: u64| self.exchange(number).is_some() && !self.was_ours(number);
+        let is_live = |number: u64| self.response_target(number).is_some() && !self.was_ours(number);
         if invocation.is_none_or(is_live) {
-            self.tell(Event::Log(record));
+            self.push_event(Event::Log(record));
         } else {
             self.stats.late_frames = self.stats.late_frames.saturating_add(1);
         }
@@ -481,7 +481,7 @@ impl Session {
             Ok(HandshakeRequest { peer, answer: HandshakeAnswer::Owner(resume) }) => {
                 let lane = self.owe();
                 self.handshake.ask_owner(lane, id, peer.clone());
-                self.tell(Event::HandshakeRequest { peer, resume });
+                self.push_event(Event::HandshakeRequest { peer, resume });
             }
         }
     }
@@ -491,7 +491,7 @@ impl Session {
         let frame = self.rules.dialect.write_result(self.outbox.frames(), &id, answer);
         self.outbox.push(lane, Class::Reply(ReplyKind::Result), frame);
         self.handshake.answer(lane, id);
-        self.meet(peer);
+        self.set_peer(peer);
     }
 
     /// Answered -> Ready.
@@ -515,7 +515,7 @@ impl Session {
             pass.claim_code = None;
         }
         self.peer = Some(Arc::new(peer.clone()));
-        self.tell(Event::PeerChanged(peer.into()));
+        self.push_event(Event::PeerChanged(peer.into()));
     }
 
     fn take_confirmation(&mut self) {
@@ -530,7 +530,7 @@ impl Session {
         let answer = match body {
             ResponseBody::Result(result) => self.rules.dialect.read_handshake_answer(&result, &self.config.local_end()),
             ResponseBody::Error(error) => {
-                self.tell(Event::HandshakeRefused(error));
+                self.push_event(Event::HandshakeRefused(error));
                 Err(HandshakeFailed::Malformed)
             }
             ResponseBody::Malformed => Err(HandshakeFailed::Malformed),
@@ -538,7 +538,7 @@ impl Session {
         match answer {
             Ok(peer) => {
                 self.handshake.complete();
-                self.meet(peer.into());
+                self.set_peer(peer.into());
                 if let Some(frame) = self.rules.dialect.write_handshake_confirmation(self.outbox.frames()) {
                     self.outbox.push(Lane::CHANNEL, Class::Notice, frame);
                 }
@@ -552,11 +552,11 @@ impl Session {
         }
     }
 
-    fn meet(&mut self, peer: Box<PeerInfo>) {
+    fn set_peer(&mut self, peer: Box<PeerInfo>) {
         self.handshake.arm(None, &mut self.timers);
         self.rules = self.rules.dialect.agree(&peer, self.rules);
         self.peer = Some(Arc::new(PeerInfo::clone(&peer)));
-        self.tell(Event::Ready(peer));
+        self.push_event(Event::Ready(peer));
     }
 
     /// Sends the calls and input requests that waited for the handshake, oldest first.
