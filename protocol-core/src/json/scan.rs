@@ -694,7 +694,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_looked_for_is_found_at_every_place_of_a_text() {
+    fn a_pattern_is_found_at_every_place_of_a_text() {
         let looks_for = |text: &[u8]| any_part::<33>(text, 1, |part| part.windows(2).any(|pair| pair == b"ab"));
         for length in 0..150_usize {
             let mut text = b"ba".repeat(75);

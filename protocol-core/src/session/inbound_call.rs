@@ -538,7 +538,7 @@ mod transitions {
     }
 
     #[test]
-    fn the_machine_of_an_invocation_that_we_serve_is_the_one_in_the_docs() {
+    fn the_machine_of_an_inbound_call_is_the_one_in_the_docs() {
         let mut rows = Vec::new();
         for from in STATES {
             for (name, input) in INPUTS {

@@ -548,7 +548,7 @@ pub(super) mod transitions {
     }
 
     #[test]
-    fn the_machine_of_a_call_is_the_one_in_the_docs() {
+    fn the_machine_of_an_outbound_call_is_the_one_in_the_docs() {
         compare("call.txt", "A call of ours: every state, every input.", &table(&STATES, &INPUTS, in_state));
     }
 

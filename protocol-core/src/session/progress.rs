@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_merged_member_by_member() {
+    fn a_kept_update_is_merged_member_by_member() {
         let mut bench = Bench::new(RateWindow::new(0, Duration::from_secs(1)));
         bench.report(of(1.0, 9.0).with_message("one")).unwrap();
         bench.report(Progress::value(2.0).with_data(crate::json::Json::null())).unwrap();

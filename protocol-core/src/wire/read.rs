@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn g13_a_repeated_member_is_refused_also_when_it_hides_behind_an_escape() {
+    fn g13_a_repeated_member_is_refused_also_when_an_escape_hides_it() {
         assert_eq!(shown(r#"{"jsonrpc":"2.0","id":1,"\u0069d":2,"method":"a"}"#), "RepeatedMember Some((None, -32600))");
         assert_eq!(shown(r#"{"jsonrpc":"2.0","id":1,"method":"a","method":"b"}"#), "RepeatedMember Some((None, -32600))");
         assert_eq!(shown(r#"{"jsonrpc":"2.0","id":1,"result":{},"result":{}}"#), "RepeatedMember None");

@@ -560,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_session_adds_stands_behind_what_was_given_however_that_is_written() {
+    fn members_of_the_session_follow_those_that_were_given_however_they_are_written() {
         for (given, expected) in [
             ("{}", r#"{"_meta":{"progressToken":7}}"#),
             ("{ \t }", "{ \t \"_meta\":{\"progressToken\":7}}"),
