@@ -1,5 +1,17 @@
 //! The parts that every adapter needs and no runtime forces.
 //!
+//! # Which layer do you need?
+//!
+//! | You want to | Take |
+//! |---|---|
+//! | own the event loop, test in virtual time, run without std | `protocol-core` |
+//! | write tools or clients | `endpoint`, and `adapter-tokio` or `adapter-smol` |
+//! | put a transport or a runtime of your own under an endpoint | `endpoint`, `engine`, `adapter-io` |
+//! | be a Tesseron app, or the gateway to such apps | `tesseron`, and an adapter with the feature `tesseron` |
+//! | call tools from a terminal | `programs` |
+//!
+//! # This crate
+//!
 //! An adapter for one more runtime says how bytes are read and written there ([`ByteIo`], [`StreamIo`]), how connections are accepted
 //! ([`Accept`]), how an alarm rings ([`Timer`](protocol_core::drive::Timer)), how tasks start (`engine::Runtime`) and how the exit of a process is
 //! awaited ([`Process`]). Framing, ends, errors and the care for children and socket files are here.

@@ -1,8 +1,19 @@
 //! Sockets, pipes and clocks of smol for [`protocol_core`].
 //!
-//! A transport is opened by one of [`stdio`], [`child`], [`tcp_connect`], [`TcpListener`], `unix_connect`, `UnixListener` or
-//! [`duplex`], for Tesseron by [`tesseron_listen`] and [`tesseron_dial`]; [`LineIo`] makes one of any other reader and writer, or of a
-//! stream that is both. Then
+//! # Which layer do you need?
+//!
+//! | You want to | Take |
+//! |---|---|
+//! | own the event loop, test in virtual time, run without std | `protocol-core` |
+//! | write tools or clients | `endpoint`, and `adapter-tokio` or `adapter-smol` |
+//! | put a transport or a runtime of your own under an endpoint | `endpoint`, `engine`, `adapter-io` |
+//! | be a Tesseron app, or the gateway to such apps | `tesseron`, and an adapter with the feature `tesseron` |
+//! | call tools from a terminal | `programs` |
+//!
+//! # This crate
+//!
+//! A transport is opened by one of `stdio`, `child`, `tcp_connect`, `TcpListener`, `unix_connect`, `UnixListener` or [`duplex`], for
+//! Tesseron by `tesseron_listen` and `tesseron_dial`; [`LineIo`] makes one of any other reader and writer, or of a stream that is both. Then
 //! * [`serve`] or [`connect`] runs an endpoint over it, in a task of its own, and gives a [`Connection`], or
 //! * a [`protocol_core::drive::Driver`] joins it with a bare session and an [`Alarm`] of a [`Clock`].
 //!
@@ -26,6 +37,14 @@
 //! })
 //! # .unwrap();
 //! ```
+//!
+//! # Features
+//!
+//! | Feature | Default | |
+//! |---|---|---|
+//! | `stdio`, `child`, `net` | on | standard input and output; processes that are started; TCP and Unix sockets |
+//! | `validate`, `tracing` | on | those of `endpoint` |
+//! | `tesseron`, `websocket` | off | Tesseron over Unix sockets; over WebSockets, too |
 
 #[cfg(feature = "child")]
 mod child;

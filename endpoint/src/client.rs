@@ -134,7 +134,7 @@ impl InputContext {
     /// Starts a tool on behalf of the question. `arguments` is an object.
     ///
     /// # Errors
-    /// As for [`Asked::call`].
+    /// As for [`InputContext::call`].
     pub fn call_tool(&self, name: &str, arguments: Json) -> Result<Call, InvokeError> {
         self.call(Invoke::call_tool(name, arguments))
     }

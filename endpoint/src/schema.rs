@@ -12,8 +12,9 @@ use serde_json::{Map, Value, json};
 use crate::check_full;
 use crate::check_plain;
 use crate::plain::Plain;
-use protocol_core::dialect::ToolOutput;
-use protocol_core::json::{Json, JsonError};
+use protocol_core::dialect::{Content, ToolOutput, ToolResult};
+use protocol_core::json::write::Object;
+use protocol_core::json::{Json, JsonError, Text};
 
 /// A schema and the values that it lets through.
 pub(crate) struct Shape {
@@ -223,22 +224,43 @@ impl Output {
         }
     }
 
-    /// A result as structured content and the same JSON as one block of text.
-    pub(crate) fn shape<T: Serialize>(&self, value: &T) -> Result<ToolOutput, JsonError> {
-        #[derive(Serialize)]
-        struct Wrapped<'a, T> {
-            result: &'a T,
+    /// Reads a result of this shape. One without structured content is read from its text, which a string is by itself.
+    pub(crate) fn read<T: DeserializeOwned>(&self, result: &ToolResult) -> Result<T, JsonError> {
+        match (self, &result.structured) {
+            (Self::Unit, _) => Json::null().decode(),
+            (Self::Wrapped(_), Some(structured)) => structured.member("result").unwrap_or_default().decode(),
+            (_, Some(structured)) => structured.decode(),
+            (_, None) => {
+                let text = result.text();
+                Json::parse(text.clone()).and_then(|json| json.decode()).or_else(|_| Json::string(&text).decode())
+            }
         }
+    }
+
+    /// A result as structured content, and the same JSON as one block of text; of a string the text itself.
+    pub(crate) fn shape<T: Serialize>(&self, value: &T) -> Result<ToolOutput, JsonError> {
         Ok(match self {
             Self::Object(_) => ToolOutput::structured(Json::encode(value)?),
-            Self::Wrapped(_) => ToolOutput::structured(Json::encode(&Wrapped { result: value })?),
+            Self::Wrapped(_) => {
+                let json = Json::encode(value)?;
+                let mut output = ToolOutput::structured(Object::value(|wrapped| wrapped.json("result", &json)));
+                if let Some(text) = json.as_text() {
+                    output.content = Content::Text(text).into();
+                }
+                output
+            }
             Self::Unit => ToolOutput::default(),
             Self::Any => {
                 let json = Json::encode(value)?;
-                if json.is_object() { ToolOutput::structured(json) } else { ToolOutput::text(json.as_str()) }
+                if json.is_object() { ToolOutput::structured(json) } else { ToolOutput::text(shown(&json)) }
             }
         })
     }
+}
+
+/// The text of a string, the JSON of anything else.
+fn shown(json: &Json) -> Text {
+    json.as_text().unwrap_or_else(|| json.as_str().into())
 }
 
 fn is_object(schema: &Value) -> bool {

@@ -1,6 +1,24 @@
 //! The programs `call`, `tools` and `gateway`: written once, for every runtime that has an [`Adapter`](adapter::Adapter).
 //!
-//! All write one clear line to stderr when something goes wrong, and exit with one of [`status`].
+//! # Which layer do you need?
+//!
+//! | You want to | Take |
+//! |---|---|
+//! | own the event loop, test in virtual time, run without std | `protocol-core` |
+//! | write tools or clients | `endpoint`, and `adapter-tokio` or `adapter-smol` |
+//! | put a transport or a runtime of your own under an endpoint | `endpoint`, `engine`, `adapter-io` |
+//! | be a Tesseron app, or the gateway to such apps | `tesseron`, and an adapter with the feature `tesseron` |
+//! | call tools from a terminal | `programs` |
+//!
+//! # This crate
+//!
+//! The binaries are a line each; everything is here, so that tests reach it. All write one clear line to stderr when something goes wrong, and exit
+//! with one of [`status`]. `docs/programs.md` has every flag.
+//!
+//! | Feature | Default | |
+//! |---|---|---|
+//! | `tokio` | on | `call`, `tools`, `gateway` |
+//! | `smol` | off | `smol-call`, `smol-tools`, `smol-gateway` |
 
 pub mod adapter;
 pub mod audit;

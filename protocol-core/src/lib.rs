@@ -1,4 +1,46 @@
-//! A sans-IO session for agent tools.
+//! A sans-IO session for tool calls that take minutes, over MCP and Tesseron: progress, cancellation, timeouts, input requests in the middle,
+//! and exactly one end.
+//!
+//! # Which layer do you need?
+//!
+//! | You want to | Take |
+//! |---|---|
+//! | own the event loop, test in virtual time, run without std | `protocol-core` |
+//! | write tools or clients | `endpoint`, and `adapter-tokio` or `adapter-smol` |
+//! | put a transport or a runtime of your own under an endpoint | `endpoint`, `engine`, `adapter-io` |
+//! | be a Tesseron app, or the gateway to such apps | `tesseron`, and an adapter with the feature `tesseron` |
+//! | call tools from a terminal | `programs` |
+//!
+//! # This crate
+//!
+//! Pure state machines: no clock, socket, file, task or lock. You push in what happened and pull out what there is to do.
+//!
+//! * [`Session`] is one end of one channel to one peer; its documentation has the methods by what they are for, an example of both ends, and
+//!   what always holds (G1 to G13).
+//! * [`Config`] decides its protocol ([`Protocol`]), its [`Limits`], [`Timeouts`] and [`ProgressPolicy`]; sessions that are alike share one.
+//! * [`Event`] and [`Transmit`] are what it gives; [`Invoke`], [`Reply`], [`Ask`] and [`Answer`] what it is given.
+//! * [`drive`] is the event loop as a future, for a transport and a timer of your own; [`lines`] is newline framing.
+//! * [`json`] holds slices of a frame and writes text, [`dialect`] the types of messages, [`table`] the maps of ids.
+//!
+//! ```
+//! use protocol_core::{Config, Event, Identity, Instant, Lane, Session};
+//!
+//! let mut server = Session::new(Config::mcp_server(Identity::new("server", "1.0")), Instant::ZERO);
+//! let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
+//! server.handle_frame(hello.into(), Lane::CHANNEL, Instant::from_millis(1))?;
+//! let welcome = server.poll_transmit().expect("an answer to the handshake");
+//! assert!(welcome.frame.starts_with(br#"{"jsonrpc":"2.0","id":1,"result""#));
+//! # Ok::<(), protocol_core::Full>(())
+//! ```
+//!
+//! # Features
+//!
+//! | Feature | Default | |
+//! |---|---|---|
+//! | `std` | on | `std` in the dependencies; nothing of a session changes without it |
+//! | `no-cas` | off | reference counts for targets without compare-and-swap, by `portable-atomic-util` |
+//!
+//! Nothing in this crate panics on input; each bound is a number in [`Limits`].
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
 #![forbid(unsafe_code)]
 #![cfg_attr(

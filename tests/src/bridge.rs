@@ -209,7 +209,7 @@ impl House {
         moved
     }
 
-    /// How many frames wait on a leg for the bridge to read them.
+    /// The number of frames that wait on a leg for the bridge to read them.
     #[must_use]
     pub fn unread(&self, leg: Leg) -> usize {
         self.peer(leg).said.len()

@@ -17,7 +17,27 @@ pub mod tesseron;
 pub mod until;
 pub mod world;
 
-/// The programs of the README compile, and the one that runs by itself does.
+/// The programs of the README, of the guides and of the cookbook compile, and those that run by themselves do.
 #[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-mod readme {}
+mod pages {
+    #[doc = include_str!("../../README.md")]
+    mod readme {}
+    #[doc = include_str!("../../docs/cookbook.md")]
+    mod cookbook {}
+    #[doc = include_str!("../../docs/guides/gateway.md")]
+    mod gateway {}
+    #[doc = include_str!("../../docs/guides/no-std.md")]
+    mod no_std {}
+    #[doc = include_str!("../../docs/guides/own-loop.md")]
+    mod own_loop {}
+    #[doc = include_str!("../../docs/guides/smol.md")]
+    mod smol {}
+    #[doc = include_str!("../../docs/guides/testing.md")]
+    mod testing {}
+    #[doc = include_str!("../../docs/guides/tokio.md")]
+    mod tokio {}
+    #[doc = include_str!("../../docs/guides/transport.md")]
+    mod transport {}
+    #[doc = include_str!("../../docs/long-running-tools.md")]
+    mod long_running_tools {}
+}

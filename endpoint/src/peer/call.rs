@@ -36,7 +36,7 @@ impl Call {
         Self { shared, id, polled: false, left: false, unread: None }
     }
 
-    /// Names the call in the session, in [`crate::Asked::parent`] for one.
+    /// Names the call in the session, in [`crate::InputContext::parent`] for one.
     #[must_use]
     pub fn id(&self) -> OutboundId {
         self.id
@@ -44,11 +44,13 @@ impl Call {
 
     /// Cancels the call, at once and for good: it resolves with [`Outcome::Cancelled`]. Nothing happens when it has ended.
     pub fn cancel(&self, reason: Option<&str>) {
-        self.shared.verb(|state, now, after| {
-            if state.session.cancel(self.id, reason, now).is_ok() {
-                after.output();
-            }
-        });
+        cancel(&self.shared, self.id, reason);
+    }
+
+    /// Gives a handle that cancels the call from elsewhere, also while its progress or its end is awaited.
+    #[must_use]
+    pub fn canceller(&self) -> Canceller {
+        Canceller { shared: Arc::clone(&self.shared), id: self.id }
     }
 
     /// The next update; `None` once the call has ended and all were read.
@@ -112,6 +114,35 @@ impl Call {
 
     fn leave(&self) -> Option<CallSlot> {
         self.shared.look(|state| state.calls.end(&self.id, take))
+    }
+}
+
+fn cancel(shared: &Shared, id: OutboundId, reason: Option<&str>) {
+    shared.verb(|state, now, after| {
+        // One that has ended already, dispatched or not, is not live: then nothing is sent.
+        if state.session.cancel(id, reason, now).is_ok() {
+            after.output();
+        }
+    });
+}
+
+/// A handle that cancels one call. Cloneable; dropping it changes nothing.
+#[derive(Clone)]
+pub struct Canceller {
+    shared: Arc<Shared>,
+    id: OutboundId,
+}
+
+impl Canceller {
+    /// Cancels the call as [`Call::cancel`] does. Nothing happens when it has ended, or when it was cancelled before.
+    pub fn cancel(&self, reason: Option<&str>) {
+        cancel(&self.shared, self.id, reason);
+    }
+}
+
+impl fmt::Debug for Canceller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Canceller").field("id", &self.id).finish_non_exhaustive()
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod call;
 
-pub use call::Call;
+pub use call::{Call, Canceller};
 
 use core::cell::Cell;
 use core::fmt;
@@ -12,7 +12,9 @@ use std::collections::BTreeMap;
 use std::string::{String, ToString as _};
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::state::diagnose::Span;
 use crate::state::{CallError, CallSlot, Counters, Shared, State};
@@ -77,6 +79,32 @@ impl Peer {
             Ok(arguments) => Ok(self.call_tool(name, arguments)?),
             Err(error) => Err(CallError::Unwritable(error.to_string())),
         }
+    }
+
+    /// Calls a tool with arguments of a type of your own, waits for its end, and reads its result as a `T` ([`CallOutcome::tool_as`](crate::CallOutcome::tool_as)).
+    ///
+    /// ```
+    /// # async fn sum(peer: endpoint::Peer) -> Result<(), endpoint::CallError> {
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Sum {
+    ///     sum: i64,
+    /// }
+    /// let Sum { sum } = peer.call_tool_as("add", &serde_json::json!({"a": 2, "b": 3})).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: dropping it cancels the call.
+    ///
+    /// # Errors
+    /// [`CallError`] as for [`Peer::call_tool_with`] and [`CallOutcome::tool_as`](crate::CallOutcome::tool_as).
+    pub async fn call_tool_as<T: DeserializeOwned + JsonSchema>(
+        &self,
+        name: &str,
+        arguments: &(impl Serialize + ?Sized),
+    ) -> Result<T, CallError> {
+        self.call_tool_with(name, arguments)?.await.tool_as()
     }
 
     /// Waits for the handshake.

@@ -12,6 +12,7 @@ use crate::context::Context;
 use engine::BoxFuture;
 use protocol_core::dialect::Reply;
 use protocol_core::json::Json;
+use protocol_core::json::write::base64;
 
 type Read = dyn Fn(Context, ResourceUri) -> BoxFuture<'static, Result<Vec<ResourceContents>, ToolError>> + Send + Sync;
 
@@ -321,42 +322,9 @@ fn follow(parts: &[Part], uri: &str, variables: &mut BTreeMap<String, String>) -
     rest.is_empty()
 }
 
-/// RFC 4648 section 4, with padding.
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let digit = |bits: u32| char::from(DIGITS.get((bits & 63) as usize).copied().unwrap_or(b'='));
-    let mut out = String::with_capacity(bytes.len().div_ceil(3).saturating_mul(4));
-    for chunk in bytes.chunks(3) {
-        let at = |index: usize| u32::from(chunk.get(index).copied().unwrap_or(0));
-        let bits = (at(0) << 16) | (at(1) << 8) | at(2);
-        out.push(digit(bits >> 18));
-        out.push(digit(bits >> 12));
-        out.push(if chunk.len() > 1 { digit(bits >> 6) } else { '=' });
-        out.push(if chunk.len() > 2 { digit(bits) } else { '=' });
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn base64_matches_the_examples_of_rfc_4648() {
-        let pairs = [
-            ("", ""),
-            ("f", "Zg=="),
-            ("fo", "Zm8="),
-            ("foo", "Zm9v"),
-            ("foob", "Zm9vYg=="),
-            ("fooba", "Zm9vYmE="),
-            ("foobar", "Zm9vYmFy"),
-        ];
-        for (plain, coded) in pairs {
-            assert_eq!(base64(plain.as_bytes()), coded);
-        }
-        assert_eq!(base64(&[0xff, 0xfe, 0xfb]), "//77");
-    }
 
     fn variables(template: &str, uri: &str) -> Option<Vec<(String, String)>> {
         let mut found = BTreeMap::new();

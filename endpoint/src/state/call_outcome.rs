@@ -1,5 +1,9 @@
 //! The end of a call of ours.
 
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+
+use crate::schema::Output;
 use protocol_core::dialect::{Progress, ToolResult};
 use protocol_core::error::RpcError;
 use protocol_core::json::{Json, JsonError};
@@ -44,6 +48,19 @@ impl CallOutcome {
         let result = self.result()?;
         ToolResult::read(&result).ok_or_else(|| CallError::Unreadable(String::from("it is not the result of a tool")))
     }
+
+    /// The result of a tool as a type: its structured content; where there is none, its text, read as JSON or as the string that it is. A
+    /// type that is no object, as a number, is read from the member `result`, which is where [`Tool::new`](crate::Tool::new) puts it.
+    ///
+    /// # Errors
+    /// [`CallError::ToolFailed`] if the tool failed, [`CallError::Unreadable`] if the result is no `T`, else as for [`CallOutcome::result`].
+    pub fn tool_as<T: DeserializeOwned + JsonSchema>(self) -> Result<T, CallError> {
+        let result = self.tool()?;
+        if result.is_error {
+            return Err(CallError::ToolFailed(Box::new(result)));
+        }
+        Ok(Output::of::<T>().read(&result)?)
+    }
 }
 
 /// Why a call brought no result.
@@ -56,6 +73,9 @@ pub enum CallError {
     /// The peer answered with an error.
     #[error("{0}")]
     Rpc(#[from] RpcError),
+    /// The tool ran and failed; its text says how.
+    #[error("the tool failed: {}", .0.text())]
+    ToolFailed(Box<ToolResult>),
     /// It ended without an answer: cancelled, timed out, lost, invalid.
     #[error("{}", ended(.0))]
     Ended(Outcome),

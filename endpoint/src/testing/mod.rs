@@ -19,7 +19,7 @@
 //! let run = Harness::new(Service::new(Identity::new("bed", "1")).tool(nap)).call_tool("nap", Json::empty_object());
 //! assert_eq!(run.progress.len(), 3);
 //! assert_eq!(run.ended, Some(Duration::from_secs(180)));
-//! assert_eq!(run.text(), r#"{"result":"rested"}"#);
+//! assert_eq!(run.text(), "rested");
 //! ```
 //!
 //! [`Executor`] and [`connect`] are the parts it is made of, for tests of whole pairs of endpoints.

@@ -28,7 +28,7 @@ fn each_decision_comes_back_and_each_address_has_an_id_of_its_own() {
     let run = || {
         let harness = harness(opens()).answer(Answer::OpenUrl(Consent::Accept)).answer(Answer::OpenUrl(Consent::Cancel));
         let run = harness.call_tool("opens", Json::empty_object());
-        assert_eq!(run.text(), r#"{"result":"accept cancel"}"#);
+        assert_eq!(run.text(), "accept cancel");
         let [(_, Ask::OpenUrl(first)), (_, Ask::OpenUrl(second))] = &run.asks[..] else { panic!("{:?}", run.asks) };
         assert_eq!((&*first.message, &*first.url, &*second.id), ("Sign in?", URL, "mine"));
         first.id.clone()
@@ -47,7 +47,7 @@ fn what_the_caller_does_not_offer_and_what_is_no_address_is_known_before_anythin
         assert_eq!(run.asks, []);
         run.text()
     };
-    let missing = r#"{"result":"-32007 the caller does not offer elicitation by URL"}"#;
+    let missing = "-32007 the caller does not offer elicitation by URL";
     assert_eq!(failed(URL, |config| config.capabilities.elicitation_url = false), missing);
     let older = |config: &mut Config| {
         config.protocol = Protocol::Mcp { side: mcp::Side::Client, newest: mcp::Revision::R2025_06_18 };

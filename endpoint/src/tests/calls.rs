@@ -74,6 +74,44 @@ impl Pair {
 }
 
 #[test]
+fn a_canceller_ends_a_call_whose_progress_is_awaited() {
+    let ends = Arc::default();
+    let pair = pair([counter(&ends)]);
+    let mut call = pair.call("count");
+    let canceller = call.canceller();
+    let mut updates = 0;
+    pair.wait(async {
+        while call.next_progress().await.is_some() {
+            updates += 1;
+            if updates == 2 {
+                canceller.clone().cancel(Some("enough"));
+            }
+        }
+    });
+    assert_eq!((updates, pair.wait(call).outcome), (2, Outcome::Cancelled));
+    canceller.cancel(None); // long over: nothing happens
+    assert_eq!(*ends.lock().unwrap(), ["told"]);
+}
+
+#[test]
+fn the_result_of_a_tool_is_read_as_a_type() {
+    let raw = |text: &'static str| async move |_: Context, ()| Ok(serde_json::Value::String(text.into()));
+    let fails = Tool::new("fails", async |_: Context, ()| Err::<(), _>(crate::ToolError::failed("no disk")));
+    let tools = [echo(), Tool::new("seven", async |_: Context, ()| Ok(7)), Tool::new("text", raw("plain")), fails];
+    let pair = pair(tools);
+    let peer = &pair.client;
+    let nothing = serde_json::Map::new();
+    let echoed: BTreeMap<String, u8> = pair.wait(peer.call_tool_as("echo", &json!({"a": 1}))).unwrap();
+    assert_eq!(echoed, BTreeMap::from([("a".to_string(), 1)]));
+    assert_eq!(pair.wait(peer.call_tool_as::<u8>("seven", &nothing)), Ok(7));
+    assert_eq!(pair.wait(peer.call_tool_as::<String>("text", &nothing)), Ok("plain".to_string()));
+    let error = pair.wait(peer.call_tool_as::<u8>("text", &nothing)).unwrap_err();
+    assert!(matches!(error, CallError::Unreadable(_)), "{error}");
+    let error = pair.wait(peer.call_tool_as::<()>("fails", &nothing)).unwrap_err();
+    assert_eq!(error.to_string(), "the tool failed: no disk");
+}
+
+#[test]
 fn a_call_made_before_the_handshake_is_held_and_then_answered() {
     let pair = pair([echo()]);
     assert_eq!(pair.client.info(), None);

@@ -17,7 +17,7 @@ use protocol_core::json::{Json, Text};
 
 #[derive(Deserialize, JsonSchema)]
 struct Steps {
-    /// The number of steps.
+    /// How many.
     #[serde(default)]
     steps: u32,
     #[serde(default)]
@@ -45,6 +45,14 @@ fn a_typed_result_is_structured_content_and_the_same_json_as_text() {
     assert_eq!(run.structured().unwrap().as_str(), r#"{"steps":3,"names":1}"#);
     assert_eq!(run.text(), r#"{"steps":3,"names":1}"#);
     assert!(!run.is_tool_error());
+}
+
+#[test]
+fn a_string_is_a_member_of_structured_content_and_shows_itself_as_text() {
+    let said = run(Tool::new("say", async |_: Context, ()| Ok("two \"words\"")));
+    assert_eq!((said.text().as_str(), said.structured().unwrap().as_str()), (r#"two "words""#, r#"{"result":"two \"words\""}"#));
+    let counted = run(Tool::new("count", async |_: Context, ()| Ok(vec![1, 2])));
+    assert_eq!((counted.text().as_str(), counted.structured().unwrap().as_str()), (r#"{"result":[1,2]}"#, r#"{"result":[1,2]}"#));
 }
 
 #[test]

@@ -152,7 +152,7 @@ impl Ended {
         assert!(ended.err[0].contains(words), "{ended:?}");
     }
 
-    /// How many lines of progress there are.
+    /// The number of lines of progress.
     fn updates(&self) -> usize {
         self.err.iter().filter(|line| line.contains("% ")).count()
     }

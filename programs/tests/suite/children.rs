@@ -128,7 +128,7 @@ impl Lines {
         }
     }
 
-    /// Whether the program says nothing more, since it has ended. Waits so long for that.
+    /// Returns `true` if the program says nothing more, since it has ended. Waits so long for that.
     pub(crate) fn ends_within(&self, span: Duration) -> bool {
         let (mut seen, end) = (self.seen.borrow_mut(), Instant::now() + span);
         loop {
@@ -398,7 +398,7 @@ impl Agent {
         }
     }
 
-    /// Whether the gateway says nothing more, since it has ended. Listens so long for that.
+    /// Returns `true` if the gateway says nothing more, since it has ended. Listens so long for that.
     pub(crate) fn ends_within(&mut self, span: Duration) -> bool {
         let end = Instant::now() + span;
         loop {

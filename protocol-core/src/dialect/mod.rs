@@ -6,6 +6,7 @@
 mod blocks;
 mod caller;
 mod checkpoint;
+mod content;
 mod form;
 mod list;
 pub mod mcp;
@@ -27,6 +28,7 @@ use crate::wire::{FrameBuffer, WireId, WrittenFrame};
 
 pub use blocks::Blocks;
 pub use caller::Caller;
+pub use content::Content;
 pub(crate) use list::list_of;
 pub use list::{Page, PromptArgument, PromptInfo, ResourceInfo, ResourceTemplateInfo, ToolInfo, ToolResult};
 pub(crate) use message::{
@@ -39,8 +41,8 @@ pub use request::{
     CallTool, Complete, CompletionOf, CompletionRequest, Custom, GetPrompt, List, ReadResource, Request, Subscribe, Unsubscribe,
 };
 pub use terms::{
-    Answer, Ask, Capabilities, Completion, Content, Elicit, Elicited, Identity, Level, LogRecord, NotFound, Notice, Op, PeerInfo,
-    Progress, Reply, Sample, Sampled, SessionCredentials, ToolOutput,
+    Answer, Ask, Capabilities, Completion, Elicit, Elicited, Identity, Level, LogRecord, NotFound, Notice, Op, PeerInfo, Progress,
+    Reply, Sample, Sampled, SessionCredentials, ToolOutput,
 };
 
 /// The protocol that a session speaks, and the end of it.

@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::{Blocks, Consent, OpenUrl, Page};
+use super::{Blocks, Consent, Content, OpenUrl, Page};
 use crate::error::RpcError;
 use crate::json::{Json, Text};
 
@@ -365,16 +365,6 @@ impl ToolOutput {
         output.fault = Some(Box::new(error));
         output
     }
-}
-
-/// One block of content.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Content {
-    /// Text.
-    Text(Text),
-    /// A block of another kind, exactly as it goes on the wire.
-    Raw(Json),
 }
 
 /// One progress update. Any of its members may be missing.

@@ -1,5 +1,6 @@
 //! JSON text being written, one value after the other into a buffer.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -9,6 +10,23 @@ pub use super::pretty::pretty;
 use super::read::Key;
 use super::scan::{self, any_part};
 use super::{Json, JsonError, Text, check_depth};
+
+/// Encodes bytes in base64 with padding (RFC 4648, section 4), as both protocols carry bytes.
+#[must_use]
+pub fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let digit = |bits: u32| char::from(DIGITS.get((bits & 63) as usize).copied().unwrap_or(b'='));
+    let mut out = String::with_capacity(bytes.len().div_ceil(3).saturating_mul(4));
+    for chunk in bytes.chunks(3) {
+        let at = |index: usize| u32::from(chunk.get(index).copied().unwrap_or(0));
+        let bits = (at(0) << 16) | (at(1) << 8) | at(2);
+        out.push(digit(bits >> 18));
+        out.push(digit(bits >> 12));
+        out.push(if chunk.len() > 1 { digit(bits >> 6) } else { '=' });
+        out.push(if chunk.len() > 2 { digit(bits) } else { '=' });
+    }
+    out
+}
 
 /// A writer of one object. Members are written in the order of the calls, and a name that is written twice appears twice.
 pub struct Object<'a> {

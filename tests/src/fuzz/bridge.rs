@@ -19,7 +19,7 @@ type Operation = [u8; 4];
 
 /// So many operations are enough for whatever there is to find.
 const OPERATIONS: usize = 250;
-/// How many places for opcodes there are; those that do nothing yet are free.
+/// The number of places for opcodes; those that do nothing yet are free.
 const PLACES: u8 = 32;
 const APPS: [&str; 3] = ["one", "two", "three"];
 
@@ -58,7 +58,7 @@ struct Seat {
     crossed: Vec<String>,
     /// The newest that is over.
     gone: Option<Invoked>,
-    /// How often it has asked something under an id, less the answers.
+    /// The number of times that it has asked something under an id, less the answers.
     owed: BTreeMap<String, usize>,
     next: u64,
     subscription: Option<String>,

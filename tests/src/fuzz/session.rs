@@ -55,7 +55,7 @@ struct Fuzzed {
     asked: VecDeque<(InputKey, Ask)>,
     questions: VecDeque<InputKey>,
     closed: bool,
-    /// How often the peer has asked under an id, less the answers.
+    /// The number of times that the peer has asked under an id, less the answers.
     owed: BTreeMap<Id, usize>,
     /// A frame came that cannot be taken apart here; answers are no longer counted.
     unsure: bool,

@@ -42,7 +42,7 @@ macro_rules! rows {
             }
         }
 
-        /// Whether this is a row of the list.
+        /// Returns `true` if this is a row of the list.
         #[must_use]
         pub fn has(name: &str) -> bool {
             [$(stringify!($name)),*].contains(&name)

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tesseron::net::Address;
 
-/// How long one waits for what must come.
+/// The longest wait for what must come.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The key and the answer to it that the specification of WebSockets has for an example.

@@ -41,9 +41,9 @@ pub(super) struct Player {
     pub(super) newest: Vec<InboundId>,
     pub(super) asked: BTreeMap<String, (InputKey, String)>,
     pub(super) greeting: Option<Option<ResumeCredentials>>,
-    /// How often each call that was made has ended.
+    /// The number of times that each call that was made has ended.
     done: BTreeMap<OutboundId, usize>,
-    /// How long each action may take, as the recorded app said.
+    /// The time that each action may take, as the recorded app said.
     pub(super) deadlines: BTreeMap<String, u64>,
     pub(super) differences: BTreeSet<String>,
 }
@@ -150,7 +150,7 @@ impl Player {
         self.differences
     }
 
-    /// Whether the peer's request of that id runs a tool or an action.
+    /// Returns `true` if the peer's request of that id runs a tool or an action.
     pub(super) fn runs(&self, id: &Value) -> bool {
         self.methods.get(&format!(">{id}")).is_some_and(|method| method == "actions/invoke")
     }
@@ -464,7 +464,7 @@ impl Player {
     }
 }
 
-/// Whether the owner of a session is told what the frame says that brought the event.
+/// Returns `true` if the owner of a session is told what the frame says that brought the event.
 fn is_told_as_heard(heard: &Value, event: &Event) -> bool {
     let params = &heard["params"];
     let same = |told: &Json, heard: Option<&Value>| told.decode::<Value>().ok().as_ref() == heard;

@@ -32,7 +32,7 @@ pub struct Seen {
     pub end: String,
     /// What is spoken.
     pub protocol: Protocol,
-    /// Whether this end is the one that calls.
+    /// `true` if this end is the one that calls.
     pub calls: bool,
     /// Its connections, one after the other.
     pub channels: Vec<Channel>,

@@ -53,7 +53,7 @@ pub(super) fn config(calls: bool, channel: &Channel) -> Config {
     config
 }
 
-/// How long each action of the recorded app may take.
+/// The time that each action of the recorded app may take.
 pub(super) fn deadlines(channel: &Channel) -> impl Iterator<Item = (String, u64)> {
     let said = channel.turns.iter().filter_map(|turn| if let What::Said(frame) = &turn.what { Some(frame) } else { None });
     let actions = said.filter_map(|frame| frame.pointer("/params/actions").and_then(Value::as_array)).flatten();

@@ -224,7 +224,7 @@ async fn a_child_is_asked_to_exit_by_the_end_of_its_input<A: Adapter>(stage: Sta
     assert_eq!(exit.status().and_then(|status| status.code()), Some(7));
 }
 
-/// Whether there is a process, a zombie included.
+/// Returns `true` if there is a process, a zombie included.
 fn is_there(process: &str) -> bool {
     let asked = Command::new("kill").args(["-0", process]).stderr(std::process::Stdio::null()).status();
     asked.is_ok_and(|status| status.success())

@@ -17,7 +17,7 @@ pub trait Contender: 'static {
     /// Who it is.
     fn about() -> About;
 
-    /// Whether it takes part in a row.
+    /// Returns `true` if it takes part in a row.
     fn has(row: Row) -> bool {
         let _ = row;
         true
@@ -110,7 +110,7 @@ impl Updates {
         self.sent.saturating_sub(self.heard)
     }
 
-    /// Whether each was heard, in its order and before the answer.
+    /// Returns `true` if each was heard, in its order and before the answer.
     #[must_use]
     pub const fn are_whole(self) -> bool {
         self.sent == self.heard && self.disordered == 0 && self.late == 0

@@ -14,11 +14,11 @@ use super::row::{Row, Unit};
 pub struct Report {
     /// Where.
     pub machine: Machine,
-    /// How often each row was timed.
+    /// The number of times that each row was timed.
     pub rounds: usize,
     /// For how long, in milliseconds, each time.
     pub span_ms: u64,
-    /// How many times something could not be measured.
+    /// The number of times that something could not be measured.
     pub failed: usize,
     /// Row by row, in the order of the table.
     pub cells: Vec<Cell>,
@@ -29,7 +29,7 @@ pub struct Report {
 pub struct Machine {
     /// The name of its processor.
     pub processor: String,
-    /// How many threads run at once.
+    /// The number of threads that run at once.
     pub threads: usize,
     /// Its load averages over 1, 5 and 15 minutes before anything was measured.
     pub load_before: String,

@@ -27,9 +27,9 @@ pub enum Over {
 pub enum What {
     /// Round trips of a call that gives its text back.
     RoundTrips {
-        /// How many callers there are, each with one call at a time.
+        /// The number of callers, each with one call at a time.
         callers: usize,
-        /// Whether the handler is a task of its own, for those who have the choice.
+        /// `true` if the handler is a task of its own, for those who have the choice.
         spawned: bool,
     },
     /// Updates of progress, 1 000 a call, counted where the caller has read them.
@@ -88,13 +88,13 @@ impl Row {
         }
     }
 
-    /// Whether it takes time.
+    /// Returns `true` if it takes time.
     #[must_use]
     pub const fn is_timed(self) -> bool {
         !matches!(self.unit(), Unit::Bytes)
     }
 
-    /// Whether allocations are counted in it: all that happens has to be on one thread of one process.
+    /// Returns `true` if allocations are counted in it: all that happens has to be on one thread of one process.
     #[must_use]
     pub const fn is_counted(self) -> bool {
         matches!(self.over, Over::Duplex) && self.workers == 1 && matches!(self.unit(), Unit::PerSecond | Unit::Bytes)

@@ -49,7 +49,7 @@ pub(super) fn all(report: &Report) -> String {
     out
 }
 
-/// How many times as good this project is as others.
+/// The factor by which this project is better than others.
 fn times(report: &Report, everybody: &[About], out: &mut String) {
     let of = |kind| everybody.iter().filter(move |about| about.kind == kind);
     for other in of(Kind::Other) {

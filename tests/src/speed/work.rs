@@ -182,7 +182,7 @@ async fn round_trips<C: Caller>(caller: C, spawned: bool, until: Until) -> u64 {
     done
 }
 
-/// How many milliseconds it takes until calls that hang have all ended, here and in their handlers. `None`: that does not happen.
+/// The number of milliseconds until calls that hang have all ended, here and in their handlers. `None`: that does not happen.
 async fn storm<C: Caller>(caller: &C, leave: Leave) -> Option<f64> {
     let mut calls = Vec::new();
     for _ in 0..HANGING {

@@ -77,7 +77,7 @@ impl Fault {
         (Self::Miscounts, "routes"),
     ];
 
-    /// Whether it shows only where there are many lanes.
+    /// Returns `true` if it shows only where there are many lanes.
     #[must_use]
     pub const fn is_of_lanes(self) -> bool {
         matches!(self, Self::MixesLanes | Self::IgnoresStops | Self::IgnoresLosses)

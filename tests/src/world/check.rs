@@ -210,7 +210,7 @@ impl<S: Subject> Watched<S> {
         watched
     }
 
-    /// Whether it speaks Tesseron.
+    /// Returns `true` if it speaks Tesseron.
     pub fn is_tesseron(&self) -> bool {
         matches!(self.subject.session().config().protocol, Protocol::Tesseron(_))
     }

@@ -40,7 +40,7 @@ pub struct Bounds {
     pub cancels: u8,
     /// Deadlines of the client that pass, and those of the server.
     pub deadlines: [u8; 2],
-    /// How often the client closes, and the server.
+    /// The number of times that the client closes, and the server.
     pub closes: [u8; 2],
     /// How much of all this but the calls may happen at the client, and at the server.
     pub events: [u8; 2],
@@ -126,7 +126,7 @@ impl<S: Subject> End<S> {
         self.session().stats().queued_bytes > 0
     }
 
-    /// Whether it would still hear that there is nothing more.
+    /// Returns `true` if it would still hear that there is nothing more.
     fn listens(&self) -> bool {
         !self.ended && !self.session().is_closed()
     }
@@ -392,7 +392,7 @@ impl<S: Subject> Side<S> {
         &mut self.all[number as usize]
     }
 
-    /// Whether the other end cannot notice that: nothing leaves, and this end is over as little as before.
+    /// Returns `true` if the other end cannot notice that: nothing leaves, and this end is over as little as before.
     fn is_silent(&self, from: u32, action: Action, effect: Effect) -> bool {
         !matches!(action, Action::Leave(_)) && self.at(from).is_over == self.at(effect.to).is_over
     }
@@ -429,7 +429,7 @@ struct State {
     flight: [u32; 2],
 }
 
-/// Whether steps may be left out that another order of the same steps makes up for.
+/// The steps that may be left out: those that another order of the same steps makes up for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Orders {
     /// Every order of steps.

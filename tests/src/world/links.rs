@@ -13,9 +13,9 @@ use super::rng::Rng;
 /// What goes wrong on a link. Chances are out of 256.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// How long everything takes.
+    /// The time that everything takes.
     pub latency: Duration,
-    /// How much longer it may take.
+    /// The further time that it may take.
     pub jitter: Duration,
     /// A message is lost. Message links only: streams lose nothing but their end.
     pub drop: u8,
@@ -32,7 +32,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Whether what arrives can be something that was not sent.
+    /// Returns `true` if what arrives can be something that was not sent.
     #[must_use]
     pub const fn alters(&self) -> bool {
         self.corrupt > 0 || self.truncate > 0
@@ -83,7 +83,7 @@ impl MessageLink {
         Self { faults: Faults::default(), stalled: false, rng: Rng::new(seed), flight: VecDeque::new(), over: false }
     }
 
-    /// Whether [`Self::send`] may be called.
+    /// Returns `true` if [`Self::send`] may be called.
     #[must_use]
     pub const fn accepts(&self) -> bool {
         !self.stalled

@@ -196,7 +196,7 @@ impl<S: Subject> World<S> {
         }
     }
 
-    /// Whether both ends still have their models.
+    /// Returns `true` if both ends still have their models.
     #[must_use]
     pub fn is_predicted(&self) -> bool {
         self.ends.iter().all(|end| end.watched().model().is_some())
@@ -226,7 +226,7 @@ impl<S: Subject> World<S> {
         self.shared.borrow_mut().unfaithful |= unfaithful;
     }
 
-    /// Whether the link from `at` takes nothing.
+    /// Returns `true` if the link from `at` takes nothing.
     pub fn stall(&mut self, at: usize, stalled: bool) {
         match &mut self.links {
             Links::Messages(links) => links[at].stalled = stalled,
@@ -237,7 +237,7 @@ impl<S: Subject> World<S> {
         }
     }
 
-    /// Whether the application of `at` looks at nothing.
+    /// Returns `true` if the application of `at` looks at nothing.
     pub fn deafen(&mut self, at: usize, deaf: bool) {
         self.deaf[at] = deaf;
         self.end_mut(at);

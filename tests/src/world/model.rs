@@ -352,7 +352,7 @@ impl Model {
         self.due().map(|(at, _)| at)
     }
 
-    /// Whether it takes frames of a lane.
+    /// Returns `true` if it takes frames of a lane.
     #[must_use]
     pub fn wants_input(&self, lane: Lane) -> bool {
         let is_known = self.is_open(lane) || self.open_lanes().len() < self.config.limits.lanes;
@@ -369,26 +369,26 @@ impl Model {
         all.filter(|lane| *lane != Lane::CHANNEL).collect()
     }
 
-    /// Whether a lane is one of them, or the channel.
+    /// Returns `true` if a lane is one of them, or the channel.
     #[must_use]
     pub fn is_open(&self, lane: Lane) -> bool {
         lane == Lane::CHANNEL || self.open_lanes().contains(&lane)
     }
 
-    /// How many requests that came by a lane wait for their reply.
+    /// The number of requests that came by a lane and wait for their reply.
     #[must_use]
     pub fn replies_owed(&self, lane: Lane) -> usize {
         let serves = self.serves.values().filter(|serve| serve.lane == lane && !matches!(serve.state, Serving::Cancelled));
         serves.count() + self.asked.values().filter(|asked| asked.lane == lane).count()
     }
 
-    /// Whether it is over.
+    /// Returns `true` if it is over.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.ending == Ending::Closed
     }
 
-    /// How many calls, invocations and orphans there are.
+    /// The number of outbound calls, inbound calls and orphans.
     #[must_use]
     pub fn sizes(&self) -> (usize, usize, usize) {
         (self.calls.len(), self.serves.len(), self.orphans())
@@ -428,7 +428,7 @@ impl Model {
         self.out.iter().any(|waiting| waiting.kind == Kind::Request(request))
     }
 
-    /// Whether the request was still there.
+    /// Returns `true` if the request was still there.
     fn take_back(&mut self, request: u64) -> bool {
         let before = self.out.len();
         self.out.retain(|waiting| waiting.kind != Kind::Request(request));

@@ -21,9 +21,9 @@ pub const OPEN_URL: u8 = 38;
 /// One operation.
 pub type Operation = [u8; 4];
 
-/// How many places for opcodes there are; the byte is taken modulo this.
+/// The number of places for opcodes; the byte is taken modulo this.
 pub const PLACES: u8 = 64;
-/// How many of them do something.
+/// The number of opcodes that do something.
 pub const OPCODES: u8 = 32;
 
 /// An operation as tests with a seed choose them: time, calls and answers are most of what happens.
@@ -60,7 +60,7 @@ pub fn random_of_lanes(rng: &mut Rng) -> Operation {
     }
 }
 
-/// Whether an operation closes an end or a link.
+/// Returns `true` if an operation closes an end or a link.
 #[must_use]
 pub const fn ends([opcode, ..]: Operation) -> bool {
     matches!(opcode % PLACES, 26 | 27)

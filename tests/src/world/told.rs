@@ -62,7 +62,7 @@ pub fn part(kind: RouteKind) -> String {
     }
 }
 
-/// Whether an error object carries what was done before it.
+/// Returns `true` if an error object carries what was done before it.
 #[must_use]
 pub fn has_partial(error: &Value) -> bool {
     error["data"]["partial"].is_object()

@@ -67,9 +67,9 @@ fn anything(rng: &mut Rng, ours: &[u64]) -> String {
 /// What the two sides of a session may see and hear of it, whatever the peer says.
 #[derive(Default)]
 struct Watch {
-    /// How often the peer has used an id for a request.
+    /// The number of times that the peer has used an id for a request.
     asked: BTreeMap<String, usize>,
-    /// How often it was answered under it.
+    /// The number of times that it was answered under it.
     answered: BTreeMap<String, usize>,
     requests: BTreeSet<u64>,
     cancels: BTreeSet<u64>,

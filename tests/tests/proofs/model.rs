@@ -62,7 +62,7 @@ fn configs(spoken: Spoken, variant: u8) -> (Config, Config) {
     (congest(client), congest(server))
 }
 
-/// Whether sizes are in play that models do not know: an outbox that is soon congested.
+/// Returns `true` if sizes are in play that models do not know: an outbox that is soon congested.
 fn is_congested(variant: u8) -> bool {
     variant >> 6 == 3
 }

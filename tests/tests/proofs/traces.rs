@@ -645,7 +645,7 @@ fn a_session_does_what_the_recorded_end_did_but_for_what_is_listed_with_its_reas
 
 // ---- The replay notices ----
 
-/// How often a change of one turn of a recording shows in what differs, of so many times that it was made.
+/// The number of times that a change of one turn of a recording shows in what differs, of so many times that it was made.
 fn noticed(name: &str, change: impl Fn(&mut Vec<Turn>, usize) -> bool) -> (usize, usize) {
     let (mut shown, mut made) = (0, 0);
     for original in seen(name) {

@@ -8,6 +8,7 @@
 #[cfg(unix)]
 mod auto_traits;
 mod cancel_safety;
+mod links;
 mod source;
 
 use std::collections::BTreeSet;

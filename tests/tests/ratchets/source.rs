@@ -75,7 +75,7 @@ fn block_comment(text: &str) -> usize {
     }
 }
 
-/// How long the raw text is that begins here, if one does.
+/// The length of the raw text that begins here, if one does.
 fn raw_text(text: &str) -> Option<usize> {
     let after = text.strip_prefix("br").or_else(|| text.strip_prefix('r'))?;
     let hashes = after.len() - after.trim_start_matches('#').len();

@@ -29,7 +29,7 @@ fn asked(client: &mut End) -> (Option<OutboundId>, Ask, u8) {
     }
 }
 
-/// Whether a client of `revision` takes this question. If not, it must have answered that the parameters are wrong.
+/// Returns `true` if a client of `revision` takes this question. If not, it must have answered that the parameters are wrong.
 fn takes(revision: &str, method: &str, params: &str, sampling_tools: bool) -> bool {
     let config = with(client_config(), |config| config.capabilities.sampling_tools = sampling_tools);
     let mut client = End::client_at(config, revision, SERVER);

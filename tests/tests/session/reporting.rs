@@ -388,7 +388,7 @@ fn no_window_of_the_session_is_ever_exceeded_and_none_of_its_invocations_starves
     }
 }
 
-/// How often each of two calls was heard that both report all the time, while `step` lets one update go now and then.
+/// The number of times that each of two calls was heard that both report all the time, while `step` lets one update go now and then.
 fn heard(mut server: End, mut step: impl FnMut(&mut End, u64)) -> [usize; 2] {
     let calls = [server.receive_call(1), server.receive_call(2)];
     let mut sent = Vec::new();

@@ -1,0 +1,117 @@
+//! One block of content of a result or a message.
+
+use crate::json::write::{Object, base64};
+use crate::json::{Json, Text};
+
+/// One block of content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Content {
+    /// Text.
+    Text(Text),
+    /// A block of another kind, exactly as it goes on the wire.
+    Raw(Json),
+}
+
+impl Content {
+    /// A block of text.
+    #[must_use]
+    pub fn text(text: impl Into<Text>) -> Self {
+        Self::Text(text.into())
+    }
+
+    /// An image. `mime_type` is its kind, as `image/png`; the bytes travel in base64 (Tools, "Image Content").
+    #[must_use]
+    pub fn image(bytes: &[u8], mime_type: &str) -> Self {
+        Self::media("image", bytes, mime_type)
+    }
+
+    /// A recording. `mime_type` is its kind, as `audio/wav`; the bytes travel in base64. MCP 2025-03-26 and later (Tools, "Audio
+    /// Content").
+    #[must_use]
+    pub fn audio(bytes: &[u8], mime_type: &str) -> Self {
+        Self::media("audio", bytes, mime_type)
+    }
+
+    /// A link to a resource, which the client may read. It need not be in the list of resources. MCP 2025-06-18 and later (Tools,
+    /// "Resource Links").
+    #[must_use]
+    pub fn link(uri: &str, name: &str) -> Self {
+        Self::Raw(Object::value(|block| {
+            block.word("type", "resource_link");
+            block.string("uri", uri);
+            block.string("name", name);
+        }))
+    }
+
+    /// A resource of text within the result (Tools, "Embedded Resources").
+    #[must_use]
+    pub fn embedded(uri: &str, mime_type: &str, text: &str) -> Self {
+        Self::resource(uri, mime_type, "text", text)
+    }
+
+    /// A resource of bytes within the result; they travel in base64 (Tools, "Embedded Resources").
+    #[must_use]
+    pub fn embedded_bytes(uri: &str, mime_type: &str, bytes: &[u8]) -> Self {
+        Self::resource(uri, mime_type, "blob", &base64(bytes))
+    }
+
+    fn media(kind: &'static str, bytes: &[u8], mime_type: &str) -> Self {
+        Self::Raw(Object::value(|block| {
+            block.word("type", kind);
+            block.string("data", &base64(bytes));
+            block.string("mimeType", mime_type);
+        }))
+    }
+
+    fn resource(uri: &str, mime_type: &str, body: &'static str, data: &str) -> Self {
+        Self::Raw(Object::value(|block| {
+            block.word("type", "resource");
+            block.object("resource", |resource| {
+                resource.string("uri", uri);
+                resource.string("mimeType", mime_type);
+                resource.string(body, data);
+            });
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Content, base64};
+
+    fn json(block: &Content) -> &str {
+        match block {
+            Content::Raw(json) => json.as_str(),
+            Content::Text(_) => "text",
+        }
+    }
+
+    #[test]
+    fn each_kind_of_block_has_the_members_that_the_specification_gives_it() {
+        assert_eq!(json(&Content::image(b"foo", "image/png")), r#"{"type":"image","data":"Zm9v","mimeType":"image/png"}"#);
+        assert_eq!(json(&Content::audio(b"f", "audio/wav")), r#"{"type":"audio","data":"Zg==","mimeType":"audio/wav"}"#);
+        assert_eq!(json(&Content::link("file:///a", "a\"b")), r#"{"type":"resource_link","uri":"file:///a","name":"a\"b"}"#);
+        let text = r#"{"type":"resource","resource":{"uri":"a:b","mimeType":"text/plain","text":"c"}}"#;
+        assert_eq!(json(&Content::embedded("a:b", "text/plain", "c")), text);
+        let bytes = r#"{"type":"resource","resource":{"uri":"a:b","mimeType":"a/b","blob":"Zm8="}}"#;
+        assert_eq!(json(&Content::embedded_bytes("a:b", "a/b", b"fo")), bytes);
+        assert_eq!(Content::text("a"), Content::Text("a".into()));
+    }
+    #[test]
+    fn base64_matches_the_examples_of_rfc_4648() {
+        let pairs = [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("fooba", "Zm9vYmE="),
+            ("foobar", "Zm9vYmFy"),
+        ];
+        for (plain, coded) in pairs {
+            assert_eq!(base64(plain.as_bytes()), coded);
+        }
+        assert_eq!(base64(&[0xff, 0xfe, 0xfb]), "//77");
+    }
+}

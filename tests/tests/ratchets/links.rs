@@ -1,0 +1,102 @@
+//! Every link of a page leads to a file and a heading that are there, and neither pages nor code cite a page that is not in the repository.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the repository")
+}
+
+/// Files below `folder` that end so, without what is built or installed.
+fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+        let name = entry.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if entry.is_dir() && !name.starts_with('.') && !["target", "node_modules"].contains(&name) {
+            found.extend(files(&entry, ending));
+        } else if name.ends_with(ending) {
+            found.push(entry);
+        }
+    }
+    found.sort_unstable();
+    found
+}
+
+/// The text of a page without its blocks of code.
+fn prose(page: &str) -> String {
+    let mut in_code = false;
+    let lines = page.lines().filter(|line| {
+        let is_fence = line.trim_start().starts_with("```");
+        in_code ^= is_fence;
+        !in_code && !is_fence
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The targets of `[..](target)`, but for those on the web.
+fn links(page: &str) -> Vec<&str> {
+    let targets = page.split("](").skip(1).filter_map(|after| after.split_once(')').map(|(target, _)| target));
+    targets.filter(|target| !target.contains("://") && !target.contains(char::is_whitespace)).collect()
+}
+
+/// The anchor that a heading gets: small letters, digits, `-` and `_`; a blank becomes `-`.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim().chars().filter(|char| char.is_alphanumeric() || " -_".contains(*char));
+    kept.map(|char| if char == ' ' { '-' } else { char.to_ascii_lowercase() }).collect()
+}
+
+fn has_anchor(page: &str, wanted: &str) -> bool {
+    prose(page).lines().filter_map(|line| line.strip_prefix('#')).any(|line| anchor(line.trim_start_matches('#')) == wanted)
+}
+
+/// The links of a page that lead nowhere. `read` gives the text of a file; of a folder it is empty.
+fn broken(page: &str, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
+    let prose = prose(page);
+    let leads = |link: &&str| {
+        let (file, heading) = link.split_once('#').map_or((*link, None), |(file, heading)| (file, Some(heading)));
+        let text = if file.is_empty() { Some(page.to_owned()) } else { read(file) };
+        text.is_some_and(|text| heading.is_none_or(|heading| has_anchor(&text, heading)))
+    };
+    links(&prose).into_iter().filter(|link| !leads(link)).map(str::to_owned).collect()
+}
+
+#[test]
+fn every_link_of_a_page_leads_to_a_file_and_a_heading() {
+    let root = root();
+    let pages = files(&root, ".md");
+    assert!(pages.len() > 20, "{} pages", pages.len());
+    for path in pages {
+        let page = fs::read_to_string(&path).expect("a page");
+        let folder = path.parent().expect("a folder");
+        let read = |file: &str| {
+            let target = folder.join(file);
+            if target.is_dir() {
+                Some(String::new())
+            } else {
+                fs::read(target).ok().map(|it| String::from_utf8_lossy(&it).into_owned())
+            }
+        };
+        assert_eq!(broken(&page, read), [""; 0], "links of {}", path.display());
+    }
+}
+
+/// Words that name a page which is not here. Written in two halves, so that this file does not find itself.
+const ELSEWHERE: [(&str, &str); 4] = [("shared/", "protocols"), ("shared/", "design"), ("of the ", "sheet"), ("design ", "5.2")];
+
+#[test]
+fn no_page_and_no_code_cites_a_page_that_is_not_here() {
+    let root = root();
+    for path in [files(&root, ".md"), files(&root, ".rs"), files(&root, ".py"), files(&root, ".mjs")].concat() {
+        let text = fs::read_to_string(&path).expect("text");
+        for (one, other) in ELSEWHERE {
+            assert!(!text.contains(&format!("{one}{other}")), "{} cites {one}{other}", path.display());
+        }
+    }
+}
+
+#[test]
+fn a_link_to_nothing_and_a_heading_that_is_not_there_are_found() {
+    let page = "# One page\n[a](there.md) [b](gone.md) [c](there.md#two-words-g1) [d](there.md#three) [e](#one-page) [f](#two)\n```\n[g](gone)\n```\n[h](https://a.example/b)";
+    let read = |file: &str| (file == "there.md").then(|| "## Two words: `G1`\n".to_owned());
+    assert_eq!(broken(page, read), ["gone.md", "there.md#three", "#two"]);
+}
