@@ -67,7 +67,7 @@ impl<'a> Form<'a> {
                 let name = key.name();
                 let field = Field::read(property, fields).map_err(|why| alloc::format!("property {name}: {why}"))?;
                 if form.fields.insert(name.clone(), field).is_some() {
-                    return Err(alloc::format!("property {name} stands twice"));
+                    return Err(alloc::format!("property {name} is repeated"));
                 }
             }
         }

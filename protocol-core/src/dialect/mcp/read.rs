@@ -347,7 +347,7 @@ struct Meta<'a> {
 
 impl<'a> Meta<'a> {
     fn read(params: &IndexedObject<'a>, most: usize) -> Result<Self, (Violation, &'static str)> {
-        let meta = params.only("_meta").map_err(|RepeatedMember| (Violation::RepeatedMember, "_meta stands twice"))?;
+        let meta = params.only("_meta").map_err(|RepeatedMember| (Violation::RepeatedMember, "_meta is repeated"))?;
         let Some(meta) = meta else { return Ok(Self::default()) };
         if Kind::of(meta) != Kind::Object {
             return Err((Violation::InvalidParams, "_meta must be an object"));

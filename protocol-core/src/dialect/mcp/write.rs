@@ -391,7 +391,7 @@ impl Mcp {
     pub(crate) fn too_early(self, what: EarlyMessage) -> RpcError {
         let why = match what {
             EarlyMessage::Request => "the first request must be the handshake",
-            EarlyMessage::InputRequest => "the handshake is not through",
+            EarlyMessage::InputRequest => "the handshake is not done",
         };
         RpcError::fixed(RpcError::INVALID_REQUEST, why)
     }

@@ -191,7 +191,7 @@ impl Tesseron {
                 Object::write(out, |object| write_value(object.member("value"), contents));
             }),
             (Reply::Contents(_), _) => frames.error(Some(id), &misfit("the contents of a resource answer only the reading of one")),
-            (Reply::Page(_) | Reply::Completion(_), _) => frames.error(Some(id), &misfit("nobody asks an app for this")),
+            (Reply::Page(_) | Reply::Completion(_), _) => frames.error(Some(id), &misfit("an app is not asked for this")),
             (Reply::NotFound(what), _) => frames.error(Some(id), &missing(what)),
             (Reply::Error(error), _) => failed(error),
         }
