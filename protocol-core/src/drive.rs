@@ -901,7 +901,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_between_two_turns_leaves_at_once_and_needs_no_turn() {
+    fn frames_sent_between_two_turns_leave_at_once_and_need_no_turn() {
         let mut bench = Bench::new(Echo::default());
         assert_eq!(bench.turn(), Poll::Pending);
         let polled = bench.pipe.borrow().polled;
@@ -911,7 +911,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_transport_does_not_take_between_two_turns_leaves_in_a_turn_before_all_else() {
+    fn frames_not_taken_between_two_turns_leave_first_in_the_next_turn() {
         let mut bench = Bench::new(Echo::default());
         assert_eq!(bench.turn(), Poll::Pending);
         bench.pipe.borrow_mut().room = Some(0);
@@ -932,7 +932,7 @@ mod tests {
     fn nothing_is_sent_between_two_turns_where_there_is_something_else_to_do() {
         let idle = || {
             let mut bench = Bench::new(Echo::default());
-            assert!(!bench.driver.sends_early(), "before its first turn nobody would be woken");
+            assert!(!bench.driver.sends_early(), "before its first turn no task would be woken");
             assert_eq!(bench.turn(), Poll::Pending);
             assert!(bench.driver.sends_early());
             bench
@@ -997,7 +997,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_for_a_turn_is_said() {
+    fn work_left_for_a_turn_is_reported() {
         let sends = |frame: Vec<u8>, has_output, is_closed, has_events| {
             let mut bench = Bench::new(Echo::default());
             assert_eq!(bench.turn(), Poll::Pending);
@@ -1100,7 +1100,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alarm_wakes_whoever_took_the_last_turn() {
+    fn an_alarm_wakes_the_task_that_took_the_last_turn() {
         let mut bench = Bench::new(Echo { deadline: Some(Instant::from_millis(60_000)), ..Echo::default() });
         assert_eq!((bench.turn(), bench.clock.asked.get()), (Poll::Pending, 1));
         bench.wakes = Arc::default();
@@ -1140,7 +1140,7 @@ mod tests {
 
     /// The machine took the frame when it was offered a second time in that turn, was full then, and no one woke the driver.
     #[test]
-    fn regression_the_end_behind_a_frame_that_found_room_late_is_heard() {
+    fn regression_the_end_after_a_frame_that_found_room_late_is_told() {
         let mut bench = Bench::new(Echo { refusals: 1, output_room: Some(1), mute: true, ..Echo::default() });
         bench.pipe.borrow_mut().room = Some(0);
         bench.arrives("one");
@@ -1226,11 +1226,11 @@ mod tests {
         bench.pipe.borrow_mut().room = None;
         assert_eq!(bench.turn(), Poll::Pending);
         assert_eq!(bench.pipe.borrow().taken, ["question"]);
-        assert_eq!(bench.pipe.borrow().polled, polled, "nothing is read behind the end");
+        assert_eq!(bench.pipe.borrow().polled, polled, "nothing is read after the end");
     }
 
     #[test]
-    fn a_failed_read_is_reported_once_behind_all_events_and_the_transport_is_closed() {
+    fn a_failed_read_is_reported_once_after_all_events_and_the_transport_is_closed() {
         let mut bench = Bench::new(Echo::default());
         bench.arrives("before");
         bench.ends(Err(Broken::Read));
@@ -1280,7 +1280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_write_behind_the_end_of_input_is_the_end_without_a_grace() {
+    fn a_failed_write_after_the_end_of_input_is_the_end_without_a_grace() {
         let mut bench = Bench::new(Echo::default());
         bench.ends(Ok(None));
         assert_eq!(bench.drain(), ["Eof"]);

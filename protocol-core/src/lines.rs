@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_exactly_the_limit_is_whole_and_a_longer_one_is_cut_one_byte_behind_it() {
+    fn a_line_of_exactly_the_limit_is_whole_and_a_longer_one_is_cut_one_byte_after_it() {
         for length in LIMIT - 2..LIMIT + 20 {
             for (mark, end) in [("", "\n"), ("", "\r\n"), ("\u{feff}", "\n"), ("\u{feff}", "\r\n"), ("", ""), ("\u{feff}", "\r")] {
                 let mut input = String::from(mark);
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_frame_behind_a_long_one_does_not_keep_its_large_buffer_alive() {
+    fn a_short_frame_after_a_long_one_does_not_keep_its_large_buffer_alive() {
         let mut decoder = LineDecoder::new(1 << 20);
         let mut input = vec![b'l'; 500_000];
         input.extend_from_slice(b"\n{\"short\":1}\n");
@@ -548,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_are_larger_in_a_burst_and_plain_again_behind_it() {
+    fn reads_are_larger_in_a_burst_and_plain_again_after_it() {
         let mut decoder = LineDecoder::new(1 << 20);
         let mut kept = Vec::new();
         for expected in [BASE_CAPACITY, BURST, BURST] {
@@ -586,7 +586,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_reader_leaves_behind_its_count_is_no_input_however_it_goes_on() {
+    fn bytes_after_the_count_of_a_reader_are_no_input_however_it_goes_on() {
         let input = b"{\"first\":1}\n{\"second\":2}\r\n\n{\"third\":[3,3,3]}\n".repeat(3000);
         for pattern in [&[0][..], &[0, 1], &[0, 2], &[0, 0, 1, 0, 2], &[0, 2, 2, 1]] {
             let mut decoder = LineDecoder::new(LIMIT);

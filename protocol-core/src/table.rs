@@ -189,8 +189,8 @@ impl<K: Id, V> Table<K, V> {
             let Some(place) = self.slots.get(slot).copied() else { return };
             let Some(Place { id, .. }) = self.places.get(place as usize) else { break };
             let home = home(*id, count);
-            let behind = |from: usize| slot.wrapping_sub(from) & count.wrapping_sub(1);
-            if behind(home) >= behind(gap) {
+            let distance_from = |from: usize| slot.wrapping_sub(from) & count.wrapping_sub(1);
+            if distance_from(home) >= distance_from(gap) {
                 self.put(gap, place);
                 gap = slot;
             }
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_meet_in_one_slot_are_all_found_and_leave_no_hole() {
+    fn entries_that_collide_are_all_found_and_leave_no_hole() {
         let mut table = Table::new();
         let met: Vec<u64> = (1..).filter(|id: &u64| id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56 == 0xff).take(100).collect();
         met.iter().for_each(|id| table.insert(*id, *id));
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lives_stays_where_it_is_while_others_come_and_go() {
+    fn a_live_entry_keeps_its_place_while_others_come_and_go() {
         let mut table = Table::new();
         (0..20_u64).for_each(|id| table.insert(id, id));
         let stays = core::ptr::from_ref(table.get(&7).unwrap());

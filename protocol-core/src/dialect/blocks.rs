@@ -13,15 +13,15 @@ use super::Content;
 ///
 /// Most results are one block, which is stored without a list.
 #[derive(Clone, Default)]
-pub struct Blocks(Kept);
+pub struct Blocks(Storage);
 
 #[derive(Clone)]
-enum Kept {
+enum Storage {
     One(Content),
     List(Vec<Content>),
 }
 
-impl Default for Kept {
+impl Default for Storage {
     fn default() -> Self {
         Self::List(Vec::new())
     }
@@ -30,14 +30,14 @@ impl Default for Kept {
 impl Blocks {
     /// Adds a block at the end.
     pub fn push(&mut self, block: Content) {
-        if let Kept::List(list) = &mut self.0
+        if let Storage::List(list) = &mut self.0
             && !list.is_empty()
         {
             return list.push(block);
         }
         self.0 = match mem::take(&mut self.0) {
-            Kept::One(first) => Kept::List(vec![first, block]),
-            Kept::List(_) => Kept::One(block),
+            Storage::One(first) => Storage::List(vec![first, block]),
+            Storage::List(_) => Storage::One(block),
         };
     }
 }
@@ -47,8 +47,8 @@ impl Deref for Blocks {
 
     fn deref(&self) -> &[Content] {
         match &self.0 {
-            Kept::One(block) => slice::from_ref(block),
-            Kept::List(list) => list,
+            Storage::One(block) => slice::from_ref(block),
+            Storage::List(list) => list,
         }
     }
 }
@@ -56,21 +56,21 @@ impl Deref for Blocks {
 impl DerefMut for Blocks {
     fn deref_mut(&mut self) -> &mut [Content] {
         match &mut self.0 {
-            Kept::One(block) => slice::from_mut(block),
-            Kept::List(list) => list,
+            Storage::One(block) => slice::from_mut(block),
+            Storage::List(list) => list,
         }
     }
 }
 
 impl From<Content> for Blocks {
     fn from(block: Content) -> Self {
-        Self(Kept::One(block))
+        Self(Storage::One(block))
     }
 }
 
 impl From<Vec<Content>> for Blocks {
     fn from(list: Vec<Content>) -> Self {
-        Self(Kept::List(list))
+        Self(Storage::List(list))
     }
 }
 
@@ -81,10 +81,10 @@ impl<const COUNT: usize> From<[Content; COUNT]> for Blocks {
 }
 
 impl From<Blocks> for Vec<Content> {
-    fn from(Blocks(kept): Blocks) -> Self {
-        match kept {
-            Kept::One(block) => vec![block],
-            Kept::List(list) => list,
+    fn from(Blocks(storage): Blocks) -> Self {
+        match storage {
+            Storage::One(block) => vec![block],
+            Storage::List(list) => list,
         }
     }
 }
@@ -94,7 +94,7 @@ impl Extend<Content> for Blocks {
         let mut blocks = blocks.into_iter();
         while let Some(block) = blocks.next() {
             self.push(block);
-            if let Kept::List(list) = &mut self.0 {
+            if let Storage::List(list) = &mut self.0 {
                 return list.extend(blocks);
             }
         }
@@ -115,8 +115,8 @@ impl IntoIterator for Blocks {
 
     fn into_iter(self) -> Self::IntoIter {
         let (one, list) = match self.0 {
-            Kept::One(block) => (Some(block), Vec::new()),
-            Kept::List(list) => (None, list),
+            Storage::One(block) => (Some(block), Vec::new()),
+            Storage::List(list) => (None, list),
         };
         one.into_iter().chain(list)
     }

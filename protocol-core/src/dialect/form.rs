@@ -5,7 +5,7 @@ use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 
-use crate::dialect::shown;
+use crate::dialect::excerpt;
 use crate::json::Json;
 use crate::json::read::{Kind, Members, elements, for_each_member, integer, member, number, string};
 
@@ -67,7 +67,7 @@ impl<'a> Form<'a> {
                 let name = key.name();
                 let field = Field::read(property, fields).map_err(|why| alloc::format!("property {name}: {why}"))?;
                 if form.fields.insert(name.clone(), field).is_some() {
-                    return Err(alloc::format!("property {name} stands twice"));
+                    return Err(alloc::format!("property {name} is repeated"));
                 }
             }
         }
@@ -89,7 +89,7 @@ impl<'a> Form<'a> {
         let members = Members::of(content).ok_or("an answer must be an object")?;
         for (key, value) in members {
             let name = key.name();
-            let unknown = || alloc::format!("{:?} was not asked for", shown(&name));
+            let unknown = || alloc::format!("{:?} was not asked for", excerpt(&name));
             let field = self.fields.get(&name).ok_or_else(unknown)?;
             field.fits(value).map_err(|why| alloc::format!("{name} {why}"))?;
             if !answered.insert(name.clone()) {

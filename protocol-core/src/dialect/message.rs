@@ -59,8 +59,8 @@ pub(crate) enum Message {
         partial: Option<Box<Json>>,
     },
     /// A change of the peer's identity or capabilities.
-    Changed(Box<Change>),
-    /// A cancel. It names the exchange, or its token where [`Rules::names_invocations`].
+    PeerChanged(Box<PeerChange>),
+    /// A cancel. It names the exchange, or its token where [`Rules::names_calls`].
     Cancel {
         id: WireId,
         reason: Option<Text>,
@@ -89,16 +89,16 @@ pub(crate) struct Refusal {
 
 /// A message that is not allowed before the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TooEarly {
+pub(crate) enum EarlyMessage {
     /// A request.
     Request,
     /// An input request, before our requests may be sent.
-    Question,
+    InputRequest,
 }
 
 /// A change of itself that the peer announces.
 #[derive(Clone, Debug)]
-pub(crate) struct Change {
+pub(crate) struct PeerChange {
     pub(crate) identity: Identity,
     /// Its capabilities, typed and verbatim; `None` if they stay as they were.
     pub(crate) capabilities: Option<(Capabilities, Json)>,
@@ -172,18 +172,18 @@ pub(crate) struct Rules {
     /// The event after which our requests may leave, once we have answered the peer's handshake request.
     pub(crate) confirmation: Confirmation,
     /// `true` if the peer names a call by its token, in cancels and in input requests, which must name a live call.
-    pub(crate) names_invocations: bool,
+    pub(crate) names_calls: bool,
     /// `true` if a call that is cancelled is still answered.
     pub(crate) answers_cancelled: bool,
     /// `true` if an input request that is no longer needed is taken back by a cancel; otherwise both sides forget it.
-    pub(crate) cancels_questions: bool,
+    pub(crate) cancels_input_requests: bool,
     /// `true` if calls are still answered after the input that brought them has ended.
     pub(crate) outlives_input: bool,
     /// `true` if an exchange lives and dies with the lane that it came by, and only frames of that lane name it. Otherwise all lanes
     /// belong to one peer, and calls go on when a lane is gone.
     pub(crate) lane_bound: bool,
     /// `true` if frames that cannot be read are answered with an error without an id.
-    pub(crate) answers_garbage: bool,
+    pub(crate) answers_unreadable: bool,
     /// `true` if an update without a value is sent as it is. Otherwise it waits for the next increase.
     pub(crate) lone_messages: bool,
     /// `true` if progress on the wire is a percentage.

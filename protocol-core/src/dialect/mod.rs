@@ -32,8 +32,8 @@ pub use content::Content;
 pub(crate) use list::list_of;
 pub use list::{Page, PromptArgument, PromptInfo, ResourceInfo, ResourceTemplateInfo, ToolInfo, ToolResult};
 pub(crate) use message::{
-    Change, Confirmation, HandshakeAnswer, HandshakeFailed, HandshakeRejected, HandshakeRequest, Message, Refusal, ResponseBody,
-    Rules, TooEarly,
+    Confirmation, EarlyMessage, HandshakeAnswer, HandshakeFailed, HandshakeRejected, HandshakeRequest, Message, PeerChange,
+    Refusal, ResponseBody, Rules,
 };
 pub use open_url::{Consent, OpenUrl};
 pub(crate) use outgoing::{Outgoing, Parts};
@@ -156,8 +156,8 @@ impl Dialect {
     }
 
     /// Judges whether a result can be the result of this operation, as far as the protocol says.
-    pub(crate) fn fit(self, exchange: u64, op: Op, result: &Json) -> Fit {
-        delegate!(self, protocol => protocol.fit(exchange, op, result))
+    pub(crate) fn check_result(self, exchange: u64, op: Op, result: &Json) -> ResultFit {
+        delegate!(self, protocol => protocol.check_result(exchange, op, result))
     }
 
     /// The largest number of bytes that a request of ours takes in a frame.
@@ -341,7 +341,7 @@ impl Dialect {
     }
 
     /// The answer to a message that is not allowed yet.
-    pub(crate) fn too_early(self, what: TooEarly) -> RpcError {
+    pub(crate) fn too_early(self, what: EarlyMessage) -> RpcError {
         delegate!(self, protocol => protocol.too_early(what))
     }
 }
@@ -356,13 +356,13 @@ pub fn depth_data(depth: u8, max: u8) -> Json {
 }
 
 /// Shortens text of the peer to what identifies it, for messages of ours.
-fn shown(said: &str) -> String {
+fn excerpt(said: &str) -> String {
     said.chars().take(64).collect()
 }
 
 /// The verdict on a result as the result of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fit {
+pub(crate) enum ResultFit {
     Fits,
     /// It breaks a rule, and is usable all the same.
     Tolerated,
@@ -370,7 +370,7 @@ pub(crate) enum Fit {
 }
 
 /// A message that is unknown and not listed in the configuration: it is ignored, and breaks no rule.
-fn passed_over() -> Message {
+fn ignored_message() -> Message {
     Message::Reject { violation: None, answer: None }
 }
 

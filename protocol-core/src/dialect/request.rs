@@ -110,11 +110,11 @@ struct Places {
 
 impl Places {
     fn text(&self, place: Span) -> Option<Cow<'_, str>> {
-        if place.is_nowhere() { None } else { read::string(place.cut(self.json.as_bytes())) }
+        if place.is_empty() { None } else { read::string(place.cut(self.json.as_bytes())) }
     }
 
     fn part(&self, place: Span) -> Option<Json> {
-        if place.is_nowhere() { None } else { Some(self.json.part(place.cut(self.json.as_bytes()))) }
+        if place.is_empty() { None } else { Some(self.json.part(place.cut(self.json.as_bytes()))) }
     }
 }
 
@@ -186,7 +186,7 @@ macro_rules! named {
             #[must_use]
             pub fn into_arguments(self) -> Option<Json> {
                 let Places { json, extra, .. } = self.0;
-                (!extra.is_nowhere()).then(|| json.into_part(extra))
+                (!extra.is_empty()).then(|| json.into_part(extra))
             }
         }
     )*};
@@ -420,17 +420,23 @@ impl RawParams {
         given: Option<&IndexedObject<'_>>,
         [target, extra]: &'static [Member; 2],
     ) -> Result<Self, Text> {
-        let Some(noted) = given else {
+        let Some(indexed) = given else {
             let nothing = |member: &Member| member.check(b"", Span::default());
             let (target, extra) = (nothing(target)?, nothing(extra)?);
             return Ok(Self { op, json: Payload::Own(Json::empty_object()), target, extra, rest: None });
         };
-        let text = noted.text();
-        let [at_target, at_extra] = match noted.places([target.name, extra.name]) {
+        let text = indexed.text();
+        let [at_target, at_extra] = match indexed.places([target.name, extra.name]) {
             Some(places) => places,
             None => look_for(text, [target, extra])?,
         };
-        Ok(Self { op, json: json(noted), target: target.check(text, at_target)?, extra: extra.check(text, at_extra)?, rest: None })
+        Ok(Self {
+            op,
+            json: json(indexed),
+            target: target.check(text, at_target)?,
+            extra: extra.check(text, at_extra)?,
+            rest: None,
+        })
     }
 
     /// A request of a method that the protocol does not have.
@@ -535,10 +541,10 @@ mod tests {
         let frame = alloc::format!(r#"{{"params":{text}}}"#);
         let mut all = Members::at(Cursor::new(frame.as_bytes(), 9)).unwrap();
         all.next_key().unwrap().unwrap();
-        let mut noted = IndexedObject::default();
-        all.note(&mut noted).unwrap();
+        let mut indexed = IndexedObject::default();
+        all.index(&mut indexed).unwrap();
         let json = |_: &IndexedObject<'_>| Payload::Own(Json::parse(String::from(text)).unwrap());
-        Ok(RawParams::read(op, json, Some(&noted), members)?.cut(Bytes::new()))
+        Ok(RawParams::read(op, json, Some(&indexed), members)?.cut(Bytes::new()))
     }
 
     fn tool(text: &str) -> Result<CallTool, Text> {

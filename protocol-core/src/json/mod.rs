@@ -254,7 +254,7 @@ impl<'a> Frame<'a> {
 
     /// The text of a JSON string in the frame; a slice of it where nothing is escaped.
     pub(crate) fn text(self, value: &[u8]) -> Option<Text> {
-        match read::said(value)? {
+        match read::string_bytes(value)? {
             Cow::Borrowed(plain) => Some(Text(self.slice(plain))),
             Cow::Owned(text) => Some(Text(text.into())),
         }

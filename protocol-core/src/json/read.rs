@@ -47,12 +47,12 @@ impl<'a> Key<'a> {
     pub fn is(self, name: &str) -> bool {
         match self.plain() {
             Some(plain) => plain == name.as_bytes(),
-            None => self.says(name),
+            None => self.unescapes_to(name),
         }
     }
 
     #[cold]
-    fn says(self, name: &str) -> bool {
+    fn unescapes_to(self, name: &str) -> bool {
         self.name() == name
     }
 }
@@ -67,7 +67,7 @@ pub struct Members<'a> {
 impl<'a> Members<'a> {
     /// The members of `text`; `None` if it is no object.
     pub fn of(text: &'a [u8]) -> Option<Self> {
-        let start = skip_signs(text, 0);
+        let start = skip_separators(text, 0);
         (byte(text, start) == b'{').then_some(Self { text, at: next(start) })
     }
 }
@@ -77,23 +77,23 @@ impl<'a> Iterator for Members<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let text = self.text;
-        let key = skip_signs(text, self.at);
+        let key = skip_separators(text, self.at);
         if byte(text, key) != b'"' {
             return None;
         }
         let end = skip_plain(text, next(key));
         let escaped = byte(text, end) != b'"';
-        let behind = if escaped { skip_escapes(text, end)? } else { next(end) };
-        let value = skip_signs(text, behind);
+        let after = if escaped { skip_escapes(text, end)? } else { next(end) };
+        let value = skip_separators(text, after);
         self.at = skip_value(text, value)?;
         let part = |from: usize, to: usize| text.get(from..to).unwrap_or_default();
-        Some((Key { quoted: part(key, behind), escaped }, part(value, self.at)))
+        Some((Key { quoted: part(key, after), escaped }, part(value, self.at)))
     }
 }
 
 /// Skips the bytes that may stand between two tokens.
 #[inline]
-fn skip_signs(text: &[u8], mut at: usize) -> usize {
+fn skip_separators(text: &[u8], mut at: usize) -> usize {
     while matches!(byte(text, at), b' ' | b'\t' | b'\n' | b'\r' | b',' | b':') {
         at = next(at);
     }
@@ -166,13 +166,13 @@ pub fn member<'a>(text: &'a [u8], name: &str) -> Option<&'a [u8]> {
 /// The elements of an array.
 pub fn elements(text: &[u8]) -> Vec<&[u8]> {
     let mut all = Vec::new();
-    let mut at = skip_signs(text, 0);
+    let mut at = skip_separators(text, 0);
     if byte(text, at) != b'[' {
         return all;
     }
     at = next(at);
     loop {
-        let value = skip_signs(text, at);
+        let value = skip_separators(text, at);
         at = skip_value(text, value).unwrap_or(value);
         if at == value {
             return all;
@@ -183,7 +183,7 @@ pub fn elements(text: &[u8]) -> Vec<&[u8]> {
 
 /// Decodes a JSON string into UTF-8 bytes, borrowed if nothing is escaped. `None` if `value` is no string, or has half a surrogate pair.
 #[inline]
-pub fn said(value: &[u8]) -> Option<Cow<'_, [u8]>> {
+pub fn string_bytes(value: &[u8]) -> Option<Cow<'_, [u8]>> {
     if byte(value, 0) != b'"' {
         return None;
     }
@@ -197,7 +197,7 @@ pub fn said(value: &[u8]) -> Option<Cow<'_, [u8]>> {
 
 /// Decodes a JSON string. `None` if `value` is no string, or has half a surrogate pair.
 pub fn string(value: &[u8]) -> Option<Cow<'_, str>> {
-    match said(value)? {
+    match string_bytes(value)? {
         Cow::Borrowed(text) => core::str::from_utf8(text).ok().map(Cow::Borrowed),
         Cow::Owned(text) => String::from_utf8(text).ok().map(Cow::Owned),
     }
@@ -236,7 +236,7 @@ fn count(digits: &[u8]) -> Option<u64> {
         return None;
     }
     if let (true, Some(first), Some(last)) = (digits.len() <= 8, digits.first_chunk(), digits.last_chunk()) {
-        return few(digits.len(), *first, *last);
+        return few_digits(digits.len(), *first, *last);
     }
     let digit = |byte: u8| byte.is_ascii_digit().then(|| u64::from(byte & 0xf));
     digits.iter().try_fold(0_u64, |count, byte| Some(count.wrapping_mul(10).wrapping_add(digit(*byte)?)))
@@ -244,7 +244,7 @@ fn count(digits: &[u8]) -> Option<u64> {
 
 /// The value of four to eight digits, given their first four and last four bytes, computed in one word.
 #[inline]
-fn few(length: usize, first: [u8; 4], last: [u8; 4]) -> Option<u64> {
+fn few_digits(length: usize, first: [u8; 4], last: [u8; 4]) -> Option<u64> {
     // The last digit is the highest byte; below the first there are zeros.
     let missing = 64_usize.wrapping_sub(length << 3);
     let first = (u64::from(u32::from_le_bytes(first)) ^ 0x3030_3030) << missing;

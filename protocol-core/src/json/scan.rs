@@ -402,7 +402,7 @@ pub(crate) struct Members<'a> {
 impl<'a> Members<'a> {
     /// The members of the next object at `cursor`, after `written`, if the object begins with exactly that.
     #[inline]
-    pub(crate) fn behind(cursor: Cursor<'a>, written: &str) -> Option<Self> {
+    pub(crate) fn starting_with(cursor: Cursor<'a>, written: &str) -> Option<Self> {
         let mut members = Self { cursor, first: false };
         let begins = members.take_written(written);
         members.cursor.depth = cursor.depth.saturating_sub(1);
@@ -421,7 +421,7 @@ impl<'a> Members<'a> {
         self.cursor
     }
 
-    /// The next key. Take its value by [`Self::value`] or [`Self::note`] before the next key.
+    /// The next key. Take its value by [`Self::value`] or [`Self::index`] before the next key.
     pub(crate) fn next_key(&mut self) -> Result<Option<Key<'a>>, ScanError> {
         let text = self.cursor.text;
         let first = core::mem::replace(&mut self.first, false);
@@ -468,12 +468,12 @@ impl<'a> Members<'a> {
         self.cursor.value()
     }
 
-    /// Takes the value into `noted`, which must be empty, with its members if it is an object.
-    pub(crate) fn note(&mut self, noted: &mut IndexedObject<'a>) -> Result<(), ScanError> {
+    /// Takes the value into `indexed`, which must be empty, with its members if it is an object.
+    pub(crate) fn index(&mut self, indexed: &mut IndexedObject<'a>) -> Result<(), ScanError> {
         let text = self.cursor.text;
         let start = skip_space(text, self.cursor.at);
         if byte(text, start) != b'{' {
-            noted.text = self.cursor.value()?;
+            indexed.text = self.cursor.value()?;
             return Ok(());
         }
         let depth = self.cursor.depth.checked_sub(1).ok_or(ScanError::TooDeep)?;
@@ -483,12 +483,12 @@ impl<'a> Members<'a> {
         while more {
             let member = member_at(text, at)?;
             let end = skip_value(text, member.value, depth)?;
-            match noted.members.get_mut(noted.count) {
+            match indexed.members.get_mut(indexed.count) {
                 Some(place) if !member.escaped => {
                     *place = (span(next(member.open), member.close), span(member.value, end));
-                    noted.count = next(noted.count);
+                    indexed.count = next(indexed.count);
                 }
-                _ => noted.count = AGAIN,
+                _ => indexed.count = NOT_INDEXED,
             }
             at = skip_space(text, end);
             more = byte(text, at) == b',';
@@ -499,9 +499,9 @@ impl<'a> Members<'a> {
             }
         }
         self.cursor.at = next(at);
-        noted.text = self.cursor.since(start);
-        if u32::try_from(noted.text.len()).is_err() {
-            noted.count = AGAIN;
+        indexed.text = self.cursor.since(start);
+        if u32::try_from(indexed.text.len()).is_err() {
+            indexed.count = NOT_INDEXED;
         }
         Ok(())
     }
@@ -514,14 +514,14 @@ impl<'a> Members<'a> {
 pub(crate) struct IndexedObject<'a> {
     text: &'a [u8],
     /// The places of each key, without its quotes, and of its value. Meaningless in a text of more than 4 GiB.
-    members: [(Span, Span); PLACES],
-    /// The number of members, or [`AGAIN`].
+    members: [(Span, Span); INDEXED_MEMBERS],
+    /// The number of members, or [`NOT_INDEXED`].
     count: usize,
 }
 
 /// The error for a member that is repeated where it must not be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Repeated;
+pub(crate) struct RepeatedMember;
 
 /// A range of a value, half as large as a slice of it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -531,10 +531,10 @@ pub(crate) struct Span {
 }
 
 /// The number of members whose places are kept. Most parameters have fewer.
-const PLACES: usize = 5;
+const INDEXED_MEMBERS: usize = 5;
 
-/// The count of members beyond [`PLACES`], or with a key that has an escape: the text is walked again.
-const AGAIN: usize = usize::MAX;
+/// The count of members beyond [`INDEXED_MEMBERS`], or with a key that has an escape: the text is walked again.
+const NOT_INDEXED: usize = usize::MAX;
 
 impl Span {
     /// A range of a text of at most 4 GiB.
@@ -543,7 +543,7 @@ impl Span {
     }
 
     /// Returns `true` for an empty range: no token is empty.
-    pub(crate) fn is_nowhere(self) -> bool {
+    pub(crate) fn is_empty(self) -> bool {
         self.to == 0
     }
 
@@ -561,7 +561,7 @@ impl Span {
 impl<'a> IndexedObject<'a> {
     /// An object without members.
     pub(crate) const fn empty_object() -> Self {
-        Self { text: b"{}", members: [(Span { from: 0, to: 0 }, Span { from: 0, to: 0 }); PLACES], count: 0 }
+        Self { text: b"{}", members: [(Span { from: 0, to: 0 }, Span { from: 0, to: 0 }); INDEXED_MEMBERS], count: 0 }
     }
 
     /// The whole value.
@@ -588,9 +588,9 @@ impl<'a> IndexedObject<'a> {
 
     /// The member `name`, unless it is repeated.
     #[inline]
-    pub(crate) fn only(&self, name: &str) -> Result<Option<&'a [u8]>, Repeated> {
+    pub(crate) fn only(&self, name: &str) -> Result<Option<&'a [u8]>, RepeatedMember> {
         match self.places([name]) {
-            Some([place]) if place.is_nowhere() => Ok(None),
+            Some([place]) if place.is_empty() => Ok(None),
             Some([place]) => Ok(Some(place.cut(self.text))),
             None => only_member(self.text, name),
         }
@@ -605,7 +605,7 @@ impl<'a> IndexedObject<'a> {
             let key = key.cut(self.text);
             for (place, name) in places.iter_mut().zip(names) {
                 if key == name.as_bytes() {
-                    if !place.is_nowhere() {
+                    if !place.is_empty() {
                         return None;
                     }
                     *place = *value;
@@ -622,10 +622,10 @@ impl<'a> IndexedObject<'a> {
 }
 
 #[cold]
-fn only_member<'a>(text: &'a [u8], name: &str) -> Result<Option<&'a [u8]>, Repeated> {
+fn only_member<'a>(text: &'a [u8], name: &str) -> Result<Option<&'a [u8]>, RepeatedMember> {
     let mut named = read::Members::of(text).into_iter().flatten().filter(|(key, _)| key.is(name)).map(|(_, value)| value);
     let one = named.next();
-    if named.next().is_some() { Err(Repeated) } else { Ok(one) }
+    if named.next().is_some() { Err(RepeatedMember) } else { Ok(one) }
 }
 
 #[cfg(test)]
@@ -637,7 +637,7 @@ mod tests {
     #[test]
     fn noted_members_are_those_that_a_walk_finds_however_many_and_however_written() {
         let member = |index: usize| alloc::format!(r#" "k{}" : [{index},"\"}}ä"]"#, index % 4);
-        for count in 0..=2 * PLACES {
+        for count in 0..=2 * INDEXED_MEMBERS {
             for escaped in 0..=count {
                 let mut all: Vec<String> = (0..count).map(member).collect();
                 if let Some(one) = all.get_mut(escaped) {
@@ -646,17 +646,17 @@ mod tests {
                 let text = alloc::format!(r#"{{"params": {{{}}} }}"#, all.join(" ,"));
                 let mut members = Members::at(Cursor::new(text.as_bytes(), 3)).unwrap();
                 members.next_key().unwrap().unwrap();
-                let mut noted = IndexedObject::default();
-                members.note(&mut noted).unwrap();
+                let mut indexed = IndexedObject::default();
+                members.index(&mut indexed).unwrap();
                 assert!(members.next_key().unwrap().is_none());
                 let (mut seen, mut walked) = (Vec::new(), Vec::new());
-                noted.for_each(|name, value| seen.push((name.to_vec(), value)));
-                for_each_member(noted.text(), |name, value| walked.push((Vec::from(name), value)));
+                indexed.for_each(|name, value| seen.push((name.to_vec(), value)));
+                for_each_member(indexed.text(), |name, value| walked.push((Vec::from(name), value)));
                 assert_eq!((seen.len(), &seen), (count, &walked), "{text}");
                 for name in ["k0", "k3", "k", ""] {
-                    assert_eq!(noted.member(name), super::member(noted.text(), name), "{text}");
+                    assert_eq!(indexed.member(name), super::member(indexed.text(), name), "{text}");
                     let repeats = walked.iter().filter(|(key, _)| key == name.as_bytes()).count() > 1;
-                    assert_eq!(noted.only(name), if repeats { Err(Repeated) } else { Ok(noted.member(name)) }, "{text}");
+                    assert_eq!(indexed.only(name), if repeats { Err(RepeatedMember) } else { Ok(indexed.member(name)) }, "{text}");
                 }
             }
         }
@@ -668,8 +668,8 @@ mod tests {
             let digits = &b"12345678909876543210"[..length];
             assert_eq!(skip_digits(digits, 0), Ok(length));
             for other in (0..=u8::MAX).filter(|byte| !byte.is_ascii_digit()) {
-                for behind in [0, 9] {
-                    let text = [digits, &[other], &[b'7'; 9][..behind]].concat();
+                for after in [0, 9] {
+                    let text = [digits, &[other], &[b'7'; 9][..after]].concat();
                     assert_eq!(skip_digits(&text, 0), Ok(length), "{text:?}");
                     assert_eq!(skip_digits(&text, length), Err(ScanError::Syntax), "{text:?}");
                 }
@@ -694,7 +694,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_looked_for_is_found_at_every_place_of_a_text() {
+    fn a_pattern_is_found_at_every_place_of_a_text() {
         let looks_for = |text: &[u8]| any_part::<33>(text, 1, |part| part.windows(2).any(|pair| pair == b"ab"));
         for length in 0..150_usize {
             let mut text = b"ba".repeat(75);

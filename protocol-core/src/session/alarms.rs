@@ -17,7 +17,7 @@ impl Session {
         }
         let id = AlarmId(self.number());
         if at <= self.now {
-            self.tell(Event::Alarm(id));
+            self.push_event(Event::Alarm(id));
         } else {
             let mut armed = None;
             self.timers.set(TimerKey::Alarm(id), &mut armed, Some(at));

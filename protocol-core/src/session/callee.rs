@@ -6,13 +6,13 @@ use core::time::Duration;
 use super::Session;
 use super::depth;
 use super::event::{CancelReason, Event, InboundId, InputFailed, InputKey};
-use super::inbound_call::{Ended, InboundCall, Taken};
+use super::inbound_call::{HandlerEnd, InboundCall, ReportEffect};
 use super::input::OutboundInput;
 use super::input_output::too_large;
 use super::lane_queue::Class;
 use super::outbox::Outbox;
 use super::peer_ids::Owner;
-use super::progress::{Next, Opens, Reporter};
+use super::progress::{Reporter, UpdateStep, WindowOpening};
 use super::route::{Lane, ReplyKind};
 use super::verbs::{AskError, CheckpointError, NotLive, ProgressError, Reported, ServeOptions};
 use crate::dialect::{Answer, Ask, AskUnfit, CutShort, Progress, Reply};
@@ -53,12 +53,12 @@ impl Session {
             return Ok(Reported::Unobserved);
         }
         match inbound.report(update, policy) {
-            Taken::NotIncreasing => {
+            ReportEffect::NotIncreasing => {
                 self.stats.progress_left_out = self.stats.progress_left_out.saturating_add(1);
                 return Ok(Reported::NotIncreasing);
             }
-            Taken::Merged => self.stats.progress_coalesced = self.stats.progress_coalesced.saturating_add(1),
-            Taken::New => {}
+            ReportEffect::Merged => self.stats.progress_coalesced = self.stats.progress_coalesced.saturating_add(1),
+            ReportEffect::New => {}
         }
         let congested = !self.outbox.has_room(inbound.lane());
         let sent = self.flush(id, false);
@@ -113,7 +113,7 @@ impl Session {
             return Err(AskError::Full);
         }
         let (lane, rules) = (inbound.lane(), inbound.rules());
-        let named = if rules.names_invocations { inbound.token() } else { Some(inbound.exchange()) };
+        let named = if rules.names_calls { inbound.token() } else { Some(inbound.exchange()) };
         let frame = rules.dialect.write_ask(self.outbox.frames(), self.next, &ask, named.ok_or(AskError::Unsupported)?, depth);
         if frame.len() > self.config.limits.frame_bytes {
             self.outbox.frames().discard(frame);
@@ -129,7 +129,7 @@ impl Session {
         let mut input = OutboundInput::held(id, lane, ask, depth, rules, frame);
         let deadline = self.config.timeouts.input.map(|span| self.now.saturating_add(span));
         if deadline.is_some_and(|at| at <= self.now) {
-            self.bring_answer(key, &input, Err(InputFailed::TimedOut));
+            self.deliver_answer(key, &input, Err(InputFailed::TimedOut));
             return Ok(key);
         }
         input.arm(key, deadline, &mut self.timers);
@@ -165,15 +165,15 @@ impl Session {
     pub fn respond(&mut self, id: InboundId, reply: Reply, now: Instant) -> Result<(), NotLive> {
         self.advance(now);
         let result = match self.inbound_calls.get(&id).map(InboundCall::end) {
-            Some(Ended::Reply) => {
-                self.settle_serve(id, &reply);
+            Some(HandlerEnd::Reply) => {
+                self.settle_inbound_call(id, &reply);
                 Ok(())
             }
-            Some(Ended::Swallowed) => {
+            Some(HandlerEnd::Cancelled) => {
                 self.free_orphan(id);
                 Err(NotLive)
             }
-            Some(Ended::Twice) | None => Err(NotLive),
+            Some(HandlerEnd::Repeated) | None => Err(NotLive),
         };
         self.tidy();
         result
@@ -190,11 +190,11 @@ impl Session {
         let has_room = self.outbox.has_room(inbound.lane());
         let Some(next) = inbound.next_update(self.now) else { return false };
         let goes = match next {
-            Next::Final => has_room,
-            Next::Ready => {
-                has_room && (is_first || self.progress_queue.is_free()) && self.progress_queue.opens(self.now) == Opens::Now
+            UpdateStep::Final => has_room,
+            UpdateStep::Ready => {
+                has_room && (is_first || self.progress_queue.is_free()) && self.progress_queue.opens(self.now) == WindowOpening::Now
             }
-            Next::Nothing | Next::Waits(_) => false,
+            UpdateStep::Nothing | UpdateStep::Waits(_) => false,
         };
         if !goes {
             inbound.keep_update(id, next, &mut self.progress_queue, &mut self.timers);
@@ -207,7 +207,7 @@ impl Session {
     }
 
     /// Sends the progress of queued calls, as far as there is room and the session's window allows.
-    pub(super) fn serve_line(&mut self) {
+    pub(super) fn serve_progress_queue(&mut self) {
         while let Some(first) = self.progress_queue.first() {
             let (id, lane) = first;
             if !self.outbox.has_room(lane) {
@@ -235,7 +235,7 @@ impl Session {
     }
 
     /// Sends kept progress, then the response (`docs/protocols/mcp.md`, "Transitions of an incoming call").
-    fn settle_serve(&mut self, id: InboundId, reply: &Reply) {
+    fn settle_inbound_call(&mut self, id: InboundId, reply: &Reply) {
         let Some(frame) = self.write_last(id, reply) else { return };
         let kind = kind_of(&frame);
         let gap = Some(self.config.timeouts.response_gap).filter(|gap| !gap.is_zero());
@@ -245,7 +245,7 @@ impl Session {
         {
             return inbound.hold(id, (self.outbox.frames().take(frame), kind), at, &mut self.timers);
         }
-        self.finish_serve(id, |outbox, lane| {
+        self.finish_inbound_call(id, |outbox, lane| {
             outbox.push(lane, Class::Reply(kind), frame);
         });
     }
@@ -256,7 +256,7 @@ impl Session {
         if let Some(progress) = inbound.take_last_update() {
             inbound.push_progress(id, &progress, self.now, &mut self.outbox, &self.config);
         }
-        let open = inbound.quiet(id, &mut self.timers, &mut self.progress_queue);
+        let open = inbound.stop(id, &mut self.timers, &mut self.progress_queue);
         if !open.is_empty() {
             self.take_outbound_inputs_back(open);
             inbound = self.inbound_calls.get_mut(&id)?;
@@ -281,13 +281,13 @@ impl Session {
     pub(super) fn release_response(&mut self, id: InboundId) {
         let Some(inbound) = self.inbound_calls.get_mut(&id) else { return };
         let Some((frame, kind)) = inbound.take_held(id, &mut self.timers) else { return };
-        self.finish_serve(id, |outbox, lane| {
+        self.finish_inbound_call(id, |outbox, lane| {
             outbox.push_apart(lane, Class::Reply(kind), frame);
         });
     }
 
     /// Ends a call; `respond` sends its response on its lane.
-    fn finish_serve(&mut self, id: InboundId, respond: impl FnOnce(&mut Outbox, Lane)) {
+    fn finish_inbound_call(&mut self, id: InboundId, respond: impl FnOnce(&mut Outbox, Lane)) {
         let ended = self.inbound_calls.end(&id, |inbound| (inbound.lane(), inbound.take_names()));
         let Some((lane, (exchange, token))) = ended else { return };
         self.retire(lane, exchange, token);
@@ -296,14 +296,14 @@ impl Session {
     }
 
     /// Ends a call whose lane is gone, without a response.
-    pub(super) fn lose_serve(&mut self, id: InboundId) {
+    pub(super) fn lose_inbound_call(&mut self, id: InboundId) {
         let timers = &mut self.timers;
         if self.inbound_calls.get_mut(&id).is_some_and(|inbound| inbound.take_held(id, timers).is_some()) {
-            self.finish_serve(id, |_, _| ());
+            self.finish_inbound_call(id, |_, _| ());
         } else if let Some(inbound) = self.inbound_calls.get(&id) {
             let (lane, exchange, token) = (inbound.lane(), inbound.exchange().clone(), inbound.token().cloned());
             let was_active = inbound.is_active();
-            self.cancel_serve(id, CancelReason::Disconnected);
+            self.cancel_inbound_call(id, CancelReason::Disconnected);
             if was_active {
                 // The next stream with the number of the lane may use the same ids, however long the handler takes.
                 self.retire(lane, exchange, token);
@@ -313,7 +313,7 @@ impl Session {
 
     /// Cancels a call, for its caller or because the channel is lost (`docs/protocols/mcp.md`, "Transitions of an incoming call"). Its id
     /// is free on the wire at once, even if the handler goes on.
-    pub(super) fn cancel_serve(&mut self, id: InboundId, why: CancelReason) {
+    pub(super) fn cancel_inbound_call(&mut self, id: InboundId, why: CancelReason) {
         let Some(inbound) = self.inbound_calls.get_mut(&id) else { return };
         if !inbound.cancel() {
             return;
@@ -322,12 +322,12 @@ impl Session {
         if let Some((last, _)) = inbound.last_progress() {
             self.outbox.withdraw_progress(id, last);
         }
-        let (lane, open) = (inbound.lane(), inbound.quiet(id, &mut self.timers, &mut self.progress_queue));
+        let (lane, open) = (inbound.lane(), inbound.stop(id, &mut self.timers, &mut self.progress_queue));
         self.take_outbound_inputs_back(open);
         self.outbox.settle(lane);
-        self.made_room(lane);
+        self.serve_lane(lane);
         self.outbox.note_idle(lane);
-        self.tell(Event::Cancelled { id, why });
+        self.push_event(Event::Cancelled { id, why });
     }
 
     /// Replies to a call in place of its handler, and tells the handler.
@@ -345,7 +345,7 @@ impl Session {
         self.outbox.settle(lane);
         // Answered: the peer may use the id again.
         self.retire(lane, exchange, token);
-        self.tell(Event::Cancelled { id, why });
+        self.push_event(Event::Cancelled { id, why });
     }
 
     /// Cancels a call at the peer's request, with a reply if the protocol wants one.
@@ -353,7 +353,7 @@ impl Session {
         if self.inbound_calls.get(&id).is_some_and(|inbound| inbound.rules().answers_cancelled) {
             self.cut_short(id, CutShort::Cancelled, CancelReason::Peer(reason));
         } else {
-            self.cancel_serve(id, CancelReason::Peer(reason));
+            self.cancel_inbound_call(id, CancelReason::Peer(reason));
         }
     }
 
@@ -401,11 +401,11 @@ impl Session {
         let input = self.close_outbound_input(key)?;
         if let Some(ticket) = input.ticket()
             && !self.outbox.withdraw(ticket)
-            && input.rules().cancels_questions
+            && input.rules().cancels_input_requests
         {
             self.push_cancel_as(input.lane(), Class::InputRequest, key.0, reason);
         }
-        self.made_room(input.lane());
+        self.serve_lane(input.lane());
         Some(input)
     }
 
@@ -416,12 +416,12 @@ impl Session {
     }
 
     /// Hands an answer to the owner. A confirmation never fails: every fault counts as a no.
-    pub(super) fn bring_answer(&mut self, key: InputKey, input: &OutboundInput, answer: Result<Answer, InputFailed>) {
+    pub(super) fn deliver_answer(&mut self, key: InputKey, input: &OutboundInput, answer: Result<Answer, InputFailed>) {
         let answer = match (input.ask(), answer) {
             (Ask::Confirm { .. }, Err(_)) => Ok(Answer::Confirm(false)),
             (_, answer) => answer,
         };
-        self.tell(Event::Input { id: input.asker(), key, answer });
+        self.push_event(Event::Input { id: input.asker(), key, answer });
     }
 }
 

@@ -37,7 +37,7 @@ impl Session {
         if self.outbound_calls.get(&id).is_none_or(OutboundCall::is_given_up) {
             return Err(NotLive);
         }
-        self.give_call_up(id, reason);
+        self.cancel_call(id, reason);
         self.tidy();
         Ok(())
     }
@@ -97,7 +97,7 @@ impl Session {
     fn start(&mut self, call: &Invoke, depth: u8) -> OutboundId {
         let id = OutboundId(self.number());
         let timeouts = call.timeouts.unwrap_or(self.config.timeouts.call);
-        let observed = match self.rules.names_invocations {
+        let observed = match self.rules.names_calls {
             // A call with a name may report progress, requested or not.
             true => self.rules.dialect.is_cancellable(call.op()),
             false => call.progress || (timeouts.reset_on_progress && timeouts.idle.is_some()),
@@ -105,7 +105,7 @@ impl Session {
         let mut made = if self.handshake.asks() || call.op().is_probe() {
             let clocks = Clocks::start(timeouts, self.now);
             if let Some(clock) = clocks.expired(self.now) {
-                self.tell(Event::Done { id, outcome: Outcome::TimedOut(clock), partial: None, last: None });
+                self.push_event(Event::Done { id, outcome: Outcome::TimedOut(clock), partial: None, last: None });
                 return id;
             }
             let frame = self.rules.dialect.write_call(self.outbox.frames(), id.0, call.outgoing(), observed, depth);
@@ -154,7 +154,7 @@ impl Session {
         if let Withdrawal::Request(ticket) = call.withdrawal() {
             let speaks = call.rules().dialect.is_cancellable(call.op()) && !matches!(outcome, Outcome::Lost);
             let unsent = self.outbox.withdraw(ticket);
-            self.made_room(Lane::CHANNEL);
+            self.serve_lane(Lane::CHANNEL);
             if !unsent && speaks {
                 self.push_cancel(ExchangeId(id.0), reason);
             }
@@ -163,7 +163,7 @@ impl Session {
     }
 
     /// Cancels a call. If there is a grace, a call that has left waits for what the peer still sends about it; any other ends at once.
-    fn give_call_up(&mut self, id: OutboundId, reason: Option<&str>) {
+    fn cancel_call(&mut self, id: OutboundId, reason: Option<&str>) {
         let grace = self.config.timeouts.cancel_grace;
         let until = self.now.saturating_add(grace);
         let Some(call) = self.outbound_calls.get_mut(&id) else { return };
@@ -187,7 +187,7 @@ impl Session {
         let timers = &mut self.timers;
         let ended = self.outbound_calls.end(&id, |call| {
             call.disarm(id, timers);
-            (call.held_bytes(), call.take_heard())
+            (call.held_bytes(), call.take_caller_progress())
         });
         let Some((held_bytes, heard)) = ended else { return };
         self.held_bytes = self.held_bytes.saturating_sub(held_bytes);
@@ -204,7 +204,7 @@ impl Session {
             Outcome::Error(error) => self.rules.dialect.read_partial(error).or(partial),
             _ => partial,
         };
-        self.tell(Event::Done { id, outcome, partial, last });
+        self.push_event(Event::Done { id, outcome, partial, last });
     }
 
     // ---- Input requests of the peer ----
@@ -220,7 +220,7 @@ impl Session {
 
     fn push_answer(&mut self, key: InputKey, input: &InboundInput, answer: &Answer) {
         let frame = input.rules().dialect.write_answer(self.outbox.frames(), input.exchange(), answer);
-        let frame = self.fitted(frame, input.exchange());
+        let frame = self.bounded_reply(frame, input.exchange());
         self.outbox.push(input.lane(), Class::Answer(key), frame);
     }
 
@@ -230,7 +230,7 @@ impl Session {
         self.peer_ids.retire(input.lane(), input.exchange().clone());
         self.outbox.settle(input.lane());
         self.outbox.note_idle(input.lane());
-        self.tell(Event::InputGone { key });
+        self.push_event(Event::InputGone { key });
         Some(input)
     }
 

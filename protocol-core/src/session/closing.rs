@@ -33,7 +33,7 @@ impl Session {
         self.ending.end_of_input();
         self.lose_calls();
         if !self.rules.outlives_input {
-            self.cancel_serves(None, &CancelReason::Disconnected);
+            self.cancel_inbound_calls(None, &CancelReason::Disconnected);
         }
         self.begin_end(CloseReason::Eof, self.config.timeouts.close_grace);
     }
@@ -42,7 +42,7 @@ impl Session {
     pub(super) fn refuse_frame(&mut self) {
         self.violation(Violation::FrameTooLarge);
         let lane = self.arriving.lane;
-        if self.rules.answers_garbage {
+        if self.rules.answers_unreadable {
             let error = RpcError::fixed(RpcError::INVALID_REQUEST, Violation::FrameTooLarge.as_str());
             let frame = self.rules.dialect.write_error(self.outbox.frames(), None, &error);
             self.reply_at_once(ReplyKind::Refused, frame);
@@ -52,7 +52,7 @@ impl Session {
             return;
         }
         self.lose_calls();
-        self.cancel_serves(None, &CancelReason::Disconnected);
+        self.cancel_inbound_calls(None, &CancelReason::Disconnected);
         self.drain(CloseReason::FrameTooLarge);
     }
 
@@ -62,7 +62,7 @@ impl Session {
             return;
         }
         self.lose_calls();
-        self.cancel_serves(None, &CancelReason::Disconnected);
+        self.cancel_inbound_calls(None, &CancelReason::Disconnected);
         self.close_now(reason);
     }
 
@@ -71,12 +71,12 @@ impl Session {
     /// Open -> Finishing. A later call can only shorten the grace.
     fn begin_end(&mut self, reason: CloseReason, grace: Duration) {
         if self.ending.finish(reason, self.now.saturating_add(grace), self.now, &mut self.timers) {
-            self.close_is_due();
+            self.expire_ending();
         }
     }
 
     /// Ends what the grace was for, when it is over.
-    pub(super) fn close_is_due(&mut self) {
+    pub(super) fn expire_ending(&mut self) {
         if let Some(reason) = self.ending.finishing() {
             for id in self.outbound_calls.ids() {
                 self.settle_call(id, Outcome::Cancelled, Some("closing"));
@@ -84,7 +84,7 @@ impl Session {
             // After the end of input a call that is cut short gets no error: it was not done in time.
             let answer = (reason == CloseReason::Local).then_some(CutShort::Closing);
             let why = if answer.is_some() { CancelReason::Closing } else { CancelReason::Disconnected };
-            self.cancel_serves(answer, &why);
+            self.cancel_inbound_calls(answer, &why);
             for key in self.inbound_inputs.keys().copied().collect::<Vec<_>>() {
                 self.refuse_inbound_input(key);
             }
@@ -138,16 +138,16 @@ impl Session {
         self.names.clear();
         self.inbound_calls.clear();
         self.orphans = 0;
-        self.tell(Event::Closed(reason));
+        self.push_event(Event::Closed(reason));
     }
 
     // ---- Lanes ----
 
     /// Ends the exchanges that live with a lane that is gone. Everything else goes on.
     pub(super) fn lose_lane(&mut self, lane: Lane) {
-        self.lose_what_came_by(lane, |rules| rules.lane_bound);
+        self.lose_inbound_by(lane, |rules| rules.lane_bound);
         self.outbox.set_writable(lane, true);
-        self.made_room(lane);
+        self.serve_lane(lane);
         if self.rules.lane_bound {
             self.lose_handshake_request(lane);
             self.forget_lane(lane);
@@ -160,19 +160,19 @@ impl Session {
         if lane == Lane::CHANNEL {
             return self.fail(CloseReason::Overload);
         }
-        self.lose_what_came_by(lane, |_| true);
+        self.lose_inbound_by(lane, |_| true);
         self.lose_handshake_request(lane);
         self.forget_lane(lane);
-        self.tell(Event::LaneClosed { lane, reason: CloseReason::Overload });
+        self.push_event(Event::LaneClosed { lane, reason: CloseReason::Overload });
     }
 
     /// Ends the exchanges of the peer that came by a lane, if their rules say so.
-    fn lose_what_came_by(&mut self, lane: Lane, is_lost: impl Fn(&Rules) -> bool) {
+    fn lose_inbound_by(&mut self, lane: Lane, is_lost: impl Fn(&Rules) -> bool) {
         let inbound_calls = self.inbound_calls.iter().filter(|(_, inbound)| inbound.lane() == lane && is_lost(inbound.rules()));
         let mut inbound_calls: Vec<_> = inbound_calls.map(|(id, _)| id).collect();
         inbound_calls.sort_unstable();
         for id in inbound_calls {
-            self.lose_serve(id);
+            self.lose_inbound_call(id);
         }
         let inputs = self.inbound_inputs.iter().filter(|(_, input)| input.lane() == lane && is_lost(input.rules()));
         for key in inputs.map(|(key, _)| *key).collect::<Vec<_>>() {
@@ -206,9 +206,9 @@ impl Session {
             if let Some(input) = self.close_outbound_input(key) {
                 if let Some(ticket) = input.ticket() {
                     self.outbox.withdraw(ticket);
-                    self.made_room(input.lane());
+                    self.serve_lane(input.lane());
                 }
-                self.bring_answer(key, &input, Err(InputFailed::Lost));
+                self.deliver_answer(key, &input, Err(InputFailed::Lost));
             }
         }
         for key in self.inbound_inputs.keys().copied().collect::<Vec<_>>() {
@@ -220,11 +220,11 @@ impl Session {
     }
 
     /// Cancels every inbound call, with a reply if the peer can still take one.
-    fn cancel_serves(&mut self, answer: Option<CutShort>, why: &CancelReason) {
+    fn cancel_inbound_calls(&mut self, answer: Option<CutShort>, why: &CancelReason) {
         for id in self.inbound_calls.ids() {
             match answer {
                 Some(how) => self.cut_short(id, how, why.clone()),
-                None => self.cancel_serve(id, why.clone()),
+                None => self.cancel_inbound_call(id, why.clone()),
             }
         }
     }

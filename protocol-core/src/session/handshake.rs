@@ -36,9 +36,9 @@ enum State {
     /// Our handshake request was sent.
     Opened,
     /// The peer has sent its handshake request; the owner has not decided.
-    Asked { lane: Lane, greeting: WireId, peer: Box<PeerInfo> },
+    Asked { lane: Lane, request: WireId, peer: Box<PeerInfo> },
     /// The peer's handshake request was answered; the confirmation has not come.
-    Answered { lane: Lane, greeting: WireId },
+    Answered { lane: Lane, request: WireId },
     /// The handshake is done.
     Ready,
 }
@@ -56,14 +56,14 @@ impl Handshake {
     }
 
     /// Fresh -> Asked.
-    pub(super) fn ask_owner(&mut self, lane: Lane, greeting: WireId, peer: Box<PeerInfo>) {
-        self.state = State::Asked { lane, greeting, peer };
+    pub(super) fn ask_owner(&mut self, lane: Lane, request: WireId, peer: Box<PeerInfo>) {
+        self.state = State::Asked { lane, request, peer };
     }
 
     /// Asked -> Fresh. Returns the handshake request that the owner has decided on; `None`, and no change, in any other state.
     pub(super) fn take_asked(&mut self) -> Option<(Lane, WireId, Box<PeerInfo>)> {
         match core::mem::replace(&mut self.state, State::Fresh) {
-            State::Asked { lane, greeting, peer } => Some((lane, greeting, peer)),
+            State::Asked { lane, request, peer } => Some((lane, request, peer)),
             other => {
                 self.state = other;
                 None
@@ -81,8 +81,8 @@ impl Handshake {
     }
 
     /// Fresh -> Answered.
-    pub(super) fn answer(&mut self, lane: Lane, greeting: WireId) {
-        self.state = State::Answered { lane, greeting };
+    pub(super) fn answer(&mut self, lane: Lane, request: WireId) {
+        self.state = State::Answered { lane, request };
     }
 
     /// Opened, Answered -> Ready.
@@ -114,12 +114,12 @@ impl Handshake {
 
     /// Returns `true` if `id` on that lane is the handshake request that waits for the owner.
     pub(super) fn is_asked_by(&self, by: Lane, id: &WireId) -> bool {
-        matches!(&self.state, State::Asked { lane, greeting, .. } if *lane == by && greeting == id)
+        matches!(&self.state, State::Asked { lane, request, .. } if *lane == by && request == id)
     }
 
     /// Returns `true` if `id` on that lane is the handshake request that was answered and waits for its confirmation.
     pub(super) fn is_answer_to(&self, by: Lane, id: &WireId) -> bool {
-        matches!(&self.state, State::Answered { lane, greeting } if *lane == by && greeting == id)
+        matches!(&self.state, State::Answered { lane, request } if *lane == by && request == id)
     }
 
     /// Returns `true` if the peer's requests are served.

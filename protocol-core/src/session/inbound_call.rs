@@ -27,7 +27,7 @@ use crate::dialect::{Op, Progress, Rules};
 use crate::json::Json;
 use crate::session::lane_queue::Class;
 use crate::session::outbox::{Outbox, Ticket};
-use crate::session::progress::{Next, Reporter};
+use crate::session::progress::{Reporter, UpdateStep};
 use crate::session::progress_queue::{ProgressQueue, QueueTicket, WaitFor};
 use crate::session::timers::{TimerKey, Timers};
 use crate::session::{InboundId, InputKey, Lane, ReplyKind};
@@ -81,18 +81,18 @@ struct CalleeProgress {
 
 /// The effect of the end of a handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum HandlerEnd {
     /// The call is active: the reply is sent.
     Reply,
     /// The call was cancelled before: no frame is sent, and its place is free.
-    Swallowed,
+    Cancelled,
     /// The handler has replied before.
-    Twice,
+    Repeated,
 }
 
 /// The effect of a report of progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum ReportEffect {
     /// The update is kept, and none was kept before.
     New,
     /// The update is kept, merged with the one that was kept before.
@@ -164,33 +164,33 @@ impl InboundCall {
 
     /// Keeps an update that passed [`Reporter::check`], merged with the one that was kept before.
     #[inline]
-    pub(super) fn report(&mut self, update: Progress, policy: &ProgressPolicy) -> Taken {
+    pub(super) fn report(&mut self, update: Progress, policy: &ProgressPolicy) -> ReportEffect {
         let rules = self.rules;
         let reporter = &mut self.callee_progress_mut(policy.window).reporter;
         let merges = reporter.keeps();
         match reporter.report(update, rules, policy) {
-            true if merges => Taken::Merged,
-            true => Taken::New,
-            false => Taken::NotIncreasing,
+            true if merges => ReportEffect::Merged,
+            true => ReportEffect::New,
+            false => ReportEffect::NotIncreasing,
         }
     }
 
     /// The next step for the kept update, as far as the call alone decides; `None` if the call is not active, or has no progress state.
     #[inline]
-    pub(super) fn next_update(&self, now: Instant) -> Option<Next> {
+    pub(super) fn next_update(&self, now: Instant) -> Option<UpdateStep> {
         let callee_progress = self.callee_progress.as_ref().filter(|_| self.is_active())?;
         Some(callee_progress.reporter.next(now, self.rules))
     }
 
     /// Makes the kept update wait: for the call's own window, or in the queue for the session's window and the lane's room.
-    pub(super) fn keep_update(&mut self, id: InboundId, next: Next, progress_queue: &mut ProgressQueue, timers: &mut Timers) {
+    pub(super) fn keep_update(&mut self, id: InboundId, next: UpdateStep, progress_queue: &mut ProgressQueue, timers: &mut Timers) {
         let Some(callee_progress) = &mut self.callee_progress else { return };
-        let opens = if let Next::Waits(at) = next { at } else { None };
+        let opens = if let UpdateStep::Waits(at) = next { at } else { None };
         timers.set(TimerKey::Flush(id), &mut callee_progress.armed, opens);
         match next {
-            Next::Final => progress_queue.join(id, self.lane, WaitFor::Room, &mut callee_progress.queue_ticket),
-            Next::Ready => progress_queue.join(id, self.lane, WaitFor::Turn, &mut callee_progress.queue_ticket),
-            Next::Nothing | Next::Waits(_) => progress_queue.leave(self.lane, &mut callee_progress.queue_ticket),
+            UpdateStep::Final => progress_queue.join(id, self.lane, WaitFor::Room, &mut callee_progress.queue_ticket),
+            UpdateStep::Ready => progress_queue.join(id, self.lane, WaitFor::Turn, &mut callee_progress.queue_ticket),
+            UpdateStep::Nothing | UpdateStep::Waits(_) => progress_queue.leave(self.lane, &mut callee_progress.queue_ticket),
         }
     }
 
@@ -199,7 +199,7 @@ impl InboundCall {
     pub(super) fn take_update(
         &mut self,
         id: InboundId,
-        next: Next,
+        next: UpdateStep,
         now: Instant,
         progress_queue: &mut ProgressQueue,
         timers: &mut Timers,
@@ -207,17 +207,17 @@ impl InboundCall {
         let callee_progress = self.callee_progress.as_mut()?;
         timers.set(TimerKey::Flush(id), &mut callee_progress.armed, None);
         progress_queue.leave(self.lane, &mut callee_progress.queue_ticket);
-        if next == Next::Ready {
+        if next == UpdateStep::Ready {
             progress_queue.count(now);
         }
-        callee_progress.reporter.go(next, now)
+        callee_progress.reporter.release(next, now)
     }
 
     /// Takes the kept update just before the response, whatever the windows allow.
     #[inline]
     pub(super) fn take_last_update(&mut self) -> Option<Progress> {
         let callee_progress = self.callee_progress.as_mut().filter(|_| self.token.is_some())?;
-        callee_progress.reporter.go_last(self.rules)
+        callee_progress.reporter.release_last(self.rules)
     }
 
     /// Writes an update that was taken.
@@ -234,7 +234,7 @@ impl InboundCall {
     }
 
     /// Stops the timers and drops kept progress. Returns the open input requests, which the caller must take back.
-    pub(super) fn quiet(&mut self, id: InboundId, timers: &mut Timers, progress_queue: &mut ProgressQueue) -> Vec<InputKey> {
+    pub(super) fn stop(&mut self, id: InboundId, timers: &mut Timers, progress_queue: &mut ProgressQueue) -> Vec<InputKey> {
         timers.set(TimerKey::InboundCall(id), &mut self.armed, None);
         let Some(callee_progress) = &mut self.callee_progress else { return Vec::new() };
         timers.set(TimerKey::Flush(id), &mut callee_progress.armed, None);
@@ -295,11 +295,11 @@ impl InboundCall {
 
     /// The effect of the end of its handler in this state.
     #[inline]
-    pub(super) fn end(&self) -> Ended {
+    pub(super) fn end(&self) -> HandlerEnd {
         match self.state {
-            State::Active => Ended::Reply,
-            State::Cancelled => Ended::Swallowed,
-            State::Answered(_) => Ended::Twice,
+            State::Active => HandlerEnd::Reply,
+            State::Cancelled => HandlerEnd::Cancelled,
+            State::Answered(_) => HandlerEnd::Repeated,
         }
     }
 
@@ -538,7 +538,7 @@ mod transitions {
     }
 
     #[test]
-    fn the_machine_of_an_invocation_that_we_serve_is_the_one_in_the_docs() {
+    fn the_machine_of_an_inbound_call_is_the_one_in_the_docs() {
         let mut rows = Vec::new();
         for from in STATES {
             for (name, input) in INPUTS {

@@ -81,7 +81,7 @@ impl Session {
         }
         self.outbox.set_writable(lane, is_writable);
         if is_writable {
-            self.made_room(lane);
+            self.serve_lane(lane);
             self.outbox.note_idle(lane);
         }
         self.tidy();
@@ -197,7 +197,7 @@ impl Session {
     #[cold]
     fn tidy_up(&mut self) {
         self.bound_output();
-        self.serve_line();
+        self.serve_progress_queue();
         self.outbox.forget_idle();
         self.settle_ending();
     }
@@ -233,7 +233,7 @@ impl Session {
             }
             TimerKey::Close => {
                 self.ending.forget_armed();
-                self.close_is_due();
+                self.expire_ending();
             }
             // The queue is served after everything that is due has happened.
             TimerKey::ProgressQueue => self.progress_queue.forget_armed(),
@@ -258,7 +258,7 @@ impl Session {
                     input.forget_armed();
                 }
                 if let Some(input) = self.take_outbound_input_back(key, Some("timed out")) {
-                    self.bring_answer(key, &input, Err(InputFailed::TimedOut));
+                    self.deliver_answer(key, &input, Err(InputFailed::TimedOut));
                 }
             }
             TimerKey::InboundCall(id) => {
@@ -277,14 +277,14 @@ impl Session {
             }
             TimerKey::Alarm(id) => {
                 self.alarms.remove(&id);
-                self.tell(Event::Alarm(id));
+                self.push_event(Event::Alarm(id));
             }
         }
     }
 
     // ---- Events ----
 
-    pub(super) fn tell(&mut self, event: Event) {
+    pub(super) fn push_event(&mut self, event: Event) {
         self.events.push(event);
     }
 
@@ -304,14 +304,14 @@ impl Session {
             self.restart_overload(lane);
         }
         if self.progress_queue.has_blocked() || lane != Lane::CHANNEL {
-            self.made_room(lane);
+            self.serve_lane(lane);
             self.outbox.note_idle(lane);
         }
         self.tidy();
     }
 
     /// Serves the calls that waited for room on a lane, if it has some. Called wherever frames leave a lane or are withdrawn.
-    pub(super) fn made_room(&mut self, lane: Lane) {
+    pub(super) fn serve_lane(&mut self, lane: Lane) {
         if self.progress_queue.is_blocked(lane) && self.outbox.has_room(lane) {
             self.progress_queue.unblock(lane);
         }
@@ -331,7 +331,7 @@ impl Session {
     }
 
     /// Replaces a reply that is larger than a frame may be by an error.
-    pub(super) fn fitted(&mut self, frame: WrittenFrame, exchange: &WireId) -> WrittenFrame {
+    pub(super) fn bounded_reply(&mut self, frame: WrittenFrame, exchange: &WireId) -> WrittenFrame {
         match frame.len() > self.config.limits.frame_bytes {
             true => self.rules.dialect.write_error(self.outbox.frames(), Some(exchange), &too_large()),
             false => frame,

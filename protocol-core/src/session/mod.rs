@@ -46,7 +46,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 
 use crate::config::Config;
-use crate::dialect::{Change, Dialect, Level, PeerInfo, Rules};
+use crate::dialect::{Dialect, Level, PeerChange, PeerInfo, Rules};
 use crate::shared::Arc;
 use crate::table::Table;
 use crate::time::Instant;
@@ -152,7 +152,7 @@ pub struct Session {
     handshake: Handshake,
     peer: Option<Arc<PeerInfo>>,
     /// A change that the peer announced before it answered our handshake request.
-    change: Option<Box<Change>>,
+    change: Option<Box<PeerChange>>,
     ending: Ending,
     /// The frame that is being read.
     arriving: Arriving,

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_stays_keeps_no_gaps_of_those_that_came_after_it() {
+    fn an_entry_that_stays_keeps_no_gaps_of_later_ones() {
         let mut table = MonotonicMap::new();
         table.insert(0_u64, ());
         table.insert(u64::MAX, ());

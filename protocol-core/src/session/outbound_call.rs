@@ -26,7 +26,7 @@ use crate::config::CallTimeouts;
 use crate::dialect::{Op, Outgoing, Progress, Rules};
 use crate::json::Json;
 use crate::session::outbox::Ticket;
-use crate::session::progress::{Seen, Watcher};
+use crate::session::progress::{UpdateVerdict, Watcher};
 use crate::session::timers::{TimerKey, Timers};
 use crate::session::{InputKey, OutboundId, TimeoutKind};
 use crate::time::Instant;
@@ -230,17 +230,17 @@ impl OutboundCall {
     }
 
     /// InFlight -> InFlight. Only accepted progress is a sign of life.
-    pub(super) fn see(
+    pub(super) fn judge(
         &mut self,
         progress: Progress,
         partial: Option<Json>,
         now: Instant,
         accepts_equal: bool,
         quiet: Duration,
-    ) -> Seen {
+    ) -> UpdateVerdict {
         let rules = self.rules;
-        let seen = self.caller_progress().watcher.see(progress, now, rules, accepts_equal, quiet);
-        if let Seen::Accepted { advances, .. } = seen {
+        let verdict = self.caller_progress().watcher.judge(progress, now, rules, accepts_equal, quiet);
+        if let UpdateVerdict::Accepted { advances, .. } = verdict {
             self.note_partial(partial);
             if let State::InFlight { clocks, .. } = &mut self.state
                 && advances
@@ -249,7 +249,7 @@ impl OutboundCall {
                 clocks.activity = now;
             }
         }
-        seen
+        verdict
     }
 
     /// Keeps a newer partial result in place of the last one.
@@ -290,7 +290,7 @@ impl OutboundCall {
     }
 
     /// Takes everything that arrived for it, if anything did.
-    pub(super) fn take_heard(&mut self) -> Option<Box<CallerProgress>> {
+    pub(super) fn take_caller_progress(&mut self) -> Option<Box<CallerProgress>> {
         self.caller_progress.take()
     }
 
@@ -548,7 +548,7 @@ pub(super) mod transitions {
     }
 
     #[test]
-    fn the_machine_of_a_call_is_the_one_in_the_docs() {
+    fn the_machine_of_an_outbound_call_is_the_one_in_the_docs() {
         compare("call.txt", "A call of ours: every state, every input.", &table(&STATES, &INPUTS, in_state));
     }
 

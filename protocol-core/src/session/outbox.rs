@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn places_of_withdrawn_frames_do_not_pile_up_behind_one_that_stays() {
+    fn places_of_withdrawn_frames_do_not_pile_up_after_one_that_stays() {
         let mut outbox = outbox(100);
         push(&mut outbox, Class::Notice, "stays");
         for _ in 0..10_000 {
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_of_one_invocation_is_withdrawn_and_that_of_others_stays() {
+    fn progress_of_one_call_is_withdrawn_and_that_of_others_stays() {
         let mut outbox = outbox(100);
         push(&mut outbox, Class::Progress(InboundId(1)), "1a");
         push(&mut outbox, Class::Progress(InboundId(2)), "2a");
@@ -440,7 +440,7 @@ mod tests {
 
     /// Withdrawn frames lie amid the others, so their memory is not free by itself.
     #[test]
-    fn memory_of_withdrawn_frames_does_not_pile_up_behind_one_that_stays() {
+    fn memory_of_withdrawn_frames_does_not_pile_up_after_one_that_stays() {
         let mut outbox = outbox(100);
         push(&mut outbox, Class::Notice, "stays");
         let text = "goes".repeat(200);

@@ -1,12 +1,12 @@
 //! Progress that only moves forward: the updates that a callee may send, and when, and those that a caller accepts.
 //!
 //! ```text
-//!   Reporter:  nothing kept --- report: it says something new ---> kept --- go: a window lets it pass; go_last: the response ---> sent
+//!   Reporter:  nothing kept --- report: it has something new ---> kept --- release: a window allows it; release_last: the response ---> sent
 //!                                                                  ^  |
 //!                                                                  `--' report: merged, member by member
 //!
-//!   Watcher:   any value --- see: a greater one ---> above that value
-//!                                                        |  see: one that is not greater: dropped, reported once a window
+//!   Watcher:   any value --- judge: a greater one ---> above that value
+//!                                                        |  judge: one that is not greater: dropped, reported once a window
 //! ```
 
 use alloc::boxed::Box;
@@ -38,7 +38,7 @@ pub(super) struct Window {
 
 /// The time at which a window lets the next update through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Opens {
+pub(super) enum WindowOpening {
     Now,
     At(Instant),
     Never,
@@ -53,17 +53,17 @@ impl Window {
         usize::try_from(self.rate.updates).unwrap_or(usize::MAX).min(RateWindow::MOST)
     }
 
-    pub(super) fn opens(&self, now: Instant) -> Opens {
+    pub(super) fn opens(&self, now: Instant) -> WindowOpening {
         if self.rate.is_unlimited() {
-            return Opens::Now;
+            return WindowOpening::Now;
         }
-        let Some(excess) = self.sent.len().checked_sub(self.most()) else { return Opens::Now };
+        let Some(excess) = self.sent.len().checked_sub(self.most()) else { return WindowOpening::Now };
         // The oldest of the updates that still fill the window.
         match self.sent.get(excess) {
-            None => Opens::Never,
+            None => WindowOpening::Never,
             Some(oldest) => {
                 let at = oldest.saturating_add(self.rate.length);
-                if at <= now { Opens::Now } else { Opens::At(at) }
+                if at <= now { WindowOpening::Now } else { WindowOpening::At(at) }
             }
         }
     }
@@ -81,7 +81,7 @@ impl Window {
 
 /// The next step for the kept update of a call, as far as the call alone decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum UpdateStep {
     /// Nothing is kept, or only a message that waits for the next increase.
     Nothing,
     /// It waits for the call's own window, which opens at that time, or never.
@@ -188,32 +188,32 @@ impl Reporter {
     }
 
     /// The next step for the kept update.
-    pub(super) fn next(&self, now: Instant, rules: &Rules) -> Next {
+    pub(super) fn next(&self, now: Instant, rules: &Rules) -> UpdateStep {
         let Some(kept) = self.kept.as_ref().filter(|kept| kept.value.is_some() || rules.lone_messages) else {
-            return Next::Nothing;
+            return UpdateStep::Nothing;
         };
         if !self.final_passed && kept.value.is_some() && kept.value == kept.total {
-            return Next::Final;
+            return UpdateStep::Final;
         }
         match self.window.opens(now) {
-            Opens::Now => Next::Ready,
-            Opens::At(at) => Next::Waits(Some(at)),
-            Opens::Never => Next::Waits(None),
+            WindowOpening::Now => UpdateStep::Ready,
+            WindowOpening::At(at) => UpdateStep::Waits(Some(at)),
+            WindowOpening::Never => UpdateStep::Waits(None),
         }
     }
 
     /// Takes the kept update to be sent, as [`Self::next`] allowed.
-    pub(super) fn go(&mut self, next: Next, now: Instant) -> Option<Progress> {
+    pub(super) fn release(&mut self, next: UpdateStep, now: Instant) -> Option<Progress> {
         match next {
-            Next::Final => self.final_passed = true,
-            Next::Ready => self.window.count(now),
-            Next::Nothing | Next::Waits(_) => return None,
+            UpdateStep::Final => self.final_passed = true,
+            UpdateStep::Ready => self.window.count(now),
+            UpdateStep::Nothing | UpdateStep::Waits(_) => return None,
         }
         self.take()
     }
 
     /// Takes the kept update just before the response, whatever the windows say.
-    pub(super) fn go_last(&mut self, rules: &Rules) -> Option<Progress> {
+    pub(super) fn release_last(&mut self, rules: &Rules) -> Option<Progress> {
         let can_go = self.kept.as_ref().is_some_and(|kept| kept.value.is_some() || rules.lone_messages);
         if can_go { self.take() } else { None }
     }
@@ -264,7 +264,7 @@ fn as_percent(update: Progress) -> Progress {
 
 /// The verdict of a caller on an update that arrived.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Seen {
+pub(super) enum UpdateVerdict {
     /// It is handed on. `advances` is `true` for a sign of life, and `false` for the last value again with another message.
     Accepted { progress: Progress, advances: bool },
     /// It is dropped. `surfaces` is `true` if it is reported, and `false` if it is only counted since one was reported a moment ago.
@@ -294,14 +294,14 @@ impl Watcher {
     }
 
     /// Accepts an update that is strictly greater than the last one, whatever the step: float noise is the sender's.
-    pub(super) fn see(
+    pub(super) fn judge(
         &mut self,
         mut progress: Progress,
         now: Instant,
         rules: &Rules,
         accepts_equal: bool,
         quiet: core::time::Duration,
-    ) -> Seen {
+    ) -> UpdateVerdict {
         let value = progress.value;
         let is_above = match (value, self.floor) {
             (None, _) => rules.lone_messages,
@@ -328,9 +328,9 @@ impl Watcher {
             if surfaces {
                 self.quiet_until = Some(now.saturating_add(quiet));
             }
-            return Seen::Dropped { surfaces };
+            return UpdateVerdict::Dropped { surfaces };
         }
-        Seen::Accepted { progress, advances: is_above }
+        UpdateVerdict::Accepted { progress, advances: is_above }
     }
 }
 
@@ -381,7 +381,7 @@ mod tests {
         }
 
         fn flush(&mut self) -> Option<Progress> {
-            self.reporter.go(self.reporter.next(self.now, self.rules), self.now)
+            self.reporter.release(self.reporter.next(self.now, self.rules), self.now)
         }
 
         fn values(&mut self, updates: impl IntoIterator<Item = Progress>) -> Vec<f64> {
@@ -494,7 +494,7 @@ mod tests {
         let mut bench = Bench::new(RateWindow::new(2, Duration::from_millis(100)));
         assert_eq!(bench.values((1..=99).map(|value| Progress::value(f64::from(value)))), [1.0, 2.0]);
         let opens = Instant::from_millis(100);
-        assert_eq!(bench.reporter.next(bench.now, MCP), Next::Waits(Some(opens)));
+        assert_eq!(bench.reporter.next(bench.now, MCP), UpdateStep::Waits(Some(opens)));
         assert_eq!(bench.flush(), None);
         bench.now = opens;
         assert_eq!(bench.flush(), Some(Progress::value(99.0)));
@@ -502,14 +502,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_merged_member_by_member() {
+    fn a_kept_update_is_merged_member_by_member() {
         let mut bench = Bench::new(RateWindow::new(0, Duration::from_secs(1)));
         bench.report(of(1.0, 9.0).with_message("one")).unwrap();
         bench.report(Progress::value(2.0).with_data(crate::json::Json::null())).unwrap();
         bench.report(Progress::message("three")).unwrap();
         let merged = Progress::value(2.0).with_message("three").with_data(crate::json::Json::null());
-        assert_eq!(bench.reporter.go_last(MCP), Some(merged));
-        assert_eq!(bench.reporter.go_last(MCP), None);
+        assert_eq!(bench.reporter.release_last(MCP), Some(merged));
+        assert_eq!(bench.reporter.release_last(MCP), None);
     }
 
     #[test]
@@ -518,7 +518,7 @@ mod tests {
         bench.report(of(5.0, 10.0)).unwrap();
         bench.report(Progress { total: Some(3.0), ..Progress::default() }).unwrap();
         bench.report(Progress { total: Some(20.0), ..Progress::default() }).unwrap();
-        assert_eq!(bench.reporter.go_last(MCP), Some(of(5.0, 20.0)));
+        assert_eq!(bench.reporter.release_last(MCP), Some(of(5.0, 20.0)));
     }
 
     #[test]
@@ -534,7 +534,7 @@ mod tests {
         for length in [Duration::from_nanos(1), Duration::from_micros(1), Duration::MAX] {
             let mut bench = Bench::new(RateWindow::new(1, length));
             assert_eq!(bench.values([1.0, 2.0].map(Progress::value)), [1.0]);
-            assert!(matches!(bench.reporter.next(bench.now, MCP), Next::Waits(Some(_))));
+            assert!(matches!(bench.reporter.next(bench.now, MCP), UpdateStep::Waits(Some(_))));
         }
         assert_eq!(Bench::new(RateWindow::new(1, Duration::ZERO)).values([1.0, 2.0].map(Progress::value)), [1.0, 2.0]);
     }
@@ -561,22 +561,25 @@ mod tests {
     fn a_receiver_accepts_any_step_forward_and_nothing_else() {
         let mut watcher = Watcher::default();
         let quiet = Duration::from_secs(1);
-        let mut see = |value: f64, millis: u64| watcher.see(of(value, 1.0), Instant::from_millis(millis), MCP, false, quiet);
+        let mut see = |value: f64, millis: u64| watcher.judge(of(value, 1.0), Instant::from_millis(millis), MCP, false, quiet);
         for value in [-5.0, -4.0, 0.0, 1e-300, 7.0] {
-            assert_eq!(see(value, 0), Seen::Accepted { progress: of(value, 1.0), advances: true });
+            assert_eq!(see(value, 0), UpdateVerdict::Accepted { progress: of(value, 1.0), advances: true });
         }
-        assert_eq!(see(7.0, 0), Seen::Dropped { surfaces: true });
-        assert_eq!(see(6.0, 999), Seen::Dropped { surfaces: false });
-        assert_eq!(see(6.0, 1000), Seen::Dropped { surfaces: true });
+        assert_eq!(see(7.0, 0), UpdateVerdict::Dropped { surfaces: true });
+        assert_eq!(see(6.0, 999), UpdateVerdict::Dropped { surfaces: false });
+        assert_eq!(see(6.0, 1000), UpdateVerdict::Dropped { surfaces: true });
     }
 
     #[test]
     fn an_equal_value_with_a_message_is_a_message_where_that_is_allowed() {
         let mut watcher = Watcher::default();
-        let mut see = |progress| watcher.see(progress, Instant::ZERO, MCP, true, Duration::ZERO);
+        let mut see = |progress| watcher.judge(progress, Instant::ZERO, MCP, true, Duration::ZERO);
         see(Progress::value(1.0));
-        assert_eq!(see(of(1.0, 2.0).with_message("m")), Seen::Accepted { progress: Progress::message("m"), advances: false });
-        assert_eq!(see(Progress::value(1.0)), Seen::Dropped { surfaces: true });
-        assert_eq!(see(Progress::value(0.5).with_message("m")), Seen::Dropped { surfaces: true });
+        assert_eq!(
+            see(of(1.0, 2.0).with_message("m")),
+            UpdateVerdict::Accepted { progress: Progress::message("m"), advances: false }
+        );
+        assert_eq!(see(Progress::value(1.0)), UpdateVerdict::Dropped { surfaces: true });
+        assert_eq!(see(Progress::value(0.5).with_message("m")), UpdateVerdict::Dropped { surfaces: true });
     }
 }

@@ -15,7 +15,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 
 use crate::config::RateWindow;
-use crate::session::progress::{Opens, Window};
+use crate::session::progress::{Window, WindowOpening};
 use crate::session::timers::{TimerKey, Timers};
 use crate::session::{InboundId, Lane};
 use crate::time::Instant;
@@ -145,7 +145,7 @@ impl ProgressQueue {
     }
 
     /// The moment at which the session's window lets the next update through.
-    pub(super) fn opens(&self, now: Instant) -> Opens {
+    pub(super) fn opens(&self, now: Instant) -> WindowOpening {
         self.window.opens(now)
     }
 
@@ -157,7 +157,7 @@ impl ProgressQueue {
     /// Arms the next opening of the window, if a call waits for it.
     pub(super) fn arm(&mut self, now: Instant, timers: &mut Timers) {
         let opens = match self.opens(now) {
-            Opens::At(at) if !self.is_free() => Some(at),
+            WindowOpening::At(at) if !self.is_free() => Some(at),
             _ => None,
         };
         timers.set(TimerKey::ProgressQueue, &mut self.armed, opens);

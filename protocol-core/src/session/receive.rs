@@ -9,7 +9,7 @@ use super::depth;
 use super::lane_queue::Class;
 use super::outbound_call::OutboundCall;
 use super::peer_ids::Owner;
-use super::progress::Seen;
+use super::progress::UpdateVerdict;
 use super::route::{Lane, ReplyKind};
 use super::{
     CloseReason, Event, ExchangeId, InboundCall, InboundId, InboundInput, InputFailed, InputKey, Invalid, OutboundId,
@@ -17,8 +17,8 @@ use super::{
 };
 use crate::config::DepthInference;
 use crate::dialect::{
-    Ask, Caller, Change, Fit, HandshakeAnswer, HandshakeFailed, HandshakeRejected, HandshakeRequest, Level, LogRecord, Message, Op,
-    PeerInfo, Progress, Refusal, Request, ResponseBody, TooEarly,
+    Ask, Caller, EarlyMessage, HandshakeAnswer, HandshakeFailed, HandshakeRejected, HandshakeRequest, Level, LogRecord, Message,
+    Op, PeerChange, PeerInfo, Progress, Refusal, Request, ResponseBody, ResultFit,
 };
 use crate::error::{RpcError, Violation};
 use crate::json::{Json, Text};
@@ -27,7 +27,7 @@ use crate::wire::{WireId, WrittenFrame};
 
 /// The target of a response to an exchange of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Exchange {
+enum ResponseTarget {
     HandshakeRequest,
     OutboundCall(OutboundId),
     OutboundInput(InputKey),
@@ -55,7 +55,7 @@ impl Session {
             }
             Message::Ask { id, ask, parent, depth } => self.take_ask(id, ask, parent, depth),
             Message::Cancel { id, reason } => self.take_cancel(&id, reason),
-            Message::Changed(change) => self.take_change(change),
+            Message::PeerChanged(change) => self.take_change(change),
             Message::Ping { id } => self.answer(id, ReplyKind::Result, |session, id| {
                 session.rules.dialect.write_result(session.outbox.frames(), id, &Json::empty_object())
             }),
@@ -63,7 +63,7 @@ impl Session {
             Message::HandshakeRequest { id, greeting } => self.take_handshake_request(id, greeting),
             Message::HandshakeConfirmed => self.take_confirmation(),
             Message::Log { record, invocation } => self.take_log(record, invocation),
-            Message::Notice(notice) if self.handshake.serves() => self.tell(Event::Notice(notice)),
+            Message::Notice(notice) if self.handshake.serves() => self.push_event(Event::Notice(notice)),
             Message::Notice(_) => self.violation(Violation::OutOfPhase),
             Message::Batch(all) => {
                 for message in all {
@@ -81,14 +81,14 @@ impl Session {
 
     /// The target of the response to an exchange of ours. The first exchange of a call has the number of the call. A number below `next`
     /// that is in no table is late.
-    fn exchange(&self, number: u64) -> Option<Exchange> {
+    fn response_target(&self, number: u64) -> Option<ResponseTarget> {
         let (call, key) = (OutboundId(number), InputKey(number));
         if self.outbound_calls.get(&call).is_some_and(|call| !call.is_held()) {
-            Some(Exchange::OutboundCall(call))
+            Some(ResponseTarget::OutboundCall(call))
         } else if self.outbound_inputs.get(&key).is_some_and(|input| !input.is_held()) {
-            Some(Exchange::OutboundInput(key))
+            Some(ResponseTarget::OutboundInput(key))
         } else {
-            (self.handshake.is_opened() && number == self.config.first_id()).then_some(Exchange::HandshakeRequest)
+            (self.handshake.is_opened() && number == self.config.first_id()).then_some(ResponseTarget::HandshakeRequest)
         }
     }
 
@@ -99,10 +99,10 @@ impl Session {
         let Some(number) = number else { return self.violation(Violation::UnknownResponse) };
         let id = OutboundId(number);
         let Some(call) = self.outbound_calls.get_mut(&id).filter(|call| !call.is_held()) else {
-            return match self.exchange(number) {
-                Some(Exchange::HandshakeRequest) => self.take_handshake_answer(body),
-                Some(Exchange::OutboundInput(key)) => self.take_answer(key, body),
-                Some(Exchange::OutboundCall(_)) | None => self.stats.late_frames = self.stats.late_frames.saturating_add(1),
+            return match self.response_target(number) {
+                Some(ResponseTarget::HandshakeRequest) => self.take_handshake_answer(body),
+                Some(ResponseTarget::OutboundInput(key)) => self.take_answer(key, body),
+                Some(ResponseTarget::OutboundCall(_)) | None => self.stats.late_frames = self.stats.late_frames.saturating_add(1),
             };
         };
         // A request that has not left cannot be answered: the peer guessed its number.
@@ -116,14 +116,16 @@ impl Session {
             return self.finish_call(id, Outcome::Cancelled);
         }
         let (fit, outcome) = match body {
-            ResponseBody::Result(result) => (call.rules().dialect.fit(number, call.op(), &result), Outcome::Result(result)),
-            ResponseBody::Error(error) => (Fit::Fits, Outcome::Error(error)),
-            ResponseBody::Malformed => (Fit::Wrong, Outcome::Invalid(Invalid::Response)),
+            ResponseBody::Result(result) => {
+                (call.rules().dialect.check_result(number, call.op(), &result), Outcome::Result(result))
+            }
+            ResponseBody::Error(error) => (ResultFit::Fits, Outcome::Error(error)),
+            ResponseBody::Malformed => (ResultFit::Wrong, Outcome::Invalid(Invalid::Response)),
         };
-        if fit != Fit::Fits {
+        if fit != ResultFit::Fits {
             self.violation(Violation::InvalidResponse);
         }
-        self.finish_call(id, if fit == Fit::Wrong { Outcome::Invalid(Invalid::Response) } else { outcome });
+        self.finish_call(id, if fit == ResultFit::Wrong { Outcome::Invalid(Invalid::Response) } else { outcome });
     }
 
     /// Brings the answer to an input request of ours to its handler (`docs/protocols/mcp.md`, "Transitions of an incoming call").
@@ -144,7 +146,7 @@ impl Session {
         if matches!(answer, Err(InputFailed::Invalid(_))) {
             self.violation(Violation::InvalidResponse);
         }
-        self.bring_answer(key, &input, answer);
+        self.deliver_answer(key, &input, answer);
     }
 
     /// Hands progress on or drops it: progress accepted, progress dropped, late progress (`docs/protocols/mcp.md`, "Transitions of an
@@ -163,12 +165,12 @@ impl Session {
         // A flood is reported once in the window that we would keep ourselves.
         let quiet = self.config.progress.window.length;
         let accepts_equal = self.config.progress.accept_equal;
-        match call.see(progress, partial.map(|partial| *partial), self.now, accepts_equal, quiet) {
-            Seen::Accepted { progress, .. } => {
+        match call.judge(progress, partial.map(|partial| *partial), self.now, accepts_equal, quiet) {
+            UpdateVerdict::Accepted { progress, .. } => {
                 self.arm_call(id);
-                self.tell(Event::Progress { id, progress });
+                self.push_event(Event::Progress { id, progress });
             }
-            Seen::Dropped { surfaces } => self.drop_progress(Violation::ProgressNotIncreasing, surfaces),
+            UpdateVerdict::Dropped { surfaces } => self.drop_progress(Violation::ProgressNotIncreasing, surfaces),
         }
     }
 
@@ -204,7 +206,7 @@ impl Session {
     ) {
         let peer = self.peer.as_ref().filter(|_| self.handshake.serves()).map(Arc::clone);
         let Some(peer) = peer else {
-            return self.refuse(id, Some(Violation::OutOfPhase), |session| session.rules.dialect.too_early(TooEarly::Request));
+            return self.refuse(id, Some(Violation::OutOfPhase), |session| session.rules.dialect.too_early(EarlyMessage::Request));
         };
         if !self.ending.is_open() {
             return self.refuse(id, None, |session| session.rules.dialect.busy(true));
@@ -216,7 +218,7 @@ impl Session {
         if self.inbound_calls.len() >= self.config.limits.in_flight {
             return self.refuse(id, Some(Violation::TooManyRequests), |session| session.rules.dialect.busy(false));
         }
-        let name = token.as_ref().filter(|_| self.rules.names_invocations);
+        let name = token.as_ref().filter(|_| self.rules.names_calls);
         let lane = self.arriving.lane;
         let name = name.map(|name| (lane, name.clone()));
         if name.as_ref().is_some_and(|name| self.names.contains_key(name)) {
@@ -236,7 +238,7 @@ impl Session {
         let observed = token.is_some();
         let lane = self.owe();
         self.inbound_calls.insert(inbound, InboundCall::new(lane, id, request.op(), token, depth, self.rules, self.now));
-        self.tell(Event::Request { id: inbound, request, caller: Caller::new(peer, self.log_level, meta), depth, observed });
+        self.push_event(Event::Request { id: inbound, request, caller: Caller::new(peer, self.log_level, meta), depth, observed });
         if let Some(deadline) = self.config.timeouts.serve {
             self.arm_inbound_call(inbound, deadline);
         }
@@ -254,9 +256,9 @@ impl Session {
 
     /// Returns `true` if this was the number of an exchange of ours that is over, or was given up.
     fn was_ours(&self, number: u64) -> bool {
-        let is_over = match self.exchange(number) {
-            Some(Exchange::OutboundCall(id)) => self.outbound_calls.get(&id).is_some_and(OutboundCall::is_given_up),
-            Some(Exchange::OutboundInput(_) | Exchange::HandshakeRequest) => false,
+        let is_over = match self.response_target(number) {
+            Some(ResponseTarget::OutboundCall(id)) => self.outbound_calls.get(&id).is_some_and(OutboundCall::is_given_up),
+            Some(ResponseTarget::OutboundInput(_) | ResponseTarget::HandshakeRequest) => false,
             None => true,
         };
         is_over && (self.config.first_id()..self.next).contains(&number)
@@ -265,7 +267,8 @@ impl Session {
     /// Takes an input request of the peer (`docs/protocols/mcp.md`, "Transitions of an outgoing call").
     fn take_ask(&mut self, id: WireId, ask: Result<Box<Ask>, Refusal>, named: Option<u64>, claimed: u8) {
         if !self.handshake.asks() {
-            return self.refuse(id, Some(Violation::OutOfPhase), |session| session.rules.dialect.too_early(TooEarly::Question));
+            return self
+                .refuse(id, Some(Violation::OutOfPhase), |session| session.rules.dialect.too_early(EarlyMessage::InputRequest));
         }
         if !self.ending.may_write() {
             return self.refuse(id, None, |session| session.rules.dialect.busy(true));
@@ -275,7 +278,7 @@ impl Session {
             Err(Refusal { violation, error }) => return self.refuse(id, violation, |_| error),
         };
         let parent = self.parent_of_ask(named);
-        if parent.is_none() && self.rules.names_invocations {
+        if parent.is_none() && self.rules.names_calls {
             // An input request that crosses the end of its call breaks no rule.
             let is_late = named.is_some_and(|number| self.was_ours(number));
             self.stats.late_frames = self.stats.late_frames.saturating_add(u64::from(is_late));
@@ -303,16 +306,16 @@ impl Session {
             }
             self.arm_call(parent);
         }
-        self.tell(Event::InputRequested { key, parent, ask, depth });
+        self.push_event(Event::InputRequested { key, parent, ask, depth });
     }
 
     /// The call that an input request belongs to: the one that the wire names, else the deepest in flight, the newest among equals.
     fn parent_of_ask(&self, named: Option<u64>) -> Option<OutboundId> {
         // A request that has not left cannot have caused an input request.
-        let may_ask = |op: Op| !op.is_probe() && (!self.rules.names_invocations || self.rules.dialect.is_cancellable(op));
+        let may_ask = |op: Op| !op.is_probe() && (!self.rules.names_calls || self.rules.dialect.is_cancellable(op));
         let has_left = |call: &OutboundCall| may_ask(call.op()) && call.ticket().is_some_and(|ticket| !self.outbox.holds(ticket));
         let named = named.map(OutboundId).filter(|id| self.outbound_calls.get(id).is_some_and(has_left));
-        if self.rules.names_invocations {
+        if self.rules.names_calls {
             return named;
         }
         named.or_else(|| {
@@ -325,7 +328,7 @@ impl Session {
     /// incoming call").
     fn take_cancel(&mut self, id: &WireId, reason: Option<Text>) {
         let lane = self.arriving.lane;
-        let owner = match self.rules.names_invocations {
+        let owner = match self.rules.names_calls {
             true => self.names.get(&(lane, id.clone())).copied().map(Owner::InboundCall),
             // If all lanes belong to one peer, a cancel may come by another lane than its request.
             false => self.peer_ids.owner(lane, id).or_else(|| self.peer_ids.only_owner(id).filter(|_| !self.rules.lane_bound)),
@@ -361,9 +364,9 @@ impl Session {
 
     /// Hands a log record on, unless it was written on behalf of a call that is over.
     fn take_log(&mut self, record: LogRecord, invocation: Option<u64>) {
-        let is_live = |number: u64| self.exchange(number).is_some() && !self.was_ours(number);
+        let is_live = |number: u64| self.response_target(number).is_some() && !self.was_ours(number);
         if invocation.is_none_or(is_live) {
-            self.tell(Event::Log(record));
+            self.push_event(Event::Log(record));
         } else {
             self.stats.late_frames = self.stats.late_frames.saturating_add(1);
         }
@@ -373,7 +376,7 @@ impl Session {
 
     fn take_level(&mut self, id: WireId, level: Result<Level, Refusal>) {
         if !self.handshake.serves() {
-            return self.refuse(id, Some(Violation::OutOfPhase), |session| session.rules.dialect.too_early(TooEarly::Request));
+            return self.refuse(id, Some(Violation::OutOfPhase), |session| session.rules.dialect.too_early(EarlyMessage::Request));
         }
         let level = match level {
             Ok(level) => level,
@@ -478,7 +481,7 @@ impl Session {
             Ok(HandshakeRequest { peer, answer: HandshakeAnswer::Owner(resume) }) => {
                 let lane = self.owe();
                 self.handshake.ask_owner(lane, id, peer.clone());
-                self.tell(Event::HandshakeRequest { peer, resume });
+                self.push_event(Event::HandshakeRequest { peer, resume });
             }
         }
     }
@@ -488,7 +491,7 @@ impl Session {
         let frame = self.rules.dialect.write_result(self.outbox.frames(), &id, answer);
         self.outbox.push(lane, Class::Reply(ReplyKind::Result), frame);
         self.handshake.answer(lane, id);
-        self.meet(peer);
+        self.set_peer(peer);
     }
 
     /// Answered -> Ready.
@@ -498,7 +501,7 @@ impl Session {
     }
 
     /// Acts on a change that the peer announces. Before the peer's half of the handshake it is kept until then.
-    fn take_change(&mut self, change: Box<Change>) {
+    fn take_change(&mut self, change: Box<PeerChange>) {
         let Some(peer) = &self.peer else {
             self.change = Some(change);
             return;
@@ -512,7 +515,7 @@ impl Session {
             pass.claim_code = None;
         }
         self.peer = Some(Arc::new(peer.clone()));
-        self.tell(Event::PeerChanged(peer.into()));
+        self.push_event(Event::PeerChanged(peer.into()));
     }
 
     fn take_confirmation(&mut self) {
@@ -527,7 +530,7 @@ impl Session {
         let answer = match body {
             ResponseBody::Result(result) => self.rules.dialect.read_handshake_answer(&result, &self.config.local_end()),
             ResponseBody::Error(error) => {
-                self.tell(Event::HandshakeRefused(error));
+                self.push_event(Event::HandshakeRefused(error));
                 Err(HandshakeFailed::Malformed)
             }
             ResponseBody::Malformed => Err(HandshakeFailed::Malformed),
@@ -535,7 +538,7 @@ impl Session {
         match answer {
             Ok(peer) => {
                 self.handshake.complete();
-                self.meet(peer.into());
+                self.set_peer(peer.into());
                 if let Some(frame) = self.rules.dialect.write_handshake_confirmation(self.outbox.frames()) {
                     self.outbox.push(Lane::CHANNEL, Class::Notice, frame);
                 }
@@ -549,11 +552,11 @@ impl Session {
         }
     }
 
-    fn meet(&mut self, peer: Box<PeerInfo>) {
+    fn set_peer(&mut self, peer: Box<PeerInfo>) {
         self.handshake.arm(None, &mut self.timers);
         self.rules = self.rules.dialect.agree(&peer, self.rules);
         self.peer = Some(Arc::new(PeerInfo::clone(&peer)));
-        self.tell(Event::Ready(peer));
+        self.push_event(Event::Ready(peer));
     }
 
     /// Sends the calls and input requests that waited for the handshake, oldest first.

@@ -218,7 +218,7 @@ pub enum Refused {
     #[error("the peer does not offer this")]
     Unsupported,
     /// The handshake is not done, or the session is not claimed (Tesseron).
-    #[error("the handshake is not through, or the session is not claimed")]
+    #[error("the handshake is not done, or the session is not claimed")]
     NotReady,
     /// Only the other end of the protocol may send it.
     #[error("only the other end of the protocol may send this")]
@@ -230,7 +230,7 @@ pub enum Refused {
     #[error("longer than a frame may be")]
     TooLarge,
     /// The input request given as its parent is not open.
-    #[error("the question it belongs to is not open")]
+    #[error("the input request it belongs to is not open")]
     NoParent,
 }
 
@@ -296,7 +296,7 @@ pub enum Reported {
 #[non_exhaustive]
 pub enum ProgressError {
     /// The call is over.
-    #[error("the invocation is over")]
+    #[error("the call is over")]
     NotLive,
     /// The value is NaN or infinite.
     #[error("progress must be a finite number")]
@@ -314,7 +314,7 @@ pub enum ProgressError {
 #[non_exhaustive]
 pub enum CheckpointError {
     /// The call is over.
-    #[error("the invocation is over")]
+    #[error("the call is over")]
     NotLive,
     /// Not a JSON object.
     #[error("a checkpoint must be a JSON object")]
@@ -329,7 +329,7 @@ pub enum CheckpointError {
 #[non_exhaustive]
 pub enum AskError {
     /// The call is over.
-    #[error("the invocation is over")]
+    #[error("the call is over")]
     NotLive,
     /// The peer has ended its side: no answer would come.
     #[error("the peer has ended the connection")]
@@ -352,7 +352,7 @@ pub enum AskError {
     #[error("longer than a frame may be")]
     TooLarge,
     /// Too many input requests open, or too much output waiting.
-    #[error("too many questions open or too much output waiting")]
+    #[error("too many input requests open or too much output waiting")]
     Full,
 }
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::WireId;
 use crate::error::{RpcError, Violation};
-use crate::json::read::{Kind, integer, said, string};
+use crate::json::read::{Kind, integer, string, string_bytes};
 use crate::json::scan::{Cursor, IndexedObject, Members, ScanError, is_text};
 use crate::json::{Frame, read};
 
@@ -149,7 +149,7 @@ impl<'a> Found<'a> {
 
     /// Finds the members of the object at `cursor`, and returns the cursor after it. An error of syntax ends the reading.
     fn read(&mut self, cursor: Cursor<'a>) -> Result<Cursor<'a>, Malformed> {
-        let mut members = match Members::behind(cursor, USUAL) {
+        let mut members = match Members::starting_with(cursor, USUAL) {
             Some(mut members) => {
                 self.jsonrpc = Some(CURRENT);
                 // Nearly every message goes on so; any other is read below, name by name.
@@ -161,10 +161,10 @@ impl<'a> Found<'a> {
                 } else if members.take_written(r#","method":"#) {
                     self.method = Some(match members.take_plain() {
                         Some(plain) => Some(Cow::Borrowed(plain)),
-                        None => said(members.value()?),
+                        None => string_bytes(members.value()?),
                     });
                     if members.take_written(r#","params":"#) {
-                        members.note(self.params.insert(IndexedObject::default()))?;
+                        members.index(self.params.insert(IndexedObject::default()))?;
                     }
                 }
                 members
@@ -176,12 +176,12 @@ impl<'a> Found<'a> {
                 "jsonrpc" => &mut self.jsonrpc,
                 "id" => &mut self.id,
                 "method" => {
-                    self.repeated |= self.method.replace(said(members.value()?)).is_some();
+                    self.repeated |= self.method.replace(string_bytes(members.value()?)).is_some();
                     continue;
                 }
                 "params" => {
                     self.repeated |= self.params.is_some();
-                    members.note(self.params.insert(IndexedObject::default()))?;
+                    members.index(self.params.insert(IndexedObject::default()))?;
                     continue;
                 }
                 "result" => &mut self.result,
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn g13_a_repeated_member_is_refused_also_when_it_hides_behind_an_escape() {
+    fn g13_a_repeated_member_is_refused_also_when_an_escape_hides_it() {
         assert_eq!(shown(r#"{"jsonrpc":"2.0","id":1,"\u0069d":2,"method":"a"}"#), "RepeatedMember Some((None, -32600))");
         assert_eq!(shown(r#"{"jsonrpc":"2.0","id":1,"method":"a","method":"b"}"#), "RepeatedMember Some((None, -32600))");
         assert_eq!(shown(r#"{"jsonrpc":"2.0","id":1,"result":{},"result":{}}"#), "RepeatedMember None");

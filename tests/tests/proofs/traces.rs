@@ -44,7 +44,7 @@ const KNOWN: &[Known] = &[
         why: "an orphan goes on to report when its invocation is over",
         ends: &[APP, SDK],
         files: These(&["cancel"]),
-        what: &["< actions/progress: is not said (the invocation is over)"],
+        what: &["< actions/progress: is not said (the call is over)"],
     },
     Known {
         why: "the reference answers what its lost connection has cancelled, into nowhere",
@@ -287,7 +287,7 @@ const KNOWN: &[Known] = &[
         files: These(&["host-bind-uds"]),
         what: &[
             "< actions/cancel: is not said (nobody made that call)",
-            "< actions/invoke: is not said (the handshake is not through, or the session is not claimed)",
+            "< actions/invoke: is not said (the handshake is not done, or the session is not claimed)",
             "< tesseron/bind: is not said (a claim code has 1 to 64 symbols)",
             "< tesseron/bind: is not said (only the other end of the protocol may send this)",
             "< tesseron/bind: params.code is another",
@@ -515,7 +515,7 @@ const KNOWN: &[Known] = &[
         why: "nor is anything reported of it",
         ends: &[SERVER],
         files: These(&["mcp/py2__go__timeout-300", "mcp/py2__py2__timeout-300", "mcp/ts1__go__timeout-300"]),
-        what: &["< notifications/progress: is not said (the invocation is over)"],
+        what: &["< notifications/progress: is not said (the call is over)"],
     },
     Known {
         why: "1.5 is no progress token",

@@ -9,6 +9,7 @@
 mod auto_traits;
 mod cancel_safety;
 mod links;
+mod prose;
 mod source;
 
 use std::collections::BTreeSet;

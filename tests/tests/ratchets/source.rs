@@ -3,8 +3,15 @@
 use std::fs;
 use std::path::Path;
 
-/// Every source file below `root` with its text, directories of tests left out, in order.
+/// Every source file below `root` with its text, directories of tests left out, in order. There are more than four.
 pub(crate) fn sources(root: &Path) -> Vec<(String, String)> {
+    let found = files_below(root);
+    assert!(found.len() > 4, "the sources of {} are where they were", root.display());
+    found
+}
+
+/// Every source file below `root` with its text, directories of tests left out, in order.
+pub(crate) fn files_below(root: &Path) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut left = vec![root.to_path_buf()];
     while let Some(directory) = left.pop() {
@@ -20,7 +27,6 @@ pub(crate) fn sources(root: &Path) -> Vec<(String, String)> {
             }
         }
     }
-    assert!(found.len() > 4, "the sources of {} are where they were", root.display());
     found.sort();
     found
 }

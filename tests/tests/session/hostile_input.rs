@@ -338,7 +338,7 @@ fn a_repeated_member_of_the_envelope_is_refused_without_guessing_which_was_meant
         refused(frame.to_owned(), Violation::RepeatedMember, None);
     }
     for method in ["ping", "initialize", "tools/call", "sampling/createMessage", "acme/what"] {
-        let answer = error(7, -32600, "_meta stands twice");
+        let answer = error(7, -32600, "_meta is repeated");
         for params in [r#"{"_meta":{},"_meta":{}}"#, r#"{"a":1,"b":2,"c":3,"d":4,"e":5,"_meta":{},"\u005fmeta":{}}"#] {
             refused(request(7, method, params), Violation::RepeatedMember, Some(&answer));
         }

@@ -122,7 +122,7 @@ fn no_question_is_taken_before_the_handshake_is_through_whatever_its_shape() {
             client.frame(&request(7, method, &params));
             assert_eq!(
                 client.sent(),
-                [r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32600,"message":"the handshake is not through"}}"#],
+                [r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32600,"message":"the handshake is not done"}}"#],
                 "{method} {params}"
             );
             assert_eq!(client.events(), [Event::Violation(Violation::OutOfPhase)]);

@@ -204,7 +204,7 @@ fn a_full_window_keeps_the_newest_and_lets_it_go_when_it_opens_to_the_microsecon
 }
 
 #[test]
-fn what_is_kept_is_merged_member_by_member() {
+fn a_kept_update_is_merged_member_by_member() {
     let mut server = End::server(windowed(at_most(1, 100)));
     let id = server.receive_call(1);
     server.report(id, Progress::value(1.0));

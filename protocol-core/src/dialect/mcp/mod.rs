@@ -82,11 +82,11 @@ impl Mcp {
     pub(crate) const fn rules(side: Side, agreed: Option<Revision>) -> &'static Rules {
         const fn all(side: Side) -> [Rules; 5] {
             [
-                Mcp { side, agreed: None }.its_rules(),
-                Mcp { side, agreed: Some(Revision::R2024_11_05) }.its_rules(),
-                Mcp { side, agreed: Some(Revision::R2025_03_26) }.its_rules(),
-                Mcp { side, agreed: Some(Revision::R2025_06_18) }.its_rules(),
-                Mcp { side, agreed: Some(Revision::R2025_11_25) }.its_rules(),
+                Mcp { side, agreed: None }.build_rules(),
+                Mcp { side, agreed: Some(Revision::R2024_11_05) }.build_rules(),
+                Mcp { side, agreed: Some(Revision::R2025_03_26) }.build_rules(),
+                Mcp { side, agreed: Some(Revision::R2025_06_18) }.build_rules(),
+                Mcp { side, agreed: Some(Revision::R2025_11_25) }.build_rules(),
             ]
         }
         static CLIENT: [Rules; 5] = all(Side::Client);
@@ -104,17 +104,17 @@ impl Mcp {
         }
     }
 
-    const fn its_rules(self) -> Rules {
+    const fn build_rules(self) -> Rules {
         Rules {
             dialect: Dialect::Mcp(self),
             opens: matches!(self.side, Side::Client),
             confirmation: Confirmation::Peer,
-            names_invocations: false,
+            names_calls: false,
             answers_cancelled: false,
-            cancels_questions: true,
+            cancels_input_requests: true,
             outlives_input: true,
             lane_bound: false,
-            answers_garbage: matches!(self.side, Side::Server),
+            answers_unreadable: matches!(self.side, Side::Server),
             lone_messages: false,
             percent: false,
             accepts_equal: false,

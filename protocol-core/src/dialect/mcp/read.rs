@@ -10,13 +10,13 @@ use super::{Mcp, Revision, Side, is_ours, meta, offers, op_of, sampling};
 use crate::dialect::form::{self, Fields};
 use crate::dialect::request::{Member, RawParams, read_completion};
 use crate::dialect::{
-    Answer, Ask, Capabilities, Consent, Elicit, Elicited, Fit, HandshakeAnswer, HandshakeFailed, HandshakeRejected,
-    HandshakeRequest, Identity, Level, LocalEnd, LogRecord, Message, Notice, Op, OpenUrl, PeerInfo, Progress, Refusal,
-    ResponseBody, Sampled, lists, passed_over, shown,
+    Answer, Ask, Capabilities, Consent, Elicit, Elicited, HandshakeAnswer, HandshakeFailed, HandshakeRejected, HandshakeRequest,
+    Identity, Level, LocalEnd, LogRecord, Message, Notice, Op, OpenUrl, PeerInfo, Progress, Refusal, ResponseBody, ResultFit,
+    Sampled, excerpt, ignored_message, lists,
 };
 use crate::error::{RpcError, Violation};
 use crate::json::read::{Kind, elements, for_each_key, for_each_member, integer, member, number, string};
-use crate::json::scan::{IndexedObject, Repeated};
+use crate::json::scan::{IndexedObject, RepeatedMember};
 use crate::json::{Frame, Json, Text};
 use crate::wire::{self, Body, Element, Envelope, Malformed, WireId};
 
@@ -167,7 +167,7 @@ impl Mcp {
             | "notifications/resources/updated" => Side::Server,
             "notifications/elicitation/complete" if self.has_urls() => Side::Server,
             method if !lists(local.custom_notifications, method) || is_ours(method) || op_of(method.as_bytes()).is_some() => {
-                return passed_over();
+                return ignored_message();
             }
             _ => {
                 return Message::Notice(Notice::Custom {
@@ -188,7 +188,7 @@ impl Mcp {
             "notifications/prompts/list_changed" => Message::Notice(Notice::PromptsChanged),
             "notifications/resources/list_changed" => Message::Notice(Notice::ResourcesChanged),
             "notifications/roots/list_changed" => Message::Notice(Notice::RootsChanged),
-            "notifications/elicitation/complete" if !local.capabilities.elicitation_url => passed_over(),
+            "notifications/elicitation/complete" if !local.capabilities.elicitation_url => ignored_message(),
             "notifications/elicitation/complete" => {
                 let id = params.member("elicitationId").and_then(|id| frame.text(id));
                 id.map_or_else(wrong, |id| Message::Notice(Notice::ElicitationComplete { id }))
@@ -217,7 +217,7 @@ impl Mcp {
     }
 
     /// Rejects a task where none was asked for (2025-11-25, Tasks): the caller waits for content.
-    pub(crate) fn fit(self, _exchange: u64, op: Op, result: &Json) -> Fit {
+    pub(crate) fn check_result(self, _exchange: u64, op: Op, result: &Json) -> ResultFit {
         /// The longest text that can be a task. Looking into a longer one would take as long as reading it.
         const TASK: usize = 4096;
         /// The beginning of nearly every result.
@@ -225,7 +225,7 @@ impl Mcp {
         let text = result.as_bytes();
         let may_be_task = op == Op::CallTool && text.len() <= TASK && !text.starts_with(CONTENT);
         let is_task = may_be_task && result.member("task").is_some() && result.member("content").is_none();
-        if is_task { Fit::Wrong } else { Fit::Fits }
+        if is_task { ResultFit::Wrong } else { ResultFit::Fits }
     }
 
     pub(crate) fn read_answer(self, ask: &Ask, result: &Json) -> Result<Answer, Text> {
@@ -315,7 +315,7 @@ fn not_found(violation: Option<Violation>, id: WireId, method: &[u8]) -> Message
 
 fn unknown_method(method: &[u8]) -> RpcError {
     let method = String::from_utf8_lossy(method);
-    RpcError::new(RpcError::METHOD_NOT_FOUND, alloc::format!("method not found: {}", shown(&method)))
+    RpcError::new(RpcError::METHOD_NOT_FOUND, alloc::format!("method not found: {}", excerpt(&method)))
 }
 
 fn undeclared(error: RpcError) -> Refusal {
@@ -347,7 +347,7 @@ struct Meta<'a> {
 
 impl<'a> Meta<'a> {
     fn read(params: &IndexedObject<'a>, most: usize) -> Result<Self, (Violation, &'static str)> {
-        let meta = params.only("_meta").map_err(|Repeated| (Violation::RepeatedMember, "_meta stands twice"))?;
+        let meta = params.only("_meta").map_err(|RepeatedMember| (Violation::RepeatedMember, "_meta is repeated"))?;
         let Some(meta) = meta else { return Ok(Self::default()) };
         if Kind::of(meta) != Kind::Object {
             return Err((Violation::InvalidParams, "_meta must be an object"));

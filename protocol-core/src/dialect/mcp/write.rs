@@ -8,8 +8,8 @@ use crate::dialect::checkpoint::{with_partial, with_status};
 use crate::dialect::depth_data;
 use crate::dialect::form::confirmation;
 use crate::dialect::{
-    Answer, Ask, Capabilities, Completion, Content, CutShort, Elicited, Identity, LocalEnd, LogRecord, NotFound, Notice, Op,
-    Outgoing, Parts, Progress, Reply, Sample, Sampled, TooEarly, ToolOutput, list_of,
+    Answer, Ask, Capabilities, Completion, Content, CutShort, EarlyMessage, Elicited, Identity, LocalEnd, LogRecord, NotFound,
+    Notice, Op, Outgoing, Parts, Progress, Reply, Sample, Sampled, ToolOutput, list_of,
 };
 use crate::error::RpcError;
 use crate::json::Json;
@@ -388,10 +388,10 @@ impl Mcp {
         RpcError::fixed(RpcError::INVALID_PARAMS, "it belongs to no call")
     }
 
-    pub(crate) fn too_early(self, what: TooEarly) -> RpcError {
+    pub(crate) fn too_early(self, what: EarlyMessage) -> RpcError {
         let why = match what {
-            TooEarly::Request => "the first request must be the handshake",
-            TooEarly::Question => "the handshake is not through",
+            EarlyMessage::Request => "the first request must be the handshake",
+            EarlyMessage::InputRequest => "the handshake is not done",
         };
         RpcError::fixed(RpcError::INVALID_REQUEST, why)
     }
@@ -560,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_session_adds_stands_behind_what_was_given_however_that_is_written() {
+    fn members_of_the_session_follow_those_that_were_given_however_they_are_written() {
         for (given, expected) in [
             ("{}", r#"{"_meta":{"progressToken":7}}"#),
             ("{ \t }", "{ \t \"_meta\":{\"progressToken\":7}}"),

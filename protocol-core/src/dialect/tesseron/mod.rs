@@ -185,8 +185,8 @@ pub(crate) enum Tesseron {
 impl Tesseron {
     /// The rules of this end.
     pub(crate) const fn rules(self) -> &'static Rules {
-        static APP: Rules = Tesseron::App.its_rules();
-        static GATEWAY: Rules = Tesseron::Gateway.its_rules();
+        static APP: Rules = Tesseron::App.build_rules();
+        static GATEWAY: Rules = Tesseron::Gateway.build_rules();
         match self {
             Self::App => &APP,
             Self::Gateway => &GATEWAY,
@@ -197,17 +197,17 @@ impl Tesseron {
         matches!(self, Self::App)
     }
 
-    const fn its_rules(self) -> Rules {
+    const fn build_rules(self) -> Rules {
         Rules {
             dialect: Dialect::Tesseron(self),
             opens: self.is_app(),
             confirmation: Confirmation::Owner,
-            names_invocations: true,
+            names_calls: true,
             answers_cancelled: true,
-            cancels_questions: false,
+            cancels_input_requests: false,
             outlives_input: false,
             lane_bound: true,
-            answers_garbage: false,
+            answers_unreadable: false,
             lone_messages: true,
             percent: true,
             accepts_equal: true,

@@ -13,9 +13,9 @@ use crate::dialect::form::{self, Fields};
 use crate::dialect::message::{HandshakeAnswer, HandshakeRejected};
 use crate::dialect::request::{Member, RawParams};
 use crate::dialect::{
-    Answer, Ask, Capabilities, Change, Elicit, Elicited, Fit, HandshakeFailed, HandshakeRequest, Identity, Level, LocalEnd,
-    LogRecord, Message, Notice, Op, PeerInfo, Progress, Refusal, ResponseBody, Sample, Sampled, SessionCredentials, lists,
-    passed_over, shown,
+    Answer, Ask, Capabilities, Elicit, Elicited, HandshakeFailed, HandshakeRequest, Identity, Level, LocalEnd, LogRecord, Message,
+    Notice, Op, PeerChange, PeerInfo, Progress, Refusal, ResponseBody, ResultFit, Sample, Sampled, SessionCredentials, excerpt,
+    ignored_message, lists,
 };
 use crate::error::{RpcError, Violation};
 use crate::json::read::{Kind, for_each_key, integer, member, number, string};
@@ -105,7 +105,7 @@ impl Tesseron {
             (Self::App, "tesseron/claimed") => read_claimed(params, frame),
             // A request without an id cannot be answered, and a notification of the other end has no effect.
             _ if op_of(method).is_some() || is_ours(method) => return ignored(Violation::WrongDirection),
-            _ if !lists(local.custom_notifications, method) => return passed_over(),
+            _ if !lists(local.custom_notifications, method) => return ignored_message(),
             _ => {
                 let params = given.map(|params| frame.json(params.text()));
                 return Message::Notice(Notice::Custom { method: method.into(), params });
@@ -139,17 +139,17 @@ impl Tesseron {
     // ---- Answers ----
 
     /// Judges the result of an action: an object around its output, which may be missing (actions page).
-    pub(crate) fn fit(self, exchange: u64, op: Op, result: &Json) -> Fit {
+    pub(crate) fn check_result(self, exchange: u64, op: Op, result: &Json) -> ResultFit {
         if op != Op::CallTool {
-            return Fit::Fits;
+            return ResultFit::Fits;
         }
         let named = result.member("invocationId");
         match named.as_ref().map(|name| string(name.as_bytes()).as_deref().and_then(named_exchange)) {
-            Some(Some(named)) if named == exchange => Fit::Fits,
+            Some(Some(named)) if named == exchange => ResultFit::Fits,
             // Its output may still be the one: the id of the response is what counts.
-            Some(_) => Fit::Tolerated,
-            None if result.member("output").is_some() => Fit::Tolerated,
-            None => Fit::Wrong,
+            Some(_) => ResultFit::Tolerated,
+            None if result.member("output").is_some() => ResultFit::Tolerated,
+            None => ResultFit::Wrong,
         }
     }
 
@@ -261,7 +261,7 @@ fn not_found(id: WireId, method: &str) -> Message {
     // A bind belongs to the channel, before there is a session.
     let is_known = (op_of(method).is_some() || is_ours(method)) && method != "tesseron/bind";
     let violation = is_known.then_some(Violation::WrongDirection);
-    invalid(violation, id, RpcError::METHOD_NOT_FOUND, alloc::format!("Method not found: {}", shown(method)))
+    invalid(violation, id, RpcError::METHOD_NOT_FOUND, alloc::format!("Method not found: {}", excerpt(method)))
 }
 
 fn array(params: &IndexedObject<'_>, name: &str, frame: Frame<'_>) -> Option<Json> {
@@ -275,7 +275,7 @@ fn check_version(params: &IndexedObject<'_>) -> Result<(), HandshakeRejected> {
     if is_compatible(&said) {
         return Ok(());
     }
-    let message = alloc::format!("Protocol version {:?} is not compatible with {}", shown(&said), super::VERSION);
+    let message = alloc::format!("Protocol version {:?} is not compatible with {}", excerpt(&said), super::VERSION);
     Err(HandshakeRejected { error: RpcError::new(code::PROTOCOL_MISMATCH, message), is_final: true })
 }
 
@@ -395,7 +395,7 @@ fn read_claimed(params: &IndexedObject<'_>, frame: Frame<'_>) -> Option<Message>
         Some(_) => return None,
         None => None,
     };
-    Some(Message::Changed(Box::new(Change { identity, capabilities })))
+    Some(Message::PeerChanged(Box::new(PeerChange { identity, capabilities })))
 }
 
 /// Reads progress: any of message, percent and data (progress page).

@@ -8,8 +8,8 @@ use crate::dialect::checkpoint::{with_partial, with_status};
 use crate::dialect::depth_data;
 use crate::dialect::form::confirmation;
 use crate::dialect::{
-    Answer, Ask, Content, CutShort, Elicited, Identity, Level, LocalEnd, LogRecord, NotFound, Notice, Op, Outgoing, Parts,
-    Progress, Reply, Sampled, TooEarly, ToolOutput,
+    Answer, Ask, Content, CutShort, EarlyMessage, Elicited, Identity, Level, LocalEnd, LogRecord, NotFound, Notice, Op, Outgoing,
+    Parts, Progress, Reply, Sampled, ToolOutput,
 };
 use crate::error::RpcError;
 use crate::json::Json;
@@ -125,8 +125,8 @@ impl Tesseron {
                             }
                         }
                     },
-                    Ask::Elicit(form) => write_question(object, &form.message, &form.schema),
-                    Ask::Confirm { message } => write_question(object, message, &confirmation()),
+                    Ask::Elicit(form) => write_form(object, &form.message, &form.schema),
+                    Ask::Confirm { message } => write_form(object, message, &confirmation()),
                     // Refused by `check_ask`.
                     Ask::OpenUrl(_) | Ask::Roots => {}
                 }
@@ -191,7 +191,7 @@ impl Tesseron {
                 Object::write(out, |object| write_value(object.member("value"), contents));
             }),
             (Reply::Contents(_), _) => frames.error(Some(id), &misfit("the contents of a resource answer only the reading of one")),
-            (Reply::Page(_) | Reply::Completion(_), _) => frames.error(Some(id), &misfit("nobody asks an app for this")),
+            (Reply::Page(_) | Reply::Completion(_), _) => frames.error(Some(id), &misfit("an app is not asked for this")),
             (Reply::NotFound(what), _) => frames.error(Some(id), &missing(what)),
             (Reply::Error(error), _) => failed(error),
         }
@@ -284,10 +284,10 @@ impl Tesseron {
         RpcError::fixed(code::UNAUTHORIZED, "no invocation of that name is active in this session")
     }
 
-    pub(crate) fn too_early(self, what: TooEarly) -> RpcError {
+    pub(crate) fn too_early(self, what: EarlyMessage) -> RpcError {
         let why = match what {
-            TooEarly::Request => "the first request must be the handshake",
-            TooEarly::Question => "the session is not claimed",
+            EarlyMessage::Request => "the first request must be the handshake",
+            EarlyMessage::InputRequest => "the session is not claimed",
         };
         RpcError::fixed(code::UNAUTHORIZED, why)
     }
@@ -362,7 +362,7 @@ fn write_capabilities(object: &mut Object<'_>, name: &'static str, subscriptions
     });
 }
 
-fn write_question(object: &mut Object<'_>, message: &str, schema: &Json) {
+fn write_form(object: &mut Object<'_>, message: &str, schema: &Json) {
     object.string("question", message);
     object.json("schema", schema);
 }
