@@ -90,9 +90,9 @@ mod endpoint {
     asserted! {
         []
         shared: [
-            AskFailed, InputContext, Call, CallError, Cancellation, Cancelled, Context, Counters, CallOutcome, Endpoint, Extensions,
+            AskFailed, InputContext, Call, CallError, Cancellation, Canceller, Cancelled, Context, Counters, CallOutcome, Endpoint, Extensions,
             Peer, Prompt, PromptMessage, PromptOutput, Resource, ResourceContents, ResourceTemplate, ResourceUri,
-            SchemaUnchecked, Service, Subrange, TimeoutError, Tool, ToolError, testing::Executor, testing::Pipe,
+            SchemaInvalid, SchemaUnchecked, Service, Subrange, TimeoutError, Tool, ToolError, testing::Executor, testing::Pipe,
             testing::PipeBroken, testing::Run, testing::VirtualTimer
         ]
         moved: []
