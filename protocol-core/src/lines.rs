@@ -52,7 +52,7 @@ const GATHERED: usize = 4 * 1024;
 /// A line longer than the limit gives one frame, its first `limit + 1` bytes, as soon as they have arrived, and the rest of it is
 /// discarded as it comes. The session sees a frame over [`crate::Limits::frame_bytes`] and closes with
 /// [`crate::CloseReason::FrameTooLarge`], as it does for every transport; so the decoder needs no error of its own, and buffers no bytes
-/// that nobody reads. Such a frame may end within a character.
+/// that are never read. Such a frame may end within a character.
 ///
 /// Frames are slices of the read buffer. A frame keeps alive either a buffer of a few reads (at most 16 KiB) or no more than eight times
 /// its own length: short frames that arrived after a long one are copied out of its large buffer. The decoder itself never holds more

@@ -1,9 +1,9 @@
 //! Progress that only moves forward: the updates that a callee may send, and when, and those that a caller accepts.
 //!
 //! ```text
-//!   Reporter:  nothing kept --- report: it has something new ---> kept --- release: a window allows it; release_last: the response ---> sent
-//!                                                                  ^  |
-//!                                                                  `--' report: merged, member by member
+//!   Reporter:  nothing kept --- report: something new ---> kept --- release: a window allows it; release_last: the response ---> sent
+//!                                                          ^  |
+//!                                                          `--' report: merged, member by member
 //!
 //!   Watcher:   any value --- judge: a greater one ---> above that value
 //!                                                        |  judge: one that is not greater: dropped, reported once a window
