@@ -47,11 +47,11 @@ impl Bridge {
                 self.miss_claim_of(channel, &error.message);
                 self.tell(BridgeEvent::AppRefused { channel, error });
             }
-            Ok(admission) => self.seat(channel, peer, admission),
+            Ok(admission) => self.admit(channel, peer, admission),
         }
     }
 
-    fn seat(&mut self, channel: ChannelId, peer: Box<PeerInfo>, admission: Admission) {
+    fn admit(&mut self, channel: ChannelId, peer: Box<PeerInfo>, admission: Admission) {
         if let Some(before) = admission.supersedes {
             self.close_app(before, Close::Now, self.now);
         }

@@ -1,4 +1,4 @@
-//! The app's door: who may have the app's one channel. All transitions of the claim of a host are here.
+//! The claim of the one channel of an app. All transitions of the claim of a host are here.
 //!
 //! ```text
 //!                 a dial with the code                     its agent becomes known

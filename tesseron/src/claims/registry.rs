@@ -348,7 +348,7 @@ impl SessionRegistry {
             previous: None,
             place: Place::Live(channel),
         };
-        Ok(self.seat(channel, session_id, session, standing))
+        Ok(self.admit(channel, session_id, session, standing))
     }
 
     /// A session of this name may be known: a host that keeps its name and token over several claims has come back. Without the token it is
@@ -369,7 +369,7 @@ impl SessionRegistry {
             previous: None,
             place: Place::Live(channel),
         };
-        Ok(self.seat(channel, session_id, session, ClaimState::Bound))
+        Ok(self.admit(channel, session_id, session, ClaimState::Bound))
     }
 
     /// The app comes back: a session that was claimed goes on, on this channel, whether its last one is gone or not. Its token is a new
@@ -410,7 +410,7 @@ impl SessionRegistry {
             place: Place::Live(channel),
             ..known.clone()
         };
-        Ok(self.seat(channel, session_id, session, ClaimState::Resumed))
+        Ok(self.admit(channel, session_id, session, ClaimState::Resumed))
     }
 
     /// The app has sent a frame after its welcome, so it has the welcome: the token before the last one is no longer good. Without a
@@ -568,7 +568,7 @@ impl SessionRegistry {
     }
 
     /// Gives the channel its session, and the session its channel; if it is known, it leaves where it was.
-    fn seat(&mut self, channel: ChannelId, id: SessionId, session: Session, standing: ClaimState) -> Admission {
+    fn admit(&mut self, channel: ChannelId, id: SessionId, session: Session, standing: ClaimState) -> Admission {
         let supersedes = self.unseat(&id);
         let admission = Admission {
             welcome: Welcome {

@@ -6,7 +6,7 @@ use std::io;
 use bytes::Bytes;
 
 use crate::claims::{HostChannel, HostGate, HostNext};
-use crate::net::host::Seat;
+use crate::net::host::ChannelGuard;
 use protocol_core::drive::FrameIo;
 use protocol_core::lines::LineEncoder;
 use protocol_core::session::Transmit;
@@ -26,7 +26,7 @@ pub(super) type AnyIo = Box<dyn FrameIo<Error = io::Error> + Send>;
 pub struct TesseronTransport {
     io: AnyIo,
     /// The place at the app that it holds.
-    seat: Option<Seat>,
+    guard: Option<ChannelGuard>,
     /// Still answers binds, on a Unix socket at the app.
     gate: Option<HostGate>,
     /// The answer of the gate.
@@ -38,25 +38,25 @@ pub struct TesseronTransport {
 impl TesseronTransport {
     /// The gateway's end.
     pub(super) fn dialled(io: AnyIo) -> Self {
-        Self { io, seat: None, gate: None, reply: None, unflushed: false }
+        Self { io, guard: None, gate: None, reply: None, unflushed: false }
     }
 
     /// The app's end.
-    pub(super) fn seated(io: AnyIo, seat: Seat) -> Self {
-        Self { seat: Some(seat), ..Self::dialled(io) }
+    pub(super) fn guarded(io: AnyIo, guard: ChannelGuard) -> Self {
+        Self { guard: Some(guard), ..Self::dialled(io) }
     }
 
     /// The app's end, with the gate that let it in.
     #[cfg(unix)]
-    pub(super) fn gated(io: AnyIo, seat: Seat, gate: HostGate) -> Self {
-        Self { gate: Some(gate), ..Self::seated(io, seat) }
+    pub(super) fn gated(io: AnyIo, guard: ChannelGuard, gate: HostGate) -> Self {
+        Self { gate: Some(gate), ..Self::guarded(io, guard) }
     }
 
     /// Which channel of the app this is, to say by [`TesseronListener::handle_agent`](super::TesseronListener::handle_agent) who is at
     /// the other end. `None` at the gateway's end, and once the place is free again.
     #[must_use]
     pub fn channel(&self) -> Option<HostChannel> {
-        self.seat.as_ref().map(Seat::channel)
+        self.guard.as_ref().map(ChannelGuard::channel)
     }
 
     /// Says what the gate has to say.
@@ -80,8 +80,8 @@ impl TesseronTransport {
         for _ in 0..IN_A_ROW {
             ready!(self.poll_reply(cx))?;
             let Some(frame) = ready!(self.io.poll_recv(cx))? else { return Poll::Ready(Ok(None)) };
-            let (Some(gate), Some(seat)) = (&mut self.gate, &self.seat) else { return Poll::Ready(Ok(Some(frame))) };
-            let step = seat.pass(gate, frame);
+            let (Some(gate), Some(guard)) = (&mut self.gate, &self.guard) else { return Poll::Ready(Ok(Some(frame))) };
+            let step = guard.pass(gate, frame);
             self.reply = step.reply;
             match step.next {
                 HostNext::Deliver(frame) => return Poll::Ready(Ok(Some(frame))),
@@ -104,7 +104,7 @@ impl FrameIo for TesseronTransport {
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         let received = ready!(self.poll_frame(cx));
         if !matches!(received, Ok(Some(_))) {
-            self.seat = None;
+            self.guard = None;
         }
         Poll::Ready(received)
     }
@@ -127,7 +127,7 @@ impl FrameIo for TesseronTransport {
 
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let closed = ready!(self.io.poll_close(cx));
-        self.seat = None;
+        self.guard = None;
         Poll::Ready(closed)
     }
 

@@ -63,7 +63,7 @@ pub(super) struct Shared {
     state: Mutex<State>,
 }
 
-/// Everything under the lock. No transport is dropped under it: its seat takes the lock.
+/// Everything under the lock. No transport is dropped under it: its guard takes the lock.
 struct State {
     host: Host,
     manifest: Manifest,
@@ -390,12 +390,12 @@ impl Drop for Dialler {
 }
 
 /// The place of the one channel that an app has. Dropping it frees the place.
-pub(super) struct Seat {
+pub(super) struct ChannelGuard {
     shared: Arc<Shared>,
     channel: HostChannel,
 }
 
-impl Seat {
+impl ChannelGuard {
     pub(super) fn new(shared: &Arc<Shared>, channel: HostChannel) -> Self {
         Self { shared: Arc::clone(shared), channel }
     }
@@ -411,7 +411,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for ChannelGuard {
     fn drop(&mut self) {
         self.shared.leave(self.channel);
     }

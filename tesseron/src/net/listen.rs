@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::claims::{Agent, ClaimCode, Host, HostChannel, HostPolicy};
 use crate::net::TesseronError;
-use crate::net::door::{self, Attended, Door};
+use crate::net::acceptor::{self, Acceptor, AcceptorGuard};
 use crate::net::host::{Random, Shared};
 use crate::net::instance::{self, Manifest};
 #[cfg(feature = "websocket")]
@@ -110,28 +110,28 @@ pub async fn listen<S: Sockets>(sockets: S, options: TesseronOptions) -> Result<
             if !is_minted && !options.any_user && !peer::can_be_known() {
                 return Err(TesseronError::AnyUser);
             }
-            let (door, address) = door::TcpDoor::open(sockets.clone()).await?;
-            start(sockets, door, None, host, Manifest::new(&home, instance(address))?)
+            let (acceptor, address) = acceptor::TcpAcceptor::open(sockets.clone()).await?;
+            start(sockets, acceptor, None, host, Manifest::new(&home, instance(address))?)
         }
         #[cfg(unix)]
         Binding::Unix => {
-            let (door, address, socket) = door::UnixDoor::<S>::open(&home, &id)?;
-            start(sockets, door, Some(Box::new(socket)), host, Manifest::new(&home, instance(address))?)
+            let (acceptor, address, socket) = acceptor::UnixAcceptor::<S>::open(&home, &id)?;
+            start(sockets, acceptor, Some(Box::new(socket)), host, Manifest::new(&home, instance(address))?)
         }
     }
 }
 
 fn start<S: Sockets>(
     sockets: S,
-    door: impl Door,
+    acceptor: impl Acceptor,
     socket: Option<Box<dyn Send>>,
     host: Host,
     manifest: Manifest,
 ) -> Result<TesseronListener, TesseronError> {
     let path = manifest.path().into();
     let shared = Shared::new(Box::new(sockets.clone()), host, manifest, socket)?;
-    let (runtime, attended) = (sockets.clone(), Attended::new(&shared));
-    runtime.spawn(Box::pin(door::attend(door, attended, sockets)));
+    let (runtime, guard) = (sockets.clone(), AcceptorGuard::new(&shared));
+    runtime.spawn(Box::pin(acceptor::serve(acceptor, guard, sockets)));
     Ok(TesseronListener { shared, manifest: path })
 }
 

@@ -4,12 +4,12 @@
 //! [`Home`] and calls [`dial`]. Who may bind is decided in [`crate::claims`]; here are sockets, files, clocks and random bytes. An
 //! adapter lends its [`Sockets`].
 
+mod acceptor;
 #[cfg(feature = "websocket")]
 mod blocking;
 mod breadcrumb;
 mod channel;
 mod dial;
-mod door;
 mod error;
 mod gateway;
 mod home;

@@ -15,16 +15,16 @@ use crate::net::{Sockets, TesseronTransport};
 use protocol_core::drive::Timer;
 
 /// A listening socket for gateways.
-pub(super) trait Door: Send + Sync + 'static {
+pub(super) trait Acceptor: Send + Sync + 'static {
     /// One who has connected.
-    type Comer: Send + 'static;
+    type Incoming: Send + 'static;
 
     /// The next ones, and whose they are. Nobody is lost as long as it is polled to its end.
-    fn accept(&self) -> impl Future<Output = io::Result<Vec<(Self::Comer, Peer)>>> + Send;
+    fn accept(&self) -> impl Future<Output = io::Result<Vec<(Self::Incoming, Peer)>>> + Send;
 
     /// Hears what they want. Gives nothing if they are turned away.
     fn admit(
-        comer: Self::Comer,
+        incoming: Self::Incoming,
         dialler: &Dialler,
         alarm: &mut (impl Timer + Send),
     ) -> impl Future<Output = Option<TesseronTransport>> + Send;
@@ -38,11 +38,11 @@ enum Next<C> {
 }
 
 /// Hears who comes and keeps the claim fresh, until nobody is to be let in any longer.
-pub(super) async fn attend<D: Door, S: Sockets>(door: D, attended: Attended, sockets: S) {
-    let shared = &attended.0;
+pub(super) async fn serve<D: Acceptor, S: Sockets>(acceptor: D, guard: AcceptorGuard, sockets: S) {
+    let shared = &guard.0;
     let mut alarm = sockets.alarm();
     // Kept over a refresh: it may have accepted somebody already whose user is looked up.
-    let mut come = pin!(door.accept());
+    let mut come = pin!(acceptor.accept());
     loop {
         let next = poll_fn(|cx| {
             let Some(attention) = shared.attention(cx) else { return Poll::Ready(Next::Over) };
@@ -59,12 +59,12 @@ pub(super) async fn attend<D: Door, S: Sockets>(door: D, attended: Attended, soc
             }
             Next::Come(came) => came,
         };
-        come.set(door.accept());
-        for (comer, peer) in came.map_err(|error| shared.on_accept_failed(error)).unwrap_or_default() {
+        come.set(acceptor.accept());
+        for (incoming, peer) in came.map_err(|error| shared.on_accept_failed(error)).unwrap_or_default() {
             let Some(dialler) = shared.arrive(peer) else { continue };
             let mut alarm = sockets.alarm();
             sockets.spawn(Box::pin(async move {
-                if let Some(Some(transport)) = dialler.unless_evicted(D::admit(comer, &dialler, &mut alarm)).await {
+                if let Some(Some(transport)) = dialler.unless_evicted(D::admit(incoming, &dialler, &mut alarm)).await {
                     dialler.shared().let_in(transport);
                 }
             }));
@@ -73,22 +73,22 @@ pub(super) async fn attend<D: Door, S: Sockets>(door: D, attended: Attended, soc
 }
 
 /// The connections that are received. None is accepted any longer once the task has ended, also when its runtime drops it, and be it at once.
-pub(super) struct Attended(Arc<Shared>);
+pub(super) struct AcceptorGuard(Arc<Shared>);
 
-impl Attended {
+impl AcceptorGuard {
     pub(super) fn new(shared: &Arc<Shared>) -> Self {
         Self(Arc::clone(shared))
     }
 }
 
-impl Drop for Attended {
+impl Drop for AcceptorGuard {
     fn drop(&mut self) {
         self.0.close();
     }
 }
 
 #[cfg(feature = "websocket")]
-pub(super) use tcp::TcpDoor;
+pub(super) use tcp::TcpAcceptor;
 
 #[cfg(feature = "websocket")]
 mod tcp {
@@ -100,11 +100,11 @@ mod tcp {
     use std::io;
     use std::vec::Vec;
 
-    use super::Door;
+    use super::Acceptor;
     use crate::claims::{Peer, UpgradeStep};
     use crate::net::TesseronError;
     use crate::net::blocking::run_blocking;
-    use crate::net::host::{Dialler, Seat};
+    use crate::net::host::{ChannelGuard, Dialler};
     use crate::net::{Address, LoopbackUrl, Sockets, TesseronTransport, in_time, peer, until, upgrade};
     use adapter_io::{Error as TransportError, ListenTcp};
     use protocol_core::drive::Timer;
@@ -116,7 +116,7 @@ mod tcp {
     /// long, and a connection of this user waits for those before it. So many are a quarter of the files that a process may usually have.
     const AT_ONCE: usize = 256;
 
-    pub(crate) struct TcpDoor<S: Sockets> {
+    pub(crate) struct TcpAcceptor<S: Sockets> {
         listener: S::TcpListener,
         address: SocketAddr,
         /// The system tells who has connected.
@@ -124,7 +124,7 @@ mod tcp {
         sockets: S,
     }
 
-    impl<S: Sockets> TcpDoor<S> {
+    impl<S: Sockets> TcpAcceptor<S> {
         pub(crate) async fn open(sockets: S) -> Result<(Self, Address), TesseronError> {
             let (listener, address) = S::Io::bind(HERE).await.map_err(TransportError::listening_on(HERE))?;
             let url = LoopbackUrl::at(address)
@@ -164,8 +164,8 @@ mod tcp {
         matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset)
     }
 
-    impl<S: Sockets> Door for TcpDoor<S> {
-        type Comer = S::Tcp;
+    impl<S: Sockets> Acceptor for TcpAcceptor<S> {
+        type Incoming = S::Tcp;
 
         async fn accept(&self) -> io::Result<Vec<(S::Tcp, Peer)>> {
             match self.accept_all().await {
@@ -173,15 +173,15 @@ mod tcp {
                 Err(error) => Err(error),
                 Ok(all) => {
                     let peers = self.look_up(all.iter().map(|(_, remote)| *remote).collect()).await;
-                    Ok(all.into_iter().zip(peers).filter_map(|((comer, _), peer)| Some((comer, peer?))).collect())
+                    Ok(all.into_iter().zip(peers).filter_map(|((incoming, _), peer)| Some((incoming, peer?))).collect())
                 }
             }
         }
 
-        async fn admit(mut comer: S::Tcp, dialler: &Dialler, alarm: &mut (impl Timer + Send)) -> Option<TesseronTransport> {
+        async fn admit(mut incoming: S::Tcp, dialler: &Dialler, alarm: &mut (impl Timer + Send)) -> Option<TesseronTransport> {
             let shared = dialler.shared();
             let mut gate = dialler.accept_web_socket();
-            let asked = until(alarm, gate.poll_timeout()?, upgrade::read::<S::Io, _>(&mut comer)).await?.ok()?;
+            let asked = until(alarm, gate.poll_timeout()?, upgrade::read::<S::Io, _>(&mut incoming)).await?.ok()?;
             let mut step = shared.upgrade(&mut gate, asked.offer());
             while let (UpgradeStep::Wait, Some(due)) = (step, gate.poll_timeout()) {
                 let _ = until(alarm, due, pending::<()>()).await;
@@ -190,12 +190,12 @@ mod tcp {
             match step {
                 UpgradeStep::Open(channel) => {
                     // At once: from here on the place is held.
-                    let seat = Seat::new(shared, channel);
-                    let socket = in_time(alarm, upgrade::accept::<S::Io, _>(comer, asked)).await?.ok()?;
-                    Some(TesseronTransport::seated(Box::new(socket), seat))
+                    let guard = ChannelGuard::new(shared, channel);
+                    let socket = in_time(alarm, upgrade::accept::<S::Io, _>(incoming, asked)).await?.ok()?;
+                    Some(TesseronTransport::guarded(Box::new(socket), guard))
                 }
                 UpgradeStep::Refuse(refused) => {
-                    in_time(alarm, upgrade::refuse::<S::Io, _>(&mut comer, refused)).await?.ok()?;
+                    in_time(alarm, upgrade::refuse::<S::Io, _>(&mut incoming, refused)).await?.ok()?;
                     None
                 }
                 UpgradeStep::Wait | UpgradeStep::Close => None,
@@ -205,7 +205,7 @@ mod tcp {
 }
 
 #[cfg(unix)]
-pub(super) use unix::UnixDoor;
+pub(super) use unix::UnixAcceptor;
 
 #[cfg(unix)]
 mod unix {
@@ -217,19 +217,19 @@ mod unix {
     use std::sync::Arc;
     use std::vec::Vec;
 
-    use super::Door;
+    use super::Acceptor;
     use crate::claims::{HostGate, HostNext, Peer, UnixChannel};
     use crate::net::TesseronError;
-    use crate::net::host::{Dialler, Seat, Shared};
+    use crate::net::host::{ChannelGuard, Dialler, Shared};
     use crate::net::{Address, BIND_LINE, Home, Sockets, TesseronTransport, home, in_time, instance, until};
     use adapter_io::{Accept, Error as TransportError, ListenUnix, SocketFile};
     use protocol_core::drive::{FrameIo, Timer};
     use protocol_core::limits::Limits;
     use protocol_core::session::Transmit;
 
-    pub(crate) struct UnixDoor<S: Sockets>(S::UnixListener);
+    pub(crate) struct UnixAcceptor<S: Sockets>(S::UnixListener);
 
-    impl<S: Sockets> UnixDoor<S> {
+    impl<S: Sockets> UnixAcceptor<S> {
         /// A socket in a folder that is ours alone, so that its own permissions are never too wide, not even when it is made.
         pub(crate) fn open(home: &Home, id: &str) -> Result<(Self, Address, SocketFile), TesseronError> {
             let folder = home.sockets();
@@ -247,19 +247,21 @@ mod unix {
         }
     }
 
-    impl<S: Sockets> Door for UnixDoor<S> {
-        type Comer = S::Unix;
+    impl<S: Sockets> Acceptor for UnixAcceptor<S> {
+        type Incoming = S::Unix;
 
         async fn accept(&self) -> io::Result<Vec<(S::Unix, Peer)>> {
             // The folder lets nobody else in.
-            S::UnixIo::accept(&self.0).await.map(|comer| Vec::from([(comer, Peer::ThisUser)]))
+            S::UnixIo::accept(&self.0).await.map(|incoming| Vec::from([(incoming, Peer::ThisUser)]))
         }
 
-        async fn admit(comer: S::Unix, dialler: &Dialler, alarm: &mut (impl Timer + Send)) -> Option<TesseronTransport> {
+        async fn admit(incoming: S::Unix, dialler: &Dialler, alarm: &mut (impl Timer + Send)) -> Option<TesseronTransport> {
             let shared = dialler.shared();
             match dialler.accept_unix() {
-                UnixChannel::Open(channel) => Some(TesseronTransport::seated(Box::new(comer), Seat::new(shared, channel))),
-                UnixChannel::Gated(gate) => bind(comer, gate, shared, alarm).await,
+                UnixChannel::Open(channel) => {
+                    Some(TesseronTransport::guarded(Box::new(incoming), ChannelGuard::new(shared, channel)))
+                }
+                UnixChannel::Gated(gate) => bind(incoming, gate, shared, alarm).await,
             }
         }
     }
@@ -283,14 +285,14 @@ mod unix {
                 }
             };
             // At once: from here on the place is held.
-            let seat = if let HostNext::Open(channel) = step.next { Some(Seat::new(shared, channel)) } else { None };
+            let guard = if let HostNext::Open(channel) = step.next { Some(ChannelGuard::new(shared, channel)) } else { None };
             if let Some(reply) = step.reply {
                 io.start_send(Transmit::new(reply)).ok()?;
                 in_time(alarm, poll_fn(|cx| io.poll_flush(cx))).await?.ok()?;
             }
-            if let Some(seat) = seat {
+            if let Some(guard) = guard {
                 io.set_frame_limit(Limits::default().frame_bytes);
-                return Some(TesseronTransport::gated(Box::new(io), seat, gate));
+                return Some(TesseronTransport::gated(Box::new(io), guard, gate));
             }
             if step.next == HostNext::Close {
                 let _ = poll_fn(|cx| io.poll_close(cx)).await;
