@@ -31,7 +31,7 @@ pub enum Error {
         /// The answer of the system.
         source: io::Error,
     },
-    /// There is something where the socket would be made. It is left alone: somebody may be listening there.
+    /// There is something where the socket would be made. It is left alone: another program may be listening there.
     #[error("cannot listen on {}: it exists already; remove it if nobody listens there", path.display())]
     PathExists {
         /// The path of the socket.

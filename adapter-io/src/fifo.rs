@@ -1,10 +1,10 @@
 //! Standard input and output where they are pipes, opened once more: as open files of our own, which can be told not to wait while
-//! whoever else holds the same pipe goes on as before. So they need no thread.
+//! other processes that hold the same pipe go on as before. So they need no thread.
 
 use std::fs::{File, Metadata, OpenOptions, metadata, read_link};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 
-/// `O_NONBLOCK`. Without it, opening would wait for somebody at the other end.
+/// `O_NONBLOCK`. Without it, opening would wait for the other end.
 const WITHOUT_WAITING: i32 = 0o4000;
 /// `true` if that is its number, and a path of `/proc` opens a file anew.
 const IS_KNOWN: bool = cfg!(all(
@@ -25,7 +25,7 @@ pub fn fifo_stdin() -> Option<File> {
     open("/proc/self/fd/0", OpenOptions::new().read(true))
 }
 
-/// Standard output, to be written without waiting. `None` where it is no pipe, has a name, cannot be opened, or nobody reads it any longer.
+/// Standard output, to be written without waiting. `None` where it is no pipe, has a name, cannot be opened, or has lost its reader.
 #[must_use]
 pub fn fifo_stdout() -> Option<File> {
     open("/proc/self/fd/1", OpenOptions::new().write(true))

@@ -22,7 +22,7 @@ pub trait ByteIo<R, W> {
     /// Reads into [`LineDecoder::space`] or [`LineDecoder::read_with`] and says how much; zero at the end.
     fn poll_read(reader: &mut R, cx: &mut Context<'_>, into: &mut LineDecoder) -> Poll<io::Result<usize>>;
 
-    /// Writes from the beginning of `pieces`, which go behind each other, and says how much; zero if `writer` takes no more.
+    /// Writes from the beginning of `pieces`, one after the other, and says how much; zero if `writer` takes no more.
     fn poll_write(writer: &mut W, cx: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
 
     /// Everything written has left.
@@ -74,7 +74,7 @@ impl<R, W> Ends for Halves<R, W> {
     }
 }
 
-/// One stream that is read and written. Whoever owns all of it needs no lock between its halves.
+/// One stream that is read and written. Its owner needs no lock between its halves.
 ///
 /// Our direction ends when the stream is shut down. One that ends only when it is dropped must come as [`Halves`].
 #[derive(Debug)]

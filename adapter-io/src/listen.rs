@@ -102,7 +102,7 @@ mod unix {
         /// Makes a socket at `path` and listens on it.
         ///
         /// # Errors
-        /// [`Error::PathExists`] if there is something already, also a socket that nobody listens on any longer; [`Error::Listen`].
+        /// [`Error::PathExists`] if there is something already, also a socket that is not listened on any longer; [`Error::Listen`].
         pub fn bind(path: impl AsRef<Path>) -> Result<Self, Error> {
             let (listener, file) = SocketFile::make(path.as_ref(), B::bind)?;
             Ok(Self { listener, file, by: PhantomData })

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::Error;
 
-/// The file of a Unix socket that we listen on. Dropping it removes the file, unless somebody put another one in its place.
+/// The file of a Unix socket that we listen on. Dropping it removes the file, unless another has been put in its place.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
@@ -20,7 +20,7 @@ impl SocketFile {
     /// Has `bind` make a socket at `path`.
     ///
     /// # Errors
-    /// [`Error::PathExists`] if there is something already, also a socket that nobody listens on any longer; [`Error::Listen`].
+    /// [`Error::PathExists`] if there is something already, also a socket that is not listened on any longer; [`Error::Listen`].
     pub fn make<L>(path: &Path, bind: impl FnOnce(&Path) -> io::Result<L>) -> Result<(L, Self), Error> {
         match bind(path).and_then(|listener| Ok((listener, file_at(path)?))) {
             Ok((listener, made)) => Ok((listener, Self { path: path.into(), made })),

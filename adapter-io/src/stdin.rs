@@ -28,9 +28,9 @@ struct Inbox {
 #[derive(Debug, Default)]
 struct State {
     piece: Option<io::Result<Bytes>>,
-    /// Nothing comes behind `piece`.
+    /// Nothing follows `piece`.
     over: bool,
-    /// Nobody takes anything any longer.
+    /// The reader is gone.
     abandoned: bool,
     waker: Option<Waker>,
 }
@@ -40,7 +40,7 @@ impl Inbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves a piece, or the end. Waits until the one before it is taken. False when nobody will take it.
+    /// Leaves a piece, or the end. Waits until the one before it is taken. `false` if the reader is gone.
     fn leave(&self, piece: Option<io::Result<Bytes>>) -> bool {
         let state = self.emptied.wait_while(self.lock(), |state| state.piece.is_some() && !state.abandoned);
         let mut state = state.unwrap_or_else(PoisonError::into_inner);

@@ -34,7 +34,7 @@ const fn close_frame(code: CloseCode, reason: &'static str) -> CloseFrame {
 /// A WebSocket on an `S` as a transport of frames, one a message. `B` says how the stream is used.
 ///
 /// Messages of ours are text, in one piece and not compressed; text and binary messages are accepted, pings are answered. A close of the peer
-/// is its end, whatever code it has, and so is a stream that just ends; what is sent after it is dropped, for nobody reads it. Our own
+/// is its end, whatever code it has, and so is a stream that just ends; what is sent after it is dropped, since it is not read. Our own
 /// close does not wait for an answer. It has the code 1000, or says what the peer did wrong: 1002 for broken framing, 1007 for text that is
 /// not UTF-8, 1009 for a message over the frame limit.
 ///
@@ -105,7 +105,7 @@ impl<B: StreamIo<S>, S> WebSocket<B, S> {
 /// A stream during one call of the library.
 struct Ready<'a, 'b, B, S> {
     stream: &'a mut S,
-    /// Nobody to wake: the stream is left alone.
+    /// No task to wake: the stream is left alone.
     cx: Option<&'a mut Context<'b>>,
     /// So often may it be read.
     reads: usize,

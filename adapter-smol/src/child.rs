@@ -33,7 +33,7 @@ pub fn child(command: impl Into<Command>) -> Result<Child, Error> {
 /// `Send` and not `Sync`, and so is a [`Child`]: the future that waits for its exit, which smol gives, is polled by one driver.
 pub struct Process {
     process: process::Child,
-    /// Waits for its exit, once somebody does.
+    /// The wait for its exit, once it has begun.
     exit: Option<Pin<Box<dyn Future<Output = io::Result<ExitStatus>> + Send>>>,
 }
 

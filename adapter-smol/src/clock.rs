@@ -24,7 +24,7 @@ impl Clock {
         Self { origin: std::time::Instant::now(), executor: None }
     }
 
-    /// Begins now. Handlers run on `executor`, which somebody must run; when it is dropped, so are they.
+    /// Begins now. Handlers run on `executor`, which the owner must run; when it is dropped, so are they.
     #[must_use]
     pub fn start_on(executor: &Arc<Executor<'static>>) -> Self {
         Self { executor: Some(Arc::downgrade(executor)), ..Self::start() }

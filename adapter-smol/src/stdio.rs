@@ -25,7 +25,7 @@ pub fn stdio() -> LineIo<Halves<Stdin, Stdout>> {
     LineIo::new(Stdin::open(), Stdout::open()).sending_anywhere()
 }
 
-/// Waits until nobody reads our standard output any longer. For ever where it is no pipe (on Linux), since only a pipe tells.
+/// Waits until our standard output has lost its reader. For ever where it is no pipe (on Linux), since only a pipe tells.
 ///
 /// # Cancel safety
 /// Cancel safe: nothing is lost, and it can be called again at any time.

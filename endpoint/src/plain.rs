@@ -127,7 +127,7 @@ impl Field {
             return false;
         }
         match value {
-            // Behind `\u` there may be half a surrogate pair, which some types pass over and a tree does not.
+            // After `\u` there may be half a surrogate pair, which some types pass over and a tree does not.
             [b'"', ..] => self.string && !(has_escapes(value) && value.windows(2).any(|two| two == b"\\u")),
             [b'0'..=b'9' | b'-', ..] => self.fits_number(value),
             [b'[', ..] => {

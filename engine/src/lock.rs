@@ -90,7 +90,7 @@ impl DriverSlot {
         park(&mut self.waker, waker, spare)
     }
 
-    /// Says whether the driver is in a turn and looks at all of the state before it waits, so that nobody need wake it.
+    /// Says whether the driver is in a turn and looks at all of the state before it waits, so that it need not be woken.
     pub fn set_polling(&mut self, polling: bool) {
         self.polling = polling;
     }

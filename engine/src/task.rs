@@ -97,7 +97,7 @@ impl<D: TaskOwner, F> Task<D, F> {
             forgive(|| this.future.set(None));
         }
         if this.held.take().is_some() {
-            // It would keep the task in memory as long as somebody keeps a handle of what it was about.
+            // It would keep the task in memory as long as a handle of its subject is kept.
             drop(this.owner.abort_handle().release());
         }
         this.owner.settle(end);

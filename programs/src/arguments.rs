@@ -394,7 +394,7 @@ pub(super) fn gateway(
 ) -> Result<GatewayWish, u8> {
     let line = GatewayLine::try_parse_from(line).map_err(|error| explain("gateway", &error))?;
     let said = |name: &str| environment(name).and_then(|value| value.into_string().ok());
-    // What makes no sense there is as good as not said, but somebody should know.
+    // A value that makes no sense there is ignored, with a warning.
     let ignored = |name: &str, value: &str| {
         complain("gateway", format_args!("{name}={value} makes no sense and is ignored"), status::USAGE);
     };
@@ -570,7 +570,7 @@ fn level(text: &str) -> Result<Level, String> {
 /// Prints one line of the long text of clap; help that was asked for goes out as it is.
 fn explain(program: &str, error: &clap::Error) -> u8 {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        // Somebody who pages through the help and leaves early is no failure.
+        // A pager that is left early is no failure.
         let _ = writeln!(std::io::stdout(), "{}", error.render().to_string().trim_end());
         return status::OK;
     }

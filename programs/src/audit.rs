@@ -88,7 +88,7 @@ struct Notes {
 }
 
 impl Record {
-    /// So many steps are behind it.
+    /// The number of steps that are done.
     pub(crate) fn steps(&self, steps: u64) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).steps = Some(steps);
     }

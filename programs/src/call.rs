@@ -203,7 +203,7 @@ impl StartedServer {
 
     #[cfg(unix)]
     fn signal(&self, signal: rustix::process::Signal) {
-        // Once it has exited its number may be that of somebody else.
+        // Once it has exited its number may be that of another process.
         if self.0.status().is_none()
             && let Some(id) = self.0.process_id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw)
         {
@@ -425,7 +425,7 @@ fn explained(error: &RpcError) -> String {
 
 /// Shows the addresses that are to be opened before the call is made again.
 fn show_required(error: &RpcError) {
-    /// More than anybody would open.
+    /// More than a person would open.
     const MOST: usize = 16;
     let urls = error.required_urls();
     for open in urls.iter().take(MOST) {

@@ -20,7 +20,7 @@ struct State {
     updates: u64,
     /// The place where a bar is drawn; `None` where lines are written.
     target: Option<fn() -> ProgressDrawTarget>,
-    /// The bar; not there before the call begins, after it has ended, and while somebody is asked.
+    /// The bar; not there before the call begins, after it has ended, and while the person is asked.
     bar: Option<ProgressBar>,
     /// The number of input requests that are open.
     asking: usize,
@@ -250,7 +250,7 @@ fn is_unseen(char: char) -> bool {
     char.is_control() || matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Writes a line to stderr. Where nobody reads it there is nobody to complain to.
+/// Writes a line to stderr. An error is ignored: there is no other place to report it.
 fn say(line: &str) {
     let _ = writeln!(stderr(), "{line}");
 }

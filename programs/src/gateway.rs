@@ -39,7 +39,7 @@ pub fn gateway<A: Adapter + Signals>() -> ExitCode {
 
 async fn run<A: Adapter + Signals>(adapter: A, wish: GatewayWish) -> u8 {
     let end = Bell::default();
-    // Listened for from before anybody is served.
+    // Listened for before the first client is served.
     let told = async {
         first(adapter.interrupt(), adapter.terminate()).await;
         // The agent and the apps are to hear of it; who does not listen then is not waited for.
@@ -80,7 +80,7 @@ async fn listen<A: Adapter>(adapter: &A, wish: &GatewayWish, end: &Bell, address
 async fn serve<A: Adapter>(adapter: &A, wish: &GatewayWish, end: &Bell, agent: (Watch<A>, End)) -> Result<(), String> {
     let (agent, transport) = agent;
     let (gateway, home) = open(adapter, wish).map_err(|error| error.to_string())?;
-    // Begins once the manifests were looked at: whoever asks at once which apps there are is told of those that were there before.
+    // Begins once the manifests were looked at: a client that asks for apps at once is told of those that were there before.
     let driven = async {
         let gateway = gateway.clone();
         // What has broken the watch has seen.

@@ -19,7 +19,7 @@ impl<F: FnMut() -> C, C: Future<Output = ()>> Interrupts<F, C> {
     pub(super) fn poll_next(&mut self, task: &mut Context<'_>) -> Poll<()> {
         let pressed = self.next.as_mut().poll(task);
         if pressed.is_ready() {
-            // Listened for at once: whoever waits listens from the first poll on, and the next press may come before ours.
+            // Listened for at once: a wait listens from its first poll on, and the next press may come before that.
             self.next.set((self.make)());
             if self.next.as_mut().poll(task).is_ready() {
                 self.next.set((self.make)());

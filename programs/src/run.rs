@@ -30,7 +30,7 @@ pub trait Signals {
     /// Not cancel safe: a Ctrl-C that comes while nothing waits for one may not be told.
     fn interrupt(&self) -> impl Future<Output = ()>;
 
-    /// The wish of somebody else that the program ends.
+    /// The signal that the program is to end.
     ///
     /// # Cancel safety
     /// Not cancel safe: a wish that comes while nothing waits for one may not be told.

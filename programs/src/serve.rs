@@ -52,7 +52,7 @@ pub(super) fn read(line: impl IntoIterator<Item = OsString>) -> Result<Serving, 
 }
 
 impl Serving {
-    /// Tells somebody who started it by hand what it waits for.
+    /// Tells a person who started it by hand what it waits for.
     pub fn greet(&self) {
         if matches!(self.listen, Listen::Stdio) && stdin().is_terminal() && stderr().is_terminal() {
             eprintln!("tools: waiting for an MCP client on stdin; --help says more, Ctrl-C ends it");

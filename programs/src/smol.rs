@@ -154,7 +154,7 @@ async fn hear(signal: Signal) {
     if let Ok(mut signals) = Signals::new([signal]) {
         signals.next().await;
     } else {
-        // Nobody will ever send it.
+        // It is never sent.
         pending::<()>().await;
     }
 }

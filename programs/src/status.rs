@@ -26,7 +26,7 @@ pub(super) fn complain(program: &str, what: impl fmt::Display, status: u8) -> u8
     status
 }
 
-/// Says something on stderr. That nobody reads it any longer is no reason to end, as it is to `eprintln!`.
+/// Says something on stderr. A stderr without a reader is no reason to panic, as it is to `eprintln!`.
 pub(super) fn say(line: fmt::Arguments<'_>) {
     let _ = writeln!(stderr(), "{line}");
 }

@@ -164,7 +164,7 @@ impl Drop for Writing {
 impl Signals for Tokio {
     async fn interrupt(&self) {
         if ::tokio::signal::ctrl_c().await.is_err() {
-            // Nobody will ever press it.
+            // It is never pressed.
             pending::<()>().await;
         }
     }

@@ -54,7 +54,7 @@ impl<A: Adapter> Watch<A> {
         };
         let unread = async {
             self.adapter.stdout_unread().await;
-            // Whoever leaves both ends one first.
+            // A client that leaves ends one of the two pipes before the other.
             first(self.shared.until(|noted| noted.has_input_ended), self.adapter.sleep(LEAVING)).await;
             self.shared.is_unread.store(true, Ordering::Relaxed);
             self.shared.note_failure(io::ErrorKind::BrokenPipe, || "nobody reads standard output any longer".to_owned());
@@ -107,7 +107,7 @@ struct Shared {
     noted: Mutex<Noted>,
     /// Output was given to the transport and has not left yet.
     is_writing: AtomicBool,
-    /// Nobody reads our output: nothing is written any longer.
+    /// Our output has lost its reader: nothing is written any longer.
     is_unread: AtomicBool,
 }
 
@@ -172,7 +172,7 @@ impl Watched {
         result.map(|result| self.heard(result))
     }
 
-    /// An error where nobody would read what is written.
+    /// An error if the output has lost its reader.
     fn may_write(&self) -> io::Result<()> {
         if self.shared.is_unread.load(Ordering::Relaxed) { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
     }

@@ -1,4 +1,4 @@
-//! A bridge behind one lock, whose legs are driven one by one.
+//! A bridge under one lock, whose legs are driven one by one.
 
 use core::convert::Infallible;
 use core::fmt;
@@ -49,7 +49,7 @@ impl State {
         leg == Leg::Agent || self.bridge.is_closed(Leg::Agent)
     }
 
-    /// Begins a verb, of the driver of a leg or of nobody's: also after one that panicked.
+    /// Begins a verb, of the driver of a leg or of no driver: also after one that panicked.
     fn begin(&mut self, now: Instant, driving: Option<Leg>) {
         self.now = self.now.max(now);
         self.driving = driving;

@@ -42,8 +42,8 @@ impl Context {
     }
 
     /// Reports progress. It never fails and never waits: an update that makes no sense is counted
-    /// ([`Counters::progress_refused`](crate::Counters::progress_refused)) and dropped, and so is one that nobody
-    /// observes or that comes when the invocation is over.
+    /// ([`Counters::progress_refused`](crate::Counters::progress_refused)) and dropped, and so is one that the caller
+    /// did not ask for or that comes when the call is over.
     pub fn progress(&self, update: Progress) {
         let _ = self.try_progress(update);
     }

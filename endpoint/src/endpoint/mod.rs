@@ -206,7 +206,7 @@ impl Endpoint {
     ///
     /// `first` says what time it is, if it knows.
     ///
-    /// `polling` says that the driver will ask for frames, too, before it waits: nobody need wake it for those that come of this.
+    /// `polling` says that the driver will ask for frames, too, before it waits: it need not be woken for those that come of this.
     fn dispatch<T>(
         &mut self,
         polling: bool,
@@ -246,14 +246,14 @@ impl Endpoint {
         value
     }
 
-    /// Does what comes behind the events.
+    /// Does the work that follows the events.
     fn run_late(&mut self) {
         while let Some(piece) = self.late.pop_front() {
             self.run(piece);
         }
     }
 
-    /// A clone of the driver's waker. Whoever wakes the driver takes the one that is parked, so the next is ready before the lock is taken.
+    /// A clone of the driver's waker. A wake takes the one that is parked, so the next is ready before the lock is taken.
     fn spare(&mut self, waker: &Waker) -> Option<Waker> {
         engine::spare(self.spare.take(), waker)
     }
@@ -513,7 +513,7 @@ impl State {
             Event::Input { id, key, answer } => {
                 let waits = self.serves.get_mut(&id).and_then(|slot| slot.waits.as_mut());
                 let input = waits.and_then(|waits| waits.inputs.iter_mut().find(|(asked, _)| *asked == key));
-                // Whoever asked may have lost interest meanwhile.
+                // The call that asked may be over by now.
                 if let Some((_, input)) = input {
                     input.answer = Some(answer);
                     add(work, input.waker.take().map(Work::Wake));
@@ -531,7 +531,7 @@ impl State {
                 }
             }
             Event::Progress { id, progress } => {
-                // A call that nobody holds any longer has no place.
+                // A call whose handle was dropped has no slot.
                 if let Some(slot) = self.calls.get_mut(&id) {
                     slot.unread.get_or_insert_default().push(progress, &mut self.counters);
                     if slot.wants_progress {
@@ -560,7 +560,7 @@ impl State {
             // The capabilities of the peer are read from the session.
             Event::PeerChanged(_) => {}
             Event::HandshakeRequest { .. } => {
-                // Who may come back is for somebody to decide who sees all channels.
+                // The owner of all channels decides which sessions may come back.
                 let error = RpcError::fixed(tesseron::code::UNAUTHORIZED, "this gateway takes nobody in");
                 let _ = self.session.welcome(Err(error), now);
             }
@@ -633,7 +633,7 @@ fn add(work: &mut VecDeque<Work>, piece: Option<Work>) {
 }
 
 impl ServeSlot {
-    /// Nobody waits for the handler any longer: it ends at its next await.
+    /// The handler is given up: it ends at its next await.
     fn abandon(&mut self, count: &mut u64, work: &mut VecDeque<Work>) {
         if core::mem::replace(&mut self.abandoned, true) {
             return;

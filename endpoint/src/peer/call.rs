@@ -15,7 +15,7 @@ use protocol_core::table::Table;
 /// A call on its way: a future of [`CallOutcome`].
 ///
 /// Awaiting it yields its end; [`Call::next_progress`] yields its progress first, every update in order. Dropping it cancels the
-/// call, unless it has ended; [`Call::detach`] lets it go on. Progress that nobody reads is kept up to a bound, then merged
+/// call, unless it has ended; [`Call::detach`] lets it go on. Progress that is not read is kept up to a bound, then merged
 /// into the newest ([`Counters::progress_merged`](crate::Counters::progress_merged)).
 ///
 /// # Cancel safety
@@ -25,7 +25,7 @@ pub struct Call {
     shared: Arc<Shared>,
     id: OutboundId,
     polled: bool,
-    /// It has no place among the calls any longer: its end was read, or nobody listens.
+    /// It has no place among the calls any longer: its end was read, or it was detached.
     left: bool,
     /// Updates taken from its place, all at once, and not yet read. `None` before there are any.
     unread: Option<Box<Unread>>,
@@ -79,7 +79,7 @@ impl Call {
         Poll::Ready(self.unread.as_mut().and_then(|unread| unread.pop()))
     }
 
-    /// Lets the call go on without anybody listening.
+    /// Lets the call go on. Its progress and its end are dropped.
     pub fn detach(mut self) {
         self.left = true;
         drop(self.leave());

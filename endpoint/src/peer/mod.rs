@@ -299,13 +299,13 @@ impl Peer {
         self.call(Invoke::set_log_level(level))?.await.result().map(drop)
     }
 
-    /// Asks whether anybody is there.
+    /// Asks the peer for a sign of life.
     ///
     /// # Cancel safety
     /// Cancel safe: the ping is cancelled, which changes nothing at either end.
     ///
     /// # Errors
-    /// [`CallError`] if nobody answers in time.
+    /// [`CallError`] if there is no answer in time.
     pub async fn ping(&self) -> Result<(), CallError> {
         self.call(Invoke::ping())?.await.result().map(drop)
     }
@@ -332,7 +332,7 @@ impl Peer {
         ChangeWait { shared: &self.shared, look, place: None }
     }
 
-    /// All pages of a list. An entry that has no name is left out: nobody could ask for it.
+    /// All pages of a list. An entry that has no name is left out: it could not be asked for.
     async fn list<T>(&self, page_from: fn(Option<Text>) -> Invoke, read: fn(Json) -> Option<T>) -> Result<Vec<T>, CallError> {
         let mut items = Vec::new();
         let mut cursor = None;

@@ -30,7 +30,7 @@ use protocol_core::json::{Json, Text};
 use protocol_core::session::ServeOptions;
 use protocol_core::tesseron::AppId;
 
-/// Tools, prompts and resources by name. One service can be behind any number of endpoints at once.
+/// Tools, prompts and resources by name. Any number of endpoints can share one service.
 ///
 /// A second registration under a name replaces the first. Lists are sorted by name (resources by uri)
 /// and handed out page by page.
@@ -421,7 +421,7 @@ fn told<T>(entries: &BTreeMap<String, (T, Json)>) -> Vec<&Json> {
 
 /// One page of a list.
 ///
-/// A cursor names the list and the place where the page begins. It is nobody's business but ours, yet one that we did not
+/// A cursor names the list and the place where the page begins. It means nothing to the peer; one that we did not
 /// make is told from one that we did, and refused.
 fn page(list: &str, entries: Vec<&Json>, size: usize, request: &List) -> Result<Start<'static>, RpcError> {
     let from = match request.cursor() {

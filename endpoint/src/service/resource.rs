@@ -291,7 +291,7 @@ fn parts(template: &str) -> Vec<Part> {
     parts
 }
 
-/// A variable ends where the literal behind it first begins, or last if nothing follows that. So one pass decides, and no uri
+/// A variable ends where the literal after it first begins, or last if nothing follows that. So one pass decides, and no uri
 /// can make it take long; a template that has a clear reading does not mind.
 fn follow(parts: &[Part], uri: &str, variables: &mut BTreeMap<String, String>) -> bool {
     let mut rest = uri;

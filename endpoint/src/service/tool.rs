@@ -233,7 +233,7 @@ impl Tool {
             // Whatever registers this waker is polled again, with a real one, as soon as there is a task.
             match future.as_mut().poll(&mut TaskContext::from_waker(Waker::noop())) {
                 Poll::Ready(value) => {
-                    // With all that it holds, so that its cleanup lies before code of the result, as behind an `await`.
+                    // With all that it holds, so that its cleanup runs before code of the result, as after an `await`.
                     drop(future);
                     Ok(shape(value))
                 }
@@ -319,7 +319,7 @@ impl Tool {
         self
     }
 
-    /// The handler is quick: it is polled once in place, by whoever reads from the channel, and costs a task only if it then
+    /// The handler is quick: it is polled once in place, by the task that reads from the channel, and costs a task only if it then
     /// waits for something. One that is slow holds everything up. Without effect on a [`Tool::blocking`] one.
     #[must_use]
     pub fn inline(mut self) -> Self {
@@ -393,7 +393,7 @@ pub enum ToolError {
     /// or a resource's is an internal error.
     #[error("{0}")]
     Failed(Text),
-    /// The handler stopped since it was told to. Nothing is sent, unless nobody told it to.
+    /// The handler stopped since it was told to. Nothing is sent then; a handler that was not told fails with it.
     #[error("cancelled")]
     Cancelled,
     /// A question to the caller failed. As [`ToolError::Failed`], with a number where the protocol sends one (Tesseron).

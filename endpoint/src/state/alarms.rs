@@ -15,7 +15,7 @@ pub(crate) type AlarmKey = (Instant, u64);
 /// A deadline that is due.
 #[derive(Debug)]
 pub(crate) enum Alarmed {
-    /// Somebody sleeps.
+    /// A handler sleeps.
     Sleeper(Option<Waker>),
     /// A cancelled handler has used up its grace.
     Grace(InboundId),
@@ -58,7 +58,7 @@ impl Alarms {
         (first.key().0 <= now).then(|| first.remove())
     }
 
-    /// Takes out every alarm, for there is nobody to say when they are due.
+    /// Takes out every alarm, since nothing will tell when they are due.
     pub(crate) fn take(&mut self) -> Vec<Alarmed> {
         core::mem::take(&mut self.set).into_values().collect()
     }

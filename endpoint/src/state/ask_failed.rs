@@ -41,7 +41,7 @@ pub enum AskFailed {
     /// The answer is not of the shape that was asked for.
     #[error("the answer does not fit: {0}")]
     Mismatch(String),
-    /// Nobody answered in time.
+    /// No answer came in time.
     #[error("the caller did not answer in time")]
     TimedOut,
     /// The connection ended before the answer came.

@@ -1,4 +1,4 @@
-//! The place of a call of ours under the lock, and its progress that nobody has read.
+//! The slot of an outbound call under the lock, and its unread progress.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -7,10 +7,10 @@ use super::diagnose::Span;
 use super::{CallOutcome, Counters};
 use protocol_core::dialect::Progress;
 
-/// A call of ours that somebody holds.
+/// An outbound call that has a handle.
 #[derive(Debug, Default)]
 pub(crate) struct CallSlot {
-    /// Updates that nobody has read. `None` before there are any: most calls hear of none, and then have none to end.
+    /// Unread updates. `None` before there are any: most calls have none.
     pub(crate) unread: Option<Box<Unread>>,
     pub(crate) stage: CallStage,
     /// `true` if the waiting task also wants updates of progress.
@@ -23,7 +23,7 @@ pub(crate) struct CallSlot {
 pub(crate) enum CallStage {
     /// On its way, and who waits for it.
     Open(Option<Waker>),
-    /// Its end, which nobody has read.
+    /// Its end, unread.
     Ended(CallOutcome),
 }
 
@@ -38,7 +38,7 @@ impl CallSlot {
         matches!(self.stage, CallStage::Open(_))
     }
 
-    /// Takes whoever waits.
+    /// Takes the waker that waits.
     pub(crate) fn waiting(&mut self) -> Option<Waker> {
         match &mut self.stage {
             CallStage::Open(waiting) => waiting.take(),
@@ -46,7 +46,7 @@ impl CallSlot {
         }
     }
 
-    /// Open -> Ended. Gives whoever waits.
+    /// Open -> Ended. Gives the waker that waits.
     pub(crate) fn end(&mut self, done: CallOutcome) -> Option<Waker> {
         let waiting = self.waiting();
         self.stage = CallStage::Ended(done);
@@ -57,7 +57,7 @@ impl CallSlot {
 /// Updates kept for a reader who is slow, and as many again of those that it has taken and not looked at. One more merges into the newest.
 const UNREAD: usize = 1024;
 
-/// Updates that nobody has read, oldest first.
+/// Unread updates, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Unread(VecDeque<Progress>);
 

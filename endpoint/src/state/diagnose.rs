@@ -1,5 +1,5 @@
 //! The records of an endpoint for a `tracing` subscriber: one span for each inbound call, input request and outbound call, and an event for each thing that
-//! whoever looks for a fault wants to know.
+//! helps in the search for a fault.
 //!
 //! | Span | Fields |
 //! |---|---|
@@ -105,7 +105,7 @@ mod on {
         }
 
         fn open(&self, open: impl FnOnce() -> tracing::Span) {
-            // InputContext first: nobody listens to most programs.
+            // InputContext first: most programs have no subscriber.
             if LevelFilter::current() >= LevelFilter::INFO {
                 let _ = self.0.get_or_init(|| Box::new(open()));
             }
@@ -146,7 +146,7 @@ mod on {
         }
     }
 
-    /// The handler of `invocation` has ended. `sent` says whether anybody waited for it.
+    /// The handler of `invocation` has ended. `sent` is false if the call was over by then.
     pub(crate) fn settled(invocation: &Invocation, Answered(answer): Answered, sent: Result<(), NotLive>) {
         let id = invocation.id;
         match sent {
@@ -160,7 +160,7 @@ mod on {
 
     /// A handler reported progress that makes no sense.
     pub(crate) fn progress_refused(invocation: &Invocation, error: ProgressError) {
-        // One that comes too late is nobody's fault.
+        // One that comes too late is no fault.
         if error != ProgressError::NotLive {
             warn!(target: TARGET, parent: invocation.span.id(), id = %invocation.id, %error, "progress refused");
         }
@@ -247,7 +247,7 @@ mod on {
         }
     }
 
-    /// A note costs nothing while nobody listens. The look at the level is an atomic read: no subscriber is asked.
+    /// A note costs nothing without a subscriber. The look at the level is an atomic read: no subscriber is asked.
     fn wanted(level: LevelFilter, note: impl FnOnce() -> Note) -> Option<Note> {
         (LevelFilter::current() >= level).then(note)
     }

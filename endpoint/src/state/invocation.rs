@@ -157,7 +157,7 @@ impl Invocation {
             (sent, ended)
         });
         let Some(waits) = ended else { return };
-        // Also where the driver's waker has panicked: whoever waits is woken by the drop.
+        // Also where the driver's waker has panicked: tasks that wait are woken by the drop.
         drop(waits);
         diagnose::settled(self, answered, sent);
     }
@@ -304,7 +304,7 @@ impl Drop for CancelledWait {
 }
 
 /// Waits for a span of time, counted from its first poll. False when it did not pass: the endpoint has no driver any longer,
-/// so nobody counts.
+/// so it is not counted.
 pub(crate) struct AlarmWait {
     shared: Arc<Shared>,
     span: Duration,

@@ -75,7 +75,7 @@ pub struct Counters {
     pub progress_refused: u64,
     /// Log records and checkpoints of handlers that have no JSON, are no object or are too long. Dropped.
     pub values_refused: u64,
-    /// Updates of the peer that were merged into the newest one since nobody read them.
+    /// Updates of the peer that were merged into the newest one since they were not read.
     pub progress_merged: u64,
     /// Handlers, and answers of a [`crate::Client`], that panicked.
     pub panics: u64,

@@ -16,7 +16,7 @@ pub(crate) struct ServeSlot {
     pub(crate) waits: Option<Box<Waits>>,
     /// The end of its grace, once it is cancelled.
     pub(crate) grace: Option<AlarmKey>,
-    /// Its grace has ended: nobody waits for it any longer.
+    /// Its grace has ended: it is given up.
     pub(crate) abandoned: bool,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    /// Takes whoever waits for an answer.
+    /// Takes the wakers that wait for an answer.
     pub(crate) fn waiting(&mut self) -> impl Iterator<Item = Waker> {
         self.inputs.iter_mut().filter_map(|(_, input)| input.waker.take())
     }

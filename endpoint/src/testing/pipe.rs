@@ -57,7 +57,7 @@ struct DirectionState {
     frames: VecDeque<Bytes>,
     /// Nothing more will be sent.
     ended: bool,
-    /// Nobody receives any longer.
+    /// The reader is gone.
     deaf: bool,
     receiver: Option<Waker>,
 }
@@ -90,7 +90,7 @@ impl Pipe {
     /// Sends one frame.
     ///
     /// # Errors
-    /// [`PipeBroken`]: nobody would receive it.
+    /// [`PipeBroken`]: the reader is gone.
     pub fn send(&mut self, frame: Bytes) -> Result<(), PipeBroken> {
         self.to.change(|direction| {
             if direction.deaf || direction.ended {

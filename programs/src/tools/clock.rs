@@ -1,4 +1,4 @@
-//! The resource `clock` of the Tesseron app: what the time is, told once a second to whoever subscribes.
+//! The resource `clock` of the Tesseron app: the time, told once a second to subscribers.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -80,7 +80,7 @@ struct Counted {
     from: u64,
 }
 
-/// Counts down to zero and stops as soon as nobody waits any longer.
+/// Counts down to zero and stops as soon as it is cancelled.
 pub(super) fn countdown(audit: &Audit) -> Tool {
     structured(audit, "countdown", async |context: Context, arguments: CountdownArguments, record: Record| {
         let from = arguments.from.get();

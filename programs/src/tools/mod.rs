@@ -1,6 +1,6 @@
 //! The tools that the programs `tools` and `call` serve, on every adapter.
 //!
-//! They show one by one what a long-running tool does: report how far it is, stop when nobody waits any longer, leave behind what it
+//! They show one by one what a long-running tool does: report how far it is, stop when it is cancelled, leave behind what it
 //! got done, and ask its caller for a model, a yes, a name or a browser.
 
 mod asking;

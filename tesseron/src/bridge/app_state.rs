@@ -1,7 +1,7 @@
 //! One app, as the bridge keeps it: its session, what it has, and what is open between it and the agent.
 //!
 //! ```text
-//!            take_in                 claim, if nobody has claimed it before
+//!            take_in                 claim, if it was not claimed before
 //!   Dialled ---------> Taken in ------------------------------------------> Claimed
 //!      | refuse
 //!      v
@@ -133,7 +133,7 @@ impl App {
         Some(purpose)
     }
 
-    /// Tells it that nobody waits for a call any longer. The call is here until it ends.
+    /// Tells it that a call is given up. The call stays in the table until it ends.
     pub(super) fn cancel_call(&mut self, id: OutboundId, reason: Option<&str>, now: Instant) {
         let _ = self.session.cancel(id, reason, now);
     }

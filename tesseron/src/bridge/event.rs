@@ -60,7 +60,7 @@ impl fmt::Debug for ShownCode {
 pub enum BridgeEvent {
     /// The agent has introduced itself.
     AgentReady(Box<PeerInfo>),
-    /// Somebody has said a code that no app on a channel of ours has. Look for an app that wears it, dial it, and say
+    /// The agent has named a code that no app on a channel of ours has. Look for an app with this code, dial it, and say
     /// [`open_claimed`](super::Bridge::open_claimed) or [`refuse_claim`](super::Bridge::refuse_claim).
     ClaimWanted {
         /// Names the claim.

@@ -205,7 +205,7 @@ impl Bridge {
         }
     }
 
-    /// Nobody on a channel of ours has this code: perhaps somebody has who waits to be dialled.
+    /// No app on a channel of ours has this code: perhaps one has that waits to be dialled.
     fn look_for(&mut self, id: InboundId, code: ClaimCode) {
         if self.claiming.values().any(|claiming| claiming.code.matches(&code)) {
             return self.reply(id, Reply::Tool(ToolOutput::error("this code is being claimed already")));
@@ -215,7 +215,7 @@ impl Bridge {
         self.tell(BridgeEvent::ClaimWanted { claim: ClaimId::of(id), code });
     }
 
-    /// The app on `channel` was dialled for a claim. If nobody waits for it any longer there is no use in it.
+    /// The app on `channel` was dialled for a claim. Without a claim that waits for it there is no use in it.
     pub(super) fn wait_for_hello(&mut self, claim: ClaimId, channel: ChannelId) {
         match self.claiming.get_mut(&claim.invocation()) {
             Some(claiming) => claiming.channel = Some(channel),
@@ -291,7 +291,7 @@ impl Bridge {
         text
     }
 
-    /// Those that nobody on a channel of ours has claimed yet: a manifest may be behind.
+    /// Those that are not claimed on a channel of ours: a manifest may be out of date.
     fn advertised(&self) -> impl Iterator<Item = &Advertised> {
         self.advertised.iter().filter(|one| !self.registry.holds(&one.code))
     }

@@ -69,7 +69,7 @@ pub enum Leg {
     App(ChannelId),
 }
 
-/// Random bytes that nobody can guess, for codes and tokens.
+/// Random bytes that cannot be guessed, for codes and tokens.
 pub type Random = Box<dyn FnMut(&mut [u8]) + Send>;
 
 /// The configuration of a bridge.
@@ -198,7 +198,7 @@ pub struct Bridge {
     advertised: Vec<Advertised>,
     /// News that the agent has not been told for want of room.
     news: News,
-    /// Legs on which something has happened that was not carried on. Whoever changes a leg stirs it; only [`Self::pump`] takes it out.
+    /// Legs on which something has happened that was not carried on. Each change of a leg adds it; only [`Self::pump`] takes it out.
     stirred: BTreeSet<Leg>,
     /// Legs on which something has happened that their drivers were not told: whatever `pump` carried on, until it is polled. A leg that
     /// is gone stays until then, too, since its driver must hang up.
@@ -271,7 +271,7 @@ impl Bridge {
             return Err(OpenRefused::Full);
         }
         let channel = self.registry.open(dial)?;
-        // Of legs that are gone whoever drives them has heard by now; an owner who drives all at once never asks.
+        // Drivers of legs that are gone know it by now; an owner who drives all legs at once never asks.
         let apps = &self.apps;
         self.touched.retain(|leg| matches!(leg, Leg::App(known) if apps.contains_key(known)) || *leg == Leg::Agent);
         let session = Session::new(self.config.app(&self.speaks_for, channel), self.now);
@@ -406,7 +406,7 @@ impl Bridge {
         self.events.pop_front()
     }
 
-    /// A leg on which something has happened since it was last given: for whoever drives each leg by itself.
+    /// A leg on which something has happened since it was last given: for an owner who drives each leg by itself.
     pub fn poll_touched(&mut self) -> Option<Leg> {
         self.touched.pop_first()
     }

@@ -1,6 +1,6 @@
 //! The agent as the apps know it.
 //!
-//! It is pending until the agent says hello. Whoever claims an app from then on is that agent; sessions that were claimed before
+//! It is pending until the agent says hello. Apps that are claimed from then on belong to that agent; sessions that were claimed before
 //! know no other.
 
 use protocol_core::dialect::tesseron::pending_agent;

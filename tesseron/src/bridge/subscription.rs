@@ -12,7 +12,7 @@
 //! |----------------------------------|----------------|-----------|-----------|---------------------|-----------|
 //! | the agent subscribes             | waits, too     | agreed to | agreed to | Lapsed, agreed to   | agreed to |
 //! | the agent unsubscribes           | forgotten      | forgotten | Unwanted  |                     | forgotten |
-//! | nobody waits any longer          | forgotten      |           |           |                     |           |
+//! | no request waits any longer      | forgotten      |           |           |                     |           |
 //! | the app agrees                   | Agreed         |           |           |                     | Agreed    |
 //! | the app says no                  | forgotten      |           |           |                     | forgotten |
 //! | its channel ends                 | forgotten      | Lapsed    |           |                     | Lapsed    |

@@ -25,7 +25,7 @@ pub(super) enum Purpose {
     Subscribe { uri: Text, name: Text },
     /// A subscription that the agent had when the app went: it is asked for again, or taken back.
     Renew { uri: Text, name: Text },
-    /// Nobody waits.
+    /// No request waits.
     Unsubscribe,
 }
 

@@ -60,7 +60,7 @@ impl Bridge {
         }
     }
 
-    /// The agent waits for a subscription no longer. One that nobody else waits for, and that was not agreed on, is taken back.
+    /// The agent waits for a subscription no longer. One that no other request waits for, and that was not agreed on, is taken back.
     pub(super) fn forget_subscriber(&mut self, id: InboundId) {
         let found = self.subscriptions.iter_mut().find(|(_, subscription)| subscription.has_waiting(id));
         let Some((uri, subscription)) = found else { return };

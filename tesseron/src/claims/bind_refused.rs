@@ -9,7 +9,7 @@ use protocol_core::error::RpcError;
 #[error("{}", self.text())]
 #[non_exhaustive]
 pub enum BindRefused {
-    /// Another user of this machine has connected, or somebody who is not known where no code protects the app.
+    /// Another user of this machine has connected, or an unknown one where no code protects the app.
     Foreign,
     /// The upgrade does not offer the subprotocol of a gateway.
     NoGateway,

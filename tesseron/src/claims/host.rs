@@ -175,7 +175,7 @@ pub struct Host {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// Nobody is in.
+    /// No channel is bound.
     Free { refresh: Option<Instant> },
     /// The channel is in, and the claim is spent.
     Held { channel: HostChannel, agent_known: bool },
@@ -234,7 +234,7 @@ impl Host {
     /// Takes a new connection: it has its place until it is let in or gone.
     ///
     /// # Errors
-    /// [`BindRefused::Foreign`]: the connection is closed, and has cost nobody a place.
+    /// [`BindRefused::Foreign`]: the connection is closed, and has taken no place.
     pub fn accept(&mut self, peer: Peer) -> Result<Arrival, BindRefused> {
         let counts = match peer {
             Peer::ThisUser => true,

@@ -9,7 +9,7 @@
 //! * [`SessionRegistry`], at the gateway: every channel of every app, who is claimed, who may come back, and where a tool's name leads.
 //!
 //! Nothing here reads a clock or a random source. `now` is the owner's monotonic [`protocol_core::Instant`]; `epoch_ms` is its wall clock, in
-//! milliseconds of the epoch, and only ever shown to people and peers; `random` fills a slice with bytes that nobody can guess.
+//! milliseconds of the epoch, and only ever shown to people and peers; `random` fills a slice with bytes that cannot be guessed.
 //!
 //! Secrets ([`ClaimCode`], [`ResumeToken`]) have no `==`: they are compared by `matches`, in a time that does not tell how much of them
 //! is right, and `Debug` does not show them.

@@ -7,7 +7,7 @@ pub enum Peer {
     ThisUser,
     /// Another user of this machine, by its number.
     OtherUser(u32),
-    /// Anybody: the system does not tell.
+    /// Unknown: the system does not tell.
     Unknown,
 }
 

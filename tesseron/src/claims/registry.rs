@@ -114,7 +114,7 @@ pub struct Admission {
     /// Since when the session is claimed, in milliseconds of the epoch. `None`: it waits for that. After a welcome to a
     /// [`ClaimState::Bound`] session [`protocol_core::Session::claim`] follows at once.
     pub claimed_at: Option<u64>,
-    /// The channel that this one takes the session from. Close it; whatever still comes from it belongs to nobody.
+    /// The channel that this one takes the session from. Close it; frames that still come from it belong to no session.
     pub supersedes: Option<ChannelId>,
 }
 
@@ -140,7 +140,7 @@ pub struct Claimed {
 pub enum Departure {
     /// It had no session, or no longer, or was never open.
     Nothing,
-    /// A session that nobody had claimed; it is forgotten.
+    /// A session that was not claimed; it is forgotten.
     Unclaimed,
     /// A claimed session; it waits for its app. The tools have changed.
     Kept,
@@ -427,7 +427,7 @@ impl SessionRegistry {
     /// it was claimed.
     ///
     /// # Errors
-    /// [`ClaimMissed`]: it is no code, or nobody's. It may be one of a manifest.
+    /// [`ClaimMissed`]: it is no code, or belongs to no session here. It may be one of a manifest.
     pub fn claim(&mut self, code: &str, epoch_ms: u64) -> Result<Claimed, ClaimMissed> {
         let code = ClaimCode::parse(code)?;
         let channel = self.find_code(&code).ok_or(ClaimMissed::Unknown)?;

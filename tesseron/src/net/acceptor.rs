@@ -19,7 +19,7 @@ pub(super) trait Acceptor: Send + Sync + 'static {
     /// One who has connected.
     type Incoming: Send + 'static;
 
-    /// The next ones, and whose they are. Nobody is lost as long as it is polled to its end.
+    /// The next connections, and the user of each. None is lost as long as it is polled to its end.
     fn accept(&self) -> impl Future<Output = io::Result<Vec<(Self::Incoming, Peer)>>> + Send;
 
     /// Hears what they want. Gives nothing if they are turned away.
@@ -37,11 +37,11 @@ enum Next<C> {
     Come(io::Result<Vec<(C, Peer)>>),
 }
 
-/// Hears who comes and keeps the claim fresh, until nobody is to be let in any longer.
+/// Accepts connections and keeps the claim fresh, until the host is closed.
 pub(super) async fn serve<D: Acceptor, S: Sockets>(acceptor: D, guard: AcceptorGuard, sockets: S) {
     let shared = &guard.0;
     let mut alarm = sockets.alarm();
-    // Kept over a refresh: it may have accepted somebody already whose user is looked up.
+    // Kept over a refresh: it may have accepted a connection already, whose user is looked up.
     let mut come = pin!(acceptor.accept());
     loop {
         let next = poll_fn(|cx| {
@@ -251,7 +251,7 @@ mod unix {
         type Incoming = S::Unix;
 
         async fn accept(&self) -> io::Result<Vec<(S::Unix, Peer)>> {
-            // The folder lets nobody else in.
+            // The folder admits this user alone.
             S::UnixIo::accept(&self.0).await.map(|incoming| Vec::from([(incoming, Peer::ThisUser)]))
         }
 

@@ -11,7 +11,7 @@ use protocol_core::drive::FrameIo;
 use protocol_core::lines::LineEncoder;
 use protocol_core::session::Transmit;
 
-/// Frames in a row that are nobody's before other tasks get their turn.
+/// Frames in a row that are passed over before other tasks get their turn.
 const IN_A_ROW: usize = 32;
 
 /// Any transport.

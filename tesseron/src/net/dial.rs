@@ -15,7 +15,7 @@ use adapter_io::Error as TransportError;
 /// Not cancel safe: the connection is closed, and where the app had taken `code` already, that code is spent.
 ///
 /// # Errors
-/// [`adapter_io::Error::Connect`] if nobody answers, or not in time, or not as an app does; also for a Unix socket that is not our own user's.
+/// [`adapter_io::Error::Connect`] without an answer, in time and as an app gives it; also for a Unix socket that is not our own user's.
 /// [`TesseronError::Refused`] and [`TesseronError::Unbound`] if the app does not let this gateway in, on a WebSocket and on a Unix socket.
 pub async fn dial<S: Sockets>(
     sockets: &S,

@@ -13,7 +13,7 @@ pub enum TesseronError {
     /// The name of an app cannot be shown to a person: it is empty, has over 256 bytes, or a control character.
     #[error("an app needs a name of 1 to 256 bytes without control characters")]
     AppName,
-    /// Nobody knows where the home of this user is.
+    /// The home of this user cannot be found.
     #[error("this user has no home folder")]
     NoHome,
     /// A folder for manifests or sockets is not used.
@@ -41,7 +41,7 @@ pub enum TesseronError {
         /// The error of the system.
         source: io::Error,
     },
-    /// Any user of this machine could claim the app: nobody is asked for a code, and the system does not tell who has connected.
+    /// Any user of this machine could claim the app: no code is asked for, and the system does not tell whose a connection is.
     #[error(
         "any user of this machine could claim this app: it needs a code of its own, or a Unix socket, or must be meant for any user"
     )]

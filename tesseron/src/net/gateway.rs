@@ -243,7 +243,7 @@ impl<S: Sockets> Gateway<S> {
         }));
     }
 
-    /// Somebody has said a code: perhaps it is that of an app that waits.
+    /// A code was claimed: perhaps it is that of an app that waits.
     async fn dial_for(&self, claim: ClaimId, code: &ClaimCode) {
         let found = self.home.read_instances().ok().and_then(|all| {
             let mut all = all.into_iter().flatten();
@@ -287,7 +287,7 @@ impl<S: Sockets> Gateway<S> {
         let leg = self.bridge.leg(Leg::App(channel));
         let alarm = self.sockets.alarm();
         self.sockets.spawn(Box::pin(async move {
-            // The bridge has heard of the end; what broke off is no concern of anybody else.
+            // The bridge was told of the end; the error of one app is not that of the gateway.
             let _ = drive(leg, transport, alarm).await;
         }));
     }

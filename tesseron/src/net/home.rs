@@ -1,4 +1,4 @@
-//! Files that are nobody else's: who owns them, who may read them, and how they are replaced as a whole.
+//! Files of this user alone: their owner, their permissions, their replacement as a whole.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -23,7 +23,7 @@ impl Home {
         std::env::home_dir().filter(|home| home.is_absolute()).map(Self::at).ok_or(TesseronError::NoHome)
     }
 
-    /// That of whoever has `home`.
+    /// That of the user of `home`.
     #[must_use]
     pub fn at(home: impl Into<PathBuf>) -> Self {
         let home = home.into();
@@ -146,8 +146,8 @@ pub(super) fn read_at_most(file: &File, most: usize) -> io::Result<Option<Vec<u8
     Ok(Some(bytes).filter(|bytes| bytes.len() <= most))
 }
 
-/// A file of ours that is replaced as a whole, so that nobody ever reads half of it. Nobody else may read it. Dropping it removes it,
-/// unless somebody has put another in its place.
+/// A file of ours that is replaced as a whole, so that no reader sees half of it. Only this user may read it. Dropping it removes it,
+/// unless another has been put in its place.
 #[derive(Debug)]
 pub(super) struct PrivateFile {
     path: PathBuf,

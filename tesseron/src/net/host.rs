@@ -79,7 +79,7 @@ struct State {
     shown: Option<ClaimCode>,
     /// Diallers that are not yet let in.
     diallers: BTreeMap<Place, Dialling>,
-    /// Nobody is let in any longer.
+    /// No connection is accepted any longer.
     over: bool,
     /// The task that hears diallers.
     task: Option<Waker>,
@@ -107,7 +107,7 @@ impl State {
         }
     }
 
-    /// Lets nobody in any longer, and takes away what shows the app.
+    /// Accepts no connection any longer, and removes the manifest and the socket file.
     fn end(&mut self) {
         self.over = true;
         self.manifest.remove();
@@ -185,7 +185,7 @@ impl Shared {
         &self.address
     }
 
-    /// Changes something, shows it and wakes whoever may wait for it.
+    /// Changes the state, shows it in the manifest and wakes the tasks that wait.
     fn change<T>(&self, change: impl FnOnce(&mut State, Instant) -> T) -> T {
         let now = self.clocks.now();
         let mut state = self.lock();
@@ -268,7 +268,7 @@ impl Shared {
         Some(Dialler { shared: Arc::clone(self), place })
     }
 
-    /// Has somebody take this channel.
+    /// Hands the channel to the app.
     pub(super) fn let_in(&self, transport: TesseronTransport) {
         let turned_away = self.change(|state, _| {
             if state.over {

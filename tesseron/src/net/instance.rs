@@ -93,7 +93,7 @@ impl Instance {
     }
 }
 
-/// The manifest of an app of ours. Dropping it removes the file, unless somebody has put another in its place.
+/// The manifest of an app of ours. Dropping it removes the file, unless another has been put in its place.
 #[derive(Debug)]
 pub(super) struct Manifest {
     instance: Instance,
@@ -145,7 +145,7 @@ pub struct ManifestRefused {
     file: Option<FileOf>,
 }
 
-/// An open file, which makes nobody's debug output longer.
+/// An open file, left out of debug output.
 struct FileOf(File);
 
 impl fmt::Debug for FileOf {
@@ -241,7 +241,7 @@ fn read(path: &Path) -> Result<Instance, ManifestRefused> {
     parse(&bytes, id).map_err(|reason| refused(reason, Some(FileOf(file))))
 }
 
-/// A plain file that nobody but us can have written, of at most `largest` bytes.
+/// A plain file that only this user can have written, of at most `largest` bytes.
 pub(super) fn read_file(path: &Path, largest: usize) -> Result<(File, Vec<u8>), RefusedFor> {
     // The link itself: what a pipe or a device does when it is opened is not tried.
     if !fs::symlink_metadata(path)?.is_file() {
@@ -281,7 +281,7 @@ fn parse(bytes: &[u8], id: &str) -> Result<Instance, RefusedFor> {
         Transport::Uds { .. } => return Err(RefusedFor::Path),
     };
     let claim = document.host_minted_claim.map(|claim| claim.read().ok_or(RefusedFor::Claim)).transpose()?;
-    // Last of all, so that nobody removes as dead what was no manifest.
+    // Last of all, so that a file that is no manifest is never removed as dead.
     if let Some(process) = document.pid.filter(|process| !home::is_alive(*process)) {
         return Err(RefusedFor::Dead(process));
     }

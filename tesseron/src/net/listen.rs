@@ -140,7 +140,7 @@ fn start<S: Sockets>(
 /// A task of its own hears who dials, answers those who are not let in, and keeps the manifest up to date. Once a channel is gone, be
 /// it that its peer hung up or that its transport was closed or dropped, the next may bind, by a new code.
 ///
-/// Dropping it removes the manifest and the socket file, unless somebody has put others in their place, and lets nobody in any
+/// Dropping it removes the manifest and the socket file, unless others have been put in their place, and accepts no connection any
 /// longer. A channel that was taken goes on. So it is when the runtime ends.
 pub struct TesseronListener {
     shared: Arc<Shared>,
@@ -155,14 +155,14 @@ impl TesseronListener {
     ///
     /// # Errors
     /// [`adapter_io::Error::Accept`] if a connection was not accepted, [`TesseronError::Manifest`] if the manifest could not be written. Both may work again
-    /// later. [`TesseronError::Random`] if no new code can be minted: then nobody is let in any longer. After that, and once the runtime has
+    /// later. [`TesseronError::Random`] if no new code can be minted: then no connection is accepted any longer. After that, and once the runtime has
     /// ended, [`adapter_io::Error::Accept`] each time.
     pub async fn accept(&self) -> Result<TesseronTransport, TesseronError> {
         poll_fn(|cx| self.shared.poll_accept(cx)).await
     }
 
     /// The next code that a person is to be shown: at first the one there is, and later each new one. `None` for an app whose claims
-    /// the gateway mints, and once nobody is let in any longer.
+    /// the gateway mints, and once no connection is accepted any longer.
     ///
     /// # Cancel safety
     /// Cancel safe: a code that was not given is given by the next call.

@@ -270,7 +270,7 @@ mod linux {
             assert_eq!(found(&far), Some(Peer::ThisUser));
             drop(near);
             assert_ne!(found(&far), Some(Peer::ThisUser), "it has hung up");
-            // Where there is no IPv6, nobody can connect by it.
+            // Without IPv6 there are no connections by it.
             if let Some((_listener, _near, far)) = connected("[::ffff:127.0.0.1]") {
                 assert_eq!(found(&far), Some(Peer::ThisUser));
             }

@@ -28,7 +28,7 @@ fn invalid(why: impl Into<std::boxed::Box<dyn core::error::Error + Send + Sync>>
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// Reads a head, and says what came behind it.
+/// Reads a head, and gives the bytes that followed it.
 async fn read_head<B: StreamIo<S>, S, H: TryParse>(stream: &mut S) -> io::Result<(H, Vec<u8>)> {
     let mut read = Vec::new();
     let mut piece = [0; READ];

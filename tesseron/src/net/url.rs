@@ -12,7 +12,7 @@ const LONGEST: usize = 1024;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoopbackUrl {
     url: String,
-    /// Bytes of `url` behind which its path begins.
+    /// Bytes of `url` before its path.
     authority_end: usize,
     port: u16,
     /// `None` is `localhost`.

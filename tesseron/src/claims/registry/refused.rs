@@ -12,7 +12,7 @@ pub enum OpenRefused {
     /// [`super::RegistryPolicy::max_channels`] are open.
     #[error("too many channels are open")]
     Full,
-    /// The same claim is being dialled on another channel: somebody else has claimed the app a moment ago.
+    /// The same claim is being dialled on another channel: another agent has claimed the app a moment ago.
     #[error("this claim is being dialled already")]
     AlreadyDialled,
 }
@@ -74,7 +74,7 @@ pub enum ResumeRefused {
     /// The session of another app.
     #[error("the session belongs to another app")]
     OtherApp,
-    /// Nobody has claimed it.
+    /// It is not claimed.
     #[error("the session was never claimed")]
     NeverClaimed,
     /// Not its token, or one that was used and confirmed.
