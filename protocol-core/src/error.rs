@@ -130,7 +130,8 @@ violations! {
     OutOfPhase = "a message at the wrong point of the handshake",
     /// An attempt to cancel the handshake. Ignored.
     CancelledHandshake = "an attempt to cancel the handshake",
-    /// More requests at once than [`crate::Limits::in_flight`]. Answered busy.
+    /// More requests at once than [`crate::Limits::in_flight`], or in a second than [`crate::Limits::requests_per_second`]. Answered
+    /// busy.
     TooManyRequests = "more requests at once than the limit",
     /// Sampling nested deeper than the limit. Answered with an error.
     SamplingTooDeep = "sampling nested too deep",

@@ -14,6 +14,9 @@ pub struct Limits {
     /// Calls at once, in each direction, and as many input requests. An inbound call that was cancelled counts until its handler has
     /// ended. 1024.
     pub in_flight: usize,
+    /// Requests of the peer in a second, calls and input requests together, counted evenly: as many may come at once, and then one for
+    /// each share of the second that has passed. One more is answered busy. `None`: no bound. Pings are not counted. Off by default.
+    pub requests_per_second: Option<u32>,
     /// Messages in one batch (2025-03-26 only). 64.
     pub batch: usize,
     /// Events that wait to be polled before [`crate::Session::wants_input`] turns false. Events that end a call or an input request come
@@ -46,6 +49,7 @@ impl Default for Limits {
             json_depth: 128,
             id_bytes: 1024,
             in_flight: 1024,
+            requests_per_second: None,
             batch: 64,
             events: 1024,
             output_bytes: 1 << 20,

@@ -37,6 +37,7 @@ mod peer_ids;
 mod progress;
 mod progress_queue;
 mod receive;
+mod request_rate;
 mod route;
 mod stats;
 mod timers;
@@ -65,6 +66,7 @@ use outbound_call::OutboundCall;
 use outbox::Outbox;
 use peer_ids::PeerIds;
 use progress_queue::ProgressQueue;
+use request_rate::RequestRate;
 pub use route::{Gone, Lane, Received, ReplyKind, Route, RouteKind, Transmit};
 pub use stats::Stats;
 use timers::Timers;
@@ -167,6 +169,8 @@ pub struct Session {
     /// The peer's names of calls by lane, where progress tokens name calls. A part of `inbound_calls`.
     names: BTreeMap<(Lane, WireId), InboundId>,
     inbound_calls: Table<InboundId, InboundCall>,
+    /// Requests of the peer in the last second, if they are bounded.
+    request_rate: RequestRate,
     /// The number of cancelled inbound calls whose handler has not ended.
     orphans: usize,
     /// Our input requests.
@@ -221,6 +225,7 @@ impl Session {
             peer_ids: PeerIds::new(config.limits.tombstones),
             names: BTreeMap::new(),
             inbound_calls: Table::new(),
+            request_rate: RequestRate::default(),
             orphans: 0,
             outbound_inputs: BTreeMap::new(),
             inbound_inputs: BTreeMap::new(),

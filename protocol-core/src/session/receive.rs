@@ -215,7 +215,7 @@ impl Session {
             Ok(request) => request,
             Err(refusal) => return self.refuse(id, refusal.violation, |_| refusal.error),
         };
-        if self.inbound_calls.len() >= self.config.limits.in_flight {
+        if self.inbound_calls.len() >= self.config.limits.in_flight || !self.admit_request() {
             return self.refuse(id, Some(Violation::TooManyRequests), |session| session.rules.dialect.busy(false));
         }
         let name = token.as_ref().filter(|_| self.rules.names_calls);
@@ -242,6 +242,11 @@ impl Session {
         if let Some(deadline) = self.config.timeouts.serve {
             self.arm_inbound_call(inbound, deadline);
         }
+    }
+
+    /// Counts a request against [`crate::Limits::requests_per_second`]. `false` if it is one too many.
+    fn admit_request(&mut self) -> bool {
+        self.request_rate.admit(self.config.limits.requests_per_second, self.now)
     }
 
     fn inferred_depth(&self) -> u8 {
@@ -290,7 +295,7 @@ impl Session {
         if !depth::is_allowed(&ask, depth, max) {
             return self.refuse(id, Some(Violation::SamplingTooDeep), |session| session.rules.dialect.too_deep(depth, max));
         }
-        if self.inbound_inputs.len() >= self.config.limits.in_flight {
+        if self.inbound_inputs.len() >= self.config.limits.in_flight || !self.admit_request() {
             return self.refuse(id, Some(Violation::TooManyRequests), |session| session.rules.dialect.busy(false));
         }
         let key = InputKey(self.next);

@@ -42,6 +42,38 @@ fn requests_beyond_the_limit_are_answered_busy_until_a_handler_has_ended() {
 }
 
 #[test]
+fn requests_beyond_the_rate_are_answered_busy_and_the_next_share_of_a_second_admits_one_again() {
+    let config = || with(server_config(), |config| config.limits.requests_per_second = Some(2));
+    let mut server = End::server(config());
+    for id in 1..=2 {
+        let call = server.receive_call(id);
+        server.respond(call).drain();
+    }
+    server.frame(&call_tool(3, false));
+    assert_eq!((server.sent(), server.events()), (vec![busy(3)], vec![Event::Violation(Violation::TooManyRequests)]));
+    server.frame(&ping(4)).frame(&cancelled(9));
+    assert_eq!(server.sent(), [result(4)], "pings and notifications are not counted");
+    server.late(499).frame(&call_tool(5, false));
+    assert_eq!(server.sent(), [busy(5)]);
+    server.late(500);
+    server.receive_call(6);
+    assert_eq!(
+        server.session.poll_timeout(),
+        End::server(server_config()).session.poll_timeout(),
+        "it needs no deadline of its own"
+    );
+}
+
+#[test]
+fn input_requests_beyond_the_rate_are_answered_busy_too() {
+    let mut client = End::client(with(client_config(), |config| config.limits.requests_per_second = Some(1)));
+    client.frame(&request(1, "roots/list", "{}"));
+    client.question();
+    client.frame(&request(2, "roots/list", "{}"));
+    assert_eq!((client.sent(), client.events()), (vec![busy(2)], vec![Event::Violation(Violation::TooManyRequests)]));
+}
+
+#[test]
 fn a_cancelled_handler_keeps_its_place_until_it_ends_so_that_stuck_ones_are_bounded() {
     let mut server = End::server(in_flight(server_config(), 1));
     let id = server.receive_call(1);
