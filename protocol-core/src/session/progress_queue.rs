@@ -175,3 +175,50 @@ impl ProgressQueue {
         timers.set(TimerKey::ProgressQueue, &mut self.armed, None);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{ProgressQueue, QueueTicket, WaitFor};
+    use crate::config::RateWindow;
+    use crate::session::{InboundId, Lane};
+
+    fn queue() -> ProgressQueue {
+        ProgressQueue::new(RateWindow::UNLIMITED)
+    }
+
+    /// The calls that wait on the channel, in their order.
+    fn order(mut queue: ProgressQueue, tickets: &mut [(InboundId, Option<QueueTicket>)]) -> alloc::vec::Vec<u64> {
+        let mut order = alloc::vec::Vec::new();
+        while let Some((id, lane)) = queue.first() {
+            let (_, ticket) = tickets.iter_mut().find(|(call, _)| *call == id).unwrap();
+            queue.leave(lane, ticket);
+            order.push(id.0);
+        }
+        order
+    }
+
+    #[test]
+    fn a_call_that_reports_again_keeps_its_place_and_starves_no_other() {
+        let (mut queue, mut tickets) = (queue(), [1, 2].map(|id| (InboundId(id), None)));
+        for _ in 0..3 {
+            for (id, ticket) in &mut tickets {
+                queue.join(*id, Lane::CHANNEL, WaitFor::Turn, ticket);
+            }
+        }
+        let (id, ticket) = &mut tickets[0];
+        queue.join(*id, Lane::CHANNEL, WaitFor::Turn, ticket);
+        assert_eq!(order(queue, &mut tickets), [1, 2]);
+    }
+
+    #[test]
+    fn a_final_update_goes_before_all_that_wait_for_the_window_and_after_final_ones_before_it() {
+        let (mut queue, mut tickets) = (queue(), [1, 2, 3].map(|id| (InboundId(id), None)));
+        let waits = [WaitFor::Turn, WaitFor::Room, WaitFor::Turn];
+        for ((id, ticket), wait) in tickets.iter_mut().zip(waits) {
+            queue.join(*id, Lane::CHANNEL, wait, ticket);
+        }
+        let (id, ticket) = &mut tickets[2];
+        queue.join(*id, Lane::CHANNEL, WaitFor::Room, ticket);
+        assert_eq!(order(queue, &mut tickets), [2, 3, 1]);
+    }
+}
