@@ -215,7 +215,7 @@ impl Session {
             Ok(request) => request,
             Err(refusal) => return self.refuse(id, refusal.violation, |_| refusal.error),
         };
-        if self.inbound_calls.len() >= self.config.limits.in_flight || !self.admit_request() {
+        if self.is_one_too_many(self.inbound_calls.len()) {
             return self.refuse(id, Some(Violation::TooManyRequests), |session| session.rules.dialect.busy(false));
         }
         let name = token.as_ref().filter(|_| self.rules.names_calls);
@@ -244,9 +244,11 @@ impl Session {
         }
     }
 
-    /// Counts a request against [`crate::Limits::requests_per_second`]. `false` if it is one too many.
-    fn admit_request(&mut self) -> bool {
-        self.request_rate.admit(self.config.limits.requests_per_second, self.now)
+    /// Returns `true` if one more request is too many beside the `open` ones, or in this second. Otherwise it is counted.
+    #[inline]
+    fn is_one_too_many(&mut self, open: usize) -> bool {
+        let limits = &self.config.limits;
+        open >= limits.in_flight || limits.requests_per_second.is_some_and(|most| !self.request_rate.admit(most, self.now))
     }
 
     fn inferred_depth(&self) -> u8 {
@@ -295,7 +297,7 @@ impl Session {
         if !depth::is_allowed(&ask, depth, max) {
             return self.refuse(id, Some(Violation::SamplingTooDeep), |session| session.rules.dialect.too_deep(depth, max));
         }
-        if self.inbound_inputs.len() >= self.config.limits.in_flight || !self.admit_request() {
+        if self.is_one_too_many(self.inbound_inputs.len()) {
             return self.refuse(id, Some(Violation::TooManyRequests), |session| session.rules.dialect.busy(false));
         }
         let key = InputKey(self.next);
