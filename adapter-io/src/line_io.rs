@@ -302,6 +302,28 @@ mod tests {
         assert_eq!(io.ends.reader.len(), 1);
     }
 
+    /// Without its wake a long line over a socket that stays readable was never read to its end: nothing else woke the task.
+    #[test]
+    fn after_a_full_turn_of_reads_the_task_is_woken_to_read_on() {
+        #[derive(Default)]
+        struct Wakes(std::sync::atomic::AtomicUsize);
+        impl std::task::Wake for Wakes {
+            fn wake(self: std::sync::Arc<Self>) {
+                self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            }
+        }
+        let wakes = std::sync::Arc::new(Wakes::default());
+        let waker = core::task::Waker::from(std::sync::Arc::clone(&wakes));
+        let mut cx = Context::from_waker(&waker);
+        let mut pieces = vec![Some(b"x".as_slice()); READS_IN_A_ROW];
+        pieces.push(Some(b"y\n"));
+        let mut io = io(&pieces, Sink::default());
+        assert!(io.poll_recv(&mut cx).is_pending());
+        assert_eq!(wakes.0.load(std::sync::atomic::Ordering::Relaxed), 1);
+        let Poll::Ready(Ok(Some(frame))) = io.poll_recv(&mut cx) else { panic!("the rest is there") };
+        assert_eq!(frame.len(), READS_IN_A_ROW + 1);
+    }
+
     #[test]
     fn a_writer_that_takes_a_byte_at_a_time_gets_every_frame() {
         let mut io = io(&[], Sink { step: 1, ..Sink::default() });

@@ -90,3 +90,26 @@ impl Timer for Alarm {
         rings.map(drop)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Poll, Waker};
+
+    use protocol_core::Instant;
+    use protocol_core::drive::Timer;
+
+    use super::Clock;
+
+    /// A deadline that has passed by the time that its alarm is set rings at once, again and again, and none before it is kept.
+    #[test]
+    fn a_deadline_that_has_passed_rings_at_once_whatever_was_set_before() {
+        let mut alarm = Clock::start().alarm();
+        let mut cx = Context::from_waker(Waker::noop());
+        let far = Instant::from_micros(3_600_000_000);
+        for _ in 0..3 {
+            assert_eq!(alarm.poll_until(&mut cx, far), Poll::Pending);
+            assert_eq!(alarm.poll_until(&mut cx, Instant::ZERO), Poll::Ready(()));
+            assert_eq!(alarm.poll_until(&mut cx, Instant::ZERO), Poll::Ready(()));
+        }
+    }
+}

@@ -139,6 +139,16 @@ mod tests {
         }
     }
 
+    /// Without a look at the flag a task that was aborted between its poll and the keeping of its waker slept for ever.
+    #[test]
+    fn a_task_that_was_aborted_before_its_waker_is_kept_is_told_so() {
+        let handle = AbortHandle::default();
+        assert!(handle.hold(Waker::noop().clone()), "it goes on, and is woken by an abort");
+        assert!(handle.abort().is_some());
+        assert!(!handle.hold(Waker::noop().clone()), "the abort came first: the task must end by itself");
+        assert!(handle.is_aborted());
+    }
+
     #[test]
     fn what_panics_keeps_none_of_the_others_from_its_turn() {
         let mut acted = Vec::new();

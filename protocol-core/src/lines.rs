@@ -461,6 +461,14 @@ mod tests {
     }
 
     #[test]
+    fn blanks_of_exactly_the_limit_are_still_a_blank_line() {
+        let input = [vec![b' '; LIMIT], b"\n{}\n".to_vec()].concat();
+        for step in [1, 7, 64, 200] {
+            assert_eq!(frames_of(&input, step), ["{}"], "in pieces of {step}");
+        }
+    }
+
+    #[test]
     fn blanks_over_the_limit_are_a_long_line_and_no_blank_one() {
         let mut input = vec![b' '; LIMIT + 50];
         input.extend_from_slice(b"\n1\n");

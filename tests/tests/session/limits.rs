@@ -362,6 +362,37 @@ fn a_frame_of_exactly_the_limit_is_read() {
 }
 
 #[test]
+fn a_response_of_exactly_the_limit_is_sent_and_one_byte_more_is_an_error() {
+    let text = "a".repeat(600);
+    let respond = |limit: usize| {
+        let mut server = End::server(with(server_config(), |config| config.limits.frame_bytes = limit));
+        let id = server.receive_call(1);
+        server.session.respond(id, Reply::Tool(ToolOutput::text(text.clone())), server.now).unwrap();
+        server.sent().remove(0)
+    };
+    let whole = respond(10_000);
+    assert_eq!(respond(whole.len()), whole);
+    let refused = respond(whole.len() - 1);
+    assert!(refused.contains("-32603") && refused.len() < whole.len(), "{refused}");
+}
+
+#[test]
+fn an_answer_of_exactly_the_limit_is_sent_and_one_byte_more_is_an_error() {
+    let roots = json(&format!(r#"[{{"uri":"file:///{}"}}]"#, "a".repeat(600)));
+    let answer = |limit: usize| {
+        let mut client = End::client(with(client_config(), |config| config.limits.frame_bytes = limit));
+        client.frame(&request(1, "roots/list", "{}"));
+        let key = client.question();
+        client.session.provide_input(key, Answer::Roots(roots.clone()), client.now).unwrap();
+        client.sent().remove(0)
+    };
+    let whole = answer(10_000);
+    assert_eq!(answer(whole.len()), whole);
+    let refused = answer(whole.len() - 1);
+    assert!(refused.contains("-32603") && refused.len() < whole.len(), "{refused}");
+}
+
+#[test]
 fn alarms_ring_when_they_are_due_in_their_order_and_one_that_was_not_polled_keeps_its_place() {
     let mut end = End::client(with(client_config(), |config| config.limits.alarms = 2));
     let at = Instant::from_millis;

@@ -183,6 +183,24 @@ fn a_message_alone_joins_the_value_that_is_kept_and_does_not_take_its_place() {
     assert_eq!(updates(&mut server), [(5.0, Some("m".into()))]);
 }
 
+/// A total below the kept value would have gone out beside it: an update above its own total.
+#[test]
+fn a_total_below_the_value_that_is_kept_does_not_take_the_place_of_the_one_before() {
+    let totals = |newer: f64| {
+        let mut server = End::server(windowed(at_most(1, 1_000)));
+        let id = server.receive_call(1);
+        server.report(id, of(1.0, 10.0));
+        server.report(id, of(5.0, 10.0));
+        server.report(id, Progress { total: Some(newer), ..Progress::message("m") });
+        server.at(1_000);
+        let frame: serde_json::Value = serde_json::from_str(&server.sent().pop().unwrap()).unwrap();
+        (frame["params"]["progress"].as_f64(), frame["params"]["total"].as_f64())
+    };
+    assert_eq!(totals(4.0), (Some(5.0), Some(10.0)));
+    assert_eq!(totals(5.0), (Some(5.0), Some(5.0)));
+    assert_eq!(totals(20.0), (Some(5.0), Some(20.0)));
+}
+
 #[test]
 fn a_full_window_keeps_the_newest_and_lets_it_go_when_it_opens_to_the_microsecond() {
     let mut server = End::server(windowed(at_most(2, 100)));

@@ -103,6 +103,27 @@ fn a_leg_that_was_not_read_for_want_of_an_owner_is_woken_when_the_owner_is_back(
     assert!(woken.0.load(Ordering::SeqCst) > before, "nobody told the driver of the leg");
 }
 
+/// The agent's driver slept on while its leg wanted input again: only legs of apps were given to their drivers.
+#[test]
+fn every_leg_is_given_to_its_driver_when_the_owner_is_back() {
+    let mut config = config();
+    config.agent_limits.events = 4;
+    let mut house = House::with(config);
+    let channel = house.bridge.open(house.now).expect("there is room");
+    let legs = [Leg::Agent, Leg::App(channel)];
+    let bad = Bytes::from(hello("BAD", "[]", "[]"));
+    while house.bridge.wants_input(Leg::App(channel)) {
+        house.bridge.handle_frame(Leg::App(channel), bad.clone(), house.now).expect("it wants input");
+    }
+    assert!(legs.iter().all(|leg| !house.bridge.wants_input(*leg)), "no leg is read while the owner leaves events unpolled");
+    touched(&mut house);
+    house.bridge.poll_event().expect("events wait");
+    let told = touched(&mut house);
+    for leg in legs {
+        assert!(house.bridge.wants_input(leg) && told.contains(&leg), "{leg:?}");
+    }
+}
+
 #[test]
 fn an_app_that_reads_nothing_does_not_outlive_the_agent() {
     let shared = shared(|_| {});
