@@ -11,40 +11,42 @@ use protocol_core::lines::LineEncoder;
 use protocol_core::session::Transmit;
 use protocol_core::time::Instant;
 
-/// The time that a child has to exit once its input is closed.
+/// The default for the time that a child has to exit after its input was closed.
 const EXIT_GRACE: Duration = Duration::from_secs(5);
 
-/// The time for which its output is read on after its exit. What it wrote itself is there by then; what it has started may hold the pipe for ever.
-const LAST_OUTPUT: Duration = Duration::from_millis(100);
+/// The time for which the output of a child is still read after its exit. Its own output has arrived by then, but processes that it has
+/// started may keep the pipe open.
+const LAST_OUTPUT_GRACE: Duration = Duration::from_millis(100);
 
-/// Frames thrown away before others have their turn.
-const FRAMES_IN_A_ROW: usize = 64;
+/// The maximum number of frames that are discarded before other tasks get their turn.
+const MAX_FRAMES_IN_A_ROW: usize = 64;
 
-/// A child process, as its runtime knows it. Dropping it kills it.
+/// A child process of one runtime. Dropping it kills the process.
 pub trait Process {
-    /// Its standard error.
+    /// The pipe of its standard error.
     type Stderr;
 
-    /// Its exit status, once it has exited; it is then no zombie any longer.
+    /// Polls for its exit status. Once it is ready, the process has been reaped. Not called again after that.
     fn poll_exit(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<ExitStatus>>;
 
-    /// Its number, as the system knows it; `None` if that is not known any longer.
+    /// Its process id; `None` if it is no longer known.
     fn id(&self) -> Option<u32>;
 
-    /// Ends it by force, without waiting for its end.
+    /// Kills it, without waiting for its exit.
     fn kill(&mut self) -> io::Result<()>;
 
-    /// Its standard error, if there is a pipe; once.
+    /// Takes the pipe of its standard error, if there is one and it was not taken before.
     fn take_stderr(&mut self) -> Option<Self::Stderr>;
 }
 
-/// A child process as a transport: a process, its input and output, and a clock.
+/// A child process as a transport, over its standard input and output.
 ///
-/// At the end its input is closed, which tells a server to exit; after a grace (5 s) it is killed; then its exit status is collected,
-/// so that no zombie is left. If this is dropped instead it is killed at once, and the runtime collects the rest.
+/// Closing the transport closes the input of the child, on which a server exits by itself. If it does not exit within a grace
+/// (default: 5 s), it is killed. Then its exit status is read, so that no zombie remains. If the transport is dropped instead, the child is
+/// killed at once, and its runtime reaps it.
 ///
-/// Its exit is the end of its output, too, once what it wrote is read: a process that it has started, and that holds the same pipe, does not
-/// keep the connection open.
+/// The exit of the child also ends its output, after what it has written was read. Processes that it has started, and that share the pipe, do
+/// not keep the connection open.
 #[derive(Debug)]
 pub struct Child<P, I, T> {
     process: P,
@@ -52,39 +54,40 @@ pub struct Child<P, I, T> {
     timer: T,
     exit: Exit,
     grace: Duration,
-    /// Set once its exit is known: its output ends by then.
+    /// The time at which its output ends at the latest. Set once its exit is known.
     read_by: Option<Instant>,
-    /// Set once its input is closed.
+    /// The time at which it is killed. Set once its input is closed.
     kill_at: Option<Instant>,
     killed: bool,
 }
 
 impl<P: Process, I: FrameIo<Error = io::Error>, T: Timer> Child<P, I, T> {
-    /// Joins the three.
+    /// A transport of a process, its input and output, and a timer for the grace.
     pub fn new(process: P, io: I, timer: T) -> Self {
         let exit = Exit { status: Arc::default(), process: process.id() };
         Self { process, io, timer, exit, grace: EXIT_GRACE, read_by: None, kill_at: None, killed: false }
     }
 
-    /// Changes how long it may take to exit by itself at the end.
+    /// Sets the time that the child has to exit after its input was closed. Default: 5 s.
     #[must_use]
     pub fn with_exit_grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
-    /// The exit status of the child, once there is one.
+    /// Returns a handle on the exit status of the child, which may outlive the transport.
     #[must_use]
     pub fn exit(&self) -> Exit {
         self.exit.clone()
     }
 
-    /// Its standard error, if its command asked for a pipe; once. It must be read, or the child stops when the pipe is full.
+    /// Takes the pipe of its standard error. `None` if its command did not ask for a pipe, or the pipe was taken before. The pipe must be read:
+    /// the child blocks when it is full.
     pub fn take_stderr(&mut self) -> Option<P::Stderr> {
         self.process.take_stderr()
     }
 
-    /// Its exit. The process is asked no more once it has told.
+    /// Polls for the exit of the process, and stores its status.
     fn poll_exit(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.exit.status().is_none() {
             let status = ready!(self.process.poll_exit(cx))?;
@@ -94,7 +97,7 @@ impl<P: Process, I: FrameIo<Error = io::Error>, T: Timer> Child<P, I, T> {
     }
 }
 
-/// The exit status of a child, once that is known.
+/// A handle on the exit status of a child.
 #[derive(Clone, Debug, Default)]
 pub struct Exit {
     status: Arc<OnceLock<ExitStatus>>,
@@ -102,13 +105,13 @@ pub struct Exit {
 }
 
 impl Exit {
-    /// `None` before the process has exited, and for ever if the transport was dropped before that.
+    /// The exit status. `None` before the process has exited; it stays `None` if the transport was dropped before that.
     #[must_use]
     pub fn status(&self) -> Option<ExitStatus> {
         self.status.get().copied()
     }
 
-    /// The number of the process, as the system knew it when it was started. Another process may have it once this one has exited.
+    /// The process id of the child. After its exit, another process may have the same id.
     #[must_use]
     pub fn process_id(&self) -> Option<u32> {
         self.process
@@ -124,7 +127,7 @@ impl<P: Process, I: FrameIo<Error = io::Error>, T: Timer> FrameIo for Child<P, I
             return received;
         }
         ready!(self.poll_exit(cx))?;
-        let read_by = *self.read_by.get_or_insert_with(|| self.timer.now().saturating_add(LAST_OUTPUT));
+        let read_by = *self.read_by.get_or_insert_with(|| self.timer.now().saturating_add(LAST_OUTPUT_GRACE));
         ready!(self.timer.poll_until(cx, read_by));
         match self.io.poll_recv(cx) {
             Poll::Pending => Poll::Ready(Ok(None)),
@@ -158,9 +161,9 @@ impl<P: Process, I: FrameIo<Error = io::Error>, T: Timer> FrameIo for Child<P, I
             self.killed = true;
             self.process.kill()?;
         }
-        // What it still says is thrown away: a full pipe would keep it from exiting. One that talks faster than we listen must not
-        // keep us from looking at the clock.
-        for _ in 0..FRAMES_IN_A_ROW {
+        // Its further output is discarded, since a full pipe would keep it from exiting. The loop is limited, so that a child that writes
+        // without end does not keep the timer from being polled.
+        for _ in 0..MAX_FRAMES_IN_A_ROW {
             if !matches!(self.io.poll_recv(cx), Poll::Ready(Ok(Some(_)))) {
                 return Poll::Pending;
             }
@@ -187,7 +190,7 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
     use std::rc::Rc;
 
-    /// A process that exits only when it is killed, and talks without end, or has nothing to say.
+    /// A process that exits only when it is killed, and either writes without end or writes nothing.
     #[derive(Clone, Default)]
     struct Stubborn {
         is_silent: Rc<Cell<bool>>,
@@ -264,7 +267,7 @@ mod tests {
             world.now.set(now);
             world.said.set(0);
             assert!(child.poll_close(&mut cx).is_pending());
-            assert_eq!((world.killed.get(), world.said.get()), (false, FRAMES_IN_A_ROW));
+            assert_eq!((world.killed.get(), world.said.get()), (false, MAX_FRAMES_IN_A_ROW));
         }
         world.now.set(300);
         assert!(child.poll_close(&mut cx).is_pending());

@@ -3,60 +3,60 @@ use std::error::Error as StdError;
 use std::io;
 use std::path::PathBuf;
 
-/// A transport that could not be opened, or that failed. One line, to be shown as it is.
+/// The error of a transport that could not be opened, or that failed. Its text is one line that can be shown to users.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A program was not started.
+    /// A program could not be started.
     #[error("cannot start `{program}`: {source}")]
     Start {
-        /// As it was given.
+        /// The name or path of the program, as it was passed in.
         program: String,
-        /// The answer of the system.
+        /// The error of the system.
         source: io::Error,
     },
-    /// No peer was reached.
+    /// A connection could not be made.
     #[error("cannot connect to {address}: {source}")]
     Connect {
         /// The address or the path.
         address: String,
-        /// The answer of the system.
+        /// The error of the system.
         source: io::Error,
     },
-    /// An address cannot be listened on.
+    /// It is not possible to listen on an address.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address or the path.
         address: String,
-        /// The answer of the system.
+        /// The error of the system.
         source: io::Error,
     },
-    /// There is something where the socket would be made. It is left alone: another program may be listening there.
+    /// The path at which a socket was to be made exists. It is not removed, since another program may be listening there.
     #[error("cannot listen on {}: it exists already; remove it if nobody listens there", path.display())]
     PathExists {
         /// The path of the socket.
         path: PathBuf,
     },
-    /// A connection was not accepted. The listener is as good as before; out of files, say, it may work again later.
+    /// A connection could not be accepted. The listener can still be used: the reason may be temporary, such as too many open files.
     #[error("cannot accept a connection on {address}: {source}")]
     Accept {
         /// The address or the path.
         address: String,
-        /// The answer of the system.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A connection failed in the middle.
+    /// An open connection failed.
     #[error("the connection broke: {0}")]
     Broken(#[source] Box<dyn StdError + Send + Sync>),
 }
 
 impl Error {
-    /// The error of the system, when `address` was connected to.
+    /// Wraps an error of the system in connecting to `address`.
     pub fn connecting_to(address: impl Display) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Connect { address: address.to_string(), source }
     }
 
-    /// The error of the system, when `address` was to be listened on.
+    /// Wraps an error of the system in listening on `address`.
     pub fn listening_on(address: impl Display) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Listen { address: address.to_string(), source }
     }
@@ -66,7 +66,7 @@ impl Error {
         move |source| Self::Accept { address: address.to_string(), source }
     }
 
-    /// The error of a transport that failed in the middle, of whatever type.
+    /// Wraps the error of an open connection, of any type.
     pub fn broken(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self::Broken(source.into())
     }

@@ -1,13 +1,13 @@
-//! Standard input and output where they are pipes, opened once more: as open files of our own, which can be told not to wait while
-//! other processes that hold the same pipe go on as before. So they need no thread.
+//! Standard input and output that are pipes, opened a second time in non-blocking mode, so that no thread is needed. Setting the mode of the
+//! existing file descriptors instead would change it for all other processes that share them.
 
 use std::fs::{File, Metadata, OpenOptions, metadata, read_link};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 
-/// `O_NONBLOCK`. Without it, opening would wait for the other end.
-const WITHOUT_WAITING: i32 = 0o4000;
-/// `true` if that is its number, and a path of `/proc` opens a file anew.
-const IS_KNOWN: bool = cfg!(all(
+/// `O_NONBLOCK`. Without it, opening would also wait for the other end.
+const O_NONBLOCK: i32 = 0o4000;
+/// The value of [`O_NONBLOCK`] is right on this target, and opening a path below `/proc/self/fd` makes a new open file.
+const IS_SUPPORTED: bool = cfg!(all(
     target_os = "linux",
     not(any(
         target_arch = "mips",
@@ -19,25 +19,26 @@ const IS_KNOWN: bool = cfg!(all(
     ))
 ));
 
-/// Standard input, to be read without waiting. `None` where it is no pipe, has a name, or cannot be opened: a thread reads it then ([`super::Stdin`]).
+/// Opens standard input in non-blocking mode. Returns `None` if it is not an anonymous pipe, or cannot be opened; then use
+/// [`Stdin`](crate::Stdin).
 #[must_use]
 pub fn fifo_stdin() -> Option<File> {
     open("/proc/self/fd/0", OpenOptions::new().read(true))
 }
 
-/// Standard output, to be written without waiting. `None` where it is no pipe, has a name, cannot be opened, or has lost its reader.
+/// Opens standard output in non-blocking mode. Returns `None` if it is not an anonymous pipe, cannot be opened, or has no reader any more.
 #[must_use]
 pub fn fifo_stdout() -> Option<File> {
     open("/proc/self/fd/1", OpenOptions::new().write(true))
 }
 
-/// Looks first: a terminal, for one, would notice that it is opened. And one that has a name among the files may have lost its last
-/// writer by now: opened anew, it would wait for another one, and never end.
+/// Opens a file only if it is an anonymous pipe. Opening a terminal or a device can have side effects. A named pipe may have lost its last
+/// writer meanwhile; opened again, it would wait for another writer instead of being at its end.
 fn open(path: &str, options: &mut OpenOptions) -> Option<File> {
     let is_pipe = |file: Metadata| file.file_type().is_fifo();
     let is_nameless = || read_link(path).is_ok_and(|name| name.as_os_str().as_encoded_bytes().starts_with(b"pipe:["));
-    if !IS_KNOWN || !metadata(path).is_ok_and(is_pipe) || !is_nameless() {
+    if !IS_SUPPORTED || !metadata(path).is_ok_and(is_pipe) || !is_nameless() {
         return None;
     }
-    options.custom_flags(WITHOUT_WAITING).open(path).ok()
+    options.custom_flags(O_NONBLOCK).open(path).ok()
 }

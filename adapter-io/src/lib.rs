@@ -1,4 +1,4 @@
-//! The parts that every adapter needs and no runtime forces.
+//! The parts of an adapter that do not depend on its runtime.
 //!
 //! # Which layer do you need?
 //!
@@ -12,9 +12,9 @@
 //!
 //! # This crate
 //!
-//! An adapter for one more runtime says how bytes are read and written there ([`ByteIo`], [`StreamIo`]), how connections are accepted
-//! ([`Accept`]), how an alarm rings ([`Timer`](protocol_core::drive::Timer)), how tasks start (`engine::Runtime`) and how the exit of a process is
-//! awaited ([`Process`]). Framing, ends, errors and the care for children and socket files are here.
+//! An adapter for another runtime implements reading and writing of bytes ([`ByteIo`], [`StreamIo`]), accepting of connections ([`Accept`]),
+//! timers ([`Timer`](protocol_core::drive::Timer)), tasks (`engine::Runtime`) and child processes ([`Process`]). This crate adds framing by
+//! lines and by WebSocket messages, the end of connections, errors, and the lifetimes of child processes and socket files.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),

@@ -10,33 +10,33 @@ use protocol_core::limits::Limits;
 use protocol_core::lines::{LineDecoder, LineEncoder};
 use protocol_core::session::Transmit;
 
-/// With so many bytes waiting to be written no more frames are taken.
-const FULL: usize = 64 * 1024;
-/// Pieces of output that one write takes.
-const PIECES: usize = 64;
-/// Reads in a row that complete no frame before other tasks get their turn.
-const READS_IN_A_ROW: usize = 32;
+/// The number of bytes waiting to be written above which no more frames are accepted.
+const MAX_WAITING_BYTES: usize = 64 * 1024;
+/// The maximum number of buffers of one vectored write.
+const MAX_PIECES: usize = 64;
+/// The maximum number of successive reads that complete no frame before other tasks get their turn.
+const MAX_READS_IN_A_ROW: usize = 32;
 
-/// Reading bytes from an `R` and writing them to a `W`, on one runtime.
+/// Reads bytes from a reader `R` and writes bytes to a writer `W`, on one runtime.
 pub trait ByteIo<R, W> {
-    /// Reads into [`LineDecoder::space`] or [`LineDecoder::read_with`] and says how much; zero at the end.
+    /// Reads into `into`, with [`LineDecoder::space`] or [`LineDecoder::read_with`]. Returns the number of bytes, which is zero at the end.
     fn poll_read(reader: &mut R, cx: &mut Context<'_>, into: &mut LineDecoder) -> Poll<io::Result<usize>>;
 
-    /// Writes from the beginning of `pieces`, one after the other, and says how much; zero if `writer` takes no more.
+    /// Writes from the beginning of `pieces`, one after the other. Returns the number of bytes, which is zero if `writer` accepts no more.
     fn poll_write(writer: &mut W, cx: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
 
-    /// Everything written has left.
+    /// Flushes all bytes that were written.
     fn poll_flush(writer: &mut W, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Ends this direction. Afterwards a `writer` that is a thing of its own is dropped.
+    /// Closes the direction that is written. Afterwards the writer of [`Halves`] is dropped.
     fn poll_close(writer: &mut W, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 }
 
-/// The two ends that a [`LineIo`] reads from and writes to: [`Halves`], a [`Whole`], or a pair of the owner's own.
+/// The reader and the writer of a [`LineIo`]: [`Halves`], a [`Whole`], or a type of your own.
 pub trait Ends {
-    /// The end that is read.
+    /// The type of the reader.
     type Reader;
-    /// The end that is written.
+    /// The type of the writer.
     type Writer;
 
     /// The reader.
@@ -45,15 +45,15 @@ pub trait Ends {
     /// The writer; `None` after [`Ends::end`].
     fn writer(&mut self) -> Option<&mut Self::Writer>;
 
-    /// Our direction has been closed ([`ByteIo::poll_close`]): what must be dropped for its end is dropped.
+    /// Called after the direction that is written was closed ([`ByteIo::poll_close`]). Drops the writer, if that is needed to end it.
     fn end(&mut self);
 }
 
-/// A reader and a writer that are two things.
+/// A reader and a writer that are two values, such as two pipes.
 #[derive(Debug)]
 pub struct Halves<R, W> {
     reader: R,
-    /// Gone once our direction has ended: some pipes end only when they are dropped.
+    /// `None` once it is closed: some pipes end only when they are dropped.
     writer: Option<W>,
 }
 
@@ -74,9 +74,10 @@ impl<R, W> Ends for Halves<R, W> {
     }
 }
 
-/// One stream that is read and written. Its owner needs no lock between its halves.
+/// One stream that is both read and written, such as a socket. It needs no lock between two halves.
 ///
-/// Our direction ends when the stream is shut down. One that ends only when it is dropped must come as [`Halves`].
+/// Shutting the stream down must end the direction that is written. A stream whose direction ends only when it is dropped must be used as
+/// [`Halves`].
 #[derive(Debug)]
 pub struct Whole<S> {
     stream: S,
@@ -100,66 +101,67 @@ impl<S> Ends for Whole<S> {
     }
 }
 
-/// Bytes as a transport of frames, one a line. They are read from and written to the [`Ends`] `E`; `B` says how.
+/// A transport of frames over a stream of bytes, one frame in each line. The bytes are read from and written to `E` ([`Ends`]), by means of
+/// the runtime that `B` implements.
 ///
-/// Frames are gathered and leave in as few writes as the writer allows.
+/// Frames are collected, and written with as few writes as the writer allows.
 #[derive(Debug)]
 pub struct LineIo<B, E> {
     ends: E,
     decoder: LineDecoder,
     encoder: LineEncoder,
-    /// The other direction has ended.
+    /// The direction that is read has ended.
     ended: bool,
     sends_anywhere: bool,
     bytes: PhantomData<fn() -> B>,
 }
 
 impl<B: ByteIo<R, W>, R, W> LineIo<B, Halves<R, W>> {
-    /// Joins a reader and a writer.
+    /// A transport of a reader and a writer.
     pub fn new(reader: R, writer: W) -> Self {
         Self::of(Halves { reader, writer: Some(writer) })
     }
 }
 
 impl<B: ByteIo<S, S>, S> LineIo<B, Whole<S>> {
-    /// Takes a stream that is both: a socket, say, or one that is encrypted. It must end our direction when it is shut down, since it is
-    /// not dropped before the transport is.
+    /// A transport of one stream that is both read and written, such as a socket or an encrypted stream. Shutting it down must end the
+    /// direction that is written; see [`Whole`].
     pub fn whole(stream: S) -> Self {
         Self::of(Whole { stream, is_shut: false })
     }
 }
 
 impl<B: ByteIo<E::Reader, E::Writer>, E: Ends> LineIo<B, E> {
-    /// Takes what has both ends.
+    /// A transport of any type with a reader and a writer.
     pub fn of(ends: E) -> Self {
         let decoder = LineDecoder::new(Limits::default().frame_bytes);
         Self { ends, decoder, encoder: LineEncoder::new(), ended: false, sends_anywhere: false, bytes: PhantomData }
     }
 
-    /// Says that its writer may be written to and flushed outside of the task that reads ([`FrameIo::sends_anywhere`]).
+    /// Allows the writer to be written and flushed outside of the task that reads ([`FrameIo::sends_anywhere`]).
     #[must_use]
     pub fn sending_anywhere(mut self) -> Self {
         self.sends_anywhere = true;
         self
     }
 
-    /// Writes until no more than `most` bytes wait.
+    /// Writes until at most `max` bytes wait.
     #[inline]
-    fn poll_write_down_to(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<()>> {
-        // Asked much more often than there is something to write.
-        if self.encoder.remaining() <= most { Poll::Ready(Ok(())) } else { self.poll_write_some(cx, most) }
+    fn poll_write_down_to(&mut self, cx: &mut Context<'_>, max: usize) -> Poll<io::Result<()>> {
+        // Mostly there is nothing to write.
+        if self.encoder.remaining() <= max { Poll::Ready(Ok(())) } else { self.poll_write_some(cx, max) }
     }
 
     #[inline(never)]
-    fn poll_write_some(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<()>> {
-        while self.encoder.remaining() > most {
+    fn poll_write_some(&mut self, cx: &mut Context<'_>, max: usize) -> Poll<io::Result<()>> {
+        while self.encoder.remaining() > max {
             let Some(writer) = self.ends.writer() else { return Poll::Ready(Err(io::ErrorKind::NotConnected.into())) };
             let chunk = self.encoder.chunk();
-            // Nearly always all is in one piece. Then nothing is prepared for many.
+            // Nearly always there is one buffer, and no array for several is needed.
             let written = if chunk.len() == self.encoder.remaining() {
                 ready!(B::poll_write(writer, cx, &[IoSlice::new(chunk)]))?
             } else {
-                let mut pieces = [IoSlice::new(&[]); PIECES];
+                let mut pieces = [IoSlice::new(&[]); MAX_PIECES];
                 let count = self.encoder.chunks_vectored(&mut pieces);
                 ready!(B::poll_write(writer, cx, pieces.get(..count).unwrap_or_default()))?
             };
@@ -176,7 +178,7 @@ impl<B: ByteIo<E::Reader, E::Writer>, E: Ends> FrameIo for LineIo<B, E> {
     type Error = io::Error;
 
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
-        for _ in 0..READS_IN_A_ROW {
+        for _ in 0..MAX_READS_IN_A_ROW {
             if let Some(frame) = self.decoder.next_frame() {
                 return Poll::Ready(Ok(Some(frame)));
             }
@@ -193,7 +195,7 @@ impl<B: ByteIo<E::Reader, E::Writer>, E: Ends> FrameIo for LineIo<B, E> {
     }
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_write_down_to(cx, FULL)
+        self.poll_write_down_to(cx, MAX_WAITING_BYTES)
     }
 
     fn start_send(&mut self, transmit: Transmit) -> io::Result<()> {
@@ -215,7 +217,7 @@ impl<B: ByteIo<E::Reader, E::Writer>, E: Ends> FrameIo for LineIo<B, E> {
         let Some(writer) = self.ends.writer() else { return Poll::Ready(Ok(())) };
         let shut = ready!(B::poll_close(writer, cx));
         self.ends.end();
-        // The peer may have gone first; what it was to have was flushed before.
+        // The peer may have closed the connection first. All frames were flushed before.
         Poll::Ready(shut.or_else(|error| if error.kind() == io::ErrorKind::NotConnected { Ok(()) } else { Err(error) }))
     }
 
@@ -233,13 +235,13 @@ mod tests {
     use super::*;
     use std::collections::VecDeque;
 
-    /// The input of a reader, piece by piece; a piece that is missing is still to come.
+    /// The input of a reader, piece by piece. At a `None`, one read is pending.
     type Pieces = VecDeque<Option<&'static [u8]>>;
 
     #[derive(Default)]
     struct Sink {
         taken: Vec<u8>,
-        /// So many bytes are taken at once; zero is a writer that takes no more.
+        /// The number of bytes that one write accepts. Zero is a writer that accepts no more.
         step: usize,
         refuses_to_close: Option<io::ErrorKind>,
     }
@@ -297,12 +299,12 @@ mod tests {
 
     #[test]
     fn a_flood_without_a_line_feed_lets_others_have_their_turn() {
-        let mut io = io(&[Some(b"x".as_slice()); READS_IN_A_ROW + 1], Sink::default());
+        let mut io = io(&[Some(b"x".as_slice()); MAX_READS_IN_A_ROW + 1], Sink::default());
         assert!(io.poll_recv(&mut cx()).is_pending());
         assert_eq!(io.ends.reader.len(), 1);
     }
 
-    /// Without its wake a long line over a socket that stays readable was never read to its end: nothing else woke the task.
+    /// Without this wake, a long line over a socket that stays readable is never read to its end, since nothing else wakes the task.
     #[test]
     fn after_a_full_turn_of_reads_the_task_is_woken_to_read_on() {
         #[derive(Default)]
@@ -315,13 +317,25 @@ mod tests {
         let wakes = std::sync::Arc::new(Wakes::default());
         let waker = core::task::Waker::from(std::sync::Arc::clone(&wakes));
         let mut cx = Context::from_waker(&waker);
-        let mut pieces = vec![Some(b"x".as_slice()); READS_IN_A_ROW];
+        let mut pieces = vec![Some(b"x".as_slice()); MAX_READS_IN_A_ROW];
         pieces.push(Some(b"y\n"));
         let mut io = io(&pieces, Sink::default());
         assert!(io.poll_recv(&mut cx).is_pending());
         assert_eq!(wakes.0.load(std::sync::atomic::Ordering::Relaxed), 1);
         let Poll::Ready(Ok(Some(frame))) = io.poll_recv(&mut cx) else { panic!("the rest is there") };
-        assert_eq!(frame.len(), READS_IN_A_ROW + 1);
+        assert_eq!(frame.len(), MAX_READS_IN_A_ROW + 1);
+    }
+
+    #[test]
+    fn frames_are_gathered_until_more_than_64_kib_wait() {
+        let mut io = io(&[], Sink { step: usize::MAX, ..Sink::default() });
+        let mut gathered = 0;
+        while io.ends.writer.as_ref().is_some_and(|writer| writer.taken.is_empty()) {
+            io.start_send(Transmit::new(Bytes::from_static(&[b' '; 1023]))).unwrap();
+            gathered += 1;
+            assert!(io.poll_ready(&mut cx()).is_ready());
+        }
+        assert_eq!(gathered, 65);
     }
 
     #[test]
@@ -344,7 +358,7 @@ mod tests {
 
     #[test]
     fn a_whole_stream_is_read_on_when_our_direction_has_ended_and_written_no_longer() {
-        /// Both in one.
+        /// A reader and a writer in one.
         struct Both(Pieces, Sink);
         impl ByteIo<Both, Both> for Memory {
             fn poll_read(both: &mut Both, cx: &mut Context<'_>, into: &mut LineDecoder) -> Poll<io::Result<usize>> {

@@ -5,28 +5,28 @@ use std::net::SocketAddr;
 
 use crate::Error;
 
-/// Accepting connections on an `L`, on one runtime.
+/// Accepts connections on a listener `L`, on one runtime.
 pub trait Accept<L> {
     /// The transport of an accepted connection.
     type Transport;
 
-    /// The next connection.
+    /// Waits for the next connection.
     ///
     /// # Cancel safety
-    /// An implementation must be cancel safe: where its future is dropped, no connection may be lost.
+    /// An implementation must be cancel safe: if the future is dropped, no connection is lost.
     fn accept(listener: &L) -> impl Future<Output = io::Result<Self::Transport>> + Send;
 }
 
-/// Listening on TCP, on one runtime.
+/// Listens on TCP, on one runtime.
 pub trait ListenTcp<L>: Accept<L> {
-    /// Listens on a host and a port, and says where that is.
+    /// Listens on `address`, a host and a port. Returns the listener and the address that it listens on.
     ///
     /// # Cancel safety
-    /// An implementation must be cancel safe: where its future is dropped, nothing may go on listening.
+    /// An implementation must be cancel safe: if the future is dropped, nothing listens any more.
     fn bind(address: &str) -> impl Future<Output = io::Result<(L, SocketAddr)>> + Send;
 }
 
-/// Accepts TCP connections. `B` says how.
+/// A TCP listener: an `L` of the runtime that `B` implements.
 pub struct TcpListener<B, L> {
     listener: L,
     address: SocketAddr,
@@ -34,10 +34,10 @@ pub struct TcpListener<B, L> {
 }
 
 impl<B: ListenTcp<L>, L> TcpListener<B, L> {
-    /// Listens on `address`, a host and a port; port 0 is any that is free.
+    /// Listens on `address`, a host and a port. Port 0 stands for any free port; see [`local_addr`](Self::local_addr).
     ///
     /// # Cancel safety
-    /// Cancel safe: nothing listens until it is ready.
+    /// Cancel safe: if the future is dropped, nothing listens.
     ///
     /// # Errors
     /// [`Error::Listen`].
@@ -52,13 +52,13 @@ impl<B: ListenTcp<L>, L> TcpListener<B, L> {
         self.address
     }
 
-    /// The next connection.
+    /// Waits for the next connection.
     ///
     /// # Cancel safety
     /// Cancel safe: no connection is lost.
     ///
     /// # Errors
-    /// [`Error::Accept`].
+    /// [`Error::Accept`]. The listener can still be used.
     pub async fn accept(&self) -> Result<B::Transport, Error> {
         B::accept(&self.listener).await.map_err(Error::accepting_on(self.address))
     }
@@ -82,16 +82,16 @@ mod unix {
 
     use crate::{Accept, Error, SocketFile};
 
-    /// Listening on Unix sockets, on one runtime.
+    /// Listens on Unix sockets, on one runtime.
     pub trait ListenUnix<L>: Accept<L> {
-        /// Makes a socket and listens on it.
+        /// Makes a socket at `path` and listens on it.
         ///
         /// # Errors
         /// The error of the system.
         fn bind(path: &Path) -> io::Result<L>;
     }
 
-    /// Accepts connections on a Unix socket. `B` says how. Dropping it removes the socket file.
+    /// A listener on a Unix socket: an `L` of the runtime that `B` implements. Dropping it removes the socket file.
     pub struct UnixListener<B, L> {
         listener: L,
         file: SocketFile,
@@ -102,7 +102,7 @@ mod unix {
         /// Makes a socket at `path` and listens on it.
         ///
         /// # Errors
-        /// [`Error::PathExists`] if there is something already, also a socket that is not listened on any longer; [`Error::Listen`].
+        /// [`Error::PathExists`] if the path exists, even if it is a socket on which no process listens any more; [`Error::Listen`].
         pub fn bind(path: impl AsRef<Path>) -> Result<Self, Error> {
             let (listener, file) = SocketFile::make(path.as_ref(), B::bind)?;
             Ok(Self { listener, file, by: PhantomData })
@@ -114,13 +114,13 @@ mod unix {
             self.file.path()
         }
 
-        /// The next connection.
+        /// Waits for the next connection.
         ///
         /// # Cancel safety
         /// Cancel safe: no connection is lost.
         ///
         /// # Errors
-        /// [`Error::Accept`].
+        /// [`Error::Accept`]. The listener can still be used.
         pub async fn accept(&self) -> Result<B::Transport, Error> {
             B::accept(&self.listener).await.map_err(Error::accepting_on(self.path().display()))
         }

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use crate::Error;
 
-/// The file of a Unix socket that we listen on. Dropping it removes the file, unless another has been put in its place.
+/// The file of a Unix socket that this process listens on. Dropping it removes the file, unless another file has replaced it.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
-    /// Device and number of the file that we made.
+    /// The device and inode numbers of the file.
     made: (u64, u64),
 }
 
@@ -17,10 +17,10 @@ fn file_at(path: &Path) -> io::Result<(u64, u64)> {
 }
 
 impl SocketFile {
-    /// Has `bind` make a socket at `path`.
+    /// Makes a socket at `path` with `bind`, and returns what `bind` returned with the file.
     ///
     /// # Errors
-    /// [`Error::PathExists`] if there is something already, also a socket that is not listened on any longer; [`Error::Listen`].
+    /// [`Error::PathExists`] if the path exists, even if it is a socket on which no process listens any more; [`Error::Listen`].
     pub fn make<L>(path: &Path, bind: impl FnOnce(&Path) -> io::Result<L>) -> Result<(L, Self), Error> {
         match bind(path).and_then(|listener| Ok((listener, file_at(path)?))) {
             Ok((listener, made)) => Ok((listener, Self { path: path.into(), made })),

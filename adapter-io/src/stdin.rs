@@ -4,21 +4,21 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Buf, Bytes};
 
-/// Bytes of one read.
-const READ: usize = 64 * 1024;
+/// The maximum size of one read, in bytes.
+const READ_BYTES: usize = 64 * 1024;
 
-/// Standard input, read by a plain thread, since nothing can interrupt a read of a terminal or a pipe.
+/// Standard input, read by a thread of its own.
 ///
-/// Unlike the standard input of most runtimes, which keeps them from shutting down until the next line comes, that thread ends with
-/// the process. It reads one piece ahead of what is taken.
+/// A blocking read of a terminal or a pipe cannot be interrupted. With the standard input of most runtimes, a pending read delays their
+/// shutdown until the next line comes. This thread does not: it ends with the process. It reads one piece of up to 64 KiB ahead.
 #[derive(Debug)]
 pub struct Stdin {
     inbox: Arc<Inbox>,
-    /// Taken from the thread and not yet consumed.
+    /// Bytes that were taken from the thread and are not yet consumed.
     piece: Bytes,
 }
 
-/// The place in which the thread leaves the bytes that it has read.
+/// The buffer through which the thread passes the bytes that it has read: at most one piece.
 #[derive(Debug, Default)]
 struct Inbox {
     state: Mutex<State>,
@@ -28,9 +28,9 @@ struct Inbox {
 #[derive(Debug, Default)]
 struct State {
     piece: Option<io::Result<Bytes>>,
-    /// Nothing follows `piece`.
+    /// Nothing follows `piece`: the input has ended or failed.
     over: bool,
-    /// The reader is gone.
+    /// The [`Stdin`] was dropped.
     abandoned: bool,
     waker: Option<Waker>,
 }
@@ -40,8 +40,8 @@ impl Inbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves a piece, or the end. Waits until the one before it is taken. `false` if the reader is gone.
-    fn leave(&self, piece: Option<io::Result<Bytes>>) -> bool {
+    /// Stores a piece, or the end, after the previous piece was taken. Returns `false` if no more are wanted.
+    fn put(&self, piece: Option<io::Result<Bytes>>) -> bool {
         let state = self.emptied.wait_while(self.lock(), |state| state.piece.is_some() && !state.abandoned);
         let mut state = state.unwrap_or_else(PoisonError::into_inner);
         state.over |= !matches!(piece, Some(Ok(_)));
@@ -55,7 +55,8 @@ impl Inbox {
 }
 
 impl Stdin {
-    /// Starts to read the standard input of this process. Once: whatever else reads from it takes from this one.
+    /// Starts the thread that reads the standard input of this process. To be called once in a process: a second reader would take some of
+    /// the input.
     #[must_use]
     pub fn start() -> Self {
         Self::reading(io::stdin())
@@ -65,7 +66,7 @@ impl Stdin {
         let inbox = Arc::new(Inbox::default());
         let filled = Arc::clone(&inbox);
         let read = move || {
-            let mut buffer = vec![0; READ];
+            let mut buffer = vec![0; READ_BYTES];
             loop {
                 let piece = match source.read(&mut buffer) {
                     Ok(0) => None,
@@ -73,21 +74,21 @@ impl Stdin {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                     Err(error) => Some(Err(error)),
                 };
-                if !filled.leave(piece) {
+                if !filled.put(piece) {
                     return;
                 }
             }
         };
         if let Err(error) = std::thread::Builder::new().name("stdin".into()).spawn(read) {
-            inbox.leave(Some(Err(error)));
+            inbox.put(Some(Err(error)));
         }
         Self { inbox, piece: Bytes::new() }
     }
 
-    /// Polls for bytes that were read and not yet consumed; an empty piece is the end.
+    /// Polls for bytes that are not yet consumed. An empty piece is the end of the input.
     ///
     /// # Errors
-    /// The error of the system; then it is over.
+    /// The error of the system. Afterwards the input is at its end.
     pub fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
         if self.piece.is_empty() {
             let mut state = self.inbox.lock();
@@ -109,7 +110,7 @@ impl Stdin {
         Poll::Ready(Ok(&self.piece))
     }
 
-    /// Takes `count` bytes off what was read, at most all.
+    /// Consumes `count` bytes of the last piece, at most all of it.
     pub fn consume(&mut self, count: usize) {
         self.piece.advance(count.min(self.piece.len()));
     }
@@ -130,7 +131,7 @@ mod tests {
     use std::task::Wake;
     use std::thread::{self, Thread};
 
-    /// Reads what the test sends, and says when it is dropped.
+    /// Reads the pieces that the test sends, and reports when it is dropped.
     struct Source(mpsc::Receiver<io::Result<Vec<u8>>>, mpsc::Sender<()>);
 
     impl Read for Source {

@@ -14,64 +14,66 @@ use protocol_core::drive::FrameIo;
 use protocol_core::limits::Limits;
 use protocol_core::session::Transmit;
 
-/// With so many bytes waiting to be written no more frames are taken.
-const FULL: usize = 64 * 1024;
-/// Bytes of one read: what an idle connection keeps.
-const READ: usize = 16 * 1024;
-/// Reads in a row, and messages in a row that are no frame, before other tasks get their turn.
-const IN_A_ROW: usize = 32;
-/// Pings that are taken before one of their answers has left.
-const PINGS: usize = 1024;
-/// The longest frame that is taken, whatever the session would take: room for all of one is kept as soon as its head has come.
-const LONGEST: usize = 1 << 30;
-/// Why we close in order, as the peer is told.
+/// The number of bytes waiting to be written above which no more frames are accepted.
+const MAX_WAITING_BYTES: usize = 64 * 1024;
+/// The size of the read buffer, in bytes, which an idle connection keeps.
+const READ_BYTES: usize = 16 * 1024;
+/// The maximum number of successive reads, and of successive messages that are not frames, before other tasks get their turn.
+const MAX_IN_A_ROW: usize = 32;
+/// The maximum number of pings that are read before their answers are written.
+const MAX_PINGS: usize = 1024;
+/// The maximum length of a message, whatever the frame limit is: memory for a whole message is reserved as soon as its header has arrived.
+const MAX_MESSAGE_BYTES: usize = 1 << 30;
+/// The close frame of an orderly end.
 const GOODBYE: CloseFrame = close_frame(CloseCode::Normal, "the session is over");
 
 const fn close_frame(code: CloseCode, reason: &'static str) -> CloseFrame {
     CloseFrame { code, reason: Utf8Bytes::from_static(reason) }
 }
 
-/// A WebSocket on an `S` as a transport of frames, one a message. `B` says how the stream is used.
+/// A transport of frames over a WebSocket, one frame in each message. `S` is its stream, which is read and written by means of the runtime that
+/// `B` implements.
 ///
-/// Messages of ours are text, in one piece and not compressed; text and binary messages are accepted, pings are answered. A close of the peer
-/// is its end, whatever code it has, and so is a stream that just ends; what is sent after it is dropped, since it is not read. Our own
-/// close does not wait for an answer. It has the code 1000, or says what the peer did wrong: 1002 for broken framing, 1007 for text that is
-/// not UTF-8, 1009 for a message over the frame limit.
+/// Frames are sent as text messages, without fragments and compression. Text and binary messages are accepted, and pings are answered. A close
+/// frame of the peer, with any code, ends the connection, and so does the end of the stream. Frames that are sent after that are dropped.
 ///
-/// A message over the frame limit gives one frame that is one byte longer than the limit, of zeros, and is the last: the session sees
-/// that it is too long, and closes by the rule that holds for every transport.
+/// At its own end, it sends a close frame and does not wait for the answer. The code is 1000, or names the error of the peer: 1002 for broken
+/// framing, 1007 for text that is not UTF-8, 1009 for a message over the frame limit.
+///
+/// Instead of a message over the frame limit, the session receives one frame of zeros that is one byte longer than the limit, and then the end.
+/// So it closes with the same reason as on every other transport.
 #[derive(Debug)]
 pub struct WebSocket<B, S> {
     stream: S,
     context: WebSocketContext,
     limit: usize,
-    /// Nothing comes any longer.
+    /// The direction that is read has ended.
     ended: bool,
-    /// Pings since everything was last written.
+    /// The number of pings since the last flush.
     pings: usize,
-    /// The last write did not end.
+    /// The last write could not be completed.
     blocked: bool,
-    /// Our close was tried.
+    /// The close frame was written, or at least tried.
     closing: bool,
-    /// The code and the words of our close.
+    /// The close frame to send.
     goodbye: CloseFrame,
     io: PhantomData<fn() -> B>,
 }
 
 impl<B: StreamIo<S>, S> WebSocket<B, S> {
-    /// The server's end of `stream`, after the upgrade. `read` are the bytes that were read after it.
+    /// The server's end of `stream`, after the HTTP upgrade. `read` are bytes after the upgrade request that were read with it.
     pub fn server(stream: S, read: Vec<u8>) -> Self {
         Self::new(stream, Role::Server, read)
     }
 
-    /// The client's end of `stream`, after the upgrade. `read` are the bytes that were read after it.
+    /// The client's end of `stream`, after the HTTP upgrade. `read` are bytes after the upgrade response that were read with it.
     pub fn client(stream: S, read: Vec<u8>) -> Self {
         Self::new(stream, Role::Client, read)
     }
 
     fn new(stream: S, role: Role, read: Vec<u8>) -> Self {
-        // No limit on what is buffered but ours: frames are taken only while there is less than `FULL`.
-        let config = WebSocketConfig::default().read_buffer_size(READ).write_buffer_size(FULL);
+        // The write buffer of the library has no maximum, since frames are accepted only while it holds less than `MAX_WAITING_BYTES`.
+        let config = WebSocketConfig::default().read_buffer_size(READ_BYTES).write_buffer_size(MAX_WAITING_BYTES);
         let context = WebSocketContext::from_partially_read(read, role, Some(config));
         let mut socket = Self {
             stream,
@@ -88,13 +90,13 @@ impl<B: StreamIo<S>, S> WebSocket<B, S> {
         socket
     }
 
-    /// Has the library work on the stream, as far as that goes without waiting.
+    /// Calls the library with the stream. The call is pending if the stream is.
     fn poll<T>(
         &mut self,
         cx: &mut Context<'_>,
         work: impl FnOnce(&mut WebSocketContext, &mut Ready<'_, '_, B, S>) -> Result<T, Error>,
     ) -> Poll<Result<T, Error>> {
-        let mut stream = Ready { stream: &mut self.stream, cx: Some(cx), reads: IN_A_ROW, io: PhantomData };
+        let mut stream = Ready { stream: &mut self.stream, cx: Some(cx), reads: MAX_IN_A_ROW, io: PhantomData };
         match work(&mut self.context, &mut stream) {
             Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
             result => Poll::Ready(result),
@@ -102,12 +104,12 @@ impl<B: StreamIo<S>, S> WebSocket<B, S> {
     }
 }
 
-/// A stream during one call of the library.
+/// A stream during one call of the library, as `Read` and `Write` that fail with `WouldBlock` when the stream is pending.
 struct Ready<'a, 'b, B, S> {
     stream: &'a mut S,
-    /// No task to wake: the stream is left alone.
+    /// `None` if there is no task to wake: then the stream is not used, and every operation is pending.
     cx: Option<&'a mut Context<'b>>,
-    /// So often may it be read.
+    /// The number of reads that remain.
     reads: usize,
     io: PhantomData<fn() -> B>,
 }
@@ -145,13 +147,13 @@ impl<B: StreamIo<S>, S> Write for Ready<'_, '_, B, S> {
     }
 }
 
-/// An end that is none to complain about.
+/// Returns `true` for an error that is an ordinary end of the connection.
 fn is_end(error: &Error) -> bool {
     matches!(error, Error::ConnectionClosed | Error::AlreadyClosed | Error::Protocol(ProtocolError::ResetWithoutClosingHandshake))
 }
 
-/// The code of our close after `error`, if the peer has broken a rule of WebSockets.
-fn blame(error: &Error) -> Option<CloseFrame> {
+/// The close frame to send after `error`, if the peer has violated the WebSocket protocol.
+fn close_frame_after(error: &Error) -> Option<CloseFrame> {
     match error {
         Error::Protocol(_) => Some(close_frame(CloseCode::Protocol, "the framing is broken")),
         Error::Utf8(_) => Some(close_frame(CloseCode::Invalid, "the text is not UTF-8")),
@@ -171,11 +173,11 @@ impl<B: StreamIo<S>, S> FrameIo for WebSocket<B, S> {
     type Error = io::Error;
 
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
-        for _ in 0..IN_A_ROW {
+        for _ in 0..MAX_IN_A_ROW {
             if self.ended {
                 return Poll::Ready(Ok(None));
             }
-            if self.pings >= PINGS {
+            if self.pings >= MAX_PINGS {
                 ready!(self.poll_flush(cx))?;
             }
             match ready!(self.poll(cx, |context, stream| context.read(stream))) {
@@ -190,11 +192,13 @@ impl<B: StreamIo<S>, S> FrameIo for WebSocket<B, S> {
                 }
                 Err(error) => {
                     self.ended = true;
-                    if let Some(goodbye) = blame(&error) {
+                    if let Some(goodbye) = close_frame_after(&error) {
                         self.goodbye = goodbye;
                     }
                     return Poll::Ready(match error {
-                        Error::Capacity(_) if self.limit < LONGEST => Ok(Some(vec![0; self.limit.saturating_add(1)].into())),
+                        Error::Capacity(_) if self.limit < MAX_MESSAGE_BYTES => {
+                            Ok(Some(vec![0; self.limit.saturating_add(1)].into()))
+                        }
                         error => Err(broken(error)),
                     });
                 }
@@ -215,7 +219,7 @@ impl<B: StreamIo<S>, S> FrameIo for WebSocket<B, S> {
         let text = Utf8Bytes::try_from(transmit.frame).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         let mut stream = Ready::<B, S> { stream: &mut self.stream, cx: None, reads: 0, io: PhantomData };
         match self.context.write(&mut stream, Message::Text(text)) {
-            // It is taken all the same.
+            // The message is in the buffer of the library nevertheless.
             Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => self.blocked = true,
             result => result.map_err(broken)?,
         }
@@ -232,21 +236,21 @@ impl<B: StreamIo<S>, S> FrameIo for WebSocket<B, S> {
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.closing {
             self.closing = true;
-            // As much of it as leaves at once: a peer that does not read must not hold us.
+            // Written only as far as that is possible at once, so that a peer that does not read cannot delay the end.
             let goodbye = self.goodbye.clone();
             let _ = self.poll(cx, |context, stream| context.close(stream, Some(goodbye)));
         }
         let shut = ready!(B::poll_close(&mut self.stream, cx));
-        // The peer may have gone first.
+        // The peer may have closed the connection first.
         Poll::Ready(shut.or_else(|error| if error.kind() == io::ErrorKind::NotConnected { Ok(()) } else { Err(error) }))
     }
 
     fn set_frame_limit(&mut self, bytes: usize) {
         self.limit = bytes;
-        let most = Some(bytes.min(LONGEST));
+        let max = Some(bytes.min(MAX_MESSAGE_BYTES));
         self.context.set_config(|config| {
-            config.max_message_size = most;
-            config.max_frame_size = most;
+            config.max_message_size = max;
+            config.max_frame_size = max;
         });
     }
 }
@@ -260,15 +264,17 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::Wake;
 
-    /// A stream whose other end is the test.
+    /// A stream whose other end is played by the test.
     #[derive(Debug, Default)]
     struct Wire {
-        /// Pieces to read; none left is nothing yet.
+        /// The pieces to read. Reads are pending if there is none.
         incoming: VecDeque<Vec<u8>>,
-        /// Behind the last piece comes the end.
+        /// The end follows the last piece.
         ends: bool,
+        /// Reads that gave something.
+        reads: usize,
         written: Vec<u8>,
-        /// So many bytes are taken before a write waits.
+        /// The number of bytes that are accepted before writes are pending.
         room: usize,
         closed: bool,
     }
@@ -281,6 +287,7 @@ mod tests {
             let Some(mut piece) = wire.incoming.pop_front() else {
                 return if wire.ends { Poll::Ready(Ok(0)) } else { Poll::Pending };
             };
+            wire.reads += 1;
             let count = piece.len().min(into.len());
             into[..count].copy_from_slice(&piece[..count]);
             if count < piece.len() {
@@ -312,7 +319,7 @@ mod tests {
     const PING: u8 = 0x89;
     const PONG: u8 = 0x8a;
 
-    /// A message as a client sends it; its mask changes nothing.
+    /// A message as a client sends it, with a mask of zeros.
     fn masked(head: u8, payload: &[u8]) -> Vec<u8> {
         let mut message = unmasked(head, payload);
         let head = message.len() - payload.len();
@@ -348,7 +355,7 @@ mod tests {
         Context::from_waker(Waker::noop())
     }
 
-    /// Everything that comes until nothing does.
+    /// All frames that arrive until a read is pending, and the end or the error.
     fn received(socket: &mut WebSocket<Memory, Wire>) -> Vec<String> {
         let mut received = Vec::new();
         while let Poll::Ready(frame) = socket.poll_recv(&mut noop()) {
@@ -376,7 +383,7 @@ mod tests {
     fn text_and_binary_messages_are_frames_however_they_were_split() {
         let mut bytes = masked(TEXT, b"{}");
         bytes.extend(masked(BINARY, b"[1]"));
-        // One message in two fragments, with a ping amid them.
+        // One message in two fragments, with a ping between them.
         bytes.extend(masked(0x01, "\"\u{2603}".as_bytes()));
         bytes.extend(masked(PING, b"still there?"));
         bytes.extend(masked(0x80, b"\""));
@@ -385,6 +392,14 @@ mod tests {
         assert_eq!(received(&mut server(bytes.iter().map(|byte| vec![*byte]))), frames);
         let mut behind = WebSocket::<Memory, _>::new(Wire { room: usize::MAX, ..Wire::default() }, Role::Server, bytes);
         assert_eq!(received(&mut behind), frames, "what came behind the head of the request");
+    }
+
+    #[test]
+    fn a_read_takes_sixteen_kibibytes_of_a_long_message() {
+        let mut socket = server([masked(TEXT, &[b' '; 64 << 10])]);
+        assert_eq!(received(&mut socket).len(), 1);
+        // The last of them takes what the head of the message has pushed back.
+        assert_eq!(socket.stream.reads, 5);
     }
 
     #[test]
@@ -397,14 +412,14 @@ mod tests {
 
     #[test]
     fn one_that_pings_without_end_and_reads_no_answer_is_not_read_from_any_longer() {
-        let mut socket = server(vec![masked(PING, b""); 3 * PINGS]);
+        let mut socket = server(vec![masked(PING, b""); 3 * MAX_PINGS]);
         socket.stream.room = 0;
-        for _ in 0..PINGS {
+        for _ in 0..MAX_PINGS {
             assert!(received(&mut socket).is_empty());
         }
-        assert_eq!(socket.stream.incoming.len(), 2 * PINGS);
+        assert_eq!(socket.stream.incoming.len(), 2 * MAX_PINGS);
         socket.stream.room = usize::MAX;
-        for _ in 0..PINGS {
+        for _ in 0..MAX_PINGS {
             assert!(received(&mut socket).is_empty());
         }
         assert_eq!(socket.stream.incoming.len(), 0);
@@ -460,7 +475,7 @@ mod tests {
         let fits = masked(TEXT, b"12345678");
         for too_long in [
             masked(TEXT, b"123456789"),
-            // Only the head of a message that would fill the memory.
+            // Only the header of a message that would fill the memory.
             vec![TEXT, 0xff, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0],
             // Each of its fragments is short enough.
             [masked(0x01, b"12345"), masked(0x80, b"67890")].concat(),
@@ -485,7 +500,7 @@ mod tests {
         for payload in [&b""[..], b"\x03\xe8bye", b"\x03\xe9", b"\x0f\xa0own", b"\x03\xed"] {
             let mut socket = server([masked(TEXT, b"{}"), masked(CLOSE, payload), masked(TEXT, b"late")]);
             assert_eq!(received(&mut socket), ["{}", "the end"]);
-            // Nobody reads it, so it goes nowhere, and that is no error.
+            // The peer does not read any more, so the frame is dropped without an error.
             send(&mut socket, "[]");
             assert!(matches!(socket.poll_flush(&mut noop()), Poll::Ready(Ok(()))));
             assert_eq!(socket.stream.written[0], CLOSE, "{payload:?}");
@@ -525,7 +540,7 @@ mod tests {
         }
     }
 
-    /// Our close as a server sends it.
+    /// The close frame that this end sends as a server.
     fn close(code: u16, reason: &str) -> Vec<u8> {
         unmasked(CLOSE, &[&code.to_be_bytes(), reason.as_bytes()].concat())
     }

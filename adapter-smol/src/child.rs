@@ -10,10 +10,10 @@ use crate::{Alarm, Clock, Error, Halves, LineIo};
 /// A child process as a transport.
 pub type Child = adapter_io::Child<Process, LineIo<Halves<ChildStdout, ChildStdin>>, Alarm>;
 
-/// Starts a program and talks to it over its standard input and output. Its standard error is ours unless `command` says otherwise.
+/// Starts a program, and returns a transport over its standard input and output. Its standard error is inherited, unless `command` sets it.
 ///
 /// # Errors
-/// [`Error::Start`], for one that is not there or may not be run.
+/// [`Error::Start`] if the program does not exist or cannot be run.
 pub fn child(command: impl Into<Command>) -> Result<Child, Error> {
     let mut command = command.into();
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
@@ -30,10 +30,10 @@ pub fn child(command: impl Into<Command>) -> Result<Child, Error> {
 
 /// A process of smol.
 ///
-/// `Send` and not `Sync`, and so is a [`Child`]: the future that waits for its exit, which smol gives, is polled by one driver.
+/// `Send`, but not `Sync`, and so is a [`Child`]: it contains the future of smol that waits for the exit of the process.
 pub struct Process {
     process: process::Child,
-    /// The wait for its exit, once it has begun.
+    /// The future of its exit, once it has been polled.
     exit: Option<Pin<Box<dyn Future<Output = io::Result<ExitStatus>> + Send>>>,
 }
 

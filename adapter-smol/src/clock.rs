@@ -1,3 +1,4 @@
+use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
@@ -8,23 +9,24 @@ use protocol_core::Instant;
 use protocol_core::drive::Timer;
 use smol::Executor;
 
-/// The system's clock, counted from the making of this value, and an executor, for the handlers of an endpoint. All that belongs to
-/// one connection must share one clock.
+/// The [`Runtime`] of an endpoint on smol: the system's monotonic clock, counted from the creation of this value, and an executor. Everything
+/// that belongs to one connection must use clones of one `Clock`.
 #[derive(Clone, Debug)]
 pub struct Clock {
     origin: std::time::Instant,
-    /// `None` is smol's global one. Weak: its own tasks hold this clock, and would keep it and so each other for ever.
+    /// `None` is smol's global executor. Weak, since the tasks of the executor hold this clock: otherwise they would keep the executor, and so
+    /// themselves, alive forever.
     executor: Option<Weak<Executor<'static>>>,
 }
 
 impl Clock {
-    /// Begins now. Handlers run on smol's global executor.
+    /// A clock that starts now, with tasks on smol's global executor.
     #[must_use]
     pub fn start() -> Self {
         Self { origin: std::time::Instant::now(), executor: None }
     }
 
-    /// Begins now. Handlers run on `executor`, which the owner must run; when it is dropped, so are they.
+    /// A clock that starts now, with tasks on `executor`. The owner must run the executor. When it is dropped, its tasks are dropped, too.
     #[must_use]
     pub fn start_on(executor: &Arc<Executor<'static>>) -> Self {
         Self { executor: Some(Arc::downgrade(executor)), ..Self::start() }
@@ -55,13 +57,17 @@ impl Runtime for Clock {
         }
     }
 
-    /// On the threads that all of smol shares for what blocks.
+    /// Runs the job on one of smol's threads for blocking code.
     fn spawn_blocking(&self, job: Box<dyn FnOnce() + Send>) {
         smol::unblock(job).detach();
     }
+
+    fn fill_random(&self, bytes: &mut [u8]) -> io::Result<()> {
+        getrandom::fill(bytes).map_err(io::Error::from)
+    }
 }
 
-/// One alarm.
+/// A timer for one driver.
 #[derive(Debug)]
 pub struct Alarm {
     clock: Clock,
@@ -77,14 +83,14 @@ impl Timer for Alarm {
 
     fn poll_until(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<()> {
         if self.at != Some(at) {
-            // What is beyond the system's clock does not ring.
+            // A deadline beyond the range of the system's clock never passes.
             let Some(due) = self.clock.origin.checked_add(Duration::from_micros(at.as_micros())) else { return Poll::Pending };
             self.timer.set_at(due);
             self.at = Some(at);
         }
         let rings = Pin::new(&mut self.timer).poll(cx);
         if rings.is_ready() {
-            // One that has rung stays silent from then on.
+            // A timer that has fired does not fire again, so it must be set anew.
             self.at = None;
         }
         rings.map(drop)
@@ -99,8 +105,9 @@ mod tests {
     use protocol_core::drive::Timer;
 
     use super::Clock;
+    use endpoint::Runtime;
 
-    /// A deadline that has passed by the time that its alarm is set rings at once, again and again, and none before it is kept.
+    /// A deadline that has passed already is ready at once, each time that it is polled, and replaces the one that was set before.
     #[test]
     fn a_deadline_that_has_passed_rings_at_once_whatever_was_set_before() {
         let mut alarm = Clock::start().alarm();
@@ -111,5 +118,14 @@ mod tests {
             assert_eq!(alarm.poll_until(&mut cx, Instant::ZERO), Poll::Ready(()));
             assert_eq!(alarm.poll_until(&mut cx, Instant::ZERO), Poll::Ready(()));
         }
+    }
+
+    #[test]
+    fn random_bytes_are_those_of_the_system() {
+        let (clock, mut bytes) = (Clock::start(), [[0; 32]; 2]);
+        for bytes in &mut bytes {
+            Runtime::fill_random(&clock, bytes).unwrap();
+        }
+        assert!(bytes[0] != bytes[1] && !bytes.contains(&[0; 32]), "{bytes:?}");
     }
 }

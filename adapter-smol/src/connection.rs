@@ -12,7 +12,7 @@ use crate::{Clock, Error};
 /// An error of a transport, of whatever type.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Serves `service` to the peer at the other end of `transport`.
+/// Serves `service` to the peer at the other end of `transport`, in a new task.
 pub fn serve<I>(service: Arc<Service>, transport: I) -> Connection
 where
     I: FrameIo<Error: Into<BoxError> + Send> + Send + 'static,
@@ -20,7 +20,7 @@ where
     Connection::start(None, transport, |runtime| Endpoint::server(service, runtime))
 }
 
-/// As [`serve`], on an executor of your own.
+/// Does what [`serve`] does, on `executor`.
 pub fn serve_on<I>(executor: &Arc<Executor<'static>>, service: Arc<Service>, transport: I) -> Connection
 where
     I: FrameIo<Error: Into<BoxError> + Send> + Send + 'static,
@@ -28,7 +28,7 @@ where
     Connection::start(Some(executor), transport, |runtime| Endpoint::server(service, runtime))
 }
 
-/// Serves `service` as `config` says, [`Service::app`] for one: as an app of Tesseron.
+/// Serves `service` with the configuration `config`, in a new task; for example as a Tesseron app, with that of [`Service::app`].
 pub fn serve_as<I>(service: Arc<Service>, config: Config, transport: I) -> Connection
 where
     I: FrameIo<Error: Into<BoxError> + Send> + Send + 'static,
@@ -36,7 +36,7 @@ where
     Connection::start(None, transport, |runtime| Endpoint::serving(service, config, runtime))
 }
 
-/// As [`serve_as`], on an executor of your own.
+/// Does what [`serve_as`] does, on `executor`.
 pub fn serve_as_on<I>(executor: &Arc<Executor<'static>>, service: Arc<Service>, config: Config, transport: I) -> Connection
 where
     I: FrameIo<Error: Into<BoxError> + Send> + Send + 'static,
@@ -44,7 +44,7 @@ where
     Connection::start(Some(executor), transport, |runtime| Endpoint::serving(service, config, runtime))
 }
 
-/// Calls the peer at the other end of `transport`, and answers what it asks through `client`.
+/// Connects to the peer at the other end of `transport` as a caller, in a new task. `client` answers the input requests of the peer.
 pub fn connect<I>(client: Arc<dyn Client>, config: Config, transport: I) -> Connection
 where
     I: FrameIo<Error: Into<BoxError> + Send> + Send + 'static,
@@ -52,7 +52,7 @@ where
     Connection::start(None, transport, |runtime| Endpoint::client(client, config, runtime))
 }
 
-/// As [`connect`], on an executor of your own.
+/// Does what [`connect`] does, on `executor`.
 pub fn connect_on<I>(executor: &Arc<Executor<'static>>, client: Arc<dyn Client>, config: Config, transport: I) -> Connection
 where
     I: FrameIo<Error: Into<BoxError> + Send> + Send + 'static,
@@ -60,15 +60,14 @@ where
     Connection::start(Some(executor), transport, |runtime| Endpoint::client(client, config, runtime))
 }
 
-/// A connection that runs in a task of its own.
+/// A connection that runs in a task of its own, and a future of its end.
 ///
-/// Awaited it gives the end, when all has been written, handlers have ended and the transport is closed: why the session closed, or
-/// [`Error::Broken`]. [`Peer::close`] brings that about in an orderly way. Dropping it ends the connection at once: calls are lost,
-/// handlers are told and dropped at their next await, a child process is killed.
+/// It is ready when all frames are written, all handlers have ended, and the transport is closed. The value is the reason for which the session
+/// closed, or [`Error::Broken`] if the transport failed. [`Peer::close`] closes the session gracefully.
 ///
 /// # Cancel safety
-/// Not cancel safe: dropping it ends the connection at once, as said above; poll a `&mut Connection`, which is a future, too, where
-/// it shall go on.
+/// Not cancel safe: dropping it ends the connection at once. Calls end as lost, handlers are cancelled and dropped at their next await point,
+/// and a child process is killed. To stop waiting and go on later, await `&mut connection` instead.
 #[derive(Debug)]
 #[must_use = "dropping it ends the connection"]
 pub struct Connection {
@@ -93,7 +92,7 @@ impl Connection {
         Self { peer, task }
     }
 
-    /// The handle of the other end.
+    /// The handle on the peer.
     #[must_use]
     pub fn peer(&self) -> Peer {
         self.peer.clone()

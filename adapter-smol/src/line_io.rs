@@ -9,10 +9,11 @@ use smol::io::{AsyncRead, AsyncWrite};
 
 use crate::Halves;
 
-/// A reader and a writer of smol ([`LineIo::new`]), or a stream that is both ([`LineIo::whole`]), as a transport of frames, one a line.
+/// A transport of frames, one in each line, over a reader and a writer of `futures` ([`LineIo::new`]), or over a stream that is both
+/// ([`LineIo::whole`]).
 pub type LineIo<E> = adapter_io::LineIo<SmolIo, E>;
 
-/// Reading, writing and accepting on smol.
+/// Implements reading, writing and accepting for smol.
 #[derive(Debug)]
 pub enum SmolIo {}
 
@@ -39,10 +40,11 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> ByteIo<R, W> for SmolIo {
     }
 }
 
-/// One end of a pair in memory.
+/// One end of a [`duplex`].
 pub type Duplex = LineIo<Halves<Reader, Writer>>;
 
-/// Two ends in memory, joined. Each direction holds at most `bytes` bytes; it need not hold a whole frame.
+/// Makes two transports in memory that are connected to each other. Each direction buffers up to `bytes` bytes, which may be less than a
+/// frame.
 #[must_use]
 pub fn duplex(bytes: usize) -> (Duplex, Duplex) {
     let (here, there) = (piper::pipe(bytes), piper::pipe(bytes));

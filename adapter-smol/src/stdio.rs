@@ -12,26 +12,27 @@ use smol::io::{AsyncRead, AsyncWrite};
 
 use crate::{Halves, LineIo};
 
-/// Bytes that wait for the thread that writes.
-const WAITING: usize = 64 * 1024;
+/// The maximum number of bytes that wait for the thread that writes.
+const MAX_WAITING_BYTES: usize = 64 * 1024;
 
-/// Standard input and output as a transport: what a server does that a client starts. Nothing else may use either of them: log to stderr.
+/// Standard input and output as a transport, for a server that is started by its client. The process must not use them otherwise; log to
+/// standard error.
 ///
-/// Pipes (on Linux) are read and written in place. Any other input is read by a thread that ends with the process: when
-/// the session is over, `main` just returns, though the peer still holds our input open. It takes one read of input more than was asked
-/// for, so a process opens this transport once. Any other output is written by one of the threads that all of smol shares for what blocks.
+/// On Linux, pipes are read and written in non-blocking mode. Other input, such as a terminal or a file, is read by a thread that ends with
+/// the process; so `main` can return when the session is over, even if the input is still open. That thread reads ahead, so open this
+/// transport only once in a process. Other output is written by one of smol's threads for blocking code.
 #[must_use]
 pub fn stdio() -> LineIo<Halves<Stdin, Stdout>> {
     LineIo::new(Stdin::open(), Stdout::open()).sending_anywhere()
 }
 
-/// Waits until our standard output has lost its reader. For ever where it is no pipe (on Linux), since only a pipe tells.
+/// Waits until standard output has no reader any more. Only pipes on Linux report that; for anything else, this waits forever.
 ///
 /// # Cancel safety
 /// Cancel safe: nothing is lost, and it can be called again at any time.
 pub async fn stdout_unread() {
     #[cfg(unix)]
-    // There is nothing to be read from this end. What wakes such a reader is the error that comes with the end of the other one.
+    // Nothing can be read from this end of the pipe. It becomes readable only when its reader is gone, with an error.
     if let Some(Ok(pipe)) = adapter_io::fifo_stdout().map(Async::new)
         && pipe.readable().await.is_ok()
     {
@@ -94,7 +95,7 @@ impl Stdout {
         if let Some(Ok(pipe)) = adapter_io::fifo_stdout().map(Async::new) {
             return Self(Output::Pipe(pipe));
         }
-        Self(Output::Thread(Unblock::with_capacity(WAITING, io::stdout())))
+        Self(Output::Thread(Unblock::with_capacity(MAX_WAITING_BYTES, io::stdout())))
     }
 
     fn writer(self: Pin<&mut Self>) -> Pin<&mut (dyn AsyncWrite + Send + Unpin)> {
@@ -121,5 +122,31 @@ impl AsyncWrite for Stdout {
 
     fn poll_close(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.writer().poll_close(cx)
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::io::{IoSlice, Read};
+    use std::os::fd::OwnedFd;
+
+    use smol::io::AsyncWriteExt;
+
+    use super::*;
+
+    #[test]
+    fn what_is_written_to_standard_output_leaves_by_its_pipe() {
+        let (mut far, pipe) = io::pipe().expect("a pipe");
+        let mut stdout = Stdout(Output::Pipe(Async::new(File::from(OwnedFd::from(pipe))).expect("it can be polled")));
+        smol::block_on(async {
+            stdout.write_all(b"one ").await.expect("it is written");
+            let count = stdout.write_vectored(&[IoSlice::new(b"two "), IoSlice::new(b"three")]).await.expect("it is written");
+            assert_eq!(count, 9);
+            stdout.close().await.expect("it has left");
+        });
+        drop(stdout);
+        let mut read = String::new();
+        far.read_to_string(&mut read).expect("it has come");
+        assert_eq!(read, "one two three");
     }
 }

@@ -10,10 +10,10 @@ use crate::{Alarm, Clock, Error, Halves, LineIo};
 /// A child process as a transport.
 pub type Child = adapter_io::Child<Process, LineIo<Halves<ChildStdout, ChildStdin>>, Alarm>;
 
-/// Starts a program and talks to it over its standard input and output. Its standard error is ours unless `command` says otherwise.
+/// Starts a program, and returns a transport over its standard input and output. Its standard error is inherited, unless `command` sets it.
 ///
 /// # Errors
-/// [`Error::Start`], for one that is not there or may not be run.
+/// [`Error::Start`] if the program does not exist or cannot be run.
 ///
 /// # Panics
 /// Outside of a tokio runtime.
@@ -30,7 +30,7 @@ pub fn child(command: impl Into<Command>) -> Result<Child, Error> {
         Error::Start { program, source }
     })?;
     let io = LineIo::new(stdout, stdin);
-    // Elsewhere a thread of the runtime writes, which is asked for anew each time.
+    // On other systems each write starts a blocking task, which needs the context of the runtime.
     let io = if cfg!(unix) { io.sending_anywhere() } else { io };
     Ok(Child::new(Process(process), io, Clock::start().alarm()))
 }

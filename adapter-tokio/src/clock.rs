@@ -1,4 +1,5 @@
 use std::future::Future;
+use std::io;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -10,11 +11,12 @@ use tokio::runtime::Handle;
 use tokio::task::unconstrained;
 use tokio::time::Sleep;
 
-/// The distance of an alarm that is due beyond the range of the system's clock.
+/// The distance of alarms that would be beyond the range of tokio's clock.
 const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// The clock of tokio, counted from the making of this value, so that tests can pause and move it; and the runtime it was made in,
-/// for the handlers of an endpoint. All that belongs to one connection must share one clock.
+/// The [`Runtime`] of an endpoint on tokio: tokio's clock, counted from the creation of this value, and the tasks of the tokio runtime in which
+/// it was created. Tests can pause and advance that clock (`tokio::time::pause`). Everything that belongs to one connection must use clones of
+/// one `Clock`.
 #[derive(Clone, Debug)]
 pub struct Clock {
     origin: tokio::time::Instant,
@@ -22,7 +24,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Begins now.
+    /// A clock that starts now.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -32,7 +34,7 @@ impl Clock {
         Self { origin: tokio::time::Instant::now(), runtime: Handle::current() }
     }
 
-    /// An alarm on this clock, for one driver.
+    /// A timer on this clock, for one driver.
     #[must_use]
     pub fn alarm(&self) -> Alarm {
         Alarm { clock: self.clone(), sleep: None }
@@ -40,7 +42,7 @@ impl Clock {
 }
 
 impl Runtime for Clock {
-    /// Rounded down to a microsecond, so that no deadline is reached too early.
+    /// The time, rounded down to a microsecond, so that no deadline is handled too early.
     fn now(&self) -> Instant {
         let elapsed = self.origin.elapsed();
         Instant::from_micros(elapsed.as_secs() * 1_000_000 + u64::from(elapsed.subsec_micros()))
@@ -53,9 +55,13 @@ impl Runtime for Clock {
     fn spawn_blocking(&self, job: Box<dyn FnOnce() + Send>) {
         self.runtime.spawn_blocking(job);
     }
+
+    fn fill_random(&self, bytes: &mut [u8]) -> io::Result<()> {
+        getrandom::fill(bytes).map_err(io::Error::from)
+    }
 }
 
-/// One alarm. Tokio rounds it up to its next millisecond.
+/// A timer for one driver. Tokio rounds its deadlines up to the next millisecond.
 #[derive(Debug)]
 pub struct Alarm {
     clock: Clock,
@@ -80,7 +86,7 @@ impl Timer for Alarm {
         if sleep.deadline() != at {
             sleep.as_mut().reset(at);
         }
-        // Whatever this task has done before in its turn: a sleep that lets others go first has set nothing.
+        // Without tokio's cooperative budget: a sleep that yields because the task's budget is used up would not be set.
         pin!(unconstrained(sleep.as_mut())).poll(cx)
     }
 }
@@ -103,7 +109,7 @@ mod tests {
         }
     }
 
-    /// It was not set, woke the task at once, and was not asked again.
+    /// The alarm was not set: it woke the task at once, which then did not poll it again.
     #[tokio::test(start_paused = true)]
     async fn regression_an_alarm_is_set_by_a_task_that_has_used_up_its_turn() {
         let (sender, mut receiver) = mpsc::unbounded_channel();
@@ -120,6 +126,32 @@ mod tests {
         for (seconds, woken) in [(9, 0), (2, 1)] {
             tokio::time::sleep(Duration::from_secs(seconds)).await;
             assert_eq!(wakes.0.load(Ordering::Relaxed), woken);
+        }
+    }
+
+    #[tokio::test]
+    async fn random_bytes_are_those_of_the_system() {
+        let (clock, mut bytes) = (Clock::start(), [[0; 32]; 2]);
+        for bytes in &mut bytes {
+            Runtime::fill_random(&clock, bytes).unwrap();
+        }
+        assert!(bytes[0] != bytes[1] && !bytes.contains(&[0; 32]), "{bytes:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_alarm_wakes_its_task_once_it_is_due_and_at_the_latest_after_a_year() {
+        const DAY: u64 = 24 * 3600;
+        for (days, woken_after) in [(300, 300), (1000, 365)] {
+            let mut alarm = Clock::start().alarm();
+            let wakes = Arc::new(Wakes::default());
+            let waker = Waker::from(Arc::clone(&wakes));
+            let mut poll = || alarm.poll_until(&mut Context::from_waker(&waker), Instant::from_millis(days * DAY * 1000));
+            assert_eq!(poll(), Poll::Pending);
+            tokio::time::sleep(Duration::from_secs((woken_after - 1) * DAY)).await;
+            assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
+            tokio::time::sleep(Duration::from_secs(2 * DAY)).await;
+            assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+            assert_eq!(poll().is_ready(), days == woken_after);
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::{Clock, Error};
 /// An error of a transport, of whatever type.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Serves `service` to the peer at the other end of `transport`.
+/// Serves `service` to the peer at the other end of `transport`, in a new task.
 ///
 /// # Panics
 /// Outside of a tokio runtime.
@@ -26,7 +26,7 @@ where
     Connection::start(transport, |runtime| Endpoint::server(service, runtime))
 }
 
-/// Serves `service` as `config` says, [`Service::app`] for one: as an app of Tesseron.
+/// Serves `service` with the configuration `config`, in a new task; for example as a Tesseron app, with that of [`Service::app`].
 ///
 /// # Panics
 /// Outside of a tokio runtime.
@@ -38,7 +38,7 @@ where
     Connection::start(transport, |runtime| Endpoint::serving(service, config, runtime))
 }
 
-/// Calls the peer at the other end of `transport`, and answers what it asks through `client`.
+/// Connects to the peer at the other end of `transport` as a caller, in a new task. `client` answers the input requests of the peer.
 ///
 /// # Panics
 /// Outside of a tokio runtime.
@@ -50,15 +50,14 @@ where
     Connection::start(transport, |runtime| Endpoint::client(client, config, runtime))
 }
 
-/// A connection that runs in a task of its own.
+/// A connection that runs in a task of its own, and a future of its end.
 ///
-/// Awaited it gives the end, when all has been written, handlers have ended and the transport is closed: why the session closed, or
-/// [`Error::Broken`]. [`Peer::close`] brings that about in an orderly way. Dropping it ends the connection at once: calls are lost,
-/// handlers are told and dropped at their next await, a child process is killed.
+/// It is ready when all frames are written, all handlers have ended, and the transport is closed. The value is the reason for which the session
+/// closed, or [`Error::Broken`] if the transport failed. [`Peer::close`] closes the session gracefully.
 ///
 /// # Cancel safety
-/// Not cancel safe: dropping it ends the connection at once, as said above; poll a `&mut Connection`, which is a future, too, where
-/// it shall go on.
+/// Not cancel safe: dropping it ends the connection at once. Calls end as lost, handlers are cancelled and dropped at their next await point,
+/// and a child process is killed. To stop waiting and go on later, await `&mut connection` instead.
 #[derive(Debug)]
 #[must_use = "dropping it ends the connection"]
 pub struct Connection {
@@ -80,7 +79,7 @@ impl Connection {
         Self { peer, task }
     }
 
-    /// The handle of the other end.
+    /// The handle on the peer.
     #[must_use]
     pub fn peer(&self) -> Peer {
         self.peer.clone()
@@ -94,7 +93,7 @@ impl Future for Connection {
         Poll::Ready(match ready!(Pin::new(&mut self.task).poll(cx)) {
             Ok(end) => end,
             Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
-            // The runtime shuts down.
+            // The runtime is shutting down.
             Err(_) => Ok(CloseReason::Failed),
         })
     }

@@ -12,12 +12,12 @@
 //!
 //! # This crate
 //!
-//! A transport is opened by one of `stdio`, `child`, `tcp_connect`, `TcpListener`, `unix_connect`, `UnixListener` or [`duplex`], for
-//! Tesseron by `tesseron_listen` and `tesseron_dial`; [`LineIo`] makes one of any other reader and writer, or of a stream that is both. Then
-//! * [`serve`] or [`connect`] runs an endpoint over it, in a task of its own, and gives a [`Connection`], or
-//! * a [`protocol_core::drive::Driver`] joins it with a bare session and an [`Alarm`] of a [`Clock`].
+//! Open a transport with `stdio`, `child`, `tcp_connect`, `TcpListener`, `unix_connect`, `UnixListener` or [`duplex`], for Tesseron with
+//! `tesseron_listen` or `tesseron_dial`, or make one of any other stream with [`LineIo`]. Then either
+//! * run an endpoint over it with [`serve`] or [`connect`], which start a task and return a [`Connection`], or
+//! * run a bare session over it with a [`protocol_core::drive::Driver`] and an [`Alarm`] of a [`Clock`].
 //!
-//! No rule of a protocol is in this crate. The runtime needs its IO and its time driver (`enable_all`).
+//! The tokio runtime needs its IO driver and its time driver (`enable_all`).
 //!
 //! ```
 //! use std::sync::Arc;
@@ -41,9 +41,10 @@
 //!
 //! | Feature | Default | |
 //! |---|---|---|
-//! | `stdio`, `child`, `net` | on | standard input and output; processes that are started; TCP and Unix sockets |
-//! | `validate`, `tracing` | on | those of `endpoint` |
-//! | `tesseron`, `websocket` | off | Tesseron over Unix sockets; over WebSockets, too |
+//! | `stdio`, `child`, `net` | on | standard input and output; child processes; TCP and Unix sockets |
+//! | `validate`, `tracing` | on | the features of `endpoint` with these names |
+//! | `tesseron` | off | Tesseron over Unix sockets |
+//! | `websocket` | off | Tesseron over WebSockets, too; enables `tesseron` |
 
 #[cfg(feature = "child")]
 mod child;

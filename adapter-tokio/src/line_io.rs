@@ -10,10 +10,11 @@ use tokio::task::coop;
 
 use crate::Whole;
 
-/// A reader and a writer of tokio ([`LineIo::new`]), or a stream that is both ([`LineIo::whole`]), as a transport of frames, one a line.
+/// A transport of frames, one in each line, over a reader and a writer of tokio ([`LineIo::new`]), or over a stream that is both
+/// ([`LineIo::whole`]).
 pub type LineIo<E> = adapter_io::LineIo<TokioIo, E>;
 
-/// Reading, writing and accepting on tokio.
+/// Implements reading, writing and accepting for tokio.
 #[derive(Debug)]
 pub enum TokioIo {}
 
@@ -23,8 +24,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> ByteIo<R, W> for TokioIo {
     }
 
     fn poll_write(writer: &mut W, cx: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        // A driver writes no more in a turn than it may. The budget that tokio gives a task is not the driver's where another task writes for
-        // it, and one that has none left is put off until that task yields, which may be never.
+        // Without tokio's cooperative budget. A driver limits by itself what it writes in a turn. In an early send, the budget is that of another
+        // task: if it is used up, the write would be delayed until that task yields, which it may never do.
         pin!(coop::unconstrained(poll_fn(|cx| Pin::new(&mut *writer).poll_write_vectored(cx, pieces)))).poll(cx)
     }
 
@@ -37,10 +38,11 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> ByteIo<R, W> for TokioIo {
     }
 }
 
-/// One end of a pair in memory.
+/// One end of a [`duplex`].
 pub type Duplex = LineIo<Whole<DuplexStream>>;
 
-/// Two ends in memory, joined. Each direction holds at most `bytes` bytes; it need not hold a whole frame.
+/// Makes two transports in memory that are connected to each other. Each direction buffers up to `bytes` bytes, which may be less than a
+/// frame.
 #[must_use]
 pub fn duplex(bytes: usize) -> (Duplex, Duplex) {
     let (one, other) = tokio::io::duplex(bytes);
@@ -56,7 +58,7 @@ mod tests {
 
     use super::*;
 
-    /// A call whose task had none left was put off until that task yielded; its thread waited for the answer.
+    /// A task whose budget was used up made a call and blocked its thread until the answer came. The call was not sent before the task yielded.
     #[test]
     fn regression_what_leaves_needs_nothing_of_the_budget_of_whoever_writes_it() {
         let task = async {

@@ -9,10 +9,10 @@ use crate::{Error, LineIo, TokioIo, Whole};
 /// A TCP connection.
 pub type Tcp = LineIo<Whole<TcpStream>>;
 
-/// Accepts TCP connections.
+/// A listener for TCP connections.
 pub type TcpListener = adapter_io::TcpListener<TokioIo, net::TcpListener>;
 
-/// Frames are gathered before they are written, so the system need not wait for more.
+/// Makes the transport. Nagle's algorithm is switched off, since frames are collected before they are written.
 fn tcp(stream: TcpStream) -> io::Result<Tcp> {
     stream.set_nodelay(true)?;
     Ok(LineIo::whole(stream).sending_anywhere())
@@ -21,7 +21,7 @@ fn tcp(stream: TcpStream) -> io::Result<Tcp> {
 /// Connects to `address`, a host and a port.
 ///
 /// # Cancel safety
-/// Cancel safe: a connection that is not ready is closed.
+/// Cancel safe: if the future is dropped, no connection remains.
 ///
 /// # Errors
 /// [`Error::Connect`].
@@ -64,7 +64,7 @@ mod unix {
     /// A connection over a Unix socket.
     pub type Unix = LineIo<Whole<UnixStream>>;
 
-    /// Accepts connections on a Unix socket. Dropping it removes the socket file.
+    /// A listener on a Unix socket. Dropping it removes the socket file.
     pub type UnixListener = adapter_io::UnixListener<TokioIo, net::UnixListener>;
 
     fn unix(stream: UnixStream) -> Unix {
@@ -78,7 +78,7 @@ mod unix {
     /// Connects to the socket at `path`.
     ///
     /// # Cancel safety
-    /// Cancel safe: a connection that is not ready is closed.
+    /// Cancel safe: if the future is dropped, no connection remains.
     ///
     /// # Errors
     /// [`Error::Connect`].

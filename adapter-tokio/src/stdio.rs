@@ -13,33 +13,34 @@ use tokio::runtime::Handle;
 
 use crate::{Halves, LineIo};
 
-/// Standard input and output as a transport: what a server does that a client starts. Nothing else may use either of them: log to stderr.
+/// Standard input and output as a transport, for a server that is started by its client. The process must not use them otherwise; log to
+/// standard error.
 ///
-/// Pipes (on Linux, within the runtime) are read and written in place. Any other input is read by a thread that ends
-/// with the process: when the session is over, `main` just returns, though the peer still holds our input open. It takes one read of
-/// input more than was asked for, so a process opens this transport once. Any other output is written by a thread of the runtime's.
+/// On Linux, if called within a runtime, pipes are read and written in non-blocking mode. Other input, such as a terminal or a file, is read
+/// by a thread that ends with the process; so `main` can return when the session is over, even if the input is still open. That thread reads
+/// ahead, so open this transport only once in a process. Other output is written by a thread of the runtime.
 ///
-/// Only a peer that neither reads such other output nor closes it can still hold a runtime that is dropped; leave it by
+/// If such other output is blocked, because its reader neither reads nor closes it, dropping the runtime waits for that thread. Use
 /// `Runtime::shutdown_background` or [`std::process::exit`] if that matters.
 ///
 /// # Panics
-/// Within a runtime that was built without `enable_io`, where either is a pipe.
+/// If standard input or output is a pipe, and the runtime was built without `enable_io`.
 #[must_use]
 pub fn stdio() -> LineIo<Halves<Stdin, Stdout>> {
     let stdout = Stdout::open();
     let is_pipe = stdout.is_pipe();
     let stdio = LineIo::new(Stdin::open(), stdout);
-    // The thread is the runtime's, and asked for anew with each write.
+    // Otherwise each write starts a blocking task, which needs the context of the runtime.
     if is_pipe { stdio.sending_anywhere() } else { stdio }
 }
 
-/// Waits until our standard output has lost its reader. For ever where it is no pipe (on Linux), since only a pipe tells.
+/// Waits until standard output has no reader any more. Only pipes on Linux report that; for anything else, this waits forever.
 ///
 /// # Cancel safety
 /// Cancel safe: nothing is lost, and it can be called again at any time.
 ///
 /// # Panics
-/// Within a runtime that was built without `enable_io`, where it is a pipe.
+/// If standard output is a pipe, and the runtime was built without `enable_io`.
 pub async fn stdout_unread() {
     #[cfg(unix)]
     if let Some(Ok(pipe)) = adapter_io::fifo_stdout().map(pipe::Sender::from_file)
@@ -147,5 +148,28 @@ impl AsyncWrite for Stdout {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.writer().poll_shutdown(cx)
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::io::IoSlice;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_written_to_standard_output_leaves_by_its_pipe() {
+        let (pipe, mut far) = pipe::pipe().expect("a pipe");
+        let mut stdout = Stdout(Output::Pipe(pipe));
+        stdout.write_all(b"one ").await.expect("it is written");
+        let count = stdout.write_vectored(&[IoSlice::new(b"two "), IoSlice::new(b"three")]).await.expect("it is written");
+        assert_eq!(count, 9);
+        stdout.shutdown().await.expect("it has left");
+        drop(stdout);
+        let mut read = String::new();
+        far.read_to_string(&mut read).await.expect("it has come");
+        assert_eq!(read, "one two three");
     }
 }

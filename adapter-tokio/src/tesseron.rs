@@ -12,10 +12,10 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::{Alarm, Clock, TokioIo};
 
-/// Listens for gateways of Tesseron as an app, and says so in a manifest.
+/// Listens for Tesseron gateways as an app, and writes a manifest by which they find it.
 ///
 /// # Cancel safety
-/// Cancel safe: until it is ready nothing listens, and there is no manifest.
+/// Cancel safe: if the future is dropped, nothing listens, and there is no manifest.
 ///
 /// # Errors
 /// As [`::tesseron::net::listen`].
@@ -26,10 +26,10 @@ pub async fn tesseron_listen(options: TesseronOptions) -> Result<TesseronListene
     ::tesseron::net::listen(Clock::start(), options).await
 }
 
-/// Dials an app as a gateway of Tesseron, with the code of its claim if it has minted one.
+/// Connects to an app as a Tesseron gateway, with the claim code that the app has issued, if there is one.
 ///
 /// # Cancel safety
-/// Not cancel safe: the connection is closed, and where the app had taken `code` already, that code is spent.
+/// Not cancel safe: the connection is closed, and if the app has accepted `code` already, that code is used up.
 ///
 /// # Errors
 /// As [`::tesseron::net::dial`].
@@ -60,7 +60,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> StreamIo<S> for TokioIo {
     }
 }
 
-/// Frames are gathered before they are written, so the system need not wait for more.
+/// Switches Nagle's algorithm off, since frames are collected before they are written.
 fn tcp(stream: TcpStream) -> io::Result<TcpStream> {
     stream.set_nodelay(true)?;
     Ok(stream)

@@ -1,4 +1,4 @@
-//! Bare sessions over byte streams of tokio, in virtual time: what the driver, the framing and the clock make of them together.
+//! Bare sessions over byte streams of tokio, in virtual time: the driver, the framing and the clock together.
 
 use std::io;
 use std::pin::Pin;
@@ -57,7 +57,7 @@ async fn echo(mut server: Wire, steps: u64) -> CloseReason {
                 for step in 1..=steps {
                     let now = server.now();
                     server.machine_mut().progress(id, Progress::count(step, steps), now).unwrap();
-                    // It drives on meanwhile.
+                    // The session is driven meanwhile.
                     let _ = tokio::time::timeout(Duration::from_secs(1), server.next_event()).await;
                 }
                 let now = server.now();
@@ -96,9 +96,9 @@ async fn a_call_its_progress_and_its_result_cross_a_pipe_of_seven_bytes() {
     assert_eq!(serving.await.unwrap(), CloseReason::Eof);
 }
 
-/// Takes both through the handshake; afterwards nobody drives them.
+/// Drives both until the handshake is complete.
 async fn shake_hands(client: &mut Wire, server: &mut Wire) {
-    // Its answer has still to be written when the server is ready.
+    // After the event, the server is driven on, since its answer may not be written yet.
     let server = async {
         assert!(matches!(next(server).await, Event::Ready(_)));
         next(server).await
@@ -115,7 +115,7 @@ async fn a_call_times_out_at_its_deadline_although_the_peer_reads_nothing() {
     let (mut client, mut server) = (client(one), server(other));
     shake_hands(&mut client, &mut server).await;
     let begin = Instant::now();
-    let clocks = CallTimeouts { idle: Some(Duration::from_millis(2500)), max_total: None, reset_on_progress: true };
+    let clocks = CallTimeouts::NONE.with_idle(Some(Duration::from_millis(2500))).with_reset_on_progress(true);
     invoke(&mut client, call(&"x".repeat(1 << 20)).with_timeouts(clocks));
     let event = next(&mut client).await;
     assert!(matches!(event, Event::Done { outcome: Outcome::TimedOut(_), .. }), "{event:?}");
@@ -129,7 +129,7 @@ async fn two_ends_that_both_have_much_to_say_do_not_wait_for_each_other() {
     let mut client = client(one);
     let text = "y".repeat(100_000);
     let begin = Instant::now();
-    // Neither direction has room for what is under way in the other.
+    // The frames of either direction are larger than its buffer.
     for _ in 0..8 {
         invoke(&mut client, call(&text));
     }
@@ -243,7 +243,7 @@ async fn a_hundred_calls_made_together_leave_in_one_write() {
     let (reader, writer) = tokio::io::split(one);
     let mut client = driver(Config::mcp_client(identity()), LineIo::new(reader, Counting(writer, writes.clone())));
     assert!(matches!(client.next_event().await, Ok(Some(Event::Ready(_)))));
-    // The last word of the handshake is still to be written.
+    // The last frame of the handshake is still to be written.
     assert!(tokio::time::timeout(Duration::from_millis(1), client.next_event()).await.is_err());
     let before = writes.load(Ordering::Relaxed);
     for _ in 0..100 {

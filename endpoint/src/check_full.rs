@@ -1,21 +1,21 @@
-//! The check of a value against any schema, by the crate `jsonschema`.
+//! Checks values against any schema, with the crate `jsonschema`.
 
 use std::sync::LazyLock;
 
 use jsonschema::{Draft, Validator};
 use serde_json::Value;
 
-use crate::violations::Violations;
+use crate::validation_errors::ValidationErrors;
 
-/// A schema, compiled when it is first needed, which takes milliseconds and a megabyte.
+/// A schema. It is compiled when it is first used, since that takes milliseconds and a megabyte of memory.
 pub(crate) struct Checker(Compiled);
 
-/// `Err`: the type's own `JsonSchema` is no schema; then nothing is let through, and it says why.
+/// `Err` if the schema is not valid, as a `JsonSchema` written by hand may be. Then every value is refused with this reason.
 type Compiled = LazyLock<Result<Validator, String>, Box<dyn FnOnce() -> Result<Validator, String> + Send>>;
 
-/// Values up to this many bytes have all their violations counted. The validator collects them, each with its value, which of
-/// megabytes of wrong items is gigabytes.
-const LISTED: usize = 64 << 10;
+/// The size of a value, in bytes, up to which all its errors are listed. The validator collects them, each with a copy of the value that it
+/// is about, which would take gigabytes for megabytes of wrong items.
+const MAX_LISTED_BYTES: usize = 64 << 10;
 
 impl Checker {
     pub(crate) fn new(schema: Value) -> Self {
@@ -24,25 +24,25 @@ impl Checker {
         Self(LazyLock::new(Box::new(compile)))
     }
 
-    /// Compiles the schema now. Fails if it is none.
+    /// Compiles the schema now. Fails if it is not valid.
     pub(crate) fn check_schema(&self) -> Result<(), &str> {
         self.0.as_ref().map(drop).map_err(String::as_str)
     }
 
-    /// Checks `value`, whose text is `size` bytes long. Fails with all that is wrong with it.
+    /// Checks `value`, whose JSON is `size` bytes long. Fails with the text of its validation errors.
     pub(crate) fn check(&self, value: &Value, size: usize) -> Result<(), String> {
         let validator = self.0.as_ref().map_err(|error| format!("the schema is not valid: {error}"))?;
         if validator.is_valid(value) {
             return Ok(());
         }
-        let mut violations = Violations::default();
-        if size <= LISTED {
+        let mut errors = ValidationErrors::default();
+        if size <= MAX_LISTED_BYTES {
             for error in validator.iter_errors(value) {
-                violations.push(error.instance_path(), &error);
+                errors.push(error.instance_path(), &error);
             }
         } else if let Err(error) = validator.validate(value) {
-            violations.push(error.instance_path(), &error);
+            errors.push(error.instance_path(), &error);
         }
-        violations.into_result()
+        errors.into_result()
     }
 }

@@ -1,6 +1,7 @@
-//! The check of a value by rules of our own: types, members, choices, bounds of numbers and lengths of lists.
+//! Checks values against the keywords that derived schemas mostly consist of: types, members, choices, ranges of numbers, and lengths of
+//! lists and strings.
 //!
-//! A schema that says more is known before it is used ([`Checker::unchecked`]), so that nothing passes for checked that is not.
+//! [`Checker::unchecked`] finds out beforehand if a schema has other keywords, so that no keyword is silently ignored.
 
 use core::cell::Cell;
 use core::cmp::Ordering;
@@ -8,22 +9,23 @@ use core::fmt::{self, Display};
 
 use serde_json::{Map, Number, Value};
 
-use crate::violations::Violations;
+use crate::validation_errors::ValidationErrors;
 
-/// A schema and the rules of it that are understood here.
+/// A schema, to check values against.
 pub(crate) struct Checker(Value);
 
-/// Schemas within schemas, as long as a value of [`serde_json`]'s greatest depth needs them. A type that is only itself needs more.
-const DEEPEST: usize = 640;
+/// The maximum depth of nested schemas: enough for values of the greatest depth that [`serde_json`] parses. Only a definition that refers to
+/// nothing but itself exceeds it.
+const MAX_DEPTH: usize = 640;
 
-/// Schemas that a value may be held against, whatever its size: a tenth of a second.
-const STEPS: usize = 1 << 18;
-/// Further ones for each byte of its text.
-const STEPS_A_BYTE: usize = 16;
+/// The number of schemas that a value may be checked against, whatever its size. Checking that many takes about a tenth of a second.
+const MAX_STEPS: usize = 1 << 18;
+/// The number of further ones for each byte of its JSON.
+const MAX_STEPS_PER_BYTE: usize = 16;
 
-/// The place of the first rule of `schema` that is not checked here, as a JSON pointer.
+/// The JSON pointer of the first keyword in `schema` that is not checked here.
 pub(crate) fn unchecked(schema: &Value) -> Option<String> {
-    Audit { root: schema, place: Pointer::default() }.schema(schema).err().map(|Unchecked(place)| place)
+    Audit { root: schema, path: Pointer::default() }.schema(schema).err().map(|Unchecked(path)| path)
 }
 
 impl Checker {
@@ -31,31 +33,31 @@ impl Checker {
         Self(schema)
     }
 
-    /// The place of the first rule that is never checked, as a JSON pointer.
+    /// The JSON pointer of the first keyword that is not checked here.
     pub(crate) fn unchecked(&self) -> Option<String> {
         unchecked(&self.0)
     }
 
-    /// Checks `value`, whose text is `size` bytes long. Fails with all that is wrong with it, and with a value that takes too long: alternatives
-    /// that nest without a tag can take a time that doubles with each level.
+    /// Checks `value`, whose JSON is `size` bytes long. Fails with the text of its validation errors, and also if the check takes too many
+    /// steps: untagged alternatives that nest can take a time that doubles with each level.
     pub(crate) fn check(&self, value: &Value, size: usize) -> Result<(), String> {
-        let steps = Cell::new(size.saturating_mul(STEPS_A_BYTE).saturating_add(STEPS));
-        let found = Found::All(Violations::default());
-        let mut walk = Walk { root: &self.0, place: Pointer::default(), depth: 0, steps: &steps, found };
+        let steps = Cell::new(size.saturating_mul(MAX_STEPS_PER_BYTE).saturating_add(MAX_STEPS));
+        let found = Found::All(ValidationErrors::default());
+        let mut walk = Walk { root: &self.0, path: Pointer::default(), depth: 0, steps: &steps, found };
         walk.schema(&self.0, value);
         match walk.found {
-            Found::All(violations) => violations.into_result(),
+            Found::All(errors) => errors.into_result(),
             Found::Any(_) => Ok(()),
         }
     }
 }
 
-/// A place in a value or in a schema.
+/// A JSON pointer into a value or a schema, which follows a walk.
 #[derive(Default)]
 struct Pointer(String);
 
 impl Pointer {
-    /// Adds a step. Gives what [`Pointer::leave`] takes.
+    /// Appends a step. Returns the argument for [`Pointer::leave`].
     fn enter(&mut self, step: &dyn Display) -> usize {
         let begin = self.0.len();
         let step = step.to_string();
@@ -82,13 +84,13 @@ impl Display for Pointer {
 /// The seven types of JSON Schema.
 const TYPES: [&str; 7] = ["null", "boolean", "integer", "number", "string", "array", "object"];
 
-/// The place of a rule that is never checked.
+/// The JSON pointer of a keyword that is not checked here.
 struct Unchecked(String);
 
-/// A walk through a schema that looks for rules which [`Walk`] does not enforce.
+/// A walk through a schema that looks for keywords which [`Walk`] does not check.
 struct Audit<'a> {
     root: &'a Value,
-    place: Pointer,
+    path: Pointer,
 }
 
 impl Audit<'_> {
@@ -99,9 +101,9 @@ impl Audit<'_> {
             _ => return self.enforced(false),
         };
         for (keyword, rule) in rules {
-            let begin = self.place.enter(keyword);
+            let begin = self.path.enter(keyword);
             self.rule(keyword, rule)?;
-            self.place.leave(begin);
+            self.path.leave(begin);
         }
         Ok(())
     }
@@ -148,24 +150,24 @@ impl Audit<'_> {
             | "unevaluatedProperties"
             | "$dynamicRef"
             | "$recursiveRef" => self.enforced(false),
-            // A remark, as formats are in this draft.
+            // Annotations, such as `format` in draft 2020-12.
             _ => Ok(()),
         }
     }
 
     fn below(&mut self, step: &dyn Display, schema: &Value) -> Result<(), Unchecked> {
-        let begin = self.place.enter(step);
+        let begin = self.path.enter(step);
         self.schema(schema)?;
-        self.place.leave(begin);
+        self.path.leave(begin);
         Ok(())
     }
 
     fn enforced(&self, is_enforced: bool) -> Result<(), Unchecked> {
-        if is_enforced { Ok(()) } else { Err(Unchecked(self.place.0.clone())) }
+        if is_enforced { Ok(()) } else { Err(Unchecked(self.path.0.clone())) }
     }
 }
 
-/// A definition of the schema, or the whole of it.
+/// The schema that a `$ref` names: a definition, or the whole schema.
 fn target<'a>(root: &'a Value, reference: &Value) -> Option<&'a Value> {
     match reference.as_str()?.strip_prefix('#')? {
         "" => Some(root),
@@ -176,19 +178,19 @@ fn target<'a>(root: &'a Value, reference: &Value) -> Option<&'a Value> {
     }
 }
 
-/// A walk through a value along its schema.
+/// A walk through a value and its schema.
 struct Walk<'a> {
     root: &'a Value,
-    place: Pointer,
+    path: Pointer,
     depth: usize,
-    /// Schemas that may yet be held against a value, by this walk and those that it starts.
+    /// The number of steps that remain for this walk and those that it starts.
     steps: &'a Cell<usize>,
     found: Found,
 }
 
 enum Found {
-    All(Violations),
-    /// Only whether there is any.
+    All(ValidationErrors),
+    /// `true` if there is any error.
     Any(bool),
 }
 
@@ -199,7 +201,7 @@ impl Walk<'_> {
             Value::Bool(false) => return self.wrong(format_args!("False schema does not allow {value}")),
             _ => return,
         };
-        if self.depth == DEEPEST {
+        if self.depth == MAX_DEPTH {
             return self.wrong("is nested too deep");
         }
         let Some(left) = self.steps.get().checked_sub(1) else { return self.wrong("takes too long to check") };
@@ -210,9 +212,9 @@ impl Walk<'_> {
                 break;
             }
             match rule {
-                Value::Object(_) | Value::Bool(_) => self.applied(keyword, rule, rules, value),
-                Value::Array(parts) => self.listed(keyword, parts, value),
-                Value::Number(bound) => self.bound(keyword, bound, value),
+                Value::Object(_) | Value::Bool(_) => self.schema_keyword(keyword, rule, rules, value),
+                Value::Array(parts) => self.list_keyword(keyword, parts, value),
+                Value::Number(bound) => self.number_keyword(keyword, bound, value),
                 Value::String(text) if keyword == "type" && !is_of_type(value, text) => {
                     self.wrong(format_args!(r#"{value} is not of type "{text}""#));
                 }
@@ -230,12 +232,12 @@ impl Walk<'_> {
         self.depth = self.depth.saturating_sub(1);
     }
 
-    /// A rule that is a schema, or schemas by name.
-    fn applied(&mut self, keyword: &str, rule: &Value, rules: &Map<String, Value>, value: &Value) {
+    /// Checks a keyword whose value is a schema, or schemas by name.
+    fn schema_keyword(&mut self, keyword: &str, rule: &Value, rules: &Map<String, Value>, value: &Value) {
         match (keyword, rule, value) {
             ("properties", Value::Object(known), Value::Object(members)) => {
-                // Tags first: with them all alternatives but one end before what is within them, or as many walks go on as there are
-                // alternatives, at each level of an expression.
+                // Tags are checked first, so that the wrong alternatives of a tagged enum fail before their other members are checked. Otherwise
+                // the time of nested enums would be exponential in their depth.
                 for is_tag in [true, false] {
                     for (name, schema) in known.iter().filter(|(_, schema)| schema.get("const").is_some() == is_tag) {
                         match members.get(name) {
@@ -272,8 +274,8 @@ impl Walk<'_> {
         }
     }
 
-    /// A rule that is a list.
-    fn listed(&mut self, keyword: &str, parts: &[Value], value: &Value) {
+    /// Checks a keyword whose value is a list.
+    fn list_keyword(&mut self, keyword: &str, parts: &[Value], value: &Value) {
         match (keyword, value) {
             ("type", _) if !parts.iter().filter_map(Value::as_str).any(|kind| is_of_type(value, kind)) => {
                 let kinds: Vec<String> = parts.iter().map(ToString::to_string).collect();
@@ -297,7 +299,7 @@ impl Walk<'_> {
                 if matches!(self.found, Found::Any(_)) {
                     return self.wrong("fits no alternative");
                 }
-                // An option of a type: what is wrong with it says more.
+                // An `Option`: the errors of the type itself say more than that no alternative fits.
                 let mut some = parts.iter().filter(|schema| schema.get("type").is_none_or(|kind| kind != "null"));
                 if let (Some(only), None, false) = (some.next(), some.next(), value.is_null()) {
                     return self.schema(only, value);
@@ -313,8 +315,8 @@ impl Walk<'_> {
         }
     }
 
-    /// A rule that is a number.
-    fn bound(&mut self, keyword: &str, bound: &Number, value: &Value) {
+    /// Checks a keyword whose value is a number.
+    fn number_keyword(&mut self, keyword: &str, bound: &Number, value: &Value) {
         match value {
             Value::Number(number) => {
                 let order = compare(number, bound);
@@ -333,10 +335,10 @@ impl Walk<'_> {
             Value::Array(elements) => {
                 let (length, items) = (elements.len() as u64, if *bound == Number::from(1) { "item" } else { "items" });
                 match (keyword, bound.as_u64()) {
-                    ("minItems", Some(least)) if length < least => {
-                        self.wrong(format_args!("{value} has less than {least} {items}"));
+                    ("minItems", Some(min)) if length < min => {
+                        self.wrong(format_args!("{value} has less than {min} {items}"));
                     }
-                    ("maxItems", Some(most)) if length > most => self.wrong(format_args!("{value} has more than {most} {items}")),
+                    ("maxItems", Some(max)) if length > max => self.wrong(format_args!("{value} has more than {max} {items}")),
                     _ => {}
                 }
             }
@@ -344,11 +346,11 @@ impl Walk<'_> {
                 let (length, characters) =
                     (text.chars().count() as u64, if *bound == Number::from(1) { "character" } else { "characters" });
                 match (keyword, bound.as_u64()) {
-                    ("minLength", Some(least)) if length < least => {
-                        self.wrong(format_args!("{value} is shorter than {least} {characters}"));
+                    ("minLength", Some(min)) if length < min => {
+                        self.wrong(format_args!("{value} is shorter than {min} {characters}"));
                     }
-                    ("maxLength", Some(most)) if length > most => {
-                        self.wrong(format_args!("{value} is longer than {most} {characters}"));
+                    ("maxLength", Some(max)) if length > max => {
+                        self.wrong(format_args!("{value} is longer than {max} {characters}"));
                     }
                     _ => {}
                 }
@@ -358,32 +360,32 @@ impl Walk<'_> {
     }
 
     fn below(&mut self, step: &dyn Display, schema: &Value, value: &Value) {
-        let begin = self.place.enter(step);
+        let begin = self.path.enter(step);
         self.schema(schema, value);
-        self.place.leave(begin);
+        self.path.leave(begin);
     }
 
     fn fits(&self, schema: &Value, value: &Value) -> bool {
         let mut walk =
-            Walk { root: self.root, place: Pointer::default(), depth: self.depth, steps: self.steps, found: Found::Any(false) };
+            Walk { root: self.root, path: Pointer::default(), depth: self.depth, steps: self.steps, found: Found::Any(false) };
         walk.schema(schema, value);
         matches!(walk.found, Found::Any(false))
     }
 
-    /// Passes if nothing that is yet to come makes a difference.
+    /// Returns `true` if the outcome is certain, so that the walk can stop.
     const fn is_decided(&self) -> bool {
         matches!(self.found, Found::Any(true))
     }
 
     fn wrong(&mut self, what: impl Display) {
         match &mut self.found {
-            Found::All(violations) => violations.push(&self.place, &what),
+            Found::All(errors) => errors.push(&self.path, &what),
             Found::Any(any) => *any = true,
         }
     }
 }
 
-/// The choices of an `enum`, as far as they fit in one line.
+/// Displays the values of an `enum`: at most three, or two and the number of the others.
 struct Choices<'a>(&'a [Value]);
 
 impl Display for Choices<'_> {
@@ -418,7 +420,7 @@ fn is_of_type(value: &Value, kind: &str) -> bool {
     }
 }
 
-/// `3.0` is an integer to a schema.
+/// Returns `true` for an integer in the sense of JSON Schema, which `3.0` is, too.
 fn is_whole(number: &Number) -> bool {
     !number.is_f64() || number.as_f64().is_some_and(|float| float.fract() == 0.0)
 }
@@ -426,12 +428,12 @@ fn is_whole(number: &Number) -> bool {
 fn compare(a: &Number, b: &Number) -> Ordering {
     match (a.as_i128(), b.as_i128()) {
         (Some(a), Some(b)) => a.cmp(&b),
-        // Numbers of JSON are finite.
+        // JSON numbers are finite, so there is always an order.
         _ => a.as_f64().partial_cmp(&b.as_f64()).unwrap_or(Ordering::Equal),
     }
 }
 
-/// Equality in which `1` is `1.0`.
+/// Equality in the sense of JSON Schema: `1` equals `1.0`.
 fn is_same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => compare(a, b).is_eq(),

@@ -1,11 +1,11 @@
-//! The side that answers what callees ask while they serve: model, user, browser, roots.
+//! The side of a caller that answers input requests: for its model, its user, its browser and its roots.
 
 use core::fmt;
 use std::sync::Arc;
 
 use crate::context::Context;
 use crate::peer::{Call, Peer};
-use crate::state::Question;
+use crate::state::InputRequest;
 use engine::BoxFuture;
 use protocol_core::dialect::{
     Answer, Ask, Capabilities, Consent, Custom, Elicit, Elicited, LogRecord, Notice, OpenUrl, Reply, Sample, Sampled,
@@ -14,124 +14,126 @@ use protocol_core::error::RpcError;
 use protocol_core::json::Json;
 use protocol_core::session::{Invoke, InvokeError, OutboundId};
 
-/// Answers what the peer asks, and hears its news.
+/// Answers the input requests of the peer, and receives its log records and notifications.
 ///
-/// Every question is answered by a task of its own, so an answer may take its time: a person may be asked. A question that is no
-/// longer wanted drops its future. One that panics is answered with an internal error.
-///
-/// Input requests that [`Client::capabilities`] does not declare are refused before they come here.
+/// Every input request is answered by a task of its own, so an answer may take as long as a person needs. If the request is cancelled, the
+/// future of its answer is dropped. If the future panics, the request is answered with an internal error. Input requests that
+/// [`Client::capabilities`] does not declare are refused without a call of these methods.
 pub trait Client: Send + Sync + 'static {
-    /// The capabilities that the methods below really have. Only the client's half counts. Read once, when the endpoint is made.
+    /// The capabilities to declare: those that the methods below implement. The members for servers are ignored. Called once, when the
+    /// endpoint is made. Default: none.
     fn capabilities(&self) -> Capabilities {
         Capabilities::default()
     }
 
-    /// Asks a model. Refuses by default.
+    /// Asks a model. By default, answers that sampling is not offered.
     ///
     /// # Cancel safety
-    /// The future must be ready to be dropped at any await, as it is when the question is no longer wanted; nothing is answered then.
+    /// An implementation must be cancel safe: the future is dropped at an await point if the request is cancelled. No answer is sent then.
     fn sample(&self, asked: InputContext, sample: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
         let _ = (asked, sample);
         refuse("sampling is not offered")
     }
 
-    /// Asks the user to fill a form; one without fields asks for yes or no. Refuses by default.
+    /// Asks the user to fill in a form. A form without fields asks for yes or no. By default, answers that elicitation is not offered.
     ///
     /// # Cancel safety
-    /// The future must be ready to be dropped at any await, as it is when the question is no longer wanted; nothing is answered then.
+    /// An implementation must be cancel safe: the future is dropped at an await point if the request is cancelled. No answer is sent then.
     fn elicit(&self, asked: InputContext, form: Elicit) -> BoxFuture<'static, Result<Elicited, RpcError>> {
         let _ = (asked, form);
         refuse("elicitation is not offered")
     }
 
-    /// Asks the user whether to open an address, and opens it once they agree; nothing of it may be fetched before. Declines by default.
+    /// Asks the user whether to open a URL, and opens it if they agree. An implementation must not fetch anything from the URL before that
+    /// (MCP, client/elicitation, "Safe URL Handling"). Declines by default.
     ///
-    /// The answer does not wait for the user, who may take long. A server may tell of the end:
-    /// [`Notice::ElicitationComplete`] goes to [`Client::notice`], and with an id that is not awaited it means nothing.
+    /// It answers as soon as the user has agreed or declined, and does not wait until they are done at that URL. The server may notify the
+    /// client of that: [`Client::notice`] receives a [`Notice::ElicitationComplete`]. One with an unknown id is to be ignored.
     ///
     /// # Cancel safety
-    /// The future must be ready to be dropped at any await, as it is when the question is no longer wanted; nothing is answered
-    /// then.
+    /// An implementation must be cancel safe: the future is dropped at an await point if the request is cancelled. No answer is sent then.
     fn open_url(&self, asked: InputContext, open: OpenUrl) -> BoxFuture<'static, Result<Consent, RpcError>> {
         let _ = (asked, open);
         Box::pin(core::future::ready(Ok(Consent::Decline)))
     }
 
-    /// Lists the folders to work in: the array of `{uri, name?}`. Refuses by default.
+    /// Lists the folders to work in, as an array of `{uri, name?}`. By default, answers that roots are not offered.
     ///
     /// # Cancel safety
-    /// The future must be ready to be dropped at any await, as it is when the question is no longer wanted; nothing is answered then.
+    /// An implementation must be cancel safe: the future is dropped at an await point if the request is cancelled. No answer is sent then.
     fn roots(&self, asked: InputContext) -> BoxFuture<'static, Result<Json, RpcError>> {
         let _ = asked;
         refuse("roots are not offered")
     }
 
-    /// The methods beside those of the protocol that [`Client::request`] serves. None by default. Read once, when the endpoint is made.
+    /// The methods that [`Client::request`] serves beside those of the protocol. Called once, when the endpoint is made. Default: none.
     fn methods(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Serves a request of one of [`Client::methods`], with its parameters exactly as they came. Refuses by default.
+    /// Serves a request for one of [`Client::methods`]. `params` are its parameters, byte for byte. By default, answers that the method does
+    /// not exist.
     ///
     /// # Cancel safety
-    /// The future must be ready to be dropped at any await, as that of every handler: it is when the connection is dropped, and when
-    /// it goes on for longer than [`handler_grace`](protocol_core::Timeouts::handler_grace) after `context` was told to stop.
+    /// An implementation must be cancel safe, as every handler: the future is dropped at an await point if the connection is dropped, and if it
+    /// runs for longer than [`handler_grace`](protocol_core::Timeouts::handler_grace) after its call was cancelled.
     fn request(&self, context: Context, method: &str, params: Json) -> BoxFuture<'static, Result<Json, RpcError>> {
         let _ = (context, method, params);
         refuse("method not found")
     }
 
-    /// A log record of the peer. Called in order, by the driver: it must not block.
+    /// Receives a log record of the peer. Called in the order of arrival by the task that drives the endpoint, so it must not block.
     fn log(&self, record: LogRecord) {
         let _ = record;
     }
 
-    /// News of the peer. Called in order, by the driver: it must not block.
+    /// Receives a notification of the peer that belongs to no call. Called in the order of arrival by the task that drives the endpoint, so it
+    /// must not block.
     fn notice(&self, notice: Notice) {
         let _ = notice;
     }
 }
 
-/// A client that answers nothing.
+/// A client that declares no capabilities.
 impl Client for () {}
 
 fn refuse<T: Send + 'static>(message: &'static str) -> BoxFuture<'static, Result<T, RpcError>> {
     Box::pin(core::future::ready(Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, message))))
 }
 
-/// The origin of an input request. Cloneable.
+/// The handle of a [`Client`] on an input request: the call that it belongs to, and the peer that made it. Cloneable.
 #[derive(Clone)]
 pub struct InputContext {
-    question: Arc<Question>,
+    input_request: Arc<InputRequest>,
 }
 
 impl InputContext {
-    pub(crate) fn new(question: Arc<Question>) -> Self {
-        Self { question }
+    pub(crate) fn new(input_request: Arc<InputRequest>) -> Self {
+        Self { input_request }
     }
 
-    /// The call of ours on whose behalf the peer asks, as far as that is known.
+    /// The outbound call during which the peer made the input request; `None` if the protocol does not say.
     #[must_use]
     pub fn parent(&self) -> Option<OutboundId> {
-        self.question.parent
+        self.input_request.parent
     }
 
-    /// For sampling, how deep it is nested: 1 and up. Otherwise the depth of its call.
+    /// The sampling depth: for a sampling request at least 1, for others that of their call.
     #[must_use]
     pub fn depth(&self) -> u8 {
-        self.question.depth
+        self.input_request.depth
     }
 
-    /// Starts a call on behalf of the question, so that sampling depth counts itself.
+    /// Starts a call as part of the answer. The call has the sampling depth of the input request.
     ///
     /// # Errors
-    /// [`InvokeError`] with the call, as for [`Peer::call`]; also when the question is no longer open.
+    /// [`InvokeError`] with the call, as for [`Peer::call`]; also if the input request is no longer open.
     pub fn call(&self, mut call: Invoke) -> Result<Call, InvokeError> {
-        call.parent = Some(self.question.key);
+        call.parent = Some(self.input_request.key);
         self.peer().call(call)
     }
 
-    /// Starts a tool on behalf of the question. `arguments` is an object.
+    /// Starts the call of a tool as part of the answer. `arguments` is an object.
     ///
     /// # Errors
     /// As for [`InputContext::call`].
@@ -139,30 +141,30 @@ impl InputContext {
         self.call(Invoke::call_tool(name, arguments))
     }
 
-    /// The peer that asks.
+    /// The peer that made the input request.
     #[must_use]
     pub fn peer(&self) -> Peer {
-        Peer::new(Arc::clone(&self.question.shared))
+        Peer::new(Arc::clone(&self.input_request.shared))
     }
 }
 
 impl fmt::Debug for InputContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("InputContext")
-            .field("key", &self.question.key)
-            .field("parent", &self.question.parent)
-            .field("depth", &self.question.depth)
+            .field("key", &self.input_request.key)
+            .field("parent", &self.input_request.parent)
+            .field("depth", &self.input_request.depth)
             .finish_non_exhaustive()
     }
 }
 
-/// Serves a request of the peer. The client's own code runs in its polls.
+/// Serves a request of the peer. The client's code runs only when the future is polled.
 pub(crate) async fn serve(client: Arc<dyn Client>, context: Context, request: Custom) -> Reply {
     let method = String::from(request.method());
     client.request(context, &method, request.into_params()).await.map_or_else(Reply::Error, Reply::Raw)
 }
 
-/// Answers `ask`. The client's own code runs in its polls.
+/// Answers an input request. The client's code runs only when the future is polled.
 pub(crate) async fn answer(client: Arc<dyn Client>, asked: InputContext, ask: Ask) -> Answer {
     let answer = match ask {
         Ask::Sample(sample) => client.sample(asked, *sample).await.map(Answer::Sample),

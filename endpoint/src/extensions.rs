@@ -1,14 +1,14 @@
-//! Values that a transport attaches to what comes by one of its lanes.
+//! Values that a transport attaches to the frames of its lanes.
 
 use core::any::{Any, TypeId};
 use core::fmt;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Values of a transport, at most one of each type: the head of an HTTP request, the principal that a layer has checked.
+/// Values that a transport attaches to a frame, at most one of each type: the head of an HTTP request, or an authenticated principal.
 ///
-/// [`Endpoint::handle_frame_by`](crate::Endpoint::handle_frame_by) takes them, and the handlers of that frame's requests see them by
-/// [`Context::extensions`](crate::Context::extensions). Cloning shares the values. An empty one takes no memory.
+/// They are passed to [`Endpoint::handle_frame_by`](crate::Endpoint::handle_frame_by), and handlers of the requests in that frame read them
+/// with [`Context::extensions`](crate::Context::extensions). Clones share the values. An empty set allocates no memory.
 #[derive(Clone, Default)]
 pub struct Extensions {
     values: Option<Arc<Values>>,
@@ -17,13 +17,13 @@ pub struct Extensions {
 type Values = BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>;
 
 impl Extensions {
-    /// No values.
+    /// An empty set.
     #[must_use]
     pub const fn new() -> Self {
         Self { values: None }
     }
 
-    /// Adds a value, in the place of the one of its type if there is one.
+    /// Adds a value. It replaces the one of its type, if there is one.
     #[must_use]
     pub fn with<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         let values = Arc::make_mut(self.values.get_or_insert_default());
@@ -31,13 +31,13 @@ impl Extensions {
         self
     }
 
-    /// The value of a type.
+    /// The value of type `T`, if there is one.
     #[must_use]
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
         self.values.as_ref()?.get(&TypeId::of::<T>())?.downcast_ref()
     }
 
-    /// Says whether there is no value.
+    /// Returns `true` if there are no values.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.values.is_none()

@@ -13,11 +13,12 @@
 //! # This crate
 //!
 //! * To serve: a [`Service`] of [`Tool`]s, [`Prompt`]s and [`Resource`]s, whose handlers get a [`Context`].
-//! * To call: a [`Peer`], whose calls are futures ([`Call`]); a [`Client`] answers what the server asks.
-//! * [`Endpoint`] joins either with a session. It needs no runtime of its own: an adapter lends tasks and a clock through [`Runtime`], and
-//!   [`drive`] runs it over a transport.
+//! * To call: a [`Peer`], whose calls are futures ([`Call`]); a [`Client`] answers the input requests of the server.
+//! * An [`Endpoint`] connects either of them with a session. It depends on no runtime: an adapter provides tasks and a clock through
+//!   [`Runtime`], and [`drive`] runs the endpoint over a transport.
 //!
-//! Sleeping and time limits use the endpoint's own deadlines, so handlers run in virtual time under test:
+//! [`Context::sleep`] and [`Context::with_timeout`] use the deadlines of the endpoint instead of a runtime's timers, so handlers run in
+//! virtual time under test:
 //!
 //! ```
 //! use endpoint::{Context, Service, Tool, ToolError};
@@ -35,9 +36,27 @@
 //!
 //! | Feature | Default | |
 //! |---|---|---|
-//! | `validate` | on | arguments of tools and typed answers are checked against their whole schema: by rules of this crate where they are all that it consists of, as of nearly all derived ones, and else by the crate `jsonschema`. Without it a schema that says more is an error ([`SchemaUnchecked`]) that names the place |
-//! | `tracing` | on | spans and events under the target `protocol_core`: a span for each `invocation` (entered around each poll of its handler), for each `call` and for each `question` that a [`Client`] answers, with `id`, `op`, `name` and `depth`; events for panics (error), for what is refused, broken or given up (warn), for the end of the session (info), and for the ends of calls (debug). No subscriber is called under the endpoint's lock |
-//! | `testing` | off | a handler under test in virtual time, without peer or runtime (`testing`) |
+//! | `validate` | on | checks values against schemas with any keyword |
+//! | `tracing` | on | spans and events for a `tracing` subscriber |
+//! | `testing` | off | the module `testing`: runs a handler in virtual time, without a peer and without a runtime |
+//!
+//! ## Schemas
+//!
+//! Arguments of tools and typed answers are checked against the schemas of their types. This crate checks the keywords of nearly all derived
+//! schemas itself: types, members, choices, ranges of numbers, and lengths of lists and strings. With the feature `validate`, schemas with
+//! other keywords are checked by the crate `jsonschema`. Without it, a tool or prompt with such a schema cannot be registered; the error
+//! ([`SchemaUnchecked`]) names the keyword.
+//!
+//! ## Tracing
+//!
+//! All spans and events have the target `protocol_core`.
+//!
+//! * Spans: `invocation` for each inbound call, entered around each poll of its handler; `call` for each outbound call; `question` for each
+//!   input request that a [`Client`] answers.
+//! * Events: panics (error); refused values, violations of the peer and abandoned handlers (warn); the end of the session (info, or warn if it
+//!   was not orderly); the ends of calls (debug).
+//!
+//! No subscriber is called under the endpoint's lock.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
@@ -67,7 +86,8 @@ mod state;
 pub mod testing;
 #[cfg(test)]
 mod tests;
-mod violations;
+mod text_shape;
+mod validation_errors;
 
 pub use client::{Client, InputContext};
 pub use context::{Cancellation, Cancelled, Context, Subrange, TimeoutError};
@@ -76,7 +96,7 @@ pub use engine::{BoxFuture, Runtime};
 pub use extensions::Extensions;
 pub use peer::{Call, Canceller, Peer};
 pub use service::{
-    Completion, CompletionOf, CompletionRequest, Prompt, PromptMessage, PromptOutput, Resource, ResourceContents, ResourceTemplate,
-    ResourceUri, SchemaInvalid, SchemaUnchecked, Service, Tool, ToolError,
+    Catalog, Completion, CompletionOf, CompletionRequest, Prompt, PromptMessage, PromptOutput, Resource, ResourceContents,
+    ResourceTemplate, ResourceUri, SchemaInvalid, SchemaUnchecked, Service, Tool, ToolError,
 };
 pub use state::{AskFailed, CallError, CallOutcome, Counters};

@@ -1,4 +1,4 @@
-//! The JSON Schema of a Rust type: what the peer is told, and the check of what it sends.
+//! The JSON Schemas of Rust types: as they are sent to the peer, and as the values that it sends are checked against them.
 
 use core::fmt;
 
@@ -16,21 +16,22 @@ use protocol_core::dialect::{Content, ToolOutput, ToolResult};
 use protocol_core::json::write::Object;
 use protocol_core::json::{Json, JsonError, Text};
 
-/// A schema and the values that it lets through.
+/// A schema with its checker.
 pub(crate) struct Shape {
     schema: Json,
     checker: Checker,
-    /// The check that needs no tree as long as the arguments are valid.
+    /// A quick check that recognizes most valid arguments without parsing them into a [`Value`].
     plain: Option<Plain>,
-    /// The type is the unit type: it is read from an empty object.
+    /// The type is `()`, which is read from an empty object.
     unit: bool,
 }
 
-/// The check of a value against a schema.
+/// Checks values against a schema.
 enum Checker {
-    /// By the rules of this crate, of which the time grows with the value and no faster.
+    /// By this crate, in time that is linear in the size of the value.
     Own(check_plain::Checker),
-    /// By `jsonschema`, for schemas that say more. Alternatives that nest take it a time that grows with a power of their depth.
+    /// By `jsonschema`, for schemas with keywords that this crate does not check. Its time is polynomial in the depth of nested
+    /// alternatives.
     #[cfg(feature = "validate")]
     Full(check_full::Checker),
 }
@@ -44,10 +45,10 @@ impl Checker {
         Self::Own(check_plain::Checker::new(schema))
     }
 
-    /// The place of the first rule that is never checked, as a JSON pointer.
+    /// The JSON pointer of the first keyword that cannot be checked.
     fn unchecked(&self) -> Option<String> {
         match self {
-            // It was chosen since there is none.
+            // `new` has made sure that there is none.
             Self::Own(_) if cfg!(feature = "validate") => None,
             Self::Own(checker) => checker.unchecked(),
             #[cfg(feature = "validate")]
@@ -55,7 +56,7 @@ impl Checker {
         }
     }
 
-    /// Fails if the schema itself is known to be none.
+    /// Fails if the schema itself is not a valid schema, as far as that is known.
     fn check_schema(&self) -> Result<(), String> {
         match self {
             Self::Own(_) => Ok(()),
@@ -64,7 +65,7 @@ impl Checker {
         }
     }
 
-    /// Checks `value`, whose text is `size` bytes long. Fails with all that is wrong with it.
+    /// Checks `value`, whose JSON is `size` bytes long. Fails with the text of all validation errors.
     fn check(&self, value: &Value, size: usize) -> Result<(), String> {
         match self {
             Self::Own(checker) => checker.check(value, size),
@@ -74,7 +75,7 @@ impl Checker {
     }
 }
 
-/// The message about a rule that is not checked.
+/// The error message about a keyword that cannot be checked, by its JSON pointer.
 pub(crate) struct Unchecked<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Unchecked<'_> {
@@ -84,25 +85,26 @@ impl fmt::Display for Unchecked<'_> {
 }
 
 impl Shape {
-    /// The schema of the texts that a `T` is read from.
+    /// The shape of the JSON that a `T` is deserialized from.
     pub(crate) fn of<T: JsonSchema>() -> Self {
         Self::new(schema_of::<T>(SchemaSettings::draft2020_12().for_deserialize()), false)
     }
 
-    /// The arguments of a tool: an object. One that names its members and is no alternative of several takes no others.
+    /// The shape of the arguments of a tool, which are an object. If the schema lists its properties and has no alternatives or conditions,
+    /// other members are not allowed.
     pub(crate) fn arguments<T: JsonSchema>() -> Self {
         let mut schema = schema_of::<T>(SchemaSettings::draft2020_12().for_deserialize());
         let unit = schema.get("type").is_some_and(|kind| kind == "null");
         if unit {
             schema = json!({"type": "object", "properties": {}, "additionalProperties": false});
         } else if !schema.is_object() {
-            // `true`: a type that takes anything. Arguments are an object all the same.
+            // The schema is `true`, which allows any value; arguments must still be an object.
             schema = json!({"type": "object"});
         }
         if let Some(members) = schema.as_object_mut() {
             members.entry("type").or_insert_with(|| json!("object"));
             if members.get("additionalProperties") == Some(&Value::Bool(false)) {
-                // Without it the validator says that nothing is allowed, and does not name the argument.
+                // Without `properties`, the error message of the validator would not name the argument.
                 members.entry("properties").or_insert_with(|| json!({}));
             }
             const OPEN: [&str; 8] = ["$ref", "allOf", "anyOf", "oneOf", "if", "not", "patternProperties", "unevaluatedProperties"];
@@ -113,7 +115,8 @@ impl Shape {
         Self::new(schema, unit)
     }
 
-    /// The arguments of a tool whose schema is known at run time only. Fails with the fault of the schema, as the end of a sentence about it.
+    /// The shape of the arguments of a tool whose schema is known only at run time. Fails with what is wrong with the schema, as the predicate
+    /// of a sentence whose subject is the schema.
     pub(crate) fn raw(schema: Json) -> Result<Self, String> {
         let value: Value = schema.decode().map_err(|error| format!("cannot be read: {error}"))?;
         if value.get("type").is_none_or(|kind| kind != "object") {
@@ -126,11 +129,11 @@ impl Shape {
     }
 
     fn new(schema: Value, unit: bool) -> Self {
-        let (told, plain) = (encode(&schema), Plain::of(&schema));
-        Self { schema: told, checker: Checker::new(schema), plain, unit }
+        let (encoded, plain) = (encode(&schema), Plain::of(&schema));
+        Self { schema: encoded, checker: Checker::new(schema), plain, unit }
     }
 
-    /// Checks `json` against the schema and gives it back as it is.
+    /// Checks `json` against the schema and returns a clone of it.
     pub(crate) fn check(&self, json: &Json) -> Result<Json, String> {
         if !self.plain.as_ref().is_some_and(|plain| plain.fits(json)) {
             let value: Value = json.decode().map_err(plain)?;
@@ -139,12 +142,12 @@ impl Shape {
         Ok(json.clone())
     }
 
-    /// The place of the first rule of the schema that nothing checks, as a JSON pointer.
+    /// The JSON pointer of the first keyword in the schema that cannot be checked.
     pub(crate) fn unchecked(&self) -> Option<String> {
         self.checker.unchecked()
     }
 
-    /// Passes if every rule of the schema is checked, and else says which is not.
+    /// Returns the shape if every keyword of the schema can be checked, and otherwise an error that names the first that cannot.
     pub(crate) fn checked(self) -> Result<Self, String> {
         match self.unchecked() {
             None => Ok(self),
@@ -156,9 +159,8 @@ impl Shape {
         &self.schema
     }
 
-    /// Checks `json` against the schema and reads it.
-    ///
-    /// An error names the place, as a JSON pointer, and the rule that it breaks.
+    /// Checks `json` against the schema and decodes it. The error consists of the validation errors, each with the JSON pointer of the value
+    /// that is not valid.
     pub(crate) fn read<T: DeserializeOwned>(&self, json: &Json) -> Result<T, String> {
         match self.read_plain(json) {
             Some(value) => Ok(value),
@@ -166,7 +168,7 @@ impl Shape {
         }
     }
 
-    /// Reads what is surely valid without a tree in between.
+    /// Decodes `json` without a [`Value`] in between, if the quick check finds it valid.
     fn read_plain<T: DeserializeOwned>(&self, json: &Json) -> Option<T> {
         let fits = self.plain.as_ref().is_some_and(|plain| plain.fits(json));
         let read = || if self.unit { serde_json::from_value(Value::Null).ok() } else { json.decode().ok() };
@@ -179,7 +181,8 @@ impl Shape {
         if self.unit {
             return serde_json::from_value(Value::Null).map_err(|error| error.to_string());
         }
-        // Mostly this is all. But some types want the text itself, and `3.0` is an integer to a schema and none to serde.
+        // The two further attempts are for types that deserialize only from text, and for `3.0`, which is an integer for a schema but not for
+        // serde.
         T::deserialize(&value)
             .or_else(|_| json.decode())
             .or_else(|_| serde_json::from_value(whole_numbers(value)).map_err(|error| error.to_string()))
@@ -193,7 +196,7 @@ fn plain(error: JsonError) -> String {
     }
 }
 
-/// Writes every float that is a whole number as an integer.
+/// Converts every float that is a whole number into an integer.
 fn whole_numbers(value: Value) -> Value {
     match value {
         Value::Number(number) if !number.is_i64() && !number.is_u64() => match number.as_f64() {
@@ -206,15 +209,15 @@ fn whole_numbers(value: Value) -> Value {
     }
 }
 
-/// The form in which a tool's typed result is sent.
+/// The form in which the typed result of a tool is sent, by the schema of its type.
 pub(crate) enum Output {
-    /// Its JSON is an object: that is the structured content.
+    /// The result is an object, and is the structured content.
     Object(Json),
-    /// Its JSON is something else. Structured content must be an object, so it is the member `result` of one.
+    /// The result is not an object, but structured content must be one: it becomes the member `result` of an object.
     Wrapped(Json),
-    /// The unit type: no content.
+    /// The type is `()`: there is no content.
     Unit,
-    /// The type does not say. An object is structured content, anything else is text.
+    /// The schema allows any value: an object becomes structured content, anything else text.
     Any,
 }
 
@@ -231,13 +234,13 @@ impl Output {
             if let Some(members) = schema.as_object_mut() {
                 members.entry("type").or_insert_with(|| json!("object"));
                 if members.get("additionalProperties") == Some(&Value::Bool(false)) {
-                    // Without it the validator says that nothing is allowed, and does not name the argument.
+                    // As for arguments: otherwise error messages would not name the member.
                     members.entry("properties").or_insert_with(|| json!({}));
                 }
             }
             return Self::Object(encode(&schema));
         }
-        // Definitions are found from the root.
+        // References to definitions start at the root, so the definitions stay there.
         let definitions = schema.as_object_mut().and_then(|members| members.remove("$defs"));
         let mut wrapped = json!({"type": "object", "properties": {"result": schema}, "required": ["result"]});
         if let (Some(members), Some(definitions)) = (wrapped.as_object_mut(), definitions) {
@@ -246,7 +249,7 @@ impl Output {
         Self::Wrapped(encode(&wrapped))
     }
 
-    /// The schema of the output that the peer is told.
+    /// The output schema that is sent to the peer.
     pub(crate) fn schema(&self) -> Option<&Json> {
         match self {
             Self::Object(schema) | Self::Wrapped(schema) => Some(schema),
@@ -254,7 +257,7 @@ impl Output {
         }
     }
 
-    /// Reads a result of this shape. One without structured content is read from its text, which a string is by itself.
+    /// Decodes a result of this form. Without structured content it is decoded from the text: as JSON, or as a string.
     pub(crate) fn read<T: DeserializeOwned>(&self, result: &ToolResult) -> Result<T, JsonError> {
         match (self, &result.structured) {
             (Self::Unit, _) => Json::null().decode(),
@@ -267,7 +270,7 @@ impl Output {
         }
     }
 
-    /// A result as structured content, and the same JSON as one block of text; of a string the text itself.
+    /// Converts a result into structured content and a block of text with the same JSON. The text of a string is the string itself.
     pub(crate) fn shape<T: Serialize>(&self, value: &T) -> Result<ToolOutput, JsonError> {
         Ok(match self {
             Self::Object(_) => ToolOutput::structured(Json::encode(value)?),
@@ -288,7 +291,7 @@ impl Output {
     }
 }
 
-/// The text of a string, the JSON of anything else.
+/// The value of a string, or the JSON of anything else.
 fn shown(json: &Json) -> Text {
     json.as_text().unwrap_or_else(|| json.as_str().into())
 }
@@ -299,7 +302,7 @@ fn is_object(schema: &Value) -> bool {
     schema.get("type").is_some_and(|kind| kind == "object") || all("anyOf") || all("oneOf") || any("allOf")
 }
 
-/// The schema of `T` as elicitation allows it: a flat object of primitives. Fails with the first field that is none.
+/// The schema of `T` as MCP allows it for elicitation: a flat object of primitive types. Fails with the first field of another type.
 pub(crate) fn flat<T: JsonSchema>() -> Result<Shape, String> {
     let schema = schema_of::<T>(SchemaSettings::draft2020_12().for_deserialize());
     if schema.get("type").is_none_or(|kind| kind != "object") {
@@ -318,11 +321,12 @@ pub(crate) fn flat<T: JsonSchema>() -> Result<Shape, String> {
     Ok(Shape::new(form, false))
 }
 
-/// A field in the words that every revision knows; otherwise what it is instead.
+/// Reduces the schema of a field to the keywords that forms have in every revision. Fails with a description of a field that forms cannot
+/// have.
 fn primitive(field: &Value) -> Result<Value, &'static str> {
     let Some(field) = field.as_object() else { return Err("of any type") };
     if let Some(choices) = field.get("anyOf").and_then(Value::as_array) {
-        // An option of a type that is no single word: the type or null.
+        // An `Option` whose schema is `anyOf` the type and null.
         let mut real = choices.iter().filter(|choice| choice.get("type").is_none_or(|kind| kind != "null"));
         return match (real.next(), real.next()) {
             (Some(one), None) => primitive(one).map(|inner| with_texts(inner, field)),
@@ -330,7 +334,7 @@ fn primitive(field: &Value) -> Result<Value, &'static str> {
         };
     }
     if let Some(variants) = field.get("oneOf").and_then(Value::as_array) {
-        // An enum of plain names, some of which have a doc comment.
+        // An enum without data whose variants have doc comments.
         let mut names = Vec::new();
         for variant in variants {
             match (variant.get("const"), variant.get("enum").and_then(Value::as_array)) {
@@ -343,7 +347,7 @@ fn primitive(field: &Value) -> Result<Value, &'static str> {
     }
     let kind = match field.get("type") {
         Some(Value::String(kind)) => kind.as_str(),
-        // An option of a single word.
+        // An `Option` whose schema is a list of the type and null.
         Some(Value::Array(kinds)) => {
             let mut real = kinds.iter().filter_map(Value::as_str).filter(|kind| *kind != "null");
             match (real.next(), real.next()) {
@@ -363,7 +367,7 @@ fn primitive(field: &Value) -> Result<Value, &'static str> {
     let mut out = Map::new();
     out.insert(String::from("type"), json!(kind));
     for (key, value) in kept.iter().filter_map(|key| field.get_key_value(*key)).filter(|(_, value)| !value.is_null()) {
-        // A choice that may be left out lists null among its names.
+        // An `Option` of an enum lists null among the names.
         let value = match value.as_array() {
             Some(names) if key == "enum" => names.iter().filter(|name| !name.is_null()).cloned().collect(),
             _ => value.clone(),
@@ -373,7 +377,7 @@ fn primitive(field: &Value) -> Result<Value, &'static str> {
     Ok(with_texts(Value::Object(out), field))
 }
 
-/// A list of names to choose from: the only list that a form has, from 2025-11-25 on.
+/// A choice of several names: the only kind of list that forms have, since revision 2025-11-25.
 fn choices(field: &Map<String, Value>) -> Result<Value, &'static str> {
     let items = field.get("items").map(primitive).ok_or("a list")?.map_err(|_| "a list of something else than names")?;
     let names = items.get("enum").ok_or("a list of something else than names")?;
@@ -399,12 +403,12 @@ fn with_texts(mut schema: Value, field: &Map<String, Value>) -> Value {
     schema
 }
 
-fn encode(schema: &Value) -> Json {
-    // Its keys are text and its numbers finite, so it has a JSON.
+pub(crate) fn encode(schema: &Value) -> Json {
+    // It cannot fail: all keys are strings, and all numbers are finite.
     Json::encode(schema).unwrap_or_default()
 }
 
-/// The schema of `T` without references, as far as `T` does not contain itself, and without what only Rust knows.
+/// The schema of `T`, with references only where `T` contains itself, and without the number formats of Rust.
 fn schema_of<T: JsonSchema>(settings: SchemaSettings) -> Value {
     let settings = settings.with(|settings| {
         settings.inline_subschemas = true;
@@ -420,7 +424,7 @@ fn schema_of<T: JsonSchema>(settings: SchemaSettings) -> Value {
     schema
 }
 
-/// Removes the number formats that only Rust knows, wherever a schema stands; names and data are left alone.
+/// Removes the number formats of Rust, such as `uint8`, from a schema and its subschemas.
 fn tidy(schema: &mut Value) {
     const RUST: [&str; 14] = [
         "int", "int8", "int16", "int32", "int64", "int128", "uint", "uint8", "uint16", "uint32", "uint64", "uint128", "float",
@@ -458,7 +462,7 @@ fn tidy(schema: &mut Value) {
 mod tests {
     use super::*;
 
-    /// A stream of numbers that is the same each time.
+    /// Pseudorandom numbers from a seed.
     struct Dice(u64);
 
     impl Dice {
@@ -471,7 +475,7 @@ mod tests {
             of[self.roll(of.len())]
         }
 
-        /// Mostly plain, now and then something that only the validator understands.
+        /// The schema of a field: mostly one that [`Plain`] supports, sometimes one that only the validator supports.
         fn field(&mut self) -> Value {
             let mut field = match self.roll(12) {
                 0..=1 => json!({"type": "string"}),
@@ -562,7 +566,7 @@ mod tests {
             String::from(self.pick(&VALUES))
         }
 
-        /// Mostly what `schema` wants.
+        /// A value that is mostly valid for `schema`.
         fn value_of(&mut self, schema: &Value) -> String {
             let kind = schema["type"].as_str().or_else(|| schema["type"][0].as_str()).unwrap_or_default();
             match kind {
@@ -653,5 +657,32 @@ mod tests {
             assert_eq!(shape.read::<Given>(&json), thorough, "{json}");
         }
         assert!(quick > 1_000, "{quick}");
+    }
+
+    #[derive(serde::Deserialize, JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    struct Formats {
+        member: u8,
+        option: Option<u16>,
+        list: Vec<i32>,
+        pair: (f32, f64),
+        table: std::collections::BTreeMap<String, i64>,
+        choice: Choice,
+        below: Option<Box<Self>>,
+    }
+
+    #[derive(serde::Deserialize, JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    enum Choice {
+        One(u32),
+        Two { size: usize },
+    }
+
+    #[test]
+    fn no_schema_has_a_number_format_that_only_rust_knows() {
+        let schema = Shape::arguments::<Formats>().schema;
+        let has = |keyword: &str| schema.as_str().contains(&format!("\"{keyword}\":"));
+        assert!(["properties", "items", "additionalProperties", "oneOf", "prefixItems"].into_iter().all(has), "{schema}");
+        assert!(!has("format"), "{schema}");
     }
 }

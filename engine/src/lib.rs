@@ -1,4 +1,4 @@
-//! One lock discipline around a sans-IO machine that many handles share.
+//! A lock around a sans-IO machine that many handles share, such that no code of users runs under it.
 //!
 //! # Which layer do you need?
 //!
@@ -12,16 +12,22 @@
 //!
 //! # This crate
 //!
-//! An [`Engine`] keeps some [`Guarded`] state under one lock. Every method of a handle reads the clock, locks, changes the state, takes the
-//! wakers of the tasks that now have something to do, unlocks, and only then wakes them. So no waker, no future of a user and no `Drop` of a
-//! user's type ever runs under the lock. `endpoint` keeps a session that way, and the gateway of `tesseron` its bridge. You need it to write
-//! an adapter for another runtime ([`Runtime`]), or a machine of your own that is shared.
+//! An [`Engine`] holds some [`Guarded`] state under one lock. The state contains a machine
+//! ([`Machine`](protocol_core::drive::Machine)). It is changed in two ways:
 //!
-//! * [`Runtime`]: the tasks and the clock that an adapter lends.
-//! * [`DriverSlot`]: the waker of a machine's driver, and the deadline it waits for.
-//! * [`Waiters`], [`AbortHandle`] and [`park`]: wakers that are kept under a lock and used outside of it.
-//! * [`Task`]: a future of a user that runs as a task and settles what it owes, however it ends.
-//! * [`drive`]: turns a driver, and lets methods send with it ([early sends](early)).
+//! * by a *turn* of the machine's driver: one pass of the event loop, which reads, handles deadlines and writes;
+//! * by a *verb*: a method of a handle, from any thread. A verb reads the clock, locks, changes the state, takes the wakers of the tasks that
+//!   now have something to do, unlocks, and only then wakes them ([`Engine::verb`]).
+//!
+//! So no waker, no future of a user and no `Drop` of a user's type ever runs under the lock. `endpoint` uses an engine for a session, and the
+//! gateway of `tesseron` one for its bridge. Use this crate to write an adapter for another runtime ([`Runtime`]), or to share a machine of
+//! your own.
+//!
+//! * [`Runtime`]: the tasks, the clock and the random bytes that an adapter provides.
+//! * [`DriverSlot`]: the waker of the driver, and the deadline that it waits for.
+//! * [`Waiters`], [`AbortHandle`] and [`park`]: wakers that are stored under a lock, but cloned, woken and dropped outside of it.
+//! * [`Task`]: a future of a user that runs as a task, and reports its end exactly once, also if it panics or is dropped.
+//! * [`drive`]: runs a driver, and lets verbs write with it ([early sends](early)).
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),

@@ -1,4 +1,4 @@
-//! The one lock, and the order in which a verb does its work.
+//! The lock of an engine, and the steps of a verb.
 
 use core::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,39 +11,39 @@ use protocol_core::lines::LineEncoder;
 
 use crate::{Runtime, park, wake_all};
 
-/// State that an [`Engine`] keeps under its lock: a machine, and what its handles share beside it.
+/// The state that an [`Engine`] holds under its lock: a machine, and what its handles share beside it.
 ///
-/// No method may wake a waker, or drop one: they are given out, and used when the lock is let go.
+/// The methods must not wake or drop a waker. They return wakers, which the engine uses after it has released the lock.
 pub trait Guarded: Send + 'static {
-    /// Wakers to be woken after a verb.
+    /// The wakers to be woken after a verb.
     type Wakers: IntoIterator<Item = Waker>;
 
     /// Returns `true` if the machine is closed.
     fn is_closed(&self) -> bool;
 
-    /// Takes the wakers of everybody who has something to do after a verb: drivers that have frames to write or an earlier deadline to wait
-    /// for, and owners of events.
+    /// Takes the wakers of all tasks that have something to do after a verb: drivers that have frames to write or an earlier deadline to wait
+    /// for, and tasks that wait for events.
     fn take_wakers(&mut self, after: &After) -> Self::Wakers;
 
-    /// The slot of the driver that verbs may send with, where there is one ([`SendsEarly`]).
+    /// The slot of the driver that verbs may write with ([`SendsEarly`]), if there is one.
     fn early_slot(&mut self) -> Option<&mut DriverSlot> {
         None
     }
 }
 
-/// State whose verbs may send with the driver.
+/// State whose verbs may write frames with the driver; see [early sends](crate::early).
 pub trait SendsEarly: Guarded {
-    /// The event that the driver hands out.
+    /// The event that the driver returns.
     type Event: Send;
 
-    /// Ends a turn of the driver, or an early send: puts the frames that wait into `room`, if there is any, and says what to wait for. The
-    /// second value says whether there are events to be dispatched.
+    /// Ends a turn of the driver, or an early send: moves the queued frames into `room`, if there is room, and returns what the driver has to
+    /// wait for. The second value is `true` if there are events to be handled.
     fn finish_turn(&mut self, now: Instant, room: Option<&mut LineEncoder>) -> (TurnOutcome<Self::Event>, bool);
 }
 
-/// A driver, as a verb finds it.
+/// A driver with which verbs can write.
 pub(crate) trait Early<S: Guarded>: Send + Sync {
-    /// Sends the frames that wait; where that cannot be now, or leaves something for a turn, wakes the driver.
+    /// Writes the queued frames. If that is not possible now, or leaves work for a turn, wakes the driver's task.
     fn send(&self, engine: &Engine<S>, state: MutexGuard<'_, S>, now: Instant);
 }
 
@@ -55,12 +55,13 @@ pub struct After {
 }
 
 impl After {
-    /// Notes a frame or an event that the machine had not before.
+    /// Notes that the machine has a new frame or event.
     pub fn output(&mut self) {
         self.output = true;
     }
 
-    /// Notes the same. Where it `is_alone`, no other frame is on its way with which it could be written together.
+    /// Notes that the machine has a new frame or event. `is_alone` means that no other frame is expected soon with which it could be written
+    /// together, so that it should be written at once.
     pub fn output_alone(&mut self, is_alone: bool) {
         self.output = true;
         self.alone = is_alone;
@@ -73,29 +74,29 @@ impl After {
     }
 }
 
-/// The waker of a driver, and what that driver knows already.
+/// The waker of a driver, and what is needed to decide whether it must be woken.
 #[derive(Debug, Default)]
 pub struct DriverSlot {
-    /// Taken when it is woken; the driver comes back with it in its next turn.
+    /// Taken when the driver is woken, and parked again in its next turn.
     waker: Option<Waker>,
-    /// The driver is in a turn and looks at all of the state before it waits.
+    /// The driver is in a turn, and will see all changes of the state before it waits.
     polling: bool,
     /// The deadline that the driver waits for.
     armed: Option<Instant>,
 }
 
 impl DriverSlot {
-    /// Keeps the driver's waker, as [`park`] does.
+    /// Stores the driver's waker, as [`park`] does.
     pub fn park(&mut self, waker: &Waker, spare: &mut Option<Waker>) -> bool {
         park(&mut self.waker, waker, spare)
     }
 
-    /// Says whether the driver is in a turn and looks at all of the state before it waits, so that it need not be woken.
+    /// Notes whether the driver is in a turn, and will see all changes of the state before it waits, so that it need not be woken.
     pub fn set_polling(&mut self, polling: bool) {
         self.polling = polling;
     }
 
-    /// Notes the deadline that the driver waits for from now on, and gives it back.
+    /// Notes the deadline that the driver waits for from now on, and returns it.
     pub fn arm(&mut self, at: Option<Instant>) -> Option<Instant> {
         self.armed = at;
         at
@@ -111,7 +112,7 @@ impl DriverSlot {
         !self.polling && (has_output || is_earlier())
     }
 
-    /// Returns `true` if the driver waits to be woken. One that was woken comes by itself.
+    /// Returns `true` if the driver waits to be woken.
     #[must_use]
     pub fn is_parked(&self) -> bool {
         self.waker.is_some()
@@ -123,18 +124,18 @@ impl DriverSlot {
     }
 }
 
-/// Some [`Guarded`] state under one lock, and the runtime that it lives on.
+/// Some [`Guarded`] state under one lock, and its runtime.
 pub struct Engine<S: Guarded> {
     state: Mutex<S>,
-    /// The driver, if verbs may send with it.
+    /// The driver, if verbs may write with it.
     early: OnceLock<Arc<dyn Early<S>>>,
-    /// A verb has closed the machine. Written under the lock, so that a driver need not take it to ask.
+    /// A verb has closed the machine. Written under the lock, and read by the driver without it.
     closed: AtomicBool,
     runtime: Arc<dyn Runtime>,
 }
 
 impl<S: Guarded> Engine<S> {
-    /// Puts `state` under a lock. Its machine must have begun on the clock of `runtime`.
+    /// An engine of `state`, whose machine must use the clock of `runtime`.
     #[must_use]
     pub fn new(state: S, runtime: Arc<dyn Runtime>) -> Self {
         Self { state: Mutex::new(state), early: OnceLock::new(), closed: AtomicBool::new(false), runtime }
@@ -146,15 +147,17 @@ impl<S: Guarded> Engine<S> {
         &self.runtime
     }
 
-    /// Runs one verb: reads the clock, locks, changes the state, unlocks, and wakes the tasks that have something to do, or sends for them.
+    /// Runs a verb: reads the clock, locks, calls `verb` to change the state, unlocks, and wakes the tasks that have something to do, or
+    /// writes the frames itself ([early sends](crate::early)).
     ///
-    /// `verb` must call nothing that belongs to a user. The wakers that it takes out of the state it gives back.
+    /// `verb` must not run code of users. In particular it must not drop wakers or values of users, but return them, to be dropped after the
+    /// lock is released.
     pub fn verb<T>(&self, verb: impl FnOnce(&mut S, Instant, &mut After) -> T) -> T {
         let now = self.runtime.now();
         self.run(self.lock(), now, verb)
     }
 
-    /// Runs one verb at a time that the caller knows.
+    /// Runs a verb as [`verb`](Self::verb) does, at a time that the caller knows.
     pub fn verb_at<T>(&self, now: Instant, verb: impl FnOnce(&mut S, Instant, &mut After) -> T) -> T {
         self.run(self.lock(), now, verb)
     }
@@ -176,19 +179,20 @@ impl<S: Guarded> Engine<S> {
         value
     }
 
-    /// Looks at the state, or changes what no driver has to hear of. The rules of [`verb`](Self::verb) hold.
+    /// Locks and calls `look`, which reads the state, or changes a part of it that no driver depends on: no task is woken afterwards. The
+    /// rules for the closure of [`verb`](Self::verb) apply.
     pub fn look<T>(&self, look: impl FnOnce(&mut S) -> T) -> T {
         look(&mut self.lock())
     }
 
-    /// Locks. The state is whole after every statement of a verb, so a panic that poisoned the lock has broken nothing.
+    /// Locks the state. While the guard lives, no code of users and no verb may run, since they would wait for the lock forever.
     ///
-    /// Code of users must not run while the guard lives, nor another verb: it would wait for ever.
+    /// A poisoned lock is ignored: verbs leave the state consistent even if they panic.
     pub fn lock(&self) -> MutexGuard<'_, S> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that the machine is closed, if it is. Due after each change that may have closed it, other than in a turn of its driver.
+    /// Notes whether the machine is closed. Must be called after each change that may have closed it, except in a turn of its driver.
     pub fn note_closed(&self, state: &S) {
         if state.is_closed() {
             self.closed.store(true, Ordering::Release);
@@ -201,7 +205,7 @@ impl<S: Guarded> Engine<S> {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Lets verbs send with this driver, if it is the first. The engine and the driver keep each other alive until the driver's task ends.
+    /// Lets verbs write with this driver, if it is the first. The engine and the driver keep each other alive until the driver's task ends.
     pub(crate) fn set_early(&self, early: Arc<dyn Early<S>>) {
         let _ = self.early.set(early);
     }

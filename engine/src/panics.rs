@@ -1,16 +1,16 @@
-//! Drops of things that belong to users: a panic of one of them ends here.
+//! Drops of values of users, whose panics are caught.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Drops a thing of the user. A panic of its `Drop` ends here.
+/// Drops a value of the user. A panic of its `Drop` is caught and discarded.
 pub fn drop_quietly<T>(thing: T) {
-    forgive(|| drop(thing));
+    drop_with(|| drop(thing));
 }
 
-/// Runs code that only drops things of the user. A panic of it ends here.
-pub(crate) fn forgive(drop: impl FnOnce()) {
+/// Runs code that only drops values of the user. A panic of it is caught and discarded.
+pub(crate) fn drop_with(drop: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(drop)) {
-        // A panic whose own payload panics when it is dropped is leaked.
+        // Leaked, since the drop of the payload could panic, too.
         core::mem::forget(panic);
     }
 }

@@ -1,5 +1,6 @@
-//! The tasks and the clock that a runtime lends.
+//! The interface to a runtime: tasks, a clock and random bytes.
 
+use std::io;
 use std::pin::Pin;
 
 use protocol_core::Instant;
@@ -7,18 +8,28 @@ use protocol_core::Instant;
 /// A future on the heap that may move between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Tasks, blocking threads and a clock, as an adapter lends them.
+/// A runtime, as an adapter implements it: tasks, threads for blocking code, a clock and random bytes.
 ///
-/// No method but [`Self::now`] is called while the lock of an [`Engine`](crate::Engine) is held.
+/// Only [`Self::now`] may be called while the lock of an [`Engine`](crate::Engine) is held.
 pub trait Runtime: Send + Sync + 'static {
-    /// The time now, on the same axis as the timer of the driver that turns the machine. May be called under the lock of an engine, so it
-    /// must not call the engine, nor wait for a thread that does.
+    /// The time now, on the same clock as the timer of the machine's driver. It may be called under the lock of an engine, so it must not call
+    /// the engine, nor wait for a thread that does.
     fn now(&self) -> Instant;
 
-    /// Runs `task` to its end, beside everything else. Called on any thread. A runtime that is shutting down drops it instead; the call it
-    /// belongs to is then answered with an internal error.
+    /// Runs `task` to its end, concurrently with other tasks. Called on any thread. A runtime that is shutting down drops it instead; then its
+    /// call is answered with an internal error.
     fn spawn(&self, task: BoxFuture<'static, ()>);
 
-    /// Runs `job` where it may block. Dropping it unrun is like dropping a task.
+    /// Runs `job` on a thread that it may block. A runtime that is shutting down drops it instead, as for a task.
     fn spawn_blocking(&self, job: Box<dyn FnOnce() + Send>);
+
+    /// Fills `bytes` with random bytes of cryptographic quality, such as those of the operating system. They are used for ids and secrets.
+    ///
+    /// # Errors
+    /// If there are no random bytes now; the contents of `bytes` are then unspecified. The default implementation returns
+    /// [`io::ErrorKind::Unsupported`]. Without random bytes, ids are unique only within one run, and operations that need a secret fail.
+    fn fill_random(&self, bytes: &mut [u8]) -> io::Result<()> {
+        let _ = bytes;
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }

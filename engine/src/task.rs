@@ -1,5 +1,4 @@
-//! The wrapper around futures of users that run as tasks: it catches panics, ends when it is aborted, and settles with its owner
-//! however it ends.
+//! The wrapper around futures of users that run as tasks. It catches panics, can be aborted, and passes its end to its owner exactly once.
 
 use core::pin::Pin;
 use core::task::{Context as TaskContext, Poll};
@@ -10,21 +9,21 @@ use std::task::Waker;
 
 use pin_project_lite::pin_project;
 
-use crate::panics::{drop_quietly, forgive};
+use crate::panics::{drop_quietly, drop_with};
 use crate::wake::AbortHandle;
 
-/// The owner of a task: an invocation that its handler answers, say, or a question that its future answers.
+/// The owner of a task, which takes the end of its future: for example an inbound call, whose handler's value is the reply.
 pub trait TaskOwner: Send + Sync + 'static {
     /// The output of the future.
     type Output: Send + 'static;
 
-    /// Ends the task from outside.
+    /// The handle that aborts the task.
     fn abort_handle(&self) -> &AbortHandle;
 
-    /// Begins to run code of the user; what is given back is dropped when it returns. For spans of a tracing library.
+    /// Called before code of the user runs. The returned guard is dropped when that code returns. For spans of a tracing library.
     fn enter(&self) -> impl Sized + '_;
 
-    /// Notes that code of the user panicked, and with what.
+    /// Called when code of the user has panicked, with the payload of the panic.
     fn panicked(&self, panic: &(dyn Any + Send));
 
     /// Takes the end of the future. Called exactly once.
@@ -34,29 +33,26 @@ pub trait TaskOwner: Send + Sync + 'static {
 /// The end of a future of a user.
 #[derive(Debug)]
 pub enum End<T> {
-    /// With its value.
+    /// It was ready with this value.
     Value(T),
-    /// With a panic.
+    /// It panicked.
     Panicked,
-    /// Dropped before it was done: aborted, or by a runtime that shuts down.
+    /// It was dropped before it was ready: aborted, or by a runtime that shuts down.
     Dropped,
 }
 
 pin_project! {
-    /// A future of a user on its way.
-    ///
-    /// Unwinding may leave the future's own state broken: it is never polled again.
+    /// A future of a user that runs as a task. When it ends, it calls [`TaskOwner::settle`]. A future that has panicked is not polled again.
     ///
     /// # Cancel safety
-    /// Not cancel safe: dropped before its end it settles with its owner as [`End::Dropped`], and the future of the user is
-    /// dropped.
+    /// Not cancel safe: if it is dropped before its end, the future of the user is dropped, and the owner gets [`End::Dropped`].
     pub struct Task<D: TaskOwner, F> {
         owner: Arc<D>,
         // `None` once it is settled.
         #[pin]
         future: Option<F>,
-        // The waker that the abort handle has.
-        held: Option<Waker>,
+        // The waker that is registered with the abort handle.
+        registered: Option<Waker>,
     }
 
     impl<D: TaskOwner, F> PinnedDrop for Task<D, F> {
@@ -67,18 +63,19 @@ pin_project! {
 }
 
 impl<D: TaskOwner, F> Task<D, F> {
-    /// A task that has not begun.
+    /// A task that has not started.
     pub fn new(owner: Arc<D>, future: F) -> Self {
-        Self { owner, future: Some(future), held: None }
+        Self { owner, future: Some(future), registered: None }
     }
 
-    /// Begins where it stands, before it costs a task. Gives the task if it needs to go on.
+    /// Runs `begin` in place: the first poll of a future for which a task may not be needed. If it returns the future, because that is
+    /// pending, returns the task that goes on with it.
     pub fn begin_in_place(owner: &Arc<D>, begin: impl FnOnce() -> Result<D::Output, F>) -> Option<Self> {
         if owner.abort_handle().is_aborted() {
             owner.settle(End::Dropped);
             return None;
         }
-        match guarded(&**owner, begin) {
+        match run_caught(&**owner, begin) {
             Ok(Ok(value)) => owner.settle(End::Value(value)),
             Ok(Err(future)) => return Some(Self::new(Arc::clone(owner), future)),
             Err(panicked) => owner.settle(panicked),
@@ -86,7 +83,7 @@ impl<D: TaskOwner, F> Task<D, F> {
         None
     }
 
-    /// The future goes first, with all that it holds, so that its cleanup lies before the settlement.
+    /// Drops the future, so that its cleanup is over by then, and passes `end` to the owner.
     fn settle(self: Pin<&mut Self>, end: End<D::Output>) {
         let mut this = self.project();
         if this.future.is_none() {
@@ -94,10 +91,10 @@ impl<D: TaskOwner, F> Task<D, F> {
         }
         {
             let _entered = this.owner.enter();
-            forgive(|| this.future.set(None));
+            drop_with(|| this.future.set(None));
         }
-        if this.held.take().is_some() {
-            // It would keep the task in memory as long as a handle of its subject is kept.
+        if this.registered.take().is_some() {
+            // Otherwise the task would stay in memory as long as its owner.
             drop(this.owner.abort_handle().release());
         }
         this.owner.settle(end);
@@ -111,7 +108,7 @@ impl<D: TaskOwner, F: Future<Output = D::Output>> Task<D, F> {
         let end = if this.owner.abort_handle().is_aborted() {
             End::Dropped
         } else {
-            match guarded(&**this.owner, || future.poll(cx)) {
+            match run_caught(&**this.owner, || future.poll(cx)) {
                 Ok(Poll::Pending) => return Poll::Pending,
                 Ok(Poll::Ready(value)) => End::Value(value),
                 Err(panicked) => panicked,
@@ -130,8 +127,8 @@ impl<D: TaskOwner, F: Future<Output = D::Output>> Future for Task<D, F> {
             return Poll::Ready(());
         }
         let this = self.as_mut().project();
-        if !this.held.as_ref().is_some_and(|held| held.will_wake(cx.waker())) {
-            *this.held = Some(cx.waker().clone());
+        if !this.registered.as_ref().is_some_and(|registered| registered.will_wake(cx.waker())) {
+            *this.registered = Some(cx.waker().clone());
             if !this.owner.abort_handle().hold(cx.waker().clone()) {
                 return self.step(cx);
             }
@@ -140,27 +137,27 @@ impl<D: TaskOwner, F: Future<Output = D::Output>> Future for Task<D, F> {
     }
 }
 
-/// A blocking job that settles with its owner as a [`Task`] does.
+/// A blocking job that passes its end to its owner as a [`Task`] does.
 ///
-/// `Send` and not `Sync`, as its job need not be: one thread makes it, and another runs it.
+/// `Send`, but not `Sync`, since its job need not be `Sync`: one thread makes it, and another runs it.
 pub struct BlockingTask<D: TaskOwner> {
     owner: Arc<D>,
     job: Option<Box<dyn FnOnce() -> D::Output + Send>>,
 }
 
 impl<D: TaskOwner> BlockingTask<D> {
-    /// A job that has not begun.
+    /// A job that has not started.
     pub fn new(owner: Arc<D>, job: Box<dyn FnOnce() -> D::Output + Send>) -> Self {
         Self { owner, job: Some(job) }
     }
 
-    /// Runs the job, unless it was aborted while it waited for a thread.
+    /// Runs the job, unless it was aborted before.
     pub fn run(mut self) {
         if self.owner.abort_handle().is_aborted() {
             return;
         }
         let Some(job) = self.job.take() else { return };
-        let end = guarded(&*self.owner, job).map_or_else(|panicked| panicked, End::Value);
+        let end = run_caught(&*self.owner, job).map_or_else(|panicked| panicked, End::Value);
         self.owner.settle(end);
     }
 }
@@ -174,8 +171,8 @@ impl<D: TaskOwner> Drop for BlockingTask<D> {
     }
 }
 
-/// Runs code of the user on behalf of `owner`. A panic is its end.
-fn guarded<D: TaskOwner, T>(owner: &D, run: impl FnOnce() -> T) -> Result<T, End<D::Output>> {
+/// Runs code of the user for `owner`. Converts a panic into [`End::Panicked`].
+fn run_caught<D: TaskOwner, T>(owner: &D, run: impl FnOnce() -> T) -> Result<T, End<D::Output>> {
     let _entered = owner.enter();
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
         owner.panicked(&*panic);

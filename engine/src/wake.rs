@@ -1,5 +1,5 @@
-//! Wakers that are kept so that none of their code ever runs under the lock: cloned before it is taken, woken and dropped
-//! after it is let go.
+//! Wakers that are stored under a lock. Their code never runs under it: they are cloned before it is taken, and woken and dropped after it is
+//! released.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,29 +8,30 @@ use std::task::Waker;
 
 use crate::panics::drop_quietly;
 
-/// Keeps `waker` in `place` so that it is woken later.
+/// Stores a clone of `waker` in `slot`, so that its task can be woken later. The clone is in `spare`, made by [`spare()`] before the lock was
+/// taken, since wakers must not be cloned or dropped under a lock.
 ///
-/// Gives true when `place` wakes the same task already, or took the clone in `spare`, which then holds what was there
-/// before. Gives false when there is no clone yet: let the lock go, put one into `spare` and come again.
-pub fn park(place: &mut Option<Waker>, waker: &Waker, spare: &mut Option<Waker>) -> bool {
-    if place.as_ref().is_some_and(|kept| kept.will_wake(waker)) {
+/// Returns `true` if `slot` has a waker of the same task already, or has now taken the clone; `spare` then holds the waker that was in `slot`
+/// before. Returns `false` if a clone is needed and `spare` is empty: release the lock, put a clone into `spare`, and try again.
+pub fn park(slot: &mut Option<Waker>, waker: &Waker, spare: &mut Option<Waker>) -> bool {
+    if slot.as_ref().is_some_and(|kept| kept.will_wake(waker)) {
         return true;
     }
     if spare.is_none() {
         return false;
     }
-    core::mem::swap(place, spare);
+    core::mem::swap(slot, spare);
     true
 }
 
-/// A clone of `waker` for [`park`], made before a lock is taken: the one that is `kept` if it wakes the same task, and else a new one.
+/// Returns a clone of `waker` for [`park`], to be made before a lock is taken: `kept`, if it wakes the same task, and otherwise a new one.
 #[must_use]
 pub fn spare(kept: Option<Waker>, waker: &Waker) -> Option<Waker> {
     kept.filter(|kept| kept.will_wake(waker)).or_else(|| Some(waker.clone()))
 }
 
-/// Calls `act`, which may run foreign code, with each of `things`. One that panics keeps none of the others from its turn: the panic
-/// goes on after the last, of several the last one, unless another is on its way already.
+/// Calls `act`, which may run code of users, with each of `things`, also after a call has panicked. The panic is resumed after the last call;
+/// of several panics, the last. It is discarded if the thread is panicking already.
 pub fn each<T>(things: impl IntoIterator<Item = T>, mut act: impl FnMut(T)) {
     let mut panicked = None;
     for thing in things {
@@ -44,12 +45,12 @@ pub fn each<T>(things: impl IntoIterator<Item = T>, mut act: impl FnMut(T)) {
     }
 }
 
-/// Wakes all of `wakers`, as [`each`] does.
+/// Wakes all of `wakers`, also after one has panicked; see [`each`].
 pub fn wake_all(wakers: impl IntoIterator<Item = Waker>) {
     each(wakers, Waker::wake);
 }
 
-/// Any number of tasks that wait for the same thing.
+/// The wakers of any number of tasks that wait for the same thing.
 #[derive(Debug, Default)]
 pub struct Waiters {
     next: u64,
@@ -57,9 +58,9 @@ pub struct Waiters {
 }
 
 impl Waiters {
-    /// Like [`park`], for the waiter that `place` names from its first time on.
-    pub fn park(&mut self, place: &mut Option<u64>, waker: &Waker, spare: &mut Option<Waker>) -> bool {
-        let found = place.and_then(|key| self.waiting.iter_mut().find(|(waiting, _)| *waiting == key));
+    /// Stores `waker` as [`park`] does. `waiter` is the key of the waiting task, which is `None` at first and set by this method.
+    pub fn park(&mut self, waiter: &mut Option<u64>, waker: &Waker, spare: &mut Option<Waker>) -> bool {
+        let found = waiter.and_then(|key| self.waiting.iter_mut().find(|(waiting, _)| *waiting == key));
         if let Some((_, kept)) = found {
             if kept.will_wake(waker) {
                 return true;
@@ -70,54 +71,54 @@ impl Waiters {
         }
         let Some(fresh) = spare.take() else { return false };
         self.next = self.next.wrapping_add(1);
-        *place = Some(self.next);
+        *waiter = Some(self.next);
         self.waiting.push((self.next, fresh));
         true
     }
 
-    /// Forgets a waiter. Its waker is given out, to be dropped outside the lock.
+    /// Removes a waiter by its key, and returns its waker, to be dropped outside of the lock.
     #[must_use]
-    pub fn leave(&mut self, place: u64) -> Option<Waker> {
-        let at = self.waiting.iter().position(|(key, _)| *key == place)?;
+    pub fn leave(&mut self, waiter: u64) -> Option<Waker> {
+        let at = self.waiting.iter().position(|(key, _)| *key == waiter)?;
         Some(self.waiting.swap_remove(at).1)
     }
 
-    /// Takes all that wait, to be woken outside the lock.
+    /// Takes all wakers, to be woken outside of the lock.
     pub fn take(&mut self) -> impl Iterator<Item = Waker> + use<> {
         core::mem::take(&mut self.waiting).into_iter().map(|(_, waker)| waker)
     }
 }
 
-/// Ends a task from outside: it drops its future the next time it is polled.
+/// Aborts a task: the task drops its future the next time that it is polled.
 #[derive(Debug, Default)]
 pub struct AbortHandle {
     aborted: AtomicBool,
-    /// A leaf: nothing else is locked while this is, and no foreign code runs.
+    /// While this is locked, no other lock is taken and no code of users runs.
     task: Mutex<Option<Waker>>,
 }
 
 impl AbortHandle {
-    /// Returns `true` if the task is to end.
+    /// Returns `true` if the task was aborted.
     #[must_use]
     pub fn is_aborted(&self) -> bool {
         self.aborted.load(Ordering::Acquire)
     }
 
-    /// Ends the task at its next poll. Gives the waker to wake, outside every lock.
+    /// Aborts the task, and returns its waker, to be woken outside of every lock.
     #[must_use]
     pub fn abort(&self) -> Option<Waker> {
         self.aborted.store(true, Ordering::Release);
         self.task().take()
     }
 
-    /// Keeps the task's waker. False when the task was aborted meanwhile, so that nothing would wake it.
+    /// Stores the task's waker. Returns `false` if the task was aborted meanwhile, so that this waker would not be woken.
     pub fn hold(&self, waker: Waker) -> bool {
         let before = self.task().replace(waker);
         drop(before);
         !self.is_aborted()
     }
 
-    /// Gives the task's waker back: the task has ended.
+    /// Takes the task's waker back, after the task has ended.
     #[must_use]
     pub fn release(&self) -> Option<Waker> {
         self.task().take()
@@ -139,7 +140,7 @@ mod tests {
         }
     }
 
-    /// Without a look at the flag a task that was aborted between its poll and the keeping of its waker slept for ever.
+    /// If the flag is not checked, a task that is aborted between its poll and the storing of its waker is never woken.
     #[test]
     fn a_task_that_was_aborted_before_its_waker_is_kept_is_told_so() {
         let handle = AbortHandle::default();

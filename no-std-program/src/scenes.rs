@@ -23,7 +23,7 @@ fn json(text: &'static str) -> Json {
 }
 
 fn call(session: &mut Session, now: Instant) -> OutboundId {
-    let timeouts = CallTimeouts { max_total: Some(Duration::from_secs(5)), ..CallTimeouts::default() };
+    let timeouts = CallTimeouts::default().with_max_total(Some(Duration::from_secs(5)));
     session.invoke(Invoke::new(Op::CallTool, json(r#"{"name":"work"}"#)).with_timeouts(timeouts), now).unwrap()
 }
 

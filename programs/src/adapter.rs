@@ -1,4 +1,4 @@
-//! An adapter as the example programs, the scenarios and the benches use it: one shape for every runtime.
+//! A common interface to the adapters, so that programs, test scenarios and benchmarks are written once for all runtimes.
 
 use std::future::{Future, poll_fn};
 use std::io::{self, Read, Write};
@@ -18,31 +18,31 @@ use protocol_core::{CloseReason, Config};
 use tesseron::claims::ClaimCode;
 use tesseron::net::{Instance, Sockets, TesseronListener, TesseronOptions, TesseronTransport};
 
-/// Any transport.
+/// A boxed transport of any kind.
 pub type End = Box<dyn FrameIo<Error = io::Error> + Send>;
 
-/// An adapter, under names that the programs share.
+/// The functions of an adapter, with the same names for every runtime.
 pub trait Adapter: Clone + Send + Sync + 'static {
     /// The name of its crate.
     const NAME: &'static str;
 
-    /// Runs a program on the runtime, with so many threads for its tasks; `None` is as many as suit it. What is still running then is
-    /// dropped.
+    /// Runs a program on the runtime, with `threads` threads for its tasks; `None` for the runtime's default. Tasks that still run at the
+    /// end are dropped.
     fn run<T, F: Future<Output = T>>(threads: Option<usize>, program: impl FnOnce(Self) -> F) -> T;
 
     /// The runtime that Tesseron uses.
     type Sockets: Sockets;
 
-    /// Its sockets and its clock, which begins now.
+    /// Its sockets, and its clock, which starts now.
     fn sockets(&self) -> Self::Sockets;
 
     /// The runtime that tasks start on.
     fn runtime(&self) -> Arc<dyn Runtime>;
 
-    /// Waits.
+    /// Waits for `span`.
     ///
     /// # Cancel safety
-    /// Cancel safe: called again it waits for the whole span.
+    /// Cancel safe: a new call waits for the whole span.
     fn sleep(&self, span: Duration) -> BoxFuture<'static, ()>;
 
     /// `serve`.
@@ -60,51 +60,51 @@ pub trait Adapter: Clone + Send + Sync + 'static {
     /// `stdout_unread`.
     ///
     /// # Cancel safety
-    /// As cancel safe as that.
+    /// As cancel safe as the adapter's function.
     fn stdout_unread(&self) -> BoxFuture<'static, ()>;
 
     /// `child`.
     ///
     /// # Errors
-    /// As that.
+    /// The same as of the adapter's function.
     fn child(&self, command: Command) -> Result<(End, Exit), Error> {
         self.child_with_grace(command, Duration::from_secs(5))
     }
 
-    /// `child`, with another grace to exit at the end.
+    /// `child`, with `grace` for the process to exit at the end.
     ///
     /// # Errors
-    /// As that.
+    /// The same as of the adapter's function.
     fn child_with_grace(&self, command: Command, grace: Duration) -> Result<(End, Exit), Error>;
 
     /// `duplex`.
     fn duplex(&self, bytes: usize) -> (End, End);
 
-    /// One end of such a pair, and the bytes at the other. Reading and writing them blocks; dropping the writer ends its direction.
+    /// One end of such a pair, and blocking access to the bytes at the other end. Dropping the writer ends its direction.
     fn duplex_with_bytes(&self, bytes: usize) -> (End, Box<dyn Read + Send>, Box<dyn Write + Send>);
 
-    /// Opens a connection.
+    /// Connects to an address.
     ///
     /// # Cancel safety
     /// Cancel safe: a connection that is not ready is closed.
     fn reach(&self, place: Place) -> BoxFuture<'static, Result<End, Error>>;
 
-    /// Begins to listen.
+    /// Listens on an address.
     ///
     /// # Cancel safety
-    /// Cancel safe: nothing listens until it is ready.
+    /// Cancel safe: nothing listens until it returns.
     fn listen(&self, place: Place) -> BoxFuture<'static, Result<Listener, Error>>;
 
     /// `tesseron_listen`.
     ///
     /// # Cancel safety
-    /// As cancel safe as that.
+    /// As cancel safe as the adapter's function.
     fn tesseron_listen(&self, options: TesseronOptions) -> BoxFuture<'static, Result<TesseronListener, tesseron::TesseronError>>;
 
     /// `tesseron_dial`.
     ///
     /// # Cancel safety
-    /// As cancel safe as that.
+    /// As cancel safe as the adapter's function.
     fn tesseron_dial(
         &self,
         instance: &Instance,
@@ -115,9 +115,9 @@ pub trait Adapter: Clone + Send + Sync + 'static {
 /// An address to listen on.
 #[derive(Clone, Debug)]
 pub enum Place {
-    /// At an address of the network.
+    /// A TCP address.
     Tcp(String),
-    /// On a Unix socket.
+    /// The path of a Unix socket.
     Unix(PathBuf),
 }
 
@@ -125,7 +125,7 @@ pub enum Place {
 pub struct Listener {
     /// The address that it listens on, in the form that [`Place`] takes.
     pub address: String,
-    /// The next connection.
+    /// Accepts the next connection.
     pub accept: Box<dyn Fn() -> BoxFuture<'static, Result<End, Error>> + Send + Sync>,
 }
 
@@ -133,11 +133,11 @@ pub struct Listener {
 pub struct Link {
     /// The handle of the other end.
     pub peer: Peer,
-    /// Its end. Dropping it ends the connection.
+    /// Resolves at the end of the connection. Dropping it ends the connection.
     pub end: BoxFuture<'static, Result<CloseReason, Error>>,
 }
 
-/// Makes [`End`]s and [`Link`]s of what an adapter gives.
+/// Converts the types of an adapter into [`End`] and [`Link`].
 #[macro_export]
 macro_rules! boxed {
     (link $connection:expr) => {{
@@ -159,10 +159,10 @@ macro_rules! boxed {
     }};
 }
 
-/// Waits for the first of two; the one that is named first wins when both are there.
+/// Waits for the first of two futures; if both are ready, returns the value of `one`.
 ///
 /// # Cancel safety
-/// As cancel safe as the less so of the two, which are dropped with it.
+/// As cancel safe as both futures, which are dropped with it.
 pub async fn first<T>(one: impl Future<Output = T>, other: impl Future<Output = T>) -> T {
     let (mut one, mut other) = (pin!(one), pin!(other));
     poll_fn(|cx| match one.as_mut().poll(cx) {
@@ -172,7 +172,7 @@ pub async fn first<T>(one: impl Future<Output = T>, other: impl Future<Output = 
     .await
 }
 
-/// Runs `future` as a task and waits for it; its panic is ours.
+/// Runs `future` as a task and waits for it. A panic of the task is resumed here.
 ///
 /// # Cancel safety
 /// Not cancel safe: the task goes on, and its value is lost.
@@ -180,7 +180,7 @@ pub async fn task<T: Send + 'static>(runtime: &dyn Runtime, future: impl Future<
     start(runtime, future).await
 }
 
-/// Starts `future` as a task; what is given back waits for it.
+/// Starts `future` as a task, and returns a future of its value.
 pub fn start<T: Send + 'static>(runtime: &dyn Runtime, future: impl Future<Output = T> + Send + 'static) -> Started<T> {
     let slot = Arc::new(Mutex::new(Slot { value: None, waker: None }));
     let filled = Arc::clone(&slot);
@@ -197,7 +197,7 @@ pub fn start<T: Send + 'static>(runtime: &dyn Runtime, future: impl Future<Outpu
     Started(slot)
 }
 
-/// Runs `job` where it may block; what is given back waits for it.
+/// Starts `job` as a blocking task, and returns a future of its value.
 pub fn start_blocking<T: Send + 'static>(runtime: &dyn Runtime, job: impl FnOnce() -> T + Send + 'static) -> Started<T> {
     let slot = Arc::new(Mutex::new(Slot { value: None, waker: None }));
     let filled = Arc::clone(&slot);
@@ -205,7 +205,7 @@ pub fn start_blocking<T: Send + 'static>(runtime: &dyn Runtime, job: impl FnOnce
     Started(slot)
 }
 
-/// Runs `job` on a thread of its own, of which no runtime knows; what is given back waits for it.
+/// Starts `job` on a new thread outside the runtime, and returns a future of its value.
 pub fn start_thread<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> Started<T> {
     let slot = Arc::new(Mutex::new(Slot { value: None, waker: None }));
     let filled = Arc::clone(&slot);
@@ -213,7 +213,7 @@ pub fn start_thread<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static)
     Started(slot)
 }
 
-/// Lets the other tasks go first.
+/// Yields to other tasks once.
 ///
 /// # Cancel safety
 /// Cancel safe: nothing is lost.
@@ -237,7 +237,7 @@ fn fill<T>(slot: &Mutex<Slot<T>>, value: std::thread::Result<T>) {
     waker.into_iter().for_each(Waker::wake);
 }
 
-/// Waits on this thread.
+/// Runs a future on this thread.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
     impl Wake for Unpark {
@@ -255,10 +255,10 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// A task that runs, or a job.
+/// A future of the value of a running task or job.
 ///
 /// # Cancel safety
-/// Not cancel safe: what runs goes on when this is dropped, and its value is lost.
+/// Not cancel safe: if it is dropped, the task continues and its value is lost.
 pub struct Started<T>(Arc<Mutex<Slot<T>>>);
 
 struct Slot<T> {

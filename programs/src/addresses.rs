@@ -1,4 +1,4 @@
-//! Addresses that a server asks to open: how they are shown, and how they are opened.
+//! URLs that a server asks to open: how they are shown and opened.
 
 use std::collections::VecDeque;
 use std::process::{Command, Stdio};
@@ -11,26 +11,26 @@ use protocol_core::OpenUrl;
 use super::arguments::apart;
 use super::display::{Display, visible};
 
-/// The program that opens an address in the browser of this system, and what stands before the address.
+/// The command that opens a URL in the default browser; the URL is its last argument.
 #[cfg(target_os = "macos")]
 const OPENER: &[&str] = &["open"];
-/// `start` is a command of the shell, which would read `&` in an address as its own; this is what it does.
+/// Not `start`, a shell command that would interpret `&` in a URL.
 #[cfg(windows)]
 const OPENER: &[&str] = &["rundll32", "url.dll,FileProtocolHandler"];
 #[cfg(not(any(windows, target_os = "macos")))]
 const OPENER: &[&str] = &["xdg-open"];
 
-/// The number of addresses that are opened in one call at the most: without a person who is asked, a server could open any number.
-const MOST_OPENED: usize = 16;
+/// The maximum number of URLs that are opened in one call, since with `--accept` no person limits it.
+const MAX_OPENED: usize = 16;
 
-/// Addresses that were agreed to are remembered so far, for the news that they are done.
-const MOST_REMEMBERED: usize = 64;
+/// The maximum number of accepted URLs that are remembered until the server reports that the user has finished.
+const MAX_REMEMBERED: usize = 64;
 
-/// The addresses of a call, and the answer to each.
+/// The URLs of a call that the user has accepted.
 pub(super) struct Addresses {
     display: Arc<Display>,
     opened: AtomicUsize,
-    /// The ids of those that were agreed to and are not done, with their hosts, oldest first.
+    /// The ids of those that are not finished, with their hosts, oldest first.
     agreed: Mutex<VecDeque<(String, String)>>,
 }
 
@@ -39,11 +39,11 @@ impl Addresses {
         Self { display, opened: AtomicUsize::new(0), agreed: Mutex::default() }
     }
 
-    /// The user agreed to open it, here if `opens`.
+    /// Records that the user has accepted a URL, and opens it if `opens`.
     pub(super) fn agree(&self, open: &OpenUrl, opens: bool) {
         let host = open.host().unwrap_or_default().to_owned();
         let mut agreed = self.agreed.lock().unwrap_or_else(PoisonError::into_inner);
-        if agreed.len() == MOST_REMEMBERED {
+        if agreed.len() == MAX_REMEMBERED {
             agreed.pop_front();
         }
         agreed.push_back((open.id.clone(), host));
@@ -53,7 +53,7 @@ impl Addresses {
         }
     }
 
-    /// The server says that what an address was opened for is done. Of an id that is not awaited nothing is said.
+    /// Prints that the user has finished at a URL. Ignores unknown ids.
     pub(super) fn done(&self, id: &str) {
         let mut agreed = self.agreed.lock().unwrap_or_else(PoisonError::into_inner);
         let known = agreed.iter().position(|(known, _)| known == id).and_then(|at| agreed.remove(at));
@@ -67,13 +67,13 @@ impl Addresses {
         if !can_open(open) {
             return Err("only http and https are".to_owned());
         }
-        if self.opened.fetch_add(1, Ordering::Relaxed) >= MOST_OPENED {
-            return Err(format!("{MOST_OPENED} were, which is the most for one call"));
+        if self.opened.fetch_add(1, Ordering::Relaxed) >= MAX_OPENED {
+            return Err(format!("{MAX_OPENED} were, which is the most for one call"));
         }
         let [program, before @ ..] = OPENER else { return Err("nothing opens addresses on this system".to_owned()) };
         let mut command = Command::new(program);
         command.args(before).arg(&open.url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // A browser that it starts outlives the call, and a Ctrl-C on the terminal.
+        // In a process group of its own, so that the browser survives the end of the call and a Ctrl-C.
         let mut opener = apart(command).spawn().map_err(|error| format!("{program}: {error}"))?;
         let display = Arc::clone(&self.display);
         thread::spawn(move || match opener.wait() {
@@ -85,7 +85,7 @@ impl Addresses {
     }
 }
 
-/// Returns `true` if it may be handed to the system: other schemes start other programs than a browser.
+/// Returns `true` for `http` and `https`. Other schemes could start other programs than a browser.
 pub(super) fn can_open(open: &OpenUrl) -> bool {
     scheme(open).is_some_and(|scheme| scheme == "http" || scheme == "https")
 }
@@ -94,7 +94,7 @@ fn scheme(open: &OpenUrl) -> Option<String> {
     open.url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase())
 }
 
-/// Why, the whole address, and what is to be known of it: several lines, the first of which goes on after `lead`.
+/// The reason, the whole URL, and warnings about it, in several lines, the first of which follows `lead`.
 pub(super) fn described(lead: &str, open: &OpenUrl) -> String {
     let host = open.host().unwrap_or_default();
     let mut lines = vec![format!("{lead}{}", visible(&open.message)), format!("  {}", visible(&open.url))];

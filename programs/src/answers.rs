@@ -1,4 +1,4 @@
-//! The answers to a server's input requests: from the command line, or from the person at the terminal.
+//! Answers the input requests of a server, from the command line or by asking the person at the terminal.
 
 use std::future::Future;
 use std::io::{self, IsTerminal, Read, Write, stderr, stdin};
@@ -16,17 +16,17 @@ use super::display::Display;
 use super::person::{Person, defaults};
 use super::threads::in_thread;
 
-/// The answering side of `call`.
+/// The [`Client`] of `call`.
 pub(super) struct Answers {
     display: Arc<Display>,
     forms: Answering<Forms>,
     urls: Answering<Consent>,
-    /// `true` if addresses that were agreed to are opened here.
+    /// `true` to open accepted URLs in the browser.
     opens: bool,
     addresses: Arc<Addresses>,
     samples: Answering<Samples>,
     roots: Vec<Root>,
-    /// The number of commands that answer at the moment.
+    /// The number of `--sample-cmd` processes that are running.
     commands: Arc<AtomicUsize>,
 }
 
@@ -53,7 +53,7 @@ impl<T> Answering<T> {
 }
 
 impl Answers {
-    /// Answers with what the command line gives; for the rest a person is asked, if there is one.
+    /// Uses the answers of the command line; for all others a person is asked, if stdin and stderr are a terminal.
     pub(super) fn new(
         display: Arc<Display>,
         forms: Option<Forms>,
@@ -65,7 +65,7 @@ impl Answers {
         let consent = match forms {
             Some(Forms::Accept) => Some(Consent::Accept),
             Some(Forms::Decline) => Some(Consent::Decline),
-            // What is filled into a form says nothing of where a browser may go.
+            // `--answer` is only for forms, and not consent to open a URL.
             Some(Forms::Content(_)) | None => None,
         };
         Self {
@@ -80,7 +80,7 @@ impl Answers {
         }
     }
 
-    /// Puts a question to the person at the terminal, one at a time.
+    /// Asks the person at the terminal, one question at a time.
     fn ask<T, Q>(&self, question: Q) -> impl Future<Output = Option<T>> + Send + use<T, Q>
     where
         T: Send + 'static,
@@ -108,7 +108,7 @@ impl Answers {
     }
 }
 
-/// Tells whether an answer is still waited for.
+/// Shows whether an answer is still needed.
 struct Wanted(Arc<AtomicBool>);
 
 impl Default for Wanted {
@@ -117,7 +117,7 @@ impl Default for Wanted {
     }
 }
 
-/// Tells the person when the server needs no answer any longer.
+/// Prints, when dropped, that the server no longer needs an answer.
 struct Gone {
     display: Arc<Display>,
     wanted: Wanted,
@@ -239,14 +239,14 @@ impl Client for Answers {
     }
 }
 
-/// One of the few commands that run at once: a server may ask a thousand questions in a row.
+/// One of a bounded number of commands that run at once, since a server may send any number of sampling requests.
 struct Place(Arc<AtomicUsize>);
 
 impl Place {
-    const MOST: usize = 8;
+    const MAX: usize = 8;
 
     fn take(running: &Arc<AtomicUsize>) -> Option<Self> {
-        let more = |count| (count < Self::MOST).then_some(count + 1);
+        let more = |count| (count < Self::MAX).then_some(count + 1);
         running.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Self(Arc::clone(running)))
     }
 }
@@ -257,7 +257,7 @@ impl Drop for Place {
     }
 }
 
-/// Runs a shell command with `input` as its stdin; brings its stdout without the last line end. Dropped, it ends the command.
+/// Runs a shell command with `input` on its stdin, and returns its stdout without the last line end. Dropping the future ends the command.
 fn run(command: &str, input: String) -> impl Future<Output = Result<String, String>> + Send + use<> {
     let child = shell(command).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(|error| error.to_string());
     async move {
@@ -265,7 +265,7 @@ fn run(command: &str, input: String) -> impl Future<Output = Result<String, Stri
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         let running = Running(Arc::new(Mutex::new(child)));
         if let Some(mut stdin) = stdin {
-            // On a thread of its own: a command may answer before it has read everything, or never read at all.
+            // On a separate thread, since a command may write its answer before it has read its input, or never read it.
             thread::spawn(move || stdin.write_all(input.as_bytes()));
         }
         let ended = Arc::clone(&running.0);
@@ -285,7 +285,8 @@ struct Running(Arc<Mutex<Child>>);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Locked, it has closed its stdout and is about to end by itself. What a shell has started ends at its next word to us.
+        // If it is locked, the command has closed its stdout and is about to exit. Children of the shell end at their next write to the
+        // pipe.
         if let Ok(mut child) = self.0.try_lock() {
             let _ = child.kill();
         }

@@ -1,4 +1,4 @@
-//! The command lines.
+//! Parses the command lines.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{ArgGroup, Parser};
+use protocol_core::mcp::Era;
 use protocol_core::{Json, Level};
 use serde::Serialize;
 use tesseron::bridge::Surface;
@@ -17,7 +18,7 @@ use tesseron::net::{Binding, ClaimMode, TesseronOptions};
 
 use super::status::{self, complain};
 
-/// The hidden first flag that turns `call` into `tools`, so that one program is enough to see both.
+/// The hidden first flag that turns `call` into `tools`, with which it starts its own server.
 pub(super) const SERVE_TOOLS: &str = "--serve-tools";
 
 const TOOLS_HELP: &str = "\
@@ -30,6 +31,10 @@ line of the audit is written.
 
 With --partial-on-progress each update of progress brings along what is done so far, so that a client
 that cancels has it too: MCP lets nothing follow a cancel.
+
+The revision 2026-07-28 of MCP has no handshake, and is served with --era auto, or with --era modern alone.
+Its clients cannot be asked yet: summarise, delete and rename then fail as with a client that has nobody to
+ask.
 
 With --tesseron the same tools are the actions of a Tesseron app, with a resource `clock` that can be
 subscribed. It listens on a WebSocket of this machine, or with --unix on a socket in the home, says so in
@@ -92,6 +97,9 @@ pub(super) struct ToolsLine {
     /// Let what is done so far ride on progress.
     #[arg(long)]
     pub(super) partial_on_progress: bool,
+    /// Serve the revisions of MCP of this ERA: legacy, modern or auto, which is both.
+    #[arg(long, value_name = "ERA", value_parser = era, default_value = "legacy", conflicts_with = "tesseron")]
+    pub(super) era: Era,
     /// Append one line of JSON for each call to FILE.
     #[arg(long, value_name = "FILE")]
     pub(super) audit: Option<PathBuf>,
@@ -249,29 +257,29 @@ struct CallLine {
     server: Vec<OsString>,
 }
 
-/// The address that clients come from.
+/// The transport to serve clients on.
 #[derive(Clone, Debug)]
 pub enum Listen {
-    /// The one client that started us.
+    /// Standard input and output, for the one client that started this process.
     Stdio,
-    /// Any number of them, at an address of the network.
+    /// A TCP address, for any number of clients.
     Tcp(String),
-    /// Any number of them, on a Unix socket.
+    /// The path of a Unix socket, for any number of clients.
     Unix(PathBuf),
-    /// One Tesseron gateway after the other.
+    /// A Tesseron listener, for one gateway after the other.
     Tesseron(AppWish),
 }
 
-/// Which app to be, and where.
+/// The Tesseron app to be.
 #[derive(Clone, Debug)]
 pub struct AppWish {
     /// The id of the app.
     pub id: AppId,
-    /// The options of its listener, which gateways find it by.
+    /// The options of its listener.
     pub options: TesseronOptions,
 }
 
-/// The command line of `gateway`, understood.
+/// The parsed command line of `gateway`.
 #[derive(Debug)]
 pub(super) struct GatewayWish {
     pub(super) tcp: Option<String>,
@@ -282,7 +290,7 @@ pub(super) struct GatewayWish {
     pub(super) verbose: bool,
 }
 
-/// The command line of `call`, understood.
+/// The parsed command line of `call`.
 #[derive(Debug)]
 pub(super) struct CallWish {
     pub(super) server: Server,
@@ -299,7 +307,7 @@ pub(super) struct CallWish {
     pub(super) save: Option<PathBuf>,
 }
 
-/// A folder to work in, as a server is told.
+/// A root: a folder to work in, for the server.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Root {
     uri: String,
@@ -309,15 +317,15 @@ pub(super) struct Root {
 /// The address of a server.
 #[derive(Debug)]
 pub enum Server {
-    /// At an address of the network.
+    /// A TCP address.
     Tcp(String),
-    /// On a Unix socket.
+    /// The path of a Unix socket.
     Unix(PathBuf),
-    /// A program to start; it speaks on its stdin and stdout.
+    /// A program to start, which serves on its stdin and stdout.
     Child(Command),
 }
 
-/// The work to do there.
+/// The request to make.
 #[derive(Debug)]
 pub(super) enum Work {
     Tool { name: String, arguments: Json },
@@ -325,7 +333,7 @@ pub(super) enum Work {
     List,
 }
 
-/// The answers to forms that are given without asking.
+/// The answers to forms that are given without asking a person.
 #[derive(Clone, Debug)]
 pub(super) enum Forms {
     Accept,
@@ -333,14 +341,14 @@ pub(super) enum Forms {
     Content(Json),
 }
 
-/// The answers of a model that are given without asking.
+/// The answers to sampling requests that are given without asking a person.
 #[derive(Clone, Debug)]
 pub(super) enum Samples {
     Reply(String),
     Command(String),
 }
 
-/// Reads the command line of `tools`, or says why not and with which status to exit.
+/// Parses the command line of `tools`. On an error, prints it and returns the exit status.
 pub(super) fn tools(line: impl IntoIterator<Item = OsString>) -> Result<(Listen, ToolsLine), u8> {
     let mut line = ToolsLine::try_parse_from(line).map_err(|error| explain("tools", &error))?;
     let listen = line.listen().map_err(|why| complain("tools", format_args!("{why} (try --help)"), status::USAGE))?;
@@ -348,7 +356,7 @@ pub(super) fn tools(line: impl IntoIterator<Item = OsString>) -> Result<(Listen,
 }
 
 impl ToolsLine {
-    /// Reads the address that clients come from.
+    /// Reads the transport to serve clients on.
     fn listen(&mut self) -> Result<Listen, String> {
         if self.tesseron {
             return self.app().map(Listen::Tesseron);
@@ -387,14 +395,14 @@ impl ToolsLine {
     }
 }
 
-/// Reads the command line and the environment of `gateway`, or says why not and with which status to exit.
+/// Parses the command line and the environment of `gateway`. On an error, prints it and returns the exit status.
 pub(super) fn gateway(
     line: impl IntoIterator<Item = OsString>,
     environment: impl Fn(&str) -> Option<OsString>,
 ) -> Result<GatewayWish, u8> {
     let line = GatewayLine::try_parse_from(line).map_err(|error| explain("gateway", &error))?;
     let said = |name: &str| environment(name).and_then(|value| value.into_string().ok());
-    // A value that makes no sense there is ignored, with a warning.
+    // An invalid value in the environment is ignored, with a warning.
     let ignored = |name: &str, value: &str| {
         complain("gateway", format_args!("{name}={value} makes no sense and is ignored"), status::USAGE);
     };
@@ -427,7 +435,7 @@ fn surface(name: &str) -> Result<Surface, String> {
     }
 }
 
-/// Reads the command line of `call`, or says why not and with which status to exit.
+/// Parses the command line of `call`. On an error, prints it and returns the exit status.
 pub(super) fn call(line: impl IntoIterator<Item = OsString>) -> Result<CallWish, u8> {
     let line = CallLine::try_parse_from(line).map_err(|error| explain("call", &error))?;
     understand(line).map_err(|why| complain("call", format_args!("{why} (try --help)"), status::USAGE))
@@ -455,7 +463,7 @@ fn understand(line: CallLine) -> Result<CallWish, String> {
         return Err(format!("there is nothing that {word:?} could mean here"));
     }
     if let Some(folder) = &line.save {
-        // Before the call: what it brings would have no place to go.
+        // Created before the call, so that an error is not found only when there is a result to save.
         std::fs::create_dir_all(folder).map_err(|error| format!("--save {}: {error}", folder.display()))?;
     }
     Ok(CallWish {
@@ -504,7 +512,7 @@ fn server(tcp: Option<String>, unix: Option<PathBuf>, command: Vec<OsString>) ->
     Ok(Server::Child(apart(child)))
 }
 
-/// Ctrl-C on the terminal goes to every process of the group. The server must outlive it, or it could not be told of the cancel.
+/// Puts a process into a group of its own, so that a Ctrl-C on the terminal does not end the server before the cancel is sent to it.
 #[cfg(unix)]
 pub(super) fn apart(mut child: Command) -> Command {
     use std::os::unix::process::CommandExt;
@@ -532,7 +540,7 @@ fn object(text: &str) -> Result<Json, String> {
     }
 }
 
-/// The folder at a path, which must be there.
+/// Parses the path of a folder, which must exist.
 fn root(path: &str) -> Result<Root, String> {
     let path = std::fs::canonicalize(path).map_err(|error| error.to_string())?;
     if !path.is_dir() {
@@ -563,14 +571,23 @@ fn updates(text: &str) -> Result<u64, String> {
     text.parse().ok().filter(|updates| *updates > 0).ok_or_else(|| "a number of updates is above 0".to_owned())
 }
 
+fn era(name: &str) -> Result<Era, String> {
+    match name {
+        "legacy" => Ok(Era::Legacy),
+        "modern" => Ok(Era::Modern),
+        "auto" => Ok(Era::Auto),
+        _ => Err("must be legacy, modern or auto".to_owned()),
+    }
+}
+
 fn level(text: &str) -> Result<Level, String> {
     Level::from_name(text).ok_or_else(|| format!("the levels are {}", Level::ALL.map(Level::as_str).join(", ")))
 }
 
-/// Prints one line of the long text of clap; help that was asked for goes out as it is.
+/// Prints the first line of an error of clap, or the whole text if help was requested.
 fn explain(program: &str, error: &clap::Error) -> u8 {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        // A pager that is left early is no failure.
+        // A pager that is closed early is not an error.
         let _ = writeln!(std::io::stdout(), "{}", error.render().to_string().trim_end());
         return status::OK;
     }

@@ -1,4 +1,4 @@
-//! The audit of the tools: one line of JSON a call.
+//! The audit log of the tools: one line of JSON for each call.
 
 use std::fs::{File, OpenOptions};
 use std::future::{Future, poll_fn};
@@ -13,12 +13,12 @@ use protocol_core::CancelReason;
 use serde::Serialize;
 use serde_json::Value;
 
-/// The file that the lines go to. Cloning shares it.
+/// The log file. A clone is another handle to the same file.
 #[derive(Clone, Default)]
 pub struct Audit(Option<Arc<Mutex<dyn Write + Send>>>);
 
 impl Audit {
-    /// Lines go to the end of the file at `path`, which is made if it is not there.
+    /// Appends lines to the file at `path`, which is created if it does not exist.
     ///
     /// # Errors
     /// An error if the file cannot be opened for writing.
@@ -26,12 +26,12 @@ impl Audit {
         OpenOptions::new().append(true).create(true).open(path).map(Self::to::<File>)
     }
 
-    /// Lines go to `sink`, each in one write.
+    /// Writes lines to `sink`, each in one write.
     pub fn to<W: Write + Send + 'static>(sink: W) -> Self {
         Self(Some(Arc::new(Mutex::new(sink))))
     }
 
-    /// Opens the record of one call of `tool`. Its line is written when the call ends, is cut short or is dropped.
+    /// Starts the record of a call of `tool`. Its line is written when the call ends, is cut short or is dropped.
     pub(crate) fn open(&self, tool: &'static str, context: &Context) -> (Watch, Record) {
         let record = Record::default();
         (Watch { audit: self.clone(), tool, context: context.clone(), record: record.clone(), written: false }, record)
@@ -48,7 +48,7 @@ impl Audit {
     }
 }
 
-/// One line.
+/// A line of the log.
 #[derive(Serialize)]
 struct Line<'a> {
     tool: &'a str,
@@ -58,7 +58,7 @@ struct Line<'a> {
     partial: Option<Value>,
 }
 
-/// The end of a call.
+/// The way in which a call ended.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Ended {
@@ -77,7 +77,7 @@ impl From<&CancelReason> for Ended {
     }
 }
 
-/// The notes that a tool takes as it goes. Cloning shares them.
+/// The data that a tool records while it runs. A clone is another handle to the same data.
 #[derive(Clone, Default)]
 pub(crate) struct Record(Arc<Mutex<Notes>>);
 
@@ -88,19 +88,19 @@ struct Notes {
 }
 
 impl Record {
-    /// The number of steps that are done.
+    /// Records the number of steps that are done.
     pub(crate) fn steps(&self, steps: u64) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).steps = Some(steps);
     }
 
-    /// Sets the partial result to record if it is cut short; made only then.
+    /// Sets the partial result to record if the call is cut short. `partial` is called only then.
     pub(crate) fn partial<T: Serialize>(&self, partial: impl Fn() -> T + Send + 'static) {
         let partial = move || serde_json::to_value(partial()).ok();
         self.0.lock().unwrap_or_else(PoisonError::into_inner).partial = Some(Box::new(partial));
     }
 }
 
-/// Sees one call to its end and writes its line.
+/// Writes the line of a call when it ends.
 pub(crate) struct Watch {
     audit: Audit,
     tool: &'static str,
@@ -112,8 +112,8 @@ pub(crate) struct Watch {
 impl Watch {
     /// Runs `work`, the handler of the call.
     ///
-    /// The line of a call that is cut short is written once its handler had the chance to tidy up, and does not wait for one
-    /// that never looks at its context.
+    /// If the call is cut short, its line is written after its handler had a chance to clean up, without waiting for one that ignores the
+    /// cancel.
     pub(crate) async fn over<T>(mut self, work: impl Future<Output = Result<T, ToolError>>) -> Result<T, ToolError> {
         let mut work = pin!(work);
         let context = self.context.clone();
@@ -149,7 +149,7 @@ impl Watch {
 }
 
 impl Drop for Watch {
-    /// Dropped in the middle: by the end of the program, by the end of a handler's grace, or by a panic.
+    /// A handler may be dropped by the end of the program, by the end of its grace, or by a panic.
     fn drop(&mut self) {
         let outcome = match self.context.cancellation().reason() {
             Some(why) => Ended::from(&why),

@@ -29,23 +29,23 @@ use super::serve::{self, Serving};
 use super::status::{self, complain, say};
 use super::threads::in_thread;
 
-/// The command that the command line of this process asks for.
+/// The program that the command line requests.
 pub enum Wanted {
-    /// To be the server `tools`.
+    /// The server `tools`.
     Serve(Serving),
-    /// To call one.
+    /// A call to a server.
     Call {
         /// The server to call.
         server: Server,
-        /// The calls to make there.
+        /// The call to make.
         calling: Box<Calling>,
     },
 }
 
-/// Reads the command line of this process.
+/// Parses the command line of this process.
 ///
 /// # Errors
-/// The status to exit with, after `--help` or a complaint.
+/// The exit status, after `--help` or an error was printed.
 pub fn from_command_line() -> Result<Wanted, u8> {
     let mut line = env::args_os().peekable();
     let program = line.next().unwrap_or_default();
@@ -57,14 +57,14 @@ pub fn from_command_line() -> Result<Wanted, u8> {
     Ok(Wanted::Call { server, calling: Box::new(calling) })
 }
 
-/// The time that a server that is started may take to start: `npx` may have to download it first.
+/// The time that a started server may take for its handshake: `npx` may have to download it first.
 const CHILD_START: Duration = Duration::from_secs(60);
 
-/// One call, about to be made.
+/// A call to make.
 pub struct Calling {
     /// The client that answers the server's input requests.
     pub client: Arc<dyn Client>,
-    /// The clocks.
+    /// The configuration, with the time limits.
     pub config: Config,
     display: Arc<Display>,
     work: Work,
@@ -98,14 +98,15 @@ impl Calling {
     }
 }
 
-/// Says why the server cannot be reached, and gives back the status to exit with.
+/// Prints why the server cannot be reached, and returns the exit status.
 pub fn cannot_reach(error: impl fmt::Display) -> u8 {
     complain("call", error, status::NO_SERVER)
 }
 
-/// Makes the call over a connection that is there and sees it to its end. Gives back the status to exit with.
+/// Makes the call over an open connection, and closes the connection. Returns the exit status.
 ///
-/// `end` runs the connection, or waits for who does, and says why it ended. `child` is the server, if it was started for this call.
+/// `end` drives the connection, or waits for its end, and returns the reason of the end. `child` is the server, if it was started for this
+/// call.
 pub(super) async fn run<F, C>(
     calling: Calling,
     peer: Peer,
@@ -131,7 +132,7 @@ where
     let verdict = {
         let mut work = pin!(calling.work(&peer, interrupts));
         poll_fn(|task| {
-            // The session tells the call of the end; the call may still have progress to read.
+            // The session reports the end to the call, which may still have progress to read.
             listen(task);
             work.as_mut().poll(task)
         })
@@ -139,9 +140,9 @@ where
     };
     calling.display.end();
 
-    // What waits to be written, a cancel for one, still goes out, unless the server does not read it.
+    // Queued output, such as a cancel, is still written, unless the server does not read it.
     peer.close(Close::Now);
-    // A server that was started here is to exit by itself now, and else is ended step by step. Ctrl-C leads to the next step at once.
+    // A started server should exit by itself now; if it does not, it is sent SIGTERM and then killed. Ctrl-C skips to the next step.
     for (span, step) in [(PATIENCE, StartedServer::terminate as fn(&_)), (LAST_PATIENCE, StartedServer::kill)] {
         let mut patience = pin!(in_thread(move || thread::sleep(span)));
         let has_ended = poll_fn(|task| {
@@ -163,7 +164,7 @@ where
                 let why = format!("the server refused the handshake: {}", explained(&error));
                 return complain("call", why, status::NO_SERVER);
             }
-            // The session knows at once; how the server ended is heard only if it hurries.
+            // The session reports the end at once; the exit status of the server is included only if it is known soon.
             let why = match ended {
                 Some(why) => why,
                 None => peer.closed().await.to_string(),
@@ -173,29 +174,29 @@ where
     }
 }
 
-/// The time that a server has to end after the call has.
+/// The time within which a server should exit after the call.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The time that it may take once it was told to by SIGTERM.
+/// The time within which it should exit after SIGTERM.
 const LAST_PATIENCE: Duration = Duration::from_millis(500);
 
-/// A server that was started for a call, and that is the first of a process group of its own.
+/// A server that was started for a call, in a process group of its own.
 pub struct StartedServer(Exit);
 
 impl StartedServer {
-    /// The process that has, or will have, this exit.
+    /// Wraps the exit of a process.
     #[must_use]
     pub fn new(exit: Exit) -> Self {
         Self(exit)
     }
 
-    /// Tells it, and all that it has started, to end.
+    /// Sends SIGTERM to its process group.
     fn terminate(&self) {
         #[cfg(unix)]
         self.signal(rustix::process::Signal::TERM);
     }
 
-    /// Ends it, and all that it has started, by force.
+    /// Kills its process group.
     fn kill(&self) {
         #[cfg(unix)]
         self.signal(rustix::process::Signal::KILL);
@@ -203,7 +204,7 @@ impl StartedServer {
 
     #[cfg(unix)]
     fn signal(&self, signal: rustix::process::Signal) {
-        // Once it has exited its number may be that of another process.
+        // After its exit the process id may belong to another process.
         if self.0.status().is_none()
             && let Some(id) = self.0.process_id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw)
         {
@@ -218,14 +219,14 @@ fn forever() {
     }
 }
 
-/// The number of updates that are shown before a Ctrl-C is looked for again.
+/// The number of updates that are shown before Ctrl-C is checked again.
 const UPDATES_A_TURN: usize = 64;
 
-/// The end of the call, for the exit status.
+/// The result of the call, for the exit status.
 enum Verdict {
-    /// All is said.
+    /// Everything is printed.
     Exit(u8),
-    /// The connection ended first; why is not known yet. What was heard before.
+    /// The connection ended first, for a reason that is not known yet. Contains the last progress as text.
     Lost(String),
 }
 
@@ -235,7 +236,7 @@ impl Calling {
         F: FnMut() -> C,
         C: Future<Output = ()>,
     {
-        // The clocks of a call begin with the call, and no call is made before the server has started: that has a clock of its own.
+        // The call is made after the handshake, which has a time limit of its own, so that a handshake that times out is reported as such.
         self.display.begin("waiting for the server");
         match interrupts.or(peer.ready()).await {
             None => return cancelled(),
@@ -251,7 +252,7 @@ impl Calling {
             match interrupts.or(peer.set_log_level(level)).await {
                 None => return cancelled(),
                 Some(Ok(())) => {}
-                // A server that does not log is no reason to stop; one that does not answer is.
+                // A server without logging is acceptable; one that does not answer is not.
                 Some(Err(error)) => match outcome(error) {
                     Ok(Outcome::Invalid(_)) => self.display.print("call: the server sends no log records"),
                     Ok(Outcome::Error(error)) => {
@@ -283,7 +284,7 @@ impl Calling {
         }
     }
 
-    /// Shows the progress of a call until it ends, and cancels it when it is time to.
+    /// Shows the progress of a call until it ends, and cancels it after `--cancel-after` updates or on Ctrl-C.
     async fn follow<F, C>(&self, mut call: Call, interrupts: &mut Interrupts<F, C>) -> CallOutcome
     where
         F: FnMut() -> C,
@@ -296,7 +297,7 @@ impl Calling {
                 self.display.end();
                 call.cancel(Some("interrupted by the user"));
             }
-            // A server may be quicker than the terminal: some updates at a time, or a Ctrl-C would never be seen.
+            // Bounded, since Ctrl-C would never be checked if the server were faster than the terminal.
             for _ in 0..UPDATES_A_TURN {
                 let Some(update) = ready!(call.poll_progress(task)) else { return Poll::Ready(()) };
                 if stopped {
@@ -364,7 +365,7 @@ impl Calling {
         }
     }
 
-    /// Tools, then prompts: name and description, one a line.
+    /// Lists the tools, then the prompts, with name and description in one line each.
     async fn list<F, C>(&self, peer: &Peer, interrupts: &mut Interrupts<F, C>) -> Verdict
     where
         F: FnMut() -> C,
@@ -379,7 +380,7 @@ impl Calling {
             };
             Ok((tools, prompts))
         };
-        // Each page has the clocks of a call; all of them together have the longer one.
+        // Each page has the time limits of a call, and all pages together have `max_total`.
         let all = self.config.timeouts.call.max_total;
         let mut offered = pin!(offered);
         let mut limit = pin!(in_thread(move || all.map_or_else(forever, thread::sleep)));
@@ -402,8 +403,7 @@ fn cancelled() -> Verdict {
     Verdict::Exit(complain("call", "cancelled", status::CANCELLED))
 }
 
-/// An error of the server with what it says beside its message. Which versions it speaks is said in words; addresses follow it
-/// ([`show_required`]).
+/// An error of the server with its data. Supported versions are listed in words; URLs are printed by [`show_required`].
 fn explained(error: &RpcError) -> String {
     #[derive(Deserialize)]
     struct Versions {
@@ -423,23 +423,23 @@ fn explained(error: &RpcError) -> String {
     }
 }
 
-/// Shows the addresses that are to be opened before the call is made again.
+/// Prints the URLs that must be opened before the call is repeated.
 fn show_required(error: &RpcError) {
-    /// More than a person would open.
-    const MOST: usize = 16;
+    /// The maximum number that is printed.
+    const MAX_SHOWN: usize = 16;
     let urls = error.required_urls();
-    for open in urls.iter().take(MOST) {
+    for open in urls.iter().take(MAX_SHOWN) {
         say(format_args!("{}", described("To be opened first: ", open)));
     }
-    if let Some(more @ 1..) = urls.len().checked_sub(MOST) {
+    if let Some(more @ 1..) = urls.len().checked_sub(MAX_SHOWN) {
         say(format_args!("and {more} more"));
     }
 }
 
-/// The code of an error that says which versions of the protocol the server speaks.
+/// The code of the error that lists the versions of the protocol that the server supports.
 const UNSUPPORTED_VERSION: i64 = -32022;
 
-/// The error of a call as the outcome that it amounts to, if there is one.
+/// The outcome that corresponds to an error of a call, if there is one.
 fn outcome(error: CallError) -> Result<Outcome, CallError> {
     match error {
         CallError::Ended(outcome) => Ok(outcome),
@@ -450,7 +450,7 @@ fn outcome(error: CallError) -> Result<Outcome, CallError> {
     }
 }
 
-/// A server that has none of something has an empty list of it.
+/// Treats a list that the server does not support as empty.
 fn offered(list: Result<Vec<Json>, CallError>) -> Result<Vec<Json>, CallError> {
     list.or_else(|error| match outcome(error)? {
         Outcome::Invalid(Invalid::Unsupported) => Ok(Vec::new()),
@@ -458,7 +458,7 @@ fn offered(list: Result<Vec<Json>, CallError>) -> Result<Vec<Json>, CallError> {
     })
 }
 
-/// `; last heard: ..`, for the end of a sentence about a call that was cut short.
+/// The last progress as text, for the end of a sentence about a call that was cut short.
 fn heard(last: Option<&Progress>) -> String {
     match last.map(line).filter(|line| !line.is_empty()) {
         Some(line) => format!("; last heard: {line}"),
@@ -466,7 +466,7 @@ fn heard(last: Option<&Progress>) -> String {
     }
 }
 
-/// One line for each: the name, then what it says about itself first, all in one column.
+/// One line for each tool and prompt: the name, then the first line of the description, aligned in columns.
 fn table(tools: &[Json], prompts: &[Json]) -> String {
     #[derive(Deserialize)]
     struct Entry {
@@ -489,7 +489,7 @@ fn table(tools: &[Json], prompts: &[Json]) -> String {
     tools.iter().map(|tool| line(tool, "")).chain(prompts.iter().map(|prompt| line(prompt, "prompt: "))).collect()
 }
 
-/// The part of a result that is shown, and whether all of it could be saved.
+/// Shows a result, and records whether everything could be saved.
 struct Shown {
     folder: Option<Folder>,
     failed: bool,
@@ -500,12 +500,12 @@ impl Shown {
         Self { folder: folder.map(Folder::new), failed: false }
     }
 
-    /// The status in the end, where that of what is shown is `status`.
+    /// The exit status, given `status` of the result itself.
     fn end(&self, status: u8) -> u8 {
         if self.failed && status == status::OK { status::TOOL_ERROR } else { status }
     }
 
-    /// A block of content as text. What has none is named, and saved if that is wanted.
+    /// A block of content as text. A block without text is described, and saved if `--save` is set.
     fn block(&mut self, block: &Value) -> String {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         match block["type"].as_str() {
@@ -524,7 +524,7 @@ impl Shown {
         }
     }
 
-    /// Saves `data`, if that is wanted, and adds to `name` where.
+    /// Saves `data` if `--save` is set, and appends the path to `name`.
     fn saved(&mut self, name: String, kind: &str, data: &Value, mime_type: &Value) -> String {
         let Some(folder) = &mut self.folder else { return name };
         let data = data.as_str().ok_or_else(|| "it has no data".to_owned());
@@ -539,7 +539,7 @@ impl Shown {
     }
 }
 
-/// The text of a tool's result, or its structured content. What failed goes to stderr.
+/// Prints the text of a tool's result, or its structured content; to stderr if the tool failed.
 fn show_result(result: &Json, shown: &mut Shown) -> u8 {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -564,7 +564,7 @@ fn show_result(result: &Json, shown: &mut Shown) -> u8 {
     status::TOOL_ERROR
 }
 
-/// The description of a prompt, then its messages; where there are several, each with its role.
+/// Prints the description of a prompt, then its messages; if there are several, each with its role.
 fn show_prompt(result: &Json, shown: &mut Shown) -> u8 {
     #[derive(Deserialize)]
     struct PromptResult {
@@ -587,10 +587,10 @@ fn show_prompt(result: &Json, shown: &mut Shown) -> u8 {
     print(&(parts.join("\n\n") + "\n"))
 }
 
-/// Writes to stdout. A reader who has left is content with what it has.
+/// Writes to stdout. A closed pipe is not an error.
 fn print(text: &str) -> u8 {
     let mut out = stdout().lock();
-    // Into a file or a pipe it goes byte for byte.
+    // To a file or a pipe it is written byte for byte.
     let text = if out.is_terminal() { printable(text) } else { text.into() };
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -634,7 +634,7 @@ mod tests {
     #[test]
     fn an_error_about_versions_or_addresses_says_which_there_are() {
         let with = |code, data: &str| {
-            let error = RpcError { data: Some(Box::new(json(data))), ..RpcError::fixed(code, "unsupported") };
+            let error = RpcError::fixed(code, "unsupported").with_data(json(data));
             explained(&error)
         };
         let both = r#"{"supported":["2026-07-28","2025-11-25"],"requested":"2024-11-05"}"#;

@@ -8,19 +8,19 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use protocol_core::{LogRecord, Progress};
 
-/// Parts of a bar. Progress is a fraction; a bar counts in whole numbers.
+/// The length of a bar in units. Progress is a fraction, and the bar counts whole numbers.
 const PARTS: f64 = 1_000_000.0;
 
-/// Shows progress, logs and questions on stderr without one writing over the other.
+/// Shows progress, logs and questions on stderr, so that they do not overwrite each other.
 pub(super) struct Display(Mutex<State>);
 
 struct State {
-    /// The values that are shown: the newest of each member.
+    /// The newest value of each member of the updates.
     shown: Progress,
     updates: u64,
-    /// The place where a bar is drawn; `None` where lines are written.
+    /// The target of the bar; `None` to write lines instead.
     target: Option<fn() -> ProgressDrawTarget>,
-    /// The bar; not there before the call begins, after it has ended, and while the person is asked.
+    /// The bar; `None` before and after the call, and while a person is asked.
     bar: Option<ProgressBar>,
     /// The number of input requests that are open.
     asking: usize,
@@ -28,7 +28,7 @@ struct State {
 }
 
 impl Display {
-    /// A bar if stderr is a terminal.
+    /// Shows a bar if stderr is a terminal, and lines otherwise.
     pub(super) fn on_stderr() -> Self {
         Self::new(stderr().is_terminal().then_some(ProgressDrawTarget::stderr))
     }
@@ -41,14 +41,14 @@ impl Display {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The call begins; `what` is shown until something is heard of it.
+    /// Starts the display; `what` is shown until the first update.
     pub(super) fn begin(&self, what: &str) {
         let mut state = self.state();
         state.shown = Progress::message(one_line(what));
         state.draw();
     }
 
-    /// The call goes on. Gives back how many updates there were.
+    /// Shows an update. Returns the number of updates so far.
     pub(super) fn update(&self, progress: &Progress) -> u64 {
         let mut state = self.state();
         state.updates = state.updates.saturating_add(1);
@@ -67,7 +67,7 @@ impl Display {
         state.updates
     }
 
-    /// The call has ended, or will at once; what was last shown stays. Nothing happens the second time.
+    /// Ends the display; the last state stays visible. No effect the second time.
     pub(super) fn end(&self) {
         let mut state = self.state();
         state.target = None;
@@ -75,7 +75,7 @@ impl Display {
             return;
         }
         if state.asking > 0 {
-            // Off the line of the question.
+            // Starts a new line after the question.
             say("");
         }
         let Some(bar) = state.bar.take() else { return };
@@ -95,14 +95,14 @@ impl Display {
         self.state().over
     }
 
-    /// A log record of the server.
+    /// Shows a log record of the server.
     pub(super) fn log(&self, record: &LogRecord) {
         let text = record.data.decode::<String>().unwrap_or_else(|_| record.data.to_string());
         let logger = record.logger.as_ref().map(|logger| format!("{logger}: ")).unwrap_or_default();
         self.print(&one_line(&format!("[{}] {logger}{text}", record.level)));
     }
 
-    /// A line of its own, above the bar.
+    /// Prints a line above the bar.
     pub(super) fn print(&self, line: &str) {
         match &self.state().bar {
             Some(bar) => bar.suspend(|| say(line)),
@@ -110,7 +110,7 @@ impl Display {
         }
     }
 
-    /// Makes room for a question: no bar is drawn until the room is given back.
+    /// Hides the bar while a question is asked, until the returned value is dropped.
     pub(super) fn make_room(&self) -> Room<'_> {
         let mut state = self.state();
         state.asking += 1;
@@ -121,7 +121,7 @@ impl Display {
     }
 }
 
-/// A part of the screen without a bar.
+/// Hides the bar until it is dropped.
 pub(super) struct Room<'a>(&'a Display);
 
 impl Drop for Room<'_> {
@@ -158,11 +158,11 @@ impl State {
             None => line(&self.shown),
         });
         if had_total != Some(fraction.is_some()) {
-            // What was done before it could be seen says nothing about the speed.
+            // Progress from before the bar was shown does not count for the speed.
             bar.reset_eta();
         }
         if had_total.is_none() {
-            // So that the estimate and the spinner move on between two updates.
+            // Redraws the estimate and the spinner between two updates.
             bar.enable_steady_tick(Duration::from_millis(100));
         }
     }
@@ -172,7 +172,7 @@ fn bar_style() -> ProgressStyle {
     template("[{bar:28}] {prefix} eta {eta} {wide_msg}")
 }
 
-/// The style of a bar that is over.
+/// The style of a bar that has ended.
 fn past_style() -> ProgressStyle {
     template("[{bar:28}] {prefix} in {elapsed} {wide_msg}")
 }
@@ -182,11 +182,11 @@ fn spinner_style() -> ProgressStyle {
 }
 
 fn template(text: &str) -> ProgressStyle {
-    // All of them are drawn in the tests, so that none can fail here.
+    // The tests draw all templates, so this cannot fail.
     ProgressStyle::with_template(text).unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> ")
 }
 
-/// One line about one update: `i/total percent message`, as far as it says so.
+/// An update in one line: `i/total percent message`, without the parts that it lacks.
 pub(super) fn line(progress: &Progress) -> String {
     let numbers = numbers(progress);
     let message = progress.message.as_ref().map(|message| one_line(message)).unwrap_or_default();
@@ -199,7 +199,7 @@ pub(super) fn line(progress: &Progress) -> String {
 fn numbers(progress: &Progress) -> String {
     match (progress.value, progress.total) {
         (Some(value), Some(total)) => match fraction(progress) {
-            // Almost done is not done.
+            // Rounded down, so that 100% is shown only at the end.
             Some(part) if part < 1.0 => format!("{}/{} {:.0}%", number(value), number(total), (part * 100.0).min(99.0)),
             Some(_) => format!("{}/{} 100%", number(value), number(total)),
             None => format!("{}/{}", number(value), number(total)),
@@ -209,15 +209,15 @@ fn numbers(progress: &Progress) -> String {
     }
 }
 
-/// The share of the total, from 0 to 1.
+/// The value as a share of the total, from 0 to 1.
 fn fraction(progress: &Progress) -> Option<f64> {
     let (value, total) = (progress.value?, progress.total?);
     (total > 0.0).then(|| (value / total).clamp(0.0, 1.0))
 }
 
-/// A number as a person would write it: at most three digits after the point, unless it is smaller than that.
+/// A number with at most three digits after the point, or more if it would be shown as 0.
 fn number(number: f64) -> String {
-    // A server may count in whatever it likes; the line stays one line.
+    // In scientific notation, since a server may send numbers of any size.
     if number != 0.0 && !(1e-9..1e15).contains(&number.abs()) {
         return format!("{number:e}");
     }
@@ -228,29 +228,29 @@ fn number(number: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// `text` without anything that moves the cursor: a peer may not write over what is on the screen.
+/// `text` in one line, without characters that move the cursor, so that a peer cannot overwrite the screen.
 pub(super) fn one_line(text: &str) -> String {
     text.split(is_unseen).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// `text` as it may be shown on a terminal: what a peer may not do to one is replaced, line by line it stays as it is.
+/// `text` with control characters replaced, except line feeds, so that it is safe on a terminal.
 pub(super) fn printable(text: &str) -> Cow<'_, str> {
     let is_harmful = |char: char| is_unseen(char) && !matches!(char, '\n' | '\t');
     if text.contains(is_harmful) { text.replace(is_harmful, "\u{fffd}").into() } else { text.into() }
 }
 
-/// `text` in one line in which nothing is hidden: what a terminal does not show, or obeys, is written out, as `\u{202e}`.
+/// `text` in one line, with invisible and control characters escaped, as `\u{202e}`.
 pub(super) fn visible(text: &str) -> String {
     let written = |char: char| if is_unseen(char) { char.escape_default().to_string() } else { char.to_string() };
     text.chars().map(written).collect()
 }
 
-/// Controls, and what turns the direction of writing: text that is not what it looks like.
+/// Returns `true` for control characters, and for those that change the direction of text.
 fn is_unseen(char: char) -> bool {
     char.is_control() || matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Writes a line to stderr. An error is ignored: there is no other place to report it.
+/// Writes a line to stderr. An error is ignored, since it cannot be reported.
 fn say(line: &str) {
     let _ = writeln!(stderr(), "{line}");
 }
@@ -280,7 +280,11 @@ mod tests {
     }
 
     fn update(value: f64, total: Option<f64>, message: &str) -> Progress {
-        Progress { total, ..Progress::value(value).with_message(message) }
+        let update = Progress::value(value).with_message(message);
+        match total {
+            Some(total) => update.with_total(total),
+            None => update,
+        }
     }
 
     #[test]
@@ -304,7 +308,7 @@ mod tests {
         assert_eq!(line(&update(1.0, None, "one\r\n\u{1b}[2Jtwo\n")), "1 one [2Jtwo");
     }
 
-    /// A screen that keeps what was written.
+    /// A terminal that records its output.
     #[derive(Clone, Debug, Default)]
     struct Screen(Arc<Mutex<String>>);
 
@@ -377,7 +381,7 @@ mod tests {
     #[test]
     fn a_log_record_is_one_line() {
         let display = Display::new(None);
-        display.log(&LogRecord { level: Level::Warning, logger: None, data: Json::string("two\nlines") });
+        display.log(&LogRecord::new(Level::Warning, Json::string("two\nlines")));
         assert_eq!(one_line("two\nlines"), "two lines");
     }
 }

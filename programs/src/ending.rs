@@ -1,4 +1,4 @@
-//! The end of `tools`: told once, it lets what runs finish; told twice, it ends at once.
+//! The end of `tools`: after the first signal running calls may finish, after the second one it ends at once.
 
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -14,7 +14,7 @@ use super::status;
 use super::watch::HANDLER_GRACE;
 use crate::adapter::first;
 
-/// Everybody who is served now, and what they are granted at the end. Cloning shares it.
+/// The clients that are served now, and the grace of their calls at the end. A clone is another handle to the same state.
 #[derive(Clone)]
 pub struct Ending {
     grace: Duration,
@@ -25,7 +25,7 @@ pub struct Ending {
 struct Clients {
     next: u64,
     served: BTreeMap<u64, Peer>,
-    /// It has begun: who comes now is too late.
+    /// `true` once it has begun; new clients are closed at once.
     begun: bool,
     /// The task that waits until no call runs.
     waker: Option<Waker>,
@@ -36,8 +36,8 @@ impl Ending {
         Self { grace, clients: Arc::default() }
     }
 
-    /// Runs the connection of a client, so that the end finds it. It must go on when `listen` of [`Ending::run`] is dropped: make it
-    /// a task.
+    /// Drives the connection of a client, and registers the client for the end. Run it as a task, so that it continues when `listen` of
+    /// [`Ending::run`] is dropped.
     ///
     /// # Cancel safety
     /// Not cancel safe: the connection is dropped, and the end no longer waits for it.
@@ -58,12 +58,12 @@ impl Ending {
         }
     }
 
-    /// Runs `listen`, which lets clients in, to its end, and gives back its status; or until a future of `told` is ready. Then it lets
-    /// nobody in any longer, what runs may finish within the grace, and what is left is cancelled and told so; its handlers have a moment to
-    /// clean up. Told once more, it returns at once. `sleep` waits.
+    /// Runs `listen`, which accepts clients, to its end, and returns its status; or until a future of `told` is ready. Then no further
+    /// clients are accepted, running calls may finish within the grace, the rest is cancelled, and its handlers have a short time to clean
+    /// up. When `told` gives another ready future, it returns at once. `sleep` waits for a span.
     ///
     /// # Cancel safety
-    /// Not cancel safe: `listen` is dropped, and clients that are served are not told.
+    /// Not cancel safe: `listen` is dropped, and the sessions of clients are not closed.
     pub async fn run<T, S>(
         &self,
         listen: impl Future<Output = u8>,

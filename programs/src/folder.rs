@@ -1,10 +1,10 @@
-//! Files of what a result holds beside text.
+//! Saves the parts of a result that are not text.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// The place that they go to. Nothing that lies there is written over.
+/// The folder for the files. Existing files are never overwritten.
 pub(super) struct Folder {
     path: PathBuf,
     next: u32,
@@ -15,10 +15,10 @@ impl Folder {
         Self { path: path.to_owned(), next: 1 }
     }
 
-    /// Writes what `data` is the base64 of to a new file, which is called by its `kind` and a number. A server has no say in its name.
+    /// Decodes `data` from base64 into a new file, named after `kind` and a number. The server does not influence the name.
     ///
     /// # Errors
-    /// The fault of `data`, or of the folder.
+    /// A description of what is wrong with `data`, or with the folder.
     pub(super) fn save(&mut self, kind: &str, data: &str, mime_type: &str) -> Result<PathBuf, String> {
         let bytes = decode(data)?;
         loop {
@@ -36,7 +36,7 @@ impl Folder {
     }
 }
 
-/// The ending of the name of a file of this type.
+/// The file extension for a MIME type.
 fn extension(mime_type: &str) -> &'static str {
     let plain = mime_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     match plain.as_str() {
@@ -63,7 +63,7 @@ fn extension(mime_type: &str) -> &'static str {
     }
 }
 
-/// The bytes that base64 stands for. Line ends and blanks count for nothing, and what fills up the end may be left out.
+/// Decodes base64. White space is ignored, and padding may be missing.
 fn decode(text: &str) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
     let (mut held, mut bits, mut digits) = (0_u32, 0_u32, 0_usize);

@@ -20,13 +20,13 @@ use super::status::{self, complain, say};
 use super::watch::Watch;
 use crate::adapter::{Adapter, End, Place, first, start};
 
-/// The time between looks at the manifests when no change is reported.
+/// The interval between scans of the manifests if no change is reported.
 const POLL: Duration = Duration::from_secs(2);
-/// As many troubles are remembered, so that none is told twice.
+/// The maximum number of errors that are remembered, so that none is printed twice.
 const TOLD: usize = 1024;
-/// The time between a change and the look at them.
+/// The time between a change and the next scan.
 const SETTLE: Duration = Duration::from_millis(20);
-/// The time that the apps have to hang up at the end.
+/// The time for the apps to close their channels at the end.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// The whole program.
@@ -39,10 +39,10 @@ pub fn gateway<A: Adapter + Signals>() -> ExitCode {
 
 async fn run<A: Adapter + Signals>(adapter: A, wish: GatewayWish) -> u8 {
     let end = Bell::default();
-    // Listened for before the first client is served.
+    // Waits for signals from before the first client is served.
     let told = async {
         first(adapter.interrupt(), adapter.terminate()).await;
-        // The agent and the apps are to hear of it; who does not listen then is not waited for.
+        // The channels to the agent and the apps are closed first, for a short time.
         end.ring();
         adapter.sleep(2 * LAST_WORDS).await;
         status::OK
@@ -65,7 +65,7 @@ async fn listen<A: Adapter>(adapter: &A, wish: &GatewayWish, end: &Bell, address
         let served = match (listener.accept)().await {
             Ok(transport) => serve(adapter, wish, end, Watch::transport(adapter, transport)).await,
             Err(error) => {
-                // Out of files, most likely: some will be closed.
+                // Most likely out of file descriptors: wait until some are closed.
                 adapter.sleep(Duration::from_millis(100)).await;
                 Err(error.to_string())
             }
@@ -76,16 +76,16 @@ async fn listen<A: Adapter>(adapter: &A, wish: &GatewayWish, end: &Bell, address
     }
 }
 
-/// Serves one agent to its end, or until `end` is rung. Says what went wrong, if anything did.
+/// Serves one agent to its end, or until `end` is rung. Returns what went wrong.
 async fn serve<A: Adapter>(adapter: &A, wish: &GatewayWish, end: &Bell, agent: (Watch<A>, End)) -> Result<(), String> {
     let (agent, transport) = agent;
     let (gateway, home) = open(adapter, wish).map_err(|error| error.to_string())?;
-    // Begins once the manifests were looked at: a client that asks for apps at once is told of those that were there before.
+    // Starts after the first scan of the manifests, so that a client which lists tools at once gets those of existing apps.
     let driven = async {
         let gateway = gateway.clone();
-        // What has broken the watch has seen.
+        // The watch has recorded an error of the transport.
         start(&*adapter.runtime(), async move { drop(gateway.serve(transport).await) }).await;
-        // Why it has ended is told by an event.
+        // An event has the reason of the end.
         adapter.sleep(LAST_WORDS).await;
         Ok(())
     };
@@ -130,12 +130,11 @@ fn open<A: Adapter>(adapter: &A, wish: &GatewayWish) -> Result<(Gateway<A::Socke
     Ok((Gateway::new(adapter.sockets(), config, home.clone())?, home))
 }
 
-/// Looks at the manifests whenever the system says that they have changed, and every now and then since it may not. What cannot be used is
-/// told once.
+/// Scans the manifests when the system reports a change, and at intervals in case it does not. Each error is printed once.
 async fn watch<A: Adapter>(adapter: &A, gateway: &Gateway<A::Sockets>, home: &Home) -> Result<(), TesseronError> {
     let changed = Arc::new(Bell::default());
     let rings = Arc::clone(&changed);
-    // Without a watcher there is still the poll.
+    // Without a watcher the scans at intervals remain.
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
         if event.is_ok_and(|event| is_change(event.kind)) {
             rings.ring();
@@ -148,7 +147,7 @@ async fn watch<A: Adapter>(adapter: &A, gateway: &Gateway<A::Sockets>, home: &Ho
         if told.len() >= TOLD {
             told.clear();
         }
-        // The folder may come to be later.
+        // The folder may be created later.
         if let (false, Some(watcher)) = (watches, &mut watcher) {
             watches = watcher.watch(&home.instances(), RecursiveMode::NonRecursive).is_ok();
         }
@@ -170,12 +169,12 @@ async fn watch<A: Adapter>(adapter: &A, gateway: &Gateway<A::Sockets>, home: &Ho
             }
         }
         first(changed.rung(), adapter.sleep(POLL)).await;
-        // A burst of changes is one.
+        // Combines a burst of changes into one scan.
         adapter.sleep(SETTLE).await;
     }
 }
 
-/// Returns `true` if there may be something else to read now. Our own reading is reported, too.
+/// Returns `true` if files may have changed. Our own reads are reported, too.
 fn is_change(kind: EventKind) -> bool {
     !kind.is_access() || kind == EventKind::Access(AccessKind::Close(AccessMode::Write))
 }
@@ -194,7 +193,7 @@ fn tell(wish: &GatewayWish, event: &BridgeEvent) {
     }
 }
 
-/// Rung from any thread, heard by one task.
+/// A signal from any thread to one waiting task.
 #[derive(Default)]
 struct Bell(std::sync::Mutex<(bool, Option<std::task::Waker>)>);
 

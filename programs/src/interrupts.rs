@@ -4,7 +4,7 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
-/// One Ctrl-C after the other. `make` makes a future of the next.
+/// Waits for one Ctrl-C after the other. `make` returns a future of the next one.
 pub(super) struct Interrupts<F, C> {
     make: F,
     next: Pin<Box<C>>,
@@ -19,7 +19,7 @@ impl<F: FnMut() -> C, C: Future<Output = ()>> Interrupts<F, C> {
     pub(super) fn poll_next(&mut self, task: &mut Context<'_>) -> Poll<()> {
         let pressed = self.next.as_mut().poll(task);
         if pressed.is_ready() {
-            // Listened for at once: a wait listens from its first poll on, and the next press may come before that.
+            // Polled at once, since a future waits for a Ctrl-C only from its first poll on.
             self.next.set((self.make)());
             if self.next.as_mut().poll(task).is_ready() {
                 self.next.set((self.make)());
@@ -28,7 +28,7 @@ impl<F: FnMut() -> C, C: Future<Output = ()>> Interrupts<F, C> {
         pressed
     }
 
-    /// Waits for `work`, or for a Ctrl-C: then there is nothing. It listens from before the work begins.
+    /// Waits for `work`; returns `None` on a Ctrl-C, also on one that came before.
     pub(super) async fn or<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         poll_fn(|task| match self.poll_next(task) {

@@ -1,4 +1,4 @@
-//! The programs `call`, `tools` and `gateway`: written once, for every runtime that has an [`Adapter`](adapter::Adapter).
+//! The programs `call`, `tools` and `gateway`, for every runtime that has an [`Adapter`](adapter::Adapter).
 //!
 //! # Which layer do you need?
 //!
@@ -12,8 +12,8 @@
 //!
 //! # This crate
 //!
-//! The binaries are a line each; everything is here, so that tests reach it. All write one clear line to stderr when something goes wrong, and exit
-//! with one of [`status`]. `docs/programs.md` has every flag.
+//! The binaries have one line each; everything is in this library, where tests can use it. On an error each program prints one line to
+//! stderr, and exits with one of the statuses in [`status`]. `docs/programs.md` describes all flags.
 //!
 //! | Feature | Default | |
 //! |---|---|---|

@@ -1,4 +1,4 @@
-//! Asking the person at the terminal.
+//! Asks the person at the terminal.
 
 use std::fmt;
 use std::io::{self, BufRead, Write};
@@ -10,14 +10,14 @@ use serde_json::{Map, Number, Value};
 
 use super::addresses::{can_open, described};
 
-/// Two ends of a terminal.
+/// The input and output of a terminal.
 pub(super) struct Person<'a> {
     pub(super) hears: &'a mut dyn Write,
     pub(super) says: &'a mut dyn BufRead,
 }
 
 impl Person<'_> {
-    /// Asks for a yes, or field by field for what the form wants. The end of input closes the form.
+    /// Asks for yes or no, or for each field of a form. The end of input cancels the form.
     pub(super) fn fill(&mut self, form: &Elicit) -> io::Result<Elicited> {
         let fields = fields(form);
         let question = if fields.is_empty() { "[y/N]" } else { "Fill in the form? [Y/n]" };
@@ -45,7 +45,7 @@ impl Person<'_> {
         Ok(Json::encode(&content).map_or(Elicited::Cancel, Elicited::Accept))
     }
 
-    /// Asks whether to open an address, and whether to open it here, which `opens` has decided already. The end of input decides nothing.
+    /// Asks whether to open a URL, and, unless `opens`, whether to open it in the browser here. The end of input counts as no decision.
     pub(super) fn consent(&mut self, open: &OpenUrl, opens: bool) -> io::Result<(Consent, bool)> {
         writeln!(self.hears, "{}", described("The server asks you to open an address: ", open))?;
         let question = match can_open(open) {
@@ -61,7 +61,7 @@ impl Person<'_> {
         })
     }
 
-    /// Has a person play the model. `None` if they would not.
+    /// Asks the person for the answer to a sampling request. `None` if they decline.
     pub(super) fn reply(&mut self, prompt: &str) -> io::Result<Option<String>> {
         writeln!(self.hears, "The server asks your model:")?;
         for line in prompt.lines() {
@@ -75,7 +75,7 @@ impl Person<'_> {
         Ok((!reply.is_empty()).then(|| reply.join("\n")))
     }
 
-    /// One line without its end; `None` at the end of input.
+    /// Prints a question and reads one line, without its end; `None` at the end of input.
     fn ask(&mut self, question: &str) -> io::Result<Option<String>> {
         write!(self.hears, "{question}")?;
         self.hears.flush()?;
@@ -92,7 +92,7 @@ fn shown(text: &str) -> String {
     super::display::one_line(text)
 }
 
-/// The answer that `--accept` gives to a form: its defaults.
+/// The answer of `--accept` to a form: its default values.
 ///
 /// # Errors
 /// The name of a required field that has none.
@@ -150,7 +150,7 @@ impl Field {
         question + ": "
     }
 
-    /// Reads an answer; `None` leaves the field out.
+    /// Parses an answer; `None` to omit the field.
     fn read(&self, said: &str) -> Result<Option<Value>, String> {
         if said.is_empty() {
             return match &self.default {
@@ -227,7 +227,7 @@ fn choices(schema: &Value) -> Vec<String> {
     plain.chain(titled.map(|choice| &choice["const"])).filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// The members of an object as they stand there; a person reads a form from top to bottom.
+/// The members of an object in their original order, in which a person reads a form.
 #[derive(Default)]
 struct InOrder(Vec<(String, Value)>);
 

@@ -1,4 +1,4 @@
-//! The programs `tools` and `call` from their first step to their last, on any adapter.
+//! The programs `tools` and `call`, on any adapter.
 
 use std::cell::Cell;
 use std::future::{Future, pending};
@@ -22,22 +22,22 @@ use super::{Ending, Server, status};
 use crate::adapter::{Adapter, Link, Place, first, start, task};
 use crate::tools::clock;
 
-/// The signals that a program gets from the system.
+/// The signals of the system that end a program.
 pub trait Signals {
-    /// The next Ctrl-C.
+    /// Waits for the next Ctrl-C.
     ///
     /// # Cancel safety
-    /// Not cancel safe: a Ctrl-C that comes while nothing waits for one may not be told.
+    /// Not cancel safe: a Ctrl-C while no future waits may be missed.
     fn interrupt(&self) -> impl Future<Output = ()>;
 
-    /// The signal that the program is to end.
+    /// Waits for the next SIGTERM.
     ///
     /// # Cancel safety
-    /// Not cancel safe: a wish that comes while nothing waits for one may not be told.
+    /// Not cancel safe: a signal while no future waits may be missed.
     fn terminate(&self) -> impl Future<Output = ()>;
 }
 
-/// The whole program `tools`.
+/// Runs the program `tools`.
 pub fn tools<A: Adapter + Signals>() -> ExitCode {
     match serve::from_command_line() {
         Ok(serving) => ExitCode::from(A::run(None, |adapter| serve_until_told(adapter, serving))),
@@ -45,7 +45,7 @@ pub fn tools<A: Adapter + Signals>() -> ExitCode {
     }
 }
 
-/// The whole program `call`.
+/// Runs the program `call`.
 pub fn call<A: Adapter + Signals>() -> ExitCode {
     match call::from_command_line() {
         Ok(Wanted::Call { server, calling }) => ExitCode::from(A::run(None, |adapter| call_once(adapter, server, *calling))),
@@ -71,7 +71,7 @@ async fn listen<A: Adapter>(adapter: &A, Serving { listen, service, ending, ling
     ended.map_or_else(serve::cannot_serve, |()| status::OK)
 }
 
-/// Serves the one client. A handler that does not end is not waited for: it ends with the program.
+/// Serves the client on stdin and stdout. Does not wait for a handler that does not end.
 async fn serve_one<A: Adapter>(adapter: &A, service: Arc<Service>, ending: &Ending, linger: Duration) -> u8 {
     let (watch, transport) = Watch::stdio(adapter, linger);
     let Link { peer, end } = adapter.serve(service, transport);
@@ -86,7 +86,7 @@ async fn serve_one<A: Adapter>(adapter: &A, service: Arc<Service>, ending: &Endi
             peer.close(Close::Now);
             pending().await
         };
-        // What has broken the watch has seen.
+        // The watch has recorded an error of the transport.
         first(first(async { drop(end.await) }, done), left).await;
         watch.verdict(peer.closed().await)
     };
@@ -94,7 +94,7 @@ async fn serve_one<A: Adapter>(adapter: &A, service: Arc<Service>, ending: &Endi
     ended.map_or_else(serve::cannot_serve, |()| status::OK)
 }
 
-/// Serves each client that comes, for ever. A client that breaks off is no concern of the others.
+/// Serves all clients that connect, for ever. An error of one connection does not affect the others.
 async fn serve_all<A: Adapter>(adapter: &A, place: Place, service: &Arc<Service>, ending: &Ending) -> Result<(), TesseronError> {
     let listener = adapter.listen(place).await?;
     serve::announce(&listener.address);
@@ -106,14 +106,14 @@ async fn serve_all<A: Adapter>(adapter: &A, place: Place, service: &Arc<Service>
             }
             Err(error) => {
                 serve::cannot_serve(error);
-                // Out of files, most likely: some clients will leave.
+                // Most likely out of file descriptors: wait until clients disconnect.
                 adapter.sleep(Duration::from_millis(100)).await;
             }
         }
     }
 }
 
-/// Is an app to one gateway after the other, for ever.
+/// Serves one gateway after the other as a Tesseron app, for ever.
 async fn serve_gateways<A: Adapter>(
     adapter: &A,
     wish: AppWish,
@@ -142,7 +142,7 @@ async fn serve_gateways<A: Adapter>(
                     app.resume = before.as_ref().map(|before| before.credentials.clone());
                     let config = service.app(&wish.id, app);
                     let after = be_app(adapter, &listener, ending, transport, (Arc::clone(service), config), before.take()).await;
-                    // Only a gateway that dials by itself comes back.
+                    // Only a gateway that connects without a code comes back by itself.
                     before = after.filter(|_| comes_back);
                 }
                 Err(error) => {
@@ -155,13 +155,13 @@ async fn serve_gateways<A: Adapter>(
     first(codes, channels).await
 }
 
-/// A session that can be gone on with on another channel.
+/// A session that can be resumed on another channel.
 struct Resumable {
     credentials: ResumeCredentials,
     peer: Peer,
 }
 
-/// Is an app on one channel. Gives what the session can be gone on with on the next one.
+/// Serves one channel as a Tesseron app. Returns the data with which the session can be resumed on the next one.
 async fn be_app<A: Adapter>(
     adapter: &A,
     listener: &Arc<TesseronListener>,
@@ -196,7 +196,7 @@ async fn be_app<A: Adapter>(
         }
     };
     let connection = start(&*adapter.runtime(), ending.serve(link.peer, first(async { drop(link.end.await) }, told)));
-    // The next gateway does not wait for a handler that does not end.
+    // Does not wait for a handler that does not end, so that the next gateway is served.
     let closed = async {
         peer.closed().await;
     };
@@ -207,14 +207,14 @@ async fn be_app<A: Adapter>(
             let credentials = ResumeCredentials { session_id: pass.session_id, resume_token: pass.resume_token? };
             Some(Resumable { credentials, peer })
         }
-        // Cut before the answer: what was good before may still be. Refused, it is not.
+        // If the channel ended before the answer, the old credentials may still be valid; if the resume was refused, they are not.
         None => before.filter(|_| peer.refusal().is_none()),
     }
 }
 
 async fn call_once<A: Adapter + Signals>(adapter: A, server: Server, calling: Calling) -> u8 {
     let was_terminated = Cell::new(false);
-    // Listened for before a server is started: one that was may outlive a program that ends without a word to it.
+    // Waits for signals from before a server is started, since the server could outlive this process otherwise.
     let mut interrupts = Interrupts::new(|| {
         let terminated = async {
             adapter.terminate().await;

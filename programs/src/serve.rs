@@ -15,22 +15,22 @@ use super::{Ending, arguments};
 use crate::audit::Audit;
 use crate::tools::{Options, clock, service};
 
-/// The service, and the address that it is served on.
+/// A service, and the transport to serve it on.
 pub struct Serving {
-    /// The address that clients come from.
+    /// The transport to serve clients on.
     pub listen: Listen,
     /// The tools.
     pub service: Arc<Service>,
-    /// The way in which it ends when it is told to.
+    /// The end of the program after a signal.
     pub ending: Ending,
-    /// The time for which calls may go on once the client on standard input has left.
+    /// The time for which calls may continue after the end of standard input.
     pub linger: Duration,
 }
 
-/// Reads the command line of this process.
+/// Parses the command line of this process.
 ///
 /// # Errors
-/// The status to exit with, after `--help` or a complaint.
+/// The exit status, after `--help` or an error was printed.
 pub fn from_command_line() -> Result<Serving, u8> {
     read(env::args_os())
 }
@@ -43,8 +43,9 @@ pub(super) fn read(line: impl IntoIterator<Item = OsString>) -> Result<Serving, 
         None => Audit::default(),
     };
     let options = Options { deadline: line.deadline, audit, partial_on_progress: line.partial_on_progress };
-    // The end of input is no earlier end for the session than for the program.
+    // The session must not close before `--linger` is over.
     let service = service(&options).configure(|config| {
+        config.era = line.era;
         config.timeouts.close_grace = config.timeouts.close_grace.max(line.linger);
     });
     let service = if matches!(listen, Listen::Tesseron(_)) { service.resource(clock::resource()) } else { service };
@@ -52,7 +53,7 @@ pub(super) fn read(line: impl IntoIterator<Item = OsString>) -> Result<Serving, 
 }
 
 impl Serving {
-    /// Tells a person who started it by hand what it waits for.
+    /// Prints what the program waits for, if a person started it at a terminal.
     pub fn greet(&self) {
         if matches!(self.listen, Listen::Stdio) && stdin().is_terminal() && stderr().is_terminal() {
             eprintln!("tools: waiting for an MCP client on stdin; --help says more, Ctrl-C ends it");
@@ -60,22 +61,22 @@ impl Serving {
     }
 }
 
-/// Tells where clients may connect now.
+/// Prints the address that clients can connect to.
 pub fn announce(address: impl fmt::Display) {
     say(format_args!("tools: listening on {address}"));
 }
 
-/// Warns that nothing keeps other users out.
+/// Prints a warning that other users of this machine can connect.
 pub(super) fn warn_of_any_user() {
     say(format_args!("tools: warning: any user of this machine may claim this app"));
 }
 
-/// Tells by which code a gateway may claim the app.
+/// Prints the claim code of the app.
 pub fn announce_code(code: &str) {
     say(format_args!("tools: claim code {code}"));
 }
 
-/// Says why the transport cannot be opened, or why it failed, and gives back the status to exit with.
+/// Prints why the transport cannot be opened, or why it failed, and returns the exit status.
 pub fn cannot_serve(error: impl fmt::Display) -> u8 {
     complain("tools", error, status::NO_SERVER)
 }

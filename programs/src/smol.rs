@@ -39,7 +39,7 @@ impl Adapter for Smol {
         for helper in helpers {
             let _ = helper.join();
         }
-        // Handlers are dropped with the executor, and with them their audit lines are written.
+        // Dropping the executor drops the handlers, which writes their audit lines.
         value
     }
 
@@ -154,7 +154,7 @@ async fn hear(signal: Signal) {
     if let Ok(mut signals) = Signals::new([signal]) {
         signals.next().await;
     } else {
-        // It is never sent.
+        // There is no such signal on this system.
         pending::<()>().await;
     }
 }

@@ -1,4 +1,4 @@
-//! Work that blocks, seen as a future, on whatever runtime.
+//! Blocking work as a future, on any runtime.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 
-/// Runs `job` on a thread of its own. A thread that waits for the keyboard must not hold up the end of the program, which the
-/// blocking threads of a runtime would.
+/// Runs `job` on a new thread. It does not delay the end of the program, as a blocking task of a runtime would that waits for the keyboard.
 pub(super) fn in_thread<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> InThread<T> {
     let slot = Arc::new(Mutex::new(Slot { result: None, waker: None }));
     let filled = Arc::clone(&slot);
@@ -24,7 +23,7 @@ pub(super) fn in_thread<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'sta
     InThread(slot)
 }
 
-/// The result of [`in_thread`]. Dropping it lets the thread go on unheard.
+/// A future of the result of [`in_thread`]. If it is dropped, the thread continues and its result is lost.
 pub(super) struct InThread<T>(Arc<Mutex<Slot<T>>>);
 
 struct Slot<T> {

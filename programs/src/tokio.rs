@@ -17,7 +17,7 @@ use endpoint::{BoxFuture, Client, Runtime, Service};
 use protocol_core::Config;
 use tesseron::claims::ClaimCode;
 
-/// The time that tasks which do not end may cost at the end.
+/// The time to wait for tasks that do not end.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// tokio.
@@ -34,7 +34,7 @@ impl Adapter for Tokio {
         }
         let runtime = builder.enable_all().build().expect("a runtime");
         let value = runtime.block_on(async { program(Self).await });
-        // Handlers are dropped here, and with them their audit lines are written.
+        // Drops the handlers, which writes their audit lines.
         runtime.shutdown_timeout(LAST_WORDS);
         value
     }
@@ -133,7 +133,7 @@ impl Adapter for Tokio {
     }
 }
 
-/// The reading half of a pipe, for a thread of its own.
+/// The reading half of a pipe, for blocking use on a thread.
 struct Reading(ReadHalf<DuplexStream>);
 
 impl Read for Reading {
@@ -142,7 +142,7 @@ impl Read for Reading {
     }
 }
 
-/// The writing half.
+/// The writing half of a pipe, for blocking use on a thread.
 struct Writing(WriteHalf<DuplexStream>);
 
 impl Write for Writing {
@@ -164,7 +164,7 @@ impl Drop for Writing {
 impl Signals for Tokio {
     async fn interrupt(&self) {
         if ::tokio::signal::ctrl_c().await.is_err() {
-            // It is never pressed.
+            // There is no such signal on this system.
             pending::<()>().await;
         }
     }

@@ -1,4 +1,4 @@
-//! The end of the client of a server program: what its transport shows of it, and what that means for the exit status.
+//! Watches the transport of a client, to detect when the client has disconnected, and to find the exit status of the server.
 
 use std::future::{pending, poll_fn};
 use std::io;
@@ -13,27 +13,28 @@ use protocol_core::{Bytes, CloseReason, Limits, Timeouts, Transmit};
 
 use crate::adapter::{Adapter, End, first};
 
-/// The time that cancelled handlers get to clean up at the end, and the last output to leave. Then the program ends all the same.
+/// The time at the end for cancelled handlers to clean up, and for the last output to be written.
 pub(super) const HANDLER_GRACE: Duration = Duration::from_millis(300);
 
-/// The time that our input may take to end after its reader has left, where a client leaves both.
+/// The time to wait for the end of our input after our output was closed, since a client that exits closes both.
 const LEAVING: Duration = Duration::from_millis(200);
 
 /// The client at the other end of a transport.
 pub(super) struct Watch<A> {
     adapter: A,
     shared: Arc<Shared>,
-    /// The time for which its calls may go on once it has ended our input; `None` where the session decides, and where standard output is not its.
+    /// The time for which its calls may continue after the end of input, on standard input and output; `None` on other transports, where
+    /// the session decides.
     linger: Option<Duration>,
 }
 
 impl<A: Adapter> Watch<A> {
-    /// The one client on standard input and output. Gives the transport to serve it on.
+    /// Watches the client on standard input and output. Returns the transport to serve it on.
     pub(super) fn stdio(adapter: &A, linger: Duration) -> (Self, End) {
         Self::new(adapter, adapter.stdio(), Some(linger))
     }
 
-    /// A client on another transport.
+    /// Watches a client on another transport.
     pub(super) fn transport(adapter: &A, io: End) -> (Self, End) {
         Self::new(adapter, io, None)
     }
@@ -44,8 +45,8 @@ impl<A: Adapter> Watch<A> {
         (Self { adapter: adapter.clone(), shared, linger }, Box::new(watched))
     }
 
-    /// Waits until the client has left: some time after the end of our input, or at once if it does not read our output either. From then on
-    /// nothing is to be done for it.
+    /// Waits until the client no longer needs to be served: `linger` after the end of our input, or at once if it does not read our output
+    /// either.
     pub(super) async fn left(&self) {
         let Some(linger) = self.linger else { return pending().await };
         let lingered = async {
@@ -54,7 +55,7 @@ impl<A: Adapter> Watch<A> {
         };
         let unread = async {
             self.adapter.stdout_unread().await;
-            // A client that leaves ends one of the two pipes before the other.
+            // A client that exits closes one of the two pipes before the other.
             first(self.shared.until(|noted| noted.has_input_ended), self.adapter.sleep(LEAVING)).await;
             self.shared.is_unread.store(true, Ordering::Relaxed);
             self.shared.note_failure(io::ErrorKind::BrokenPipe, || "nobody reads standard output any longer".to_owned());
@@ -63,8 +64,7 @@ impl<A: Adapter> Watch<A> {
         self.shared.note(|noted| noted.has_left = true);
     }
 
-    /// Waits for what is left to do once the session has ended: handlers clean up, and the last output leaves, which may take the client as
-    /// long as it has.
+    /// Waits after the end of the session, for handlers to clean up and for the last output to be written.
     pub(super) async fn last_words(&self) {
         self.adapter.sleep(HANDLER_GRACE).await;
         let is_writing = self.shared.is_writing.load(Ordering::Relaxed);
@@ -73,11 +73,11 @@ impl<A: Adapter> Watch<A> {
         }
     }
 
-    /// Says what is wrong with an end for this reason, if anything is.
+    /// Returns an error if an end for this reason is not a normal one.
     pub(super) fn verdict(&self, reason: CloseReason) -> Result<(), String> {
         let noted = self.shared.lock();
         if let Some((kind, why)) = &noted.broken {
-            // The answer to a client that has left both.
+            // An answer to a client that has closed both pipes.
             let has_gone = noted.has_input_ended && *kind == io::ErrorKind::BrokenPipe;
             return if has_gone { Ok(()) } else { Err(format!("the connection to the client broke: {why}")) };
         }
@@ -101,23 +101,23 @@ impl<A: Adapter> Watch<A> {
     }
 }
 
-/// The things that the transport has shown.
+/// The observed state of the transport.
 #[derive(Default)]
 struct Shared {
     noted: Mutex<Noted>,
-    /// Output was given to the transport and has not left yet.
+    /// `true` if output was passed to the transport and is not flushed yet.
     is_writing: AtomicBool,
-    /// Our output has lost its reader: nothing is written any longer.
+    /// `true` if nothing reads our output any longer, so that nothing more is written.
     is_unread: AtomicBool,
 }
 
 #[derive(Default)]
 struct Noted {
-    /// The client says nothing more.
+    /// `true` once our input has ended.
     has_input_ended: bool,
-    /// The client has had its time.
+    /// `true` once the client need not be served any longer.
     has_left: bool,
-    /// The first failure.
+    /// The first error.
     broken: Option<(io::ErrorKind, String)>,
     waiting: Vec<Waker>,
 }
@@ -156,14 +156,14 @@ impl Shared {
     }
 }
 
-/// A transport that notes how it ends.
+/// A transport that records how it ends.
 struct Watched {
     io: End,
     shared: Arc<Shared>,
 }
 
 impl Watched {
-    /// Notes a failure, if it is one.
+    /// Records an error.
     fn heard<T>(&self, result: io::Result<T>) -> io::Result<T> {
         result.inspect_err(|error| self.shared.note_failure(error.kind(), || error.to_string()))
     }
@@ -172,7 +172,7 @@ impl Watched {
         result.map(|result| self.heard(result))
     }
 
-    /// An error if the output has lost its reader.
+    /// Returns an error if nothing reads the output any longer.
     fn may_write(&self) -> io::Result<()> {
         if self.shared.is_unread.load(Ordering::Relaxed) { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
     }

@@ -150,8 +150,10 @@ fn progress(criterion: &mut Criterion) {
     let bytes = text(1);
     group.bench_function("parse", |bench| bench.iter(|| parse(bytes.as_bytes())));
     let (mut client, _) = ready_pair();
-    let timeouts =
-        CallTimeouts { idle: Some(Duration::from_secs(60)), max_total: Some(Duration::from_secs(600)), reset_on_progress: true };
+    let timeouts = CallTimeouts::NONE
+        .with_idle(Some(Duration::from_secs(60)))
+        .with_max_total(Some(Duration::from_secs(600)))
+        .with_reset_on_progress(true);
     client.invoke(call().with_timeouts(timeouts), Instant::ZERO).unwrap();
     client.poll_transmit().unwrap();
     let mut value = 0;

@@ -1,24 +1,23 @@
-//! Bytes that wait to leave.
+//! A queue of bytes with bounded memory when idle.
 
 use alloc::vec::Vec;
 
 use bytes::{Buf, Bytes};
 
-/// The most capacity that is kept after a burst.
+/// The maximum capacity that is kept shortly after a burst.
 pub(crate) const KEPT_CAPACITY: usize = 64 * 1024;
-/// Capacity that is kept in any case, for an idle connection to read into and to write from.
+/// The capacity that an idle connection keeps.
 pub(crate) const BASE_CAPACITY: usize = 4 * 1024;
-/// The number of reads, or writes, in a row for which a buffer of [`BASE_CAPACITY`] is enough, and after which a burst is over.
+/// A burst is over after this many reads (or writes) in a row that needed no more than [`BASE_CAPACITY`].
 pub(crate) const QUIET_READS: u8 = 16;
 
-/// A queue of bytes that are appended at its end and leave from its front. It has no bound of its own, and frees the memory of a burst
-/// afterwards.
+/// A queue of bytes, appended at its end and removed at its front. Its length is not bounded; the memory of a burst is freed afterwards.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ByteQueue {
     bytes: Vec<u8>,
-    /// The number of bytes at the beginning of `bytes` that have left.
+    /// The number of bytes at the beginning of `bytes` that were removed.
     consumed: usize,
-    /// The number of times in a row that the queue emptied with no more than [`BASE_CAPACITY`] in it.
+    /// The number of times in a row that the queue was emptied and had held at most [`BASE_CAPACITY`].
     quiet_reads: u8,
 }
 
@@ -27,18 +26,18 @@ impl ByteQueue {
         self.bytes.get(self.consumed..).unwrap_or_default()
     }
 
-    /// The first `length` bytes, if there are so many.
+    /// The first `length` bytes; empty if there are fewer.
     #[inline]
     pub(crate) fn first(&self, length: usize) -> &[u8] {
         self.bytes.get(self.consumed..self.consumed.saturating_add(length)).unwrap_or_default()
     }
 
-    /// The buffer, to append to. Bytes that are there already must stay.
+    /// The buffer, to append to. The caller must not change the bytes in it.
     pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// Takes all of it, and the memory with it.
+    /// Takes all bytes, together with the memory.
     pub(crate) fn take(&mut self) -> Bytes {
         let mut bytes = Bytes::from(core::mem::take(&mut self.bytes));
         bytes.advance(core::mem::take(&mut self.consumed));
@@ -56,7 +55,7 @@ impl ByteQueue {
         }
     }
 
-    /// Empties the queue: all its bytes have left.
+    /// Empties the queue, all of whose bytes were removed.
     #[inline]
     fn reset(&mut self) {
         if self.bytes.capacity() > BASE_CAPACITY {
@@ -66,14 +65,14 @@ impl ByteQueue {
         self.bytes.clear();
     }
 
-    /// Empties the queue, and frees the memory of a burst unless another one follows at once.
+    /// Empties the queue, and frees the memory of a burst that is over.
     fn shrink(&mut self) {
         self.quiet_reads = if self.bytes.len() > BASE_CAPACITY { 0 } else { self.quiet_reads.saturating_add(1) };
         self.bytes.clear();
         self.bytes.shrink_to(if self.quiet_reads < QUIET_READS { KEPT_CAPACITY } else { BASE_CAPACITY });
     }
 
-    /// Drops the bytes that have left once they are half of all, so that those that wait are moved rarely.
+    /// Frees the space of removed bytes once it is half of the buffer, so that the remaining bytes are moved rarely.
     fn compact(&mut self) {
         if self.consumed >= self.bytes.len() / 2 {
             self.bytes.drain(..core::mem::take(&mut self.consumed));
@@ -91,7 +90,7 @@ impl ByteQueue {
         }
     }
 
-    /// Frees capacity that is far more than is needed now.
+    /// Frees capacity that exceeds the need more than fourfold.
     #[cold]
     fn give_back(&mut self) {
         let needed = self.bytes.len().max(KEPT_CAPACITY);
@@ -100,8 +99,8 @@ impl ByteQueue {
         }
     }
 
-    /// Drops parts amid the others. `parts` gives the length of each part, from the first on, and whether it stays; bytes after the last
-    /// part stay.
+    /// Drops some parts of the queue. `parts` gives, in order, the length of each part and whether it stays; bytes after the last part
+    /// stay.
     pub(crate) fn retain(&mut self, parts: impl Iterator<Item = (usize, bool)>) {
         let mut rest = self.as_slice();
         let mut stay = Vec::new();
@@ -141,7 +140,18 @@ mod tests {
         assert_eq!(queue.as_slice(), b"");
     }
 
-    /// Memory was given back only when the queue was empty, which never happens if the reader is as slow as the writer.
+    #[test]
+    fn capacity_is_given_back_where_it_is_more_than_four_times_what_is_needed() {
+        for (kept, of) in [(4, 4), (1, 8)] {
+            let mut queue = ByteQueue::default();
+            queue.buffer().reserve_exact(of * KEPT_CAPACITY);
+            queue.buffer().extend_from_slice(b"words");
+            queue.truncate(1);
+            assert_eq!(queue.capacity(), kept * KEPT_CAPACITY);
+        }
+    }
+
+    /// A regression: memory was freed only when the queue was empty, which never happens if the reader is as slow as the writer.
     #[test]
     fn regression_a_burst_is_given_back_where_something_always_waits() {
         let mut queue = ByteQueue::default();

@@ -8,23 +8,30 @@ use crate::dialect::tesseron::AppId;
 use crate::dialect::{Capabilities, Identity, Level, LocalEnd, Protocol, mcp, tesseron};
 use crate::limits::Limits;
 
-/// The configuration of a session, which it is given when it is made.
+/// The configuration of a session, which [`Session::new`](crate::Session::new) takes.
 ///
 /// Made by [`Config::mcp_client`], [`Config::mcp_server`], [`Config::tesseron_app`] or [`Config::tesseron_gateway`], then changed field by
 /// field.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// The protocol and the end of it that this session is.
+    /// The protocol, and the end of it that this session plays: client or server, app or gateway.
     pub protocol: Protocol,
-    /// Our name and version, as the peer is told. Of a Tesseron app the name is its id; of a gateway this is the agent.
+    /// The revisions of MCP that a server speaks: with a handshake, which is the default, without, or both. A revision without one keeps
+    /// no state between requests (MCP 2026-07-28, Versioning). Ignored by clients, which open the handshake, and on Tesseron.
+    pub era: mcp::Era,
+    /// The time for which a peer may keep a list or a resource that we send, and if it may share it (MCP 2026-07-28, Caching). By default
+    /// not at all.
+    pub cache: mcp::CacheHint,
+    /// The name and version that the handshake sends to the peer. For a Tesseron app the name is its id; for a Tesseron gateway this is the
+    /// identity of the agent.
     pub identity: Identity,
-    /// Our capabilities, as the peer is told. A request that needs one that is not declared is refused on arrival. A Tesseron app
-    /// declares here the capabilities of its gateway that it uses: sampling, elicitation, subscriptions.
+    /// The capabilities that the handshake declares to the peer. A request that needs an undeclared one is refused on arrival. A Tesseron
+    /// app declares here which capabilities of its gateway it uses: sampling, elicitation, subscriptions.
     pub capabilities: Capabilities,
     /// A server's description of itself, for the model of its client; the description of a Tesseron app.
     pub instructions: Option<String>,
-    /// The bounds, each with a default.
+    /// The bounds on memory and concurrency.
     pub limits: Limits,
     /// The timeouts and grace periods.
     pub timeouts: Timeouts,
@@ -34,14 +41,15 @@ pub struct Config {
     pub depth: DepthPolicy,
     /// The least severe log record that is sent until the peer sets a level of its own.
     pub log_level: Level,
-    /// Methods beside those of the protocol whose requests become events ([`crate::Request::Custom`]). Any other is answered as unknown.
-    /// A method of the protocol keeps its meaning, listed or not. None by default.
+    /// Methods outside the protocol whose requests become events ([`crate::Request::Custom`]). A request for any other unknown method is
+    /// answered with [`crate::RpcError::METHOD_NOT_FOUND`]. Listing a method of the protocol has no effect. Default: none.
     pub custom_methods: Vec<String>,
-    /// Notifications beside those of the protocol that become events ([`crate::Notice::Custom`]). Any other is ignored. None by default.
+    /// Notifications outside the protocol that become events ([`crate::Notice::Custom`]). Any other unknown notification is ignored.
+    /// Default: none.
     pub custom_notifications: Vec<String>,
-    /// The id of our first request, from 1 to 2^52: programs in JavaScript count exactly up to 2^53. 1 by default. A gateway that speaks
-    /// to one app over several channels, one after the other, gives each channel ids of its own: a late frame about the last channel then
-    /// matches no request of the next.
+    /// The id of our first request, from 1 to 2^52, so that all ids stay below 2^53, up to which JavaScript represents integers exactly.
+    /// Default: 1. A gateway that reconnects to an app starts each channel at an id of its own, so that a late response from the previous
+    /// channel matches no request of the new one.
     pub first_id: u64,
 }
 
@@ -49,7 +57,7 @@ pub struct Config {
 const HIGHEST_FIRST_ID: u64 = 1 << 52;
 
 impl Config {
-    /// The id of our first request, brought into its range.
+    /// The id of our first request, clamped to its range.
     pub(crate) fn first_id(&self) -> u64 {
         self.first_id.clamp(1, HIGHEST_FIRST_ID)
     }
@@ -62,30 +70,34 @@ impl Config {
             capabilities: &self.capabilities,
             instructions: self.instructions.as_deref(),
             limits: &self.limits,
+            era: self.era,
+            cache: self.cache,
             custom_methods: &self.custom_methods,
             custom_notifications: &self.custom_notifications,
         }
     }
 
-    /// The client end of MCP: it calls tools, and answers sampling, elicitation and roots requests. It declares no capability yet.
+    /// The client end of MCP, which calls tools and answers sampling, elicitation and roots requests. It declares no capability: set
+    /// [`Config::capabilities`] for those that it answers.
     ///
-    /// Offers the newest revision first: 2025-11-25. Calls time out after 60 s without progress and after 600 s in all.
+    /// Offers revision 2025-11-25 in the handshake. Calls time out after 60 s without progress and after 600 s in all.
     #[must_use]
     pub fn mcp_client(identity: Identity) -> Self {
         Self::mcp(mcp::Side::Client, identity, Capabilities::default())
     }
 
-    /// The server end of MCP: it serves tools. It declares tools and logging.
+    /// The server end of MCP. It declares the capabilities tools and logging.
     #[must_use]
     pub fn mcp_server(identity: Identity) -> Self {
         let capabilities = Capabilities { tools: true, logging: true, ..Capabilities::default() };
         Self::mcp(mcp::Side::Server, identity, capabilities)
     }
 
-    /// The app end of Tesseron 1.2: it runs actions. Its version goes into [`Config::identity`], its description into
+    /// The app end of Tesseron 1.2, which runs actions. Set the version of the app in [`Config::identity`], and its description in
     /// [`Config::instructions`].
     ///
-    /// Calls time out after 60 s (actions page); progress goes out at most once in 500 ms (progress page: about twice a second).
+    /// Inbound calls time out after 60 s (Tesseron specification, page "Actions"); progress of a call is sent at most once in 500 ms (page
+    /// "Progress": about twice a second).
     #[must_use]
     pub fn tesseron_app(id: &AppId, name: impl Into<String>, app: tesseron::App) -> Self {
         let identity = Identity { name: id.as_str().into(), version: String::new(), title: Some(name.into()) };
@@ -96,10 +108,10 @@ impl Config {
         config
     }
 
-    /// The gateway end of Tesseron 1.2: it calls actions for an agent, whose [`Identity`] and whose capabilities (sampling, elicitation)
-    /// are those of the configuration. At first there is no agent: see [`crate::Session::claim`].
+    /// The gateway end of Tesseron 1.2, which calls actions on behalf of an agent. The agent is unknown at first: [`crate::Session::claim`]
+    /// sets its identity and its capabilities (sampling, elicitation) in the configuration.
     ///
-    /// Calls have no time limit unless they are given one: the app has its own.
+    /// Outbound calls have no time limit by default, since the app has its own.
     #[must_use]
     pub fn tesseron_gateway(gateway: tesseron::GatewayConfig) -> Self {
         let mut config = Self::tesseron(tesseron::End::Gateway(gateway), tesseron::pending_agent(), Capabilities::default());
@@ -113,12 +125,14 @@ impl Config {
     }
 
     fn mcp(side: mcp::Side, identity: Identity, capabilities: Capabilities) -> Self {
-        Self::of(Protocol::Mcp { side, newest: mcp::Revision::NEWEST }, identity, capabilities)
+        Self::of(Protocol::Mcp { side, newest: mcp::Revision::NEWEST_LEGACY }, identity, capabilities)
     }
 
     fn of(protocol: Protocol, identity: Identity, capabilities: Capabilities) -> Self {
         Self {
             protocol,
+            era: mcp::Era::default(),
+            cache: mcp::CacheHint::default(),
             identity,
             capabilities,
             instructions: None,
@@ -134,27 +148,28 @@ impl Config {
     }
 }
 
-/// The time limits of a session. `None` is no limit.
+/// The time limits of a session. `None` means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Timeouts {
-    /// The longest time that the handshake may take; then the session closes. 10 s.
+    /// The longest time that the handshake may take; after it the session closes. Default: 10 s.
     pub handshake: Option<Duration>,
-    /// The time limits of an outbound call that brings none of its own.
+    /// The time limits of an outbound call that sets none of its own.
     pub call: CallTimeouts,
-    /// The time limit of an inbound call, from its receipt. `None`: no limit.
+    /// The time limit of an inbound call, counted from its receipt. Default: `None`, except for a Tesseron app, which has 60 s.
     pub serve: Option<Duration>,
-    /// The time limit of an input request of ours; people may be asked, so it is long. 600 s.
+    /// The time limit of an input request of ours. It is long since a person may have to answer. Default: 600 s.
     pub input: Option<Duration>,
-    /// The longest time that a cancelled call waits for a last frame of the peer about it, above all a partial result, on protocols that
-    /// have one (Tesseron). The call ends as cancelled in any case. Zero, the default, ends it at once.
+    /// The longest time that a cancelled outbound call waits for a partial result, on protocols where the callee still answers a cancelled
+    /// call (Tesseron). Its outcome is cancelled in any case. Zero ends the call at once. Default: zero.
     pub cancel_grace: Duration,
-    /// The time in which running calls are still answered after the end of input, or after a close without a grace of its own. 5 s.
+    /// The time in which running calls are still answered after the end of input, and in which queued frames are still polled after the
+    /// last call has ended. Default: 5 s.
     pub close_grace: Duration,
-    /// The time that a cancelled handler has to clean up. Read by the endpoint. 5 s.
+    /// The time that a cancelled handler has to clean up. The session does not use it; the crate `endpoint` does. Default: 5 s.
     pub handler_grace: Duration,
-    /// The time that a response is held back after a last progress update, for clients that lose updates which they read together with
-    /// the result. Zero by default.
+    /// The minimum time between the last progress update of a call and its response, for clients that drop an update if they read it
+    /// together with the result. Default: zero.
     pub response_gap: Duration,
 }
 
@@ -175,16 +190,18 @@ impl Default for Timeouts {
 
 /// The two clocks of a call: `deadline = min(last activity + idle, start + max_total)`.
 ///
-/// Both start when the call can leave: at once, or when the handshake that it waits for is done. Both stand still while an input request
-/// of the peer is open under the call, since the time in which people think is not the peer's; after that the idle clock starts afresh
-/// and the other goes on. MCP, Lifecycle, Timeouts.
+/// Both start when the request is queued: at once, or when the handshake that the call waits for is done. Both pause while an input request
+/// of the peer is open under the call, since the peer is then waiting for us. Afterwards the idle clock starts at zero, and the other one
+/// continues. See MCP, "Lifecycle", section "Timeouts".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CallTimeouts {
-    /// The longest time without an accepted update of progress. 60 s.
+    /// The longest time without an accepted update of progress. Default: 60 s.
     pub idle: Option<Duration>,
-    /// The longest time in all, progress or not. 600 s.
+    /// The longest time in all, with or without progress. Default: 600 s.
     pub max_total: Option<Duration>,
-    /// `true` if accepted progress restarts the idle clock. The peer is then always asked for progress. `true` by default.
+    /// `true` if accepted progress restarts the idle clock. The request then always asks for progress, if there is an idle clock. Default:
+    /// `true`.
     pub reset_on_progress: bool,
 }
 
@@ -197,29 +214,49 @@ impl Default for CallTimeouts {
 impl CallTimeouts {
     /// No time limit.
     pub const NONE: Self = Self { idle: None, max_total: None, reset_on_progress: false };
+
+    /// Sets the longest time without an accepted update of progress; `None` for no limit.
+    #[must_use]
+    pub const fn with_idle(mut self, idle: Option<Duration>) -> Self {
+        self.idle = idle;
+        self
+    }
+
+    /// Sets the longest time in all; `None` for no limit.
+    #[must_use]
+    pub const fn with_max_total(mut self, max_total: Option<Duration>) -> Self {
+        self.max_total = max_total;
+        self
+    }
+
+    /// Sets [`CallTimeouts::reset_on_progress`].
+    #[must_use]
+    pub const fn with_reset_on_progress(mut self, reset_on_progress: bool) -> Self {
+        self.reset_on_progress = reset_on_progress;
+        self
+    }
 }
 
 /// The rules for progress, sent and received.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ProgressPolicy {
-    /// The rate of updates for each inbound call that is given none of its own. 1 in 100 ms, on Tesseron 1 in 500 ms (progress page:
-    /// about twice a second): updates are evenly spaced, since ten at once and then a second of nothing look like a hang. The first and
-    /// the final update go out at once.
+    /// The rate of updates of each inbound call that sets none of its own. Default: 1 in 100 ms, on Tesseron 1 in 500 ms (Tesseron
+    /// specification, page "Progress": about twice a second). A window of one update spaces updates evenly; ten at once and then a second
+    /// without any would look like a hang. The first and the final update are sent at once.
     pub window: RateWindow,
-    /// The rate of updates for the whole session. Unlimited by default.
+    /// The rate of updates of all inbound calls together. Default: unlimited.
     pub session_window: RateWindow,
-    /// Two values of progress count as equal if they differ by at most this fraction of the larger one. 1e-12: rounding errors and
-    /// nothing else.
+    /// Two values of progress count as equal if they differ by at most this fraction of the larger one. Default: 1e-12, which absorbs
+    /// rounding errors and nothing else.
     pub epsilon: f64,
-    /// `true` to send an update that has only a message with the last value again, instead of keeping the message for the next increase.
-    /// MCP says that every update increases, so an update with neither a new value nor another message waits for one that has. `false` by
-    /// default.
+    /// `true` to send an update that has a new message but no new value at once, with the last value repeated. `false` keeps the message
+    /// until the value increases, since MCP demands that every update increases it. Default: `false`.
     pub repeat_value_for_message: bool,
-    /// `true` to hand on an update that arrives with the last value again and a message, as an update with only a message. `false` by
-    /// default.
+    /// `true` to accept an update of the peer that repeats the last value and has a message; the event then has the message and no value.
+    /// `false` drops such an update as a violation. Default: `false`.
     pub accept_equal: bool,
-    /// `true` to send the last checkpoint with progress, since nothing may follow an MCP cancel. `false` by default.
+    /// `true` to send the last checkpoint with each progress update on MCP, where no frame may follow a cancel. Default: `false`.
     pub partial_on_progress: bool,
 }
 
@@ -239,16 +276,16 @@ impl Default for ProgressPolicy {
 /// A rate: at most `updates` updates in any window of `length`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateWindow {
-    /// The number of updates; above [`RateWindow::MOST`] it counts as that. Zero keeps every update until the response, except the final
-    /// one.
+    /// The maximum number of updates in a window; a larger number counts as [`RateWindow::MAX_UPDATES`]. With zero only the final update is
+    /// sent before the response; all others are kept and merged until then.
     pub updates: u32,
-    /// The length of the window. Zero is no limit.
+    /// The length of the window. Zero means no limit.
     pub length: Duration,
 }
 
 impl RateWindow {
-    /// The most updates that a window counts, since each takes memory in each inbound call.
-    pub const MOST: usize = 1024;
+    /// The maximum of [`RateWindow::updates`]: each update that a window counts takes memory in each inbound call.
+    pub const MAX_UPDATES: usize = 1024;
 
     /// No limit.
     pub const UNLIMITED: Self = Self::new(u32::MAX, Duration::ZERO);
@@ -259,20 +296,21 @@ impl RateWindow {
         Self { updates, length }
     }
 
-    /// Returns `true` if no update is ever held back.
+    /// Returns `true` if the window never delays an update.
     #[must_use]
     pub const fn is_unlimited(self) -> bool {
         self.length.is_zero()
     }
 }
 
-/// The rules for sampling depth. No protocol has one; without a bound two models could call each other for ever.
+/// The bound on sampling depth: the number of sampling requests that a call is nested in. Neither protocol bounds it, and without a bound
+/// two models could call each other for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DepthPolicy {
-    /// The deepest sampling that is asked or answered. 3.
+    /// The maximum depth of a sampling request, ours or the peer's. Default: 3.
     pub max: u8,
-    /// The call that an arriving input request belongs to when the wire does not say.
+    /// The sampling depth of an inbound call whose request does not name it.
     pub inference: DepthInference,
 }
 
@@ -282,13 +320,13 @@ impl Default for DepthPolicy {
     }
 }
 
-/// The call that an arriving input request belongs to when the wire does not say.
+/// The sampling depth of an inbound call whose request does not name it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DepthInference {
-    /// No call: its depth counts from 0.
+    /// It is 0.
     #[default]
     Off,
-    /// The deepest sampling call of ours that waits for its response.
+    /// It is that of our deepest open sampling request, on whose behalf the peer may be calling us.
     DeepestOpen,
 }

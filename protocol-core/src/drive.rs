@@ -1,36 +1,37 @@
-//! The event loop. It moves frames between a machine and a transport and passes the time to the machine; it has no rule of its own.
+//! The event loop, which moves frames between a machine and a transport and passes the time to the machine. It knows no protocol.
 //!
-//! A [`Driver`] joins three things: a [`Machine`] (a [`Session`], or a type that wraps one), a [`FrameIo`] (a transport that moves whole
-//! frames) and a [`Timer`] (a clock and one alarm). An adapter implements the last two for its runtime and has nothing else to do.
-//! Nothing here needs a runtime, a thread or a lock, only `core::task`, so the loop itself is tested on a fake clock.
+//! A [`Driver`] connects a [`Machine`] (a [`Session`], or a type that wraps one), a [`FrameIo`] (a transport of whole frames) and a
+//! [`Timer`] (a clock that can wake a task at one deadline). An adapter implements the last two for its runtime. The loop needs only
+//! `core::task`: no runtime, thread or lock.
 //!
 //! # A turn
 //! [`Driver::poll_event`] takes one turn:
 //! 1. reads up to 64 frames or 1 MiB, if the machine wants input;
-//! 2. goes to the machine, once if there is no more than usual ([`Machine::turn`]): lets it read the *clock*, whether or not more could
-//!    be read, so a flood of frames cannot starve a timeout (the alarm only wakes: some runtimes let an alarm that is due stay pending);
-//!    hands the frames over together, and takes what there is to write, an event, and what to wait for. What the machine has no room
-//!    for is kept and offered again; nothing more is read before it is taken;
-//! 3. writes up to 1 MiB while the transport is ready, and flushes once. A transport that is not ready stops only the writing: two
-//!    peers that each stopped reading because they cannot write would wait for each other for ever;
-//! 4. hands out the event if there is one;
-//! 5. otherwise sets the alarm, unless that rings in time as it is, and wakes itself if there was more to read or write than a turn may.
+//! 2. calls [`Machine::turn`], again if there is more output than fits into one call. The machine reads the *clock*, takes the frames, and
+//!    returns frames to write, an event and the next deadline. Since it reads the clock in each turn, a flood of frames cannot starve a
+//!    timeout (some runtimes leave a timer that is due pending). Frames that the machine has no room for are kept and passed again, and
+//!    nothing more is read before;
+//! 3. writes up to 1 MiB while the transport is ready, and flushes once. A transport that is not ready stops only the writing: two peers
+//!    that both stopped reading until they can write would wait for each other for ever;
+//! 4. returns the event if there is one;
+//! 5. otherwise sets the timer, unless it is set for an earlier time, and wakes its task if there is more to read or write than one turn
+//!    may.
 //!
-//! The clock is read after the frames: time that passes during the rest of the turn is noticed in the next one, which the alarm brings.
+//! The clock is read after the frames. Time that passes during the rest of the turn counts in the next one, which the timer causes.
 //!
-//! Between two turns a method may send its frames at once, if no frame goes before them and the transport allows it
-//! ([`FrameIo::sends_anywhere`]), which saves a wake and a turn. Reading, events and the alarm are for turns alone.
+//! Between two turns a method that changes the machine may write its frames itself, if no other output is queued and the transport allows
+//! it ([`FrameIo::sends_anywhere`]); this *early send* saves a wake and a turn. Reading, events and the timer are left to turns.
 //!
 //! # Endings
-//! * The peer ends its side: the machine is told [`TransportEnd::Eof`], reading stops, writing goes on.
-//! * A read fails: the machine is told [`TransportEnd::Failed`].
-//! * A write fails: frames that have arrived are still read, since a peer that answers and exits may break the pipe before we have read
-//!   its answer. After the last one, or after half a second, the machine is told [`TransportEnd::Failed`].
+//! * The peer ends its side: the machine gets [`TransportEnd::Eof`], reading stops, writing continues.
+//! * A read fails: the machine gets [`TransportEnd::Failed`].
+//! * A write fails: frames that have arrived are still read, since a peer that answers and exits may close the pipe before its answer is
+//!   read. After the last one, or after half a second, the machine gets [`TransportEnd::Failed`].
 //! * The machine is closed: its queued output is written and flushed, for at most 5 seconds in case the peer does not read, and the
 //!   transport is closed.
 //!
-//! In each case the machine's remaining events are handed out first, then the first error of the transport, if there was one, and from
-//! then on `None`.
+//! In each case the machine's remaining events are returned first, then the first error of the transport, if there was one, and from then
+//! on `None`.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -48,30 +49,29 @@ use crate::time::{Instant, earlier};
 
 /// Frames read in one turn.
 const FRAMES_A_TURN: usize = 64;
-/// Bytes read in one turn, and bytes written in one turn. Passed by at most one frame.
+/// Bytes read in one turn, and bytes written in one turn. Exceeded by at most one frame.
 const BYTES_A_TURN: usize = 1 << 20;
-/// An alarm that is so near is polled in each turn, so that one that rings a little early does no harm.
+/// A timer that is due within this time is polled in each turn, since it may wake the task up to this much too early.
 const NEAR: Duration = Duration::from_secs(1);
-/// The longest time that an alarm is set for; a later deadline wakes the task for nothing and is set anew. Many timers cannot count very
-/// far.
+/// The longest time that the timer is set for, since many timers have a limit. For a later deadline it is set again.
 const FAR: Duration = Duration::from_secs(24 * 3600);
-/// The time that input is still read after a write failed. Its end cannot be told by "nothing is ready": a runtime may not have polled
-/// the input yet.
+/// The time for which input is still read after a write failed. Input that is not ready is no sign of its end: the runtime may not have
+/// polled it yet.
 const READ_GRACE: Duration = Duration::from_millis(500);
-/// The longest time that the last output may take to leave once the machine is closed.
+/// The longest time that writing the last output may take once the machine is closed.
 const FLUSH_GRACE: Duration = Duration::from_secs(5);
 
 /// A machine that a [`Driver`] drives. The methods are those of [`Session`], with the same meaning.
 pub trait Machine {
-    /// The event type that the driver hands out.
+    /// The type of the events that the driver returns.
     type Event;
 
-    /// Takes a frame that arrived. If there is no room for its events, and only while [`Self::wants_input`] is `false`, the frame is
-    /// handed back and nothing has changed. It is offered again when that has changed.
+    /// Takes a frame that arrived. While [`Self::wants_input`] is `false` it may return the frame in [`Full`] and change nothing; the
+    /// driver passes it again later.
     fn handle_frame(&mut self, frame: Bytes, now: Instant) -> Result<(), Full>;
 
-    /// Takes frames that arrived: [`Self::handle_frame`] for each, in order, while input is wanted. Frames without room stay in `frames`
-    /// and are offered again.
+    /// Takes frames that arrived: calls [`Self::handle_frame`] for each, in order, until one is not taken. That one and those after it stay
+    /// in `frames`, and the driver passes them again.
     fn handle_frames(&mut self, frames: &mut VecDeque<Bytes>, now: Instant) {
         while let Some(frame) = frames.pop_front() {
             if let Err(Full(frame)) = self.handle_frame(frame, now) {
@@ -81,46 +81,46 @@ pub trait Machine {
         }
     }
 
-    /// Notes the end of the transport. `Failed` may follow `Eof`. After `Failed` the machine must close; after that calls have no effect.
+    /// Handles the end of the transport. `Failed` may follow `Eof`. The machine must close on `Failed`; afterwards calls have no effect.
     fn handle_end(&mut self, end: TransportEnd, now: Instant);
 
-    /// Runs what is due at `now`. Early or repeated calls do nothing.
+    /// Handles the deadlines that are not after `now`. Early or repeated calls do nothing.
     fn handle_timeout(&mut self, now: Instant);
 
-    /// The next frame to write. It has no line feed ([`Transmit::frame`]): frames are gathered as lines, for every transport.
+    /// The next frame to write. It must not contain a line feed, since the driver buffers frames as lines, whatever the transport.
     fn poll_transmit(&mut self) -> Option<Transmit>;
 
-    /// Pushes the next frames into `into`, as [`Self::poll_transmit`] gives them, until it has taken 64 of them or holds 32 KiB. Returns
-    /// `true` if there may be more.
+    /// Pushes the frames that [`Self::poll_transmit`] returns into `into`, up to 64 frames or until it holds 32 KiB. Returns `true` if
+    /// there may be more.
     fn poll_transmits(&mut self, into: &mut LineEncoder) -> bool {
         into.fill(|into| self.poll_transmit().map(|transmit| into.push(transmit.frame)).is_some())
     }
 
-    /// The next event to hand out.
+    /// The next event.
     fn poll_event(&mut self) -> Option<Self::Event>;
 
-    /// The time at which [`Self::handle_timeout`] is due; later than the last `now` that it was given.
+    /// The next deadline, at which [`Self::handle_timeout`] must be called. It is later than the last `now` passed to that.
     fn poll_timeout(&self) -> Option<Instant>;
 
     /// Returns `true` if frames should be read. `false` once closed.
     fn wants_input(&self) -> bool;
 
-    /// Returns `true` once the machine has closed: reading stops, and the frames and events that are left are the last.
+    /// Returns `true` once the machine has closed: reading stops, and only the frames and events that are left are handled.
     fn is_closed(&self) -> bool;
 
-    /// The longest frame that it takes, in bytes. The transport is told, and cuts longer ones.
+    /// The longest frame that the machine takes, in bytes. The driver passes it to [`FrameIo::set_frame_limit`].
     fn frame_limit(&self) -> usize {
         Limits::default().frame_bytes
     }
 
-    /// Stores this waker, to be woken once; it is registered anew in each turn. A method that changes the machine without its driver must
-    /// wake it if there is now a frame to write, an event, an earlier deadline, or new room for input. A machine that only its driver can
-    /// reach may ignore it.
+    /// Stores this waker, in place of an earlier one; the driver registers it again in each turn. A method that changes the machine from
+    /// outside the driver must wake it, once, if there is now a frame to write, an event, an earlier deadline, or new room for input. A
+    /// machine that is reached only through its driver may ignore it.
     fn register(&mut self, waker: &Waker);
 
     /// Runs the machine's part of a turn: registers `waker`, reads `clock`, takes the frames that arrived, if any, and pushes frames to
-    /// write into `room`, if the transport has any. A machine with a lock may do all of it, the look at the clock included, under one
-    /// hold of the lock; it wakes `waker` itself if there is more to do by then.
+    /// write into `room`, if the transport is ready for any. A machine with a lock may do all of this, reading the clock included, while it
+    /// holds the lock once; it then wakes `waker` itself if there is more to do.
     fn turn(
         &mut self,
         waker: &Waker,
@@ -128,11 +128,11 @@ pub trait Machine {
         clock: &dyn Fn() -> Instant,
         room: Option<&mut LineEncoder>,
     ) -> TurnOutcome<Self::Event> {
-        // First, so that no change is missed that others make after the look at the machine.
+        // First, so that a change by another thread after the machine was read causes a wake.
         self.register(waker);
         let now = clock();
         self.handle_frames(frames, now);
-        // If no frame brings the time, the deadlines of what is written next must not count from an earlier time.
+        // Without a frame the machine must still learn the time, or the deadlines that it sets next would count from an earlier one.
         if !self.wants_input() || self.poll_timeout().is_some_and(|at| at <= now) {
             self.handle_timeout(now);
         }
@@ -150,11 +150,11 @@ pub trait Machine {
 /// The state of a machine after its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TurnOutcome<E> {
-    /// The time that the clock gave in its turn.
+    /// The time that was read in the turn.
     pub now: Instant,
     /// `true` if there may be more frames to write.
     pub has_output: bool,
-    /// An event to hand out.
+    /// An event.
     pub event: Option<E>,
     /// [`Machine::is_closed`].
     pub is_closed: bool,
@@ -207,47 +207,48 @@ impl Machine for Session {
         self.config().limits.frame_bytes
     }
 
-    /// Does nothing: the methods of a session need `&mut Session`, so none is called while a turn waits, and the next turn sees its
-    /// effect.
+    /// Does nothing: the methods of a session need `&mut Session`, so they cannot be called while `next_event` is pending, and the next
+    /// turn sees their effect.
     fn register(&mut self, _waker: &Waker) {}
 }
 
-/// A transport that moves whole frames. No method blocks: one that cannot go on returns `Pending` and wakes the task.
+/// A transport of whole frames. No method blocks: one that cannot make progress returns `Pending` and wakes the task later.
 pub trait FrameIo {
     /// The error of the transport.
     type Error;
 
-    /// Reads the next frame, or `None` once the peer has ended its side; then it is not called again. A transport that can read for ever
-    /// without completing a frame must return `Pending` now and then and wake the task itself.
+    /// Reads the next frame, or `None` once the peer has ended its side; it is not called again after that. A transport that could read for
+    /// ever without completing a frame must return `Pending` from time to time, and wake the task itself.
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Self::Error>>;
 
-    /// Waits until [`Self::start_send`] may be called. Tries to make room if there is none.
+    /// Waits until [`Self::start_send`] may be called, and writes earlier frames if there is no room.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>>;
 
-    /// Takes one frame, which need not leave before [`Self::poll_flush`].
+    /// Takes one frame. It need not be written before [`Self::poll_flush`].
     fn start_send(&mut self, transmit: Transmit) -> Result<(), Self::Error>;
 
-    /// Takes frames from `leaving`, at least the first. A transport of lines takes them all ([`LineEncoder::append`]).
+    /// Takes frames out of `leaving`, at least the first one. A transport of lines takes them all ([`LineEncoder::append`]).
     fn start_sends(&mut self, leaving: &mut LineEncoder) -> Result<(), Self::Error> {
         leaving.next_frame().map_or(Ok(()), |frame| self.start_send(Transmit::new(frame)))
     }
 
-    /// Waits until every frame that was taken has left.
+    /// Waits until every frame that was taken is written.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>>;
 
-    /// Ends our side, in bounded time and whether or not the flush has finished. It is also called after errors. Only itself is called
-    /// afterwards.
+    /// Ends our side of the transport, in bounded time and whether or not a flush has finished. It is also called after errors. No other
+    /// method is called afterwards.
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>>;
 
-    /// Sets the frame limit: a longer frame may be cut one byte after it. For transports that have no limit of their own.
+    /// Sets the limit on the length of incoming frames, in bytes, for transports that have no limit of their own. A longer frame may be cut
+    /// to `bytes + 1`, which the machine still recognises as too long.
     fn set_frame_limit(&mut self, bytes: usize) {
         let _ = bytes;
     }
 
     /// Returns `true` if [`Self::poll_ready`], [`Self::start_send`], [`Self::start_sends`] and [`Self::poll_flush`] may also be called
     /// outside of the task that receives: on any thread, inside a runtime or not, though never at the same time as another method of it.
-    /// They must wake that task then, on any thread. Such a transport lets a call with no other frame before it leave within the method
-    /// that makes it.
+    /// They must then wake that task, on any thread. With such a transport the method that makes a call can write its frame itself (see the
+    /// [module](self)).
     ///
     /// Called once, before any other method.
     fn sends_anywhere(&self) -> bool {
@@ -255,7 +256,7 @@ pub trait FrameIo {
     }
 }
 
-/// A transport that is chosen at run time, in a box.
+/// A boxed transport, which may be chosen at run time.
 impl<I: FrameIo + ?Sized> FrameIo for Box<I> {
     type Error = I::Error;
 
@@ -292,32 +293,32 @@ impl<I: FrameIo + ?Sized> FrameIo for Box<I> {
     }
 }
 
-/// A clock and one alarm.
+/// A clock that can wake a task at one deadline.
 pub trait Timer {
-    /// The time on the axis of the machine, which never runs backwards. A machine may call it under a lock ([`Machine::turn`]), so it
-    /// must not call the machine; and on any thread, if frames may be sent there ([`FrameIo::sends_anywhere`]).
+    /// The time on the axis of the machine, which never runs backwards. A machine may call this method while it holds its lock
+    /// ([`Machine::turn`]), so it must not call the machine; and on any thread, if the transport [sends anywhere](FrameIo::sends_anywhere).
     fn now(&self) -> Instant;
 
-    /// Returns `Ready` once [`Self::now`] has reached `at`, never before. Otherwise wakes the task then; only the last `at` counts.
+    /// Returns `Ready` once [`Self::now`] has reached `at`, never before. Until then it returns `Pending` and wakes the task at `at`; a
+    /// later call replaces `at`.
     ///
-    /// `Pending` is a promise: it need not be called again for the task to be woken at `at`, or up to a second before.
+    /// After `Pending` the task must be woken at `at`, or up to a second before, even if the method is not called again.
     fn poll_until(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<()>;
 }
 
 /// Drives a machine over a transport, as the module describes.
 ///
-/// All its state is in it and none in its futures, so [`Driver::next_event`] can be dropped at any point and called again: no frame and
-/// no event is lost.
+/// Its futures hold no state, so that of [`Driver::next_event`] can be dropped at any point: no frame and no event is lost.
 #[derive(Debug)]
 pub struct Driver<M, I: FrameIo, T> {
     machine: M,
     io: I,
     timer: T,
-    /// Frames that were read and the machine has not taken yet. Offered again before another is read.
+    /// Frames that were read, and that the machine has not taken yet. They are passed again before another is read.
     arrived: VecDeque<Bytes>,
     /// The end of the input after `arrived`, once it is known.
     ending: Option<TransportEnd>,
-    /// `true` if the transport was not polled to `Pending`, so that it does not wake us.
+    /// `true` if the transport was not polled to `Pending`, so that it will not wake the task.
     unasked: bool,
     /// `true` while the peer may still send.
     reading: bool,
@@ -327,21 +328,21 @@ pub struct Driver<M, I: FrameIo, T> {
     writing: bool,
     /// `true` if the machine, the transport or `leaving` holds output.
     unwritten: bool,
-    /// Set once a write failed: input that has arrived must be read by then.
+    /// The deadline for reading input that has arrived, set once a write has failed.
     read_by: Option<Instant>,
     /// The first error, until it is handed out.
     error: Option<I::Error>,
-    /// Set once the machine is closed: the last output must have left by then.
+    /// The deadline for writing the last output, set once the machine is closed.
     flush_by: Option<Instant>,
     /// The task that took the last turn, which the transport wakes.
     task: Option<Waker>,
-    /// The time for which the alarm is set, for that task. Between two turns it is certain to cause the next one.
+    /// The time for which the timer is set, for `task`, if it is certain to cause the next turn.
     alarm: Option<Instant>,
     over: bool,
 }
 
 impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
-    /// Joins the three. Nothing happens before the first poll.
+    /// Connects a machine, a transport and a timer. Nothing is read or written before the first poll.
     pub fn new(machine: M, mut io: I, timer: T) -> Self {
         io.set_frame_limit(machine.frame_limit());
         Self {
@@ -369,7 +370,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         &self.machine
     }
 
-    /// The machine, to call its methods between events. Their effects are carried out in the next turn.
+    /// The machine, to call its methods between events. Their output is written in the next turn.
     pub fn machine_mut(&mut self) -> &mut M {
         &mut self.machine
     }
@@ -387,14 +388,14 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
     /// The next event; `None` after the last one, and from then on. An error of the transport is returned once, after all events.
     ///
     /// # Cancel safety
-    /// Cancel safe: the driver keeps frames that it has read or not yet written, and no event is lost; but nothing moves until it is
-    /// polled again.
+    /// Cancel safe: the driver keeps frames that it has read or not yet written, and no event is lost. But nothing is read or written until
+    /// it is polled again.
     pub async fn next_event(&mut self) -> Result<Option<M::Event>, I::Error> {
         poll_fn(|cx| self.poll_event(cx)).await
     }
 
-    /// Takes one turn. `Ready(Ok(Some(..)))` is an event, `Ready(Ok(None))` the end, and `Pending` means that the task will be
-    /// woken. Poll again after each event: the alarm is only set when there is none.
+    /// Takes one turn. `Ready(Ok(Some(..)))` is an event, `Ready(Ok(None))` the end, and `Pending` means that the task will be woken. Poll
+    /// again after each event: the timer is set only when there is none.
     pub fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<M::Event>, I::Error>> {
         if self.over {
             return Poll::Ready(Ok(None));
@@ -417,7 +418,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
             return Poll::Ready(self.error.take().map_or(Ok(None), Err));
         }
         let until = earlier(standing.until, self.read_by.filter(|_| self.is_hearing()));
-        // Writing or handing out an event may have made room for the frames that had none.
+        // Writing, or polling an event, may have made room for frames that were not taken.
         let more_to_read = self.unasked && self.is_hearing() && standing.wants_input;
         // After the last frame the end itself needs no room.
         let at_the_end = self.ending.is_some() && self.arrived.is_empty();
@@ -425,15 +426,15 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         Poll::Pending
     }
 
-    /// Returns `true` while the machine has not been given everything that the peer sent.
+    /// Returns `true` while the machine has not taken all that the peer sent.
     fn is_hearing(&self) -> bool {
         self.reading || self.ending.is_some()
     }
 
-    /// Reads a turn's share, unless frames wait that the machine has not taken yet.
+    /// Reads the frames of a turn, unless there are frames that the machine has not taken yet.
     fn read(&mut self, cx: &mut Context<'_>) {
         self.unasked = true;
-        // Asked anew: a machine that was closed since the last turn must not be told of a later error.
+        // `wants_input` again: a machine that was closed since the last turn must not get an error that comes later.
         if !self.reading || !self.arrived.is_empty() || !self.machine.wants_input() {
             return;
         }
@@ -462,7 +463,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         self.ending = Some(end);
     }
 
-    /// Tells the machine of the end of input, once it has come and the machine has taken every frame before it.
+    /// Passes the end of input to the machine, once the machine has taken every frame before it.
     fn hear_end(&mut self, now: Instant) {
         if self.is_hearing() && self.read_by.is_some_and(|at| at <= now) {
             self.fail(now);
@@ -475,7 +476,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         self.ending = None;
         match end {
             TransportEnd::Eof if self.writing => self.machine.handle_end(end, now),
-            // After a failed write the end is no orderly one: no reply can be sent.
+            // After a failed write no reply can be sent, so the end counts as a failure.
             _ => self.fail(now),
         }
     }
@@ -489,8 +490,8 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         self.machine.handle_end(TransportEnd::Failed, now);
     }
 
-    /// Runs the machine's turn, and all the writing. Returns `true` with it if another turn is needed at once: the share of this one was
-    /// spent, or writing has ended.
+    /// Runs the machine's turn, and writes. Also returns `true` if another turn is needed at once: this one has written its share, or
+    /// writing has failed.
     fn turn(&mut self, cx: &mut Context<'_>) -> (TurnOutcome<M::Event>, bool) {
         let was_writing = self.writing;
         let mut bytes = 0;
@@ -508,7 +509,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         (standing, bytes >= BYTES_A_TURN || was_writing && !self.writing)
     }
 
-    /// Flushes once, if necessary. `has_output` is `true` if the machine has more.
+    /// Flushes once, if necessary. `has_output` is `true` if the machine has more output.
     fn flush(&mut self, cx: &mut Context<'_>, has_output: bool) {
         let all_sent = !self.leaving.has_remaining() && !has_output;
         self.unwritten |= !all_sent;
@@ -517,19 +518,18 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         }
     }
 
-    /// Returns `true` if a frame may be sent between two turns: the transport sends anywhere, every earlier frame has left, and no end is
-    /// near.
+    /// Returns `true` if a frame may be written between two turns, as far as the driver knows: every earlier frame is written, and neither
+    /// side has ended. The transport must [send anywhere](FrameIo::sends_anywhere), too.
     pub fn sends_early(&self) -> bool {
         let is_idle = !self.unwritten && self.arrived.is_empty() && self.reading && self.writing;
-        // Without a task there has been no turn yet, or a panic here.
+        // Without a task there was no turn yet, or `send_early` has panicked.
         is_idle && self.task.is_some()
     }
 
-    /// Sends the frames that `take` takes from the machine, between two turns, on behalf of the task that took the last one. `take`
-    /// returns the state of the machine after it, and `true` if it has events. Returns `false` if that task must take a turn for the
-    /// rest.
+    /// Writes the frames that `take` moves from the machine into the encoder, between two turns. `take` returns the state of the machine
+    /// afterwards, and `true` if it has events. Returns `false` if a turn must do the rest: wake the task of the driver then.
     pub fn send_early(&mut self, take: impl FnOnce(&mut LineEncoder) -> (TurnOutcome<M::Event>, bool)) -> bool {
-        // Taken while foreign code runs, and so missing for good if that panics.
+        // Taken while other code runs, so that it stays `None` if that panics.
         let Some(task) = self.task.take() else { return false };
         let (standing, has_events) = take(&mut self.leaving);
         let cx = &mut Context::from_waker(&task);
@@ -538,11 +538,11 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         self.flush(cx, standing.has_output);
         self.task = Some(task);
         let more = standing.has_output || bytes >= BYTES_A_TURN || has_events || standing.is_closed || !self.writing;
-        // Only a turn sets the alarm: not every timer can be set from everywhere.
+        // Only a turn sets the timer: some timers can be set only inside their runtime.
         !more && standing.until.is_none_or(|at| self.rings_by(at).is_some())
     }
 
-    /// Sends the frames that were given, and returns `true` if the transport would take more in this turn.
+    /// Passes the frames in `leaving` to the transport, and returns `true` if it would take more in this turn.
     fn send(&mut self, cx: &mut Context<'_>, bytes: &mut usize) -> Result<bool, I::Error> {
         while *bytes < BYTES_A_TURN && self.io.poll_ready(cx)?.is_ready() {
             let waiting = self.leaving.remaining();
@@ -556,7 +556,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         Ok(false)
     }
 
-    /// Writes, unless writing has failed before; `false` if it fails.
+    /// Calls `write`, unless writing has failed before. Returns `false` if it has failed.
     fn write(&mut self, write: impl FnOnce(&mut Self) -> Result<bool, I::Error>) -> bool {
         if !self.writing {
             return false;
@@ -573,7 +573,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         })
     }
 
-    /// Writes and flushes the last output, then closes the transport. The machine is closed and its events are handed out.
+    /// Writes and flushes the last output, then closes the transport. The machine is closed, and its events were returned.
     fn close(&mut self, cx: &mut Context<'_>, more_to_write: bool) -> Poll<()> {
         if self.writing {
             let now = self.timer.now();
@@ -594,7 +594,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
     }
 
     fn wait(&mut self, cx: &mut Context<'_>, now: Instant, until: Option<Instant>, only_yield: bool) {
-        // An alarm that is already due is no reason to spin: the next turn reads the clock.
+        // If the deadline has already passed, one more turn is enough, since it reads the clock.
         let due = match until {
             Some(at) => self.poll_alarm(cx, now, at).is_ready(),
             None => {
@@ -607,27 +607,27 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         }
     }
 
-    /// Sets the alarm, unless it rings by `at` already: a deadline that moves with every call then costs a needless turn now and then,
-    /// instead of two changes of the runtime's timers for each call.
+    /// Sets the timer, unless it is already set for a time up to `at`. A deadline that moves with every call then costs a needless turn
+    /// from time to time, instead of two changes of the runtime's timers for each call.
     fn poll_alarm(&mut self, cx: &mut Context<'_>, now: Instant, at: Instant) -> Poll<()> {
         let set = self.rings_by(at).filter(|set| now < *set);
         if set.is_some_and(|set| now.saturating_add(NEAR) < set) {
             return Poll::Pending;
         }
         let at = set.unwrap_or_else(|| at.min(now.saturating_add(FAR)));
-        // Unknown while it is being set, since that may panic.
+        // `None` while it is being set, since that may panic.
         self.alarm = None;
         let rings = self.timer.poll_until(cx, at);
         self.alarm = Some(at);
         rings
     }
 
-    /// Forgets an alarm that has rung, or may ring early without being polled again, so that it is not relied on.
+    /// Forgets a timer that is due, or near enough to wake the task early: it is no longer certain to cause the next turn.
     fn leave_alarm(&mut self, now: Instant) {
         self.alarm = self.alarm.filter(|set| now.saturating_add(NEAR) < *set);
     }
 
-    /// The time at which the alarm rings as it is set, unless that is later than `at`.
+    /// The time for which the timer is set, unless that is later than `at`.
     fn rings_by(&self, at: Instant) -> Option<Instant> {
         self.alarm.filter(|set| *set <= at)
     }
@@ -655,17 +655,17 @@ mod tests {
         events: VecDeque<String>,
         output: VecDeque<Bytes>,
         deadline: Option<Instant>,
-        /// The number of events from which on it wants no more input.
+        /// The number of events at which it stops taking input.
         room: Option<usize>,
-        /// The number of frames of output from which on it wants no more input.
+        /// The number of frames of output at which it stops taking input.
         output_room: Option<usize>,
         /// `true` to echo without events.
         mute: bool,
-        /// The number of times that it wants input and then has no room, as a machine may that other threads fill.
+        /// The number of times that it claims to take input and then has no room, as a machine may that other threads use.
         refusals: usize,
         frames: usize,
         closed: bool,
-        /// The events that close it, beside a failure.
+        /// The number of events that close it, beside a failure.
         closes_at_eof: bool,
         silent: bool,
     }
@@ -875,7 +875,7 @@ mod tests {
             self.wakes.0.load(Ordering::Relaxed)
         }
 
-        /// Sends a frame between two turns, of a machine that then waits until `until`.
+        /// Writes a frame between two turns. The machine's next deadline is `until`.
         fn sends(&mut self, frame: &'static str, until: Option<Instant>) -> bool {
             assert!(self.driver.sends_early());
             let now = self.clock.now();
@@ -957,7 +957,7 @@ mod tests {
         assert!(!bench.driver.sends_early());
     }
 
-    /// Not every timer can be set from everywhere.
+    /// Some timers can be set only inside their runtime.
     #[test]
     fn between_two_turns_the_alarm_is_left_as_it_is() {
         let mut bench = Bench::new(Echo::default());
@@ -971,13 +971,13 @@ mod tests {
         }
         assert!(!bench.sends("earlier", Some(Instant::from_millis(59_999))));
         assert_eq!(bench.clock.asked.get(), 1);
-        // It rings, and a turn handles it.
+        // The timer wakes the task, and a turn handles the deadline.
         bench.clock.now.set(60_000);
         assert_eq!(bench.drain(), ["timeout after 0 frames"]);
         assert!(!bench.sends("behind it", Some(Instant::from_millis(120_000))), "it rings no more");
     }
 
-    /// A timer may ring up to a second early. The turn that followed had no deadline to set the alarm for again.
+    /// A regression: a timer may wake up to a second early, and the turn that followed did not set it again.
     #[test]
     fn regression_an_alarm_that_rang_early_is_not_counted_on() {
         for has_event in [false, true] {
@@ -1138,7 +1138,8 @@ mod tests {
         assert_eq!(bench.drain(), ["one", "two", "Eof"]);
     }
 
-    /// The machine took the frame when it was offered a second time in that turn, was full then, and no one woke the driver.
+    /// A regression: the machine took the frame when it was passed for the second time in that turn, was full then, and nothing woke the
+    /// driver.
     #[test]
     fn regression_the_end_after_a_frame_that_found_room_late_is_told() {
         let mut bench = Bench::new(Echo { refusals: 1, output_room: Some(1), mute: true, ..Echo::default() });
@@ -1149,7 +1150,8 @@ mod tests {
         assert_eq!(bench.drain(), ["Eof"]);
     }
 
-    /// A machine that a method had closed was read once more, and its last output was thrown away when that read failed.
+    /// A regression: the input of a machine that a method had closed was read once more, and its last output was lost when that read
+    /// failed.
     #[test]
     fn regression_a_machine_that_was_closed_between_two_turns_is_read_for_no_longer() {
         let mut bench = Bench::new(Echo::default());
@@ -1165,7 +1167,8 @@ mod tests {
         );
     }
 
-    /// The peer has five seconds to read another refusal. No other call told the session how late it was.
+    /// A regression: the peer's five seconds to read another refusal counted from an old time, since no other call had passed the current
+    /// one to the session.
     #[test]
     fn regression_a_session_that_reads_nothing_is_told_the_time_before_it_writes() {
         let mut config = Config::mcp_server(Identity::new("s", "1"));
@@ -1203,7 +1206,7 @@ mod tests {
         assert_eq!(bench.drain(), ["two", "three", "four", "five"]);
     }
 
-    /// The transport was not polled to its end when the machine had no room, so nothing but the driver itself can wake it.
+    /// The transport was not polled to `Pending` when the machine had no room, so only the driver itself can wake its task.
     #[test]
     fn regression_a_driver_whose_writing_makes_room_for_reading_wakes_itself() {
         let mut bench = Bench::new(Echo { output_room: Some(1), mute: true, ..Echo::default() });

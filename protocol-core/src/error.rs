@@ -1,15 +1,16 @@
-//! Errors that travel on the wire, and rules that the peer broke.
+//! JSON-RPC errors, and violations: rules that the peer broke.
 //!
-//! Misuse of a method is the third kind of error: each method has a small error type of its own, in its file.
+//! Misuse of a method is the third kind of error: each method has an error type of its own, next to it.
 
 use alloc::boxed::Box;
 use core::fmt;
 
 use crate::json::{Json, Text};
 
-/// A JSON-RPC error object, as it goes on the wire (JSON-RPC 2.0 section 5.1).
+/// A JSON-RPC error object (JSON-RPC 2.0 section 5.1).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message} ({code})")]
+#[non_exhaustive]
 pub struct RpcError {
     /// The code that programs read. The constants of this type name those that we send.
     pub code: i64,
@@ -22,25 +23,29 @@ pub struct RpcError {
 impl RpcError {
     /// Not JSON.
     pub const PARSE: i64 = -32700;
-    /// JSON, but no JSON-RPC message, or a message that is not allowed at this point.
+    /// JSON, but not a JSON-RPC message, or a message that is not allowed at this point.
     pub const INVALID_REQUEST: i64 = -32600;
     /// No such method, or one that this end does not offer.
     pub const METHOD_NOT_FOUND: i64 = -32601;
     /// Parameters of the wrong shape; an unknown tool, prompt or cursor.
     pub const INVALID_PARAMS: i64 = -32602;
-    /// An internal failure.
+    /// An internal error.
     pub const INTERNAL: i64 = -32603;
-    /// No such resource (MCP up to 2025-11-25).
+    /// No such resource (MCP up to 2025-11-25; later it is [`RpcError::INVALID_PARAMS`]).
     pub const RESOURCE_NOT_FOUND: i64 = -32002;
-    /// The user must open addresses first (MCP 2025-11-25): see [`RpcError::required_urls`].
+    /// The user must open URLs first (MCP 2025-11-25): see [`RpcError::required_urls`].
     pub const URL_ELICITATION_REQUIRED: i64 = -32042;
+    /// The request needs a capability that the client did not declare (MCP 2026-07-28).
+    pub const MISSING_CAPABILITY: i64 = -32021;
+    /// The version that the request names is not served (MCP 2026-07-28). Its data lists those that are: `{supported, requested}`.
+    pub const UNSUPPORTED_VERSION: i64 = -32022;
     /// The user declined.
     pub const USER_REJECTED: i64 = -1;
-    /// Ours, on MCP: the call that this input request belonged to is over.
+    /// The call that this input request belonged to is over. Not part of MCP: this crate's own code.
     pub const CANCELLED: i64 = -32800;
-    /// Ours, on MCP: sampling nested too deep.
+    /// Sampling nested too deep. Not part of MCP: this crate's own code.
     pub const TOO_DEEP: i64 = -32808;
-    /// Ours, on MCP: too many requests in flight, or closing. Try again later.
+    /// Too many requests in flight, or the session is closing. Not part of MCP: this crate's own code.
     pub const BUSY: i64 = -32809;
 
     /// An error without data.
@@ -49,7 +54,7 @@ impl RpcError {
         Self { code, message: message.into(), data: None }
     }
 
-    /// An error with a message that is known at compile time: no allocation.
+    /// An error with a message that is known at compile time, made without an allocation.
     #[must_use]
     pub const fn fixed(code: i64, message: &'static str) -> Self {
         Self { code, message: Text::from_static(message), data: None }
@@ -79,7 +84,7 @@ macro_rules! violations {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
         /// A rule that the peer broke. The session goes on, except after [`Violation::FrameTooLarge`].
         ///
-        /// One variant a rule, so that a counter or a test can name it. [`crate::Stats::violations`] counts each.
+        /// There is one variant for each rule. [`crate::Stats::violations`] counts each of them.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum Violation {
@@ -100,9 +105,9 @@ macro_rules! violations {
 }
 
 violations! {
-    /// The frame is no JSON, or no UTF-8. Answered with -32700 where we serve.
+    /// The frame is not JSON, or not UTF-8. A callee answers with -32700.
     NotJson = "a frame that is not JSON",
-    /// Nested deeper than [`crate::Limits::json_depth`]. Answered with -32700 where we serve.
+    /// Nested deeper than [`crate::Limits::json_depth`]. A callee answers with -32700.
     TooDeep = "a frame nested too deep",
     /// Longer than [`crate::Limits::frame_bytes`]. The session closes.
     FrameTooLarge = "a frame over the size limit",
@@ -114,13 +119,13 @@ violations! {
     InvalidBatch = "a batch where none is allowed, an empty or an oversized one",
     /// A response to an id that we never used.
     UnknownResponse = "a response to a request that was never made",
-    /// A response that is neither a result object nor a proper error. Its request settles as invalid.
+    /// A response that is neither a result object nor a valid error. Its call settles as [`crate::Outcome::Invalid`].
     InvalidResponse = "a response of the wrong shape",
     /// An error response without an id: the peer could not read a frame of ours.
     ErrorWithoutId = "an error that names no request",
     /// A request with the id of one that is still being served. It is not answered: an answer would settle the first.
     DuplicateRequest = "a request with the id of one in flight",
-    /// A request with the id of one that was answered a short while ago. It is served nevertheless.
+    /// A request with an id that is still remembered from an earlier exchange ([`crate::Limits::tombstones`]). It is served.
     ReusedId = "a request with an id that was used before",
     /// Parameters of the wrong shape. A request is answered with -32602, a notification is ignored.
     InvalidParams = "parameters of the wrong shape",
@@ -130,16 +135,16 @@ violations! {
     OutOfPhase = "a message at the wrong point of the handshake",
     /// An attempt to cancel the handshake. Ignored.
     CancelledHandshake = "an attempt to cancel the handshake",
-    /// More requests at once than [`crate::Limits::in_flight`], or in a second than [`crate::Limits::requests_per_second`]. Answered
-    /// busy.
+    /// More requests in flight than [`crate::Limits::in_flight`], or faster than [`crate::Limits::requests_per_second`]. Answered with
+    /// [`RpcError::BUSY`].
     TooManyRequests = "more requests at once than the limit",
-    /// Sampling nested deeper than the limit. Answered with an error.
+    /// Sampling nested deeper than [`crate::DepthPolicy::max`]. Answered with an error.
     SamplingTooDeep = "sampling nested too deep",
-    /// An input request of a kind that we did not declare. Answered with an error.
+    /// An input request of a kind that we did not declare in our capabilities. Answered with an error.
     UndeclaredInput = "an input that was not offered",
-    /// Progress that is no finite number, or has no proper token. Dropped.
+    /// Progress whose value is not a finite number, or without a valid token. Dropped.
     InvalidProgress = "progress of the wrong shape",
-    /// Progress for a token that was never ours. Dropped.
+    /// Progress for a token that we never used. Dropped.
     UnknownProgress = "progress for a call that was never made",
     /// Progress that does not increase. Dropped, and reported at most once per rate window of a call.
     ProgressNotIncreasing = "progress that does not increase",

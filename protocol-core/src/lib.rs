@@ -1,5 +1,5 @@
-//! A sans-IO session for tool calls that take minutes, over MCP and Tesseron: progress, cancellation, timeouts, input requests in the middle,
-//! and exactly one end.
+//! A sans-IO session for tool calls that take minutes, over MCP and Tesseron, with progress, cancellation, timeouts, input requests in the
+//! middle of a call, and exactly one outcome for each call.
 //!
 //! # Which layer do you need?
 //!
@@ -13,14 +13,16 @@
 //!
 //! # This crate
 //!
-//! Pure state machines: no clock, socket, file, task or lock. You push in what happened and pull out what there is to do.
+//! State machines without a clock, socket, file, task or lock. Their owner passes in frames and the time, and polls frames to write, events
+//! and the next deadline.
 //!
-//! * [`Session`] is one end of one channel to one peer; its documentation has the methods by what they are for, an example of both ends, and
-//!   what always holds (G1 to G13).
-//! * [`Config`] decides its protocol ([`Protocol`]), its [`Limits`], [`Timeouts`] and [`ProgressPolicy`]; sessions that are alike share one.
-//! * [`Event`] and [`Transmit`] are what it gives; [`Invoke`], [`Reply`], [`Ask`] and [`Answer`] what it is given.
-//! * [`drive`] is the event loop as a future, for a transport and a timer of your own; [`lines`] is newline framing.
-//! * [`json`] holds slices of a frame and writes text, [`dialect`] the types of messages, [`table`] the maps of ids.
+//! * [`Session`] is one end of one channel to one peer. Its documentation groups the methods by purpose, shows both ends in an example, and
+//!   lists the guarantees G1 to G13.
+//! * [`Config`] has its [`Protocol`], [`Limits`], [`Timeouts`] and [`ProgressPolicy`]. Sessions can share one.
+//! * A session returns [`Event`] and [`Transmit`]; its methods take [`Invoke`], [`Reply`], [`Ask`] and [`Answer`].
+//! * [`drive`] is the event loop as a future, for a transport and a timer of your own; [`lines`] splits a byte stream into frames at
+//!   newlines.
+//! * [`json`] has JSON text as slices of a frame, [`dialect`] the types of messages, [`table`] maps keyed by ids.
 //!
 //! ```
 //! use protocol_core::{Config, Event, Identity, Instant, Lane, Session};
@@ -38,9 +40,9 @@
 //! | Feature | Default | |
 //! |---|---|---|
 //! | `std` | on | `std` in the dependencies; nothing of a session changes without it |
-//! | `no-cas` | off | reference counts for targets without compare-and-swap, by `portable-atomic-util` |
+//! | `no-cas` | off | `Arc` of `portable-atomic-util`, for targets without compare-and-swap |
 //!
-//! Nothing in this crate panics on input; each bound is a number in [`Limits`].
+//! No input makes this crate panic. Every bound is in [`Limits`].
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -78,8 +80,8 @@ pub use config::{CallTimeouts, Config, DepthInference, DepthPolicy, ProgressPoli
 pub use dialect::{
     Answer, Ask, Blocks, Caller, Capabilities, Completion, CompletionOf, CompletionRequest, Consent, Content, Elicit, Elicited,
     Identity, Level, LogRecord, NotFound, Notice, Op, OpenUrl, Page, PeerInfo, Progress, PromptArgument, PromptInfo, Protocol,
-    Reply, Request, ResourceInfo, ResourceTemplateInfo, Sample, Sampled, SessionCredentials, ToolInfo, ToolOutput, ToolResult, mcp,
-    tesseron,
+    Reply, Request, ResourceInfo, ResourceTemplateInfo, Sample, Sampled, SessionCredentials, SubscriptionFilter, ToolInfo,
+    ToolOutput, ToolResult, mcp, tesseron,
 };
 pub use error::{RpcError, Violation};
 pub use json::{Json, JsonError, Text};

@@ -1,44 +1,47 @@
-//! Every bound of a session, each with its number.
+//! The bounds of a session on memory and concurrency.
 
-/// The bounds of a session. None is exceeded, whatever the peer or the owner does.
+/// The bounds of a session, which hold whatever the peer and the owner do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// The longest frame, in bytes, in and out. A longer one that arrives closes the session; a longer response of ours becomes
-    /// an internal error. 16 MiB.
+    /// The longest frame in bytes, in both directions. A longer one that arrives closes the session; a longer response of ours is replaced
+    /// by [`crate::RpcError::INTERNAL`]. Default: 16 MiB.
     pub frame_bytes: usize,
-    /// The deepest nesting of a frame that arrives. At most 128, which is the default.
+    /// The maximum nesting of a frame that arrives, up to 128. Default: 128.
     pub json_depth: u8,
-    /// The longest id and the longest progress token of the peer, in bytes as they are written: they are remembered. 1024.
+    /// The longest id and the longest progress token of the peer, in bytes of JSON. Default: 1024.
     pub id_bytes: usize,
-    /// Calls at once, in each direction, and as many input requests. An inbound call that was cancelled counts until its handler has
-    /// ended. 1024.
+    /// The maximum number of calls in flight in each direction, and of input requests in each direction. A cancelled inbound call counts
+    /// until its handler has ended. Default: 1024.
     pub in_flight: usize,
-    /// Requests of the peer in a second, calls and input requests together, counted evenly: as many may come at once, and then one for
-    /// each share of the second that has passed. One more is answered busy. `None`: no bound. Pings are not counted. Off by default.
+    /// The maximum rate of requests of the peer, calls and input requests together, per second. It is a token bucket of that size: the peer
+    /// may send that many requests at once, and then one more each time that a token is refilled. A request above the rate is answered with
+    /// [`crate::RpcError::BUSY`]. Pings are not counted. Default: `None`, no bound.
     pub requests_per_second: Option<u32>,
-    /// Messages in one batch (2025-03-26 only). 64.
+    /// The maximum number of resources in one `subscriptions/listen` (MCP 2026-07-28); a longer list is refused. Default: 1024.
+    pub subscriptions: usize,
+    /// The maximum number of messages in a batch (MCP 2025-03-26 only). Default: 64.
     pub batch: usize,
-    /// Events that wait to be polled before [`crate::Session::wants_input`] turns false. Events that end a call or an input request come
-    /// on top. 1024.
+    /// The number of unpolled events at which [`crate::Session::wants_input`] turns `false`. Events that end a call or an input request may
+    /// exceed it. Default: 1024.
     pub events: usize,
-    /// Bytes of output of one lane that wait to be polled before calls and input requests on it are refused, progress merges and log
-    /// records drop. 1 MiB.
+    /// The number of unpolled bytes on one lane at which the session refuses calls and input requests on that lane, merges progress and
+    /// drops log records. Default: 1 MiB.
     pub output_bytes: usize,
-    /// Bytes of output of all lanes that wait to be polled, of any kind, before the lane with the most is given up; the session closes
-    /// with an overload if that is the channel. 64 MiB.
+    /// The number of unpolled bytes on all lanes together above which the lane with the longest queue is closed
+    /// ([`crate::Event::LaneClosed`]). If that is the channel, the session closes with [`crate::CloseReason::Overload`]. Default: 64 MiB.
     pub output_bytes_hard: usize,
-    /// Waiting replies on one lane that belong to no call (pongs, refusals) before [`crate::Session::wants_input`] turns false. If the
-    /// peer reads none of them for [`crate::Timeouts::close_grace`], the lane is given up; the session closes with an overload if that is
-    /// the channel. 256.
+    /// The number of unpolled unsolicited replies (pongs, refusals) on one lane at which [`crate::Session::wants_input`] turns `false` for
+    /// it. If the peer then reads none of them for [`crate::Timeouts::close_grace`], the lane is closed; if it is the channel, the session
+    /// closes with [`crate::CloseReason::Overload`]. Default: 256.
     pub unsolicited_replies: usize,
-    /// Lanes that are open at once beside the channel. 1024.
+    /// The maximum number of open lanes beside the channel. Default: 1024.
     pub lanes: usize,
-    /// Alarms at once. 4096.
+    /// The maximum number of alarms that are set. Default: 4096.
     pub alarms: usize,
-    /// Ids of the peer that are remembered after their call has ended. 256.
+    /// The number of ids of the peer that are remembered after their exchange has ended, to report reuse. Default: 256.
     pub tombstones: usize,
-    /// Bytes of one checkpoint. 1 MiB.
+    /// The maximum size of a checkpoint in bytes. Default: 1 MiB.
     pub checkpoint_bytes: usize,
 }
 
@@ -50,6 +53,7 @@ impl Default for Limits {
             id_bytes: 1024,
             in_flight: 1024,
             requests_per_second: None,
+            subscriptions: 1024,
             batch: 64,
             events: 1024,
             output_bytes: 1 << 20,

@@ -1,9 +1,7 @@
-//! Newline framing: one JSON message a line, as on stdio, sockets and pipes
-//! (`docs/protocols/mcp.md`, "Framing on byte streams").
+//! Newline framing: one JSON-RPC message on each line, as on stdio, sockets and pipes (`docs/protocols/mcp.md`, "Framing on byte streams").
 //!
-//! A transport reads into a [`LineDecoder`], which gives frames, and writes from a [`LineEncoder`], which takes frames. Neither knows the
-//! meaning of a frame, so a broken line is handed on as it is and the session judges it. Both are plain memory: an adapter reads and
-//! writes.
+//! A transport reads into a [`LineDecoder`], which returns frames, and writes from a [`LineEncoder`], which takes frames. Neither does I/O
+//! or parses frames: a malformed line is a frame, too, and the session rejects it.
 //!
 //! ```
 //! use bytes::{Buf, BufMut, Bytes};
@@ -31,41 +29,40 @@ use crate::sink::FrameSink;
 
 /// The largest buffer that is kept when one of [`BASE_CAPACITY`] would do.
 const BASE_KEPT: usize = 2 * BASE_CAPACITY;
-/// Bytes of a read buffer while reads fill their room.
+/// The size of a read buffer while reads fill it.
 const BURST: usize = 4 * BASE_CAPACITY;
-/// The least room that a read is offered.
-const LEAST_ROOM: usize = BASE_CAPACITY / 2;
-/// The most room that a read of [`LineDecoder::read_with`] is offered.
-const MOST_CLEARED: usize = 64 * 1024;
-/// Bytes that may be taken off a line before it is a frame: a byte order mark and a carriage return.
+/// The minimum space for a read.
+const MIN_ROOM: usize = BASE_CAPACITY / 2;
+/// The maximum space for a read of [`LineDecoder::read_with`].
+const MAX_CLEARED: usize = 64 * 1024;
+/// The maximum number of bytes that a frame is shorter than its line: a byte order mark and a carriage return.
 const TRIMMED: usize = BYTE_ORDER_MARK.len() + 1;
 const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
-/// Frames of this length or more are written from their own memory; shorter ones are gathered, since copying them costs less than one
-/// more piece.
+/// Frames of this length or more are written from their own memory; shorter ones are copied together, which costs less than one more piece
+/// to write.
 const GATHERED: usize = 4 * 1024;
 
-/// Splits what is read into frames.
+/// Splits a byte stream into frames.
 ///
 /// A frame is a line without its line feed, one carriage return before that, and a byte order mark at its beginning. Blank lines give no
 /// frame. It does not matter how the bytes were split into reads, and no byte is searched twice.
 ///
-/// A line longer than the limit gives one frame, its first `limit + 1` bytes, as soon as they have arrived, and the rest of it is
-/// discarded as it comes. The session sees a frame over [`crate::Limits::frame_bytes`] and closes with
-/// [`crate::CloseReason::FrameTooLarge`], as it does for every transport; so the decoder needs no error of its own, and buffers no bytes
-/// that are never read. Such a frame may end within a character.
+/// A line longer than the limit becomes one frame of its first `limit + 1` bytes, as soon as they have arrived; the rest of the line is
+/// discarded. A session that gets this frame, longer than [`crate::Limits::frame_bytes`], closes with
+/// [`crate::CloseReason::FrameTooLarge`]. Such a frame may end within a character.
 ///
 /// Frames are slices of the read buffer. A frame keeps alive either a buffer of a few reads (at most 16 KiB) or no more than eight times
-/// its own length: short frames that arrived after a long one are copied out of its large buffer. The decoder itself never holds more
-/// than the limit and one read, and frees a large buffer once the long line has been handed on.
+/// its own length: short frames that arrived after a long one are copied out of its large buffer. The decoder itself never holds more than
+/// the limit and one read, and frees a large buffer once the long line was returned.
 #[derive(Debug)]
 pub struct LineDecoder {
-    /// The bytes that were read and not yet handed on, followed by `spare` bytes.
+    /// The bytes that were read and not yet returned, followed by `spare` bytes.
     buffer: BytesMut,
-    /// The number of bytes at the end of `buffer` that were zeroed to be read into, and were not needed.
+    /// The number of bytes at the end of `buffer` that were zeroed to be read into, and not used.
     spare: usize,
-    /// The capacity that the memory of `buffer` was made with, bytes that were handed on included.
+    /// The original capacity of the memory of `buffer`, which includes bytes that were returned.
     made: usize,
-    /// The number of reads in a row that did not fill their room.
+    /// The number of reads in a row that did not fill their space.
     quiet_reads: u8,
     /// The number of bytes at the beginning of `buffer` that hold no line feed.
     searched: usize,
@@ -86,22 +83,21 @@ impl LineDecoder {
         self.limit = limit;
     }
 
-    /// Room to read into, at least 2 KiB. Take all frames first: the bytes that stay are then the beginning of one line. The room grows
-    /// with the line, so that long lines are read in few and large pieces.
+    /// Space to read into, at least 2 KiB. Take all frames first, so that only the beginning of one line is left in the buffer. The space
+    /// grows with the line, so that long lines are read in few large pieces.
     pub fn space(&mut self) -> Limit<&mut BytesMut> {
-        self.make_room(LEAST_ROOM);
+        self.make_room(MIN_ROOM);
         self.drop_spare();
         let room = self.buffer.capacity().saturating_sub(self.buffer.len());
         (&mut self.buffer).limit(room)
     }
 
-    /// Calls `read` with a slice, of which it fills the beginning and returns the length. For readers that need initialized memory: the
-    /// slice holds zeros, or bytes that an earlier read left there. Memory is zeroed once and not for each read; the slice is bounded, so
-    /// that the room of a long line is not zeroed before it is needed.
+    /// Calls `read` with initialized memory; `read` fills its beginning and returns the number of bytes. The slice contains zeros or bytes
+    /// of an earlier read. It is at most 64 KiB long, so that the space for a long line is not zeroed before it is needed.
     pub fn read_with(&mut self, read: impl FnOnce(&mut [u8]) -> usize) {
-        self.make_room(LEAST_ROOM);
+        self.make_room(MIN_ROOM);
         let held = self.held();
-        let room = self.buffer.capacity().saturating_sub(held).min(MOST_CLEARED);
+        let room = self.buffer.capacity().saturating_sub(held).min(MAX_CLEARED);
         let end = held.saturating_add(room);
         if self.buffer.len() < end {
             self.buffer.resize(end, 0);
@@ -111,14 +107,14 @@ impl LineDecoder {
         self.spare = self.spare.saturating_sub(count.min(room));
     }
 
-    /// Takes a copy of `bytes` that were read elsewhere. Take all frames afterwards.
+    /// Appends a copy of `bytes` that were read elsewhere. Take all frames afterwards.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.make_room(bytes.len());
         self.drop_spare();
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Bytes that were read and not yet handed on.
+    /// The number of bytes that were read and not yet returned.
     fn held(&self) -> usize {
         self.buffer.len().saturating_sub(self.spare)
     }
@@ -133,16 +129,16 @@ impl LineDecoder {
         let held = self.held();
         let room = self.buffer.capacity().saturating_sub(held);
         self.quiet_reads = if room == 0 && self.made > 0 { 0 } else { self.quiet_reads.saturating_add(1) };
-        // A buffer of that size is never too large, and nearly always there is room.
+        // Cheap, since there is nearly always room, and a buffer of that size is never too large.
         if room < least || self.made > BASE_KEPT {
             self.change_buffer(least, held, room);
         }
     }
 
     fn change_buffer(&mut self, least: usize, held: usize, room: usize) {
-        let (most_kept, plain) =
+        let (max_kept, plain) =
             if self.quiet_reads < QUIET_READS { (BURST, BURST.saturating_sub(held)) } else { (BASE_KEPT, BASE_CAPACITY) };
-        let too_large = self.made > most_kept && held <= BASE_CAPACITY;
+        let too_large = self.made > max_kept && held <= BASE_CAPACITY;
         if !too_large && room >= least {
             return;
         }
@@ -150,18 +146,18 @@ impl LineDecoder {
         if !too_large && self.buffer.try_reclaim(least) {
             return;
         }
-        // Doubles, so that each byte of a long line moves a constant number of times.
-        let most = self.limit.saturating_add(TRIMMED).saturating_add(BASE_CAPACITY);
-        self.made = held.saturating_add(held.max(plain)).min(most).max(held.saturating_add(least));
+        // Doubles, so that each byte of a long line is copied a constant number of times on average.
+        let max = self.limit.saturating_add(TRIMMED).saturating_add(BASE_CAPACITY);
+        self.made = held.saturating_add(held.max(plain)).min(max).max(held.saturating_add(least));
         let mut larger = BytesMut::with_capacity(self.made);
         larger.extend_from_slice(&self.buffer);
         self.buffer = larger;
     }
 
-    /// The next frame of what was read, or `None` if its line is not complete.
+    /// The next frame, or `None` if its line is not complete.
     #[inline]
     pub fn next_frame(&mut self) -> Option<Bytes> {
-        // Called twice for each arrival: before a read, and after its last frame.
+        // Cheap, since it is called twice for each read: before it, and after its last frame.
         if self.searched == self.held() { None } else { self.search() }
     }
 
@@ -182,7 +178,7 @@ impl LineDecoder {
         }
     }
 
-    /// Hands on a line that is too long before its line feed has arrived. The buffer holds none.
+    /// Returns the frame of a line that is too long, before its line feed has arrived. The buffer contains no line feed.
     fn unfinished(&mut self) -> Option<Bytes> {
         if self.discarding {
             self.clear();
@@ -195,7 +191,7 @@ impl LineDecoder {
         self.rest()
     }
 
-    /// Ends the input: returns the last line if it came without a line feed. Half a frame is handed on like a whole one.
+    /// Ends the input: returns the last line if it has no line feed, even if it is only a part of a frame.
     pub fn finish(&mut self) -> Option<Bytes> {
         if mem::take(&mut self.discarding) {
             self.clear();
@@ -224,7 +220,7 @@ impl LineDecoder {
             line.truncate(line.len().saturating_sub(1));
         }
         if line.len() > self.limit {
-            // Checked before anything else, so that it does not matter how much of the line has arrived by now.
+            // Checked first, so that the result does not depend on how much of the line has arrived.
             line.truncate(self.limit.saturating_add(1));
         } else if line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r')) {
             return None;
@@ -234,8 +230,8 @@ impl LineDecoder {
     }
 }
 
-/// Finds the first line feed. Most bytes are checked thirty-two at a time (without a way out of the inner loop the compiler
-/// compares them at once), the last ones eight at a time.
+/// Finds the first line feed. Most bytes are checked thirty-two at a time (the inner loop has no exit, so that the compiler vectorizes it),
+/// the last ones eight at a time.
 fn find_line_feed(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
     const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
@@ -262,11 +258,11 @@ fn find_line_feed(bytes: &[u8]) -> Option<usize> {
     Some(bytes.len().saturating_sub(rest.len()).saturating_add(within))
 }
 
-/// Gathers frames into bytes to write, a line feed after each.
+/// Joins frames into bytes to write, with a line feed after each.
 ///
 /// It is a [`Buf`]: write from [`Buf::chunk`] (or, with the feature `std`, from `chunks_vectored`) and [`Buf::advance`] by what was
-/// written. Short frames lie side by side in one piece, long ones are not copied. It has no bound of its own: stop pushing while
-/// [`Buf::remaining`] is more than you want to hold.
+/// written. Short frames are copied into one piece, long ones are not copied. It is not bounded: stop pushing while [`Buf::remaining`] is
+/// too large.
 #[derive(Debug, Default)]
 pub struct LineEncoder {
     /// Written first.
@@ -278,13 +274,13 @@ pub struct LineEncoder {
 }
 
 impl LineEncoder {
-    /// An encoder that holds nothing.
+    /// An empty encoder.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes all that `other` holds. If this one is empty they change places, and nothing is copied.
+    /// Moves all bytes of `other` to the end of this one. If this one is empty, the two are swapped and nothing is copied.
     pub fn append(&mut self, other: &mut Self) {
         if !self.has_remaining() {
             mem::swap(self, other);
@@ -299,8 +295,8 @@ impl LineEncoder {
         }
     }
 
-    /// Takes the first frame out again, for transports that send frames and not lines; the rest of it, if it was written in part. A short
-    /// frame is a slice of the bytes that it was gathered with, and keeps all of them alive.
+    /// Removes and returns the first frame, for transports that send frames and not lines; the rest of it, if it was partly written. A
+    /// short frame is a slice of the piece that it was copied into, and keeps that piece alive.
     pub fn next_frame(&mut self) -> Option<Bytes> {
         self.end_gathering();
         let first = self.pieces.front_mut()?;
@@ -317,7 +313,7 @@ impl LineEncoder {
         Some(frame)
     }
 
-    /// Turns the gathered bytes into a piece of their own, before a piece that is not gathered follows.
+    /// Turns the gathered bytes into a piece, so that a piece of its own may follow.
     fn end_gathering(&mut self) {
         let gathered = self.gathered.take();
         if !gathered.is_empty() {
@@ -339,7 +335,7 @@ impl LineEncoder {
 }
 
 impl FrameSink for LineEncoder {
-    /// Takes a frame, which must not hold a line feed; those of a session hold none.
+    /// Adds a frame, which must not contain a line feed; those of a session do not.
     fn push(&mut self, frame: Bytes) {
         if frame.len() < GATHERED {
             return self.push_slice(&frame);
@@ -411,7 +407,7 @@ mod tests {
 
     const LIMIT: usize = 64;
 
-    /// Everything that `input` gives, the last line included, when it is read in pieces of `step` bytes.
+    /// All frames of `input`, the last line included, when it is read in pieces of `step` bytes.
     fn frames_of(input: &[u8], step: usize) -> Vec<Bytes> {
         let mut decoder = LineDecoder::new(LIMIT);
         let mut frames = Vec::new();
@@ -581,7 +577,7 @@ mod tests {
         let mut frames = Vec::new();
         for piece in b"{\"a\":1}\n{\"b\":2}\n".chunks(5).chain([&[] as &[u8]]) {
             decoder.read_with(|into| {
-                assert!(into.len() >= LEAST_ROOM && into.iter().all(|byte| *byte == 0));
+                assert!(into.len() >= MIN_ROOM && into.iter().all(|byte| *byte == 0));
                 into[..piece.len()].copy_from_slice(piece);
                 piece.len()
             });
@@ -620,7 +616,7 @@ mod tests {
         }
     }
 
-    /// Zeroing took a connection that reads little more time than reading did.
+    /// A regression: a connection that reads little spent more time on zeroing than on reading.
     #[test]
     fn memory_is_cleared_once_and_not_for_each_read() {
         let mut decoder = LineDecoder::new(LIMIT);
@@ -743,7 +739,8 @@ mod tests {
         }
     }
 
-    /// Written bytes were dropped only when nothing waited, which never happens for a peer that asks as fast as it reads.
+    /// A regression: written bytes were dropped only when the queue was empty, which never happens for a peer that sends requests as fast
+    /// as it reads.
     #[test]
     fn regression_an_encoder_whose_reader_never_catches_up_holds_no_more_than_what_waits() {
         let mut encoder = LineEncoder::new();

@@ -10,20 +10,20 @@ use crate::json::{Json, JsonError, Text};
 
 /// The state of a batch job: what is done, what failed, what remains.
 ///
-/// Deposited with [`crate::Session::checkpoint`] as it grows, and returned at the end. As a tool result it is one block of
-/// pretty-printed text and the same as structured content.
+/// A handler stores it with [`crate::Session::checkpoint`] as it grows, and returns it at the end. As a tool result it becomes one block of
+/// pretty-printed text, and structured content with the same members.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartialResult {
-    /// The end of the job. A checkpoint has none: it is written when the job settles.
+    /// The way in which the job ended; `None` while it runs, so in every checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
-    /// Items in all.
+    /// The number of items.
     pub total: u64,
     /// Items that succeeded.
     pub processed: u64,
     /// Items that failed.
     pub failed: u64,
-    /// Items not done: `total - processed - failed`. One that was interrupted counts here.
+    /// Items not done: `total - processed - failed`. An interrupted item counts as not done.
     pub remaining: u64,
     /// One entry for each item that succeeded, in order.
     pub results: Vec<ItemResult>,
@@ -32,15 +32,15 @@ pub struct PartialResult {
     pub errors: Vec<ItemError>,
 }
 
-/// The end of a job.
+/// The way in which a job ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// Every item was tried.
     Complete,
-    /// It was cancelled.
+    /// The job was cancelled.
     Cancelled,
-    /// Its time ran out.
+    /// The job ran out of time.
     Timeout,
 }
 
@@ -92,13 +92,13 @@ impl PartialResult {
     /// Returns the state as a checkpoint.
     ///
     /// # Errors
-    /// None in practice: every member has a JSON form.
+    /// None in practice: every member can be serialized.
     pub fn checkpoint(&self) -> Result<Json, JsonError> {
         Json::encode(self)
     }
 
-    /// Returns the state as the result of a tool that ended with `status`. It is an error when nothing was processed and the job is not
-    /// complete.
+    /// Returns the state as the result of a tool that ended with `status`. [`ToolOutput::is_error`] is set if no item succeeded and the job
+    /// is not complete.
     #[must_use]
     pub fn into_output(mut self, status: Status) -> ToolOutput {
         self.status = Some(status);

@@ -1,4 +1,4 @@
-//! Counted references, also where a target cannot compare and swap.
+//! `Arc`, from `portable-atomic-util` on targets without compare-and-swap.
 
 #[cfg(target_has_atomic = "ptr")]
 pub use alloc::sync::Arc;

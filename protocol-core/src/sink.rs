@@ -1,28 +1,28 @@
-//! The sink that takes the frames which leave together.
+//! A sink for frames that are written together.
 
 use bytes::Bytes;
 
-/// The most frames that are pushed in one go.
+/// The maximum number of frames that are pushed at once.
 const FRAMES_AT_ONCE: usize = 64;
-/// No further frame is pushed into a sink that holds so many bytes.
+/// The number of bytes in a sink at which no further frame is pushed.
 const BYTES_AT_ONCE: usize = 32 * 1024;
 
-/// Takes frames that leave together, in their order: [`LineEncoder`](crate::lines::LineEncoder) for transports of lines, or an encoder of
-/// your own. [`Session::poll_transmits`](crate::Session::poll_transmits) fills it.
+/// A sink for frames that are written together, in their order. [`Session::poll_transmits`](crate::Session::poll_transmits) fills it.
+/// [`LineEncoder`](crate::lines::LineEncoder) implements it for transports of lines.
 pub trait FrameSink {
-    /// Takes a frame over. There is no line feed in it.
+    /// Adds a frame, which contains no line feed.
     fn push(&mut self, frame: Bytes);
 
-    /// Takes a copy of a frame, which holds no line feed.
+    /// Adds a copy of a frame, which contains no line feed.
     fn push_slice(&mut self, frame: &[u8]) {
         self.push(Bytes::copy_from_slice(frame));
     }
 
-    /// The number of bytes that it holds.
+    /// The number of bytes in the sink.
     fn held(&self) -> usize;
 
-    /// Calls `push_next`, which pushes one frame, until it returns `false` for want of a frame, 64 frames were pushed, or 32 KiB are
-    /// held. Returns `true` if there may be more frames.
+    /// Calls `push_next`, which pushes one frame and returns `false` if there is none, until there is none, 64 frames were pushed, or the
+    /// sink holds 32 KiB. Returns `true` if there may be more frames.
     fn fill(&mut self, mut push_next: impl FnMut(&mut Self) -> bool) -> bool
     where
         Self: Sized,

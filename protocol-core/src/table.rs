@@ -1,45 +1,45 @@
-//! Tables of live entries, by numbers that the owner of the table counts up.
+//! Maps whose keys are consecutive numbers, chosen by the owner of the map.
 //!
-//! A look-up is one multiplication and, nearly always, one comparison. An entry keeps its place until it ends; only a table that grows or
-//! shrinks moves entries. No peer chooses the numbers. A peer can choose which of them stay live, and so make some of them collide: then
-//! a look-up walks past those, of which there are never more than may be in flight.
+//! A look-up is one multiplication and, nearly always, one comparison. Entries move only when the table grows or shrinks. A peer cannot
+//! choose the keys, but it can choose which of them stay live, and so make some collide; a look-up then passes those, of which there are at
+//! most as many as may be in flight.
 
 use alloc::vec::Vec;
 use core::fmt;
 
-/// A number that is counted up, so that none is used twice.
+/// A key: a consecutive number, which is never used twice.
 pub trait Id: Copy + Ord {
     /// The number.
     fn number(self) -> u64;
 }
 
-/// A table of live entries: those of a [`Session`](crate::Session), and those that wrappers of a session keep beside it.
+/// A map from ids to the state of live calls, for a [`Session`](crate::Session) and for types that wrap one.
 #[derive(Clone)]
 pub struct Table<K, V> {
-    /// Entries and vacant places. Their order depends on the operations alone, and has no meaning.
+    /// Entries, and vacant elements. Their order depends only on the operations.
     places: Vec<Place<K, V>>,
-    /// The vacant place that is taken next, if there is one.
+    /// The index of the vacant element that is used next, if there is one.
     vacant: u32,
     len: usize,
-    /// The place of each entry, by its hash: open addressing, at most half full. A power of two long; empty while the table is so small
-    /// that a look at each place is quicker.
+    /// The index of each entry in `places`, by the hash of its id: open addressing, at most half full, with a length that is a power of
+    /// two. Empty while the table is so small that a linear search is faster.
     slots: Vec<u32>,
 }
 
 #[derive(Clone)]
 struct Place<K, V> {
     id: K,
-    /// `None` in a vacant place.
+    /// `None` if the element is vacant.
     value: Option<V>,
-    /// The vacant place that is taken after this one, while this one is vacant.
+    /// The next vacant element, if this one is vacant.
     next: u32,
 }
 
-/// Stands for no place: memory ends long before a table has so many.
+/// The index that stands for none. No table grows so large.
 const NOWHERE: u32 = u32::MAX;
 
-/// The number of entries for which room is kept once it was needed, and up to which a look-up compares each place.
-const LEAST: usize = 8;
+/// The minimum capacity of a table that is not empty, up to which a look-up is a linear search.
+const MIN_CAPACITY: usize = 8;
 
 impl<K: Id, V> Table<K, V> {
     /// A table without entries, which takes no memory.
@@ -67,14 +67,14 @@ impl<K: Id, V> Table<K, V> {
         self.places.get(self.find(*id)?.place)?.value.as_ref()
     }
 
-    /// The value of `id`, if it is live, to be changed.
+    /// A mutable reference to the value of `id`, if it is live.
     #[inline]
     pub fn get_mut(&mut self, id: &K) -> Option<&mut V> {
         let found = self.find(*id)?;
         self.places.get_mut(found.place)?.value.as_mut()
     }
 
-    /// Adds a value. `id` must be new: of two values of one id either may be found.
+    /// Adds a value. `id` must be new; of two values with the same id, either may be found.
     ///
     /// # Panics
     /// In debug builds, if `id` is live.
@@ -82,7 +82,7 @@ impl<K: Id, V> Table<K, V> {
     pub fn insert(&mut self, id: K, value: V) {
         debug_assert!(self.find(id).is_none(), "a number that is used twice");
         if self.len >= self.room() {
-            self.resize(if self.len == 0 { LEAST } else { self.room().saturating_mul(2) });
+            self.resize(if self.len == 0 { MIN_CAPACITY } else { self.room().saturating_mul(2) });
         }
         if self.vacant == NOWHERE {
             self.vacant = self.places.len() as u32;
@@ -97,7 +97,7 @@ impl<K: Id, V> Table<K, V> {
         self.len = self.len.saturating_add(1);
     }
 
-    /// Removes the entry of `id`, after `last` has taken from its value what is still of use. `None` if it is not live.
+    /// Removes the entry of `id` after calling `last` with its value, and returns what `last` returned. `None` if `id` is not live.
     pub fn end<R>(&mut self, id: &K, last: impl FnOnce(&mut V) -> R) -> Option<R> {
         let found = self.find(*id)?;
         let place = self.places.get_mut(found.place)?;
@@ -108,8 +108,8 @@ impl<K: Id, V> Table<K, V> {
         if let Some(slot) = found.slot {
             self.vacate(slot);
         }
-        // Late and by a large step: a table that empties and fills again and again must not resize at each power of two.
-        if self.room() > LEAST && self.len <= self.room() / 8 {
+        // Shrinks late and by a large step, so that a table which is emptied and filled repeatedly is not resized at each power of two.
+        if self.room() > MIN_CAPACITY && self.len <= self.room() / 8 {
             self.resize(self.room() / 4);
         }
         Some(taken)
@@ -120,12 +120,12 @@ impl<K: Id, V> Table<K, V> {
         *self = Self::new();
     }
 
-    /// All live entries, in an order without meaning.
+    /// All live entries, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (K, &V)> {
         self.places.iter().filter_map(|place| Some((place.id, place.value.as_ref()?)))
     }
 
-    /// The values of all live entries, to be changed, in the same order.
+    /// Mutable references to the values of all live entries, in the order of [`Self::iter`].
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
         self.places.iter_mut().filter_map(|place| place.value.as_mut())
     }
@@ -138,14 +138,14 @@ impl<K: Id, V> Table<K, V> {
         ids
     }
 
-    /// The number of entries that there is room for.
+    /// The number of entries that the table has room for.
     #[inline]
     fn room(&self) -> usize {
         if !self.slots.is_empty() {
             return self.slots.len() / 2;
         }
-        // A clone may have less capacity, and takes more when it needs it.
-        if self.places.capacity() == 0 { 0 } else { LEAST }
+        // A clone may have less capacity, and grows when it needs more.
+        if self.places.capacity() == 0 { 0 } else { MIN_CAPACITY }
     }
 
     #[inline]
@@ -157,7 +157,7 @@ impl<K: Id, V> Table<K, V> {
         let mut slot = home(id, self.slots.len());
         loop {
             let place = *self.slots.get(slot)? as usize;
-            // No slot names a vacant place, and the first empty slot ends the search.
+            // No slot refers to a vacant element, and the first empty slot ends the search.
             if self.places.get(place)?.id == id {
                 return Some(Found { place, slot: Some(slot) });
             }
@@ -180,7 +180,7 @@ impl<K: Id, V> Table<K, V> {
         }
     }
 
-    /// Fills a gap: an entry after it that would have stood in it moves up, so that a search may end at the first empty slot.
+    /// Empties a slot, and moves later entries up whose search passes it, so that a search can end at the first empty slot.
     fn vacate(&mut self, mut gap: usize) {
         let count = self.slots.len();
         let mut slot = gap;
@@ -204,30 +204,31 @@ impl<K: Id, V> Table<K, V> {
         }
     }
 
-    /// Moves all live entries into a table with so much room.
+    /// Moves all live entries into a table for `room` entries.
     fn resize(&mut self, room: usize) {
-        let room = room.max(LEAST);
+        let room = room.max(MIN_CAPACITY);
         self.places.retain(|place| place.value.is_some());
         self.places.shrink_to(room);
         self.places.reserve_exact(room.saturating_sub(self.places.len()));
         self.vacant = NOWHERE;
-        self.slots = if room > LEAST { alloc::vec![NOWHERE; room.saturating_mul(2)] } else { Vec::new() };
+        self.slots = if room > MIN_CAPACITY { alloc::vec![NOWHERE; room.saturating_mul(2)] } else { Vec::new() };
         for (place, entry) in (0..).zip(&self.places) {
             Self::note(&mut self.slots, entry.id, place);
         }
     }
 }
 
-/// The place of an entry, and the slot that names it where there are slots.
+/// The index of an entry, and its slot if there are slots.
 struct Found {
     place: usize,
     slot: Option<usize>,
 }
 
-/// The slot among `count` at which the search for an id begins: 2^64 divided by the golden ratio spreads neighbours over all of them.
+/// The slot, of `count`, at which the search for an id begins. The factor 2^64 divided by the golden ratio spreads consecutive numbers
+/// evenly.
 fn home(id: impl Id, count: usize) -> usize {
     let hash = id.number().wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    // The uppermost bits, as many as number the slots.
+    // The highest bits of the hash, scaled to the number of slots.
     (hash >> 32).wrapping_mul(count as u64).wrapping_shr(32) as usize
 }
 
@@ -241,7 +242,7 @@ impl<K: Id, V> Default for Table<K, V> {
     }
 }
 
-/// Shows the entries, oldest first, and not their layout.
+/// Shows the entries, oldest first, without their layout.
 impl<K: Id + fmt::Debug, V: fmt::Debug> fmt::Debug for Table<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ids = self.ids();
@@ -261,7 +262,7 @@ mod tests {
         }
     }
 
-    /// The longest walk of a look-up, in slots.
+    /// The maximum number of slots that a look-up compares.
     fn longest_walk(table: &Table<u64, u64>) -> usize {
         let walk = |id: u64| {
             table.find(id).and_then(|found| found.slot).unwrap().wrapping_sub(home(id, table.slots.len())) & (table.slots.len() - 1)
@@ -279,7 +280,7 @@ mod tests {
         };
         let mut next = 1;
         for step in 0..200_000_u64 {
-            // Grows to thousands and shrinks to nothing, again and again.
+            // Grows to thousands and shrinks to nothing, repeatedly.
             if random(100) < if step / 8_000 % 2 == 0 { 80 } else { 20 } {
                 next += 1 + random(3);
                 table.insert(next, step);
@@ -343,8 +344,8 @@ mod tests {
         (0..99_000).for_each(|id| assert_eq!(table.end(&id, |value| *value), Some(id)));
         assert!(room(&table) <= 4_096, "{}", room(&table));
         (99_000..100_000).for_each(|id| assert_eq!(table.end(&id, |value| *value), Some(id)));
-        assert!(room(&table) <= LEAST, "{}", room(&table));
-        // An entry that comes and goes at the edge of a size does not resize the table each time.
+        assert!(room(&table) <= MIN_CAPACITY, "{}", room(&table));
+        // An entry that is added and removed at the boundary of a size does not resize the table each time.
         (0..64).for_each(|id| table.insert(id, id));
         table.insert(64, 64);
         let room_before = room(&table);
@@ -352,8 +353,8 @@ mod tests {
         assert_eq!(room(&table), room_before);
     }
 
-    /// A clone has just the capacity that it needs, and became a table whose slots were no power of two: entries were lost among them, or
-    /// the search for them never ended.
+    /// A regression: a clone has only the capacity that it needs, so the number of its slots was not a power of two, and entries were not
+    /// found or the search never ended.
     #[test]
     fn regression_a_clone_does_what_a_tree_does_however_many_live_when_it_is_made() {
         for (first, mut seed) in (0..=9_u64).flat_map(|first| (1..=20_u64).map(move |seed| (first, seed))) {

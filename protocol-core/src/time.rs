@@ -5,12 +5,11 @@ use core::time::Duration;
 
 /// A point on the owner's monotonic time axis, in microseconds.
 ///
-/// The core never reads a clock: each method that depends on time takes one of these. The owner chooses the origin of the axis, which
-/// must never run backwards; a `now` that does is read as the latest one seen. There is no conversion from the standard library's clock:
-/// the adapter that owns the clock knows the origin. An adapter that arms an alarm rounds up, so that it never wakes just before the
-/// deadline.
+/// The core never reads a clock: each method that depends on time takes an `Instant`. The owner chooses the origin of the axis. Time must
+/// not run backwards; a `now` before the latest one counts as the latest one. There is no conversion from `std::time::Instant`, since only
+/// the owner knows the origin. An owner that converts to a coarser clock rounds up, so that it never wakes just before a deadline.
 ///
-/// The axis holds 584 000 years. Arithmetic saturates.
+/// The axis is 584 000 years long. Arithmetic saturates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 
@@ -36,14 +35,14 @@ impl Instant {
         self.0
     }
 
-    /// The point `span` later, rounded up to a microsecond; at most the end of the axis.
+    /// The point `span` later, rounded up to a microsecond, or the end of the axis.
     #[must_use]
     pub const fn saturating_add(self, span: Duration) -> Self {
         let whole = span.as_secs().saturating_mul(1_000_000);
         Self(self.0.saturating_add(whole).saturating_add(span.subsec_nanos().div_ceil(1000) as u64))
     }
 
-    /// The span from `earlier` to here; zero if `earlier` lies later.
+    /// The span from `earlier` to this point; zero if `earlier` is later.
     #[must_use]
     pub const fn saturating_duration_since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))

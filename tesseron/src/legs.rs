@@ -1,4 +1,4 @@
-//! A bridge under one lock, whose legs are driven one by one.
+//! A bridge under one lock, with a driver for each leg.
 
 use core::convert::Infallible;
 use core::fmt;
@@ -18,10 +18,10 @@ use protocol_core::{FrameSink as _, Instant};
 use crate::bridge::{Advertised, Bridge, BridgeConfig, BridgeEvent, ClaimId, Leg, Random};
 use crate::claims::{BoundDial, ChannelId, OpenRefused, Pending};
 
-/// A [`Bridge`] whose legs are driven one by one, each by a driver of its own. Cloning shares it.
+/// A [`Bridge`] with a driver for each leg. A clone is another handle to the same bridge.
 ///
-/// Everything is under the one lock of an [`Engine`]: a verb locks, changes the bridge, unlocks and only then wakes the drivers of the legs
-/// on which something has happened; a turn of a leg takes the lock once.
+/// Its state is under the one lock of an [`Engine`]. A verb takes the lock, changes the bridge, releases the lock, and then wakes the
+/// drivers of the legs that have changed. A turn of a leg takes the lock once.
 #[derive(Clone)]
 pub struct SharedBridge {
     engine: Arc<Engine<State>>,
@@ -32,15 +32,15 @@ struct State {
     /// The time of the last verb.
     now: Instant,
     drivers: BTreeMap<Leg, DriverSlot>,
-    /// The leg whose own driver is at the verb that runs now: it looks at all of the state before it waits, and is not woken.
+    /// The leg whose own driver runs the current verb. It is not woken, since it reads the whole state before it waits.
     driving: Option<Leg>,
     /// The task that waits for an event.
     owner: Option<Waker>,
 }
 
 impl State {
-    /// The deadline that the driver of `leg` has to wait for: the agent's waits for all. Once it is over each leg does, since the last frame
-    /// of one may be waiting to be written.
+    /// The deadline that the driver of `leg` waits for. The agent's driver waits for those of all legs. Once the agent's leg has closed,
+    /// each driver does, since it may still have a last frame to write.
     fn deadline(&self, leg: Leg) -> Option<Instant> {
         if self.has_alarm(leg) { self.bridge.poll_timeout() } else { None }
     }
@@ -49,19 +49,19 @@ impl State {
         leg == Leg::Agent || self.bridge.is_closed(Leg::Agent)
     }
 
-    /// Begins a verb, of the driver of a leg or of no driver: also after one that panicked.
+    /// Begins a verb, of the driver of a leg if it has one. Also resets the state after a verb that panicked.
     fn begin(&mut self, now: Instant, driving: Option<Leg>) {
         self.now = self.now.max(now);
         self.driving = driving;
     }
 
-    /// The driver of `leg` waits for its deadline from now on.
+    /// Returns and records the deadline that the driver of `leg` waits for.
     fn arm(&mut self, leg: Leg) -> Option<Instant> {
         let until = self.deadline(leg);
         self.drivers.get_mut(&leg).and_then(|slot| slot.arm(until)).or(until)
     }
 
-    /// Keeps the waker of a leg's driver. What was kept before is then in `spare`.
+    /// Stores the waker of a leg's driver, and puts the previous one into `spare`.
     fn park(&mut self, leg: Leg, waker: &Waker, spare: &mut Option<Waker>) {
         self.drivers.entry(leg).or_default().park(waker, spare);
     }
@@ -83,7 +83,7 @@ impl State {
         }
     }
 
-    /// Puts the frames of a leg into `room`. Says whether there may be more.
+    /// Pushes frames of a leg into `room`. Returns `true` if there may be more.
     fn fill(&mut self, leg: Leg, room: &mut LineEncoder) -> bool {
         room.fill(|room| self.bridge.poll_transmit(leg).map(|transmit| room.push(transmit.frame)).is_some())
     }
@@ -118,7 +118,7 @@ impl Guarded for State {
 }
 
 impl SharedBridge {
-    /// A bridge that begins now, on the clock of `runtime`: every driver of its legs must be on the same one.
+    /// Creates a bridge on the clock of `runtime`. The drivers of its legs must use the same clock.
     #[must_use]
     pub fn new(config: BridgeConfig, random: Random, runtime: Arc<dyn Runtime>) -> Self {
         let now = runtime.now();
@@ -127,13 +127,14 @@ impl SharedBridge {
         Self { engine: Arc::new(Engine::new(state, runtime)) }
     }
 
-    /// One leg, for a [`Driver`](protocol_core::drive::Driver). The agent's must be driven as long as any other: it has the alarm of all.
+    /// One leg, for a [`Driver`](protocol_core::drive::Driver). The agent's leg must be driven as long as any other, since its timer serves
+    /// the deadlines of all legs.
     #[must_use]
     pub fn leg(&self, leg: Leg) -> BridgeLeg {
         BridgeLeg { engine: Arc::clone(&self.engine), leg, spare: None }
     }
 
-    /// The next event for the owner. One at a time.
+    /// The next event for the owner. Call it from one task at a time.
     ///
     /// # Cancel safety
     /// Cancel safe: no event is lost.
@@ -143,7 +144,7 @@ impl SharedBridge {
             kept = spare(kept.take(), cx.waker());
             let event = self.engine.verb(|state, now, _| {
                 state.begin(now, None);
-                // Parked first, so that it is there whatever the verb brings.
+                // Stored first, so that an event that comes during the verb wakes it.
                 park(&mut state.owner, cx.waker(), &mut kept);
                 state.bridge.poll_event()
             });
@@ -159,44 +160,44 @@ impl SharedBridge {
         })
     }
 
-    /// As [`Bridge::open`].
+    /// See [`Bridge::open`].
     ///
     /// # Errors
-    /// As that.
+    /// The same.
     pub fn open(&self) -> Result<ChannelId, OpenRefused> {
         self.verb(Bridge::open)
     }
 
-    /// As [`Bridge::open_claimed`].
+    /// See [`Bridge::open_claimed`].
     ///
     /// # Errors
-    /// As that.
+    /// The same.
     pub fn open_claimed(&self, claim: ClaimId, dial: BoundDial) -> Result<ChannelId, OpenRefused> {
         self.verb(|bridge, now| bridge.open_claimed(claim, dial, now))
     }
 
-    /// As [`Bridge::refuse_claim`].
+    /// See [`Bridge::refuse_claim`].
     pub fn refuse_claim(&self, claim: ClaimId, why: &str) {
         self.verb(|bridge, now| bridge.refuse_claim(claim, why, now));
     }
 
-    /// As [`Bridge::advertise`].
+    /// See [`Bridge::advertise`].
     pub fn advertise(&self, apps: Vec<Advertised>) {
         self.verb(|bridge, _| bridge.advertise(apps));
     }
 
-    /// As [`Bridge::pending`].
+    /// See [`Bridge::pending`].
     #[must_use]
     pub fn pending(&self) -> Vec<Pending> {
         self.engine.look(|state| state.bridge.pending())
     }
 
-    /// As [`Bridge::close`].
+    /// See [`Bridge::close`].
     pub fn close(&self, how: Close) {
         self.verb(|bridge, now| bridge.close(how, now));
     }
 
-    /// As [`Bridge::close_app`].
+    /// See [`Bridge::close_app`].
     pub fn close_app(&self, channel: ChannelId, how: Close) {
         self.verb(|bridge, now| bridge.close_app(channel, how, now));
     }
@@ -208,7 +209,7 @@ impl fmt::Debug for SharedBridge {
     }
 }
 
-/// One leg of a [`SharedBridge`]. Dropping it is a transport that has failed.
+/// One leg of a [`SharedBridge`]. Dropping it has the effect of a failed transport.
 pub struct BridgeLeg {
     engine: Arc<Engine<State>>,
     leg: Leg,
@@ -227,7 +228,7 @@ impl BridgeLeg {
 }
 
 impl Machine for BridgeLeg {
-    /// Events are those of the bridge, and go to its owner.
+    /// None: [`SharedBridge::next_event`] returns the events of all legs.
     type Event = Infallible;
 
     fn handle_frame(&mut self, frame: Bytes, now: Instant) -> Result<(), Full> {
@@ -247,7 +248,7 @@ impl Machine for BridgeLeg {
     }
 
     fn poll_transmit(&mut self) -> Option<Transmit> {
-        // Time does not pass by writing.
+        // Polling a frame does not need the time.
         self.driven(Instant::ZERO, |state| state.bridge.poll_transmit(self.leg))
     }
 
@@ -348,7 +349,7 @@ mod tests {
         fn spawn_blocking(&self, _: Box<dyn FnOnce() + Send>) {}
     }
 
-    /// Counts its wakes, and looks at the bridge in each: under the lock that would never end.
+    /// Counts its wakes, and locks the bridge in each, which would deadlock if the lock were held.
     struct Looks {
         bridge: SharedBridge,
         wakes: AtomicUsize,
@@ -370,7 +371,7 @@ mod tests {
         (Arc::clone(&looks), Waker::from(looks))
     }
 
-    /// A turn of a leg in which these frames arrive; gives the bytes to write.
+    /// Takes a turn of a leg in which these frames arrive. Returns the number of bytes to write.
     fn turn(leg: &mut BridgeLeg, waker: &Waker, frames: &[&'static str]) -> usize {
         let mut frames = frames.iter().map(|frame| Bytes::from_static(frame.as_bytes())).collect();
         let mut room = LineEncoder::new();
@@ -394,7 +395,7 @@ mod tests {
         assert_eq!(looks.wakes.load(Ordering::Relaxed), 1, "a driver that was woken comes by itself");
     }
 
-    /// The clone that was kept for the next poll was that of a task which polls no longer.
+    /// A regression: the clone that was kept for the next poll belonged to a task that no longer polls.
     #[test]
     fn regression_an_owner_that_changes_its_task_is_woken_as_the_new_one() {
         let bridge = bridge();

@@ -1,4 +1,6 @@
-//! Tesseron beyond one session: claims, and the gateway between an MCP client and any number of apps.
+//! Tesseron beyond one session: claims, and gateways. Tesseron is a protocol by which an app that is already running offers actions and
+//! resources to AI agents. The app listens on its machine; a *gateway* connects to it, *claims* it for an agent with the claim code that a
+//! person reads off the app, and acts as an MCP server toward the agent.
 //!
 //! # Which layer do you need?
 //!
@@ -12,26 +14,27 @@
 //!
 //! # This crate
 //!
-//! Without features it is as pure as [`protocol_core::Session`] and needs no std:
-//! * [`claims`]: claim codes, bound channels, sessions that outlive their channel.
-//! * [`bridge`]: the gateway, with the methods of a session, each told on which leg.
+//! Without features it does no I/O and needs no `std`, like [`protocol_core::Session`]:
+//! * [`claims`] decides who may use an app: claim codes, the channel that an app is bound to, sessions that are resumed on a new channel.
+//! * [`bridge`] is a gateway as a state machine with the methods of a session. Most of them also take the leg, which is the channel to the
+//!   agent or to an app.
 //!
 //! ```
 //! use protocol_core::{Identity, Instant};
 //! use tesseron::bridge::{Bridge, BridgeConfig, Leg};
 //!
-//! let random = Box::new(|bytes: &mut [u8]| bytes.fill(7)); // of the operating system, outside of tests
+//! let random = Box::new(|bytes: &mut [u8]| bytes.fill(7)); // use random bytes of the operating system
 //! let mut bridge = Bridge::new(BridgeConfig::new(Identity::new("gateway", "1.0"), 0), random, Instant::ZERO);
 //! assert!(bridge.wants_input(Leg::Agent));
-//! assert!(bridge.poll_transmit(Leg::Agent).is_none(), "the agent speaks first");
+//! assert!(bridge.poll_transmit(Leg::Agent).is_none(), "the agent sends the first frame");
 //! ```
 //!
 //! # Features
 //!
 //! | Feature | Default | |
 //! |---|---|---|
-//! | `std` | on | `net`: instance manifests, apps that listen, gateways that dial, over files and sockets that an adapter lends; `legs`: a bridge under one lock, whose legs are driven one by one |
-//! | `websocket` | off | the same over WebSockets, too |
+//! | `std` | on | `net`: manifests, apps that listen and gateways that connect, over the sockets of an adapter; `legs`: a bridge under one lock, with a driver for each leg |
+//! | `websocket` | off | WebSockets, in addition to Unix sockets |
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
 #![forbid(unsafe_code)]
 #![cfg_attr(

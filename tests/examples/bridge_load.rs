@@ -12,10 +12,11 @@ use bytes::Bytes;
 use protocol_core::{Config, Event, InboundId, Instant, Invoke, Json, Lane, Op, OutboundId, Progress, Reply, Session, ToolOutput};
 use tesseron::bridge::{Bridge, BridgeConfig, BridgeEvent, Leg};
 use tesseron::claims::ChannelId;
+use testkit::config::gateway_config;
+use testkit::config::{client_config, server_config};
+use testkit::scripted::{initialize, notification};
+use testkit::{Rng, Scripted};
 use tests::bridge::{ACTIONS, DECLARES, Invoked, RESOURCES, app_config, call_tool, config, hello};
-use tests::end::{End, client_config, initialize, notification, server_config};
-use tests::tesseron::gateway_config;
-use tests::world::rng::Rng;
 
 const APPS: usize = 200;
 const CALLS: usize = 50;
@@ -230,8 +231,8 @@ trait Crowd {
 
 /// Bare sessions, as many as a bridge has, with the least that can be between them: what one says of a call is said by the other one.
 struct Loose {
-    agent: End,
-    apps: Vec<End>,
+    agent: Scripted,
+    apps: Vec<Scripted>,
     calls: BTreeMap<(usize, OutboundId), InboundId>,
 }
 
@@ -240,8 +241,8 @@ impl Loose {
         let mut config = server_config();
         config.limits.in_flight = APPS * CALLS + 16;
         config.progress.repeat_value_for_message = true;
-        let apps = (0..apps).map(|_| End::gateway(gateway_config())).collect();
-        Self { agent: End::server(config), apps, calls: BTreeMap::new() }
+        let apps = (0..apps).map(|_| Scripted::gateway(gateway_config())).collect();
+        Self { agent: Scripted::server(config), apps, calls: BTreeMap::new() }
     }
 
     fn call(&mut self, calls: usize) -> Vec<(usize, Invoked)> {

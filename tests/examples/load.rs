@@ -6,7 +6,7 @@
 use std::time::Instant as Clock;
 
 use protocol_core::{CallTimeouts, Event, Instant, Invoke, Json, Lane, Op, Progress, RateWindow, Reply, Session, ToolOutput};
-use tests::end::{client_config, server_config};
+use testkit::config::{client_config, server_config};
 
 /// Kilobytes that the process holds now, where the system tells.
 fn resident() -> u64 {

@@ -9,8 +9,9 @@ use serde_json::Value;
 use tesseron::bridge::{Bridge, BridgeConfig, BridgeEvent, ClaimId, Leg};
 use tesseron::claims::{AppId, BoundDial, ChannelId, ClaimCode, OpenRefused, ResumeToken, SessionId};
 
-use crate::end::{End, client_config, initialize, json, notification, request};
-use crate::world::rng::Rng;
+use testkit::config::client_config;
+use testkit::scripted::{initialize, json, notification, request};
+use testkit::{Rng, Scripted};
 
 /// The actions of an app that is told nothing else.
 pub const ACTIONS: &str = r#"[{"name":"t","description":"","inputSchema":{"type":"object"}}]"#;
@@ -34,7 +35,7 @@ pub struct Heard {
 #[derive(Debug, Default)]
 struct Peer {
     /// A session of its own; without one the test says what it says.
-    end: Option<Box<End>>,
+    end: Option<Box<Scripted>>,
     /// What it has said and the bridge does not read yet.
     said: VecDeque<String>,
     heard: Vec<Heard>,
@@ -130,7 +131,7 @@ impl House {
     #[must_use]
     pub fn of_sessions(config: BridgeConfig) -> Self {
         let mut house = Self::empty(config);
-        house.agent.end = Some(Box::new(End::new(client_config())));
+        house.agent.end = Some(Box::new(Scripted::new(client_config())));
         house.carry();
         house.forget();
         house
@@ -166,7 +167,7 @@ impl House {
                 peer.heard.push(Heard { at, text });
                 moved = true;
             }
-            while let Some(text) = self.peer_mut(leg).end.as_mut().and_then(|end| end.sent_one()) {
+            while let Some(text) = self.peer_mut(leg).end.as_mut().and_then(|end| end.next_sent()) {
                 self.peer_mut(leg).said.push_back(text);
             }
             moved |= self.listen(leg);
@@ -308,7 +309,7 @@ impl House {
 
     /// The agent's session, if it is one.
     #[track_caller]
-    pub fn agent_end(&mut self) -> &mut End {
+    pub fn agent_end(&mut self) -> &mut Scripted {
         let now = self.now;
         let end = self.agent.end.as_mut().expect("the agent is a session");
         end.now = now;
@@ -419,7 +420,7 @@ impl House {
     /// An app sits at the far end of a channel that was opened. Without a configuration the test plays it.
     pub fn seat(&mut self, channel: ChannelId, config: Option<Config>) -> usize {
         let now = self.now;
-        let end = config.map(|config| Box::new(End { session: Session::new(config, now), now }));
+        let end = config.map(|config| Box::new(Scripted { session: Session::new(config, now), now }));
         let peer = Peer { end, ..Peer::default() };
         self.guests.push(Guest { channel, code: None, gone: false, peer });
         self.carry();
@@ -433,7 +434,7 @@ impl House {
 
     /// An app's session, if it is one.
     #[track_caller]
-    pub fn app_end(&mut self, app: usize) -> &mut End {
+    pub fn app_end(&mut self, app: usize) -> &mut Scripted {
         let now = self.now;
         let end = self.guests[app].peer.end.as_mut().expect("the app is a session");
         end.now = now;
@@ -600,14 +601,6 @@ impl Default for House {
     }
 }
 
-impl End {
-    /// The next frame that waits to be sent.
-    pub fn sent_one(&mut self) -> Option<String> {
-        let out = self.session.poll_transmit()?;
-        Some(String::from_utf8(out.frame.to_vec()).expect("frames are UTF-8"))
-    }
-}
-
 /// An invocation as an app hears it.
 #[derive(Clone, Debug)]
 pub struct Invoked {
@@ -653,13 +646,13 @@ impl Invoked {
     /// Its progress; `members` is what comes after its name, each with a comma before it.
     #[must_use]
     pub fn progress(&self, members: &str) -> String {
-        crate::tesseron::progress(&self.invocation, members)
+        testkit::tesseron::progress(&self.invocation, members)
     }
 
     /// Asks the agent's model on its behalf.
     #[must_use]
     pub fn sample(&self, id: u64) -> String {
-        crate::tesseron::sample(id, &self.invocation)
+        testkit::tesseron::sample(id, &self.invocation)
     }
 
     /// Asks the agent's user on its behalf.

@@ -1,21 +1,16 @@
 //! What the tests share.
 
 pub mod bridge;
-pub mod end;
 pub mod fixtures;
 pub mod fuzz;
 #[cfg(unix)]
 pub mod harness;
-pub mod pair;
 pub mod replay;
 #[cfg(unix)]
 pub mod scenarios;
 pub mod scratch;
 pub mod speed;
-pub mod storm;
-pub mod tesseron;
 pub mod until;
-pub mod world;
 
 /// The programs of the README, of the guides and of the cookbook compile, and those that run by themselves do.
 #[cfg(doctest)]
@@ -24,6 +19,8 @@ mod pages {
     mod readme {}
     #[doc = include_str!("../../docs/cookbook.md")]
     mod cookbook {}
+    #[doc = include_str!("../../docs/guides/fuzzing.md")]
+    mod fuzzing {}
     #[doc = include_str!("../../docs/guides/gateway.md")]
     mod gateway {}
     #[doc = include_str!("../../docs/guides/no-std.md")]

@@ -16,7 +16,9 @@ use protocol_core::{
     Capabilities, Close, Config, Identity, Invoke, Json, Level as LogLevel, LogRecord, Progress, RateWindow, RpcError, Sample,
     Sampled, Violation,
 };
-use tests::end::{End, call_tool, cancelled, client_config, progress, result, server_config, with};
+use testkit::Scripted;
+use testkit::config::{client_config, server_config, with};
+use testkit::scripted::{call_tool, cancelled, progress, result};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -408,7 +410,9 @@ fn served(service: Service) -> (Listener, tracing::subscriber::DefaultGuard, Exe
     let (mut near, far) = pipe();
     let mut driver = protocol_core::drive::Driver::new(server, far, executor.timer());
     executor.spawn(async move { while let Ok(Some(_)) = driver.next_event().await {} });
-    for frame in [tests::end::initialize(0, "2025-11-25", "{}"), tests::end::notification("notifications/initialized", "{}")] {
+    for frame in
+        [testkit::scripted::initialize(0, "2025-11-25", "{}"), testkit::scripted::notification("notifications/initialized", "{}")]
+    {
         near.send(frame.into()).unwrap();
     }
     executor.run_until_stalled();
@@ -451,7 +455,7 @@ fn a_handshake_that_the_peer_refuses_is_warned_of_with_its_error() {
     let (mut near, far) = pipe();
     let mut driver = protocol_core::drive::Driver::new(client, far, executor.timer());
     executor.spawn(async move { while let Ok(Some(_)) = driver.next_event().await {} });
-    near.send(tests::end::error(1, -32000, "not today").into()).unwrap();
+    near.send(testkit::scripted::error(1, -32000, "not today").into()).unwrap();
     executor.run_until_stalled();
     let told = listener.heard("the peer refused the handshake");
     assert_eq!((told.level, told.fields.get("code"), told.fields.get("error")), (Level::WARN, "-32000", "not today"));
@@ -462,7 +466,7 @@ fn a_handshake_that_the_peer_refuses_is_warned_of_with_its_error() {
 fn words_of_the_peer_are_told_only_up_to_a_bound() {
     let (listener, _listening, executor, mut near) = served(service().tool(stuck()));
     let name = "é".repeat(10_000);
-    near.send(tests::end::request(1, "tools/call", &format!(r#"{{"name":"{name}"}}"#)).into()).unwrap();
+    near.send(testkit::scripted::request(1, "tools/call", &format!(r#"{{"name":"{name}"}}"#)).into()).unwrap();
     executor.run_until_stalled();
     assert_eq!(listener.spans("invocation")[0].fields.get("name"), "é".repeat(200));
 }
@@ -502,7 +506,7 @@ fn a_subscriber_that_looks_at_the_peers_on_every_occasion_meets_no_lock() {
 
 #[test]
 fn frames_and_bytes_are_counted_in_both_directions() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     let before = server.session.stats();
     let frame = call_tool(1, true);
     let id = server.frame(&frame).request();
@@ -516,7 +520,7 @@ fn frames_and_bytes_are_counted_in_both_directions() {
 
 #[test]
 fn violations_are_counted_by_their_rule() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.frame(&result(99)).frame(&result(98)).frame("{");
     let stats = client.session.stats();
     assert_eq!((stats.violations(Violation::UnknownResponse), stats.violations(Violation::NotJson)), (2, 1));
@@ -526,7 +530,7 @@ fn violations_are_counted_by_their_rule() {
 
 #[test]
 fn progress_is_counted_where_it_is_merged_left_out_or_dropped() {
-    let mut server = End::server(with(server_config(), |config| config.progress.window = RateWindow::new(1, ms(1000))));
+    let mut server = Scripted::server(with(server_config(), |config| config.progress.window = RateWindow::new(1, ms(1000))));
     let id = server.receive_call(1);
     for value in [1, 2, 3, 4, 4] {
         server.report(id, Progress::count(value, 10));
@@ -539,7 +543,7 @@ fn progress_is_counted_where_it_is_merged_left_out_or_dropped() {
     let stats = server.session.stats();
     assert_eq!((stats.progress_coalesced, stats.progress_left_out), (2, 2), "3 into 2, 4 into 3; 4 again and one without a token");
 
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.call();
     client.drain().frame(&progress(2, 5.0)).frame(&progress(2, 5.0)).frame(&progress(2, 4.0)).frame(&progress(77, 1.0));
     assert_eq!(client.session.stats().progress_dropped, 3);
@@ -547,7 +551,7 @@ fn progress_is_counted_where_it_is_merged_left_out_or_dropped() {
 
 #[test]
 fn what_comes_after_the_end_of_its_call_is_counted_as_late() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     let call = client.call();
     client.drain();
     client.session.cancel(call, None, client.now).unwrap();
@@ -558,21 +562,21 @@ fn what_comes_after_the_end_of_its_call_is_counted_as_late() {
 
 #[test]
 fn open_exchanges_are_counted_on_both_sides() {
-    let open = |end: &End| (end.session.stats().exchanges_out, end.session.stats().exchanges_in);
-    let mut client = End::new(client_config());
+    let open = |end: &Scripted| (end.session.stats().exchanges_out, end.session.stats().exchanges_in);
+    let mut client = Scripted::new(client_config());
     assert_eq!(open(&client), (1, 0), "the handshake");
     client.call();
     assert_eq!((open(&client), client.session.stats().outbound_calls), ((1, 0), 1), "a call that is held is none yet");
 
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     assert_eq!(open(&client), (0, 0));
     let (one, _two) = (client.call(), client.call());
-    client.drain().frame(&tests::end::request(5, "roots/list", "{}"));
+    client.drain().frame(&testkit::scripted::request(5, "roots/list", "{}"));
     assert_eq!(open(&client), (2, 1));
     client.session.cancel(one, None, client.now).unwrap();
     assert_eq!(open(&client).0, 1);
 
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     let (one, _two) = (server.receive_call(1), server.receive_call(2));
     server.ask(one, protocol_core::Ask::Roots);
     assert_eq!(open(&server), (1, 2));

@@ -1,5 +1,4 @@
-//! Connections of this adapter, both ends over every transport it has. The tests are rows of lists that both adapters share, so both
-//! show the same.
+//! Connections of this adapter, with both ends over each of its transports. The tests are rows of lists that both adapters share.
 #![cfg(unix)]
 
 use programs::smol as glue;

@@ -1,4 +1,4 @@
-//! What other SDKs get wrong, row by row: `tests::scenarios::faults`.
+//! Peers that behave as other SDKs do by mistake: `tests::scenarios::faults`.
 
 use crate::glue;
 

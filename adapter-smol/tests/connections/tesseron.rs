@@ -1,4 +1,4 @@
-//! Both bindings of Tesseron over real sockets, and its manifests: `tests::scenarios::tesseron`.
+//! Both bindings of Tesseron over real sockets, and the manifests of its apps: `tests::scenarios::tesseron`.
 
 use crate::glue;
 

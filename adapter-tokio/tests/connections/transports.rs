@@ -1,4 +1,4 @@
-//! Transports that cannot be opened, that break and that belong to a child: `tests::scenarios::transports`.
+//! Transports that cannot be opened, that break, and that are child processes: `tests::scenarios::transports`.
 
 use crate::glue;
 

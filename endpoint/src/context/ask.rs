@@ -1,8 +1,7 @@
 //! Input requests of a handler to its caller: model, user, browser, roots.
 
 use core::sync::atomic::{AtomicU64, Ordering};
-use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -16,29 +15,29 @@ use protocol_core::json::{Json, Text};
 use protocol_core::session::Refused;
 
 impl Context {
-    /// Asks the caller's model.
+    /// Asks the caller's model for a message (MCP `sampling/createMessage`).
     ///
     /// # Cancel safety
-    /// Not cancel safe: the question is taken back, and an answer that is on its way, or has come, is lost.
+    /// Not cancel safe: the input request is cancelled, and an answer that has arrived already is lost.
     ///
     /// # Errors
-    /// [`AskFailed`]. [`AskFailed::NoSampling`] and [`AskFailed::TooDeep`] before anything is sent.
+    /// [`AskFailed`]; [`AskFailed::NoSampling`] and [`AskFailed::TooDeep`] before anything is sent.
     pub async fn sample(&self, sample: Sample) -> Result<Sampled, AskFailed> {
-        match self.invocation.ask(sample.into()).await? {
+        match self.served.ask(sample.into()).await? {
             Answer::Sample(sampled) => Ok(sampled),
             _ => Err(AskFailed::Mismatch(String::from("it is no model's answer"))),
         }
     }
 
-    /// Asks the caller's model for a `T`. The schema of `T` goes along with the question, the answer's text is read as JSON (a
-    /// fence of Markdown around it is passed over) and checked against the schema.
+    /// Asks the caller's model for a value of type `T`. The input request includes the schema of `T`. The text of the answer is parsed as
+    /// JSON, without the Markdown fence that models often put around it, and checked against the schema.
     ///
     /// # Cancel safety
-    /// Not cancel safe: the question is taken back, and an answer that is on its way, or has come, is lost.
+    /// Not cancel safe: the input request is cancelled, and an answer that has arrived already is lost.
     ///
     /// # Errors
-    /// As for [`Context::sample`]; [`AskFailed::Mismatch`], code -32005, when the answer is no `T`; without the feature `validate`,
-    /// [`AskFailed::Invalid`] for a schema with a rule that is not checked then.
+    /// As for [`Context::sample`]; [`AskFailed::Mismatch`], code -32005, if the answer is not a valid `T`; [`AskFailed::Invalid`] if the
+    /// schema of `T` has a keyword that cannot be checked without the feature `validate`.
     pub async fn sample_typed<T: DeserializeOwned + JsonSchema>(&self, prompt: impl Into<String>) -> Result<T, AskFailed> {
         let shape = Shape::of::<T>().checked().map_err(AskFailed::Invalid)?;
         let mut sample = Sample::new(prompt);
@@ -49,111 +48,116 @@ impl Context {
         shape.read(&answer).map_err(AskFailed::Mismatch)
     }
 
-    /// Asks the caller's user for a yes. Everything else is a no: a no, a closed form, a caller that cannot ask, one that refuses,
-    /// an invocation that is over.
+    /// Asks the caller's user to confirm something. Returns `true` only if the user agreed. Everything else is `false`: the user declined
+    /// or closed the form, the caller does not offer elicitation or answered with an error, or the call is over.
     ///
     /// # Cancel safety
-    /// Not cancel safe: the question is taken back, and an answer that is on its way, or has come, is lost.
+    /// Not cancel safe: the input request is cancelled, and an answer that has arrived already is lost.
     pub async fn confirm(&self, message: impl Into<String>) -> bool {
-        matches!(self.invocation.ask(Ask::Confirm { message: message.into() }).await, Ok(Answer::Confirm(true)))
+        matches!(self.served.ask(Ask::Confirm { message: message.into() }).await, Ok(Answer::Confirm(true)))
     }
 
-    /// Asks the caller's user to fill a form. `None` when the user said no or closed the form.
+    /// Asks the caller's user to fill in a form (MCP `elicitation/create`). Returns `None` if the user declined or closed the form.
     ///
     /// # Cancel safety
-    /// Not cancel safe: the question is taken back, and an answer that is on its way, or has come, is lost.
+    /// Not cancel safe: the input request is cancelled, and an answer that has arrived already is lost.
     ///
     /// # Errors
-    /// [`AskFailed`]. [`AskFailed::NoElicitation`] before anything is sent, and [`AskFailed::Invalid`] for a form that is no flat
-    /// object of primitives.
+    /// [`AskFailed`]; before anything is sent, [`AskFailed::NoElicitation`], and [`AskFailed::Invalid`] for a form whose schema is not a
+    /// flat object of primitive types.
     pub async fn elicit(&self, form: Elicit) -> Result<Option<Json>, AskFailed> {
-        match self.invocation.ask(Ask::Elicit(form)).await? {
+        match self.served.ask(Ask::Elicit(form)).await? {
             Answer::Elicit(Elicited::Accept(content)) => Ok(Some(content)),
             Answer::Elicit(Elicited::Decline | Elicited::Cancel) => Ok(None),
             _ => Err(AskFailed::Mismatch(String::from("it is no answer to a form"))),
         }
     }
 
-    /// Asks the caller's user for a `T`: a struct whose fields are text, numbers, booleans and choices (enums of plain names), or
-    /// options of these. The form is made from the schema of `T`, and what the user filled in is checked against it.
+    /// Asks the caller's user to fill in a form for a `T`: a struct whose fields are strings, numbers, booleans, choices (enums without
+    /// data), or `Option`s of these. The form is made from the schema of `T`, and the answer is checked against it. Returns `None` if the
+    /// user declined or closed the form.
     ///
     /// # Cancel safety
-    /// Not cancel safe: the question is taken back, and an answer that is on its way, or has come, is lost.
+    /// Not cancel safe: the input request is cancelled, and an answer that has arrived already is lost.
     ///
     /// # Errors
-    /// As for [`Context::elicit`]; [`AskFailed::Invalid`] names the first field of `T` that has no place in a form or, without the
-    /// feature `validate`, a rule that is not checked then; [`AskFailed::Mismatch`] when what was filled in is no `T`.
+    /// As for [`Context::elicit`]; [`AskFailed::Invalid`] names the first field of `T` that a form cannot have, or a keyword that cannot be
+    /// checked without the feature `validate`; [`AskFailed::Mismatch`] if the answer is not a valid `T`.
     pub async fn elicit_typed<T: DeserializeOwned + JsonSchema>(&self, message: impl Into<String>) -> Result<Option<T>, AskFailed> {
         let shape = flat::<T>().and_then(Shape::checked).map_err(AskFailed::Invalid)?;
         let Some(content) = self.elicit(Elicit::new(message, shape.schema().clone())).await? else { return Ok(None) };
         shape.read(&content).map(Some).map_err(AskFailed::Mismatch)
     }
 
-    /// An address for the user to open, with an id that no other has, in no run of the server. The id is no secret.
+    /// Makes a URL for the user to open, under a new id. The id consists of 16 random bytes of the runtime, so that it is unique across runs
+    /// of the server; without random bytes ([`Runtime::fill_random`](crate::Runtime::fill_random)) it is a counter, unique in this run only.
+    /// The id is not a secret.
     #[must_use]
     pub fn new_url(&self, message: impl Into<String>, url: impl Into<String>) -> OpenUrl {
-        static RUN: OnceLock<u64> = OnceLock::new();
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let run = RUN.get_or_init(|| RandomState::new().hash_one(0));
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        OpenUrl::new(message, url).with_id(format!("{run:016x}-{number}"))
+        let mut random = [0; 16];
+        let id = match self.served.shared.runtime().fill_random(&mut random) {
+            Ok(()) => format!("{:032x}", u128::from_ne_bytes(random)),
+            Err(_) => NEXT.fetch_add(1, Ordering::Relaxed).to_string(),
+        };
+        OpenUrl::new(message, url).with_id(id)
     }
 
-    /// Asks the caller's user to open an address, where they do what must not pass through the caller: sign in, pay, give a password.
-    /// `url` is absolute; see [`OpenUrl::url`]. It goes out under an id of its own; [`Context::open_url`] takes one that is known.
+    /// Asks the caller's user to open a URL (MCP elicitation in URL mode), for what must not pass through the caller: signing in, paying,
+    /// entering a password. `url` is absolute; see [`OpenUrl::url`]. The input request gets a new id; use [`Context::open_url`] to choose it.
     ///
-    /// [`Consent::Accept`] means that the user agreed to open it, and nothing of what they do there: that the server hears by itself.
+    /// [`Consent::Accept`] means that the user agreed to open the URL. It does not mean that they finished what they do there; the server
+    /// learns that by its own means.
     ///
     /// # Cancel safety
-    /// Not cancel safe: the question is taken back, and an answer that is on its way, or has come, is lost; the user may have
-    /// opened the address.
+    /// Not cancel safe: the input request is cancelled, and an answer that has arrived already is lost. The user may have opened the URL.
     ///
     /// # Errors
-    /// [`AskFailed`]. [`AskFailed::NoUrlElicitation`] and, for an address that is not proper, [`AskFailed::Invalid`] before anything is
-    /// sent.
+    /// [`AskFailed`]; before anything is sent, [`AskFailed::NoUrlElicitation`], and [`AskFailed::Invalid`] for a URL that
+    /// [`OpenUrl::check`] refuses.
     pub async fn elicit_url(&self, message: impl Into<String>, url: impl Into<String>) -> Result<Consent, AskFailed> {
         self.open_url(self.new_url(message, url)).await
     }
 
-    /// Asks the caller's user to open an address whose id is known here, so that [`Context::complete_url`] can tell later that it is done.
+    /// Asks the caller's user to open a URL under a known id, so that [`Context::complete_url`] can name it later.
     ///
     /// # Cancel safety
-    /// Not cancel safe: the question is taken back, and an answer that is on its way, or has come, is lost; the user may have
-    /// opened the address.
+    /// Not cancel safe: the input request is cancelled, and an answer that has arrived already is lost. The user may have opened the URL.
     ///
     /// # Errors
-    /// As for [`Context::elicit_url`]; [`AskFailed::Invalid`] also for an id that is empty.
+    /// As for [`Context::elicit_url`]; [`AskFailed::Invalid`] also for an empty id.
     pub async fn open_url(&self, open: OpenUrl) -> Result<Consent, AskFailed> {
-        match self.invocation.ask(open.into()).await? {
+        match self.served.ask(open.into()).await? {
             Answer::OpenUrl(consent) => Ok(consent),
             _ => Err(AskFailed::Mismatch(String::from("it is no answer about an address"))),
         }
     }
 
-    /// Tells the caller that the user has done what the address with this id was opened for, also once the invocation is over.
+    /// Notifies the caller that the user has finished what the URL with this id was opened for (MCP `notifications/elicitation/complete`).
+    /// It may be called after the end of the call.
     ///
     /// # Errors
-    /// [`Refused`]: nothing was sent. [`Refused::Unsupported`] where the protocol has no such news.
+    /// [`Refused`]: nothing was sent. [`Refused::Unsupported`] if the protocol has no such notification.
     pub fn complete_url(&self, id: impl Into<Text>) -> Result<(), Refused> {
-        Peer::new(Arc::clone(&self.invocation.shared)).notify(Notice::ElicitationComplete { id: id.into() })
+        Peer::new(Arc::clone(&self.served.shared)).notify(Notice::ElicitationComplete { id: id.into() })
     }
 
-    /// Asks the caller for the folders that it works in: the array of `{uri, name?}`.
+    /// Asks the caller for the folders that it works in (MCP `roots/list`): an array of `{uri, name?}`.
     ///
     /// # Cancel safety
-    /// Not cancel safe: the question is taken back, and an answer that is on its way, or has come, is lost.
+    /// Not cancel safe: the input request is cancelled, and an answer that has arrived already is lost.
     ///
     /// # Errors
-    /// [`AskFailed`]. [`AskFailed::NoRoots`] before anything is sent.
+    /// [`AskFailed`]; [`AskFailed::NoRoots`] before anything is sent.
     pub async fn roots(&self) -> Result<Json, AskFailed> {
-        match self.invocation.ask(Ask::Roots).await? {
+        match self.served.ask(Ask::Roots).await? {
             Answer::Roots(roots) => Ok(roots),
             _ => Err(AskFailed::Mismatch(String::from("it is no list of roots"))),
         }
     }
 }
 
-/// The text inside a Markdown fence, if the whole is one: models like to put JSON into one.
+/// Removes a Markdown fence around the whole text, which models often put around JSON.
 fn unfenced(text: &str) -> &str {
     let text = text.trim();
     let inside = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```")).and_then(|rest| rest.split_once('\n'));

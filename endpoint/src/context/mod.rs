@@ -16,47 +16,49 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::extensions::Extensions;
-use crate::state::{Invocation, stopped};
+use crate::state::{ServedCall, cancel_reason};
 use protocol_core::dialect::{Caller, Capabilities, Identity, Level, LogRecord, PeerInfo, Progress};
 use protocol_core::json::{Json, Text};
 use protocol_core::session::{CancelReason, CheckpointError, NotLive, ProgressError, Reported, ServeOptions};
 
-/// The handler's end of one invocation. `Clone + Send + Sync`.
+/// The handle of a handler on its call: reports progress, logs, asks the caller, and tells whether the call was cancelled.
+/// `Clone + Send + Sync`.
 ///
-/// It may be kept beyond the handler. When the invocation is over, what would send sends nothing, and what would ask
-/// fails with [`AskFailed`](crate::AskFailed).
+/// It may outlive the handler. After the end of the call, progress and log records are dropped, and input requests fail with
+/// [`AskFailed`](crate::AskFailed).
 #[derive(Clone)]
 pub struct Context {
-    pub(crate) invocation: Arc<Invocation>,
+    pub(crate) served: Arc<ServedCall>,
 }
 
 impl Context {
-    pub(crate) fn new(invocation: Arc<Invocation>) -> Self {
-        Self { invocation }
+    pub(crate) fn new(served: Arc<ServedCall>) -> Self {
+        Self { served }
     }
 
-    /// The values that the transport attached to what brought the request; none over a transport of one stream.
+    /// The values that the transport attached to the frame of the request, such as the head of an HTTP request. Empty on transports with a
+    /// single stream, such as stdio.
     #[must_use]
     pub fn extensions(&self) -> &Extensions {
-        &self.invocation.extensions
+        &self.served.extensions
     }
 
-    /// Reports progress. It never fails and never waits: an update that makes no sense is counted
-    /// ([`Counters::progress_refused`](crate::Counters::progress_refused)) and dropped, and so is one that the caller
-    /// did not ask for or that comes when the call is over.
+    /// Reports progress. It never fails and never waits. An update that is not valid ([`ProgressError`]) is dropped and counted in
+    /// [`Counters::progress_refused`](crate::Counters::progress_refused). An update that the caller did not ask for, or that comes after the
+    /// end of the call, is dropped.
     pub fn progress(&self, update: Progress) {
         let _ = self.try_progress(update);
     }
 
-    /// Reports progress and says what became of the update.
+    /// Reports progress, and returns what became of the update: sent, kept for later, or left out.
     ///
     /// # Errors
-    /// [`ProgressError`]: nothing was sent.
+    /// [`ProgressError`] if the update is not valid or the call is over. Nothing is sent then.
     pub fn try_progress(&self, update: Progress) -> Result<Reported, ProgressError> {
-        self.invocation.progress(update)
+        self.served.progress(update)
     }
 
-    /// Reports so many percent, 0 to 100.
+    /// Reports progress as a percentage, 0 to 100.
     pub fn percent(&self, percent: f64) {
         self.progress(Progress::percent(percent));
     }
@@ -66,213 +68,217 @@ impl Context {
         self.progress(Progress::count(current, total));
     }
 
-    /// Reports what is being done, without saying how far.
+    /// Reports a message without a value: what is being done, but not how much of it.
     pub fn message(&self, message: impl Into<Text>) {
         self.progress(Progress::message(message));
     }
 
-    /// A part of the whole, from one fraction of it to another (0 to 1): what reports 0 to 1 there moves the invocation from
-    /// `range.start` to `range.end`. What goes out is percent.
+    /// Returns a handle that reports progress for one part of the call. `range` is the share of that part in the whole, in fractions from 0
+    /// to 1: a report of 0 on the handle is `range.start` of the whole, a report of 1 is `range.end`. The caller receives percent of the
+    /// whole.
     #[must_use]
     pub fn subrange(&self, range: Range<f64>) -> Subrange {
         Subrange::new(self.clone(), range)
     }
 
-    /// Returns `true` if the caller asked for progress. Without it reporting is free of cost and effect.
+    /// Returns `true` if the caller asked for progress. If it did not, reports are dropped.
     #[must_use]
     pub fn is_observed(&self) -> bool {
-        self.invocation.observed
+        self.served.observed
     }
 
-    /// Returns `true` once the handler should stop: the caller cancelled, the deadline has passed, the channel has ended. The wire is
-    /// free then, and nothing that the handler still returns is sent.
+    /// Returns `true` once the handler should stop: the caller cancelled the call, its deadline has passed, the connection has ended, or
+    /// this end is closing. The session has ended the call by then, so whatever the handler returns is not sent.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.invocation.is_cancelled()
+        self.served.is_cancelled()
     }
 
-    /// Waits until the handler shall stop. For ever, if the invocation ends otherwise.
+    /// Waits until the call is cancelled, as [`is_cancelled`](Self::is_cancelled) tells, and returns the reason. Never resolves if the
+    /// handler ends first.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost, and it can be called again at any time.
     pub async fn cancelled(&self) -> CancelReason {
-        self.invocation.cancelled().await
+        self.served.cancelled().await
     }
 
-    /// A handle of only the cancellation, to be handed on.
+    /// Returns a handle that tells whether the call was cancelled and can do nothing else, for code that needs no more.
     #[must_use]
     pub fn cancellation(&self) -> Cancellation {
-        Cancellation { invocation: Arc::clone(&self.invocation) }
+        Cancellation { served: Arc::clone(&self.served) }
     }
 
-    /// Waits for `span`, in the endpoint's own time: under test it is virtual.
+    /// Waits for `span`, on the clock of the endpoint, which is virtual under test.
     ///
     /// # Cancel safety
-    /// Cancel safe: only the time that has passed is lost; called again it waits for the whole span.
+    /// Cancel safe: only the time that has passed is lost. Called again, it waits for the whole span.
     ///
     /// # Errors
-    /// [`Cancelled`] as soon as the handler shall stop, at once if it shall already.
+    /// [`Cancelled`] as soon as the call is cancelled; immediately, if it was cancelled before.
     pub async fn sleep(&self, span: Duration) -> Result<(), Cancelled> {
-        match self.bounded(core::future::pending::<core::convert::Infallible>(), span).await {
+        match self.wait(core::future::pending::<core::convert::Infallible>(), span).await {
             Ok(never) => match never {},
-            Err(Bound::Elapsed) => Ok(()),
-            Err(Bound::Stopped(why)) => Err(Cancelled(why)),
+            Err(WaitEnd::Elapsed) => Ok(()),
+            Err(WaitEnd::Cancelled(why)) => Err(Cancelled(why)),
         }
     }
 
-    /// Waits for `future`, at most for `limit`. Whatever comes first, `future` is dropped before this returns, so a stuck one holds
-    /// nothing up.
+    /// Waits for `future`, but no longer than `limit` and no longer than the call runs. `future` is dropped before this returns.
     ///
     /// # Cancel safety
     /// As cancel safe as `future`, which is dropped with it.
     ///
     /// # Errors
-    /// [`TimeoutError::Elapsed`] when the limit has passed; [`TimeoutError::TimedOut`] when the deadline of the whole invocation
-    /// has; [`TimeoutError::Cancelled`] when it was cancelled otherwise. A value that is ready at the same moment wins over all of
-    /// them, and the end of the invocation over the limit.
+    /// * [`TimeoutError::Elapsed`] if `limit` has passed.
+    /// * [`TimeoutError::TimedOut`] if the deadline of the call has passed.
+    /// * [`TimeoutError::Cancelled`] if the call was cancelled for another reason.
+    ///
+    /// If several happen at the same moment, the value of `future` comes first, then the end of the call, then `limit`.
     pub async fn with_timeout<F: Future>(&self, future: F, limit: Duration) -> Result<F::Output, TimeoutError> {
-        self.bounded(future, limit).await.map_err(|bound| match bound {
-            Bound::Elapsed => TimeoutError::Elapsed,
-            Bound::Stopped(CancelReason::Deadline) => TimeoutError::TimedOut,
-            Bound::Stopped(why) => TimeoutError::Cancelled(why),
+        self.wait(future, limit).await.map_err(|end| match end {
+            WaitEnd::Elapsed => TimeoutError::Elapsed,
+            WaitEnd::Cancelled(CancelReason::Deadline) => TimeoutError::TimedOut,
+            WaitEnd::Cancelled(why) => TimeoutError::Cancelled(why),
         })
     }
 
-    async fn bounded<F: Future>(&self, future: F, limit: Duration) -> Result<F::Output, Bound> {
+    async fn wait<F: Future>(&self, future: F, limit: Duration) -> Result<F::Output, WaitEnd> {
         let mut future = pin!(future);
-        let mut cancelled = self.invocation.cancelled();
-        let mut alarm = self.invocation.alarm(limit);
+        let mut cancelled = self.served.cancelled();
+        let mut alarm = self.served.alarm(limit);
         poll_fn(|cx| {
             if let Poll::Ready(value) = future.as_mut().poll(cx) {
                 return Poll::Ready(Ok(value));
             }
             if let Poll::Ready(why) = Pin::new(&mut cancelled).poll(cx) {
-                return Poll::Ready(Err(Bound::Stopped(why)));
+                return Poll::Ready(Err(WaitEnd::Cancelled(why)));
             }
-            Pin::new(&mut alarm).poll(cx).map(|rang| match self.invocation.why.get() {
-                // Both at once.
-                Some(why) => Err(Bound::Stopped(why.clone())),
-                None if rang => Err(Bound::Elapsed),
-                None => Err(Bound::Stopped(CancelReason::Disconnected)),
+            Pin::new(&mut alarm).poll(cx).map(|elapsed| match self.served.why.get() {
+                // The call may have been cancelled at the very instant at which the limit passed.
+                Some(why) => Err(WaitEnd::Cancelled(why.clone())),
+                None if elapsed => Err(WaitEnd::Elapsed),
+                None => Err(WaitEnd::Cancelled(CancelReason::Disconnected)),
             })
         })
         .await
     }
 
-    /// Logs `data`, any value that has a JSON form. It never fails and never waits.
+    /// Sends a log record with `data`, any value that can be serialized to JSON. It never fails and never waits: a value that cannot be
+    /// serialized is dropped and counted in [`Counters::values_refused`](crate::Counters::values_refused), and a record below the level that
+    /// the caller set is dropped.
     pub fn log(&self, level: Level, data: impl Serialize) {
-        self.invocation.log(Json::encode(&data).ok().map(|data| LogRecord { level, logger: None, data }));
+        self.served.log(Json::encode(&data).ok().map(|data| LogRecord::new(level, data)));
     }
 
-    /// Logs `data` in the name of a part of the program.
+    /// Sends a log record as [`log`](Self::log) does, with the name of the part of the program that logs it (MCP `logger`).
     pub fn log_as(&self, level: Level, logger: impl Into<Text>, data: impl Serialize) {
-        let logger = Some(logger.into());
-        self.invocation.log(Json::encode(&data).ok().map(|data| LogRecord { level, logger, data }));
+        self.served.log(Json::encode(&data).ok().map(|data| LogRecord::new(level, data).with_logger(logger)));
     }
 
-    /// Deposits what is done so far: a value whose JSON is an object. If the invocation is cut short or fails, the last one travels
-    /// to the caller where the protocol has a place for it.
+    /// Stores a checkpoint: what the handler has finished so far, as a value that serializes to a JSON object. If the call times out or
+    /// fails, its last checkpoint is sent with the reply, as far as the protocol allows.
     ///
-    /// A value that cannot be taken is counted ([`Counters::values_refused`](crate::Counters::values_refused)); the one before it
-    /// stays.
+    /// A value that is not an object, or is too large, is dropped and counted in
+    /// [`Counters::values_refused`](crate::Counters::values_refused); the previous checkpoint remains.
     pub fn checkpoint(&self, partial: &(impl Serialize + ?Sized)) {
         let _ = self.try_checkpoint(partial);
     }
 
-    /// Deposits what is done so far and says whether it was taken.
+    /// Stores a checkpoint as [`checkpoint`](Self::checkpoint) does.
     ///
     /// # Errors
-    /// [`CheckpointError`]: the one before it stays.
+    /// [`CheckpointError`] if it was not stored; the previous checkpoint remains.
     pub fn try_checkpoint(&self, partial: &(impl Serialize + ?Sized)) -> Result<(), CheckpointError> {
-        self.invocation.checkpoint(Json::encode(partial).ok())
+        self.served.checkpoint(Json::encode(partial).ok())
     }
 
-    /// Changes how this invocation is served: its deadline, counted from its receipt, and its rate of progress.
+    /// Changes the deadline of the call, counted from the receipt of its request, and the rate at which it may report progress.
     ///
     /// # Errors
-    /// [`NotLive`] when it is over.
+    /// [`NotLive`] if the call is over.
     pub fn configure(&self, options: ServeOptions) -> Result<(), NotLive> {
-        self.invocation.configure(options)
+        self.served.configure(options)
     }
 
-    /// The number of samplings that the call is nested in.
+    /// The sampling depth: the number of sampling requests that the call is nested in.
     #[must_use]
     pub fn depth(&self) -> u8 {
-        self.invocation.depth
+        self.served.depth
     }
 
-    /// The caller of this request: the peer as it was then, and what came with the request.
+    /// The caller: the peer's identity and capabilities at the time of the request, and the metadata of the request.
     #[must_use]
     pub fn caller(&self) -> &Caller {
-        &self.invocation.caller
+        &self.served.caller
     }
 
-    /// The `_meta` of the request exactly as it came; `None` if there is nothing in it but what the session reads itself, a progress token
-    /// above all.
+    /// The member `_meta` of the request, byte for byte; see [`Caller::meta`].
     #[must_use]
     pub fn meta(&self) -> Option<&Json> {
-        self.invocation.caller.meta()
+        self.served.caller.meta()
     }
 
-    /// The agent that calls: on MCP the client, as it named itself in the handshake.
+    /// The identity of the calling agent: on MCP the client, as it named itself in the handshake.
     #[must_use]
     pub fn agent(&self) -> Identity {
         self.peer().map_or_else(|| Identity::new(String::new(), String::new()), |peer| peer.identity)
     }
 
-    /// The client that the agent lives in. On MCP the same as [`Context::agent`].
+    /// The identity of the program that runs the agent; the same as [`Context::agent`].
     #[must_use]
     pub fn client(&self) -> Identity {
         self.agent()
     }
 
-    /// The capabilities of the caller now: sampling, elicitation by form and by URL, roots.
+    /// The capabilities that the caller offers now: sampling, elicitation by form and by URL, roots.
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         self.peer().map(|peer| peer.capabilities).unwrap_or_default()
     }
 
     fn peer(&self) -> Option<PeerInfo> {
-        self.invocation.shared.look(|state| state.session.peer().cloned())
+        self.served.shared.look(|state| state.session.peer().cloned())
     }
 }
 
-enum Bound {
+/// The reason for which a wait ended without a value.
+enum WaitEnd {
     Elapsed,
-    Stopped(CancelReason),
+    Cancelled(CancelReason),
 }
 
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Context").field(&self.invocation).finish()
+        f.debug_tuple("Context").field(&self.served).finish()
     }
 }
 
-/// Tells whether an invocation shall stop. `Clone + Send + Sync`, and free of everything else that a [`Context`] can do.
+/// Tells whether a call was cancelled; the part of a [`Context`] to hand to code that needs nothing else. `Clone + Send + Sync`.
 #[derive(Clone)]
 pub struct Cancellation {
-    invocation: Arc<Invocation>,
+    served: Arc<ServedCall>,
 }
 
 impl Cancellation {
-    /// Returns `true` once the handler should stop.
+    /// Returns `true` once the handler should stop; see [`Context::is_cancelled`].
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.invocation.is_cancelled()
+        self.served.is_cancelled()
     }
 
-    /// On whose account it shall stop; `None` as long as it need not.
+    /// The reason for which the call was cancelled; `None` if it was not.
     #[must_use]
     pub fn reason(&self) -> Option<CancelReason> {
-        self.invocation.why.get().cloned()
+        self.served.why.get().cloned()
     }
 
-    /// Waits until it shall stop. For ever, if it ends otherwise.
+    /// Waits until the call is cancelled, and returns the reason. Never resolves if the handler ends first.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost, and it can be called again at any time.
     pub async fn cancelled(&self) -> CancelReason {
-        self.invocation.cancelled().await
+        self.served.cancelled().await
     }
 }
 
@@ -282,21 +288,22 @@ impl fmt::Debug for Cancellation {
     }
 }
 
-/// The handler shall stop, on this account.
+/// The error of a wait that ended early because the call was cancelled, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}", stopped(.0))]
+#[error("{}", cancel_reason(.0))]
 pub struct Cancelled(pub CancelReason);
 
-/// Why [`Context::with_timeout`] brought no value.
+/// The error of [`Context::with_timeout`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TimeoutError {
-    /// Its own limit has passed; the invocation goes on.
+    /// The limit that was given has passed; the call goes on.
     #[error("the time limit has passed")]
     Elapsed,
-    /// The invocation was cancelled.
-    #[error("{}", stopped(.0))]
+    /// The call was cancelled, for a reason other than its deadline.
+    #[error("{}", cancel_reason(.0))]
     Cancelled(CancelReason),
-    /// The deadline of the invocation has passed.
+    /// The deadline of the call has passed.
     #[error("the call's deadline has passed")]
     TimedOut,
 }

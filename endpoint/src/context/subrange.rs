@@ -1,4 +1,4 @@
-//! A part of an invocation that reports as if it were the whole.
+//! A part of a call that reports progress as if it were the whole.
 
 use core::ops::Range;
 
@@ -6,11 +6,11 @@ use super::Context;
 use protocol_core::dialect::Progress;
 use protocol_core::json::Text;
 
-/// A part of an invocation: what reports 0 to 1 here moves the whole from one fraction to another.
+/// Reports progress for one part of a call: 0 to 1 of the part become a range of the whole. Made by [`Context::subrange`].
 ///
-/// A download, then processing, then an upload each get a part and need not know of the others. Parts nest. What goes out is
-/// percent of the whole; a part that reports less than before, or a part that comes earlier than one that has reported, is
-/// left out, since progress only increases.
+/// A download, the processing and an upload can each report in a part of its own, without knowledge of the others. Parts nest. The caller
+/// receives percent of the whole. Since progress only increases, a report below an earlier one is left out, also if the earlier one was
+/// made by another part.
 ///
 /// ```
 /// # async fn handler(context: endpoint::Context) {
@@ -26,7 +26,7 @@ pub struct Subrange {
     part: Part,
 }
 
-/// Fractions of the whole, both within 0 to 1, in order.
+/// The beginning and the end of a part, as fractions of the whole: 0 <= `from` <= `to` <= 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Part {
     from: f64,
@@ -36,13 +36,13 @@ struct Part {
 impl Part {
     const WHOLE: Self = Self { from: 0.0, to: 1.0 };
 
-    /// A part of this part. Bounds that are no fractions are moved to the nearest; no number is 0.
+    /// A part of this part. Ends outside of 0 to 1 are clamped, and NaN counts as 0.
     fn part(self, range: Range<f64>) -> Self {
         let from = self.at(range.start);
         Self { from, to: self.at(range.end).max(from) }
     }
 
-    /// The place of `fraction` of this part in the whole.
+    /// Converts a fraction of this part into a fraction of the whole.
     fn at(self, fraction: f64) -> f64 {
         let fraction = if fraction.is_nan() { 0.0 } else { fraction.clamp(0.0, 1.0) };
         // Exact at both ends, unlike `from + fraction * (to - from)`.
@@ -55,25 +55,25 @@ impl Subrange {
         Self { context, part: Part::WHOLE.part(range) }
     }
 
-    /// Reports how much of this part is done, 0 to 1. What lies outside is moved to the nearest end.
+    /// Reports which fraction of this part is done, 0 to 1. Values outside of that range are clamped.
     pub fn fraction(&self, fraction: f64) {
         self.context.progress(self.scaled(fraction));
     }
 
-    /// Reports `current` of `total` of this part. Nothing of nothing is all.
+    /// Reports `current` of `total` of this part. If `total` is 0, the part is done.
     pub fn count(&self, current: u64, total: u64) {
         self.fraction(ratio(current as f64, total as f64));
     }
 
-    /// Reports so many percent of this part, 0 to 100.
+    /// Reports progress as a percentage of this part, 0 to 100.
     pub fn percent(&self, percent: f64) {
         self.fraction(ratio(percent, 100.0));
     }
 
-    /// Reports an update as if this part were the whole: its value of its total, or a fraction where it has no total. Message
-    /// and data go along.
+    /// Reports an update as if this part were the whole: its value divided by its total, or its value as a fraction if it has no total.
+    /// Message and data stay as they are.
     pub fn progress(&self, update: Progress) {
-        let Progress { value, total, message, data } = update;
+        let Progress { value, total, message, data, .. } = update;
         let mut scaled = match value {
             Some(value) => self.scaled(total.map_or(value, |total| ratio(value, total))),
             None => Progress::default(),
@@ -83,7 +83,7 @@ impl Subrange {
         self.context.progress(scaled);
     }
 
-    /// Reports what is being done, without saying how far.
+    /// Reports a message without a value.
     pub fn message(&self, message: impl Into<Text>) {
         self.context.message(message);
     }
@@ -99,7 +99,7 @@ impl Subrange {
         Self { context: self.context.clone(), part: self.part.part(range) }
     }
 
-    /// The invocation that this is a part of.
+    /// The context of the call that this is a part of.
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.context

@@ -1,4 +1,4 @@
-//! An endpoint: the machine that a driver turns, and the one place where the session's events become what people hold.
+//! The endpoint: the machine that a driver turns. It passes the events of its session on to calls, handlers and the client.
 
 use core::fmt;
 use core::task::Waker;
@@ -14,7 +14,7 @@ use crate::extensions::Extensions;
 use crate::peer::Peer;
 use crate::service::{Service, Start};
 use crate::state::diagnose::{self, Note};
-use crate::state::{Alarmed, CallOutcome, Invocation, Question, ServeSlot, Shared, State};
+use crate::state::{Alarmed, CallOutcome, InputRequest, ServedCall, ServedCallSlot, Shared, State};
 use engine::Runtime;
 use engine::{BlockingTask, End, Task, TaskOwner, drop_quietly};
 use engine::{SendsEarly as _, each};
@@ -28,75 +28,81 @@ use protocol_core::session::{
 };
 use protocol_core::time::Instant;
 
-/// One end of one channel. A [`Driver`](protocol_core::drive::Driver) turns it; [`Endpoint::peer`] gives the handle to call with.
+/// One end of a channel: a session with its handlers and calls, as a [`Machine`] for [`drive`](crate::drive) or a
+/// [`Driver`](protocol_core::drive::Driver). [`Endpoint::peer`] returns the handle to call the peer with.
 ///
-/// Everything that its handles share is under one lock. Every verb locks, mutates, notes what the driver must hear of, unlocks and only
-/// then wakes it, or sends for it what is alone on its way ([`drive`](crate::drive)); no code of the user runs under the lock, and
-/// nothing is locked across a poll.
+/// All its handles share one lock. Their methods change the state under the lock, and wake tasks or write frames after it is released. No
+/// code of the user runs under the lock.
 ///
-/// After the session has closed, the endpoint goes on until the handlers that were told to stop have ended or have used up their grace
-/// ([`Timeouts::handler_grace`](protocol_core::Timeouts::handler_grace)): only then [`Machine::is_closed`]. The grace of each counts from when it was told: at its
-/// cancel, at its deadline, or at the end of the session, which after the end of input comes when nothing runs any longer, at the
-/// latest after [`Timeouts::close_grace`](protocol_core::Timeouts::close_grace). Dropping the endpoint is like a transport that failed: open calls end as
-/// [`Outcome::Lost`], handlers are told, and dropped at their next await.
+/// # The end
+///
+/// After the session has closed, cancelled handlers may still clean up, each for the grace
+/// [`Timeouts::handler_grace`](protocol_core::Timeouts::handler_grace) from its cancellation. Only when they have ended, or their grace has
+/// passed, [`Machine::is_closed`] returns `true`. After the end of input, the session closes when no call runs any more, at the latest after
+/// [`Timeouts::close_grace`](protocol_core::Timeouts::close_grace).
+///
+/// Dropping the endpoint has the effect of a failed transport: open calls end as [`Outcome::Lost`], and handlers are cancelled and dropped at
+/// their next await point, without grace.
 pub struct Endpoint {
     shared: Arc<Shared>,
     side: Side,
-    /// The work that is done without the lock. Kept here and taken piece by piece, so that one that panics costs none of the others.
+    /// The work to be done outside of the lock. It is a field, and taken piece by piece, so that none is lost if one panics.
     work: VecDeque<Work>,
-    /// The work that is done after everything that the events of the turn bring.
+    /// The work to be done after all work of the events of this turn.
     late: VecDeque<Work>,
-    /// The end, until it is handed out.
+    /// The reason for which the session closed, until the driver has polled it.
     end: Option<CloseReason>,
-    /// Lanes that were given up, until they are handed out. Their frames are dropped.
+    /// Lanes that the session has closed, until they are polled. Their frames are dropped.
     closed_lanes: VecDeque<Lane>,
-    /// The last time that the driver gave.
+    /// The time that the driver passed last.
     now: Instant,
     frame_limit: usize,
-    /// In the last turn the session wanted input, and since then only verbs were called.
+    /// The session wanted input at the end of the last turn, and only verbs have run since then.
     wants_input: bool,
-    /// Another waker of the driver.
+    /// A clone of the driver's waker, for the next time that it is parked.
     spare: Option<Waker>,
 }
 
-/// Pieces of work that are collected before the lock is let go to do them. Few: what one invocation gives back to the allocator, and
-/// what is still in the cache, serves the next.
-const WORK_AT_ONCE: usize = 6;
+/// The number of pieces of work that are collected under the lock before they are done. It is small, so that memory which one call has freed
+/// is reused by the next while it is still in the cache.
+const MAX_WORK_AT_ONCE: usize = 6;
 
 enum Side {
     Server(Arc<Service>),
     Client(Arc<dyn Client>),
 }
 
-/// Work that an event leaves, to be done once the lock is let go, in order.
+/// Work that comes of an event, and is done in order after the lock is released.
 enum Work {
     Wake(Waker),
-    Serve(Arc<Invocation>, Request),
-    Answer(Arc<Question>, Ask),
-    // Boxed, since these are the largest and the rarest.
+    Serve(Arc<ServedCall>, Request),
+    Answer(Arc<InputRequest>, Ask),
+    // Boxed, since they are the largest and the rarest.
     Log(Box<LogRecord>),
     Notice(Box<Notice>),
     Diagnose(Note),
-    /// A value that may hold a waker: dropped outside.
-    Forget(Arc<Question>),
+    /// To be dropped outside of the lock, since it may hold a waker.
+    Forget(Arc<InputRequest>),
 }
 
 impl Endpoint {
-    /// The end that serves `service`: an MCP server.
+    /// An endpoint that serves `service`: an MCP server.
     #[must_use]
     pub fn server(service: Arc<Service>, runtime: Arc<dyn Runtime>) -> Self {
         let config = service.config();
-        Self::new(Side::Server(service), config, runtime)
+        Self::serving(service, config, runtime)
     }
 
-    /// The end that serves `service` as `config` says: as an app of Tesseron with [`Service::app`], for one.
+    /// An endpoint that serves `service` with the configuration `config`, for example as a Tesseron app with that of [`Service::app`].
     #[must_use]
     pub fn serving(service: Arc<Service>, config: Config, runtime: Arc<dyn Runtime>) -> Self {
-        Self::new(Side::Server(service), config, runtime)
+        let endpoint = Self::new(Side::Server(Arc::clone(&service)), config, runtime);
+        service.watch(endpoint.shared());
+        endpoint
     }
 
-    /// The end that calls, and answers what the peer asks through `client`: an MCP client. What the client declares is its own to
-    /// say, so the capabilities of `config` are replaced.
+    /// An endpoint that calls, and whose input requests are answered by `client`: an MCP client. The capabilities in `config` are replaced by
+    /// those of [`Client::capabilities`].
     #[must_use]
     pub fn client(client: Arc<dyn Client>, mut config: Config, runtime: Arc<dyn Runtime>) -> Self {
         config.capabilities = client.capabilities();
@@ -122,7 +128,7 @@ impl Endpoint {
         }
     }
 
-    /// The handle of the other end.
+    /// The handle on the peer.
     #[must_use]
     pub fn peer(&self) -> Peer {
         Peer::new(Arc::clone(&self.shared))
@@ -132,17 +138,18 @@ impl Endpoint {
         &self.shared
     }
 
-    /// Takes a frame that came by one of the lanes of a transport with many, and does at once what it asks for: what is answered in place
-    /// is ready to be polled, by [`Machine::poll_transmit`], each frame with its route. Handlers of its requests see `extensions`
-    /// ([`Context::extensions`](crate::Context::extensions)). Says how many replies the lane is owed. Lanes that are given up come by
-    /// [`poll_closed_lane`](Self::poll_closed_lane).
+    /// Handles a frame of one lane of a transport with several, and starts the handlers of its requests. Replies that are made at once can
+    /// then be polled with [`Machine::poll_transmit`], each with its route. Handlers read `extensions` with
+    /// [`Context::extensions`](crate::Context::extensions). Returns how many replies the lane is owed. Frames of a lane that was closed are
+    /// dropped until [`poll_closed_lane`](Self::poll_closed_lane) has returned that lane.
     ///
-    /// A [`Driver`](protocol_core::drive::Driver) needs none of this: it moves the frames of the channel.
+    /// This method is for transports with several lanes. A [`Driver`](protocol_core::drive::Driver) uses lane 0 alone, through
+    /// [`Machine::handle_frame`].
     ///
     /// # Errors
-    /// [`Full`] hands the frame back; see [`Session::handle_frame`].
+    /// [`Full`] returns the frame; see [`Session::handle_frame`].
     pub fn handle_frame_by(&mut self, frame: Bytes, lane: Lane, extensions: Extensions, now: Instant) -> Result<Received, Full> {
-        // What came before has nothing to do with these values; and a panic may have left others.
+        // Earlier events are handled first, since the values of this frame do not belong to them. Values that a panic left behind are dropped.
         let stale = self.dispatch(true, |_, _| None, |state, _| state.arriving.take());
         drop(stale);
         if self.closed_lanes.contains(&lane) {
@@ -158,23 +165,23 @@ impl Endpoint {
             },
             |state, _| state.arriving.take(),
         );
-        // Values of the transport are not dropped under the lock.
+        // Dropped outside of the lock, since they are values of the user.
         drop(attached);
         received
     }
 
-    /// Stops the frames of a lane, or lets them go on: [`Session::set_writable`].
+    /// Stops the output of a lane, or resumes it; see [`Session::set_writable`].
     ///
     /// # Errors
-    /// [`NotLive`] for a lane that is not open.
+    /// [`NotLive`] if the lane is not open.
     pub fn set_writable(&mut self, lane: Lane, is_writable: bool, now: Instant) -> Result<(), NotLive> {
         self.shared.lock().session.set_writable(lane, is_writable, now)
     }
 
-    /// Notes that a part of the transport is gone: [`Session::handle_gone`].
+    /// Handles the loss of a lane or of an exchange; see [`Session::handle_gone`].
     ///
     /// # Errors
-    /// [`NotLive`] for what is not open.
+    /// [`NotLive`] if it is not open.
     pub fn handle_gone(&mut self, gone: Gone, now: Instant) -> Result<(), NotLive> {
         let mut noted = Ok(());
         self.dispatch(
@@ -188,38 +195,38 @@ impl Endpoint {
         noted
     }
 
-    /// The next lane that was given up, since its peer does not read: it is to be hung up. Until it is polled, frames of it are dropped.
+    /// The next lane that the session has closed because too much of its output was not read. The transport has to close it, too. Until it is
+    /// returned here, its frames are dropped.
     #[must_use]
     pub fn poll_closed_lane(&mut self) -> Option<Lane> {
         self.dispatch(true, |_, _| None, |_, _| ());
         self.closed_lanes.pop_front()
     }
 
-    /// The number of requests that came by a lane and wait for their reply: [`Session::replies_owed`].
+    /// The number of requests of a lane that have no reply yet; see [`Session::replies_owed`].
     #[must_use]
     pub fn replies_owed(&self, lane: Lane) -> usize {
         self.shared.lock().session.replies_owed(lane)
     }
 
-    /// Changes the state, takes every event of the session to where it belongs, a few at a time, and then looks at the state. The one
-    /// place where that happens.
+    /// Changes the state with `first`, handles all events of the session, a few at a time, and then calls `then`. All events are handled
+    /// here.
     ///
-    /// `first` says what time it is, if it knows.
-    ///
-    /// `polling` says that the driver will ask for frames, too, before it waits: it need not be woken for those that come of this.
+    /// `first` returns the time, if it knows it. `polling` means that the driver will poll for frames before it waits, so it need not be woken
+    /// for frames that are made meanwhile.
     fn dispatch<T>(
         &mut self,
         polling: bool,
         first: impl FnOnce(&mut State, &mut VecDeque<Work>) -> Option<Instant>,
         then: impl FnOnce(&mut State, Instant) -> T,
     ) -> T {
-        // Until a turn says so again, also where a waker panics before that.
+        // Set again by the end of a turn, which is not reached if a waker panics.
         self.wants_input = false;
         let mut state = self.shared.lock();
         self.now = first(&mut state, &mut self.late).unwrap_or(self.now);
-        // Others may add events as fast as these are taken, so the last time takes all that there are, and is the last.
-        for more in (0..=state.session.unread_events() / WORK_AT_ONCE).rev() {
-            while (self.work.len() < WORK_AT_ONCE || more == 0)
+        // Other threads may add events as fast as these are handled, so the number of rounds is fixed, and the last takes all that there are.
+        for more in (0..=state.session.unread_events() / MAX_WORK_AT_ONCE).rev() {
+            while (self.work.len() < MAX_WORK_AT_ONCE || more == 0)
                 && let Some(event) = state.session.poll_event()
             {
                 match event {
@@ -227,7 +234,7 @@ impl Endpoint {
                     Event::LaneClosed { lane, .. } => self.closed_lanes.push_back(lane),
                     _ => {}
                 }
-                state.sort(&self.shared, event, self.now, &mut self.work);
+                state.handle_event(&self.shared, event, self.now, &mut self.work);
             }
             if self.work.is_empty() {
                 break;
@@ -239,21 +246,21 @@ impl Endpoint {
             }
             state = self.shared.lock();
         }
-        // Also where a waker has panicked the last time.
+        // A panic of a waker may have left it set.
         state.driver.set_polling(false);
         let value = then(&mut state, self.now);
         drop(state);
         value
     }
 
-    /// Does the work that follows the events.
+    /// Does the work in `late`.
     fn run_late(&mut self) {
         while let Some(piece) = self.late.pop_front() {
             self.run(piece);
         }
     }
 
-    /// A clone of the driver's waker. A wake takes the one that is parked, so the next is ready before the lock is taken.
+    /// A clone of the driver's waker, made before the lock is taken.
     fn spare(&mut self, waker: &Waker) -> Option<Waker> {
         engine::spare(self.spare.take(), waker)
     }
@@ -261,62 +268,61 @@ impl Endpoint {
     fn run(&mut self, piece: Work) {
         match piece {
             Work::Wake(waker) => waker.wake(),
-            Work::Forget(question) => drop(question),
-            Work::Diagnose(note) => note.tell(),
-            Work::Serve(invocation, request) => {
-                invocation.span.serve(invocation.id, &request, invocation.depth);
+            Work::Forget(input_request) => drop(input_request),
+            Work::Diagnose(note) => note.record(),
+            Work::Serve(served, request) => {
+                served.span.serve(served.id, &request, served.depth);
                 match &self.side {
-                    Side::Server(service) => self.serve(service, invocation, request),
+                    Side::Server(service) => self.serve(service, served, request),
                     Side::Client(client) => match request {
                         Request::Custom(request) => {
-                            let serving = serve(Arc::clone(client), Context::new(Arc::clone(&invocation)), request);
-                            self.shared.runtime().spawn(Box::pin(Task::new(invocation, serving)));
+                            let serving = serve(Arc::clone(client), Context::new(Arc::clone(&served)), request);
+                            self.shared.runtime().spawn(Box::pin(Task::new(served, serving)));
                         }
-                        _ => invocation.respond(Reply::Error(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "method not found"))),
+                        _ => served.respond(Reply::Error(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "method not found"))),
                     },
                 }
             }
-            Work::Answer(question, ask) => match &self.side {
-                Side::Server(_) => question.settle(End::Dropped),
+            Work::Answer(input_request, ask) => match &self.side {
+                Side::Server(_) => input_request.settle(End::Dropped),
                 Side::Client(client) => {
-                    question.span.answer(question.key, question.parent, &ask, question.depth);
-                    let future = answer(Arc::clone(client), InputContext::new(Arc::clone(&question)), ask);
-                    self.shared.runtime().spawn(Box::pin(Task::new(question, future)));
+                    input_request.span.answer(input_request.key, input_request.parent, &ask, input_request.depth);
+                    let future = answer(Arc::clone(client), InputContext::new(Arc::clone(&input_request)), ask);
+                    self.shared.runtime().spawn(Box::pin(Task::new(input_request, future)));
                 }
             },
-            // A service that needs the roots of its client asks for them anew each time.
             Work::Log(record) => {
                 if let Side::Client(client) = &self.side {
-                    self.tell(|| client.log(*record));
+                    self.call_user(|| client.log(*record));
                 }
             }
             Work::Notice(notice) => match &self.side {
-                Side::Client(client) => self.tell(|| client.notice(*notice)),
-                Side::Server(service) => self.tell(|| service.tell(*notice)),
+                Side::Client(client) => self.call_user(|| client.notice(*notice)),
+                Side::Server(service) => self.call_user(|| service.notified(*notice)),
             },
         }
     }
 
-    fn serve(&self, service: &Service, invocation: Arc<Invocation>, request: Request) {
+    fn serve(&self, service: &Service, served: Arc<ServedCall>, request: Request) {
         let runtime = self.shared.runtime();
-        match service.start(&invocation, request) {
-            Start::Reply(reply) => invocation.respond(reply),
+        match service.start(&served, request) {
+            Start::Reply(reply) => served.respond(reply),
             Start::Task(task) => runtime.spawn(task),
             Start::Inline(handler, context, arguments) => {
-                if let Some(task) = Task::begin_in_place(&invocation, || handler(context, arguments)) {
+                if let Some(task) = Task::begin_in_place(&served, || handler(context, arguments)) {
                     runtime.spawn(Box::pin(task));
                 }
             }
             Start::Blocking(job) => {
-                let task = BlockingTask::new(invocation, job);
+                let task = BlockingTask::new(served, job);
                 runtime.spawn_blocking(Box::new(move || task.run()));
             }
         }
     }
 
-    /// Tells the user's code a piece of news. If it panics over that, the channel must go on.
-    fn tell(&self, tell: impl FnOnce()) {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(tell)) {
+    /// Calls code of the user. A panic of it is recorded, and does not end the connection.
+    fn call_user(&self, call: impl FnOnce()) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(call)) {
             diagnose::panicked(&diagnose::Span::default(), &*panic);
             drop_quietly(panic);
             self.shared.look(|state| state.counters.panics = state.counters.panics.saturating_add(1));
@@ -324,18 +330,20 @@ impl Endpoint {
     }
 }
 
-/// Drives `endpoint` to its end: all is written, its handlers have ended and the transport is closed. Gives the reason for which the session
-/// closed.
+/// Drives `endpoint` over `transport` to its end, and returns the reason for which the session closed. By then all frames are written, all
+/// handlers have ended, and the transport is closed.
 ///
-/// If the transport allows it ([`FrameIo::sends_anywhere`]) and nothing waits to be written, a call beside which no other is held or on its
-/// way, and the answer to the only one that is served, are written by the verb that makes or gives them. A panic of the transport is then
-/// that of the future, when it is polled next. Turn a [`Driver`](protocol_core::drive::Driver) instead where the transport must stay on its
-/// thread.
+/// # Early sends
+///
+/// If the transport allows it ([`FrameIo::sends_anywhere`]), a frame may be written by the method that made it, on its thread, instead of by
+/// this future: a call if no other is open, and the reply to the only call that is served. That saves a wake of the driver's task. If the
+/// transport panics meanwhile, this future panics when it is polled next. If the transport must stay on one thread, use a
+/// [`Driver`](protocol_core::drive::Driver) instead.
 ///
 /// # Cancel safety
-/// Not cancel safe: with the future the endpoint and the transport are dropped, calls are lost, and handlers are told and dropped at their
-/// next await. Where a verb is writing at that very moment, a task of the runtime drops the transport, or, if it takes none any longer, the
-/// verb.
+/// Not cancel safe: dropping the future drops the endpoint and the transport. Calls end as lost, and handlers are cancelled and dropped at
+/// their next await point. If an early send is under way on another thread at that moment, the transport is dropped by a new task of the
+/// runtime, or by that send if the runtime starts no more tasks.
 ///
 /// # Errors
 /// The first error of the transport.
@@ -354,7 +362,7 @@ where
 }
 
 impl Machine for Endpoint {
-    /// Nothing is handed out but the end; everything else goes to calls, handlers and the [`Client`].
+    /// The end of the session. All other events go to calls, handlers and the [`Client`].
     type Event = CloseReason;
 
     fn handle_frame(&mut self, frame: Bytes, now: Instant) -> Result<(), Full> {
@@ -382,8 +390,15 @@ impl Machine for Endpoint {
     }
 
     fn poll_transmit(&mut self) -> Option<Transmit> {
-        // What a handler answers in place goes out in the same turn.
-        self.dispatch(true, |_, _| None, |state, _| state.session.poll_transmit())
+        // Events first, so that replies which are made in place are sent in the same turn.
+        self.dispatch(
+            true,
+            |_, _| None,
+            |state, now| {
+                state.send_list_changes(now);
+                state.session.poll_transmit()
+            },
+        )
     }
 
     fn poll_event(&mut self) -> Option<CloseReason> {
@@ -396,7 +411,8 @@ impl Machine for Endpoint {
     }
 
     fn wants_input(&self) -> bool {
-        // Beside closing the session, verbs can only take the last room for events: a frame that finds none is handed back.
+        // No lock is needed after a turn: since then, verbs may have closed the session, which is noted, or taken the last room for events,
+        // and a frame for which there is no room is returned.
         if self.wants_input { !self.shared.is_noted_closed() } else { self.shared.lock().session.wants_input(Lane::CHANNEL) }
     }
 
@@ -428,8 +444,8 @@ impl Machine for Endpoint {
                 state.driver.park(waker, &mut spare);
                 let now = clock();
                 state.session.handle_frames(frames, now);
-                // Where no frame tells the time, the deadline of what is written next must not count from a time before.
-                if !state.session.wants_input(Lane::CHANNEL) || state.wanted().is_some_and(|at| at <= now) {
+                // If no frame was handled, the session is given the time here, since the deadlines of what is written next count from it.
+                if !state.session.wants_input(Lane::CHANNEL) || state.driver_deadline().is_some_and(|at| at <= now) {
                     state.handle_timeout(now, late);
                 }
                 Some(now)
@@ -449,7 +465,7 @@ impl Machine for Endpoint {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         let now = self.shared.runtime().now();
-        // What a panic left comes first.
+        // Work that was left by a panic comes first.
         let mut work = core::mem::take(&mut self.work);
         work.append(&mut self.late);
         {
@@ -457,7 +473,7 @@ impl Drop for Endpoint {
             let state = &mut *state;
             state.session.handle_end(TransportEnd::Failed, now);
             while let Some(event) = state.session.poll_event() {
-                state.sort(&self.shared, event, now, &mut work);
+                state.handle_event(&self.shared, event, now, &mut work);
             }
             state.driver_gone = true;
             add(&mut work, state.driver.take().map(Work::Wake));
@@ -466,18 +482,18 @@ impl Drop for Endpoint {
                     work.push_back(Work::Wake(waker));
                 }
             }
-            for slot in state.serves.values_mut() {
+            for slot in state.served_calls.values_mut() {
                 slot.grace = None;
                 slot.abandon(&mut state.counters.abandoned, &mut work);
             }
-            for (_, question) in state.questions.iter() {
-                add(&mut work, question.abort_handle().abort().map(Work::Wake));
+            for (_, input_request) in state.input_requests.iter() {
+                add(&mut work, input_request.abort_handle().abort().map(Work::Wake));
             }
         }
         each(work, |piece| match piece {
-            // What has not begun will not begin.
-            Work::Serve(invocation, ..) => invocation.settle(End::Dropped),
-            Work::Answer(question, _) => question.settle(End::Dropped),
+            // Handlers and answers that have not started are not started any more.
+            Work::Serve(served, ..) => served.settle(End::Dropped),
+            Work::Answer(input_request, _) => input_request.settle(End::Dropped),
             piece => self.run(piece),
         });
     }
@@ -494,8 +510,9 @@ impl fmt::Debug for Endpoint {
 }
 
 impl State {
-    /// It is `now`, by the last that the driver and the session have heard.
-    fn sort(&mut self, shared: &Arc<Shared>, event: Event, now: Instant, work: &mut VecDeque<Work>) {
+    /// Handles one event: changes the state, and adds the work that is to be done outside of the lock. `now` is the time that the driver passed
+    /// last; the session may have learnt a later one from a verb.
+    fn handle_event(&mut self, shared: &Arc<Shared>, event: Event, now: Instant, work: &mut VecDeque<Work>) {
         let now = now.max(self.session.time());
         let grace_ends = || now.saturating_add(self.handler_grace);
         match event {
@@ -505,29 +522,29 @@ impl State {
             }
             Event::Request { id, request, caller, depth, observed } => {
                 let extensions = self.extensions_of(id);
-                let invocation = Arc::new(Invocation::new(Arc::clone(shared), id, depth, observed, caller, extensions));
-                self.serves.insert(id, ServeSlot::new(Arc::clone(&invocation)));
-                work.push_back(Work::Serve(invocation, request));
+                let served = Arc::new(ServedCall::new(Arc::clone(shared), id, depth, observed, caller, extensions));
+                self.served_calls.insert(id, ServedCallSlot::new(Arc::clone(&served)));
+                work.push_back(Work::Serve(served, request));
             }
             Event::Cancelled { id, why } => self.cancel(id, why, grace_ends(), work),
             Event::Input { id, key, answer } => {
-                let waits = self.serves.get_mut(&id).and_then(|slot| slot.waits.as_mut());
+                let waits = self.served_calls.get_mut(&id).and_then(|slot| slot.waits.as_mut());
                 let input = waits.and_then(|waits| waits.inputs.iter_mut().find(|(asked, _)| *asked == key));
-                // The call that asked may be over by now.
+                // The call may be over by now.
                 if let Some((_, input)) = input {
                     input.answer = Some(answer);
                     add(work, input.waker.take().map(Work::Wake));
                 }
             }
             Event::InputRequested { key, parent, ask, depth } => {
-                let question = Arc::new(Question::new(Arc::clone(shared), key, parent, depth));
-                self.questions.insert(key, Arc::clone(&question));
-                work.push_back(Work::Answer(question, ask));
+                let input_request = Arc::new(InputRequest::new(Arc::clone(shared), key, parent, depth));
+                self.input_requests.insert(key, Arc::clone(&input_request));
+                work.push_back(Work::Answer(input_request, ask));
             }
             Event::InputGone { key } => {
-                if let Some(question) = self.questions.end(&key, |question| Arc::clone(question)) {
-                    add(work, question.abort_handle().abort().map(Work::Wake));
-                    work.push_back(Work::Forget(question));
+                if let Some(input_request) = self.input_requests.end(&key, |input_request| Arc::clone(input_request)) {
+                    add(work, input_request.abort_handle().abort().map(Work::Wake));
+                    work.push_back(Work::Forget(input_request));
                 }
             }
             Event::Progress { id, progress } => {
@@ -551,27 +568,26 @@ impl State {
                 add(work, Note::closed(reason).map(Work::Diagnose));
                 self.close(reason, grace_ends(), work);
             }
-            // The session has counted it.
             Event::Violation(rule) => add(work, Note::violation(rule).map(Work::Diagnose)),
             Event::HandshakeRefused(error) => {
                 add(work, Note::refused(&error).map(Work::Diagnose));
                 self.refusal = Some(error);
             }
-            // The capabilities of the peer are read from the session.
+            // The capabilities of the peer are always read from the session.
             Event::PeerChanged(_) => {}
             Event::HandshakeRequest { .. } => {
-                // The owner of all channels decides which sessions may come back.
+                // An endpoint has one channel. Only the owner of several could resume a session.
                 let error = RpcError::fixed(tesseron::code::UNAUTHORIZED, "this gateway takes nobody in");
                 let _ = self.session.welcome(Err(error), now);
             }
-            // Alarms of the session, which the endpoint never sets.
+            // Events of features that an endpoint does not use.
             _ => {}
         }
     }
 
-    /// Work that follows the events that it brings goes to `late`: a sleeper finds the deadline that came with its alarm.
+    /// Handles all deadlines that are due. The work of alarms goes to `late`, to be done after that of events: if the deadline of a call passes
+    /// at the same time as the alarm of its handler, the handler is cancelled before it is woken.
     fn handle_timeout(&mut self, now: Instant, late: &mut VecDeque<Work>) {
-        // The session first: of a call's deadline and a handler's alarm at the same time, the deadline counts.
         self.session.handle_timeout(now);
         while let Some(alarm) = self.alarms.due(now) {
             match alarm {
@@ -582,9 +598,9 @@ impl State {
     }
 
     fn cancel(&mut self, id: InboundId, why: CancelReason, grace: Instant, work: &mut VecDeque<Work>) {
-        let Some(slot) = self.serves.get_mut(&id) else { return };
-        let note = Note::cancelled(&slot.invocation, &why);
-        if slot.invocation.why.set(why).is_err() {
+        let Some(slot) = self.served_calls.get_mut(&id) else { return };
+        let note = Note::cancelled(&slot.served, &why);
+        if slot.served.why.set(why).is_err() {
             return;
         }
         add(work, note.map(Work::Diagnose));
@@ -595,15 +611,15 @@ impl State {
         }
     }
 
-    /// A handler has used up its grace.
+    /// Ends the grace of a handler.
     fn abandon(&mut self, id: InboundId, work: &mut VecDeque<Work>) {
-        if let Some(slot) = self.serves.get_mut(&id) {
+        if let Some(slot) = self.served_calls.get_mut(&id) {
             slot.grace = None;
             slot.abandon(&mut self.counters.abandoned, work);
         }
     }
 
-    /// By now the session has ended every call, told every handler and taken back every question; so this only makes sure.
+    /// Ends everything that is still open. The session has ended all calls and input requests by then, so this is only a safeguard.
     fn close(&mut self, reason: CloseReason, grace: Instant, work: &mut VecDeque<Work>) {
         self.closed = Some(reason);
         work.extend(self.on_change.take().map(Work::Wake));
@@ -612,19 +628,19 @@ impl State {
                 add(work, slot.end(CallOutcome::new(Outcome::Lost, None, None)).map(Work::Wake));
             }
         }
-        // Those that have been told before are passed over.
-        for id in self.serves.ids() {
+        // No effect on those that are cancelled already.
+        for id in self.served_calls.ids() {
             self.cancel(id, CancelReason::Disconnected, grace, work);
         }
-        for (_, question) in self.questions.iter() {
-            add(work, question.abort_handle().abort().map(Work::Wake));
-            work.push_back(Work::Forget(Arc::clone(question)));
+        for (_, input_request) in self.input_requests.iter() {
+            add(work, input_request.abort_handle().abort().map(Work::Wake));
+            work.push_back(Work::Forget(Arc::clone(input_request)));
         }
-        self.questions.clear();
+        self.input_requests.clear();
     }
 }
 
-/// One piece, if there is one. Not by `extend`, which in a queue prepares for many, and nearly every event comes by here.
+/// Adds a piece of work, if there is one. Nearly every event does this, and `extend` is slower, as it prepares for many.
 #[inline]
 fn add(work: &mut VecDeque<Work>, piece: Option<Work>) {
     if let Some(piece) = piece {
@@ -632,14 +648,14 @@ fn add(work: &mut VecDeque<Work>, piece: Option<Work>) {
     }
 }
 
-impl ServeSlot {
-    /// The handler is given up: it ends at its next await.
+impl ServedCallSlot {
+    /// Abandons the handler: it is dropped at its next await point.
     fn abandon(&mut self, count: &mut u64, work: &mut VecDeque<Work>) {
         if core::mem::replace(&mut self.abandoned, true) {
             return;
         }
         *count = count.saturating_add(1);
-        add(work, Note::abandoned(&self.invocation).map(Work::Diagnose));
-        add(work, self.invocation.abort_handle().abort().map(Work::Wake));
+        add(work, Note::abandoned(&self.served).map(Work::Diagnose));
+        add(work, self.served.abort_handle().abort().map(Work::Wake));
     }
 }

@@ -1,4 +1,4 @@
-//! A call of ours: a future of its end and a stream of its progress.
+//! An outbound call: a future of its outcome, and a stream of its progress.
 
 use core::fmt;
 use core::mem::{replace, swap, take};
@@ -12,22 +12,22 @@ use protocol_core::dialect::Progress;
 use protocol_core::session::{OutboundId, Outcome};
 use protocol_core::table::Table;
 
-/// A call on its way: a future of [`CallOutcome`].
+/// An outbound call: a future of its [`CallOutcome`].
 ///
-/// Awaiting it yields its end; [`Call::next_progress`] yields its progress first, every update in order. Dropping it cancels the
-/// call, unless it has ended; [`Call::detach`] lets it go on. Progress that is not read is kept up to a bound, then merged
-/// into the newest ([`Counters::progress_merged`](crate::Counters::progress_merged)).
+/// [`Call::next_progress`] returns its progress, every update in order; awaiting the call discards updates that were not read. Up to 1024
+/// unread updates are stored; later ones are merged into the newest ([`Counters::progress_merged`](crate::Counters::progress_merged)).
 ///
 /// # Cancel safety
-/// Not cancel safe: dropping it cancels the call; poll a `&mut Call`, which is a future, too, where it shall go on.
+/// Not cancel safe: dropping it cancels the call, unless it has ended. To stop waiting and go on later, await `&mut call` instead. To let the
+/// call run without its handle, use [`Call::detach`].
 #[must_use = "dropping a call cancels it"]
 pub struct Call {
     shared: Arc<Shared>,
     id: OutboundId,
     polled: bool,
-    /// It has no place among the calls any longer: its end was read, or it was detached.
+    /// Its slot has been removed, since its outcome was read or it was detached.
     left: bool,
-    /// Updates taken from its place, all at once, and not yet read. `None` before there are any.
+    /// Updates that were taken from its slot, all at once, and are not yet read. `None` before there are any.
     unread: Option<Box<Unread>>,
 }
 
@@ -36,24 +36,24 @@ impl Call {
         Self { shared, id, polled: false, left: false, unread: None }
     }
 
-    /// Names the call in the session, in [`crate::InputContext::parent`] for one.
+    /// The id of the call in its session, as in [`InputContext::parent`](crate::InputContext::parent).
     #[must_use]
     pub fn id(&self) -> OutboundId {
         self.id
     }
 
-    /// Cancels the call, at once and for good: it resolves with [`Outcome::Cancelled`]. Nothing happens when it has ended.
+    /// Cancels the call. It then resolves with [`Outcome::Cancelled`], without waiting for the peer. No effect if the call has ended.
     pub fn cancel(&self, reason: Option<&str>) {
         cancel(&self.shared, self.id, reason);
     }
 
-    /// Gives a handle that cancels the call from elsewhere, also while its progress or its end is awaited.
+    /// Returns a handle that cancels the call, also while its progress or its outcome is awaited.
     #[must_use]
     pub fn canceller(&self) -> Canceller {
         Canceller { shared: Arc::clone(&self.shared), id: self.id }
     }
 
-    /// The next update; `None` once the call has ended and all were read.
+    /// Waits for the next update. Returns `None` once the call has ended and all updates were read.
     ///
     /// # Cancel safety
     /// Cancel safe: no update is lost.
@@ -65,7 +65,7 @@ impl Call {
     pub fn poll_progress(&mut self, cx: &mut TaskContext<'_>) -> Poll<Option<Progress>> {
         if self.unread.as_ref().is_none_or(|unread| unread.is_empty()) && !self.left {
             let mut unread = take(&mut self.unread);
-            let heard = self.poll_place(cx, true, |calls, id| match calls.get_mut(id) {
+            let has_news = self.poll_slot(cx, true, |calls, id| match calls.get_mut(id) {
                 Some(slot) if slot.unread.as_ref().is_none_or(|unread| unread.is_empty()) && slot.is_open() => false,
                 Some(slot) => {
                     swap(&mut slot.unread, &mut unread);
@@ -74,25 +74,26 @@ impl Call {
                 None => true,
             });
             self.unread = unread;
-            ready!(heard);
+            ready!(has_news);
         }
         Poll::Ready(self.unread.as_mut().and_then(|unread| unread.pop()))
     }
 
-    /// Lets the call go on. Its progress and its end are dropped.
+    /// Lets the call run without its handle. Its progress and its outcome are dropped.
     pub fn detach(mut self) {
         self.left = true;
         drop(self.leave());
     }
 
-    /// Waits until `look` finds what it looks for in the place of the call; where it has none, `look` has to say yes.
-    fn poll_place(
+    /// Polls until `look` returns `true`, and has this task woken when the slot of the call changes. `look` must return `true` if there is no
+    /// slot.
+    fn poll_slot(
         &mut self,
         cx: &mut TaskContext<'_>,
         wants_progress: bool,
         mut look: impl FnMut(&mut Table<OutboundId, CallSlot>, &OutboundId) -> bool,
     ) -> Poll<()> {
-        // The first time there is hardly anything yet: what is parked then is made before the lock is taken.
+        // The first poll rarely finds anything, so the waker to park is cloned before the lock is taken.
         let mut spare = (!replace(&mut self.polled, true)).then(|| cx.waker().clone());
         loop {
             let seen = self.shared.look(|state| {
@@ -119,14 +120,14 @@ impl Call {
 
 fn cancel(shared: &Shared, id: OutboundId, reason: Option<&str>) {
     shared.verb(|state, now, after| {
-        // One that has ended already, dispatched or not, is not live: then nothing is sent.
+        // It fails if the call has ended. Then nothing is sent.
         if state.session.cancel(id, reason, now).is_ok() {
             after.output();
         }
     });
 }
 
-/// A handle that cancels one call. Cloneable; dropping it changes nothing.
+/// A handle that cancels one call. Cloneable; dropping it has no effect.
 #[derive(Clone)]
 pub struct Canceller {
     shared: Arc<Shared>,
@@ -134,7 +135,7 @@ pub struct Canceller {
 }
 
 impl Canceller {
-    /// Cancels the call as [`Call::cancel`] does. Nothing happens when it has ended, or when it was cancelled before.
+    /// Cancels the call as [`Call::cancel`] does. No effect if it has ended.
     pub fn cancel(&self, reason: Option<&str>) {
         cancel(&self.shared, self.id, reason);
     }
@@ -146,30 +147,30 @@ impl fmt::Debug for Canceller {
     }
 }
 
-/// The state of a call's slot when it was looked at.
+/// The state of a call's slot in one poll.
 enum Seen {
     Found,
-    /// Nothing yet, and the task is woken when there is.
+    /// Nothing yet; the task's waker is parked in the slot.
     Parked,
-    /// Nothing yet, and there is no waker to leave.
+    /// Nothing yet, and a clone of the waker is needed to park it.
     Nothing,
 }
 
 impl Future for Call {
     type Output = CallOutcome;
 
-    /// Updates that were not read before are given up. Polled again after it was ready it stays pending.
+    /// Discards updates that were not read. Polled again after it was ready, it is pending.
     fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<CallOutcome> {
         let this = self.get_mut();
         if this.left {
             return Poll::Pending;
         }
-        // Nothing of it may end under the lock.
+        // Both are dropped outside of the lock.
         let (mut ended, mut others) = (None, None);
-        ready!(this.poll_place(cx, false, |calls, id| match calls.get(id) {
+        ready!(this.poll_slot(cx, false, |calls, id| match calls.get(id) {
             Some(slot) if slot.is_open() => false,
             _ => {
-                // One by one: as a whole it is large, and most of that is nothing. What is not named here ends under the lock.
+                // Field by field, since the slot is large and mostly empty. A field that is not named here would be dropped under the lock.
                 calls.end(id, |CallSlot { unread, stage, wants_progress: _, span }| {
                     ended = Some(replace(stage, CallStage::Open(None)));
                     others = Some((unread.take(), take(span)));
@@ -192,7 +193,7 @@ impl Drop for Call {
             return;
         }
         let slot = self.shared.verb(|state, now, after| {
-            // One that has ended already, dispatched or not, is not live: then nothing is sent.
+            // It fails if the call has ended. Then nothing is sent.
             if state.session.cancel(self.id, None, now).is_ok() {
                 after.output();
             }

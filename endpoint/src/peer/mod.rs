@@ -1,4 +1,4 @@
-//! The other end of the channel, as the holder of an endpoint sees it.
+//! The handle on the other end of the channel.
 
 mod call;
 
@@ -28,7 +28,7 @@ use protocol_core::session::{Close, CloseReason, Invoke, InvokeError, Logged, Re
 #[cfg(any(test, feature = "testing"))]
 use protocol_core::time::Instant;
 
-/// The other end of the channel. Cloneable; dropping it changes nothing.
+/// A handle on the peer of an endpoint: calls it, notifies it, and closes the session. Cloneable; dropping it has no effect.
 #[derive(Clone)]
 pub struct Peer {
     shared: Arc<Shared>,
@@ -39,41 +39,43 @@ impl Peer {
         Self { shared }
     }
 
-    /// Starts a call. Calls leave in the order in which they are made, held back until the handshake is through. One beside which no other
-    /// is held or on its way may do so before this returns, so this may write to the transport ([`drive`](crate::drive)); others
-    /// leave together, with the next turn of the driver.
+    /// Starts a call. Calls are sent in the order in which they are made, and not before the handshake is complete.
+    ///
+    /// A call is normally written by the next turn of the driver, together with others. If no other call is open, it may be written before
+    /// this method returns; in that case the method itself writes to the transport. See [`drive`](crate::drive).
     ///
     /// # Errors
-    /// [`InvokeError`] with the call: the session is closing, too much is in flight, or the peer does not offer it.
+    /// [`InvokeError`], which returns the call: the session is closing, too many calls are in flight, or the peer does not offer it.
     pub fn call(&self, call: Invoke) -> Result<Call, InvokeError> {
         let span = Span::call(&call);
-        // Handed over only when the call is made: a span that ends must not end under the lock.
-        let mut place = Some(span.clone());
+        // Moved only once the call is made, so that no span is dropped under the lock.
+        let mut unused = Some(span.clone());
         let (id, depth) = self.shared.verb(|state, now, after| {
-            let depth = call.parent.and_then(|key| state.questions.get(&key)).map_or(0, |question| question.depth);
-            // Neither held, as those are that have ended together and will be followed by others, nor detached.
+            let depth = call.parent.and_then(|key| state.input_requests.get(&key)).map_or(0, |input_request| input_request.depth);
+            // Not alone if there are ended calls with unread outcomes (several ended in one turn, and the calls that follow them should be
+            // written together) or detached calls.
             let is_alone = state.calls.is_empty() && !state.session.has_calls();
             let id = state.session.invoke(call, now)?;
             after.output_alone(is_alone);
-            state.calls.insert(id, CallSlot { span: place.take().unwrap_or_default(), ..CallSlot::default() });
+            state.calls.insert(id, CallSlot { span: unused.take().unwrap_or_default(), ..CallSlot::default() });
             Ok::<_, InvokeError>((id, depth))
         })?;
         span.made(id, depth);
         Ok(Call::new(Arc::clone(&self.shared), id))
     }
 
-    /// Starts a tool. `arguments` is an object.
+    /// Starts the call of a tool. `arguments` is an object.
     ///
     /// # Errors
-    /// As for [`Peer::call`]; [`Refused::Params`] when `arguments` is no object.
+    /// As for [`Peer::call`]; [`Refused::Params`] if `arguments` is not an object.
     pub fn call_tool(&self, name: &str, arguments: Json) -> Result<Call, InvokeError> {
         self.call(Invoke::call_tool(name, arguments))
     }
 
-    /// Starts a tool with arguments of a type of your own: a struct of named fields, a map, whatever becomes an object.
+    /// Starts the call of a tool with arguments of any type that serializes to an object: a struct with named fields, or a map.
     ///
     /// # Errors
-    /// As for [`Peer::call_tool`]; [`CallError::Unwritable`] when the arguments have no JSON.
+    /// As for [`Peer::call_tool`]; [`CallError::Unwritable`] if the arguments cannot be serialized.
     pub fn call_tool_with(&self, name: &str, arguments: &(impl Serialize + ?Sized)) -> Result<Call, CallError> {
         match encode(arguments) {
             Ok(arguments) => Ok(self.call_tool(name, arguments)?),
@@ -81,7 +83,8 @@ impl Peer {
         }
     }
 
-    /// Calls a tool with arguments of a type of your own, waits for its end, and reads its result as a `T` ([`CallOutcome::tool_as`](crate::CallOutcome::tool_as)).
+    /// Calls a tool as [`call_tool_with`](Self::call_tool_with) does, waits for its outcome, and decodes its result as a `T`
+    /// ([`CallOutcome::tool_as`](crate::CallOutcome::tool_as)).
     ///
     /// ```
     /// # async fn sum(peer: endpoint::Peer) -> Result<(), endpoint::CallError> {
@@ -107,13 +110,13 @@ impl Peer {
         self.call_tool_with(name, arguments)?.await.tool_as()
     }
 
-    /// Waits for the handshake.
+    /// Waits until the handshake is complete. Returns at once if it is.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost, and it can be called again at any time.
     ///
     /// # Errors
-    /// Why the session closed, if it has.
+    /// The reason for which the session has closed, if it has, also after the handshake.
     pub async fn ready(&self) -> Result<PeerInfo, CloseReason> {
         self.wait(|state| match state.closed {
             Some(reason) => Some(Err(reason)),
@@ -129,7 +132,7 @@ impl Peer {
         self.shared.look(|state| state.session.peer().cloned())
     }
 
-    /// Waits for the end of the session.
+    /// Waits until the session is closed, and returns the reason.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost, and it can be called again at any time.
@@ -137,13 +140,13 @@ impl Peer {
         self.wait(|state| state.closed).await
     }
 
-    /// The error with which the peer refused our handshake; `None` unless it did ([`CloseReason::HandshakeRefused`]).
+    /// The error with which the peer refused our handshake, if it did ([`CloseReason::HandshakeRefused`]).
     #[must_use]
     pub fn refusal(&self) -> Option<RpcError> {
         self.shared.look(|state| state.refusal.clone())
     }
 
-    /// Ends the session. Nothing happens when it has ended.
+    /// Closes the session, gracefully or at once. No effect if it is closed.
     pub fn close(&self, how: Close) {
         self.shared.verb(|state, now, after| {
             state.session.close(how, now);
@@ -151,7 +154,7 @@ impl Peer {
         });
     }
 
-    /// Tells news that belong to no call.
+    /// Sends a notification that belongs to no call.
     ///
     /// # Errors
     /// [`Refused`]: nothing was sent.
@@ -165,34 +168,37 @@ impl Peer {
         })
     }
 
-    /// Tells everybody at the other end who has subscribed to the resource `uri` that it is `value` now, and says how many that were.
-    /// Subscribers whose queue is full are left out: the next value tells more.
+    /// Sends the new value of the resource `uri` to all its subscriptions, and returns the number of subscriptions that it was sent to.
+    /// Subscriptions for which the queue has no room are left out.
     pub fn update(&self, uri: &str, value: &Json) -> usize {
         self.shared.verb(|state, now, after| {
             let subscribed = state.subscriptions.to(uri).into_iter();
-            let told = subscribed.filter_map(|(subscription, uri)| {
+            let notified = subscribed.filter_map(|(subscription, uri)| {
                 state.session.notify(Notice::ResourceValue { subscription, uri, value: value.clone() }, now).ok()
             });
-            let told = told.count();
-            if told > 0 {
+            let notified = notified.count();
+            let notified = notified.saturating_add(state.session.publish(&Notice::ResourceUpdated { uri: uri.into() }, now));
+            if notified > 0 {
                 after.output();
             }
-            told
+            notified
         })
     }
 
-    /// Goes on with what the other end of the session `before` had subscribed to: for an app of Tesseron that resumes a session on a new
-    /// channel, since not every gateway subscribes again. A gateway that does takes the place of what was carried over. It may be said
-    /// at any time, and again; what finds no room ([`Limits::in_flight`](protocol_core::Limits::in_flight)) is left out.
+    /// Copies the subscriptions of the session `before` to this one: for a Tesseron app that resumes a session on a new channel, since not
+    /// every gateway subscribes again. If the gateway does subscribe again, its new subscription replaces the copied one.
+    ///
+    /// It may be called at any time, and more than once. Subscriptions beyond the limit
+    /// ([`Limits::in_flight`](protocol_core::Limits::in_flight)) are left out.
     pub fn carry_over(&self, before: &Self) {
         let subscriptions = before.shared.look(|state| state.subscriptions.all());
         self.shared.look(|state| {
-            let most = state.session.config().limits.in_flight;
-            state.subscriptions.carry_over(subscriptions, most);
+            let max = state.session.config().limits.in_flight;
+            state.subscriptions.carry_over(subscriptions, max);
         });
     }
 
-    /// Says that `agent` has claimed the session: from now on its actions may be called. For a gateway of Tesseron.
+    /// Notifies an app that `agent` has claimed the session; from now on its actions may be called. For a Tesseron gateway.
     ///
     /// # Errors
     /// As for [`Session::claim`](protocol_core::Session::claim).
@@ -206,8 +212,8 @@ impl Peer {
         })
     }
 
-    /// Sends a log record that belongs to no invocation. It never fails and never waits: what the peer does not want, or what
-    /// finds no place, is left out.
+    /// Sends a log record that belongs to no call. It never fails and never waits: a record below the level that the peer has set is
+    /// dropped, and so is one for which the queue has no room.
     pub fn log(&self, record: LogRecord) {
         self.shared.verb(|state, now, after| {
             if state.session.log(None, record, now) == Ok(Logged::Sent) {
@@ -216,63 +222,63 @@ impl Peer {
         });
     }
 
-    /// The counters of the session.
+    /// The counters of the session, now.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.shared.look(|state| state.session.stats())
     }
 
-    /// The counters of the endpoint.
+    /// The counters of the endpoint, now.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.shared.look(|state| state.counters)
     }
 
-    /// Every tool of the peer, as it describes them. One without a name is left out.
+    /// Lists all tools of the peer, from all pages of its list. Entries without a name are left out.
     ///
     /// # Cancel safety
-    /// Not cancel safe: the request on its way is cancelled, and the pages that were read are lost.
+    /// Not cancel safe: the request for the current page is cancelled, and the pages that were read are lost.
     ///
     /// # Errors
-    /// [`CallError`] of the first page that fails.
+    /// [`CallError`] of the first page that fails; [`CallError::Unreadable`] if there are more than 1000 pages.
     pub async fn list_tools(&self) -> Result<Vec<ToolInfo>, CallError> {
         self.list(Invoke::list_tools, ToolInfo::read).await
     }
 
-    /// Every prompt of the peer, as it describes them. One without a name is left out.
+    /// Lists all prompts of the peer, from all pages of its list. Entries without a name are left out.
     ///
     /// # Cancel safety
-    /// Not cancel safe: the request on its way is cancelled, and the pages that were read are lost.
+    /// Not cancel safe: the request for the current page is cancelled, and the pages that were read are lost.
     ///
     /// # Errors
-    /// [`CallError`] of the first page that fails.
+    /// [`CallError`] of the first page that fails; [`CallError::Unreadable`] if there are more than 1000 pages.
     pub async fn list_prompts(&self) -> Result<Vec<PromptInfo>, CallError> {
         self.list(Invoke::list_prompts, PromptInfo::read).await
     }
 
-    /// Every resource of the peer, as it describes them. One without a uri is left out.
+    /// Lists all resources of the peer, from all pages of its list. Entries without a URI are left out.
     ///
     /// # Cancel safety
-    /// Not cancel safe: the request on its way is cancelled, and the pages that were read are lost.
+    /// Not cancel safe: the request for the current page is cancelled, and the pages that were read are lost.
     ///
     /// # Errors
-    /// [`CallError`] of the first page that fails.
+    /// [`CallError`] of the first page that fails; [`CallError::Unreadable`] if there are more than 1000 pages.
     pub async fn list_resources(&self) -> Result<Vec<ResourceInfo>, CallError> {
         self.list(Invoke::list_resources, ResourceInfo::read).await
     }
 
-    /// Every resource template of the peer, as it describes them. One without a template is left out.
+    /// Lists all resource templates of the peer, from all pages of its list. Entries without a template are left out.
     ///
     /// # Cancel safety
-    /// Not cancel safe: the request on its way is cancelled, and the pages that were read are lost.
+    /// Not cancel safe: the request for the current page is cancelled, and the pages that were read are lost.
     ///
     /// # Errors
-    /// [`CallError`] of the first page that fails.
+    /// [`CallError`] of the first page that fails; [`CallError::Unreadable`] if there are more than 1000 pages.
     pub async fn list_resource_templates(&self) -> Result<Vec<ResourceTemplateInfo>, CallError> {
         self.list(Invoke::list_resource_templates, ResourceTemplateInfo::read).await
     }
 
-    /// Starts to get a prompt; its result has `description` and `messages`. A call, since a prompt may report progress.
+    /// Starts the call of a prompt (MCP `prompts/get`). Its result is an object with `messages` and perhaps a `description`.
     ///
     /// # Errors
     /// As for [`Peer::call`].
@@ -280,7 +286,7 @@ impl Peer {
         self.call(get_prompt(name, arguments))
     }
 
-    /// Starts to read a resource; its result has `contents`.
+    /// Starts to read a resource (MCP `resources/read`). Its result is an object with `contents`.
     ///
     /// # Errors
     /// As for [`Peer::call`].
@@ -288,55 +294,55 @@ impl Peer {
         self.call(Invoke::read_resource(uri))
     }
 
-    /// Sets the least severe log record that the peer sends.
+    /// Sets the minimum level of the log records that the peer sends (MCP `logging/setLevel`).
     ///
     /// # Cancel safety
-    /// Not cancel safe: the request is cancelled, and the peer may have set the level or not.
+    /// Not cancel safe: the request is cancelled, but the peer may have set the level already.
     ///
     /// # Errors
-    /// [`CallError`] if the peer does not agree.
+    /// [`CallError`] if the peer answers with an error, or not at all.
     pub async fn set_log_level(&self, level: Level) -> Result<(), CallError> {
         self.call(Invoke::set_log_level(level))?.await.result().map(drop)
     }
 
-    /// Asks the peer for a sign of life.
+    /// Sends a ping and waits for its answer.
     ///
     /// # Cancel safety
-    /// Cancel safe: the ping is cancelled, which changes nothing at either end.
+    /// Cancel safe: the ping is cancelled, which has no effect at either end.
     ///
     /// # Errors
-    /// [`CallError`] if there is no answer in time.
+    /// [`CallError`] if no answer comes in time, or the answer is an error.
     pub async fn ping(&self) -> Result<(), CallError> {
         self.call(Invoke::ping())?.await.result().map(drop)
     }
 
-    /// Handlers of ours that have not ended.
+    /// The number of handlers that have not ended.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn running(&self) -> usize {
-        self.shared.look(|state| state.serves.len())
+        self.shared.look(|state| state.served_calls.len())
     }
 
-    /// From now on remembers what handlers deposit with their checkpoints.
+    /// Starts to record the checkpoints of handlers.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn record_checkpoints(&self) {
         self.shared.look(|state| state.checkpoints = Some(Vec::new()));
     }
 
-    /// The checkpoints that handlers deposited since they are recorded, in order.
+    /// The recorded checkpoints, in order.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn checkpoints(&self) -> Vec<(Instant, Json)> {
         self.shared.look(|state| state.checkpoints.clone().unwrap_or_default())
     }
 
     fn wait<T, L: Fn(&State) -> Option<T> + Unpin>(&self, look: L) -> ChangeWait<'_, L> {
-        ChangeWait { shared: &self.shared, look, place: None }
+        ChangeWait { shared: &self.shared, look, waiter: None }
     }
 
-    /// All pages of a list. An entry that has no name is left out: it could not be asked for.
+    /// Requests all pages of a list.
     async fn list<T>(&self, page_from: fn(Option<Text>) -> Invoke, read: fn(Json) -> Option<T>) -> Result<Vec<T>, CallError> {
         let mut items = Vec::new();
         let mut cursor = None;
-        for _ in 0..PAGES {
+        for _ in 0..MAX_PAGES {
             let call = page_from(cursor);
             let op = call.op();
             let result = self.call(call)?.await.result()?;
@@ -347,12 +353,12 @@ impl Peer {
                 return Ok(items);
             }
         }
-        Err(CallError::Unreadable(format!("the list has more than {PAGES} pages")))
+        Err(CallError::Unreadable(format!("the list has more than {MAX_PAGES} pages")))
     }
 }
 
-/// More pages than any list has: a peer that hands out cursors for ever is not followed for ever.
-const PAGES: usize = 1000;
+/// The maximum number of pages of a list, since a faulty peer may return cursors without end.
+const MAX_PAGES: usize = 1000;
 
 impl fmt::Debug for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -365,27 +371,28 @@ pub(crate) fn get_prompt(name: &str, arguments: &BTreeMap<String, String>) -> In
 }
 
 std::thread_local! {
-    /// A buffer for arguments whose length is not known before: with exact room, they cost one allocation.
+    /// A buffer to serialize arguments into, so that their JSON is then allocated once, with its exact length.
     static DRAFT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 fn encode(value: &(impl Serialize + ?Sized)) -> Result<Json, JsonError> {
-    /// Bytes of room for long arguments that a thread keeps.
+    /// The capacity of the buffer that a thread keeps, in bytes.
     const KEPT: usize = 4 * 1024;
-    // Taken, since arguments may have code that calls a tool; and at the end of a thread it may be gone.
+    // Taken and not borrowed, since the serialization of the arguments may itself call a tool. At the end of a thread the buffer may have been
+    // destroyed already.
     let mut draft = DRAFT.try_with(Cell::take).unwrap_or_default();
     let written = write_value(&mut draft, value).map(|()| Json::written(draft.to_vec()));
     draft.clear();
     draft.shrink_to(KEPT);
-    let _ = DRAFT.try_with(|place| place.set(draft));
+    let _ = DRAFT.try_with(|cell| cell.set(draft));
     written
 }
 
-/// Waits until `look` finds what it looks for, which a handshake or an end may bring.
+/// Waits until `look` returns a value. It is called again after the handshake and after the end of the session.
 struct ChangeWait<'a, L> {
     shared: &'a Shared,
     look: L,
-    place: Option<u64>,
+    waiter: Option<u64>,
 }
 
 impl<T, L: Fn(&State) -> Option<T> + Unpin> Future for ChangeWait<'_, L> {
@@ -397,7 +404,7 @@ impl<T, L: Fn(&State) -> Option<T> + Unpin> Future for ChangeWait<'_, L> {
         loop {
             let seen = this.shared.look(|state| match (this.look)(state) {
                 Some(found) => Ok(found),
-                None => Err(state.on_change.park(&mut this.place, cx.waker(), &mut spare)),
+                None => Err(state.on_change.park(&mut this.waiter, cx.waker(), &mut spare)),
             });
             match seen {
                 Ok(found) => return Poll::Ready(found),
@@ -410,8 +417,8 @@ impl<T, L: Fn(&State) -> Option<T> + Unpin> Future for ChangeWait<'_, L> {
 
 impl<L> Drop for ChangeWait<'_, L> {
     fn drop(&mut self) {
-        let Some(place) = self.place else { return };
-        let waker = self.shared.look(|state| state.on_change.leave(place));
+        let Some(waiter) = self.waiter else { return };
+        let waker = self.shared.look(|state| state.on_change.leave(waiter));
         drop(waker);
     }
 }

@@ -1,4 +1,4 @@
-//! Completion: what an argument of a prompt or a variable of a resource template may be.
+//! Completion of the arguments of prompts and the variables of resource templates.
 
 use std::sync::Arc;
 
@@ -12,5 +12,5 @@ pub(crate) type Completer =
 
 pub(crate) async fn start(completer: Completer, context: Context, request: CompletionRequest) -> Reply {
     let completed = completer(context, request).await;
-    completed.map_or_else(ToolError::into_reply, Reply::Completion)
+    completed.map_or_else(ToolError::into_error_reply, Reply::Completion)
 }

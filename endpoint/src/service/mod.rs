@@ -1,10 +1,12 @@
-//! A service: what a callee has to offer, by name.
+//! A service: the tools, prompts and resources of a callee, by name.
 
+mod catalog;
 mod completion;
 mod prompt;
 mod resource;
 mod tool;
 
+pub use catalog::Catalog;
 pub use prompt::{Prompt, PromptMessage, PromptOutput};
 pub use protocol_core::dialect::{Completion, CompletionOf, CompletionRequest};
 pub use resource::{Resource, ResourceContents, ResourceTemplate, ResourceUri};
@@ -14,16 +16,18 @@ use core::fmt;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use self::catalog::Audience;
 use self::completion::Completer;
-use self::tool::{Handler, InPlace};
+use self::tool::{InPlace, Run};
 use crate::context::Context;
 use crate::schema::Unchecked;
-use crate::state::Invocation;
+use crate::state::{ServedCall, Shared};
 use engine::BoxFuture;
 use engine::Task;
 use protocol_core::config::Config;
 use protocol_core::dialect::{
-    CallTool, Custom, GetPrompt, Identity, List, NotFound, Notice, Page, Reply, Request, Subscribe, Unsubscribe, tesseron,
+    CallTool, Custom, GetPrompt, Identity, List, NotFound, Notice, Page, Protocol, Reply, Request, Subscribe, SubscriptionFilter,
+    Unsubscribe, tesseron,
 };
 use protocol_core::error::RpcError;
 use protocol_core::json::{Json, Text};
@@ -32,8 +36,7 @@ use protocol_core::tesseron::AppId;
 
 /// Tools, prompts and resources by name. Any number of endpoints can share one service.
 ///
-/// A second registration under a name replaces the first. Lists are sorted by name (resources by uri)
-/// and handed out page by page.
+/// A second registration under a name replaces the first. Lists are sorted by name, resources by URI, and sent page by page.
 ///
 /// ```
 /// use protocol_core::Identity;
@@ -47,11 +50,9 @@ use protocol_core::tesseron::AppId;
 pub struct Service {
     config: Config,
     page_size: usize,
-    /// Each with what the peer is told of it.
-    tools: BTreeMap<String, (Tool, Json)>,
-    prompts: BTreeMap<String, (Prompt, Json)>,
-    resources: BTreeMap<String, (Resource, Json)>,
-    templates: BTreeMap<String, (ResourceTemplate, Json)>,
+    catalog: Catalog,
+    /// The owner has taken the handle of the catalog, so the lists may change while sessions run.
+    is_changeable: bool,
     completer: Option<Completer>,
     methods: BTreeMap<String, Method>,
     notifications: BTreeMap<String, Notified>,
@@ -60,41 +61,43 @@ pub struct Service {
 type Notified = Box<dyn Fn(Option<Json>) + Send + Sync>;
 type Method = Arc<dyn Fn(Context, Json) -> BoxFuture<'static, Result<Json, ToolError>> + Send + Sync>;
 
-/// A tool whose arguments would not be checked as their schema says, since the feature `validate` is off.
+/// A tool or prompt was refused: the schema of its arguments has a keyword that cannot be checked without the feature `validate`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("tool `{tool}`: {}", Unchecked(.rule))]
+#[error("arguments of `{name}`: {}", Unchecked(.rule))]
 #[non_exhaustive]
 pub struct SchemaUnchecked {
-    /// The name of the tool.
-    pub tool: String,
-    /// The place of the rule in the schema of the arguments, as a JSON pointer; its last part is the keyword.
+    /// The name of the tool or prompt.
+    pub name: String,
+    /// The position of the keyword in the schema, as a JSON pointer whose last part is the keyword.
     pub rule: String,
 }
 
-/// A schema, known at run time only, that is no JSON Schema of an object.
+/// The schema given to [`Tool::raw`] is not a JSON Schema of an object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the schema of tool `{tool}` {reason}")]
 #[non_exhaustive]
 pub struct SchemaInvalid {
     /// The name of the tool.
     pub tool: String,
-    /// The fault of the schema, as the end of a sentence about it.
+    /// The reason, as the predicate of a sentence whose subject is the schema.
     pub reason: String,
 }
 
-/// The start of the work that a request asks for.
-pub(crate) enum Start<'a> {
+/// The way in which a request will be answered.
+pub(crate) enum Start {
+    /// At once.
     Reply(Reply),
-    /// A [`Task`] that owes the answer.
+    /// By a [`Task`].
     Task(BoxFuture<'static, ()>),
-    /// To be run as far as it comes before it costs a task.
-    Inline(&'a InPlace, Context, Json),
+    /// By a handler that is polled once in place, and becomes a [`Task`] if it is pending.
+    Inline(Arc<InPlace>, Context, Json),
+    /// By a blocking job.
     Blocking(Box<dyn FnOnce() -> Reply + Send>),
 }
 
-impl Start<'_> {
-    fn task(invocation: &Arc<Invocation>, future: impl Future<Output = Reply> + Send + 'static) -> Self {
-        Self::Task(Box::pin(Task::new(Arc::clone(invocation), future)))
+impl Start {
+    fn task(served: &Arc<ServedCall>, future: impl Future<Output = Reply> + Send + 'static) -> Self {
+        Self::Task(Box::pin(Task::new(Arc::clone(served), future)))
     }
 }
 
@@ -105,17 +108,15 @@ impl Service {
         Self {
             config: Config::mcp_server(identity),
             page_size: 100,
-            tools: BTreeMap::new(),
-            prompts: BTreeMap::new(),
-            resources: BTreeMap::new(),
-            templates: BTreeMap::new(),
+            catalog: Catalog::default(),
+            is_changeable: false,
             completer: None,
             methods: BTreeMap::new(),
             notifications: BTreeMap::new(),
         }
     }
 
-    /// Sets the description of the whole service, for the model of the client.
+    /// Sets the description of the whole service, which the client's model reads (MCP `instructions`).
     #[must_use]
     pub fn instructions(mut self, text: impl Into<String>) -> Self {
         self.config.instructions = Some(text.into());
@@ -125,57 +126,67 @@ impl Service {
     /// Adds a tool.
     ///
     /// # Panics
-    /// If the schema of its arguments has a rule that nothing would check, which can only be without the feature `validate`.
-    /// [`Service::try_tool`] returns that as an error.
+    /// If the schema of its arguments has a keyword that cannot be checked, which happens only without the feature `validate`.
+    /// [`Service::try_tool`] returns an error instead.
     #[must_use]
     #[track_caller]
-    #[allow(clippy::panic, reason = "misuse that shows when the program starts, and never later")]
     pub fn tool(self, tool: Tool) -> Self {
-        match self.try_tool(tool) {
-            Ok(service) => service,
-            Err(unchecked) => panic!("{unchecked}"),
-        }
+        registered(self.try_tool(tool))
     }
 
     /// Adds a tool.
     ///
     /// # Errors
-    /// [`SchemaUnchecked`] if the schema of its arguments has a rule that nothing would check. With the feature `validate`, which is on by
-    /// default, every rule is checked but `format`, which JSON Schema 2020-12 takes for a remark, and this never fails.
-    pub fn try_tool(mut self, tool: Tool) -> Result<Self, SchemaUnchecked> {
-        if let Some(rule) = tool.unchecked() {
-            return Err(SchemaUnchecked { tool: tool.name, rule });
-        }
-        let told = tool.describe();
-        self.tools.insert(tool.name.clone(), (tool, told));
+    /// [`SchemaUnchecked`] if the schema of its arguments has a keyword that cannot be checked. Never with the feature `validate`, which is
+    /// on by default: then every keyword is checked but `format`, which is only an annotation in JSON Schema 2020-12.
+    pub fn try_tool(self, tool: Tool) -> Result<Self, SchemaUnchecked> {
+        self.catalog.insert_tool(tool)?;
         Ok(self)
     }
 
     /// Adds a prompt.
+    ///
+    /// # Panics
+    /// If the schema of its arguments ([`Prompt::typed`]) has a keyword that cannot be checked, which happens only without the feature
+    /// `validate`. [`Service::try_prompt`] returns an error instead.
     #[must_use]
-    pub fn prompt(mut self, prompt: Prompt) -> Self {
-        let told = prompt.describe();
-        self.prompts.insert(prompt.name.clone(), (prompt, told));
+    #[track_caller]
+    pub fn prompt(self, prompt: Prompt) -> Self {
+        registered(self.try_prompt(prompt))
+    }
+
+    /// Adds a prompt.
+    ///
+    /// # Errors
+    /// [`SchemaUnchecked`] as for [`Service::try_tool`].
+    pub fn try_prompt(self, prompt: Prompt) -> Result<Self, SchemaUnchecked> {
+        self.catalog.insert_prompt(prompt)?;
+        Ok(self)
+    }
+
+    /// Adds a resource. It takes precedence over a template that matches its URI.
+    #[must_use]
+    pub fn resource(self, resource: Resource) -> Self {
+        self.catalog.insert_resource(resource);
         self
     }
 
-    /// Adds a resource. A uri that is registered goes before a template that it follows.
+    /// Adds resources by a template. If several templates match a URI, the first in alphabetical order is used.
     #[must_use]
-    pub fn resource(mut self, resource: Resource) -> Self {
-        let told = resource.describe();
-        self.resources.insert(resource.uri.clone(), (resource, told));
+    pub fn resource_template(self, template: ResourceTemplate) -> Self {
+        self.catalog.insert_resource_template(template);
         self
     }
 
-    /// Adds resources by a template. Of several templates that a uri follows the first in their order counts.
-    #[must_use]
-    pub fn resource_template(mut self, template: ResourceTemplate) -> Self {
-        let told = template.describe();
-        self.templates.insert(template.template.clone(), (template, told));
-        self
+    /// Returns the handle that adds and removes tools, prompts and resources while this service is served. Take it before the first session
+    /// begins: afterwards each new session declares all three lists, even if empty, and that they may change (MCP `listChanged`).
+    pub fn catalog(&mut self) -> Catalog {
+        self.is_changeable = true;
+        self.catalog.clone()
     }
 
-    /// Completes arguments of the prompts and variables of the templates that are registered.
+    /// Sets the handler that completes the arguments of registered prompts and the variables of registered resource templates (MCP
+    /// `completion/complete`).
     #[must_use]
     pub fn completion<F, Fut>(mut self, handler: F) -> Self
     where
@@ -190,8 +201,8 @@ impl Service {
         self
     }
 
-    /// Serves a method that the protocol does not have. The handler is given the parameters exactly as they came, an object, and gives the
-    /// exact result, which on MCP is an object, too. A method of the protocol keeps its meaning.
+    /// Adds a method that the protocol does not have. The handler takes the parameters byte for byte, an object, and returns the result
+    /// that is sent, which on MCP must be an object. Methods of the protocol cannot be replaced.
     #[must_use]
     pub fn method<F, Fut>(mut self, name: impl Into<String>, handler: F) -> Self
     where
@@ -207,31 +218,31 @@ impl Service {
         self
     }
 
-    /// Hears a notification that the protocol does not have. The handler is given its parameters exactly as they came; it is called in the
-    /// turn of the endpoint, so it must return soon.
+    /// Adds the handler of a notification that the protocol does not have. It takes the parameters byte for byte. It is called by the task
+    /// that drives the endpoint, so it must not block.
     #[must_use]
     pub fn notification(mut self, name: impl Into<String>, handler: impl Fn(Option<Json>) + Send + Sync + 'static) -> Self {
         self.notifications.insert(name.into(), Box::new(handler));
         self
     }
 
-    /// Sets the number of entries of a list in one page, at least 1. 100 by default.
+    /// Sets the maximum number of entries in one page of a list; 0 counts as 1. Default: 100.
     #[must_use]
     pub fn page_size(mut self, size: usize) -> Self {
         self.page_size = size.max(1);
         self
     }
 
-    /// Changes deadlines, limits, rate windows and whatever else a session is told at its birth. Which capabilities are declared
-    /// follows from what is registered, except for logging.
+    /// Changes the configuration of future sessions: deadlines, limits, rate windows and more. The capabilities in it are ignored, except
+    /// for logging: they follow from what is registered.
     #[must_use]
     pub fn configure(mut self, change: impl FnOnce(&mut Config)) -> Self {
         change(&mut self.config);
         self
     }
 
-    /// Tells the handler of a notification, if it has one.
-    pub(crate) fn tell(&self, notice: Notice) {
+    /// Calls the handler of a notification, if there is one.
+    pub(crate) fn notified(&self, notice: Notice) {
         if let Notice::Custom { method, params } = notice
             && let Some(handler) = self.notifications.get(&*method)
         {
@@ -239,36 +250,38 @@ impl Service {
         }
     }
 
-    /// The configuration of a session that serves this.
+    /// The configuration of a session that serves this service.
     pub(crate) fn config(&self) -> Config {
         let mut config = self.config.clone();
         let offers = &mut config.capabilities;
-        offers.tools = !self.tools.is_empty();
-        offers.tools_list_changed = false;
-        offers.prompts = !self.prompts.is_empty();
-        offers.prompts_list_changed = false;
-        offers.resources = !self.resources.is_empty() || !self.templates.is_empty();
-        offers.resources_subscribe = self.resources.values().any(|(resource, _)| resource.subscribable);
-        offers.resources_list_changed = false;
+        let (entries, may_change) = (self.catalog.entries(), self.is_changeable);
+        offers.tools = may_change || !entries.tools.is_empty();
+        offers.tools_list_changed = may_change;
+        offers.prompts = may_change || !entries.prompts.is_empty();
+        offers.prompts_list_changed = may_change;
+        offers.resources = may_change || !entries.resources.is_empty() || !entries.templates.is_empty();
+        offers.resources_subscribe = may_change || entries.resources.values().any(|(resource, _)| resource.subscribable);
+        offers.resources_list_changed = may_change;
         offers.completions = self.completer.is_some();
         config.custom_methods.extend(self.methods.keys().cloned());
         config.custom_notifications.extend(self.notifications.keys().cloned());
         config
     }
 
-    /// The configuration of a session that serves this as the app `id` of Tesseron: tools are its actions, and resources are known
-    /// by their uris. Its name is the title of the service, or the name if it has none.
+    /// The configuration of a session that serves this service as the Tesseron app `id`: tools become its actions, and the names of its
+    /// resources are their URIs. The name of the app is the title of the service, or its name if it has no title.
     ///
-    /// Deadlines, limits and depth are those of the service; a call has 60 s where nothing is said, and rates of progress are those of
-    /// Tesseron.
+    /// Deadlines, limits and the maximum sampling depth are those of the service, rates of progress those of Tesseron. A call without a
+    /// deadline of its own has 60 s.
     #[must_use]
     pub fn app(&self, id: &AppId, app: tesseron::App) -> Config {
         let own = self.config();
         let timeout = own.timeouts.serve;
         let name = own.identity.title.clone().unwrap_or_else(|| own.identity.name.clone());
-        let actions = self.tools.values().map(|(tool, told)| tesseron::action(told, tool.options.deadline.or(timeout)));
-        let resources = self.resources.values().map(|(resource, told)| tesseron::resource(told, resource.subscribable));
-        let mut config = Config::tesseron_app(id, name, app.with_manifest(actions, resources));
+        let entries = self.catalog.entries();
+        let app = app.with_manifest(entries.actions(timeout), entries.manifest_resources());
+        drop(entries);
+        let mut config = Config::tesseron_app(id, name, app);
         config.identity.version = own.identity.version;
         config.instructions = own.instructions;
         config.capabilities.resources_subscribe = own.capabilities.resources_subscribe;
@@ -283,101 +296,157 @@ impl Service {
         config
     }
 
-    /// Decides what a request sets going. Runs no code of the user.
-    pub(crate) fn start(&self, invocation: &Arc<Invocation>, request: Request) -> Start<'_> {
+    /// Has the peer of `session` notified when the catalog changes.
+    pub(crate) fn watch(&self, session: &Arc<Shared>) {
+        if self.is_changeable {
+            let audience = session.look(|state| match state.session.config().protocol {
+                Protocol::Tesseron(_) => Audience::Gateway { timeout: self.config.timeouts.serve },
+                _ => Audience::Client,
+            });
+            self.catalog.watch(session, audience);
+        }
+    }
+
+    /// Decides how a request is answered. Runs no code of the user.
+    pub(crate) fn start(&self, served: &Arc<ServedCall>, request: Request) -> Start {
         let started = match request {
-            Request::CallTool(call) => return self.call_tool(invocation, call),
-            Request::GetPrompt(prompt) => self.get_prompt(invocation, prompt),
-            Request::ReadResource(read) => return self.read_resource(invocation, &read.uri()),
-            Request::Subscribe(subscribe) => self.subscribe(invocation, &subscribe),
-            Request::Unsubscribe(unsubscribe) => return leave(invocation, &unsubscribe),
-            Request::Complete(complete) => self.complete(invocation, complete.into_completion()),
-            Request::ListTools(list) => page("tools", told(&self.tools), self.page_size, &list),
-            Request::ListPrompts(list) => page("prompts", told(&self.prompts), self.page_size, &list),
-            Request::ListResources(list) => page("resources", told(&self.resources), self.page_size, &list),
-            Request::ListResourceTemplates(list) => page("resourceTemplates", told(&self.templates), self.page_size, &list),
-            Request::Custom(request) => self.custom(invocation, request),
+            Request::CallTool(call) => return self.call_tool(served, call),
+            Request::GetPrompt(prompt) => self.get_prompt(served, prompt),
+            Request::ReadResource(read) => return self.read_resource(served, &read.uri()),
+            Request::Subscribe(subscribe) => self.subscribe(served, &subscribe),
+            Request::Unsubscribe(request) => return unsubscribe(served, &request),
+            Request::Listen(listen) => return self.listen(served, listen.filter()),
+            Request::Complete(complete) => self.complete(served, complete.into_completion()),
+            Request::ListTools(list) => self.page("tools", &self.catalog.entries().tools, &list),
+            Request::ListPrompts(list) => self.page("prompts", &self.catalog.entries().prompts, &list),
+            Request::ListResources(list) => self.page("resources", &self.catalog.entries().resources, &list),
+            Request::ListResourceTemplates(list) => self.page("resourceTemplates", &self.catalog.entries().templates, &list),
+            Request::Custom(request) => self.custom(served, request),
             _ => Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "method not found")),
         };
         started.unwrap_or_else(|error| Start::Reply(Reply::Error(error)))
     }
 
-    fn call_tool(&self, invocation: &Arc<Invocation>, call: CallTool) -> Start<'_> {
+    fn call_tool(&self, served: &Arc<ServedCall>, call: CallTool) -> Start {
+        let entries = self.catalog.entries();
         let name = call.name();
-        let Some((tool, _)) = self.tools.get(&*name) else {
+        let Some((tool, _)) = entries.tools.get(&*name) else {
             return Start::Reply(Reply::NotFound(NotFound::Tool(Text::from(&*name))));
         };
         drop(name);
-        configure(invocation, tool.options);
+        let (options, run) = (tool.options, tool.run());
+        drop(entries);
+        configure(served, options);
         let arguments = call.into_arguments().unwrap_or_else(Json::empty_object);
-        let invocation = Arc::clone(invocation);
-        match &tool.handler {
-            Handler::Task { in_place, .. } if tool.inline => Start::Inline(&**in_place, Context::new(invocation), arguments),
-            Handler::Task { start, .. } => Start::Task(start(invocation, arguments)),
-            Handler::Blocking(run) => {
-                let context = Context::new(invocation);
-                let run = Arc::clone(run);
+        let served = Arc::clone(served);
+        match run {
+            Run::Task(start) => Start::Task(start(served, arguments)),
+            Run::InPlace(run) => Start::Inline(run, Context::new(served), arguments),
+            Run::Blocking(run) => {
+                let context = Context::new(served);
                 Start::Blocking(Box::new(move || run(context, arguments)))
             }
         }
     }
 
-    fn get_prompt(&self, invocation: &Arc<Invocation>, request: GetPrompt) -> Result<Start<'static>, RpcError> {
+    fn get_prompt(&self, served: &Arc<ServedCall>, request: GetPrompt) -> Result<Start, RpcError> {
+        let entries = self.catalog.entries();
         let name = request.name();
-        let Some((prompt, _)) = self.prompts.get(&*name) else {
+        let Some((prompt, _)) = entries.prompts.get(&*name) else {
             return Err(RpcError::invalid_params(format!("unknown prompt {name:?}")));
         };
         drop(name);
-        let future = prompt.start(Context::new(Arc::clone(invocation)), request.into_arguments())?;
-        configure(invocation, prompt.options);
-        Ok(Start::task(invocation, future))
+        let future = prompt.start(Context::new(Arc::clone(served)), request.into_arguments())?;
+        let options = prompt.options;
+        drop(entries);
+        configure(served, options);
+        Ok(Start::task(served, future))
     }
 
-    fn read_resource(&self, invocation: &Arc<Invocation>, uri: &str) -> Start<'static> {
-        let context = Context::new(Arc::clone(invocation));
-        if let Some((resource, _)) = self.resources.get(uri) {
-            return Start::task(invocation, resource.start(context));
+    fn read_resource(&self, served: &Arc<ServedCall>, uri: &str) -> Start {
+        let context = Context::new(Arc::clone(served));
+        let entries = self.catalog.entries();
+        if let Some((resource, _)) = entries.resources.get(uri) {
+            return Start::task(served, resource.start(context));
         }
-        let followed = self.templates.values().find_map(|(template, _)| template.matches(uri).map(|uri| (template, uri)));
-        match followed {
-            Some((template, uri)) => Start::task(invocation, template.start(context, uri)),
+        let matched = entries.templates.values().find_map(|(template, _)| template.matches(uri).map(|uri| (template, uri)));
+        match matched {
+            Some((template, uri)) => Start::task(served, template.start(context, uri)),
             None => unknown(uri),
         }
     }
 
-    fn subscribe(&self, invocation: &Arc<Invocation>, request: &Subscribe) -> Result<Start<'static>, RpcError> {
+    fn subscribe(&self, served: &Arc<ServedCall>, request: &Subscribe) -> Result<Start, RpcError> {
         let uri = request.uri();
-        if !self.resources.get(&*uri).is_some_and(|(resource, _)| resource.subscribable) {
+        if !self.catalog.entries().resources.get(&*uri).is_some_and(|(resource, _)| resource.subscribable) {
             return Ok(unknown(&uri));
         }
         let subscription = request.subscription().map(|name| Text::from(&*name));
-        invocation.subscribe(subscription, Text::from(&*uri)).map(|()| Start::Reply(Reply::Done))
+        served.subscribe(subscription, Text::from(&*uri)).map(|()| Start::Reply(Reply::Done))
     }
 
-    fn custom(&self, invocation: &Arc<Invocation>, request: Custom) -> Result<Start<'static>, RpcError> {
+    /// Opens a subscription, which its caller or the end of the session ends. A kind that the service does not announce is left out.
+    fn listen(&self, served: &Arc<ServedCall>, wanted: &SubscriptionFilter) -> Start {
+        let entries = self.catalog.entries();
+        let is_subscribable = |uri: &&Text| entries.resources.get(uri.as_str()).is_some_and(|(resource, _)| resource.subscribable);
+        let mut offered = SubscriptionFilter::default();
+        (offered.tools, offered.prompts, offered.resources) = (self.is_changeable, self.is_changeable, self.is_changeable);
+        offered.uris = wanted.uris.iter().filter(is_subscribable).cloned().collect();
+        drop(entries);
+        served.accept_subscription(&offered);
+        let context = Context::new(Arc::clone(served));
+        Start::task(served, async move {
+            context.cancelled().await;
+            Reply::Done
+        })
+    }
+
+    fn custom(&self, served: &Arc<ServedCall>, request: Custom) -> Result<Start, RpcError> {
         let Some(method) = self.methods.get(request.method()) else {
             return Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "method not found"));
         };
-        let (method, context) = (Arc::clone(method), Context::new(Arc::clone(invocation)));
-        let answer = async move { method(context, request.into_params()).await.map_or_else(ToolError::into_reply, Reply::Raw) };
-        Ok(Start::task(invocation, answer))
+        let (method, context) = (Arc::clone(method), Context::new(Arc::clone(served)));
+        let answer =
+            async move { method(context, request.into_params()).await.map_or_else(ToolError::into_error_reply, Reply::Raw) };
+        Ok(Start::task(served, answer))
     }
 
-    fn complete(&self, invocation: &Arc<Invocation>, request: CompletionRequest) -> Result<Start<'static>, RpcError> {
+    fn complete(&self, served: &Arc<ServedCall>, request: CompletionRequest) -> Result<Start, RpcError> {
         let Some(completer) = &self.completer else {
             return Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "completion is not offered"));
         };
+        let entries = self.catalog.entries();
         match &request.of {
-            CompletionOf::Prompt(name) if !self.prompts.contains_key(name) => {
+            CompletionOf::Prompt(name) if !entries.prompts.contains_key(name) => {
                 return Err(RpcError::invalid_params(format!("unknown prompt {name:?}")));
             }
-            CompletionOf::Resource(uri) if !self.templates.contains_key(uri) && !self.resources.contains_key(uri) => {
+            CompletionOf::Resource(uri) if !entries.templates.contains_key(uri) && !entries.resources.contains_key(uri) => {
                 return Err(RpcError::invalid_params(format!("unknown resource {uri:?}")));
             }
             _ => {}
         }
-        let context = Context::new(Arc::clone(invocation));
-        Ok(Start::task(invocation, completion::start(Arc::clone(completer), context, request)))
+        drop(entries);
+        let context = Context::new(Arc::clone(served));
+        Ok(Start::task(served, completion::start(Arc::clone(completer), context, request)))
+    }
+
+    /// One page of a list.
+    ///
+    /// A cursor is the name of the list and the index of the first entry of the page, opaque to the peer. One that this service cannot have
+    /// made is refused. A list that may change can have become shorter than the index: then the page is empty, and the peer, which has been
+    /// notified of the change, starts again.
+    fn page<T>(&self, list: &str, entries: &BTreeMap<String, (T, Json)>, request: &List) -> Result<Start, RpcError> {
+        let (size, length) = (self.page_size, entries.len());
+        let from = match request.cursor() {
+            None => 0,
+            Some(cursor) => page_start(list, &cursor)
+                .filter(|from| (*from < length || self.is_changeable) && from.checked_rem(size) == Some(0))
+                .ok_or_else(|| RpcError::fixed(RpcError::INVALID_PARAMS, "invalid cursor"))?,
+        };
+        let page = Page::last(entries.values().skip(from).take(size).map(|(_, description)| description.clone()));
+        let to = from.saturating_add(size);
+        let page = if to < length { page.followed_by(format!("{list}:{to}")) } else { page };
+        Ok(Start::Reply(Reply::Page(page)))
     }
 }
 
@@ -385,61 +454,46 @@ impl fmt::Debug for Service {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Service")
             .field("identity", &self.config.identity)
-            .field("tools", &self.tools.keys())
-            .field("prompts", &self.prompts.keys())
-            .field("resources", &self.resources.keys())
-            .field("resource_templates", &self.templates.keys())
+            .field("catalog", &self.catalog)
             .field("methods", &self.methods.keys())
             .finish_non_exhaustive()
     }
 }
 
-/// Ending a subscription that does not exist is a success.
-fn leave(invocation: &Invocation, request: &Unsubscribe) -> Start<'static> {
+#[track_caller]
+#[allow(clippy::panic, reason = "misuse that shows as soon as the program starts")]
+fn registered(service: Result<Service, SchemaUnchecked>) -> Service {
+    match service {
+        Ok(service) => service,
+        Err(unchecked) => panic!("{unchecked}"),
+    }
+}
+
+/// Ends a subscription. One that does not exist is a success, too.
+fn unsubscribe(served: &ServedCall, request: &Unsubscribe) -> Start {
     match (request.uri(), request.subscription()) {
-        (Some(uri), _) => invocation.unsubscribe(|_, of| **of == *uri),
-        (None, Some(subscription)) => invocation.unsubscribe(|name, _| **name == *subscription),
+        (Some(uri), _) => served.unsubscribe(|_, of| **of == *uri),
+        (None, Some(subscription)) => served.unsubscribe(|name, _| **name == *subscription),
         (None, None) => {}
     }
     Start::Reply(Reply::Done)
 }
 
-fn unknown(uri: &str) -> Start<'static> {
+fn unknown(uri: &str) -> Start {
     Start::Reply(Reply::NotFound(NotFound::Resource(uri.into())))
 }
 
-fn configure(invocation: &Invocation, options: ServeOptions) {
+fn configure(served: &ServedCall, options: ServeOptions) {
     if options != ServeOptions::default() {
-        // One that was cancelled meanwhile needs no deadline.
-        let _ = invocation.configure(options);
+        // It fails if the call was cancelled meanwhile, which then needs no deadline.
+        let _ = served.configure(options);
     }
 }
 
-fn told<T>(entries: &BTreeMap<String, (T, Json)>) -> Vec<&Json> {
-    entries.values().map(|(_, told)| told).collect()
-}
-
-/// One page of a list.
-///
-/// A cursor names the list and the place where the page begins. It means nothing to the peer; one that we did not
-/// make is told from one that we did, and refused.
-fn page(list: &str, entries: Vec<&Json>, size: usize, request: &List) -> Result<Start<'static>, RpcError> {
-    let from = match request.cursor() {
-        None => 0,
-        Some(cursor) => begin(list, &cursor)
-            .filter(|from| *from < entries.len() && from.checked_rem(size) == Some(0))
-            .ok_or_else(|| RpcError::fixed(RpcError::INVALID_PARAMS, "invalid cursor"))?,
-    };
-    let to = from.saturating_add(size).min(entries.len());
-    let items = entries.get(from..to).unwrap_or_default().iter().copied().cloned();
-    let page = Page::last(items);
-    let page = if to < entries.len() { page.followed_by(format!("{list}:{to}")) } else { page };
-    Ok(Start::Reply(Reply::Page(page)))
-}
-
-fn begin(list: &str, cursor: &str) -> Option<usize> {
-    let place = cursor.strip_prefix(list)?.strip_prefix(':')?;
-    let from: usize = place.parse().ok()?;
-    // `+5` and `05` parse, too, but we never wrote them; neither did we write 0.
-    (from > 0 && from.to_string() == place).then_some(from)
+/// The index in a cursor of `list`.
+fn page_start(list: &str, cursor: &str) -> Option<usize> {
+    let index = cursor.strip_prefix(list)?.strip_prefix(':')?;
+    let from: usize = index.parse().ok()?;
+    // `page` never writes `+5`, `05` or `0`, although they parse.
+    (from > 0 && from.to_string() == index).then_some(from)
 }

@@ -1,14 +1,17 @@
-//! A prompt: a name, named texts, messages.
+//! Prompts: templates of messages for a model, which a user chooses by name.
 
 use core::fmt;
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde::{Serialize, Serializer};
 
 use super::ToolError;
 use crate::context::Context;
+use crate::text_shape::{TextField, TextShape};
 use engine::BoxFuture;
 use protocol_core::config::RateWindow;
 use protocol_core::dialect::Reply;
@@ -18,14 +21,16 @@ use protocol_core::session::ServeOptions;
 
 type Run = dyn Fn(Context, BTreeMap<String, String>) -> BoxFuture<'static, Result<PromptOutput, ToolError>> + Send + Sync;
 
-/// A prompt to be registered with [`Service::prompt`](crate::Service::prompt). It may take its time: its
-/// [`Context`] reports progress and is cancelled like a tool's.
+/// A prompt, to be registered with [`Service::prompt`](crate::Service::prompt). Its handler may run for long: with its [`Context`] it can
+/// report progress and be cancelled, as a tool's.
 #[derive(Clone)]
 pub struct Prompt {
     pub(crate) name: String,
     title: Option<String>,
     description: Option<String>,
     arguments: Vec<PromptArgument>,
+    /// The JSON pointer of the first keyword in the schema of its arguments that cannot be checked.
+    unchecked: Option<String>,
     pub(crate) options: ServeOptions,
     handler: Arc<Run>,
 }
@@ -33,64 +38,137 @@ pub struct Prompt {
 #[derive(Clone, Debug, Serialize)]
 struct PromptArgument {
     name: String,
-    description: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<String>,
     required: bool,
 }
 
+impl PromptArgument {
+    fn of_field(field: TextField<'_>) -> Self {
+        Self { name: field.name.into(), title: field.title, description: field.description, required: field.required }
+    }
+}
+
 impl Prompt {
-    /// A prompt without arguments, for now.
+    /// A prompt without arguments; [`Prompt::argument`] adds some.
     pub fn new<F, Fut>(name: impl Into<String>, handler: F) -> Self
     where
         F: Fn(Context, BTreeMap<String, String>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<PromptOutput, ToolError>> + Send + 'static,
     {
         let handler = Arc::new(handler);
+        Self::build(name.into(), move |context, arguments| {
+            let handler = Arc::clone(&handler);
+            Box::pin(async move { handler(context, arguments).await })
+        })
+    }
+
+    /// A prompt whose arguments are the fields of a struct. The doc comment of a field is the description of its argument; an `Option` is
+    /// an argument that is not required.
+    ///
+    /// On the wire every argument is a string. If its field has another type, the string is parsed as JSON, so `"3"` is a number and
+    /// `"true"` a boolean. Arguments are checked against the schema of the type before the handler runs; the error for arguments that are
+    /// not valid is -32602 and names each argument and what is wrong with it.
+    ///
+    /// ```
+    /// use endpoint::{Context, Prompt, PromptMessage, PromptOutput};
+    ///
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Review {
+    ///     /// The text to be reviewed
+    ///     text: String,
+    ///     /// The maximum number of remarks
+    ///     remarks: Option<u8>,
+    /// }
+    ///
+    /// let review = Prompt::typed("review", async |_: Context, given: Review| {
+    ///     let max = given.remarks.unwrap_or(5);
+    ///     Ok(PromptOutput::new([PromptMessage::user(format!("Make at most {max} remarks on this text: {}", given.text))]))
+    /// });
+    /// # drop(review);
+    /// ```
+    pub fn typed<A, F, Fut>(name: impl Into<String>, handler: F) -> Self
+    where
+        A: DeserializeOwned + JsonSchema + Send + 'static,
+        F: Fn(Context, A) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<PromptOutput, ToolError>> + Send + 'static,
+    {
+        let shape = TextShape::of::<A>();
+        let (arguments, unchecked) = (shape.fields().map(PromptArgument::of_field).collect(), shape.unchecked());
+        let parts = Arc::new((shape, handler));
+        let prompt = Self::build(name.into(), move |context, arguments| {
+            let parts = Arc::clone(&parts);
+            Box::pin(async move {
+                let (shape, handler) = &*parts;
+                match shape.read(arguments) {
+                    Ok(arguments) => handler(context, arguments).await,
+                    Err(errors) => Err(RpcError::invalid_params(errors).into()),
+                }
+            })
+        });
+        Self { arguments, unchecked, ..prompt }
+    }
+
+    fn build(
+        name: String,
+        handler: impl Fn(Context, BTreeMap<String, String>) -> BoxFuture<'static, Result<PromptOutput, ToolError>>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
         Self {
-            name: name.into(),
+            name,
             title: None,
             description: None,
             arguments: Vec::new(),
+            unchecked: None,
             options: ServeOptions::default(),
-            handler: Arc::new(move |context, arguments| {
-                let handler = Arc::clone(&handler);
-                Box::pin(async move { handler(context, arguments).await })
-            }),
+            handler: Arc::new(handler),
         }
     }
 
-    /// The name that people see.
+    /// Sets the name that is shown to people (MCP `title`).
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.title = Some(title.into());
         self
     }
 
-    /// Sets the purpose of the prompt.
+    /// Sets the description.
     #[must_use]
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.description = Some(description.into());
         self
     }
 
-    /// Adds an argument. A call without a required one is refused before the handler runs.
+    /// Adds an argument. If it is `required`, a request without it is answered with the error -32602, and the handler does not run.
     #[must_use]
     pub fn argument(mut self, name: impl Into<String>, description: impl Into<String>, required: bool) -> Self {
-        self.arguments.push(PromptArgument { name: name.into(), description: description.into(), required });
+        let (name, description) = (name.into(), Some(description.into()));
+        self.arguments.push(PromptArgument { name, title: None, description, required });
         self
     }
 
-    /// Sets the time limit of a call, from its receipt, in place of the session's.
+    /// Sets the time limit of a call, counted from the receipt of its request. Overrides the session's default
+    /// ([`Timeouts::serve`](protocol_core::Timeouts::serve)).
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.options = self.options.with_deadline(deadline);
         self
     }
 
-    /// Sets how often a call may report progress, whatever the session says.
+    /// Sets the rate at which a call may send progress. Overrides the session's default.
     #[must_use]
     pub fn rate_window(mut self, window: RateWindow) -> Self {
         self.options = self.options.with_window(window);
         self
+    }
+
+    /// The JSON pointer of the first keyword in the schema of its arguments that cannot be checked.
+    pub(crate) fn unchecked(&self) -> Option<String> {
+        self.unchecked.clone()
     }
 
     pub(crate) fn describe(&self) -> Json {
@@ -113,7 +191,7 @@ impl Prompt {
         Json::encode(&description).unwrap_or_default()
     }
 
-    /// The handler's future, or why it does not run.
+    /// Returns the future of the handler, or the error if the arguments do not fit.
     pub(crate) fn start(&self, context: Context, arguments: Option<Json>) -> Result<impl Future<Output = Reply> + use<>, RpcError> {
         let arguments: BTreeMap<String, String> = match arguments {
             None => BTreeMap::new(),
@@ -130,7 +208,7 @@ impl Prompt {
         Ok(async move {
             let output = handler(context, arguments).await;
             let encoded = output.and_then(|output| Ok(Json::encode(&output)?));
-            encoded.map_or_else(|error| error.into_reply(), Reply::Raw)
+            encoded.map_or_else(|error| error.into_error_reply(), Reply::Raw)
         })
     }
 }
@@ -141,10 +219,11 @@ impl fmt::Debug for Prompt {
     }
 }
 
-/// The content of a prompt.
+/// The result of a prompt.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct PromptOutput {
-    /// The description, filled in.
+    /// The description of this result, which may name the arguments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The messages for the model, in order.
@@ -180,19 +259,19 @@ enum Content {
 }
 
 impl PromptMessage {
-    /// The user says `text`.
+    /// A text message in the role of the user.
     #[must_use]
     pub fn user(text: impl Into<String>) -> Self {
         Self { role: "user", content: Content::Text(text.into()) }
     }
 
-    /// The model says `text`.
+    /// A text message in the role of the model.
     #[must_use]
     pub fn assistant(text: impl Into<String>) -> Self {
         Self { role: "assistant", content: Content::Text(text.into()) }
     }
 
-    /// The user shows a block of another kind, exactly as it goes on the wire: an image, a resource.
+    /// A message in the role of the user with another kind of content, an image or a resource. `block` is sent as it is.
     #[must_use]
     pub fn user_block(block: Json) -> Self {
         Self { role: "user", content: Content::Block(block) }

@@ -1,4 +1,4 @@
-//! Resources: things to read, by their uri or by a template of uris.
+//! Resources that a client can read, by URI or by URI template.
 
 use core::fmt;
 use std::borrow::ToOwned;
@@ -25,10 +25,11 @@ pub struct Resource {
     read: Arc<Read>,
 }
 
-/// Resources whose uris follow a template, to be registered with
+/// A family of resources whose URIs match a template, to be registered with
 /// [`Service::resource_template`](crate::Service::resource_template).
 ///
-/// `{name}` in the template stands for at least one character up to the next `/`; `{+name}` for any, slashes included.
+/// In the template, `{name}` matches one or more characters other than `/`, and `{+name}` one or more characters of any kind. These are the
+/// simple and the reserved expansion of RFC 6570; its other expressions are not supported.
 #[derive(Clone)]
 pub struct ResourceTemplate {
     pub(crate) template: String,
@@ -37,7 +38,7 @@ pub struct ResourceTemplate {
     read: Arc<Read>,
 }
 
-/// The description of a resource, or of a template of resources.
+/// The description of a resource or of a resource template.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct About {
@@ -50,19 +51,19 @@ struct About {
     mime_type: Option<String>,
 }
 
-/// Which resource is read.
+/// The URI of the resource to read, as a handler of a [`ResourceTemplate`] takes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ResourceUri {
-    /// The whole uri, as the peer wrote it.
+    /// The whole URI, as the peer wrote it.
     pub uri: String,
-    /// The values of the variables of the template, as they are written in the uri.
+    /// The values of the template's variables by name, as written in the URI: percent-encoding is not decoded.
     pub variables: BTreeMap<String, String>,
 }
 
 macro_rules! about_builders {
     () => {
-        /// The name that people see.
+        /// Sets the name that is shown to people (MCP `title`).
         #[must_use]
         pub fn title(mut self, title: impl Into<String>) -> Self {
             self.about.title = Some(title.into());
@@ -76,7 +77,7 @@ macro_rules! about_builders {
             self
         }
 
-        /// Sets the kind of content. Contents that name none are of this kind.
+        /// Sets the MIME type of the contents, where [`ResourceContents::with_mime_type`] sets no other.
         #[must_use]
         pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
             self.about.mime_type = Some(mime_type.into());
@@ -86,7 +87,7 @@ macro_rules! about_builders {
 }
 
 impl Resource {
-    /// A resource that `read` reads whenever it is asked for.
+    /// A resource at `uri`. `read` is called for each request to read it.
     pub fn new<F, Fut>(uri: impl Into<String>, name: impl Into<String>, read: F) -> Self
     where
         F: Fn(Context) -> Fut + Send + Sync + 'static,
@@ -106,7 +107,7 @@ impl Resource {
 
     about_builders!();
 
-    /// Callers may ask to be told of every new value: what is given to [`Peer::update`](crate::Peer::update).
+    /// Lets peers subscribe to the resource. Subscribers receive every value that is passed to [`Peer::update`](crate::Peer::update).
     #[must_use]
     pub fn subscribable(mut self) -> Self {
         self.subscribable = true;
@@ -130,7 +131,7 @@ impl Resource {
 }
 
 impl ResourceTemplate {
-    /// Resources that `read` reads, given which.
+    /// Resources at the URIs that match `template`. `read` is called for each request to read one, with its URI.
     pub fn new<F, Fut>(template: impl Into<String>, name: impl Into<String>, read: F) -> Self
     where
         F: Fn(Context, ResourceUri) -> Fut + Send + Sync + 'static,
@@ -162,10 +163,10 @@ impl ResourceTemplate {
         Json::encode(&Description { uri_template: &self.template, about: &self.about }).unwrap_or_default()
     }
 
-    /// The variables of `uri`, if it follows the template.
+    /// Matches `uri` against the template, and returns it with its variables.
     pub(crate) fn matches(&self, uri: &str) -> Option<ResourceUri> {
         let mut variables = BTreeMap::new();
-        follow(&self.parts, uri, &mut variables).then(|| ResourceUri { uri: uri.to_owned(), variables })
+        match_uri(&self.parts, uri, &mut variables).then(|| ResourceUri { uri: uri.to_owned(), variables })
     }
 
     pub(crate) fn start(&self, context: Context, uri: ResourceUri) -> impl Future<Output = Reply> + use<> {
@@ -189,7 +190,7 @@ fn start(read: &Arc<Read>, about: &About, context: Context, uri: ResourceUri) ->
             }
             Ok(Json::encode(&contents)?)
         });
-        contents.map_or_else(ToolError::into_reply, Reply::Contents)
+        contents.map_or_else(ToolError::into_error_reply, Reply::Contents)
     }
 }
 
@@ -212,26 +213,26 @@ enum Body {
 }
 
 impl ResourceContents {
-    /// Text.
+    /// Contents that are text.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self { uri: String::new(), mime_type: None, body: Body::Text(text.into()) }
     }
 
-    /// Bytes. They travel in base64.
+    /// Contents that are bytes. They are sent in base64.
     #[must_use]
     pub fn blob(bytes: &[u8]) -> Self {
         Self { uri: String::new(), mime_type: None, body: Body::Blob(base64(bytes)) }
     }
 
-    /// Sets the kind of content, if it is not that of the resource.
+    /// Sets the MIME type. Default: that of the resource.
     #[must_use]
     pub fn with_mime_type(mut self, mime_type: impl Into<String>) -> Self {
         self.mime_type = Some(mime_type.into());
         self
     }
 
-    /// Sets the uri, if it is not the one that was asked for.
+    /// Sets the URI. Default: the one that was requested.
     #[must_use]
     pub fn with_uri(mut self, uri: impl Into<String>) -> Self {
         self.uri = uri.into();
@@ -257,12 +258,12 @@ enum Part {
     Literal(String),
     Variable {
         name: String,
-        /// Goes on over slashes.
-        whole: bool,
+        /// `{+name}`: the value may contain slashes.
+        takes_slashes: bool,
     },
 }
 
-/// Braces that do not make a variable are taken as they stand.
+/// Parses a template. Braces that do not enclose a variable are literal text.
 fn parts(template: &str) -> Vec<Part> {
     let mut parts = Vec::new();
     let mut literal = String::new();
@@ -274,8 +275,8 @@ fn parts(template: &str) -> Vec<Part> {
                 if !literal.is_empty() {
                     parts.push(Part::Literal(core::mem::take(&mut literal)));
                 }
-                let (name, whole) = name.strip_prefix('+').map_or((name, false), |name| (name, true));
-                parts.push(Part::Variable { name: name.to_owned(), whole });
+                let (name, takes_slashes) = name.strip_prefix('+').map_or((name, false), |name| (name, true));
+                parts.push(Part::Variable { name: name.to_owned(), takes_slashes });
                 rest = tail;
             }
             _ => {
@@ -291,9 +292,10 @@ fn parts(template: &str) -> Vec<Part> {
     parts
 }
 
-/// A variable ends where the literal after it first begins, or last if nothing follows that. So one pass decides, and no uri
-/// can make it take long; a template that has a clear reading does not mind.
-fn follow(parts: &[Part], uri: &str, variables: &mut BTreeMap<String, String>) -> bool {
+/// Matches `uri` against `parts`, without backtracking: a variable ends at the first occurrence of the literal that follows it, or, if that
+/// literal is the last part, at the end of the URI. So the time is linear in the length of the URI. Templates that can match in only one way
+/// lose nothing by this.
+fn match_uri(parts: &[Part], uri: &str, variables: &mut BTreeMap<String, String>) -> bool {
     let mut rest = uri;
     let mut parts = parts.iter();
     while let Some(part) = parts.next() {
@@ -302,7 +304,7 @@ fn follow(parts: &[Part], uri: &str, variables: &mut BTreeMap<String, String>) -
                 Some(tail) => rest = tail,
                 None => return false,
             },
-            Part::Variable { name, whole } => {
+            Part::Variable { name, takes_slashes } => {
                 let end = match parts.as_slice() {
                     [] => Some(rest.len()),
                     [Part::Literal(last)] => rest.strip_suffix(last.as_str()).map(str::len),
@@ -311,7 +313,7 @@ fn follow(parts: &[Part], uri: &str, variables: &mut BTreeMap<String, String>) -
                     [Part::Variable { .. }, ..] => rest.chars().next().map(char::len_utf8),
                 };
                 let Some((value, tail)) = end.and_then(|end| rest.split_at_checked(end)) else { return false };
-                if value.is_empty() || (!whole && value.contains('/')) {
+                if value.is_empty() || (!takes_slashes && value.contains('/')) {
                     return false;
                 }
                 variables.insert(name.clone(), value.to_owned());
@@ -328,7 +330,7 @@ mod tests {
 
     fn variables(template: &str, uri: &str) -> Option<Vec<(String, String)>> {
         let mut found = BTreeMap::new();
-        follow(&parts(template), uri, &mut found).then(|| found.into_iter().collect())
+        match_uri(&parts(template), uri, &mut found).then(|| found.into_iter().collect())
     }
 
     fn pairs(pairs: &[(&str, &str)]) -> Option<Vec<(String, String)>> {

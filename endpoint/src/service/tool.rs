@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use crate::context::{Cancelled, Context, TimeoutError};
 use crate::schema::{Output, Shape};
 use crate::service::SchemaInvalid;
-use crate::state::{AskFailed, Invocation};
+use crate::state::{AskFailed, ServedCall};
 use engine::BoxFuture;
 use engine::Task;
 use protocol_core::config::RateWindow;
@@ -24,14 +24,15 @@ use protocol_core::error::RpcError;
 use protocol_core::json::{Json, JsonError, Text};
 use protocol_core::session::ServeOptions;
 
-/// A tool to be registered with [`Service::tool`](crate::Service::tool).
+/// A tool, to be registered with [`Service::tool`](crate::Service::tool): a name, typed arguments and a handler.
 ///
-/// The arguments are checked against the schema of their type before the handler runs. What fails is a result that says
-/// which field is wrong and how, so that the model can try again. Arguments that are missing or `null` are read as `{}`; a struct of
-/// named fields takes no others; `()` takes none at all.
+/// Arguments are checked against the schema of their type before the handler runs. If they are not valid, the caller gets a result with
+/// `isError` that names each wrong field and its error, so that the model can try again. Missing arguments and `null` are read as `{}`. A
+/// struct with named fields accepts no other members; `()` accepts none at all.
 ///
-/// Without the feature `validate`, types, required and unknown members, choices, bounds of numbers and lengths of lists are checked; a
-/// schema with other rules, such as `pattern` or `uniqueItems`, is refused when the tool is registered ([`Service::try_tool`]).
+/// Without the feature `validate` only these keywords are checked: types, required and unknown members, choices, ranges of numbers, and
+/// lengths of lists and strings. A tool whose schema has another keyword, such as `pattern` or `uniqueItems`, is refused when it is
+/// registered ([`Service::try_tool`]).
 ///
 /// [`Service::try_tool`]: crate::Service::try_tool
 ///
@@ -45,7 +46,7 @@ use protocol_core::session::ServeOptions;
 ///
 /// let tool = Tool::new("area", async |_context: Context, given: Area| {
 ///     if given.width < 0.0 {
-///         return Err(ToolError::from("a width is not negative"));
+///         return Err(ToolError::from("the width must not be negative"));
 ///     }
 ///     Ok(Size { area: given.width * given.height })
 /// })
@@ -62,11 +63,11 @@ pub struct Tool {
     input: Arc<Shape>,
     output: Option<Json>,
     pub(crate) options: ServeOptions,
-    pub(crate) inline: bool,
-    pub(crate) handler: Handler,
+    inline: bool,
+    handler: Handler,
 }
 
-/// The promises of a tool to clients that trust the server (MCP `annotations`).
+/// The hints of a tool about its behaviour, for clients that trust the server (MCP `annotations`).
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Hints {
@@ -89,26 +90,37 @@ impl Hints {
     }
 }
 
-/// The way in which a tool runs.
 #[derive(Clone)]
-pub(crate) enum Handler {
+enum Handler {
     Task {
-        /// A task that owes the answer. Nothing begins before it is polled.
-        start: Arc<dyn Fn(Arc<Invocation>, Json) -> BoxFuture<'static, ()> + Send + Sync>,
-        /// For one that is marked inline: most of those have ended at once, and what only a task needs is not made for them.
+        start: Arc<StartTask>,
+        /// For a tool that is marked inline. Most of them end in their first poll, so nothing is allocated for a task before that.
         in_place: Arc<InPlace>,
     },
-    Blocking(Arc<dyn Fn(Context, Json) -> Reply + Send + Sync>),
+    Blocking(Arc<RunBlocking>),
 }
 
-/// Runs a handler where it stands until it waits for something; then gives what is left, to be polled again.
+/// A tool's handler, ready to be started.
+pub(crate) enum Run {
+    Task(Arc<StartTask>),
+    InPlace(Arc<InPlace>),
+    Blocking(Arc<RunBlocking>),
+}
+
+/// Makes the task that runs the handler and answers the call. The handler starts when the task is first polled.
+pub(crate) type StartTask = dyn Fn(Arc<ServedCall>, Json) -> BoxFuture<'static, ()> + Send + Sync;
+
+/// Runs a blocking handler to its end.
+pub(crate) type RunBlocking = dyn Fn(Context, Json) -> Reply + Send + Sync;
+
+/// Polls a handler once. Returns its reply, or the future to poll again if it is pending.
 pub(crate) type InPlace = dyn Fn(Context, Json) -> Result<Reply, BoxFuture<'static, Reply>> + Send + Sync;
 
 impl Tool {
     /// A tool with typed arguments and a typed result.
     ///
-    /// The result becomes structured content and the same JSON as one block of text; one whose JSON is no object is the member
-    /// `result` of one. `()` becomes no content at all.
+    /// The result is sent as structured content, and once more as a block of text with the same JSON. Structured content must be an object
+    /// (MCP, server/tools, "Structured Content"), so a result of another type is wrapped: `7` becomes `{"result":7}`. `()` has no content.
     pub fn new<A, R, F, Fut>(name: impl Into<String>, handler: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
@@ -117,22 +129,22 @@ impl Tool {
         Fut: Future<Output = Result<R, ToolError>> + Send + 'static,
     {
         let output = Arc::new(Output::of::<R>());
-        let told = output.schema().cloned();
-        Self::task(name, told, handler, move |value| typed(&output, value))
+        let output_schema = output.schema().cloned();
+        Self::task(name, output_schema, handler, move |value| typed(&output, value))
     }
 
-    /// A tool with typed arguments that shapes its result itself: several blocks of content, or none of it structured.
+    /// A tool with typed arguments whose handler builds its [`ToolOutput`] itself: several blocks of content, or no structured content.
     pub fn with_output<A, F, Fut>(name: impl Into<String>, handler: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
         F: Fn(Context, A) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<ToolOutput, ToolError>> + Send + 'static,
     {
-        Self::task(name, None, handler, ToolError::settle)
+        Self::task(name, None, handler, ToolError::tool_reply)
     }
 
-    /// Like [`Tool::new`], for a handler that blocks its thread. It runs on the runtime's blocking threads. A cancelled one is told
-    /// ([`Context::is_cancelled`]); it cannot be dropped.
+    /// A tool like one of [`Tool::new`], with a handler that may block. It runs on one of the runtime's threads for blocking code. If the
+    /// call is cancelled, the handler can notice it ([`Context::is_cancelled`]), but it cannot be stopped from outside.
     pub fn blocking<A, R, F>(name: impl Into<String>, handler: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
@@ -140,18 +152,18 @@ impl Tool {
         F: Fn(Context, A) -> Result<R, ToolError> + Send + Sync + 'static,
     {
         let output = Output::of::<R>();
-        let told = output.schema().cloned();
+        let output_schema = output.schema().cloned();
         let input = Arc::new(Shape::arguments::<A>());
         let read = Arc::clone(&input);
         let run = move |context: Context, arguments: Json| match read.read(&arguments) {
             Ok(arguments) => typed(&output, handler(context, arguments)),
-            Err(violations) => invalid(&violations),
+            Err(errors) => invalid(&errors),
         };
-        Self::build(name.into(), input, told, Handler::Blocking(Arc::new(run)))
+        Self::build(name.into(), input, output_schema, Handler::Blocking(Arc::new(run)))
     }
 
-    /// A tool whose schema is known at run time only, as one that is read from a file or passed on from elsewhere. The handler is given the
-    /// arguments as JSON, checked against `schema`, and shapes its result itself. `schema` is sent to the peer word for word.
+    /// A tool whose schema is known only at run time, for example because it is read from a file. The handler takes the arguments as JSON,
+    /// checked against `schema`, and builds its [`ToolOutput`] itself. `schema` is sent to the peer byte for byte.
     ///
     /// ```
     /// use endpoint::{Context, Tool};
@@ -167,8 +179,8 @@ impl Tool {
     /// ```
     ///
     /// # Errors
-    /// [`SchemaInvalid`] if `schema` is no JSON Schema of an object (`"type": "object"`); its subschemas are looked at with the feature
-    /// `validate` alone. A schema with rules that are not checked is refused when the tool is registered
+    /// [`SchemaInvalid`] if `schema` is not a JSON Schema with `"type": "object"`. Its subschemas are validated only with the feature
+    /// `validate`. Without it, a schema with a keyword that cannot be checked is refused when the tool is registered
     /// ([`Service::try_tool`](crate::Service::try_tool)).
     pub fn raw<F, Fut>(name: impl Into<String>, schema: Json, handler: F) -> Result<Self, SchemaInvalid>
     where
@@ -177,12 +189,12 @@ impl Tool {
     {
         let name = name.into();
         match Shape::raw(schema) {
-            Ok(input) => Ok(Self::task_of(name, input, Shape::check, None, handler, ToolError::settle)),
+            Ok(input) => Ok(Self::task_of(name, input, Shape::check, None, handler, ToolError::tool_reply)),
             Err(reason) => Err(SchemaInvalid { tool: name, reason }),
         }
     }
 
-    fn task<A, R, F, Fut, S>(name: impl Into<String>, told: Option<Json>, handler: F, shape: S) -> Self
+    fn task<A, R, F, Fut, S>(name: impl Into<String>, output_schema: Option<Json>, handler: F, shape: S) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
         R: 'static,
@@ -190,15 +202,15 @@ impl Tool {
         Fut: Future<Output = Result<R, ToolError>> + Send + 'static,
         S: Fn(Result<R, ToolError>) -> Reply + Send + Sync + 'static,
     {
-        Self::task_of(name.into(), Shape::arguments::<A>(), Shape::read::<A>, told, handler, shape)
+        Self::task_of(name.into(), Shape::arguments::<A>(), Shape::read::<A>, output_schema, handler, shape)
     }
 
-    /// A tool whose arguments `read` checks and reads, and whose result `shape` makes the reply of.
+    /// Builds a tool. `read` checks and decodes the arguments; `shape` converts the result of the handler into the reply.
     fn task_of<A, R, F, Fut, S>(
         name: String,
         input: Shape,
         read: fn(&Shape, &Json) -> Result<A, String>,
-        told: Option<Json>,
+        output_schema: Option<Json>,
         handler: F,
         shape: S,
     ) -> Self
@@ -212,14 +224,14 @@ impl Tool {
         let input = Arc::new(input);
         let parts = Arc::new((Arc::clone(&input), handler, shape));
         let later = Arc::clone(&parts);
-        let start = move |invocation: Arc<Invocation>, arguments: Json| -> BoxFuture<'static, ()> {
+        let start = move |served: Arc<ServedCall>, arguments: Json| -> BoxFuture<'static, ()> {
             let parts = Arc::clone(&later);
-            let context = Context::new(Arc::clone(&invocation));
-            Box::pin(Task::new(invocation, async move {
+            let context = Context::new(Arc::clone(&served));
+            Box::pin(Task::new(served, async move {
                 let (input, handler, shape) = &*parts;
                 match read(input, &arguments) {
                     Ok(arguments) => shape(handler(context, arguments).await),
-                    Err(violations) => invalid(&violations),
+                    Err(errors) => invalid(&errors),
                 }
             }))
         };
@@ -227,13 +239,13 @@ impl Tool {
             let (input, handler, shape) = &*parts;
             let arguments = match read(input, &arguments) {
                 Ok(arguments) => arguments,
-                Err(violations) => return Ok(invalid(&violations)),
+                Err(errors) => return Ok(invalid(&errors)),
             };
             let mut future = Box::pin(handler(context, arguments));
-            // Whatever registers this waker is polled again, with a real one, as soon as there is a task.
+            // No wake is lost by the no-op waker: a pending future is polled again, with a real waker, as soon as there is a task.
             match future.as_mut().poll(&mut TaskContext::from_waker(Waker::noop())) {
                 Poll::Ready(value) => {
-                    // With all that it holds, so that its cleanup runs before code of the result, as after an `await`.
+                    // As after an `await`, the future is dropped before the result is serialized.
                     drop(future);
                     Ok(shape(value))
                 }
@@ -246,7 +258,7 @@ impl Tool {
                 }
             }
         };
-        Self::build(name, input, told, Handler::Task { start: Arc::new(start), in_place: Arc::new(in_place) })
+        Self::build(name, input, output_schema, Handler::Task { start: Arc::new(start), in_place: Arc::new(in_place) })
     }
 
     fn build(name: String, input: Arc<Shape>, output: Option<Json>, handler: Handler) -> Self {
@@ -263,76 +275,86 @@ impl Tool {
         }
     }
 
-    /// The name that people see.
+    /// Sets the name that is shown to people (MCP `title`).
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.title = Some(title.into());
         self
     }
 
-    /// Sets the description, for the model.
+    /// Sets the description, which the model reads.
     #[must_use]
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.description = Some(description.into());
         self
     }
 
-    /// It changes nothing.
+    /// Marks the tool as read-only (MCP `readOnlyHint`): it does not modify its environment.
     #[must_use]
     pub fn read_only(mut self) -> Self {
         self.hints.read_only_hint = Some(true);
         self
     }
 
-    /// Says whether its changes may destroy something. Clients assume so unless told otherwise.
+    /// Sets whether the tool may destroy something, rather than only add to it (MCP `destructiveHint`). Clients assume `true` by default.
     #[must_use]
     pub fn destructive(mut self, destructive: bool) -> Self {
         self.hints.destructive_hint = Some(destructive);
         self
     }
 
-    /// Doing it twice is the same as doing it once.
+    /// Marks the tool as idempotent (MCP `idempotentHint`): calling it again with the same arguments has no further effect.
     #[must_use]
     pub fn idempotent(mut self) -> Self {
         self.hints.idempotent_hint = Some(true);
         self
     }
 
-    /// Says whether it reaches beyond this program, the web for one. Clients assume so unless told otherwise.
+    /// Sets whether the tool interacts with the outside world, such as the web (MCP `openWorldHint`). Clients assume `true` by default.
     #[must_use]
     pub fn open_world(mut self, open_world: bool) -> Self {
         self.hints.open_world_hint = Some(open_world);
         self
     }
 
-    /// Sets the time limit of a call, from its receipt, in place of the session's.
+    /// Sets the time limit of a call, counted from the receipt of its request. Overrides the session's default
+    /// ([`Timeouts::serve`](protocol_core::Timeouts::serve)).
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.options = self.options.with_deadline(deadline);
         self
     }
 
-    /// Sets the rate at which a call may report progress, in place of the session's.
+    /// Sets the rate at which a call may send progress. Overrides the session's default.
     #[must_use]
     pub fn rate_window(mut self, window: RateWindow) -> Self {
         self.options = self.options.with_window(window);
         self
     }
 
-    /// The handler is quick: it is polled once in place, by the task that reads from the channel, and costs a task only if it then
-    /// waits for something. One that is slow holds everything up. Without effect on a [`Tool::blocking`] one.
+    /// Runs the handler without a task of its own: it is polled once by the task that drives the endpoint, and moved to a new task only if it
+    /// is then pending. For quick handlers; a slow one delays everything else on the connection. No effect on [`Tool::blocking`].
     #[must_use]
     pub fn inline(mut self) -> Self {
         self.inline = true;
         self
     }
 
-    /// The place in the schema of its arguments of the first rule that nothing checks.
+    /// The handler, with the way in which it is to be run.
+    pub(crate) fn run(&self) -> Run {
+        match &self.handler {
+            Handler::Task { in_place, .. } if self.inline => Run::InPlace(Arc::clone(in_place)),
+            Handler::Task { start, .. } => Run::Task(Arc::clone(start)),
+            Handler::Blocking(run) => Run::Blocking(Arc::clone(run)),
+        }
+    }
+
+    /// The JSON pointer of the first keyword in the schema of its arguments that cannot be checked.
     pub(crate) fn unchecked(&self) -> Option<String> {
         self.input.unchecked()
     }
 
-    /// As the peer is told.
+    /// The tool as `tools/list` describes it.
     pub(crate) fn describe(&self) -> Json {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
@@ -369,62 +391,62 @@ impl fmt::Debug for Tool {
 
 fn typed<R: Serialize>(output: &Output, value: Result<R, ToolError>) -> Reply {
     let shaped = value.and_then(|value| {
-        let no_json = |error: JsonError| ToolError::Rpc(RpcError::internal(format!("the result {error}")));
-        output.shape(&value).map_err(no_json)
+        let not_serializable = |error: JsonError| ToolError::Rpc(RpcError::internal(format!("the result cannot be sent: {error}")));
+        output.shape(&value).map_err(not_serializable)
     });
-    ToolError::settle(shaped)
+    ToolError::tool_reply(shaped)
 }
 
-fn invalid(violations: &str) -> Reply {
+fn invalid(errors: &str) -> Reply {
     #[derive(Serialize)]
     struct Issue<'a> {
         message: &'a str,
     }
-    let error = RpcError::new(tesseron::code::INPUT_VALIDATION, format!("invalid arguments: {violations}"));
-    let issues = Json::encode(&[Issue { message: violations }]).ok();
-    Reply::Tool(ToolOutput::fault(RpcError { data: issues.map(Box::new), ..error }))
+    let mut error = RpcError::new(tesseron::code::INPUT_VALIDATION, format!("invalid arguments: {errors}"));
+    error.data = Json::encode(&[Issue { message: errors }]).ok().map(Box::new);
+    Reply::Tool(ToolOutput::fault(error))
 }
 
-/// Why a handler brought no result.
+/// The error of a handler.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ToolError {
-    /// The tool failed, and this says how. A tool's failure is a result, so that the model can read it and try otherwise; a prompt's
-    /// or a resource's is an internal error.
+    /// A failure, in words. A failed tool answers with a result that has `isError`, so that the model can read the message and try something
+    /// else; a failed prompt or resource answers with an internal error.
     #[error("{0}")]
     Failed(Text),
-    /// The handler stopped since it was told to. Nothing is sent then; a handler that was not told fails with it.
+    /// The handler stopped because its call was cancelled. Nothing is sent then. If the call was not cancelled, it fails with this message.
     #[error("cancelled")]
     Cancelled,
-    /// A question to the caller failed. As [`ToolError::Failed`], with a number where the protocol sends one (Tesseron).
+    /// An input request failed. Handled as [`ToolError::Failed`]; Tesseron also sends its error code ([`AskFailed::code`]).
     #[error("{0}")]
     Ask(AskFailed),
-    /// There is no such thing.
+    /// The tool or resource does not exist. Answered with the error that the protocol has for it.
     #[error("not found")]
     NotFound(NotFound),
-    /// A protocol error, which clients show to people rather than to models.
+    /// A JSON-RPC error, sent as it is. Clients show it to people rather than to the model.
     #[error("{0}")]
     Rpc(RpcError),
 }
 
 impl ToolError {
-    /// A failure that says how.
+    /// A [`ToolError::Failed`] with this message.
     #[must_use]
     pub fn failed(message: impl Into<Text>) -> Self {
         Self::Failed(message.into())
     }
 
-    /// There is no such resource.
+    /// A [`ToolError::NotFound`] for the resource `uri`.
     #[must_use]
     pub fn resource_not_found(uri: &str) -> Self {
         Self::NotFound(NotFound::Resource(uri.into()))
     }
 
-    /// The call cannot be served before the user has opened these addresses: an error that clients show to people, who may call again
-    /// afterwards.
+    /// The error -32042, URL elicitation required (MCP, client/elicitation): the user has to open `urls` before the call can be served. The
+    /// client shows them to the user, and may call again afterwards.
     ///
-    /// If the caller of `context` does not open addresses, a tool's failure that says so ([`AskFailed::NoUrlElicitation`]); if one of
-    /// them is not proper, or there is none, [`AskFailed::Invalid`].
+    /// If the caller of `context` does not support elicitation by URL, this is a [`ToolError::Ask`] with [`AskFailed::NoUrlElicitation`]
+    /// instead; if `urls` is empty or one of them is not valid, one with [`AskFailed::Invalid`].
     #[must_use]
     pub fn urls_required(context: &Context, urls: impl IntoIterator<Item = OpenUrl>) -> Self {
         if !context.capabilities().elicitation_url {
@@ -438,7 +460,8 @@ impl ToolError {
         }
     }
 
-    fn settle(result: Result<ToolOutput, Self>) -> Reply {
+    /// Converts the end of a tool's handler into its reply: a failure is a result with `isError`.
+    fn tool_reply(result: Result<ToolOutput, Self>) -> Reply {
         match result {
             Ok(output) => Reply::Tool(output),
             Err(Self::Failed(message)) => Reply::Tool(ToolOutput::error(message)),
@@ -453,8 +476,8 @@ impl ToolError {
         }
     }
 
-    /// The answer to what is no call of a tool.
-    pub(crate) fn into_reply(self) -> Reply {
+    /// Converts the error of a handler that is not a tool's into its reply: a failure is a JSON-RPC error.
+    pub(crate) fn into_error_reply(self) -> Reply {
         Reply::Error(match self {
             Self::Failed(message) => RpcError::internal(message),
             Self::Ask(failed) => RpcError::internal(failed.to_string()),

@@ -1,7 +1,7 @@
-//! The deadlines of the endpoint itself: sleeping handlers, and handlers that were told to stop.
+//! Alarms: the deadlines of the endpoint itself, for handlers that sleep and for the grace of cancelled handlers.
 //!
-//! They are not alarms of the session, since a handler may clean up for a while after the session has closed, and a
-//! closed session has no deadlines.
+//! They are not deadlines of the session, since a handler may still clean up after the session has closed, and a closed session has no
+//! deadlines.
 
 use std::collections::BTreeMap;
 use std::task::Waker;
@@ -9,15 +9,15 @@ use std::task::Waker;
 use protocol_core::session::InboundId;
 use protocol_core::time::Instant;
 
-/// Names one alarm; ordered by time, and equal times by age.
+/// The key of one alarm. Keys are ordered by time, and alarms of the same time by age.
 pub(crate) type AlarmKey = (Instant, u64);
 
-/// A deadline that is due.
+/// The purpose of an alarm.
 #[derive(Debug)]
 pub(crate) enum Alarmed {
-    /// A handler sleeps.
+    /// Wakes a handler that sleeps.
     Sleeper(Option<Waker>),
-    /// A cancelled handler has used up its grace.
+    /// Ends the grace of a cancelled handler.
     Grace(InboundId),
 }
 
@@ -35,12 +35,12 @@ impl Alarms {
         key
     }
 
-    /// The alarm as it was, to be dropped outside the lock. `None`: it has gone off.
+    /// Removes an alarm and returns it, to be dropped outside of the lock. `None` if it has gone off.
     pub(crate) fn clear(&mut self, key: AlarmKey) -> Option<Alarmed> {
         self.set.remove(&key)
     }
 
-    /// The place of a sleeper's waker. `None`: its alarm has gone off.
+    /// The waker of a sleeper. `None` if its alarm has gone off.
     pub(crate) fn sleeper(&mut self, key: AlarmKey) -> Option<&mut Option<Waker>> {
         match self.set.get_mut(&key)? {
             Alarmed::Sleeper(waker) => Some(waker),
@@ -52,13 +52,13 @@ impl Alarms {
         self.set.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Takes out the earliest alarm that is due at `now`.
+    /// Removes and returns the earliest alarm that is due at `now`.
     pub(crate) fn due(&mut self, now: Instant) -> Option<Alarmed> {
         let first = self.set.first_entry()?;
         (first.key().0 <= now).then(|| first.remove())
     }
 
-    /// Takes out every alarm, since nothing will tell when they are due.
+    /// Removes and returns all alarms.
     pub(crate) fn take(&mut self) -> Vec<Alarmed> {
         core::mem::take(&mut self.set).into_values().collect()
     }

@@ -1,44 +1,44 @@
-//! The failure of a question to the caller.
+//! The error of an input request to the caller.
 
-use super::stopped;
+use super::cancel_reason;
 use protocol_core::dialect::{depth_data, tesseron};
 use protocol_core::error::RpcError;
 use protocol_core::session::CancelReason;
 
-/// Why a question to the caller brought no answer.
+/// The error of an input request without an answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AskFailed {
-    /// The caller did not declare that it samples. Nothing was sent.
+    /// The caller has not declared the capability `sampling`. Nothing was sent.
     #[error("the caller does not offer sampling")]
     NoSampling,
-    /// The caller did not declare that it elicits. Nothing was sent.
+    /// The caller has not declared the capability `elicitation`. Nothing was sent.
     #[error("the caller does not offer elicitation")]
     NoElicitation,
-    /// The caller did not declare that it opens addresses. Nothing was sent.
+    /// The caller has not declared the capability `elicitation.url`. Nothing was sent.
     #[error("the caller does not offer elicitation by URL")]
     NoUrlElicitation,
-    /// The caller did not declare roots. Nothing was sent.
+    /// The caller has not declared the capability `roots`. Nothing was sent.
     #[error("the caller does not offer roots")]
     NoRoots,
-    /// Sampling would be nested too deep. Nothing was sent.
+    /// The sampling depth would exceed the maximum. Nothing was sent.
     #[error("sampling would be nested {depth} deep, {max} is the most")]
     TooDeep {
-        /// As deep as it would be.
+        /// The depth that the request would have.
         depth: u8,
-        /// As deep as it may be.
+        /// The maximum depth.
         max: u8,
     },
-    /// The question has a shape that the protocol forbids. Nothing was sent.
+    /// The input request is not valid, for the reason given. Nothing was sent.
     #[error("the question is not valid: {0}")]
     Invalid(String),
-    /// Too many questions are open, or too much output waits. Nothing was sent.
+    /// Too many input requests are open, or too much output is queued. Nothing was sent.
     #[error("too many questions are open")]
     Busy,
     /// The caller answered with an error.
     #[error("the caller refused: {0}")]
     Refused(RpcError),
-    /// The answer is not of the shape that was asked for.
+    /// The answer does not have the form that was requested.
     #[error("the answer does not fit: {0}")]
     Mismatch(String),
     /// No answer came in time.
@@ -47,17 +47,17 @@ pub enum AskFailed {
     /// The connection ended before the answer came.
     #[error("the connection ended before the caller answered")]
     Lost,
-    /// The invocation was cancelled meanwhile.
-    #[error("{}", stopped(.0))]
+    /// The call was cancelled, before or while the input request was open.
+    #[error("{}", cancel_reason(.0))]
     Cancelled(CancelReason),
-    /// The invocation has ended: its handler has returned.
+    /// The call is over: its handler has returned.
     #[error("the call is over")]
     Over,
 }
 
 impl AskFailed {
-    /// The number that programs know it by: the caller's own for [`AskFailed::Refused`], -32006 and -32007 for a capability that
-    /// is missing, -32005 for an answer that does not fit.
+    /// The JSON-RPC error code for this error: the caller's own for [`AskFailed::Refused`], -32006 and -32007 for a missing capability,
+    /// -32005 for an answer that does not fit.
     #[must_use]
     pub const fn code(&self) -> i64 {
         match self {
@@ -76,7 +76,8 @@ impl AskFailed {
 }
 
 impl AskFailed {
-    /// The error that a protocol sends whose failures are errors (Tesseron, errors page). What the caller said goes back as it is.
+    /// The error that is sent where failures of tools are JSON-RPC errors, as on Tesseron (docs/protocols/tesseron.md, "Error codes"). The
+    /// caller's own error is sent back as it is.
     pub(crate) fn fault(&self) -> RpcError {
         let code = match self {
             Self::Refused(error) => return error.clone(),

@@ -1,4 +1,4 @@
-//! The end of a call of ours.
+//! The outcome of an outbound call, and the error if it has no result.
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -9,15 +9,15 @@ use protocol_core::error::RpcError;
 use protocol_core::json::{Json, JsonError};
 use protocol_core::session::{InvokeError, Outcome};
 
-/// The outcome of a call, and what the peer reported before it.
+/// The outcome of an outbound call, with its partial result and its last progress.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CallOutcome {
     /// The outcome.
     pub outcome: Outcome,
-    /// The partial result of a call that failed, if the peer gave one.
+    /// The last checkpoint of the callee, if the call has no whole result and the peer sent one.
     pub partial: Option<Json>,
-    /// The last progress that was accepted.
+    /// The last progress update that was accepted.
     pub last: Option<Box<Progress>>,
 }
 
@@ -26,10 +26,10 @@ impl CallOutcome {
         Self { outcome, partial, last }
     }
 
-    /// The result object, or why there is none.
+    /// Returns the result object.
     ///
     /// # Errors
-    /// [`CallError`] for every outcome but [`Outcome::Result`].
+    /// [`CallError::Rpc`] for [`Outcome::Error`], [`CallError::Ended`] for every other outcome but [`Outcome::Result`].
     pub fn result(self) -> Result<Json, CallError> {
         match self.outcome {
             Outcome::Result(result) => Ok(result),
@@ -40,20 +40,24 @@ impl CallOutcome {
 }
 
 impl CallOutcome {
-    /// The result of a tool, which may say that the tool failed ([`ToolResult::is_error`]), or why there is none.
+    /// Returns the result of a tool, also if the tool failed ([`ToolResult::is_error`]).
     ///
     /// # Errors
-    /// [`CallError`] as for [`CallOutcome::result`], or if the result is not that of a tool.
+    /// As for [`CallOutcome::result`]; [`CallError::Unreadable`] if the result is not that of a tool.
     pub fn tool(self) -> Result<ToolResult, CallError> {
         let result = self.result()?;
         ToolResult::read(&result).ok_or_else(|| CallError::Unreadable(String::from("it is not the result of a tool")))
     }
 
-    /// The result of a tool as a type: its structured content; where there is none, its text, read as JSON or as the string that it is. A
-    /// type that is no object, as a number, is read from the member `result`, which is where [`Tool::new`](crate::Tool::new) puts it.
+    /// Decodes the result of a tool as a `T`.
+    ///
+    /// A `T` that serializes to an object is decoded from the structured content. Any other `T`, such as a number, is decoded from the member
+    /// `result` of the structured content, into which [`Tool::new`](crate::Tool::new) wraps it. Without structured content, `T` is decoded
+    /// from the text: as JSON, or as a string.
     ///
     /// # Errors
-    /// [`CallError::ToolFailed`] if the tool failed, [`CallError::Unreadable`] if the result is no `T`, else as for [`CallOutcome::result`].
+    /// As for [`CallOutcome::result`]; [`CallError::ToolFailed`] if the tool failed; [`CallError::Unreadable`] if the result cannot be decoded
+    /// as a `T`.
     pub fn tool_as<T: DeserializeOwned + JsonSchema>(self) -> Result<T, CallError> {
         let result = self.tool()?;
         if result.is_error {
@@ -63,26 +67,26 @@ impl CallOutcome {
     }
 }
 
-/// Why a call brought no result.
+/// The error of an outbound call without a result.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// It was not made.
+    /// The call was refused before anything was sent.
     #[error("not sent: {0}")]
     NotSent(#[from] InvokeError),
     /// The peer answered with an error.
     #[error("{0}")]
     Rpc(#[from] RpcError),
-    /// The tool ran and failed; its text says how.
+    /// The tool ran and failed. The text of its result says why.
     #[error("the tool failed: {}", .0.text())]
     ToolFailed(Box<ToolResult>),
-    /// It ended without an answer: cancelled, timed out, lost, invalid.
+    /// The call ended without an answer: it was cancelled, timed out, was lost with the connection, or its answer was invalid.
     #[error("{}", ended(.0))]
     Ended(Outcome),
-    /// It was not made: the arguments have no JSON.
+    /// The arguments cannot be serialized. Nothing was sent.
     #[error("not sent, since its arguments are no JSON: {0}")]
     Unwritable(String),
-    /// The answer came and has not the shape that the protocol gives it.
+    /// The answer arrived, but cannot be decoded.
     #[error("the answer cannot be read: {0}")]
     Unreadable(String),
 }

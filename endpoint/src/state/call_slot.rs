@@ -7,13 +7,13 @@ use super::diagnose::Span;
 use super::{CallOutcome, Counters};
 use protocol_core::dialect::Progress;
 
-/// An outbound call that has a handle.
+/// The slot of an outbound call that has a handle.
 #[derive(Debug, Default)]
 pub(crate) struct CallSlot {
     /// Unread updates. `None` before there are any: most calls have none.
     pub(crate) unread: Option<Box<Unread>>,
     pub(crate) stage: CallStage,
-    /// `true` if the waiting task also wants updates of progress.
+    /// The waiting task is also to be woken by progress.
     pub(crate) wants_progress: bool,
     pub(crate) span: Span,
 }
@@ -21,9 +21,9 @@ pub(crate) struct CallSlot {
 /// The stage of an outbound call.
 #[derive(Debug)]
 pub(crate) enum CallStage {
-    /// On its way, and who waits for it.
+    /// It has not ended. Holds the waker of the task that awaits it.
     Open(Option<Waker>),
-    /// Its end, unread.
+    /// It has ended, and its outcome was not read yet.
     Ended(CallOutcome),
 }
 
@@ -38,7 +38,7 @@ impl CallSlot {
         matches!(self.stage, CallStage::Open(_))
     }
 
-    /// Takes the waker that waits.
+    /// Takes the waker of the task that awaits the call.
     pub(crate) fn waiting(&mut self) -> Option<Waker> {
         match &mut self.stage {
             CallStage::Open(waiting) => waiting.take(),
@@ -46,7 +46,7 @@ impl CallSlot {
         }
     }
 
-    /// Open -> Ended. Gives the waker that waits.
+    /// Open -> Ended. Returns the waker of the task that awaits the call.
     pub(crate) fn end(&mut self, done: CallOutcome) -> Option<Waker> {
         let waiting = self.waiting();
         self.stage = CallStage::Ended(done);
@@ -54,8 +54,9 @@ impl CallSlot {
     }
 }
 
-/// Updates kept for a reader who is slow, and as many again of those that it has taken and not looked at. One more merges into the newest.
-const UNREAD: usize = 1024;
+/// The maximum number of unread updates of a call in its slot. Further ones are merged into the newest. The [`Call`](crate::Call) itself may
+/// have taken as many again that it has not returned yet.
+const MAX_UNREAD: usize = 1024;
 
 /// Unread updates, oldest first.
 #[derive(Debug, Default)]
@@ -66,14 +67,14 @@ impl Unread {
         self.0.is_empty()
     }
 
-    /// Takes the oldest.
+    /// Takes the oldest update.
     pub(crate) fn pop(&mut self) -> Option<Progress> {
         self.0.pop_front()
     }
 
-    /// Keeps an update until it is read.
+    /// Stores an update until it is read.
     pub(crate) fn push(&mut self, update: Progress, counters: &mut Counters) {
-        if self.0.len() < UNREAD {
+        if self.0.len() < MAX_UNREAD {
             self.0.push_back(update);
         } else if let Some(newest) = self.0.back_mut() {
             counters.progress_merged = counters.progress_merged.saturating_add(1);
@@ -82,7 +83,7 @@ impl Unread {
     }
 }
 
-/// The newest of each member. A value without a total says that the total is not known any longer.
+/// Merges `update` into `into`, member by member. A new value without a total means that the total is no longer known.
 fn merge(into: &mut Progress, update: Progress) {
     if update.value.is_some() {
         into.value = update.value;
@@ -105,7 +106,7 @@ mod tests {
             let update = Progress::value(f64::from(value));
             unread.push(if value == 1500 { update.with_message("half past") } else { update }, &mut counters);
         }
-        assert_eq!(unread.0.len(), UNREAD);
+        assert_eq!(unread.0.len(), MAX_UNREAD);
         assert_eq!(counters.progress_merged, 2000 - 1024);
         assert_eq!(unread.0.front(), Some(&Progress::value(0.0)));
         assert_eq!(unread.0.back(), Some(&Progress::value(1999.0).with_message("half past")));

@@ -1,5 +1,5 @@
-//! The records of an endpoint for a `tracing` subscriber: one span for each inbound call, input request and outbound call, and an event for each thing that
-//! helps in the search for a fault.
+//! The records of an endpoint for a `tracing` subscriber: a span for each inbound call, input request and outbound call, and events for what
+//! helps to find the cause of a problem.
 //!
 //! | Span | Fields |
 //! |---|---|
@@ -10,16 +10,16 @@
 //! | Event | Level |
 //! |---|---|
 //! | a handler or an answer panicked | error |
-//! | progress, a log record or a checkpoint refused; a violation of the peer; a handler given up after its grace | warn |
+//! | progress, a log record or a checkpoint was refused; a violation of the peer; a handler was abandoned after its grace | warn |
 //! | the peer refused the handshake | warn |
-//! | closed: by this end, or since the peer ended the connection | info |
-//! | closed for any other reason | warn |
-//! | an invocation was answered; was cancelled, and why; the late answer of one; a call ended, and how | debug |
+//! | the session closed: by this end, or because the peer ended the connection | info |
+//! | the session closed for any other reason | warn |
+//! | an inbound call was answered; was cancelled, with the reason; was answered too late; an outbound call ended, with its outcome | debug |
 //!
-//! A subscriber is foreign code: nothing here may be called under the lock, but for what only makes a [`Note`]. It is told when the lock
-//! is let go.
+//! A subscriber is code of the user, so nothing here may be called under the lock, except the constructors of [`Note`]. A note is recorded
+//! after the lock is released.
 //!
-//! Without the feature `tracing` the types have no content and the functions do nothing, so no other file knows of the feature.
+//! Without the feature `tracing` the types are empty and the functions do nothing, so that no other file depends on the feature.
 
 #[cfg(not(feature = "tracing"))]
 pub(crate) use off::{Answered, Note, Span, panicked, progress_refused, settled, value_refused};
@@ -37,7 +37,7 @@ mod on {
     use tracing::level_filters::LevelFilter;
     use tracing::{debug, error, info, info_span, warn};
 
-    use crate::state::{Invocation, stopped};
+    use crate::state::{ServedCall, cancel_reason};
     use protocol_core::dialect::{Ask, Op, Reply, Request};
     use protocol_core::error::{RpcError, Violation};
     use protocol_core::session::{
@@ -46,18 +46,18 @@ mod on {
 
     const TARGET: &str = "protocol_core";
 
-    /// Characters of one text of the peer that are told.
-    const SHOWN: usize = 200;
+    /// The maximum number of characters of a text of the peer that are recorded.
+    const MAX_CHARACTERS: usize = 200;
 
-    /// A span, once it has been opened. Boxed, since mostly there is none.
+    /// A span, once it is open. Boxed, since most programs have no subscriber.
     #[derive(Clone, Debug, Default)]
     pub(crate) struct Span(OnceLock<Box<tracing::Span>>);
 
-    /// While it lives the span is entered.
+    /// A guard: the span is entered while it lives.
     pub(crate) struct Entered<'a>(#[allow(dead_code, reason = "held for its drop")] Option<tracing::span::Entered<'a>>);
 
     impl Span {
-        /// Opens the span of an invocation that we serve.
+        /// Opens the span of an inbound call.
         pub(crate) fn serve(&self, id: InboundId, request: &Request, depth: u8) {
             self.open(|| {
                 let span = info_span!(target: TARGET, "invocation", %id, op = Empty, name = Empty, depth);
@@ -66,7 +66,7 @@ mod on {
             });
         }
 
-        /// Opens the span of a question of the peer.
+        /// Opens the span of an inbound input request.
         pub(crate) fn answer(&self, key: InputKey, parent: Option<OutboundId>, ask: &Ask, depth: u8) {
             self.open(|| {
                 let ask = match ask {
@@ -81,7 +81,7 @@ mod on {
             });
         }
 
-        /// Opens the span of a call that is about to be made.
+        /// Opens the span of an outbound call that is about to be made.
         pub(crate) fn call(call: &Invoke) -> Self {
             let span = Self::default();
             span.open(|| {
@@ -92,7 +92,7 @@ mod on {
             span
         }
 
-        /// The call has been made.
+        /// Records what is known only once the call is made.
         pub(crate) fn made(&self, id: OutboundId, depth: u8) {
             if let Some(span) = self.0.get() {
                 span.record("id", display(id)).record("depth", depth);
@@ -105,7 +105,7 @@ mod on {
         }
 
         fn open(&self, open: impl FnOnce() -> tracing::Span) {
-            // InputContext first: most programs have no subscriber.
+            // Checked first, since most programs have no subscriber.
             if LevelFilter::current() >= LevelFilter::INFO {
                 let _ = self.0.get_or_init(|| Box::new(open()));
             }
@@ -116,7 +116,7 @@ mod on {
         }
     }
 
-    /// Says what is done, and to what of that name.
+    /// Records the operation, and the name of the tool, prompt or resource.
     fn describe<'a>(span: &tracing::Span, op: Op, name: impl FnOnce() -> Option<Cow<'a, str>>) {
         if span.is_disabled() {
             return;
@@ -128,10 +128,10 @@ mod on {
     }
 
     fn cut(text: &str) -> &str {
-        text.char_indices().nth(SHOWN).and_then(|(end, _)| text.get(..end)).unwrap_or(text)
+        text.char_indices().nth(MAX_CHARACTERS).and_then(|(end, _)| text.get(..end)).unwrap_or(text)
     }
 
-    /// The kind of answer that a handler gave.
+    /// The kind of reply that a handler made.
     #[derive(Clone, Copy)]
     pub(crate) struct Answered(&'static str);
 
@@ -146,42 +146,42 @@ mod on {
         }
     }
 
-    /// The handler of `invocation` has ended. `sent` is false if the call was over by then.
-    pub(crate) fn settled(invocation: &Invocation, Answered(answer): Answered, sent: Result<(), NotLive>) {
-        let id = invocation.id;
+    /// Records the end of a handler. `sent` is an error if the call was over by then.
+    pub(crate) fn settled(served: &ServedCall, Answered(answer): Answered, sent: Result<(), NotLive>) {
+        let id = served.id;
         match sent {
-            Ok(()) => debug!(target: TARGET, parent: invocation.span.id(), %id, answer, "answered"),
+            Ok(()) => debug!(target: TARGET, parent: served.span.id(), %id, answer, "answered"),
             Err(NotLive) => {
-                let why = invocation.why.get().map_or("the connection has ended", stopped);
-                debug!(target: TARGET, parent: invocation.span.id(), %id, answer, why, "late answer dropped");
+                let why = served.why.get().map_or("the connection has ended", cancel_reason);
+                debug!(target: TARGET, parent: served.span.id(), %id, answer, why, "late answer dropped");
             }
         }
     }
 
-    /// A handler reported progress that makes no sense.
-    pub(crate) fn progress_refused(invocation: &Invocation, error: ProgressError) {
-        // One that comes too late is no fault.
+    /// Records that a handler reported progress that is not valid.
+    pub(crate) fn progress_refused(served: &ServedCall, error: ProgressError) {
+        // An update after the end of the call is not an error.
         if error != ProgressError::NotLive {
-            warn!(target: TARGET, parent: invocation.span.id(), id = %invocation.id, %error, "progress refused");
+            warn!(target: TARGET, parent: served.span.id(), id = %served.id, %error, "progress refused");
         }
     }
 
-    /// A handler logged or deposited what cannot be sent.
-    pub(crate) fn value_refused(invocation: &Invocation, error: impl fmt::Display) {
-        warn!(target: TARGET, parent: invocation.span.id(), id = %invocation.id, %error, "value refused");
+    /// Records that a log record or a checkpoint of a handler cannot be sent.
+    pub(crate) fn value_refused(served: &ServedCall, error: impl fmt::Display) {
+        warn!(target: TARGET, parent: served.span.id(), id = %served.id, %error, "value refused");
     }
 
-    /// Code of the user panicked.
+    /// Records a panic of code of the user.
     pub(crate) fn panicked(span: &Span, panic: &(dyn Any + Send)) {
         let message = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         error!(target: TARGET, parent: span.id(), panic = cut(message.unwrap_or("no text")), "panicked");
     }
 
-    /// Something that was seen under the lock, to be told once it is let go.
+    /// An event that happened under the lock, to be recorded once it is released.
     pub(crate) enum Note {
         Violation(Violation),
-        Cancelled(Arc<Invocation>, CancelReason),
-        Abandoned(Arc<Invocation>),
+        Cancelled(Arc<ServedCall>, CancelReason),
+        Abandoned(Arc<ServedCall>),
         CallEnded(OutboundId, Span, &'static str, Option<i64>),
         Refused(RpcError),
         Closed(CloseReason),
@@ -196,15 +196,15 @@ mod on {
             wanted(LevelFilter::WARN, || Self::Violation(rule))
         }
 
-        pub(crate) fn cancelled(invocation: &Arc<Invocation>, why: &CancelReason) -> Option<Self> {
-            wanted(LevelFilter::DEBUG, || Self::Cancelled(Arc::clone(invocation), why.clone()))
+        pub(crate) fn cancelled(served: &Arc<ServedCall>, why: &CancelReason) -> Option<Self> {
+            wanted(LevelFilter::DEBUG, || Self::Cancelled(Arc::clone(served), why.clone()))
         }
 
-        pub(crate) fn abandoned(invocation: &Arc<Invocation>) -> Option<Self> {
-            wanted(LevelFilter::WARN, || Self::Abandoned(Arc::clone(invocation)))
+        pub(crate) fn abandoned(served: &Arc<ServedCall>) -> Option<Self> {
+            wanted(LevelFilter::WARN, || Self::Abandoned(Arc::clone(served)))
         }
 
-        /// Takes the span of the call: it ends.
+        /// Takes the span out of the call's slot, so that it is dropped outside of the lock.
         pub(crate) fn call_ended(id: OutboundId, span: &mut Span, outcome: &Outcome) -> Option<Self> {
             wanted(LevelFilter::INFO, || {
                 let (how, code) = match outcome {
@@ -223,20 +223,20 @@ mod on {
             wanted(LevelFilter::WARN, || Self::Closed(reason))
         }
 
-        pub(crate) fn tell(self) {
+        pub(crate) fn record(self) {
             match self {
                 Self::Violation(rule) => warn!(target: TARGET, rule = rule.as_str(), "the peer broke a rule"),
                 Self::Refused(error) => {
                     warn!(target: TARGET, code = error.code, error = cut(&error.message), "the peer refused the handshake");
                 }
-                Self::Cancelled(invocation, why) => {
+                Self::Cancelled(served, why) => {
                     let reason = if let CancelReason::Peer(Some(reason)) = &why { Some(debug(cut(reason))) } else { None };
                     debug!(
-                        target: TARGET, parent: invocation.span.id(), id = %invocation.id, why = stopped(&why), reason, "cancelled"
+                        target: TARGET, parent: served.span.id(), id = %served.id, why = cancel_reason(&why), reason, "cancelled"
                     );
                 }
-                Self::Abandoned(invocation) => {
-                    warn!(target: TARGET, parent: invocation.span.id(), id = %invocation.id, "given up while it was still running");
+                Self::Abandoned(served) => {
+                    warn!(target: TARGET, parent: served.span.id(), id = %served.id, "given up while it was still running");
                 }
                 Self::CallEnded(id, span, outcome, code) => {
                     debug!(target: TARGET, parent: span.id(), %id, outcome, code, "call ended");
@@ -247,7 +247,7 @@ mod on {
         }
     }
 
-    /// A note costs nothing without a subscriber. The look at the level is an atomic read: no subscriber is asked.
+    /// Makes a note if a subscriber may want it. This reads an atomic, and does not call a subscriber.
     fn wanted(level: LevelFilter, note: impl FnOnce() -> Note) -> Option<Note> {
         (LevelFilter::current() >= level).then(note)
     }
@@ -259,7 +259,7 @@ mod off {
     use core::fmt;
     use std::sync::Arc;
 
-    use crate::state::Invocation;
+    use crate::state::ServedCall;
     use protocol_core::dialect::{Ask, Reply, Request};
     use protocol_core::error::{RpcError, Violation};
     use protocol_core::session::{
@@ -292,12 +292,12 @@ mod off {
         }
     }
 
-    pub(crate) fn settled(_: &Invocation, _: Answered, _: Result<(), NotLive>) {}
-    pub(crate) fn progress_refused(_: &Invocation, _: ProgressError) {}
-    pub(crate) fn value_refused(_: &Invocation, _: impl fmt::Display) {}
+    pub(crate) fn settled(_: &ServedCall, _: Answered, _: Result<(), NotLive>) {}
+    pub(crate) fn progress_refused(_: &ServedCall, _: ProgressError) {}
+    pub(crate) fn value_refused(_: &ServedCall, _: impl fmt::Display) {}
     pub(crate) fn panicked(_: &Span, _: &(dyn Any + Send)) {}
 
-    /// There is none.
+    /// Never made.
     pub(crate) enum Note {}
 
     impl Note {
@@ -307,10 +307,10 @@ mod off {
         pub(crate) fn violation(_: Violation) -> Option<Self> {
             None
         }
-        pub(crate) fn cancelled(_: &Arc<Invocation>, _: &CancelReason) -> Option<Self> {
+        pub(crate) fn cancelled(_: &Arc<ServedCall>, _: &CancelReason) -> Option<Self> {
             None
         }
-        pub(crate) fn abandoned(_: &Arc<Invocation>) -> Option<Self> {
+        pub(crate) fn abandoned(_: &Arc<ServedCall>) -> Option<Self> {
             None
         }
         pub(crate) fn call_ended(_: OutboundId, _: &mut Span, _: &Outcome) -> Option<Self> {
@@ -319,7 +319,7 @@ mod off {
         pub(crate) fn closed(_: CloseReason) -> Option<Self> {
             None
         }
-        pub(crate) fn tell(self) {
+        pub(crate) fn record(self) {
             match self {}
         }
     }

@@ -1,31 +1,37 @@
-//! The one lock of an endpoint, and what stands under it.
+//! The state of an endpoint under its one lock.
 //!
-//! Beside that, what the handles of one call, one invocation or one question share: [`Invocation`] and [`Question`], with the verbs that
-//! change the state for them; what they end with ([`CallOutcome`], [`AskFailed`]); and what a subscriber is told of them ([`diagnose`]).
+//! Also here: what the handles of an inbound call and of an inbound input request share ([`ServedCall`], [`InputRequest`]), with the verbs
+//! that change the state for them; the ends of calls and input requests ([`CallOutcome`], [`AskFailed`]); and the records for `tracing`
+//! ([`diagnose`]).
 
 mod alarms;
 mod ask_failed;
 mod call_outcome;
 mod call_slot;
 pub(crate) mod diagnose;
-mod invocation;
-mod question;
-mod serve_slot;
+mod input_request;
+mod list_changes;
+mod served_call;
+mod served_call_slot;
 mod subscriptions;
 
 pub(crate) use alarms::Alarmed;
 pub use ask_failed::AskFailed;
 pub use call_outcome::{CallError, CallOutcome};
 pub(crate) use call_slot::{CallSlot, CallStage, Unread};
-pub(crate) use invocation::{Invocation, stopped};
-pub(crate) use question::Question;
-pub(crate) use serve_slot::ServeSlot;
+pub(crate) use input_request::InputRequest;
+pub(crate) use list_changes::ListKind;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use served_call::polls;
+pub(crate) use served_call::{ServedCall, cancel_reason};
+pub(crate) use served_call_slot::ServedCallSlot;
 
 use core::time::Duration;
 use std::sync::Arc;
 use std::task::Waker;
 
 use self::alarms::Alarms;
+use self::list_changes::ListChanges;
 use self::subscriptions::Subscriptions;
 use crate::extensions::Extensions;
 use engine::{After, DriverSlot, Engine, Guarded, SendsEarly, Waiters};
@@ -37,31 +43,32 @@ use protocol_core::session::{CloseReason, InboundId, InputKey, Lane, OutboundId,
 use protocol_core::table::Table;
 use protocol_core::time::{Instant, earlier};
 
-/// The state of an endpoint under its lock, as every handle shares it.
+/// The state of an endpoint with its lock, which all handles share.
 pub(crate) type Shared = Engine<State>;
 
 /// Everything under the lock.
 pub(crate) struct State {
     pub(crate) session: Session,
     pub(crate) driver: DriverSlot,
-    /// There is no driver any longer: nothing goes out, and no deadline comes.
+    /// The endpoint was dropped: no frame is sent any more, and no deadline passes.
     pub(crate) driver_gone: bool,
-    /// The time that a cancelled handler may go on.
+    /// The time for which a cancelled handler may go on.
     pub(crate) handler_grace: Duration,
     pub(crate) closed: Option<CloseReason>,
     /// The error with which the peer refused our handshake.
     pub(crate) refusal: Option<RpcError>,
     pub(crate) calls: Table<OutboundId, CallSlot>,
-    pub(crate) serves: Table<InboundId, ServeSlot>,
-    pub(crate) questions: Table<InputKey, Arc<Question>>,
+    pub(crate) served_calls: Table<InboundId, ServedCallSlot>,
+    pub(crate) input_requests: Table<InputKey, Arc<InputRequest>>,
     pub(crate) subscriptions: Subscriptions,
+    pub(crate) list_changes: ListChanges,
     pub(crate) alarms: Alarms,
-    /// The handshake is through.
+    /// The handshake is complete.
     pub(crate) ready: bool,
-    /// Tasks that wait for the handshake or the end.
+    /// Tasks that wait for the handshake or for the end of the session.
     pub(crate) on_change: Waiters,
     pub(crate) counters: Counters,
-    /// The lane of the frame that was taken last, and what its transport attached to it, until its events are sorted.
+    /// The lane of the last frame and the values that its transport attached to it, until its events have been handled.
     pub(crate) arriving: Option<(Lane, Extensions)>,
     /// The checkpoints of handlers, recorded under test.
     pub(crate) checkpoints: Option<Vec<(Instant, Json)>>,
@@ -71,15 +78,16 @@ pub(crate) struct State {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
-    /// Updates of handlers that made no sense: not finite, negative, above their total. Dropped.
+    /// Progress updates of handlers that were dropped because they were not valid: not finite, negative, or above their total.
     pub progress_refused: u64,
-    /// Log records and checkpoints of handlers that have no JSON, are no object or are too long. Dropped.
+    /// Log records and checkpoints of handlers that were dropped because they cannot be serialized, or, for checkpoints, are not an object or
+    /// are too large.
     pub values_refused: u64,
-    /// Updates of the peer that were merged into the newest one since they were not read.
+    /// Progress updates of the peer that were merged into a newer one because too many were unread.
     pub progress_merged: u64,
-    /// Handlers, and answers of a [`crate::Client`], that panicked.
+    /// Panics of handlers and of the methods of a [`crate::Client`].
     pub panics: u64,
-    /// Cancelled handlers that were still running after their grace.
+    /// Cancelled handlers that were abandoned because they were still running after their grace.
     pub abandoned: u64,
 }
 
@@ -103,7 +111,8 @@ impl SendsEarly for State {
     type Event = CloseReason;
 
     fn finish_turn(&mut self, now: Instant, room: Option<&mut LineEncoder>) -> (TurnOutcome<CloseReason>, bool) {
-        let has_output = room.is_none_or(|room| self.session.poll_transmits(room));
+        let waits_for_room = self.send_list_changes(now);
+        let has_output = room.is_none_or(|room| self.session.poll_transmits(room)) || waits_for_room;
         let until = self.arm();
         let wants_input = self.session.wants_input(Lane::CHANNEL);
         let standing = TurnOutcome { now, has_output, event: None, is_closed: self.is_over(), until, wants_input };
@@ -112,7 +121,7 @@ impl SendsEarly for State {
 }
 
 impl State {
-    /// The state of an endpoint that has just begun.
+    /// The state of a new endpoint.
     pub(crate) fn new(session: Session) -> Self {
         Self {
             handler_grace: session.config().timeouts.handler_grace,
@@ -122,9 +131,10 @@ impl State {
             closed: None,
             refusal: None,
             calls: Table::new(),
-            serves: Table::new(),
-            questions: Table::new(),
+            served_calls: Table::new(),
+            input_requests: Table::new(),
             subscriptions: Subscriptions::default(),
+            list_changes: ListChanges::default(),
             alarms: Alarms::default(),
             ready: false,
             on_change: Waiters::default(),
@@ -134,7 +144,12 @@ impl State {
         }
     }
 
-    /// The values that the transport attached to what brought an invocation.
+    /// Sends the notices of changed lists. Returns `true` if one has to wait for room in the queue.
+    pub(crate) fn send_list_changes(&mut self, now: Instant) -> bool {
+        self.list_changes.send(&mut self.session, now)
+    }
+
+    /// The values that the transport attached to the frame of an inbound call.
     pub(crate) fn extensions_of(&self, id: InboundId) -> Extensions {
         match &self.arriving {
             Some((lane, extensions)) if self.session.lane(id) == Some(*lane) => extensions.clone(),
@@ -147,20 +162,20 @@ impl State {
         earlier(self.session.poll_timeout(), self.alarms.earliest())
     }
 
-    /// The deadline that the driver is to wait for; none once all is over.
-    pub(crate) fn wanted(&self) -> Option<Instant> {
+    /// The deadline that the driver has to wait for; `None` once the endpoint is over.
+    pub(crate) fn driver_deadline(&self) -> Option<Instant> {
         if self.is_over() { None } else { self.deadline() }
     }
 
-    /// The same, and from now on the driver waits for it.
+    /// Returns the deadline that the driver has to wait for, and notes that it does.
     pub(crate) fn arm(&mut self) -> Option<Instant> {
-        let until = self.wanted();
+        let until = self.driver_deadline();
         self.driver.arm(until)
     }
 
-    /// Returns `true` once nothing can happen any more: the session is closed, and no handler is within its grace.
+    /// Returns `true` once the session is closed and no handler is within its grace.
     pub(crate) fn is_over(&self) -> bool {
-        self.closed.is_some() && self.serves.iter().all(|(_, slot)| slot.abandoned)
+        self.closed.is_some() && self.served_calls.iter().all(|(_, slot)| slot.abandoned)
     }
 }
 
@@ -170,7 +185,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::Wake;
 
-    use super::serve_slot::{InputSlot, Waits};
+    use super::served_call_slot::{InputSlot, Waits};
     use super::*;
     use crate::testing::Executor;
 
@@ -187,7 +202,7 @@ mod tests {
         }
     }
 
-    /// A verb that woke the driver and others: behind the first that panicked nobody was woken any longer.
+    /// A verb wakes the driver and several tasks. After the first waker that panicked, the others were not woken.
     #[test]
     fn regression_a_waker_that_panics_keeps_no_other_of_a_verb_from_being_woken() {
         let (panics, sleeps) = (Arc::new(Woken { panics: true, ..Woken::default() }), Arc::new(Woken::default()));

@@ -1,10 +1,11 @@
-//! A runtime on one thread and in virtual time.
+//! A single-threaded runtime in virtual time.
 
 use core::fmt;
 use core::pin::{Pin, pin};
 use core::task::{Context, Poll};
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Wake, Waker};
@@ -13,14 +14,17 @@ use engine::{BoxFuture, Runtime};
 use protocol_core::drive::Timer;
 use protocol_core::time::Instant;
 
-/// Runs tasks on the thread that asks it to, first woken first, in a time that only moves when it is told to. Two equal runs
-/// are equal to the last poll. Cloneable; the clones are one.
+/// Runs tasks on the thread that calls it, in the order in which they were woken. Its virtual time moves only by its methods. So equal runs
+/// poll the same tasks in the same order. Clones share the same tasks and time.
 ///
-/// A task that never ends is kept until [`Executor::shutdown`].
+/// A task that never ends is dropped only by [`Executor::shutdown`].
 #[derive(Clone, Default)]
 pub struct Executor {
     shared: Arc<Shared>,
 }
+
+/// More polls than this while time stands still never end.
+const MOST_POLLS: u32 = 10_000_000;
 
 #[derive(Default)]
 struct Shared {
@@ -31,6 +35,8 @@ struct Shared {
 struct State {
     now: Instant,
     next: u64,
+    /// The number of random words that were drawn.
+    drawn: u64,
     tasks: BTreeMap<u64, Arc<Task>>,
     woken: VecDeque<Arc<Task>>,
     alarms: BTreeMap<(Instant, u64), Waker>,
@@ -45,31 +51,31 @@ struct Task {
 }
 
 impl Executor {
-    /// At the beginning of time, with nothing to do.
+    /// An executor at [`Instant::ZERO`], without tasks.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The time now.
+    /// The virtual time now.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.shared.lock().now
     }
 
-    /// As what an [`Endpoint`](crate::Endpoint) wants lent.
+    /// This executor as the [`Runtime`] of an [`Endpoint`](crate::Endpoint).
     #[must_use]
     pub fn runtime(&self) -> Arc<dyn Runtime> {
         Arc::new(self.clone())
     }
 
-    /// A clock with one alarm, for a driver.
+    /// A timer on the virtual time, for one driver.
     #[must_use]
     pub fn timer(&self) -> VirtualTimer {
         VirtualTimer { executor: self.clone(), armed: None }
     }
 
-    /// Adds a task. It is polled when the executor runs.
+    /// Adds a task. It is first polled by the next method that runs tasks.
     pub fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
         self.spawn_boxed(Box::pin(future));
     }
@@ -88,23 +94,33 @@ impl Executor {
         state.woken.push_back(task);
     }
 
-    /// Polls woken tasks until none is left. Time stands still. Says whether there were any.
+    /// Polls woken tasks until all of them wait, without moving the time. Returns `true` if any task was polled.
+    ///
+    /// # Panics
+    /// After ten million polls: a task wakes itself without end.
     pub fn run_until_stalled(&self) -> bool {
-        let mut any = false;
-        loop {
-            let Some(task) = self.shared.lock().woken.pop_front() else { return any };
-            any = true;
-            task.run(&self.shared);
+        let mut polls = 0_u32;
+        while self.run_next() {
+            polls = polls.saturating_add(1);
+            assert!(polls < MOST_POLLS, "a task wakes itself without end: {polls} polls while time stands still");
         }
+        polls > 0
     }
 
-    /// The instant at which the next alarm of a [`VirtualTimer`] is due.
+    /// Polls the task that was woken first. Returns `false` if there is none.
+    pub(super) fn run_next(&self) -> bool {
+        let Some(task) = self.shared.lock().woken.pop_front() else { return false };
+        task.run(&self.shared);
+        true
+    }
+
+    /// The earliest instant for which a [`VirtualTimer`] is set.
     #[must_use]
     pub fn next_alarm(&self) -> Option<Instant> {
         self.shared.lock().alarms.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Moves time to `at`, unless it is there already, and rings every alarm that is due. Runs nothing.
+    /// Moves the time forward to `at`, if it is not later already, and wakes the tasks of every [`VirtualTimer`] that is due. Polls no task.
     pub fn advance_to(&self, at: Instant) {
         {
             let mut state = self.shared.lock();
@@ -123,7 +139,7 @@ impl Executor {
         }
     }
 
-    /// Runs, and moves time from alarm to alarm, for `span` of virtual time.
+    /// Runs tasks for `span` of virtual time. Whenever all of them wait, the time moves to the next timer that is set.
     pub fn run_for(&self, span: Duration) {
         let until = self.now().saturating_add(span);
         self.run_until_stalled();
@@ -134,8 +150,8 @@ impl Executor {
         self.advance_to(until);
     }
 
-    /// Runs, and moves time from alarm to alarm, until `future` is ready. `None` if it never will be: every task waits, and no alarm
-    /// is set.
+    /// Runs tasks until `future` is ready, moving the time as [`run_for`](Self::run_for) does. Returns `None` if it can never be ready, because
+    /// all tasks wait and no timer is set.
     pub fn block_on<F: Future>(&self, future: F) -> Option<F::Output> {
         struct Flag(AtomicBool);
         impl Wake for Flag {
@@ -157,7 +173,7 @@ impl Executor {
         }
     }
 
-    /// Drops every task where it stands, as a runtime does that ends.
+    /// Drops all tasks, as a runtime does when it shuts down.
     pub fn shutdown(&self) {
         loop {
             let tasks = {
@@ -169,7 +185,7 @@ impl Executor {
                 return;
             }
             for task in tasks.into_values() {
-                // Its drop may spawn or wake others.
+                // Dropped outside of the lock, since its drop may spawn or wake others.
                 let future = task.future().take();
                 drop(future);
             }
@@ -186,10 +202,32 @@ impl Runtime for Executor {
         self.spawn_boxed(task);
     }
 
-    /// There is one thread: the job is run on it, in its turn.
+    /// Runs the job as a task, since there is only one thread.
     fn spawn_blocking(&self, job: Box<dyn FnOnce() + Send>) {
         self.spawn(async move { job() });
     }
+
+    /// Fills `bytes` with pseudorandom bytes, which are the same in every run.
+    fn fill_random(&self, bytes: &mut [u8]) -> io::Result<()> {
+        for chunk in bytes.chunks_mut(8) {
+            let drawn = {
+                let mut state = self.shared.lock();
+                state.drawn = state.drawn.wrapping_add(1);
+                state.drawn
+            };
+            let word = mix(drawn).to_le_bytes();
+            chunk.iter_mut().zip(word).for_each(|(target, byte)| *target = byte);
+        }
+        Ok(())
+    }
+}
+
+/// SplitMix64 (Steele, Lea and Flood, 2014): the `number`th of its numbers.
+const fn mix(number: u64) -> u64 {
+    let mut word = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
 }
 
 impl fmt::Debug for Executor {
@@ -233,7 +271,7 @@ impl Wake for Task {
     }
 }
 
-/// The clock of an [`Executor`], and one alarm.
+/// A timer on the virtual time of an [`Executor`].
 #[derive(Debug)]
 pub struct VirtualTimer {
     executor: Executor,
@@ -326,5 +364,13 @@ mod tests {
         assert_eq!(Arc::strong_count(&held), 2);
         executor.shutdown();
         assert_eq!(Arc::strong_count(&held), 1);
+    }
+
+    #[test]
+    fn random_bytes_are_the_numbers_of_splitmix64_from_zero_on() {
+        let (executor, mut bytes) = (Executor::new(), [0; 20]);
+        executor.fill_random(&mut bytes).unwrap();
+        let numbers = [0xe220_a839_7b1d_cdaf_u64, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f].map(u64::to_le_bytes).concat();
+        assert_eq!(bytes[..], numbers[..20]);
     }
 }

@@ -1,4 +1,4 @@
-//! One call of a service, from its request to the end of its handler.
+//! The harness: one call of a service, from its request to the end of its handler.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use crate::Endpoint;
 use crate::peer::{Peer, get_prompt};
 use crate::service::Service;
-use crate::state::{CallOutcome, Counters};
+use crate::state::{CallOutcome, Counters, polls};
 use crate::testing::Executor;
 use crate::testing::pipe::{Pipe, drive, pipe};
 use protocol_core::Lane;
@@ -21,54 +21,71 @@ use protocol_core::json::Json;
 use protocol_core::session::{Event, Invoke, InvokeError, OutboundId, Outcome, Session};
 use protocol_core::time::Instant;
 
-/// Runs one call of a service in virtual time, and plays its caller.
+/// Runs one call of a service in virtual time, with a simulated caller.
 ///
-/// The caller offers sampling, elicitation by form and by URL, and roots, asks for progress, and never gives up by itself.
+/// By default the caller offers sampling, elicitation by form and by URL, and roots; it asks for progress, has no timeout, and answers each
+/// input request with an error.
 ///
-/// Neither `Send` nor `Sync`: answers may come from a closure that is neither, as everything runs on the thread of the test.
+/// Neither `Send` nor `Sync`, since everything runs on the thread of the test.
 pub struct Harness {
     service: Arc<Service>,
     config: Config,
     observed: bool,
     answers: VecDeque<Answer>,
     answer: Option<Box<Answerer>>,
-    cancel: Option<When>,
-    disconnect: Option<When>,
+    cancel: Option<Trigger>,
+    disconnect: Option<Trigger>,
+    interruption: Option<(usize, Interruption)>,
     limit: Duration,
 }
 
+/// An end that comes while a handler is suspended at a certain await.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Interruption {
+    /// Its caller cancels.
+    Cancel,
+    /// Its runtime ends, and drops it where it stands.
+    Drop,
+}
+
+/// More polls of the handler's tasks than this while time stands still never end.
+const MOST_POLLS: usize = 100_000;
+
 type Answerer = dyn FnMut(&Ask) -> Option<Answer>;
 
+/// The moment at which the caller does something.
 #[derive(Clone, Copy, Debug)]
-enum When {
+enum Trigger {
     After(Duration),
     Updates(usize),
 }
 
-/// All that was seen of one call. Times count from its request.
+/// Everything that was observed of one call. Times are counted from its request.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Run {
-    /// The outcome for its caller, and its time. `None` if the call never ended: the handler waits for something that will not come.
+    /// The outcome that the caller got, and its time. `None` if the call did not end within [`Harness::limit`], or was refused.
     pub done: Option<(Duration, CallOutcome)>,
-    /// Why it was not even made.
+    /// The error, if the caller's own session refused to make the call.
     pub refused: Option<InvokeError>,
-    /// The time at which its handler ended; it may go on after the call has ended.
+    /// The number of polls of its handler that left it suspended: an await that is ready at once is none of them.
+    pub awaits: usize,
+    /// The time at which the handler ended, which may be after the end of the call. `None` if it did not end within [`Harness::limit`].
     pub ended: Option<Duration>,
-    /// Every update that its caller accepted.
+    /// The progress updates that the caller accepted, in order.
     pub progress: Vec<(Duration, Progress)>,
-    /// Every log record.
+    /// The log records that the caller received, in order.
     pub logs: Vec<(Duration, LogRecord)>,
-    /// Everything that it asked of its caller.
+    /// The input requests that the caller received, in order.
     pub asks: Vec<(Duration, Ask)>,
-    /// Everything that it deposited.
+    /// The checkpoints that the handler stored, in order.
     pub checkpoints: Vec<(Duration, Json)>,
-    /// The counters of its endpoint.
+    /// The counters of the server's endpoint.
     pub counters: Counters,
 }
 
 impl Harness {
-    /// A caller of `service`.
+    /// A harness for one call of `service`.
     #[must_use]
     pub fn new(service: impl Into<Arc<Service>>) -> Self {
         let mut config = Config::mcp_client(Identity::new("harness", "1"));
@@ -85,60 +102,68 @@ impl Harness {
             answer: None,
             cancel: None,
             disconnect: None,
+            interruption: None,
             limit: Duration::from_secs(24 * 60 * 60),
         }
     }
 
-    /// Changes what the caller is: its capabilities, its revision, its clocks.
+    /// Changes the configuration of the caller: its capabilities, its protocol revision, its timeouts.
     #[must_use]
     pub fn configure(mut self, change: impl FnOnce(&mut Config)) -> Self {
         change(&mut self.config);
         self
     }
 
-    /// The caller does not ask for progress.
+    /// Makes the caller not ask for progress.
     #[must_use]
     pub fn unobserved(mut self) -> Self {
         self.observed = false;
         self
     }
 
-    /// The caller's answer to the next question that has none yet. Questions beyond the last answer are refused.
+    /// Adds the caller's answer to the next input request that has none yet. Input requests without an answer are answered with an error.
     #[must_use]
     pub fn answer(mut self, answer: Answer) -> Self {
         self.answers.push_back(answer);
         self
     }
 
-    /// Decides the caller's answers one by one; `None` leaves a question open. Answers given by [`Harness::answer`] go first.
+    /// Sets a closure that answers input requests, after all answers of [`Harness::answer`] are used. If it returns `None`, the input request
+    /// stays open.
     #[must_use]
     pub fn answer_with(mut self, answer: impl FnMut(&Ask) -> Option<Answer> + 'static) -> Self {
         self.answer = Some(Box::new(answer));
         self
     }
 
-    /// The caller cancels so long after its request.
+    /// Makes the caller cancel the call when `span` has passed since its request.
     #[must_use]
     pub fn cancel_after(mut self, span: Duration) -> Self {
-        self.cancel = Some(When::After(span));
+        self.cancel = Some(Trigger::After(span));
         self
     }
 
-    /// The caller cancels as soon as it has accepted so many updates.
+    /// Makes the caller cancel the call as soon as it has accepted `updates` progress updates.
     #[must_use]
     pub fn cancel_after_updates(mut self, updates: usize) -> Self {
-        self.cancel = Some(When::Updates(updates));
+        self.cancel = Some(Trigger::Updates(updates));
         self
     }
 
-    /// The caller ends its side of the channel so long after its request.
+    /// Makes the caller close its direction of the channel when `span` has passed since its request.
     #[must_use]
     pub fn disconnect_after(mut self, span: Duration) -> Self {
-        self.disconnect = Some(When::After(span));
+        self.disconnect = Some(Trigger::After(span));
         self
     }
 
-    /// Sets the virtual time that a run may take. 24 hours by default.
+    /// Interrupts the handler at its await of that number, counted from 1.
+    pub(super) fn interrupt(mut self, at: usize, how: Interruption) -> Self {
+        self.interruption = Some((at, how));
+        self
+    }
+
+    /// Sets the maximum virtual time of a run. Default: 24 hours.
     #[must_use]
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
@@ -146,6 +171,9 @@ impl Harness {
     }
 
     /// Calls a tool. `arguments` is an object.
+    ///
+    /// # Panics
+    /// If the handler wakes itself without end: after 100 000 polls while time stands still. So do the other kinds of calls.
     #[must_use]
     pub fn call_tool(self, name: &str, arguments: Json) -> Run {
         self.invoke(Invoke::call_tool(name, arguments))
@@ -157,7 +185,7 @@ impl Harness {
         self.invoke(get_prompt(name, arguments))
     }
 
-    /// Makes any request of a caller.
+    /// Makes a request of any kind.
     #[must_use]
     pub fn request(self, op: Op, params: Json) -> Run {
         self.invoke(Invoke::new(op, params))
@@ -188,6 +216,8 @@ impl Harness {
                     answer: self.answer,
                     cancel: self.cancel,
                     disconnect: self.disconnect,
+                    interruption: self.interruption,
+                    polled: polls::count(),
                     run,
                 };
                 play.play(start.saturating_add(self.limit));
@@ -208,28 +238,33 @@ impl fmt::Debug for Harness {
     }
 }
 
-/// A run under way.
+/// The state of a run.
 struct Play {
     executor: Executor,
     peer: Peer,
     client: Session,
-    /// `None` once the caller has ended its side.
+    /// `None` once the caller has closed its direction.
     pipe: Option<Pipe>,
     id: OutboundId,
     start: Instant,
     answers: VecDeque<Answer>,
     answer: Option<Box<Answerer>>,
-    cancel: Option<When>,
-    disconnect: Option<When>,
+    cancel: Option<Trigger>,
+    disconnect: Option<Trigger>,
+    interruption: Option<(usize, Interruption)>,
+    /// The number of polls of handlers, as it was last read.
+    polled: usize,
     run: Run,
 }
 
 impl Play {
-    /// Lets everything happen that can, then moves time to what comes next, until the call and its handler have ended.
+    /// Runs all tasks until they wait, then advances the time to the next deadline, until the call and its handler have ended.
     fn play(&mut self, until: Instant) {
         let mut began = false;
         loop {
-            while self.executor.run_until_stalled() | self.exchange() {}
+            if self.settle() {
+                return;
+            }
             let runs = self.peer.running() > 0;
             began |= runs;
             if !runs && (began || self.run.done.is_some()) {
@@ -240,8 +275,8 @@ impl Play {
                 }
             }
             let planned = [self.cancel, self.disconnect].into_iter().filter_map(|when| match when? {
-                When::After(span) => Some(self.start.saturating_add(span)),
-                When::Updates(_) => None,
+                Trigger::After(span) => Some(self.start.saturating_add(span)),
+                Trigger::Updates(_) => None,
             });
             let next = planned.chain(self.executor.next_alarm()).chain(self.client.poll_timeout()).min();
             let Some(next) = next.filter(|at| *at <= until) else { return };
@@ -250,13 +285,45 @@ impl Play {
         }
     }
 
-    /// Does what the caller does now. Returns `true` if anything happened.
-    fn exchange(&mut self) -> bool {
+    /// Lets everything happen that can while time stands still. Returns `true` if the handler was dropped meanwhile.
+    fn settle(&mut self) -> bool {
+        let mut polls = 0_usize;
+        loop {
+            if !self.executor.run_next() {
+                if self.step() {
+                    continue;
+                }
+                return false;
+            }
+            polls = polls.saturating_add(1);
+            assert!(polls < MOST_POLLS, "the handler wakes itself without end: {polls} polls while time stands still");
+            let before = core::mem::replace(&mut self.polled, polls::count());
+            if self.polled == before || self.peer.running() == 0 {
+                continue;
+            }
+            self.run.awaits = self.run.awaits.saturating_add(1);
+            match self.interruption {
+                Some((at, Interruption::Cancel)) if at == self.run.awaits => {
+                    // One that has ended needs no cancel.
+                    let _ = self.client.cancel(self.id, Some("at an await"), self.executor.now());
+                }
+                Some((at, Interruption::Drop)) if at == self.run.awaits => {
+                    self.executor.shutdown();
+                    self.run.ended = Some(self.elapsed());
+                    return true;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Runs the caller: its triggers, and the exchange of frames. Returns `true` if anything happened.
+    fn step(&mut self) -> bool {
         let now = self.executor.now();
         let mut any = self.act(now);
         while let Some(frame) = self.pipe.as_mut().and_then(Pipe::try_recv) {
             any = true;
-            // Events are polled after each frame, so there is always room.
+            // It cannot fail: events are polled after each frame, so there is always room.
             let _ = self.client.handle_frame(frame, Lane::CHANNEL, now);
             while let Some(event) = self.client.poll_event() {
                 self.note(event, now);
@@ -270,21 +337,21 @@ impl Play {
         while let Some(transmit) = self.client.poll_transmit() {
             any = true;
             if let Some(pipe) = &mut self.pipe {
-                // A server that is gone shows by the end of what it sends.
+                // If the server is gone, the end of its frames shows it.
                 let _ = pipe.send(transmit.frame);
             }
         }
         any
     }
 
-    /// Cancels and disconnects, when it is time.
+    /// Cancels and disconnects, if it is time.
     fn act(&mut self, now: Instant) -> bool {
         let (elapsed, updates) = (self.elapsed(), self.run.progress.len());
-        let is_due = |when: &mut Option<When>| {
+        let is_due = |when: &mut Option<Trigger>| {
             let due = match when {
                 None => false,
-                Some(When::After(span)) => elapsed >= *span,
-                Some(When::Updates(wanted)) => updates >= *wanted,
+                Some(Trigger::After(span)) => elapsed >= *span,
+                Some(Trigger::Updates(wanted)) => updates >= *wanted,
             };
             if due {
                 *when = None;
@@ -293,7 +360,7 @@ impl Play {
         };
         let cancels = is_due(&mut self.cancel);
         if cancels {
-            // One that has ended needs no cancel.
+            // It fails if the call has ended.
             let _ = self.client.cancel(self.id, Some("the harness was told to"), now);
         }
         let disconnects = is_due(&mut self.disconnect);
@@ -319,7 +386,7 @@ impl Play {
                 };
                 self.run.asks.push((at, ask));
                 if let Some(answer) = answer {
-                    // It is open: it has just been asked.
+                    // It cannot fail: the input request has just arrived.
                     let _ = self.client.provide_input(key, answer, now);
                 }
             }
@@ -342,13 +409,13 @@ impl Play {
 }
 
 impl Run {
-    /// The outcome for its caller; `None` if the call never ended, or was not made.
+    /// The outcome that the caller got; `None` if the call did not end, or was refused.
     #[must_use]
     pub fn outcome(&self) -> Option<&Outcome> {
         self.done.as_ref().map(|(_, done)| &done.outcome)
     }
 
-    /// The result object, `null` if there is none.
+    /// The result object, or `null` if there is none.
     #[must_use]
     pub fn result(&self) -> Json {
         match self.outcome() {
@@ -363,7 +430,7 @@ impl Run {
         self.result().member("structuredContent")
     }
 
-    /// The text blocks of a tool's result, one below the other.
+    /// The text blocks of a tool's result, joined by line feeds.
     #[must_use]
     pub fn text(&self) -> String {
         #[derive(Deserialize)]
@@ -374,13 +441,13 @@ impl Run {
         blocks.into_iter().filter_map(|block| block.text).collect::<Vec<_>>().join("\n")
     }
 
-    /// Returns `true` if the result is a tool's failure.
+    /// Returns `true` if the result says that the tool failed (`isError`).
     #[must_use]
     pub fn is_tool_error(&self) -> bool {
         self.result().member("isError").is_some_and(|is_error| is_error.as_str() == "true")
     }
 
-    /// The error that the call was answered with.
+    /// The JSON-RPC error that the call was answered with.
     #[must_use]
     pub fn error(&self) -> Option<&RpcError> {
         match self.outcome() {
@@ -389,7 +456,7 @@ impl Run {
         }
     }
 
-    /// The values of all updates, in order.
+    /// The values of all progress updates, in order.
     #[must_use]
     pub fn values(&self) -> Vec<f64> {
         self.progress.iter().filter_map(|(_, progress)| progress.value).collect()

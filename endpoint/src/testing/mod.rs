@@ -1,7 +1,7 @@
-//! Handlers under test: no peer, no runtime, no waiting.
+//! Tests of handlers in virtual time, without a peer and without a runtime.
 //!
-//! A [`Harness`] runs one call of a [`Service`](crate::Service) in virtual time and gives back all that was seen of it. What
-//! runs is what runs in earnest: an endpoint with its driver, and a client session at the other end of an in-memory channel.
+//! A [`Harness`] runs one call of a [`Service`](crate::Service) and returns all that its caller observed. It uses the same code as production:
+//! an endpoint with its driver, and a client session at the other end of an in-memory channel.
 //!
 //! ```
 //! use std::time::Duration;
@@ -22,12 +22,16 @@
 //! assert_eq!(run.text(), "rested");
 //! ```
 //!
-//! [`Executor`] and [`connect`] are the parts it is made of, for tests of whole pairs of endpoints.
+//! [`every_cancel_point`] runs a handler once for each of its awaits and cancels there; [`every_drop_point`] drops it there.
+//!
+//! For tests with two endpoints, [`connect`] joins them in memory, and an [`Executor`] runs them.
 
+mod awaits;
 mod executor;
 mod harness;
 mod pipe;
 
+pub use awaits::{every_cancel_point, every_drop_point};
 pub use executor::{Executor, VirtualTimer};
 pub use harness::{Harness, Run};
 pub use pipe::{Pipe, PipeBroken, connect, pipe};

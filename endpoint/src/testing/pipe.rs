@@ -1,4 +1,4 @@
-//! A channel in memory that moves whole frames.
+//! A channel of whole frames in memory.
 
 use core::fmt;
 use core::task::{Context, Poll, Waker};
@@ -12,7 +12,7 @@ use crate::testing::Executor;
 use protocol_core::drive::FrameIo;
 use protocol_core::session::Transmit;
 
-/// Joins two endpoints by a [`pipe`] and drives both on `executor`, each until it is over.
+/// Joins two endpoints by a [`pipe`], and drives each of them in a task of `executor`.
 pub fn connect(executor: &Executor, one: Endpoint, other: Endpoint) {
     let (here, there) = pipe();
     for (endpoint, io) in [(one, here), (other, there)] {
@@ -27,8 +27,8 @@ pub(super) fn drive(executor: &Executor, endpoint: Endpoint, io: Pipe) {
     });
 }
 
-/// Two ends of a channel. What one sends the other receives, in order, with no bound and no delay. Dropping an end, or
-/// closing it, ends what the other receives.
+/// Makes the two ends of a channel. Frames that one end sends are received by the other in order, without delay, and any number of them is
+/// stored. When an end is dropped or closed, the other end receives the frames that remain, and then the end.
 #[must_use]
 pub fn pipe() -> (Pipe, Pipe) {
     let (there, back) = (Arc::new(Direction::default()), Arc::new(Direction::default()));
@@ -46,7 +46,7 @@ pub struct Pipe {
 #[error("the other end of the pipe is gone")]
 pub struct PipeBroken;
 
-/// One direction.
+/// One direction of a channel.
 #[derive(Default)]
 struct Direction {
     state: Mutex<DirectionState>,
@@ -55,10 +55,10 @@ struct Direction {
 #[derive(Default)]
 struct DirectionState {
     frames: VecDeque<Bytes>,
-    /// Nothing more will be sent.
+    /// The writer has closed it.
     ended: bool,
-    /// The reader is gone.
-    deaf: bool,
+    /// The reader was dropped.
+    is_unread: bool,
     receiver: Option<Waker>,
 }
 
@@ -67,7 +67,7 @@ impl Direction {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the direction, and wakes the receiver once it is let go.
+    /// Changes the state, and wakes the receiver after the lock is released.
     fn change<T>(&self, change: impl FnOnce(&mut DirectionState) -> T) -> T {
         let (value, receiver) = {
             let mut state = self.lock();
@@ -82,7 +82,7 @@ impl Direction {
 }
 
 impl Pipe {
-    /// The next frame that has arrived, for tests that have no driver.
+    /// Takes the next frame that has arrived, for tests without a driver.
     pub fn try_recv(&mut self) -> Option<Bytes> {
         self.from.lock().frames.pop_front()
     }
@@ -90,10 +90,10 @@ impl Pipe {
     /// Sends one frame.
     ///
     /// # Errors
-    /// [`PipeBroken`]: the reader is gone.
+    /// [`PipeBroken`] if the other end was dropped, or this direction is closed.
     pub fn send(&mut self, frame: Bytes) -> Result<(), PipeBroken> {
         self.to.change(|direction| {
-            if direction.deaf || direction.ended {
+            if direction.is_unread || direction.ended {
                 return Err(PipeBroken);
             }
             direction.frames.push_back(frame);
@@ -101,7 +101,7 @@ impl Pipe {
         })
     }
 
-    /// Ends what this end sends. What the other end sends still arrives.
+    /// Closes the direction from this end to the other. The opposite direction stays open.
     pub fn end(&mut self) {
         self.to.change(|direction| direction.ended = true);
     }
@@ -152,7 +152,7 @@ impl Drop for Pipe {
         self.end();
         let frames = {
             let mut direction = self.from.lock();
-            direction.deaf = true;
+            direction.is_unread = true;
             core::mem::take(&mut direction.frames)
         };
         drop(frames);

@@ -1,20 +1,21 @@
-//! Addresses that a handler has the caller's user open.
+//! URLs that a handler asks the caller's user to open.
 
 use std::sync::{Arc, Mutex};
 
 use super::{harness, service};
 use crate::testing::{Executor, connect};
-use crate::{AskFailed, BoxFuture, Client, Context, Endpoint, InputContext, Tool, ToolError};
+use crate::{AskFailed, BoxFuture, Client, Context, Endpoint, InputContext, Runtime, Tool, ToolError};
 use protocol_core::Protocol;
 use protocol_core::config::Config;
 use protocol_core::dialect::{Answer, Ask, Capabilities, Consent, Identity, Notice, OpenUrl, mcp};
 use protocol_core::error::RpcError;
 use protocol_core::json::Json;
 use protocol_core::session::Refused;
+use protocol_core::time::Instant;
 
 const URL: &str = "https://example.com/in";
 
-/// Asks to open two addresses, one under an id of its own, and returns what was decided.
+/// A tool that asks to open two URLs, one under a chosen id, and returns the decisions.
 fn opens() -> Tool {
     Tool::new("opens", async |context: Context, (): ()| {
         let first = context.elicit_url("Sign in?", URL).await?;
@@ -33,8 +34,44 @@ fn each_decision_comes_back_and_each_address_has_an_id_of_its_own() {
         assert_eq!((&*first.message, &*first.url, &*second.id), ("Sign in?", URL, "mine"));
         first.id.clone()
     };
-    let (one, other) = (run(), run());
-    assert!(!one.is_empty() && one != other, "{one} {other}");
+    assert_eq!(run().len(), 32, "16 random bytes of the runtime");
+    assert_eq!(run(), run(), "which under test are the same in every run");
+}
+
+/// A runtime without random bytes.
+struct Poor(Executor);
+
+impl Runtime for Poor {
+    fn now(&self) -> Instant {
+        self.0.now()
+    }
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        self.0.spawn(task);
+    }
+    fn spawn_blocking(&self, job: Box<dyn FnOnce() + Send>) {
+        job();
+    }
+}
+
+#[test]
+fn each_address_has_an_id_of_its_own_with_random_bytes_and_without() {
+    let ids = |rich: bool| {
+        let names = Tool::new("names", async |context: Context, (): ()| {
+            Ok([context.new_url("Sign in?", URL).id, context.new_url("Sign in?", URL).id])
+        });
+        let executor = Executor::new();
+        let runtime = if rich { executor.runtime() } else { Arc::new(Poor(executor.clone())) };
+        let server = Endpoint::server(Arc::new(service().tool(names)), runtime);
+        let client = Endpoint::client(Arc::new(()), Config::mcp_client(Identity::new("c", "1")), executor.runtime());
+        let peer = client.peer();
+        connect(&executor, client, server);
+        let names = async { peer.call_tool_as::<Vec<String>>("names", &serde_json::json!({})).await.unwrap() };
+        executor.block_on(names).unwrap()
+    };
+    for rich in [false, true] {
+        let ids = ids(rich);
+        assert!(ids[0] != ids[1] && ids.iter().all(|id| rich == (id.len() == 32)), "{ids:?}");
+    }
 }
 
 #[test]
@@ -80,11 +117,11 @@ fn a_call_that_needs_addresses_opened_first_fails_with_an_error_that_lists_them(
     }
 }
 
-/// The addresses that a client was asked to open, and the ids that it was told are done.
+/// The URLs that a client was asked to open, and the ids that were reported as complete.
 #[derive(Clone, Default)]
 struct Seen(Arc<Mutex<(Vec<OpenUrl>, Vec<String>)>>);
 
-/// Declares that it opens addresses, and does.
+/// A client that declares elicitation by URL, and accepts each request.
 struct Opens(Seen);
 
 fn declares() -> Capabilities {

@@ -1,4 +1,4 @@
-//! Calls, as their caller holds them.
+//! Outbound calls and the peer's handle.
 
 use core::future::poll_fn;
 use core::pin::Pin;
@@ -18,9 +18,9 @@ use protocol_core::error::RpcError;
 use protocol_core::json::Json;
 use protocol_core::session::{Close, CloseReason, Invoke, Outcome, Refused, TimeoutKind};
 
-/// A client and a server of `service`, joined.
+/// A client and a server that are connected.
 pub(super) struct Pair {
-    executor: Executor,
+    pub(super) executor: Executor,
     pub(super) client: Peer,
     server: Peer,
 }
@@ -44,7 +44,7 @@ fn echo() -> Tool {
     Tool::new("echo", async |_: Context, given: serde_json::Map<String, serde_json::Value>| Ok(serde_json::Value::Object(given)))
 }
 
-/// Counts to `to`, one step a second; says how it ended.
+/// A tool that counts to `to`, one step a second, and notes how it ended.
 fn counter(ends: &Arc<Mutex<Vec<&'static str>>>) -> Tool {
     let ends = Arc::clone(ends);
     Tool::new("count", move |context: Context, (): ()| {
@@ -89,7 +89,7 @@ fn a_canceller_ends_a_call_whose_progress_is_awaited() {
         }
     });
     assert_eq!((updates, pair.wait(call).outcome), (2, Outcome::Cancelled));
-    canceller.cancel(None); // long over: nothing happens
+    canceller.cancel(None); // the call has ended, so this has no effect
     assert_eq!(*ends.lock().unwrap(), ["told"]);
 }
 
@@ -151,7 +151,7 @@ fn progress_that_comes_with_the_result_is_handed_on_first() {
     .rate_window(RateWindow::UNLIMITED);
     let pair = pair([burst]);
     let mut call = pair.call("burst");
-    // Everything has arrived before anybody looks.
+    // Everything has arrived before the call is first polled.
     pair.executor.run_until_stalled();
     let mut seen = 0;
     pair.wait(async {
@@ -238,7 +238,7 @@ fn dropping_the_peer_changes_nothing() {
 fn a_call_times_out_by_its_own_clock() {
     let ends = Arc::default();
     let pair = pair([counter(&ends)]);
-    let clocks = CallTimeouts { idle: Some(ms(900)), ..CallTimeouts::default() };
+    let clocks = CallTimeouts::default().with_idle(Some(ms(900)));
     let params = text(json!({"name": "count"}));
     let call = pair.client.call(Invoke::new(Op::CallTool, params).with_timeouts(clocks)).unwrap();
     assert_eq!(pair.wait(call).outcome, Outcome::TimedOut(TimeoutKind::Idle));
@@ -297,7 +297,7 @@ fn more_calls_than_the_limit_are_refused_and_handed_back() {
     drop(calls);
     pair.executor.run_until_stalled();
     assert_eq!(pair.client.stats().outbound_calls, 0);
-    // Told, but they do not look; they keep their places until their grace is over.
+    // The handlers ignore their cancellation, so they count as calls in flight until their grace is over.
     assert_eq!((pair.server.running(), pair.server.stats().orphans), (1024, 1024));
     let busy = pair.wait(pair.call("stuck")).result().unwrap_err();
     assert!(matches!(&busy, CallError::Rpc(error) if error.code == RpcError::BUSY), "{busy}");
@@ -328,7 +328,7 @@ fn arguments_of_a_type_of_ones_own_arrive_as_their_json() {
     let no_json = pair.client.call_tool_with("echo", &BTreeMap::from([([1], 2)])).unwrap_err();
     let expected = "not sent, since its arguments are no JSON: cannot be written as JSON: key must be a string";
     assert_eq!(no_json.to_string(), expected);
-    // An array within an array within ..
+    // Arrays that are nested `depth` deep.
     let nested = |depth| json!({ "a": (1..depth).fold(json!(1), |inner, _| json!([inner])) });
     assert_eq!(pair.wait(pair.client.call_tool_with("echo", &nested(120)).unwrap()).result(), {
         pair.wait(pair.client.call_tool("echo", Json::encode(&nested(120)).unwrap()).unwrap()).result()
@@ -336,10 +336,10 @@ fn arguments_of_a_type_of_ones_own_arrive_as_their_json() {
     assert!(matches!(pair.client.call_tool_with("echo", &nested(121)), Err(CallError::Unwritable(_))));
 }
 
-/// A thread's buffer for arguments may be gone when another of its thread-locals is dropped.
+/// The buffer of a thread for arguments may be destroyed before another of its thread-locals is dropped.
 #[test]
 fn a_call_is_made_while_its_thread_ends() {
-    /// Calls when it is dropped, and says whether that could be.
+    /// Makes a call when it is dropped, and reports whether that succeeded.
     struct Farewell(Peer, Arc<Mutex<Vec<bool>>>);
 
     impl Drop for Farewell {
@@ -405,7 +405,7 @@ fn logs_and_news_reach_the_client_in_order() {
     pair.wait(pair.server.ready()).unwrap();
     pair.executor.run_until_stalled();
     for data in ["\"one\"", "\"panic\"", "\"two\""] {
-        pair.server.log(LogRecord { level: Level::Warning, logger: None, data: Json::parse(data).unwrap() });
+        pair.server.log(LogRecord::new(Level::Warning, Json::parse(data).unwrap()));
     }
     let custom = Notice::Custom { method: "notifications/x/y".into(), params: None };
     pair.server.notify(custom).unwrap();

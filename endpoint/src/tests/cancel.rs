@@ -13,7 +13,7 @@ use protocol_core::json::Json;
 use protocol_core::session::{CancelReason, Outcome, ProgressError};
 use protocol_core::time::Instant;
 
-/// The observations of a handler, for a test to look at afterwards.
+/// The observations of a handler, for the test to check afterwards.
 type Seen<T> = Arc<Mutex<Vec<T>>>;
 
 fn seen<T>() -> (Seen<T>, Seen<T>) {
@@ -41,7 +41,7 @@ fn a_cancelled_handler_is_told_and_its_cleanup_is_awaited() {
             assert_eq!(handle.cancelled().await, why);
             assert_eq!(context.try_progress(protocol_core::Progress::count(1, 2)), Err(ProgressError::NotLive));
             saw.lock().unwrap().push(why);
-            // Its cleanup takes a turn of the runtime.
+            // The cleanup is pending once.
             let mut turns = 3;
             core::future::poll_fn(|cx| {
                 cx.waker().wake_by_ref();
@@ -139,8 +139,8 @@ fn limited(ready: u64, deadline: Option<u64>, cancel: Option<u64>) -> (Vec<Resul
         let saw = Arc::clone(&saw);
         async move {
             let inner = async {
-                // Not `context.sleep`, which would end early by itself.
-                let _ = context.invocation.alarm(ms(ready)).await;
+                // Not `context.sleep`, which would end early by itself when the call is cancelled.
+                let _ = context.served.alarm(ms(ready)).await;
                 "value"
             };
             let result = context.with_timeout(inner, ms(1000)).await;
@@ -232,7 +232,7 @@ fn a_context_kept_beyond_its_handler_does_nothing() {
     context.checkpoint(&serde_json::json!({}));
 }
 
-/// All of these at once, then all that comes of them, of which there is so much.
+/// Handles all `frames`, and then polls all that is to be sent. Returns the number of frames that were polled.
 fn turn(server: &mut Endpoint, frames: &[String]) -> usize {
     for frame in frames {
         server.handle_frame(frame.clone().into(), Instant::ZERO).unwrap();
@@ -248,7 +248,7 @@ fn cancel(id: usize) -> String {
     format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)
 }
 
-/// Also where the one before was over as soon as it had begun, was cancelled, or somebody still has a handle of it.
+/// Also if the previous call ended in place, was cancelled, or still has a context.
 #[test]
 fn an_invocation_has_nothing_of_those_before_it() {
     let (saw, look) = seen();

@@ -1,4 +1,4 @@
-//! A frame that is alone leaves with the verb that made it, and not with a turn of the driver.
+//! Early sends: a single frame is written by the verb that made it, and not by a turn of the driver.
 
 use core::future::poll_fn;
 use core::pin::Pin;
@@ -28,14 +28,14 @@ type Driven = BoxFuture<'static, Result<CloseReason, PipeBroken>>;
 struct Quiet;
 impl Client for Quiet {}
 
-/// A client that has shaken hands and has nothing to do, and the far end of its channel.
+/// An idle client after its handshake, and the far end of its channel.
 struct Bench {
     executor: Executor,
     client: Arc<Quiet>,
     peer: Peer,
     far: Pipe,
     act: Act,
-    /// The future that drives it, for the test to drop, and what it ended with.
+    /// The future that drives it, which the test may drop.
     driven: Arc<Mutex<Option<Driven>>>,
     end: Arc<Mutex<Vec<Result<CloseReason, PipeBroken>>>>,
 }
@@ -71,7 +71,7 @@ impl Bench {
         executor.run_until_stalled();
         far.try_recv().unwrap();
         let mut bench = Self { executor, client, peer, far, act, driven, end };
-        // The first call has its driver set the alarm.
+        // The first call makes the driver set its timer.
         let first = bench.call();
         bench.executor.run_until_stalled();
         assert_eq!(bench.left().len(), 1);
@@ -84,7 +84,7 @@ impl Bench {
         self.peer.call_tool("any", Json::empty_object()).unwrap()
     }
 
-    /// The ids of the calls that have left since this was last asked, in order.
+    /// The ids of the calls that were written since the last time, in order.
     fn left(&mut self) -> Vec<u64> {
         let frames = core::iter::from_fn(|| self.far.try_recv());
         let calls = frames.map(|frame| serde_json::from_slice::<serde_json::Value>(&frame).unwrap());
@@ -127,7 +127,7 @@ fn calls_beside_another_are_gathered_for_a_turn() {
     drop(calls);
 }
 
-/// Those that were answered together will be followed by others together.
+/// Calls that were answered together are likely to be followed by others that can be written together.
 #[test]
 fn a_call_beside_an_answer_that_nobody_has_read_is_gathered_for_a_turn() {
     let mut bench = Bench::new();
@@ -182,7 +182,7 @@ fn a_call_that_left_early_times_out_at_its_own_deadline() {
     let call = bench.call();
     assert!(matches!(bench.outcome(call), Some(Outcome::TimedOut(_))));
     assert_eq!(bench.executor.now(), protocol_core::Instant::from_millis(59_000 + 60_000));
-    // The alarm has rung since, and nothing waits for it.
+    // The timer has fired meanwhile, and no deadline is set.
     bench.executor.run_for(ms(100_000));
     let call = bench.call();
     assert!(matches!(bench.outcome(call), Some(Outcome::TimedOut(_))));
@@ -204,7 +204,7 @@ fn a_call_that_is_made_while_another_leaves_early_leaves_behind_it() {
     drop((first, second));
 }
 
-/// On another thread, say. Nobody waits for the verb with a thread.
+/// Another thread may poll the task while a verb writes. It must not block until the verb has ended.
 #[test]
 fn a_task_that_is_polled_while_a_verb_sends_comes_again() {
     struct Woken(AtomicUsize);
@@ -227,7 +227,7 @@ fn a_task_that_is_polled_while_a_verb_sends_comes_again() {
     assert!(matches!(bench.outcome(call), Some(Outcome::Result(_))));
 }
 
-/// Calls when its last clone goes.
+/// Makes a call when its last clone is dropped.
 struct CallsOnDrop(Peer);
 
 impl Wake for CallsOnDrop {
@@ -253,7 +253,7 @@ fn a_waker_that_was_left_as_word_is_dropped_with_nothing_locked() {
     });
     drop(bench.call());
     bench.executor.run_until_stalled();
-    // The first and the calls of the three wakers. A verb of them heeds what the last one left.
+    // The first call, and those of the three wakers. The last request that was left is executed by one of their verbs.
     assert_eq!(bench.left(), [3, 4, 5, 6]);
 }
 
@@ -264,7 +264,7 @@ fn a_task_that_ends_while_a_verb_sends_takes_the_connection_with_it() {
     bench.within_the_flush(move || *driven.lock().unwrap() = None);
     let call = bench.call();
     assert_eq!(bench.left(), [3]);
-    // Not in the verb, whose caller may have locked what the user's drop locks.
+    // Not by the verb, whose caller may hold a lock that the drop of the user's value takes.
     assert_eq!(Arc::strong_count(&bench.client), 2);
     assert!(bench.executor.run_until_stalled());
     assert_eq!(Arc::strong_count(&bench.client), 1);
@@ -280,7 +280,7 @@ fn a_transport_that_panics_while_a_verb_sends_ends_its_task_and_not_the_verb() {
     let call = bench.call();
     let panic = catch_unwind(AssertUnwindSafe(|| bench.executor.run_until_stalled())).expect_err("the task");
     assert_eq!(panic.downcast_ref(), Some(&"the transport"));
-    // What a runtime does with a task that panicked.
+    // As a runtime does with a task that has panicked.
     bench.driven.clear_poison();
     *bench.driven.lock().unwrap() = None;
     assert_eq!(bench.outcome(call), Some(Outcome::Lost));
@@ -298,7 +298,7 @@ fn a_transport_that_fails_while_a_verb_sends_is_broken_as_ever() {
     assert_eq!(*bench.end.lock().unwrap(), [Err(PipeBroken)]);
 }
 
-/// A server that has shaken hands and naps for a second in `naps` calls, and the far end of its channel.
+/// A server after its handshake, with `naps` calls whose handlers sleep for a second, and the far end of its channel.
 struct Napping {
     executor: Executor,
     peer: Peer,
@@ -355,7 +355,7 @@ fn answers_of_handlers_that_end_together_are_gathered_for_a_turn() {
     assert_eq!((napping.left(), napping.turns.load(Ordering::Relaxed)), (5, 2));
 }
 
-/// The answer was written by the verb, and what closed with it was for a turn that nobody took.
+/// The verb that wrote the last answer did not wake the driver, so the end of the session was not noticed.
 #[test]
 fn the_last_answer_of_a_session_that_closes_is_the_end_of_it() {
     let mut napping = Napping::new(1);
@@ -365,11 +365,11 @@ fn the_last_answer_of_a_session_that_closes_is_the_end_of_it() {
     napping.executor.run_for(ms(1000));
     assert_eq!(napping.left(), 1);
     assert_eq!(*napping.end.lock().unwrap(), [Ok(CloseReason::Local)]);
-    // It was read once more, and a peer that had hung up by then made the end an error.
+    // Another read would fail if the peer had closed the connection by then, and the end would be an error.
     assert_eq!(napping.turns.load(Ordering::Relaxed), 1, "what has closed is not read");
 }
 
-/// A task that is polled by whoever wakes it, there and then; by whoever polls it already, behind that.
+/// A task that is polled in place when it is woken, or, if it is being polled already, directly after that poll.
 struct PolledByWake {
     future: Mutex<Option<BoxFuture<'static, ()>>>,
     polling: AtomicBool,
@@ -411,8 +411,8 @@ impl Runtime for AtOnce {
     }
 }
 
-/// The answer came while the call was still being written, further down on the same stack, and the task that was to read it came again and
-/// again until that had returned.
+/// The answer arrived while the call was still being written further up on the same stack. The driver's task found the slot locked, and woke
+/// itself again and again without end.
 #[test]
 fn regression_a_task_that_finds_a_verb_sending_waits_for_its_word() {
     let runtime = Arc::new(AtOnce);
@@ -434,7 +434,7 @@ fn regression_a_task_that_finds_a_verb_sending_waits_for_its_word() {
     }
 }
 
-/// A transport that now and then takes nothing at first, and says whether it may be written to from anywhere.
+/// A transport that is sometimes not ready to write at first.
 struct Fitful {
     pipe: Pipe,
     taken: Vec<Bytes>,
@@ -443,7 +443,7 @@ struct Fitful {
     sends_anywhere: bool,
 }
 
-/// Numbers that look random, the same for the same seed.
+/// Pseudorandom numbers from a seed.
 struct Draw(u64);
 
 impl Draw {
@@ -491,7 +491,7 @@ impl FrameIo for Fitful {
     }
 }
 
-/// The outcome and time of every call of a few tasks that call, wait and give up at random times.
+/// The outcome and time of every call of a few tasks that make calls, wait, and cancel calls at random times.
 fn ends_of(seed: u64, stalls: bool, sends_anywhere: bool) -> Vec<String> {
     let executor = Executor::new();
     let nap = Tool::new("nap", async |context: Context, times: BTreeMap<String, u64>| {
@@ -553,7 +553,7 @@ fn ends_of(seed: u64, stalls: bool, sends_anywhere: bool) -> Vec<String> {
     let closed = executor.block_on(peer.closed());
     let mut ends = core::mem::take(&mut *ends.lock().unwrap());
     ends.push(format!("{closed:?} {:?}", executor.now()));
-    // At the same time, any of them may be the first.
+    // Calls that end at the same time may end in any order.
     ends.sort();
     ends
 }

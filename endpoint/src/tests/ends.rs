@@ -17,7 +17,7 @@ use protocol_core::session::{CancelReason, Close, CloseReason, Outcome};
 
 type Seen = Arc<Mutex<Vec<CancelReason>>>;
 
-/// Sleeps for 50 seconds; notes why it was stopped, then cleans up for as long as `cleanup` says.
+/// A tool that sleeps for 50 seconds. When it is cancelled it notes the reason. If it `cleans`, it then goes on forever.
 fn sleeper(seen: &Seen, cleans: bool) -> Tool {
     let seen = Arc::clone(seen);
     Tool::new("sleep", move |context: Context, (): ()| {
@@ -26,7 +26,6 @@ fn sleeper(seen: &Seen, cleans: bool) -> Tool {
             let Err(stopped) = context.sleep(ms(50_000)).await else { return Ok(()) };
             seen.lock().unwrap().push(stopped.0);
             if cleans {
-                // Longer than any grace.
                 core::future::pending::<()>().await;
             }
             Ok(())
@@ -84,7 +83,8 @@ fn a_graceful_close_cancels_what_takes_too_long() {
     assert_eq!(*ends.seen.lock().unwrap(), [CancelReason::Closing]);
 }
 
-/// The session was told nothing in between, so by the time that it was told last the grace for writing the answer would be over.
+/// The session learnt no time while the handler ran. Counted from the last time that it knew, the grace for writing the answer would have
+/// passed.
 #[test]
 fn the_grace_for_the_last_answer_counts_from_the_answer() {
     let executor = Executor::new();
@@ -124,7 +124,7 @@ fn an_endpoint_that_is_dropped_loses_its_calls_and_tells_its_handlers() {
     let mut far = Driver::new(server, there, executor.timer());
     let (caller, callee) = (near.machine().peer(), far.machine().peer());
     let call = caller.call_tool("sleep", Json::empty_object()).unwrap();
-    // Drives both for a while without a task of their own.
+    // Polls both drivers a few times, without tasks.
     let mut turn = |executor: &Executor| {
         for _ in 0..10 {
             let mut cx = core::task::Context::from_waker(core::task::Waker::noop());
@@ -137,7 +137,7 @@ fn an_endpoint_that_is_dropped_loses_its_calls_and_tells_its_handlers() {
     assert_eq!(callee.running(), 1);
     drop(far);
     executor.run_until_stalled();
-    // Its time is over with its driver: told, and dropped at its next await.
+    // Without a driver there is no grace: the handler was cancelled, and dropped at its next await point.
     assert_eq!(callee.running(), 0);
     drop(near);
     assert_eq!(executor.block_on(call).unwrap().outcome, Outcome::Lost);
@@ -146,7 +146,7 @@ fn an_endpoint_that_is_dropped_loses_its_calls_and_tells_its_handlers() {
     assert!(executor.block_on(caller.ready()).unwrap().is_err());
 }
 
-/// A server whose peer is the test itself.
+/// A server whose peer is played by the test.
 fn served(seen: &Seen, cleans: bool) -> (Executor, Peer, Pipe, Arc<Mutex<Option<protocol_core::Instant>>>) {
     let executor = Executor::new();
     let server = Endpoint::server(Arc::new(service().tool(sleeper(seen, cleans))), executor.runtime());
@@ -200,7 +200,7 @@ fn what_was_read_before_the_end_of_input_is_answered() {
     assert_eq!((peer.running(), *over.lock().unwrap()), (0, Some(protocol_core::Instant::from_millis(5000))));
 }
 
-/// A transport that reads what the test says and never takes a frame.
+/// A transport that reads the frames of the test, and is never ready to write one.
 struct Stalled(Pipe);
 
 impl protocol_core::drive::FrameIo for Stalled {
@@ -261,7 +261,7 @@ fn a_runtime_that_drops_a_handler_makes_it_answer_with_an_error() {
     let seen = Seen::default();
     let (executor, peer, mut near, _) = served(&seen, true);
     let _ = near.try_recv();
-    // Every task goes, the driver's too; the endpoint that it holds hears of both.
+    // All tasks are dropped, also that of the driver with the endpoint.
     executor.shutdown();
     assert_eq!(peer.running(), 0);
     assert_eq!(executor.block_on(peer.closed()), Some(CloseReason::Failed));

@@ -1,4 +1,4 @@
-//! A transport that the test has a hand in.
+//! A transport that the test controls.
 
 use core::task::{Context as TaskContext, Poll};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,19 +10,19 @@ use crate::testing::{Pipe, PipeBroken};
 use protocol_core::drive::FrameIo;
 use protocol_core::session::Transmit;
 
-/// A step that the test does once, when it is time.
+/// A closure that the transport calls once.
 pub(super) type Act = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
 
-/// Room for any number of frames.
+/// The room for an unlimited number of frames.
 pub(super) const ANY: usize = usize::MAX;
 
-/// A transport that takes as many frames as the test lets it, and lets the test act within its flush.
+/// A transport that accepts as many frames as the test allows, and calls a closure of the test in its flush.
 pub(super) struct Gate {
     pipe: Pipe,
     pub(super) room: Arc<AtomicUsize>,
-    /// Behind all writing.
+    /// Called after all frames are written.
     pub(super) within_flush: Act,
-    /// Turns of the driver: only they receive, until there is nothing.
+    /// The number of turns of the driver: each of them, and nothing else, receives until there is no frame left.
     pub(super) turns: Arc<AtomicUsize>,
     sends_anywhere: bool,
 }

@@ -1,4 +1,4 @@
-//! Input requests of handlers to their caller, and their answers.
+//! Input requests of handlers, and their answers.
 
 use core::time::Duration;
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ fn sampled(text: &str) -> Answer {
     Answer::Sample(Sampled::new(text, "model"))
 }
 
-/// A tool that returns how its question ended.
+/// A tool that returns the outcome of its input request.
 fn asker<T, F, Fut>(ask: F) -> Tool
 where
     T: Serialize + JsonSchema + Send + 'static,
@@ -141,6 +141,26 @@ fn a_form_is_made_from_the_type_and_its_answer_is_checked() {
 }
 
 #[test]
+fn a_choice_that_may_be_left_out_lists_no_null_among_its_names() {
+    #[derive(Deserialize, Serialize, JsonSchema)]
+    struct Order {
+        size: Option<Size>,
+    }
+    #[derive(Deserialize, Serialize, JsonSchema)]
+    enum Size {
+        Small,
+        Large,
+    }
+    let typed = asker(async |context: Context| context.elicit_typed::<Order>("which?").await);
+    let answer = Answer::Elicit(Elicited::Accept(text(json!({"size": "Large"}))));
+    let run = harness(typed).answer(answer).call_tool("asks", Json::empty_object());
+    assert_eq!(run.text(), r#"{"size":"Large"}"#);
+    let (_, Ask::Elicit(form)) = &run.asks[0] else { panic!("{:?}", run.asks) };
+    let size = &value(&form.schema)["properties"]["size"];
+    assert_eq!(*size, json!({"type": "string", "enum": ["Small", "Large"]}));
+}
+
+#[test]
 fn a_type_that_has_no_form_is_refused_and_the_field_is_named() {
     #[derive(Deserialize, Serialize, JsonSchema)]
     struct Deep {
@@ -226,7 +246,7 @@ fn end_of_input_while_a_handler_awaits_its_caller_ends_the_question_at_once() {
     assert_eq!(run.outcome(), Some(&Outcome::Lost));
 }
 
-/// A client whose model calls the tool `nest` again before it answers.
+/// A client whose model calls the tool `nest` once more before it answers.
 struct Nests {
     depths: Arc<Mutex<Vec<u8>>>,
 }

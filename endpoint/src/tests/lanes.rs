@@ -1,4 +1,4 @@
-//! An endpoint under a transport of many lanes.
+//! An endpoint with a transport of several lanes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,10 +11,10 @@ use crate::{Context, Endpoint, Extensions, Tool};
 use protocol_core::drive::Machine as _;
 use protocol_core::session::{Gone, Lane, Received, ReplyKind, RouteKind};
 
-/// The one who calls, as the transport knows it.
+/// The authenticated caller, as the transport knows it.
 struct Principal(&'static str);
 
-/// Counts how many of it are left.
+/// Counts its values that are alive.
 struct Counted(Arc<AtomicUsize>);
 
 impl Drop for Counted {
@@ -23,7 +23,7 @@ impl Drop for Counted {
     }
 }
 
-/// A transport of the test: a server and the streams of its clients.
+/// A server whose transport is played by the test.
 struct Bench {
     endpoint: Endpoint,
     executor: Executor,
@@ -53,7 +53,7 @@ impl Bench {
         self.by(lane, &frame, extensions)
     }
 
-    /// The lanes and the text of the replies that wait.
+    /// The replies that are to be sent, with their lanes.
     fn sent(&mut self) -> Vec<(u32, String)> {
         self.executor.run_until_stalled();
         let sent = std::iter::from_fn(|| self.endpoint.poll_transmit());
@@ -104,7 +104,7 @@ fn what_is_attached_lives_as_long_as_the_handler_and_no_longer() {
     bench.executor.run_for(ms(1));
     bench.endpoint.handle_timeout(bench.executor.now());
     assert_eq!((bench.sent().len(), released.load(Ordering::Relaxed)), (1, 0));
-    // Nor does the next invocation see it.
+    // The values are not kept for the next call either.
     bench.call(1, "quick", Extensions::new());
     bench.sent();
 }

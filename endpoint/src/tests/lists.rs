@@ -20,7 +20,7 @@ fn tool(name: &str) -> Tool {
 }
 
 fn many(count: usize) -> Service {
-    // Registered backwards, so that the order of the list is its own.
+    // Registered in reverse order, since the list must be sorted by name.
     (0..count).rev().fold(service().page_size(10), |service, number| service.tool(tool(&format!("tool{number:03}"))))
 }
 
@@ -192,10 +192,99 @@ fn arguments_are_completed() {
     assert_eq!(unknown.error().map(|error| error.code), Some(RpcError::INVALID_PARAMS));
 }
 
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Review {
+    /// The text to be reviewed
+    text: String,
+    #[schemars(title = "Remarks", range(max = 9))]
+    most_remarks: Option<u8>,
+    #[serde(default)]
+    is_strict: bool,
+    tone: Option<Tone>,
+    note: Option<String>,
+}
+
+#[derive(Debug, PartialEq, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Tone {
+    Kind,
+    Plain,
+}
+
+fn review() -> Prompt {
+    Prompt::typed("review", async |_: Context, given: Review| {
+        let Review { text, most_remarks, is_strict, tone, note } = given;
+        Ok(PromptOutput::new([PromptMessage::user(format!("{text} {most_remarks:?} {is_strict} {tone:?} {note:?}"))]))
+    })
+}
+
+#[test]
+fn the_arguments_of_a_typed_prompt_are_described_by_their_fields_and_read_as_them() {
+    let run = Harness::new(service().prompt(review())).request(Op::ListPrompts, Json::empty_object());
+    let told = json!([
+        {"name": "text", "description": "The text to be reviewed", "required": true},
+        {"name": "mostRemarks", "title": "Remarks", "required": false},
+        {"name": "isStrict", "required": false},
+        {"name": "tone", "required": false},
+        {"name": "note", "required": false},
+    ]);
+    let mut arguments = value(&run.result())["prompts"][0]["arguments"].take();
+    let sorted = |list: &mut serde_json::Value| list.as_array_mut().unwrap().sort_by_key(|argument| argument["name"].to_string());
+    let mut told = told;
+    sorted(&mut told);
+    sorted(&mut arguments);
+    assert_eq!(arguments, told);
+
+    let said = |given: &[(&str, &str)]| {
+        let given = given.iter().map(|(name, text)| ((*name).into(), (*text).into())).collect();
+        let run = Harness::new(service().prompt(review())).get_prompt("review", &given);
+        run.error().map_or_else(
+            || Ok(value(&run.result())["messages"][0]["content"]["text"].as_str().unwrap().to_owned()),
+            |error| Err((error.code, error.message.to_string())),
+        )
+    };
+    assert_eq!(said(&[("text", "12")]).unwrap(), "12 None false None None", "a text stays one");
+    let all = [("text", "a"), ("mostRemarks", "3"), ("isStrict", "true"), ("tone", "kind"), ("note", "null")];
+    assert_eq!(said(&all).unwrap(), r#"a Some(3) true Some(Kind) Some("null")"#);
+    for (given, place) in [
+        (&[][..], "text"),
+        (&[("text", "a"), ("mostRemarks", "many")], "/mostRemarks"),
+        (&[("text", "a"), ("mostRemarks", "10")], "/mostRemarks"),
+        (&[("text", "a"), ("isStrict", "yes")], "/isStrict"),
+        (&[("text", "a"), ("tone", "rude")], "/tone"),
+        (&[("text", "a"), ("color", "red")], "color"),
+    ] {
+        let (code, message) = said(given).unwrap_err();
+        assert_eq!(code, RpcError::INVALID_PARAMS);
+        assert!(message.contains(place), "{given:?}: {message}");
+    }
+}
+
+#[test]
+fn a_typed_prompt_may_have_arguments_of_a_type_that_contains_itself() {
+    #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
+    #[serde(untagged)]
+    #[allow(dead_code, reason = "read by its Debug")]
+    enum Nested {
+        Deeper(Vec<Self>),
+        Number(i64),
+    }
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Given {
+        nested: Nested,
+    }
+    let prompt = Prompt::typed("p", async |_: Context, given: Given| {
+        Ok(PromptOutput::default().with_description(format!("{:?}", given.nested)))
+    });
+    let run = Harness::new(service().prompt(prompt)).get_prompt("p", &arguments(&[("nested", "[[1]]")]));
+    assert_eq!(value(&run.result())["description"], "Deeper([Deeper([Number(1)])])");
+}
+
 #[test]
 fn what_is_not_registered_is_not_declared() {
     for op in [Op::ListPrompts, Op::ListResources, Op::ListResourceTemplates, Op::Complete, Op::ListTools] {
-        // Held for the handshake, then never sent; or answered by the session, if it was.
+        // The call waits for the handshake and is then refused. The requests that are sent are answered with an error by the server's session.
         let run = Harness::new(service()).request(op, Json::empty_object());
         let refused = run.refused.as_ref().is_some_and(|refused| refused.why == Refused::Unsupported);
         let invalid =

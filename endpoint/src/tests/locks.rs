@@ -1,4 +1,4 @@
-//! No code of the user runs under the lock: each of these would wait for itself for ever.
+//! No code of the user runs under the lock: each of these tests would deadlock.
 
 use core::pin::Pin;
 use core::task::Poll;
@@ -14,7 +14,7 @@ use protocol_core::dialect::{Capabilities, Elicit, Elicited, Identity, Level, Lo
 use protocol_core::error::RpcError;
 use protocol_core::json::Json;
 
-/// A waker that takes the endpoint's lock whenever it is woken and when its last clone goes.
+/// A waker that takes the endpoint's lock whenever it is woken, and when its last clone is dropped.
 struct Nosy {
     peer: Peer,
     woken: Arc<AtomicUsize>,
@@ -37,7 +37,7 @@ fn nosy(peer: &Peer, woken: &Arc<AtomicUsize>) -> Waker {
     Waker::from(Arc::new(Nosy { peer: peer.clone(), woken: Arc::clone(woken) }))
 }
 
-/// Polls once with a waker that nobody has seen before; the one before it is given up.
+/// Polls once with a new waker, which replaces the previous one.
 fn poll<F: Future + ?Sized>(future: Pin<&mut F>, peer: &Peer, woken: &Arc<AtomicUsize>) -> Poll<F::Output> {
     future.poll(&mut core::task::Context::from_waker(&nosy(peer, woken)))
 }
@@ -108,9 +108,9 @@ fn no_waker_and_no_drop_of_the_user_runs_under_the_lock() {
     }
     executor.run_for(ms(10));
     assert!(poll(ready.as_mut(), &caller, &woken).is_ready());
-    callee.log(LogRecord { level: Level::Error, logger: None, data: Json::null() });
+    callee.log(LogRecord::new(Level::Error, Json::null()));
 
-    // The handler's own wakers, of all kinds, each parked several times over.
+    // Wakers of all the kinds that a handler can park, each of them parked several times.
     let context = contexts.lock().unwrap().take().unwrap();
     let mut cancelled = Box::pin(context.cancelled());
     let mut sleep = Box::pin(context.sleep(ms(50)));

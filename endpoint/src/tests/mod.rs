@@ -1,8 +1,9 @@
-//! The behaviour of the endpoint, in virtual time: one file a subject.
+//! Tests of the endpoint in virtual time, one file for each subject.
 
 mod addresses;
 mod calls;
 mod cancel;
+mod catalog;
 mod early;
 mod ends;
 mod gate;
@@ -12,6 +13,7 @@ mod lists;
 mod locks;
 mod progress;
 mod schemas;
+mod stateless;
 mod subscriptions;
 mod threads;
 mod tools;
@@ -52,11 +54,11 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// The handshake of a client with a server of that revision.
+/// The frames with which a client of that revision starts the handshake.
 fn hello(revision: &str) -> [String; 2] {
     let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"REVISION","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
     [hello.replace("REVISION", revision), r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.into()]
 }
 
-/// The answer of a server to a handshake.
+/// The answer of a server in the handshake.
 const WELCOME: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#;

@@ -37,7 +37,7 @@ fn what_a_rate_window_keeps_is_merged_and_goes_out_in_time() {
     assert_eq!((*at, last.message.as_deref()), (ms(100), Some("step 50")));
 }
 
-/// Ten at once and then a second of nothing look like a hang.
+/// To a user, ten updates at once and then none for a second look as if the tool hung.
 #[test]
 fn updates_that_are_reported_faster_than_they_may_go_out_are_evenly_spaced() {
     let run = run(Tool::new("steps", async |context: Context, (): ()| {
@@ -48,7 +48,7 @@ fn updates_that_are_reported_faster_than_they_may_go_out_are_evenly_spaced() {
         Ok(())
     }));
     let told: Vec<_> = run.progress.iter().map(|(at, progress)| (*at, progress.value.unwrap())).collect();
-    // Every tenth of a second the newest of before goes out; the final one when it is reported.
+    // Every 100 ms the newest update is sent, and the final one when it is reported.
     let expected = (0..=9_u32).map(|tenth| (ms(100 * u64::from(tenth)), f64::from((100 * tenth).div_ceil(30).max(1))));
     assert_eq!(told, expected.chain([(ms(960), 33.0)]).collect::<Vec<_>>());
 }
@@ -71,7 +71,7 @@ fn bad_numbers_never_fail_a_handler_and_are_counted() {
     let run = run(Tool::new("bad", async |context: Context, (): ()| {
         context.percent(f64::NAN);
         context.percent(-1.0);
-        context.progress(Progress { value: Some(3.0), total: Some(2.0), ..Progress::default() });
+        context.progress(Progress::value(3.0).with_total(2.0));
         assert_eq!(context.try_progress(Progress::value(f64::INFINITY)), Err(ProgressError::NotFinite));
         context.count(1, 2);
         Ok(())
@@ -91,7 +91,7 @@ fn parts_of_the_whole_report_one_after_the_other() {
         download.finish();
         process.percent(25.0);
         process.subrange(0.5..1.0).fraction(0.5);
-        // A part that comes too late moves nothing back.
+        // Reports of an earlier part come too late and are left out.
         download.fraction(0.9);
         upload.progress(Progress::count(1, 2).with_message("half of it is up"));
         upload.finish();
@@ -129,7 +129,7 @@ fn the_last_checkpoint_is_what_a_deadline_leaves() {
     assert_eq!(run.checkpoints.len(), 3);
     assert_eq!(run.done.as_ref().map(|(at, _)| *at), Some(ms(250)));
     assert_eq!(run.structured().map(|json| value(&json)), Some(json!({"done": 3, "status": "timeout"})), "{run:?}");
-    // A number has no place to write a status in.
+    // A number is not an object, so it cannot have a status.
     let refused = super::run(Tool::new("saves", async |context: Context, (): ()| {
         assert_eq!(context.try_checkpoint(&3), Err(CheckpointError::NotAnObject));
         context.checkpoint("text");

@@ -1,4 +1,4 @@
-//! The checks of arguments and answers, with the feature `validate` and without it.
+//! The checks of arguments and answers against their schemas, with and without the feature `validate`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -110,7 +110,7 @@ fn a_rule_that_only_the_validator_knows_is_found_where_it_stands() {
         (json!({"minProperties": 1}), Some("/minProperties")),
         (json!({"patternProperties": {}}), Some("/patternProperties")),
         (json!({"unevaluatedProperties": false}), Some("/unevaluatedProperties")),
-        // What is no rule at all is not enforced, either.
+        // Keywords with a value that is not valid cannot be checked either.
         (json!({"$ref": "#/$defs/B"}), Some("/$ref")),
         (json!({"$ref": "https://example.com"}), Some("/$ref")),
         (json!({"type": "strin"}), Some("/type")),
@@ -118,6 +118,21 @@ fn a_rule_that_only_the_validator_knows_is_found_where_it_stands() {
         (json!({"properties": {"a": 5}}), Some("/properties/a")),
     ] {
         assert_eq!(Checker::new(schema.clone()).unchecked().as_deref(), rule, "{schema}");
+    }
+}
+
+#[test]
+fn a_number_on_its_bound_is_let_through_unless_the_bound_excludes_it() {
+    for (rule, fits) in [
+        ("minimum", [false, true, true]),
+        ("exclusiveMinimum", [false, false, true]),
+        ("maximum", [true, true, false]),
+        ("exclusiveMaximum", [true, false, false]),
+    ] {
+        for bound in [json!(2), json!(2.0)] {
+            let checker = Checker::new(json!({rule: bound}));
+            assert_eq!([json!(1.5), json!(2), json!(3)].map(|number| checker.check(&number, 1).is_ok()), fits, "{rule}");
+        }
     }
 }
 
@@ -149,7 +164,8 @@ fn deep_values_of_recursive_types_are_checked_in_a_moment() {
     for (leaf, is_good) in [(json!({"kind": "Leaf", "size": 1}), true), (json!({"kind": "Leaf", "size": "1"}), false)] {
         let term = (0..100).fold(leaf, |all, level| json!({"kind": (["And", "Or", "Not"][level % 3]), "all": all}));
         assert_eq!(checker.check(&term, 1).is_ok(), is_good);
-        // A regression: `jsonschema`, which checked all that is not flat, took a minute from 16 levels on, and twice as long for each more.
+        // A regression: `jsonschema` used to check all schemas that are not flat. It took a minute for 16 levels, and twice as long for each
+        // further one.
         let read: Result<Term, String> = Shape::of::<Term>().read(&protocol_core::Json::encode(&term).expect("JSON"));
         assert_eq!(read.is_ok(), is_good);
     }
@@ -178,7 +194,7 @@ fn deep_options_are_refused_in_a_moment_and_endless_alternatives_too() {
     assert!(read.is_err(), "each level has two alternatives");
 }
 
-/// Arguments with a rule that is checked only by the validator.
+/// Arguments with a keyword that is checked only by `jsonschema`.
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
 struct Named {
     #[schemars(regex(pattern = "^[a-z]"))]
@@ -205,7 +221,7 @@ mod with_the_validator {
         let (mut valid, mut invalid, mut alike) = (0, 0, 0);
         for _ in 0..1_000 {
             let mut schema = dice.schema(3);
-            // Not one that is only itself.
+            // Not a definition that refers to itself.
             let other = core::iter::repeat_with(|| dice.schema(1)).find(|other| !format!("{other}").contains("$defs/A"));
             if let Value::Object(rules) = &mut schema {
                 rules.insert("$defs".into(), json!({"A": other, "B": {"type": "array", "items": {"$ref": "#/$defs/B"}}}));
@@ -224,7 +240,7 @@ mod with_the_validator {
         assert!(valid > 3_000 && invalid > 3_000 && alike > invalid / 2, "{valid} {invalid} {alike}");
     }
 
-    /// A stream of numbers that is the same each time.
+    /// Pseudorandom numbers from a seed.
     struct Dice(u64);
 
     impl Dice {
@@ -264,7 +280,7 @@ mod with_the_validator {
             [json!(0), json!(1.0), json!(-1), json!(2.5), json!(255)][self.roll(5)].clone()
         }
 
-        /// Mostly about what `schema` wants.
+        /// A value that is often valid for `schema`.
         fn value(&mut self, schema: &Value, depth: usize) -> Value {
             let kind = self.roll(12);
             let has = |names: &[&str]| names.iter().any(|name| schema.get(name).is_some());
@@ -306,10 +322,11 @@ mod without_the_validator {
     use std::panic::catch_unwind;
 
     use super::*;
-    use crate::AskFailed;
     use crate::tests::{run, service};
+    use crate::{AskFailed, Prompt, PromptOutput};
 
-    const SAID: &str = "tool `resize`: /properties/name/pattern is checked only with the feature `validate` of the crate endpoint";
+    const SAID: &str =
+        "arguments of `resize`: /properties/name/pattern is checked only with the feature `validate` of the crate endpoint";
 
     fn named() -> Tool {
         Tool::new("resize", async |_: Context, given: Named| Ok(given.name))
@@ -318,7 +335,7 @@ mod without_the_validator {
     #[test]
     fn a_tool_with_a_rule_that_nothing_checks_is_refused() {
         let unchecked = service().try_tool(named()).unwrap_err();
-        assert_eq!((&*unchecked.tool, &*unchecked.rule), ("resize", "/properties/name/pattern"));
+        assert_eq!((&*unchecked.name, &*unchecked.rule), ("resize", "/properties/name/pattern"));
         assert_eq!(unchecked.to_string(), SAID);
         let set = Tool::blocking("set", |_: Context, given: BTreeSet<u8>| Ok(given.len()));
         assert_eq!(service().try_tool(set).unwrap_err().rule, "/uniqueItems");
@@ -329,6 +346,18 @@ mod without_the_validator {
     fn a_tool_that_is_refused_panics_where_it_is_registered() {
         let panic = catch_unwind(|| drop(service().tool(named()))).unwrap_err();
         assert_eq!(panic.downcast_ref::<String>().map(String::as_str), Some(SAID));
+    }
+
+    #[test]
+    fn a_typed_prompt_with_a_rule_that_nothing_checks_is_refused_and_changes_no_catalog() {
+        let prompt =
+            || Prompt::typed("resize", async |_: Context, given: Named| Ok(PromptOutput::default().with_description(given.name)));
+        assert_eq!(service().try_prompt(prompt()).unwrap_err().to_string(), SAID);
+        assert!(catch_unwind(|| drop(service().prompt(prompt()))).is_err());
+        let catalog = service().catalog();
+        assert_eq!(catalog.add_prompt(prompt()).unwrap_err().to_string(), SAID);
+        assert_eq!(catalog.add_tool(named()).unwrap_err().to_string(), SAID);
+        assert!(format!("{catalog:?}").contains("tools: [], prompts: []"));
     }
 
     #[test]

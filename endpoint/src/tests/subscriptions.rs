@@ -1,4 +1,4 @@
-//! Subscriptions of an app of Tesseron, over the channels of its session. The gateway is played by the test.
+//! Subscriptions to a Tesseron app, across the channels of a session. The gateway is played by the test.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ impl Channel {
         channel
     }
 
-    /// The channel after another, on which the session goes on.
+    /// The channel on which the session of another channel is resumed.
     fn after(before: &Self) -> Self {
         let mut channel = Self::open(Some("token"), 4);
         channel.endpoint.peer().carry_over(&before.endpoint.peer());
@@ -70,7 +70,7 @@ impl Channel {
         sent.map(|sent| serde_json::from_slice(&sent.frame).unwrap()).collect()
     }
 
-    /// Asks for something, and gives the answer.
+    /// Makes a request, and returns the answer.
     fn ask(&mut self, method: &str, params: Value) -> Value {
         self.next += 1;
         self.say(&json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params}));
@@ -88,7 +88,7 @@ impl Channel {
         self
     }
 
-    /// The names under which a new value of a resource is told.
+    /// Sends a new value of a resource, and returns the names of the subscriptions that it was sent to.
     fn update(&mut self, resource: &str) -> Vec<String> {
         let told = self.endpoint.peer().update(resource, &Json::encode(&7).unwrap());
         let sent = self.sent();
@@ -106,7 +106,7 @@ impl Channel {
     }
 }
 
-/// The gateway of the reference does not subscribe again after a resume.
+/// The gateway of the reference implementation does not subscribe again after a resume.
 #[test]
 fn what_a_gateway_does_not_subscribe_to_again_lives_on_over_any_number_of_resumes() {
     let mut channel = Channel::first().subscribed("balance", "inv_1").subscribed("rate", "inv_2");
@@ -130,7 +130,7 @@ fn a_gateway_that_subscribes_again_hears_each_value_once_by_whatever_name() {
     assert_eq!(channel.update("rate"), ["other"]);
     let again = channel.subscribe("balance", "sub_1");
     assert_eq!(again["error"]["code"], -32600, "in this session it is active: {again}");
-    // Those of one session may be several, as ever.
+    // A session may have several subscriptions to a resource.
     assert_eq!(channel.subscribed("balance", "sub_3").update("balance"), ["sub_1", "sub_3"]);
 }
 
@@ -147,7 +147,7 @@ fn what_is_carried_over_is_bounded_and_gives_way() {
         channel = channel.subscribed("balance", name);
     }
     assert_eq!(channel.subscribe("rate", "e")["error"]["code"], -32603, "there is no room");
-    // The first subscription to the resource takes the place of all.
+    // The first new subscription to the resource replaces all that were carried over.
     let mut after = Channel::after(&channel).subscribed("balance", "e");
     assert_eq!(after.update("balance"), ["e"]);
     let peer = after.endpoint.peer();

@@ -1,4 +1,4 @@
-//! The same on several threads at once: no wake is lost, nothing overtakes.
+//! An endpoint used by several threads at once: no wake is lost, and the order is kept.
 use core::pin::{Pin, pin};
 use core::task::{Context as TaskContext, Poll};
 use core::time::Duration;
@@ -20,14 +20,14 @@ use protocol_core::json::Json;
 use protocol_core::session::{Outcome, Reported};
 use protocol_core::time::Instant;
 
-/// A few threads that take tasks from one queue. Its time stands still, so no deadline passes.
+/// A runtime of a few threads that take tasks from one queue. Its time stands still, so no deadline passes.
 #[derive(Clone)]
 struct Threads {
     queue: Arc<Mutex<Sender<Arc<Task>>>>,
     turns: Arc<Turns>,
 }
 
-/// Counts the turns of tasks and the jobs that have ended, for those who wait for what one of them does.
+/// Counts the polls of tasks and the jobs that have ended, so that a test can wait for the effect of one.
 #[derive(Default)]
 struct Turns {
     count: Mutex<u64>,
@@ -40,7 +40,7 @@ impl Turns {
         self.changed.notify_all();
     }
 
-    /// Looks again after each turn.
+    /// Waits until `what` returns `true`, and calls it again after each poll or job.
     fn until(&self, what: impl Fn() -> bool) {
         let start = std::time::Instant::now();
         loop {
@@ -55,7 +55,7 @@ impl Turns {
     }
 }
 
-/// Longer than a busy machine needs to wake somebody.
+/// Longer than a wake takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 struct Task {
@@ -140,7 +140,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Waits on this thread. A wake that is lost shows after ten seconds.
+/// Blocks this thread until `future` is ready. Panics after ten seconds, since a wake was lost.
 fn wait<F: Future>(future: F) -> F::Output {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut future = pin!(future);
@@ -172,7 +172,7 @@ fn pair_on(threads: &Threads, service: Service) -> (Peer, Peer, Arc<Turns>) {
     peers
 }
 
-/// Lets the other tasks go first.
+/// Is pending once, so that other tasks run first.
 async fn turn() {
     let mut first = true;
     core::future::poll_fn(|cx| {
@@ -224,7 +224,7 @@ fn calls_of_several_threads_all_end_with_all_their_progress_in_order() {
     assert_eq!((client.stats().outbound_calls, server.stats().inbound_calls, server.running()), (0, 0, 0));
 }
 
-/// The caller writes, the driver's task is woken by the answer and by others meanwhile.
+/// The caller writes its calls itself, while answers and other calls wake the driver's task.
 #[test]
 fn one_caller_at_a_time_is_answered_while_others_keep_the_driver_busy() {
     let (client, server, turns) =
@@ -235,7 +235,7 @@ fn one_caller_at_a_time_is_answered_while_others_keep_the_driver_busy() {
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
                 drop(client.call_tool("report", text(json!({"steps": 1}))));
-                // As many as can be carried, and no more: the next one comes once this one has been heard of.
+                // The next call is made only after progress of this one has arrived, so that there are never too many.
                 if let Ok(mut call) = client.call_tool("report", text(json!({"steps": 1}))) {
                     wait(call.next_progress());
                 }
@@ -274,7 +274,7 @@ fn calls_dropped_together_tell_every_handler_and_leave_nothing() {
         assert_eq!(told.load(Ordering::Relaxed), 1000);
         turns.until(|| (client.stats().outbound_calls, server.stats().inbound_calls) == (0, 0));
     }
-    // Called and cancelled at once: every handler that was called is told, and neither end keeps anything.
+    // Calls that are cancelled at once: every handler that has started is cancelled, and no state remains at either end.
     for _ in 0..1000 {
         client.call_tool("waits", Json::empty_object()).unwrap().cancel(None);
     }

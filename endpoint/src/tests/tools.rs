@@ -309,7 +309,7 @@ fn an_inline_tool_answers_at_once_and_may_still_wait() {
     assert_eq!(slow.ended, Some(super::ms(50)));
 }
 
-/// A handler's values are dropped before its result is written, which is code of the user, too.
+/// The values of a handler are dropped before its result is serialized, which runs code of the user.
 #[test]
 fn what_a_handler_holds_is_gone_when_its_result_is_written() {
     struct Held(Arc<AtomicBool>);
@@ -352,7 +352,7 @@ fn a_handler_that_never_ends_is_seen_to_do_so() {
 
 #[test]
 fn a_reply_of_ours_is_what_the_caller_gets() {
-    // The harness hands on what the session made of the reply, byte for byte.
+    // The harness returns the JSON of the reply byte for byte.
     let raw = Reply::Tool(ToolOutput::structured(json_of("{\"a\":[1.50,\"\\u00e9\"]}")));
     let Reply::Tool(output) = raw else { return };
     let run = run(Tool::with_output("raw", move |_: Context, (): ()| core::future::ready(Ok(output.clone()))));

@@ -1,23 +1,24 @@
-//! Turns of the driver: none too many, and none too few.
+//! Turns of the driver: it is woken whenever it has to take one, and not otherwise.
 
 use core::pin::Pin;
 use core::task::{Context as TaskContext, Poll};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Wake, Waker};
 
 use bytes::Bytes;
 
 use super::gate::{ANY, Act, Gate};
 use super::{WELCOME, hello, ms, service};
+use crate::state::Shared;
 use crate::testing::{Executor, Pipe, VirtualTimer, pipe};
 use crate::{Call, Context, Endpoint, Peer, Service, Tool};
 use protocol_core::config::Config;
 use protocol_core::dialect::Identity;
 use protocol_core::drive::{Driver, Machine as _};
 use protocol_core::json::Json;
-use protocol_core::session::{Close, Outcome};
+use protocol_core::session::{Close, Lane, Outcome, Session};
 
 #[derive(Default)]
 struct Wakes(AtomicUsize);
@@ -28,12 +29,12 @@ impl Wake for Wakes {
     }
 }
 
-/// An endpoint whose turns the test takes one by one, and the far end of its channel.
+/// An endpoint whose driver the test polls turn by turn, and the far end of its channel.
 struct Bench {
     driver: Driver<Endpoint, Gate, VirtualTimer>,
     far: Pipe,
     room: Arc<AtomicUsize>,
-    behind_writing: Act,
+    during_writing: Act,
     wakes: Arc<Wakes>,
     executor: Executor,
 }
@@ -43,17 +44,17 @@ impl Bench {
         let executor = Executor::new();
         let (pipe, far) = pipe();
         let gate = Gate::new(pipe, false);
-        let (room, behind_writing) = (Arc::clone(&gate.room), Arc::clone(&gate.within_flush));
+        let (room, during_writing) = (Arc::clone(&gate.room), Arc::clone(&gate.within_flush));
         let driver = Driver::new(endpoint(&executor), gate, executor.timer());
-        Self { driver, far, room, behind_writing, wakes: Arc::default(), executor }
+        Self { driver, far, room, during_writing, wakes: Arc::default(), executor }
     }
 
-    /// A server that has shaken hands and has a tool that answers in place.
+    /// A server after its handshake, with a tool that answers in place.
     fn server() -> Self {
         Self::serving("2025-06-18", [], |_| {})
     }
 
-    /// The same, with more tools and another configuration and in that revision.
+    /// The same, with more tools, another configuration, and the given revision.
     fn serving(revision: &str, tools: impl IntoIterator<Item = Tool>, configure: impl FnOnce(&mut Config)) -> Self {
         let quick = Tool::new("quick", async |_: Context, (): ()| Ok("done")).inline();
         let service = tools.into_iter().fold(service().tool(quick), Service::tool);
@@ -68,7 +69,7 @@ impl Bench {
         bench
     }
 
-    /// A client that has shaken hands.
+    /// A client after its handshake.
     fn client() -> (Self, Peer) {
         let mut peer = None;
         let mut bench = Self::new(|executor| {
@@ -97,7 +98,7 @@ impl Bench {
         self.far.send(Bytes::copy_from_slice(frame.as_bytes())).unwrap();
     }
 
-    /// The number of times that it was woken since the last look.
+    /// The number of times that the driver was woken since the last call of this method.
     fn wakes(&self) -> usize {
         self.wakes.0.swap(0, Ordering::Relaxed)
     }
@@ -106,8 +107,8 @@ impl Bench {
         core::iter::from_fn(|| self.far.try_recv()).count()
     }
 
-    fn behind_writing(&self, act: impl FnOnce() + Send + 'static) {
-        *self.behind_writing.lock().unwrap() = Some(Box::new(act));
+    fn during_writing(&self, act: impl FnOnce() + Send + 'static) {
+        *self.during_writing.lock().unwrap() = Some(Box::new(act));
     }
 }
 
@@ -117,7 +118,7 @@ fn call(peer: &Peer) -> Call {
     peer.call_tool("any", Json::empty_object()).unwrap()
 }
 
-/// Polls what is not ready yet, so that it wakes `waker` when it is.
+/// Polls a future that must be pending, with `waker`.
 fn assert_pending(future: Pin<&mut impl Future>, waker: Arc<impl Wake + Send + Sync + 'static>) {
     assert!(future.poll(&mut TaskContext::from_waker(&Waker::from(waker))).is_pending());
 }
@@ -148,7 +149,7 @@ fn what_is_answered_in_place_while_nothing_can_leave_does_so_later() {
     assert_eq!(bench.left(), 20);
 }
 
-/// The peer has five seconds to read another refusal. Nothing else told the session how late it was.
+/// The peer has five seconds to read another reply. The session did not learn the time before the write, so the deadline was set too early.
 #[test]
 fn regression_an_endpoint_that_reads_nothing_tells_the_time_before_it_writes() {
     let mut bench = Bench::serving("2025-03-26", [], |config| (config.limits.unsolicited_replies, config.limits.batch) = (4, 100));
@@ -163,14 +164,14 @@ fn regression_an_endpoint_that_reads_nothing_tells_the_time_before_it_writes() {
     assert_eq!((bench.left(), bench.driver.machine().poll_timeout()), (1, Some(protocol_core::Instant::from_millis(9000))));
 }
 
-/// By then the driver has asked for frames in this turn.
+/// The driver has polled for frames already in this turn.
 #[test]
-fn a_call_that_is_made_behind_the_writing_wakes_the_driver() {
+fn a_call_that_is_made_during_the_write_wakes_the_driver() {
     let (mut bench, peer) = Bench::client();
     let calls: Arc<Mutex<Vec<Call>>> = Arc::default();
     let held = Arc::clone(&calls);
     calls.lock().unwrap().push(call(&peer));
-    bench.behind_writing(move || held.lock().unwrap().push(call(&peer)));
+    bench.during_writing(move || held.lock().unwrap().push(call(&peer)));
     bench.wakes();
     bench.turn();
     assert_eq!((bench.left(), bench.wakes()), (1, 1));
@@ -179,7 +180,7 @@ fn a_call_that_is_made_behind_the_writing_wakes_the_driver() {
     assert_eq!(calls.lock().unwrap().len(), 2);
 }
 
-/// Calls as soon as it is woken.
+/// Makes a call when it is woken.
 struct Calls(Peer, Mutex<Option<Call>>);
 
 impl Wake for Calls {
@@ -204,10 +205,10 @@ fn a_call_that_is_made_while_events_are_handed_out_leaves_whenever_that_is() {
         if late {
             let first = Arc::new(Mutex::new(first));
             let held = Arc::clone(&first);
-            bench.behind_writing(move || held.lock().unwrap().cancel(None));
+            bench.during_writing(move || held.lock().unwrap().cancel(None));
             bench.wakes();
             bench.turn();
-            assert_eq!((bench.left(), bench.wakes()), (1, 1), "the first call; what came behind it is for another turn");
+            assert_eq!((bench.left(), bench.wakes()), (1, 1), "the first call; what came after it is for another turn");
             assert!(calls.1.lock().unwrap().is_none());
             bench.turn();
             assert!(calls.1.lock().unwrap().is_some());
@@ -224,12 +225,12 @@ fn a_call_that_is_made_while_events_are_handed_out_leaves_whenever_that_is() {
     }
 }
 
-/// Calls, and gives up again, as soon as it is woken.
+/// Makes a call and cancels it when it is woken.
 struct Restless(Peer, Mutex<Option<Pin<Box<Call>>>>);
 
 impl Wake for Restless {
     fn wake(self: Arc<Self>) {
-        // Until all is over.
+        // Until the session is closed.
         let Ok(next) = self.0.call_tool("any", Json::empty_object()) else { return };
         let mut next = Box::pin(next);
         assert_pending(next.as_mut(), Arc::clone(&self));
@@ -238,7 +239,7 @@ impl Wake for Restless {
     }
 }
 
-/// A call that is cancelled before it has left is over at once: each event brought the next, and the turn never ended.
+/// A call that is cancelled before it was sent ends at once. Each such event woke the waker that caused the next, and the turn never ended.
 #[test]
 fn regression_events_that_bring_events_do_not_hold_a_turn_for_ever() {
     let (mut bench, peer) = Bench::client();
@@ -250,7 +251,7 @@ fn regression_events_that_bring_events_do_not_hold_a_turn_for_ever() {
 }
 
 #[test]
-fn what_another_closed_between_two_turns_wants_no_input() {
+fn an_endpoint_closed_through_a_handle_between_turns_wants_no_input() {
     let (mut bench, peer) = Bench::client();
     bench.turn();
     assert!(bench.driver.machine().wants_input());
@@ -259,14 +260,14 @@ fn what_another_closed_between_two_turns_wants_no_input() {
 }
 
 #[test]
-fn a_deadline_that_comes_of_what_is_handed_out_is_waited_for() {
+fn a_deadline_set_while_events_are_handed_out_is_waited_for() {
     let (mut bench, calls, _first) = calls_again();
     bench.turn();
     bench.executor.advance_to(protocol_core::Instant::from_millis(10));
     bench.arrives(r#"{"jsonrpc":"2.0","id":2,"result":{"content":[]}}"#);
     bench.turn();
     assert!(calls.1.lock().unwrap().is_some());
-    // The alarm is where the handshake had it, and rings once for nothing.
+    // The timer is still set as it was in the handshake, and fires once without effect.
     bench.wakes();
     bench.executor.advance_to(protocol_core::Instant::from_millis(10_000));
     assert_eq!(bench.wakes(), 1);
@@ -274,7 +275,7 @@ fn a_deadline_that_comes_of_what_is_handed_out_is_waited_for() {
     assert_eq!(bench.executor.next_alarm(), Some(protocol_core::Instant::from_millis(10).saturating_add(ms(60_000))));
 }
 
-/// The session was told the time last long before.
+/// The last time that the session knows is long ago.
 #[test]
 fn the_clocks_of_a_call_start_when_it_is_made_and_not_when_a_turn_was_last() {
     let (mut bench, peer) = Bench::client();
@@ -282,7 +283,7 @@ fn the_clocks_of_a_call_start_when_it_is_made_and_not_when_a_turn_was_last() {
     bench.executor.advance_to(protocol_core::Instant::from_millis(10_000));
     let mut first = Box::pin(call(&peer));
     let by = protocol_core::Instant::from_millis(70_000);
-    // Also for whoever drives by hand, and for one who tells a time from before.
+    // Also without a driver, and with a time that goes backwards.
     let endpoint = bench.driver.machine_mut();
     endpoint.handle_timeout(protocol_core::Instant::from_millis(9_000));
     assert_eq!(endpoint.poll_timeout(), Some(by));
@@ -307,6 +308,51 @@ fn a_call_that_is_made_in_a_turn_has_its_deadline_in_that_turn() {
     assert_eq!(bench.driver.machine().poll_timeout(), Some(protocol_core::Instant::from_millis(160_000)));
 }
 
+const MANY: usize = 20;
+
+fn numbered(id: usize) -> Bytes {
+    CALL.replace(":7", &format!(":{id}")).into()
+}
+
+/// A server to which many calls have come. They are answered in place, after `look` at the session, which gets the number of the call.
+fn server_of_many(look: impl Fn(usize, &mut Session) + Send + Sync + 'static) -> Endpoint {
+    let (shared, count) = (Arc::new(OnceLock::<Arc<Shared>>::new()), AtomicUsize::new(0));
+    let lent = Arc::clone(&shared);
+    let looks = Tool::new("quick", move |_: Context, (): ()| {
+        look(count.fetch_add(1, Ordering::Relaxed), &mut lent.get().unwrap().lock().session);
+        core::future::ready(Ok("done"))
+    });
+    let mut endpoint = Endpoint::server(Arc::new(service().tool(looks.inline())), Executor::new().runtime());
+    assert!(shared.set(Arc::clone(endpoint.shared())).is_ok());
+    for frame in hello("2025-06-18").map(Bytes::from).into_iter().chain((1..=MANY).map(numbered)) {
+        endpoint.handle_frame(frame, protocol_core::Instant::ZERO).unwrap();
+    }
+    endpoint
+}
+
+/// What one invocation gives back to the allocator serves the next, and other threads get the lock in between.
+#[test]
+fn many_events_are_served_a_few_at_a_time_and_none_is_left() {
+    let unread = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&unread);
+    let mut endpoint = server_of_many(move |_, session| seen.lock().unwrap().push(session.unread_events()));
+    assert_eq!(endpoint.poll_event(), None);
+    let unread = unread.lock().unwrap();
+    assert!(unread.len() == MANY && unread[0] > MANY / 2 && unread[MANY - 1] == 0, "{unread:?}");
+}
+
+#[test]
+fn events_that_come_as_fast_as_they_are_taken_do_not_hold_the_driver() {
+    let served = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&served);
+    let mut endpoint = server_of_many(move |count, session| {
+        counted.store(count + 1, Ordering::Relaxed);
+        session.handle_frame(numbered(MANY + 1 + count), Lane::CHANNEL, protocol_core::Instant::ZERO).unwrap();
+    });
+    assert_eq!(endpoint.poll_event(), None);
+    assert!((MANY..=2 * MANY).contains(&served.load(Ordering::Relaxed)), "{served:?}");
+}
+
 /// Panics when it is woken.
 struct Panics;
 
@@ -316,7 +362,7 @@ impl Wake for Panics {
     }
 }
 
-/// A client whose next turn panics: a call has been answered and has such a waker.
+/// A client whose next turn panics: a call was answered whose waker panics.
 fn about_to_panic() -> (Bench, Peer, Pin<Box<Call>>) {
     let (mut bench, peer) = Bench::client();
     let mut first = Box::pin(call(&peer));
@@ -326,7 +372,7 @@ fn about_to_panic() -> (Bench, Peer, Pin<Box<Call>>) {
     (bench, peer, first)
 }
 
-/// A program that caught the panic and went on had a driver that was never woken again.
+/// If the program caught the panic and went on, its driver was never woken again.
 #[test]
 fn regression_a_waker_that_panics_leaves_a_driver_that_is_woken() {
     let (mut bench, peer, _first) = about_to_panic();
@@ -337,7 +383,7 @@ fn regression_a_waker_that_panics_leaves_a_driver_that_is_woken() {
     assert_eq!(bench.wakes(), 1);
 }
 
-/// The outcome of the turn before stayed in place after a turn that closed the session and never came to its end.
+/// A turn closed the session and then panicked. The endpoint still wanted input, as after the turn before.
 #[test]
 fn regression_what_closed_in_a_turn_that_panicked_wants_no_input() {
     let (mut bench, _peer, _first) = about_to_panic();
@@ -347,7 +393,7 @@ fn regression_what_closed_in_a_turn_that_panicked_wants_no_input() {
     assert!(!bench.driver.machine().wants_input());
 }
 
-/// A server that has one invocation whose handler does nothing, and the context of that.
+/// A server with one call whose handler never ends, and the context of that call.
 fn with_context() -> (Bench, Context) {
     let held: Arc<Mutex<Option<Context>>> = Arc::default();
     let lent = Arc::clone(&held);
@@ -363,7 +409,7 @@ fn with_context() -> (Bench, Context) {
     (bench, context)
 }
 
-/// Other wakers that had been taken out of the session together with it were lost.
+/// A waker panicked. Other wakers that were taken together with it were lost.
 #[test]
 fn regression_a_waker_that_panics_keeps_no_other_from_being_woken() {
     let (mut bench, peer) = Bench::client();
@@ -380,7 +426,7 @@ fn regression_a_waker_that_panics_keeps_no_other_from_being_woken() {
     assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
 }
 
-/// So was a request, which was never answered.
+/// A waker panicked. A request that was taken together with it was lost, and never answered.
 #[test]
 fn regression_a_waker_that_panics_takes_no_invocation_with_it() {
     for drops in [false, true] {
@@ -402,7 +448,7 @@ fn regression_a_waker_that_panics_takes_no_invocation_with_it() {
     }
 }
 
-/// And who slept, slept on.
+/// A waker of a sleeping handler panicked. Other sleeping handlers were not woken.
 #[test]
 fn regression_a_sleeper_that_panics_lets_no_other_oversleep() {
     let (mut bench, context) = with_context();
@@ -416,7 +462,7 @@ fn regression_a_sleeper_that_panics_lets_no_other_oversleep() {
     assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
 }
 
-/// And where the endpoint was dropped, whoever came behind it waited for ever.
+/// A waker panicked while the endpoint was dropped. The tasks of the wakers after it waited forever.
 #[test]
 fn regression_a_waker_that_panics_while_the_endpoint_is_dropped_keeps_no_other_from_being_woken() {
     let (mut bench, peer) = Bench::client();

@@ -1,4 +1,4 @@
-//! Tools about their caller, and tools that ask it for something: `whoami`, `summarise`, `delete`, `rename` and `connect`.
+//! Tools that describe their caller or send it input requests: `whoami`, `summarise`, `delete`, `rename` and `connect`.
 
 use endpoint::{Context, Tool, ToolError};
 use protocol_core::{Capabilities, Consent, Identity, Sample, ToolOutput};
@@ -52,7 +52,7 @@ impl From<Capabilities> for Abilities {
     }
 }
 
-/// Says who calls.
+/// Describes the caller.
 pub(super) fn whoami(audit: &Audit) -> Tool {
     structured(audit, "whoami", async |context: Context, (): (), _: Record| {
         Ok(Caller { agent: context.agent().into(), capabilities: context.capabilities().into(), client: context.client().into() })
@@ -103,7 +103,7 @@ struct Deleted {
     cancelled: Option<bool>,
 }
 
-/// Asks for a yes first; whatever goes wrong with that is a no.
+/// Asks for confirmation first; any error counts as no.
 pub(super) fn delete(audit: &Audit) -> Tool {
     structured(audit, "delete", async |context: Context, DeleteArguments { name }: DeleteArguments, _: Record| {
         Ok(if context.confirm(format!("Delete {name}?")).await {
@@ -184,7 +184,7 @@ struct Decided {
     decided: &'static str,
 }
 
-/// Asks the user to open an address, and pretends that they did there what they were asked to.
+/// Asks the user to open a URL, and pretends that they have finished there.
 pub(super) fn connect(audit: &Audit) -> Tool {
     structured(audit, "connect", async |context: Context, ConnectArguments { url, require }: ConnectArguments, _: Record| {
         let open = context.new_url("Connect your account", url);
@@ -194,7 +194,7 @@ pub(super) fn connect(audit: &Audit) -> Tool {
         let id = open.id.clone();
         let consent = context.open_url(open).await?;
         if consent == Consent::Accept {
-            // News that finds no place is no reason to fail.
+            // A notification that cannot be sent does not fail the tool.
             let _ = context.complete_url(id);
         }
         Ok(Decided { decided: consent.as_str() })

@@ -1,4 +1,4 @@
-//! A tool that works through a list and leaves behind what it got done: `bulk`.
+//! A tool that works through a list and stores its partial result: `bulk`.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,11 +27,11 @@ struct BulkArguments {
     step_ms: Count<10, 5000>,
 }
 
-/// The number of times that a job deposits its state, at most. Each time it is written down as a whole; after each of 10 000 items that would
-/// cost more than the job itself.
+/// The maximum number of checkpoints of a job. Each is the whole state, so one after each of 10 000 items would cost more than the job
+/// itself.
 const CHECKPOINTS: u64 = 100;
 
-/// Processes items one by one. One that fails is noted down and the rest go on; what is done is deposited on the way.
+/// Processes items one by one, and stores the partial result as it goes. An item that fails is recorded, and the rest is processed.
 pub(super) fn bulk(audit: &Audit) -> Tool {
     shaped(audit, "bulk", async |context: Context, arguments: BulkArguments, record: Record| {
         let total = arguments.items.len() as u64;
@@ -66,7 +66,7 @@ pub(super) fn bulk(audit: &Audit) -> Tool {
     .description("Processes a list of items one by one. Cut short, it says which are done, which failed and how many remain.")
 }
 
-/// The state of a job, for the handler and for the audit. Cloning shares it.
+/// The state of a job, for the handler and for the audit. A clone is another handle to the same state.
 #[derive(Clone)]
 struct Job(Arc<Mutex<PartialResult>>);
 

@@ -1,4 +1,4 @@
-//! The resource `clock` of the Tesseron app: the time, told once a second to subscribers.
+//! The resource `clock` of the Tesseron app: the time, sent to subscribers once a second.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! Whole numbers in arguments: forgiving of their size, strict about their type.
+//! Whole numbers in arguments, which are clamped and not rejected if they are too small or too large.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,46 +8,46 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// A whole number that is never refused for its size: below `LEAST` it is `DEFAULT`, above `MAX` it is `MAX`.
+/// A whole number of any size: below `MIN` it becomes `DEFAULT`, above `MAX` it becomes `MAX`.
 ///
-/// Its schema says nothing but `integer`, so that the check of the arguments lets every size through; the bounds are in the
-/// description of the field. `3.0` is an integer, as JSON Schema has it.
+/// Its schema is just `integer`, so that the check of arguments accepts every size; the bounds are in the description of the field. As in
+/// JSON Schema, `3.0` is an integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub(crate) struct Count<const DEFAULT: u64, const MAX: u64 = { u64::MAX }, const LEAST: u64 = 1>(u64);
+pub(crate) struct Count<const DEFAULT: u64, const MAX: u64 = { u64::MAX }, const MIN: u64 = 1>(u64);
 
-impl<const DEFAULT: u64, const MAX: u64, const LEAST: u64> Count<DEFAULT, MAX, LEAST> {
+impl<const DEFAULT: u64, const MAX: u64, const MIN: u64> Count<DEFAULT, MAX, MIN> {
     /// The number.
     pub(crate) const fn get(self) -> u64 {
         self.0
     }
 
-    /// So many milliseconds.
+    /// The number as milliseconds.
     pub(crate) const fn millis(self) -> Duration {
         Duration::from_millis(self.0)
     }
 
     const fn fit(asked: u64) -> Self {
         match asked {
-            asked if asked < LEAST => Self(DEFAULT),
+            asked if asked < MIN => Self(DEFAULT),
             asked if asked > MAX => Self(MAX),
             asked => Self(asked),
         }
     }
 }
 
-impl<const DEFAULT: u64, const MAX: u64, const LEAST: u64> Default for Count<DEFAULT, MAX, LEAST> {
+impl<const DEFAULT: u64, const MAX: u64, const MIN: u64> Default for Count<DEFAULT, MAX, MIN> {
     fn default() -> Self {
         Self(DEFAULT)
     }
 }
 
-impl<'de, const DEFAULT: u64, const MAX: u64, const LEAST: u64> Deserialize<'de> for Count<DEFAULT, MAX, LEAST> {
+impl<'de, const DEFAULT: u64, const MAX: u64, const MIN: u64> Deserialize<'de> for Count<DEFAULT, MAX, MIN> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Whole<const DEFAULT: u64, const MAX: u64, const LEAST: u64>;
+        struct Whole<const DEFAULT: u64, const MAX: u64, const MIN: u64>;
 
-        impl<const DEFAULT: u64, const MAX: u64, const LEAST: u64> Visitor<'_> for Whole<DEFAULT, MAX, LEAST> {
-            type Value = Count<DEFAULT, MAX, LEAST>;
+        impl<const DEFAULT: u64, const MAX: u64, const MIN: u64> Visitor<'_> for Whole<DEFAULT, MAX, MIN> {
+            type Value = Count<DEFAULT, MAX, MIN>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an integer")
@@ -65,7 +65,7 @@ impl<'de, const DEFAULT: u64, const MAX: u64, const LEAST: u64> Deserialize<'de>
                 if number.fract() != 0.0 {
                     return Err(E::invalid_type(Unexpected::Float(number), &self));
                 }
-                // The cast stops at the ends of the type.
+                // The cast saturates.
                 if number < 0.0 { Ok(Count::default()) } else { Ok(Count::fit(number as u64)) }
             }
         }
@@ -74,7 +74,7 @@ impl<'de, const DEFAULT: u64, const MAX: u64, const LEAST: u64> Deserialize<'de>
     }
 }
 
-impl<const DEFAULT: u64, const MAX: u64, const LEAST: u64> JsonSchema for Count<DEFAULT, MAX, LEAST> {
+impl<const DEFAULT: u64, const MAX: u64, const MIN: u64> JsonSchema for Count<DEFAULT, MAX, MIN> {
     fn schema_name() -> Cow<'static, str> {
         "integer".into()
     }
@@ -92,8 +92,8 @@ impl<const DEFAULT: u64, const MAX: u64, const LEAST: u64> JsonSchema for Count<
 mod tests {
     use super::*;
 
-    fn read<const DEFAULT: u64, const MAX: u64, const LEAST: u64>(text: &str) -> Result<u64, String> {
-        serde_json::from_str::<Count<DEFAULT, MAX, LEAST>>(text).map(Count::get).map_err(|error| error.to_string())
+    fn read<const DEFAULT: u64, const MAX: u64, const MIN: u64>(text: &str) -> Result<u64, String> {
+        serde_json::from_str::<Count<DEFAULT, MAX, MIN>>(text).map(Count::get).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Tools that take their time: `progress`, `countdown` and `stuck`.
+//! Long-running tools: `progress`, `countdown` and `stuck`.
 
 use std::future::pending;
 
@@ -32,7 +32,7 @@ struct Stepped {
     done: bool,
 }
 
-/// Reports `step i/steps`, then sleeps, so often. Every report goes out: its rate is not limited.
+/// In each step reports `step i/steps`, then sleeps. Every report is sent, since the rate is not limited.
 pub(super) fn progress(audit: &Audit) -> Tool {
     structured(audit, "progress", async |context: Context, arguments: ProgressArguments, record: Record| {
         let steps = arguments.steps.get();
@@ -43,7 +43,7 @@ pub(super) fn progress(audit: &Audit) -> Tool {
             if step == steps {
                 break;
             }
-            // Deposited as it goes: once the call is cut short nothing that the handler says is heard.
+            // Stored in each step, since nothing can be sent after the call is cut short.
             context.checkpoint(&so_far);
             record.partial({
                 let so_far = so_far.clone();
@@ -94,8 +94,7 @@ pub(super) fn countdown(audit: &Audit) -> Tool {
             if number > 0
                 && let Err(cancelled) = context.sleep(arguments.step_ms.millis()).await
             {
-                // The clean-up of a cancelled call: nothing goes over the wire any longer, but there is still time to put one's
-                // own things in order.
+                // The clean-up of a cancelled call. Nothing can be sent any longer, but there is time to release resources.
                 record.partial(move || serde_json::json!({ "result": "Countdown stopped", "from": from, "at": number }));
                 return Err(cancelled.into());
             }
@@ -114,13 +113,12 @@ struct StuckArguments {
     ms: Count<60_000>,
 }
 
-/// Hangs, whatever its caller or its deadline say.
+/// Hangs, and ignores cancels and deadlines.
 pub(super) fn stuck(audit: &Audit) -> Tool {
     shaped(audit, "stuck", async |context: Context, arguments: StuckArguments, _: Record| {
         let span = arguments.ms.millis();
         if context.sleep(span).await.is_err() {
-            // The only clock at hand ends early on a cancel. A handler that never looks would hang on, so this one does: it keeps
-            // its place until the endpoint drops it.
+            // `sleep` ends early on a cancel. To act like a handler that ignores cancels, wait until the endpoint drops it.
             pending::<()>().await;
         }
         Ok(ToolOutput::text(format!("hung for {} ms", span.as_millis())))

@@ -1,7 +1,7 @@
 //! The tools that the programs `tools` and `call` serve, on every adapter.
 //!
-//! They show one by one what a long-running tool does: report how far it is, stop when it is cancelled, leave behind what it
-//! got done, and ask its caller for a model, a yes, a name or a browser.
+//! Each shows one feature of a long-running tool: progress, cancellation, partial results, and input requests for sampling, confirmation,
+//! forms and URLs.
 
 mod asking;
 mod bulk;
@@ -22,18 +22,18 @@ use serde::de::DeserializeOwned;
 
 use crate::audit::{Audit, Record};
 
-/// The options of the owner of the server.
+/// The options of the tools.
 #[derive(Clone, Default)]
 pub struct Options {
-    /// The time limit of a call; then its caller is told so and the wire is free. `None`: no limit.
+    /// The time limit of a call; `None` for no limit.
     pub deadline: Option<Duration>,
-    /// The audit that gets a line for each call.
+    /// The audit log of calls.
     pub audit: Audit,
-    /// `true` if the partial result of a call rides on its progress, so that a caller that cancels has it.
+    /// `true` to send the partial result with each progress update, so that a caller that cancels has it.
     pub partial_on_progress: bool,
 }
 
-/// All the tools and the prompt.
+/// The service with all tools and the prompt.
 #[must_use]
 pub fn service(options: &Options) -> Service {
     let audit = &options.audit;
@@ -75,7 +75,7 @@ where
     })
 }
 
-/// A tool whose calls are audited and that shapes its result itself.
+/// A tool whose calls are audited, and which builds its result itself.
 fn shaped<A, F, Fut>(audit: &Audit, name: &'static str, handler: F) -> Tool
 where
     A: DeserializeOwned + JsonSchema + Send + 'static,

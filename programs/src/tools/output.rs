@@ -1,4 +1,4 @@
-//! Tools that only return text, byte for byte the same every time: `long_output` and `chatty`.
+//! Tools that return the same text every time: `long_output` and `chatty`.
 
 use endpoint::{Context, Tool};
 use protocol_core::{Content, Text, ToolOutput};
@@ -20,7 +20,7 @@ struct LongOutputArguments {
     chars: Count<256, 65536>,
 }
 
-/// Returns many blocks of exactly so many bytes.
+/// Returns many blocks of the requested length.
 pub(super) fn long_output(audit: &Audit) -> Tool {
     shaped(audit, "long_output", async |_: Context, arguments: LongOutputArguments, _: Record| {
         let length = usize::try_from(arguments.chars.get()).unwrap_or(usize::MAX);
@@ -32,7 +32,7 @@ pub(super) fn long_output(audit: &Audit) -> Tool {
     .inline()
 }
 
-/// The header, filled up with the alphabet's first ten letters and cut to `length` bytes, all of them ASCII.
+/// A header, padded with the first ten letters of the alphabet and cut to `length` bytes, all ASCII.
 fn block(number: u64, length: usize) -> String {
     let header = format!("[block {number}] ");
     header.chars().chain("abcdefghij".chars().cycle()).take(length).collect()
@@ -45,7 +45,7 @@ const CHATTY: [&str; 4] = [
     "fourth block: unicode; café résumé naïve",
 ];
 
-/// Returns four blocks, one of them beyond ASCII.
+/// Returns four blocks, one of them with text that is not ASCII.
 pub(super) fn chatty(audit: &Audit) -> Tool {
     shaped(audit, "chatty", async |_: Context, (): (), _: Record| {
         Ok(ToolOutput::blocks(CHATTY.map(|text| Content::Text(Text::from_static(text)))))

@@ -1,4 +1,4 @@
-//! Each tool against its contract, in virtual time.
+//! Tests each tool against its contract, in virtual time.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -31,7 +31,7 @@ impl Lines {
         Options { deadline, audit: Audit::to(self.clone()), ..Options::default() }
     }
 
-    /// The one line there is.
+    /// The only line.
     fn line(&self) -> Value {
         let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
         let mut lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -324,7 +324,7 @@ fn whoami_tells_who_calls_and_what_it_can_do() {
     assert_eq!(told["capabilities"], json!({ "sampling": true, "elicitation": true, "elicitation_url": true, "roots": true }));
 }
 
-/// A caller that offers nothing.
+/// A caller without capabilities.
 fn mute() -> Harness {
     harness().configure(|config| config.capabilities = Capabilities::default())
 }

@@ -1,4 +1,4 @@
-//! A prompt that takes its time: `analysis_workflow`.
+//! A long-running prompt: `analysis_workflow`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub(super) fn analysis_workflow(audit: &Audit) -> Prompt {
     .description("Works through the five steps of an analysis and hands back a report to review.")
     .argument("topic", "what to analyse; default general analysis", false)
     .argument("step_ms", "time for each step in ms, in digits; default 1000", false)
-    // Each of the five steps is reported, however quick they are.
+    // Unlimited, so that each of the five steps is sent.
     .rate_window(RateWindow::UNLIMITED)
 }
 
@@ -44,13 +44,10 @@ async fn run(context: Context, arguments: BTreeMap<String, String>, record: Reco
     }
     record.steps(STEPS.len() as u64);
     report.push_str("\nReady for review.");
-    Ok(PromptOutput {
-        description: Some(format!("Multi-step analysis workflow for: {topic}")),
-        messages: vec![PromptMessage::user(report)],
-    })
+    Ok(PromptOutput::new([PromptMessage::user(report)]).with_description(format!("Multi-step analysis workflow for: {topic}")))
 }
 
-/// The topic and the time for each step. An empty argument is an absent one: that is how forms send it.
+/// The topic and the time for each step. An empty argument counts as absent, since forms send it so.
 fn read(arguments: &BTreeMap<String, String>) -> Result<(&str, Duration), ToolError> {
     let refused = |why: String| ToolError::Rpc(RpcError::invalid_params(why));
     let mut topic = "general analysis";

@@ -189,7 +189,7 @@ fn what_a_tool_refuses_goes_to_stderr() {
 }
 
 #[test]
-fn a_command_line_that_makes_no_sense_is_one_line_and_status_2() {
+fn a_command_line_that_makes_no_sense_is_reported_in_one_line_with_status_2() {
     call(&["--no-such-flag", "chatty"]).complained(2, "--no-such-flag");
     call(&[]).complained(2, "name a tool");
     call(&["progress", "{steps:3}"]).complained(2, "not JSON");
@@ -211,7 +211,7 @@ fn help_tells_the_flags_and_the_exit_statuses() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_one_line_and_status_4() {
+fn a_server_that_is_not_there_is_reported_in_one_line_with_status_4() {
     call(&["chatty", "--", "no-such-server"]).complained(4, "no-such-server");
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address").to_string();
@@ -223,7 +223,7 @@ fn a_server_that_is_not_there_is_one_line_and_status_4() {
 }
 
 #[test]
-fn a_server_that_leaves_or_never_answers_is_one_line() {
+fn a_server_that_leaves_or_never_answers_is_reported_in_one_line() {
     call(&["chatty", "--", "true"]).complained(4, "lost");
     call(&["chatty", "--", "echo", "Welcome!"]).complained(4, "lost");
     let mute = ["--", "sh", "-c", "cat > /dev/null"];
@@ -462,7 +462,7 @@ fn tools_serves_on_files_and_sockets_as_well() {
     assert!(are_whole(&answers));
 }
 
-/// Opened anew, such a pipe waited for another writer when its only one had gone.
+/// `tools` reopened a named pipe on stdin, and then waited for another writer after the only one had gone.
 #[test]
 fn regression_tools_ends_with_a_pipe_that_has_a_name_and_lost_its_writer() {
     let name = Scratch::new("fifo");
@@ -479,7 +479,7 @@ fn regression_tools_ends_with_a_pipe_that_has_a_name_and_lost_its_writer() {
     assert_eq!(tools.0.wait().expect("it ends").code(), Some(0));
 }
 
-/// Whoever holds the same pipe, a shell for one, does not expect a read or a write of it to fail for want of waiting.
+/// Others may hold the same pipe, such as a shell, and do not expect it to be non-blocking.
 #[test]
 fn the_pipes_of_tools_are_left_as_they_were() {
     let (theirs, mut ours) = std::io::pipe().expect("a pipe");
@@ -546,7 +546,7 @@ fn ctrl_c_ends_tools() {
 // ---- What was done, and the end ----
 
 #[test]
-fn a_call_that_is_cancelled_prints_what_rode_on_its_progress() {
+fn a_call_that_is_cancelled_prints_the_partial_result_from_its_progress() {
     let arguments = serde_json::json!({ "items": ["a", "b", "c", "d", "e"], "fail": ["b"], "step_ms": 1000 }).to_string();
     let audit = Scratch::new("audit");
     let flags = ["--partial-on-progress", "--audit", audit.to_str().expect("a path in UTF-8")];
@@ -558,7 +558,7 @@ fn a_call_that_is_cancelled_prints_what_rode_on_its_progress() {
     assert_eq!((&line["outcome"], &line["steps"], &line["partial"]), (&"cancelled".into(), &3.into(), &partial));
 
     let ended = call_tools(&["--cancel-after", "3", "bulk", &arguments], &[]).with(130);
-    assert_eq!(ended.out, "", "nothing rides unless it is asked to");
+    assert_eq!(ended.out, "", "progress has no partial result without the flag");
 }
 
 impl Running {
@@ -579,7 +579,7 @@ fn serving(flags: &[&str], tool: &str, arguments: &str, heard: &str) -> (Running
 }
 
 #[test]
-fn told_to_end_tools_lets_what_runs_finish_and_refuses_what_is_new() {
+fn when_told_to_end_tools_lets_running_calls_finish_and_refuses_new_ones() {
     for tell in [Running::interrupt, Running::terminate] {
         let (mut tools, mut input) = serving(&[], "countdown", r#"{"from":3,"step_ms":1000}"#, "Counting down: 2");
         tell(&tools);
@@ -636,8 +636,8 @@ fn a_server_that_refuses_the_handshake_is_quoted() {
     call(&["chatty", "--", "sh", "-c", refuses]).complained(4, "the server refused the handshake: not today (-32000)");
 }
 
-/// A shell script that is a server. It makes the handshake, its client's hello in `$hello`, does `call` with the call in `$call`, and ends
-/// with its input.
+/// A shell script that is a server. It does the handshake, reads the call, runs the shell command `call`, and exits at the end of its
+/// input. `$hello` and `$call` hold what it has read.
 pub(super) fn scripted(call: &str) -> String {
     format!(
         r#"read -r hello
@@ -660,7 +660,7 @@ pub(super) fn answer(result: &str) -> String {
 fn a_child_that_ignores_the_end_of_input_is_ended_with_all_that_it_has_started() {
     let tools = program("tools");
     for (before, most) in [("", 5), ("trap '' TERM; ", 6)] {
-        // What is left of it would hold stderr, and so this test.
+        // Any process left over would keep stderr open, and this test would hang.
         let script = format!("{before}{}; sleep 1000; true", tools.display());
         let begin = Instant::now();
         let ended = call(&["chatty", "--", "sh", "-c", &script]).with(0);
@@ -677,7 +677,7 @@ fn a_server_that_exits_is_noticed_at_once_although_another_process_holds_its_std
     let ended = call(&["chatty", "--", "sh", "-c", &script]);
     let took = begin.elapsed();
     let holder = fs::read_to_string(&holder).expect("a number");
-    assert!(Command::new("kill").arg(holder.trim()).status().is_ok_and(|status| status.success()), "it was let alone");
+    assert!(Command::new("kill").arg(holder.trim()).status().is_ok_and(|status| status.success()), "it was left alone");
     ended.complained(4, "the server is lost: the peer ended the connection (exit status: 3)");
     assert!(took < Duration::from_secs(2), "{took:?}");
 }

@@ -68,8 +68,8 @@ mod rows {
         a_gateway_with_nothing_to_do_does_nothing
         the_gateway_ends_when_its_input_ends_and_when_it_is_told_to
         help_tells_the_flags_and_the_exit_statuses
-        a_command_line_that_makes_no_sense_is_one_line_and_status_2
-        what_cannot_be_opened_is_one_line_and_status_4
+        a_command_line_that_makes_no_sense_is_reported_in_one_line_with_status_2
+        what_cannot_be_opened_is_reported_in_one_line_with_status_4
     }
 }
 
@@ -960,7 +960,7 @@ fn help_tells_the_flags_and_the_exit_statuses(programs: &Programs) {
     }
 }
 
-fn a_command_line_that_makes_no_sense_is_one_line_and_status_2(programs: &Programs) {
+fn a_command_line_that_makes_no_sense_is_reported_in_one_line_with_status_2(programs: &Programs) {
     let gateway: &[(&[&str], &str)] = &[
         (&["--no-such-flag"], "--no-such-flag"),
         (&["word"], "word"),
@@ -1004,7 +1004,7 @@ fn a_command_line_that_makes_no_sense_is_one_line_and_status_2(programs: &Progra
     }
 }
 
-fn what_cannot_be_opened_is_one_line_and_status_4(programs: &Programs) {
+fn what_cannot_be_opened_is_reported_in_one_line_with_status_4(programs: &Programs) {
     let home = Home::new();
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address").to_string();

@@ -8,10 +8,9 @@ use core::{fmt, mem, option, slice};
 
 use super::Content;
 
-/// Blocks of content, in order: a slice of them, to which blocks can be added. Converts from and into a `Vec` for everything else that a
-/// list can do.
+/// Blocks of content, in order. It dereferences to a slice, and converts from and into a `Vec`.
 ///
-/// Most results are one block, which is stored without a list.
+/// A single block, as in most results, is stored without an allocation for the list.
 #[derive(Clone, Default)]
 pub struct Blocks(Storage);
 

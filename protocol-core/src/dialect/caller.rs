@@ -1,4 +1,4 @@
-//! The caller of a request, as far as the request names it.
+//! The caller of a request.
 
 use alloc::borrow::Cow;
 
@@ -8,17 +8,18 @@ use super::{Capabilities, Identity, Level, PeerInfo};
 use crate::json::{Json, read};
 use crate::shared::Arc;
 
-/// The caller of a request: the peer as it was when the request came, and the metadata of the request.
+/// The caller of a request: the peer as it was when the request arrived, or, in a revision without a handshake, as the request names it; and
+/// the metadata of the request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Caller {
     peer: Arc<PeerInfo>,
-    log_level: Level,
+    log_level: Option<Level>,
     /// Boxed, since most requests have none.
     meta: Option<Box<Json>>,
 }
 
 impl Caller {
-    pub(crate) fn new(peer: Arc<PeerInfo>, log_level: Level, meta: Option<Box<Json>>) -> Self {
+    pub(crate) fn new(peer: Arc<PeerInfo>, log_level: Option<Level>, meta: Option<Box<Json>>) -> Self {
         Self { peer, log_level, meta }
     }
 
@@ -28,13 +29,13 @@ impl Caller {
         &self.peer
     }
 
-    /// The name of the peer.
+    /// The name of the peer. Empty if a request without a handshake does not tell it.
     #[must_use]
     pub fn identity(&self) -> &Identity {
         &self.peer.identity
     }
 
-    /// The revision of the protocol, as it is written on the wire.
+    /// The revision of the protocol, such as `2025-11-25`.
     #[must_use]
     pub fn protocol(&self) -> &str {
         &self.peer.protocol
@@ -46,14 +47,14 @@ impl Caller {
         self.peer.capabilities
     }
 
-    /// The least severe log record that the caller wants.
+    /// The least severe level of log records that the caller wants; `None` for no record.
     #[must_use]
-    pub fn log_level(&self) -> Level {
+    pub fn log_level(&self) -> Option<Level> {
         self.log_level
     }
 
-    /// The `_meta` of the request exactly as it came; `None` if its only members are those that the session reads itself, such as a
-    /// progress token. Always `None` on Tesseron, which has no `_meta`.
+    /// The `_meta` of the request exactly as it arrived; `None` if its only members are those that the session reads itself, such as a
+    /// progress token, or what names the caller. Always `None` on Tesseron, which has no `_meta`.
     #[must_use]
     pub fn meta(&self) -> Option<&Json> {
         self.meta.as_deref()
@@ -71,13 +72,13 @@ impl Caller {
         self.text("tracestate")
     }
 
-    /// Properties that travel with the trace (`baggage` in `_meta`, W3C Baggage).
+    /// The properties of the trace (`baggage` in `_meta`, W3C Baggage).
     #[must_use]
     pub fn baggage(&self) -> Option<Cow<'_, str>> {
         self.text("baggage")
     }
 
-    /// Drops the metadata of the request, so that a caller that is kept keeps no frame alive.
+    /// Drops the metadata of the request, which keeps its frame alive.
     pub fn forget_meta(&mut self) {
         self.meta = None;
     }

@@ -1,4 +1,4 @@
-//! Partial results on their way to the caller: they travel in the data of an error, whose `status` names the reason.
+//! Partial results in the data of an error. Their `status` names the reason why the call was cut short.
 
 use alloc::vec::Vec;
 
@@ -21,7 +21,7 @@ pub(super) fn with_status(partial: &Json, status: &str) -> Json {
     Json::written(out)
 }
 
-/// Adds the partial result to the data of `error`, beside the members that are there.
+/// Adds the partial result to the members of the data of `error`.
 pub(super) fn with_partial(error: &RpcError, partial: &Json) -> RpcError {
     let mut data = Vec::new();
     Object::write(&mut data, |object| {

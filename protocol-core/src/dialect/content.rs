@@ -9,7 +9,7 @@ use crate::json::{Json, Text};
 pub enum Content {
     /// Text.
     Text(Text),
-    /// A block of another kind, exactly as it goes on the wire.
+    /// A block of another kind, exactly as in a frame.
     Raw(Json),
 }
 
@@ -20,20 +20,20 @@ impl Content {
         Self::Text(text.into())
     }
 
-    /// An image. `mime_type` is its kind, as `image/png`; the bytes travel in base64 (Tools, "Image Content").
+    /// An image of the MIME type `mime_type`, such as `image/png`. The bytes are encoded in base64 (MCP, "Tools", section "Image Content").
     #[must_use]
     pub fn image(bytes: &[u8], mime_type: &str) -> Self {
         Self::media("image", bytes, mime_type)
     }
 
-    /// A recording. `mime_type` is its kind, as `audio/wav`; the bytes travel in base64. MCP 2025-03-26 and later (Tools, "Audio
-    /// Content").
+    /// A recording of the MIME type `mime_type`, such as `audio/wav`. The bytes are encoded in base64. MCP 2025-03-26 and later ("Tools",
+    /// section "Audio Content").
     #[must_use]
     pub fn audio(bytes: &[u8], mime_type: &str) -> Self {
         Self::media("audio", bytes, mime_type)
     }
 
-    /// A link to a resource, which the client may read. It need not be in the list of resources. MCP 2025-06-18 and later (Tools,
+    /// A link to a resource, which the client may read. It need not be in the list of resources. MCP 2025-06-18 and later ("Tools", section
     /// "Resource Links").
     #[must_use]
     pub fn link(uri: &str, name: &str) -> Self {
@@ -44,13 +44,13 @@ impl Content {
         }))
     }
 
-    /// A resource of text within the result (Tools, "Embedded Resources").
+    /// A resource of text, embedded in the result (MCP, "Tools", section "Embedded Resources").
     #[must_use]
     pub fn embedded(uri: &str, mime_type: &str, text: &str) -> Self {
         Self::resource(uri, mime_type, "text", text)
     }
 
-    /// A resource of bytes within the result; they travel in base64 (Tools, "Embedded Resources").
+    /// A resource of bytes, embedded in the result in base64 (MCP, "Tools", section "Embedded Resources").
     #[must_use]
     pub fn embedded_bytes(uri: &str, mime_type: &str, bytes: &[u8]) -> Self {
         Self::resource(uri, mime_type, "blob", &base64(bytes))

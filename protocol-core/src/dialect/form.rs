@@ -12,9 +12,9 @@ use crate::json::read::{Kind, Members, elements, for_each_member, integer, membe
 /// The kinds of field that a protocol allows in a form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fields {
-    /// Text, numbers, truth values, and one choice out of plain names.
+    /// Text, numbers, booleans, and one choice out of plain names.
     Plain,
-    /// Choices with titles, and several at once, too (MCP 2025-11-25).
+    /// Also choices with titles, and several choices at once (MCP 2025-11-25).
     Rich,
 }
 
@@ -23,8 +23,8 @@ pub(super) fn check(schema: &Json, fields: Fields) -> Result<(), String> {
     Form::read(schema.as_bytes(), fields).map(drop)
 }
 
-/// Checks that every `format` in a schema that passed [`check`] is one that the protocol names. Not applied to schemas of a peer, in
-/// which an unknown format is an annotation.
+/// Checks that every `format` in a schema that passed [`check`] is one that the protocol defines. Not for schemas of a peer: an unknown
+/// format is only an annotation.
 pub(super) fn check_formats(schema: &Json) -> Result<(), String> {
     let mut unknown = None;
     for_each_member(member(schema.as_bytes(), "properties").unwrap_or(b"{}"), |name, property| {
@@ -41,12 +41,12 @@ pub(super) fn check_content(schema: &Json, content: &Json) -> Result<(), String>
     Form::read(schema.as_bytes(), Fields::Rich)?.fits(content.as_bytes())
 }
 
-/// The form of a confirmation: no field at all.
+/// The form of a confirmation, which has no field.
 pub(super) fn confirmation() -> Json {
     Json::written(alloc::vec::Vec::from(*b"{\"type\":\"object\",\"properties\":{},\"required\":[]}"))
 }
 
-/// A schema, read once. Reading takes time in proportion to its length, however its parts refer to each other.
+/// A parsed schema. Parsing takes time in proportion to its length, however its parts refer to each other.
 struct Form<'a> {
     fields: BTreeMap<Cow<'a, str>, Field<'a>>,
     required: BTreeSet<Cow<'a, str>>,
@@ -169,7 +169,7 @@ impl<'a> Field<'a> {
             }
             Self::Number { whole, least, most } => {
                 let number = number(value).ok_or("must be a number")?;
-                // Numbers beyond 2^53 have no fraction either.
+                // Doubles above 2^53 are whole numbers.
                 check(!whole || number.abs() >= 9e15 || number as i64 as f64 == number, "must be a whole number")?;
                 check(least.is_none_or(|least| number >= least), "is too small")?;
                 check(most.is_none_or(|most| number <= most), "is too large")

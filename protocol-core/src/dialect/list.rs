@@ -1,4 +1,4 @@
-//! Lists: a page of any list, and the entries of each.
+//! Pages of lists, and the types of their entries.
 
 use alloc::vec::Vec;
 
@@ -10,7 +10,7 @@ use crate::json::{Json, Text};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Page {
-    /// The entries, each exactly as it goes on the wire.
+    /// The entries, each exactly as in a frame.
     pub items: Vec<Json>,
     /// The cursor of the next page; `None` on the last one.
     pub next: Option<Text>,
@@ -33,20 +33,20 @@ impl Page {
     /// Reads the result of a list that `op` requested.
     ///
     /// # Errors
-    /// The first fault of the result, in words.
+    /// A description of the first thing that is wrong with the result.
     pub fn read(op: Op, result: &Json) -> Result<Self, Text> {
         let name = list_of(op).ok_or_else(|| Text::from_static("nothing that was asked for has pages"))?;
         let list = result.member(name).ok_or_else(|| alloc::format!("`{name}` is missing"))?;
         if !list.is_array() {
             return Err(alloc::format!("`{name}` is no array").into());
         }
-        // A cursor is a string, perhaps an empty one.
+        // An empty string is a cursor, too.
         let next = result.member("nextCursor").and_then(|next| next.as_text());
         Ok(Self { items: list.elements().collect(), next })
     }
 }
 
-/// The member of the result that has the list.
+/// The name of the member that contains the list.
 pub(crate) const fn list_of(op: Op) -> Option<&'static str> {
     Some(match op {
         Op::ListTools => "tools",
@@ -71,7 +71,7 @@ macro_rules! entries {
         #[derive(Clone, Debug, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct $name {
-            /// The name that identifies it.
+            /// The name or URI that identifies it.
             pub $key: Text,
             $($(#[$member])* pub $field: $type,)*
             json: Json,
@@ -97,7 +97,7 @@ macro_rules! entries {
 entries! {
     /// A tool, as its server describes it.
     ToolInfo by name "name" {
-        /// The name for people.
+        /// The title, for people.
         title: Option<Text> = |entry| text(entry, "title");
         /// The purpose, for the model.
         description: Option<Text> = |entry| text(entry, "description");
@@ -105,13 +105,13 @@ entries! {
         input_schema: Json = |entry| object(entry, "inputSchema").unwrap_or_else(Json::empty_object);
         /// The JSON Schema of the structured content.
         output_schema: Option<Json> = |entry| object(entry, "outputSchema");
-        /// Hints about its effects, as far as its server can be trusted.
+        /// Hints about its effects. Trust them only if you trust the server.
         annotations: Option<Json> = |entry| object(entry, "annotations");
     }
 
     /// A prompt, as its server describes it.
     PromptInfo by name "name" {
-        /// The name for people.
+        /// The title, for people.
         title: Option<Text> = |entry| text(entry, "title");
         /// The purpose.
         description: Option<Text> = |entry| text(entry, "description");
@@ -121,9 +121,9 @@ entries! {
 
     /// A resource, as its server describes it.
     ResourceInfo by uri "uri" {
-        /// The name for programs.
+        /// The name, for programs.
         name: Option<Text> = |entry| text(entry, "name");
-        /// The name for people.
+        /// The title, for people.
         title: Option<Text> = |entry| text(entry, "title");
         /// The purpose.
         description: Option<Text> = |entry| text(entry, "description");
@@ -137,9 +137,9 @@ entries! {
 
     /// A template of resources, as its server describes it.
     ResourceTemplateInfo by uri_template "uriTemplate" {
-        /// The name for programs.
+        /// The name, for programs.
         name: Option<Text> = |entry| text(entry, "name");
-        /// The name for people.
+        /// The title, for people.
         title: Option<Text> = |entry| text(entry, "title");
         /// The purpose.
         description: Option<Text> = |entry| text(entry, "description");
@@ -156,7 +156,7 @@ entries! {
 pub struct PromptArgument {
     /// The name.
     pub name: Text,
-    /// The name for people.
+    /// The title, for people.
     pub title: Option<Text>,
     /// The purpose.
     pub description: Option<Text>,
@@ -183,14 +183,14 @@ pub struct ToolResult {
     pub content: super::Blocks,
     /// The structured content, for programs.
     pub structured: Option<Json>,
-    /// `true` if the tool failed; the content describes the failure.
+    /// `true` if the tool failed; the content then describes the error.
     pub is_error: bool,
     json: Json,
 }
 
 impl ToolResult {
-    /// Reads the result of [`Op::CallTool`]; `None` if it is malformed. The output of a Tesseron action is structured, and its text is
-    /// one block.
+    /// Reads the result of [`Op::CallTool`]; `None` if it is malformed. The output of a Tesseron action becomes structured content, and one
+    /// block with its text.
     #[must_use]
     pub fn read(json: &Json) -> Option<Self> {
         use super::Content;
@@ -209,7 +209,7 @@ impl ToolResult {
         Some(Self { content: text.into(), structured: Some(output), is_error: false, json: json.clone() })
     }
 
-    /// The texts of all blocks of text, joined by line feeds.
+    /// The text of all blocks of text, joined by line feeds.
     #[must_use]
     pub fn text(&self) -> alloc::string::String {
         let texts = self.content.iter().filter_map(|block| match block {
@@ -226,14 +226,14 @@ impl ToolResult {
         all
     }
 
-    /// The result exactly as it came.
+    /// The result exactly as it arrived.
     #[must_use]
     pub fn json(&self) -> &Json {
         &self.json
     }
 }
 
-/// The text of a block that has no further members.
+/// The text of a block of text, if it has no further members.
 fn plain_text(block: &Json) -> Option<Text> {
     let (mut is_text, mut said, mut more) = (false, None, false);
     read::for_each_member(block.as_bytes(), |name, value| match name {

@@ -1,4 +1,4 @@
-//! The contract between a dialect and the session: the messages of a peer, and the rules of a protocol.
+//! The interface between a dialect and the session: the messages of a peer, and the rules of a protocol.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -9,6 +9,7 @@ use crate::dialect::request::RawParams;
 use crate::dialect::tesseron::ResumeCredentials;
 use crate::dialect::{Ask, Capabilities, Dialect, Identity, Level, LogRecord, Notice, PeerInfo, Progress};
 use crate::error::{RpcError, Violation};
+use crate::json::scan::Span;
 use crate::json::{Json, Payload, Text};
 use crate::wire::WireId;
 
@@ -22,16 +23,19 @@ pub(crate) enum Message {
     },
     /// The peer confirms the handshake.
     HandshakeConfirmed,
-    /// A ping of the peer.
-    Ping {
+    /// A request that the dialect answers by itself, in every state of the session.
+    Answered {
         id: WireId,
+        result: Json,
+        /// `true` if the peer needs no handshake.
+        is_stateless: bool,
     },
-    /// The peer wants log records from this level on.
+    /// The peer asks for log records of this level and more severe ones.
     SetLevel {
         id: WireId,
         level: Result<Level, Refusal>,
     },
-    /// A request to be served.
+    /// A request that becomes an inbound call.
     Request {
         id: WireId,
         request: Result<RawParams, Box<Refusal>>,
@@ -39,6 +43,8 @@ pub(crate) enum Message {
         meta: Option<Box<Json>>,
         token: Option<WireId>,
         depth: u8,
+        /// The caller, if the request is stateless.
+        caller: Option<StatelessCaller>,
     },
     /// An input request of a callee. `parent` is the exchange of ours that it names; `depth` is the sampling depth that it claims.
     Ask {
@@ -65,7 +71,7 @@ pub(crate) enum Message {
         id: WireId,
         reason: Option<Text>,
     },
-    /// A log record. `invocation` is the exchange of ours that it is about; 0, which no exchange has, for a name that we never gave.
+    /// A log record. `invocation` is the exchange of ours that it belongs to; 0, which no exchange has, for a name that we never gave.
     Log {
         record: LogRecord,
         invocation: Option<u64>,
@@ -73,11 +79,24 @@ pub(crate) enum Message {
     Notice(Notice),
     /// The messages of one frame, none of which is a batch.
     Batch(Vec<Self>),
-    /// Nothing to act on: a violation, an error to answer with, or both.
+    /// A message without effect: a violation, an error to answer with, or both.
     Reject {
         violation: Option<Violation>,
         answer: Option<(Option<WireId>, RpcError)>,
     },
+}
+
+/// The caller of a stateless request, as its `_meta` names it: ranges of the frame, to be read by [`Dialect::read_caller`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StatelessCaller {
+    /// The rules of the revision that the request names.
+    pub(crate) rules: &'static Rules,
+    /// The capabilities of the caller.
+    pub(crate) capabilities: Span,
+    /// Its name and version; empty if it does not say.
+    pub(crate) info: Span,
+    /// The least severe log record that it wants; `None` for no record.
+    pub(crate) log_level: Option<Level>,
 }
 
 /// A request that is refused in every state of the session: the violation, if there is one, and the error to answer with.
@@ -96,7 +115,7 @@ pub(crate) enum EarlyMessage {
     InputRequest,
 }
 
-/// A change of itself that the peer announces.
+/// A change of the peer's own identity or capabilities.
 #[derive(Clone, Debug)]
 pub(crate) struct PeerChange {
     pub(crate) identity: Identity,
@@ -104,7 +123,7 @@ pub(crate) struct PeerChange {
     pub(crate) capabilities: Option<(Capabilities, Json)>,
 }
 
-/// The body of a response, before it is known which request it answers.
+/// The body of a response whose request is not looked up yet.
 #[derive(Debug)]
 pub(crate) enum ResponseBody<R = Json> {
     Result(R),
@@ -113,7 +132,7 @@ pub(crate) enum ResponseBody<R = Json> {
 }
 
 impl ResponseBody<Payload> {
-    /// Cuts the result out of `frame`, which must be the one that brought it.
+    /// Cuts the result out of `frame`, which must be the one that was read.
     #[inline]
     pub(crate) fn cut(self, frame: Bytes) -> ResponseBody {
         match self {
@@ -134,9 +153,9 @@ pub(crate) struct HandshakeRequest {
 /// The answer to a handshake request.
 #[derive(Debug)]
 pub(crate) enum HandshakeAnswer {
-    /// With this `result`.
+    /// This `result`.
     Result(Json),
-    /// The owner of the session decides. Holds the earlier session that the peer wants to resume.
+    /// The owner of the session decides. Contains the credentials of an earlier session that the peer asks to resume.
     Owner(Option<ResumeCredentials>),
 }
 
@@ -154,22 +173,25 @@ impl From<RpcError> for HandshakeRejected {
     }
 }
 
-/// The reason why a handshake failed on our side.
+/// The reason why the peer's answer to our handshake request fails the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HandshakeFailed {
     Malformed,
     Version,
 }
 
-/// The rules of an exchange: those of one end of one protocol in one revision. Each exchange holds the rules that it began under. The
-/// session reads them for everything that is a matter of state, and never asks which protocol it is.
+/// The rules of an exchange: those of one end of one protocol in one revision. Each exchange stores the rules under which it began. The
+/// session decides by them alone, and never by the protocol.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Rules {
     /// Reads and writes frames.
     pub(crate) dialect: Dialect,
-    /// `true` if our end opens the handshake.
+    /// `true` if every request names its revision, its caller and the wanted log level, there is no handshake, and only the caller sends
+    /// requests.
+    pub(crate) stateless: bool,
+    /// `true` if this end opens the handshake.
     pub(crate) opens: bool,
-    /// The event after which our requests may leave, once we have answered the peer's handshake request.
+    /// The event after which our requests may be sent, once we have answered the peer's handshake request.
     pub(crate) confirmation: Confirmation,
     /// `true` if the peer names a call by its token, in cancels and in input requests, which must name a live call.
     pub(crate) names_calls: bool,
@@ -177,16 +199,16 @@ pub(crate) struct Rules {
     pub(crate) answers_cancelled: bool,
     /// `true` if an input request that is no longer needed is taken back by a cancel; otherwise both sides forget it.
     pub(crate) cancels_input_requests: bool,
-    /// `true` if calls are still answered after the input that brought them has ended.
+    /// `true` if calls are still answered after the end of input.
     pub(crate) outlives_input: bool,
-    /// `true` if an exchange lives and dies with the lane that it came by, and only frames of that lane name it. Otherwise all lanes
-    /// belong to one peer, and calls go on when a lane is gone.
+    /// `true` if an exchange ends with the lane that it came by, and only frames of that lane can refer to it. Otherwise all lanes belong
+    /// to one peer, and calls go on when a lane is gone.
     pub(crate) lane_bound: bool,
     /// `true` if frames that cannot be read are answered with an error without an id.
     pub(crate) answers_unreadable: bool,
-    /// `true` if an update without a value is sent as it is. Otherwise it waits for the next increase.
+    /// `true` if an update without a value is sent as it is. Otherwise it is kept until the value increases.
     pub(crate) lone_messages: bool,
-    /// `true` if progress on the wire is a percentage.
+    /// `true` if progress is sent as a percentage.
     pub(crate) percent: bool,
     /// `true` if an equal value with a message is accepted as an update with only a message.
     pub(crate) accepts_equal: bool,

@@ -1,7 +1,7 @@
-//! The protocols: from JSON-RPC envelopes to messages and back. Knows method names and shapes, and no state.
+//! The protocols: conversion between JSON-RPC envelopes and messages. A dialect knows method names and shapes, and has no state.
 //!
-//! [`Dialect`] is an enum, not a trait: the set of protocols is closed, the revision is chosen at run time, and the compiler lists the
-//! places that a further protocol has to fill.
+//! [`Dialect`] is an enum, not a trait: the set of protocols is closed, the revision is chosen at run time, and for a further protocol the
+//! compiler lists every `match` to extend.
 
 mod blocks;
 mod caller;
@@ -14,6 +14,7 @@ mod message;
 mod open_url;
 mod outgoing;
 mod request;
+mod subscription;
 mod terms;
 pub mod tesseron;
 
@@ -33,19 +34,21 @@ pub(crate) use list::list_of;
 pub use list::{Page, PromptArgument, PromptInfo, ResourceInfo, ResourceTemplateInfo, ToolInfo, ToolResult};
 pub(crate) use message::{
     Confirmation, EarlyMessage, HandshakeAnswer, HandshakeFailed, HandshakeRejected, HandshakeRequest, Message, PeerChange,
-    Refusal, ResponseBody, Rules,
+    Refusal, ResponseBody, Rules, StatelessCaller,
 };
 pub use open_url::{Consent, OpenUrl};
 pub(crate) use outgoing::{Outgoing, Parts};
 pub use request::{
-    CallTool, Complete, CompletionOf, CompletionRequest, Custom, GetPrompt, List, ReadResource, Request, Subscribe, Unsubscribe,
+    CallTool, Complete, CompletionOf, CompletionRequest, Custom, GetPrompt, List, Listen, ReadResource, Request, Subscribe,
+    Unsubscribe,
 };
+pub use subscription::SubscriptionFilter;
 pub use terms::{
     Answer, Ask, Capabilities, Completion, Elicit, Elicited, Identity, Level, LogRecord, NotFound, Notice, Op, PeerInfo, Progress,
     Reply, Sample, Sampled, SessionCredentials, ToolOutput,
 };
 
-/// The protocol that a session speaks, and the end of it.
+/// The protocol that a session speaks, and the end of it that the session plays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Protocol {
@@ -53,7 +56,8 @@ pub enum Protocol {
     Mcp {
         /// Client or server.
         side: mcp::Side,
-        /// The newest revision to agree on; older ones are spoken too.
+        /// The newest revision to agree on in a handshake; older ones are spoken too. [`Config::era`](crate::Config::era) says if
+        /// revisions without a handshake are.
         newest: mcp::Revision,
     },
     /// Tesseron 1.2.
@@ -63,29 +67,34 @@ pub enum Protocol {
 /// The parts of a configuration that a dialect writes, and checks frames against.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LocalEnd<'a> {
-    /// The protocol, and what belongs to one end of it alone.
+    /// The protocol, and the settings of this end of it.
     pub(crate) protocol: &'a Protocol,
-    /// The name that the peer is told.
+    /// The name and version to send to the peer.
     pub(crate) identity: &'a Identity,
-    /// The capabilities that the peer is told.
+    /// The capabilities to declare to the peer.
     pub(crate) capabilities: &'a Capabilities,
     /// The instructions of a server, or the description of an app.
     pub(crate) instructions: Option<&'a str>,
-    /// The bounds of a frame.
+    /// The limits.
     pub(crate) limits: &'a Limits,
-    /// The served methods beside those of the protocol.
+    /// The revisions of MCP that are spoken.
+    pub(crate) era: mcp::Era,
+    /// The time for which results of a stateless server may be kept, and by whom.
+    pub(crate) cache: mcp::CacheHint,
+    /// The supported methods outside the protocol.
     pub(crate) custom_methods: &'a [String],
-    /// The notifications beside those of the protocol that become events.
+    /// The notifications outside the protocol that become events.
     pub(crate) custom_notifications: &'a [String],
 }
 
 impl LocalEnd<'_> {
-    /// The newest revision of MCP to agree on.
+    /// The newest revision of MCP to agree on in a handshake.
     fn newest(&self) -> mcp::Revision {
-        if let Protocol::Mcp { newest, .. } = self.protocol { *newest } else { mcp::Revision::NEWEST }
+        const NEWEST: mcp::Revision = mcp::Revision::NEWEST_LEGACY;
+        if let Protocol::Mcp { newest, .. } = self.protocol { (*newest).min(NEWEST) } else { NEWEST }
     }
 
-    /// The description that an app of Tesseron gives of itself.
+    /// The description of a Tesseron app.
     fn app(&self) -> Option<&tesseron::App> {
         if let Protocol::Tesseron(tesseron::End::App(app)) = self.protocol { Some(app) } else { None }
     }
@@ -96,23 +105,33 @@ impl LocalEnd<'_> {
     }
 }
 
-/// The reason why a call was cut short, for the status of its checkpoint.
+/// The request that a reply answers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answered<'a> {
+    /// The peer's id of the exchange.
+    pub(crate) id: &'a WireId,
+    /// The peer's progress token.
+    pub(crate) token: Option<&'a WireId>,
+    pub(crate) op: Op,
+}
+
+/// The reason why a call was cut short, which becomes the status of its checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CutShort {
-    /// By the peer, which waits for an answer.
+    /// The peer cancelled it, and expects a reply.
     Cancelled,
     Deadline,
     Closing,
 }
 
-/// One end of one protocol in one revision: reads and writes frames. It has no other state, so a handshake changes nothing in it.
+/// One end of one protocol in one revision, which reads and writes frames. It is immutable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     Mcp(mcp::Mcp),
     Tesseron(tesseron::Tesseron),
 }
 
-/// Passes a call on to the dialect of the protocol.
+/// Calls the method of the protocol's own type.
 macro_rules! delegate {
     ($self:ident, $protocol:ident => $call:expr) => {
         match $self {
@@ -155,21 +174,26 @@ impl Dialect {
         }
     }
 
-    /// Judges whether a result can be the result of this operation, as far as the protocol says.
+    /// Reads the caller of a stateless request, which `frame` brought.
+    pub(crate) fn read_caller(self, caller: StatelessCaller, frame: &[u8]) -> PeerInfo {
+        mcp::read_caller(caller, frame)
+    }
+
+    /// Checks that a result has the shape that the protocol demands for this operation.
     pub(crate) fn check_result(self, exchange: u64, op: Op, result: &Json) -> ResultFit {
         delegate!(self, protocol => protocol.check_result(exchange, op, result))
     }
 
-    /// The largest number of bytes that a request of ours takes in a frame.
+    /// An upper bound on the length of the frame of a request of ours, in bytes.
     pub(crate) fn call_size(self, call: &Outgoing) -> usize {
         /// `jsonrpc`, the id, and the members that the session writes.
         const MEMBERS: usize = 256;
-        // A character takes up to six bytes when it is escaped. No method of a protocol has such a character.
+        // An escaped character takes up to six bytes. Only a custom method may need escapes.
         let method = call.custom_method().map_or(MEMBERS, |method| method.len().saturating_mul(6).saturating_add(MEMBERS));
         call.size().saturating_add(method)
     }
 
-    /// Reads the answer to an input request of ours. The error names the fault of its shape.
+    /// Reads the answer to an input request of ours. The error says what is wrong with its shape.
     pub(crate) fn read_answer(self, ask: &Ask, result: &Json) -> Result<Answer, Text> {
         delegate!(self, protocol => protocol.read_answer(ask, result))
     }
@@ -179,13 +203,13 @@ impl Dialect {
         checkpoint::read_partial(error)
     }
 
-    /// Returns `true` if a request of ours has the types that the protocol demands.
+    /// Returns `true` if the parameters of a request of ours have the JSON types that the protocol demands.
     pub(crate) fn is_proper(self, call: &Outgoing) -> bool {
-        // The schema of an action may allow any JSON as its input.
+        // The input of an action may be any JSON.
         call.is_proper(matches!(self, Self::Tesseron(_)))
     }
 
-    /// Checks that a peer with these capabilities can serve this; the error is the reason why not.
+    /// Checks that a peer with these capabilities takes this request; the error is the reason why not.
     pub(crate) fn check_call(self, call: &Outgoing, peer: &Capabilities) -> Result<(), Unfit> {
         delegate!(self, protocol => protocol.check_call(call.op, call.custom_method(), peer))
     }
@@ -215,7 +239,7 @@ impl Dialect {
         }
     }
 
-    /// The `result` of a handshake request that the owner answers; `None` if the protocol has no such owner.
+    /// The `result` of a handshake request that the owner answers; `None` if the owner of this end answers none.
     pub(crate) fn welcome(self, welcome: &tesseron::Welcome, local: &LocalEnd<'_>) -> Option<Json> {
         match self {
             Self::Mcp(_) => None,
@@ -234,7 +258,7 @@ impl Dialect {
     pub(crate) fn write_call(self, frames: &mut FrameBuffer, id: u64, call: &Outgoing, observed: bool, depth: u8) -> WrittenFrame {
         match self {
             Self::Mcp(protocol) => protocol.write_call(frames, id, call, observed, depth),
-            // On Tesseron every call is observed; depth and `_meta` have no place.
+            // On Tesseron every call may report progress, and there are no fields for depth and `_meta`.
             Self::Tesseron(protocol) => protocol.write_call(frames, id, call),
         }
     }
@@ -272,18 +296,18 @@ impl Dialect {
         }
     }
 
-    /// Writes a reply. `token` is the peer's progress token of the call.
+    /// Writes a reply.
     pub(crate) fn write_reply(
         self,
         frames: &mut FrameBuffer,
-        id: &WireId,
-        token: Option<&WireId>,
-        op: Op,
+        request: Answered<'_>,
         reply: &Reply,
         partial: Option<&Json>,
+        local: &LocalEnd<'_>,
     ) -> WrittenFrame {
+        let Answered { id, token, op } = request;
         match self {
-            Self::Mcp(protocol) => protocol.write_reply(frames, id, op, reply, partial),
+            Self::Mcp(protocol) => protocol.write_reply(frames, id, op, reply, partial, local),
             Self::Tesseron(protocol) => protocol.write_reply(frames, id, token, op, reply, partial),
         }
     }
@@ -320,7 +344,17 @@ impl Dialect {
         delegate!(self, protocol => protocol.write_notice(frames, notice))
     }
 
-    // The errors that the session answers with; their codes differ by protocol.
+    /// Writes the acknowledgement of the subscription `id`, for the kinds in `accepted`.
+    pub(crate) fn write_acknowledged(self, frames: &mut FrameBuffer, id: &WireId, accepted: &SubscriptionFilter) -> WrittenFrame {
+        mcp::write_acknowledged(frames, id, accepted)
+    }
+
+    /// Writes a notice for the subscription `id`.
+    pub(crate) fn write_published(self, frames: &mut FrameBuffer, id: &WireId, notice: &Notice) -> WrittenFrame {
+        mcp::write_published(frames, id, notice)
+    }
+
+    // The errors of refusals. Their codes differ by protocol.
 
     pub(crate) fn too_deep(self, depth: u8, max: u8) -> RpcError {
         delegate!(self, protocol => protocol.too_deep(depth, max))
@@ -335,7 +369,7 @@ impl Dialect {
         delegate!(self, protocol => protocol.call_is_over())
     }
 
-    /// The answer to an input request that names no call of ours.
+    /// The answer to an input request that belongs to no call of ours.
     pub(crate) fn no_such_call(self) -> RpcError {
         delegate!(self, protocol => protocol.no_such_call())
     }
@@ -346,7 +380,7 @@ impl Dialect {
     }
 }
 
-/// The data of an error about a sampling that is nested too deep: `{depth, max}`.
+/// The data of the error for sampling that is nested too deep: `{depth, max}`.
 #[must_use]
 pub fn depth_data(depth: u8, max: u8) -> Json {
     crate::json::write::Object::value(|object| {
@@ -355,26 +389,26 @@ pub fn depth_data(depth: u8, max: u8) -> Json {
     })
 }
 
-/// Shortens text of the peer to what identifies it, for messages of ours.
+/// Shortens text of the peer, to quote it in messages of ours.
 fn excerpt(said: &str) -> String {
     said.chars().take(64).collect()
 }
 
-/// The verdict on a result as the result of an operation.
+/// The verdict on the shape of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResultFit {
     Fits,
-    /// It breaks a rule, and is usable all the same.
+    /// It breaks a rule, but is usable.
     Tolerated,
     Wrong,
 }
 
-/// A message that is unknown and not listed in the configuration: it is ignored, and breaks no rule.
+/// An unknown message that the configuration does not list. It is ignored, and not a violation.
 fn ignored_message() -> Message {
     Message::Reject { violation: None, answer: None }
 }
 
-/// Returns `true` if the owner has listed a method.
+/// Returns `true` if a method is in the list.
 fn lists(listed: &[String], method: &str) -> bool {
     listed.iter().any(|one| one == method)
 }

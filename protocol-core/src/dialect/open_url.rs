@@ -1,4 +1,4 @@
-//! Addresses for the user to open, and their checks (MCP 2025-11-25, Client Features, "Elicitation", "URL Mode"). Only MCP has them.
+//! URLs for the user to open, and their checks (MCP 2025-11-25, "Elicitation", section "URL Mode"). Tesseron has none.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -10,11 +10,11 @@ use crate::json::Json;
 use crate::json::read::{member, string};
 use crate::json::write::Object;
 
-/// An address for the user to open in a browser, for what must not pass through the caller: a password, a payment, a sign-in.
+/// A URL for the user to open in a browser, for data that must not pass through the caller: a password, a payment, a sign-in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OpenUrl {
-    /// The reason, for the user.
+    /// The message for the user, with the reason.
     pub message: String,
     /// An absolute URL (RFC 3986) of a scheme, `://` and a host, at most [`OpenUrl::LONGEST_URL`] bytes of ASCII, without a user name.
     pub url: String,
@@ -26,7 +26,7 @@ pub struct OpenUrl {
 /// A user's decision on an [`OpenUrl`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Consent {
-    /// The user agrees to open it, which says nothing of what happens there.
+    /// The user agrees to open it. The outcome of the visit is unknown.
     Accept,
     /// The user declined.
     Decline,
@@ -57,12 +57,12 @@ impl From<OpenUrl> for Ask {
 }
 
 impl OpenUrl {
-    /// The longest address, in bytes. Every recipient should accept as much (RFC 9110, 4.1).
+    /// The maximum length of a URL, in bytes. Recipients should support at least that (RFC 9110, section 4.1).
     pub const LONGEST_URL: usize = 8000;
-    /// The longest id, in bytes, since it is remembered as other ids of a peer are.
+    /// The maximum length of an id, in bytes.
     pub const LONGEST_ID: usize = 1024;
 
-    /// An address without an id.
+    /// A URL without an id.
     #[must_use]
     pub fn new(message: impl Into<String>, url: impl Into<String>) -> Self {
         Self { message: message.into(), url: url.into(), id: String::new() }
@@ -75,10 +75,10 @@ impl OpenUrl {
         self
     }
 
-    /// Checks the address and the id.
+    /// Checks the URL and the id.
     ///
     /// # Errors
-    /// The fault of the first part that has one.
+    /// A description of the first thing that is wrong.
     pub fn check(&self) -> Result<(), String> {
         authority(&self.url)?;
         match self.id.len() {
@@ -88,13 +88,13 @@ impl OpenUrl {
         }
     }
 
-    /// The host of the address, without its port; an IPv6 address is in brackets. `None` if the address is not proper.
+    /// The host of the URL, without its port; an IPv6 address is in brackets. `None` if the URL is not valid.
     #[must_use]
     pub fn host(&self) -> Option<&str> {
         authority(&self.url).ok()
     }
 
-    /// Reads the parameters of an `elicitation/create` by URL, but for its mode.
+    /// Reads the parameters of an `elicitation/create` in URL mode.
     pub(super) fn read(params: &[u8]) -> Result<Self, String> {
         let text = |name| member(params, name).and_then(string).ok_or_else(|| alloc::format!("{name} must be text"));
         let open = Self::new(text("message")?, text("url")?).with_id(text("elicitationId")?);
@@ -115,7 +115,7 @@ impl OpenUrl {
 }
 
 impl RpcError {
-    /// The answer to a request that cannot be served before the user has opened `urls`, of which there is at least one
+    /// The error for a request that cannot be served before the user has opened `urls`, of which there must be at least one
     /// ([`RpcError::URL_ELICITATION_REQUIRED`]). Only for a peer that declares [`Capabilities::elicitation_url`], in MCP 2025-11-25.
     ///
     /// [`Capabilities::elicitation_url`]: super::Capabilities::elicitation_url
@@ -127,8 +127,8 @@ impl RpcError {
         Self::fixed(Self::URL_ELICITATION_REQUIRED, "an address must be opened first").with_data(data)
     }
 
-    /// The addresses that the user must open before the request can be made again, in the order of the peer. Improper addresses are left
-    /// out. Empty for any error but [`RpcError::URL_ELICITATION_REQUIRED`].
+    /// The URLs that the user must open before the request is repeated, in the order of the peer. Invalid ones are omitted. Empty for any
+    /// other error than [`RpcError::URL_ELICITATION_REQUIRED`].
     #[must_use]
     pub fn required_urls(&self) -> Vec<OpenUrl> {
         let data = self.data.as_ref().filter(|_| self.code == Self::URL_ELICITATION_REQUIRED);
@@ -141,7 +141,7 @@ impl RpcError {
 
 /// The host in an absolute URL.
 ///
-/// Stricter than RFC 3986, where a URL can deceive a reader: no user name, which looks like the host; no escapes in the host; no
+/// Stricter than RFC 3986, against URLs that deceive a reader: no user name, which can look like a host; no escapes in the host; no
 /// characters that browsers convert into others.
 fn authority(url: &str) -> Result<&str, String> {
     let refused = |why: &str| Err(alloc::format!("url {why}"));

@@ -1,4 +1,4 @@
-//! Requests of ours, as the parts of which a dialect writes the parameters.
+//! Requests of ours, as the parts from which a dialect writes the parameters.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -7,12 +7,12 @@ use super::{CompletionOf, CompletionRequest, Level, Op};
 use crate::json::write::{Object, text_size, write_string, write_text};
 use crate::json::{Json, Text, read};
 
-/// A request to be written. Its parts become JSON only in its frame.
+/// A request to write. Its parts are serialized only into its frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Outgoing {
     pub(crate) op: Op,
     pub(crate) parts: Parts,
-    /// The caller's `_meta`, for protocols that have a place for it.
+    /// The caller's `_meta`, which Tesseron ignores.
     pub(crate) meta: Option<Box<Json>>,
 }
 
@@ -31,9 +31,9 @@ pub(crate) enum Parts {
     Page(Option<Text>),
     /// The level of the log.
     Level(Level),
-    /// An argument to be completed.
+    /// An argument to complete.
     Completion(Box<CompletionRequest>),
-    /// A method that the protocol does not have.
+    /// A method outside the protocol.
     Custom { method: Text, params: Json },
 }
 
@@ -42,8 +42,8 @@ impl Outgoing {
         Self { op, parts, meta: None }
     }
 
-    /// Returns `true` if it can be written: parameters and `_meta` are objects, and arguments if the protocol demands it, and a custom
-    /// method has a name.
+    /// Returns `true` if it can be written: parameters and `_meta` are objects, arguments are an object unless `any_arguments`, and a
+    /// custom method has a name.
     pub(crate) fn is_proper(&self, any_arguments: bool) -> bool {
         let parts = match &self.parts {
             Parts::Exact(params) => params.is_object() && !matches!(self.op, Op::Custom),
@@ -54,7 +54,7 @@ impl Outgoing {
         parts && self.meta.as_ref().is_none_or(|meta| meta.is_object())
     }
 
-    /// The largest number of bytes that the parameters take, without the members that a session adds.
+    /// An upper bound on the length of the parameters in bytes, without the members that a session adds.
     #[inline]
     pub(crate) fn size(&self) -> usize {
         /// The names of the members.
@@ -75,7 +75,7 @@ impl Outgoing {
         parts.saturating_add(self.meta.as_ref().map_or(0, |meta| meta.as_bytes().len()))
     }
 
-    /// The JSON that the request was made of: the exact parameters, or the arguments of a tool or a prompt.
+    /// The JSON that the owner passed: the exact parameters, or the arguments of a tool or a prompt.
     #[inline]
     pub(crate) fn given(&self) -> Option<&Json> {
         match &self.parts {
@@ -84,18 +84,18 @@ impl Outgoing {
         }
     }
 
-    /// A guess at the size of the parameters: their other members are short as a rule.
+    /// An estimate of the length of the parameters, most of whose other members are short.
     #[inline]
     pub(crate) fn hint(&self) -> usize {
         self.given().map_or(0, |given| given.as_bytes().len())
     }
 
-    /// The method, if the protocol does not have it.
+    /// The method, if it is outside the protocol.
     pub(crate) fn custom_method(&self) -> Option<&str> {
         if let Parts::Custom { method, .. } = &self.parts { Some(&**method) } else { None }
     }
 
-    /// The name or the uri that it is about.
+    /// The name or the URI in it.
     pub(crate) fn target(&self) -> Option<Cow<'_, str>> {
         match &self.parts {
             Parts::Named { name, .. } => Some(Cow::Borrowed(&**name)),

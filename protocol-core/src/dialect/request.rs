@@ -1,7 +1,7 @@
-//! Requests of the peer: one type for each operation, over the parameters as they came.
+//! Requests of the peer, with one type for each operation that reads its parameters.
 //!
-//! A request is one JSON and ranges of it, found while its frame was checked, as were the demands of the protocol on its parameters. So
-//! no accessor fails, and none copies unless the text has escapes.
+//! A request is the JSON of its parameters, and ranges of it that were found and checked while the frame was read. So no accessor fails,
+//! and none copies unless the text has escapes.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -11,7 +11,7 @@ use core::fmt;
 
 use bytes::Bytes;
 
-use super::Op;
+use super::{Op, SubscriptionFilter};
 use crate::json::read::{self, Kind};
 use crate::json::scan::{IndexedObject, Span};
 use crate::json::{Json, Payload, Text};
@@ -40,7 +40,9 @@ pub enum Request {
     Unsubscribe(Unsubscribe),
     /// Complete an argument.
     Complete(Complete),
-    /// A method that the protocol does not have.
+    /// Listen for notices, until the subscription ends (MCP 2026-07-28).
+    Listen(Listen),
+    /// A method outside the protocol.
     Custom(Custom),
 }
 
@@ -59,6 +61,7 @@ impl Request {
             Self::Subscribe(_) => Op::Subscribe,
             Self::Unsubscribe(_) => Op::Unsubscribe,
             Self::Complete(_) => Op::Complete,
+            Self::Listen(_) => Op::Listen,
             Self::Custom(_) => Op::Custom,
         }
     }
@@ -74,17 +77,18 @@ impl Request {
                 &list.0
             }
             Self::Complete(request) => &request.places,
+            Self::Listen(request) => &request.places,
             Self::Custom(request) => &request.places,
         }
     }
 
-    /// The parameters exactly as they came, unknown members and `_meta` included: an object. `{}` if the peer sent none.
+    /// The parameters exactly as they arrived, unknown members and `_meta` included: an object. `{}` if the peer sent none.
     #[must_use]
     pub fn params(&self) -> &Json {
         &self.places().json
     }
 
-    /// The name or the uri that the request is about, for logs; `None` for a request without one.
+    /// The name or the URI in the request, for logs; `None` for a request without one.
     #[must_use]
     pub fn target(&self) -> Option<Cow<'_, str>> {
         match self {
@@ -102,7 +106,7 @@ impl Request {
 #[derive(Clone)]
 struct Places {
     json: Json,
-    /// The name or the uri that the request is about.
+    /// The name or the URI in the request.
     target: Span,
     /// The arguments, or the name of a subscription.
     extra: Span,
@@ -137,7 +141,7 @@ macro_rules! requests {
         pub struct $name(Places);
 
         impl $name {
-            /// The parameters exactly as they came, unknown members and `_meta` included: an object.
+            /// The parameters exactly as they arrived, unknown members and `_meta` included: an object.
             #[must_use]
             pub fn params(&self) -> &Json {
                 &self.0.json
@@ -176,7 +180,7 @@ macro_rules! named {
                 self.0.text(self.0.target).unwrap_or_default()
             }
 
-            /// The arguments: a part of the frame, any JSON. `None` if they are missing or `null`.
+            /// The arguments: any JSON, as a slice of the frame. `None` if they are missing or `null`.
             #[must_use]
             pub fn arguments(&self) -> Option<Json> {
                 self.0.part(self.0.extra)
@@ -203,7 +207,7 @@ impl List {
 }
 
 impl ReadResource {
-    /// The uri of the resource, which on Tesseron is its name.
+    /// The URI of the resource, which on Tesseron is its name.
     #[must_use]
     pub fn uri(&self) -> Cow<'_, str> {
         self.0.text(self.0.target).unwrap_or_default()
@@ -211,7 +215,7 @@ impl ReadResource {
 }
 
 impl Subscribe {
-    /// The uri of the resource, which on Tesseron is its name.
+    /// The URI of the resource, which on Tesseron is its name.
     #[must_use]
     pub fn uri(&self) -> Cow<'_, str> {
         self.0.text(self.0.target).unwrap_or_default()
@@ -225,7 +229,7 @@ impl Subscribe {
 }
 
 impl Unsubscribe {
-    /// The uri of the resource (MCP). Tesseron names only the subscription.
+    /// The URI of the resource (MCP). On Tesseron a request has only the name of the subscription.
     #[must_use]
     pub fn uri(&self) -> Option<Cow<'_, str>> {
         self.0.text(self.0.target)
@@ -246,19 +250,19 @@ pub struct Complete {
 }
 
 impl Complete {
-    /// The parameters exactly as they came, unknown members and `_meta` included: an object.
+    /// The parameters exactly as they arrived, unknown members and `_meta` included: an object.
     #[must_use]
     pub fn params(&self) -> &Json {
         &self.places.json
     }
 
-    /// The argument to be completed.
+    /// The argument to complete.
     #[must_use]
     pub fn completion(&self) -> &CompletionRequest {
         &self.completion
     }
 
-    /// The argument to be completed.
+    /// The argument to complete.
     #[must_use]
     pub fn into_completion(self) -> CompletionRequest {
         *self.completion
@@ -271,7 +275,34 @@ impl fmt::Debug for Complete {
     }
 }
 
-/// A request of a method that the protocol does not have and [`Config`](crate::Config) lists.
+/// A request for notices, until the subscription ends (MCP 2026-07-28, Subscriptions).
+#[derive(Clone, PartialEq)]
+pub struct Listen {
+    places: Places,
+    filter: Box<SubscriptionFilter>,
+}
+
+impl Listen {
+    /// The parameters exactly as they came, unknown members and `_meta` included: an object.
+    #[must_use]
+    pub fn params(&self) -> &Json {
+        &self.places.json
+    }
+
+    /// The kinds of notices that the caller wants.
+    #[must_use]
+    pub fn filter(&self) -> &SubscriptionFilter {
+        &self.filter
+    }
+}
+
+impl fmt::Debug for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.places.fmt(f)
+    }
+}
+
+/// A request of a method outside the protocol, which [`Config::custom_methods`](crate::Config::custom_methods) lists.
 #[derive(Clone, PartialEq)]
 pub struct Custom {
     places: Places,
@@ -285,7 +316,7 @@ impl Custom {
         &self.method
     }
 
-    /// The parameters exactly as they came: an object. `{}` if the peer sent none.
+    /// The parameters exactly as they arrived: an object. `{}` if the peer sent none.
     #[must_use]
     pub fn params(&self) -> &Json {
         &self.places.json
@@ -312,7 +343,7 @@ pub struct CompletionRequest {
     pub of: CompletionOf,
     /// The argument's name.
     pub argument: String,
-    /// The text that was typed so far.
+    /// The text typed so far.
     pub value: String,
     /// The arguments that are filled in already (MCP 2025-06-18 and later).
     pub context: BTreeMap<String, String>,
@@ -331,11 +362,11 @@ impl CompletionRequest {
 pub enum CompletionOf {
     /// The prompt of this name.
     Prompt(String),
-    /// The resource or resource template of this uri.
+    /// The resource or resource template with this URI.
     Resource(String),
 }
 
-/// A request that is not yet cut out of its frame.
+/// A request that is still a part of its frame.
 #[derive(Debug)]
 pub(crate) struct RawParams {
     op: Op,
@@ -349,10 +380,11 @@ pub(crate) struct RawParams {
 #[derive(Debug)]
 enum Rest {
     Completion(Box<CompletionRequest>),
+    Filter(Box<SubscriptionFilter>),
     Method(Box<str>),
 }
 
-/// A member of parameters, and the protocol's demand on it.
+/// A member of parameters, and the type that the protocol demands of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Member {
     name: &'static str,
@@ -368,7 +400,7 @@ enum Demand {
 }
 
 impl Member {
-    /// A member that must be there and be text.
+    /// A member that must be present and be text.
     pub(crate) const fn text(name: &'static str) -> Self {
         Self { name, demand: Demand::Text }
     }
@@ -388,8 +420,8 @@ impl Member {
         Self { name: "", demand: Demand::None }
     }
 
-    /// Checks the value at `place`, and returns its range. Of a string only the kind is checked: one with half a surrogate pair reads as
-    /// empty.
+    /// Checks the value in `place`, and returns its range. The contents of a string are not checked: one with an unpaired surrogate reads
+    /// as empty.
     #[inline]
     fn check(self, text: &[u8], place: Span) -> Result<Span, Text> {
         let first = place.cut(text).first();
@@ -412,7 +444,7 @@ impl Member {
 }
 
 impl RawParams {
-    /// Reads a request for `op` with the parameters `given`, if there are any, whose text is `json`. The error names the fault.
+    /// Reads a request for `op` with the parameters `given`, if there are any, whose text is `json`. The error says what is wrong.
     #[inline]
     pub(crate) fn read(
         op: Op,
@@ -439,18 +471,23 @@ impl RawParams {
         })
     }
 
-    /// A request of a method that the protocol does not have.
+    /// A request of a method outside the protocol.
     pub(crate) fn custom(method: &str, params: Json) -> Self {
         let rest = Some(Box::new(Rest::Method(method.into())));
         Self { op: Op::Custom, json: Payload::Own(params), target: Span::default(), extra: Span::default(), rest }
     }
 
-    /// Adds the argument to be completed.
+    /// Adds the argument to complete.
     pub(crate) fn with_completion(self, completion: CompletionRequest) -> Self {
         Self { rest: Some(Box::new(Rest::Completion(Box::new(completion)))), ..self }
     }
 
-    /// Cuts the request out of `frame`, which must be the one that brought it.
+    /// Adds the kinds of notices that are listened for.
+    pub(crate) fn with_filter(self, filter: SubscriptionFilter) -> Self {
+        Self { rest: Some(Box::new(Rest::Filter(Box::new(filter)))), ..self }
+    }
+
+    /// Cuts the request out of `frame`, which must be the one that was read.
     #[inline]
     pub(crate) fn cut(self, frame: Bytes) -> Request {
         let Self { op, json, target, extra, rest } = self;
@@ -473,6 +510,7 @@ impl RawParams {
 #[cold]
 fn with_rest(places: Places, rest: Option<Box<Rest>>) -> Request {
     match rest.map(|rest| *rest) {
+        Some(Rest::Filter(filter)) => Request::Listen(Listen { places, filter }),
         Some(Rest::Completion(completion)) => Request::Complete(Complete { places, completion }),
         Some(Rest::Method(method)) => Request::Custom(Custom { places, method }),
         // No dialect makes one.
@@ -480,16 +518,17 @@ fn with_rest(places: Places, rest: Option<Box<Rest>>) -> Request {
     }
 }
 
-/// Finds members by a walk over the text: among many members, under a name with escapes, or repeated, where the last one counts.
+/// Finds members by a second pass over the text, for parameters with many members, with escapes in a name, or with a repeated member, of
+/// which the last one counts.
 #[cold]
 fn look_for(text: &[u8], members: [&Member; 2]) -> Result<[Span; 2], Text> {
     if u32::try_from(text.len()).is_err() {
-        return Err(Text::from_static("parameters of 4 GiB and more are not read"));
+        return Err(Text::from_static("parameters of 4 GiB or more are not read"));
     }
     let mut places = [Span::default(); 2];
     read::for_each_key(text, |key, value| {
         for (place, member) in places.iter_mut().zip(members) {
-            // A `null` that counts as missing does not hide a value before it.
+            // A `null` that counts as missing does not replace an earlier value.
             let counts = member.demand == Demand::Text || value != b"null";
             if counts && member.demand != Demand::None && key.is(member.name) {
                 let from = value.as_ptr().addr().wrapping_sub(text.as_ptr().addr());
@@ -500,7 +539,42 @@ fn look_for(text: &[u8], members: [&Member; 2]) -> Result<[Span; 2], Text> {
     Ok(places)
 }
 
-/// Reads a completion request as MCP writes it. The error names the fault.
+/// Reads the filter of a subscription of at most `limit` resources. The error names the fault.
+pub(crate) fn read_filter(params: &[u8], limit: usize) -> Result<SubscriptionFilter, Text> {
+    let wanted = read::member(params, "notifications").filter(|value| Kind::of(value) == Kind::Object);
+    let wanted = wanted.ok_or_else(|| Text::from_static("`notifications` is missing or no object"))?;
+    let mut filter = SubscriptionFilter::default();
+    let mut wrong = None;
+    read::for_each_member(wanted, |name, value| {
+        let flag = match name {
+            "toolsListChanged" => &mut filter.tools,
+            "promptsListChanged" => &mut filter.prompts,
+            "resourcesListChanged" => &mut filter.resources,
+            "resourceSubscriptions" => {
+                let uris: Option<_> =
+                    read::elements(value).into_iter().map(|uri| read::string(uri).map(|uri| Text::from(&*uri))).collect();
+                match uris {
+                    Some(uris) if Kind::of(value) == Kind::Array => filter.uris = uris,
+                    _ => wrong = Some("`resourceSubscriptions` must be an array of strings"),
+                }
+                return;
+            }
+            _ => return,
+        };
+        match value {
+            b"true" => *flag = true,
+            b"false" => *flag = false,
+            _ => wrong = Some("the kinds of a subscription must be booleans"),
+        }
+    });
+    match wrong {
+        Some(why) => Err(Text::from_static(why)),
+        None if filter.uris.len() > limit => Err(Text::from_static("too many resources in one subscription")),
+        None => Ok(filter),
+    }
+}
+
+/// Reads a completion request of MCP. The error says what is wrong.
 pub(crate) fn read_completion(params: &[u8]) -> Result<CompletionRequest, Text> {
     let object = |of: &[u8], name: &str| read::member(of, name).filter(|value| Kind::of(value) == Kind::Object).map(<[u8]>::to_vec);
     let text = |of: &[u8], name: &str| read::member(of, name).and_then(read::string).map(Cow::into_owned);
@@ -536,7 +610,7 @@ mod tests {
 
     const MEMBERS: &[Member; 2] = &[Member::text("name"), Member::any("arguments")];
 
-    /// Reads a request as a frame brings it.
+    /// Reads a request in a frame.
     fn request(text: &str, op: Op, members: &'static [Member; 2]) -> Result<Request, Text> {
         let frame = alloc::format!(r#"{{"params":{text}}}"#);
         let mut all = Members::at(Cursor::new(frame.as_bytes(), 9)).unwrap();

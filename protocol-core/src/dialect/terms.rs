@@ -9,7 +9,7 @@ use super::{Blocks, Consent, Content, OpenUrl, Page};
 use crate::error::RpcError;
 use crate::json::{Json, Text};
 
-/// A name and a version, of us or of the peer.
+/// The name and version of one end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Identity {
@@ -17,7 +17,7 @@ pub struct Identity {
     pub name: String,
     /// The version, in any form.
     pub version: String,
-    /// The name for people. Sent from MCP 2025-06-18 on.
+    /// The title, for people. Sent on MCP 2025-06-18 and later.
     pub title: Option<String>,
 }
 
@@ -33,13 +33,13 @@ impl Identity {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capabilities {
-    /// Client: answers sampling.
+    /// Client: answers sampling requests.
     pub sampling: bool,
-    /// Client: answers sampling that brings tools (2025-11-25).
+    /// Client: answers sampling requests with tools (2025-11-25).
     pub sampling_tools: bool,
-    /// Client: answers elicitation by form, and so confirmation.
+    /// Client: answers elicitation in form mode, and so confirmations.
     pub elicitation: bool,
-    /// Client: asks its user to open addresses (2025-11-25).
+    /// Client: answers elicitation in URL mode (2025-11-25).
     pub elicitation_url: bool,
     /// Client: lists its roots.
     pub roots: bool,
@@ -55,7 +55,7 @@ pub struct Capabilities {
     pub prompts_list_changed: bool,
     /// Server: has resources.
     pub resources: bool,
-    /// Server: lets resources be subscribed.
+    /// Server: supports subscriptions to resources.
     pub resources_subscribe: bool,
     /// Server: announces changes of its resources.
     pub resources_list_changed: bool,
@@ -71,7 +71,7 @@ pub struct Capabilities {
 pub struct PeerInfo {
     /// Its name and version.
     pub identity: Identity,
-    /// The agreed revision of the protocol, as it is written on the wire.
+    /// The agreed revision of the protocol, such as `2025-11-25`.
     pub protocol: Text,
     /// The capabilities that it declared, typed.
     pub capabilities: Capabilities,
@@ -79,30 +79,31 @@ pub struct PeerInfo {
     pub declared: Json,
     /// A server's description of itself, for the model; on Tesseron the description of an app.
     pub instructions: Option<Text>,
-    /// The credentials that outlive the channel, as a Tesseron gateway gave them to its app. MCP has none.
+    /// The credentials that a Tesseron gateway gave to its app. MCP has none.
     pub credentials: Option<SessionCredentials>,
 }
 
-/// The credentials of an app, which resume its session and let an agent claim it (Tesseron, handshake and resume).
+/// The credentials of a Tesseron app, which resume its session and let an agent claim it (Tesseron specification, pages "Handshake" and
+/// "Resume").
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionCredentials {
-    /// The id of the session, which stays the same over every channel.
+    /// The id of the session, which stays the same when it is resumed on another channel.
     pub session_id: Text,
-    /// The code that a person tells the agent to claim the session; `None` once it is claimed.
+    /// The claim code, which a person reads off the app and gives to an agent; `None` once the session is claimed.
     pub claim_code: Option<Text>,
     /// The token that resumes the session once. Secret.
     pub resume_token: Option<Text>,
 }
 
 impl fmt::Debug for SessionCredentials {
-    /// Leaves the secrets out.
+    /// Hides the secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SessionCredentials").field("session_id", &self.session_id).finish_non_exhaustive()
     }
 }
 
-/// The kind of a request, which is all that an exchange keeps of it.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Op {
@@ -128,13 +129,21 @@ pub enum Op {
     Complete,
     /// Set the least severe log record that the peer sends.
     SetLogLevel,
-    /// Ask for a sign of life. Never cancelled. Without a response in time it is also a [`crate::Violation::PingUnanswered`].
+    /// Ping the peer. Never cancelled. If no response comes in time, [`crate::Violation::PingUnanswered`] is reported, too.
     Ping,
-    /// A method that the protocol does not have.
+    /// Listen for notices, until the subscription ends (MCP 2026-07-28).
+    Listen,
+    /// A method outside the protocol.
     Custom,
 }
 
 impl Op {
+    /// Returns `true` for a request that is open for as long as its caller wants to be told of changes: it reports no progress and has no
+    /// deadline.
+    pub(crate) const fn is_subscription(self) -> bool {
+        matches!(self, Self::Listen)
+    }
+
     /// Returns `true` for a ping, which is sent in every phase, is never cancelled, causes no input request, and has a violation of its
     /// own for a missing response.
     pub(crate) const fn is_probe(self) -> bool {
@@ -142,22 +151,23 @@ impl Op {
     }
 }
 
-/// A callee's input request to its caller while it serves a call.
+/// An input request: a request of a callee to its caller while a call runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ask {
-    /// Ask the caller's model.
+    /// Sampling: ask the caller's model.
     Sample(Box<Sample>),
-    /// Ask the caller's user to fill in a form.
+    /// Elicitation in form mode: ask the caller's user to fill in a form.
     Elicit(Elicit),
-    /// Ask the caller's user to open an address (MCP 2025-11-25).
+    /// Elicitation in URL mode: ask the caller's user to open a URL (MCP 2025-11-25).
     OpenUrl(Box<OpenUrl>),
-    /// Ask the caller's user for a yes. Every fault counts as a no. It arrives as [`Ask::Elicit`] with an empty form.
+    /// Confirmation: ask the caller's user for yes or no. Every error counts as no. It arrives at the caller as [`Ask::Elicit`] with an
+    /// empty form.
     Confirm {
-        /// The text that the user is shown.
+        /// The message for the user.
         message: String,
     },
-    /// Ask for the folders that the caller works in.
+    /// Roots: ask for the folders that the caller works in.
     Roots,
 }
 
@@ -167,18 +177,17 @@ impl From<Sample> for Ask {
     }
 }
 
-/// A request for a model.
+/// A sampling request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sample {
     /// The prompt; on arrival the texts of all messages, joined by line feeds.
     pub prompt: String,
-    /// The longest answer, in tokens. `None` sends 1024 if the protocol demands a number.
+    /// The maximum length of the answer, in tokens. If it is `None`, 1024 is sent on MCP, which demands a number.
     pub max_tokens: Option<u64>,
-    /// The JSON Schema that the answer's text should follow. MCP has no place for it, and gets it as a part of the prompt; Tesseron has
-    /// one.
+    /// The JSON Schema that the answer's text should follow. On MCP, which has no field for it, it becomes part of the prompt.
     pub schema: Option<Json>,
-    /// The parameters exactly as they are on the wire: always set on arrival; on sending they replace everything above.
+    /// The exact parameters: always set on arrival; when sent, they replace the other fields.
     pub params: Option<Json>,
 }
 
@@ -190,13 +199,13 @@ impl Sample {
     }
 }
 
-/// A form for the user.
+/// A form for the user to fill in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Elicit {
-    /// The text that the user is shown.
+    /// The message for the user.
     pub message: String,
-    /// A JSON Schema: a flat object of primitives (MCP elicitation page, "Requested Schema").
+    /// A JSON Schema: a flat object of primitives (MCP, "Elicitation", section "Requested Schema").
     pub schema: Json,
 }
 
@@ -226,11 +235,11 @@ pub enum Answer {
     Elicit(Elicited),
     /// For [`Ask::OpenUrl`].
     OpenUrl(Consent),
-    /// For [`Ask::Confirm`], to the callee only; a caller answers with [`Answer::Elicit`].
+    /// For [`Ask::Confirm`], on the callee's side. A caller answers with [`Answer::Elicit`].
     Confirm(bool),
     /// For [`Ask::Roots`]: the array of `{uri, name?}`.
     Roots(Json),
-    /// The caller refuses to answer, for a reason. Given by a caller; the callee receives [`crate::InputFailed::Refused`].
+    /// The caller refuses to answer, with this error. The callee gets [`crate::InputFailed::Refused`].
     Refused(RpcError),
 }
 
@@ -238,11 +247,11 @@ pub enum Answer {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sampled {
-    /// The text; content of another kind as its JSON.
+    /// The text; content of another kind is included as JSON.
     pub text: String,
     /// The name of the model.
     pub model: String,
-    /// The result exactly as it is on the wire: always set on arrival; on sending it replaces everything above.
+    /// The exact result: always set on arrival; when sent, it replaces the other fields.
     pub result: Option<Json>,
 }
 
@@ -261,7 +270,7 @@ pub enum Elicited {
     Accept(Json),
     /// The user declined.
     Decline,
-    /// The user closed the form.
+    /// The user made no decision.
     Cancel,
 }
 
@@ -271,47 +280,62 @@ pub enum Elicited {
 pub enum Reply {
     /// The exact `result`. On MCP it must be an object.
     Raw(Json),
-    /// A tool's output, shaped by the dialect.
+    /// A tool's output, which the session writes in the form of its protocol.
     Tool(ToolOutput),
     /// Success without a value.
     Done,
-    /// The contents of a resource, shaped by the dialect: an array of `{uri, mimeType?, text | blob}`.
+    /// The contents of a resource, an array of `{uri, mimeType?, text | blob}`, which the session writes in the form of its protocol.
     Contents(Json),
     /// A page of the requested list.
     Page(Page),
     /// Values for an argument.
     Completion(Completion),
-    /// The tool or the resource does not exist here.
+    /// The tool or the resource does not exist.
     NotFound(NotFound),
-    /// A protocol error.
+    /// A JSON-RPC error.
     Error(RpcError),
 }
 
 /// Values for an argument.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Completion {
-    /// The best ones first. Of more than 100 the first 100 are sent, and the peer is told that there are more.
+    /// The values, the best ones first. If there are more than 100, the first 100 are sent with `hasMore` set.
     pub values: Vec<String>,
-    /// The number of all values, if it is known.
+    /// The total number of values, if it is known.
     pub total: Option<u64>,
     /// `true` if there are more values than these.
     pub has_more: bool,
 }
 
 impl Completion {
-    /// All the values that there are.
+    /// A complete list of values.
     pub fn all<S: Into<String>>(values: impl IntoIterator<Item = S>) -> Self {
         Self { values: values.into_iter().map(Into::into).collect(), total: None, has_more: false }
     }
+
+    /// Sets the total number of values.
+    #[must_use]
+    pub const fn with_total(mut self, total: u64) -> Self {
+        self.total = Some(total);
+        self
+    }
+
+    /// Sets [`Completion::has_more`].
+    #[must_use]
+    pub const fn with_more(mut self) -> Self {
+        self.has_more = true;
+        self
+    }
 }
 
-/// A name or an address that does not exist here, as the peer wrote it.
+/// A name or URI that does not exist, as the peer wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotFound {
     /// The name of a tool.
     Tool(Text),
-    /// The uri of a resource.
+    /// The URI of a resource.
     Resource(Text),
 }
 
@@ -323,9 +347,9 @@ pub struct ToolOutput {
     pub content: Blocks,
     /// The result for programs. MCP 2025-06-18 and later.
     pub structured: Option<Json>,
-    /// `true` if the tool failed. On MCP a failure is a result, so that the model can read it and try again.
+    /// `true` if the tool failed. On MCP that is a result, not a JSON-RPC error, so that the model can read it and try again.
     pub is_error: bool,
-    /// The failure for programs, on protocols where a failure is an error (Tesseron). `None` sends an internal error with the text.
+    /// The JSON-RPC error to send on Tesseron if the tool failed. If it is `None`, an internal error with the text is sent.
     pub fault: Option<Box<RpcError>>,
 }
 
@@ -336,13 +360,13 @@ impl ToolOutput {
         Self { content: Content::Text(text.into()).into(), ..Self::default() }
     }
 
-    /// Several blocks, kept in order.
+    /// Several blocks, in order.
     #[must_use]
     pub fn blocks(content: impl IntoIterator<Item = Content>) -> Self {
         Self { content: content.into_iter().collect(), ..Self::default() }
     }
 
-    /// Structured content, and the same JSON as one block of text for clients that read only text.
+    /// Structured content, and the same JSON as one block of text, for clients that read only text.
     #[must_use]
     pub fn structured(value: Json) -> Self {
         let mut output = Self::text(value.as_str());
@@ -350,7 +374,7 @@ impl ToolOutput {
         output
     }
 
-    /// A failure with a message for the model.
+    /// The output of a tool that failed, with a message for the model.
     #[must_use]
     pub fn error(message: impl Into<Text>) -> Self {
         let mut output = Self::text(message);
@@ -358,7 +382,7 @@ impl ToolOutput {
         output
     }
 
-    /// A failure with an error code of its own, for protocols that send it. The model reads the message.
+    /// The output of a tool that failed, with a JSON-RPC error for Tesseron. On MCP the model gets its message.
     #[must_use]
     pub fn fault(error: RpcError) -> Self {
         let mut output = Self::error(error.message.clone());
@@ -369,40 +393,48 @@ impl ToolOutput {
 
 /// One progress update. Any of its members may be missing.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Progress {
-    /// The position. It only increases. At least 0 when we send it.
+    /// The current value. It only increases. One that we send must be at least 0.
     pub value: Option<f64>,
-    /// The end of the scale, if it is known. It may change or vanish from one update to the next.
+    /// The value at the end, if it is known. A later update may change or omit it.
     pub total: Option<f64>,
     /// The current step, for people.
     pub message: Option<Text>,
-    /// Anything else, for programs. On MCP it travels in `_meta["protocol-core/data"]`.
+    /// Any data for programs. On MCP it is sent in `_meta["protocol-core/data"]`.
     pub data: Option<Json>,
 }
 
 impl Progress {
-    /// The position `current` of `total`.
+    /// The value `current` of `total`.
     #[must_use]
     pub fn count(current: u64, total: u64) -> Self {
         Self { value: Some(current as f64), total: Some(total as f64), ..Self::default() }
     }
 
-    /// The position `percent` of 100.
+    /// The value `percent` of 100.
     #[must_use]
     pub fn percent(percent: f64) -> Self {
         Self { value: Some(percent), total: Some(100.0), ..Self::default() }
     }
 
-    /// A position without a known total.
+    /// A value without a known total.
     #[must_use]
     pub fn value(value: f64) -> Self {
         Self { value: Some(value), ..Self::default() }
     }
 
-    /// A message without a position.
+    /// A message without a value.
     #[must_use]
     pub fn message(message: impl Into<Text>) -> Self {
         Self { message: Some(message.into()), ..Self::default() }
+    }
+
+    /// Adds a total.
+    #[must_use]
+    pub const fn with_total(mut self, total: f64) -> Self {
+        self.total = Some(total);
+        self
     }
 
     /// Adds a message.
@@ -420,9 +452,10 @@ impl Progress {
     }
 }
 
-/// The severity of a log record, least severe first (RFC 5424 names).
+/// The severity of a log record, in rising order, with the names of RFC 5424.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs, reason = "the names say it")]
+#[non_exhaustive]
 pub enum Level {
     Debug,
     Info,
@@ -439,7 +472,7 @@ impl Level {
     pub const ALL: [Self; 8] =
         [Self::Debug, Self::Info, Self::Notice, Self::Warning, Self::Error, Self::Critical, Self::Alert, Self::Emergency];
 
-    /// The name on the wire, which is the name in lower case.
+    /// The name in the protocol: the variant's name in lower case.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -454,7 +487,7 @@ impl Level {
         }
     }
 
-    /// The level of that name.
+    /// The level with that name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|level| level.as_str() == name)
@@ -469,16 +502,32 @@ impl fmt::Display for Level {
 
 /// One log record.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LogRecord {
     /// The severity.
     pub level: Level,
-    /// The part of the program that it is from.
+    /// The part of the program that logged it.
     pub logger: Option<Text>,
     /// The content, any JSON.
     pub data: Json,
 }
 
-/// News that belong to no call.
+impl LogRecord {
+    /// A record without a logger.
+    #[must_use]
+    pub const fn new(level: Level, data: Json) -> Self {
+        Self { level, logger: None, data }
+    }
+
+    /// Sets [`LogRecord::logger`].
+    #[must_use]
+    pub fn with_logger(mut self, logger: impl Into<Text>) -> Self {
+        self.logger = Some(logger.into());
+        self
+    }
+}
+
+/// A notification that belongs to no call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Notice {
@@ -494,26 +543,27 @@ pub enum Notice {
     ResourcesChanged,
     /// A subscribed resource changed.
     ResourceUpdated {
-        /// The uri of the resource.
+        /// The URI of the resource.
         uri: Text,
     },
     /// The new value of a subscribed resource. On MCP it is sent as [`Notice::ResourceUpdated`], without the value.
     ResourceValue {
-        /// The subscriber's name for the subscription. MCP has no such name.
+        /// The name of the subscription. Ignored on MCP.
         subscription: Text,
-        /// The uri of the resource. Empty on arrival: Tesseron names only the subscription.
+        /// The URI of the resource. Empty on arrival, since Tesseron sends only the name of the subscription.
         uri: Text,
         /// The new value.
         value: Json,
     },
     /// The roots of the client changed.
     RootsChanged,
-    /// The user has finished at an address (MCP 2025-11-25). On arrival `id` may be any; ignore one that you do not wait for.
+    /// The user has finished at a URL (MCP 2025-11-25). The session does not check an `id` that arrives: ignore unknown ones.
     ElicitationComplete {
         /// The id of the [`OpenUrl`].
         id: Text,
     },
-    /// A notification that the protocol does not have. On arrival only those that [`Config`](crate::Config) lists.
+    /// A notification outside the protocol. Only those that [`Config::custom_notifications`](crate::Config::custom_notifications) lists
+    /// become events.
     Custom {
         /// The method.
         method: Text,

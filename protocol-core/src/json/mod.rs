@@ -1,4 +1,4 @@
-//! Payloads: JSON and text that are slices of the frame they came in.
+//! JSON payloads, which are slices of the frame that they arrived in.
 
 mod pretty;
 pub mod read;
@@ -12,19 +12,23 @@ use core::fmt;
 use core::ops::Deref;
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::ser::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
 
 use scan::{Cursor, is_text};
 use write::write_string;
 
-/// The deepest nesting of a payload of ours, so that the frame around it stays readable.
+/// The maximum nesting of a payload, lower than that of a frame, which nests it further.
 const DEPTH: u8 = 120;
 
-/// Owned, syntax-checked JSON text, usually a slice of the frame it came in.
+/// Owned JSON text with valid syntax, usually a slice of the frame that it arrived in.
 ///
-/// Cloning bumps a reference count. A value that is kept for long may keep its whole frame alive; [`Json::detach`] copies it out. The
-/// text is checked for syntax (RFC 8259) and for depth (120) and otherwise left as it is: number lexemes such as `1e999`, escapes such as
-/// `"\ud800"` and repeated keys inside pass through.
+/// Cloning increments a reference count. A value may keep its whole frame alive; [`Json::detach`] copies it out. The text is checked for
+/// syntax (RFC 8259) and nesting (at most 120) and is otherwise left as it is, including numbers such as `1e999`, escapes such as
+/// `"\ud800"` and repeated keys.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Json(Bytes);
 
@@ -41,22 +45,22 @@ impl Json {
         Self(Bytes::from_static(b"{}"))
     }
 
-    /// Checks `text` and takes it over without copying. White space around the value is left out.
+    /// Checks `text` and stores it without copying. White space around the value is dropped.
     ///
     /// # Errors
-    /// [`JsonError`] if it is not exactly one JSON value, nested at most 120 deep. A frame nests it a few levels deeper, and peers such
-    /// as this crate read 128.
+    /// [`JsonError`] if it is not exactly one JSON value, nested at most 120 deep. (A frame adds a few levels, and this crate reads frames
+    /// of 128.)
     pub fn parse(text: impl Into<Bytes>) -> Result<Self, JsonError> {
         let bytes = text.into();
         let value = if is_text(&bytes) { Cursor::new(&bytes, DEPTH).whole().ok() } else { None };
         value.map(|value| Self(bytes.slice_ref(value))).ok_or(JsonError::Syntax)
     }
 
-    /// Writes `value` as JSON.
+    /// Serializes `value`.
     ///
     /// # Errors
-    /// [`JsonError::Encode`] if the value's own `Serialize` fails (a map with keys that are not text, for one), and
-    /// [`JsonError::Syntax`] if it is nested more than 120 deep.
+    /// [`JsonError::Encode`] if `Serialize` fails, as for a map whose keys are not text, and [`JsonError::Syntax`] if the value is nested
+    /// more than 120 deep.
     pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Self, JsonError> {
         match serde_json::to_vec(value) {
             Ok(text) => check_depth(&text).map(|()| Self::written(text)),
@@ -64,7 +68,7 @@ impl Json {
         }
     }
 
-    /// Reads the text as a `T`, which may borrow from it.
+    /// Deserializes the text as a `T`, which may borrow from it.
     ///
     /// # Errors
     /// [`JsonError::Decode`] if the text is not the JSON of a `T`; the message names the line and the column.
@@ -84,7 +88,7 @@ impl Json {
     /// The exact text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        // Checked when the value was made, and the bytes do not change; an empty text would fail every later parse.
+        // Never empty: the bytes were checked when the value was made.
         core::str::from_utf8(&self.0).unwrap_or_default()
     }
 
@@ -137,7 +141,7 @@ impl Json {
         read::elements(self.as_bytes()).into_iter().map(|value| self.part(value))
     }
 
-    /// Copies the text out of the frame it came in, so that keeping it does not keep the frame.
+    /// Copies the text, so that it does not keep the frame alive that it arrived in.
     pub fn detach(&mut self) {
         self.0 = Bytes::copy_from_slice(&self.0);
     }
@@ -147,7 +151,7 @@ impl Json {
         Self(self.0.slice_ref(value))
     }
 
-    /// Replaces the text by its slice at `place`, which must be a value.
+    /// Replaces the text by the part in `place`, which must be a value.
     pub(crate) fn into_part(self, place: scan::Span) -> Self {
         use bytes::Buf;
         let Self(mut text) = self;
@@ -157,9 +161,8 @@ impl Json {
         Self(text)
     }
 
-    /// Takes over text that is known to be one JSON value, nested at most 120 deep, because the caller has written it. Nothing is
-    /// checked: other text changes the meaning of the frame that it is written into, so text from outside must go through
-    /// [`Json::parse`]. [`write::Object::value`] writes JSON that needs no check.
+    /// Stores text that is known to be one JSON value, nested at most 120 deep. Nothing is checked: invalid text corrupts the frame that it
+    /// is written into, so use [`Json::parse`] for text from outside. [`write::Object::value`] writes JSON that needs no check.
     #[must_use]
     pub fn written(text: Vec<u8>) -> Self {
         Self(text.into())
@@ -169,6 +172,46 @@ impl Json {
 impl Default for Json {
     fn default() -> Self {
         Self::null()
+    }
+}
+
+/// Writes `value`. Parts that are nested more than 120 deep become `null`; [`Json::encode`] returns an error for such a value instead.
+impl From<Value> for Json {
+    fn from(mut value: Value) -> Self {
+        limit_depth(&mut value, DEPTH);
+        // `Display` writes compact JSON.
+        Self::written(alloc::format!("{value}").into_bytes())
+    }
+}
+
+/// Replaces parts that are nested more than `depth` deep by `null`.
+fn limit_depth(value: &mut Value, depth: u8) {
+    let Some(below) = depth.checked_sub(1) else {
+        if value.is_array() || value.is_object() {
+            *value = Value::Null;
+        }
+        return;
+    };
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(|item| limit_depth(item, below)),
+        Value::Object(members) => members.values_mut().for_each(|member| limit_depth(member, below)),
+        _ => {}
+    }
+}
+
+/// With serde_json, writes the exact text. Other formats get a struct with one private member.
+impl Serialize for Json {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let raw: &RawValue = serde_json::from_str(self.as_str()).map_err(S::Error::custom)?;
+        raw.serialize(serializer)
+    }
+}
+
+/// With serde_json, copies the exact text, nested at most 120 deep. Other formats return an error.
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = alloc::boxed::Box::<RawValue>::deserialize(deserializer)?;
+        Self::parse(String::from(alloc::boxed::Box::<str>::from(raw))).map_err(D::Error::custom)
     }
 }
 
@@ -184,31 +227,31 @@ impl fmt::Display for Json {
     }
 }
 
-/// The reason why a text or a value is not the JSON that was wanted.
+/// The error of parsing, serializing or deserializing JSON.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JsonError {
     /// Not exactly one JSON value, or nested more than 120 deep.
     #[error("not a JSON value nested at most 120 deep")]
     Syntax,
-    /// JSON, but not of the wanted shape.
+    /// JSON, but not that of the expected type.
     #[error("unexpected JSON: {0}")]
     Decode(String),
-    /// A value that has no JSON.
+    /// A value that cannot be serialized.
     #[error("cannot be written as JSON: {0}")]
     Encode(String),
 }
 
 impl JsonError {
-    /// The error of serde_json in writing a value.
+    /// An error of serde_json while it wrote a value.
     pub(crate) fn unwritten(error: &serde_json::Error) -> Self {
         Self::Encode(describe(error))
     }
 }
 
-/// Checks the depth of text that serde_json wrote; its syntax is right.
+/// Checks the nesting of text that serde_json wrote.
 pub(crate) fn check_depth(written: &[u8]) -> Result<(), JsonError> {
-    // Few bytes or few brackets are never deep.
+    // Text with few bytes or few brackets cannot be nested deep.
     let brackets = || written.iter().filter(|byte| matches!(byte, b'{' | b'[')).count();
     let is_flat = written.len() <= usize::from(DEPTH) || brackets() <= usize::from(DEPTH);
     let is_json = || Cursor::new(written, DEPTH).whole().is_ok();
@@ -220,39 +263,44 @@ fn describe(error: &serde_json::Error) -> String {
     error.to_string()
 }
 
-/// A frame being taken apart, as the source of owned slices.
+/// A frame that is being read, from which owned slices are made.
 ///
 /// A payload that is a small part of a large frame is copied out, since a slice would keep the whole frame alive.
 #[derive(Clone, Copy)]
 pub(crate) struct Frame<'a>(&'a Bytes);
 
 impl<'a> Frame<'a> {
-    /// Frames up to this size are kept by any slice of them.
+    /// Of frames up to this size, every payload is a slice.
     const SMALL: usize = 4096;
-    /// Of a larger frame, only a slice of at least this part keeps it.
+    /// Of a larger frame, a payload is a slice only if it is at least one `PART`th of it.
     const PART: usize = 8;
 
     pub(crate) fn new(bytes: &'a Bytes) -> Self {
         Self(bytes)
     }
 
-    /// `value` must be a part of the frame that passed a scan.
+    /// Makes owned JSON of `value`, a scanned slice of the frame.
     pub(crate) fn json(self, value: &[u8]) -> Json {
         Json(self.slice(value))
     }
 
-    /// The same, to be cut out of the frame after reading. `value` must be a slice of this very frame, which is not checked again.
+    /// Like [`json`](Self::json), but the value is cut out after reading.
     pub(crate) fn payload(self, value: &[u8]) -> Payload {
-        let from = value.as_ptr().addr().wrapping_sub(self.0.as_ptr().addr());
-        debug_assert!(self.0.get(from..).is_some_and(|rest| rest.starts_with(value)), "a part of another frame");
-        if u32::try_from(self.0.len()).is_ok() && !self.is_small_part(value.len()) {
-            Payload::At(scan::Span::new(from, from.wrapping_add(value.len())))
-        } else {
-            Payload::Own(self.json(value))
+        match self.place(value).filter(|_| !self.is_small_part(value.len())) {
+            Some(place) => Payload::At(place),
+            None => Payload::Own(self.json(value)),
         }
     }
 
-    /// The text of a JSON string in the frame; a slice of it where nothing is escaped.
+    /// The range of `value`, which must be a slice of this very frame; `None` in a frame of 4 GiB or more.
+    #[inline]
+    pub(crate) fn place(self, value: &[u8]) -> Option<scan::Span> {
+        let from = value.as_ptr().addr().wrapping_sub(self.0.as_ptr().addr());
+        debug_assert!(self.0.get(from..).is_some_and(|rest| rest.starts_with(value)), "a part of another frame");
+        u32::try_from(self.0.len()).is_ok().then(|| scan::Span::new(from, from.wrapping_add(value.len())))
+    }
+
+    /// The text of a JSON string in the frame; a slice of it if nothing is escaped.
     pub(crate) fn text(self, value: &[u8]) -> Option<Text> {
         match read::string_bytes(value)? {
             Cow::Borrowed(plain) => Some(Text(self.slice(plain))),
@@ -271,7 +319,7 @@ impl<'a> Frame<'a> {
 
 /// The payload of a frame that is being read.
 ///
-/// The reader of a frame gives it up for the payload, which so needs no second handle of the same bytes.
+/// It is cut out once the reader no longer needs the frame, so that no second reference to its bytes is counted.
 #[derive(Debug)]
 pub(crate) enum Payload {
     /// A range of the frame.
@@ -290,12 +338,12 @@ impl Payload {
     }
 }
 
-/// Owned text, usually a slice of the frame it came in. Cloning bumps a reference count.
+/// Owned text, usually a slice of the frame that it arrived in. Cloning increments a reference count.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Text(Bytes);
 
 impl Text {
-    /// Text with a static lifetime: no allocation.
+    /// Text with a static lifetime, without an allocation.
     #[must_use]
     pub const fn from_static(text: &'static str) -> Self {
         Self(Bytes::from_static(text.as_bytes()))
@@ -304,7 +352,7 @@ impl Text {
     /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        // Made from `str`, or checked to be UTF-8 with the frame.
+        // The bytes came from a `str`, or were checked with the frame.
         core::str::from_utf8(&self.0).unwrap_or_default()
     }
 
@@ -370,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn digits_are_read_at_once_as_they_are_one_by_one() {
+    fn reading_digits_together_gives_the_same_as_one_by_one() {
         let one_by_one = |text: &[u8]| core::str::from_utf8(text).ok()?.parse::<u64>().ok();
         let digits = *b"98765432109876543210";
         for length in 0..=digits.len() {
@@ -383,6 +431,37 @@ mod tests {
                     text[at] = before;
                 }
             }
+        }
+    }
+
+    #[test]
+    fn serde_reads_and_writes_the_exact_text_of_a_part() {
+        let text = r#"{"part":{"n": 1e999,"s":"\ud800"},"rest":[]}"#;
+        #[derive(Serialize, Deserialize)]
+        struct Whole {
+            part: Json,
+            rest: Json,
+        }
+        let whole: Whole = serde_json::from_str(text).unwrap();
+        assert_eq!((whole.part.as_str(), whole.rest.as_str()), (r#"{"n": 1e999,"s":"\ud800"}"#, "[]"));
+        assert_eq!(serde_json::to_string(&whole).unwrap(), text);
+        assert!(Json::encode(&whole).is_ok_and(|json| json.as_str() == text));
+
+        let nested = |depth: usize| alloc::format!(r#"{{"part":{}{},"rest":0}}"#, "[".repeat(depth), "]".repeat(depth));
+        assert!(serde_json::from_str::<Whole>(&nested(120)).is_ok());
+        let error = serde_json::from_str::<Whole>(&nested(121)).err().map(|error| alloc::format!("{error}"));
+        assert!(error.is_some_and(|error| error.starts_with("not a JSON value nested at most 120 deep")));
+    }
+
+    #[test]
+    fn a_value_becomes_json_and_what_is_too_deep_in_it_null() {
+        let nested = |depth: usize, inner: Value| (0..depth).fold(inner, |inner, _| serde_json::json!([inner]));
+        let written = |depth, inner| Json::from(nested(depth, inner));
+        assert_eq!(Json::from(serde_json::json!({ "a": [1.5, "x", null, true] })).as_str(), r#"{"a":[1.5,"x",null,true]}"#);
+        assert_eq!(written(119, serde_json::json!({ "a": 1 })), Json::encode(&nested(119, serde_json::json!({ "a": 1 }))).unwrap());
+        assert_eq!(written(120, Value::from(1)), Json::encode(&nested(120, Value::from(1))).unwrap());
+        for too_deep in [serde_json::json!({ "a": 1 }), serde_json::json!([])] {
+            assert_eq!(written(120, too_deep), written(120, Value::Null));
         }
     }
 
@@ -403,5 +482,13 @@ mod tests {
         let json = payload(&frame, r#"{"a":1}"#).cut(frame);
         assert_eq!(json.as_str(), r#"{"a":1}"#);
         assert!(!memory.contains(&json.as_bytes().as_ptr()));
+    }
+
+    #[test]
+    fn a_part_keeps_a_large_frame_from_an_eighth_of_it_on() {
+        let large = Bytes::from(alloc::vec![b'x'; 2 * Frame::SMALL]);
+        let is_slice = |frame: &Bytes, length| frame.as_ptr_range().contains(&Frame::new(frame).slice(&frame[..length]).as_ptr());
+        assert!(is_slice(&large, large.len() / Frame::PART) && !is_slice(&large, large.len() / Frame::PART - 1));
+        assert!(is_slice(&large.slice(..Frame::SMALL), 1), "a small frame is kept by any part");
     }
 }

@@ -1,22 +1,22 @@
-//! JSON text for people.
+//! Indented JSON text.
 
 use alloc::string::String;
 
-/// The largest factor by which indenting may lengthen the text; deep nesting could reach two hundred.
-const MOST: usize = 8;
+/// The maximum factor by which indenting may lengthen the text. Without it, deep nesting could lengthen it two hundredfold.
+const MAX_GROWTH: usize = 8;
 
-/// Indents JSON text for people: one member or element a line, two spaces a level. Strings and numbers stay as they are written. Text
-/// that would become more than eight times as long is returned as it is.
+/// Indents JSON text: one member or element on each line, two spaces for each level. Strings and numbers are not changed. Text that would
+/// become more than eight times as long is returned as it is.
 pub fn pretty(text: &str) -> String {
     let mut out = String::with_capacity(text.len().saturating_mul(2));
     let mut level = 0_usize;
     let mut in_string = false;
     let mut escaped = false;
-    // An opened container, whose line break waits since the container may turn out to be empty.
+    // `true` after an opening bracket, whose line break is written once the container is known not to be empty.
     let mut opened = false;
-    let most = text.len().saturating_mul(MOST).saturating_add(1024);
+    let longest = text.len().saturating_mul(MAX_GROWTH).saturating_add(1024);
     for letter in text.chars() {
-        if out.len() > most {
+        if out.len() > longest {
             return String::from(text);
         }
         if in_string {

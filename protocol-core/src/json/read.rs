@@ -1,5 +1,5 @@
-//! Reading text that passed a scan. The syntax is not checked again: a value ends where its quotes and brackets say. Text stays bytes,
-//! since making a `str` would check each byte again.
+//! Reading JSON text that has passed a scan. The syntax is not checked again, and text stays bytes, since making a `str` would check each
+//! byte again.
 //!
 //! No input makes a function of this module panic or loop. The results for text that never passed a scan are unspecified.
 
@@ -24,7 +24,7 @@ impl<'a> Key<'a> {
         self.quoted
     }
 
-    /// The key without quotes and escapes. Empty for a key with half a surrogate pair, which is no text.
+    /// The key without quotes and escapes. Empty for a key with an unpaired surrogate, which is not Unicode text.
     #[inline]
     pub fn name(self) -> Cow<'a, str> {
         match self.plain() {
@@ -65,7 +65,7 @@ pub struct Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    /// The members of `text`; `None` if it is no object.
+    /// The members of `text`; `None` if it is not an object.
     pub fn of(text: &'a [u8]) -> Option<Self> {
         let start = skip_separators(text, 0);
         (byte(text, start) == b'{').then_some(Self { text, at: next(start) })
@@ -158,7 +158,7 @@ pub fn for_each_key<'a>(text: &'a [u8], mut each: impl FnMut(Key<'a>, &'a [u8]))
     }
 }
 
-/// The member `name` of the object `text`; the last one if it is repeated. `None` if `text` is no object.
+/// The member `name` of the object `text`; the last one if it is repeated. `None` if `text` is not an object.
 pub fn member<'a>(text: &'a [u8], name: &str) -> Option<&'a [u8]> {
     Members::of(text)?.filter(|(key, _)| key.is(name)).last().map(|(_, value)| value)
 }
@@ -181,7 +181,7 @@ pub fn elements(text: &[u8]) -> Vec<&[u8]> {
     }
 }
 
-/// Decodes a JSON string into UTF-8 bytes, borrowed if nothing is escaped. `None` if `value` is no string, or has half a surrogate pair.
+/// Decodes a JSON string into UTF-8 bytes, borrowed if nothing is escaped. `None` if `value` is not a string, or has an unpaired surrogate.
 #[inline]
 pub fn string_bytes(value: &[u8]) -> Option<Cow<'_, [u8]>> {
     if byte(value, 0) != b'"' {
@@ -195,7 +195,7 @@ pub fn string_bytes(value: &[u8]) -> Option<Cow<'_, [u8]>> {
     }
 }
 
-/// Decodes a JSON string. `None` if `value` is no string, or has half a surrogate pair.
+/// Decodes a JSON string. `None` if `value` is not a string, or has an unpaired surrogate.
 pub fn string(value: &[u8]) -> Option<Cow<'_, str>> {
     match string_bytes(value)? {
         Cow::Borrowed(text) => core::str::from_utf8(text).ok().map(Cow::Borrowed),
@@ -207,7 +207,7 @@ fn unescape(quoted: &[u8]) -> Option<String> {
     serde_json::from_slice(quoted).ok()
 }
 
-/// The value of a JSON number. `None` if `value` is no number, or one that is not finite.
+/// The value of a JSON number. `None` if `value` is not a number, or too large to be finite.
 pub fn number(value: &[u8]) -> Option<f64> {
     // Most numbers are counts, and reading those as integers is several times quicker.
     if let Some(count) = count(value) {
@@ -227,12 +227,12 @@ pub fn integer<T: FromStr + TryFrom<u64>>(value: &[u8]) -> Option<T> {
     }
 }
 
-/// The value of at most 15 digits with nothing else.
+/// The value of text that consists of 1 to 15 digits.
 #[inline]
 fn count(digits: &[u8]) -> Option<u64> {
-    /// The most digits that are exact as a double, too.
-    const MOST: usize = 15;
-    if digits.is_empty() || digits.len() > MOST {
+    /// The maximum number of digits whose value is exact as a double.
+    const MAX_DIGITS: usize = 15;
+    if digits.is_empty() || digits.len() > MAX_DIGITS {
         return None;
     }
     if let (true, Some(first), Some(last)) = (digits.len() <= 8, digits.first_chunk(), digits.last_chunk()) {

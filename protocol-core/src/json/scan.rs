@@ -1,16 +1,16 @@
-//! One pass over JSON text that checks its syntax, bounds its depth and hands out members.
+//! One pass over JSON text, which checks its syntax, bounds its nesting and finds members.
 //!
-//! The grammar is RFC 8259. Nothing recurses: the open brackets are bits of one `u128`, which is why the depth limit is at most 128. The
-//! input must be UTF-8: checked by [`is_text`], or known from its writer.
+//! The grammar is RFC 8259. Nothing recurses: the open brackets are the bits of one `u128`, which is why nesting is limited to 128. The
+//! input must be UTF-8; [`is_text`] checks it.
 
 use core::ops::Range;
 
 use super::read::{self, Key, for_each_member, member};
 
-/// The deepest nesting that a scan can follow.
+/// The maximum nesting of a scan.
 pub(crate) const MAX_DEPTH: u8 = 128;
 
-/// The reason why a text was refused. As wide as a place in it, so that a `Result` of the two is passed in registers.
+/// The reason why text was rejected. As wide as an offset, so that a `Result` of both is passed in registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum ScanError {
@@ -50,7 +50,7 @@ impl Kind {
     }
 }
 
-/// A place in a JSON text. Every method moves forward over what it accepts.
+/// A position in JSON text. Every method advances over what it accepts.
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor<'a> {
     text: &'a [u8],
@@ -60,7 +60,7 @@ pub(crate) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// A cursor that accepts at most `depth` nested containers ([`MAX_DEPTH`] at the most).
+    /// A cursor that accepts at most `depth` nested containers, and never more than [`MAX_DEPTH`].
     pub(crate) fn new(text: &'a [u8], depth: u8) -> Self {
         Self { text, at: 0, depth: depth.min(MAX_DEPTH) }
     }
@@ -108,13 +108,13 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The place after one byte. No text ends at the end of the address space, so nothing wraps.
+/// The offset after one byte. It never wraps, since no text reaches the end of the address space.
 #[inline]
 pub(super) const fn next(at: usize) -> usize {
     at.wrapping_add(1)
 }
 
-/// The byte at a place. After the end it is 0, which occurs nowhere in JSON.
+/// The byte at an offset. After the end it is 0, which never occurs in JSON.
 #[inline]
 pub(super) fn byte(text: &[u8], at: usize) -> u8 {
     text.get(at).copied().unwrap_or_default()
@@ -146,15 +146,15 @@ fn skip_value(text: &[u8], at: usize, depth: u8) -> Result<usize, ScanError> {
     }
 }
 
-/// Returns the end of the object or array at `at`, which may be nested `most` deep.
-fn skip_container(text: &[u8], mut at: usize, most: u8) -> Result<usize, ScanError> {
-    // One bit for each open container, the innermost lowest: 1 is an object.
+/// Returns the end of the object or array at `at`, which may be nested `max` deep.
+fn skip_container(text: &[u8], mut at: usize, max: u8) -> Result<usize, ScanError> {
+    // One bit for each open container, the innermost lowest: 1 for an object, 0 for an array.
     let mut open: u128 = 0;
     let mut depth: u8 = 0;
     loop {
         match byte(text, at) {
             bracket @ (b'{' | b'[') => {
-                if depth >= most {
+                if depth >= max {
                     return Err(ScanError::TooDeep);
                 }
                 let object = bracket == b'{';
@@ -173,7 +173,7 @@ fn skip_container(text: &[u8], mut at: usize, most: u8) -> Result<usize, ScanErr
             b'-' | b'0'..=b'9' => at = skip_number(text, at)?,
             _ => at = skip_literal(text, at)?,
         }
-        // A value ended: close the containers that end with it, or go on to the next value.
+        // A value has ended: close the containers that end with it, or continue with the next value.
         loop {
             if depth == 0 {
                 return Ok(at);
@@ -199,9 +199,9 @@ fn skip_container(text: &[u8], mut at: usize, most: u8) -> Result<usize, ScanErr
     }
 }
 
-/// The place of a member of an object.
+/// The offsets of a member of an object.
 struct Member {
-    /// The place of the opening quote of its key.
+    /// The offset of the opening quote of its key.
     open: usize,
     close: usize,
     /// `true` if its key has escapes.
@@ -290,7 +290,7 @@ fn skip_digits(text: &[u8], start: usize) -> Result<usize, ScanError> {
     if at == start { Err(ScanError::Syntax) } else { Ok(at) }
 }
 
-/// Marks the bytes that are no digits.
+/// Marks the bytes that are not digits.
 #[inline]
 const fn non_digits(word: u64) -> u64 {
     non_values(word ^ each(b'0'))
@@ -302,14 +302,14 @@ pub(super) const fn non_values(word: u64) -> u64 {
     ((word & each(0x7f)).wrapping_add(each(0x7f - 9)) | word) & each(0x80)
 }
 
-/// A word of eight times the same byte.
+/// A word of eight equal bytes.
 #[inline]
 const fn each(byte: u8) -> u64 {
     u64::from_ne_bytes([byte; 8])
 }
 
-/// Skips bytes that need no look: neither quote, backslash nor control character. Eight at a time, since the output of a tool is mostly
-/// such bytes.
+/// Skips plain bytes: neither quote, backslash nor control character. It checks eight at a time, since the output of a tool is mostly such
+/// bytes.
 #[inline(never)]
 pub(super) fn skip_plain(text: &[u8], mut at: usize) -> usize {
     // Most keys and many strings are shorter than this.
@@ -327,15 +327,15 @@ pub(super) fn skip_plain(text: &[u8], mut at: usize) -> usize {
 /// Returns `true` if `bytes` are UTF-8. ASCII, the usual case, is checked in a fraction of the time.
 #[inline]
 pub(crate) fn is_text(bytes: &[u8]) -> bool {
-    // Has no way out of the loop, so that the compiler checks many words at once.
+    // The loop has no exit, so that the compiler vectorizes it.
     let (words, rest) = bytes.as_chunks();
     let of_words = words.iter().fold(0, |all, word| all | u64::from_ne_bytes(*word));
     let of_rest = rest.iter().fold(0, |all, byte| all | byte);
     (of_words & u64::from_ne_bytes([0x80; 8]) == 0 && of_rest.is_ascii()) || core::str::from_utf8(bytes).is_ok()
 }
 
-/// Returns `true` if `has` is true of a part of `text`. All parts have one length and are checked whole, many bytes at a time, since
-/// nearly always none has it. Each begins `overlap` bytes before the end of the one before.
+/// Returns `true` if `has` holds for a part of `text`. All parts have the same length and are checked as a whole, many bytes at a time,
+/// since `has` rarely holds. Each part begins `overlap` bytes before the end of the previous one.
 #[inline]
 pub(crate) fn any_part<const LENGTH: usize>(text: &[u8], overlap: usize, has: impl Fn(&[u8]) -> bool) -> bool {
     let Some(last) = text.last_chunk::<LENGTH>() else { return has(text) };
@@ -387,7 +387,7 @@ const fn specials(word: u64) -> u64 {
     (below_quote | below_next_to_backslash) & !word & each(0x80)
 }
 
-/// The place of the byte with the lowest mark, from `at` on.
+/// The offset of the byte with the lowest mark, counted from `at`.
 #[inline]
 const fn first_marked(at: usize, marks: u64) -> usize {
     at.wrapping_add(marks.trailing_zeros() as usize >> 3)
@@ -507,13 +507,13 @@ impl<'a> Members<'a> {
     }
 }
 
-/// A value, with the places of its members if it is an object: found by the check, so that reading members needs no second pass.
+/// A value, with the ranges of its members if it is an object. The check finds them, so that reading members needs no second pass.
 ///
-/// The text is walked again if there are more members than places, if a key has an escape in it, and beyond 4 GiB.
+/// A second pass is needed if there are more than [`INDEXED_MEMBERS`], if a key has an escape, or if the text is longer than 4 GiB.
 #[derive(Debug, Default)]
 pub(crate) struct IndexedObject<'a> {
     text: &'a [u8],
-    /// The places of each key, without its quotes, and of its value. Meaningless in a text of more than 4 GiB.
+    /// The range of each key, without its quotes, and of its value. Meaningless in text longer than 4 GiB.
     members: [(Span, Span); INDEXED_MEMBERS],
     /// The number of members, or [`NOT_INDEXED`].
     count: usize,
@@ -523,17 +523,17 @@ pub(crate) struct IndexedObject<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RepeatedMember;
 
-/// A range of a value, half as large as a slice of it.
+/// The range of a value in its text, half as large as a slice.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Span {
     from: u32,
     to: u32,
 }
 
-/// The number of members whose places are kept. Most parameters have fewer.
+/// The maximum number of members whose ranges are stored. Most parameters have fewer.
 const INDEXED_MEMBERS: usize = 5;
 
-/// The count of members beyond [`INDEXED_MEMBERS`], or with a key that has an escape: the text is walked again.
+/// The `count` of an object with more than [`INDEXED_MEMBERS`], or with an escape in a key: its members need a second pass.
 const NOT_INDEXED: usize = usize::MAX;
 
 impl Span {
@@ -552,7 +552,7 @@ impl Span {
         text.get(self.range()).unwrap_or_default()
     }
 
-    /// The begin and the end.
+    /// The range as a [`Range`].
     pub(crate) fn range(self) -> Range<usize> {
         self.from as usize..self.to as usize
     }
@@ -596,8 +596,8 @@ impl<'a> IndexedObject<'a> {
         }
     }
 
-    /// The places of the values of the members `names`; an empty range for one that is absent. `None` if a walk is needed to tell, or if
-    /// one is repeated.
+    /// The ranges of the values of the members `names`; an empty range for one that is absent. `None` if a second pass is needed, or if one
+    /// is repeated.
     #[inline]
     pub(crate) fn places<const COUNT: usize>(&self, names: [&str; COUNT]) -> Option<[Span; COUNT]> {
         let mut places = [Span::default(); COUNT];

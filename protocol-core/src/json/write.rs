@@ -1,4 +1,4 @@
-//! JSON text being written, one value after the other into a buffer.
+//! Writing JSON text into a buffer.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -11,7 +11,7 @@ use super::read::Key;
 use super::scan::{self, any_part};
 use super::{Json, JsonError, Text, check_depth};
 
-/// Encodes bytes in base64 with padding (RFC 4648, section 4), as both protocols carry bytes.
+/// Encodes bytes in base64 with padding (RFC 4648, section 4), as both protocols do.
 #[must_use]
 pub fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -28,14 +28,14 @@ pub fn base64(bytes: &[u8]) -> String {
     out
 }
 
-/// A writer of one object. Members are written in the order of the calls, and a name that is written twice appears twice.
+/// A writer of one object. Members are written in the order of the calls; a name that is written twice appears twice.
 pub struct Object<'a> {
     out: &'a mut Vec<u8>,
     empty: bool,
 }
 
 impl Object<'_> {
-    /// Writes an object whose members `members` writes.
+    /// Appends an object; `members` writes its members.
     pub fn write(out: &mut Vec<u8>, members: impl FnOnce(&mut Object<'_>)) {
         out.push(b'{');
         let mut object = Object { out, empty: true };
@@ -43,13 +43,13 @@ impl Object<'_> {
         object.out.push(b'}');
     }
 
-    /// Writes further members of an object of which at least one is in `out`, and closes it.
+    /// Appends further members to an object of which at least one is in `out`, and closes it.
     pub(crate) fn go_on(out: &mut Vec<u8>, members: impl FnOnce(&mut Object<'_>)) {
         members(&mut Object { out, empty: false });
         out.push(b'}');
     }
 
-    /// Returns an object as a value.
+    /// Returns an object; `members` writes its members.
     #[must_use]
     pub fn value(members: impl FnOnce(&mut Object<'_>)) -> Json {
         let mut out = Vec::new();
@@ -57,13 +57,13 @@ impl Object<'_> {
         Json::written(out)
     }
 
-    /// Writes the key of a member. The caller appends its value to the buffer: exactly one, and JSON. `name` is written as it is, so it must
-    /// need no escape.
+    /// Writes the key of a member. Append its value to the returned buffer: exactly one JSON value. `name` is written as it is, so it must
+    /// not need escapes.
     #[inline]
     pub fn member(&mut self, name: &'static str) -> &mut Vec<u8> {
-        /// The comma, the quotes, the colon and nearly every name of ours.
+        /// Enough for the comma, the quotes, the colon and most names.
         const LONGEST: usize = 32;
-        // Put together first, and then appended at once. For a name that is known at compile time the piece is known, too.
+        // Built first, and then appended at once: for a constant name the compiler knows the piece.
         let mut piece = [b','; LONGEST];
         let (start, length) = (usize::from(core::mem::take(&mut self.empty)), name.len().saturating_add(4));
         if let Some([_, open, key @ .., close, colon]) = piece.get_mut(..length) {
@@ -83,7 +83,7 @@ impl Object<'_> {
         self.out.extend_from_slice(b"\":");
     }
 
-    /// Adds an object whose members `members` writes.
+    /// Adds an object; `members` writes its members.
     pub fn object(&mut self, name: &'static str, members: impl FnOnce(&mut Object<'_>)) {
         Object::write(self.member(name), members);
     }
@@ -141,13 +141,13 @@ impl Object<'_> {
         self.member(name).extend_from_slice(if value { b"true" } else { b"false" });
     }
 
-    /// Adds JSON text; line breaks between its tokens become spaces.
+    /// Adds JSON text. Line breaks between its tokens become spaces.
     #[inline]
     pub fn json(&mut self, name: &'static str, value: &Json) {
         push_json(self.member(name), value.as_bytes());
     }
 
-    /// Adds the JSON of `value`.
+    /// Adds `value`, serialized.
     ///
     /// # Errors
     /// As for [`Json::encode`]. The buffer then ends in the middle of a member and must be discarded.
@@ -155,7 +155,7 @@ impl Object<'_> {
         write_value(self.member(name), value)
     }
 
-    /// Adds a member of another object as it is written there, with the escapes of its key.
+    /// Adds a member of another object exactly as it is written there.
     pub fn copy(&mut self, key: Key<'_>, value: &[u8]) {
         self.separate();
         self.out.extend_from_slice(key.quoted());
@@ -170,8 +170,8 @@ impl Object<'_> {
     }
 }
 
-/// Appends JSON text. A line feed or carriage return in JSON can only be white space between tokens, and becomes a space, so that a
-/// payload from a transport without lines stays one line here.
+/// Appends JSON text. A line feed or carriage return, which in JSON can only be white space between tokens, becomes a space, so that the
+/// frame stays one line.
 pub fn push_json(out: &mut Vec<u8>, text: &[u8]) {
     let start = out.len();
     out.extend_from_slice(text);
@@ -184,12 +184,12 @@ pub fn push_json(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// Returns `true` if `text` has a control character.
+/// Returns `true` if `text` contains a control character, which a line break is.
 fn may_have_line_break(text: &[u8]) -> bool {
     any_part::<32>(text, 0, |part| part.iter().fold(false, |found, byte| found | (*byte < b' ')))
 }
 
-/// Appends the JSON of `value`.
+/// Appends `value`, serialized.
 ///
 /// # Errors
 /// As for [`Json::encode`]. The bytes that were appended by then must be discarded.
@@ -204,7 +204,7 @@ fn append<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> serde_json::Re
     serde_json::to_writer(out, value)
 }
 
-/// serde_json has no writer without std.
+/// Appends `value`, serialized. Through a second buffer, since serde_json cannot write into one without `std`.
 #[cfg(not(feature = "std"))]
 fn append<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> serde_json::Result<()> {
     out.append(&mut serde_json::to_vec(value)?);
@@ -216,10 +216,10 @@ pub fn write_string(out: &mut Vec<u8>, text: &str) {
     write_text(out, text.as_bytes());
 }
 
-/// The most bytes that `text` takes as a JSON string.
+/// An upper bound on the length of `text` as a JSON string.
 #[inline]
 pub(crate) fn text_size(text: &[u8]) -> usize {
-    /// Names are short; a look at each byte would cost more than the room.
+    /// For short text, checking each byte would cost more than the reserved memory.
     const SHORT: usize = 32;
     if text.len() <= SHORT { text.len().saturating_mul(6).saturating_add(2) } else { long_text_size(text) }
 }
@@ -277,7 +277,7 @@ pub fn write_number(out: &mut Vec<u8>, number: f64) {
 
 /// Appends an integer.
 pub fn write_integer(out: &mut Vec<u8>, number: i64) {
-    /// Nearly every number has no more digits.
+    /// Nearly every number is smaller.
     const SHORT: u64 = 100_000_000;
     match u64::try_from(number) {
         Ok(number) if number < SHORT => write_short(out, number),
@@ -285,7 +285,8 @@ pub fn write_integer(out: &mut Vec<u8>, number: i64) {
     }
 }
 
-/// Appends an integer of at most eight digits, computed in one word that holds its halves side by side, then theirs, and so on.
+/// Appends an integer of at most eight digits. It is computed in one word, which is split into two groups of four digits, then into four
+/// groups of two, then into digits.
 #[inline]
 fn write_short(out: &mut Vec<u8>, number: u64) {
     const ZEROS: u64 = u64::from_ne_bytes([b'0'; 8]);
@@ -329,5 +330,24 @@ impl fmt::Write for Sink<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.0.extend_from_slice(text.as_bytes());
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn a_value_is_written_after_what_is_there_unless_it_has_no_json_or_is_nested_too_deep() {
+        let mut out = Vec::from(*b"[0,");
+        assert_eq!(write_value(&mut out, &serde_json::json!({ "a": ["b", 1.5] })), Ok(()));
+        assert_eq!(out, br#"[0,{"a":["b",1.5]}"#);
+        let nested = |depth| (0..depth).fold(serde_json::json!(0), |inner, _| serde_json::json!([inner]));
+        assert_eq!(write_value(&mut Vec::new(), &nested(120)), Ok(()));
+        assert_eq!(write_value(&mut Vec::new(), &nested(121)), Err(JsonError::Syntax));
+        let no_name = BTreeMap::from([([1], 2)]);
+        assert!(matches!(write_value(&mut Vec::new(), &no_name), Err(JsonError::Encode(_))));
     }
 }

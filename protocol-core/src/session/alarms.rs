@@ -1,4 +1,4 @@
-//! Alarms of the owner.
+//! Alarms: timers of the owner on the session's clock.
 
 use super::Session;
 use super::event::{AlarmId, Event};
@@ -7,12 +7,12 @@ use super::verbs::TooManyAlarms;
 use crate::time::Instant;
 
 impl Session {
-    /// Asks for [`Event::Alarm`] at `at`. An alarm that is not after the greatest `now` seen is due at once.
+    /// Sets an alarm: [`Event::Alarm`] is queued at `at`, or at once if `at` is not after the greatest `now` seen.
     ///
     /// # Errors
-    /// [`TooManyAlarms`] beyond [`crate::Limits::alarms`], and once the session has closed.
+    /// [`TooManyAlarms`] if [`crate::Limits::alarms`] alarms are set or wait to be polled as events, or the session has closed.
     pub fn set_alarm(&mut self, at: Instant) -> Result<AlarmId, TooManyAlarms> {
-        if self.is_closed() || self.alarms.len().saturating_add(self.events.rung()) >= self.config.limits.alarms {
+        if self.is_closed() || self.alarms.len().saturating_add(self.events.due_alarms()) >= self.config.limits.alarms {
             return Err(TooManyAlarms);
         }
         let id = AlarmId(self.number());
@@ -26,7 +26,7 @@ impl Session {
         Ok(id)
     }
 
-    /// Clears an alarm. One that is over, or was cleared before, is ignored.
+    /// Clears an alarm. No effect on one that is due or was cleared.
     pub fn clear_alarm(&mut self, id: AlarmId) {
         if let Some(mut armed) = self.alarms.remove(&id) {
             self.timers.set(TimerKey::Alarm(id), &mut armed, None);

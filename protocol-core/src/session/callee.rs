@@ -1,4 +1,4 @@
-//! The methods of a callee: inbound calls, and the input requests of ours that nest in them.
+//! The methods of a callee: inbound calls, and our input requests on their behalf.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -15,16 +15,16 @@ use super::peer_ids::Owner;
 use super::progress::{Reporter, UpdateStep, WindowOpening};
 use super::route::{Lane, ReplyKind};
 use super::verbs::{AskError, CheckpointError, NotLive, ProgressError, Reported, ServeOptions};
-use crate::dialect::{Answer, Ask, AskUnfit, CutShort, Progress, Reply};
+use crate::dialect::{Answer, Ask, AskUnfit, Capabilities, CutShort, Progress, Reply};
 use crate::json::{Json, Text};
 use crate::time::Instant;
 use crate::wire::{WireId, WrittenFrame};
 
 impl Session {
-    /// Changes how a call is served: its deadline, counted from its receipt, and its rate of progress.
+    /// Sets the deadline of an inbound call, counted from its receipt, and its rate of progress.
     ///
     /// # Errors
-    /// [`NotLive`] if it is over.
+    /// [`NotLive`] if the call is over.
     pub fn configure(&mut self, id: InboundId, options: ServeOptions, now: Instant) -> Result<(), NotLive> {
         self.advance(now);
         let inbound = self.inbound_calls.get_mut(&id).filter(|inbound| inbound.is_active()).ok_or(NotLive)?;
@@ -42,7 +42,7 @@ impl Session {
     /// Reports progress. [`crate::ProgressPolicy`] decides when it is sent.
     ///
     /// # Errors
-    /// [`ProgressError`] for numbers that make no sense, and if the call is over. Nothing was sent.
+    /// [`ProgressError`] if the call is over, or a number is negative, not finite or above its total. Nothing was sent.
     pub fn progress(&mut self, id: InboundId, update: Progress, now: Instant) -> Result<Reported, ProgressError> {
         self.advance(now);
         let inbound = self.inbound_calls.get_mut(&id).filter(|inbound| inbound.is_active()).ok_or(ProgressError::NotLive)?;
@@ -71,11 +71,11 @@ impl Session {
         })
     }
 
-    /// Stores the partial result of the call in place of the last one. If the call is cut short, it is sent where the protocol has a
-    /// place for it, with a `status` that names the reason.
+    /// Stores the partial result of the call in place of the previous one. If the call is cut short, its last checkpoint is sent with a
+    /// `status` that names the reason, if the protocol has a reply for that case.
     ///
     /// # Errors
-    /// [`CheckpointError`]; the checkpoint before stays.
+    /// [`CheckpointError`]; the previous checkpoint stays.
     pub fn checkpoint(&mut self, id: InboundId, partial: Json) -> Result<(), CheckpointError> {
         let inbound = self.inbound_calls.get_mut(&id).filter(|inbound| inbound.is_active()).ok_or(CheckpointError::NotLive)?;
         if !partial.is_object() {
@@ -88,8 +88,8 @@ impl Session {
         Ok(())
     }
 
-    /// Sends an input request to the caller. The answer comes as [`Event::Input`]. If the call ends first no answer comes, and the input
-    /// request is taken back.
+    /// Sends an input request to the caller. The answer comes as [`Event::Input`]. If the call ends first, the input request is taken back
+    /// and no answer comes.
     ///
     /// # Errors
     /// [`AskError`]; nothing was sent.
@@ -99,8 +99,8 @@ impl Session {
         if self.ending.has_peer_ended() {
             return Err(AskError::Disconnected);
         }
-        let peer = self.peer.as_ref().ok_or(AskError::Unsupported)?;
-        inbound.rules().dialect.check_ask(&ask, &peer.capabilities).map_err(|unfit| match unfit {
+        let capabilities = self.peer.as_ref().map_or_else(Capabilities::default, |peer| peer.capabilities);
+        inbound.rules().dialect.check_ask(&ask, &capabilities).map_err(|unfit| match unfit {
             AskUnfit::Unsupported => AskError::Unsupported,
             AskUnfit::Invalid(why) => AskError::Invalid(why),
         })?;
@@ -145,8 +145,8 @@ impl Session {
         Ok(key)
     }
 
-    /// Takes back an input request whose answer is no longer needed. No event comes for it; the peer is sent a cancel if the protocol has
-    /// one.
+    /// Takes back an input request whose answer is no longer needed. No event comes for it. A cancel is sent to the peer if the protocol
+    /// has one.
     ///
     /// # Errors
     /// [`NotLive`] if it was answered, or its call is over.
@@ -157,11 +157,11 @@ impl Session {
         taken
     }
 
-    /// Ends a call with its reply. Progress that is kept goes out before the response; open input requests are taken back.
+    /// Ends a call with its reply. A kept progress update is sent before the response, and open input requests are taken back.
     ///
     /// # Errors
-    /// [`NotLive`] if it is over. After [`Event::Cancelled`] this method tells the session that the handler has ended, and frees the
-    /// call's place.
+    /// [`NotLive`] if the call is over. After [`Event::Cancelled`] the method returns this error, too, but records that the handler has
+    /// ended, so that the call no longer counts as in flight.
     pub fn respond(&mut self, id: InboundId, reply: Reply, now: Instant) -> Result<(), NotLive> {
         self.advance(now);
         let result = match self.inbound_calls.get(&id).map(InboundCall::end) {
@@ -183,10 +183,13 @@ impl Session {
 impl Session {
     // ---- Progress ----
 
-    /// Sends the kept progress of a call if the windows and the lane allow it, and returns `true` if it did. Otherwise the update waits:
-    /// for the call's own window, or in the queue for the session's window and the lane's room.
+    /// Sends the kept progress of a call if the windows and the lane allow it, and returns `true` if it did. Otherwise the update waits for
+    /// the call's own window, or in the queue for the session's window and room on the lane.
     pub(super) fn flush(&mut self, id: InboundId, is_first: bool) -> bool {
         let Some(inbound) = self.inbound_calls.get_mut(&id) else { return false };
+        if inbound.has_notices() {
+            return self.flush_notices(id);
+        }
         let has_room = self.outbox.has_room(inbound.lane());
         let Some(next) = inbound.next_update(self.now) else { return false };
         let goes = match next {
@@ -221,7 +224,7 @@ impl Session {
 
     // ---- The end of a call ----
 
-    /// Arms the deadline of a call, or lets it pass at once.
+    /// Arms the deadline of a call, or ends the call if it has already passed.
     pub(super) fn arm_inbound_call(&mut self, id: InboundId, deadline: Duration) {
         let Some(inbound) = self.inbound_calls.get_mut(&id) else { return };
         if !inbound.arm(id, deadline, self.now, &mut self.timers) {
@@ -229,7 +232,7 @@ impl Session {
         }
     }
 
-    /// Ends a call whose deadline has passed: sends the reply, and tells its handler.
+    /// Ends a call whose deadline has passed: sends a reply and cancels the handler.
     pub(super) fn pass_deadline(&mut self, id: InboundId) {
         self.cut_short(id, CutShort::Deadline, CancelReason::Deadline);
     }
@@ -250,7 +253,7 @@ impl Session {
         });
     }
 
-    /// Writes the response after everything else: sends kept progress, stops the timers and takes back input requests.
+    /// Writes the response. Before it sends kept progress, stops the timers and takes back input requests.
     fn write_last(&mut self, id: InboundId, reply: &Reply) -> Option<WrittenFrame> {
         let mut inbound = self.inbound_calls.get_mut(&id)?;
         if let Some(progress) = inbound.take_last_update() {
@@ -261,16 +264,16 @@ impl Session {
             self.take_outbound_inputs_back(open);
             inbound = self.inbound_calls.get_mut(&id)?;
         }
-        let (exchange, token, partial) = (inbound.exchange(), inbound.token(), inbound.checkpoint());
+        let (request, partial) = (inbound.answered(), inbound.checkpoint());
         let dialect = inbound.rules().dialect;
-        let frame = dialect.write_reply(self.outbox.frames(), exchange, token, inbound.op(), reply, partial);
+        let frame = dialect.write_reply(self.outbox.frames(), request, reply, partial, &self.config.local_end());
         Some(match frame.len() > self.config.limits.frame_bytes {
-            true => dialect.write_error(self.outbox.frames(), Some(exchange), &too_large()),
+            true => dialect.write_error(self.outbox.frames(), Some(request.id), &too_large()),
             false => frame,
         })
     }
 
-    /// Notes that the timers have let go of a flush or a release.
+    /// Records that a flush or a release was removed from the timers.
     pub(super) fn forget_wait(&mut self, id: InboundId) {
         if let Some(inbound) = self.inbound_calls.get_mut(&id) {
             inbound.forget_wait();
@@ -305,14 +308,14 @@ impl Session {
             let was_active = inbound.is_active();
             self.cancel_inbound_call(id, CancelReason::Disconnected);
             if was_active {
-                // The next stream with the number of the lane may use the same ids, however long the handler takes.
+                // The lane's number may be reused by another stream with the same ids while the handler still runs.
                 self.retire(lane, exchange, token);
             }
         }
     }
 
-    /// Cancels a call, for its caller or because the channel is lost (`docs/protocols/mcp.md`, "Transitions of an incoming call"). Its id
-    /// is free on the wire at once, even if the handler goes on.
+    /// Cancels a call, for its caller or because the channel is lost (`docs/protocols/mcp.md`, "Transitions of an incoming call"). No
+    /// response is sent, and the id stays in use until the handler has ended.
     pub(super) fn cancel_inbound_call(&mut self, id: InboundId, why: CancelReason) {
         let Some(inbound) = self.inbound_calls.get_mut(&id) else { return };
         if !inbound.cancel() {
@@ -330,11 +333,11 @@ impl Session {
         self.push_event(Event::Cancelled { id, why });
     }
 
-    /// Replies to a call in place of its handler, and tells the handler.
+    /// Replies to a call in place of its handler, and cancels the handler.
     pub(super) fn cut_short(&mut self, id: InboundId, how: CutShort, why: CancelReason) {
         let Some(inbound) = self.inbound_calls.get_mut(&id).filter(|inbound| inbound.is_active()) else { return };
         let reply = inbound.rules().dialect.cut_short(inbound.op(), how, inbound.checkpoint());
-        // The reply has the checkpoint, with the status that fits.
+        // The reply contains the checkpoint, with a status.
         inbound.drop_checkpoint();
         let Some(frame) = self.write_last(id, &reply) else { return };
         let Some(inbound) = self.inbound_calls.get_mut(&id) else { return };
@@ -348,7 +351,7 @@ impl Session {
         self.push_event(Event::Cancelled { id, why });
     }
 
-    /// Cancels a call at the peer's request, with a reply if the protocol wants one.
+    /// Cancels a call at the peer's request, with a reply if the protocol demands one.
     pub(super) fn cancel_by_peer(&mut self, id: InboundId, reason: Option<Text>) {
         if self.inbound_calls.get(&id).is_some_and(|inbound| inbound.rules().answers_cancelled) {
             self.cut_short(id, CutShort::Cancelled, CancelReason::Peer(reason));
@@ -365,11 +368,11 @@ impl Session {
         }
     }
 
-    /// Frees the place of a cancelled call whose handler has ended.
+    /// Removes a cancelled call whose handler has ended.
     fn free_orphan(&mut self, id: InboundId) {
         if let Some((lane, exchange)) = self.inbound_calls.end(&id, |inbound| (inbound.lane(), inbound.exchange().clone())) {
             self.orphans = self.orphans.saturating_sub(1);
-            // A second live exchange with that id may have begun since; it belongs to another call.
+            // A new exchange with the same id may have begun meanwhile; it belongs to another call.
             if self.peer_ids.owner(lane, &exchange) == Some(Owner::InboundCall(id)) {
                 self.peer_ids.retire(lane, exchange);
             }
@@ -385,7 +388,7 @@ impl Session {
         input.release(&mut self.outbox);
     }
 
-    /// Closes an input request that was answered or cancelled on the wire.
+    /// Removes an input request that was answered or taken back.
     pub(super) fn close_outbound_input(&mut self, key: InputKey) -> Option<OutboundInput> {
         let mut input = self.outbound_inputs.remove(&key)?;
         self.held_bytes = self.held_bytes.saturating_sub(input.held_bytes());
@@ -415,7 +418,7 @@ impl Session {
         }
     }
 
-    /// Hands an answer to the owner. A confirmation never fails: every fault counts as a no.
+    /// Queues the event with an answer. For a confirmation every error counts as a no.
     pub(super) fn deliver_answer(&mut self, key: InputKey, input: &OutboundInput, answer: Result<Answer, InputFailed>) {
         let answer = match (input.ask(), answer) {
             (Ask::Confirm { .. }, Err(_)) => Ok(Answer::Confirm(false)),

@@ -1,4 +1,4 @@
-//! The methods of a caller: outbound calls, and the input requests of the peer that nest in them.
+//! The methods of a caller: outbound calls, and the peer's input requests on their behalf.
 
 use alloc::boxed::Box;
 
@@ -13,11 +13,12 @@ use crate::dialect::{Answer, Capabilities, Confirmation, Unfit};
 use crate::time::Instant;
 
 impl Session {
-    /// Starts a call, which ends with exactly one [`Event::Done`] (G1). Its time limits ([`crate::CallTimeouts`]) begin now, or, for a
-    /// call that is held for the handshake, once that is done: until then only [`crate::Timeouts::handshake`] counts.
+    /// Starts a call, which ends with exactly one [`Event::Done`] (guarantee G1 of [`Session`]). Before the handshake is done the call is
+    /// held. Its time limits ([`crate::CallTimeouts`]) start when its request is queued; a held call is limited by
+    /// [`crate::Timeouts::handshake`] alone.
     ///
     /// # Errors
-    /// [`InvokeError`] has the reason and the call. Nothing has changed.
+    /// [`InvokeError`] with the reason and the call. Nothing has changed.
     pub fn invoke(&mut self, call: Invoke, now: Instant) -> Result<OutboundId, InvokeError> {
         self.advance(now);
         match self.admit(&call) {
@@ -26,12 +27,12 @@ impl Session {
         }
     }
 
-    /// Cancels a call. It ends with [`Outcome::Cancelled`] at once, whatever the transport does, or after
-    /// [`crate::Timeouts::cancel_grace`] if there is any. A call that has not been polled is never sent; otherwise one cancel follows it,
-    /// with `reason` for the peer's log. A late response is dropped.
+    /// Cancels a call. It ends with [`Outcome::Cancelled`]: at once, or within [`crate::Timeouts::cancel_grace`] on protocols that answer a
+    /// cancelled call. A request that has not been polled is never sent; otherwise one cancel follows it, with `reason` for the peer's log.
+    /// A late response is dropped.
     ///
     /// # Errors
-    /// [`NotLive`] if it has ended or was cancelled before.
+    /// [`NotLive`] if the call has ended or was cancelled before.
     pub fn cancel(&mut self, id: OutboundId, reason: Option<&str>, now: Instant) -> Result<(), NotLive> {
         self.advance(now);
         if self.outbound_calls.get(&id).is_none_or(OutboundCall::is_given_up) {
@@ -45,7 +46,7 @@ impl Session {
     /// Answers an input request of the peer ([`Event::InputRequested`]).
     ///
     /// # Errors
-    /// [`NotLive`] if it was answered before, or is no longer needed ([`Event::InputGone`]).
+    /// [`NotLive`] if the input request was answered before, or no longer needs an answer ([`Event::InputGone`]).
     pub fn provide_input(&mut self, key: InputKey, answer: Answer, now: Instant) -> Result<(), NotLive> {
         self.advance(now);
         let input = self.inbound_inputs.remove(&key).ok_or(NotLive)?;
@@ -98,7 +99,7 @@ impl Session {
         let id = OutboundId(self.number());
         let timeouts = call.timeouts.unwrap_or(self.config.timeouts.call);
         let observed = match self.rules.names_calls {
-            // A call with a name may report progress, requested or not.
+            // Where progress names its call by id, and not by a token, the peer may report it without being asked.
             true => self.rules.dialect.is_cancellable(call.op()),
             false => call.progress || (timeouts.reset_on_progress && timeouts.idle.is_some()),
         };
@@ -117,7 +118,7 @@ impl Session {
         };
         made.arm(id, &mut self.timers);
         self.outbound_calls.insert(id, made);
-        // No call starts once the end has begun, so there is no end to settle here.
+        // The rest of `tidy` is not needed: a call starts only while the session is open.
         self.bound_output();
         id
     }
@@ -127,7 +128,7 @@ impl Session {
         call.arm(id, &mut self.timers);
     }
 
-    /// Held -> InFlight, or the end of a call that this peer does not serve.
+    /// Held -> InFlight, or ends a call that needs a capability which the peer did not declare.
     pub(super) fn release_call(&mut self, id: OutboundId) {
         let Some(call) = self.outbound_calls.get_mut(&id) else { return };
         let Some((request, timeouts)) = call.request() else { return };
@@ -162,7 +163,7 @@ impl Session {
         self.finish_call(id, outcome);
     }
 
-    /// Cancels a call. If there is a grace, a call that has left waits for what the peer still sends about it; any other ends at once.
+    /// Cancels a call. With a grace, a call whose request was polled waits for the peer's last frame about it; any other ends at once.
     fn cancel_call(&mut self, id: OutboundId, reason: Option<&str>) {
         let grace = self.config.timeouts.cancel_grace;
         let until = self.now.saturating_add(grace);
@@ -182,7 +183,7 @@ impl Session {
         self.arm_call(id);
     }
 
-    /// Ends a call, for either side: closes its input requests, then queues [`Event::Done`].
+    /// Ends a call: closes its input requests, then queues [`Event::Done`].
     pub(super) fn finish_call(&mut self, id: OutboundId, outcome: Outcome) {
         let timers = &mut self.timers;
         let ended = self.outbound_calls.end(&id, |call| {
@@ -224,7 +225,7 @@ impl Session {
         self.outbox.push(input.lane(), Class::Answer(key), frame);
     }
 
-    /// Removes an input request of the peer that needs no answer any longer.
+    /// Removes an input request of the peer that no longer needs an answer.
     pub(super) fn withdraw_inbound_input(&mut self, key: InputKey) -> Option<InboundInput> {
         let input = self.inbound_inputs.remove(&key)?;
         self.peer_ids.retire(input.lane(), input.exchange().clone());
@@ -234,11 +235,11 @@ impl Session {
         Some(input)
     }
 
-    /// Closes an input request of a call, whose clocks go on if it was the last.
+    /// Closes an input request of a call, and resumes the clocks of the call if it was the last.
     pub(super) fn close_input_of_call(&mut self, parent: Option<OutboundId>, key: InputKey) {
         let Some(parent) = parent else { return };
         if let Some(call) = self.outbound_calls.get_mut(&parent) {
-            call.close_outbound_input(key, self.now);
+            call.close_inbound_input(key, self.now);
             self.arm_call(parent);
         }
     }

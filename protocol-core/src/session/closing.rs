@@ -1,4 +1,4 @@
-//! The way of a session to its end, and everything that ends with it.
+//! Closing: the steps of a session from its first cause to end until it is closed.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -12,8 +12,9 @@ use crate::error::{RpcError, Violation};
 use crate::time::Instant;
 
 impl Session {
-    /// Closes the session; see [`Close`]. [`Event::Closed`] comes when everything has settled and the last frame has been polled. A
-    /// second call can only hasten it.
+    /// Closes the session; see [`Close`]. [`Event::Closed`] comes when every call has ended and the last frame was polled, at the latest
+    /// [`crate::Timeouts::close_grace`] after the last call has ended. A second call can only shorten the time. No effect on a session that
+    /// is closed.
     pub fn close(&mut self, how: Close, now: Instant) {
         self.advance(now);
         self.begin_end(
@@ -28,7 +29,7 @@ impl Session {
 
     // ---- Causes ----
 
-    /// Notes the end of input: outbound calls are lost, inbound calls are still answered.
+    /// Handles the end of input: outbound calls are lost, inbound calls are still answered.
     pub(super) fn end_of_input(&mut self) {
         self.ending.end_of_input();
         self.lose_calls();
@@ -38,7 +39,7 @@ impl Session {
         self.begin_end(CloseReason::Eof, self.config.timeouts.close_grace);
     }
 
-    /// Answers a frame that is too large with one error. The framing of the channel is lost with it, and so the session ends.
+    /// Answers a frame that is too large with an error. On the channel it ends the session, since the framing is lost.
     pub(super) fn refuse_frame(&mut self) {
         self.violation(Violation::FrameTooLarge);
         let lane = self.arriving.lane;
@@ -48,7 +49,7 @@ impl Session {
             self.reply_at_once(ReplyKind::Refused, frame);
         }
         if lane != Lane::CHANNEL {
-            // The framing of the other lanes holds.
+            // Each lane has a framing of its own.
             return;
         }
         self.lose_calls();
@@ -68,20 +69,22 @@ impl Session {
 
     // ---- Steps ----
 
-    /// Open -> Finishing. A later call can only shorten the grace.
+    /// Open -> Finishing. A second cause can only shorten the grace.
     fn begin_end(&mut self, reason: CloseReason, grace: Duration) {
+        let why = if reason == CloseReason::Local { CancelReason::Closing } else { CancelReason::Disconnected };
+        self.end_subscriptions(&why);
         if self.ending.finish(reason, self.now.saturating_add(grace), self.now, &mut self.timers) {
             self.expire_ending();
         }
     }
 
-    /// Ends what the grace was for, when it is over.
+    /// Ends the current state when its grace is over: cancels what still runs, or discards what was not polled.
     pub(super) fn expire_ending(&mut self) {
         if let Some(reason) = self.ending.finishing() {
             for id in self.outbound_calls.ids() {
                 self.settle_call(id, Outcome::Cancelled, Some("closing"));
             }
-            // After the end of input a call that is cut short gets no error: it was not done in time.
+            // After the end of input a call that is cut short gets no reply.
             let answer = (reason == CloseReason::Local).then_some(CutShort::Closing);
             let why = if answer.is_some() { CancelReason::Closing } else { CancelReason::Disconnected };
             self.cancel_inbound_calls(answer, &why);
@@ -109,7 +112,7 @@ impl Session {
         }
     }
 
-    /// Moves the end on as far as it can go. Called after every method.
+    /// Advances the end as far as possible. Called after every method.
     pub(super) fn settle_ending(&mut self) {
         if let Some(reason) = self.ending.finishing() {
             let idle = self.outbound_calls.is_empty() && self.inbound_inputs.is_empty() && self.inbound_calls.len() == self.orphans;
@@ -155,7 +158,7 @@ impl Session {
         self.outbox.note_idle(lane);
     }
 
-    /// Closes a lane whose peer does not read the replies that it causes. The channel takes the session with it.
+    /// Closes a lane whose peer does not read the replies to its requests. If it is the channel, the session ends.
     pub(super) fn give_lane_up(&mut self, lane: Lane) {
         if lane == Lane::CHANNEL {
             return self.fail(CloseReason::Overload);
@@ -182,15 +185,15 @@ impl Session {
         }
     }
 
-    /// Forgets a handshake request that waits for the owner and came by a lane that is gone, since its answer would leave on another
-    /// peer's lane.
+    /// Forgets a handshake request that waits for the owner and came by a lane that is gone: the number of the lane may belong to another
+    /// peer when it is answered.
     fn lose_handshake_request(&mut self, lane: Lane) {
         if self.handshake.forget_asked(lane) {
             self.outbox.settle(lane);
         }
     }
 
-    /// Drops the output of a lane. The channel stays as it is.
+    /// Drops the output of a lane other than the channel.
     fn forget_lane(&mut self, lane: Lane) {
         if let Some(queue) = self.outbox.queue_mut(lane).filter(|_| lane != Lane::CHANNEL) {
             queue.overload().stop(lane, &mut self.timers);
@@ -198,7 +201,7 @@ impl Session {
         }
     }
 
-    // ---- Everything that is open ----
+    // ---- All calls and input requests ----
 
     /// Ends every outbound call as lost, and every input request on both sides.
     fn lose_calls(&mut self) {

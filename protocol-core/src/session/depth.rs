@@ -1,11 +1,12 @@
-//! The depth at which sampling is nested: pure arithmetic.
+//! The depth at which sampling is nested.
 //!
-//! A call that no sampling asked for has depth 0. A sampling is one deeper than the call that it belongs to. A call made to answer a
-//! sampling has the depth of that sampling. Elicitation and roots inherit the depth and add nothing.
+//! A call that is not made to answer a sampling request has depth 0. A sampling request is one deeper than the call that it belongs to. A
+//! call that is made to answer a sampling request has the depth of that request. Elicitation and roots requests have the depth of their
+//! call.
 
 use crate::dialect::Ask;
 
-/// The depth of an input request of a call at depth `parent`. `claimed` is the depth that the wire names, which can only raise it.
+/// The depth of an input request of a call at depth `parent`. `claimed` is the depth in the message, which can only raise it.
 pub(super) fn of_input(ask: &Ask, parent: u8, claimed: u8) -> u8 {
     let own = if matches!(ask, Ask::Sample(_)) { parent.saturating_add(1) } else { parent };
     own.max(claimed)

@@ -7,9 +7,9 @@
 //! | `Draining` | stays | stays | `Closed` |
 //! | `Closed` | stays | stays | stays |
 //!
-//! `finish` is a close with a grace, or the end of input. `stop_work` follows when nothing runs any longer or the grace is over, and at
-//! once if the framing is lost or the ends share no version. `close` follows when the outbox is empty or the time is over, and at once if
-//! the transport or the handshake fails, or there is too much output.
+//! `finish` is called for a close with a grace, and at the end of input. `stop_work` is called when nothing runs any longer or the grace is
+//! over, and at once if the framing is lost or the two ends have no version in common. `close` is called when the outbox is empty or the
+//! time is over, and at once if the transport or the handshake fails, or too much output is queued.
 
 use crate::session::CloseReason;
 use crate::session::timers::{TimerKey, Timers};
@@ -27,9 +27,9 @@ pub(super) struct Ending {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
-    /// Running calls go on; no call begins.
+    /// Running calls continue; no call starts.
     Finishing(CloseReason),
-    /// Nothing runs; queued frames go out.
+    /// Nothing runs; queued frames are polled.
     Draining(CloseReason),
     Closed,
 }
@@ -41,13 +41,12 @@ impl Ending {
 
     // ---- Transitions ----
 
-    /// Notes that the peer has ended its side.
+    /// Records that the peer has ended its side.
     pub(super) fn end_of_input(&mut self) {
         self.peer_ended = true;
     }
 
-    /// Open -> Finishing. The first reason stays, and a later call can only bring the end nearer. Returns `true` if the grace is over at
-    /// once.
+    /// Open -> Finishing. The first reason stays, and a later call can only shorten the grace. Returns `true` if there is no grace.
     pub(super) fn finish(&mut self, reason: CloseReason, until: Instant, now: Instant, timers: &mut Timers) -> bool {
         match self.state {
             State::Open => self.state = State::Finishing(reason),
@@ -80,7 +79,7 @@ impl Ending {
         is_first
     }
 
-    /// Notes that its deadline has left the timers.
+    /// Records that its deadline was removed from the timers.
     pub(super) fn forget_armed(&mut self) {
         self.armed = None;
     }

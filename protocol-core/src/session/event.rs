@@ -1,4 +1,4 @@
-//! Events: what happened in a session, for its owner.
+//! The events of a session, and the ids and reasons in them.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -17,8 +17,8 @@ macro_rules! ids {
         pub struct $name(pub(crate) u64);
 
         impl $name {
-            /// Makes the id of that number, for tests and for owners that store ids as numbers. A session knows only ids that it has
-            /// given.
+            /// Makes the id with that number, for tests and for owners that store ids as numbers. A method that takes an id which the
+            /// session has not returned reports it as not live.
             #[must_use]
             pub const fn from_number(number: u64) -> Self {
                 Self(number)
@@ -40,59 +40,60 @@ macro_rules! ids {
 }
 
 ids! {
-    /// An outbound call, over all the exchanges that it takes. Never reused.
+    /// The id of an outbound call, for all the exchanges of it. Never reused.
     OutboundId, "out-";
-    /// An inbound call. Never reused, unlike the id of the peer that it stands for.
+    /// The id of an inbound call. Never reused, unlike the JSON-RPC id that the peer chose.
     InboundId, "in-";
-    /// A request of ours on the wire. An [`OutboundId`] takes one or more of them, one after the other. Never reused.
+    /// The number of a request of ours on the wire. A call has one or more exchanges, one after the other. Never reused.
     ExchangeId, "exchange-";
-    /// An input request, of ours or of the peer. Never reused; unique in the session.
+    /// The key of an input request, ours or the peer's. Unique in the session, and never reused.
     InputKey, "input-";
-    /// An alarm that the owner set. Never reused.
+    /// The id of an alarm. Never reused.
     AlarmId, "alarm-";
 }
 
-/// An event of a session. Events come in the order in which things happened; the input requests and the progress of a call come before
-/// its [`Event::Done`].
+/// An event of a session. Events are queued in the order in which they occur; those of a call come before its [`Event::Done`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
-    /// The handshake is done. Holds the peer.
+    /// The peer has sent its half of the handshake, and its requests are served from now on. Ours may have to wait for its confirmation:
+    /// see [`Session::is_ready`](crate::Session::is_ready).
     Ready(Box<PeerInfo>),
-    /// An app has sent its hello, and the owner decides whether to accept it: answer with [`crate::Session::welcome`]. Only for a
-    /// Tesseron gateway whose configuration has no welcome.
+    /// An app has sent its hello, and the owner must accept or refuse it with [`crate::Session::welcome`]. Only for a Tesseron gateway
+    /// whose configuration has no welcome.
     HandshakeRequest {
         /// The app that sent it.
         peer: Box<PeerInfo>,
-        /// The earlier session that it wants to resume.
+        /// The earlier session that the app asks to resume.
         resume: Option<ResumeCredentials>,
     },
-    /// The peer has another identity or other capabilities now: a Tesseron session was claimed.
+    /// The identity or the capabilities of the peer have changed: a Tesseron session was claimed.
     PeerChanged(Box<PeerInfo>),
-    /// The peer has sent a request. It must be ended with [`crate::Session::respond`], whatever happens.
+    /// The peer has sent a request. The owner must end it with [`crate::Session::respond`], even after [`Event::Cancelled`].
     Request {
-        /// Names the call in the callee's methods.
+        /// The id of the call, for the methods of a callee.
         id: InboundId,
         /// The request.
         request: Request,
         /// The peer as it was at that time, and the metadata of the request.
         caller: Caller,
-        /// The number of samplings that the call is nested in.
+        /// The number of sampling requests that the call is nested in.
         depth: u8,
         /// `true` if the peer asked for progress.
         observed: bool,
     },
-    /// Stop serving. The call is over on the wire already, and every method with `id` returns [`crate::NotLive`]. At most once for an id.
-    /// The call keeps its place among those in flight until [`crate::Session::respond`] says that its handler has ended.
+    /// An inbound call was cancelled, and its handler should stop. No response of the handler will be sent, and every method with `id`
+    /// returns [`crate::NotLive`]. At most once for an id. The call counts as in flight until [`crate::Session::respond`] reports that its
+    /// handler has ended.
     Cancelled {
         /// The call.
         id: InboundId,
         /// The cause.
         why: CancelReason,
     },
-    /// The answer to [`crate::Session::request_input`]. It does not come if the call that asked has ended first.
+    /// The answer to [`crate::Session::request_input`]. It does not come if its call ends first.
     Input {
-        /// The call that asked.
+        /// The call that the input request belongs to.
         id: InboundId,
         /// The input request.
         key: InputKey,
@@ -101,16 +102,16 @@ pub enum Event {
     },
     /// The peer has sent an input request. Answer with [`crate::Session::provide_input`].
     InputRequested {
-        /// Names the input request in [`crate::Session::provide_input`].
+        /// The key of the input request, for [`crate::Session::provide_input`].
         key: InputKey,
-        /// The outbound call that it belongs to, as far as that is known.
+        /// The outbound call that it belongs to, if that is known.
         parent: Option<OutboundId>,
         /// The input request.
         ask: Ask,
-        /// For sampling the depth of this one, from 1 up; otherwise the depth of its call.
+        /// The sampling depth: for a sampling request its own, which is at least 1; for any other that of its call.
         depth: u8,
     },
-    /// An input request of the peer needs no answer any longer.
+    /// An input request of the peer no longer needs an answer: the peer took it back, its call ended, or the channel is lost.
     InputGone {
         /// The input request.
         key: InputKey,
@@ -122,20 +123,20 @@ pub enum Event {
         /// Its progress.
         progress: Progress,
     },
-    /// An outbound call has ended. Exactly once for each id.
+    /// An outbound call has settled. Exactly once for each id.
     Done {
         /// The call.
         id: OutboundId,
-        /// The way in which it ended.
+        /// The outcome.
         outcome: Outcome,
-        /// The partial result from before the call failed, if the peer sent one.
+        /// The partial result, if the call has no result and the peer sent a partial one.
         partial: Option<Json>,
-        /// The last update that was accepted.
+        /// The last progress update that was accepted.
         last: Option<Box<Progress>>,
     },
-    /// A log record of the peer.
+    /// The peer has sent a log record.
     Log(LogRecord),
-    /// News of the peer.
+    /// The peer has sent a notification that belongs to no call.
     Notice(Notice),
     /// An alarm of [`crate::Session::set_alarm`] is due.
     Alarm(AlarmId),
@@ -143,41 +144,42 @@ pub enum Event {
     Violation(Violation),
     /// The peer answered our handshake request with this error. [`Event::Closed`] follows.
     HandshakeRefused(RpcError),
-    /// A lane beside the channel was closed with everything that came by it: nothing more leaves on it. The session goes on.
+    /// The session has closed a lane other than the channel, and cancelled the calls and dropped the input requests that came by it. No
+    /// frame is sent on it any longer. The session goes on.
     LaneClosed {
-        /// The lane, for the transport to close.
+        /// The lane, which the transport should close.
         lane: Lane,
         /// The reason.
         reason: CloseReason,
     },
-    /// The session has closed. Once, and nothing follows.
+    /// The session has closed. It comes once, as the last event.
     Closed(CloseReason),
 }
 
-/// The end of an outbound call.
+/// The outcome of an outbound call.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// With a result: the exact object.
+    /// The peer sent a result: the exact JSON object.
     Result(Json),
-    /// With an error of the peer.
+    /// The peer sent an error.
     Error(RpcError),
-    /// We cancelled it.
+    /// This end cancelled the call.
     Cancelled,
-    /// It took too long, and a cancel was sent.
+    /// The call ran into a time limit, and a cancel was sent.
     TimedOut(TimeoutKind),
-    /// The channel ended first. Whether the peer did the work is not known.
+    /// The channel ended first. It is unknown whether the peer did the work.
     Lost,
-    /// It could not be made, or its response could not be read.
+    /// The call could not be sent, or its response could not be read.
     Invalid(Invalid),
 }
 
-/// The clock of a call that ran out. [`crate::CallTimeouts`] has both.
+/// The time limit that a call ran into; see [`crate::CallTimeouts`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeoutKind {
-    /// No progress came for too long.
+    /// No progress was accepted for [`crate::CallTimeouts::idle`].
     Idle,
-    /// It took too long in all.
+    /// The call took longer than [`crate::CallTimeouts::max_total`].
     MaxTotal,
 }
 
@@ -185,9 +187,9 @@ pub enum TimeoutKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Invalid {
-    /// The response is neither a result object nor a proper error.
+    /// The response is neither a result object nor a valid error.
     Response,
-    /// The call was held for the handshake, and the peer then did not declare the capability that it needs. Never sent.
+    /// The call was never sent: it was held for the handshake, in which the peer did not declare the capability that the call needs.
     Unsupported,
 }
 
@@ -195,23 +197,23 @@ pub enum Invalid {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CancelReason {
-    /// The caller cancelled it, perhaps with a reason.
+    /// The caller cancelled it, with a reason if it gave one.
     Peer(Option<Text>),
     /// Its deadline has passed.
     Deadline,
     /// The channel has ended.
     Disconnected,
-    /// We closed the session.
+    /// This end closed the session.
     Closing,
 }
 
-/// The reason why an input request brought no answer.
+/// The reason why an input request has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InputFailed {
     /// The caller answered with an error.
     Refused(RpcError),
-    /// The answer has the wrong shape. The text says what is wrong with which field of the form; a name that the caller made up is
+    /// The answer has the wrong shape. The text names the field of the form and what is wrong with it; a name that the caller chose is
     /// escaped and cut to 64 characters.
     Invalid(Text),
     /// No answer came within [`crate::Timeouts::input`].
@@ -232,13 +234,14 @@ pub enum CloseReason {
     Failed,
     /// The handshake took too long.
     HandshakeTimeout,
-    /// The peer refused the handshake, or answered with something else.
+    /// The peer refused the handshake, or sent an invalid answer to it.
     HandshakeRefused,
-    /// No revision of the protocol is common to both.
+    /// The two ends have no revision of the protocol in common.
     VersionMismatch,
     /// The peer sent a frame over the size limit.
     FrameTooLarge,
-    /// The peer does not read the replies that it causes.
+    /// The peer does not read the replies to its own requests: [`crate::Limits::unsolicited_replies`] or
+    /// [`crate::Limits::output_bytes_hard`] was exceeded.
     Overload,
 }
 

@@ -1,14 +1,15 @@
-//! Events that wait to be polled.
+//! The queue of events that wait to be polled.
 //!
 //! | Event | `push` | `pop` |
 //! |---|---|---|
-//! | the end of an outbound call, the answer to an input request of ours | `settled` + 1 | `settled` - 1 |
-//! | an alarm | `rung` + 1 | `rung` - 1 |
+//! | the outcome of an outbound call, the answer to an input request of ours | `settled` + 1 | `settled` - 1 |
+//! | an alarm | `due_alarms` + 1 | `due_alarms` - 1 |
 //! | the end of a lane | `closed_lanes` + 1 | `closed_lanes` - 1 |
 //! | any other | | |
 //!
-//! An event that is counted keeps the place of the thing that ended until it is polled, so an owner that starts things and does not poll
-//! cannot make the queue grow without bound.
+//! Until they are polled, `settled` counts against the limits on calls and input requests and `due_alarms` against that on alarms, so an
+//! owner that starts calls and does not poll cannot make the queue grow without bound. A lane whose closing has not been polled takes no
+//! frames.
 
 use alloc::collections::VecDeque;
 
@@ -18,13 +19,13 @@ use crate::session::{Event, Lane};
 pub(super) struct EventQueue {
     events: VecDeque<Event>,
     settled: usize,
-    rung: usize,
+    due_alarms: usize,
     closed_lanes: usize,
 }
 
 impl EventQueue {
     pub(super) const fn new() -> Self {
-        Self { events: VecDeque::new(), settled: 0, rung: 0, closed_lanes: 0 }
+        Self { events: VecDeque::new(), settled: 0, due_alarms: 0, closed_lanes: 0 }
     }
 
     #[inline]
@@ -49,29 +50,29 @@ impl EventQueue {
         self.events.len()
     }
 
-    /// The number of events that end a call or an input request of ours.
+    /// The number of queued events that end a call or an input request of ours.
     #[inline]
     pub(super) fn settled(&self) -> usize {
         self.settled
     }
 
-    /// Returns `true` if the queue holds the end of that lane.
+    /// Returns `true` if the closing of that lane has not been polled.
     #[inline]
     pub(super) fn closes(&self, lane: Lane) -> bool {
         let is_its_end = |event: &Event| matches!(event, Event::LaneClosed { lane: closed, .. } if *closed == lane);
         self.closed_lanes > 0 && self.events.iter().any(is_its_end)
     }
 
-    /// The number of alarms in the queue.
-    pub(super) fn rung(&self) -> usize {
-        self.rung
+    /// The number of queued alarms.
+    pub(super) fn due_alarms(&self) -> usize {
+        self.due_alarms
     }
 
     #[inline]
     fn count_of(&mut self, event: &Event) -> Option<&mut usize> {
         match event {
             Event::Done { .. } | Event::Input { .. } => Some(&mut self.settled),
-            Event::Alarm(_) => Some(&mut self.rung),
+            Event::Alarm(_) => Some(&mut self.due_alarms),
             Event::LaneClosed { .. } => Some(&mut self.closed_lanes),
             _ => None,
         }

@@ -1,4 +1,4 @@
-//! The methods of a Tesseron gateway whose owner decides on each app.
+//! The methods of a Tesseron gateway.
 
 use super::Session;
 use super::lane_queue::Class;
@@ -14,7 +14,7 @@ impl Session {
     /// Answers [`crate::Event::HandshakeRequest`]: accepts the app, or refuses it with an error, after which it may send another hello.
     ///
     /// # Errors
-    /// [`NotLive`] if no handshake request waits, or the session is closing.
+    /// [`NotLive`] if no handshake request is waiting for an answer, or the session is closing.
     pub fn welcome(&mut self, answer: Result<Welcome, RpcError>, now: Instant) -> Result<(), NotLive> {
         self.advance(now);
         if !self.ending.is_open() {
@@ -39,12 +39,13 @@ impl Session {
         Ok(())
     }
 
-    /// Records that `agent`, which has these capabilities, has claimed the session: the app is told, and its actions may be called.
-    /// `at_millis` is the time of the claim, in milliseconds since 1970 (Tesseron handshake page, "Claim"). A session that is claimed
-    /// already stays as it is.
+    /// Records that `agent`, which has these capabilities, has claimed the session. A notification informs the app, and its actions may be
+    /// called from now on. `at_millis` is the time of the claim, in milliseconds since 1970 (Tesseron specification, page "Handshake",
+    /// section "Claim"). No effect on a session that is already claimed.
     ///
     /// # Errors
-    /// [`Refused::WrongEnd`] except at a gateway, [`Refused::NotReady`] before an app was accepted, [`Refused::Closing`].
+    /// [`Refused::WrongEnd`] if this end is not a gateway, [`Refused::NotReady`] before an app was accepted, [`Refused::Closing`] if the
+    /// session is closing or closed.
     pub fn claim(&mut self, agent: Identity, capabilities: Capabilities, at_millis: u64, now: Instant) -> Result<(), Refused> {
         self.advance(now);
         if self.rules.opens || self.rules.confirmation != Confirmation::Owner {
@@ -59,7 +60,7 @@ impl Session {
         if !self.handshake.serves() {
             return Err(Refused::NotReady);
         }
-        // Other sessions that share the configuration keep it as it is.
+        // Other sessions that share the configuration keep theirs.
         let config = Arc::make_mut(&mut self.config);
         (config.identity, config.capabilities) = (agent, capabilities);
         if let Some(frame) = self.rules.dialect.write_claimed(self.outbox.frames(), at_millis, &self.config.local_end()) {

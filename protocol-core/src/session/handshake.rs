@@ -11,8 +11,8 @@
 //!                   Asked
 //! ```
 //!
-//! In `Answered` the peer's requests are served already (MCP Lifecycle: only the *server's* requests wait for the confirmation). `Asked`
-//! exists where the owner of the session decides on each handshake request; where the owner confirms, too, `complete` is a claim.
+//! In `Answered` the peer's requests are already served (MCP, "Lifecycle": only the *server's* requests wait for the confirmation). `Asked`
+//! exists only for a Tesseron gateway whose owner decides on each handshake request. For a Tesseron gateway `complete` is a claim.
 
 use alloc::boxed::Box;
 
@@ -96,7 +96,7 @@ impl Handshake {
         timers.set(TimerKey::Handshake, &mut self.armed, at);
     }
 
-    /// Notes that its deadline has left the timers.
+    /// Records that its deadline was removed from the timers.
     pub(super) fn forget_armed(&mut self) {
         self.armed = None;
     }

@@ -1,20 +1,20 @@
-//! One inbound call, from its receipt to the end of its handler. All transitions of the callee's machine are here.
+//! One inbound call, from its receipt to the end of its handler.
 //!
 //! ```text
 //!   receipt
 //!      |
-//!      v      respond, with no gap to keep
+//!      v      respond, and no gap to wait for
 //!    Active ------------------------------------------------> (gone)
 //!      |  \   respond, a moment after the last progress          ^
 //!      |   `---------------------------------> Answered ---------+   the gap has passed
 //!      |                                                         |
-//!      |  the peer's cancel | the deadline | the end             |
+//!      |  the peer's cancel | the deadline | the session ends    |
 //!      v                                                         |
 //!   Cancelled ---------------------------------------------------+   respond: the handler has ended
 //! ```
 //!
-//! Once a machine is no longer `Active` no frame leaves for it, except the one response of `Answered`, after which no cancel or deadline
-//! counts. `Cancelled` keeps its place in the table, which bounds the handlers that do not end.
+//! Once a call is no longer `Active`, no frame is sent for it except the one response of `Answered`, which neither a cancel nor a deadline
+//! can stop. A `Cancelled` call stays in the table until its handler has ended, so the table bounds the number of handlers that do not end.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -23,12 +23,14 @@ use core::time::Duration;
 use bytes::Bytes;
 
 use crate::config::{Config, ProgressPolicy, RateWindow};
-use crate::dialect::{Op, Progress, Rules};
+use crate::dialect::{Answered, Level, Notice, Op, Progress, Rules, SubscriptionFilter};
 use crate::json::Json;
 use crate::session::lane_queue::Class;
+use crate::session::listener::Listener;
 use crate::session::outbox::{Outbox, Ticket};
 use crate::session::progress::{Reporter, UpdateStep};
 use crate::session::progress_queue::{ProgressQueue, QueueTicket, WaitFor};
+use crate::session::terms::Terms;
 use crate::session::timers::{TimerKey, Timers};
 use crate::session::{InboundId, InputKey, Lane, ReplyKind};
 use crate::time::Instant;
@@ -41,16 +43,18 @@ pub(super) struct InboundCall {
     /// The peer's id of the exchange.
     exchange: WireId,
     op: Op,
-    /// The peer's token for progress; `None` if it wants none.
+    /// The peer's progress token; `None` if it did not ask for progress.
     token: Option<WireId>,
-    /// The number of samplings that it is nested in.
+    /// The number of sampling requests that it is nested in.
     depth: u8,
     /// The rules of its exchange.
     rules: &'static Rules,
+    /// The minimum level of log records that the request asks for, in revisions where each request sets its own.
+    log_level: Option<Level>,
     received: Instant,
     /// Its deadline, as it is armed in the session's timers.
     armed: Option<Instant>,
-    /// Made when it is first needed: many calls send nothing before their response.
+    /// Allocated when it is first needed: many calls send nothing before their response.
     callee_progress: Option<Box<CalleeProgress>>,
     state: State,
 }
@@ -58,35 +62,37 @@ pub(super) struct InboundCall {
 #[derive(Clone, Debug)]
 enum State {
     Active,
-    /// The response waits for the gap after the last progress. Boxed, since few calls wait and every call would have room for it.
+    /// The response waits for the gap after the last progress. Boxed to keep the state of all other calls small.
     Answered(Box<(Bytes, ReplyKind)>),
     Cancelled,
 }
 
-/// Everything that a call sends before its response.
+/// The state of everything that a call sends before its response.
 #[derive(Clone, Debug)]
 struct CalleeProgress {
     reporter: Reporter,
-    /// The newest update in the outbox, and the time when it was written.
+    /// The last progress update, acknowledgement or notice that was queued for this call, and the time when it was written.
     last_progress: Option<(Ticket, Instant)>,
     /// The timer that sends the kept update, or releases the response.
     armed: Option<Instant>,
-    /// The ticket in the queue for the session's window and the lane's room.
+    /// The ticket in the queue for the session's window and room on the lane.
     queue_ticket: Option<QueueTicket>,
     /// The newest partial result, an object without `status`.
     checkpoint: Option<Json>,
     /// Our open input requests.
     open_inputs: Vec<InputKey>,
+    /// The state of the subscription, if this call is one.
+    listener: Option<Box<Listener>>,
 }
 
-/// The effect of the end of a handler.
+/// The effect of [`Session::respond`](super::Session::respond), by the state of the call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum HandlerEnd {
     /// The call is active: the reply is sent.
     Reply,
-    /// The call was cancelled before: no frame is sent, and its place is free.
+    /// The call was cancelled before: no frame is sent, and the call is removed.
     Cancelled,
-    /// The handler has replied before.
+    /// The handler has already replied.
     Repeated,
 }
 
@@ -103,16 +109,21 @@ pub(super) enum ReportEffect {
 
 impl InboundCall {
     #[inline]
-    pub(super) fn new(
-        lane: Lane,
-        exchange: WireId,
-        op: Op,
-        token: Option<WireId>,
-        depth: u8,
-        rules: &'static Rules,
-        now: Instant,
-    ) -> Self {
-        Self { lane, exchange, op, token, depth, rules, received: now, armed: None, callee_progress: None, state: State::Active }
+    pub(super) fn new(lane: Lane, exchange: WireId, op: Op, token: Option<WireId>, depth: u8, terms: &Terms, now: Instant) -> Self {
+        let (rules, log_level) = (terms.rules(), terms.log_level());
+        Self {
+            lane,
+            exchange,
+            op,
+            token,
+            depth,
+            rules,
+            log_level,
+            received: now,
+            armed: None,
+            callee_progress: None,
+            state: State::Active,
+        }
     }
 
     // ---- Transitions ----
@@ -134,7 +145,7 @@ impl InboundCall {
         }
     }
 
-    /// Answered -> gone. Returns the response that was held.
+    /// Answered -> gone. Returns the response that waited.
     pub(super) fn take_held(&mut self, id: InboundId, timers: &mut Timers) -> Option<(Bytes, ReplyKind)> {
         match core::mem::replace(&mut self.state, State::Cancelled) {
             State::Answered(response) => {
@@ -152,7 +163,7 @@ impl InboundCall {
 
     // ---- Progress ----
 
-    /// The progress state, made with the rate `rate` if there is none yet.
+    /// The progress state, allocated with the rate `rate` if there is none yet.
     #[inline]
     fn callee_progress_mut(&mut self, rate: RateWindow) -> &mut CalleeProgress {
         self.callee_progress.get_or_insert_with(|| Box::new(CalleeProgress::new(rate)))
@@ -175,14 +186,15 @@ impl InboundCall {
         }
     }
 
-    /// The next step for the kept update, as far as the call alone decides; `None` if the call is not active, or has no progress state.
+    /// The next step for the kept update, before the session's window and the room on its lane are considered; `None` if the call is not
+    /// active, or has no progress state.
     #[inline]
     pub(super) fn next_update(&self, now: Instant) -> Option<UpdateStep> {
         let callee_progress = self.callee_progress.as_ref().filter(|_| self.is_active())?;
         Some(callee_progress.reporter.next(now, self.rules))
     }
 
-    /// Makes the kept update wait: for the call's own window, or in the queue for the session's window and the lane's room.
+    /// Makes the kept update wait for the call's own window, or in the queue for the session's window and room on the lane.
     pub(super) fn keep_update(&mut self, id: InboundId, next: UpdateStep, progress_queue: &mut ProgressQueue, timers: &mut Timers) {
         let Some(callee_progress) = &mut self.callee_progress else { return };
         let opens = if let UpdateStep::Waits(at) = next { at } else { None };
@@ -213,7 +225,7 @@ impl InboundCall {
         callee_progress.reporter.release(next, now)
     }
 
-    /// Takes the kept update just before the response, whatever the windows allow.
+    /// Takes the kept update just before the response, whether or not the windows are open.
     #[inline]
     pub(super) fn take_last_update(&mut self) -> Option<Progress> {
         let callee_progress = self.callee_progress.as_mut().filter(|_| self.token.is_some())?;
@@ -226,14 +238,14 @@ impl InboundCall {
         let partial = callee_progress.checkpoint.as_ref().filter(|_| config.progress.partial_on_progress);
         let mut frame = self.rules.dialect.write_progress(outbox.frames(), token, progress, partial);
         if frame.len() > config.limits.frame_bytes {
-            // Message and data matter less than the sign of life.
+            // Without the message and the data it still shows that the call is alive.
             let shorter = Progress { message: None, data: None, ..progress.clone() };
             frame = self.rules.dialect.write_progress(outbox.frames(), token, &shorter, None);
         }
         callee_progress.last_progress = Some((outbox.push(self.lane, Class::Progress(id), frame), now));
     }
 
-    /// Stops the timers and drops kept progress. Returns the open input requests, which the caller must take back.
+    /// Stops the timers and leaves the queue for progress. Returns the open input requests, which the calling code must take back.
     pub(super) fn stop(&mut self, id: InboundId, timers: &mut Timers, progress_queue: &mut ProgressQueue) -> Vec<InputKey> {
         timers.set(TimerKey::InboundCall(id), &mut self.armed, None);
         let Some(callee_progress) = &mut self.callee_progress else { return Vec::new() };
@@ -265,21 +277,83 @@ impl InboundCall {
         }
     }
 
+    // ---- Subscriptions ----
+
+    /// Notes that the call is a subscription to these kinds of notices. It reports no progress and no records.
+    pub(super) fn listen(&mut self, filter: SubscriptionFilter, rate: RateWindow) {
+        (self.token, self.log_level) = (None, None);
+        self.callee_progress_mut(rate).listener = Some(Box::new(Listener::new(filter)));
+    }
+
+    fn listener(&mut self) -> Option<&mut Listener> {
+        self.callee_progress.as_mut()?.listener.as_deref_mut()
+    }
+
+    /// Accepts the subscription, and sends the acknowledgement. `None` if there is none, or it was accepted before.
+    pub(super) fn accept_subscription(
+        &mut self,
+        id: InboundId,
+        offered: &SubscriptionFilter,
+        now: Instant,
+        outbox: &mut Outbox,
+    ) -> Option<()> {
+        let callee_progress = self.callee_progress.as_mut()?;
+        let accepted = callee_progress.listener.as_mut()?.accept(offered)?;
+        let frame = self.rules.dialect.write_acknowledged(outbox.frames(), &self.exchange, accepted);
+        callee_progress.last_progress = Some((outbox.push(self.lane, Class::Progress(id), frame), now));
+        Some(())
+    }
+
+    /// Adds a notice to those that are sent. Returns `false` if the call is not a subscription to this kind of notice.
+    pub(super) fn publish(&mut self, notice: &Notice) -> bool {
+        self.listener().is_some_and(|listener| listener.publish(notice))
+    }
+
+    /// Returns `true` if a notice waits to be sent.
+    pub(super) fn has_notices(&self) -> bool {
+        self.callee_progress.as_ref().and_then(|progress| progress.listener.as_ref()).is_some_and(|listener| listener.has_waiting())
+    }
+
+    /// Sends the notices that wait, as far as there is room; the others wait in the queue for room. Returns `true` if one was sent.
+    pub(super) fn flush_notices(
+        &mut self,
+        id: InboundId,
+        now: Instant,
+        outbox: &mut Outbox,
+        progress_queue: &mut ProgressQueue,
+    ) -> bool {
+        let Some(callee_progress) = &mut self.callee_progress else { return false };
+        let Some(listener) = &mut callee_progress.listener else { return false };
+        let mut sent = false;
+        while outbox.has_room(self.lane)
+            && let Some(notice) = listener.take()
+        {
+            let frame = self.rules.dialect.write_published(outbox.frames(), &self.exchange, &notice);
+            callee_progress.last_progress = Some((outbox.push(self.lane, Class::Progress(id), frame), now));
+            sent = true;
+        }
+        match listener.has_waiting() {
+            true => progress_queue.join(id, self.lane, WaitFor::Room, &mut callee_progress.queue_ticket),
+            false => progress_queue.leave(self.lane, &mut callee_progress.queue_ticket),
+        }
+        sent
+    }
+
     // ---- Its deadline ----
 
-    /// Arms its deadline, which is counted from its receipt. `false` if that has passed; then none is armed.
+    /// Arms its deadline, which is counted from its receipt. Returns `false`, and arms none, if it has already passed.
     pub(super) fn arm(&mut self, id: InboundId, deadline: Duration, now: Instant, timers: &mut Timers) -> bool {
         let at = Some(self.received.saturating_add(deadline)).filter(|at| *at > now);
         timers.set(TimerKey::InboundCall(id), &mut self.armed, at);
         at.is_some()
     }
 
-    /// Notes that its deadline has left the timers.
+    /// Records that its deadline was removed from the timers.
     pub(super) fn forget_deadline(&mut self) {
         self.armed = None;
     }
 
-    /// Notes that a flush or a release has left the timers.
+    /// Records that a flush or a release was removed from the timers.
     pub(super) fn forget_wait(&mut self) {
         if let Some(callee_progress) = &mut self.callee_progress {
             callee_progress.armed = None;
@@ -293,7 +367,7 @@ impl InboundCall {
         matches!(self.state, State::Active)
     }
 
-    /// The effect of the end of its handler in this state.
+    /// The effect that the end of its handler has in this state.
     #[inline]
     pub(super) fn end(&self) -> HandlerEnd {
         match self.state {
@@ -326,10 +400,16 @@ impl InboundCall {
         self.token.as_ref()
     }
 
-    /// Takes the peer's id of the exchange and its token, when the call ends.
+    /// Returns the peer's id of the exchange and takes its token, when the call ends.
     #[inline]
     pub(super) fn take_names(&mut self) -> (WireId, Option<WireId>) {
         (self.exchange.clone(), self.token.take())
+    }
+
+    /// The parts of its request that a reply needs.
+    #[inline]
+    pub(super) fn answered(&self) -> Answered<'_> {
+        Answered { id: &self.exchange, token: self.token.as_ref(), op: self.op }
     }
 
     /// The rules of its exchange.
@@ -338,18 +418,23 @@ impl InboundCall {
         self.rules
     }
 
-    /// The number of samplings that it is nested in.
+    /// The minimum level of the records that are sent on its behalf; `of_session` is the session's minimum. `None` if none are sent.
+    pub(super) fn log_level(&self, of_session: Level) -> Option<Level> {
+        if self.rules.stateless { self.log_level } else { Some(of_session) }
+    }
+
+    /// The number of sampling requests that it is nested in.
     pub(super) fn depth(&self) -> u8 {
         self.depth
     }
 
-    /// Returns `true` if the peer wants progress.
+    /// Returns `true` if the peer asked for progress.
     #[inline]
     pub(super) fn is_observed(&self) -> bool {
         self.token.is_some()
     }
 
-    /// Returns `true` if the kept update is in the queue for the session's window and the lane's room.
+    /// Returns `true` if the kept update is in the queue for the session's window and room on the lane.
     #[inline]
     pub(super) fn is_queued(&self) -> bool {
         self.callee_progress.as_ref().is_some_and(|callee_progress| callee_progress.queue_ticket.is_some())
@@ -369,11 +454,20 @@ impl InboundCall {
 impl CalleeProgress {
     fn new(rate: RateWindow) -> Self {
         let reporter = Reporter::new(rate);
-        Self { reporter, last_progress: None, armed: None, queue_ticket: None, checkpoint: None, open_inputs: Vec::new() }
+        Self {
+            reporter,
+            last_progress: None,
+            armed: None,
+            queue_ticket: None,
+            checkpoint: None,
+            open_inputs: Vec::new(),
+            listener: None,
+        }
     }
 }
 
-/// The table of the machine: the real session is brought into every state and given every input. `docs/model.md` draws it.
+/// The transition table of the machine, made by bringing a real session into every state and giving it every input. `docs/model.md` draws
+/// it.
 #[cfg(test)]
 mod transitions {
     use core::time::Duration;
@@ -395,8 +489,8 @@ mod transitions {
 
     const STATES: [&str; 7] = ["Active", "Reported", "Keeping", "Asking", "Answered", "Cancelled", "gone"];
 
-    /// No wildcard, so that a new state must be named here and appear in the table. `Active` is split into three: an update has left a
-    /// moment ago, an update is kept, an input request is open.
+    /// No wildcard, so that a new state must be named here and appear in the table. `Active` has four substates: an input request is
+    /// open, an update is kept, an update was sent, or none of these.
     fn state(callee: &Callee) -> &'static str {
         match callee.session.inbound_calls.get(&callee.inbound) {
             None => "gone",

@@ -1,11 +1,11 @@
-//! Input requests in both directions: those of our handlers to the peer, and those of the peer to us.
+//! Input requests in both directions: those of our handlers to the peer, and those of the peer to this end.
 //!
 //! ```text
 //!   ours:        request_input
 //!                     |
 //!                     v     release: the handshake is done
 //!                   Held ------------------------------------> Sent
-//!                     |                                          |  its answer | a cancel goes out | the end
+//!                     |                                          |  its answer | a cancel is sent | the end
 //!                     | taken back, time is over, the end:       |
 //!                     v nothing was sent                         v
 //!                                       (gone)
@@ -41,9 +41,9 @@ pub(super) struct OutboundInput {
 
 #[derive(Clone, Debug)]
 enum State {
-    /// Written, and waiting for the peer to confirm the handshake.
+    /// Encoded, and waiting for the peer to confirm the handshake.
     Held(Bytes),
-    /// Written to the outbox, which knows whether it was polled.
+    /// Queued in the outbox, which knows whether it was polled.
     Sent(Ticket),
 }
 
@@ -64,12 +64,12 @@ impl OutboundInput {
         timers.set(TimerKey::OutboundInput(key), &mut self.armed, at);
     }
 
-    /// Notes that its deadline has left the timers.
+    /// Records that its deadline was removed from the timers.
     pub(super) fn forget_armed(&mut self) {
         self.armed = None;
     }
 
-    /// Its call.
+    /// The call that it belongs to.
     pub(super) fn asker(&self) -> InboundId {
         self.asker
     }
@@ -93,7 +93,7 @@ impl OutboundInput {
         self.depth
     }
 
-    /// Its place in the outbox, once it is there.
+    /// Its ticket in the outbox, once it is queued.
     pub(super) fn ticket(&self) -> Option<Ticket> {
         match self.state {
             State::Held(_) => None,
@@ -141,7 +141,7 @@ impl InboundInput {
         &self.exchange
     }
 
-    /// The outbound call that it belongs to, as far as that is known.
+    /// The outbound call that it belongs to, if that is known.
     pub(super) fn parent(&self) -> Option<OutboundId> {
         self.parent
     }

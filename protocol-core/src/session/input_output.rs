@@ -1,4 +1,4 @@
-//! Input and output: frames, the end of the transport and time go in; frames, events and one deadline come out.
+//! The input of a session (frames, the end of the transport, time) and its output (frames, events, one deadline).
 
 use bytes::Bytes;
 
@@ -16,12 +16,12 @@ use crate::wire::{WireId, WrittenFrame};
 impl Session {
     // ---- In ----
 
-    /// Takes a frame that arrived by `lane`: one message (or, on MCP 2025-03-26, one batch), without its line feed. Returns the number of
-    /// replies that the lane is owed for it. Faults of the peer become [`Event::Violation`]. The frame is dropped after the session has
-    /// closed, and on a lane that was given up until that is polled ([`Event::LaneClosed`]).
+    /// Takes a frame that arrived by `lane`: one message (or, on MCP 2025-03-26, one batch), without a line feed. Returns the number of
+    /// replies that it causes. Rules that the peer breaks become [`Event::Violation`]. The frame is dropped if the session has closed, or
+    /// if it has closed the lane and that [`Event::LaneClosed`] is still to be polled.
     ///
-    /// A transport of one stream passes [`Lane::CHANNEL`]. Any other lane opens with its first frame. Frames must be whole: if a lane
-    /// ends in the middle of one, the transport drops that part.
+    /// A transport of one stream passes [`Lane::CHANNEL`]. Any other lane opens with its first frame. Frames must be complete: if a lane
+    /// ends in the middle of one, the transport drops the fragment.
     ///
     /// # Errors
     /// [`Full`] hands the frame back while [`wants_input`](Self::wants_input) is `false`. Nothing has changed.
@@ -41,10 +41,10 @@ impl Session {
         Ok(Received { replies: self.arriving.replies })
     }
 
-    /// Returns `true` if [`handle_frame`](Self::handle_frame) takes frames of a lane. `false` while [`crate::Limits::events`] events wait
-    /// to be polled, or [`crate::Limits::unsolicited_replies`] refusals on that lane; for a new lane while [`crate::Limits::lanes`] are
-    /// open; and once the session has closed. Other output does not stop input: two peers that wait for each other to read would wait for
-    /// ever.
+    /// Returns `true` if [`handle_frame`](Self::handle_frame) takes frames of a lane. It is `false` while [`crate::Limits::events`] events
+    /// or, on that lane, [`crate::Limits::unsolicited_replies`] unsolicited replies wait to be polled; for a new lane while
+    /// [`crate::Limits::lanes`] are open; and once the session has closed. Other queued output does not stop input: otherwise two peers
+    /// could wait for each other to read for ever.
     #[must_use]
     #[inline]
     pub fn wants_input(&self, lane: Lane) -> bool {
@@ -59,18 +59,18 @@ impl Session {
         self.outbox.lanes() < self.config.limits.lanes || self.outbox.is_open(lane)
     }
 
-    /// The number of requests that came by a lane and wait for their reply. Once it is 0 and no frame of the lane is left to be polled,
-    /// no reply will come. A request that the peer has cancelled is not counted if its protocol sends no reply then.
+    /// The number of requests that came by a lane and are still to be answered. Once it is 0 and no frame of the lane is left to poll, no
+    /// reply will follow. A cancelled request is not counted if the protocol sends no reply to it.
     #[must_use]
     pub fn replies_owed(&self, lane: Lane) -> usize {
         self.outbox.queue(lane).map_or(0, LaneQueue::owed)
     }
 
-    /// Stops the frames of a lane while its peer does not read, or lets them go on. No frame of a stopped lane is polled. Meanwhile its
-    /// progress merges, log records drop, and beyond [`crate::Limits::output_bytes`] calls and input requests on it are refused. Other
-    /// lanes go on. Two bounds end a lane ([`Event::LaneClosed`]): if more than [`crate::Limits::output_bytes_hard`] wait in all, the
-    /// lane with the most is given up, and so is a lane on which [`crate::Limits::unsolicited_replies`] refusals wait for
-    /// [`crate::Timeouts::close_grace`].
+    /// Stops a lane while its peer does not read (`false`), or resumes it. No frame of a stopped lane is polled: its progress is merged,
+    /// its log records are dropped, and beyond [`crate::Limits::output_bytes`] calls and input requests on it are refused. Other lanes are
+    /// not affected. Two bounds close a lane ([`Event::LaneClosed`]): if more than [`crate::Limits::output_bytes_hard`] are queued on all
+    /// lanes together, the one with the longest queue is closed; and so is a lane on which [`crate::Limits::unsolicited_replies`]
+    /// unsolicited replies wait for [`crate::Timeouts::close_grace`].
     ///
     /// # Errors
     /// [`NotLive`] for a lane that is not open. The channel is open until the session has closed.
@@ -88,14 +88,14 @@ impl Session {
         Ok(())
     }
 
-    /// Notes the loss of a part of the transport. For the loss of all of it there is [`handle_end`](Self::handle_end).
+    /// Handles the loss of a part of the transport. For the loss of the whole transport call [`handle_end`](Self::handle_end).
     ///
     /// | | an exchange that lives with its lane (Tesseron) | any other (MCP with a handshake) |
     /// |---|---|---|
-    /// | [`Gone::Lane`] | its handler is told ([`CancelReason::Disconnected`](crate::CancelReason::Disconnected)), and no frame is sent for it any more | it goes on: its frames are polled as before, for a transport that can hand them over later, or throws them away |
-    /// | [`Gone::Exchange`] | [`Outcome::Lost`] | it goes on: the reply may come by another way |
+    /// | [`Gone::Lane`] | it is cancelled ([`CancelReason::Disconnected`](crate::CancelReason::Disconnected)), and no frame is sent for it any longer | it goes on: its frames are polled as before, and the transport may deliver them later or drop them |
+    /// | [`Gone::Exchange`] | [`Outcome::Lost`] | it goes on: the response may come by another stream |
     ///
-    /// A lane that is gone is no longer stopped. Its output is dropped if exchanges live with their lanes, except on the channel.
+    /// A stopped lane that is gone is resumed. Its output is dropped where exchanges live with their lanes, except on the channel.
     ///
     /// # Errors
     /// [`NotLive`] for a lane that is not open, or an exchange that is over.
@@ -119,9 +119,9 @@ impl Session {
         Ok(())
     }
 
-    /// Notes that the transport has ended. [`TransportEnd::Eof`]: outbound calls are lost at once; requests that were read before are
-    /// still answered within [`crate::Timeouts::close_grace`]. [`TransportEnd::Failed`]: everything ends at once and queued output is
-    /// discarded. No effect on a session that is over.
+    /// Handles the end of the transport. [`TransportEnd::Eof`]: outbound calls are lost at once; inbound calls are still answered within
+    /// [`crate::Timeouts::close_grace`]. [`TransportEnd::Failed`]: everything ends at once, and queued output is discarded. No effect on a
+    /// session that is closed.
     pub fn handle_end(&mut self, end: TransportEnd, now: Instant) {
         self.advance(now);
         if self.is_closed() {
@@ -134,7 +134,7 @@ impl Session {
         self.tidy();
     }
 
-    /// Runs everything that is due at `now`. Early or repeated calls change nothing.
+    /// Handles every deadline that is not after `now`. Harmless if called early or repeatedly.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.advance(now);
         while let Some(key) = self.timers.take_due(self.now) {
@@ -145,7 +145,7 @@ impl Session {
 
     // ---- Out ----
 
-    /// The next frame to write, and its [route](Transmit::route). Frames of one lane come in the order in which they were made; lanes
+    /// The next frame to write, and its [route](Transmit::route). The frames of one lane come in the order in which they were queued; lanes
     /// take turns.
     #[must_use = "a frame that is polled and not written is lost"]
     pub fn poll_transmit(&mut self) -> Option<Transmit> {
@@ -154,8 +154,8 @@ impl Session {
         Some(transmit)
     }
 
-    /// Pushes the next frames of the channel into `into`, until it has taken 64 of them or holds 32 KiB. Cheaper than
-    /// [`poll_transmit`](Self::poll_transmit), for a transport with no other lane. Returns `true` if there may be more.
+    /// Pushes the next frames of the channel into `into`, up to 64 frames or until it holds 32 KiB. Returns `true` if there may be more.
+    /// For transports with no other lane: cheaper than [`poll_transmit`](Self::poll_transmit).
     pub fn poll_transmits(&mut self, into: &mut impl FrameSink) -> bool {
         into.fill(|into| {
             let Some(length) = self.outbox.pop_into(into) else { return false };
@@ -170,7 +170,7 @@ impl Session {
         self.events.pop()
     }
 
-    /// The time at which [`handle_timeout`](Self::handle_timeout) has something to do; exact, and `None` if nothing is pending.
+    /// The next deadline, at which [`handle_timeout`](Self::handle_timeout) must be called; `None` if there is none.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.timers.next()
@@ -178,7 +178,7 @@ impl Session {
 
     // ---- Around every method ----
 
-    /// Notes the time, which never runs backwards in a session, whatever the owner passes.
+    /// Advances the session's time, which never runs backwards, whatever the owner passes.
     pub(super) fn advance(&mut self, now: Instant) {
         if now < self.now {
             self.stats.clock_went_back = self.stats.clock_went_back.saturating_add(1);
@@ -186,7 +186,7 @@ impl Session {
         self.now = self.now.max(now);
     }
 
-    /// Runs after the transitions of every method: ending the session earlier would cut off their events.
+    /// Runs at the end of every method: if the session closed earlier, the events of the method would be lost.
     #[inline]
     pub(super) fn tidy(&mut self) {
         if self.has_too_much_output() || self.progress_queue.is_busy() || self.outbox.has_idle() || !self.ending.is_open() {
@@ -202,7 +202,7 @@ impl Session {
         self.settle_ending();
     }
 
-    /// Gives up the lanes with the most output while all lanes together hold more than the limit.
+    /// Closes the lane with the longest queue, while all lanes together hold more than the limit.
     #[inline]
     pub(super) fn bound_output(&mut self) {
         while self.has_too_much_output() {
@@ -235,7 +235,7 @@ impl Session {
                 self.ending.forget_armed();
                 self.expire_ending();
             }
-            // The queue is served after everything that is due has happened.
+            // `tidy` serves the queue, after everything that is due.
             TimerKey::ProgressQueue => self.progress_queue.forget_armed(),
             TimerKey::Overload(lane) => {
                 if let Some(queue) = self.outbox.queue_mut(lane) {
@@ -310,7 +310,7 @@ impl Session {
         self.tidy();
     }
 
-    /// Serves the calls that waited for room on a lane, if it has some. Called wherever frames leave a lane or are withdrawn.
+    /// Unblocks the calls that wait for room on a lane, if there is room. Called wherever frames of a lane are polled or withdrawn.
     pub(super) fn serve_lane(&mut self, lane: Lane) {
         if self.progress_queue.is_blocked(lane) && self.outbox.has_room(lane) {
             self.progress_queue.unblock(lane);
@@ -321,7 +321,7 @@ impl Session {
         self.push_cancel_as(Lane::CHANNEL, Class::Cancel(exchange), exchange.0, reason);
     }
 
-    /// Tells the peer that an exchange of ours is cancelled.
+    /// Sends the cancel of an exchange of ours.
     pub(super) fn push_cancel_as(&mut self, lane: Lane, class: Class, number: u64, reason: Option<&str>) {
         let mut frame = self.rules.dialect.write_cancel(self.outbox.frames(), number, reason);
         if frame.len() > self.config.limits.frame_bytes {
@@ -330,7 +330,7 @@ impl Session {
         self.outbox.push(lane, class, frame);
     }
 
-    /// Replaces a reply that is larger than a frame may be by an error.
+    /// Replaces a reply that is longer than [`crate::Limits::frame_bytes`] by an error.
     pub(super) fn bounded_reply(&mut self, frame: WrittenFrame, exchange: &WireId) -> WrittenFrame {
         match frame.len() > self.config.limits.frame_bytes {
             true => self.rules.dialect.write_error(self.outbox.frames(), Some(exchange), &too_large()),
@@ -338,7 +338,7 @@ impl Session {
         }
     }
 
-    /// Sends a reply that belongs to no call.
+    /// Sends an unsolicited reply.
     pub(super) fn push_unsolicited(&mut self, lane: Lane, kind: ReplyKind, frame: WrittenFrame) {
         self.outbox.push(lane, Class::Unsolicited(kind), frame);
         if self.is_overrun(lane) && !self.outbox.queue(lane).is_some_and(LaneQueue::is_counting) {
@@ -346,7 +346,7 @@ impl Session {
         }
     }
 
-    /// Restarts the time that the peer has to read another refusal.
+    /// Restarts the time in which the peer must read another unsolicited reply.
     fn restart_overload(&mut self, lane: Lane) {
         let (is_overrun, grace) = (self.is_overrun(lane), self.config.timeouts.close_grace);
         if let Some(queue) = self.outbox.queue_mut(lane) {
@@ -354,14 +354,14 @@ impl Session {
         }
     }
 
-    /// Returns `true` if as many refusals wait on a lane as may.
+    /// Returns `true` if the number of unsolicited replies on a lane has reached its limit.
     #[inline]
     pub(super) fn is_overrun(&self, lane: Lane) -> bool {
         self.outbox.unsolicited_replies(lane) >= self.config.limits.unsolicited_replies
     }
 }
 
-/// The error in place of a reply that no frame can hold.
+/// The error that replaces a reply which is too long for a frame.
 pub(super) fn too_large() -> RpcError {
     RpcError::fixed(RpcError::INTERNAL, "the result is larger than a frame may be")
 }

@@ -1,4 +1,4 @@
-//! The state of a session, as its owner sees it.
+//! The methods that show the state of a session.
 
 use super::Session;
 use super::event::InboundId;
@@ -10,7 +10,7 @@ use crate::dialect::PeerInfo;
 use crate::time::Instant;
 
 impl Session {
-    /// Returns `true` if the handshake is done.
+    /// Returns `true` if the handshake is done, so that requests of ours are sent; on Tesseron, once the session is claimed.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.handshake.asks()
@@ -22,19 +22,19 @@ impl Session {
         self.ending.is_closed()
     }
 
-    /// The peer, once its half of the handshake has arrived.
+    /// The peer, after [`Event::Ready`](crate::Event::Ready).
     #[must_use]
     pub fn peer(&self) -> Option<&PeerInfo> {
         self.peer.as_deref()
     }
 
-    /// The configuration, as the session was given it, or as a [claim](Self::claim) changed it.
+    /// The configuration that the session was created with, or as a [claim](Self::claim) has changed it.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The lane of an inbound call, while it runs.
+    /// The lane that an inbound call came by; `None` once its handler has ended.
     #[must_use]
     pub fn lane(&self, id: InboundId) -> Option<Lane> {
         self.inbound_calls.get(&id).map(InboundCall::lane)
@@ -58,20 +58,20 @@ impl Session {
         if self.handshake.asks() {
             return open;
         }
-        // A call that is held for the handshake is no exchange yet.
+        // A call that is held for the handshake is not an exchange yet.
         let calls = self.outbound_calls.iter().filter(|(_, call)| call.is_held()).count();
         let inputs = self.outbound_inputs.values().filter(|input| input.is_held()).count();
         let greeting = usize::from(self.handshake.is_opened() && !self.is_closed());
         open.saturating_sub(calls).saturating_sub(inputs).saturating_add(greeting)
     }
 
-    /// The greatest `now` that the session was given.
+    /// The greatest `now` passed so far.
     #[must_use]
     pub fn time(&self) -> Instant {
         self.now
     }
 
-    /// Returns `true` if an outbound call has not ended.
+    /// Returns `true` if any outbound call has not settled.
     #[must_use]
     pub fn has_calls(&self) -> bool {
         !self.outbound_calls.is_empty()

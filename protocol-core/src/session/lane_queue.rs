@@ -1,8 +1,8 @@
-//! Frames of one lane that wait to be polled, in the order in which they were made.
+//! The queue of frames of one lane that wait to be polled.
 //!
 //! ```text
 //!               push                next         
-//!   (none) ------------> waits ----------------------> (gone: it has left)
+//!   (none) -----------> queued ----------------------> (gone: polled)
 //!                          |
 //!                          | withdraw, withdraw_first: it is never sent
 //!                          v                sweep
@@ -16,14 +16,14 @@ use crate::session::overload::Overload;
 use crate::session::{ExchangeId, InboundId, InputKey, ReplyKind, RouteKind};
 use crate::wire::{FrameBuffer, QueuedFrame};
 
-/// The kind of a frame: it decides which bounds count it, and the route that the transport is told.
+/// The kind of a frame, which decides the bounds that count it, and its route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
-    /// The reply to an exchange of the peer that has a place in a table.
+    /// The reply to an exchange of the peer that is in a table.
     Reply(ReplyKind),
-    /// A reply that belongs to no exchange in a table. These are counted.
+    /// A reply to an exchange that is in no table. [`crate::Limits::unsolicited_replies`] bounds their number.
     Unsolicited(ReplyKind),
-    /// Progress of an inbound call.
+    /// Progress of an inbound call, or a notice of a subscription.
     Progress(InboundId),
     /// An input request on behalf of an inbound call, or its cancel.
     InputRequest,
@@ -35,7 +35,7 @@ pub(super) enum Class {
     Cancel(ExchangeId),
     /// The answer to an input request of the peer.
     Answer(InputKey),
-    /// A notice that belongs to nothing else.
+    /// Any other notification.
     Notice,
 }
 
@@ -57,8 +57,8 @@ struct Waiting {
     number: u64,
     class: Class,
     frame: QueuedFrame,
-    /// `true` if it is never sent. Such entries are swept when they are many; until then `frame` has the number of bytes that it takes of
-    /// the shared memory.
+    /// `true` if it is never sent. `sweep` removes such entries when there are many; until then `frame` has the number of bytes that it
+    /// occupies in the shared buffer.
     withdrawn: bool,
 }
 
@@ -71,17 +71,17 @@ pub(super) struct LaneQueue {
     log_bytes: usize,
     unsolicited_replies: usize,
     withdrawn: usize,
-    /// Bytes of withdrawn frames in the shared memory.
+    /// Bytes of withdrawn frames in the shared buffer.
     withdrawn_bytes: usize,
-    /// `true` while the transport takes no frame of the lane.
+    /// `true` while the owner has stopped the lane.
     is_stalled: bool,
-    /// `true` if the lane is in the list of those that take turns.
+    /// `true` if the lane is in the outbox's list of turns.
     has_turn: bool,
-    /// Exchanges of the peer that came by the lane and have no reply yet.
+    /// The number of exchanges of the peer that came by the lane and have no reply yet.
     owed: usize,
-    /// `true` if a refusal has left since this was read.
+    /// `true` if an unsolicited reply was polled since this was last read.
     unsolicited_left: bool,
-    /// The time that the peer has to read one of its refusals.
+    /// The deadline by which the peer must read an unsolicited reply.
     overload: Overload,
 }
 
@@ -129,13 +129,13 @@ impl LaneQueue {
         withdrawn
     }
 
-    /// Returns `true` if a frame that was not withdrawn has not been polled.
+    /// Returns `true` if a frame has not been polled. The frame must not have been withdrawn.
     #[inline]
     pub(super) fn holds(&self, number: u64) -> bool {
         self.queue.front().is_some_and(|first| first.number <= number)
     }
 
-    /// Withdraws the oldest frames of a kind until `bytes` are free, in one pass. Returns their number, and their length together.
+    /// Withdraws the oldest frames of a kind until `bytes` are free, in one pass. Returns their number and their total length.
     pub(super) fn withdraw_first(
         &mut self,
         bytes: usize,
@@ -158,7 +158,7 @@ impl LaneQueue {
         (count, freed)
     }
 
-    /// Withdraws the frame at `place`, unless it was before, and returns its length.
+    /// Withdraws the frame at index `place` and returns its length; `None` if it was withdrawn before.
     fn empty(&mut self, place: usize) -> Option<usize> {
         let waiting = self.queue.get_mut(place).filter(|waiting| !waiting.withdrawn)?;
         let (class, length) = (waiting.class, waiting.frame.len());
@@ -170,8 +170,8 @@ impl LaneQueue {
         Some(length)
     }
 
-    /// Removes withdrawn frames once they are most of the queue, or of its memory. Amortised: as many must have been withdrawn since the
-    /// last time.
+    /// Removes withdrawn frames once they are more than half of the queue or of its memory, so that the cost is amortised over the
+    /// withdrawals.
     fn sweep(&mut self, frames: &mut FrameBuffer) {
         let are_many = self.withdrawn > self.queue.len().saturating_div(2).saturating_add(16);
         if are_many || self.withdrawn_bytes > self.bytes.saturating_add(KEPT_CAPACITY) {
@@ -184,7 +184,7 @@ impl LaneQueue {
         }
     }
 
-    /// Takes a frame of so many bytes off the counters.
+    /// Subtracts a frame of `length` bytes from the counters.
     #[inline]
     fn uncount(&mut self, class: Class, length: usize) {
         self.bytes = self.bytes.saturating_sub(length);
@@ -204,13 +204,13 @@ impl LaneQueue {
         self.is_stalled = is_stalled;
     }
 
-    /// Notes that an exchange of the peer waits for its reply.
+    /// Counts an exchange of the peer that waits for its reply.
     #[inline]
     pub(super) fn owe(&mut self) {
         self.owed = self.owed.saturating_add(1);
     }
 
-    /// Notes that an exchange was replied to, or never will be.
+    /// Uncounts an exchange that was replied to, or never will be.
     #[inline]
     pub(super) fn settle(&mut self) {
         self.owed = self.owed.saturating_sub(1);
@@ -220,7 +220,7 @@ impl LaneQueue {
         &mut self.overload
     }
 
-    /// Gives the lane a turn. `false` if it has one.
+    /// Gives the lane a turn. Returns `false` if it already has one.
     pub(super) fn take_turn(&mut self) -> bool {
         !core::mem::replace(&mut self.has_turn, true)
     }
@@ -249,7 +249,7 @@ impl LaneQueue {
         self.queue.len() == self.withdrawn
     }
 
-    /// Returns `true` if the lane can be forgotten: no frame waits, no reply is owed, and the transport has not stopped it.
+    /// Returns `true` if the lane can be removed: no frame is queued, no reply is owed, and it is not stopped.
     pub(super) fn is_idle(&self) -> bool {
         self.is_empty() && self.owed == 0 && !self.is_stalled
     }
@@ -268,13 +268,13 @@ impl LaneQueue {
         self.unsolicited_replies
     }
 
-    /// Returns `true` if as many refusals wait as may, and the peer's time to read one is running.
+    /// Returns `true` if the peer's time to read an unsolicited reply is running.
     #[inline]
     pub(super) fn is_counting(&self) -> bool {
         self.overload.is_counting()
     }
 
-    /// Returns `true` if a refusal has left since the last call of this.
+    /// Returns `true` if an unsolicited reply was polled since the last call of this method.
     #[inline]
     pub(super) fn take_unsolicited_left(&mut self) -> bool {
         core::mem::take(&mut self.unsolicited_left)

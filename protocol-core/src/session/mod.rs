@@ -1,17 +1,17 @@
-//! The session: one end of one channel to one peer, as a pure state machine.
+//! The session: one end of one channel to one peer, as a sans-IO state machine.
 //!
 //! | Files | |
 //! |---|---|
-//! | `outbound_call`, `inbound_call`, `input` | the machines of calls: outbound, inbound, and the input requests that nest in both |
-//! | `handshake`, `ending`, `overload` | the machines of the channel |
+//! | `outbound_call`, `inbound_call`, `input`, `listener` | the machines of outbound calls, of inbound calls, of the input requests on their behalf, and of subscriptions |
+//! | `handshake`, `ending`, `overload` | the machines of the handshake, of closing, and of a lane whose peer does not read |
 //! | `outbox`, `lane_queue`, `event_queue`, `timers`, `progress_queue` | the queues of frames, events and progress, and the deadlines |
-//! | `progress`, `depth`, `peer_ids`, `stats`, `monotonic_map` | the rules of progress and of nesting, the peer's names, counters, a table |
-//! | `caller`, `callee`, `gateway`, `notices`, `alarms`, `closing`, `input_output`, `inspect` | the methods of [`Session`], each with the steps that only it takes |
+//! | `progress`, `depth`, `peer_ids`, `recent_caller`, `terms`, `stats`, `monotonic_map` | the rules of progress and of sampling depth, the peer's ids and callers, counters, a map |
+//! | `caller`, `callee`, `gateway`, `notices`, `listening`, `alarms`, `closing`, `input_output`, `inspect` | the methods of [`Session`], with their private steps |
 //! | `receive` | the effect of each message of the peer |
-//! | `verbs`, `event`, `route` | the types that methods take and return, and those that are polled |
+//! | `verbs`, `event`, `route` | the types that methods take, return and poll |
 //!
-//! The state of a machine is private to its file and changes by its methods alone; the table of its transitions opens the file. The
-//! methods of the session join the machines.
+//! The state of a machine is private to its file and changes by its methods alone; its transitions are drawn at the top of the file. The
+//! methods of the session connect the machines.
 
 mod alarms;
 mod callee;
@@ -28,6 +28,8 @@ mod input;
 mod input_output;
 mod inspect;
 mod lane_queue;
+mod listener;
+mod listening;
 mod monotonic_map;
 mod notices;
 mod outbound_call;
@@ -37,9 +39,11 @@ mod peer_ids;
 mod progress;
 mod progress_queue;
 mod receive;
+mod recent_caller;
 mod request_rate;
 mod route;
 mod stats;
+mod terms;
 mod timers;
 mod verbs;
 
@@ -66,6 +70,7 @@ use outbound_call::OutboundCall;
 use outbox::Outbox;
 use peer_ids::PeerIds;
 use progress_queue::ProgressQueue;
+use recent_caller::RecentCaller;
 use request_rate::RequestRate;
 pub use route::{Gone, Lane, Received, ReplyKind, Route, RouteKind, Transmit};
 pub use stats::Stats;
@@ -77,38 +82,38 @@ pub use verbs::{
 
 /// One end of one channel to one peer.
 ///
-/// It is fed frames and time, and gives frames, events and one deadline. It owns no socket, clock, task or lock.
+/// Its owner passes in frames and the time, and polls frames, events and one deadline. It has no socket, clock, task or lock.
 ///
-/// * `handle_*` brings what happened outside: [`handle_frame`](Self::handle_frame), [`handle_end`](Self::handle_end),
-///   [`handle_gone`](Self::handle_gone), [`handle_timeout`](Self::handle_timeout); and [`set_writable`](Self::set_writable).
+/// * Input, `handle_*`: [`handle_frame`](Self::handle_frame), [`handle_end`](Self::handle_end), [`handle_gone`](Self::handle_gone),
+///   [`handle_timeout`](Self::handle_timeout), and [`set_writable`](Self::set_writable).
 /// * As a caller: [`invoke`](Self::invoke), [`cancel`](Self::cancel), [`provide_input`](Self::provide_input).
 /// * As a callee: [`progress`](Self::progress), [`checkpoint`](Self::checkpoint), [`request_input`](Self::request_input),
 ///   [`respond`](Self::respond), [`configure`](Self::configure).
-/// * As a gateway of Tesseron: [`welcome`](Self::welcome), [`claim`](Self::claim).
-/// * As either: [`log`](Self::log), [`notify`](Self::notify), [`set_alarm`](Self::set_alarm), [`close`](Self::close).
-/// * `poll_*` takes what there is to do: [`poll_transmit`](Self::poll_transmit), [`poll_event`](Self::poll_event),
-///   [`poll_timeout`](Self::poll_timeout). In any order, at any time; `None` until something happens again.
+/// * As a Tesseron gateway: [`welcome`](Self::welcome), [`claim`](Self::claim).
+/// * As any end: [`log`](Self::log), [`notify`](Self::notify), [`set_alarm`](Self::set_alarm), [`close`](Self::close).
+/// * Output, `poll_*`: [`poll_transmit`](Self::poll_transmit), [`poll_event`](Self::poll_event), [`poll_timeout`](Self::poll_timeout). Call
+///   them in any order after any method, until they return `None`.
 ///
-/// Any method may follow any other: nothing has to be polled in between. A clone is an independent session in the same state, for a
-/// search through states, not for two ends of one channel.
+/// Methods may be called in any order, and nothing has to be polled in between. A clone is an independent session in the same state, for
+/// tests that explore states.
 ///
 /// # What always holds
 ///
 /// | | |
 /// |---|---|
 /// | G1 | Every [`OutboundId`] yields exactly one [`Event::Done`], at the latest just before [`Event::Closed`]. |
-/// | G2 | At most one response leaves for each exchange of the peer, at most one cancel for each of ours, and nothing after either. |
-/// | G3 | The value of progress of one call strictly increases on the wire, after its request and before its response or cancel. Updates without a value, and those of [`crate::ProgressPolicy::repeat_value_for_message`], are excepted. |
-/// | G4 | After [`Event::Closed`], which comes once and last, there is no frame, no event and no deadline. |
-/// | G5 | Queues, tables and memories never exceed [`crate::Limits`]; nothing grows with the age of a session. |
-/// | G6 | No input, however hostile, panics or recurses without bound. |
-/// | G7 | [`poll_timeout`](Self::poll_timeout) is `None` or later than the greatest `now` given to [`handle_timeout`](Self::handle_timeout). A method whose deadline would not lie after its `now` settles at once. |
-/// | G8 | Output is ready when a method returns. Only deadlines wait for [`handle_timeout`](Self::handle_timeout). |
-/// | G9 | Only [`handle_timeout`](Self::handle_timeout) expires anything: frames and method calls before it win, whatever their `now`. |
-/// | G10 | Equal operations, polls included, give byte-equal output. Nothing depends on hashing, addresses or a clock. |
-/// | G11 | Ids and tokens are typed: `1` is not `"1"`. The ids of the two directions never meet. |
-/// | G12 | Sampling never nests deeper than [`crate::DepthPolicy::max`], on either side, as far as the wire or the owner names parents. |
-/// | G13 | Payload bytes cross unchanged, except CR and LF between tokens, which become spaces. A repeated member of the envelope or a repeated `_meta` is refused. |
+/// | G2 | Each exchange of the peer gets at most one response, each of ours at most one cancel, and no frame for the exchange follows that response or cancel. |
+/// | G3 | The progress values that are sent for one call strictly increase, and none is sent after its response or cancel. Exceptions are updates without a value, and those of [`crate::ProgressPolicy::repeat_value_for_message`]. |
+/// | G4 | [`Event::Closed`] comes once. After it there is no frame, no event and no deadline. |
+/// | G5 | No queue or table exceeds [`crate::Limits`], and memory does not grow with the age of a session. |
+/// | G6 | No input, however hostile, causes a panic or unbounded recursion. |
+/// | G7 | [`poll_timeout`](Self::poll_timeout) returns `None` or a time after the greatest `now` passed to [`handle_timeout`](Self::handle_timeout). A method that would set a deadline at or before its `now` ends the call or input request at once. |
+/// | G8 | The output of a method can be polled as soon as it returns. Only deadlines wait for [`handle_timeout`](Self::handle_timeout). |
+/// | G9 | Only [`handle_timeout`](Self::handle_timeout) expires a deadline. A frame or method call before it is handled as if in time, whatever its `now`. |
+/// | G10 | The same sequence of methods, polls included, gives the same output byte for byte. Nothing depends on hash seeds, addresses or a clock. |
+/// | G11 | The ids and tokens `1` and `"1"` are different. The ids of the two directions are independent. |
+/// | G12 | Sampling never nests deeper than [`crate::DepthPolicy::max`], provided that the message or the owner says which call a request belongs to. |
+/// | G13 | Payloads are passed on byte for byte, except that CR and LF between tokens become spaces. A message that repeats a member of its envelope or `_meta` is refused. |
 ///
 /// # Example
 ///
@@ -153,23 +158,25 @@ pub struct Session {
     now: Instant,
     handshake: Handshake,
     peer: Option<Arc<PeerInfo>>,
-    /// A change that the peer announced before it answered our handshake request.
+    /// A change of the peer that arrived before its answer to our handshake request.
     change: Option<Box<PeerChange>>,
     ending: Ending,
     /// The frame that is being read.
     arriving: Arriving,
 
-    /// The number of the next id of ours, of any kind: none is used twice.
+    /// The number of our next id, of any kind. No number is used twice.
     next: u64,
     outbound_calls: Table<OutboundId, OutboundCall>,
     /// Bytes of calls and of input requests that wait for the handshake.
     held_bytes: usize,
     /// The peer's ids of exchanges that wait for a response.
     peer_ids: PeerIds,
-    /// The peer's names of calls by lane, where progress tokens name calls. A part of `inbound_calls`.
+    /// The peer's names of calls, by lane, on protocols that name calls (Tesseron). An index of `inbound_calls`.
     names: BTreeMap<(Lane, WireId), InboundId>,
     inbound_calls: Table<InboundId, InboundCall>,
-    /// Requests of the peer in the last second, if they are bounded.
+    /// The caller of the last stateless request.
+    recent_caller: RecentCaller,
+    /// The rate of requests of the peer, if it is bounded.
     request_rate: RequestRate,
     /// The number of cancelled inbound calls whose handler has not ended.
     orphans: usize,
@@ -181,18 +188,18 @@ pub struct Session {
 
     /// Calls whose progress waits for the session's window or for room on their lane.
     progress_queue: ProgressQueue,
-    /// The least severe log record that the peer wants.
+    /// The least severe log record that is sent.
     log_level: Level,
 
     outbox: Outbox,
     timers: Timers,
     events: EventQueue,
-    /// The end of the time in which progress that belongs to no call is counted and not reported.
+    /// The end of the time in which progress that belongs to no call is counted, but not reported as a violation.
     quiet_until: Instant,
     stats: Stats,
 }
 
-/// The frame that is being read: its lane, and the number of replies that the lane is owed for it so far.
+/// The lane of the frame that is being read, and the number of replies that it has caused so far.
 #[derive(Clone, Copy, Debug)]
 struct Arriving {
     lane: Lane,
@@ -206,8 +213,8 @@ impl Default for Arriving {
 }
 
 impl Session {
-    /// Makes a session that begins at `now`. The handshake request of an end that opens the handshake is ready to be polled. Sessions can
-    /// share one configuration.
+    /// Creates a session at the time `now`. If this end opens the handshake (an MCP client, a Tesseron app), its first frame is ready to be
+    /// polled. Sessions can share one configuration.
     #[must_use]
     pub fn new(config: impl Into<Arc<Config>>, now: Instant) -> Self {
         let config = config.into();
@@ -225,6 +232,7 @@ impl Session {
             peer_ids: PeerIds::new(config.limits.tombstones),
             names: BTreeMap::new(),
             inbound_calls: Table::new(),
+            recent_caller: RecentCaller::default(),
             request_rate: RequestRate::default(),
             orphans: 0,
             outbound_inputs: BTreeMap::new(),

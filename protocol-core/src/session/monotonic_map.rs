@@ -1,15 +1,17 @@
-//! Tables whose keys nearly always come in rising order: the ids of a peer that counts, the deadlines of calls with one timeout.
+//! A map for keys that nearly always come in rising order: the ids of a peer that numbers its requests, the deadlines of calls with the
+//! same timeout.
 //!
-//! Rising keys are kept in a queue: a new one is appended, and a search guesses the place, if keys are counted, and then bisects. Keys
-//! out of order are kept in a tree. So a peer that chooses the keys can make such a table as slow as a tree, and no slower.
+//! Rising keys are stored in a queue: a new one is appended, and a search guesses the index from the distance of the keys, if they have
+//! one, and otherwise bisects. Keys out of order are stored in a tree. So a peer that chooses the keys can make the map as slow as a tree,
+//! and no slower.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use core::fmt;
 
 /// The key of a [`MonotonicMap`].
 pub(super) trait MonotonicKey: Ord {
-    /// The number of steps from `_other` up to this key, where keys are counted: its distance in the queue if no key between was left
-    /// out.
+    /// The distance from `_other` up to this key, for keys that are consecutive numbers. It is also their distance in the queue if no
+    /// number between them is missing.
     fn steps_above(&self, _other: &Self) -> Option<usize> {
         None
     }
@@ -19,18 +21,18 @@ impl MonotonicKey for u128 {}
 
 #[derive(Clone)]
 pub(super) struct MonotonicMap<K, V> {
-    /// Ascending. An entry that is removed from the midst leaves a gap; there is no gap at either end.
+    /// Ascending. An entry that is removed from the middle leaves a gap; there is no gap at either end.
     queue: VecDeque<(K, Option<V>)>,
     gaps: usize,
-    /// Entries that came out of order.
+    /// Entries that were inserted out of order.
     rest: BTreeMap<K, V>,
 }
 
-/// The number of gaps that are tolerated.
+/// The queue is not compacted while it has at most this many gaps.
 const GAPS: usize = 16;
 
-/// Capacity that is kept once it was needed.
-const LEAST: usize = 4;
+/// The capacity that is never freed.
+const MIN_CAPACITY: usize = 4;
 
 impl<K: MonotonicKey, V> MonotonicMap<K, V> {
     pub(super) const fn new() -> Self {
@@ -67,7 +69,7 @@ impl<K: MonotonicKey, V> MonotonicMap<K, V> {
         }
     }
 
-    /// Adds an entry. `key` must not be there.
+    /// Adds an entry. The map must not contain `key`.
     pub(super) fn insert(&mut self, key: K, value: V) {
         if self.queue.back().is_none_or(|(last, _)| *last < key) {
             self.queue.push_back((key, Some(value)));
@@ -80,7 +82,7 @@ impl<K: MonotonicKey, V> MonotonicMap<K, V> {
     }
 
     pub(super) fn remove(&mut self, key: &K) -> Option<V> {
-        // Keys that rise are often removed in the order in which they came.
+        // Rising keys are often removed in the order in which they were inserted.
         if self.queue.front().is_some_and(|(first, _)| first == key) {
             let (_, value) = self.queue.pop_front()?;
             self.trim();
@@ -102,7 +104,7 @@ impl<K: MonotonicKey, V> MonotonicMap<K, V> {
         *self = Self::new();
     }
 
-    /// The place of a key, or of its gap, in the queue.
+    /// The index of a key, or of its gap, in the queue.
     fn place(&self, key: &K) -> Option<usize> {
         let ((first, _), (last, _)) = (self.queue.front()?, self.queue.back()?);
         if key < first || last < key {
@@ -112,7 +114,7 @@ impl<K: MonotonicKey, V> MonotonicMap<K, V> {
         guess.or_else(|| self.queue.binary_search_by(|(other, _)| other.cmp(key)).ok())
     }
 
-    /// Removes gaps at the ends, and in the midst if they are many, and frees capacity far beyond need.
+    /// Removes gaps at the front, and in the middle if there are many, and frees capacity that exceeds the need more than fourfold.
     fn trim(&mut self) {
         while self.gaps > 0 && self.queue.front().is_some_and(|(_, value)| value.is_none()) {
             self.queue.pop_front();
@@ -123,13 +125,13 @@ impl<K: MonotonicKey, V> MonotonicMap<K, V> {
             self.gaps = 0;
         }
         let room = self.queue.capacity();
-        if room > LEAST && self.queue.len() < room / 4 {
+        if room > MIN_CAPACITY && self.queue.len() < room / 4 {
             self.queue.shrink_to(room / 2);
         }
     }
 }
 
-/// Shows the entries, and not their layout.
+/// Shows the entries without their layout.
 impl<K: MonotonicKey + fmt::Debug, V: fmt::Debug> fmt::Debug for MonotonicMap<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.iter()).finish()
@@ -159,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_table_does_what_a_tree_does_however_the_keys_come() {
-        // One in so many keys does not rise: many, some, none.
+        // One in `odd` keys does not rise: many, some, none.
         for odd in [2, 10, u64::MAX] {
             let (mut table, mut model, mut random) = (MonotonicMap::new(), BTreeMap::new(), random(1 << 30));
             let mut highest = 1_000;
@@ -216,11 +218,27 @@ mod tests {
     fn memory_is_given_back_when_a_burst_is_over() {
         let mut table = MonotonicMap::new();
         (0..100_000).for_each(|key| table.insert(key, key));
-        // All but every hundredth go, and then those from the newest on.
+        // Removes all but every hundredth, and then those, the newest first.
         let (stay, go): (Vec<u64>, Vec<u64>) = (0..100_000).partition(|key| key % 100 == 0);
         go.iter().for_each(|key| assert_eq!(table.remove(key), Some(*key)));
         assert!(table.queue.capacity() < 8_000, "{}", table.queue.capacity());
         stay.iter().rev().for_each(|key| assert_eq!(table.remove(key), Some(*key)));
-        assert!(table.queue.capacity() <= LEAST, "{}", table.queue.capacity());
+        assert!(table.queue.capacity() <= MIN_CAPACITY, "{}", table.queue.capacity());
+    }
+
+    /// To give it back at each removal would copy all of them each time.
+    #[test]
+    fn memory_stays_as_long_as_a_quarter_of_it_is_used() {
+        let mut table = MonotonicMap::new();
+        (0..1_000_u64).for_each(|key| table.insert(key, ()));
+        let room = table.queue.capacity();
+        for key in 0..1_000 {
+            table.remove(&key);
+            let used = table.queue.len();
+            assert_eq!(table.queue.capacity() == room, used >= room / 4, "{used} of {room}");
+            if used < room / 4 {
+                break;
+            }
+        }
     }
 }

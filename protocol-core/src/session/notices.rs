@@ -1,4 +1,4 @@
-//! Log records and notices.
+//! The methods that send log records and other notifications.
 
 use super::Session;
 use super::event::InboundId;
@@ -10,19 +10,25 @@ use crate::dialect::{LogRecord, Notice};
 use crate::time::Instant;
 
 impl Session {
-    /// Sends a log record, on behalf of the inbound call `id` if one is named. It never waits: if too much output waits, the oldest
-    /// queued records make room, or this one is dropped.
+    /// Sends a log record, on behalf of the inbound call `id` if there is one. If too much output is queued, the oldest queued records are
+    /// dropped in its favour, or this one is. On behalf
+    /// of a stateless request it is sent from the level on that the request asks for; a peer that sends only such requests gets no other.
     ///
     /// # Errors
-    /// [`NotLive`] if `id` is over.
+    /// [`NotLive`] if the call `id` is over.
     pub fn log(&mut self, id: Option<InboundId>, record: LogRecord, now: Instant) -> Result<Logged, NotLive> {
         self.advance(now);
         let inbound = id.map(|id| self.inbound_calls.get(&id).filter(|inbound| inbound.is_active()).ok_or(NotLive)).transpose()?;
-        if !self.config.capabilities.logging || record.level < self.log_level || !self.ending.may_write() {
+        let (rules, level) = match inbound {
+            Some(inbound) => (inbound.rules(), inbound.log_level(self.log_level)),
+            None => (self.rules, Some(self.log_level).filter(|_| self.handshake.serves() || !self.recent_caller.is_known())),
+        };
+        let is_wanted = self.config.capabilities.logging && level.is_some_and(|level| record.level >= level);
+        if !is_wanted || !self.ending.may_write() {
             return Ok(Logged::Unwanted);
         }
         let lane = inbound.map_or(Lane::CHANNEL, InboundCall::lane);
-        let frame = self.rules.dialect.write_log(self.outbox.frames(), &record, inbound.and_then(InboundCall::token));
+        let frame = rules.dialect.write_log(self.outbox.frames(), &record, inbound.and_then(InboundCall::token));
         let mut logged = Logged::Sent;
         if frame.len() > self.config.limits.frame_bytes {
             self.outbox.frames().discard(frame);
@@ -41,7 +47,7 @@ impl Session {
         Ok(logged)
     }
 
-    /// Sends a notice, which belongs to no call.
+    /// Sends a notification that belongs to no call.
     ///
     /// # Errors
     /// [`Refused`]; nothing was sent.

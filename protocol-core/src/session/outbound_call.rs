@@ -1,4 +1,4 @@
-//! One outbound call, from `invoke` to its end. All transitions of the caller's machine are here.
+//! One outbound call, from `invoke` to its outcome.
 //!
 //! ```text
 //!            make (peer not ready)           make (peer ready): its clocks start
@@ -8,14 +8,14 @@
 //!                  |                               |  ^                                                    |
 //!                  | cancel, end:                  |  +----------------------------------------------------+
 //!                  | nothing was sent              |
-//!                  v                               v  response | cancel, deadline: a cancel goes out | end
+//!                  v                               v  response | cancel, deadline: a cancel is sent | end
 //!                              (gone)
 //! ```
 //!
-//! If the peer answers cancelled calls, a cancel may move a call from `InFlight` to `GivenUp`, where it waits for a partial result. It
-//! ends as cancelled whether one comes or not.
+//! If the peer answers cancelled calls, a cancel moves a call from `InFlight` to `GivenUp`, where it waits for a partial result. It ends as
+//! cancelled whether or not one comes.
 //!
-//! No record of a call stays after its end: exchanges are numbered by us, so a late frame is one whose number is below the next and in no
+//! No record of a call stays after its end. Exchanges are numbered by us, so a frame is late if its number is below the next one and in no
 //! table.
 
 use alloc::boxed::Box;
@@ -34,22 +34,22 @@ use crate::time::Instant;
 #[derive(Clone, Debug)]
 pub(super) struct OutboundCall {
     op: Op,
-    /// The number of samplings that it is nested in.
+    /// The number of sampling requests that it is nested in.
     depth: u8,
     /// The rules of its exchange.
     rules: &'static Rules,
     /// Its deadline, as it is armed in the session's timers.
     armed: Option<Instant>,
-    /// Made when it is first needed: most calls get a single frame, at their end.
+    /// Allocated when it is first needed: most calls get a single frame, at their end.
     caller_progress: Option<Box<CallerProgress>>,
     state: State,
 }
 
 #[derive(Clone, Debug)]
 enum State {
-    /// Waits for the handshake, whose deadline is its only one. Boxed, since few calls wait and every call would have room for it.
+    /// Waits for the handshake, and has no deadline of its own. Boxed to keep the state of all other calls small.
     Held(Box<Held>),
-    /// Written to the outbox, which knows whether it was polled.
+    /// Queued in the outbox, which knows whether it was polled.
     InFlight { ticket: Ticket, observed: bool, clocks: Clocks },
     /// Cancelled. The peer has until `until` to send a partial result; then the call is gone.
     GivenUp { until: Instant },
@@ -63,25 +63,25 @@ struct Held {
     timeouts: CallTimeouts,
 }
 
-/// Both clocks of a call. They stand still while an input request of the peer is open under it.
+/// Both clocks of a call. They pause while an input request of the peer is open under it.
 #[derive(Clone, Debug)]
 pub(super) struct Clocks {
-    /// The longest time without a sign of life of it.
+    /// The longest time without accepted progress.
     idle: Option<Duration>,
-    /// The time at which it has taken too long in all.
+    /// The time at which the limit on the whole call is reached.
     latest: Option<Instant>,
-    /// The time of its last sign of life.
+    /// The time of its start, or of its last accepted progress.
     activity: Instant,
     /// `true` if accepted progress restarts the idle clock.
     reset_on_progress: bool,
 }
 
-/// Everything that arrived for a call before its end.
+/// The state of everything that arrived for a call before its end.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CallerProgress {
     /// The peer's input requests that are open under it.
     open_inputs: Vec<InputKey>,
-    /// The time at which the first of them came.
+    /// The time since which at least one is open.
     asked_since: Instant,
     watcher: Watcher,
     /// The newest partial result that came with progress.
@@ -89,7 +89,7 @@ pub(super) struct CallerProgress {
 }
 
 impl CallerProgress {
-    /// Takes the newest partial result, the last progress that was accepted, and the input requests that are open.
+    /// Takes the newest partial result, the last accepted progress, and the open input requests.
     pub(super) fn take_parts(&mut self) -> (Option<Json>, Option<Box<Progress>>, Vec<InputKey>) {
         (self.partial.take(), self.watcher.take_last(), core::mem::take(&mut self.open_inputs))
     }
@@ -98,9 +98,9 @@ impl CallerProgress {
 /// The frame to send when a call is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Withdrawal {
-    /// None: the request was never written, or a cancel was sent before.
+    /// None: the request was never queued, or a cancel was already sent.
     Nothing,
-    /// Withdraws the request if it was not polled; otherwise sends a cancel, unless the operation has none.
+    /// Withdraw the request if it was not polled; otherwise send a cancel, unless the operation has none.
     Request(Ticket),
 }
 
@@ -121,10 +121,10 @@ impl Clocks {
         self.deadline().filter(|(at, _)| *at <= now).map(|(_, clock)| clock)
     }
 
-    /// Starts the clocks again after they stood still: the idle one afresh, the other with the time that was left. If none was left, the
+    /// Resumes the clocks, which paused at `since`: the idle one from zero, the other with the time that was left. If none was left, the
     /// next `handle_timeout` ends the call (G7).
     fn resume(&mut self, since: Instant, now: Instant) {
-        /// The least time after `now`.
+        /// The shortest time after `now`.
         const TICK: Duration = Duration::from_micros(1);
         self.activity = now;
         self.latest = self.latest.map(|latest| now.saturating_add(latest.saturating_duration_since(since).max(TICK)));
@@ -165,13 +165,13 @@ impl OutboundCall {
         self.rules
     }
 
-    /// The number of samplings that it is nested in.
+    /// The number of sampling requests that it is nested in.
     #[inline]
     pub(super) fn depth(&self) -> u8 {
         self.depth
     }
 
-    /// The request to be written once the peer is ready, and the clocks that start then.
+    /// The request of a held call, and the time limits that start when it is released.
     pub(super) fn request(&self) -> Option<(&Outgoing, CallTimeouts)> {
         match &self.state {
             State::Held(held) => Some((&held.request, held.timeouts)),
@@ -179,7 +179,7 @@ impl OutboundCall {
         }
     }
 
-    /// Held -> InFlight, under the rules that were agreed on meanwhile.
+    /// Held -> InFlight, under the rules that the handshake has chosen.
     pub(super) fn release(&mut self, ticket: Ticket, rules: &'static Rules, clocks: Clocks) {
         self.rules = rules;
         self.state = State::InFlight { ticket, observed: self.is_observed(), clocks };
@@ -209,7 +209,7 @@ impl OutboundCall {
         }
     }
 
-    /// The place of its request in the outbox.
+    /// The ticket of its request in the outbox.
     pub(super) fn ticket(&self) -> Option<Ticket> {
         match self.state {
             State::InFlight { ticket, .. } => Some(ticket),
@@ -229,7 +229,7 @@ impl OutboundCall {
         self.caller_progress.get_or_insert_default()
     }
 
-    /// InFlight -> InFlight. Only accepted progress is a sign of life.
+    /// InFlight -> InFlight. Accepted progress restarts the idle clock.
     pub(super) fn judge(
         &mut self,
         progress: Progress,
@@ -259,8 +259,8 @@ impl OutboundCall {
         }
     }
 
-    /// Opens an input request. The first one stops the clocks.
-    pub(super) fn open_outbound_input(&mut self, key: InputKey, now: Instant) {
+    /// Opens an input request. The first one pauses the clocks.
+    pub(super) fn open_inbound_input(&mut self, key: InputKey, now: Instant) {
         let caller_progress = self.caller_progress();
         if caller_progress.open_inputs.is_empty() {
             caller_progress.asked_since = now;
@@ -268,8 +268,8 @@ impl OutboundCall {
         caller_progress.open_inputs.push(key);
     }
 
-    /// Closes an input request. The last one starts the clocks again.
-    pub(super) fn close_outbound_input(&mut self, key: InputKey, now: Instant) {
+    /// Closes an input request. The last one resumes the clocks.
+    pub(super) fn close_inbound_input(&mut self, key: InputKey, now: Instant) {
         let caller_progress = self.caller_progress();
         caller_progress.open_inputs.retain(|open| *open != key);
         let (is_last, since) = (caller_progress.open_inputs.is_empty(), caller_progress.asked_since);
@@ -294,7 +294,7 @@ impl OutboundCall {
         self.caller_progress.take()
     }
 
-    /// The time at which its clocks run out, and the clock that does. A call that is given up has another deadline.
+    /// The time of the earlier of its time limits, and its kind. A call that is given up has a deadline of its own.
     pub(super) fn deadline(&self) -> Option<(Instant, TimeoutKind)> {
         match &self.state {
             State::GivenUp { until } => Some((*until, TimeoutKind::MaxTotal)),
@@ -313,7 +313,7 @@ impl OutboundCall {
 
     // ---- Its deadline ----
 
-    /// Arms the deadline of the state that it is in.
+    /// Arms the deadline of its current state.
     #[inline]
     pub(super) fn arm(&mut self, id: OutboundId, timers: &mut Timers) {
         let at = self.deadline().map(|(at, _)| at);
@@ -325,13 +325,14 @@ impl OutboundCall {
         timers.set(TimerKey::OutboundCall(id), &mut self.armed, None);
     }
 
-    /// Notes that its deadline has left the timers.
+    /// Records that its deadline was removed from the timers.
     pub(super) fn forget_armed(&mut self) {
         self.armed = None;
     }
 }
 
-/// The table of the machine: the real session is brought into every state and given every input. `docs/model.md` draws it.
+/// The transition table of the machine, made by bringing a real session into every state and giving it every input. `docs/model.md` draws
+/// it.
 #[cfg(test)]
 pub(super) mod transitions {
     use core::time::Duration;
@@ -354,7 +355,7 @@ pub(super) mod transitions {
 
     const STATES: [&str; 5] = ["Held", "Written", "InFlight", "Asked", "gone"];
 
-    /// No wildcard: a new state must be named, and then be in the table.
+    /// No wildcard, so that a new state must be named here and appear in the table.
     fn state(caller: &Caller) -> &'static str {
         match caller.session.outbound_calls.get(&caller.call) {
             None => "gone",
@@ -552,7 +553,7 @@ pub(super) mod transitions {
         compare("call.txt", "A call of ours: every state, every input.", &table(&STATES, &INPUTS, in_state));
     }
 
-    /// The same machine where the peer answers cancelled calls, and has 5 s for it: at a gateway of Tesseron. The call has the id 1.
+    /// The same machine at a Tesseron gateway, where the peer answers cancelled calls and has 5 s for it. The call has the id 1.
     fn at_a_gateway(name: &str) -> Caller {
         const HELLO: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tesseron/hello","params":{"protocolVersion":"1.2.0","app":{"id":"a","name":"A","origin":"unknown"},"actions":[],"resources":[],"capabilities":{}}}"#;
         let welcome = Welcome { session_id: "s".into(), resume_token: None, standing: ClaimState::Bound };

@@ -1,18 +1,18 @@
-//! Frames that wait to be polled: those of the channel, and those of each other lane by itself.
+//! The queues of frames that wait to be polled: one for the channel, and one for each other open lane.
 //!
 //! ```text
 //!            open: a frame came by it
 //!   unknown ---------------------------------------------------> open --+ push, pop, owe, settle, set_writable
 //!      ^                                                          |  ^  |
-//!      |  forget_idle: nothing waits, nothing is owed, and the    |  `--'
-//!      |  transport has not stopped it; close                     |
+//!      |  forget_idle: nothing is queued or owed, and the lane    |  `--'
+//!      |  is not stopped; close                                   |
 //!      `----------------------------------------------------------'
 //! ```
 //!
-//! The channel is always open. Frames leave a lane in the order in which they were made; lanes take turns. There are three kinds of
-//! frames. Those that must go out (responses, cancels, the handshake) always have a place, since the tables bound their number. Calls and
-//! input requests are refused while their lane is [congested](Outbox::is_congested). Progress and log records merge or drop while their
-//! lane has no [room](Outbox::has_room).
+//! The channel is always open. Frames of one lane are polled in the order in which they were queued; lanes take turns. There are three
+//! kinds of frames. Those that must be sent (responses, cancels, the handshake) are always queued: the tables of exchanges bound their
+//! number. Calls and input requests are refused while their lane is [congested](Outbox::is_congested). Progress is merged and log records
+//! are dropped while their lane has no [room](Outbox::has_room).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -24,7 +24,7 @@ use crate::session::{InboundId, Lane, Route, Transmit};
 use crate::sink::FrameSink;
 use crate::wire::{FrameBuffer, QueuedFrame, WrittenFrame};
 
-/// The place of a frame: its lane, and its number in the order of all frames of the session.
+/// Identifies a queued frame, by its lane and its number among all frames of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticket {
     number: u64,
@@ -33,21 +33,21 @@ pub(super) struct Ticket {
 
 #[derive(Clone, Debug)]
 pub(super) struct Outbox {
-    /// The writer of frames, and the memory of short ones of the channel.
+    /// The writer of frames, and the shared buffer for short frames of the channel.
     frames: FrameBuffer,
     channel: LaneQueue,
     /// Every other lane that is open.
     others: BTreeMap<Lane, LaneQueue>,
-    /// Lanes that may be forgotten at the end of the running method.
+    /// Lanes that may be removed at the end of the running method.
     idle: Vec<Lane>,
-    /// Other lanes that may have a frame to be polled, each once, in the order of their turns.
+    /// Lanes other than the channel that may have a frame to poll, each once, in the order of their turns.
     turns: VecDeque<Lane>,
-    /// `true` if the last frame that was polled while other lanes had some was one of theirs.
+    /// `true` if the other lanes came first at the last poll, so that the channel comes first at the next one.
     others_turn: bool,
     next: u64,
     /// Bytes of all lanes.
     bytes: usize,
-    /// The number of bytes from which on a lane is congested.
+    /// The number of bytes at which a lane is congested.
     limit: usize,
 }
 
@@ -66,21 +66,21 @@ impl Outbox {
         }
     }
 
-    /// The writer of frames. [Push](Self::push) the frame that was written last, or discard it.
+    /// The writer of frames. Each frame must be [pushed](Self::push), taken or discarded before the next one is written.
     pub(super) fn frames(&mut self) -> &mut FrameBuffer {
         &mut self.frames
     }
 
     // ---- Frames ----
 
-    /// Queues the frame that was written last. A lane that is not open takes none.
+    /// Queues the frame that was written last; drops it if the lane is not open.
     #[inline]
     pub(super) fn push(&mut self, lane: Lane, class: Class, frame: WrittenFrame) -> Ticket {
         let frame = if lane == Lane::CHANNEL { self.frames.queue(frame) } else { QueuedFrame::Separate(self.frames.take(frame)) };
         self.add(lane, class, frame)
     }
 
-    /// Queues a frame that was written before.
+    /// Queues a frame that was taken from the writer.
     pub(super) fn push_apart(&mut self, lane: Lane, class: Class, frame: Bytes) -> Ticket {
         self.add(lane, class, QueuedFrame::Separate(frame))
     }
@@ -141,7 +141,7 @@ impl Outbox {
             if queue.is_stalled() {
                 continue;
             }
-            // Only the channel has short frames in shared memory.
+            // Only the channel has frames in the shared buffer.
             let Some((class, QueuedFrame::Separate(frame))) = queue.next(&mut self.frames) else { continue };
             if !queue.is_empty() && queue.take_turn() {
                 self.turns.push_back(lane);
@@ -178,7 +178,7 @@ impl Outbox {
         withdrawn.is_some()
     }
 
-    /// Returns `true` if a frame that was not withdrawn has not been polled.
+    /// Returns `true` if a frame has not been polled. The frame must not have been withdrawn.
     #[inline]
     pub(super) fn holds(&self, ticket: Ticket) -> bool {
         self.queue(ticket.lane).is_some_and(|queue| queue.holds(ticket.number))
@@ -231,7 +231,7 @@ impl Outbox {
         }
     }
 
-    /// Notes that an exchange that came by a lane waits for its reply.
+    /// Counts an exchange that came by a lane and waits for its reply.
     #[inline]
     pub(super) fn owe(&mut self, lane: Lane) {
         if let Some((queue, _)) = self.parts(lane) {
@@ -239,7 +239,7 @@ impl Outbox {
         }
     }
 
-    /// Notes that an exchange that came by a lane was replied to, or never will be.
+    /// Uncounts an exchange that came by a lane and was replied to, or never will be.
     #[inline]
     pub(super) fn settle(&mut self, lane: Lane) {
         if let Some((queue, _)) = self.parts(lane) {
@@ -247,8 +247,7 @@ impl Outbox {
         }
     }
 
-    /// Notes that a lane may have no frame and owe no reply any longer. It stays open until [`Self::forget_idle`], since the running
-    /// method may still need it.
+    /// Marks a lane for removal if it is idle. It stays open until [`Self::forget_idle`], since the running method may still use it.
     #[inline]
     pub(super) fn note_idle(&mut self, lane: Lane) {
         if lane != Lane::CHANNEL && self.others.get(&lane).is_some_and(LaneQueue::is_idle) {
@@ -256,13 +255,13 @@ impl Outbox {
         }
     }
 
-    /// Returns `true` if a lane may be forgotten.
+    /// Returns `true` if a lane is marked for removal.
     #[inline]
     pub(super) fn has_idle(&self) -> bool {
         !self.idle.is_empty()
     }
 
-    /// Forgets the noted lanes that still have no frame and owe no reply.
+    /// Removes the marked lanes that are still idle.
     pub(super) fn forget_idle(&mut self) {
         while let Some(lane) = self.idle.pop() {
             if self.others.get(&lane).is_some_and(LaneQueue::is_idle) {
@@ -271,7 +270,7 @@ impl Outbox {
         }
     }
 
-    /// Drops all frames of a lane other than the channel, and forgets it.
+    /// Removes a lane other than the channel, and drops its frames.
     pub(super) fn close(&mut self, lane: Lane) {
         let Some(queue) = self.others.remove(&lane) else { return };
         self.bytes = self.bytes.saturating_sub(queue.bytes());
@@ -280,7 +279,7 @@ impl Outbox {
         }
     }
 
-    /// The open lane with the most bytes; the channel, if none has more.
+    /// The open lane with the longest queue in bytes; the channel if no other has more.
     pub(super) fn longest(&self) -> Lane {
         let others = self.others.iter().max_by_key(|(_, queue)| queue.bytes());
         match others {
@@ -299,13 +298,13 @@ impl Outbox {
         self.queue(lane).is_some()
     }
 
-    /// A lane, if it is open.
+    /// The queue of a lane, if it is open.
     #[inline]
     pub(super) fn queue(&self, lane: Lane) -> Option<&LaneQueue> {
         if lane == Lane::CHANNEL { Some(&self.channel) } else { self.others.get(&lane) }
     }
 
-    /// A lane, to be changed, if it is open.
+    /// The queue of a lane, if it is open, to change it.
     #[inline]
     pub(super) fn queue_mut(&mut self, lane: Lane) -> Option<&mut LaneQueue> {
         self.parts(lane).map(|(queue, _)| queue)
@@ -324,13 +323,13 @@ impl Outbox {
         self.channel.is_empty() && self.others.values().all(LaneQueue::is_empty)
     }
 
-    /// Returns `true` if a lane holds so much that new calls and input requests on it are refused.
+    /// Returns `true` if so much output is queued on a lane that new calls and input requests on it are refused.
     #[inline]
     pub(super) fn is_congested(&self, lane: Lane) -> bool {
         self.queue(lane).is_none_or(|queue| queue.bytes() >= self.limit)
     }
 
-    /// Returns `true` if progress and log records may go out on a lane: it does not hold too much, and the transport has not stopped it.
+    /// Returns `true` if progress and log records may be queued on a lane: it is neither congested nor stopped.
     #[inline]
     pub(super) fn has_room(&self, lane: Lane) -> bool {
         self.queue(lane).is_some_and(|queue| queue.bytes() < self.limit && !queue.is_stalled())
@@ -348,7 +347,7 @@ impl Outbox {
         self.queue(lane).map_or(0, LaneQueue::bytes)
     }
 
-    /// The number of refusals that wait on a lane.
+    /// The number of unsolicited replies that are queued on a lane.
     #[inline]
     pub(super) fn unsolicited_replies(&self, lane: Lane) -> usize {
         self.queue(lane).map_or(0, LaneQueue::unsolicited_replies)
@@ -426,7 +425,7 @@ mod tests {
         assert_eq!((pop(&mut outbox), pop(&mut outbox)), (Some(frame("2a")), None));
     }
 
-    /// Sweeping in the midst of the pass moved later frames forward, past the place that was looked at next.
+    /// A regression: sweeping during the pass moved later frames forward, past the index that was read next.
     #[test]
     fn regression_all_of_many_updates_are_withdrawn_at_once() {
         let mut outbox = outbox(1);
@@ -438,7 +437,7 @@ mod tests {
         assert_eq!((pop(&mut outbox), pop(&mut outbox)), (Some(frame("stays")), None));
     }
 
-    /// Withdrawn frames lie amid the others, so their memory is not free by itself.
+    /// Withdrawn frames lie between the others in the buffer, so their memory is free only after a sweep.
     #[test]
     fn memory_of_withdrawn_frames_does_not_pile_up_after_one_that_stays() {
         let mut outbox = outbox(100);
@@ -488,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_log_records_make_room_as_far_as_that_is_enough() {
+    fn the_oldest_log_records_make_room_only_if_that_is_enough() {
         let mut outbox = outbox(2);
         push(&mut outbox, Class::Log { within: false }, "a");
         push(&mut outbox, Class::Notice, "kept");
@@ -501,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_take_turns_and_one_that_is_stopped_keeps_nothing_of_the_others_back() {
+    fn lanes_take_turns_and_a_stopped_lane_does_not_hold_back_the_others() {
         let mut outbox = outbox(100);
         let [one, two] = [1, 2].map(Lane::new);
         for lane in [one, two] {

@@ -1,12 +1,12 @@
-//! The time that a peer has to read one of its refusals, on one lane.
+//! The time in which a peer must read an unsolicited reply, on a lane on which their number has reached its limit.
 //!
 //! ```text
-//!   Calm --- as many refusals wait as may ---> Counting --- the time is over ---> the lane is given up
-//!     ^                                        |      ^ |
-//!     `------ fewer wait again ----------------'      `-' one of them has left: the time starts anew
+//!   Calm --- the limit is reached ---------> Counting --- the time is over ---> the lane is closed
+//!     ^                                      |      ^ |
+//!     `------ fewer are queued --------------'      `-' one was polled: the time restarts
 //! ```
 //!
-//! The state is its deadline, which exists while it counts. The time is short, since the peer may wait for us in the same way.
+//! The state is its deadline, which exists while it is counting.
 
 use core::time::Duration;
 
@@ -26,7 +26,7 @@ impl Overload {
         self.armed.is_some()
     }
 
-    /// Restarts the time if as many refusals wait as may, else stops it.
+    /// Restarts the time if the limit is reached (`is_overrun`), else stops it.
     pub(super) fn restart(&mut self, lane: Lane, is_overrun: bool, grace: Duration, now: Instant, timers: &mut Timers) {
         let grace = grace.max(Duration::from_millis(1));
         let at = is_overrun.then(|| now.saturating_add(grace)).filter(|at| *at > now);
@@ -38,7 +38,7 @@ impl Overload {
         timers.set(TimerKey::Overload(lane), &mut self.armed, None);
     }
 
-    /// Notes that its deadline has left the timers.
+    /// Records that its deadline was removed from the timers.
     pub(super) fn forget_armed(&mut self) {
         self.armed = None;
     }

@@ -1,8 +1,8 @@
-//! The ids that the peer gives to its exchanges, by lane: the same id on two lanes names two exchanges. Ids of our exchanges are not kept
-//! here. Only past ids of the channel are remembered.
+//! The ids of the peer's exchanges, by lane: the same id on two lanes identifies two exchanges. Past ids are remembered for the channel
+//! alone.
 //!
 //! ```text
-//!             insert              retire                   as many more were retired as are remembered
+//!             insert              retire                   `remembered` more ids were retired
 //!   unknown ----------> live ----------------> past --------------------------------------------------> unknown
 //!                        ^                      |
 //!                        `--- insert: reused ---'
@@ -30,16 +30,16 @@ impl MonotonicKey for WireId {
     }
 }
 
-/// Live ids by lane, and a bounded memory of past ones of the channel.
+/// Live ids by lane, and a bounded number of past ones of the channel.
 #[derive(Clone, Debug)]
 pub(super) struct PeerIds {
-    /// Live ids of the channel. Most peers count.
+    /// Live ids of the channel. Most peers number their requests.
     channel: MonotonicMap<WireId, Owner>,
     /// Live ids of other lanes; no map is empty.
     others: BTreeMap<Lane, BTreeMap<WireId, Owner>>,
     past: VecDeque<WireId>,
     remembered: usize,
-    /// The highest number so far: a higher one cannot be a past id.
+    /// The highest number so far. A higher one cannot be a past id.
     highest: Option<i64>,
 }
 
@@ -54,13 +54,13 @@ impl PeerIds {
         if lane == Lane::CHANNEL { self.channel.get(id).copied() } else { self.others.get(&lane)?.get(id).copied() }
     }
 
-    /// The owner of a live id that came by any lane; `None` also if it is live on several.
+    /// The owner of an id that is live on exactly one lane, whichever it is.
     pub(super) fn only_owner(&self, id: &WireId) -> Option<Owner> {
         let mut owners = self.channel.get(id).into_iter().chain(self.others.values().filter_map(|ids| ids.get(id)));
         owners.next().filter(|_| owners.next().is_none()).copied()
     }
 
-    /// Adds an id, which must not be live. Returns `true` if it was used before, as far as is remembered.
+    /// Adds an id, which must not be live. Returns `true` if it is remembered as a past one.
     pub(super) fn insert(&mut self, lane: Lane, id: WireId, owner: Owner) -> bool {
         if lane != Lane::CHANNEL {
             self.others.entry(lane).or_default().insert(id, owner);
@@ -79,7 +79,7 @@ impl PeerIds {
         reused
     }
 
-    /// Live -> past, or unknown on another lane than the channel.
+    /// Live -> past on the channel, live -> unknown on any other lane.
     pub(super) fn retire(&mut self, lane: Lane, id: WireId) {
         if lane != Lane::CHANNEL {
             let Some(ids) = self.others.get_mut(&lane) else { return };

@@ -1,4 +1,4 @@
-//! Progress that only moves forward: the updates that a callee may send, and when, and those that a caller accepts.
+//! Progress that only increases: `Reporter` decides which updates a callee sends and when, `Watcher` which updates a caller accepts.
 //!
 //! ```text
 //!   Reporter:  nothing kept --- report: something new ---> kept --- release: a window allows it; release_last: the response ---> sent
@@ -18,21 +18,21 @@ use crate::json::Text;
 use crate::session::ProgressError;
 use crate::time::Instant;
 
-/// Returns `true` if two numbers differ by no more than float noise.
+/// Returns `true` if two numbers are equal up to the relative rounding error `epsilon`.
 fn same(a: f64, b: f64, epsilon: f64) -> bool {
     a == b || (a - b).abs() <= epsilon * a.abs().max(b.abs())
 }
 
-/// Returns `true` if `value` is above `last` by more than float noise.
+/// Returns `true` if `value` is above `last` by more than a rounding error.
 fn increases(value: f64, last: Option<f64>, epsilon: f64) -> bool {
     last.is_none_or(|last| value > last && !same(value, last, epsilon))
 }
 
-/// A rate window: the times of the newest updates that count in it.
+/// A rate window, with the times of the newest updates that count in it.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     rate: RateWindow,
-    /// Ascending. Never more than the window allows, nor than [`RateWindow::MOST`].
+    /// Ascending, at most [`Self::max_updates`] of them.
     sent: VecDeque<Instant>,
 }
 
@@ -49,15 +49,15 @@ impl Window {
         Self { rate, sent: VecDeque::new() }
     }
 
-    fn most(&self) -> usize {
-        usize::try_from(self.rate.updates).unwrap_or(usize::MAX).min(RateWindow::MOST)
+    fn max_updates(&self) -> usize {
+        usize::try_from(self.rate.updates).unwrap_or(usize::MAX).min(RateWindow::MAX_UPDATES)
     }
 
     pub(super) fn opens(&self, now: Instant) -> WindowOpening {
         if self.rate.is_unlimited() {
             return WindowOpening::Now;
         }
-        let Some(excess) = self.sent.len().checked_sub(self.most()) else { return WindowOpening::Now };
+        let Some(excess) = self.sent.len().checked_sub(self.max_updates()) else { return WindowOpening::Now };
         // The oldest of the updates that still fill the window.
         match self.sent.get(excess) {
             None => WindowOpening::Never,
@@ -73,22 +73,22 @@ impl Window {
             return;
         }
         self.sent.push_back(now);
-        while self.sent.len() > self.most() {
+        while self.sent.len() > self.max_updates() {
             self.sent.pop_front();
         }
     }
 }
 
-/// The next step for the kept update of a call, as far as the call alone decides.
+/// The next step for the kept update of a call, before the session's window and the room on its lane are considered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UpdateStep {
     /// Nothing is kept, or only a message that waits for the next increase.
     Nothing,
     /// It waits for the call's own window, which opens at that time, or never.
     Waits(Option<Instant>),
-    /// It may be sent, and counts in the windows.
+    /// It may be sent. It counts in the windows.
     Ready,
-    /// It reaches its total for the first time: it is sent whatever the windows say, and does not count.
+    /// It reaches its total for the first time: it is sent whether or not the windows are open, and does not count in them.
     Final,
 }
 
@@ -101,7 +101,7 @@ pub(super) struct Reporter {
     sent: Option<f64>,
     /// The last message that was accepted, sent or kept, where a value may be repeated for a new message.
     message: Option<Text>,
-    /// `true` once the final update was sent past the window.
+    /// `true` once an update was sent as final, past the windows.
     final_passed: bool,
     /// The update that waits for the window, for room in the outbox, or for the next increase.
     kept: Option<Progress>,
@@ -120,12 +120,12 @@ impl Reporter {
 
     pub(super) fn set_rate(&mut self, rate: RateWindow) {
         self.window.rate = rate;
-        while self.window.sent.len() > self.window.most() {
+        while self.window.sent.len() > self.window.max_updates() {
             self.window.sent.pop_front();
         }
     }
 
-    /// Checks an update by itself. A value that is above its total by float noise only becomes the total.
+    /// Checks the numbers of an update. A value that exceeds its total by a rounding error becomes the total.
     pub(super) fn check(mut update: Progress, rules: &Rules, policy: &ProgressPolicy) -> Result<Progress, ProgressError> {
         for number in [update.value, update.total].into_iter().flatten() {
             if !number.is_finite() {
@@ -148,8 +148,8 @@ impl Reporter {
         Ok(update)
     }
 
-    /// Keeps an update that passed [`Self::check`], merged with the one that was kept before. [`Self::next`] returns the next step for
-    /// it. `false` if it has nothing new.
+    /// Keeps an update that passed [`Self::check`], merged with the one that was kept before. Returns `false` if there is nothing new in
+    /// it. [`Self::next`] returns the next step for it.
     pub(super) fn report(&mut self, mut update: Progress, rules: &Rules, policy: &ProgressPolicy) -> bool {
         if update.value.is_some_and(|value| !increases(value, self.floor, policy.epsilon)) {
             update.value = None;
@@ -171,7 +171,7 @@ impl Reporter {
             }
         }
         if update.value.is_none() && !rules.lone_messages {
-            // The wire wants a value, and one that increases: the first message can have 0, later ones wait for an increase.
+            // The protocol demands a value, and that it increases. The first message is sent with 0; later ones wait for an increase.
             let can_begin = !repeats || update.message.is_some();
             if self.floor.is_none() && can_begin {
                 update.value = Some(0.0);
@@ -212,7 +212,7 @@ impl Reporter {
         self.take()
     }
 
-    /// Takes the kept update just before the response, whatever the windows say.
+    /// Takes the kept update just before the response, whether or not the windows are open.
     pub(super) fn release_last(&mut self, rules: &Rules) -> Option<Progress> {
         let can_go = self.kept.as_ref().is_some_and(|kept| kept.value.is_some() || rules.lone_messages);
         if can_go { self.take() } else { None }
@@ -226,7 +226,7 @@ impl Reporter {
         Some(update)
     }
 
-    /// Merges member by member; the newest wins. A value comes with its total, which may have vanished.
+    /// Merges member by member; the newer one wins. A new value replaces the total too, even if it comes without one.
     fn keep(&mut self, newer: Progress) {
         let Some(kept) = &mut self.kept else {
             self.kept = Some(newer);
@@ -250,11 +250,11 @@ impl Reporter {
 fn as_percent(update: Progress) -> Progress {
     let percent = match (update.value, update.total) {
         (Some(value), Some(total)) if total > 0.0 => {
-            // Multiplied first, so that an integer share of a hundred stays an integer; unless that is too large.
+            // Multiplied first, so that whole percentages come out exact, unless the product overflows.
             let hundredfold = 100.0 * value;
             Some(if hundredfold.is_finite() { hundredfold / total } else { 100.0 * (value / total) })
         }
-        // Nothing of nothing is all of it: 100 percent.
+        // With a total of 0 there is nothing to do: 100 percent.
         (Some(_), Some(_)) => Some(100.0),
         (value, _) => value,
     };
@@ -265,15 +265,17 @@ fn as_percent(update: Progress) -> Progress {
 /// The verdict of a caller on an update that arrived.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum UpdateVerdict {
-    /// It is handed on. `advances` is `true` for a sign of life, and `false` for the last value again with another message.
+    /// It becomes an event. `advances` is `true` if it restarts the idle clock, and `false` if it only repeats the last value with another
+    /// message.
     Accepted { progress: Progress, advances: bool },
-    /// It is dropped. `surfaces` is `true` if it is reported, and `false` if it is only counted since one was reported a moment ago.
+    /// It is dropped. `surfaces` is `true` if it is reported as an event, and `false` if it is only counted because another one was
+    /// reported in the same window.
     Dropped { surfaces: bool },
 }
 
-/// Returns `true` if an update that does not increase is handed on all the same. On a wire that has percentages its sender may not know
-/// that it must increase (Tesseron, progress page), so its message and data are not lost.
-fn is_worth_telling(progress: &Progress, rules: &Rules) -> bool {
+/// Returns `true` if the message or data of an update that does not increase is worth an event. Tesseron does not demand an increase (page
+/// "Progress"), so data counts there, too.
+fn is_worth_an_event(progress: &Progress, rules: &Rules) -> bool {
     progress.message.is_some() || (rules.percent && progress.data.is_some())
 }
 
@@ -293,7 +295,7 @@ impl Watcher {
         self.last.take()
     }
 
-    /// Accepts an update that is strictly greater than the last one, whatever the step: float noise is the sender's.
+    /// Accepts an update that is strictly greater than the last one, by however little: only the sender absorbs rounding errors.
     pub(super) fn judge(
         &mut self,
         mut progress: Progress,
@@ -311,17 +313,17 @@ impl Watcher {
             self.floor = value.or(self.floor);
             match &mut self.last {
                 // An update without a value leaves the last value as it is.
-                Some(last) if value.is_none() => retell(last, &progress),
+                Some(last) if value.is_none() => update_last(last, &progress),
                 Some(last) => **last = progress.clone(),
                 None => self.last = Some(Box::new(progress.clone())),
             }
         } else if (accepts_equal || rules.accepts_equal)
-            && is_worth_telling(&progress, rules)
+            && is_worth_an_event(&progress, rules)
             && (rules.percent || value == self.floor)
         {
             (progress.value, progress.total) = (None, None);
             if let Some(last) = &mut self.last {
-                retell(last, &progress);
+                update_last(last, &progress);
             }
         } else {
             let surfaces = self.quiet_until.is_none_or(|until| now >= until);
@@ -334,8 +336,8 @@ impl Watcher {
     }
 }
 
-/// Puts the message and the data of an update, if it has any, in place of the last ones.
-fn retell(last: &mut Progress, update: &Progress) {
+/// Replaces the last message and the last data by those of an update, if it has any.
+fn update_last(last: &mut Progress, update: &Progress) {
     last.message = update.message.clone().or_else(|| last.message.take());
     last.data = update.data.clone().or_else(|| last.data.take());
 }
@@ -435,7 +437,7 @@ mod tests {
         }
         assert_eq!(sent.len(), 10);
         assert_eq!(sent.last(), Some(&1.0));
-        // Float noise above the total is cut off as well.
+        // A rounding error above the total is cut off as well.
         assert_eq!(unlimited().values([of(1.0 + 1e-15, 1.0)]), [1.0]);
     }
 

@@ -1,4 +1,4 @@
-//! The queue in which calls wait for what they share on the way out: the session's rate window, and room on their lane.
+//! The queue of calls whose progress waits for what they share: the session's rate window, and room on their lane.
 //!
 //! | QueueTicket | `join` for the turn | `join` for room | `leave` |
 //! |---|---|---|---|
@@ -6,11 +6,11 @@
 //! | for the turn | stays | the last of those for room | none |
 //! | for room | the last of those for the turn | stays | none |
 //!
-//! First come, first served: the caller sees a sign of life of a call only by its progress, so a call that reports all the time must not
-//! starve one that reports now and then. Final updates have a queue of their own: they wait for room alone, and for no window.
+//! The queue is first come, first served, so that a call which reports often cannot starve one that reports rarely. Final updates wait for
+//! room alone, in a queue of their own.
 //!
-//! Each lane has such a queue, and the tickets of all lanes are numbered together. A lane without room is skipped until it has some
-//! (`block`, `unblock`), so that a peer that reads one lane slowly holds up no other.
+//! Each lane has such a queue, and the tickets of all lanes are numbered together. A lane without room is skipped until it has room again
+//! (`block`, `unblock`), so that a peer which reads one lane slowly delays no other.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -40,7 +40,7 @@ pub(super) struct ProgressQueue {
     lanes: BTreeMap<Lane, BTreeMap<QueueTicket, InboundId>>,
     /// The first ticket of each lane that is not blocked.
     heads: BTreeMap<QueueTicket, Lane>,
-    /// Lanes that had no room when they were last looked at.
+    /// Lanes that had no room when they were last checked.
     blocked: BTreeSet<Lane>,
     next: u64,
     /// The next opening of the window, as it is armed in the session's timers.
@@ -59,7 +59,7 @@ impl ProgressQueue {
         }
     }
 
-    /// Returns `true` if there is something to do: a call of a lane with room waits, or a timer was armed for one.
+    /// Returns `true` if the queue must be served or its timer updated: a call of a lane with room waits, or the timer is armed.
     #[inline]
     pub(super) fn is_busy(&self) -> bool {
         !self.heads.is_empty() || self.armed.is_some()
@@ -76,7 +76,7 @@ impl ProgressQueue {
         Some((*self.lanes.get(lane)?.get(ticket)?, *lane))
     }
 
-    /// Gives a call the last ticket of a lane; a call with such a ticket keeps it.
+    /// Appends a call to the queue of a lane. A call that already waits for `what` keeps its ticket.
     pub(super) fn join(&mut self, id: InboundId, lane: Lane, what: WaitFor, ticket: &mut Option<QueueTicket>) {
         if ticket.is_none_or(|ticket| ticket.0 != what) {
             self.leave(lane, ticket);
@@ -98,7 +98,7 @@ impl ProgressQueue {
         }
     }
 
-    /// Changes the queue of a lane, and keeps `heads` in step.
+    /// Changes the queue of a lane, and updates `heads`.
     fn change(&mut self, lane: Lane, change: impl FnOnce(&mut BTreeMap<QueueTicket, InboundId>)) {
         let line = self.lanes.entry(lane).or_default();
         let before = line.first_key_value().map(|(ticket, _)| *ticket);
@@ -144,7 +144,7 @@ impl ProgressQueue {
         self.blocked.contains(&lane)
     }
 
-    /// The moment at which the session's window lets the next update through.
+    /// The time at which the session's window lets the next update through.
     pub(super) fn opens(&self, now: Instant) -> WindowOpening {
         self.window.opens(now)
     }
@@ -163,7 +163,7 @@ impl ProgressQueue {
         timers.set(TimerKey::ProgressQueue, &mut self.armed, opens);
     }
 
-    /// Notes that the opening of the window has left the timers.
+    /// Records that the opening of the window was removed from the timers.
     pub(super) fn forget_armed(&mut self) {
         self.armed = None;
     }

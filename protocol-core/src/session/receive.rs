@@ -1,4 +1,4 @@
-//! The effect of the peer's messages on the session: one function for each kind, one transition in each.
+//! The effect of the peer's messages on the session, with one function for each kind of message.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -11,14 +11,15 @@ use super::outbound_call::OutboundCall;
 use super::peer_ids::Owner;
 use super::progress::UpdateVerdict;
 use super::route::{Lane, ReplyKind};
+use super::terms::Terms;
 use super::{
     CloseReason, Event, ExchangeId, InboundCall, InboundId, InboundInput, InputFailed, InputKey, Invalid, OutboundId,
     OutboundInput, Outcome, Session,
 };
 use crate::config::DepthInference;
 use crate::dialect::{
-    Ask, Caller, EarlyMessage, HandshakeAnswer, HandshakeFailed, HandshakeRejected, HandshakeRequest, Level, LogRecord, Message,
-    Op, PeerChange, PeerInfo, Progress, Refusal, Request, ResponseBody, ResultFit,
+    Ask, EarlyMessage, HandshakeAnswer, HandshakeFailed, HandshakeRejected, HandshakeRequest, Level, LogRecord, Message, Op,
+    PeerChange, PeerInfo, Progress, Refusal, Request, ResponseBody, ResultFit, Rules, StatelessCaller,
 };
 use crate::error::{RpcError, Violation};
 use crate::json::{Json, Text};
@@ -34,7 +35,7 @@ enum ResponseTarget {
 }
 
 impl Session {
-    /// Reads a frame of the peer, and acts on it.
+    /// Reads a frame of the peer, and handles its message.
     pub(super) fn receive(&mut self, frame: Bytes) {
         self.stats.frames_in = self.stats.frames_in.saturating_add(1);
         self.stats.bytes_in = self.stats.bytes_in.saturating_add(frame.len() as u64);
@@ -45,20 +46,26 @@ impl Session {
         self.take(message, frame);
     }
 
-    /// Acts on a message of `frame`.
+    /// Handles a message of `frame`.
     fn take(&mut self, message: Message, frame: Bytes) {
         match message {
             Message::Response { number, body } => self.take_response(number, body.cut(frame)),
             Message::Progress { number, progress, partial } => self.take_progress(number, progress, partial),
-            Message::Request { id, request, meta, token, depth } => {
-                self.take_request(id, request.map(|request| request.cut(frame)), meta, token, depth)
+            Message::Request { id, request, meta, token, depth, caller } => {
+                let terms = self.terms(caller, &frame);
+                self.take_request(id, request.map(|request| request.cut(frame)), meta, token, depth, terms)
             }
             Message::Ask { id, ask, parent, depth } => self.take_ask(id, ask, parent, depth),
             Message::Cancel { id, reason } => self.take_cancel(&id, reason),
             Message::PeerChanged(change) => self.take_change(change),
-            Message::Ping { id } => self.answer(id, ReplyKind::Result, |session, id| {
-                session.rules.dialect.write_result(session.outbox.frames(), id, &Json::empty_object())
-            }),
+            Message::Answered { id, result, is_stateless } => {
+                if is_stateless {
+                    self.await_no_handshake();
+                }
+                self.answer(id, ReplyKind::Result, |session, id| {
+                    session.rules.dialect.write_result(session.outbox.frames(), id, &result)
+                });
+            }
             Message::SetLevel { id, level } => self.take_level(id, level),
             Message::HandshakeRequest { id, greeting } => self.take_handshake_request(id, greeting),
             Message::HandshakeConfirmed => self.take_confirmation(),
@@ -79,8 +86,8 @@ impl Session {
 
     // ---- Exchanges of ours ----
 
-    /// The target of the response to an exchange of ours. The first exchange of a call has the number of the call. A number below `next`
-    /// that is in no table is late.
+    /// The target of the response to an exchange of ours. The first exchange of a call has the number of the call. A response is late if
+    /// its number is below `next` and in no table.
     fn response_target(&self, number: u64) -> Option<ResponseTarget> {
         let (call, key) = (OutboundId(number), InputKey(number));
         if self.outbound_calls.get(&call).is_some_and(|call| !call.is_held()) {
@@ -105,7 +112,7 @@ impl Session {
                 Some(ResponseTarget::OutboundCall(_)) | None => self.stats.late_frames = self.stats.late_frames.saturating_add(1),
             };
         };
-        // A request that has not left cannot be answered: the peer guessed its number.
+        // A request that has not been polled cannot be answered: the peer guessed its number.
         if call.ticket().is_some_and(|ticket| self.outbox.holds(ticket)) {
             return self.violation(Violation::UnknownResponse);
         }
@@ -128,7 +135,7 @@ impl Session {
         self.finish_call(id, if fit == ResultFit::Wrong { Outcome::Invalid(Invalid::Response) } else { outcome });
     }
 
-    /// Brings the answer to an input request of ours to its handler (`docs/protocols/mcp.md`, "Transitions of an incoming call").
+    /// Handles the response to an input request of ours (`docs/protocols/mcp.md`, "Transitions of an incoming call").
     fn take_answer(&mut self, key: InputKey, body: ResponseBody) {
         let is_guessed = self.outbound_inputs.get(&key).is_some_and(|input| {
             let is_strange = input.rules().lane_bound && input.lane() != self.arriving.lane;
@@ -149,8 +156,8 @@ impl Session {
         self.deliver_answer(key, &input, answer);
     }
 
-    /// Hands progress on or drops it: progress accepted, progress dropped, late progress (`docs/protocols/mcp.md`, "Transitions of an
-    /// outgoing call").
+    /// Queues an event for progress, or drops it: progress accepted, progress dropped, late progress (`docs/protocols/mcp.md`, "Transitions
+    /// of an outgoing call").
     fn take_progress(&mut self, number: Option<u64>, progress: Progress, partial: Option<Box<Json>>) {
         let number = number.filter(|number| *number < self.next);
         let Some(number) = number else { return self.drop_unknown_progress(Violation::UnknownProgress) };
@@ -162,7 +169,7 @@ impl Session {
         if !call.is_observed() || call.ticket().is_some_and(|ticket| self.outbox.holds(ticket)) {
             return self.drop_unknown_progress(Violation::UnknownProgress);
         }
-        // A flood is reported once in the window that we would keep ourselves.
+        // A flood is reported once in the rate window that applies to our own updates.
         let quiet = self.config.progress.window.length;
         let accepts_equal = self.config.progress.accept_equal;
         match call.judge(progress, partial.map(|partial| *partial), self.now, accepts_equal, quiet) {
@@ -174,7 +181,7 @@ impl Session {
         }
     }
 
-    /// Drops progress that belongs to no call. A flood of it is reported once a window, too.
+    /// Drops progress that belongs to no call. A flood of it is reported once in a window, too.
     fn drop_unknown_progress(&mut self, rule: Violation) {
         let surfaces = self.now >= self.quiet_until;
         if surfaces {
@@ -194,7 +201,23 @@ impl Session {
 
     // ---- Exchanges of the peer ----
 
-    /// Begins a call or refuses it: accepted, refused, id in use, id used again (`docs/protocols/mcp.md`, "Transitions of an incoming
+    /// The terms of a request: its own if it is stateless, else those of the handshake; `None` before that.
+    #[inline]
+    fn terms(&mut self, caller: Option<StatelessCaller>, frame: &[u8]) -> Option<Terms> {
+        match caller {
+            Some(caller) => {
+                self.await_no_handshake();
+                let peer = self.recent_caller.get(caller, frame);
+                Some(Terms::new(peer, caller.rules, caller.log_level))
+            }
+            None => {
+                let peer = self.peer.as_ref().filter(|_| self.handshake.serves())?;
+                Some(Terms::new(Arc::clone(peer), self.rules, Some(self.log_level)))
+            }
+        }
+    }
+
+    /// Starts a call or refuses it: accepted, refused, id in use, id used again (`docs/protocols/mcp.md`, "Transitions of an incoming
     /// call").
     fn take_request(
         &mut self,
@@ -203,9 +226,9 @@ impl Session {
         meta: Option<Box<Json>>,
         token: Option<WireId>,
         claimed: u8,
+        terms: Option<Terms>,
     ) {
-        let peer = self.peer.as_ref().filter(|_| self.handshake.serves()).map(Arc::clone);
-        let Some(peer) = peer else {
+        let Some(terms) = terms else {
             return self.refuse(id, Some(Violation::OutOfPhase), |session| session.rules.dialect.too_early(EarlyMessage::Request));
         };
         if !self.ending.is_open() {
@@ -218,7 +241,8 @@ impl Session {
         if self.is_one_too_many(self.inbound_calls.len()) {
             return self.refuse(id, Some(Violation::TooManyRequests), |session| session.rules.dialect.busy(false));
         }
-        let name = token.as_ref().filter(|_| self.rules.names_calls);
+        let rules = terms.rules();
+        let name = token.as_ref().filter(|_| rules.names_calls);
         let lane = self.arriving.lane;
         let name = name.map(|name| (lane, name.clone()));
         if name.as_ref().is_some_and(|name| self.names.contains_key(name)) {
@@ -227,7 +251,7 @@ impl Session {
             });
         }
         let inbound = InboundId(self.next);
-        if !self.take_id(&id, Owner::InboundCall(inbound)) {
+        if !self.take_id(&id, Owner::InboundCall(inbound), rules) {
             return;
         }
         self.number();
@@ -235,16 +259,21 @@ impl Session {
             self.names.insert(name, inbound);
         }
         let depth = claimed.max(self.inferred_depth());
-        let observed = token.is_some();
+        let is_subscription = request.op().is_subscription();
+        let observed = token.is_some() && !is_subscription;
         let lane = self.owe();
-        self.inbound_calls.insert(inbound, InboundCall::new(lane, id, request.op(), token, depth, self.rules, self.now));
-        self.push_event(Event::Request { id: inbound, request, caller: Caller::new(peer, self.log_level, meta), depth, observed });
-        if let Some(deadline) = self.config.timeouts.serve {
+        let mut call = InboundCall::new(lane, id, request.op(), token, depth, &terms, self.now);
+        if let Request::Listen(listen) = &request {
+            call.listen(listen.filter().clone(), self.config.progress.window);
+        }
+        self.inbound_calls.insert(inbound, call);
+        self.push_event(Event::Request { id: inbound, request, caller: terms.into_caller(meta), depth, observed });
+        if let Some(deadline) = self.config.timeouts.serve.filter(|_| !is_subscription) {
             self.arm_inbound_call(inbound, deadline);
         }
     }
 
-    /// Returns `true` if one more request is too many beside the `open` ones, or in this second. Otherwise it is counted.
+    /// Counts one more request in the rate; returns `true` if it exceeds the rate, or the limit beside the `open` ones.
     #[inline]
     fn is_one_too_many(&mut self, open: usize) -> bool {
         let limits = &self.config.limits;
@@ -286,7 +315,7 @@ impl Session {
         };
         let parent = self.parent_of_ask(named);
         if parent.is_none() && self.rules.names_calls {
-            // An input request that crosses the end of its call breaks no rule.
+            // An input request that was sent before the peer learned of the end of its call is not a violation.
             let is_late = named.is_some_and(|number| self.was_ours(number));
             self.stats.late_frames = self.stats.late_frames.saturating_add(u64::from(is_late));
             let violation = (!is_late).then_some(Violation::UndeclaredInput);
@@ -301,7 +330,7 @@ impl Session {
             return self.refuse(id, Some(Violation::TooManyRequests), |session| session.rules.dialect.busy(false));
         }
         let key = InputKey(self.next);
-        if !self.take_id(&id, Owner::InboundInput(key)) {
+        if !self.take_id(&id, Owner::InboundInput(key), self.rules) {
             return;
         }
         self.number();
@@ -309,16 +338,16 @@ impl Session {
         self.inbound_inputs.insert(key, InboundInput::new(lane, id, parent, depth, self.rules));
         if let Some(parent) = parent {
             if let Some(call) = self.outbound_calls.get_mut(&parent) {
-                call.open_outbound_input(key, self.now);
+                call.open_inbound_input(key, self.now);
             }
             self.arm_call(parent);
         }
         self.push_event(Event::InputRequested { key, parent, ask, depth });
     }
 
-    /// The call that an input request belongs to: the one that the wire names, else the deepest in flight, the newest among equals.
+    /// The call that an input request belongs to: the one that it names, else the deepest in flight, the newest among equals.
     fn parent_of_ask(&self, named: Option<u64>) -> Option<OutboundId> {
-        // A request that has not left cannot have caused an input request.
+        // A request that has not been polled cannot have caused an input request.
         let may_ask = |op: Op| !op.is_probe() && (!self.rules.names_calls || self.rules.dialect.is_cancellable(op));
         let has_left = |call: &OutboundCall| may_ask(call.op()) && call.ticket().is_some_and(|ticket| !self.outbox.holds(ticket));
         let named = named.map(OutboundId).filter(|id| self.outbound_calls.get(id).is_some_and(has_left));
@@ -331,8 +360,7 @@ impl Session {
         })
     }
 
-    /// Acts on a cancel: of an inbound call by its caller, of nothing, of the handshake (`docs/protocols/mcp.md`, "Transitions of an
-    /// incoming call").
+    /// Handles a cancel: of an inbound call, of nothing, of the handshake (`docs/protocols/mcp.md`, "Transitions of an incoming call").
     fn take_cancel(&mut self, id: &WireId, reason: Option<Text>) {
         let lane = self.arriving.lane;
         let owner = match self.rules.names_calls {
@@ -347,7 +375,7 @@ impl Session {
                     self.close_input_of_call(input.parent(), key);
                 }
             }
-            // Unknown, finished or of the other direction: ignored. Only the handshake must not be named.
+            // An id that is unknown, finished or of the other direction is ignored. Only a cancel of the handshake is a violation.
             None => {
                 if self.handshake.is_answer_to(lane, id) {
                     self.violation(Violation::CancelledHandshake);
@@ -356,20 +384,22 @@ impl Session {
         }
     }
 
-    /// Makes an id of the peer live. `false` if it is live already: then no reply may be sent, since it would end the first request.
-    fn take_id(&mut self, id: &WireId, owner: Owner) -> bool {
+    /// Makes an id of the peer live. Returns `false` if it is already live; then no reply may be sent, since it would end the first
+    /// request.
+    fn take_id(&mut self, id: &WireId, owner: Owner, rules: &Rules) -> bool {
         let lane = self.arriving.lane;
         if self.peer_ids.owner(lane, id).is_some() {
             self.violation(Violation::DuplicateRequest);
             return false;
         }
-        if self.peer_ids.insert(lane, id.clone(), owner) {
+        // Without a handshake an id may be used again once its response was sent (Basic, "Requests").
+        if self.peer_ids.insert(lane, id.clone(), owner) && !rules.stateless {
             self.violation(Violation::ReusedId);
         }
         true
     }
 
-    /// Hands a log record on, unless it was written on behalf of a call that is over.
+    /// Queues an event for a log record, unless it belongs to a call that is over.
     fn take_log(&mut self, record: LogRecord, invocation: Option<u64>) {
         let is_live = |number: u64| self.response_target(number).is_some() && !self.was_ours(number);
         if invocation.is_none_or(is_live) {
@@ -413,7 +443,7 @@ impl Session {
         }
     }
 
-    /// Refuses a request with an error, and keeps no state.
+    /// Refuses a request with an error. No state is kept for it.
     fn refuse(&mut self, id: WireId, violation: Option<Violation>, error: impl FnOnce(&Self) -> RpcError) {
         if let Some(rule) = violation {
             self.violation(rule);
@@ -424,7 +454,7 @@ impl Session {
         });
     }
 
-    /// Replies at once, unless the id is that of a request in flight, which the reply would end.
+    /// Replies at once, unless a request in flight has the same id: the reply would end that one.
     fn answer(&mut self, id: WireId, kind: ReplyKind, write: impl FnOnce(&mut Self, &WireId) -> WrittenFrame) {
         let lane = self.arriving.lane;
         if self.handshake.is_asked_by(lane, &id) || self.peer_ids.owner(lane, &id).is_some() {
@@ -440,7 +470,7 @@ impl Session {
         self.push_unsolicited(self.arriving.lane, kind, frame);
     }
 
-    /// Notes that the lane of the frame that is being read is owed a reply, now or later.
+    /// Counts a reply that is owed on the lane of the frame that is being read.
     fn owe(&mut self) -> Lane {
         self.arriving.replies = self.arriving.replies.saturating_add(1);
         self.outbox.owe(self.arriving.lane);
@@ -451,7 +481,8 @@ impl Session {
 
     /// Sends our handshake request, if this end opens the handshake, and starts its deadline.
     pub(super) fn begin(&mut self) {
-        let deadline = self.config.timeouts.handshake.map(|span| self.now.saturating_add(span));
+        let is_awaited = self.rules.opens || self.config.era.has_legacy();
+        let deadline = self.config.timeouts.handshake.filter(|_| is_awaited).map(|span| self.now.saturating_add(span));
         if self.rules.opens {
             let exchange = self.number();
             let frame = self.rules.dialect.write_handshake_request(self.outbox.frames(), exchange, &self.config.local_end());
@@ -464,13 +495,21 @@ impl Session {
         }
     }
 
+    /// Stops the deadline of a handshake that may never come: the peer sends stateless requests.
+    #[inline]
+    fn await_no_handshake(&mut self) {
+        if self.handshake.is_fresh() {
+            self.handshake.arm(None, &mut self.timers);
+        }
+    }
+
     fn take_handshake_request(&mut self, id: WireId, greeting: Result<HandshakeRequest, HandshakeRejected>) {
         if !self.handshake.is_fresh() {
             return self.refuse(id, Some(Violation::OutOfPhase), |_| {
                 RpcError::fixed(RpcError::INVALID_REQUEST, "the handshake was made before")
             });
         }
-        // Calls that wait for the handshake may still be sent while the session is finishing.
+        // A session that is finishing still completes the handshake, for the calls that are held for it.
         if !self.ending.may_write() {
             return self.refuse(id, None, |session| session.rules.dialect.busy(true));
         }
@@ -507,7 +546,7 @@ impl Session {
         self.release_held();
     }
 
-    /// Acts on a change that the peer announces. Before the peer's half of the handshake it is kept until then.
+    /// Applies a change that the peer announces. If the peer's half of the handshake has not arrived yet, the change is stored until then.
     fn take_change(&mut self, change: Box<PeerChange>) {
         let Some(peer) = &self.peer else {
             self.change = Some(change);
@@ -566,7 +605,7 @@ impl Session {
         self.push_event(Event::Ready(peer));
     }
 
-    /// Sends the calls and input requests that waited for the handshake, oldest first.
+    /// Sends the calls and input requests that were held for the handshake, oldest first.
     fn release_held(&mut self) {
         for id in self.outbound_calls.ids() {
             self.release_call(id);

@@ -1,13 +1,12 @@
-//! The bound on requests of the peer in a second.
+//! The bound on the rate of requests of the peer: a token bucket that holds the requests of one second.
 //!
 //! ```text
-//!   a request:  less than a second's worth is taken ---> admitted, and one more share of the second is taken
-//!               a second's worth is taken -------------> refused, and nothing changes
-//!   time:       each share becomes free when it has passed
+//!   a request:  a token is left ----> admitted, and a token is taken
+//!               no token is left ---> refused, and nothing changes
+//!   time:       one token is refilled in each 1/rate of a second
 //! ```
 //!
-//! The state is one instant, at which all shares are free again. So the peer may send a second's worth at once, and then one for each
-//! share that becomes free.
+//! The state is one instant, at which the bucket is full again.
 
 use core::time::Duration;
 
@@ -15,19 +14,19 @@ use crate::time::Instant;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct RequestRate {
-    /// The instant at which all shares are free. Before `now`: they are.
+    /// The instant at which the bucket is full; before `now` if it is.
     free_at: Instant,
 }
 
 impl RequestRate {
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Takes a share for a request. `false` if none of the `most` in a second is free.
-    // Off by default: not in the way of a request that is not bounded.
+    /// Takes a token for a request, of `max` in a second. Returns `false` if none is left.
+    // Cold: the bound is off by default.
     #[cold]
-    pub(super) fn admit(&mut self, most: u32, now: Instant) -> bool {
-        // Whole microseconds, as time has; rounded down, so that the shares of a second fit into one.
-        let Some(share) = 1_000_000_u64.checked_div(most.into()).map(Duration::from_micros) else { return false };
+    pub(super) fn admit(&mut self, max: u32, now: Instant) -> bool {
+        // In microseconds, as the session's time; rounded down, so that `max` of them fit into a second.
+        let Some(share) = 1_000_000_u64.checked_div(max.into()).map(Duration::from_micros) else { return false };
         let free_at = self.free_at.max(now).saturating_add(share);
         let is_free = free_at.saturating_duration_since(now) <= Self::SECOND;
         if is_free {

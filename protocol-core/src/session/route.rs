@@ -1,4 +1,4 @@
-//! Lanes of the transport, and the route of each frame to them.
+//! Lanes, the streams of frames of a transport, and the route of each outgoing frame.
 
 use core::fmt;
 
@@ -6,20 +6,20 @@ use bytes::Bytes;
 
 use super::event::{ExchangeId, InputKey};
 
-/// A stream of frames of the transport, named by a number that the transport chooses.
+/// One stream of frames of the transport, identified by a number that the transport chooses.
 ///
-/// A transport of one stream has only the [channel](Self::CHANNEL). One with many, such as HTTP with a stream for each request, gives
-/// each a number of its own, and may reuse the number once the lane is no longer open
-/// ([`Session::set_writable`](crate::Session::set_writable) returns an error then). A lane opens with the first frame that comes by it,
-/// and stays open while a reply to it is owed, a frame waits for it, or it is [stopped](crate::Session::set_writable).
+/// A transport of one stream has only the [channel](Self::CHANNEL). One with many, such as HTTP with a stream for each request, gives each
+/// a number of its own, and may reuse the number once the lane is no longer open ([`Session::set_writable`](crate::Session::set_writable)
+/// returns an error then). A lane opens with the first frame that comes by it, and stays open while a reply is owed on it, a frame for it
+/// is queued, or it is [stopped](crate::Session::set_writable).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lane(u32);
 
 impl Lane {
-    /// The lane that is always open: for requests of ours, and for everything that belongs to no other lane.
+    /// The lane that is always open, with the number 0. Requests of ours leave on it, and every frame that belongs to no other lane.
     pub const CHANNEL: Self = Self(0);
 
-    /// The lane of that number. 0 is the channel.
+    /// The lane with that number. 0 is the channel.
     #[must_use]
     pub const fn new(number: u32) -> Self {
         Self(number)
@@ -38,11 +38,11 @@ impl fmt::Display for Lane {
     }
 }
 
-/// A frame to be written.
+/// A frame to write, and its destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Transmit {
-    /// One JSON message without a line feed.
+    /// One JSON-RPC message, without a line feed.
     pub frame: Bytes,
     /// Its destination.
     pub route: Route,
@@ -60,13 +60,13 @@ impl Transmit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Route {
-    /// The lane that it leaves on. A frame on behalf of an exchange of the peer leaves on the lane that the exchange came by.
+    /// The lane to write the frame on. A frame on behalf of a request of the peer is written on the lane that the request came by.
     pub lane: Lane,
-    /// The part that the frame plays on the lane.
+    /// The role of the frame on its lane.
     pub kind: RouteKind,
 }
 
-/// The part that a frame plays on its lane.
+/// The role of a frame on its lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RouteKind {
@@ -80,35 +80,37 @@ pub enum RouteKind {
     Cancel(ExchangeId),
     /// The answer to an input request of the peer.
     Answer(InputKey),
-    /// Anything else: news, log records that belong to no request, the confirmation of a handshake.
+    /// Any other notification: a change of a list, a log record that belongs to no request, the confirmation of a handshake.
     Notice,
 }
 
-/// The kind of a reply, as far as a transport tells them apart (HTTP answers a refusal with another status than an error of a handler).
+/// The kind of a reply, for transports that treat them differently: HTTP has another status for a refusal than for an error of a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ReplyKind {
     /// A result.
     Result,
     /// An error of the handler.
     Error,
-    /// An error without a handler: the frame or its parameters are broken, the method is unknown, it came too early, or too much runs.
+    /// An error that the session sends without running a handler: the frame or its parameters are invalid, the method is unknown, the
+    /// request came before the handshake, or too many requests are in flight.
     Refused,
 }
 
-/// The effect of a frame that was taken.
+/// The effect of a frame that [`Session::handle_frame`](crate::Session::handle_frame) took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Received {
-    /// The number of its requests for which the lane is owed a reply, now or later. 0 for a notification, a response, and a message that
-    /// is ignored. A request that the peer cancels later may get no reply; see [`Session::replies_owed`](crate::Session::replies_owed).
+    /// The number of requests in the frame that will be answered on its lane, now or later. 0 for a notification, a response, and a message
+    /// that is ignored. A request that the peer cancels may get no reply after all; see
+    /// [`Session::replies_owed`](crate::Session::replies_owed).
     pub replies: usize,
 }
 
-/// The part of a transport that is lost.
+/// A part of the transport that is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gone {
-    /// A lane: no more frames come by it.
+    /// A lane: no more frames arrive on it.
     Lane(Lane),
-    /// The stream on which the response to a request of ours was to come.
+    /// The stream on which the response to a request of ours was expected.
     Exchange(ExchangeId),
 }

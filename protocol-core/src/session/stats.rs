@@ -2,7 +2,7 @@
 
 use crate::error::Violation;
 
-/// Counters of a session since it was made.
+/// Counters of a session since its creation, and gauges of its current state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -14,36 +14,35 @@ pub struct Stats {
     pub frames_out: u64,
     /// Bytes polled.
     pub bytes_out: u64,
-    /// Updates that were merged into a later one.
+    /// Progress updates of ours that were merged into a later one.
     pub progress_coalesced: u64,
-    /// Updates of ours that were dropped: not increasing, or not asked for.
+    /// Progress updates of ours that were dropped: not increasing, or the peer did not ask for progress.
     pub progress_left_out: u64,
-    /// Updates of the peer that were dropped.
+    /// Progress updates of the peer that were dropped.
     pub progress_dropped: u64,
-    /// Responses and updates of the peer that came after their call had ended here.
+    /// Frames of the peer that came after their call had ended here.
     pub late_frames: u64,
-    /// Log records that were dropped because too much output waited.
+    /// Log records of ours that were dropped because too much output was queued.
     pub logs_dropped: u64,
-    /// Calls of methods whose `now` was before an earlier one.
+    /// Method calls whose `now` was before that of an earlier one.
     pub clock_went_back: u64,
-    /// Outbound calls in flight, now.
+    /// Gauge: outbound calls that have not settled.
     pub outbound_calls: usize,
-    /// Inbound calls, now, including cancelled ones whose handler has not ended.
+    /// Gauge: inbound calls, including cancelled ones whose handler has not ended.
     pub inbound_calls: usize,
-    /// Cancelled calls whose handler has not ended, now.
+    /// Gauge: cancelled inbound calls whose handler has not ended.
     pub orphans: usize,
-    /// Requests of ours that wait for a response, now: calls, input requests, the handshake. A call that is held for the handshake is not
-    /// counted.
+    /// Gauge: requests of ours without a response yet: calls, input requests, the handshake. Not those that are held for the handshake.
     pub exchanges_out: usize,
-    /// Requests of the peer that wait for our response, now: calls that were not cancelled, and its input requests.
+    /// Gauge: requests of the peer without a response yet: calls that were not cancelled, and input requests.
     pub exchanges_in: usize,
-    /// Bytes of output that wait to be polled, now.
+    /// Gauge: bytes of output that wait to be polled.
     pub queued_bytes: usize,
     violations: [u64; Violation::ALL.len()],
 }
 
 impl Stats {
-    /// The number of times that the peer broke `rule`.
+    /// The number of violations of `rule` by the peer.
     #[must_use]
     pub fn violations(&self, rule: Violation) -> u64 {
         self.violations.get(rule as usize).copied().unwrap_or_default()

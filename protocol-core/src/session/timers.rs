@@ -1,14 +1,14 @@
-//! Every deadline of a session, in one ordered table.
+//! The deadlines of a session, in one ordered table.
 //!
 //! ```text
-//!          set(at)              take_due: its time has come
+//!          set(at)              take_due
 //!   idle ------------> armed --------------------------------> idle
 //!     ^                 |  ^
-//!     `--- set(None) ---'  `--- set(another): it moves
+//!     `--- set(None) ---'  `--- set(another)
 //! ```
 //!
-//! The owner of a deadline keeps the time at which it is armed, by which the entry is found again. Deadlines at the same time are due in
-//! the order of [`TimerKey`], so that equal input gives equal output.
+//! The machine that a deadline belongs to stores the time for which it is armed, by which the entry is found again. Deadlines at the same
+//! time are due in the order of [`TimerKey`], so that equal input gives equal output.
 
 use core::fmt;
 
@@ -16,14 +16,14 @@ use crate::session::monotonic_map::MonotonicMap;
 use crate::session::{AlarmId, InboundId, InputKey, Lane, OutboundId};
 use crate::time::Instant;
 
-/// The owner of a deadline, and so the action that it stands for.
+/// The machine that a deadline belongs to, and so the action when it is due.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum TimerKey {
     /// Ends the handshake.
     Handshake,
-    /// Ends the state of the session's end.
+    /// Ends the current state of closing.
     Close,
-    /// Closes a lane whose peer does not read its refusals.
+    /// Closes a lane whose peer does not read unsolicited replies.
     Overload(Lane),
     /// Ends an outbound call that has taken too long.
     OutboundCall(OutboundId),
@@ -37,12 +37,12 @@ pub(super) enum TimerKey {
     Flush(InboundId),
     /// Sends a held response.
     Release(InboundId),
-    /// Queues an alarm of the owner.
+    /// Queues the event of an alarm.
     Alarm(AlarmId),
 }
 
 impl TimerKey {
-    /// Its place among all deadlines, as one number: by time, then by kind, then by age.
+    /// The order among all deadlines, as one number: by time, then by kind, then by age.
     fn rank(self, at: Instant) -> u128 {
         let (kind, number) = match self {
             Self::Handshake => (0, 0),
@@ -63,7 +63,7 @@ impl TimerKey {
 
 #[derive(Clone)]
 pub(super) struct Timers {
-    /// Each deadline with its time, by its rank. Most calls have the same timeout as those before them, so their deadlines rise.
+    /// The time and key of each deadline, by rank. Most calls have the same timeout, so their deadlines rise.
     armed: MonotonicMap<u128, (Instant, TimerKey)>,
 }
 
@@ -89,7 +89,7 @@ impl Timers {
         self.armed.first().map(|(_, (at, _))| *at)
     }
 
-    /// Takes the earliest deadline that is not after `now`. Its owner must then forget that it was armed.
+    /// Takes the earliest deadline that is not after `now`. Its machine must then forget that it was armed.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<TimerKey> {
         let (rank, (at, _)) = self.armed.first()?;
         if *at > now {

@@ -1,4 +1,4 @@
-//! The types that the methods of a session take and return, with one small error type for each method.
+//! The types that the methods of a session take and return, with an error type for each method that can fail.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -12,35 +12,36 @@ use crate::dialect::{CompletionRequest, Level, Op, Outgoing, Parts};
 use crate::json::{Json, Text};
 use crate::session::InputKey;
 
-/// A call to be made.
+/// A call to make, for [`Session::invoke`](crate::Session::invoke).
 ///
-/// The dialect writes its parameters in the words of its protocol; [`Invoke::new`] takes the exact parameters instead.
+/// Most constructors take typed parts, which the session writes in the form of its protocol; [`Invoke::new`] takes the exact parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Invoke {
     outgoing: Outgoing,
-    /// The input request of the peer on whose behalf the call is made, so that sampling depth counts.
+    /// The input request of the peer that the call is made for, from which it inherits its sampling depth.
     pub parent: Option<InputKey>,
-    /// The number of samplings that the call is nested in, if the owner knows more than `parent` says: a gateway does, of calls that it
-    /// passes on.
+    /// The number of sampling requests that the call is nested in, if it is more than `parent` implies: a gateway knows it for calls that
+    /// it passes on.
     pub depth: u8,
-    /// The time limits of the call; `None` for those of the session.
+    /// The time limits of the call; `None` for [`crate::Timeouts::call`].
     pub timeouts: Option<CallTimeouts>,
-    /// `true` to ask the peer for progress. An idle clock that restarts on progress asks for it, too.
+    /// `true` to ask the peer for progress. An idle clock that restarts on progress ([`CallTimeouts::reset_on_progress`]) asks for it in
+    /// any case.
     pub progress: bool,
 }
 
-/// Constructors, one for each request. Each call has the session's time limits and asks for progress.
+/// Constructors, one for each request. The calls that they make have the session's time limits and ask for progress.
 impl Invoke {
-    /// A request with exactly these parameters, an object in the words of the protocol that is spoken. The session adds members of its
-    /// own: on MCP members of `_meta`, whose others are kept; on Tesseron the name of the call. For [`Op::Custom`] use
-    /// [`Invoke::custom`], which takes the method.
+    /// A request with exactly these parameters, an object in the form of the session's protocol. The session adds members of its own: on
+    /// MCP to `_meta`, whose other members stay; on Tesseron the name of the call. For [`Op::Custom`] use [`Invoke::custom`], which takes
+    /// the method.
     #[must_use]
     pub fn new(op: Op, params: Json) -> Self {
         Self::of(op, Parts::Exact(params))
     }
 
-    /// Runs a tool; on Tesseron an action. `arguments`, on MCP an object, is passed on byte for byte.
+    /// Calls a tool; on Tesseron an action. `arguments`, which must be an object on MCP, is sent byte for byte.
     #[must_use]
     pub fn call_tool(name: impl Into<Text>, arguments: Json) -> Self {
         Self::of(Op::CallTool, Parts::Named { name: name.into(), arguments })
@@ -64,7 +65,7 @@ impl Invoke {
         Self::of(Op::ListPrompts, Parts::Page(cursor))
     }
 
-    /// Reads a resource. On Tesseron its name is the uri.
+    /// Reads a resource. On Tesseron the name of the resource is its URI.
     #[must_use]
     pub fn read_resource(uri: impl Into<Text>) -> Self {
         Self::of(Op::ReadResource, Parts::Resource { uri: uri.into(), subscription: None })
@@ -130,13 +131,13 @@ impl Invoke {
         self.outgoing.op
     }
 
-    /// The name or the uri that the request is about, for logs; `None` for a request without one.
+    /// The name or the URI in the request, for logs; `None` for a request without one.
     #[must_use]
     pub fn target(&self) -> Option<Cow<'_, str>> {
         self.outgoing.target()
     }
 
-    /// The JSON that the request was made of: the exact parameters, or the arguments of a tool or a prompt.
+    /// The JSON that was passed to the constructor: the exact parameters, or the arguments of a tool or a prompt.
     #[must_use]
     pub fn given(&self) -> Option<&Json> {
         self.outgoing.given()
@@ -147,8 +148,8 @@ impl Invoke {
         &self.outgoing
     }
 
-    /// Names a subscription ([`Invoke::subscribe`], [`Invoke::unsubscribe`]) for protocols that name them (Tesseron). By default its name
-    /// is the uri.
+    /// Names a subscription ([`Invoke::subscribe`], [`Invoke::unsubscribe`]) on Tesseron, where subscriptions have names. By default the
+    /// name is the URI. No effect on other requests.
     #[must_use]
     pub fn with_subscription(mut self, name: impl Into<Text>) -> Self {
         if let Parts::Resource { subscription, .. } = &mut self.outgoing.parts {
@@ -158,7 +159,7 @@ impl Invoke {
     }
 
     /// Sends `meta`, an object, as `_meta`, in place of a `_meta` in the parameters. Members that the session writes itself replace those
-    /// in it. Tesseron has no place for it.
+    /// in it. Ignored on Tesseron, which has no `_meta`.
     #[must_use]
     pub fn with_meta(mut self, meta: Json) -> Self {
         self.outgoing.meta = Some(Box::new(meta));
@@ -179,7 +180,7 @@ impl Invoke {
         self
     }
 
-    /// Sets the sampling depth of the call.
+    /// Sets [`Invoke::depth`].
     #[must_use]
     pub fn with_depth(mut self, depth: u8) -> Self {
         self.depth = depth;
@@ -204,14 +205,15 @@ pub struct InvokeError {
     pub call: Box<Invoke>,
 }
 
-/// The reason why a call or a notice was not sent.
+/// The reason why the session did not send a call or a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
     /// The session is closing or closed.
     #[error("the session is closing")]
     Closing,
-    /// Too many calls in flight, or too much output waiting. A later try may succeed.
+    /// Too many calls in flight ([`crate::Limits::in_flight`]), or too much output queued ([`crate::Limits::output_bytes`]). A later try
+    /// may succeed.
     #[error("too many calls in flight or too much output waiting")]
     Full,
     /// The peer did not declare the capability.
@@ -223,10 +225,10 @@ pub enum Refused {
     /// Only the other end of the protocol may send it.
     #[error("only the other end of the protocol may send this")]
     WrongEnd,
-    /// The parameters, the arguments or the `_meta` are no object, or a custom method has no name.
+    /// The parameters, the arguments or the `_meta` are not an object, or a custom method has an empty name.
     #[error("parameters, arguments and _meta must be JSON objects")]
     Params,
-    /// Longer than a frame.
+    /// Longer than [`crate::Limits::frame_bytes`].
     #[error("longer than a frame may be")]
     TooLarge,
     /// The input request given as its parent is not open.
@@ -234,12 +236,13 @@ pub enum Refused {
     NoParent,
 }
 
-/// The id, lane or handshake is over, or was never there. Nothing has changed.
+/// The call, input request, lane or handshake has ended, or never existed. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not live: it has ended or never was")]
 pub struct NotLive;
 
-/// A frame that was not read: events or refusals wait to be polled, or too many lanes are open. Poll, then offer it again.
+/// A frame that was not taken: too many events or refusals wait to be polled, or too many lanes are open. It is handed back; poll, then
+/// pass it again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("events or refusals wait to be polled, or too many lanes are open")]
 pub struct Full(pub Bytes);
@@ -253,9 +256,9 @@ pub struct TooManyAlarms;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServeOptions {
-    /// The longest time that the call may take, counted from its receipt. A deadline that has passed ends it at once.
+    /// The longest time that the call may take, counted from its receipt. A deadline that has already passed ends the call at once.
     pub deadline: Option<Duration>,
-    /// The rate of its progress.
+    /// The rate of its progress updates.
     pub window: Option<RateWindow>,
 }
 
@@ -279,19 +282,20 @@ impl ServeOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reported {
-    /// It waits to be polled as a frame.
+    /// It is queued as a frame, to be polled.
     Sent,
-    /// It is kept, merged with what was kept before, until the rate window opens or the response goes out.
+    /// It is kept, merged with the update that was kept before, until the rate window opens or the response is sent.
     Kept,
-    /// It is kept, merged with what was kept before, until the peer has read some of what waits.
+    /// It is kept, merged with the update that was kept before, because too much output is queued on its lane. It is sent when there is
+    /// room again.
     Coalesced,
-    /// It is not above the last value and has no message or data: dropped.
+    /// It was dropped: its value does not increase, and it has no message or data.
     NotIncreasing,
-    /// The peer did not ask for progress: dropped.
+    /// It was dropped: the peer did not ask for progress.
     Unobserved,
 }
 
-/// The reason why a progress update makes no sense. Nothing was sent.
+/// The reason why a progress update was rejected. Nothing was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProgressError {
@@ -309,7 +313,7 @@ pub enum ProgressError {
     AboveTotal,
 }
 
-/// The reason why a checkpoint was not taken. The one before it stays.
+/// The reason why a checkpoint was not stored. The previous one stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckpointError {
@@ -331,27 +335,27 @@ pub enum AskError {
     /// The call is over.
     #[error("the call is over")]
     NotLive,
-    /// The peer has ended its side: no answer would come.
+    /// The peer has ended its side of the channel, so no answer would come.
     #[error("the peer has ended the connection")]
     Disconnected,
     /// The peer did not declare the capability to answer it.
     #[error("the peer does not offer this")]
     Unsupported,
-    /// Sampling would be nested too deep.
+    /// Sampling would be nested deeper than [`crate::DepthPolicy::max`].
     #[error("sampling would be nested {depth} deep, {max} is the most")]
     TooDeep {
-        /// The depth that it would have.
+        /// The depth that the request would have.
         depth: u8,
-        /// The deepest that is allowed.
+        /// The maximum.
         max: u8,
     },
     /// The form or the input request has a shape that the protocol forbids.
     #[error("{0}")]
     Invalid(String),
-    /// Longer than a frame may be.
+    /// Longer than [`crate::Limits::frame_bytes`].
     #[error("longer than a frame may be")]
     TooLarge,
-    /// Too many input requests open, or too much output waiting.
+    /// Too many input requests open ([`crate::Limits::in_flight`]), or too much output queued ([`crate::Limits::output_bytes`]).
     #[error("too many input requests open or too much output waiting")]
     Full,
 }
@@ -360,18 +364,19 @@ pub enum AskError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Logged {
-    /// It waits to be polled as a frame.
+    /// It is queued as a frame, to be polled.
     Sent,
-    /// The peer does not want records of its level, or logging was not declared: dropped.
+    /// It was dropped: the peer has set a more severe level, or this end did not declare logging.
     Unwanted,
-    /// Too much output waits, or it is longer than a frame may be: this record was dropped, or an older one.
+    /// This record or an older one was dropped: too much output is queued, or the record is longer than [`crate::Limits::frame_bytes`].
     Dropped,
 }
 
 /// A way to close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Close {
-    /// Refuses new calls, lets running ones go on for `grace`, then cancels them.
+    /// Refuses new calls, lets running ones continue for `grace`, then cancels them.
     Graceful {
         /// The time that running calls have.
         grace: Duration,
@@ -380,10 +385,11 @@ pub enum Close {
     Now,
 }
 
-/// The end of the transport.
+/// The way in which the transport ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TransportEnd {
-    /// The peer ended its side; what we write may still reach it.
+    /// The peer ended its side; frames that we write may still reach it.
     Eof,
     /// Nothing can be written any longer.
     Failed,

@@ -19,11 +19,10 @@ pub enum WireId {
 
 impl WireId {
     /// Reads an id. `None` if `value` is neither text nor an integer that can be echoed as it was written (`1.0`, `-0` and numbers beyond
-    /// 64 bits cannot), or if it is longer than `most` bytes, since it is kept for long. Text is copied for the same reason, so that it
-    /// does not keep the buffer that its frame was read into.
-    pub(crate) fn read(value: &[u8], most: usize) -> Option<Self> {
+    /// 64 bits cannot), or if it is longer than `max` bytes. Text is copied, so that a stored id does not keep its frame alive.
+    pub(crate) fn read(value: &[u8], max: usize) -> Option<Self> {
         match Kind::of(value) {
-            _ if value.len() > most => None,
+            _ if value.len() > max => None,
             Kind::String => string(value).map(|text| Self::Str(text.into())),
             Kind::Number if value != b"-0" => integer(value).map(Self::Int),
             _ => None,
@@ -38,7 +37,7 @@ impl WireId {
         }
     }
 
-    /// The number, if this can be an id of ours: those are integers from 0 up.
+    /// The number, if this can be one of our ids: they are integers that are not negative.
     pub(crate) fn as_ours(&self) -> Option<u64> {
         match self {
             Self::Int(number) => u64::try_from(*number).ok(),

@@ -1,7 +1,6 @@
-//! The JSON-RPC 2.0 envelope, read and written. Knows no method.
+//! Reading and writing the JSON-RPC 2.0 envelope. It knows no methods.
 //!
-//! One pass over a frame checks its syntax and finds the members of the envelope; the values of `params`, `result` and `data` are handed
-//! on as text.
+//! One pass over a frame checks its syntax and finds the members of the envelope; the values of `params`, `result` and `data` stay text.
 
 mod id;
 mod read;

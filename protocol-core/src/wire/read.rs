@@ -12,21 +12,21 @@ use crate::json::read::{Kind, integer, string, string_bytes};
 use crate::json::scan::{Cursor, IndexedObject, Members, ScanError, is_text};
 use crate::json::{Frame, read};
 
-/// The bounds and the liberties of a reader.
+/// The limits of a reader, and its dialect.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
-    /// The deepest nesting.
+    /// The maximum nesting.
     pub(crate) depth: u8,
-    /// The longest id, in bytes.
+    /// The maximum length of an id, in bytes.
     pub(crate) id: usize,
-    /// The most messages in a batch; `None` if the revision has no batches.
+    /// The maximum number of messages in a batch; `None` if the revision has no batches.
     pub(crate) batch: Option<usize>,
-    /// `true` for a dialect in which a request may have the id `null`, a response without a result has the result `null`, an error counts
-    /// before a result, and a message without `"jsonrpc":"2.0"` is ignored.
+    /// `true` for a dialect in which a request may have the id `null`, a response without a result has the result `null`, a response with
+    /// both an error and a result is an error, and a message without `"jsonrpc":"2.0"` is ignored.
     pub(crate) lenient: bool,
 }
 
-/// A message, or the fault of a text that is none.
+/// A message, or the error of text that is not a message.
 pub(crate) type Element<'a> = Result<Envelope<'a>, Malformed>;
 
 /// One message. A method is bytes that passed the UTF-8 check of the frame: a `str` would need a second check.
@@ -48,7 +48,7 @@ pub(crate) enum Body<'a> {
     Malformed,
 }
 
-/// The fault of a text that is no message, and the error to answer it with. A response or a notification is never answered.
+/// The violation of text that is not a message, and the error to answer it with. A response or a notification is never answered.
 #[derive(Debug)]
 pub(crate) struct Malformed {
     pub(crate) violation: Violation,
@@ -79,8 +79,8 @@ impl From<ScanError> for Malformed {
     }
 }
 
-/// Takes a frame apart: calls `each` with every message in it, and `all` with what `each` made of the messages of a batch. Returns what
-/// they made, built in place rather than moved.
+/// Reads a frame: calls `each` with every message in it, and `all` with what `each` returned for the messages of a batch. The result is
+/// built in place, not moved.
 pub(crate) fn read<T>(frame: &Bytes, options: Options, mut each: impl FnMut(Element<'_>) -> T, all: impl FnOnce(Vec<T>) -> T) -> T {
     let mut found = Found::default();
     let mut cursor = Cursor::new(frame, options.depth);
@@ -102,7 +102,7 @@ fn batch<T>(
     options: Options,
     each: &mut impl FnMut(Element<'_>) -> T,
 ) -> Result<Vec<T>, Malformed> {
-    // The whole text is checked first: a batch that breaks off is no JSON, and no message of it is acted on.
+    // The whole text is checked first: a batch that breaks off is not JSON, and none of its messages is handled.
     cursor.whole()?;
     let refused = || Malformed::answered(Violation::InvalidBatch, None, RpcError::INVALID_REQUEST);
     let most = options.batch.ok_or_else(refused)?;
@@ -147,12 +147,12 @@ impl<'a> Found<'a> {
         Ok(self.read(cursor)?.end()?)
     }
 
-    /// Finds the members of the object at `cursor`, and returns the cursor after it. An error of syntax ends the reading.
+    /// Finds the members of the object at `cursor`, and returns the cursor after it.
     fn read(&mut self, cursor: Cursor<'a>) -> Result<Cursor<'a>, Malformed> {
         let mut members = match Members::starting_with(cursor, USUAL) {
             Some(mut members) => {
                 self.jsonrpc = Some(CURRENT);
-                // Nearly every message goes on so; any other is read below, name by name.
+                // Nearly every message continues like this; any other is read below, member by member.
                 if members.take_written(r#","id":"#) {
                     self.id = Some(members.value()?);
                 }
@@ -201,7 +201,7 @@ impl<'a> Found<'a> {
         let mut result = self.result;
         let current = self.jsonrpc.is_some_and(|value| value == CURRENT || string(value).as_deref() == Some("2.0"));
         if self.repeated {
-            // It is not known which of the two ids was meant, so none is named.
+            // With two ids it is unknown which was meant, so the answer has none.
             let is_request = self.method.is_some() && self.id.is_some();
             let answer = is_request.then(|| (None, RpcError::fixed(RpcError::INVALID_REQUEST, Violation::RepeatedMember.as_str())));
             return Err(Malformed { violation: Violation::RepeatedMember, answer });
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_cannot_be_echoed_makes_a_request_invalid_and_no_notification() {
+    fn a_request_whose_id_cannot_be_echoed_is_invalid_and_not_a_notification() {
         for id in ["null", "1.0", "1.5", "true", "{}", "[]", "-0", "1e3", "9223372036854775808", r#""\ud800""#] {
             let text = alloc::format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"a"}}"#);
             assert_eq!(shown(&text), "InvalidEnvelope Some((None, -32600))", "{id}");
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_that_are_no_object_are_refused_by_name() {
+    fn parameters_that_are_no_object_are_refused_with_the_id_of_the_request() {
         for params in ["[]", "1", "null", "\"x\""] {
             let text = alloc::format!(r#"{{"jsonrpc":"2.0","id":1,"method":"a","params":{params}}}"#);
             assert_eq!(shown(&text), "InvalidParams Some((Some(Int(1)), -32602))", "{params}");

@@ -1,4 +1,4 @@
-//! Writing frames, without line feeds.
+//! Writing frames. They contain no line feeds.
 
 use alloc::vec::Vec;
 
@@ -13,21 +13,21 @@ use crate::json::write::{Object, push_json, write_integer};
 /// Room for an envelope and small parameters, so that most frames are written without growing.
 const ENVELOPE: usize = 128;
 
-/// Writes frames, and holds the bytes of short ones that are queued, one after the other in a buffer that is used again. A frame is
-/// written after those that are queued already, so queueing it copies nothing.
+/// Writes frames, and stores the bytes of queued short ones, one after the other, in a buffer that is reused. A frame is written after
+/// those that are queued, so that queueing it copies nothing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FrameBuffer {
     /// The queued short frames, followed by the frame that was written last, if that is short.
     short: ByteQueue,
     /// The number of bytes of `short` that are queued.
     queued: usize,
-    /// The frame that was written last, if it is long. It gets memory of its own.
+    /// The frame that was written last, if it is long.
     long: Vec<u8>,
-    /// The memory that frames which are taken one by one share.
+    /// The memory shared by short frames that are taken one by one.
     block: BytesMut,
 }
 
-/// The frame that was written last: queued or taken before another is written, or discarded by that.
+/// The frame that was written last. Writing another frame discards it, so queue or take it first.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct WrittenFrame {
@@ -50,12 +50,12 @@ impl WrittenFrame {
     }
 }
 
-/// A queued frame, by the place of its bytes.
+/// The bytes of a queued frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum QueuedFrame {
     /// In the [`FrameBuffer`], after the frames that were queued before it. Holds its length in bytes.
     InBuffer(usize),
-    /// In memory of its own, since it is long.
+    /// In memory of its own: it is long, or it is for a lane other than the channel.
     Separate(Bytes),
 }
 
@@ -70,12 +70,12 @@ impl QueuedFrame {
 }
 
 impl FrameBuffer {
-    /// The size of a shared block: a frame that was taken keeps at most so many other bytes alive.
+    /// The size of a shared block, and so the number of other bytes that a taken frame can keep alive.
     const BLOCK: usize = 2048;
-    /// The longest frame that is queued in shared memory.
+    /// The longest frame that is queued in the shared buffer.
     const SHARING: usize = 1024;
 
-    /// Returns the frame that `write` writes, without a queue.
+    /// Returns the frame that `write` writes.
     pub(crate) fn single(write: impl FnOnce(&mut Self) -> WrittenFrame) -> Bytes {
         let mut frames = Self::default();
         let frame = write(&mut frames);
@@ -100,7 +100,7 @@ impl FrameBuffer {
         if frame.is_long {
             return core::mem::take(&mut self.long).into();
         }
-        // A frame that fills most of the memory takes it along.
+        // A frame that fills most of the memory takes the memory with it.
         if self.queued == 0 && frame.length >= self.short.capacity() / 2 {
             return self.short.take();
         }
@@ -128,7 +128,7 @@ impl FrameBuffer {
         }
     }
 
-    /// The first `length` queued bytes: the first frame, if it is so long.
+    /// The first `length` queued bytes, which are the first frame if that is its length.
     pub(crate) fn first(&self, length: usize) -> &[u8] {
         self.short.first(length)
     }
@@ -142,7 +142,7 @@ impl FrameBuffer {
     /// Takes the first `length` queued bytes as a frame of its own.
     #[inline]
     pub(crate) fn take_front(&mut self, length: usize) -> Bytes {
-        // A block whose frames were all dropped is used again.
+        // A block whose frames were all dropped is reused.
         if self.block.capacity() < length && !self.block.try_reclaim(Self::BLOCK) {
             self.block = BytesMut::with_capacity(Self::BLOCK);
         }
@@ -151,7 +151,7 @@ impl FrameBuffer {
         self.block.split().freeze()
     }
 
-    /// Drops queued frames amid the others. `frames` gives the length of each one in the buffer, from the first on, and whether it stays.
+    /// Drops some of the queued frames. `frames` gives, in order, the length of each frame in the buffer and whether it stays.
     pub(crate) fn retain(&mut self, frames: impl Iterator<Item = (usize, bool)>) {
         let mut queued: usize = 0;
         self.short.retain(frames.inspect(|(length, stays)| {
@@ -181,7 +181,7 @@ impl FrameBuffer {
         })
     }
 
-    /// Writes a notification whose parameters `members` writes.
+    /// Writes a notification; `members` writes the members of its parameters.
     pub(crate) fn notify(&mut self, method: &'static str, members: impl FnOnce(&mut Object<'_>)) -> WrittenFrame {
         self.frame(64, |object| {
             object.word("method", method);
@@ -189,7 +189,7 @@ impl FrameBuffer {
         })
     }
 
-    /// Writes a notification with parameters that are JSON already.
+    /// Writes a notification with the parameters `params`.
     pub(crate) fn notify_as_it_is(&mut self, method: &str, params: Option<&Json>) -> WrittenFrame {
         let hint = params.map_or(0, |params| params.as_bytes().len());
         self.notification(method, hint, params.map(|params| |out: &mut Vec<u8>| push_json(out, params.as_bytes())))
@@ -283,7 +283,8 @@ mod tests {
         );
     }
 
-    /// If one frame had a long hint and another a short one, the bytes of the discarded one stayed in the other's place.
+    /// A regression: the bytes of a discarded frame stayed in the buffer if the next frame, with a hint of another size, was written to the
+    /// other buffer.
     #[test]
     fn regression_a_frame_that_is_not_kept_leaves_no_trace_whatever_it_was_taken_for() {
         let shapes = [(0, 10), (10_000, 10), (0, 10_000), (10_000, 10_000)];
@@ -384,7 +385,7 @@ mod tests {
         let neighbours = all.windows(2).filter(|pair| ends_at(&pair[0]) == pair[1].as_ptr()).count();
         assert!(neighbours > 100, "{neighbours}");
         drop(all);
-        // One that leaves when all before it are gone takes no memory.
+        // A frame that is taken when all frames before it were dropped needs no new memory.
         let first = (0..100).map(|_| written(100).as_ptr()).min().unwrap();
         let again = (0..1_000).filter(|_| written(100).as_ptr() == first).count();
         assert!(again > 10, "{again}");
@@ -430,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_written_the_way_people_count() {
+    fn numbers_are_written_in_their_shortest_form_and_read_back_equal() {
         let shown = |number: f64| {
             let mut out = Vec::new();
             write_number(&mut out, number);
@@ -444,7 +445,7 @@ mod tests {
         assert_eq!(shown(1e300), "1e300");
         assert_eq!(shown(5e-324), "5e-324");
         let powers = (0..19).flat_map(|power| [10_i64.pow(power) - 1, 10_i64.pow(power), -10_i64.pow(power)]);
-        // Every group of four digits, and the eight digits that numbers here and there have.
+        // Every group of four digits in both positions, and a sample of the numbers with up to eight digits.
         let many = (0..10_000).chain((0..10_000).map(|number| number * 10_000)).chain((0..100_000_000).step_by(9_973));
         for number in powers.chain([i64::MIN, i64::MAX]).chain(many) {
             let mut out = Vec::new();

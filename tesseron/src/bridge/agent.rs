@@ -1,4 +1,4 @@
-//! Messages of the agent, and their targets.
+//! Handles the messages of the agent.
 
 use super::translate::{self, Purpose};
 use super::{Bridge, BridgeEvent, Leg, Route, meta};
@@ -28,12 +28,12 @@ impl Bridge {
                 self.tell(BridgeEvent::AgentClosed(reason));
                 self.close_apps();
             }
-            // A server calls nothing and asks nothing by itself.
+            // This end of MCP makes no calls, and input requests only on behalf of an app.
             _ => {}
         }
     }
 
-    /// Notes that apps which are claimed from now on belong to this agent. Sessions that were claimed before know no other.
+    /// Stores the agent for apps that are claimed from now on. Sessions that were claimed before keep the pending agent.
     fn meet_agent(&mut self, peer: &PeerInfo) {
         self.speaks_for.introduce(peer);
         self.tell(BridgeEvent::AgentReady(alloc::boxed::Box::new(peer.clone())));
@@ -64,7 +64,7 @@ impl Bridge {
         self.call_action(id, channel, action, call.into_arguments(), depth);
     }
 
-    /// The arguments go from frame to frame as they are.
+    /// Calls the action of an app. The arguments are passed on byte for byte.
     pub(super) fn call_action(
         &mut self,
         id: InboundId,
@@ -88,9 +88,9 @@ impl Bridge {
         }
     }
 
-    /// The agent is free at once; the app is told, and whatever it still says of the call goes nowhere.
+    /// Cancels a call at its app. It has already ended for the agent, and later frames of the app about it are dropped.
     fn give_up(&mut self, id: InboundId, why: &CancelReason) {
-        // Nothing runs here on its behalf.
+        // No handler runs for it here, so it has ended.
         let _ = self.agent.respond(id, Reply::Done, self.now);
         match self.routes.remove(&id) {
             Some(Route::App(channel, call)) => {
@@ -104,7 +104,7 @@ impl Bridge {
 
     pub(super) fn reply(&mut self, id: InboundId, reply: Reply) {
         self.routes.remove(&id);
-        // One that was cancelled meanwhile is answered already.
+        // An error means that the call was cancelled meanwhile, and is over.
         let _ = self.agent.respond(id, reply, self.now);
         self.stir(Leg::Agent);
     }

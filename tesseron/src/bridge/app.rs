@@ -1,4 +1,4 @@
-//! Messages of an app, and their targets.
+//! Handles the messages of an app.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -26,12 +26,12 @@ impl Bridge {
             Event::Notice(notice) => self.on_notice(channel, notice),
             Event::Violation(rule) => self.tell(BridgeEvent::Violation { leg: Leg::App(channel), rule }),
             Event::Closed(reason) => self.lose_app(channel, reason),
-            // A gateway is asked for nothing else, and asks for nothing by itself.
+            // An app sends a gateway no other requests.
             _ => {}
         }
     }
 
-    // ---- Who it is ----
+    // ---- Identity ----
 
     fn take_in(&mut self, channel: ChannelId, peer: Box<PeerInfo>, resume: Option<ResumeCredentials>) {
         let (epoch_ms, id) = (self.epoch_ms(), &peer.identity.name);
@@ -95,7 +95,7 @@ impl Bridge {
 
     fn lose_app(&mut self, channel: ChannelId, reason: CloseReason) {
         self.depart(channel);
-        // Its calls have ended and its questions were withdrawn: that comes before the end.
+        // Its calls have already ended, and its input requests were withdrawn.
         self.apps.remove(&channel);
         self.subscriptions.retain(|_, subscription| subscription.channel() != Some(channel));
         let silent = reason == CloseReason::HandshakeTimeout;
@@ -103,7 +103,7 @@ impl Bridge {
         self.tell(BridgeEvent::AppClosed { channel, reason });
     }
 
-    /// A session that is about to end serves no calls: an older one of the same app may.
+    /// Removes a session that is closing from the routes; calls may go to an older session of the same app.
     pub(super) fn depart(&mut self, channel: ChannelId) {
         if matches!(self.registry.handle_closed(channel, self.now), Departure::Kept | Departure::Forgotten) {
             self.change_surface();
@@ -113,16 +113,16 @@ impl Bridge {
 
     // ---- Calls ----
 
-    /// The invocation of the agent on whose behalf `id` runs, if it is one of a tool.
+    /// The agent's call on whose behalf `id` runs, if it is a call of a tool.
     fn invocation(&self, channel: ChannelId, id: OutboundId) -> Option<InboundId> {
         self.apps.get(&channel)?.invocation(id)
     }
 
     fn pass_progress(&mut self, channel: ChannelId, id: OutboundId, mut progress: Progress) {
         let Some(invocation) = self.invocation(channel, id) else { return };
-        // The scale is that of the app, also where it names no value.
+        // The total is 100 on Tesseron, even in an update without a value.
         progress.total = Some(100.0);
-        // An agent that wants none, or has enough, is no concern of the app.
+        // An error, for an agent that did not ask for progress or does not read it, does not concern the app.
         let _ = self.agent.progress(invocation, progress, self.now);
         self.stir(Leg::Agent);
     }
@@ -149,7 +149,7 @@ impl Bridge {
         }
     }
 
-    // ---- Questions ----
+    // ---- Input requests ----
 
     fn ask_agent(&mut self, channel: ChannelId, key: InputKey, parent: Option<OutboundId>, ask: Ask) {
         let now = self.now;
@@ -190,18 +190,18 @@ impl Bridge {
         }
     }
 
-    // ---- News ----
+    // ---- Notifications ----
 
-    fn pass_log(&mut self, channel: ChannelId, record: LogRecord) {
+    fn pass_log(&mut self, channel: ChannelId, mut record: LogRecord) {
         if !self.registry.is_claimed(channel) {
             return;
         }
-        let logger = self.apps.get(&channel).and_then(App::name).map(Text::from);
-        let _ = self.agent.log(None, LogRecord { logger, ..record }, self.now);
+        record.logger = self.apps.get(&channel).and_then(App::name).map(Text::from);
+        let _ = self.agent.log(None, record, self.now);
         self.stir(Leg::Agent);
     }
 
-    /// Gives calls of `channel` up that the agent does not wait for any longer.
+    /// Cancels a call at the app on `channel` for which the agent no longer waits.
     pub(super) fn cancel_at_app(&mut self, channel: ChannelId, id: OutboundId, reason: Option<&str>) {
         let now = self.now;
         if let Some(app) = self.apps.get_mut(&channel) {
@@ -210,7 +210,7 @@ impl Bridge {
         }
     }
 
-    /// Starts something at an app for the agent.
+    /// Starts a call at an app for the agent.
     pub(super) fn start_at_app(
         &mut self,
         channel: ChannelId,
@@ -228,7 +228,7 @@ impl Bridge {
         Ok(id)
     }
 
-    /// All apps, to be closed.
+    /// Closes the sessions of all apps.
     pub(super) fn close_apps(&mut self) {
         for channel in self.apps.keys().copied().collect::<Vec<_>>() {
             self.close_app(channel, Close::Now, self.now);

@@ -1,4 +1,4 @@
-//! One app, as the bridge keeps it: its session, what it has, and what is open between it and the agent.
+//! The state of one app: its session, its actions and resources, and the calls and input requests that are open between it and the agent.
 //!
 //! ```text
 //!            take_in                 claim, if it was not claimed before
@@ -8,7 +8,8 @@
 //!   (its session closes)
 //! ```
 //!
-//! The session knows whether it is claimed. Each call and each question is here from its start to its end, whatever the state.
+//! The claim of an app is part of its session's state. Calls and input requests stay in the tables until they end, whatever the
+//! state.
 
 use alloc::collections::{BTreeMap, VecDeque};
 
@@ -22,22 +23,22 @@ use protocol_core::json::{Json, Text};
 use protocol_core::session::{Close, Event, InboundId, InputKey, Invoke, OutboundId, Refused, Session};
 use protocol_core::time::Instant;
 
-/// One app, from the dial to the end of its session.
+/// One app, from the connection to the end of its session.
 pub(super) struct App {
     session: Session,
     /// Its actions and resources, once it was accepted.
     manifest: Option<Manifest>,
     /// Our requests to it, each with its purpose.
     calls: BTreeMap<OutboundId, Purpose>,
-    /// Its questions that are open at the agent, with their names there.
+    /// Its input requests that are open at the agent, with their keys in the agent's session.
     questions: BTreeMap<InputKey, InputKey>,
-    /// The uris that the agent watches there and that are still to be subscribed to again.
+    /// The URIs that the agent has subscribed to and that are still to be renewed after a resume.
     renewals: VecDeque<Text>,
-    /// The number of its calls that do so.
+    /// The number of calls in flight that renew subscriptions.
     renewing: usize,
 }
 
-/// So many of its subscriptions an app is asked for again at once: few of the calls that it may have, and of what it may have to read.
+/// The maximum number of subscriptions that are renewed at once, so that they use only a small part of the limits on calls and output.
 const RENEWALS: usize = 16;
 
 impl App {
@@ -49,7 +50,7 @@ impl App {
         &self.session
     }
 
-    /// The session, for the verbs that every leg has: frames, the end, time, output.
+    /// The session, for the methods that all legs have: frames, the end, time, output.
     pub(super) fn session_mut(&mut self) -> &mut Session {
         &mut self.session
     }
@@ -62,7 +63,7 @@ impl App {
         self.session.close(how, now);
     }
 
-    // ---- Who it is ----
+    // ---- Identity ----
 
     pub(super) fn is_taken_in(&self) -> bool {
         self.manifest.is_some()
@@ -73,38 +74,38 @@ impl App {
         self.manifest.as_ref()
     }
 
-    /// The name that it gives itself.
+    /// Its name, for people.
     pub(super) fn name(&self) -> Option<&str> {
         self.session.peer().map(|peer| &*peer.identity.name)
     }
 
-    /// Answers its greeting.
+    /// Accepts its hello or resume.
     pub(super) fn take_in(&mut self, manifest: Manifest, welcome: Welcome, now: Instant) {
         self.manifest = Some(manifest);
-        // A greeting that waits can be answered.
+        // An error means that the session is closing.
         let _ = self.session.welcome(Ok(welcome), now);
     }
 
-    /// Turns its greeting down.
+    /// Refuses its hello or resume.
     pub(super) fn refuse(&mut self, error: RpcError, now: Instant) {
-        // A greeting that waits can be answered.
+        // An error means that the session is closing.
         let _ = self.session.welcome(Err(error), now);
     }
 
-    /// Tells it who has claimed it, and when, in milliseconds of the epoch.
+    /// Records in its session that `agent` has claimed it at the time `at`, in milliseconds since 1970.
     pub(super) fn claim(&mut self, agent: &SpeaksFor, at: u64, now: Instant) {
-        // Only one that is about to go hears no claim, and it is missed when its end comes.
+        // An error means that the session is closing; its end fails the claim.
         let _ = self.session.claim(agent.identity().clone(), agent.capabilities(), at, now);
     }
 
-    /// Takes its new actions; before it was taken in it has none.
+    /// Replaces its actions. No effect before it was accepted.
     pub(super) fn set_actions(&mut self, list: &Json) {
         if let Some(manifest) = &mut self.manifest {
             manifest.set_actions(list);
         }
     }
 
-    /// Takes its new resources; before it was taken in it has none.
+    /// Replaces its resources. No effect before it was accepted.
     pub(super) fn set_resources(&mut self, list: &Json) {
         if let Some(manifest) = &mut self.manifest {
             manifest.set_resources(list);
@@ -113,7 +114,7 @@ impl App {
 
     // ---- Calls ----
 
-    /// Asks something of it.
+    /// Makes a call.
     pub(super) fn start_call(&mut self, call: Invoke, purpose: Purpose, now: Instant) -> Result<OutboundId, Refused> {
         let id = self.session.invoke(call, now).map_err(|refused| refused.why)?;
         self.renewing = self.renewing.saturating_add(usize::from(purpose.is_renewal()));
@@ -121,26 +122,26 @@ impl App {
         Ok(id)
     }
 
-    /// The one invocation of the agent that waits for a call.
+    /// The agent's call that waits for a call of ours, if there is exactly one.
     pub(super) fn invocation(&self, id: OutboundId) -> Option<InboundId> {
         self.calls.get(&id)?.invocation()
     }
 
-    /// Takes a call out that has ended.
+    /// Removes a call that has ended.
     pub(super) fn end_call(&mut self, id: OutboundId) -> Option<Purpose> {
         let purpose = self.calls.remove(&id)?;
         self.renewing = self.renewing.saturating_sub(usize::from(purpose.is_renewal()));
         Some(purpose)
     }
 
-    /// Tells it that a call is given up. The call stays in the table until it ends.
+    /// Cancels a call, which stays in the table until it ends.
     pub(super) fn cancel_call(&mut self, id: OutboundId, reason: Option<&str>, now: Instant) {
         let _ = self.session.cancel(id, reason, now);
     }
 
-    // ---- Subscriptions of before ----
+    // ---- Renewed subscriptions ----
 
-    /// Keeps what it is to be asked for again.
+    /// Adds subscriptions to renew.
     pub(super) fn keep_renewals(&mut self, uris: impl IntoIterator<Item = Text>) {
         self.renewals.extend(uris);
     }
@@ -149,31 +150,31 @@ impl App {
         !self.renewals.is_empty()
     }
 
-    /// The next one, if it may be asked now.
+    /// The next subscription to renew, if one more may be in flight.
     pub(super) fn next_renewal(&mut self) -> Option<Text> {
         if self.renewing < RENEWALS { self.renewals.pop_front() } else { None }
     }
 
-    /// It had no room for this one.
+    /// Puts a subscription back for which the app had no room.
     pub(super) fn put_renewal_back(&mut self, uri: Text) {
         self.renewals.push_front(uri);
     }
 
-    // ---- Questions ----
+    // ---- Input requests ----
 
-    /// Its question `key` is open at the agent, where it is called `at_agent`.
+    /// Records that its input request `key` is open in the agent's session as `at_agent`.
     pub(super) fn open_question(&mut self, key: InputKey, at_agent: InputKey) {
         self.questions.insert(key, at_agent);
     }
 
-    /// It does not ask any longer. Gives what the question is called at the agent, if it is open there.
+    /// Removes an input request. Returns its key in the agent's session, if it is open there.
     pub(super) fn withdraw_question(&mut self, key: InputKey) -> Option<InputKey> {
         self.questions.remove(&key)
     }
 
     pub(super) fn answer_question(&mut self, key: InputKey, answer: Answer, now: Instant) {
         self.questions.remove(&key);
-        // It may have lost interest meanwhile.
+        // An error means that the app has taken the input request back.
         let _ = self.session.provide_input(key, answer, now);
     }
 }

@@ -10,7 +10,7 @@ use protocol_core::error::{RpcError, Violation};
 use protocol_core::json::Text;
 use protocol_core::session::{CloseReason, InboundId};
 
-/// A claim that the owner works on. Never reused.
+/// The id of a claim that the owner has to look up. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClaimId(InboundId);
 
@@ -20,13 +20,13 @@ impl ClaimId {
         Self(id)
     }
 
-    /// The call of the agent that asks for the claim.
+    /// The call of the agent that requested the claim.
     pub(super) fn invocation(self) -> InboundId {
         self.0
     }
 }
 
-/// A code for a person to read. `Debug` keeps it to itself.
+/// A claim code to show to a person. `Debug` hides it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ShownCode(Text);
 
@@ -58,56 +58,56 @@ impl fmt::Debug for ShownCode {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum BridgeEvent {
-    /// The agent has introduced itself.
+    /// The agent has completed its handshake.
     AgentReady(Box<PeerInfo>),
-    /// The agent has named a code that no app on a channel of ours has. Look for an app with this code, dial it, and say
-    /// [`open_claimed`](super::Bridge::open_claimed) or [`refuse_claim`](super::Bridge::refuse_claim).
+    /// The agent has sent a claim code that belongs to no connected app. Find the app with this code, connect to it, and call
+    /// [`open_claimed`](super::Bridge::open_claimed); otherwise call [`refuse_claim`](super::Bridge::refuse_claim).
     ClaimWanted {
-        /// Names the claim.
+        /// The id of the claim.
         claim: ClaimId,
-        /// The code, as it was said.
+        /// The code that the agent sent.
         code: ClaimCode,
     },
-    /// The agent waits for a claim no longer. What is being dialled for it may be hung up.
+    /// The agent no longer waits for a claim. A connection that is being made for it can be dropped.
     ClaimGone {
-        /// Which.
+        /// The claim.
         claim: ClaimId,
     },
-    /// An app has said hello, or has come back.
+    /// An app has sent a hello or a resume, and was accepted.
     AppReady {
-        /// On which channel.
+        /// The channel to the app.
         channel: ChannelId,
-        /// Which app.
+        /// The app.
         app: Box<PeerInfo>,
-        /// The code that claims it, unless it is claimed.
+        /// The code that claims it; `None` if it is already claimed.
         code: Option<ShownCode>,
     },
-    /// An app was not taken in.
+    /// The hello or resume of an app was refused.
     AppRefused {
-        /// On which channel.
+        /// The channel to the app.
         channel: ChannelId,
         /// The error that was sent.
         error: RpcError,
     },
     /// The agent has claimed an app.
     AppClaimed {
-        /// On which channel.
+        /// The channel to the app.
         channel: ChannelId,
     },
-    /// The channel to an app is over: hang up once its last frame is written.
+    /// The session on a channel to an app has closed. Close the connection once its last frame is written.
     AppClosed {
-        /// Which.
+        /// The channel to the app.
         channel: ChannelId,
-        /// Why.
+        /// The reason.
         reason: CloseReason,
     },
-    /// The agent's session is over. The sessions of all apps end.
+    /// The agent's session has closed, and those of all apps are closing.
     AgentClosed(CloseReason),
     /// The peer on a leg broke a rule. The session goes on.
     Violation {
         /// The leg that the peer is on.
         leg: Leg,
-        /// Which.
+        /// The rule.
         rule: Violation,
     },
 }

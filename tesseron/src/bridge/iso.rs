@@ -1,11 +1,11 @@
-//! Times of the wall clock as people and models read them.
+//! Wall-clock times in ISO 8601.
 
 use alloc::format;
 use alloc::string::String;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// A time in milliseconds of the epoch as ISO 8601 has it, in UTC. `None` after the year 9999.
+/// A time in milliseconds since 1970, in ISO 8601 and UTC. `None` after the year 9999.
 pub(super) fn iso_8601(epoch_ms: u64) -> Option<String> {
     let (mut days, of_day) = (epoch_ms / DAY_MS, epoch_ms % DAY_MS);
     let mut lies_within = |length: u64| match days.checked_sub(length) {
@@ -36,7 +36,7 @@ mod tests {
             (DAY_MS - 1, "1970-01-01T23:59:59.999Z"),
             (951_782_400_000, "2000-02-29T00:00:00.000Z"),
             (951_868_800_000, "2000-03-01T00:00:00.000Z"),
-            // As the reference wrote it.
+            // Recorded from the reference implementation.
             (1_795_263_186_795, "2026-11-21T12:13:06.795Z"),
             (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
             (253_402_300_799_999, "9999-12-31T23:59:59.999Z"),

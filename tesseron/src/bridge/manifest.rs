@@ -1,4 +1,4 @@
-//! The actions and resources of an app, as far as they are known.
+//! The actions and resources of an app.
 
 use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -13,21 +13,21 @@ use protocol_core::json::read::{member, string};
 /// The actions and resources of an app, as it listed them.
 #[derive(Clone, Debug)]
 pub(super) struct Manifest {
-    /// The id that it gives itself.
+    /// The id of the app.
     id: String,
-    /// For people.
+    /// The name of the app, for people.
     name: String,
     origin: String,
-    /// In its own order; of two of one name the first counts.
+    /// Its actions, in its own order. Of two with the same name the first counts.
     actions: Vec<Action>,
     /// Their names.
     names: BTreeSet<String>,
-    /// Those whose tools have an alias, by it, and where they stand; of two of one alias the first counts.
+    /// The indexes of actions whose tools have an alias, by alias. Of two with the same alias the first counts.
     aliases: BTreeMap<String, usize>,
     resources: Vec<(String, Json)>,
 }
 
-/// Something that an app can do.
+/// An action.
 #[derive(Clone, Debug)]
 pub(super) struct Action {
     name: String,
@@ -36,17 +36,17 @@ pub(super) struct Action {
 }
 
 impl Action {
-    /// The name that its app gives it.
+    /// The name of the action.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The name that it has for the agent.
+    /// The name of the tool that the agent sees.
     pub(super) fn tool(&self) -> &str {
         &self.tool
     }
 
-    /// A member of what its app says of it.
+    /// A member of its description by the app.
     pub(super) fn part(&self, name: &str) -> Option<&[u8]> {
         member(self.described.as_bytes(), name)
     }
@@ -69,12 +69,12 @@ impl Manifest {
         manifest
     }
 
-    /// The id that the app gives itself.
+    /// The id of the app.
     pub(super) fn id(&self) -> &str {
         &self.id
     }
 
-    /// The name for people.
+    /// The name of the app, for people.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -88,7 +88,7 @@ impl Manifest {
         &self.actions
     }
 
-    /// Its resources by name, in its own order.
+    /// Its resources with their names, in its own order.
     pub(super) fn resources(&self) -> &[(String, Json)] {
         &self.resources
     }
@@ -97,7 +97,7 @@ impl Manifest {
         self.names.contains(name)
     }
 
-    /// The name of the action whose tool has this alias.
+    /// The name of the action whose tool has `alias`.
     pub(super) fn action_of_alias(&self, alias: &str) -> Option<&str> {
         self.actions.get(*self.aliases.get(alias)?).map(Action::name)
     }
@@ -122,10 +122,10 @@ impl Manifest {
     }
 }
 
-/// As many actions of an app are known, and as many resources: the first ones.
+/// The maximum number of actions of an app, and of its resources. Later ones are ignored.
 const ENTRIES: usize = 4096;
 
-/// An entry without a name cannot be asked for, so it is left out.
+/// The entries of `list` with their names; an entry without a name is dropped.
 fn by_name(list: &Json) -> Vec<(String, Json)> {
     let mut seen = BTreeSet::new();
     let mut named = Vec::new();

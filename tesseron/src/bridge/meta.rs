@@ -1,4 +1,4 @@
-//! The tools of the bridge itself: to claim an app, and to reach what apps have without a tool for each.
+//! The bridge's own tools: to claim an app, and to call actions and read resources without a tool for each.
 
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
@@ -15,32 +15,32 @@ use protocol_core::json::read::member;
 use protocol_core::json::write::{Object, pretty};
 use protocol_core::session::{Close, InboundId, Invoke};
 
-/// Which tools the agent is shown.
+/// The tools that are listed to the agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Surface {
-    /// A tool for each action, and that which claims.
+    /// A tool for each action, and the tool that claims an app.
     Dynamic,
-    /// Those of the bridge alone, for clients that do not notice that tools have changed.
+    /// Only the bridge's own tools, for clients that ignore changes of the list of tools.
     Meta,
-    /// All.
+    /// Both.
     #[default]
     Both,
 }
 
-/// An app that waits to be dialled, as its owner announces it outside.
+/// An app that waits for a gateway, as its manifest announces it.
 #[derive(Clone, Debug)]
 pub struct Advertised {
     /// The code that claims it.
     pub code: ClaimCode,
-    /// Its id, if that is known; else its name stands for it.
+    /// Its id, if that is known.
     pub app_id: Option<String>,
     /// The name for people.
     pub app_name: String,
-    /// Names the announcement.
+    /// The id of the manifest.
     pub instance_id: String,
-    /// The time of its announcement, in milliseconds of the epoch.
+    /// The time when the code was made, in milliseconds since 1970.
     pub minted_at: u64,
-    /// Until when it holds, in milliseconds of the epoch.
+    /// The time when the code expires, in milliseconds since 1970; `None` if it does not.
     pub expires_at: Option<u64>,
 }
 
@@ -48,11 +48,11 @@ pub struct Advertised {
 #[derive(Debug)]
 pub(super) struct Claiming {
     code: ClaimCode,
-    /// The channel on which its app shall say hello, once there is one.
+    /// The channel on which the hello of its app is expected, once it is open.
     channel: Option<ChannelId>,
 }
 
-/// One of them.
+/// One of the bridge's own tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tool {
     ClaimSession,
@@ -75,7 +75,7 @@ impl Tool {
         Self::ALL.into_iter().find(|(_, known)| *known == name).map(|(tool, _)| tool)
     }
 
-    /// The purpose of each, and the next step when it does not bring what was wanted.
+    /// The description for the model: the purpose of the tool, and what to do if it fails.
     const fn description(self) -> &'static str {
         match self {
             Self::ClaimSession => {
@@ -119,7 +119,7 @@ impl Tool {
     }
 }
 
-/// Those that are listed.
+/// The tools that are listed.
 pub(super) fn tools(surface: Surface) -> Vec<Json> {
     let listed = |tool: Tool| surface != Surface::Dynamic || tool == Tool::ClaimSession;
     let described = Tool::ALL.into_iter().filter(|(tool, _)| listed(*tool)).map(|(tool, name)| {
@@ -205,7 +205,7 @@ impl Bridge {
         }
     }
 
-    /// No app on a channel of ours has this code: perhaps one has that waits to be dialled.
+    /// Asks the owner for the app with a code that no connected app has.
     fn look_for(&mut self, id: InboundId, code: ClaimCode) {
         if self.claiming.values().any(|claiming| claiming.code.matches(&code)) {
             return self.reply(id, Reply::Tool(ToolOutput::error("this code is being claimed already")));
@@ -215,7 +215,7 @@ impl Bridge {
         self.tell(BridgeEvent::ClaimWanted { claim: ClaimId::of(id), code });
     }
 
-    /// The app on `channel` was dialled for a claim. Without a claim that waits for it there is no use in it.
+    /// Records that the app on `channel` was connected for a claim. Closes it if the claim is gone.
     pub(super) fn wait_for_hello(&mut self, claim: ClaimId, channel: ChannelId) {
         match self.claiming.get_mut(&claim.invocation()) {
             Some(claiming) => claiming.channel = Some(channel),
@@ -223,7 +223,7 @@ impl Bridge {
         }
     }
 
-    /// The app on `channel` has said hello.
+    /// Completes the claim for which `channel` was opened, after the hello of the app.
     pub(super) fn settle_claim_of(&mut self, channel: ChannelId) {
         if let Some(id) = self.claim_on(channel) {
             self.claiming.remove(&id);
@@ -233,7 +233,7 @@ impl Bridge {
         }
     }
 
-    /// The app on `channel` will not be had.
+    /// Fails the claim for which `channel` was opened.
     pub(super) fn miss_claim_of(&mut self, channel: ChannelId, why: &str) {
         if let Some(id) = self.claim_on(channel) {
             self.miss_claim(ClaimId::of(id), why);
@@ -258,7 +258,7 @@ impl Bridge {
         self.reply(id, Reply::Tool(ToolOutput::error(text)));
     }
 
-    /// The agent waits for it no longer.
+    /// Forgets a claim for which the agent no longer waits.
     pub(super) fn forget_claim(&mut self, id: InboundId) {
         if let Some(Claiming { channel: Some(channel), .. }) = self.claiming.remove(&id) {
             self.close_app(channel, Close::Now, self.now);
@@ -266,7 +266,7 @@ impl Bridge {
         self.tell(BridgeEvent::ClaimGone { claim: ClaimId::of(id) });
     }
 
-    // ---- Words for the model ----
+    // ---- Texts for the model ----
 
     fn describe_claimed(&self, channel: ChannelId) -> String {
         let Some(manifest) = self.manifest(channel) else { return String::from("Claimed.") };
@@ -291,14 +291,15 @@ impl Bridge {
         text
     }
 
-    /// Those that are not claimed on a channel of ours: a manifest may be out of date.
+    /// The announced apps that are not claimed on a channel of ours, since a manifest may be out of date.
     fn advertised(&self) -> impl Iterator<Item = &Advertised> {
         self.advertised.iter().filter(|one| !self.registry.holds(&one.code))
     }
 
-    /// The newest few that wait, with their codes. The code that was refused last is none of them: whatever announces it is out of date.
+    /// The newest few apps that wait to be claimed, with their codes. Without the code that was refused last, whose announcement is out of
+    /// date.
     fn waiting_codes(&self) -> Vec<String> {
-        /// As many as a person reads.
+        /// The maximum number of apps in the text.
         const SHOWN: usize = 3;
         let is_open = |code: &ClaimCode| self.missed.as_ref().is_none_or(|missed| !missed.matches(code));
         let pending = self.registry.pending().into_iter().map(|one| (one.code, String::from(one.app.as_str())));
@@ -375,7 +376,7 @@ impl Bridge {
             entries.push((one.minted_at, entry));
         }
         for one in self.advertised() {
-            // A manifest says no id; what a session of it was called before is the best that is known.
+            // A manifest has no app id. The id of an earlier session is used if there was one, else the name.
             let id = one.app_id.as_ref().unwrap_or(&one.app_name);
             let entry = entry(&one.code, (id, &one.app_name), one.minted_at, |object| {
                 object.string("source", "host-minted");
@@ -414,7 +415,7 @@ fn entry(code: &ClaimCode, app: (&str, &str), minted_at: u64, more: impl FnOnce(
     Json::written(out)
 }
 
-/// A time in milliseconds of the epoch, and the same for people.
+/// Writes a time in milliseconds since 1970, and in ISO 8601.
 fn time(object: &mut Object<'_>, (name, iso): (&'static str, &'static str), epoch_ms: u64) {
     object.integer(name, epoch_ms);
     if let Some(text) = iso_8601(epoch_ms) {

@@ -1,8 +1,8 @@
-//! The gateway between one MCP client, the agent, and any number of Tesseron apps: as pure as a [`Session`], with the same verbs,
-//! each told on which [`Leg`].
+//! A gateway between one MCP client, the agent, and any number of Tesseron apps, as a sans-IO state machine with the methods of a
+//! [`Session`]. Most of them also take the [`Leg`].
 //!
-//! A bridge owns the sessions of its legs. Whatever happens on one leg is carried to where it belongs before the verb returns, so
-//! that there is nothing in between that could wait, grow or be lost:
+//! A bridge owns the sessions of its legs. An event on one leg has its effect on the other before the method returns, so there is no queue
+//! between the legs:
 //!
 //! | the agent | an app |
 //! |---|---|
@@ -12,13 +12,13 @@
 //! | `sampling/createMessage`, `elicitation/create` | `sampling/request`, `elicitation/request` |
 //! | `resources/*` | `resources/*` |
 //! | `notifications/message` | `log` |
-//! | `notifications/*/list_changed` | `*/list_changed`, a claim, an app that comes or goes |
+//! | `notifications/*/list_changed` | `*/list_changed`, a claim, an app that connects or disconnects |
 //!
-//! Payloads cross as bytes; ids, tokens and names of invocations never do. A slow agent merges progress in its own outbox and stops no
-//! app; an app that breaks off costs the agent one error for each call that ran there.
+//! Payloads are passed on as bytes; ids, tokens and names of calls are replaced. Progress for a slow agent is merged in the agent's session
+//! and delays no app. If an app disconnects, the agent gets one error for each call that ran there.
 //!
-//! The [`SessionRegistry`] decides which apps and agents may speak. A task that needs the world outside, such as to dial an app whose code a person has
-//! said, is an [`BridgeEvent`].
+//! The [`SessionRegistry`] decides which apps are accepted, and which one a call goes to. A [`BridgeEvent`] asks the owner for everything
+//! that needs I/O, such as to connect to the app with a claim code.
 
 mod agent;
 mod app;
@@ -63,42 +63,43 @@ use subscription::Subscription;
 /// One channel of a bridge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Leg {
-    /// To the MCP client.
+    /// The channel to the MCP client.
     Agent,
-    /// To an app, dialled by [`Bridge::open`].
+    /// A channel to an app, opened by [`Bridge::open`].
     App(ChannelId),
 }
 
-/// Random bytes that cannot be guessed, for codes and tokens.
+/// A source of random bytes that cannot be guessed, for codes and tokens. It fills the whole slice.
 pub type Random = Box<dyn FnMut(&mut [u8]) + Send>;
 
 /// The configuration of a bridge.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct BridgeConfig {
-    /// The name and version of the gateway, as the agent is told.
+    /// The name and version of the gateway, for the agent.
     pub identity: Identity,
-    /// Which tools are listed. Hidden ones work all the same.
+    /// The tools that are listed. The others can be called, too.
     pub surface: Surface,
-    /// The rules for sessions that may come back.
+    /// The rules for sessions that may be resumed.
     pub registry: RegistryPolicy,
-    /// Every bound of the agent's session; as many subscriptions as calls. Four times as many calls at once as an app may have, so that one stuck app leaves room for
-    /// others.
+    /// The limits of the agent's session. [`Limits::in_flight`] also bounds its subscriptions; its default here is four times that of an
+    /// app, so that one stuck app leaves room for others.
     pub agent_limits: Limits,
-    /// Every bound of the session of each app. Of its manifest the first 4096 actions and as many resources are known.
+    /// The limits of the session of each app. Of each app only the first 4096 actions and the first 4096 resources are used.
     pub app_limits: Limits,
-    /// The clocks of each call to an app. None: the app has its own.
+    /// The time limits of each call to an app. Default: none, since the app has its own.
     pub call: CallTimeouts,
-    /// The time that an app has for its hello once it was dialled. 5 s.
+    /// The time in which an app must send its hello once it is connected. Default: 5 s.
     pub hello: Duration,
-    /// Which call a call belongs to that the agent makes while it samples: MCP does not say. The deepest.
+    /// The sampling depth of a call that the agent makes while sampling for an app, which MCP does not transmit. Default:
+    /// [`DepthInference::DeepestOpen`].
     pub inference: DepthInference,
-    /// The wall clock at the birth of the bridge, in milliseconds of the epoch; it is only shown.
+    /// The wall-clock time at the creation of the bridge, in milliseconds since 1970. It is used only for display.
     pub epoch_ms: u64,
 }
 
 impl BridgeConfig {
-    /// A gateway of this name, at this time.
+    /// A configuration with the defaults for everything but `identity` and `epoch_ms`.
     #[must_use]
     pub fn new(identity: Identity, epoch_ms: u64) -> Self {
         let limits = Limits::default();
@@ -123,9 +124,9 @@ impl BridgeConfig {
         (can.tools, can.tools_list_changed) = (true, true);
         (can.resources, can.resources_subscribe, can.resources_list_changed) = (true, true, true);
         config.limits = self.agent_limits;
-        // Until the agent sets a level it hears everything, as from the reference.
+        // Until the agent sets a level, every record is sent, as by the reference implementation.
         config.log_level = Level::Debug;
-        // The app throttles; the reference repeats the value for a message, and so do we where the message is another.
+        // The app limits the rate. As in the reference implementation, a new message is sent with the last value again.
         config.progress.window = RateWindow::UNLIMITED;
         config.progress.repeat_value_for_message = true;
         config.depth.inference = self.inference;
@@ -144,33 +145,33 @@ impl BridgeConfig {
     }
 }
 
-/// So many numbers each channel has for itself: an app that comes back may still talk of calls on the last one. They are exact in JSON for
-/// sixteen million channels.
+/// The number of ids that each channel has of its own, since a resumed app may still refer to calls of its previous channel. They stay
+/// below 2^53 for sixteen million channels.
 const IDS_A_CHANNEL: u64 = 1 << 28;
 
-/// A question of an app that is open at the agent.
+/// An input request of an app that is open at the agent.
 #[derive(Clone, Copy, Debug)]
 struct Question {
     channel: ChannelId,
-    /// The key of the input request there.
+    /// Its key in the app's session.
     key: InputKey,
-    /// The code of the error that the app is sent when the agent cannot be asked this.
+    /// The code of the error that is sent to the app if the agent does not support the input request.
     unavailable: i64,
 }
 
 /// The target of a call of the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Route {
-    /// To an app.
+    /// A call to an app.
     App(ChannelId, protocol_core::session::OutboundId),
-    /// Nowhere yet: the owner looks for an app, or waits for its hello.
+    /// A claim, while the owner looks for the app or its hello is awaited.
     Claim,
 }
 
-/// The whole gateway. Owns the sessions of its legs; see the [module](self).
+/// A gateway, which owns the sessions of its legs; see the [module](self).
 ///
-/// The verbs of a leg are those of [`Session`]; on a leg that is gone they do nothing. After [`Leg::Agent`] has closed, every app is
-/// closed, too.
+/// The methods with a [`Leg`] are those of [`Session`]; on a leg that is gone they do nothing. After [`Leg::Agent`] has closed, the
+/// sessions of all apps are closed, too.
 ///
 /// `Send` and not `Sync`, as [`Random`] need not be. With the feature `std`, `legs::SharedBridge` is both.
 pub struct Bridge {
@@ -182,35 +183,35 @@ pub struct Bridge {
     speaks_for: SpeaksFor,
     registry: SessionRegistry,
     apps: BTreeMap<ChannelId, App>,
-    /// Calls of the agent that run elsewhere.
+    /// Calls of the agent that run at an app, or wait for a claim.
     routes: BTreeMap<InboundId, Route>,
-    /// Questions of apps that are open at the agent.
+    /// Input requests of apps that are open at the agent.
     questions: BTreeMap<InputKey, Question>,
-    /// The subscriptions of the agent, by uri.
+    /// The subscriptions of the agent, by URI.
     subscriptions: BTreeMap<Text, Subscription>,
     /// The number of subscriptions that were made.
     subscribed: u64,
-    /// Claims that the owner works on.
+    /// Claims that the owner has to look up.
     claiming: BTreeMap<InboundId, Claiming>,
-    /// The code that was refused last, unless one was right after it.
+    /// The code that was refused last, unless another one was accepted since.
     missed: Option<ClaimCode>,
-    /// Apps that the owner knows of and that wait to be dialled.
+    /// Apps that the owner has announced with [`Self::advertise`].
     advertised: Vec<Advertised>,
-    /// News that the agent has not been told for want of room.
+    /// Notifications for the agent that its session has no room for yet.
     news: News,
-    /// Legs on which something has happened that was not carried on. Each change of a leg adds it; only [`Self::pump`] takes it out.
+    /// Legs with events that are not handled yet. Each change of a leg adds it; only [`Self::pump`] removes it.
     stirred: BTreeSet<Leg>,
-    /// Legs on which something has happened that their drivers were not told: whatever `pump` carried on, until it is polled. A leg that
-    /// is gone stays until then, too, since its driver must hang up.
+    /// Legs that `pump` has changed and whose drivers must run, until they are polled. A leg that is gone stays here, too, since its driver
+    /// must close the connection.
     touched: BTreeSet<Leg>,
-    /// The deadline of the session of each leg, and the same by time.
+    /// The deadline of the session of each leg, and the legs by deadline.
     due: BTreeMap<Leg, Instant>,
     deadlines: BTreeSet<(Instant, Leg)>,
     events: VecDeque<BridgeEvent>,
 }
 
 impl Bridge {
-    /// A bridge that begins at `now`, with no app yet.
+    /// Creates a bridge at the time `now`, without apps.
     #[must_use]
     pub fn new(config: BridgeConfig, random: Random, now: Instant) -> Self {
         let mut bridge = Self {
@@ -241,20 +242,20 @@ impl Bridge {
         bridge
     }
 
-    // ---- What happened outside ----
+    // ---- Input ----
 
-    /// A channel to an app stands: the app speaks first.
+    /// Adds a channel to an app, which is connected. The app sends the first frame.
     ///
     /// # Errors
-    /// [`OpenRefused`]: hang up.
+    /// [`OpenRefused`]; close the connection.
     pub fn open(&mut self, now: Instant) -> Result<ChannelId, OpenRefused> {
         self.open_as(Dial::Plain, now)
     }
 
-    /// A channel to the app stands that [`BridgeEvent::ClaimWanted`] asked for, and its host has taken the code.
+    /// Adds the channel to the app that [`BridgeEvent::ClaimWanted`] asked for, which is connected and has accepted the code.
     ///
     /// # Errors
-    /// [`OpenRefused`]: hang up. The agent has been told.
+    /// [`OpenRefused`]; close the connection. The agent's claim has failed.
     pub fn open_claimed(&mut self, claim: ClaimId, dial: BoundDial, now: Instant) -> Result<ChannelId, OpenRefused> {
         let opened = self.open_as(Dial::Bound(dial), now);
         match &opened {
@@ -271,7 +272,7 @@ impl Bridge {
             return Err(OpenRefused::Full);
         }
         let channel = self.registry.open(dial)?;
-        // Drivers of legs that are gone know it by now; an owner who drives all legs at once never asks.
+        // Removes legs that are gone: an owner who drives all legs at once never polls them.
         let apps = &self.apps;
         self.touched.retain(|leg| matches!(leg, Leg::App(known) if apps.contains_key(known)) || *leg == Leg::Agent);
         let session = Session::new(self.config.app(&self.speaks_for, channel), self.now);
@@ -281,15 +282,15 @@ impl Bridge {
         Ok(channel)
     }
 
-    /// No app was found for the code of [`BridgeEvent::ClaimWanted`], or it could not be dialled. Nothing happens when the agent waits for
-    /// that no longer.
+    /// Fails the claim of [`BridgeEvent::ClaimWanted`]: no app has its code, or the app could not be connected. `why` is shown to the
+    /// agent. No effect if the claim is gone.
     pub fn refuse_claim(&mut self, claim: ClaimId, why: &str, now: Instant) {
         self.advance(now);
         self.miss_claim(claim, why);
         self.pump();
     }
 
-    /// Says which apps wait to be dialled: what the agent may be told of them. Replaces what was said before.
+    /// Sets the list of apps that wait for a gateway, for the texts and tools that show them to the agent. Replaces the previous list.
     pub fn advertise(&mut self, apps: Vec<Advertised>) {
         self.advertised = apps;
     }
@@ -304,7 +305,7 @@ impl Bridge {
             && let Some(app) = self.apps.get_mut(&channel)
             && app.is_taken_in()
         {
-            // It has its welcome, so it has its new token.
+            // The app has sent a frame after its welcome, so it has the new token.
             self.registry.confirm(channel);
         }
         if self.is_full() {
@@ -318,7 +319,7 @@ impl Bridge {
         Ok(())
     }
 
-    /// The transport of a leg has ended, as [`Session::handle_end`] is told.
+    /// Handles the end of the transport of a leg; see [`Session::handle_end`].
     pub fn handle_end(&mut self, leg: Leg, end: TransportEnd, now: Instant) {
         self.advance(now);
         let at = self.now;
@@ -332,7 +333,7 @@ impl Bridge {
         self.pump();
     }
 
-    /// Lets everything happen whose time has come by `now`, on every leg. Early or repeated calls change nothing.
+    /// Handles every deadline that is not after `now`, on all legs. Harmless if called early or repeatedly.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.advance(now);
         let forgets = self.registry.poll_timeout().is_some_and(|due| due <= self.now);
@@ -350,7 +351,7 @@ impl Bridge {
         }
     }
 
-    /// Ends the agent's session, and then every app's; see [`Session::close`].
+    /// Closes the agent's session, and then those of all apps; see [`Session::close`].
     pub fn close(&mut self, how: Close, now: Instant) {
         self.advance(now);
         self.agent.close(how, self.now);
@@ -358,7 +359,7 @@ impl Bridge {
         self.pump();
     }
 
-    /// Ends the session with one app.
+    /// Closes the session of one app.
     pub fn close_app(&mut self, channel: ChannelId, how: Close, now: Instant) {
         self.advance(now);
         let at = self.now;
@@ -370,7 +371,7 @@ impl Bridge {
         self.pump();
     }
 
-    // ---- What there is to do ----
+    // ---- Output ----
 
     /// The next frame to write on a leg.
     #[must_use = "a frame that is polled and not written is lost"]
@@ -378,7 +379,7 @@ impl Bridge {
         let session = self.session_mut(leg)?;
         let frame = session.poll_transmit();
         let closed = session.is_closed();
-        // Polling makes room, and the last frame may be the end.
+        // Polling makes room for notifications, and polling the last frame may close the session.
         if leg == Leg::Agent && !self.news.is_empty() {
             self.tell_news();
         }
@@ -395,51 +396,52 @@ impl Bridge {
         frame
     }
 
-    /// The next thing that concerns the owner.
+    /// The next event for the owner.
     #[must_use = "an event that is polled is not repeated"]
     pub fn poll_event(&mut self) -> Option<BridgeEvent> {
         if self.is_full() {
-            // No leg was read, and now each may be.
+            // No leg could take input while events were unpolled; now each can.
             self.touched.insert(Leg::Agent);
             self.touched.extend(self.apps.keys().copied().map(Leg::App));
         }
         self.events.pop_front()
     }
 
-    /// A leg on which something has happened since it was last given: for an owner who drives each leg by itself.
+    /// The next leg that has changed since it was last returned, for an owner that has a driver for each leg.
     pub fn poll_touched(&mut self) -> Option<Leg> {
         self.touched.pop_first()
     }
 
-    /// Returns `true` if [`Self::poll_event`] has something.
+    /// Returns `true` if [`Self::poll_event`] would return an event.
     #[must_use]
     pub fn has_event(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// The deadline at which [`Self::handle_timeout`] has something to do, on any leg.
+    /// The next deadline of all legs, at which [`Self::handle_timeout`] must be called.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let legs = self.deadlines.first().map(|(due, _)| *due);
         [legs, self.registry.poll_timeout()].into_iter().flatten().min()
     }
 
-    // ---- How it stands ----
+    // ---- State ----
 
-    /// Returns `true` if frames of a leg are to be read, as [`Session::wants_input`] says; `false` while the owner leaves [`Limits::events`] events unpolled.
+    /// Returns `true` if [`handle_frame`](Self::handle_frame) takes frames of a leg; see [`Session::wants_input`]. `false` while
+    /// [`Limits::events`] events of the bridge are unpolled.
     #[must_use]
     pub fn wants_input(&self, leg: Leg) -> bool {
         !self.is_full() && self.session(leg).is_some_and(|session| session.wants_input(Lane::CHANNEL))
     }
 
-    /// The longest frame that is taken on a leg.
+    /// The maximum length of a frame on a leg, in bytes.
     #[must_use]
     pub fn frame_limit(&self, leg: Leg) -> usize {
         let limits = if leg == Leg::Agent { &self.config.agent_limits } else { &self.config.app_limits };
         limits.frame_bytes
     }
 
-    /// Returns `true` if a leg is over, and its last frame was polled.
+    /// Returns `true` if the session of a leg has closed, and its last frame was polled.
     #[must_use]
     pub fn is_closed(&self, leg: Leg) -> bool {
         self.session(leg).is_none_or(Session::is_closed)
@@ -451,7 +453,7 @@ impl Bridge {
         self.session(leg).map(Session::stats)
     }
 
-    /// The channels to apps that stand.
+    /// The open channels to apps.
     pub fn channels(&self) -> impl Iterator<Item = ChannelId> {
         self.apps.keys().copied()
     }
@@ -462,14 +464,14 @@ impl Bridge {
         self.registry.pending()
     }
 
-    /// The number of entries that the bridge itself keeps, beside those that its sessions count: a check that nothing leaks.
+    /// The number of entries in the tables of the bridge, without those of its sessions, to test for leaks.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         let subscribing = self.subscriptions.values().map(Subscription::waiting).fold(0, usize::saturating_add);
         [self.routes.len(), self.questions.len(), self.claiming.len(), subscribing].into_iter().fold(0, usize::saturating_add)
     }
 
-    // ---- Shared by the verbs ----
+    // ---- Private steps ----
 
     fn session(&self, leg: Leg) -> Option<&Session> {
         match leg {
@@ -485,7 +487,7 @@ impl Bridge {
         }
     }
 
-    /// The owner leaves too many events lie.
+    /// Returns `true` if too many events are unpolled.
     fn is_full(&self) -> bool {
         self.events.len() >= self.config.agent_limits.events
     }
@@ -494,7 +496,7 @@ impl Bridge {
         self.now = self.now.max(now);
     }
 
-    /// The wall clock, as far as the owner told it.
+    /// The wall-clock time, counted from the one in the configuration.
     fn epoch_ms(&self) -> u64 {
         let since = self.now.saturating_duration_since(self.born);
         self.config.epoch_ms.saturating_add(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
@@ -504,8 +506,8 @@ impl Bridge {
         self.stirred.insert(leg);
     }
 
-    /// Carries on what has happened, until nothing more happens. Every step takes an event from a session, and no event of one leg causes
-    /// more than one verb on another, so it ends.
+    /// Handles the events of all legs until there are none. It ends, since each step takes an event from a session, and an event of one leg
+    /// causes at most one method call on another.
     fn pump(&mut self) {
         while let Some(leg) = self.stirred.pop_first() {
             match leg {

@@ -1,4 +1,4 @@
-//! Changes for the agent, kept until its session has room for them.
+//! Notifications for the agent that wait until its session has room for them.
 
 use alloc::collections::BTreeSet;
 
@@ -7,12 +7,12 @@ use protocol_core::json::Text;
 use protocol_core::session::{Refused, Session};
 use protocol_core::time::Instant;
 
-/// The notifications for the agent, each once however often it happened.
+/// The notifications for the agent, each at most once.
 #[derive(Clone, Debug, Default)]
 pub(super) struct News {
     tools: bool,
     resources: bool,
-    /// Resources with a new value, by uri.
+    /// The URIs of resources that have a new value.
     updated: BTreeSet<Text>,
 }
 
@@ -21,27 +21,27 @@ impl News {
         !self.tools && !self.resources && self.updated.is_empty()
     }
 
-    /// The tools are others now.
+    /// Adds a change of the list of tools.
     pub(super) fn change_tools(&mut self) {
         self.tools = true;
     }
 
-    /// The resources are others now.
+    /// Adds a change of the list of resources.
     pub(super) fn change_resources(&mut self) {
         self.resources = true;
     }
 
-    /// The resource has a new value.
+    /// Adds a new value of a resource.
     pub(super) fn update(&mut self, uri: Text) {
         self.updated.insert(uri);
     }
 
-    /// The agent does not want to hear of the resource any longer.
+    /// Removes the notification for a resource, whose subscription has ended.
     pub(super) fn forget(&mut self, uri: &Text) {
         self.updated.remove(uri);
     }
 
-    /// Tells the agent as much as there is room for; the rest stays.
+    /// Sends as many notifications as there is room for; the others stay.
     pub(super) fn tell(&mut self, agent: &mut Session, now: Instant) {
         if self.tools {
             self.tools = agent.notify(Notice::ToolsChanged, now) == Err(Refused::Full);

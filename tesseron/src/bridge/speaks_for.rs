@@ -1,26 +1,25 @@
-//! The agent as the apps know it.
+//! The agent's identity toward the apps.
 //!
-//! It is pending until the agent says hello. Apps that are claimed from then on belong to that agent; sessions that were claimed before
-//! know no other.
+//! It is pending until the agent has completed its handshake. Sessions that were claimed before keep the pending identity.
 
 use protocol_core::dialect::tesseron::pending_agent;
 use protocol_core::dialect::{Capabilities, Identity, PeerInfo};
 
-/// For whom the bridge speaks to the apps.
+/// The agent on whose behalf the bridge calls apps.
 #[derive(Clone, Debug)]
 pub(super) struct SpeaksFor {
     identity: Identity,
-    /// Sampling and elicitation, as far as the apps are concerned.
+    /// Its capabilities that matter to apps: sampling and elicitation.
     capabilities: Capabilities,
 }
 
 impl SpeaksFor {
-    /// Stands for an agent that has not said its name yet.
+    /// The stand-in before the agent's handshake.
     pub(super) fn pending() -> Self {
         Self { identity: pending_agent(), capabilities: Capabilities::default() }
     }
 
-    /// Takes the name of the agent, and what it can do for apps.
+    /// Stores the name of the agent, and its capabilities that matter to apps.
     pub(super) fn introduce(&mut self, peer: &PeerInfo) {
         self.identity.name.clone_from(&peer.identity.name);
         self.identity.title = Some(peer.identity.name.clone());

@@ -1,4 +1,4 @@
-//! A resource that the agent watches.
+//! A resource that the agent has subscribed to.
 //!
 //! ```text
 //!                 the app agrees            its channel ends              its session is back
@@ -12,14 +12,14 @@
 //! |----------------------------------|----------------|-----------|-----------|---------------------|-----------|
 //! | the agent subscribes             | waits, too     | agreed to | agreed to | Lapsed, agreed to   | agreed to |
 //! | the agent unsubscribes           | forgotten      | forgotten | Unwanted  |                     | forgotten |
-//! | no request waits any longer      | forgotten      |           |           |                     |           |
+//! | no request of the agent waits    | forgotten      |           |           |                     |           |
 //! | the app agrees                   | Agreed         |           |           |                     | Agreed    |
-//! | the app says no                  | forgotten      |           |           |                     | forgotten |
+//! | the app refuses                  | forgotten      |           |           |                     | forgotten |
 //! | its channel ends                 | forgotten      | Lapsed    |           |                     | Lapsed    |
-//! | its session is back              |                |           | Renewing  | told, and forgotten |           |
+//! | its session is back              |                |           | Renewing  | ended at the app    |           |
 //! | its session is forgotten         |                |           | forgotten | forgotten           |           |
 //!
-//! To the agent a subscription lives on while its app is away.
+//! For the agent a subscription continues while its app is disconnected.
 
 use alloc::vec::Vec;
 
@@ -27,29 +27,29 @@ use crate::claims::{ChannelId, SessionId};
 use protocol_core::json::Text;
 use protocol_core::session::InboundId;
 
-/// A resource of which the agent wants to be told: one subscription at the app, however often the agent asked for it.
+/// The one subscription at an app for a resource, however many subscribe requests the agent has sent for it.
 #[derive(Clone, Debug)]
 pub(super) struct Subscription {
     session: SessionId,
-    /// The app's name for it, over all channels of the session: asked again, an app that has kept it has it once.
+    /// Its name at the app, on all channels of the session, so that an app which has kept it does not have it twice after the renewal.
     name: Text,
     state: State,
 }
 
 #[derive(Clone, Debug)]
 enum State {
-    /// The app was asked; these wait for it to agree.
+    /// The app was asked; these requests of the agent wait for its response.
     Asked(ChannelId, Vec<InboundId>),
     Agreed(ChannelId),
     Lapsed,
-    /// Lapsed, and taken back meanwhile: an app that has kept it hears so when it is back.
+    /// Lapsed, and no longer wanted: it is ended at the app when that is back.
     Unwanted,
     /// The app was asked again.
     Renewing(ChannelId),
 }
 
 impl Subscription {
-    /// One that `id` asks for, and that the app of `session` on `channel` is about to be asked for.
+    /// A subscription for the agent's request `id`, which is sent to the app of `session` on `channel`.
     pub(super) fn new(session: SessionId, channel: ChannelId, name: Text, id: InboundId) -> Self {
         Self { session, name, state: State::Asked(channel, alloc::vec![id]) }
     }
@@ -67,7 +67,7 @@ impl Subscription {
         &self.session
     }
 
-    /// The app's name for it.
+    /// Its name at the app.
     pub(super) fn name(&self) -> &Text {
         &self.name
     }
@@ -85,7 +85,7 @@ impl Subscription {
         matches!(&self.state, State::Asked(_, waiting) if waiting.contains(&id))
     }
 
-    /// Lets `id` wait with the others. Says whether it does: the app may have agreed before.
+    /// Adds `id` to the requests that wait. Returns `false` if the app has already agreed.
     pub(super) fn join(&mut self, id: InboundId) -> bool {
         match &mut self.state {
             State::Asked(_, waiting) => {
@@ -100,14 +100,14 @@ impl Subscription {
         }
     }
 
-    /// `id` does not wait any longer.
+    /// Removes `id` from the requests that wait.
     pub(super) fn leave(&mut self, id: InboundId) {
         if let State::Asked(_, waiting) = &mut self.state {
             waiting.retain(|waiting| *waiting != id);
         }
     }
 
-    /// The app on `channel` has agreed. Gives those who waited for that.
+    /// Records that the app on `channel` has agreed. Returns the requests that waited for it.
     pub(super) fn agree(&mut self, channel: ChannelId) -> Vec<InboundId> {
         match core::mem::replace(&mut self.state, State::Agreed(channel)) {
             State::Asked(_, waiting) => waiting,
@@ -115,28 +115,28 @@ impl Subscription {
         }
     }
 
-    /// Its channel has ended. What the app has not agreed to yet ends with it, once that is told.
+    /// Records the end of its channel. A subscription to which the app has not agreed ends when its call does.
     pub(super) fn lapse(&mut self) {
         if let State::Agreed(_) | State::Renewing(_) = self.state {
             self.state = State::Lapsed;
         }
     }
 
-    /// The agent wants it no longer while its app is away.
+    /// Marks it as unwanted while its app is away.
     pub(super) fn disown(&mut self) {
         if let State::Lapsed = self.state {
             self.state = State::Unwanted;
         }
     }
 
-    /// The app is back on `channel`, and is asked again.
+    /// Records that the app is back on `channel`, and is asked again.
     pub(super) fn renew(&mut self, channel: ChannelId) {
         if let State::Lapsed = self.state {
             self.state = State::Renewing(channel);
         }
     }
 
-    /// Ends it. Gives those who still wait.
+    /// Ends it, and returns the requests that still wait.
     pub(super) fn end(self) -> Vec<InboundId> {
         if let State::Asked(_, waiting) = self.state { waiting } else { Vec::new() }
     }

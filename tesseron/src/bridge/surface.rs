@@ -1,4 +1,4 @@
-//! The agent's view of the apps: names of tools, uris of resources, lists, and the news that they have changed.
+//! The agent's view of the apps: names of tools, URIs of resources, lists, and notifications of their changes.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -14,11 +14,11 @@ use protocol_core::json::Json;
 use protocol_core::json::read::{Kind, member, string};
 use protocol_core::json::write::Object;
 
-/// The scheme of every uri of a resource.
+/// The scheme of the URIs of resources.
 const SCHEME: &str = "tesseron://";
 
-/// The room that a list still has in a frame: a quarter of it in all, since as a text in a text it may grow to nearly four times that. An app that
-/// does not fit is left out as a whole, so that none hides the others.
+/// The number of bytes that a list may still add to a frame. A list gets a quarter of the frame, since escaping it as text inside JSON may
+/// make it nearly four times as long. An app that does not fit is omitted as a whole, so that it does not displace the others.
 pub(super) struct Room(usize);
 
 impl Room {
@@ -32,14 +32,14 @@ impl Room {
 }
 
 impl Bridge {
-    /// Tools and resources are others now.
+    /// Queues notifications that tools and resources have changed.
     pub(super) fn change_surface(&mut self) {
         self.news.change_tools();
         self.news.change_resources();
         self.stir(Leg::Agent);
     }
 
-    /// Tells the agent what it does not know, as far as there is room.
+    /// Sends the queued notifications to the agent, as far as there is room.
     pub(super) fn tell_news(&mut self) {
         if self.agent.is_ready() {
             self.news.tell(&mut self.agent, self.now);
@@ -48,7 +48,7 @@ impl Bridge {
 
     // ---- Tools ----
 
-    /// The tools of the bridge, then those of the apps that are routed to.
+    /// The bridge's own tools, then those of the apps that serve calls.
     pub(super) fn list_tools(&self) -> Vec<Json> {
         let mut tools = meta::tools(self.config.surface);
         let mut room = self.room();
@@ -57,7 +57,8 @@ impl Bridge {
                 let Some(manifest) = self.manifest(routed.channel) else { continue };
                 let mut of_app = Vec::new();
                 for action in manifest.actions() {
-                    // Two apps can come to the same name: `a` with `b__c`, and `a__b` with `c`. It is listed where it leads.
+                    // Two apps can have the same name of a tool: `a` with `b__c`, and `a__b` with `c`. Only the one that is called is
+                    // listed.
                     if self.resolve(action.tool()) == Some((routed.channel, action.name())) {
                         of_app.push(tool(manifest, action));
                     }
@@ -72,8 +73,8 @@ impl Bridge {
         Room(self.config.agent_limits.frame_bytes / 4)
     }
 
-    /// Finds the app of a tool's name: the one with the longest id that has such an action; if none has, the one with the longest id, which
-    /// may have learned of it since. An alias leads to the action that it was made for, and nowhere else.
+    /// Finds the app and the action of a tool: the app with the longest matching id that has such an action; if none has, the one with the
+    /// longest matching id, which may have added it since. An alias stands only for the action that it was made for.
     pub(super) fn resolve<'a>(&'a self, name: &'a str) -> Option<(ChannelId, &'a str)> {
         if tool_name::is_alias(name) {
             return self.resolve_alias(name);
@@ -104,7 +105,7 @@ impl Bridge {
         self.apps.get(&channel)?.manifest()
     }
 
-    /// A result, so that the model can read how to go on.
+    /// The reply for an unknown tool. It is a result, so that the model can read what to do next.
     pub(super) fn unknown_tool(&self, name: &str) -> Reply {
         let app = name.split_once("__").map_or(name, |(app, _)| app);
         let shown: String = app.chars().take(64).collect();
@@ -136,14 +137,14 @@ impl Bridge {
         resources
     }
 
-    /// Finds a resource and its app's name for it.
+    /// Finds the app of a resource, and the name of the resource there.
     pub(super) fn find_resource(&self, uri: &str) -> Option<(ChannelId, String)> {
         let (app, name) = parts_of(uri)?;
         Some((self.registry.route(app)?, name))
     }
 }
 
-/// An action as MCP describes a tool. A schema that is none would make clients throw the whole list away.
+/// An action in the form of an MCP tool. An invalid schema is replaced, since clients would reject the whole list.
 fn tool(manifest: &Manifest, action: &Action) -> Json {
     Object::value(|object| {
         object.string("name", action.tool());
@@ -169,7 +170,7 @@ fn tool(manifest: &Manifest, action: &Action) -> Json {
     })
 }
 
-/// The uri of a resource: whatever could be taken for another part of a uri is encoded (RFC 3986, section 2.1).
+/// The URI of a resource. Reserved characters are percent-encoded (RFC 3986, section 2.1).
 pub(super) fn uri_of(app: &str, name: &str) -> String {
     let mut uri = alloc::format!("{SCHEME}{app}/");
     for byte in name.bytes() {
@@ -182,13 +183,13 @@ pub(super) fn uri_of(app: &str, name: &str) -> String {
     uri
 }
 
-/// The app of a resource, and what that calls it.
+/// The app in the URI of a resource, and the name of the resource there.
 pub(super) fn parts_of(uri: &str) -> Option<(&str, String)> {
     let (app, name) = uri.strip_prefix(SCHEME)?.split_once('/')?;
     Some((app, decoded(name)))
 }
 
-/// Decodes a name. One that is not properly encoded stands for itself.
+/// Decodes a name. One that is not properly encoded is returned as it is.
 fn decoded(name: &str) -> String {
     let mut bytes = Vec::with_capacity(name.len());
     let mut rest = name.as_bytes();
@@ -208,7 +209,7 @@ fn decoded(name: &str) -> String {
     }
     match String::from_utf8_lossy(&bytes) {
         Cow::Borrowed(text) => String::from(text),
-        // Bytes that are no text name nothing that a manifest could.
+        // Bytes that are not UTF-8 cannot be a name in a manifest.
         Cow::Owned(_) => String::from(name),
     }
 }

@@ -1,7 +1,8 @@
 //! The names by which the agent calls the actions of apps.
 //!
-//! An action is the tool `<app>__<action>`. MCP allows 1 to 128 letters, digits, `_`, `-` and `.` in the name of a tool (2025-11-25, Tools,
-//! "Tool Names"), an app may call an action anything. Where the one does not fit the other the agent is told an alias:
+//! An action is the tool `<app>__<action>`. MCP allows 1 to 128 letters, digits, `_`, `-` and `.` in the name of a tool (2025-11-25,
+//! "Tools", section "Tool Names"), while the name of an action may be any text. If that name does not fit, the tool is listed under an
+//! alias:
 //!
 //! ```text
 //!   ledger __ Eintrag_l_schen -- 2ee1be7638c261b1
@@ -9,32 +10,32 @@
 //!             action's name      action's name
 //! ```
 //!
-//! Aliases depend on nothing but the app and the action. No tool that has its own name looks like an alias, since one that would gets an
-//! alias, too; and aliases of two apps differ in what stands before the last `__`, which the words never contain. So only two actions of
-//! one app can come to the same alias, by a digest that someone has worked for.
+//! An alias depends only on the app and the action. A name that looks like an alias is replaced by one, too. The aliases of two apps differ
+//! before the last `__`, which the words never contain. So only two actions of the same app can have the same alias, if someone has
+//! searched for two names with the same digest.
 
 use alloc::string::String;
 
-/// The longest name of a tool, in bytes.
+/// The maximum length of the name of a tool, in bytes.
 const LONGEST: usize = 128;
-/// The longest id of an app that stands in an alias as a whole, so that the alias is no longer than [`LONGEST`].
+/// The maximum length of an app id that is used unabridged in an alias, so that the alias is not longer than [`LONGEST`].
 const WHOLE_APP: usize = 80;
-/// As much of a longer id stands before its digest.
+/// The number of bytes of a longer id that are used, followed by its digest.
 const PART_OF_APP: usize = 60;
-/// As much of the name of an action is told in its alias: a name of an action in a few words, and an alias that with most apps is no longer
-/// than 64, which is what many models take.
+/// The maximum length of the words of an action in its alias. With most app ids the alias is then not longer than 64 bytes, the limit of
+/// many models.
 const WORDS: usize = 28;
-/// Between what is told and a digest.
+/// The separator before a digest.
 const MARK: &str = "--";
 const DIGITS: usize = 16;
 
-/// The name of the tool that an action is.
+/// The name of the tool for an action.
 pub(super) fn of_action(app: &str, action: &str) -> String {
     let own = alloc::format!("{app}__{action}");
     if is_allowed(&own) && !is_alias(&own) { own } else { alias(app, action) }
 }
 
-/// Returns `true` if the name of a tool is an alias, or looks like one. That of an action with an alias always is.
+/// Returns `true` if the name of a tool has the form of an alias.
 pub(super) fn is_alias(tool: &str) -> bool {
     let digits = |digits: &[u8]| digits.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
     let bytes = tool.as_bytes();
@@ -62,7 +63,7 @@ fn is_allowed(tool: &str) -> bool {
     tool.len() <= LONGEST && tool.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
 }
 
-/// The beginning of a name as far as every client can show it, each run of other letters as one `_`; none at either end.
+/// The beginning of a name, with each run of characters that MCP forbids replaced by one `_`, and none at either end.
 fn words(name: &str) -> String {
     let mut words = String::new();
     let mut gap = false;
@@ -82,7 +83,7 @@ fn words(name: &str) -> String {
     words
 }
 
-/// FNV-1a with 64 bits: two names have the same one by chance in no app that there is.
+/// The FNV-1a hash with 64 bits, which makes an accidental collision within one app very unlikely.
 fn digest(name: &str) -> u64 {
     const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;
@@ -119,7 +120,7 @@ mod tests {
         }
     }
 
-    /// Aliases that an agent has learned must hold with the next version of the gateway.
+    /// Aliases that an agent has stored must stay valid with the next version of the gateway.
     #[test]
     fn aliases_never_change() {
         assert_eq!(digest(""), 0xcbf2_9ce4_8422_2325);

@@ -1,4 +1,4 @@
-//! Between the words of the two protocols, where they are not the same.
+//! Translates requests and replies between the two protocols.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -12,25 +12,25 @@ use protocol_core::json::write::{Object, pretty, push_json, write_integer};
 use protocol_core::json::{Json, Text};
 use protocol_core::session::{AskError, InboundId, InputFailed, Outcome, Refused};
 
-/// Why something is asked of an app.
+/// The purpose of a call to an app.
 #[derive(Clone, Debug)]
 pub(super) enum Purpose {
-    /// A tool of the agent's.
+    /// A call of a tool by the agent.
     Tool(InboundId),
-    /// A resource that the agent reads.
+    /// A request of the agent to read a resource.
     Resource { invocation: InboundId, uri: Text },
-    /// A resource that the agent reads by a tool.
+    /// A call of the bridge's tool that reads a resource.
     ResourceText(InboundId),
-    /// A subscription of the agent's, which knows who waits; it may be another one by now.
+    /// A subscription of the agent. The one of this URI may have been replaced by another one meanwhile.
     Subscribe { uri: Text, name: Text },
-    /// A subscription that the agent had when the app went: it is asked for again, or taken back.
+    /// The renewal, or the end, of a subscription that the agent had when the app disconnected.
     Renew { uri: Text, name: Text },
-    /// No request waits.
+    /// The end of a subscription, for which no request of the agent waits.
     Unsubscribe,
 }
 
 impl Purpose {
-    /// The one invocation of the agent that waits for it.
+    /// The agent's call that waits for it, if there is exactly one.
     pub(super) fn invocation(&self) -> Option<InboundId> {
         match self {
             Self::Tool(id) | Self::Resource { invocation: id, .. } | Self::ResourceText(id) => Some(*id),
@@ -43,7 +43,7 @@ impl Purpose {
     }
 }
 
-/// The end of an action, as the result of a tool. `partial` and `last` are what was done before it failed.
+/// The outcome of an action, as the result of a tool. `partial` and `last` are the partial result and the last progress.
 pub(super) fn tool(outcome: Outcome, partial: Option<Json>, last: Option<&Progress>) -> Reply {
     match value(outcome, "output") {
         Ok(output) => Reply::Tool(shown(&output)),
@@ -51,7 +51,7 @@ pub(super) fn tool(outcome: Outcome, partial: Option<Json>, last: Option<&Progre
     }
 }
 
-/// Translates the result of an app's tool. Blocks of content stay blocks, one text stays as it is, anything else is shown as JSON.
+/// Translates the output of an action. Blocks of content stay blocks, a string becomes text, and anything else becomes JSON as text.
 fn shown(output: &Json) -> ToolOutput {
     if let Some(text) = output.as_text() {
         return ToolOutput::text(text);
@@ -64,7 +64,7 @@ fn shown(output: &Json) -> ToolOutput {
     ToolOutput::text(pretty(output.as_str()))
 }
 
-/// The blocks of an output that consists of nothing else: `{"content":[{"type":..}, ..]}`.
+/// The blocks of an output that consists only of blocks: `{"content":[{"type":..}, ..]}`.
 fn blocks(output: &Json) -> Option<Blocks> {
     let mut content = None;
     let mut only = true;
@@ -81,7 +81,7 @@ fn blocks(output: &Json) -> Option<Blocks> {
     all.iter().all(is_block).then(|| all.into_iter().map(Content::Raw).collect())
 }
 
-/// A failure that says its number and its data to people and to programs, with what was done before.
+/// The result of a tool that failed, with the code and data of its error, the partial result and the last progress.
 fn failed(error: &RpcError, partial: Option<Json>, last: Option<&Progress>) -> ToolOutput {
     let mut said = Vec::new();
     Object::write(&mut said, |object| {
@@ -91,7 +91,7 @@ fn failed(error: &RpcError, partial: Option<Json>, last: Option<&Progress>) -> T
         } else if let Some(partial) = &partial {
             object.object("data", |object| object.json("partial", partial));
         }
-        // A call that was lost has told how far it was.
+        // For a lost call the last progress is included.
         if let (code::TRANSPORT_CLOSED, Some(percent)) = (error.code, last.and_then(|last| last.value)) {
             object.number("progress", percent);
         }
@@ -105,10 +105,10 @@ fn failed(error: &RpcError, partial: Option<Json>, last: Option<&Progress>) -> T
     output
 }
 
-/// The member of a result that holds what was asked for, or why there is none.
+/// The member `name` of a result, or the error of the call.
 fn value(outcome: Outcome, name: &str) -> Result<Json, RpcError> {
     match outcome {
-        // A missing output is none (actions page).
+        // The output may be missing (page "Actions").
         Outcome::Result(result) => Ok(result.member(name).unwrap_or_else(Json::null)),
         Outcome::Error(error) => Err(error),
         Outcome::TimedOut(_) => Err(RpcError::fixed(code::TIMEOUT, "Action timed out.")),
@@ -117,7 +117,7 @@ fn value(outcome: Outcome, name: &str) -> Result<Json, RpcError> {
     }
 }
 
-/// Why something was not asked of an app.
+/// The error for a call that an app's session refused.
 pub(super) fn not_started(refused: Refused) -> RpcError {
     let code = match refused {
         Refused::Full => RpcError::BUSY,
@@ -129,7 +129,7 @@ pub(super) fn not_started(refused: Refused) -> RpcError {
     RpcError::new(code, alloc::format!("the app cannot be asked: {refused}"))
 }
 
-/// The value of a resource as its contents.
+/// The value of a resource, as contents.
 pub(super) fn resource(outcome: Outcome, uri: &str) -> Reply {
     match value(outcome, "value") {
         Ok(value) => {
@@ -148,10 +148,9 @@ pub(super) fn resource(outcome: Outcome, uri: &str) -> Reply {
     }
 }
 
-/// An error of an app, as it answers a request of the agent's that is no call of a tool.
+/// An error of an app, as the reply to a request of the agent other than a tool call.
 ///
-/// Tesseron has no addresses to open, so the error of MCP that brings some is none of the app's: they would be opened in the name of the
-/// gateway.
+/// An MCP error that lists URLs to open is replaced, since Tesseron has no such error and the URLs would appear to come from the gateway.
 pub(super) fn refusal(error: RpcError) -> Reply {
     Reply::Error(match error.code {
         RpcError::URL_ELICITATION_REQUIRED => RpcError::internal(error.message),
@@ -171,7 +170,7 @@ fn as_text(value: &Json) -> (Text, &'static str) {
     value.as_text().map_or_else(|| (value.as_str().into(), "application/json"), |text| (text, "text/plain"))
 }
 
-/// A question of an app in the words of the agent's protocol: what stood on the wire does not cross.
+/// Translates an input request of an app. Its exact parameters are dropped, since their form is that of Tesseron.
 pub(super) fn ask(ask: Ask) -> Ask {
     match ask {
         Ask::Sample(mut sample) => {
@@ -182,7 +181,7 @@ pub(super) fn ask(ask: Ask) -> Ask {
     }
 }
 
-/// The code of the error that an app is sent when the agent cannot be asked this.
+/// The code of the error that is sent to an app if the agent does not support its input request.
 pub(super) fn unavailable(ask: &Ask) -> i64 {
     if matches!(ask, Ask::Sample(_)) { code::SAMPLING_NOT_AVAILABLE } else { code::ELICITATION_NOT_AVAILABLE }
 }
@@ -193,7 +192,7 @@ fn not_offered(unavailable: i64, client: &str) -> RpcError {
     RpcError::fixed(unavailable, "the agent does not offer this").with_data(Json::written(data))
 }
 
-/// Why a question of an app did not reach the agent.
+/// The error for an input request of an app that could not be sent to the agent.
 pub(super) fn not_asked(error: &AskError, unavailable: i64, client: &str) -> RpcError {
     match error {
         AskError::TooDeep { depth, max } => {
@@ -211,12 +210,14 @@ pub(super) fn answer(answer: Result<Answer, InputFailed>, unavailable: i64, clie
     match answer {
         Ok(Answer::Sample(sampled)) => Answer::Sample(Sampled::new(sampled.text, sampled.model)),
         Ok(answer) => answer,
-        // Numbers mean other things there.
+        // The codes of MCP have other meanings on Tesseron.
         Err(InputFailed::Refused(error)) => Answer::Refused(if error.code == RpcError::METHOD_NOT_FOUND {
             not_offered(unavailable, client)
         } else {
             let message = alloc::format!("MCP error {}: {}", error.code, error.message);
-            RpcError { code: RpcError::INTERNAL, message: message.into(), data: error.data }
+            let mut told = RpcError::internal(message);
+            told.data = error.data;
+            told
         }),
         Err(InputFailed::Invalid(why)) => {
             Answer::Refused(RpcError::new(RpcError::INTERNAL, alloc::format!("the agent's answer does not fit: {why}")))
@@ -226,14 +227,14 @@ pub(super) fn answer(answer: Result<Answer, InputFailed>, unavailable: i64, clie
     }
 }
 
-/// An array whose elements are written by `each`.
+/// An object with an array whose elements `each` writes.
 pub(super) fn list<T>(name: &'static str, items: impl IntoIterator<Item = T>, each: impl Fn(&mut Vec<u8>, T)) -> Json {
     let mut out = Vec::new();
     Object::write(&mut out, |object| object.array(name, items, each));
     Json::written(out)
 }
 
-/// Copies JSON that stands somewhere else.
+/// Adds a member with JSON copied from elsewhere.
 pub(super) fn copy(object: &mut Object<'_>, name: &'static str, value: &[u8]) {
     push_json(object.member(name), value);
 }

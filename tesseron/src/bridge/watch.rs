@@ -1,4 +1,4 @@
-//! The subscriptions of the agent: from the agent to the app and, when an app comes back, from here to the app.
+//! The subscriptions of the agent: its requests, and their renewal when an app comes back.
 
 use super::subscription::Subscription;
 use super::surface::parts_of;
@@ -17,7 +17,7 @@ impl Bridge {
         let found = self.find_resource(&uri);
         let found = found.and_then(|(channel, resource)| Some((channel, self.registry.session_on(channel)?.clone(), resource)));
         if let Some(subscription) = self.subscriptions.get_mut(&uri) {
-            // What belongs to a session that is away gives way to another one that is there.
+            // A subscription at a session that is away is replaced by one at a session that is connected.
             let gives_way = found.as_ref().is_some_and(|(_, session, _)| session != subscription.session());
             if subscription.channel().is_some() || !gives_way {
                 if !subscription.join(id) {
@@ -35,7 +35,7 @@ impl Bridge {
         };
         self.subscribed = self.subscribed.saturating_add(1);
         let name = Text::from(alloc::format!("sub_{}", self.subscribed));
-        // Known before it is asked for: the first value may come before the answer.
+        // Stored before the request is sent, since the first value may come before the response.
         self.subscriptions.insert(uri.clone(), Subscription::new(session, channel, name.clone(), id));
         let call = Invoke::subscribe(resource).with_subscription(name.clone());
         if let Err(why) = self.start_at_app(channel, call, Purpose::Subscribe { uri: uri.clone(), name }) {
@@ -60,25 +60,27 @@ impl Bridge {
         }
     }
 
-    /// The agent waits for a subscription no longer. One that no other request waits for, and that was not agreed on, is taken back.
+    /// Handles the cancel of a subscribe request. A subscription for which no other request waits, and to which the app has not agreed, is
+    /// ended.
     pub(super) fn forget_subscriber(&mut self, id: InboundId) {
         let found = self.subscriptions.iter_mut().find(|(_, subscription)| subscription.has_waiting(id));
         let Some((uri, subscription)) = found else { return };
         subscription.leave(id);
         if subscription.waiting() == 0 {
             let uri = uri.clone();
-            // If the app has no room for it the agent is told of a value that it does not want.
+            // If the app's session has no room for the request, the agent may get notifications that it does not want.
             let _ = self.drop_subscription(&uri);
         }
     }
 
-    /// Ends a subscription. One that does not exist is a success.
+    /// Ends a subscription. Succeeds if there is none.
     pub(super) fn unsubscribe(&mut self, id: InboundId, uri: &Text) {
         let dropped = self.drop_subscription(uri);
         self.reply(id, dropped.map_or_else(Reply::Error, |()| Reply::Done));
     }
 
-    /// Takes a subscription back at its app. An app that is busy keeps it, and this says so; one that is away hears of it when it is back.
+    /// Ends a subscription at its app; for an app that is away, when it is back. Returns an error if the app's session has no room for the
+    /// request.
     fn drop_subscription(&mut self, uri: &Text) -> Result<(), RpcError> {
         let Some(subscription) = self.subscriptions.get_mut(uri) else { return Ok(()) };
         let Some(channel) = subscription.channel() else {
@@ -93,7 +95,7 @@ impl Bridge {
         {
             return Err(error);
         }
-        // Any other refusal is that of an app that is about to go, and its subscriptions with it.
+        // Any other refusal means that the app's session is closing, which ends its subscriptions.
         self.news.forget(uri);
         for waiting in self.subscriptions.remove(uri).map(Subscription::end).unwrap_or_default() {
             self.reply(waiting, Reply::Done);
@@ -110,16 +112,16 @@ impl Bridge {
         }
     }
 
-    /// The subscription that was asked for on `channel` by this name; the one of `uri` may be another by now.
+    /// The subscription with this URI, if it was made on `channel` under this name.
     fn subscription_at(&mut self, channel: ChannelId, uri: &Text, name: &Text) -> Option<&mut Subscription> {
         self.subscriptions
             .get_mut(uri)
             .filter(|subscription| subscription.channel() == Some(channel) && subscription.name() == name)
     }
 
-    // ---- When an app goes and comes back ----
+    // ---- Apps that disconnect and come back ----
 
-    /// The channel has ended: what was agreed to on it waits for its session, as long as that may come back.
+    /// Handles the end of a channel: agreed subscriptions lapse until their session is back.
     pub(super) fn lapse_subscriptions(&mut self, channel: ChannelId) {
         for subscription in self.subscriptions.values_mut().filter(|subscription| subscription.channel() == Some(channel)) {
             subscription.lapse();
@@ -127,13 +129,13 @@ impl Bridge {
         self.forget_subscriptions();
     }
 
-    /// Forgets what waits for sessions that cannot come back.
+    /// Forgets the subscriptions of sessions that cannot be resumed any longer.
     pub(super) fn forget_subscriptions(&mut self) {
         let registry = &self.registry;
         self.subscriptions.retain(|_, subscription| subscription.channel().is_some() || registry.knows(subscription.session()));
     }
 
-    /// The session on `channel` is back: an app forgets its subscriptions with its channel, and is asked for them again.
+    /// Renews the subscriptions of the session on `channel`, which was resumed: an app forgets its subscriptions with its channel.
     pub(super) fn renew_subscriptions(&mut self, channel: ChannelId) {
         let (Some(session), Some(app)) = (self.registry.session_on(channel), self.apps.get_mut(&channel)) else { return };
         let waits = |subscription: &Subscription| subscription.channel().is_none() && subscription.session() == session;
@@ -141,7 +143,7 @@ impl Bridge {
         self.stir(Leg::App(channel));
     }
 
-    /// Asks the app for as much as may be asked now.
+    /// Sends as many renewals as may be in flight.
     pub(super) fn go_on_renewing(&mut self, channel: ChannelId) {
         while let Some(uri) = self.apps.get_mut(&channel).and_then(super::App::next_renewal) {
             let Err(error) = self.renew(channel, &uri) else { continue };
@@ -151,7 +153,7 @@ impl Bridge {
                 }
                 return;
             }
-            // An app that is about to go may come back; one that has no subscriptions any longer may not be asked.
+            // An app without subscriptions refuses for good; one whose session is closing may come back.
             if error.code == RpcError::METHOD_NOT_FOUND {
                 self.subscriptions.remove(&uri);
             }
@@ -159,7 +161,7 @@ impl Bridge {
     }
 
     fn renew(&mut self, channel: ChannelId, uri: &Text) -> Result<(), RpcError> {
-        // The agent may have asked another session for it meanwhile, or this one have gone again.
+        // Meanwhile the subscription may have moved to another session, or this one may be gone again.
         let session = self.registry.session_on(channel);
         let waits = |subscription: &&Subscription| subscription.channel().is_none() && Some(subscription.session()) == session;
         let Some(subscription) = self.subscriptions.get(uri).filter(waits) else { return Ok(()) };
@@ -176,14 +178,14 @@ impl Bridge {
         Ok(())
     }
 
-    /// The agent was not told of what happened while the app was away, so it is told that something may have.
+    /// Handles the response to a renewal, and notifies the agent, since the resource may have changed while the app was away.
     pub(super) fn end_renewal(&mut self, channel: ChannelId, uri: Text, name: &Text, outcome: &Outcome) {
         let Some(subscription) = self.subscription_at(channel, &uri, name) else { return };
         match outcome {
             Outcome::Result(_) => {
                 subscription.agree(channel);
             }
-            // Its channel is about to end, and then it waits again.
+            // Its channel is closing; the subscription lapses then.
             Outcome::Lost => return,
             _ => {
                 self.subscriptions.remove(&uri);

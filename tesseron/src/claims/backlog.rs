@@ -1,25 +1,25 @@
-//! Connections that were accepted and are not let in yet: their places, and which of them makes room.
+//! The backlog: connections that the system has accepted and that are not admitted to the app yet. It has a bounded number of places.
 //!
 //! ```text
-//!               arrive               let in, turned away, hung up
+//!               arrive               admitted, refused, closed
 //!   (accepted) --------> waiting --------------------------------> (gone)
 //!                           |
 //!                           '--- a newcomer needs its place -----> (gone)
 //! ```
 //!
-//! A newcomer always has a place. When all are taken, the oldest connection of the peer that has the most makes room. This user is sure of
-//! half of the places, however many others there are; they share the rest. So one that says nothing keeps only others of its own peer out,
-//! and these no longer than until the next one comes.
+//! A new connection always gets a place. When all are taken, the oldest connection of the user with the most places is evicted. The user of
+//! the app always gets half of the places; all other users share the rest. So silent connections keep out only others of the same user, and
+//! only until the next one arrives.
 
 use alloc::collections::BTreeMap;
 use core::cmp::Reverse;
 
 use super::Peer;
 
-/// The place of a connection that is not let in yet. Never reused.
+/// The place of a connection in the backlog. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
-    /// The number of connections up to and including it.
+    /// The number of the connection, counted from 1.
     number: u64,
     peer: Peer,
 }
@@ -30,27 +30,27 @@ impl Place {
     }
 }
 
-/// A connection that was accepted.
+/// The result of adding a connection to the backlog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Arrival {
-    /// Its place.
+    /// The place of the connection.
     pub place: Place,
-    /// The connection that has made room for it: close it.
+    /// The connection that was evicted for it. Close that one.
     pub evicted: Option<Place>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Backlog {
-    /// Those that wait, oldest first.
+    /// The connections, oldest first, with their users.
     waiting: BTreeMap<u64, Peer>,
     arrived: u64,
 }
 
 impl Backlog {
-    /// Gives a connection its place, one of at most `most`; none counts as one.
-    pub(super) fn arrive(&mut self, peer: Peer, most: usize) -> Arrival {
-        let evicted = if self.waiting.len() < most.max(1) { None } else { self.who_makes_room_for(peer, most) };
+    /// Adds a connection to at most `max` places; 0 counts as 1.
+    pub(super) fn arrive(&mut self, peer: Peer, max: usize) -> Arrival {
+        let evicted = if self.waiting.len() < max.max(1) { None } else { self.who_makes_room_for(peer, max) };
         if let Some(place) = evicted {
             self.leave(place);
         }
@@ -60,13 +60,13 @@ impl Backlog {
         Arrival { place, evicted }
     }
 
-    /// The connection waits no longer. One that is gone already changes nothing.
+    /// Removes a connection. No effect if it is not in the backlog.
     pub(super) fn leave(&mut self, place: Place) {
         self.waiting.remove(&place.number);
     }
 
-    fn who_makes_room_for(&self, newcomer: Peer, most: usize) -> Option<Place> {
-        // How many each peer has, and its oldest.
+    fn who_makes_room_for(&self, newcomer: Peer, max: usize) -> Option<Place> {
+        // For each user the number of its connections, and the oldest one.
         let mut peers = BTreeMap::<Peer, (usize, u64)>::new();
         for (number, peer) in &self.waiting {
             let (count, _) = peers.entry(*peer).or_insert((0, *number));
@@ -78,7 +78,7 @@ impl Backlog {
         let ours = peers.remove(&Peer::ThisUser).map(|(count, oldest)| (count, Peer::ThisUser, oldest));
         let others = peers.into_iter().map(|(peer, (count, oldest))| (count, peer, oldest));
         let heaviest = others.max_by_key(|(count, peer, oldest)| (*count, *peer == newcomer, Reverse(*oldest)));
-        let exceeding = ours.filter(|(count, ..)| *count > most / 2);
+        let exceeding = ours.filter(|(count, ..)| *count > max / 2);
         let (_, peer, number) = exceeding.or(heaviest).or(ours)?;
         Some(Place { number, peer })
     }
@@ -89,11 +89,11 @@ mod tests {
     use super::*;
     use alloc::vec::Vec;
 
-    const MOST: usize = 64;
+    const PLACES: usize = 64;
 
     fn filled(peers: impl IntoIterator<Item = Peer>) -> (Backlog, Vec<Place>) {
         let mut backlog = Backlog::default();
-        let places = peers.into_iter().map(|peer| backlog.arrive(peer, MOST));
+        let places = peers.into_iter().map(|peer| backlog.arrive(peer, PLACES));
         let places = places.map(|arrival| (arrival.evicted.is_none(), arrival.place)).collect::<Vec<_>>();
         assert!(places.iter().all(|(has_room, _)| *has_room));
         (backlog, places.into_iter().map(|(_, place)| place).collect())
@@ -105,75 +105,75 @@ mod tests {
 
     #[test]
     fn a_newcomer_always_has_a_place_and_the_oldest_makes_room() {
-        let (mut backlog, places) = filled(many(Peer::Unknown, MOST));
+        let (mut backlog, places) = filled(many(Peer::Unknown, PLACES));
         for place in places {
-            assert_eq!(backlog.arrive(Peer::Unknown, MOST).evicted, Some(place));
-            assert_eq!(backlog.waiting.len(), MOST);
+            assert_eq!(backlog.arrive(Peer::Unknown, PLACES).evicted, Some(place));
+            assert_eq!(backlog.waiting.len(), PLACES);
         }
     }
 
     #[test]
     fn a_place_that_was_left_is_free_and_leaving_twice_changes_nothing() {
-        let (mut backlog, places) = filled(many(Peer::Unknown, MOST));
+        let (mut backlog, places) = filled(many(Peer::Unknown, PLACES));
         backlog.leave(places[5]);
         backlog.leave(places[5]);
-        assert_eq!(backlog.arrive(Peer::Unknown, MOST).evicted, None);
-        assert_eq!(backlog.arrive(Peer::Unknown, MOST).evicted, Some(places[0]));
+        assert_eq!(backlog.arrive(Peer::Unknown, PLACES).evicted, None);
+        assert_eq!(backlog.arrive(Peer::Unknown, PLACES).evicted, Some(places[0]));
     }
 
     #[test]
     fn another_user_who_takes_all_places_makes_room_for_this_one_and_never_the_other_way_round() {
         let other = Peer::OtherUser(7);
-        let (mut backlog, places) = filled(many(other, MOST));
+        let (mut backlog, places) = filled(many(other, PLACES));
         let mut ours = Vec::new();
-        for expected in &places[..MOST / 2] {
-            let arrival = backlog.arrive(Peer::ThisUser, MOST);
+        for expected in &places[..PLACES / 2] {
+            let arrival = backlog.arrive(Peer::ThisUser, PLACES);
             assert_eq!(arrival.evicted, Some(*expected));
             ours.push(arrival.place);
         }
         for _ in 0..1000 {
-            assert_eq!(backlog.arrive(other, MOST).evicted.map(Place::peer), Some(other));
+            assert_eq!(backlog.arrive(other, PLACES).evicted.map(Place::peer), Some(other));
         }
-        assert_eq!(backlog.arrive(Peer::ThisUser, MOST).evicted, Some(ours[0]), "more than half is no share of ours");
+        assert_eq!(backlog.arrive(Peer::ThisUser, PLACES).evicted, Some(ours[0]), "more than half is no share of ours");
     }
 
     #[test]
     fn a_user_with_many_numbers_does_not_drive_this_one_below_its_half() {
         let mut backlog = Backlog::default();
         for user in 0..1000 {
-            backlog.arrive(Peer::OtherUser(user), MOST);
+            backlog.arrive(Peer::OtherUser(user), PLACES);
         }
-        for _ in 0..MOST / 2 {
-            backlog.arrive(Peer::ThisUser, MOST);
+        for _ in 0..PLACES / 2 {
+            backlog.arrive(Peer::ThisUser, PLACES);
         }
         for user in 1000..2000 {
-            backlog.arrive(Peer::OtherUser(user), MOST);
+            backlog.arrive(Peer::OtherUser(user), PLACES);
         }
-        assert_eq!(backlog.waiting.values().filter(|peer| peer.is_this_user()).count(), MOST / 2);
-        assert_eq!(backlog.waiting.len(), MOST);
+        assert_eq!(backlog.waiting.values().filter(|peer| peer.is_this_user()).count(), PLACES / 2);
+        assert_eq!(backlog.waiting.len(), PLACES);
     }
 
     #[test]
     fn of_two_other_users_the_one_that_has_the_most_makes_room() {
         let (few, greedy) = (Peer::OtherUser(1), Peer::OtherUser(2));
-        let (mut backlog, places) = filled(many(few, 10).chain(many(greedy, MOST - 10)));
-        assert_eq!(backlog.arrive(few, MOST).evicted, Some(places[10]));
+        let (mut backlog, places) = filled(many(few, 10).chain(many(greedy, PLACES - 10)));
+        assert_eq!(backlog.arrive(few, PLACES).evicted, Some(places[10]));
         for _ in 0..1000 {
-            assert_eq!(backlog.arrive(greedy, MOST).evicted.map(Place::peer), Some(greedy));
+            assert_eq!(backlog.arrive(greedy, PLACES).evicted.map(Place::peer), Some(greedy));
         }
-        // At a draw it is the newcomer's own peer, else the one that has waited longest.
-        let (mut backlog, places) = filled(many(greedy, MOST / 2).chain(many(few, MOST / 2)));
-        assert_eq!(backlog.clone().arrive(few, MOST).evicted, Some(places[MOST / 2]));
-        assert_eq!(backlog.arrive(Peer::Unknown, MOST).evicted, Some(places[0]));
+        // In a tie it is the user of the new connection, else the one with the oldest connection.
+        let (mut backlog, places) = filled(many(greedy, PLACES / 2).chain(many(few, PLACES / 2)));
+        assert_eq!(backlog.clone().arrive(few, PLACES).evicted, Some(places[PLACES / 2]));
+        assert_eq!(backlog.arrive(Peer::Unknown, PLACES).evicted, Some(places[0]));
     }
 
     #[test]
     fn one_place_is_enough_to_go_on_and_none_counts_as_one() {
-        for most in [0, 1] {
+        for max in [0, 1] {
             let mut backlog = Backlog::default();
-            let mut before = backlog.arrive(Peer::Unknown, most).place;
+            let mut before = backlog.arrive(Peer::Unknown, max).place;
             for peer in [Peer::ThisUser, Peer::ThisUser, Peer::OtherUser(1), Peer::Unknown, Peer::ThisUser] {
-                let arrival = backlog.arrive(peer, most);
+                let arrival = backlog.arrive(peer, max);
                 assert_eq!((arrival.evicted, backlog.waiting.len()), (Some(before), 1));
                 before = arrival.place;
             }

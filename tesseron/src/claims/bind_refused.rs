@@ -1,37 +1,37 @@
-//! Why a dial is not let in, and how that is said on each transport
-//! (`docs/protocols/tesseron.md`, "Binding a WebSocket" and "Binding a Unix socket").
+//! The reasons to refuse a gateway, and their form on each transport (`docs/protocols/tesseron.md`, "Binding a WebSocket" and "Binding a
+//! Unix socket").
 
 use protocol_core::dialect::tesseron::code::UNAUTHORIZED;
 use protocol_core::error::RpcError;
 
-/// Why a [`super::Host`] does not let a dial in.
+/// The reason why a [`super::Host`] refuses a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 #[error("{}", self.text())]
 #[non_exhaustive]
 pub enum BindRefused {
-    /// Another user of this machine has connected, or an unknown one where no code protects the app.
+    /// The connection is from another user of this machine, or from an unknown one and no code protects the app.
     Foreign,
-    /// The upgrade does not offer the subprotocol of a gateway.
+    /// The upgrade request does not offer the subprotocol of a gateway.
     NoGateway,
-    /// This very channel has bound already.
+    /// This channel is already bound.
     BoundHere,
-    /// A bind without a proper code, or with two.
+    /// A bind without a valid code, or with two.
     Malformed,
-    /// Another code. It slows the next ones down.
+    /// A wrong code. It delays the next ones.
     Mismatch,
-    /// The claim is spent: an agent has it.
+    /// The claim is spent: an agent has claimed the app.
     Spent,
-    /// The claim was taken a moment ago, by a gateway whose agent is not known yet.
+    /// The claim is taken by a gateway whose agent is not known yet.
     Taken,
-    /// No claim where one is needed.
+    /// No code, where one is required.
     Unbound,
-    /// The one channel of a host without claims is in use.
+    /// The app has no claim code, and its one channel is in use.
     Occupied,
 }
 
 /// The forms that a refusal takes on each transport.
 struct Row {
-    /// The status that answers an upgrade; `None` where the socket is dropped without a word.
+    /// The HTTP status for an upgrade; `None` to close the socket without an answer.
     http: Option<u16>,
     /// The JSON-RPC code on a Unix socket.
     code: i64,
@@ -53,19 +53,19 @@ impl BindRefused {
         Self::Occupied,
     ];
 
-    /// The refusal that an upgrade was answered with, by its status and its text. `None` for words that no app of ours says.
+    /// The refusal in the answer to an upgrade, by its status and its text. `None` for a text that is not one of this crate's.
     #[must_use]
     pub fn from_answer(status: u16, text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|refused| refused.http_status() == Some(status) && refused.text() == text)
     }
 
-    /// The text on either transport.
+    /// The text of the refusal, on both transports.
     #[must_use]
     pub const fn text(self) -> &'static str {
         self.row().text
     }
 
-    /// The one table of all answers.
+    /// The table of all answers.
     const fn row(self) -> Row {
         const fn row(http: Option<u16>, code: i64, closes: bool, text: &'static str) -> Row {
             Row { http, code, closes, text }
@@ -85,20 +85,20 @@ impl BindRefused {
         }
     }
 
-    /// The status that answers the upgrade of a WebSocket. `None`: the socket is dropped without an answer.
+    /// The HTTP status for the upgrade of a WebSocket; `None` to close the socket without an answer.
     #[must_use]
     pub const fn http_status(self) -> Option<u16> {
         self.row().http
     }
 
-    /// The error that answers a bind on a Unix socket.
+    /// The JSON-RPC error for a bind on a Unix socket.
     #[must_use]
     pub const fn error(self) -> RpcError {
         let row = self.row();
         RpcError::fixed(row.code, row.text)
     }
 
-    /// Returns `true` if a Unix socket is closed once the error is written.
+    /// Returns `true` if a Unix socket must be closed after the error is written.
     #[must_use]
     pub const fn closes(self) -> bool {
         self.row().closes

@@ -1,4 +1,4 @@
-//! Claim codes: what a person tells an agent.
+//! Claim codes.
 
 use core::fmt;
 
@@ -6,32 +6,32 @@ use subtle::{Choice, ConstantTimeEq};
 
 use super::draw::draw;
 
-/// Without the letters and digits that look alike.
+/// The symbols, without letters and digits that look alike.
 const ALPHABET: &[u8] = b"ABCDEFGHJKMNPQRSTUVWXYZ23456789";
 
-/// A claim code, which gives an app to an agent: six symbols of our own, `XXXX-XX`, or up to 64 of a peer's. Secret until it is used.
+/// A claim code, with which an agent claims an app. Ours have six symbols, `XXXX-XX`; those of a peer up to 64. Secret until it is used.
 ///
-/// It is held in upper case, and its text consists of `A` to `Z`, digits, `_` and `-`: it names no other directory where somebody
-/// makes a file name of it (`docs/protocols/tesseron.md`, "Faults of the reference implementation", code as a path).
+/// It is stored in upper case, and consists of `A` to `Z`, digits, `_` and `-`, so that it is safe as a file name
+/// (`docs/protocols/tesseron.md`, "Faults of the reference implementation", code as a path).
 #[derive(Clone)]
 pub struct ClaimCode {
-    /// Upper case, filled up with zeros: all codes take the same time to compare, however long they are.
+    /// Upper case, padded with zeros, so that comparing takes the same time for all lengths.
     symbols: [u8; Self::LONGEST],
     length: usize,
 }
 
 impl ClaimCode {
-    /// The most symbols of a code.
+    /// The maximum number of symbols.
     pub const LONGEST: usize = 64;
 
-    /// A new one, of 31^6 that are equally likely.
+    /// Makes a new code, one of 31^6 that are equally likely.
     #[must_use]
     pub fn mint(random: &mut dyn FnMut(&mut [u8])) -> Self {
         let [a, b, c, d, e, f] = draw(ALPHABET, random);
         Self::from_symbols(&[a, b, c, d, b'-', e, f])
     }
 
-    /// Reads what a peer or a person wrote, in any case.
+    /// Parses a code, in upper or lower case.
     ///
     /// # Errors
     /// [`ClaimCodeError`] unless it is 1 to 64 of `A` to `Z`, `a` to `z`, digits, `_` and `-`.
@@ -45,7 +45,7 @@ impl ClaimCode {
         Ok(Self::from_symbols(text.as_bytes()))
     }
 
-    /// At most [`Self::LONGEST`], which the callers have checked.
+    /// The callers have checked that there are at most [`Self::LONGEST`].
     fn from_symbols(text: &[u8]) -> Self {
         let mut symbols = [0; Self::LONGEST];
         for (symbol, byte) in symbols.iter_mut().zip(text) {
@@ -54,7 +54,7 @@ impl ClaimCode {
         Self { symbols, length: text.len() }
     }
 
-    /// The secret itself, for the person, the manifest or the wire.
+    /// The secret text, to show, to write into the manifest or to send.
     #[must_use]
     pub fn reveal(&self) -> &str {
         self.symbols.get(..self.length).and_then(|symbols| core::str::from_utf8(symbols).ok()).unwrap_or_default()
@@ -66,27 +66,27 @@ impl ClaimCode {
         self.ct_eq(other).into()
     }
 
-    /// [`Self::matches`], as a choice that no branch has been taken on.
+    /// [`Self::matches`] without a branch.
     pub(super) fn ct_eq(&self, other: &Self) -> Choice {
         self.symbols.ct_eq(&other.symbols)
     }
 }
 
 impl fmt::Debug for ClaimCode {
-    /// Without the secret.
+    /// Hides the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ClaimCode(..)")
     }
 }
 
-/// Why a text is no claim code.
+/// The reason why text is not a claim code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClaimCodeError {
-    /// Nothing, or more than 64 bytes.
+    /// Empty, or longer than 64 bytes.
     #[error("a claim code has 1 to 64 symbols")]
     Length,
-    /// Something else than letters, digits, `_` and `-`.
+    /// Characters other than letters, digits, `_` and `-`.
     #[error("a claim code consists of letters, digits, `_` and `-`")]
     Symbol,
 }

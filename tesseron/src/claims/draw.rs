@@ -1,9 +1,9 @@
-//! Text drawn from an alphabet, every symbol as likely as every other.
+//! Random text over an alphabet, with a uniform distribution.
 
 use core::slice;
 
-/// A byte beyond the last whole alphabet is drawn again, at most so often. With a sound source that is enough but for one case in 2^300; a
-/// source that repeats a single byte would otherwise hang its caller.
+/// The maximum number of times that a rejected byte is drawn again. A random source exceeds it with a probability of 2^-300; without the
+/// limit, a source that repeats a single byte would cause an endless loop.
 const REDRAWS: usize = 64;
 
 /// `N` symbols of `alphabet`, by rejection sampling.
@@ -24,7 +24,7 @@ pub(super) fn draw<const N: usize>(alphabet: &[u8], random: &mut dyn FnMut(&mut 
     drawn
 }
 
-/// A source for tests: deterministic, and it does not repeat itself for long.
+/// A deterministic source for tests, with a long period.
 #[cfg(test)]
 pub(super) fn sequence(seed: u64) -> impl FnMut(&mut [u8]) {
     let mut state = seed;
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn every_symbol_is_as_likely_as_every_other() {
-        // Every byte once: 256 = 8 * 31 + 8, so the last eight bytes are drawn again and each symbol comes eight times.
+        // Every byte once: 256 = 8 * 31 + 8, so the last eight bytes are rejected and each symbol is drawn eight times.
         let mut next = 0_u8;
         let mut counted = [0_u32; 128];
         for _ in 0..248 {

@@ -1,10 +1,10 @@
-//! The first frame on a Unix socket of a host-minted app: the bind, before there is a session
-//! (`docs/protocols/tesseron.md`, "Binding a Unix socket").
+//! The bind on a Unix socket, which precedes the session at an app that has made its own claim code (`docs/protocols/tesseron.md`, "Binding
+//! a Unix socket").
 //!
 //! ```text
 //!   the app's end, HostGate                               the gateway's end, DialGate
 //!
-//!                a bind         its time has come             any other frame
+//!                a bind         its delay is over             any other frame
 //!      Unbound ----------> Asked ----------------.              ,---.
 //!       |   ^                                    |              |   v
 //!       |   '-- refused, and kept ---------------|             Waiting ---------------> (failed)
@@ -16,9 +16,8 @@
 //!       `bind_wait` is over            Open: the session's      Open: the session's
 //! ```
 //!
-//! At the app no frame is taken while a bind is looked at. A bind that comes later is still the gate's: it is refused and the channel kept.
-//! Every other frame is handed on.
-//! At the gateway nothing that comes before the answer is handed on.
+//! At the app no frame is taken while a bind is delayed. After the bind, the gate refuses further binds and keeps the channel; all other
+//! frames are for the session. At the gateway the frames before the answer are dropped.
 
 use alloc::string::String;
 use core::time::Duration;
@@ -34,14 +33,14 @@ use protocol_core::time::Instant;
 
 /// The app's end of a Unix socket until it is bound. Made by [`Host::accept_unix`].
 ///
-/// Every frame goes to [`handle_frame`](Self::handle_frame), unless it [`is_deciding`](Self::is_deciding). When
-/// [`poll_timeout`](Self::poll_timeout) has come, ask [`handle_timeout`](Self::handle_timeout). There may be several at a time: the first one
-/// that proves the claim has it.
+/// Pass every frame to [`handle_frame`](Self::handle_frame), except while it [`is_deciding`](Self::is_deciding), and call
+/// [`handle_timeout`](Self::handle_timeout) at the time of [`poll_timeout`](Self::poll_timeout). An app may have several gates at a time;
+/// the first gateway with the right code gets the app.
 #[derive(Clone, Debug)]
 pub struct HostGate {
     place: Place,
     deadline: Instant,
-    /// The number of refused binds that it still takes.
+    /// The number of binds that it may still refuse before it closes the socket.
     attempts: u32,
     state: State,
 }
@@ -49,7 +48,7 @@ pub struct HostGate {
 #[derive(Clone, Debug)]
 enum State {
     Unbound,
-    /// A bind is looked at when `due`.
+    /// A bind is checked at `due`.
     Asked {
         id: WireId,
         code: BindCode,
@@ -58,26 +57,26 @@ enum State {
     Open,
 }
 
-/// The code of a bind. `None`: no text; an error: text that cannot be a code.
+/// The code of a bind: `None` if it is not text, an error if it is not a valid code.
 pub(super) type BindCode = Option<Result<ClaimCode, ClaimCodeError>>;
 
-/// The meaning of a frame for the owner of a [`HostGate`].
+/// The steps that the owner of a [`HostGate`] must take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostStep {
-    /// Write this first.
+    /// First, write this frame.
     pub reply: Option<Bytes>,
-    /// Then do this.
+    /// Then, do this.
     pub next: HostNext,
 }
 
-/// The next state of the socket.
+/// The next step for the socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostNext {
-    /// Read on.
+    /// Read the next frame.
     Keep,
-    /// It is bound: its session may begin. Tell [`Host::handle_closed`] when it is gone.
+    /// It is bound: start its session. Call [`Host::handle_closed`] when the channel is gone.
     Open(HostChannel),
-    /// After [`Self::Open`]: a frame of the session.
+    /// After [`Self::Open`]: pass this frame to the session.
     Deliver(Bytes),
     /// Close it.
     Close,
@@ -92,13 +91,13 @@ impl HostGate {
         Self { place, deadline, attempts, state: State::Unbound }
     }
 
-    /// Returns `true` if it takes no frame now, since a bind waits for its verdict.
+    /// Returns `true` while a bind is delayed, so that no frame may be passed.
     #[must_use]
     pub fn is_deciding(&self) -> bool {
         matches!(self.state, State::Asked { .. })
     }
 
-    /// Takes a frame. `host` must be the one that made the gate. One that comes while it [`is_deciding`](Self::is_deciding) closes the socket.
+    /// Takes a frame. `host` must be the one that made the gate. A frame while it [`is_deciding`](Self::is_deciding) closes the socket.
     pub fn handle_frame(&mut self, frame: Bytes, host: &mut Host, now: Instant) -> HostStep {
         let is_open = matches!(self.state, State::Open);
         if is_open && !bind::may_be_asked(&frame) {
@@ -120,7 +119,7 @@ impl HostGate {
         }
     }
 
-    /// The deadline at which [`Self::handle_timeout`] has something to do; `None` once it is bound.
+    /// The next deadline, at which [`Self::handle_timeout`] must be called; `None` once it is bound.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
@@ -130,7 +129,7 @@ impl HostGate {
         }
     }
 
-    /// Looks at a bind whose time has come, and gives up a socket that was not bound in time. Early or repeated, it changes nothing. `host`
+    /// Checks a bind whose delay is over, and closes a socket that was not bound in time. Harmless if called early or repeatedly. `host`
     /// must be the one that made the gate.
     pub fn handle_timeout(&mut self, host: &mut Host, now: Instant) -> HostStep {
         if self.poll_timeout().is_none_or(|at| now < at) {
@@ -164,12 +163,11 @@ impl HostGate {
     }
 }
 
-/// The gateway's end of a Unix socket that was dialled with a claim code, until it is bound.
+/// The gateway's end of a Unix socket, until it is bound with a claim code.
 ///
-/// The frame that [`poll_transmit`](Self::poll_transmit) gives is the first on the channel. Every frame that arrives goes to
-/// [`handle_frame`](Self::handle_frame) until it opens. When [`poll_timeout`](Self::poll_timeout) has come, ask
-/// [`handle_timeout`](Self::handle_timeout): a silent host must not hold a claim for ever
-/// (`docs/protocols/tesseron.md`, "Faults of the reference implementation", unanswered bind).
+/// Send the frame of [`poll_transmit`](Self::poll_transmit) first. Pass every frame that arrives to [`handle_frame`](Self::handle_frame)
+/// until it is open, and call [`handle_timeout`](Self::handle_timeout) at the time of [`poll_timeout`](Self::poll_timeout), since a silent
+/// app must not delay a claim for ever (`docs/protocols/tesseron.md`, "Faults of the reference implementation", unanswered bind).
 #[derive(Debug)]
 pub struct DialGate {
     bind: Option<Bytes>,
@@ -183,28 +181,28 @@ enum Dialling {
     Failed,
 }
 
-/// The meaning of a frame for the owner of a [`DialGate`].
+/// The step that the owner of a [`DialGate`] must take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DialStep {
-    /// Not the answer; it is gone. Read on.
+    /// The frame was not the answer, and was dropped. Read the next frame.
     Wait,
-    /// The channel is bound: its session may begin.
+    /// The channel is bound: start its session.
     Open,
-    /// After [`Self::Open`]: a frame of the session.
+    /// After [`Self::Open`]: pass this frame to the session.
     Deliver(Bytes),
 }
 
-/// Why a dial came to nothing. The channel must be closed.
+/// The reason why a bind failed. Close the channel.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DialFailed {
-    /// The host said no.
+    /// The app refused it.
     #[error("the app refused the claim: {0}")]
     Refused(RpcError),
-    /// The answer was no proper one.
+    /// The answer was not valid.
     #[error("the app answered the claim with something else")]
     Malformed,
-    /// The socket ended before the answer; or the dial has failed before.
+    /// The socket ended before the answer, or the bind has already failed.
     #[error("the app closed the channel before it answered the claim")]
     Closed,
     /// There was no answer in time.
@@ -213,16 +211,16 @@ pub enum DialFailed {
 }
 
 impl DialGate {
-    /// The longest wait for the answer, unless the owner has its own.
+    /// The usual maximum time for the answer.
     pub const WAIT: Duration = Duration::from_secs(5);
 
-    /// A dial that proves `code` and gives the host as long as `wait`.
+    /// Starts a bind with `code`, whose answer may take at most `wait`.
     #[must_use]
     pub fn new(code: &ClaimCode, wait: Duration, now: Instant) -> Self {
         Self { bind: Some(bind::write_bind(code.reveal())), state: Dialling::Waiting { deadline: now.saturating_add(wait) } }
     }
 
-    /// The frame to be written, once.
+    /// The frame to send; `None` after the first call.
     pub fn poll_transmit(&mut self) -> Option<Bytes> {
         self.bind.take()
     }
@@ -230,7 +228,7 @@ impl DialGate {
     /// Takes a frame.
     ///
     /// # Errors
-    /// [`DialFailed`] if it is a refusal or no proper answer; after that every frame gives [`DialFailed::Closed`].
+    /// [`DialFailed`] if it is a refusal or an invalid answer; after that [`DialFailed::Closed`] for every frame.
     pub fn handle_frame(&mut self, frame: Bytes) -> Result<DialStep, DialFailed> {
         match self.state {
             Dialling::Open => return Ok(DialStep::Deliver(frame)),
@@ -248,7 +246,7 @@ impl DialGate {
         }
     }
 
-    /// The socket has ended. Once the channel is open that is the session's affair, and not an error of the dial.
+    /// Handles the end of the socket. No effect once the channel is open, since the session handles it.
     ///
     /// # Errors
     /// [`DialFailed::Closed`] if it is not open.
@@ -259,7 +257,7 @@ impl DialGate {
         }
     }
 
-    /// The deadline of the answer; `None` once the dial is decided.
+    /// The deadline of the answer; `None` once the bind has succeeded or failed.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
@@ -268,7 +266,7 @@ impl DialGate {
         }
     }
 
-    /// Gives up if the answer is late. Early or repeated, it changes nothing.
+    /// Fails the bind if the answer is late. Harmless if called early or repeatedly.
     ///
     /// # Errors
     /// [`DialFailed::TimedOut`], once.
@@ -307,7 +305,7 @@ mod tests {
         gate
     }
 
-    /// The answer of a gate to a frame, however long it takes to look at it.
+    /// The answer of a gate to a frame, after its delay.
     fn answer(gate: &mut HostGate, frame: Bytes, host: &mut Host) -> HostStep {
         let step = gate.handle_frame(frame, host, at(0));
         if !gate.is_deciding() {
@@ -326,7 +324,7 @@ mod tests {
         Bytes::copy_from_slice(text.as_bytes())
     }
 
-    /// The id and the code of the reply, and what becomes of the socket.
+    /// The id and the code of the reply, and the next step for the socket.
     fn shown(step: &HostStep) -> String {
         let reply: Option<serde_json::Value> = step.reply.as_ref().map(|reply| serde_json::from_slice(reply).unwrap());
         let reply = match reply {

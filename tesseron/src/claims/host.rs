@@ -1,30 +1,31 @@
-//! The claim of the one channel of an app. All transitions of the claim of a host are here.
+//! The app's end of claims: the state of its claim and of its one channel.
 //!
 //! ```text
-//!                 a dial with the code                     its agent becomes known
+//!                 the right code                           its agent becomes known
 //!   Free -------------------------------> Held, not known --------------------------> Held, known
 //!    ^                                           |                                         |
 //!    '-------------------------------------------+-----------------------------------------'
 //!          the channel is gone: a new claim, with a new code, session id and token
 //! ```
 //!
-//! While it is Free the claim expires later and later, every `refresh`; then it is spent, and says so.
+//! While it is Free, the expiry of the claim is postponed every `refresh`. Once it is Held, the claim is spent, and the manifest shows
+//! that.
 //!
-//! | a dial               | with the code | with another code                    | with none |
+//! | a gateway connects   | with the code | with another code                    | with none |
 //! |----------------------|---------------|--------------------------------------|-----------|
 //! | when Free            | Held          | `Mismatch`                           | `Unbound` |
 //! | when Held, not known | `Taken`       | `Mismatch`; on a Unix socket `Taken` | `Unbound` |
 //! | when Held, known     | `Spent`       | `Mismatch`; on a Unix socket `Spent` | `Unbound` |
 //!
-//! The reference keeps one claim for ever: it still shows it when it is spent, and lets everybody in once its first gateway has left. Here
-//! a claim serves one channel. There is no state in which a host with claims accepts a dial without one.
+//! The reference implementation has one claim for ever: it still shows the claim when it is spent, and admits everybody once its first
+//! gateway has disconnected. Here a claim is valid for one channel, and a host with claims never admits a gateway without a code.
 //!
-//! A plain host has no claim: a dial without a code is let in while it is Free and `Occupied` while it is Held, and one with a code is a
-//! `Mismatch`, since its gateway takes the app for another. On a Unix socket every bind is `Occupied` while it is Held.
+//! A plain host has no claim: it admits a gateway without a code while it is Free, and answers `Occupied` while it is Held. A code is a
+//! `Mismatch`, since the gateway means another app. On a Unix socket every bind is `Occupied` while it is Held.
 //!
-//! A connection is first accepted: one of another user is turned away before it counts, unless the host is for any user, and so is one of a
-//! peer that is not known, where no code protects the app. The others have a place among those that wait ([`Arrival`]), and a short clock. A
-//! code is looked at once those that were wrong before have delayed it ([`HostPolicy::longest_delay`]); the right one is never refused.
+//! A connection from another user is refused first, unless the host is for any user; so is one from an unknown user if no code protects the
+//! app. All others get a place in the backlog ([`Arrival`]), and must bind within a short time. A code is checked after a delay that
+//! depends on earlier wrong codes ([`HostPolicy::longest_delay`]); the right one is never refused.
 
 use core::fmt;
 use core::time::Duration;
@@ -39,27 +40,27 @@ use protocol_core::dialect::tesseron::pending_agent;
 use protocol_core::json::Text;
 use protocol_core::time::Instant;
 
-/// The numbers of a [`Host`].
+/// The time limits and bounds of a [`Host`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HostPolicy {
-    /// The time that a claim is shown as valid after its minting or its last refresh. 600 s.
+    /// The time for which a claim is valid after it was made or last refreshed. Default: 600 s.
     pub code_life: Duration,
-    /// The time between refreshes of the claim until it is bound; less than [`Self::code_life`]. Zero is never. 300 s.
+    /// The interval at which the claim is refreshed until it is bound; less than [`Self::code_life`]. Zero means never. Default: 300 s.
     pub refresh: Duration,
-    /// The time that a wrong code is remembered. 60 s.
+    /// The time for which a wrong code is remembered. Default: 60 s.
     pub failure_window: Duration,
-    /// The delay of a code after one wrong code within that time; each further one doubles it. 125 ms.
+    /// The delay of a code after one wrong code within that time; each further one doubles it. Default: 125 ms.
     pub first_delay: Duration,
-    /// The longest delay of a code. 2 s, which the fifth wrong one within a minute brings.
+    /// The maximum delay of a code. Default: 2 s, reached by the fifth wrong code within a minute.
     pub longest_delay: Duration,
-    /// The number of connections at once that are not accepted yet; one more evicts another. Zero counts as one. 64.
+    /// The maximum number of connections in the backlog; one more evicts another. Zero counts as one. Default: 64.
     pub places: usize,
-    /// The time that a WebSocket has to ask for its upgrade. 2 s.
+    /// The time within which a WebSocket connection must send its upgrade request. Default: 2 s.
     pub upgrade_wait: Duration,
-    /// The time that a Unix socket may be open without being bound. 5 s.
+    /// The time within which a Unix socket must be bound. Default: 5 s.
     pub bind_wait: Duration,
-    /// The number of refused binds after which a Unix socket is closed. 8.
+    /// The number of refused binds after which a Unix socket is closed. Default: 8.
     pub bind_attempts: u32,
 }
 
@@ -79,20 +80,20 @@ impl Default for HostPolicy {
     }
 }
 
-/// The time that a second socket of an app without a claim is kept. It is told that there is one if it asks; there is nothing for it to bind.
+/// The time for which a second socket of an app without a claim stays open, to answer its bind with `Occupied`.
 const OCCUPIED_WAIT: Duration = Duration::from_secs(1);
 
-/// The agent at the other side of a gateway, as Tesseron names it.
+/// The agent behind a gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agent {
-    /// For programs.
+    /// The id, for programs.
     pub id: Text,
-    /// For people.
+    /// The name, for people.
     pub name: Text,
 }
 
 impl Agent {
-    /// The stand-in for an agent that has not given its name yet.
+    /// The stand-in for an agent that is not known yet.
     #[must_use]
     pub fn pending() -> Self {
         pending_agent().into()
@@ -100,7 +101,7 @@ impl Agent {
 }
 
 impl From<Identity> for Agent {
-    /// The agent that a gateway has named as its own identity.
+    /// Converts the identity that a gateway has sent.
     fn from(identity: Identity) -> Self {
         let Identity { name, title, .. } = identity;
         Self { name: title.unwrap_or_else(|| name.clone()).into(), id: name.into() }
@@ -116,23 +117,24 @@ pub struct Claim {
     pub session_id: SessionId,
     /// The token that resumes it.
     pub resume_token: ResumeToken,
-    /// The time of its minting, in milliseconds of the epoch.
+    /// The time when it was made, in milliseconds since 1970.
     pub minted_at: u64,
-    /// Until when it is valid, unless it is refreshed, in milliseconds of the epoch.
+    /// The time when it expires unless it is refreshed, in milliseconds since 1970.
     pub expires_at: u64,
-    /// The agent that has it; [`Agent::pending`] between the bind and the gateway's word. `None`: it can be claimed.
+    /// The agent that has claimed the app; [`Agent::pending`] between the bind and the gateway's message about its agent. `None` if it can
+    /// be claimed.
     pub bound_agent: Option<Agent>,
 }
 
 impl Claim {
-    /// Returns `true` if a gateway may list it and dial it: it is not claimed, and its host was alive lately.
+    /// Returns `true` if a gateway may list it and connect: it is not claimed, and has not expired.
     #[must_use]
     pub const fn is_claimable(&self, epoch_ms: u64) -> bool {
         self.bound_agent.is_none() && epoch_ms <= self.expires_at
     }
 }
 
-/// A channel that a [`Host`] has let in. Never reused.
+/// A channel that a [`Host`] has admitted. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostChannel(u64);
 
@@ -145,31 +147,31 @@ impl fmt::Display for HostChannel {
 /// A new connection on a Unix socket.
 #[derive(Debug)]
 pub enum UnixChannel {
-    /// The gate takes its frames: it must be bound first, or there is a channel already.
+    /// Pass its frames to the gate: it must be bound first, or the app has a channel already.
     Gated(HostGate),
-    /// It is let in; the session may begin.
+    /// It is admitted: start its session.
     Open(HostChannel),
 }
 
-/// One app, as gateways find it: its claim, and the one channel that it has.
+/// The app's end of claims: its claim, its backlog, and its one channel.
 ///
-/// [`accept`](Self::accept) takes each connection, [`accept_web_socket`](Self::accept_web_socket) or [`accept_unix`](Self::accept_unix) says
-/// what to do with it, and [`leave`](Self::leave) must follow when it is gone. [`poll_claim`](Self::poll_claim) after every verb tells when
-/// the manifest must be written again. Once a channel that was let in is gone, also one whose upgrade failed in the end, tell
-/// [`handle_closed`](Self::handle_closed): until then the app is taken.
+/// Pass each connection to [`accept`](Self::accept), and then to [`accept_web_socket`](Self::accept_web_socket) or
+/// [`accept_unix`](Self::accept_unix); call [`leave`](Self::leave) when it is gone. After every method call
+/// [`poll_claim`](Self::poll_claim), and write the manifest if it returns a claim. When an admitted channel is gone, or its upgrade could
+/// not be completed, call [`handle_closed`](Self::handle_closed): until then the app is occupied.
 #[derive(Clone, Debug)]
 pub struct Host {
     policy: HostPolicy,
     /// `None` for a plain host.
     claim: Option<Claim>,
     state: State,
-    /// Connections of any user of this machine count.
+    /// `true` if connections of any user of this machine are accepted.
     any_user: bool,
     backlog: Backlog,
     slow_down: SlowDown,
-    /// The claim has changed since it was polled.
+    /// `true` if the claim has changed since it was polled.
     changed: bool,
-    /// The number of channels that were accepted.
+    /// The number of channels that were admitted.
     channels: u64,
 }
 
@@ -177,12 +179,12 @@ pub struct Host {
 enum State {
     /// No channel is bound.
     Free { refresh: Option<Instant> },
-    /// The channel is in, and the claim is spent.
+    /// The channel is admitted, and the claim is spent.
     Held { channel: HostChannel, agent_known: bool },
 }
 
 impl Host {
-    /// A host that mints its own claims. The first one is there at once.
+    /// Creates a host that makes its own claims, the first one at once.
     #[must_use]
     pub fn minting(policy: HostPolicy, now: Instant, epoch_ms: u64, random: &mut dyn FnMut(&mut [u8])) -> Self {
         let mut host = Self { policy, ..Self::plain() };
@@ -190,7 +192,7 @@ impl Host {
         host
     }
 
-    /// A host without claims: a gateway that dials it while it is free is let in.
+    /// Creates a host without claims, which admits any gateway while it is free.
     #[must_use]
     pub fn plain() -> Self {
         Self {
@@ -205,24 +207,24 @@ impl Host {
         }
     }
 
-    /// The same host, for gateways of any user of this machine.
+    /// Makes the host accept gateways of any user of this machine.
     #[must_use]
     pub fn for_any_user(self) -> Self {
         Self { any_user: true, ..self }
     }
 
-    /// The claim as it stands, spent or not. `None` for a plain host.
+    /// The current claim, spent or not. `None` for a plain host.
     #[must_use]
     pub fn claim(&self) -> Option<&Claim> {
         self.claim.as_ref()
     }
 
-    /// The claim, once after every change of it: the manifest must show it from now on.
+    /// The claim, once after every change of it. Write it into the manifest.
     pub fn poll_claim(&mut self) -> Option<&Claim> {
         core::mem::take(&mut self.changed).then_some(self.claim.as_ref()).flatten()
     }
 
-    /// The channel that is in.
+    /// The channel that is admitted.
     #[must_use]
     pub fn channel(&self) -> Option<HostChannel> {
         match self.state {
@@ -231,32 +233,32 @@ impl Host {
         }
     }
 
-    /// Takes a new connection: it has its place until it is let in or gone.
+    /// Adds a new connection to the backlog, until it is admitted or gone.
     ///
     /// # Errors
-    /// [`BindRefused::Foreign`]: the connection is closed, and has taken no place.
+    /// [`BindRefused::Foreign`]; close the connection, which has no place.
     pub fn accept(&mut self, peer: Peer) -> Result<Arrival, BindRefused> {
         let counts = match peer {
             Peer::ThisUser => true,
             Peer::OtherUser(_) => self.any_user,
-            // A code protects the app; without one there is nothing else.
+            // Only if a code protects the app.
             Peer::Unknown => self.any_user || self.claim.is_some(),
         };
         if counts { Ok(self.backlog.arrive(peer, self.policy.places)) } else { Err(BindRefused::Foreign) }
     }
 
-    /// A connection is gone that had this place. One that was let in or has made room changes nothing.
+    /// Removes a connection that is gone from the backlog. No effect on one that was admitted or evicted.
     pub fn leave(&mut self, place: Place) {
         self.backlog.leave(place);
     }
 
-    /// Takes an accepted connection on which a WebSocket shall be asked for.
+    /// Makes the gate of an accepted connection that must be upgraded to a WebSocket.
     #[must_use]
     pub fn accept_web_socket(&self, place: Place, now: Instant) -> UpgradeGate {
         UpgradeGate::new(&self.policy, place, now)
     }
 
-    /// Takes an accepted connection on a Unix socket.
+    /// Makes the gate of an accepted connection on a Unix socket, or admits it.
     #[must_use]
     pub fn accept_unix(&mut self, place: Place, now: Instant) -> UnixChannel {
         let wait = match (&self.claim, self.channel()) {
@@ -267,15 +269,14 @@ impl Host {
         UnixChannel::Gated(HostGate::new(place, now.saturating_add(wait), self.policy.bind_attempts))
     }
 
-    /// The instant at which a code that this peer gives now is judged.
+    /// The time at which a code that this peer sends now is checked.
     pub(super) fn looks_at(&self, place: Place, now: Instant) -> Instant {
-        // Without a claim nothing can be guessed.
+        // Without a claim there is nothing to guess.
         let delay = self.claim.as_ref().map(|_| self.slow_down.delay(&self.policy, place.peer(), now));
         now.saturating_add(delay.unwrap_or_default())
     }
 
-    /// Judges the upgrade of a WebSocket (`docs/protocols/tesseron.md`, "Binding a WebSocket").
-    /// `Ok` lets it in and spends the claim.
+    /// Checks the upgrade of a WebSocket (`docs/protocols/tesseron.md`, "Binding a WebSocket"). `Ok` admits it and spends the claim.
     pub(super) fn answer_upgrade(&mut self, place: Place, offer: &Offer, now: Instant) -> Result<HostChannel, BindRefused> {
         if !offer.is_gateway() {
             return Err(BindRefused::NoGateway);
@@ -292,8 +293,8 @@ impl Host {
         }
     }
 
-    /// Judges a bind on a Unix socket (`docs/protocols/tesseron.md`, "Binding a Unix socket").
-    /// `here` says that the socket is bound already.
+    /// Checks a bind on a Unix socket (`docs/protocols/tesseron.md`, "Binding a Unix socket"). `here` is `true` if the socket is already
+    /// bound.
     pub(super) fn answer_bind(
         &mut self,
         place: Place,
@@ -307,13 +308,14 @@ impl Host {
         self.check_unspent()?;
         match code.ok_or(BindRefused::Malformed)? {
             Ok(code) => self.check_code(place, &code, now)?,
-            // Text that cannot be a code is a wrong one, so that it cannot be used to guess without being counted.
+            // Text that is not a valid code counts as a wrong one, too.
             Err(_) => return Err(self.on_mismatch(place, now)),
         }
         Ok(self.bind(place))
     }
 
-    /// The gateway has named its agent, by its welcome or by `tesseron/claimed`. Of a channel that is not in, it changes nothing.
+    /// Stores the agent that the gateway has named, in its welcome or by `tesseron/claimed`. No effect if `channel` is not the admitted
+    /// one.
     pub fn handle_agent(&mut self, channel: HostChannel, agent: Agent) {
         if let (State::Held { channel: held, agent_known }, Some(claim)) = (&mut self.state, &mut self.claim)
             && *held == channel
@@ -324,8 +326,7 @@ impl Host {
         }
     }
 
-    /// A channel that was let in is gone. The host is free again, with a new claim if it mints them. Of a channel that is not in, it changes
-    /// nothing.
+    /// Frees the host after its channel is gone, with a new claim if it makes its own. No effect if `channel` is not the admitted one.
     pub fn handle_closed(&mut self, channel: HostChannel, now: Instant, epoch_ms: u64, random: &mut dyn FnMut(&mut [u8])) {
         if self.channel() != Some(channel) {
             return;
@@ -336,7 +337,7 @@ impl Host {
         }
     }
 
-    /// The deadline at which [`Self::handle_timeout`] has something to do.
+    /// The next deadline, at which [`Self::handle_timeout`] must be called.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
@@ -345,7 +346,7 @@ impl Host {
         }
     }
 
-    /// Refreshes the claim if it is due. Early or repeated, it changes nothing.
+    /// Refreshes the claim if it is due. Harmless if called early or repeatedly.
     pub fn handle_timeout(&mut self, now: Instant, epoch_ms: u64) {
         if self.poll_timeout().is_some_and(|due| due <= now)
             && let Some(claim) = &mut self.claim
@@ -441,7 +442,7 @@ mod tests {
         host.claim().unwrap().code.reveal().to_string()
     }
 
-    /// An upgrade with a code, or without one.
+    /// Connects by an upgrade with a code, or without one.
     fn dial(host: &mut Host, code: Option<&str>, now: Instant) -> Result<HostChannel, BindRefused> {
         let code = code.map(|code| ClaimCode::parse(code).unwrap());
         upgrade(host, &Offer::parse([&*Offer::header(code.as_ref())]), now)
@@ -673,7 +674,7 @@ mod tests {
         #[derive(Clone)]
         struct Seen {
             now: Instant,
-            /// Codes that let somebody in.
+            /// The codes that have admitted a gateway.
             codes: alloc::vec::Vec<String>,
         }
 

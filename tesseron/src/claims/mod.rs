@@ -1,18 +1,18 @@
-//! Claims on Tesseron: claim codes, bound channels, sessions that outlive their channel.
+//! Claims of Tesseron: claim codes, bound channels, and sessions that are resumed on a new channel.
 //!
-//! Three machines, as pure as a [`protocol_core::Session`] and beside it: what they decide happens before a channel has a session, or after it
-//! has lost one.
+//! These sans-IO machines work beside a [`protocol_core::Session`]: they decide about a channel before it has a session, and about a
+//! session that has lost its channel.
 //!
-//! * [`Host`], at the app: holds the claim that a person tells an agent, and says which channel may use it. [`HostGate`] is its door on a
-//!   Unix socket, [`UpgradeGate`] on a WebSocket.
-//! * [`DialGate`], at the gateway: proves the claim on a Unix socket that was dialled.
-//! * [`SessionRegistry`], at the gateway: every channel of every app, who is claimed, who may come back, and where a tool's name leads.
+//! * [`Host`], at the app, has the claim and decides which gateway is admitted. [`HostGate`] (on a Unix socket) and [`UpgradeGate`] (on a
+//!   WebSocket) handle one connection until then.
+//! * [`DialGate`], at the gateway, sends the claim code on a Unix socket.
+//! * [`SessionRegistry`], at the gateway, has the channels of all apps, knows which sessions are claimed or may be resumed, and finds the
+//!   app of a tool.
 //!
-//! Nothing here reads a clock or a random source. `now` is the owner's monotonic [`protocol_core::Instant`]; `epoch_ms` is its wall clock, in
-//! milliseconds of the epoch, and only ever shown to people and peers; `random` fills a slice with bytes that cannot be guessed.
+//! Nothing here reads a clock or a random source. `now` is the owner's monotonic [`protocol_core::Instant`]; `epoch_ms` is its wall clock,
+//! in milliseconds since 1970, only for display; `random` fills a slice with bytes that cannot be guessed.
 //!
-//! Secrets ([`ClaimCode`], [`ResumeToken`]) have no `==`: they are compared by `matches`, in a time that does not tell how much of them
-//! is right, and `Debug` does not show them.
+//! Secrets ([`ClaimCode`], [`ResumeToken`]) have no `==`: `matches` compares them in constant time, and `Debug` does not show them.
 //!
 //! ```compile_fail,E0369
 //! use tesseron::claims::ClaimCode;

@@ -4,31 +4,30 @@ use alloc::string::String;
 
 use super::ClaimCode;
 
-/// The subprotocol that a gateway offers and a host answers with.
+/// The subprotocol that a gateway offers and an app selects.
 pub const SUBPROTOCOL: &str = "tesseron-gateway";
 
-/// The prefix of the claim code in the second element of a bound dial.
+/// The prefix of the claim code, in the second subprotocol that a gateway offers.
 const BIND: &str = "tesseron-bind.";
 
-/// The subprotocols of an upgrade, as far as they matter.
+/// The subprotocols in an upgrade request that matter here.
 #[derive(Clone, Debug)]
 pub struct Offer {
     gateway: bool,
     bind: OfferedBind,
 }
 
-/// The claim in an upgrade.
+/// The claim code in an upgrade request.
 #[derive(Clone, Debug)]
 pub(super) enum OfferedBind {
     None,
     Code(ClaimCode),
-    /// A code out of its grammar, or two of them.
+    /// An invalid code, or two codes.
     Malformed,
 }
 
 impl Offer {
-    /// Reads the values of the header: as many items as the header has lines, none if there is no such header. Subprotocols that
-    /// we do not know are passed over.
+    /// Parses the values of all headers of that name. Unknown subprotocols are ignored.
     #[must_use]
     pub fn parse<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
         let mut offer = Self { gateway: false, bind: OfferedBind::None };
@@ -46,7 +45,7 @@ impl Offer {
         offer
     }
 
-    /// Returns `true` if a gateway asks.
+    /// Returns `true` if the request is that of a gateway.
     pub(super) fn is_gateway(&self) -> bool {
         self.gateway
     }
@@ -55,7 +54,7 @@ impl Offer {
         &self.bind
     }
 
-    /// The header of a dial: with the claim code of a host-minted instance, without one otherwise.
+    /// The header of a gateway's request, with the claim code if the app has made one.
     #[must_use]
     pub fn header(code: Option<&ClaimCode>) -> String {
         let mut header = String::from(SUBPROTOCOL);

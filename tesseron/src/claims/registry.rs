@@ -1,30 +1,30 @@
-//! The gateway's side: every channel to an app, who is claimed, and who may come back. All transitions of a session's life are here.
+//! The gateway's side: the channels to apps and their sessions, from the hello until they are forgotten.
 //!
 //! ```text
 //!                              its code                    its channel closes
 //!   hello --------> Pending ----------------> Live ----------------------------> Zombie
 //!                      |                      ^  ^                               |  |
-//!                      | its channel closes   |  `-- its token, on a channel ----'  | `resume_ttl` is over,
+//!                      | its channel closes   |  `-- a resume with its token ----'  | `resume_ttl` is over,
 //!                      v                      |                                     | more than `max_zombies`
 //!                 (forgotten)                 |                                     v
-//!   hello on a bound dial --------------------'                                (forgotten)
+//!   hello on a bound channel -----------------'                                (forgotten)
 //! ```
 //!
 //! |                                         | Pending    | Live                                        | Zombie                |
 //! |-----------------------------------------|------------|---------------------------------------------|-----------------------|
-//! | its code                                | Live       | found again on the channel where it was said | unknown               |
-//! | resume with its token                   | refused    | Live on the new channel, off the old one    | Live                  |
-//! | hello on a bound dial, its id and token | refused    | the same, claimed anew                      | Live, claimed anew    |
+//! | its code                                | Live       | found, on the channel that sent that code   | unknown               |
+//! | resume with its token                   | refused    | Live, moved to the new channel              | Live                  |
+//! | hello when bound, its id and token      | refused    | the same, claimed anew                      | Live, claimed anew    |
 //! | either of them with another token       | refused    | refused                                     | refused               |
 //! | the first frame after the welcome       |            | the token that was used is spent            |                       |
 //! | its channel closes                      | forgotten  | Zombie                                      |                       |
 //! | a channel that it had before closes     |            |                                             |                       |
 //! | `resume_ttl` is over                    |            |                                             | forgotten             |
 //!
-//! A session has one channel at the most, and knows which; a channel has one session at the most, and knows which. Every transition changes
-//! both together, so that the end of a channel that lost its session to another one ends nothing, and a session that becomes
-//! a Zombie twice has one deadline (`docs/protocols/tesseron.md`, "Faults of the reference implementation"). Nothing but a right code
-//! claims a session, nothing but a right token moves one, a claimed one stays claimed, and whatever is refused changes nothing.
+//! A session has at most one channel, and a channel at most one session; every transition changes both together. So the end of a channel
+//! whose session has moved to another one has no effect, and a session that becomes a Zombie twice has one deadline
+//! (`docs/protocols/tesseron.md`, "Faults of the reference implementation"). Only the right code claims a session, only the right token
+//! moves one, a claimed session stays claimed, and a refused request changes nothing.
 
 mod refused;
 #[cfg(test)]
@@ -45,20 +45,20 @@ use protocol_core::time::Instant;
 
 pub use refused::{ClaimMissed, HelloRefused, OpenRefused, ResumeRefused};
 
-/// A code or an id that is taken is drawn again, at most so often: a sound random source never repeats itself so long.
+/// The maximum number of times that a code or an id is drawn again because it is in use. A random source never exceeds it.
 const REDRAWS: usize = 16;
 
-/// The numbers of a [`SessionRegistry`].
+/// The time limits and bounds of a [`SessionRegistry`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RegistryPolicy {
-    /// The time that a claimed session waits for its app to come back. Zero: none. 4 h.
+    /// The time for which a claimed session without a channel may be resumed. Zero means not at all. Default: 4 h.
     pub resume_ttl: Duration,
-    /// The number of sessions that wait so at once; the oldest makes room. Zero: none. 100.
+    /// The maximum number of such sessions; one more replaces the oldest. Default: 100.
     pub max_zombies: usize,
-    /// The number of sessions that wait to be claimed at once. 100.
+    /// The maximum number of sessions that wait to be claimed. Default: 100.
     pub max_pending: usize,
-    /// The number of channels that are open at once. 1024.
+    /// The maximum number of open channels. Default: 1024.
     pub max_channels: usize,
 }
 
@@ -73,7 +73,7 @@ impl Default for RegistryPolicy {
 pub struct ChannelId(u64);
 
 impl ChannelId {
-    /// The number of channels that were opened up to and including it.
+    /// The number of the channel, counted from 1.
     pub(crate) const fn number(self) -> u64 {
         self.0
     }
@@ -85,19 +85,19 @@ impl fmt::Display for ChannelId {
     }
 }
 
-/// The kind of dial that reached an app.
+/// The way in which a gateway has connected to an app.
 #[derive(Clone, Debug)]
 pub enum Dial {
-    /// Without a claim: its session waits to be claimed.
+    /// Without a code: its session waits to be claimed.
     Plain,
-    /// With the claim of its manifest: its session is born claimed. The code was said by a person before.
+    /// With the claim code of the app, which the agent has sent: its session is claimed from the beginning.
     Bound(BoundDial),
 }
 
-/// The claim of a manifest, as far as it outlives the bind.
+/// The claim in the manifest with which a channel was bound.
 #[derive(Clone, Debug)]
 pub struct BoundDial {
-    /// The code that was bound. Claiming it again finds the session.
+    /// The code. Claiming it again finds the session.
     pub code: ClaimCode,
     /// The id of the session.
     pub session_id: SessionId,
@@ -111,14 +111,14 @@ pub struct BoundDial {
 pub struct Admission {
     /// For [`protocol_core::Session::welcome`].
     pub welcome: Welcome,
-    /// Since when the session is claimed, in milliseconds of the epoch. `None`: it waits for that. After a welcome to a
-    /// [`ClaimState::Bound`] session [`protocol_core::Session::claim`] follows at once.
+    /// The time of the claim, in milliseconds since 1970; `None` if the session waits to be claimed. After the welcome of a
+    /// [`ClaimState::Bound`] session call [`protocol_core::Session::claim`] at once.
     pub claimed_at: Option<u64>,
-    /// The channel that this one takes the session from. Close it; frames that still come from it belong to no session.
+    /// The channel that had the session before. Close it, and drop its frames.
     pub supersedes: Option<ChannelId>,
 }
 
-/// A session that a code was right for.
+/// The session with a claim code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Claimed {
@@ -126,25 +126,25 @@ pub struct Claimed {
     pub channel: ChannelId,
     /// The id of the session.
     pub session_id: SessionId,
-    /// Whose it is.
+    /// The app that it belongs to.
     pub app: AppId,
-    /// In milliseconds of the epoch.
+    /// The time of the claim, in milliseconds since 1970.
     pub claimed_at: u64,
-    /// It was claimed by this very call: `tesseron/claimed` goes out, and the tools have changed. Otherwise it had been before, and
-    /// nothing has.
+    /// `true` if this call has claimed it: send `tesseron/claimed`, and report that the tools have changed. `false` if it was already
+    /// claimed.
     pub first: bool,
 }
 
 /// The effect of the end of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Departure {
-    /// It had no session, or no longer, or was never open.
+    /// It had no session, or was not open.
     Nothing,
-    /// A session that was not claimed; it is forgotten.
+    /// Its session was not claimed, and is forgotten.
     Unclaimed,
-    /// A claimed session; it waits for its app. The tools have changed.
+    /// Its session was claimed, and may be resumed. The tools have changed.
     Kept,
-    /// A claimed session; the policy keeps none. The tools have changed.
+    /// Its session was claimed, and is forgotten because of the policy. The tools have changed.
     Forgotten,
 }
 
@@ -156,80 +156,80 @@ pub struct Pending {
     pub channel: ChannelId,
     /// The id of the session.
     pub session_id: SessionId,
-    /// Whose it is.
+    /// The app that it belongs to.
     pub app: AppId,
     /// The code that claims it.
     pub code: ClaimCode,
-    /// The time of its arrival, in milliseconds of the epoch.
+    /// The time of its hello, in milliseconds since 1970.
     pub minted_at: u64,
 }
 
-/// The session that serves an app.
+/// The session that serves the calls of an app.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Routed {
     /// The app.
     pub app: AppId,
-    /// The channel that its calls go to.
+    /// The channel for its calls.
     pub channel: ChannelId,
     /// The id of the session.
     pub session_id: SessionId,
 }
 
-/// The target of a tool's name.
+/// The target of a call of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Resolved<'a> {
-    /// The channel that the call goes to.
+    /// The channel for the call.
     pub channel: ChannelId,
     /// The app.
     pub app: &'a AppId,
-    /// The app's name for the tool. It may be empty.
+    /// The name of the action. It may be empty.
     pub action: &'a str,
 }
 
-/// Every channel of a gateway to an app, and every session that has one or may get one again.
+/// The channels of a gateway to apps, and the sessions that have a channel or may be resumed.
 ///
-/// [`open`](Self::open) names a channel, [`handle_closed`](Self::handle_closed) must follow when it is gone. The first frame of the app decides
-/// between [`hello`](Self::hello) and [`resume`](Self::resume), any later one is told to [`confirm`](Self::confirm).
+/// Call [`open`](Self::open) for a new channel, and [`handle_closed`](Self::handle_closed) when it is gone. Call [`hello`](Self::hello) or
+/// [`resume`](Self::resume) for the first frame of the app, and [`confirm`](Self::confirm) for every later one.
 ///
-/// All tables are bounded by [`RegistryPolicy`], equal verbs give equal results, and only [`handle_timeout`](Self::handle_timeout) expires
-/// anything. A `now` that runs backwards is read as the latest one seen.
+/// All tables are bounded by [`RegistryPolicy`], the same sequence of methods has the same results, and only
+/// [`handle_timeout`](Self::handle_timeout) expires a session. A `now` before the latest one counts as the latest one.
 #[derive(Clone, Debug)]
 pub struct SessionRegistry {
     policy: RegistryPolicy,
     now: Instant,
     channels: BTreeMap<ChannelId, Channel>,
     sessions: BTreeMap<SessionId, Session>,
-    /// The sessions without a channel, in the order in which they expire.
+    /// The claimed sessions without a channel, in the order in which they expire.
     zombies: BTreeMap<Expiry, SessionId>,
     /// The number of channels that were opened.
     opened: u64,
-    /// One number for every admission, claim and departure, so that they have an order whatever the clocks do.
+    /// A counter of admissions, claims and departures, which orders them independently of the clocks.
     order: u64,
 }
 
 #[derive(Clone, Debug)]
 enum Channel {
-    /// Nothing was said on it yet.
+    /// It has had no hello or resume.
     Dialled(Dial),
     /// It has this session.
     Seated(SessionId),
-    /// Its session went on to another channel.
+    /// Its session has moved to another channel.
     Superseded,
 }
 
 #[derive(Clone, Debug)]
 struct Session {
     app: AppId,
-    /// The time of its first admission, in milliseconds of the epoch, and its place in that order.
+    /// The time of its first admission, in milliseconds since 1970, and its number in that order.
     minted: (u64, u64),
-    /// The time of its claim, in milliseconds of the epoch, and its place in that order.
+    /// The time of its claim, in milliseconds since 1970, and its number in that order.
     claimed: Option<(u64, u64)>,
-    /// The code that it was or can be claimed by, on the channel that said it.
+    /// The code with which it was or can be claimed, if its channel is the one that sent it.
     code: Option<ClaimCode>,
     token: ResumeToken,
-    /// The token before that, until the app is known to have the new one.
+    /// The previous token, until the app is known to have the new one.
     previous: Option<ResumeToken>,
     place: Place,
 }
@@ -240,11 +240,11 @@ enum Place {
     Zombie(Expiry),
 }
 
-/// The time at which a session without a channel is forgotten, and its place in the order of losses.
+/// The time at which a session without a channel is forgotten, and its number in the order of departures.
 type Expiry = (Instant, u64);
 
 impl Session {
-    /// Returns `true` if `token` resumes it. Both are compared whatever the first comparison gives.
+    /// Returns `true` if `token` resumes it. Both comparisons are always made, so that the time is constant.
     fn accepts(&self, token: &ResumeToken) -> bool {
         let previous = self.previous.as_ref().map_or_else(|| Choice::from(0), |previous| previous.ct_eq(token));
         (self.token.ct_eq(token) | previous).into()
@@ -257,14 +257,14 @@ impl Session {
         }
     }
 
-    /// The channel, and the order of the claim, of a session that serves calls.
+    /// The channel and the number of the claim, if it serves calls.
     fn serving(&self) -> Option<(ChannelId, u64)> {
         self.channel().zip(self.claimed.map(|(_, order)| order))
     }
 }
 
 impl SessionRegistry {
-    /// An empty one.
+    /// Creates an empty registry.
     #[must_use]
     pub fn new(policy: RegistryPolicy) -> Self {
         Self {
@@ -278,10 +278,10 @@ impl SessionRegistry {
         }
     }
 
-    /// A channel is being dialled.
+    /// Adds a channel that is being connected.
     ///
     /// # Errors
-    /// [`OpenRefused`]: do not dial.
+    /// [`OpenRefused`]; do not connect.
     pub fn open(&mut self, dial: Dial) -> Result<ChannelId, OpenRefused> {
         if self.channels.len() >= self.policy.max_channels {
             return Err(OpenRefused::Full);
@@ -299,8 +299,8 @@ impl SessionRegistry {
         Ok(channel)
     }
 
-    /// The app says hello: a session begins. On a plain dial it waits to be claimed; on a bound one it has the id and the token of the
-    /// manifest, and is claimed.
+    /// Handles a hello, which begins a session. On a [`Dial::Plain`] channel the session waits to be claimed; on a [`Dial::Bound`] one it
+    /// has the id and the token of the manifest, and is claimed.
     ///
     /// # Errors
     /// [`HelloRefused`]; nothing has changed.
@@ -351,8 +351,8 @@ impl SessionRegistry {
         Ok(self.admit(channel, session_id, session, standing))
     }
 
-    /// A session of this name may be known: a host that keeps its name and token over several claims has come back. Without the token it is
-    /// somebody else.
+    /// Begins the session of a bound channel. A session with this id may be known, if the app keeps its id and token over several claims;
+    /// the token must then match.
     fn begin_bound(&mut self, channel: ChannelId, app: AppId, bound: BoundDial, epoch_ms: u64) -> Result<Admission, HelloRefused> {
         let BoundDial { code, session_id, resume_token } = bound;
         let is_foreign = |known: &Session| known.claimed.is_none() || known.app != app || !known.accepts(&resume_token);
@@ -372,12 +372,11 @@ impl SessionRegistry {
         Ok(self.admit(channel, session_id, session, ClaimState::Bound))
     }
 
-    /// The app comes back: a session that was claimed goes on, on this channel, whether its last one is gone or not. Its token is a new
-    /// one; the one that was used stays good until [`Self::confirm`], in case the answer is lost.
+    /// Handles a resume: moves a claimed session to this channel, whether or not its previous channel is gone. It gets a new token; the one
+    /// that was used stays valid until [`Self::confirm`], in case the answer is lost.
     ///
     /// # Errors
-    /// [`ResumeRefused`], found in this order; nothing has changed, so that the attempt may be repeated, and a hello on the same
-    /// channel is still possible.
+    /// [`ResumeRefused`]; the first reason in its order. Nothing has changed, and a hello on the same channel is still possible.
     pub fn resume(
         &mut self,
         channel: ChannelId,
@@ -413,8 +412,8 @@ impl SessionRegistry {
         Ok(self.admit(channel, session_id, session, ClaimState::Resumed))
     }
 
-    /// The app has sent a frame after its welcome, so it has the welcome: the token before the last one is no longer good. Without a
-    /// session on the channel, or repeated, it changes nothing.
+    /// Records that the app has sent a frame after its welcome, and so has the new token: the previous one is no longer valid. No effect
+    /// without a session on the channel, or if repeated.
     pub fn confirm(&mut self, channel: ChannelId) {
         if let Some(Channel::Seated(id)) = self.channels.get(&channel)
             && let Some(session) = self.sessions.get_mut(id)
@@ -423,11 +422,11 @@ impl SessionRegistry {
         }
     }
 
-    /// A person has said `code`, in any case. A session that is claimed already is found again as long as it keeps the channel on which
+    /// Claims the session with `code`, in upper or lower case. A session that is already claimed is found while it has the channel on which
     /// it was claimed.
     ///
     /// # Errors
-    /// [`ClaimMissed`]: it is no code, or belongs to no session here. It may be one of a manifest.
+    /// [`ClaimMissed`] if it is not a valid code, or belongs to no session here. It may be the code in a manifest.
     pub fn claim(&mut self, code: &str, epoch_ms: u64) -> Result<Claimed, ClaimMissed> {
         let code = ClaimCode::parse(code)?;
         let channel = self.find_code(&code).ok_or(ClaimMissed::Unknown)?;
@@ -440,7 +439,7 @@ impl SessionRegistry {
         Ok(Claimed { channel, session_id, app: session.app.clone(), claimed_at, first })
     }
 
-    /// The channel is gone.
+    /// Handles the end of a channel.
     pub fn handle_closed(&mut self, channel: ChannelId, now: Instant) -> Departure {
         self.now = self.now.max(now);
         let Some(Channel::Seated(id)) = self.channels.remove(&channel) else { return Departure::Nothing };
@@ -463,13 +462,13 @@ impl SessionRegistry {
         Departure::Kept
     }
 
-    /// The deadline at which the next session that waits for its app is forgotten.
+    /// The time at which the next session without a channel is forgotten.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.zombies.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Forgets the sessions whose time is over. Early or repeated, it changes nothing.
+    /// Forgets the sessions whose time to be resumed is over. Harmless if called early or repeatedly.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = self.now.max(now);
         while self.poll_timeout().is_some_and(|due| due <= self.now) {
@@ -477,39 +476,39 @@ impl SessionRegistry {
         }
     }
 
-    /// Returns `true` if the channel has a claimed session: only then may it be called, and may it ask.
+    /// Returns `true` if the session on a channel is claimed. Only then calls and input requests are allowed.
     #[must_use]
     pub fn is_claimed(&self, channel: ChannelId) -> bool {
         matches!(self.channels.get(&channel), Some(Channel::Seated(id))
             if self.sessions.get(id).is_some_and(|session| session.claimed.is_some()))
     }
 
-    /// The session that a channel has.
+    /// The session on a channel.
     #[must_use]
     pub fn session_on(&self, channel: ChannelId) -> Option<&SessionId> {
         if let Channel::Seated(id) = self.channels.get(&channel)? { Some(id) } else { None }
     }
 
-    /// Returns `true` if a session has a channel, or may get one again.
+    /// Returns `true` if a session has a channel, or may be resumed.
     #[must_use]
     pub fn knows(&self, session: &SessionId) -> bool {
         self.sessions.contains_key(session)
     }
 
-    /// Returns `true` if the session on some channel was or can be claimed by this code.
+    /// Returns `true` if a session on some channel was or can be claimed with this code.
     #[must_use]
     pub fn holds(&self, code: &ClaimCode) -> bool {
         self.find_code(code).is_some()
     }
 
-    /// The channel that calls to this app go to: of the session that was claimed last, of those that have a channel.
+    /// The channel for calls to an app: that of the session which was claimed last, of those that have a channel.
     #[must_use]
     pub fn route(&self, app: &str) -> Option<ChannelId> {
         let serving = self.serving().filter(|(_, session, _, _)| session.app.as_str() == app);
         serving.max_by_key(|(_, _, _, order)| *order).map(|(_, _, channel, _)| channel)
     }
 
-    /// The session that [`Self::route`] leads to, for every app that has one, in the order of their ids.
+    /// The session of [`Self::route`] for every app that has one, in the order of app ids.
     #[must_use]
     pub fn routed(&self) -> Vec<Routed> {
         let mut newest: BTreeMap<&AppId, (u64, ChannelId, &SessionId)> = BTreeMap::new();
@@ -525,7 +524,8 @@ impl SessionRegistry {
         newest.into_iter().map(routed).collect()
     }
 
-    /// Finds the target of a tool called `<app id>__<action>`. Both parts may hold `__`; the longest id that serves calls is meant.
+    /// Finds the target of a tool named `<app id>__<action>`. Both parts may contain `__`; the longest matching app id that serves calls is
+    /// used.
     #[must_use]
     pub fn resolve<'a>(&'a self, tool: &'a str) -> Option<Resolved<'a>> {
         let named = self.serving().filter_map(|(_, session, channel, order)| {
@@ -550,12 +550,12 @@ impl SessionRegistry {
         pending.into_iter().map(|(_, pending)| pending).collect()
     }
 
-    /// The sessions that serve calls, with their channel and the order of their claims.
+    /// The sessions that serve calls, with their channels and the numbers of their claims.
     fn serving(&self) -> impl Iterator<Item = (&SessionId, &Session, ChannelId, u64)> {
         self.sessions.iter().filter_map(|(id, session)| session.serving().map(|(channel, order)| (id, session, channel, order)))
     }
 
-    /// The channel of the session with this code. Every candidate is compared, whichever it is.
+    /// The channel of the session with this code. All codes are compared, so that the time is constant.
     fn find_code(&self, code: &ClaimCode) -> Option<ChannelId> {
         // Channels count from 1.
         let mut found = 0;
@@ -567,7 +567,7 @@ impl SessionRegistry {
         (found != 0).then_some(ChannelId(found))
     }
 
-    /// Gives the channel its session, and the session its channel; if it is known, it leaves where it was.
+    /// Connects a channel and a session. A known session leaves its previous channel.
     fn admit(&mut self, channel: ChannelId, id: SessionId, session: Session, standing: ClaimState) -> Admission {
         let supersedes = self.unseat(&id);
         let admission = Admission {
@@ -584,7 +584,7 @@ impl SessionRegistry {
         admission
     }
 
-    /// Takes a session from where it is, if it is known: its channel, which is named, or its place among those that wait.
+    /// Removes a known session from its channel, which is returned, or from those that may be resumed.
     fn unseat(&mut self, id: &SessionId) -> Option<ChannelId> {
         match self.sessions.get(id)?.place {
             Place::Zombie(expiry) => {

@@ -1,4 +1,4 @@
-//! Session ids: what a session is called, whichever channel it has.
+//! Session ids.
 
 use core::fmt;
 
@@ -7,15 +7,15 @@ use protocol_core::json::Text;
 
 const BASE36: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 
-/// The id of a session on the wire, over all its channels. No secret: knowing it opens nothing.
+/// The id of a session, which stays the same on all its channels. It is not a secret.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SessionId(Text);
 
 impl SessionId {
-    /// The most bytes of an id of a peer.
+    /// The maximum length of an id of a peer, in bytes.
     pub const LONGEST: usize = 128;
 
-    /// A new one: `s_` and 24 symbols of base 36, 124 bits.
+    /// Makes a new id: `s_` and 24 symbols of base 36, 124 bits.
     #[must_use]
     pub fn mint(random: &mut dyn FnMut(&mut [u8])) -> Self {
         let mut text = *b"s_------------------------";
@@ -25,7 +25,7 @@ impl SessionId {
         Self(Text::from(core::str::from_utf8(&text).unwrap_or_default()))
     }
 
-    /// Copies the id that a peer or a manifest names.
+    /// Copies the id of a peer or of a manifest.
     ///
     /// # Errors
     /// [`SessionIdError`] unless it has 1 to 128 bytes.
@@ -46,7 +46,7 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// A text that is no session id: empty, or longer than 128 bytes.
+/// The error for text that is not a session id: empty, or longer than 128 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a session id has 1 to 128 bytes")]
 pub struct SessionIdError;

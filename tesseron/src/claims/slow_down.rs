@@ -1,11 +1,12 @@
-//! The rate at which claim codes may be guessed.
+//! The limit on the rate at which claim codes can be guessed.
 //!
-//! No wrong code keeps the right one out. Each one within [`HostPolicy::failure_window`] doubles the time until the next code is looked at,
-//! from [`HostPolicy::first_delay`] up to [`HostPolicy::longest_delay`]; a right one forgets them. The right one waits as long, or a guess
-//! would be worth no more than the moment in which it is not answered. As many codes wait at once as there are places, so that there are at
-//! most [`HostPolicy::places`] guesses within [`HostPolicy::longest_delay`]: 32 a second, which takes five months for half of the 31^6 codes.
+//! Wrong codes never cause the right one to be refused. Each one within [`HostPolicy::failure_window`] doubles the delay after which the
+//! next code is checked, from [`HostPolicy::first_delay`] up to [`HostPolicy::longest_delay`]; a right code resets it. The right code is
+//! delayed, too, or an attacker could give up on a guess as soon as it is not answered at once. Each place in the backlog can hold one
+//! code, so there are at most [`HostPolicy::places`] guesses within [`HostPolicy::longest_delay`]: 32 per second, which takes five months
+//! for half of the 31^6 codes.
 //!
-//! This user is slowed down by wrong codes of this user alone. All others are counted together, for one user can have many numbers.
+//! Wrong codes of this user delay only this user. Those of all other users are counted together, since one person can have many user ids.
 
 use alloc::collections::VecDeque;
 use core::time::Duration;
@@ -13,7 +14,7 @@ use core::time::Duration;
 use super::{HostPolicy, Peer};
 use protocol_core::time::Instant;
 
-/// Wrong codes that are remembered of either kind of peer. A delay that was doubled more often than that is longer than any.
+/// The maximum number of wrong codes that are remembered for each kind of peer. Doubling the delay that often exceeds every maximum.
 const REMEMBERED: usize = 32;
 
 #[derive(Clone, Debug, Default)]
@@ -23,7 +24,7 @@ pub(super) struct SlowDown {
 }
 
 impl SlowDown {
-    /// The time that a code of this peer waits before it is judged.
+    /// The delay before a code of this peer is checked.
     pub(super) fn delay(&self, policy: &HostPolicy, peer: Peer, now: Instant) -> Duration {
         let failures = if peer.is_this_user() { &self.of_this_user } else { &self.of_others };
         let counted = failures.iter().filter(|at| now.saturating_duration_since(**at) < policy.failure_window).count();

@@ -1,4 +1,4 @@
-//! Resume tokens: what lets an app have its session back.
+//! Resume tokens.
 
 use core::fmt;
 
@@ -9,22 +9,22 @@ use protocol_core::json::Text;
 
 const BASE64_URL: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// The token that gives an app its session back, once. Secret.
+/// The token with which an app can resume its session once. Secret.
 #[derive(Clone)]
 pub struct ResumeToken(Text);
 
 impl ResumeToken {
-    /// The most bytes of a token of a peer.
+    /// The maximum length of a token of a peer, in bytes.
     pub const LONGEST: usize = 256;
 
-    /// A new one: 24 random bytes in base64url without padding, which is 32 symbols of 6 random bits.
+    /// Makes a new token: 24 random bytes in base64url without padding.
     #[must_use]
     pub fn mint(random: &mut dyn FnMut(&mut [u8])) -> Self {
         let symbols: [u8; 32] = draw(BASE64_URL, random);
         Self(Text::from(core::str::from_utf8(&symbols).unwrap_or_default()))
     }
 
-    /// Copies the token of a peer, whatever it looks like.
+    /// Copies the token of a peer, in any form.
     ///
     /// # Errors
     /// [`ResumeTokenError`] unless it has 1 to 256 bytes.
@@ -32,32 +32,32 @@ impl ResumeToken {
         if text.is_empty() || text.len() > Self::LONGEST { Err(ResumeTokenError) } else { Ok(Self(Text::from(text))) }
     }
 
-    /// The secret itself, for the manifest or the wire.
+    /// The secret text, to write into the manifest or to send.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// Returns `true` if both are the same token, in a time that depends on nothing but their lengths.
+    /// Returns `true` if both are the same token, in a time that depends only on their lengths.
     #[must_use]
     pub fn matches(&self, other: &Self) -> bool {
         self.ct_eq(other).into()
     }
 
-    /// [`Self::matches`], as a choice that no branch has been taken on.
+    /// [`Self::matches`] without a branch.
     pub(super) fn ct_eq(&self, other: &Self) -> Choice {
         self.0.as_bytes().ct_eq(other.0.as_bytes())
     }
 }
 
 impl fmt::Debug for ResumeToken {
-    /// Without the secret.
+    /// Hides the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ResumeToken(..)")
     }
 }
 
-/// A text that is no resume token: empty, or longer than 256 bytes.
+/// The error for text that is not a resume token: empty, or longer than 256 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a resume token has 1 to 256 bytes")]
 pub struct ResumeTokenError;

@@ -1,10 +1,10 @@
-//! The first request on a WebSocket: its upgrade, which may bind (`docs/protocols/tesseron.md`, "Binding a WebSocket").
+//! The upgrade to a WebSocket, which may contain the claim code (`docs/protocols/tesseron.md`, "Binding a WebSocket").
 //!
 //! ```text
-//!             an upgrade, its code to be looked at later
+//!             an upgrade, its code to be checked later
 //!   Waiting ---------------------------------------------> Heard
 //!      | |                                                   |
-//!      | '---- an upgrade without a code, or at once ----.   | its time has come
+//!      | '---- an upgrade without a code, or at once ----.   | its delay is over
 //!      |                                                 v   v
 //!      '---- `upgrade_wait` is over ---> (closed)       Answered
 //! ```
@@ -14,10 +14,10 @@ use super::offer::{Offer, OfferedBind};
 use super::{BindRefused, Host, HostChannel, HostPolicy};
 use protocol_core::time::Instant;
 
-/// The app's end of a connection that shall be a WebSocket, until its upgrade is answered. Made by [`Host::accept_web_socket`].
+/// The app's end of a TCP connection, until its upgrade to a WebSocket is answered. Made by [`Host::accept_web_socket`].
 ///
-/// The upgrade goes to [`handle_upgrade`](Self::handle_upgrade), once. When [`poll_timeout`](Self::poll_timeout) has come, ask
-/// [`handle_timeout`](Self::handle_timeout).
+/// Pass the upgrade request to [`handle_upgrade`](Self::handle_upgrade), once, and call [`handle_timeout`](Self::handle_timeout) at the
+/// time of [`poll_timeout`](Self::poll_timeout).
 #[derive(Clone, Debug)]
 pub struct UpgradeGate {
     place: Place,
@@ -31,16 +31,17 @@ enum State {
     Answered,
 }
 
-/// The next state of the connection.
+/// The next step for the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpgradeStep {
-    /// Ask again when [`UpgradeGate::poll_timeout`] has come.
+    /// Wait until the time of [`UpgradeGate::poll_timeout`].
     Wait,
-    /// Answer the upgrade with [`super::SUBPROTOCOL`]: it is let in, and has spent the claim. Tell [`Host::handle_closed`] when it is gone.
+    /// Accept the upgrade with [`super::SUBPROTOCOL`]: it is admitted, and has spent the claim. Call [`Host::handle_closed`] when it is
+    /// gone.
     Open(HostChannel),
     /// Answer the upgrade with [`BindRefused::http_status`], if there is one, and close the connection.
     Refuse(BindRefused),
-    /// Close it: there was no upgrade in time.
+    /// Close the connection: there was no upgrade request in time.
     Close,
 }
 
@@ -49,7 +50,7 @@ impl UpgradeGate {
         Self { place, state: State::Waiting { deadline: now.saturating_add(policy.upgrade_wait) } }
     }
 
-    /// Takes the upgrade. `host` must be the one that made the gate. A second one is not looked at.
+    /// Takes the upgrade request. `host` must be the one that made the gate. A second request is ignored.
     pub fn handle_upgrade(&mut self, offer: Offer, host: &mut Host, now: Instant) -> UpgradeStep {
         if !matches!(self.state, State::Waiting { .. }) {
             return UpgradeStep::Wait;
@@ -60,7 +61,7 @@ impl UpgradeGate {
         self.handle_timeout(host, now)
     }
 
-    /// The deadline at which [`Self::handle_timeout`] has something to do; `None` once the upgrade is answered.
+    /// The next deadline, at which [`Self::handle_timeout`] must be called; `None` once the upgrade is answered.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
@@ -69,7 +70,7 @@ impl UpgradeGate {
         }
     }
 
-    /// Looks at a code whose time has come, and gives up a connection that has said nothing. Early or repeated, it changes nothing.
+    /// Checks a code whose delay is over, and closes a connection that has sent no request in time. Harmless if called early or repeatedly.
     pub fn handle_timeout(&mut self, host: &mut Host, now: Instant) -> UpgradeStep {
         if self.poll_timeout().is_none_or(|at| now < at) {
             return UpgradeStep::Wait;
@@ -116,7 +117,7 @@ mod tests {
         offer(host.claim().unwrap().code.reveal())
     }
 
-    /// Gives a code and waits for the answer. Gives how many milliseconds that took, and the answer.
+    /// Sends a code and waits for the answer. Returns the time in milliseconds, and the answer.
     fn dial(host: &mut Host, peer: Peer, offer: Offer, millis: u64) -> (u64, UpgradeStep) {
         let mut gate = gate(host, peer, millis);
         let step = gate.handle_upgrade(offer, host, at(millis));
@@ -169,7 +170,8 @@ mod tests {
         assert!(took == 0 && matches!(step, UpgradeStep::Open(_)), "{took} {step:?}");
     }
 
-    /// A code that was answered at once if it was right would be guessed as fast as connections can be made: one hangs up on the others.
+    /// If the right code were answered at once, an attacker could close each connection that is not answered at once and guess without
+    /// delay.
     #[test]
     fn the_right_code_takes_as_long_as_a_wrong_one() {
         let mut host = minting();

@@ -1,5 +1,5 @@
-//! The address that gateways connect to, and their reception: each connection in a task of its own, so that a slow one costs no other
-//! anything, until it is let in or turned away.
+//! Accepts the connections of gateways. Each one has a task of its own until it is accepted as a channel or refused, so that a slow one
+//! does not delay the others.
 
 use core::future::poll_fn;
 use core::pin::pin;
@@ -16,13 +16,13 @@ use protocol_core::drive::Timer;
 
 /// A listening socket for gateways.
 pub(super) trait Acceptor: Send + Sync + 'static {
-    /// One who has connected.
+    /// A connection that is not accepted as a channel yet.
     type Incoming: Send + 'static;
 
-    /// The next connections, and the user of each. None is lost as long as it is polled to its end.
+    /// The next connections, and the user of each. Poll the future to its end, or connections are lost.
     fn accept(&self) -> impl Future<Output = io::Result<Vec<(Self::Incoming, Peer)>>> + Send;
 
-    /// Hears what they want. Gives nothing if they are turned away.
+    /// Handles the upgrade or the bind. Returns `None` if the connection was refused.
     fn admit(
         incoming: Self::Incoming,
         dialler: &Dialler,
@@ -37,11 +37,11 @@ enum Next<C> {
     Come(io::Result<Vec<(C, Peer)>>),
 }
 
-/// Accepts connections and keeps the claim fresh, until the host is closed.
+/// Accepts connections and refreshes the claim, until the host is closed.
 pub(super) async fn serve<D: Acceptor, S: Sockets>(acceptor: D, guard: AcceptorGuard, sockets: S) {
     let shared = &guard.0;
     let mut alarm = sockets.alarm();
-    // Kept over a refresh: it may have accepted a connection already, whose user is looked up.
+    // Kept during a refresh, since it may have accepted a connection and be looking up its user.
     let mut come = pin!(acceptor.accept());
     loop {
         let next = poll_fn(|cx| {
@@ -72,7 +72,7 @@ pub(super) async fn serve<D: Acceptor, S: Sockets>(acceptor: D, guard: AcceptorG
     }
 }
 
-/// The connections that are received. None is accepted any longer once the task has ended, also when its runtime drops it, and be it at once.
+/// Closes the host when the accepting task ends, or when its runtime drops it.
 pub(super) struct AcceptorGuard(Arc<Shared>);
 
 impl AcceptorGuard {
@@ -109,17 +109,17 @@ mod tcp {
     use adapter_io::{Error as TransportError, ListenTcp};
     use protocol_core::drive::Timer;
 
-    /// Any free port of this machine; no other machine reaches it.
+    /// Any free port, reachable only from this machine.
     const HERE: &str = "127.0.0.1:0";
 
-    /// Connections that are looked up at once. A look takes as long for many as for one, up to seconds where another user has made the tables
-    /// long, and a connection of this user waits for those before it. So many are a quarter of the files that a process may usually have.
+    /// The maximum number of connections whose users are looked up at once. One look-up takes as long for many as for one: up to seconds,
+    /// if another user has made the tables long. The number is a quarter of the usual limit on open files.
     const AT_ONCE: usize = 256;
 
     pub(crate) struct TcpAcceptor<S: Sockets> {
         listener: S::TcpListener,
         address: SocketAddr,
-        /// The system tells who has connected.
+        /// `true` if the system can tell which user has connected.
         can_tell: bool,
         sockets: S,
     }
@@ -132,34 +132,34 @@ mod tcp {
             Ok((Self { listener, address, can_tell: peer::can_be_known(), sockets }, Address::WebSocket(url)))
         }
 
-        /// The connections that there are, at least one. Where nothing is looked up, one.
+        /// Accepts all connections that are ready, at least one; if no users are looked up, exactly one.
         async fn accept_all(&self) -> io::Result<Vec<(S::Tcp, SocketAddr)>> {
             let mut all = Vec::from([S::accept_tcp(&self.listener).await?]);
             while self.can_tell && all.len() < AT_ONCE {
                 let mut next = pin!(S::accept_tcp(&self.listener));
                 match poll_fn(|cx| Poll::Ready(next.as_mut().poll(cx))).await {
                     Poll::Ready(Ok(one)) => all.push(one),
-                    // An error that lasts comes again.
+                    // A persistent error comes again.
                     Poll::Ready(Err(_)) | Poll::Pending => break,
                 }
             }
             Ok(all)
         }
 
-        /// Whose connections they are, each `None` if it has ended already.
+        /// The users of the connections; `None` for one that has already ended.
         async fn look_up(&self, remotes: Vec<SocketAddr>) -> Vec<Option<Peer>> {
             let unknown = remotes.iter().map(|_| Some(Peer::Unknown)).collect();
             if !self.can_tell {
                 return unknown;
             }
             let local = self.address;
-            // The tables of a busy machine are long. A runtime that has no thread for it in time leaves them unknown.
+            // In a blocking task, since the tables of a busy machine are long. If the runtime has no thread for it, the users stay unknown.
             let found = run_blocking(&self.sockets, move || peer::find_all(local, &remotes));
             in_time(&mut self.sockets.alarm(), found).await.flatten().unwrap_or(unknown)
         }
     }
 
-    /// Returns `true` if only this one connection has failed, which its peer can bring about.
+    /// Returns `true` if only this one connection has failed, which its peer can cause.
     fn is_of_the_peer(error: &io::Error) -> bool {
         matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset)
     }
@@ -189,7 +189,7 @@ mod tcp {
             }
             match step {
                 UpgradeStep::Open(channel) => {
-                    // At once: from here on the place is held.
+                    // At once, since the channel is occupied from here on.
                     let guard = ChannelGuard::new(shared, channel);
                     let socket = in_time(alarm, upgrade::accept::<S::Io, _>(incoming, asked)).await?.ok()?;
                     Some(TesseronTransport::guarded(Box::new(socket), guard))
@@ -230,7 +230,7 @@ mod unix {
     pub(crate) struct UnixAcceptor<S: Sockets>(S::UnixListener);
 
     impl<S: Sockets> UnixAcceptor<S> {
-        /// A socket in a folder that is ours alone, so that its own permissions are never too wide, not even when it is made.
+        /// Creates the socket in a folder with mode 0700, so that no other user can reach it, not even before its own permissions are set.
         pub(crate) fn open(home: &Home, id: &str) -> Result<(Self, Address, SocketFile), TesseronError> {
             let folder = home.sockets();
             home::make_private_folder(&folder)?;
@@ -251,7 +251,7 @@ mod unix {
         type Incoming = S::Unix;
 
         async fn accept(&self) -> io::Result<Vec<(S::Unix, Peer)>> {
-            // The folder admits this user alone.
+            // Only this user can enter the folder.
             S::UnixIo::accept(&self.0).await.map(|incoming| Vec::from([(incoming, Peer::ThisUser)]))
         }
 
@@ -266,7 +266,7 @@ mod unix {
         }
     }
 
-    /// Listens until the gate opens.
+    /// Reads frames until the gate opens.
     async fn bind<I: FrameIo<Error = io::Error> + Send + 'static>(
         mut io: I,
         mut gate: HostGate,
@@ -284,7 +284,7 @@ mod unix {
                     None => shared.bind_in_time(&mut gate),
                 }
             };
-            // At once: from here on the place is held.
+            // At once, since the channel is occupied from here on.
             let guard = if let HostNext::Open(channel) = step.next { Some(ChannelGuard::new(shared, channel)) } else { None };
             if let Some(reply) = step.reply {
                 io.start_send(Transmit::new(reply)).ok()?;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::Runtime;
 
-/// Runs `job` where it may block, and gives its result. `None` if it never ran or has panicked: the runtime is ending.
+/// Runs `job` as a blocking task, and returns its result. `None` if it did not run, since the runtime is shutting down, or has panicked.
 pub(super) async fn run_blocking<T: Send + 'static>(runtime: &impl Runtime, job: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let slot = Arc::new(Mutex::new(Slot { value: None, is_over: false, waker: None }));
     let filled = Filling(Arc::clone(&slot));
@@ -27,12 +27,12 @@ pub(super) async fn run_blocking<T: Send + 'static>(runtime: &impl Runtime, job:
 
 struct Slot<T> {
     value: Option<T>,
-    /// The job is gone.
+    /// `true` once the job was dropped.
     is_over: bool,
     waker: Option<Waker>,
 }
 
-/// Goes with the job.
+/// Dropped together with the job.
 struct Filling<T>(Arc<Mutex<Slot<T>>>);
 
 impl<T> Drop for Filling<T> {

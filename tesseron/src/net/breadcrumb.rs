@@ -1,8 +1,8 @@
-//! Breadcrumbs: what a gateway leaves in a file about each code that it has minted and that waits, so that another
-//! gateway of the same user can say whose code it is that it does not know (`docs/protocols/tesseron.md`, "Files").
+//! Breadcrumbs: files in which a gateway announces each unclaimed code that it has made, so that another gateway of the same user that gets
+//! such a code can name the right gateway (`docs/protocols/tesseron.md`, "Files").
 //!
-//! A file is called by its code, which only the one who says it knows. It is ours alone, goes with the session that waits, and is swept by
-//! other gateways some time after the process is dead that has left it. What another has left is only told: it opens nothing.
+//! The name of the file is the code. Only this user can read it. It is removed when its session is claimed or gone; other gateways remove
+//! it some time after its process has died. A breadcrumb gives no access to an app: its contents are only shown.
 
 use std::borrow::Cow;
 use std::format;
@@ -20,23 +20,23 @@ use crate::net::{FolderRefused, Home, instance};
 
 /// The version of breadcrumbs that is written and read.
 const VERSION: u32 = 1;
-/// Bytes of the largest breadcrumb that is read; names and ids are bounded, so ours has less than 1 KiB.
+/// The maximum size of a breadcrumb that is read, in bytes. Ours have less than 1 KiB, since names and ids are bounded.
 const LARGEST: usize = 4 * 1024;
-/// Files of the folder that are looked at in one sweep.
-const MOST: usize = 1024;
-/// The time that a breadcrumb is valid, in milliseconds. A process of that number may be any other then. 24 h.
+/// The maximum number of files that one sweep reads.
+const MAX_FILES: usize = 1024;
+/// The time for which a breadcrumb is valid, in milliseconds: 24 h. After that its process id may belong to another process.
 const LIFE_MS: u64 = 24 * 60 * 60 * 1000;
-/// The time that one of a dead process is kept, in milliseconds, so that the code is still recognised. 1 h.
+/// The time for which the breadcrumb of a dead process is kept, in milliseconds: 1 h. Its code is still recognised.
 const STALE_MS: u64 = 60 * 60 * 1000;
-/// The time that the writer's clock may be ahead, in milliseconds. 10 min.
+/// The maximum time by which the writer's clock may be ahead, in milliseconds: 10 min.
 const AHEAD_MS: u64 = 10 * 60 * 1000;
 
-/// A breadcrumb of ours. Dropping it removes the file, unless another gateway has put one in its place.
+/// A breadcrumb of this gateway. Dropping it removes the file, unless another gateway has replaced it.
 #[derive(Debug)]
 pub(super) struct Breadcrumb(#[expect(dead_code, reason = "the file goes with it")] PrivateFile);
 
 impl Breadcrumb {
-    /// Leaves one for a session that waits to be claimed.
+    /// Writes one for a session that waits to be claimed.
     pub(super) fn leave(home: &Home, pending: &Pending, app_name: &str) -> Result<Self, TesseronError> {
         let app_name = if instance::is_name(app_name) { app_name } else { pending.app.as_str() };
         home::make_private_folder(&home.claims())?;
@@ -56,7 +56,7 @@ impl Breadcrumb {
     }
 }
 
-/// The gateway that has minted a code.
+/// The gateway that has made a code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Minter {
     app_name: String,
@@ -65,13 +65,13 @@ pub(super) struct Minter {
 }
 
 impl Minter {
-    /// The one that has left a breadcrumb for this code, if any has. `epoch_ms` is the time now.
+    /// Reads the breadcrumb for this code, if there is one. `epoch_ms` is the current time.
     pub(super) fn of(home: &Home, code: &ClaimCode, epoch_ms: u64) -> Option<Self> {
         home::check_folder(&home.claims(), home::WRITABLE).ok()?;
         read(&path(home, code)).filter(|found| found.is_of(epoch_ms)).map(|found| found.minter)
     }
 
-    /// Why its code claims nothing here.
+    /// The message that explains why its code cannot be claimed here.
     pub(super) fn why_not_here(&self) -> String {
         let Self { app_name, process, is_alive } = self;
         if !is_alive {
@@ -88,8 +88,7 @@ impl Minter {
     }
 }
 
-/// Removes what gateways have left that have been dead for an hour, and what is too old to mean anything. Other files are left alone. At most
-/// 1024 are looked at.
+/// Removes the breadcrumbs of processes that have been dead for an hour, and those older than 24 h. Reads at most 1024 files.
 pub(super) fn sweep(home: &Home, epoch_ms: u64) -> Result<(), TesseronError> {
     let folder = home.claims();
     let refused = |refused| TesseronError::Folder { path: home.claims(), refused };
@@ -98,12 +97,12 @@ pub(super) fn sweep(home: &Home, epoch_ms: u64) -> Result<(), TesseronError> {
         checked => checked.map_err(refused)?,
     }
     let entries = fs::read_dir(&folder).map_err(|error| refused(error.into()))?;
-    for path in entries.flatten().take(MOST).map(|entry| entry.path()) {
+    for path in entries.flatten().take(MAX_FILES).map(|entry| entry.path()) {
         if let Some(found) = read(&path)
             && (!found.is_of(epoch_ms) || found.is_stale(epoch_ms))
             && home::is_at(&found.file, &path)
         {
-            // What is not removed now is found again.
+            // A file that cannot be removed now is found again in the next sweep.
             let _ = fs::remove_file(&path);
         }
     }
@@ -134,7 +133,7 @@ impl Found {
 /// Reads a file, if it is a breadcrumb.
 fn read(path: &Path) -> Option<Found> {
     let (file, bytes) = instance::read_file(path, LARGEST).ok()?;
-    // Members are read by name only: an array would do for a struct otherwise.
+    // Parsed as an object first, since serde also accepts an array for a struct.
     let object: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(&bytes).ok()?;
     let document = Document::deserialize(serde_json::Value::Object(object)).ok()?;
     let is_of_file = path.file_name().is_some_and(|name| *name == *format!("{}.json", document.code));
@@ -172,7 +171,7 @@ mod tests {
 
     const NOW: u64 = 1_795_263_172_478;
 
-    /// A home of its own, which goes with the test.
+    /// A temporary home folder, removed at the end of the test.
     struct Scratch(PathBuf);
 
     impl Scratch {
@@ -186,7 +185,7 @@ mod tests {
             Home::at(&self.0)
         }
 
-        /// Puts a file there that nobody removes.
+        /// Writes a file.
         fn put(&self, name: &str, content: &str) -> PathBuf {
             home::make_private_folder(&self.home().claims()).unwrap();
             let path = self.home().claims().join(name);
@@ -225,7 +224,7 @@ mod tests {
         registry.pending().remove(0)
     }
 
-    /// A breadcrumb for `PQ7N-4D` as another gateway would leave it, with one member changed.
+    /// A breadcrumb for `PQ7N-4D` of another gateway, with one member changed.
     fn with(member: &str, value: serde_json::Value) -> String {
         let mut document = serde_json::json!({
             "version": 1, "code": "PQ7N-4D", "sessionId": "s_k3j9x0aammwz1q2p", "appId": "ledger", "appName": "Ledger",
@@ -239,7 +238,7 @@ mod tests {
         with("gatewayPid", process.into())
     }
 
-    /// A process that lives and is not this one.
+    /// A live process other than this one.
     fn parent() -> u32 {
         std::os::unix::process::parent_id()
     }

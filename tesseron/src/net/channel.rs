@@ -11,55 +11,55 @@ use protocol_core::drive::FrameIo;
 use protocol_core::lines::LineEncoder;
 use protocol_core::session::Transmit;
 
-/// Frames in a row that are passed over before other tasks get their turn.
+/// The maximum number of frames that are handled here before the task yields.
 const IN_A_ROW: usize = 32;
 
-/// Any transport.
+/// A boxed transport of any kind.
 pub(super) type AnyIo = Box<dyn FrameIo<Error = io::Error> + Send>;
 
-/// A channel of Tesseron over either binding, at either end, once it is bound.
+/// A channel between an app and a gateway, over a WebSocket or a Unix socket, after the bind.
 ///
-/// At the app's end the place is free for the next gateway as soon as the peer hangs up, this is closed, or dropped; what is still sent
-/// then may or may not arrive.
+/// At the app's end the next gateway may connect as soon as the peer has closed the channel, or this transport is closed or dropped. Frames
+/// that are sent after that may be lost.
 ///
-/// `Send` and not `Sync`: one driver polls it, and the sockets of a runtime need not be shared.
+/// `Send` and not `Sync`: a single driver polls it, and the sockets of a runtime need not be `Sync`.
 pub struct TesseronTransport {
     io: AnyIo,
-    /// The place at the app that it holds.
+    /// At the app: keeps the app occupied while it exists.
     guard: Option<ChannelGuard>,
-    /// Still answers binds, on a Unix socket at the app.
+    /// At the app, on a Unix socket: answers further bind requests, which are not for the session.
     gate: Option<HostGate>,
-    /// The answer of the gate.
+    /// An answer of the gate that is not sent yet.
     reply: Option<Bytes>,
-    /// It was said and has not left yet.
+    /// `true` if an answer of the gate was passed to `io` and is not flushed yet.
     unflushed: bool,
 }
 
 impl TesseronTransport {
-    /// The gateway's end.
+    /// Makes the gateway's end.
     pub(super) fn dialled(io: AnyIo) -> Self {
         Self { io, guard: None, gate: None, reply: None, unflushed: false }
     }
 
-    /// The app's end.
+    /// Makes the app's end.
     pub(super) fn guarded(io: AnyIo, guard: ChannelGuard) -> Self {
         Self { guard: Some(guard), ..Self::dialled(io) }
     }
 
-    /// The app's end, with the gate that let it in.
+    /// Makes the app's end on a Unix socket, with the gate that has bound it.
     #[cfg(unix)]
     pub(super) fn gated(io: AnyIo, guard: ChannelGuard, gate: HostGate) -> Self {
         Self { gate: Some(gate), ..Self::guarded(io, guard) }
     }
 
-    /// Which channel of the app this is, to say by [`TesseronListener::handle_agent`](super::TesseronListener::handle_agent) who is at
-    /// the other end. `None` at the gateway's end, and once the place is free again.
+    /// The id of the channel at the app, for [`TesseronListener::handle_agent`](super::TesseronListener::handle_agent). `None` at the
+    /// gateway's end, and once the channel is closed.
     #[must_use]
     pub fn channel(&self) -> Option<HostChannel> {
         self.guard.as_ref().map(ChannelGuard::channel)
     }
 
-    /// Says what the gate has to say.
+    /// Sends the answer of the gate, if there is one.
     fn poll_reply(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.reply.is_some() {
             ready!(self.io.poll_ready(cx))?;
@@ -75,7 +75,7 @@ impl TesseronTransport {
         Poll::Ready(Ok(()))
     }
 
-    /// The next frame that is the session's.
+    /// Receives the next frame for the session.
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         for _ in 0..IN_A_ROW {
             ready!(self.poll_reply(cx))?;
@@ -87,7 +87,7 @@ impl TesseronTransport {
                 HostNext::Deliver(frame) => return Poll::Ready(Ok(Some(frame))),
                 HostNext::Keep | HostNext::Open(_) => {}
                 HostNext::Close => {
-                    // What cannot leave at once is lost.
+                    // An answer that cannot be written at once is lost.
                     let _ = self.poll_reply(cx)?;
                     return Poll::Ready(Ok(None));
                 }

@@ -8,15 +8,15 @@ use crate::net::TesseronError;
 use crate::net::{Address, Instance, Sockets, TesseronTransport};
 use adapter_io::Error as TransportError;
 
-/// Dials an app as a gateway, with the code of its claim if it has minted one. A connection and its upgrade, and the answer to a bind,
-/// are waited for 5 seconds each.
+/// Connects to an app as a gateway, with its claim code if the app has made one. Connecting with the upgrade, and the answer to a bind, may
+/// take 5 seconds each.
 ///
 /// # Cancel safety
-/// Not cancel safe: the connection is closed, and where the app had taken `code` already, that code is spent.
+/// Not cancel safe: the connection is closed, and if the app has already accepted `code`, that code is spent.
 ///
 /// # Errors
-/// [`adapter_io::Error::Connect`] without an answer, in time and as an app gives it; also for a Unix socket that is not our own user's.
-/// [`TesseronError::Refused`] and [`TesseronError::Unbound`] if the app does not let this gateway in, on a WebSocket and on a Unix socket.
+/// [`adapter_io::Error::Connect`] if there is no valid answer in time, or the Unix socket belongs to another user.
+/// [`TesseronError::Refused`] (on a WebSocket) and [`TesseronError::Unbound`] (on a Unix socket) if the app refuses this gateway.
 pub async fn dial<S: Sockets>(
     sockets: &S,
     instance: &Instance,
@@ -40,14 +40,14 @@ pub async fn dial<S: Sockets>(
     })
 }
 
-/// Why a dial came to nothing.
+/// The reason why a connection to an app failed.
 #[derive(Debug)]
 pub(super) enum Failed {
     Io(io::Error),
     /// The upgrade was answered with this status, for this reason if it is a known one.
     #[cfg(feature = "websocket")]
     Refused(u16, Option<BindRefused>),
-    /// The bind came to nothing.
+    /// The bind failed.
     Unbound(DialFailed),
 }
 
@@ -120,7 +120,7 @@ mod unix {
         Ok(TesseronTransport::dialled(Box::new(io)))
     }
 
-    /// A socket of our own user: a manifest may name any path, and who listens there would get the code.
+    /// Checks that a socket belongs to this user: a manifest may contain any path, and whoever listens there gets the code.
     fn check(path: &Path) -> io::Result<()> {
         let file = fs::symlink_metadata(path)?;
         if file.file_type().is_socket() && home::is_ours(&file) {
@@ -129,7 +129,7 @@ mod unix {
         Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is no socket of this user"))
     }
 
-    /// Gives the code, and waits until the app has taken it.
+    /// Sends the code, and waits until the app has accepted it.
     async fn bind(io: &mut impl FrameIo<Error = io::Error>, code: &ClaimCode, alarm: &mut impl Timer) -> Result<(), Failed> {
         let mut gate = DialGate::new(code, DialGate::WAIT, alarm.now());
         io.set_frame_limit(BIND_LINE);

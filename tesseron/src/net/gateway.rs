@@ -1,4 +1,4 @@
-//! A gateway that runs: a bridge with its legs on sockets, and the manifests that say where the apps are.
+//! A running gateway: a bridge whose legs are on sockets, and the manifests of the apps.
 
 use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -20,11 +20,11 @@ use adapter_io::Error as TransportError;
 use protocol_core::drive::{Driver, FrameIo, Timer};
 use protocol_core::session::Close;
 
-/// A gateway between one MCP client and the apps of this user. Cloning shares it.
+/// A gateway between one MCP client and the apps of this user. A clone is another handle to the same gateway.
 ///
-/// [`Gateway::serve`] is the agent's leg, [`Gateway::next_event`] must be called as long as it runs, and [`Gateway::rescan`] whenever
-/// manifests may have changed, every few seconds at least: it dials the apps that wait to be dialled, and knows the codes of the
-/// others. An app that is gone is dialled again when its manifest is still there, so that it can resume.
+/// [`Gateway::serve`] serves the agent. Meanwhile call [`Gateway::next_event`] in a loop, and [`Gateway::rescan`] whenever manifests may
+/// have changed, at least every few seconds: it connects to the apps without a code of their own, and reads the codes of the others. It
+/// connects again to an app whose channel has ended and whose manifest still exists, so that the app can resume.
 pub struct Gateway<S: Sockets> {
     sockets: S,
     bridge: SharedBridge,
@@ -37,38 +37,38 @@ struct Shared {
     apps: Mutex<Apps>,
     /// `true` once the files of dead gateways were swept.
     has_swept: AtomicBool,
-    /// The system had no random bytes: nothing that was minted since is a secret.
+    /// `true` if the system had no random bytes, so that the codes and tokens made since are not secret.
     unsafe_codes: AtomicBool,
 }
 
-/// Which app is on which channel.
+/// The apps, and their channels.
 #[derive(Default)]
 struct Apps {
-    /// Instances that are dialled or stand, each by the name of its manifest.
+    /// The ids of instances that are connected, or being connected.
     dialled: BTreeSet<String>,
     channels: BTreeMap<ChannelId, String>,
-    /// The id that the app of an instance gave itself in its last hello.
+    /// The app id in the last hello of an instance.
     app_ids: BTreeMap<String, String>,
-    /// The files that tell other gateways about sessions that wait to be claimed.
+    /// The files that announce unclaimed sessions to other gateways.
     breadcrumbs: BTreeMap<ChannelId, Breadcrumb>,
-    /// Why they are not, since the last look.
+    /// The last error of writing one, since the last scan.
     untold: Option<TesseronError>,
     unreachable: Vec<(String, TesseronError)>,
 }
 
-/// The findings of a look at the manifests.
+/// The result of a scan of the manifests.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Scan {
-    /// Manifests that are not used.
+    /// Manifests that cannot be used.
     pub refused: Vec<ManifestRefused>,
-    /// Why other gateways are not told that a code is of this one, if they are not.
+    /// The error, if a code of this gateway could not be announced to others.
     pub untold: Option<TesseronError>,
-    /// Apps that were dialled since the last look and could not be reached, by the name that people know; at most 64.
+    /// Apps that could not be connected since the last scan, by their names; at most 64.
     pub unreachable: Vec<(String, TesseronError)>,
 }
 
-/// As many apps that could not be reached are remembered until the next look.
+/// The maximum length of [`Scan::unreachable`].
 const UNREACHABLE: usize = 64;
 
 impl<S: Sockets> Clone for Gateway<S> {
@@ -83,18 +83,18 @@ impl<S: Sockets> Clone for Gateway<S> {
 }
 
 impl<S: Sockets> Gateway<S> {
-    /// A gateway that finds its apps in `home`. The wall clock of `config` is read here.
+    /// Creates a gateway that finds its apps in `home`. Replaces the wall-clock time in `config` by the current one.
     ///
     /// # Errors
     /// [`TesseronError::Random`] if the system has no random bytes.
     pub fn new(sockets: S, mut config: BridgeConfig, home: Home) -> Result<Self, TesseronError> {
         let shared = Arc::new(Shared::default());
-        getrandom::fill(&mut [0; 32]).map_err(|error| TesseronError::Random(error.into()))?;
+        sockets.fill_random(&mut [0; 32]).map_err(TesseronError::Random)?;
         config.epoch_ms = sockets.epoch_ms();
         let random = {
-            let shared = Arc::clone(&shared);
+            let (shared, sockets) = (Arc::clone(&shared), sockets.clone());
             Box::new(move |bytes: &mut [u8]| {
-                if getrandom::fill(bytes).is_err() {
+                if sockets.fill_random(bytes).is_err() {
                     shared.unsafe_codes.store(true, Ordering::Relaxed);
                 }
             })
@@ -103,10 +103,10 @@ impl<S: Sockets> Gateway<S> {
         Ok(Self { sockets, bridge, home, shared })
     }
 
-    /// Drives the agent's leg to its end. All apps hang up then.
+    /// Drives the agent's leg to its end. Then the channels to all apps are closed.
     ///
     /// # Cancel safety
-    /// Not cancel safe: the transport is dropped, the agent's session ends, and all apps hang up.
+    /// Not cancel safe: the transport is dropped, the agent's session ends, and the channels to all apps are closed.
     ///
     /// # Errors
     /// [`adapter_io::Error::Broken`].
@@ -114,12 +114,12 @@ impl<S: Sockets> Gateway<S> {
         drive(self.bridge.leg(Leg::Agent), transport, self.sockets.alarm()).await
     }
 
-    /// Ends everything: the agent's session first, then those of the apps.
+    /// Closes the agent's session, and then those of the apps.
     pub fn close(&self, how: Close) {
         self.bridge.close(how);
     }
 
-    /// The next thing that concerns the owner. What there is to be done about it is under way. One at a time.
+    /// The next event. The gateway itself handles it; the owner may show it. Call it from one task at a time.
     ///
     /// # Cancel safety
     /// Cancel safe: no event is lost.
@@ -169,7 +169,7 @@ impl<S: Sockets> Gateway<S> {
         Ok(event)
     }
 
-    /// Tells other gateways that the code of the session on `channel`, which waits to be claimed, is of this one.
+    /// Announces the code of the unclaimed session on `channel` to other gateways.
     fn leave_breadcrumb(&self, channel: ChannelId, app_name: &str) {
         let Some(pending) = self.bridge.pending().into_iter().find(|pending| pending.channel == channel) else { return };
         let left = Breadcrumb::leave(&self.home, &pending, app_name);
@@ -180,10 +180,11 @@ impl<S: Sockets> Gateway<S> {
         }
     }
 
-    /// Looks at the manifests: dials what waits to be dialled, each in a task of its own, and removes what dead processes left.
+    /// Reads the manifests, connects to apps without a code of their own, each in a task of its own, and removes the files of dead
+    /// processes.
     ///
     /// # Errors
-    /// [`TesseronError::Folder`] for a folder that is not ours.
+    /// [`TesseronError::Folder`] for a folder that does not belong to this user.
     pub fn rescan(&self) -> Result<Scan, TesseronError> {
         let mut scan = Scan::default();
         let mut advertised = Vec::new();
@@ -196,7 +197,7 @@ impl<S: Sockets> Gateway<S> {
             match read {
                 Ok(instance) if instance.claim.is_some() => advertised.extend(self.advertise(&instance)),
                 Ok(instance) if !instance.hello_handled_by_host => self.dial_once(instance),
-                // It answers hellos for itself, and says nothing of a code.
+                // It waits for a bind, but its manifest has no code.
                 Ok(_) => {}
                 Err(refused) => {
                     // What is not removed now is found again.
@@ -222,12 +223,12 @@ impl<S: Sockets> Gateway<S> {
             app_name: instance.app_name.clone(),
             instance_id: instance.id.clone(),
             minted_at: claim.minted_at,
-            // One without a time does not expire.
+            // A code without that time does not expire.
             expires_at: Some(claim.expires_at).filter(|at| *at != u64::MAX),
         })
     }
 
-    /// Dials an app, unless it is dialled or stands.
+    /// Connects to an app, unless it is connected or being connected.
     fn dial_once(&self, instance: Instance) {
         if !self.shared.lock().dialled.insert(instance.id.clone()) {
             return;
@@ -243,7 +244,7 @@ impl<S: Sockets> Gateway<S> {
         }));
     }
 
-    /// A code was claimed: perhaps it is that of an app that waits.
+    /// Looks for the app with a code that the agent has sent, and connects to it.
     async fn dial_for(&self, claim: ClaimId, code: &ClaimCode) {
         let found = self.home.read_instances().ok().and_then(|all| {
             let mut all = all.into_iter().flatten();
@@ -254,7 +255,7 @@ impl<S: Sockets> Gateway<S> {
             let why = minter.map_or_else(|| String::from("no app waits with it"), |minter| minter.why_not_here());
             return self.bridge.refuse_claim(claim, &why);
         };
-        // One that is spent or has expired would be refused by the app, after a dial.
+        // The app would refuse a code that is spent or has expired.
         let claimable = instance.is_claimable(self.sockets.epoch_ms());
         let Some(minted) = instance.claim.clone().filter(|_| claimable) else {
             return self.bridge.refuse_claim(claim, "it was used before, or its app is gone");
@@ -273,9 +274,9 @@ impl<S: Sockets> Gateway<S> {
         }
     }
 
-    /// Has a task carry what is said on a channel, if it may be opened. Otherwise the transport hangs up.
+    /// Opens a channel and drives it in a task. If it may not be opened, the transport is dropped.
     fn join(&self, instance: &Instance, transport: TesseronTransport, open: impl FnOnce() -> Result<ChannelId, OpenRefused>) {
-        // Locked until the channel is known: its end comes later then.
+        // Locked until the channel is stored, so that its end is handled afterwards.
         let mut apps = self.shared.lock();
         let Ok(channel) = open() else {
             apps.dialled.remove(&instance.id);
@@ -287,14 +288,14 @@ impl<S: Sockets> Gateway<S> {
         let leg = self.bridge.leg(Leg::App(channel));
         let alarm = self.sockets.alarm();
         self.sockets.spawn(Box::pin(async move {
-            // The bridge was told of the end; the error of one app is not that of the gateway.
+            // The bridge has handled the end; an error of one app does not end the gateway.
             let _ = drive(leg, transport, alarm).await;
         }));
     }
 }
 
 impl Shared {
-    /// An app was not reached. It may be the next time.
+    /// Records that an app could not be connected. The next scan tries again.
     fn lose(&self, instance: &Instance, error: TesseronError) {
         let mut apps = self.lock();
         apps.dialled.remove(&instance.id);

@@ -1,4 +1,4 @@
-//! Files of this user alone: their owner, their permissions, their replacement as a whole.
+//! Files that only this user can access: checks of owner and permissions, and atomic replacement.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -15,19 +15,19 @@ const FOLDER: &str = ".tesseron";
 pub struct Home(PathBuf);
 
 impl Home {
-    /// That of the user who runs this program.
+    /// The folder of the user who runs this program.
     ///
     /// # Errors
-    /// [`TesseronError::NoHome`] if the system knows none.
+    /// [`TesseronError::NoHome`] if the system knows no home folder.
     pub fn of_user() -> Result<Self, TesseronError> {
         std::env::home_dir().filter(|home| home.is_absolute()).map(Self::at).ok_or(TesseronError::NoHome)
     }
 
-    /// That of the user of `home`.
+    /// The folder in the home folder `home`.
     #[must_use]
     pub fn at(home: impl Into<PathBuf>) -> Self {
         let home = home.into();
-        // Where that is must not change with the current folder: manifests say it.
+        // Absolute, since manifests contain it.
         Self(std::path::absolute(&home).unwrap_or(home).join(FOLDER))
     }
 
@@ -49,25 +49,25 @@ impl Home {
     }
 }
 
-/// Why a folder is not used.
+/// The reason why a folder is not used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FolderRefused {
-    /// It is something else.
+    /// It is not a folder.
     #[error("it is no folder")]
     NotAFolder,
     /// It belongs to another user.
     #[error("it belongs to somebody else")]
     Foreign,
-    /// Others may use it; these are its permissions.
+    /// Other users have access. Contains its permissions.
     #[error("it is open to others (mode {0:o}, should be 700)")]
     Open(u32),
-    /// It cannot be made or looked at.
+    /// It cannot be created or read.
     #[error(transparent)]
     System(#[from] io::Error),
 }
 
-/// Makes a folder for us alone, or checks that the one that is there is.
+/// Creates a folder with mode 0700, or checks that an existing one belongs to this user and has that mode.
 pub(super) fn make_private_folder(path: &Path) -> Result<(), TesseronError> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -77,12 +77,12 @@ pub(super) fn make_private_folder(path: &Path) -> Result<(), TesseronError> {
     made.map_err(|refused| TesseronError::Folder { path: path.into(), refused })
 }
 
-/// Permissions that others have.
+/// All permissions of other users.
 const OTHERS: u32 = 0o077;
-/// Permissions of others to change something.
+/// The permissions of other users to write.
 pub(super) const WRITABLE: u32 = 0o022;
 
-/// Checks that it is a folder, ours, and gives others none of `permissions`. A link to one is none.
+/// Checks that `path` is a folder, belongs to this user, and has none of `permissions`. A symbolic link is refused.
 pub(super) fn check_folder(path: &Path, permissions: u32) -> Result<(), FolderRefused> {
     let folder = fs::symlink_metadata(path)?;
     if !folder.is_dir() {
@@ -105,7 +105,7 @@ pub(super) fn is_ours(file: &fs::Metadata) -> bool {
     return !file.file_type().is_symlink();
 }
 
-/// Its permissions, as far as the system has them.
+/// The permissions of a file; 0 if the system has none.
 pub(super) fn mode(file: &fs::Metadata) -> u32 {
     #[cfg(unix)]
     return std::os::unix::fs::PermissionsExt::mode(&file.permissions()) & 0o777;
@@ -113,7 +113,7 @@ pub(super) fn mode(file: &fs::Metadata) -> u32 {
     return if file.is_dir() { 0o700 } else { 0o600 };
 }
 
-/// Returns `true` if a process lives, and where that cannot be known.
+/// Returns `true` if a process is alive, or if that cannot be known.
 pub(super) fn is_alive(process: u32) -> bool {
     #[cfg(unix)]
     {
@@ -126,7 +126,7 @@ pub(super) fn is_alive(process: u32) -> bool {
     }
 }
 
-/// Opens a file to read, but follows no link and does not wait for the other end of a pipe.
+/// Opens a file for reading. Does not follow a symbolic link, and does not wait for the other end of a pipe.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true);
@@ -139,24 +139,23 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Reads a file of at most `most` bytes.
-pub(super) fn read_at_most(file: &File, most: usize) -> io::Result<Option<Vec<u8>>> {
+/// Reads a file of at most `max` bytes; `None` if it is longer.
+pub(super) fn read_at_most(file: &File, max: usize) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
-    file.take((most as u64).saturating_add(1)).read_to_end(&mut bytes)?;
-    Ok(Some(bytes).filter(|bytes| bytes.len() <= most))
+    file.take((max as u64).saturating_add(1)).read_to_end(&mut bytes)?;
+    Ok(Some(bytes).filter(|bytes| bytes.len() <= max))
 }
 
-/// A file of ours that is replaced as a whole, so that no reader sees half of it. Only this user may read it. Dropping it removes it,
-/// unless another has been put in its place.
+/// A file that is replaced atomically, with mode 0600. Dropping it removes the file, unless another one has replaced it.
 #[derive(Debug)]
 pub(super) struct PrivateFile {
     path: PathBuf,
-    /// The file that we wrote last.
+    /// The file that was written last.
     written: Option<File>,
 }
 
 impl PrivateFile {
-    /// Nothing is written yet.
+    /// Prepares the file. Nothing is written yet.
     pub(super) fn at(path: PathBuf) -> Self {
         Self { path, written: None }
     }
@@ -165,10 +164,10 @@ impl PrivateFile {
         &self.path
     }
 
-    /// Puts a file of these bytes there.
+    /// Writes the file with these bytes.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let beside = self.path.with_extension("new");
-        // Left there by a process that died, if at all: no two of ours have one name.
+        // Names are unique, so a file of this name was left by a dead process.
         let _ = fs::remove_file(&beside);
         let written = create(&beside, bytes).and_then(|file| fs::rename(&beside, &self.path).map(|()| file));
         if written.is_err() {
@@ -201,7 +200,7 @@ fn create(path: &Path, bytes: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-/// Returns `true` if that very file is at `path`. It is open, so its number belongs to no other.
+/// Returns `true` if `file` is the one at `path`. Its inode number is unique while it is open.
 pub(super) fn is_at(file: &File, path: &Path) -> bool {
     #[cfg(unix)]
     {

@@ -1,4 +1,4 @@
-//! The state that an app's listener, its task and its channels share: the machine of its claim, and the files that show it.
+//! The state that an app's listener, its task and its channels share: the claim, its manifest, and accepted channels.
 
 use core::future::poll_fn;
 use core::pin::pin;
@@ -23,30 +23,37 @@ use adapter_io::Error as TransportError;
 use engine::{Runtime, wake_all};
 use protocol_core::time::Instant;
 
-/// Random bytes of the system. After a failure they are not random, and nothing that was made of them may be used.
-#[derive(Default)]
-pub(super) struct Random(Option<getrandom::Error>);
+/// Random bytes of the runtime. After an error they are not random, and must not be used.
+pub(super) struct Random<'a> {
+    runtime: &'a dyn Sources,
+    error: Option<io::Error>,
+}
 
-impl Random {
+impl<'a> Random<'a> {
+    pub(super) fn of(runtime: &'a dyn Sources) -> Self {
+        Self { runtime, error: None }
+    }
+
     pub(super) fn fill(&mut self, bytes: &mut [u8]) {
-        if self.0.is_none() {
-            self.0 = getrandom::fill(bytes).err();
+        if self.error.is_none() {
+            self.error = self.runtime.fill_random(bytes).err();
         }
     }
 
-    /// Returns an error unless all of it was random.
+    /// Returns an error if not all bytes were random.
     pub(super) fn check(self) -> Result<(), TesseronError> {
-        self.0.map_or(Ok(()), |error| Err(TesseronError::Random(error.into())))
+        self.error.map_or(Ok(()), |error| Err(TesseronError::Random(error)))
     }
 }
 
-/// The clocks that a host reads.
-pub(super) trait Clocks: Send + Sync {
+/// The clocks that a host reads, and its random bytes.
+pub(super) trait Sources: Send + Sync {
     fn now(&self) -> Instant;
     fn epoch_ms(&self) -> u64;
+    fn fill_random(&self, bytes: &mut [u8]) -> io::Result<()>;
 }
 
-impl<S: Sockets> Clocks for S {
+impl<S: Sockets> Sources for S {
     fn now(&self) -> Instant {
         Runtime::now(self)
     }
@@ -54,49 +61,53 @@ impl<S: Sockets> Clocks for S {
     fn epoch_ms(&self) -> u64 {
         Sockets::epoch_ms(self)
     }
+
+    fn fill_random(&self, bytes: &mut [u8]) -> io::Result<()> {
+        Runtime::fill_random(self, bytes)
+    }
 }
 
 /// The host of an app, shared.
 pub(super) struct Shared {
-    clocks: Box<dyn Clocks>,
+    sources: Box<dyn Sources>,
     address: Address,
     state: Mutex<State>,
 }
 
-/// Everything under the lock. No transport is dropped under it: its guard takes the lock.
+/// The locked state. No transport may be dropped while the lock is held, since its guard takes the lock.
 struct State {
     host: Host,
     manifest: Manifest,
     /// The file of the Unix socket: dropping it removes it.
     socket: Option<Box<dyn Send>>,
-    /// The claim has changed since the manifest was last written.
+    /// `true` if the claim has changed since the manifest was last written.
     unpublished: bool,
-    /// Let in and not yet taken.
+    /// Channels that wait for [`Shared::poll_accept`].
     accepted: VecDeque<TesseronTransport>,
     /// An error that was not yet reported.
     trouble: Option<TesseronError>,
-    /// The last code that was given to be shown.
+    /// The last code that `poll_code` has returned.
     shown: Option<ClaimCode>,
-    /// Diallers that are not yet let in.
+    /// Connections that are not accepted as channels yet.
     diallers: BTreeMap<Place, Dialling>,
-    /// No connection is accepted any longer.
+    /// `true` once no connection is accepted any longer.
     over: bool,
-    /// The task that hears diallers.
+    /// The task that accepts connections.
     task: Option<Waker>,
     /// Tasks that wait for a channel, or for a code.
     waiting: Vec<Waker>,
 }
 
-/// One that is not yet let in.
+/// A connection that is not accepted as a channel yet.
 #[derive(Default)]
 struct Dialling {
-    /// It has made room for another.
+    /// `true` if it has to make room for another one.
     is_evicted: bool,
     task: Option<Waker>,
 }
 
 impl State {
-    /// Writes the manifest if it is out of date. What goes wrong is told by the listener, and tried again with the next change.
+    /// Writes the manifest if it is out of date. The listener returns an error; the next change tries again.
     fn publish(&mut self) {
         self.unpublished |= self.host.poll_claim().is_some();
         if self.unpublished && !self.over {
@@ -107,7 +118,7 @@ impl State {
         }
     }
 
-    /// Accepts no connection any longer, and removes the manifest and the socket file.
+    /// Stops accepting connections, and removes the manifest and the socket file.
     fn end(&mut self) {
         self.over = true;
         self.manifest.remove();
@@ -115,10 +126,10 @@ impl State {
     }
 }
 
-/// Wakers that are kept, at most: those of waits that were given up are among them.
+/// The maximum number of stored wakers, some of whose tasks may no longer wait.
 const WAITING: usize = 1024;
 
-/// Has `waker` woken with the next change. No code of a waker runs under the lock.
+/// Stores `waker`, to be woken with the next change. Releases the lock before it runs code of a waker.
 fn wait(mut state: MutexGuard<'_, State>, waker: Waker) {
     let too_many = if state.waiting.len() < WAITING { Vec::new() } else { core::mem::take(&mut state.waiting) };
     let known = state.waiting.iter().any(|waiting| waiting.will_wake(&waker));
@@ -133,19 +144,19 @@ fn wait(mut state: MutexGuard<'_, State>, waker: Waker) {
     wake_all(too_many);
 }
 
-/// The state that the task that receives connections acts on.
+/// The state for the task that accepts connections.
 pub(super) struct Attention {
     due: Option<Instant>,
     troubled: bool,
 }
 
 impl Attention {
-    /// The deadline at which the claim is to be refreshed.
+    /// The time at which the claim must be refreshed.
     pub(super) fn due(&self) -> Option<Instant> {
         self.due
     }
 
-    /// Returns `true` while connections are refused until an error was reported.
+    /// Returns `true` while an error waits to be returned by the listener; no connection is accepted until then.
     pub(super) fn is_troubled(&self) -> bool {
         self.troubled
     }
@@ -154,7 +165,7 @@ impl Attention {
 impl Shared {
     /// Writes the first manifest.
     pub(super) fn new(
-        clocks: Box<dyn Clocks>,
+        sources: Box<dyn Sources>,
         host: Host,
         manifest: Manifest,
         socket: Option<Box<dyn Send>>,
@@ -174,7 +185,7 @@ impl Shared {
             waiting: Vec::new(),
         };
         state.publish();
-        state.trouble.take().map_or_else(|| Ok(Arc::new(Self { clocks, address, state: Mutex::new(state) })), Err)
+        state.trouble.take().map_or_else(|| Ok(Arc::new(Self { sources, address, state: Mutex::new(state) })), Err)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -185,9 +196,9 @@ impl Shared {
         &self.address
     }
 
-    /// Changes the state, shows it in the manifest and wakes the tasks that wait.
+    /// Changes the state, updates the manifest and wakes the waiting tasks.
     fn change<T>(&self, change: impl FnOnce(&mut State, Instant) -> T) -> T {
-        let now = self.clocks.now();
+        let now = self.sources.now();
         let mut state = self.lock();
         let value = change(&mut state, now);
         state.publish();
@@ -197,37 +208,37 @@ impl Shared {
         value
     }
 
-    /// The claim is to be refreshed.
+    /// Refreshes the claim.
     pub(super) fn refresh(&self) {
-        let epoch_ms = self.clocks.epoch_ms();
+        let epoch_ms = self.sources.epoch_ms();
         self.change(|state, now| state.host.handle_timeout(now, epoch_ms));
     }
 
-    /// Has a gate that has not answered yet look at an upgrade.
+    /// Passes an upgrade to its gate.
     #[cfg(feature = "websocket")]
     pub(super) fn upgrade(&self, gate: &mut UpgradeGate, offer: Offer) -> UpgradeStep {
         self.change(|state, now| gate.handle_upgrade(offer, &mut state.host, now))
     }
 
-    /// The time of such a gate has come.
+    /// Handles a deadline of such a gate.
     #[cfg(feature = "websocket")]
     pub(super) fn upgrade_in_time(&self, gate: &mut UpgradeGate) -> UpgradeStep {
         self.change(|state, now| gate.handle_timeout(&mut state.host, now))
     }
 
-    /// Has a gate that is not open yet look at a frame: it may bind.
+    /// Passes a frame to a gate that is not open yet, which may bind it.
     #[cfg(unix)]
     pub(super) fn knock(&self, gate: &mut HostGate, frame: Bytes) -> HostStep {
         self.change(|state, now| gate.handle_frame(frame, &mut state.host, now))
     }
 
-    /// The time of such a gate has come.
+    /// Handles a deadline of such a gate.
     #[cfg(unix)]
     pub(super) fn bind_in_time(&self, gate: &mut HostGate) -> HostStep {
         self.change(|state, now| gate.handle_timeout(&mut state.host, now))
     }
 
-    /// Says who is at the other end of a channel.
+    /// Stores the agent of a channel.
     pub(super) fn name_agent(&self, channel: HostChannel, agent: Agent) {
         self.change(|state, _| state.host.handle_agent(channel, agent));
     }
@@ -236,7 +247,7 @@ impl Shared {
         self.lock().host.claim().map(|claim| claim.code.clone())
     }
 
-    /// The state that the task acts on; `None` once it is over. Wakes the task when that changes.
+    /// The state for the accepting task; `None` once the host is closed. The task is woken when it changes.
     pub(super) fn attention(&self, cx: &Context<'_>) -> Option<Attention> {
         let waker = cx.waker().clone();
         let mut state = self.lock();
@@ -247,13 +258,13 @@ impl Shared {
         attention
     }
 
-    /// A connection could not be accepted.
+    /// Handles an error of accepting a connection.
     pub(super) fn on_accept_failed(&self, error: io::Error) {
         let error = TesseronError::from(TransportError::accepting_on(&self.address)(error));
         self.change(|state, _| state.trouble = Some(error));
     }
 
-    /// Gives a dialler its place. `None` if it is turned away.
+    /// Adds a connection to the backlog. `None` if it is refused.
     pub(super) fn arrive(self: &Arc<Self>, peer: Peer) -> Option<Dialler> {
         let mut state = self.lock();
         let Arrival { place, evicted, .. } = state.host.accept(peer).ok()?;
@@ -268,7 +279,7 @@ impl Shared {
         Some(Dialler { shared: Arc::clone(self), place })
     }
 
-    /// Hands the channel to the app.
+    /// Passes an accepted channel to the app.
     pub(super) fn let_in(&self, transport: TesseronTransport) {
         let turned_away = self.change(|state, _| {
             if state.over {
@@ -281,19 +292,19 @@ impl Shared {
     }
 
     fn leave(&self, channel: HostChannel) {
-        let epoch_ms = self.clocks.epoch_ms();
+        let epoch_ms = self.sources.epoch_ms();
         self.change(|state, now| {
-            let mut random = Random::default();
+            let mut random = Random::of(&*self.sources);
             state.host.handle_closed(channel, now, epoch_ms, &mut |bytes| random.fill(bytes));
             if let Err(error) = random.check() {
-                // A code that can be guessed must not be shown.
+                // A code that was not made of random bytes must not be shown.
                 state.trouble = Some(error);
                 state.end();
             }
         });
     }
 
-    /// The next channel that was let in.
+    /// The next accepted channel.
     pub(super) fn poll_accept(&self, cx: &Context<'_>) -> Poll<Result<TesseronTransport, TesseronError>> {
         let waker = cx.waker().clone();
         let mut state = self.lock();
@@ -313,7 +324,7 @@ impl Shared {
         Poll::Pending
     }
 
-    /// The next code that is to be shown.
+    /// The next code to show.
     pub(super) fn poll_code(&self, cx: &Context<'_>) -> Poll<Option<ClaimCode>> {
         let waker = cx.waker().clone();
         let mut state = self.lock();
@@ -327,7 +338,7 @@ impl Shared {
         Poll::Ready(Some(code))
     }
 
-    /// It is over.
+    /// Closes the host.
     pub(super) fn close(&self) {
         let waiting_at_the_door = self.change(|state, _| {
             state.end();
@@ -337,7 +348,7 @@ impl Shared {
     }
 }
 
-/// One that is heard and not yet let in. Dropping it frees its place.
+/// A connection in the backlog. Dropping it removes it from there.
 pub(super) struct Dialler {
     shared: Arc<Shared>,
     place: Place,
@@ -348,20 +359,20 @@ impl Dialler {
         &self.shared
     }
 
-    /// The gate of a connection on which a WebSocket shall be asked for.
+    /// The gate of a TCP connection, which expects the upgrade to a WebSocket.
     #[cfg(feature = "websocket")]
     pub(super) fn accept_web_socket(&self) -> UpgradeGate {
-        let now = self.shared.clocks.now();
+        let now = self.shared.sources.now();
         self.shared.lock().host.accept_web_socket(self.place, now)
     }
 
-    /// The part that a connection on a Unix socket plays.
+    /// Accepts a connection on a Unix socket.
     #[cfg(unix)]
     pub(super) fn accept_unix(&self) -> UnixChannel {
         self.shared.change(|state, now| state.host.accept_unix(self.place, now))
     }
 
-    /// Waits for `future`, unless its connection has to make room for another one before that.
+    /// Waits for `future`; returns `None` if the connection has to make room for another one before that.
     pub(super) async fn unless_evicted<F: Future>(&self, future: F) -> Option<F::Output> {
         let mut future = pin!(future);
         poll_fn(|cx| if self.is_evicted(cx) { Poll::Ready(None) } else { future.as_mut().poll(cx).map(Some) }).await
@@ -389,7 +400,7 @@ impl Drop for Dialler {
     }
 }
 
-/// The place of the one channel that an app has. Dropping it frees the place.
+/// Keeps the one channel of an app occupied. Dropping it frees the app for the next gateway.
 pub(super) struct ChannelGuard {
     shared: Arc<Shared>,
     channel: HostChannel,
@@ -404,9 +415,9 @@ impl ChannelGuard {
         self.channel
     }
 
-    /// Has the gate look at a frame. It is open already, so nothing changes but what it says.
+    /// Passes a frame to a gate that is open, which answers further bind requests.
     pub(super) fn pass(&self, gate: &mut HostGate, frame: Bytes) -> HostStep {
-        let now = self.shared.clocks.now();
+        let now = self.shared.sources.now();
         gate.handle_frame(frame, &mut self.shared.lock().host, now)
     }
 }

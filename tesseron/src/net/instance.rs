@@ -1,4 +1,4 @@
-//! Manifests: files by which apps and gateways of one user find each other.
+//! Manifests: files by which the gateways of a user find the user's apps.
 
 use core::fmt;
 use std::borrow::Cow;
@@ -17,33 +17,33 @@ use crate::net::{FolderRefused, Home, LoopbackUrl, NotLoopback};
 
 /// The version of manifests that is written and read.
 const VERSION: u32 = 2;
-/// Bytes of the largest manifest that is read.
+/// The maximum size of a manifest, in bytes.
 const LARGEST: usize = 64 * 1024;
-/// Files of one folder that are looked at.
-const MOST: usize = 1024;
-/// Bytes of the longest id, and of the longest name.
+/// The maximum number of files that are read.
+const MAX_FILES: usize = 1024;
+/// The maximum length of an id, in bytes.
 const LONGEST_ID: usize = 128;
 const LONGEST_NAME: usize = 256;
-/// Bytes of the longest path that a Unix socket can have, on the system that has least.
+/// The maximum length of the path of a Unix socket, in bytes, on the system with the lowest limit.
 const LONGEST_PATH: usize = 103;
 
-/// An app that runs, as its manifest says.
+/// A running app, as its manifest describes it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Instance {
-    /// The name of the manifest. It names no other folder.
+    /// The id of the instance, which is the name of the manifest without `.json`. It contains no path separator.
     pub id: String,
-    /// The name of the app for people. It has no control characters.
+    /// The name of the app for people, without control characters.
     pub app_name: String,
     /// The time of its start, in milliseconds since 1970.
     pub added_at: u64,
-    /// Its process.
+    /// The id of its process.
     pub process: Option<u32>,
     /// The address that it listens on.
     pub address: Address,
-    /// `true` if it answers its own hello and waits for a bind. Only one that has a claim can be had then.
+    /// `true` if the app has made its own claim and waits for a bind with its code.
     pub hello_handled_by_host: bool,
-    /// The claim that it minted.
+    /// The claim that the app has made.
     pub claim: Option<Claim>,
 }
 
@@ -51,9 +51,9 @@ pub struct Instance {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Address {
-    /// For WebSockets.
+    /// A WebSocket.
     WebSocket(LoopbackUrl),
-    /// On a Unix socket.
+    /// A Unix socket.
     Unix(PathBuf),
 }
 
@@ -67,8 +67,8 @@ impl fmt::Display for Address {
 }
 
 impl Instance {
-    /// Returns `true` if its claim can still be had at `epoch_ms`, in milliseconds since 1970: there is one, it has not expired, and no agent
-    /// has it.
+    /// Returns `true` if it can be claimed at the time `epoch_ms`, in milliseconds since 1970: it has a claim that has not expired and that
+    /// no agent has.
     #[must_use]
     pub fn is_claimable(&self, epoch_ms: u64) -> bool {
         self.claim.as_ref().is_some_and(|claim| claim.bound_agent.is_none() && claim.expires_at >= epoch_ms)
@@ -77,7 +77,7 @@ impl Instance {
     fn document(&self) -> Document<'_> {
         let transport = match &self.address {
             Address::WebSocket(url) => Transport::Ws { url: url.as_str().into() },
-            // Ours is in UTF-8, or it was refused.
+            // Our own paths are UTF-8: others were refused.
             Address::Unix(path) => Transport::Uds { path: path.to_string_lossy() },
         };
         Document {
@@ -93,7 +93,7 @@ impl Instance {
     }
 }
 
-/// The manifest of an app of ours. Dropping it removes the file, unless another has been put in its place.
+/// The manifest of an app of this process. Dropping it removes the file, unless another one has replaced it.
 #[derive(Debug)]
 pub(super) struct Manifest {
     instance: Instance,
@@ -101,7 +101,7 @@ pub(super) struct Manifest {
 }
 
 impl Manifest {
-    /// Prepares it; nothing is written yet.
+    /// Prepares the manifest. Nothing is written yet.
     pub(super) fn new(home: &Home, instance: Instance) -> Result<Self, TesseronError> {
         let folder = home.instances();
         home::make_private_folder(&folder)?;
@@ -118,7 +118,7 @@ impl Manifest {
         &self.instance.address
     }
 
-    /// Writes it, with this claim.
+    /// Writes the manifest with this claim.
     pub(super) fn publish(&mut self, claim: Option<&Claim>) -> Result<(), TesseronError> {
         self.instance.claim = claim.cloned();
         let written = serde_json::to_vec(&self.instance.document()).map_err(io::Error::from);
@@ -132,7 +132,7 @@ impl Manifest {
     }
 }
 
-/// A manifest that is not used.
+/// A manifest that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("the manifest {} is not used: {reason}", path.display())]
 #[non_exhaustive]
@@ -141,11 +141,11 @@ pub struct ManifestRefused {
     pub path: PathBuf,
     /// Why.
     pub reason: RefusedFor,
-    /// The very file that was read.
+    /// The file that was read, kept open.
     file: Option<FileOf>,
 }
 
-/// An open file, left out of debug output.
+/// An open file, hidden in debug output.
 struct FileOf(File);
 
 impl fmt::Debug for FileOf {
@@ -155,8 +155,7 @@ impl fmt::Debug for FileOf {
 }
 
 impl ManifestRefused {
-    /// Removes what a process left that is dead, unless there is another file by now. Leaves alone what was refused for any other
-    /// reason.
+    /// Removes the manifest if its process is dead ([`RefusedFor::Dead`]), unless another file has replaced it.
     ///
     /// # Errors
     /// The error of the system.
@@ -167,47 +166,47 @@ impl ManifestRefused {
     }
 }
 
-/// Why a manifest is not used.
+/// The reason why a manifest cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RefusedFor {
-    /// The system does not let it be read.
+    /// It cannot be read.
     #[error(transparent)]
     Unreadable(#[from] io::Error),
-    /// It is a link, a folder, a pipe or the like.
+    /// It is not a regular file, but a link, a folder, a pipe or the like.
     #[error("it is no plain file")]
     NotAFile,
     /// It belongs to another user.
     #[error("it belongs to somebody else")]
     Foreign,
-    /// Others may write it; these are its permissions.
+    /// Other users may write it. Contains its permissions.
     #[error("others may write it (mode {0:o})")]
     Open(u32),
     /// It has more than 64 KiB.
     #[error("it is too large")]
     TooLarge,
-    /// It is no JSON object.
+    /// It is not a JSON object.
     #[error("it is no JSON object")]
     NoObject,
-    /// It is of another version than 2, or of none.
+    /// Its version is missing, or not 2.
     #[error("it is not of version {VERSION}")]
     Version,
     /// A member is missing or has another type.
     #[error("it is malformed")]
     Malformed,
-    /// Its id is not what the file is called, or has a character other than letters, digits, `_`, `-` and `.`.
+    /// Its id is not the name of the file, or has characters other than letters, digits, `_`, `-` and `.`.
     #[error("its id is not the name of the file")]
     Id,
     /// Its name is empty, has over 256 bytes, or a control character.
     #[error("its name is unfit to be shown")]
     Name,
-    /// Its claim has a code, a session id or a token that is none.
+    /// Its claim has an invalid code, session id or token.
     #[error("its claim is malformed")]
     Claim,
-    /// It leads to another machine, or may.
+    /// Its URL is not one of this machine.
     #[error(transparent)]
     NotLoopback(#[from] NotLoopback),
-    /// Its socket has no absolute path, or one of over 103 bytes, with `..`, or with a control character.
+    /// The path of its socket is not absolute, has over 103 bytes, or contains `..` or a control character.
     #[error("its path is unfit for a socket")]
     Path,
     /// The process that wrote it is dead.
@@ -216,11 +215,11 @@ pub enum RefusedFor {
 }
 
 impl Home {
-    /// Reads the manifests of all apps of this user, in no order. What cannot be used is told apart, and says why; files of another
-    /// name than `*.json` are none. At most 1024 files are looked at. Where there is no folder there are no apps.
+    /// Reads the manifests of all apps of this user, in no particular order: the files `*.json`, at most 1024 of them. A manifest that
+    /// cannot be used is an error in the list. Without the folder the list is empty.
     ///
     /// # Errors
-    /// [`TesseronError::Folder`] for a folder that is not ours, or that others may write.
+    /// [`TesseronError::Folder`] for a folder of another user, or one that others may write.
     pub fn read_instances(&self) -> Result<Vec<Result<Instance, ManifestRefused>>, TesseronError> {
         let folder = self.instances();
         let refused = |refused| TesseronError::Folder { path: self.instances(), refused };
@@ -230,7 +229,7 @@ impl Home {
         }
         let entries = fs::read_dir(&folder).map_err(|error| refused(error.into()))?;
         let paths = entries.flatten().map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|kind| kind == "json"));
-        Ok(paths.take(MOST).map(|path| read(&path)).collect())
+        Ok(paths.take(MAX_FILES).map(|path| read(&path)).collect())
     }
 }
 
@@ -241,9 +240,9 @@ fn read(path: &Path) -> Result<Instance, ManifestRefused> {
     parse(&bytes, id).map_err(|reason| refused(reason, Some(FileOf(file))))
 }
 
-/// A plain file that only this user can have written, of at most `largest` bytes.
+/// Reads a regular file that only this user can have written, of at most `largest` bytes.
 pub(super) fn read_file(path: &Path, largest: usize) -> Result<(File, Vec<u8>), RefusedFor> {
-    // The link itself: what a pipe or a device does when it is opened is not tried.
+    // Checked before opening, since opening a pipe or a device may have effects. A link is not followed.
     if !fs::symlink_metadata(path)?.is_file() {
         return Err(RefusedFor::NotAFile);
     }
@@ -263,7 +262,7 @@ pub(super) fn read_file(path: &Path, largest: usize) -> Result<(File, Vec<u8>), 
 }
 
 fn parse(bytes: &[u8], id: &str) -> Result<Instance, RefusedFor> {
-    // Members are read by name only: an array would do for a struct otherwise.
+    // Parsed as an object first, since serde also accepts an array for a struct.
     let object: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(bytes).map_err(|_| RefusedFor::NoObject)?;
     if object.get("version").and_then(serde_json::Value::as_u64) != Some(VERSION.into()) {
         return Err(RefusedFor::Version);
@@ -281,7 +280,7 @@ fn parse(bytes: &[u8], id: &str) -> Result<Instance, RefusedFor> {
         Transport::Uds { .. } => return Err(RefusedFor::Path),
     };
     let claim = document.host_minted_claim.map(|claim| claim.read().ok_or(RefusedFor::Claim)).transpose()?;
-    // Last of all, so that a file that is no manifest is never removed as dead.
+    // Checked last, so that only a valid manifest is ever removed as dead.
     if let Some(process) = document.pid.filter(|process| !home::is_alive(*process)) {
         return Err(RefusedFor::Dead(process));
     }
@@ -301,12 +300,12 @@ fn is_id(id: &str) -> bool {
     !id.is_empty() && id.len() <= LONGEST_ID && !id.starts_with('.') && id.bytes().all(fits)
 }
 
-/// Returns `true` if a name can be shown to a person as it is.
+/// Returns `true` if a name can be shown to a person unchanged.
 pub(super) fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= LONGEST_NAME && !name.chars().any(char::is_control)
 }
 
-/// Returns `true` if a path can be that of a socket, and stand in a manifest.
+/// Returns `true` if a path is valid for a socket and in a manifest.
 pub(super) fn is_socket_path(path: &Path) -> bool {
     let fits = |text: &str| text.len() <= LONGEST_PATH && !text.chars().any(char::is_control);
     path.is_absolute() && path.to_str().is_some_and(fits) && !path.components().any(|part| part == Component::ParentDir)
@@ -347,7 +346,7 @@ struct MintedClaim<'a> {
     session_id: Cow<'a, str>,
     resume_token: Cow<'a, str>,
     minted_at: u64,
-    /// A claim without one does not expire.
+    /// A claim without it does not expire.
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_at: Option<u64>,
     bound_agent: Option<BoundAgent<'a>>,
@@ -390,7 +389,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::vec;
 
-    /// A home of its own, which goes with the test.
+    /// A temporary home folder, removed at the end of the test.
     struct Scratch(PathBuf);
 
     impl Scratch {
@@ -404,7 +403,7 @@ mod tests {
             Home::at(&self.0)
         }
 
-        /// Puts a manifest there.
+        /// Writes a manifest.
         fn put(&self, name: &str, content: &str) -> PathBuf {
             home::make_private_folder(&self.home().instances()).unwrap();
             let path = self.home().instances().join(name);
@@ -412,7 +411,7 @@ mod tests {
             path
         }
 
-        /// Why the only manifest is not used.
+        /// The error of the only manifest.
         fn refusal(&self) -> ManifestRefused {
             let [Err(refused)] = <[_; 1]>::try_from(self.home().read_instances().unwrap()).unwrap() else { panic!("it is used") };
             refused
@@ -432,13 +431,13 @@ mod tests {
         }
     }
 
-    /// A manifest of the reference, with the process id that was taken out of the record.
+    /// A recorded manifest of the reference implementation, without its process id.
     const RECORDED: &str = r#"{"version":2,"instanceId":"inst-mwqdc9dk-65806c3c","appName":"interop-app","addedAt":1795263172478,
         "transport":{"kind":"ws","url":"ws://127.0.0.1:45987/"},"helloHandledByHost":true,"hostMintedClaim":{"code":"NATB-BJ",
         "sessionId":"s_f1tvekrlmwqdc9dl","resumeToken":"4Idnys-EN0SoJJl-Oht8JVI_Ps3cE1PM","mintedAt":1795263172472,
         "expiresAt":1795263772472,"boundAgent":null}}"#;
 
-    /// A manifest with one member changed; nothing removes it.
+    /// A manifest with one member changed.
     fn with(member: &str, value: serde_json::Value) -> String {
         let mut manifest: serde_json::Value = serde_json::from_str(RECORDED).unwrap();
         let (path, name) = member.rsplit_once('/').unwrap_or(("", member));
@@ -629,7 +628,7 @@ mod tests {
             fs::create_dir(&path).unwrap();
             assert!(matches!(scratch.refusal().reason, RefusedFor::NotAFile));
             fs::remove_dir(&path).unwrap();
-            // A pipe that nobody writes to would hold whoever opens it.
+            // Opening a pipe without a writer would block.
             assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
             assert!(matches!(scratch.refusal().reason, RefusedFor::NotAFile));
         }
@@ -683,7 +682,7 @@ mod tests {
 
         #[test]
         fn what_belongs_to_somebody_else_is_foreign() {
-            // Ours would be all files if we were root; then there is nobody to take one from.
+            // A superuser may own all files; the check is skipped then.
             let Some(theirs) = ["/", "/etc"].into_iter().find(|path| !home::is_ours(&fs::metadata(path).unwrap())) else { return };
             assert!(matches!(home::check_folder(Path::new(theirs), 0), Err(FolderRefused::Foreign)));
         }

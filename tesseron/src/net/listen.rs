@@ -23,17 +23,17 @@ pub struct TesseronOptions {
     pub app_name: String,
     /// The kind of socket that the gateway connects to.
     pub binding: Binding,
-    /// The end that mints the claim.
+    /// The end that makes the claim code.
     pub claim: ClaimMode,
-    /// Whose home the manifest and the socket are in; `None` is that of the user who runs this program.
+    /// The home folder for the manifest and the socket; `None` for that of the user who runs this program.
     pub home: Option<PathBuf>,
-    /// `true` if gateways of any user of this machine may connect to a WebSocket. `false`: if the system tells who has connected (Linux does),
-    /// others are turned away.
+    /// `true` if gateways of any user of this machine may connect to a WebSocket. With `false` those of other users are refused, if the
+    /// system tells which user has connected (Linux does).
     pub any_user: bool,
 }
 
 impl TesseronOptions {
-    /// A host-minted claim, in the home of this user.
+    /// Options with a claim code made by the app, in the home folder of this user.
     #[must_use]
     pub fn new(app_name: impl Into<String>, binding: Binding) -> Self {
         Self { app_name: app_name.into(), binding, claim: ClaimMode::default(), home: None, any_user: false }
@@ -47,20 +47,20 @@ pub enum Binding {
     /// A WebSocket on any free port of `127.0.0.1`.
     #[cfg(feature = "websocket")]
     WebSocket,
-    /// A socket in `.tesseron/sockets`.
+    /// A Unix socket in `.tesseron/sockets`.
     #[cfg(unix)]
     Unix,
 }
 
-/// The end that mints the claim of an app.
+/// The end that makes the claim code of an app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClaimMode {
-    /// The app itself: it shows a code before any gateway has dialled, and lets a gateway in that knows it.
+    /// The app: it shows a code before any gateway has connected, and accepts a gateway that knows it.
     HostMinted(HostPolicy),
-    /// The gateway: it dials as soon as it has read the manifest, and answers the app's hello with a code. No code keeps others out, so a
-    /// WebSocket lets only in whom the system knows for a program of this user, unless it is for [any
-    /// user](TesseronOptions::any_user); then any user of this machine may claim the app.
+    /// The gateway: it connects as soon as it has read the manifest, and answers the app's hello with a code. The connection needs no code,
+    /// so a WebSocket accepts only programs that the system attributes to this user. With [`TesseronOptions::any_user`] any user of this
+    /// machine may claim the app.
     GatewayMinted,
 }
 
@@ -70,21 +70,21 @@ impl Default for ClaimMode {
     }
 }
 
-/// Listens for gateways, and says so in a manifest.
+/// Listens for gateways, and writes a manifest.
 ///
 /// # Cancel safety
-/// Cancel safe: until it is ready nothing listens, and there is no manifest.
+/// Cancel safe: until it returns, nothing listens and there is no manifest.
 ///
 /// # Errors
-/// [`TesseronError::AppName`], [`TesseronError::NoHome`], [`TesseronError::Folder`], [`adapter_io::Error::Listen`], [`adapter_io::Error::PathExists`],
-/// [`TesseronError::Manifest`] and [`TesseronError::Random`]; [`TesseronError::AnyUser`] for a WebSocket without claims where the system does not tell who has
-/// connected.
+/// [`TesseronError::AppName`], [`TesseronError::NoHome`], [`TesseronError::Folder`], [`adapter_io::Error::Listen`],
+/// [`adapter_io::Error::PathExists`], [`TesseronError::Manifest`] and [`TesseronError::Random`]; [`TesseronError::AnyUser`] for a WebSocket
+/// in [`ClaimMode::GatewayMinted`] on a system that does not tell which user has connected.
 pub async fn listen<S: Sockets>(sockets: S, options: TesseronOptions) -> Result<TesseronListener, TesseronError> {
     if !instance::is_name(&options.app_name) {
         return Err(TesseronError::AppName);
     }
     let home = options.home.map_or_else(Home::of_user, |home| Ok(Home::at(home)))?;
-    let (mut random, mut number, added_at) = (Random::default(), [0; 8], sockets.epoch_ms());
+    let (mut random, mut number, added_at) = (Random::of(&sockets), [0; 8], sockets.epoch_ms());
     random.fill(&mut number);
     let host = match options.claim {
         ClaimMode::HostMinted(policy) => Host::minting(policy, sockets.now(), added_at, &mut |bytes| random.fill(bytes)),
@@ -135,48 +135,48 @@ fn start<S: Sockets>(
     Ok(TesseronListener { shared, manifest: path })
 }
 
-/// An app that waits for a gateway, one at a time.
+/// An app that listens for gateways, and has one channel at a time.
 ///
-/// A task of its own hears who dials, answers those who are not let in, and keeps the manifest up to date. Once a channel is gone, be
-/// it that its peer hung up or that its transport was closed or dropped, the next may bind, by a new code.
+/// A task accepts connections, answers those that it refuses, and keeps the manifest up to date. When a channel is gone, since its peer has
+/// closed it or its transport was closed or dropped, the next gateway may connect, with a new code.
 ///
-/// Dropping it removes the manifest and the socket file, unless others have been put in their place, and accepts no connection any
-/// longer. A channel that was taken goes on. So it is when the runtime ends.
+/// Dropping it stops accepting connections, and removes the manifest and the socket file, unless others have replaced them. So does the end
+/// of the runtime. A channel that was returned goes on.
 pub struct TesseronListener {
     shared: Arc<Shared>,
     manifest: PathBuf,
 }
 
 impl TesseronListener {
-    /// The next channel, once it is bound.
+    /// Waits for the next channel, after its bind.
     ///
     /// # Cancel safety
-    /// Cancel safe: a channel that was bound waits for the next call.
+    /// Cancel safe: a bound channel is returned by the next call.
     ///
     /// # Errors
-    /// [`adapter_io::Error::Accept`] if a connection was not accepted, [`TesseronError::Manifest`] if the manifest could not be written. Both may work again
-    /// later. [`TesseronError::Random`] if no new code can be minted: then no connection is accepted any longer. After that, and once the runtime has
-    /// ended, [`adapter_io::Error::Accept`] each time.
+    /// [`adapter_io::Error::Accept`] if a connection could not be accepted, [`TesseronError::Manifest`] if the manifest could not be
+    /// written. Both may succeed later. [`TesseronError::Random`] if no new code can be made; no connection is accepted any longer then.
+    /// After that, and once the runtime has ended, [`adapter_io::Error::Accept`] each time.
     pub async fn accept(&self) -> Result<TesseronTransport, TesseronError> {
         poll_fn(|cx| self.shared.poll_accept(cx)).await
     }
 
-    /// The next code that a person is to be shown: at first the one there is, and later each new one. `None` for an app whose claims
-    /// the gateway mints, and once no connection is accepted any longer.
+    /// Waits for the next code to show to a person: first the current one, then each new one. `None` in [`ClaimMode::GatewayMinted`], and
+    /// once no connection is accepted any longer.
     ///
     /// # Cancel safety
-    /// Cancel safe: a code that was not given is given by the next call.
+    /// Cancel safe: a code that was not returned is returned by the next call.
     pub async fn next_code(&self) -> Option<ClaimCode> {
         poll_fn(|cx| self.shared.poll_code(cx)).await
     }
 
-    /// The code of the claim there is now; spent while there is a channel. `None` for an app whose claims the gateway mints.
+    /// The current code, which is spent while there is a channel. `None` in [`ClaimMode::GatewayMinted`].
     #[must_use]
     pub fn claim_code(&self) -> Option<ClaimCode> {
         self.shared.claim_code()
     }
 
-    /// Says who is at the other end of a channel, for the manifest. Nothing happens for a channel that is gone.
+    /// Stores the agent of a channel, for the manifest. No effect if the channel is gone.
     pub fn handle_agent(&self, channel: HostChannel, agent: Agent) {
         self.shared.name_agent(channel, agent);
     }

@@ -1,8 +1,9 @@
-//! Tesseron between processes of one user: an app listens and says so in a manifest, a gateway reads the manifest and dials.
+//! Tesseron between processes on one machine: an app listens and writes its address into a manifest; a gateway reads the manifest and
+//! connects.
 //!
-//! An app calls [`listen`] and takes one channel after another from its [`TesseronListener`]; a gateway reads the manifests of a
-//! [`Home`] and calls [`dial`]. Who may bind is decided in [`crate::claims`]; here are sockets, files, clocks and random bytes. An
-//! adapter lends its [`Sockets`].
+//! An app calls [`listen`] and accepts one channel after another from its [`TesseronListener`]. A gateway reads the manifests in a [`Home`]
+//! and calls [`dial`]; [`Gateway`] does both for all apps. [`crate::claims`] decides which connections are accepted; this module adds
+//! sockets, files, clocks and random bytes. An adapter implements [`Sockets`].
 
 mod acceptor;
 #[cfg(feature = "websocket")]
@@ -47,71 +48,70 @@ pub use instance::{Address, Instance, ManifestRefused, RefusedFor};
 pub use listen::{Binding, ClaimMode, TesseronListener, TesseronOptions, listen};
 pub use url::{LoopbackUrl, NotLoopback};
 
-/// The longest time that the answer to an upgrade may take to be written at the app, and a dial with its upgrade at the gateway.
+/// The maximum time for writing the answer to an upgrade (at the app), and for connecting with the upgrade (at the gateway).
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Bytes of the longest line before a Unix socket is bound.
+/// The maximum length of a line before a Unix socket is bound, in bytes.
 #[cfg(unix)]
 const BIND_LINE: usize = 4096;
 
-/// A runtime as Tesseron needs it: besides tasks and a clock its alarms, the wall clock, and its sockets before
-/// they are transports.
+/// A runtime as Tesseron needs it. Beside tasks and a clock it has timers, the wall clock, and raw sockets.
 pub trait Sockets: Runtime + Clone {
-    /// An alarm.
+    /// A timer.
     type Alarm: Timer + Send + 'static;
 
-    /// One on the clock of this runtime.
+    /// Creates a timer on the clock of this runtime.
     fn alarm(&self) -> Self::Alarm;
 
-    /// The time of the wall clock, in milliseconds since 1970: manifests hold it.
+    /// The time of the wall clock, in milliseconds since 1970, for manifests.
     fn epoch_ms(&self) -> u64;
 
     /// A TCP connection.
     type Tcp: Send + 'static;
 
-    /// Accepts TCP connections.
+    /// A listener for TCP connections.
     type TcpListener: Send + Sync + 'static;
 
-    /// The input and output of both.
+    /// The I/O of both types.
     type Io: StreamIo<Self::Tcp> + ListenTcp<Self::TcpListener> + 'static;
 
-    /// The next connection, and where it comes from.
+    /// Accepts the next connection, and returns its address.
     ///
     /// # Cancel safety
-    /// An implementation must be cancel safe: where its future is dropped, no connection may be lost.
+    /// An implementation must be cancel safe: if its future is dropped, no connection may be lost.
     fn accept_tcp(listener: &Self::TcpListener) -> impl Future<Output = io::Result<(Self::Tcp, SocketAddr)>> + Send;
 
     /// Connects to `address`.
     ///
     /// # Cancel safety
-    /// An implementation must be cancel safe: where its future is dropped, no connection may stay.
+    /// An implementation must be cancel safe: if its future is dropped, the connection is closed.
     fn connect_tcp(address: SocketAddr) -> impl Future<Output = io::Result<Self::Tcp>> + Send;
 
     /// A connection over a Unix socket.
     #[cfg(unix)]
     type Unix: FrameIo<Error = io::Error> + Send + 'static;
 
-    /// Accepts connections on a Unix socket.
+    /// A listener for connections on a Unix socket.
     #[cfg(unix)]
     type UnixListener: Send + Sync + 'static;
 
-    /// The input and output of both.
+    /// The I/O of both types.
     #[cfg(unix)]
     type UnixIo: ListenUnix<Self::UnixListener, Transport = Self::Unix> + 'static;
 
     /// Connects to the socket at `path`.
     ///
     /// # Cancel safety
-    /// An implementation must be cancel safe: where its future is dropped, no connection may stay.
+    /// An implementation must be cancel safe: if its future is dropped, the connection is closed.
     #[cfg(unix)]
     fn connect_unix(path: &std::path::Path) -> impl Future<Output = io::Result<Self::Unix>> + Send;
 }
 
-/// Waits for `future`, at the longest until `at`.
+/// Waits for `future`, at most until `at`.
 async fn until<F: Future>(alarm: &mut impl Timer, at: Instant, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     poll_fn(|cx| {
-        // The clock, not the alarm: one that is always ready would never let it ring.
+        // The clock is read as well, since the timer is not polled while `future` completes or wakes itself.
         if alarm.now() >= at {
             return Poll::Ready(None);
         }
@@ -123,7 +123,7 @@ async fn until<F: Future>(alarm: &mut impl Timer, at: Instant, future: F) -> Opt
     .await
 }
 
-/// Waits for `future`, at the longest as long as for any peer.
+/// Waits for `future`, at most for `PATIENCE`.
 async fn in_time<F: Future>(alarm: &mut impl Timer, future: F) -> Option<F::Output> {
     let at = alarm.now().saturating_add(PATIENCE);
     until(alarm, at, future).await

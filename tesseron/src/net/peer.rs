@@ -1,8 +1,8 @@
-//! Which user is at the other end of a TCP connection within this machine, as Linux tells in `/proc/net/tcp` and `/proc/net/tcp6`. Other
-//! systems do not tell.
+//! Finds the user at the other end of a TCP connection within this machine, from `/proc/net/tcp` and `/proc/net/tcp6` of Linux. Other
+//! systems have no such tables.
 //!
 //! A table has a line for each socket: a number, its own address, that of its peer, its state, two queues, a timer, retries, the user who
-//! has made it, a timeout, and the inode, which is 0 once no process has the socket any longer. Its user is then shown as 0, too.
+//! created it, a timeout, and the inode. The inode is 0 once no process has the socket any longer; the user is then 0, too.
 
 use core::net::SocketAddr;
 #[cfg(not(target_os = "linux"))]
@@ -13,13 +13,13 @@ use crate::claims::Peer;
 #[cfg(target_os = "linux")]
 pub(super) use linux::{can_be_known, find_all};
 
-/// Returns `true` if this system tells who has connected.
+/// Returns `true` if this system tells which user has connected.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn can_be_known() -> bool {
     false
 }
 
-/// The peers of connections that were accepted at `local`, each `None` if it has hung up already.
+/// The users of connections that were accepted at `local`; `None` for one that has already ended.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn find_all(_local: SocketAddr, remotes: &[SocketAddr]) -> Vec<Option<Peer>> {
     remotes.iter().map(|_| Some(Peer::Unknown)).collect()
@@ -40,30 +40,31 @@ mod linux {
     const TABLE: &str = "/proc/net/tcp";
     const TABLE_OF_IPV6: &str = "/proc/net/tcp6";
 
-    /// Bytes of a table that are read, of about 150 for each socket: 220 000 sockets, which takes half a second. A user who has opened more
-    /// than that can make a peer unknown that stands after them.
+    /// The maximum number of bytes that are read of a table: about 220 000 sockets of 150 bytes, which takes half a second. If a user has
+    /// opened more, the peers in later lines stay unknown.
     const LARGEST: u64 = 32 * 1024 * 1024;
 
-    /// A table is read again if it lacks a socket: it is not shown at one moment, and sockets that come and go hide others.
+    /// The number of times that a table is read if it lacks a socket: it is not a snapshot, and sockets that are opened and closed
+    /// meanwhile hide others.
     const LOOKS: usize = 2;
 
-    /// The user that stands for all whom this user namespace has no number for.
+    /// The number for all users that this user namespace does not map.
     const OVERFLOW: u32 = 65534;
 
-    /// Returns `true` if this system tells who has connected.
+    /// Returns `true` if this system tells which user has connected.
     pub(crate) fn can_be_known() -> bool {
         File::open(TABLE).is_ok()
     }
 
-    /// The peers of connections that were accepted at `local`, each `None` if it has hung up already. To look for many takes no longer than to
-    /// look for one.
+    /// The users of connections that were accepted at `local`; `None` for one that has already ended. Looking up many takes no longer than
+    /// one.
     pub(crate) fn find_all(local: SocketAddr, remotes: &[SocketAddr]) -> Vec<Option<Peer>> {
         let this_user = rustix::process::geteuid().as_raw();
         let mut wanted = Wanted::new(local, remotes);
         for _ in 0..LOOKS {
             for table in [TABLE, TABLE_OF_IPV6] {
                 if let (true, Ok(table)) = (wanted.is_incomplete(), File::open(table)) {
-                    // What was found before a line that cannot be read counts.
+                    // What was found before an unreadable line is still used.
                     let _ = wanted.read(BufReader::new(table.take(LARGEST)));
                 }
             }
@@ -71,7 +72,7 @@ mod linux {
         wanted.found.into_iter().map(|found| found.map_or(Some(Peer::Unknown), |socket| socket.peer(this_user))).collect()
     }
 
-    /// A socket, as its line tells.
+    /// A line of a table.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(super) struct Socket {
         user: u32,
@@ -81,7 +82,7 @@ mod linux {
     impl Socket {
         pub(super) fn peer(self, this_user: u32) -> Option<Peer> {
             match self {
-                // Whose it was is not told.
+                // Its user is unknown.
                 Self { inode: 0, .. } => None,
                 Self { user, .. } if user != this_user => Some(Peer::OtherUser(user)),
                 Self { user: OVERFLOW, .. } => Some(Peer::Unknown),
@@ -90,11 +91,11 @@ mod linux {
         }
     }
 
-    /// Sockets at the other ends of connections of ours.
+    /// The sockets to look for: the other ends of our connections.
     pub(super) struct Wanted {
-        /// The connections as the tables write their addresses, each with its number.
+        /// The index of each connection, by its address as in the tables.
         places: BTreeMap<String, usize>,
-        /// Our own end, as the tables write it.
+        /// Our own address, as in the tables.
         ours: [String; 2],
         found: Vec<Option<Socket>>,
     }
@@ -109,7 +110,7 @@ mod linux {
             self.found.iter().any(Option::is_none)
         }
 
-        /// Looks for them in a table, up to the last one. A line that is not as it should be is passed over.
+        /// Searches a table until all are found. A malformed line is skipped.
         pub(super) fn read(&mut self, mut table: impl BufRead) -> io::Result<()> {
             let mut line = String::new();
             while self.is_incomplete() && table.read_line(&mut line)? > 0 {
@@ -136,7 +137,7 @@ mod linux {
         }
     }
 
-    /// An address as the tables write it, of a socket for either family: words of four bytes in the order of this machine, then the port.
+    /// An address as in the tables of both families: words of four bytes in the byte order of this machine, then the port.
     fn forms(address: SocketAddr) -> [String; 2] {
         let (ip, port) = (address.ip().to_canonical(), address.port());
         let words = |bytes: &[u8]| {
@@ -225,7 +226,7 @@ mod linux {
 
         #[cfg(target_endian = "little")]
         #[test]
-        fn many_are_found_at_once_and_no_further_than_to_the_last_one() {
+        fn many_are_found_in_one_pass_which_stops_at_the_last_one() {
             let remotes = ["127.0.0.7:53191", "127.0.0.9:1", "127.0.0.1:53192"].map(|remote| remote.parse().unwrap());
             let local = "127.0.0.1:58937".parse().unwrap();
             let mut wanted = Wanted::new(local, &remotes);
@@ -279,7 +280,7 @@ mod linux {
         #[test]
         fn a_connection_of_another_user_is_found_in_the_tables_of_this_machine() {
             let (_listener, near, far) = connected("127.0.0.1").unwrap();
-            // Only the superuser can give a socket away; others cannot play another user.
+            // Only the superuser can change the owner of a socket.
             if std::os::unix::fs::fchown(&near, Some(12345), None).is_ok() {
                 assert_eq!(found(&far), Some(Peer::OtherUser(12345)));
             }

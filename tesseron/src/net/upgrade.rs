@@ -17,9 +17,9 @@ use crate::net::LoopbackUrl;
 use crate::net::dial::Failed;
 use adapter_io::{StreamIo, WebSocket};
 
-/// The head of a request or of an answer ends within about so many bytes.
+/// The maximum length of the head of a request or of an answer, in bytes.
 const HEAD: usize = 8 * 1024;
-/// Bytes of one read.
+/// The number of bytes of one read.
 const READ: usize = 1024;
 
 const PROTOCOL: &str = "Sec-WebSocket-Protocol";
@@ -28,7 +28,7 @@ fn invalid(why: impl Into<std::boxed::Box<dyn core::error::Error + Send + Sync>>
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// Reads a head, and gives the bytes that followed it.
+/// Reads a head, and returns it with the bytes that followed.
 async fn read_head<B: StreamIo<S>, S, H: TryParse>(stream: &mut S) -> io::Result<(H, Vec<u8>)> {
     let mut read = Vec::new();
     let mut piece = [0; READ];
@@ -57,7 +57,7 @@ async fn write<B: StreamIo<S>, S>(stream: &mut S, mut bytes: &[u8]) -> io::Resul
     poll_fn(|cx| B::poll_flush(stream, cx)).await
 }
 
-/// An upgrade that a gateway asks for.
+/// The request of a gateway for an upgrade.
 pub(super) struct Asked {
     offer: Offer,
     /// The answer, if it is accepted.
@@ -72,21 +72,21 @@ impl Asked {
     }
 }
 
-/// Reads what is asked for at the app's end. One that does not ask for an upgrade gets no answer.
+/// Reads the request at the app's end. Any other request than an upgrade gets no answer.
 pub(super) async fn read<B: StreamIo<S>, S>(stream: &mut S) -> io::Result<Asked> {
     let (request, after) = read_head::<B, S, Request>(stream).await?;
-    // Only a page in a browser says where it comes from, and a page is no gateway.
+    // Only browsers send an origin, and a web page must not act as a gateway.
     if request.headers().contains_key("Origin") {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
-    // Before the code is looked at: none is spent on what could not be upgraded anyway.
+    // Checked before the code, so that no code is spent on a request that cannot be upgraded.
     let mut answer = create_response(&request).map_err(invalid)?;
     answer.headers_mut().insert(PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
     let offer = Offer::parse(request.headers().get_all(PROTOCOL).iter().filter_map(|value| value.to_str().ok()));
     Ok(Asked { offer, answer, after })
 }
 
-/// Lets a gateway in.
+/// Accepts a gateway.
 pub(super) async fn accept<B: StreamIo<S>, S>(mut stream: S, asked: Asked) -> io::Result<WebSocket<B, S>> {
     let mut head = Vec::new();
     write_response(&mut head, &asked.answer).map_err(invalid)?;
@@ -94,7 +94,7 @@ pub(super) async fn accept<B: StreamIo<S>, S>(mut stream: S, asked: Asked) -> io
     Ok(WebSocket::server(stream, asked.after))
 }
 
-/// Turns a gateway away, and says why where there is a status for that.
+/// Refuses a gateway, with the reason if it has an HTTP status.
 pub(super) async fn refuse<B: StreamIo<S>, S>(stream: &mut S, refused: BindRefused) -> io::Result<()> {
     let status = refused.http_status().ok_or(io::ErrorKind::PermissionDenied)?;
     let why = refused.to_string();
@@ -109,7 +109,7 @@ pub(super) async fn refuse<B: StreamIo<S>, S>(stream: &mut S, refused: BindRefus
     write::<B, S>(stream, &message).await
 }
 
-/// The gateway's end.
+/// Requests an upgrade at the gateway's end.
 pub(super) async fn dial<B: StreamIo<S>, S>(
     mut stream: S,
     url: &LoopbackUrl,
@@ -129,10 +129,10 @@ pub(super) async fn dial<B: StreamIo<S>, S>(
     Ok(WebSocket::client(stream, behind))
 }
 
-/// Bytes of the longest text of an answer that is read.
+/// The maximum length of the text of an answer, in bytes.
 const WHY: usize = 256;
 
-/// The text of an answer. What cannot be read, or is longer than what any app of ours says, is empty.
+/// Reads the text of an answer; empty if it cannot be read, or is longer than any text of our own apps.
 async fn read_body<B: StreamIo<S>, S>(stream: &mut S, answer: &Answer, mut read: Vec<u8>) -> String {
     let length = answer.headers().get("Content-Length").and_then(|length| length.to_str().ok()?.parse().ok());
     let Some(length) = length.filter(|length| *length <= WHY) else { return String::new() };

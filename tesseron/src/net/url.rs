@@ -4,11 +4,11 @@ use std::string::String;
 use std::vec;
 use std::vec::Vec;
 
-/// Bytes of the longest URL.
+/// The maximum length of a URL, in bytes.
 const LONGEST: usize = 1024;
 
-/// The URL of a WebSocket on this machine: `ws://`, a loopback address or `localhost`, a port, and perhaps a path. `localhost` is
-/// never looked up, it is the loopback address of either family.
+/// The URL of a WebSocket on this machine: `ws://`, a loopback address or `localhost`, a port, and perhaps a path. `localhost` is not
+/// resolved: it stands for the loopback addresses of both families.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoopbackUrl {
     url: String,
@@ -19,7 +19,7 @@ pub struct LoopbackUrl {
     address: Option<IpAddr>,
 }
 
-/// A URL that leads, or may lead, to another machine, or is none of a WebSocket at all.
+/// The error for a URL that may lead to another machine, or is not that of a WebSocket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is no URL of a WebSocket on this machine (ws://127.0.0.1:PORT/)")]
 pub struct NotLoopback;
@@ -27,10 +27,10 @@ pub struct NotLoopback;
 const SCHEME: &str = "ws://";
 
 impl LoopbackUrl {
-    /// Reads one.
+    /// Parses a URL.
     ///
     /// # Errors
-    /// [`NotLoopback`], also for a URL of more than 1024 bytes, with a user, a fragment, or a character that has no place in a URL.
+    /// [`NotLoopback`], also for a URL with more than 1024 bytes, a user name, a fragment, or an invalid character.
     pub fn parse(url: &str) -> Result<Self, NotLoopback> {
         let behind = url.strip_prefix(SCHEME).ok_or(NotLoopback)?;
         if url.len() > LONGEST || !url.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#') {
@@ -50,13 +50,13 @@ impl LoopbackUrl {
         Ok(Self { url: url.into(), authority_end, port, address })
     }
 
-    /// That of a socket that listens there.
+    /// The URL of a listening socket.
     #[cfg(feature = "websocket")]
     pub(super) fn at(address: SocketAddr) -> Result<Self, NotLoopback> {
         Self::parse(&std::format!("{SCHEME}{address}/"))
     }
 
-    /// As it was given.
+    /// The URL as it was parsed.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.url

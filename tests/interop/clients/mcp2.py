@@ -7,11 +7,11 @@ import mcp_types as types
 import scenarios
 from mcp import MCPError, StdioServerParameters
 from mcp.client import Client as SdkClient
-from scenario import equal, scenario
+from scenario import equal, holds, scenario
 
 
 @asynccontextmanager
-async def connect(command, sample=None, elicit=None, on_log=None):
+async def connect(command, sample=None, elicit=None, on_log=None, mode="auto"):
     async def sampling(context, params):
         content = types.TextContent(text=sample(plain(params)))
         return types.CreateMessageResult(role="assistant", content=content, model="canned")
@@ -28,6 +28,7 @@ async def connect(command, sample=None, elicit=None, on_log=None):
         elicitation_callback=elicitation if elicit else None,
         logging_callback=logging if on_log else None,
         client_info=types.Implementation(**scenarios.CLIENT),
+        mode=mode,
     ) as client:
         yield Client(client)
 
@@ -87,7 +88,7 @@ async def pages(listing, member):
             return items
 
 
-@scenario("the probe for a newer era is refused on the same pipe, and the handshake follows")
+@scenario("a server of the older era alone refuses the probe for the newer one on the same pipe, and the handshake follows")
 async def probe(tools):
     async with tools() as client:
         await client.tools()
@@ -100,6 +101,49 @@ async def probe(tools):
         (handshake,) = client.traffic.answers(second)
         wanted = second["msg"]["params"]["protocolVersion"]
         equal("the negotiated version", handshake["msg"]["result"]["protocolVersion"], wanted)
+
+
+PINNED = "2026-07-28"
+
+
+@scenario("pinned to 2026-07-28 it lists and follows a call to its end, and no handshake crosses the pipe")
+async def pinned(tools):
+    async with tools("--era", "auto", mode=PINNED) as client:
+        holds("expected the tool progress among the tools", any(tool["name"] == "progress" for tool in await client.tools()))
+        seen = scenarios.Updates()
+        result = await client.call("progress", {"steps": 3, "step_ms": 30}, seen)
+        equal("what the tool returned", result["structuredContent"]["steps"], 3)
+        equal("the updates", [value for value, _, _ in seen], [1, 2, 3])
+        methods = {frame["msg"].get("method") for frame in client.traffic.frames("client->server")}
+        holds(f"expected neither initialize nor a notification, came {methods}", methods <= {"server/discover", "tools/list", "tools/call"})
+
+
+@scenario("pinned to 2026-07-28 an unknown tool is an error, and a cancel ends a call without a response")
+async def pinned_cancel(tools):
+    async with tools("--era", "modern", mode=PINNED) as client:
+        try:
+            await client.call("nope", {})
+            holds("expected an error for an unknown tool", False)
+        except scenarios.Refused as refused:
+            equal("the code for an unknown tool", refused.code, -32602)
+        await client.call_until("countdown", {"from": 50, "step_ms": 150}, updates=2)
+        # Long enough for two more steps of the countdown.
+        await client.call("progress", {"steps": 3, "step_ms": 100})
+        _, call, _ = client.traffic.sent("tools/call")
+        cancels = client.traffic.sent("notifications/cancelled")
+        equal("the cancelled requests", [cancel["msg"]["params"]["requestId"] for cancel in cancels], [call["msg"]["id"]])
+        equal("responses to the cancelled call", client.traffic.answers(call), [])
+
+
+@scenario("probing for the newer era it finds it, and a tool that would ask fails as with a client that nobody answers for")
+async def probed(tools):
+    async with tools("--era", "auto", elicit=lambda params: {"action": "accept", "content": {}}) as client:
+        result = await client.call("delete", {"items": ["a"]})
+        holds(f"expected the tool to fail, it returned {result}", result.get("isError"))
+        first = client.traffic.frames("client->server")[0]
+        equal("what the client sends first", first["msg"]["method"], "server/discover")
+        (found,) = client.traffic.answers(first)
+        equal("the versions", found["msg"]["result"]["supportedVersions"], [PINNED])
 
 
 if __name__ == "__main__":

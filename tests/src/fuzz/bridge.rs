@@ -10,8 +10,8 @@ use tesseron::bridge::{Bridge, BridgeConfig, BridgeEvent, ClaimId, Leg, Surface}
 use tesseron::claims::ChannelId;
 
 use crate::bridge::{ACTIONS, DECLARES, Invoked, RESOURCES, answered, bound, call_tool, config, hello, refused, resume, value};
-use crate::end::{initialize, notification, request};
-use crate::world::rng::Rng;
+use testkit::Rng;
+use testkit::scripted::{initialize, notification, request};
 
 /// One operation: `[opcode, a, b, c]`. The two lowest bits of `a` are the leg that acts, 0 the agent; `b` chooses among what is live
 /// there, `c` is how.
@@ -95,7 +95,7 @@ fn settings(variant: u8) -> BridgeConfig {
     config.surface = [Surface::Both, Surface::Dynamic, Surface::Meta, Surface::Both][usize::from(variant >> 1 & 3)];
     if variant & 8 != 0 {
         let (idle, max_total) = (Some(Duration::from_millis(700)), Some(Duration::from_secs(3)));
-        config.call = CallTimeouts { idle, max_total, reset_on_progress: true };
+        config.call = CallTimeouts::NONE.with_idle(idle).with_max_total(max_total).with_reset_on_progress(true);
     }
     if variant & 16 != 0 {
         config.hello = Duration::from_millis(300);

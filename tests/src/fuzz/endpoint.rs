@@ -10,8 +10,8 @@ use endpoint::testing::{Executor, Pipe, pipe};
 use protocol_core::drive::Driver;
 use serde_json::{Value, json};
 
-use crate::end::initialize;
 use programs::tools::{Options, service};
+use testkit::scripted::initialize;
 
 /// Byte 0: whether the handshake was made (bit 0), whether the peer answers questions (bit 1), the deadline of calls (bit 2), partial
 /// results on progress (bit 3). Then lines: each is a frame, and one that begins with the byte 1 lets time pass, 100 ms for each unit of its

@@ -69,9 +69,12 @@ pub(super) enum Id {
 impl Id {
     /// `None` for what cannot be echoed, or is longer than a session remembers (`Limits::id_bytes`).
     pub(super) fn read(value: &RawValue) -> Option<Self> {
-        if value.get().len() > 1024 {
-            return None;
-        }
+        if value.get().len() > 1024 { None } else { Self::echoed(value) }
+    }
+
+    /// An id in an answer of ours. It may be longer than the peer wrote it: a control character that has a short escape is written with
+    /// its number.
+    pub(super) fn echoed(value: &RawValue) -> Option<Self> {
         let number = serde_json::from_str(value.get()).map(Self::Number);
         number.or_else(|_| serde_json::from_str(value.get()).map(Self::Text)).ok()
     }

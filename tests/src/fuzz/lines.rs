@@ -4,7 +4,7 @@ use bytes::{Buf, BufMut, Bytes};
 use protocol_core::FrameSink as _;
 use protocol_core::lines::{LineDecoder, LineEncoder};
 
-use crate::storm::Rng;
+use testkit::Rng;
 
 /// Byte 0: the limit. Byte 1: how the rest is split. The rest: what is read.
 pub fn lines(data: &[u8]) {

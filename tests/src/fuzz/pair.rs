@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use protocol_core::{CallTimeouts, Config, RateWindow};
 
-use crate::end::{client_config, server_config, with};
-use crate::tesseron::{app_config, gateway_config};
-use crate::world::{Wire, World};
+use testkit::config::{app_config, gateway_config};
+use testkit::config::{client_config, server_config, with};
+use testkit::world::{Wire, World};
 
 /// So many operations are enough for whatever there is to find.
 const OPERATIONS: usize = 400;
 
 /// Byte 0: the configuration and what lies between the ends. Byte 1: the seed of the links. Byte 2: how it ends. Byte 3: whether it is
-/// Tesseron (bit 7). Then operations of [`crate::world::ops`], four bytes each.
+/// Tesseron (bit 7). Then operations of [`testkit::world::ops`], four bytes each.
 pub fn pair(data: &[u8]) {
     let ([variant, seed, ending, protocol], rest) = super::head(data);
     let (client, server) = match protocol & 0x80 {
@@ -34,7 +34,7 @@ fn configs(variant: u8, client: Config, server: Config) -> (Config, Config) {
     let events = if variant & 1 == 0 { 8 } else { 100 };
     let client = with(client, |config| {
         let (idle, max_total) = (Some(Duration::from_millis(900)), Some(Duration::from_secs(4)));
-        config.timeouts.call = CallTimeouts { idle, max_total, reset_on_progress: true };
+        config.timeouts.call = CallTimeouts::NONE.with_idle(idle).with_max_total(max_total).with_reset_on_progress(true);
         (config.limits.in_flight, config.limits.events, config.limits.tombstones) = (6, events, 4);
     });
     let server = with(server, |config| {

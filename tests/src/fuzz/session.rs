@@ -14,8 +14,9 @@ use protocol_core::{
 use serde_json::value::RawValue;
 
 use super::judge::{Id, Message, elements, members, object};
-use crate::end::{client_config, initialize, json, server_config};
 use tesseron::Promises;
+use testkit::config::{client_config, server_config};
+use testkit::scripted::{initialize, json};
 
 /// Byte 0: the role (bit 0), whether the handshake was made (bit 1), the revision (bits 2 and 3), the limits (bit 4), whether the
 /// application polls only when it is told to (bit 5), whether a call, an invocation and a question are open before (bit 6), whether
@@ -171,7 +172,7 @@ impl Fuzzed {
         for one in batch.as_deref().unwrap_or(&single) {
             match members(one.get()) {
                 Some(all) => {
-                    let id = all.iter().find(|(name, _)| name == "id").and_then(|(_, id)| Id::read(id));
+                    let id = all.iter().find(|(name, _)| name == "id").and_then(|(_, id)| Id::echoed(id));
                     if let (Some(id), false) = (id, matches!(object(&all), Message::Response { .. })) {
                         *self.owed.entry(id).or_default() += 1;
                     }
@@ -198,7 +199,8 @@ impl Fuzzed {
                 invoke.progress = detail & 8 == 0;
                 if detail & 16 != 0 {
                     let (idle, max_total) = (Some(Duration::from_millis(100)), Some(Duration::from_millis(detail.into())));
-                    invoke.timeouts = Some(CallTimeouts { idle, max_total, reset_on_progress: detail & 32 != 0 });
+                    invoke.timeouts =
+                        Some(CallTimeouts::NONE.with_idle(idle).with_max_total(max_total).with_reset_on_progress(detail & 32 != 0));
                 }
                 if let Ok(id) = self.session.invoke(invoke, now) {
                     assert!(self.calls.insert(id), "an id was used twice");
@@ -278,7 +280,7 @@ impl Fuzzed {
             }
             11 => {
                 let _ = self.session.set_alarm(now.saturating_add(Duration::from_millis(detail.into())));
-                let record = LogRecord { level: Level::Error, logger: None, data: Json::null() };
+                let record = LogRecord::new(Level::Error, Json::null());
                 let _ = self.session.log(self.serves.front().copied().filter(|_| detail & 1 == 1), record, now);
             }
             12 => self.session.close(Close::Graceful { grace: Duration::from_millis(detail.into()) }, now),

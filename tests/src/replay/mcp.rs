@@ -1,5 +1,6 @@
 //! What the owner of a session does to make it say what a recorded end of MCP said.
 
+use protocol_core::mcp::Era;
 use protocol_core::{
     Answer, Ask, CallTimeouts, Config, Elicit, Elicited, Identity, Invoke, Level, LogRecord, Notice, Op, Progress, RateWindow,
     Reply, RpcError, Sample, Sampled,
@@ -27,6 +28,7 @@ pub(super) fn config(calls: bool, channel: &Channel) -> Config {
         let welcome =
             said.clone().find(|frame| frame.pointer("/result/serverInfo").is_some()).map_or(&Value::Null, |frame| &frame["result"]);
         let mut config = Config::mcp_server(identity(&welcome["serverInfo"]));
+        config.era = Era::Auto;
         let declares = &welcome["capabilities"];
         let has = |name: &str| declares.get(name).is_some();
         let changes = |name: &str| declares[name]["listChanged"] == true;
@@ -133,12 +135,9 @@ fn respond(player: &mut Player, frame: &Value) -> Result<(), String> {
 
 fn progress(player: &mut Player, params: &Value) -> Result<(), String> {
     let id = player.named.get(&params["progressToken"].to_string()).copied().ok_or("nobody wants that progress")?;
-    let update = Progress {
-        value: params["progress"].as_f64(),
-        total: params["total"].as_f64(),
-        message: params["message"].as_str().map(Into::into),
-        data: None,
-    };
+    let mut update = Progress::default();
+    (update.value, update.total) = (params["progress"].as_f64(), params["total"].as_f64());
+    update.message = params["message"].as_str().map(Into::into);
     let now = player.now;
     player.live()?.progress(id, update, now).map(drop).map_err(|error| error.to_string())
 }
@@ -162,8 +161,9 @@ fn notify(player: &mut Player, method: &str, params: Option<&Value>) -> Result<(
         "notifications/message" => {
             let record = params.unwrap_or(&Value::Null);
             let level = record["level"].as_str().and_then(Level::from_name).unwrap_or(Level::Info);
-            let record = LogRecord { level, logger: record["logger"].as_str().map(Into::into), data: json(&record["data"]) };
-            return player.live()?.log(None, record, now).map(drop).map_err(|error| error.to_string());
+            let mut said = LogRecord::new(level, json(&record["data"]));
+            said.logger = record["logger"].as_str().map(Into::into);
+            return player.live()?.log(None, said, now).map(drop).map_err(|error| error.to_string());
         }
         "notifications/tools/list_changed" => Notice::ToolsChanged,
         "notifications/prompts/list_changed" => Notice::PromptsChanged,

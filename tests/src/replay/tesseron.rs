@@ -97,9 +97,9 @@ pub(super) fn make(player: &mut Player, frame: &Value) -> Result<(), String> {
         Some("resources/unsubscribe") => player.invoke(frame, Invoke::unsubscribe("").with_subscription(text("subscriptionId"))),
         Some("actions/progress") => {
             let id = served(player)?;
-            let value = params["percent"].as_f64().map_or_else(Progress::default, Progress::value);
-            let message = params["message"].as_str().map(Into::into);
-            let update = Progress { message, data: params.get("data").map(json), ..value };
+            let mut update = params["percent"].as_f64().map_or_else(Progress::default, Progress::value);
+            update.message = params["message"].as_str().map(Into::into);
+            update.data = params.get("data").map(json);
             player.live()?.progress(id, update, now).map(drop).map_err(|error| error.to_string())
         }
         Some("log") => {
@@ -110,11 +110,7 @@ pub(super) fn make(player: &mut Player, frame: &Value) -> Result<(), String> {
             };
             let mut data = params.get("meta").cloned().unwrap_or_else(|| value!({}));
             data["message"] = params["message"].clone();
-            player
-                .live()?
-                .log(id, LogRecord { level, logger: None, data: json(&data) }, now)
-                .map(drop)
-                .map_err(|error| error.to_string())
+            player.live()?.log(id, LogRecord::new(level, json(&data)), now).map(drop).map_err(|error| error.to_string())
         }
         Some("sampling/request") => {
             let id = served(player)?;

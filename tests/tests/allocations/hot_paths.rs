@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use protocol_core::{Event, Instant, Lane, Reply, Session, ToolOutput};
-use tests::end::{End, call_tool, client_config, initialize, json, notification, server_config};
-use tests::pair::Pair;
+use testkit::config::{client_config, server_config};
+use testkit::scripted::{call_tool, initialize, json, notification};
+use testkit::{Pair, Scripted};
 
 /// Frames as an adapter gives them: parts of one read buffer.
 fn frames(count: u64) -> Vec<bytes::Bytes> {
@@ -23,7 +24,7 @@ fn frames(count: u64) -> Vec<bytes::Bytes> {
 
 #[test]
 fn a_progress_notification_that_is_received_allocates_nothing_beyond_its_frame() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.call();
     client.sent();
     let mut frames = frames(1_000).into_iter();

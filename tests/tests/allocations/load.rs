@@ -2,8 +2,8 @@
 
 use allocation_counter::measure;
 use protocol_core::{Event, InboundId, Instant, Lane, Progress, Reply, Session, ToolOutput};
-use tests::end::{End, client_config, server_config, with};
-use tests::pair::Pair;
+use testkit::config::{client_config, server_config, with};
+use testkit::{Pair, Scripted};
 
 const NOW: Instant = Instant::ZERO;
 
@@ -18,7 +18,7 @@ fn pair(in_flight: usize) -> Pair {
     Pair::with(roomy(client_config()), roomy(server_config()))
 }
 
-fn carry(from: &mut End, to: &mut Session) {
+fn carry(from: &mut Scripted, to: &mut Session) {
     while let Some(out) = from.session.poll_transmit() {
         to.handle_frame(out.frame, Lane::CHANNEL, NOW).unwrap();
     }

@@ -9,7 +9,7 @@ use protocol_core::drive::Driver;
 use protocol_core::{
     CallTimeouts, CancelReason, Close, CloseReason, Config, Identity, Instant, Invoke, Json, Outcome, Refused, RpcError,
 };
-use tests::end::{cancelled, initialize, notification, request};
+use testkit::scripted::{cancelled, initialize, notification, request};
 
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)

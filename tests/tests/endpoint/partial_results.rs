@@ -55,8 +55,7 @@ fn joined(service: Service) -> World {
     let executor = Executor::new();
     let server = Endpoint::server(Arc::new(service), executor.runtime());
     let mut config = Config::mcp_client(Identity::new("caller", "1"));
-    config.timeouts.call =
-        CallTimeouts { idle: Some(Duration::from_secs(60)), max_total: Some(Duration::from_secs(1)), ..CallTimeouts::NONE };
+    config.timeouts.call = CallTimeouts::NONE.with_idle(Some(Duration::from_secs(60))).with_max_total(Some(Duration::from_secs(1)));
     let client = Endpoint::client(Arc::new(()), config, executor.runtime());
     let world = World { caller: client.peer(), callee: server.peer(), executor: executor.clone(), audit: Lines::default() };
     connect(&executor, server, client);

@@ -70,5 +70,7 @@ fn every_target_has_a_corpus_and_every_corpus_a_target() {
     };
     let targets = TARGETS.map(|(name, _)| name);
     assert_eq!(listed("corpus", ""), targets);
-    assert_eq!(listed("../fuzz/fuzz_targets", ".rs"), targets);
+    // The template for targets of other projects has no stored cases.
+    let found: Vec<_> = listed("../fuzz/fuzz_targets", ".rs").into_iter().filter(|name| name != "template").collect();
+    assert_eq!(found, targets);
 }

@@ -3,8 +3,8 @@
 use std::time::Instant as Clock;
 
 use protocol_core::{Config, Instant, Session};
-use tests::world::broken::{Broken, Fault};
-use tests::world::explore::{Action, Bounds, Found, Objection, Orders, configs, explore, tesseron_configs};
+use testkit::broken::{Broken, Fault};
+use testkit::explore::pair::{Action, Bounds, Found, Objection, Orders, configs, explore_pair, tesseron_configs};
 
 const NOTHING: Bounds = Bounds { calls: 0, updates: 0, samples: 0, cancels: 0, deadlines: [0; 2], closes: [0; 2], events: [9; 2] };
 
@@ -15,7 +15,7 @@ const EVERYTHING: Bounds =
 fn found(configs: fn() -> (Config, Config), bounds: Bounds, orders: Orders) -> Found {
     let ((client, server), began) = (configs(), Clock::now());
     let [client, server] = [client, server].map(|config| Session::new(config, Instant::ZERO));
-    let found = explore(client, server, bounds, orders);
+    let found = explore_pair(client, server, bounds, orders);
     let found = found.unwrap_or_else(|Objection { what, way }| panic!("{what}\na way to it: {way:?}"));
     println!("{bounds:?}: {found:?} in {:.1?}", began.elapsed());
     assert!(found.rests > 0, "nothing ever comes to rest");
@@ -92,7 +92,7 @@ fn orders_that_are_left_out_show_neither_end_anything_else() {
 fn objection_to(configs: fn() -> (Config, Config), fault: Fault, bounds: Bounds, orders: Orders) -> Option<Objection> {
     let (client, server) = configs();
     let [client, server] = [client, server].map(|config| Broken::new(Session::new(config, Instant::ZERO), fault));
-    explore(client, server, bounds, orders).err()
+    explore_pair(client, server, bounds, orders).err()
 }
 
 #[test]

@@ -8,17 +8,19 @@ use protocol_core::{
     Ask, AskError, CallTimeouts, Close, CloseReason, Event, Instant, Invoke, Lane, Op, Outcome, Progress, RateWindow, Reply,
     Sample, ServeOptions, ToolOutput, TransportEnd,
 };
-use tests::end::{End, call_tool, cancelled, client_config, json, progress, result, server_config, with};
-use tests::pair::Pair;
-use tests::storm::Rng;
-use tests::world::{Wire, World};
+use testkit::config::{client_config, server_config, with};
+use testkit::scripted::{call_tool, cancelled, json, progress, result};
+use testkit::world::{Wire, World};
+use testkit::{Pair, Rng, Scripted};
 
 /// A storm of random operations on a world of two ends, watched after every call, and its trace. Sizes are in play that the model does
 /// not know (a congested outbox, few events), so the judge is alone; `model.rs` has the storms that are predicted.
 fn storm(seed: u64, steps: usize) -> [Vec<String>; 2] {
     let client = with(client_config(), |config| {
-        config.timeouts.call =
-            CallTimeouts { idle: Some(Duration::from_secs(2)), max_total: Some(Duration::from_secs(9)), reset_on_progress: true };
+        config.timeouts.call = CallTimeouts::NONE
+            .with_idle(Some(Duration::from_secs(2)))
+            .with_max_total(Some(Duration::from_secs(9)))
+            .with_reset_on_progress(true);
         config.limits.in_flight = 12;
         config.limits.events = 8;
     });
@@ -36,7 +38,7 @@ fn storm(seed: u64, steps: usize) -> [Vec<String>; 2] {
     let mut world = World::of_sessions(client, server, wire, seed);
     world.forget_models();
     world.run_until(Instant::from_millis(1));
-    tests::storm::storm(&mut world, seed, steps);
+    testkit::world::storm(&mut world, seed, steps);
     world.finish(seed as u8);
     world.trace()
 }
@@ -61,7 +63,7 @@ fn g10_equal_operations_give_equal_output() {
 
 #[test]
 fn g1_every_call_is_done_exactly_once_however_it_ends() {
-    type Ending = fn(&mut End, u64);
+    type Ending = fn(&mut Scripted, u64);
     let endings: [(&str, Ending); 7] = [
         ("result", |end, id| _ = end.frame(&result(id))),
         ("error", |end, id| _ = end.frame(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":1,"message":""}}}}"#))),
@@ -72,7 +74,7 @@ fn g1_every_call_is_done_exactly_once_however_it_ends() {
         ("close", |end, _| end.session.close(Close::Now, end.now)),
     ];
     for (name, ending) in endings {
-        let mut end = End::client(client_config());
+        let mut end = Scripted::client(client_config());
         let id = end.call();
         end.sent();
         ending(&mut end, 2);
@@ -86,14 +88,14 @@ fn g1_every_call_is_done_exactly_once_however_it_ends() {
 
 #[test]
 fn g2_one_response_and_one_cancel_at_the_most() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
     server.session.respond(id, Reply::Tool(ToolOutput::text("a")), server.now).unwrap();
     server.session.respond(id, Reply::Tool(ToolOutput::text("b")), server.now).unwrap_err();
     server.frame(&cancelled(1));
     assert_eq!(server.sent().len(), 1);
 
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     let id = client.call();
     client.sent();
     client.session.cancel(id, None, client.now).unwrap();
@@ -104,7 +106,7 @@ fn g2_one_response_and_one_cancel_at_the_most() {
 
 #[test]
 fn g3_progress_increases_and_stays_between_request_and_end() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
     for value in [1.0, 3.0, 2.0, 3.0, 4.0] {
         server.session.progress(id, Progress::value(value), server.now).unwrap();
@@ -119,7 +121,7 @@ fn g3_progress_increases_and_stays_between_request_and_end() {
 
 #[test]
 fn g4_after_closed_there_is_no_frame_no_event_and_no_deadline() {
-    let mut end = End::client(client_config());
+    let mut end = Scripted::client(client_config());
     end.call();
     end.session.handle_end(TransportEnd::Failed, end.now);
     assert_eq!(end.events().last(), Some(&Event::Closed(CloseReason::Failed)));
@@ -160,7 +162,7 @@ fn g5_nothing_grows_with_the_age_of_a_session() {
 fn g6_no_bytes_whatever_panic() {
     let seeds: Vec<String> = vec![
         call_tool(1, true),
-        tests::end::initialize(1, "2025-11-25", "{}"),
+        testkit::scripted::initialize(1, "2025-11-25", "{}"),
         progress(2, 0.5),
         result(2),
         cancelled(1),
@@ -171,9 +173,9 @@ fn g6_no_bytes_whatever_panic() {
     let mut rng = Rng::new(6);
     for round in 0..3_000 {
         let mut end = match round % 3 {
-            0 => End::server(server_config()),
-            1 => End::client(client_config()),
-            _ => End::new(server_config()),
+            0 => Scripted::server(server_config()),
+            1 => Scripted::client(client_config()),
+            _ => Scripted::new(server_config()),
         };
         end.session.invoke(Invoke::ping(), end.now).unwrap();
         end.sent();
@@ -200,16 +202,16 @@ fn g6_no_bytes_whatever_panic() {
 
 #[test]
 fn g7_what_would_be_over_before_it_began_settles_at_once() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.at(50);
-    let now = CallTimeouts { idle: Some(Duration::ZERO), max_total: None, reset_on_progress: false };
+    let now = CallTimeouts::NONE.with_idle(Some(Duration::ZERO));
     client.invoke(Invoke::list_tools(None).with_timeouts(now));
     assert!(matches!(client.events()[0], Event::Done { outcome: Outcome::TimedOut(_), .. }));
     assert_eq!((client.sent(), client.session.poll_timeout()), (vec![], None));
     let alarm = client.session.set_alarm(client.now).unwrap();
     assert_eq!(client.events(), [Event::Alarm(alarm)]);
 
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
     server.at(100);
     server.session.configure(id, ServeOptions::default().with_deadline(Duration::from_millis(100)), server.now).unwrap();
@@ -222,7 +224,7 @@ fn g8_output_is_ready_when_a_verb_returns() {
     let mut pair = Pair::ready();
     pair.client.call();
     assert_eq!(pair.client.sent().len(), 1);
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
     server.session.progress(id, Progress::value(1.0), server.now).unwrap();
     assert_eq!(server.sent().len(), 1);
@@ -234,7 +236,7 @@ fn g8_output_is_ready_when_a_verb_returns() {
 
 #[test]
 fn g9_a_frame_that_comes_late_wins_over_a_deadline_that_nobody_has_looked_at() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.call();
     client.sent();
     client.late(3_600_000).frame(&result(2));
@@ -245,7 +247,7 @@ fn g9_a_frame_that_comes_late_wins_over_a_deadline_that_nobody_has_looked_at() {
 
 #[test]
 fn g11_ids_are_typed_and_the_two_directions_never_meet() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.call();
     client.sent();
     client.frame(r#"{"jsonrpc":"2.0","id":"2","result":{}}"#);
@@ -253,7 +255,7 @@ fn g11_ids_are_typed_and_the_two_directions_never_meet() {
     client.frame(r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"2","progress":1}}"#);
     assert_eq!(client.session.stats().outbound_calls, 1, "neither \"2\" nor a cancel of the other direction reaches call 2");
 
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     server.frame(&call_tool(1, false)).frame(r#"{"jsonrpc":"2.0","id":"1","method":"tools/call","params":{"name":"t"}}"#);
     assert_eq!(server.session.stats().inbound_calls, 2);
     server.frame(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"1"}}"#);
@@ -262,7 +264,7 @@ fn g11_ids_are_typed_and_the_two_directions_never_meet() {
 
 #[test]
 fn g12_sampling_four_deep_is_refused_on_both_sides() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     server
         .frame(r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","_meta":{"protocol-core/samplingDepth":3}}}"#);
     let id = server.request();
@@ -270,7 +272,7 @@ fn g12_sampling_four_deep_is_refused_on_both_sides() {
     assert_eq!(refused, Err(AskError::TooDeep { depth: 4, max: 3 }));
     assert_eq!(server.sent(), Vec::<String>::new());
 
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.frame(
         r#"{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1,"_meta":{"protocol-core/samplingDepth":4}}}"#,
     );

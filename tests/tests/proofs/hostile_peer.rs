@@ -8,8 +8,9 @@ use protocol_core::{
     Answer, Ask, CallTimeouts, Config, Event, InboundId, InputKey, Invoke, Json, Lane, NotLive, Op, OutboundId, Reply, TransportEnd,
 };
 use serde_json::Value;
-use tests::end::{End, client_config, json, notification, progress, server_config, with};
-use tests::storm::Rng;
+use testkit::config::{client_config, server_config, with};
+use testkit::scripted::{json, notification, progress};
+use testkit::{Rng, Scripted};
 
 /// Says anything: proper frames and improper ones about a handful of ids, so that they meet; half of them about `ours`.
 fn anything(rng: &mut Rng, ours: &[u64]) -> String {
@@ -129,7 +130,7 @@ impl Watch {
         }
     }
 
-    fn polls(&mut self, end: &mut End) {
+    fn polls(&mut self, end: &mut Scripted) {
         end.sent().iter().for_each(|frame| self.sees(frame));
         end.events().iter().for_each(|event| self.hears(event));
     }
@@ -141,10 +142,10 @@ fn g1_g2_g4_g5_and_g7_hold_against_a_peer_that_says_anything() {
         let mut rng = Rng::new(seed);
         let small = |config: &mut Config| (config.limits.in_flight, config.limits.events, config.limits.tombstones) = (6, 16, 4);
         let mut end = match seed % 4 {
-            0 => End::new(with(client_config(), small)),
-            1 => End::client(with(client_config(), small)),
-            2 => End::new(with(server_config(), small)),
-            _ => End::server_at(with(server_config(), small), "2025-03-26", r#"{"roots":{},"sampling":{}}"#),
+            0 => Scripted::new(with(client_config(), small)),
+            1 => Scripted::client(with(client_config(), small)),
+            2 => Scripted::new(with(server_config(), small)),
+            _ => Scripted::server_at(with(server_config(), small), "2025-03-26", r#"{"roots":{},"sampling":{}}"#),
         };
         let mut watch = Watch::default();
         // The greeting that was drained, or that waits.
@@ -152,7 +153,7 @@ fn g1_g2_g4_g5_and_g7_hold_against_a_peer_that_says_anything() {
         if seed % 4 == 1 {
             watch.requests.insert(1);
         }
-        let step = |end: &mut End, watch: &mut Watch, rng: &mut Rng| match rng.below(20) {
+        let step = |end: &mut Scripted, watch: &mut Watch, rng: &mut Rng| match rng.below(20) {
             0..11 => {
                 let newest: Vec<_> = watch.requests.iter().rev().take(4).copied().collect();
                 let frame = anything(rng, &newest);
@@ -161,11 +162,10 @@ fn g1_g2_g4_g5_and_g7_hold_against_a_peer_that_says_anything() {
                 }
             }
             11..13 => {
-                let clocks = CallTimeouts {
-                    idle: Some(Duration::from_millis(40)),
-                    max_total: Some(Duration::from_millis(90)),
-                    reset_on_progress: true,
-                };
+                let clocks = CallTimeouts::NONE
+                    .with_idle(Some(Duration::from_millis(40)))
+                    .with_max_total(Some(Duration::from_millis(90)))
+                    .with_reset_on_progress(true);
                 let parent = rng.pick(&watch.questions.iter().copied().collect::<Vec<_>>()).filter(|_| rng.below(2) == 0);
                 let mut call = match rng.below(3) {
                     0 => Invoke::new(Op::CallTool, Json::empty_object()),

@@ -9,9 +9,11 @@ use protocol_core::{
     Ask, Event, Gone, InboundId, Lane, Level, LogRecord, Progress, RateWindow, Reply, ReplyKind, RouteKind, RpcError, ServeOptions,
     ToolOutput,
 };
-use tests::end::{End, call_tool, cancelled, json, server_config, with};
-use tests::tesseron::{app_config, cancel, invoke};
-use tests::world::rng::Rng;
+use testkit::config::app_config;
+use testkit::config::{server_config, with};
+use testkit::scripted::{call_tool, cancelled, json};
+use testkit::tesseron::{cancel, invoke};
+use testkit::{Rng, Scripted};
 
 /// The lane that has trouble.
 const FIRST: Lane = Lane::new(1);
@@ -52,7 +54,7 @@ impl Heard {
 }
 
 struct Bench {
-    end: End,
+    end: Scripted,
     is_tesseron: bool,
     serves: Vec<(Lane, InboundId)>,
     calls: u64,
@@ -69,7 +71,7 @@ impl Bench {
             config.timeouts.response_gap = Duration::from_millis(5);
             config.limits.in_flight = 1_000;
         });
-        let end = if is_tesseron { End::app(config) } else { End::server(config) };
+        let end = if is_tesseron { Scripted::app(config) } else { Scripted::server(config) };
         Self { end, is_tesseron, serves: Vec::new(), calls: 0, heard: Heard::default() }
     }
 
@@ -101,7 +103,7 @@ impl Bench {
             (8..=11, Some((_, id))) => drop(self.end.session.progress(id, Progress::value(f64::from(how) / 3.0), now)),
             (12, Some((_, id))) => drop(self.end.session.request_input(id, Ask::Confirm { message: "?".to_owned() }, now)),
             (13, Some((_, id))) => {
-                let record = LogRecord { level: Level::Error, logger: None, data: json("1") };
+                let record = LogRecord::new(Level::Error, json("1"));
                 let _ = self.end.session.log(Some(id), record, now);
             }
             (14, _) if Some(lane) != over => {

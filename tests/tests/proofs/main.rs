@@ -2,6 +2,7 @@
 
 mod corpus;
 mod explore;
+mod gateway;
 mod guarantees;
 mod hostile_peer;
 mod lanes;

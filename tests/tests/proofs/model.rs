@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use protocol_core::{CallTimeouts, Config, Instant, RateWindow, Session};
-use tests::end::{client_config, server_config, with};
-use tests::tesseron::{app_config, gateway_config};
-use tests::world::broken::{Broken, Fault};
-use tests::world::check::Subject;
-use tests::world::lanes::Seen;
-use tests::world::ops::{self, OPCODES, Operation};
-use tests::world::rng::Rng;
-use tests::world::{Wire, World};
+use testkit::broken::{Broken, Fault};
+use testkit::config::{app_config, gateway_config};
+use testkit::config::{client_config, server_config, with};
+use testkit::judge::replays;
+use testkit::world::lanes::Seen;
+use testkit::world::ops::{self, Operation};
+use testkit::world::{Wire, World};
+use testkit::{Guarantee, Rng, Subject, strategies};
 
 /// Which protocol, and so which ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,11 +32,10 @@ fn configs(spoken: Spoken, variant: u8) -> (Config, Config) {
         Spoken::Tesseron => (gateway_config(), app_config()),
     };
     let client = with(client, |config| {
-        config.timeouts.call = CallTimeouts {
-            idle: Some(Duration::from_millis(900)),
-            max_total: Some(Duration::from_secs(4)),
-            reset_on_progress: true,
-        };
+        config.timeouts.call = CallTimeouts::NONE
+            .with_idle(Some(Duration::from_millis(900)))
+            .with_max_total(Some(Duration::from_secs(4)))
+            .with_reset_on_progress(true);
         config.limits.in_flight = 6;
         config.limits.events = 8 + usize::from(variant % 2) * 100;
         config.limits.tombstones = 4;
@@ -138,18 +137,11 @@ impl Case {
     }
 }
 
+/// An operation, which rarely closes an end, and may claim.
 fn operation() -> impl Strategy<Value = Operation> {
-    // Time, calls and answers are most of what happens; ends come rarely.
-    let opcode = prop_oneof![
-        20 => prop_oneof![0..26_u8, 28..OPCODES],
-        1 => 26..28_u8,
-        1 => Just(CLAIM),
-        1 => Just(ops::OPEN_URL),
-        12 => Just(17_u8),
-        4 => Just(18_u8),
-        32 => prop_oneof![Just(0_u8), Just(3_u8), Just(4_u8), Just(5_u8), Just(6_u8), Just(7_u8), Just(28_u8)],
-    ];
-    (opcode, any::<u8>(), any::<u8>(), any::<u8>()).prop_map(|(opcode, a, b, c)| [opcode, a, b, c])
+    let rare = (prop_oneof![26..28_u8, Just(CLAIM)], any::<u8>(), any::<u8>(), any::<u8>());
+    let rare = rare.prop_map(|(opcode, a, b, c)| [opcode, a, b, c]);
+    prop_oneof![69 => strategies::operation(), 2 => rare]
 }
 
 /// An operation, in one of eight cases on lanes.
@@ -382,33 +374,46 @@ fn every_frame_of_many_lanes_is_as_the_model_predicts() {
     }
 }
 
-/// What is said about a world in which one end is broken, over a number of cases.
-fn objections(spoken: Spoken, fault: Fault, with_models: bool) -> Vec<String> {
+/// Runs one numbered case of a world whose ends are broken. `judged_alone`: without predictions, but with what only a clone can show.
+fn broken_case(spoken: Spoken, fault: Fault, number: u64, judged_alone: bool) -> Vec<String> {
+    let mut case = if fault.is_of_lanes() { with_lanes(spoken, number, 60) } else { numbered(spoken, number, 60) };
+    case.wire = Wire::Messages;
+    let (client, server) = configs(case.spoken, case.variant);
+    let began = |config| Broken::new(Session::new(config, Instant::ZERO), fault);
+    let mut world = World::new(began(client), began(server), case.wire, case.seed);
+    if case.has_lanes {
+        world.many_lanes(case.seed);
+    }
+    if judged_alone {
+        world.forget_models();
+        if fault == Fault::HoldsOutput {
+            world.probe();
+        }
+    }
+    begin(&mut world, case.variant);
+    if fault == Fault::ForgetsTypes {
+        // A call, and a response to each of the first ids as a text: chance rarely meets one in flight.
+        world.apply([0, 0, 0, 0]);
+        (1..9).for_each(|id| world.apply([25, 0, id, 0x84]));
+    }
+    case.ops.iter().for_each(|op| world.apply(*op));
+    world.finish(case.variant);
+    world.trace().concat()
+}
+
+/// The objections to a world whose ends are broken, over a number of cases.
+fn objections(spoken: Spoken, fault: Fault, judged_alone: bool) -> Vec<String> {
     let mut said = Vec::new();
     for number in 0..400 {
-        let mut case = if fault.is_of_lanes() { with_lanes(spoken, number, 60) } else { numbered(spoken, number, 60) };
-        case.wire = Wire::Messages;
-        let (client, server) = configs(case.spoken, case.variant);
-        let began = |config| Broken::new(Session::new(config, Instant::ZERO), fault);
-        let result = catch_unwind(AssertUnwindSafe(|| {
-            let mut world = World::new(began(client), began(server), case.wire, case.seed);
-            if case.has_lanes {
-                world.many_lanes(case.seed);
-            }
-            if !with_models {
-                world.forget_models();
-            }
-            begin(&mut world, case.variant);
-            case.ops.iter().for_each(|op| world.apply(*op));
-            world.finish(case.variant);
-        }));
-        if let Err(what) = result {
+        if fault == Fault::Flickers && judged_alone {
+            said.extend(replays(|| broken_case(spoken, fault, number, true)).err().map(|objection| objection.to_string()));
+        } else if let Err(what) = catch_unwind(AssertUnwindSafe(|| broken_case(spoken, fault, number, judged_alone))) {
             let what =
                 what.downcast_ref::<String>().cloned().or_else(|| what.downcast_ref::<&str>().map(|what| (*what).to_owned()));
             said.extend(what);
-            if said.len() > 12 {
-                break;
-            }
+        }
+        if said.len() > 12 {
+            break;
         }
     }
     said
@@ -417,22 +422,36 @@ fn objections(spoken: Spoken, fault: Fault, with_models: bool) -> Vec<String> {
 #[test]
 fn every_fault_is_objected_to_by_the_model() {
     for spoken in [Spoken::Mcp, Spoken::Tesseron] {
-        let shows = |fault| spoken == Spoken::Tesseron || fault != Fault::IgnoresLosses;
-        for (fault, _) in Fault::ALL.into_iter().filter(|(fault, _)| shows(*fault)) {
-            assert!(!objections(spoken, fault, true).is_empty(), "nobody objects to {fault:?} on {spoken:?}");
+        // A model reads what a frame says, not how it is written.
+        for fault in Fault::ALL.into_iter().filter(|fault| shows(spoken, *fault) && *fault != Fault::Flickers) {
+            assert!(!objections(spoken, fault, false).is_empty(), "no objection to {fault:?} on {spoken:?}");
         }
     }
 }
 
+/// On MCP a call goes on when its lane is lost.
+fn shows(spoken: Spoken, fault: Fault) -> bool {
+    spoken == Spoken::Tesseron || fault != Fault::IgnoresLosses
+}
+
 #[test]
 fn a_judge_without_a_model_objects_by_the_guarantee_that_is_broken() {
+    for guarantee in Guarantee::ALL {
+        assert!(Fault::ALL.iter().any(|fault| fault.breaks() == Some(guarantee)), "no fault breaks {guarantee}");
+    }
     for spoken in [Spoken::Mcp, Spoken::Tesseron] {
-        // On MCP what came by a lane that is gone goes on.
-        let shows = |fault| spoken == Spoken::Tesseron || fault != Fault::IgnoresLosses;
-        for (fault, guarantee) in Fault::ALL.into_iter().filter(|(fault, guarantee)| !guarantee.is_empty() && shows(*fault)) {
-            let said = objections(spoken, fault, false);
-            let fits = said.iter().any(|what| what.contains(guarantee));
-            assert!(fits, "{fault:?} on {spoken:?} is no matter of {guarantee}: {said:?}");
+        for fault in Fault::ALL.into_iter().filter(|fault| shows(spoken, *fault)) {
+            let Some(guarantee) = fault.breaks() else { continue };
+            if fault == Fault::MixesIds && spoken == Spoken::Tesseron {
+                // A response names its call a second time there, so the session refuses it by itself.
+                continue;
+            }
+            let said = objections(spoken, fault, true);
+            let named = format!("{guarantee}: ");
+            assert!(
+                said.iter().any(|what| what.starts_with(&named)),
+                "{fault:?} on {spoken:?} is no matter of {guarantee}: {said:?}"
+            );
         }
     }
 }

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use protocol_core::{CallTimeouts, Instant, Invoke, Op, Outcome, Session, TransportEnd};
-use tests::end::{client_config, json, server_config, with};
-use tests::world::broken::{Broken, Fault};
-use tests::world::links::{Arrival, ByteLink, Faults, MessageLink, Read};
-use tests::world::{Wire, World};
+use testkit::broken::{Broken, Fault};
+use testkit::config::{client_config, server_config, with};
+use testkit::link::{Arrival, Faults, Read, SimLink, SimStream};
+use testkit::scripted::json;
+use testkit::world::{Wire, World};
 
 fn ms(millis: u64) -> Instant {
     Instant::from_millis(millis)
@@ -15,7 +16,7 @@ fn ms(millis: u64) -> Instant {
 
 /// Sends the numbers to 100 at the beginning of time, and gives when each message arrived and what it says.
 fn sent_over(faults: Faults) -> Vec<(u64, String)> {
-    let mut link = MessageLink::new(7);
+    let mut link = SimLink::new(7);
     link.faults = faults;
     for number in 0..100 {
         link.send(&Bytes::from(number.to_string()), Instant::ZERO);
@@ -71,7 +72,7 @@ fn messages_are_damaged_and_cut() {
 #[test]
 fn the_end_of_a_link_comes_behind_what_is_in_flight_and_a_reset_before_it() {
     for (how, messages) in [(TransportEnd::Eof, 2), (TransportEnd::Failed, 0)] {
-        let mut link = MessageLink::new(1);
+        let mut link = SimLink::new(1);
         link.faults.latency = Duration::from_millis(5);
         link.send(&Bytes::from_static(b"a"), ms(0));
         link.send(&Bytes::from_static(b"b"), ms(1));
@@ -84,7 +85,7 @@ fn the_end_of_a_link_comes_behind_what_is_in_flight_and_a_reset_before_it() {
 
 #[test]
 fn a_stream_splits_and_merges_and_never_holds_more_than_its_buffer() {
-    let mut link = ByteLink::new(3, 10);
+    let mut link = SimStream::new(3, 10);
     assert_eq!(link.write(b"0123456789abc", ms(0)), Ok(10));
     assert_eq!(link.write(b"abc", ms(0)), Ok(0));
     link.faults.piece = 4;
@@ -108,7 +109,7 @@ fn a_stream_splits_and_merges_and_never_holds_more_than_its_buffer() {
 
 fn world(wire: Wire) -> World {
     let client = with(client_config(), |config| {
-        config.timeouts.call = CallTimeouts { idle: Some(Duration::from_millis(50)), max_total: None, reset_on_progress: true };
+        config.timeouts.call = CallTimeouts::NONE.with_idle(Some(Duration::from_millis(50))).with_reset_on_progress(true);
     });
     let mut world = World::of_sessions(client, server_config(), wire, 1);
     for at in 0..2 {
@@ -121,7 +122,7 @@ fn world(wire: Wire) -> World {
 
 fn call(world: &mut World) {
     let now = world.now();
-    let params = format!(r#"{{"name":"t","arguments":{}}}"#, tests::world::check::ODD);
+    let params = format!(r#"{{"name":"t","arguments":{}}}"#, testkit::ODD);
     world.end_mut(0).invoke(Invoke::new(Op::CallTool, json(&params)), now).expect("it is admitted");
     world.settle();
 }
@@ -152,7 +153,7 @@ fn what_comes_late_and_before_its_deadline_is_looked_at_wins() {
         world.run_until(ms(110));
         let id = world.end(1).known.serves[0];
         let reply = protocol_core::Reply::Tool(protocol_core::ToolOutput::text("ok"));
-        world.end_mut(1).respond(id, reply, ms(110));
+        world.end_mut(1).respond(id, reply, ms(110)).unwrap();
         world.settle();
         world.timeouts_first(timeouts_first);
         world.jump(ms(500));

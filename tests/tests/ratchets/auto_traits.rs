@@ -61,7 +61,7 @@ mod protocol_core {
             dialect::GetPrompt, dialect::List, dialect::ReadResource, dialect::Subscribe, dialect::Unsubscribe,
             drive::Driver<M, I, T>, drive::TurnOutcome<T>, json::read::Key<'static>, json::read::Kind,
             json::read::Members<'static>, json::write::Object<'static>, lines::LineDecoder, lines::LineEncoder,
-            mcp::Revision, mcp::Side, partial::ItemError, partial::ItemResult, partial::Status, table::Table<T, M>,
+            mcp::CacheHint, mcp::Era, mcp::Revision, mcp::Side, SubscriptionFilter, dialect::Listen, partial::ItemError, partial::ItemResult, partial::Status, table::Table<T, M>,
             tesseron::App, tesseron::AppId, tesseron::AppIdError, tesseron::ResumeCredentials, tesseron::End,
             tesseron::GatewayConfig, tesseron::ClaimState, tesseron::Welcome, tesseron::bind::BindReply,
             tesseron::bind::BindRequest
@@ -90,7 +90,7 @@ mod endpoint {
     asserted! {
         []
         shared: [
-            AskFailed, InputContext, Call, CallError, Cancellation, Canceller, Cancelled, Context, Counters, CallOutcome, Endpoint, Extensions,
+            AskFailed, InputContext, Call, CallError, Cancellation, Canceller, Catalog, Cancelled, Context, Counters, CallOutcome, Endpoint, Extensions,
             Peer, Prompt, PromptMessage, PromptOutput, Resource, ResourceContents, ResourceTemplate, ResourceUri,
             SchemaInvalid, SchemaUnchecked, Service, Subrange, TimeoutError, Tool, ToolError, testing::Executor, testing::Pipe,
             testing::PipeBroken, testing::Run, testing::VirtualTimer
@@ -163,6 +163,23 @@ mod adapter_smol {
         ]
         moved: [Process, Child]
         local: []
+    }
+}
+
+mod testkit {
+    use ::testkit::*;
+
+    asserted! {
+        ['a, Step: Send + Sync]
+        shared: [
+            Campaign, Coverage, Guarantee, Happening, Judge, Known, NoRecording, Objection, Pair, Recording, Rng, Scripted, Vacuous,
+            Wire, broken::Broken, broken::Fault, explore::Bounds, explore::Failure<Step>, explore::Found, explore::pair::Action,
+            explore::pair::Bounds, explore::pair::Found, explore::pair::Objection, explore::pair::Orders, fuzz::Frame,
+            fuzz::HostileFrame, fuzz::Operations, judge::Effect, judge::Fact<'a>, link::Arrival, link::Faults, link::LinkBroken,
+            link::Read, link::SimLink, link::SimStream, world::lanes::Seen
+        ]
+        moved: []
+        local: [FarEnd, Watched, World]
     }
 }
 
@@ -283,7 +300,7 @@ mod futures {
 }
 
 /// The crates with what is asserted of each.
-const ASSERTED: [(&str, &[&str]); 7] = [
+const ASSERTED: [(&str, &[&str]); 8] = [
     ("adapter-io", adapter_io::NAMES),
     ("adapter-smol", adapter_smol::NAMES),
     ("adapter-tokio", adapter_tokio::NAMES),
@@ -291,6 +308,7 @@ const ASSERTED: [(&str, &[&str]); 7] = [
     ("engine", engine::NAMES),
     ("protocol-core", protocol_core::NAMES),
     ("tesseron", tesseron::NAMES),
+    ("testkit", testkit::NAMES),
 ];
 
 /// The paths of the types that a listing of the API has.

@@ -60,7 +60,7 @@ const PANICKING_CALLS: [&str; 12] = [
 const LOOKED_AT: [(&str, &str, usize, &str); 14] = [
     ("adapter-io/line_io.rs", ".advance(", 1, "an encoder drops no more than it has"),
     ("adapter-io/stdin.rs", ".advance(", 1, "bounded in place"),
-    ("endpoint/state/invocation.rs", ".swap_remove(", 2, "the index was found in the very list"),
+    ("endpoint/state/served_call.rs", ".swap_remove(", 2, "the index was found in the very list"),
     ("engine/wake.rs", ".swap_remove(", 1, "the index was found in the very list"),
     ("protocol-core/byte_queue.rs", ".advance(", 1, "what has left is no more than there is"),
     ("protocol-core/byte_queue.rs", ".drain(", 1, "of what has left there is less than there is"),
@@ -269,7 +269,10 @@ fn each_crate_denies_every_way_to_panic_that_a_lint_knows() {
 
 #[test]
 fn no_crate_has_a_panicking_macro_that_no_lint_knows() {
-    assert_eq!(found_in_crates(&PANICKING_MACROS), []);
+    // The test tools of the endpoint fail as an assertion of the test does.
+    let found = found_in_crates(&PANICKING_MACROS);
+    let outside: Vec<_> = found.into_iter().filter(|(file, _)| !file.starts_with("endpoint/testing/")).collect();
+    assert_eq!(outside, []);
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn questions(text: &str) -> Vec<usize> {
 fn documentation_opens_with_a_verb_or_a_noun() {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
     let libraries = libraries(&std::fs::read_to_string(manifest).expect("the manifest of the workspace"));
-    for known in ["protocol-core", "engine", "endpoint", "tesseron", "adapter-io", "adapter-tokio", "adapter-smol"] {
+    for known in ["protocol-core", "engine", "endpoint", "tesseron", "adapter-io", "adapter-tokio", "adapter-smol", "testkit"] {
         assert!(libraries.iter().any(|name| name == known), "{known} is a library");
     }
     let mut found = Vec::new();

@@ -7,8 +7,9 @@ use protocol_core::{
     Answer, Ask, AskError, Consent, Event, InputFailed, NotLive, Notice, OpenUrl, Outcome, Refused, Reply, RpcError, Sample,
     Violation,
 };
-use tests::end::{End, cancelled, client_config, error, json, notification, ok, request, server_config, with};
-use tests::pair::Pair;
+use testkit::config::{client_config, server_config, with};
+use testkit::scripted::{cancelled, error, json, notification, ok, request};
+use testkit::{Pair, Scripted};
 
 const ELICITATION: &str = "elicitation/create";
 const COMPLETE: &str = "notifications/elicitation/complete";
@@ -27,11 +28,11 @@ fn done() -> Notice {
 }
 
 /// A client that declares only what is said here.
-fn client(form: bool, url: bool, revision: &str) -> End {
+fn client(form: bool, url: bool, revision: &str) -> Scripted {
     let config = with(client_config(), |config| {
         (config.capabilities.elicitation, config.capabilities.elicitation_url) = (form, url);
     });
-    End::client_at(config, revision, SERVER)
+    Scripted::client_at(config, revision, SERVER)
 }
 
 // ---- Who declares it ----
@@ -47,7 +48,7 @@ fn a_client_names_its_modes_only_where_there_is_more_than_the_form() {
         (false, true, "2025-06-18", ""),
         (true, true, "2025-03-26", ""),
     ] {
-        let mut client = End::new(with(client_config(), |config| {
+        let mut client = Scripted::new(with(client_config(), |config| {
             let newest = protocol_core::mcp::Revision::from_name(newest).unwrap();
             config.protocol = protocol_core::Protocol::Mcp { side: protocol_core::mcp::Side::Client, newest };
             (config.capabilities.elicitation, config.capabilities.elicitation_url) = (form, url);
@@ -61,7 +62,7 @@ fn a_client_names_its_modes_only_where_there_is_more_than_the_form() {
 #[test]
 fn a_server_asks_only_a_client_that_declares_it_in_the_revision_that_has_it() {
     let admitted = |revision: &str, declares: &str| {
-        let mut server = End::server_at(server_config(), revision, declares);
+        let mut server = Scripted::server_at(server_config(), revision, declares);
         let id = server.receive_call(1);
         let asked = server.session.request_input(id, sign_in().into(), server.now);
         assert_eq!(server.sent().len(), usize::from(asked.is_ok()));
@@ -84,7 +85,7 @@ fn a_server_asks_only_a_client_that_declares_it_in_the_revision_that_has_it() {
         assert_eq!(admitted(revision, BOTH), (has, has), "{revision}");
     }
     // Forms are a matter of their own.
-    let mut server = End::server_at(server_config(), "2025-11-25", r#"{"elicitation":{"url":{}}}"#);
+    let mut server = Scripted::server_at(server_config(), "2025-11-25", r#"{"elicitation":{"url":{}}}"#);
     let id = server.receive_call(1);
     let confirms = Ask::Confirm { message: "?".into() };
     assert_eq!(server.session.request_input(id, confirms, server.now), Err(AskError::Unsupported));
@@ -103,7 +104,7 @@ fn the_question_is_one_request_that_names_its_call_and_every_answer_to_it_is_a_d
         (r#"{"action":null}"#, Err(())),
         ("{}", Err(())),
     ] {
-        let mut server = End::server_at(server_config(), "2025-11-25", BOTH);
+        let mut server = Scripted::server_at(server_config(), "2025-11-25", BOTH);
         let id = server.receive_call(1);
         let key = server.ask(id, sign_in().into());
         let params = format!(r#"{},"_meta":{{"protocol-core/parent":1}}}}"#, SIGN_IN.strip_suffix('}').unwrap());
@@ -123,7 +124,7 @@ fn the_question_is_one_request_that_names_its_call_and_every_answer_to_it_is_a_d
 
 #[test]
 fn an_address_that_is_not_proper_is_refused_before_it_is_sent() {
-    let mut server = End::server_at(server_config(), "2025-11-25", BOTH);
+    let mut server = Scripted::server_at(server_config(), "2025-11-25", BOTH);
     let id = server.receive_call(1);
     for (open, why) in [
         (OpenUrl::new("?", "javascript:alert(1)").with_id("1"), "url must be absolute, as in https://example.com/"),
@@ -136,7 +137,7 @@ fn an_address_that_is_not_proper_is_refused_before_it_is_sent() {
     }
     server.expect_silence();
     // What the peer cannot do comes before what is wrong with the address.
-    let mut server = End::server_at(server_config(), "2025-11-25", "{}");
+    let mut server = Scripted::server_at(server_config(), "2025-11-25", "{}");
     let id = server.receive_call(1);
     assert_eq!(server.session.request_input(id, OpenUrl::new("?", "").into(), server.now), Err(AskError::Unsupported));
 }
@@ -144,7 +145,7 @@ fn an_address_that_is_not_proper_is_refused_before_it_is_sent() {
 #[test]
 fn a_question_is_taken_back_and_runs_out_as_any_other() {
     let config = with(server_config(), |config| config.timeouts.input = Some(Duration::from_secs(1)));
-    let mut server = End::server_at(config, "2025-11-25", BOTH);
+    let mut server = Scripted::server_at(config, "2025-11-25", BOTH);
     let id = server.receive_call(1);
     let first = server.ask(id, sign_in().into());
     let second = server.ask(id, sign_in().into());
@@ -235,7 +236,7 @@ fn a_question_that_hides_where_it_leads_or_lacks_a_part_is_refused_with_the_reas
 fn that_it_is_done_is_told_from_the_server_to_the_client_in_the_one_revision_that_has_it() {
     for revision in REVISIONS {
         let has = revision == "2025-11-25";
-        let mut server = End::server_at(server_config(), revision, BOTH);
+        let mut server = Scripted::server_at(server_config(), revision, BOTH);
         let told = server.session.notify(done(), server.now);
         assert_eq!(told, if has { Ok(()) } else { Err(Refused::Unsupported) }, "{revision}");
         let frame = notification(COMPLETE, r#"{"elicitationId":"e-1"}"#);
@@ -247,7 +248,7 @@ fn that_it_is_done_is_told_from_the_server_to_the_client_in_the_one_revision_tha
             assert_eq!(client.events(), expected, "{revision} {declares}");
         }
     }
-    let mut fresh = End::new(server_config());
+    let mut fresh = Scripted::new(server_config());
     assert_eq!(fresh.session.notify(done(), fresh.now), Err(Refused::NotReady));
     let mut client = client(true, true, "2025-11-25");
     assert_eq!(client.session.notify(done(), client.now), Err(Refused::WrongEnd));
@@ -255,7 +256,7 @@ fn that_it_is_done_is_told_from_the_server_to_the_client_in_the_one_revision_tha
         client.frame(&notification(COMPLETE, params));
         assert_eq!((client.sent(), client.events()), (vec![], vec![Event::Violation(Violation::InvalidParams)]), "{params}");
     }
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     server.frame(&notification(COMPLETE, r#"{"elicitationId":"e-1"}"#));
     assert_eq!(server.violations(), [Violation::WrongDirection]);
     // Listed or not, it keeps its meaning.

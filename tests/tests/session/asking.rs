@@ -6,8 +6,9 @@ use protocol_core::{
     Answer, Ask, AskError, Elicit, Elicited, Event, InboundId, InputFailed, InputKey, Instant, NotLive, Progress, Reply, RpcError,
     Sample, Sampled, ServeOptions, TransportEnd, Violation,
 };
-use tests::end::{End, cancelled, initialize, json, ok, server_config, with};
-use tests::pair::Pair;
+use testkit::config::{server_config, with};
+use testkit::scripted::{cancelled, initialize, json, ok};
+use testkit::{Pair, Scripted};
 
 const REVISIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 /// Declares everything, sampling with tools included.
@@ -38,8 +39,8 @@ fn sample_with(params: &str) -> Ask {
 }
 
 /// A server that serves call 1 and asks `ask` in exchange 2.
-fn asking(ask: Ask) -> (End, InboundId, InputKey) {
-    let mut server = End::server_at(server_config(), "2025-11-25", EVERYTHING);
+fn asking(ask: Ask) -> (Scripted, InboundId, InputKey) {
+    let mut server = Scripted::server_at(server_config(), "2025-11-25", EVERYTHING);
     let id = server.receive_call(1);
     let key = server.ask(id, ask);
     (server, id, key)
@@ -51,7 +52,7 @@ fn answer(body: &str) -> String {
 }
 
 /// What the question of [`asking`] brought, and the rule that the answer broke.
-fn brought(server: &mut End, asker: InboundId, asked: InputKey) -> (Option<Violation>, Result<Answer, InputFailed>) {
+fn brought(server: &mut Scripted, asker: InboundId, asked: InputKey) -> (Option<Violation>, Result<Answer, InputFailed>) {
     let mut events = server.events();
     let Some(Event::Input { id, key, answer }) = events.pop() else { panic!("an answer") };
     assert_eq!((id, key), (asker, asked));
@@ -92,7 +93,7 @@ fn each_question_becomes_one_request_that_names_the_call_it_belongs_to() {
 #[test]
 fn only_what_the_client_declared_in_a_revision_that_has_it_is_asked() {
     let admitted = |revision: &str, declares: &str| {
-        let mut server = End::server_at(server_config(), revision, declares);
+        let mut server = Scripted::server_at(server_config(), revision, declares);
         let id = server.receive_call(1);
         [sample(), form(r#"{"type":"string"}"#), confirm(), Ask::Roots].map(|ask| {
             let asked = server.session.request_input(id, ask, server.now);
@@ -123,7 +124,7 @@ fn only_what_the_client_declared_in_a_revision_that_has_it_is_asked() {
 
 #[test]
 fn a_question_that_cannot_be_asked_is_refused_with_the_reason_and_nothing_is_sent() {
-    let refused = |server: &mut End, id, ask| {
+    let refused = |server: &mut Scripted, id, ask| {
         let refused = server.session.request_input(id, ask, server.now).unwrap_err();
         assert_eq!(server.sent(), Vec::<String>::new());
         refused
@@ -140,17 +141,17 @@ fn a_question_that_cannot_be_asked_is_refused_with_the_reason_and_nothing_is_sen
     assert_eq!(refused(&mut server, id, Ask::Roots), AskError::Disconnected);
 
     // What the peer cannot do comes before what is wrong with the form.
-    let mut server = End::server_at(server_config(), "2025-11-25", "{}");
+    let mut server = Scripted::server_at(server_config(), "2025-11-25", "{}");
     let id = server.receive_call(1);
     assert_eq!(refused(&mut server, id, elicit("[]")), AskError::Unsupported);
 
-    let mut server = End::server(with(server_config(), |config| config.limits.output_bytes = 1));
+    let mut server = Scripted::server(with(server_config(), |config| config.limits.output_bytes = 1));
     let id = server.receive_call(1);
     server.report(id, Progress::value(1.0));
     let full = server.session.request_input(id, Ask::Roots, server.now);
     assert_eq!((full, server.sent().len()), (Err(AskError::Full), 1), "too much output waits");
 
-    let mut server = End::server(with(server_config(), |config| config.limits.in_flight = 2));
+    let mut server = Scripted::server(with(server_config(), |config| config.limits.in_flight = 2));
     let id = server.receive_call(1);
     let key = server.ask(id, Ask::Roots);
     server.ask(id, Ask::Roots);
@@ -233,7 +234,7 @@ fn a_form_is_refused_before_it_is_sent_unless_it_is_a_flat_object_of_primitives_
         fields.iter().map(|(text, fits)| (field(text), fits)).chain(whole.iter().map(|(text, fits)| ((*text).to_owned(), fits)));
     for (schema, fits) in all {
         for (revision, fits) in ["2025-06-18", "2025-11-25"].into_iter().zip(fits) {
-            let mut server = End::server_at(server_config(), revision, EVERYTHING);
+            let mut server = Scripted::server_at(server_config(), revision, EVERYTHING);
             let id = server.receive_call(1);
             let asked = server.session.request_input(id, elicit(&schema), server.now);
             assert_eq!(server.sent().len(), usize::from(asked.is_ok()));
@@ -279,7 +280,7 @@ fn a_sampling_is_refused_before_it_is_sent_unless_its_messages_keep_the_rules() 
         (r#"{"messages":[],"maxTokens":1,"tools":[],"toolChoice":{}}"#.into(), true),
         ("[]".into(), false),
     ] {
-        let mut server = End::server_at(server_config(), "2025-11-25", EVERYTHING);
+        let mut server = Scripted::server_at(server_config(), "2025-11-25", EVERYTHING);
         let id = server.receive_call(1);
         let asked = server.session.request_input(id, sample_with(&params), server.now);
         assert!(if fits { asked.is_ok() } else { matches!(asked, Err(AskError::Invalid(_))) }, "{params}: {asked:?}");
@@ -297,7 +298,7 @@ fn sampling_with_tools_needs_a_client_that_declared_them_and_several_blocks_need
         ("2025-11-25", r#"{"sampling":{}}"#, blocks, true),
         ("2025-06-18", r#"{"sampling":{}}"#, blocks, false),
     ] {
-        let mut server = End::server_at(server_config(), revision, declares);
+        let mut server = Scripted::server_at(server_config(), revision, declares);
         let id = server.receive_call(1);
         let asked = server.session.request_input(id, sample_with(params), server.now);
         assert_eq!(asked.is_ok(), fits, "{revision} {declares} {params}");
@@ -461,7 +462,7 @@ fn an_error_of_the_client_is_a_refusal_that_says_why_and_a_malformed_one_is_inva
 
 #[test]
 fn a_confirmation_is_no_unless_the_user_says_yes() {
-    type Way = fn(&mut End);
+    type Way = fn(&mut Scripted);
     let ways: [(&str, Way); 8] = [
         ("declined", |server| {
             server.frame(&answer(r#""result":{"action":"decline"}"#));
@@ -516,7 +517,7 @@ fn a_question_that_nobody_answers_in_time_is_taken_back_with_one_cancel() {
 
 #[test]
 fn the_end_of_its_call_takes_each_open_question_back_with_one_cancel_unless_it_never_left() {
-    type Ending = fn(&mut End, InboundId);
+    type Ending = fn(&mut Scripted, InboundId);
     let ends: [(&str, Ending, usize); 3] = [
         (
             "respond",
@@ -646,7 +647,7 @@ fn between_two_of_our_own_ends_every_question_finds_its_answer() {
 #[test]
 fn a_question_held_for_the_confirmation_of_the_handshake_can_time_out_or_go_with_its_call_and_is_never_sent() {
     for times_out in [true, false] {
-        let mut server = End::new(with(server_config(), |config| config.timeouts.input = Some(Duration::from_secs(1))));
+        let mut server = Scripted::new(with(server_config(), |config| config.timeouts.input = Some(Duration::from_secs(1))));
         server.frame(&initialize(0, "2025-11-25", EVERYTHING));
         let id = server.receive_call(1);
         let key = server.ask(id, Ask::Roots);

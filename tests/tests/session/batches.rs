@@ -1,13 +1,15 @@
 //! Batches: revision 2025-03-26 has them, no other does (Basic, "Batching").
 
 use protocol_core::{Event, Violation};
-use tests::end::{End, call_tool, cancelled, client_config, error, initialize, ok, progress, request, result, server_config, with};
+use testkit::Scripted;
+use testkit::config::{client_config, server_config, with};
+use testkit::scripted::{call_tool, cancelled, error, initialize, ok, progress, request, result};
 
 const REFUSED: &str =
     r#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"a batch where none is allowed, an empty or an oversized one"}}"#;
 
-fn server() -> End {
-    End::server_at(server_config(), "2025-03-26", "{}")
+fn server() -> Scripted {
+    Scripted::server_at(server_config(), "2025-03-26", "{}")
 }
 
 fn batch(elements: &[String]) -> String {
@@ -50,7 +52,7 @@ fn each_message_of_a_batch_is_handled_as_if_it_had_come_alone_and_in_order() {
 
 #[test]
 fn a_batch_of_responses_settles_each_of_its_calls() {
-    let mut client = End::client_at(client_config(), "2025-03-26", r#"{"tools":{}}"#);
+    let mut client = Scripted::client_at(client_config(), "2025-03-26", r#"{"tools":{}}"#);
     let calls = [client.call(), client.call()];
     client.drain().frame(&batch(&[progress(2, 1.0), result(3), error(2, 7, "no")]));
     let events = client.events();
@@ -82,7 +84,7 @@ fn an_empty_an_oversized_and_a_broken_batch_are_one_error_and_have_no_effect() {
         (&one_more, REFUSED, Violation::InvalidBatch),
         (&broken, nonsense, Violation::NotJson),
     ] {
-        let mut server = End::server_at(limited.clone(), "2025-03-26", "{}");
+        let mut server = Scripted::server_at(limited.clone(), "2025-03-26", "{}");
         server.frame(frame);
         assert_eq!((server.sent(), server.events()), (vec![answer.to_owned()], vec![Event::Violation(rule)]), "{frame}");
         server.frame(&most);
@@ -93,11 +95,11 @@ fn an_empty_an_oversized_and_a_broken_batch_are_one_error_and_have_no_effect() {
 #[test]
 fn other_revisions_answer_a_batch_with_one_error_and_no_effect() {
     for revision in ["2024-11-05", "2025-06-18", "2025-11-25"] {
-        let mut server = End::server_at(server_config(), revision, "{}");
+        let mut server = Scripted::server_at(server_config(), revision, "{}");
         server.frame(&batch(&[ping(1), call_tool(2, false)]));
         assert_eq!((server.sent(), server.events()), (vec![REFUSED.to_owned()], vec![Event::Violation(Violation::InvalidBatch)]));
     }
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.call();
     client.drain().frame(&batch(&[result(2)]));
     assert_eq!(
@@ -111,7 +113,7 @@ fn other_revisions_answer_a_batch_with_one_error_and_no_effect() {
 #[test]
 fn the_handshake_is_never_part_of_a_batch() {
     let greeting = initialize(9, "2025-03-26", "{}");
-    let mut fresh = End::new(server_config());
+    let mut fresh = Scripted::new(server_config());
     fresh.frame(&format!("[{greeting}]"));
     assert_eq!((fresh.sent(), fresh.session.peer()), (vec![REFUSED.to_owned()], None));
 

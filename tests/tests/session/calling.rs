@@ -8,10 +8,9 @@ use protocol_core::{
     Answer, CallTimeouts, Close, CloseReason, Elicited, Event, Invalid, Invoke, InvokeError, Json, Level, LogRecord, Notice, Op,
     Outcome, Progress, Refused, Reply, RpcError, TransportEnd, Violation,
 };
-use tests::end::{
-    End, call_tool, cancelled, client_config, error, initialize, json, notification, progress, request, result, server_config, with,
-};
-use tests::pair::Pair;
+use testkit::config::{client_config, server_config, with};
+use testkit::scripted::{call_tool, cancelled, error, initialize, json, notification, progress, request, result};
+use testkit::{Pair, Scripted};
 
 /// A call that asks for nothing beside its result.
 fn plain(op: Op, params: &str) -> Invoke {
@@ -19,7 +18,7 @@ fn plain(op: Op, params: &str) -> Invoke {
     call.without_progress().with_timeouts(CallTimeouts::NONE)
 }
 
-fn refusal(end: &mut End, call: Invoke) -> Refused {
+fn refusal(end: &mut Scripted, call: Invoke) -> Refused {
     let InvokeError { why, call: back } = end.session.invoke(call.clone(), end.now).unwrap_err();
     assert_eq!(*back, call, "the call is handed back");
     why
@@ -47,7 +46,7 @@ fn needs() -> [(Op, &'static str); 12] {
 
 #[test]
 fn o1_a_call_goes_out_at_once_under_a_number_that_is_also_its_token() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.call();
     assert_eq!(
         client.sent(),
@@ -75,7 +74,7 @@ fn every_operation_has_its_method() {
         (Op::Custom, "acme/do"),
     ];
     for (op, method) in methods {
-        let mut client = End::client(client_config());
+        let mut client = Scripted::client(client_config());
         client.invoke(plain(op, r#"{"a": 1}"#));
         assert_eq!(client.sent(), [request(2, method, r#"{"a": 1}"#)]);
     }
@@ -83,10 +82,8 @@ fn every_operation_has_its_method() {
 
 #[test]
 fn a_token_is_asked_for_when_progress_is_wanted_or_would_keep_the_call_alive() {
-    let clocks = |idle: Option<u64>, reset_on_progress| CallTimeouts {
-        idle: idle.map(Duration::from_secs),
-        max_total: None,
-        reset_on_progress,
+    let clocks = |idle: Option<u64>, reset_on_progress| {
+        CallTimeouts::NONE.with_idle(idle.map(Duration::from_secs)).with_reset_on_progress(reset_on_progress)
     };
     for (progress, timeouts, asks) in [
         (true, CallTimeouts::NONE, true),
@@ -97,7 +94,7 @@ fn a_token_is_asked_for_when_progress_is_wanted_or_would_keep_the_call_alive() {
         (false, clocks(None, true), false),
         (true, clocks(None, false), true),
     ] {
-        let mut client = End::client(client_config());
+        let mut client = Scripted::client(client_config());
         let mut call = Invoke::list_tools(None).with_timeouts(timeouts);
         call.progress = progress;
         client.invoke(call);
@@ -117,7 +114,7 @@ fn the_callers_meta_is_kept_except_for_what_the_session_decides() {
         (r#"{"_meta":5,"a":1}"#, r#"{"a":1,"_meta":{"progressToken":2}}"#),
         (r#"{"\u005fmeta":{"x":1}}"#, r#"{"_meta":{"x":1,"progressToken":2}}"#),
     ] {
-        let mut client = End::client(client_config());
+        let mut client = Scripted::client(client_config());
         client.invoke(Invoke::new(Op::CallTool, json(given)));
         assert_eq!(client.sent(), [request(2, "tools/call", sent)], "{given}");
     }
@@ -125,7 +122,7 @@ fn the_callers_meta_is_kept_except_for_what_the_session_decides() {
 
 #[test]
 fn a_token_of_the_callers_own_never_reaches_the_wire_even_when_none_is_asked_for() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.invoke(plain(Op::CallTool, r#"{"name":"t","_meta":{"progressToken":0,"x":1}}"#));
     assert_eq!(client.sent(), [request(2, "tools/call", r#"{"name":"t","_meta":{"x":1}}"#)]);
 }
@@ -133,7 +130,7 @@ fn a_token_of_the_callers_own_never_reaches_the_wire_even_when_none_is_asked_for
 #[test]
 fn g13_parameters_cross_byte_for_byte_whether_or_not_something_is_merged_into_them() {
     let values = r#""n":1e999,"t":"\u00e9\ud800","o":{ "k" :[1.50 , -0]},"twice":1,"twice":2,"\u006eame":3,"\ud800":4"#;
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.invoke(plain(Op::CallTool, &format!("{{{values}}}")));
     client.invoke(Invoke::new(Op::CallTool, json(&format!("{{{values}}}"))));
     let sent = client.sent();
@@ -143,7 +140,7 @@ fn g13_parameters_cross_byte_for_byte_whether_or_not_something_is_merged_into_th
 
 #[test]
 fn a_frame_is_one_line_whatever_the_parameters_looked_like() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.invoke(plain(Op::CallTool, "{\n\t\"name\": \"t\",\r\n\t\"arguments\": {\n\t}\n}"));
     client.invoke(Invoke::new(Op::CallTool, json("{\"arguments\":{\n}}")));
     let sent = client.sent();
@@ -153,7 +150,7 @@ fn a_frame_is_one_line_whatever_the_parameters_looked_like() {
 
 #[test]
 fn calls_leave_in_the_order_in_which_they_were_made_also_when_they_were_held() {
-    let mut client = End::new(client_config());
+    let mut client = Scripted::new(client_config());
     client.sent();
     let made: Vec<_> = (0..20).map(|_| client.call()).collect();
     assert_eq!(client.sent(), Vec::<String>::new());
@@ -168,7 +165,7 @@ fn calls_leave_in_the_order_in_which_they_were_made_also_when_they_were_held() {
 
 #[test]
 fn ids_are_never_used_twice() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     let mut seen = BTreeSet::new();
     for id in 2..300 {
         assert!(seen.insert(client.call()));
@@ -187,7 +184,7 @@ fn handshake_answer(revision: &str, declares: &str) -> String {
 
 #[test]
 fn o2_a_held_call_keeps_its_meta_and_its_token() {
-    let mut client = End::new(client_config());
+    let mut client = Scripted::new(client_config());
     client.sent();
     client.invoke(Invoke::new(Op::CallTool, json(r#"{"name":"t","_meta":{"x":1}}"#)));
     client.frame(&handshake_answer("2025-11-25", r#"{"tools":{}}"#));
@@ -198,7 +195,7 @@ fn o2_a_held_call_keeps_its_meta_and_its_token() {
 fn o3_a_held_call_is_checked_against_what_the_server_declares_in_the_end() {
     for (op, declares) in needs() {
         for (declared, fits) in [(declares, true), ("{}", declares == "{}")] {
-            let mut client = End::new(client_config());
+            let mut client = Scripted::new(client_config());
             client.sent();
             let call = client.invoke(plain(op, "{}"));
             client.frame(&handshake_answer("2025-11-25", declared));
@@ -213,13 +210,13 @@ fn o3_a_held_call_is_checked_against_what_the_server_declares_in_the_end() {
 
 #[test]
 fn held_calls_count_against_the_limits_of_output_and_of_calls_in_flight() {
-    let mut client = End::new(with(client_config(), |config| config.limits.output_bytes = 2000));
+    let mut client = Scripted::new(with(client_config(), |config| config.limits.output_bytes = 2000));
     client.sent();
     let big = || Invoke::new(Op::CallTool, json(&format!(r#"{{"name":"{}"}}"#, "t".repeat(1500))));
     client.invoke(big());
     client.invoke(big());
     assert_eq!(refusal(&mut client, big()), Refused::Full);
-    let mut client = End::new(with(client_config(), |config| config.limits.in_flight = 1));
+    let mut client = Scripted::new(with(client_config(), |config| config.limits.in_flight = 1));
     client.call();
     assert_eq!(refusal(&mut client, big()), Refused::Full);
 }
@@ -229,7 +226,7 @@ fn held_calls_count_against_the_limits_of_output_and_of_calls_in_flight() {
 #[test]
 fn o3_an_operation_goes_out_only_to_a_server_that_declared_what_it_needs() {
     for (op, declares) in needs() {
-        let mut client = End::client_at(client_config(), "2025-11-25", declares);
+        let mut client = Scripted::client_at(client_config(), "2025-11-25", declares);
         client.invoke(plain(op, "{}"));
         assert_eq!(client.sent().len(), 1, "{op:?}");
 
@@ -237,7 +234,7 @@ fn o3_an_operation_goes_out_only_to_a_server_that_declared_what_it_needs() {
             .into_iter()
             .filter(|part| !declares.contains(&part[..8]) || declares.contains("subscribe"));
         let others = format!("{{{}}}", everything_else.collect::<Vec<_>>().join(","));
-        let mut client = End::client_at(client_config(), "2025-11-25", &others);
+        let mut client = Scripted::client_at(client_config(), "2025-11-25", &others);
         if declares != "{}" {
             assert_eq!(refusal(&mut client, plain(op, "{}")), Refused::Unsupported, "{op:?} {others}");
             client.expect_silence();
@@ -248,11 +245,11 @@ fn o3_an_operation_goes_out_only_to_a_server_that_declared_what_it_needs() {
 #[test]
 fn a_capability_that_is_no_object_was_not_declared() {
     for declares in [r#"{"tools":true}"#, r#"{"tools":null}"#, r#"{"tools":[]}"#, r#"{"tools":"yes"}"#] {
-        let mut client = End::client_at(client_config(), "2025-11-25", declares);
+        let mut client = Scripted::client_at(client_config(), "2025-11-25", declares);
         assert_eq!(refusal(&mut client, plain(Op::CallTool, "{}")), Refused::Unsupported, "{declares}");
     }
     for declares in [r#"{"resources":{"subscribe":false}}"#, r#"{"resources":{"subscribe":1}}"#, r#"{"resources":{}}"#] {
-        let mut client = End::client_at(client_config(), "2025-11-25", declares);
+        let mut client = Scripted::client_at(client_config(), "2025-11-25", declares);
         assert_eq!(refusal(&mut client, plain(Op::Subscribe, "{}")), Refused::Unsupported, "{declares}");
     }
 }
@@ -260,14 +257,14 @@ fn a_capability_that_is_no_object_was_not_declared() {
 #[test]
 fn completion_needs_no_capability_in_the_first_revision_which_has_none() {
     for (revision, fits) in [("2024-11-05", true), ("2025-03-26", false), ("2025-06-18", false), ("2025-11-25", false)] {
-        let mut client = End::client_at(client_config(), revision, "{}");
+        let mut client = Scripted::client_at(client_config(), revision, "{}");
         assert_eq!(client.session.invoke(plain(Op::Complete, "{}"), client.now).is_ok(), fits, "{revision}");
     }
 }
 
 #[test]
 fn a_refused_call_leaves_no_trace() {
-    let mut client = End::client_at(client_config(), "2025-11-25", r#"{"tools":{}}"#);
+    let mut client = Scripted::client_at(client_config(), "2025-11-25", r#"{"tools":{}}"#);
     let before = client.session.stats();
     refusal(&mut client, plain(Op::GetPrompt, "{}"));
     client.expect_silence();
@@ -279,15 +276,15 @@ fn a_refused_call_leaves_no_trace() {
 #[test]
 fn parameters_must_be_an_object() {
     for params in ["[]", "null", "1", "\"x\"", "true"] {
-        let mut client = End::client(client_config());
+        let mut client = Scripted::client(client_config());
         assert_eq!(refusal(&mut client, plain(Op::CallTool, params)), Refused::Params, "{params}");
     }
 }
 
 #[test]
 fn a_server_starts_none_of_the_clients_operations_at_any_time() {
-    let mut fresh = End::new(server_config());
-    let mut ready = End::server(server_config());
+    let mut fresh = Scripted::new(server_config());
+    let mut ready = Scripted::server(server_config());
     for (op, _) in needs() {
         for server in [&mut fresh, &mut ready] {
             let refused = server.session.invoke(plain(op, "{}"), server.now).map_err(|error| error.why);
@@ -300,11 +297,11 @@ fn a_server_starts_none_of_the_clients_operations_at_any_time() {
 #[test]
 fn a_method_that_has_a_word_of_its_own_does_not_get_past_its_rules_under_a_custom_name() {
     let custom = |method: &str| Invoke::custom(method, json("{}"));
-    let mut client = End::client_at(client_config(), "2025-11-25", r#"{"tools":{}}"#);
+    let mut client = Scripted::client_at(client_config(), "2025-11-25", r#"{"tools":{}}"#);
     for method in ["prompts/get", "logging/setLevel", "initialize", "sampling/createMessage", "notifications/cancelled"] {
         assert!(client.session.invoke(custom(method), client.now).is_err(), "{method}");
     }
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     for method in
         ["sampling/createMessage", "elicitation/create", "roots/list", "tools/call", "initialize", "notifications/progress"]
     {
@@ -323,7 +320,7 @@ fn a_method_that_has_a_word_of_its_own_does_not_get_past_its_rules_under_a_custo
 #[test]
 fn parameters_of_news_must_be_an_object_too() {
     for params in ["[]", "null", "1", "\"x\""] {
-        let mut server = End::server(server_config());
+        let mut server = Scripted::server(server_config());
         let notice = Notice::Custom { method: "acme/news".into(), params: Some(json(params)) };
         assert_eq!(server.session.notify(notice, server.now), Err(Refused::Params), "{params}");
         server.expect_silence();
@@ -332,7 +329,7 @@ fn parameters_of_news_must_be_an_object_too() {
 
 #[test]
 fn a_call_on_behalf_of_a_question_that_is_over_is_refused() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.frame(&request(7, "roots/list", "{}"));
     let question = client.question();
     client.session.provide_input(question, Answer::Roots(json("[]")), client.now).unwrap();
@@ -345,7 +342,7 @@ fn a_call_on_behalf_of_a_question_that_is_over_is_refused() {
 
 #[test]
 fn a_call_longer_than_a_frame_is_refused_wherever_its_length_lies() {
-    let mut client = End::client(with(client_config(), |config| config.limits.frame_bytes = 4096));
+    let mut client = Scripted::client(with(client_config(), |config| config.limits.frame_bytes = 4096));
     let long = "x".repeat(4096);
     assert_eq!(refusal(&mut client, plain(Op::CallTool, &format!(r#"{{"name":"{long}"}}"#))), Refused::TooLarge);
     assert_eq!(refusal(&mut client, Invoke::custom(long, json("{}"))), Refused::TooLarge);
@@ -374,7 +371,7 @@ fn what_one_end_sends_the_other_can_read_however_deep_it_is_nested() {
 
 #[test]
 fn a_closing_session_starts_nothing() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.call();
     client.session.close(Close::Graceful { grace: Duration::from_secs(5) }, client.now);
     assert_eq!(refusal(&mut client, plain(Op::CallTool, "{}")), Refused::Closing);
@@ -384,9 +381,9 @@ fn a_closing_session_starts_nothing() {
 
 #[test]
 fn news_are_refused_before_the_handshake_from_the_wrong_end_undeclared_or_too_long() {
-    let mut fresh = End::new(server_config());
+    let mut fresh = Scripted::new(server_config());
     assert_eq!(fresh.session.notify(Notice::ToolsChanged, fresh.now), Err(Refused::NotReady));
-    let mut client = End::client(with(client_config(), |config| {
+    let mut client = Scripted::client(with(client_config(), |config| {
         config.capabilities.roots_list_changed = false;
         config.limits.frame_bytes = 2000;
     }));
@@ -404,7 +401,7 @@ fn news_are_refused_before_the_handshake_from_the_wrong_end_undeclared_or_too_lo
 #[test]
 fn o9_a_result_is_handed_on_exactly_as_it_came() {
     let body = r#"{ "content":[],"n":1e999,"t":"\ud800","twice":1,"twice":2,"unknown":{"a":[ null ]} }"#;
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     let call = client.call();
     client.sent();
     client.frame(&format!(r#"{{"id":2,"result":{body} , "jsonrpc":"2.0","extra":[{{}}]}}"#));
@@ -415,7 +412,7 @@ fn o9_a_result_is_handed_on_exactly_as_it_came() {
 
 #[test]
 fn answers_may_come_in_any_order() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     let calls = [client.call(), client.call(), client.call()];
     client.sent();
     for (id, call) in [(4, calls[2]), (2, calls[0]), (3, calls[1])] {
@@ -451,7 +448,7 @@ fn o12_an_answer_of_the_wrong_shape_fails_its_own_call_and_is_not_answered() {
         r#""jsonrpc":2.0,"result":{}"#,
         r#""result":{}"#,
     ] {
-        let mut client = End::client(client_config());
+        let mut client = Scripted::client(client_config());
         let (failed, other) = (client.call(), client.call());
         client.sent();
         client.frame(&format!(r#"{{"id":2,{body}}}"#));
@@ -468,7 +465,7 @@ fn o12_an_answer_of_the_wrong_shape_fails_its_own_call_and_is_not_answered() {
 fn o11_a_task_that_nobody_asked_for_is_no_result() {
     let task =
         r#"{"taskId":"1","status":"working","createdAt":"2025-11-25T00:00:00Z","lastUpdatedAt":"2025-11-25T00:00:00Z","ttl":null}"#;
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.call();
     client.sent();
     client.frame(&format!(r#"{{"jsonrpc":"2.0","id":2,"result":{{"task":{task}}}}}"#));
@@ -485,11 +482,12 @@ fn o13_an_error_of_the_peer_is_handed_on_with_its_data() {
         (r#","data":[],"extra":1"#, Some("[]")),
     ] {
         for code in [-32602, -32042, -32800, 0, i64::MAX, i64::MIN] {
-            let mut client = End::client(client_config());
+            let mut client = Scripted::client(client_config());
             client.call();
             client.sent();
             client.frame(&format!(r#"{{"jsonrpc":"2.0","id":2,"error":{{"code":{code},"message":"no \"way\""{given}}}}}"#));
-            let error = RpcError { data: data.map(json).map(Box::new), ..RpcError::new(code, "no \"way\"") };
+            let mut error = RpcError::new(code, "no \"way\"");
+            error.data = data.map(json).map(Box::new);
             assert_eq!(client.outcome(), Outcome::Error(error));
             client.expect_silence();
         }
@@ -504,7 +502,7 @@ fn o13_what_an_error_tells_of_a_partial_result_is_handed_on_beside_it() {
         (r#"[{"partial":{}}]"#, None),
         ("null", None),
     ] {
-        let mut client = End::client(client_config());
+        let mut client = Scripted::client(client_config());
         client.call();
         client.sent();
         client.frame(&format!(r#"{{"jsonrpc":"2.0","id":2,"error":{{"code":-32603,"message":"","data":{data}}}}}"#));
@@ -515,11 +513,11 @@ fn o13_what_an_error_tells_of_a_partial_result_is_handed_on_beside_it() {
 
 #[test]
 fn o7_a_log_record_is_handed_on_and_the_call_goes_on() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.call();
     client.sent();
     client.frame(&notification("notifications/message", r#"{"level":"warning","logger":"db","data":{"a":[1]}}"#));
-    let record = LogRecord { level: Level::Warning, logger: Some("db".into()), data: json(r#"{"a":[1]}"#) };
+    let record = LogRecord::new(Level::Warning, json(r#"{"a":[1]}"#)).with_logger("db");
     assert_eq!(client.events(), [Event::Log(record)]);
     client.frame(&result(2));
     assert_eq!(client.outcome(), Outcome::Result(Json::empty_object()));
@@ -527,7 +525,7 @@ fn o7_a_log_record_is_handed_on_and_the_call_goes_on() {
 
 #[test]
 fn o22_a_cancel_of_the_peer_never_reaches_a_call_of_ours() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.call();
     client.sent();
     client.frame(&cancelled(2));
@@ -544,7 +542,7 @@ fn o22_a_cancel_of_the_peer_never_reaches_a_call_of_ours() {
 #[test]
 fn o25_the_end_of_the_channel_loses_every_call_with_what_was_known_of_it() {
     for (end, reason) in [(TransportEnd::Eof, CloseReason::Eof), (TransportEnd::Failed, CloseReason::Failed)] {
-        let mut client = End::client(client_config());
+        let mut client = Scripted::client(client_config());
         let (first, second) = (client.call(), client.call());
         client.sent();
         client.frame(&progress(3, 1.0)).events();
@@ -557,7 +555,7 @@ fn o25_the_end_of_the_channel_loses_every_call_with_what_was_known_of_it() {
 
 #[test]
 fn o26_a_late_answer_is_swallowed_and_counted() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.call();
     client.sent();
     client.frame(&result(2)).events();
@@ -583,7 +581,7 @@ fn o28_an_answer_to_what_was_never_asked_is_reported_not_answered_and_ends_nothi
         ("[2]", Violation::InvalidEnvelope),
         ("18446744073709551618", Violation::InvalidEnvelope),
     ] {
-        let mut client = End::client(client_config());
+        let mut client = Scripted::client(client_config());
         client.call();
         client.sent();
         client.frame(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
@@ -595,7 +593,7 @@ fn o28_an_answer_to_what_was_never_asked_is_reported_not_answered_and_ends_nothi
 
 #[test]
 fn o28_an_answer_that_comes_before_its_request_has_left_was_guessed() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.call();
     client.frame(&result(2));
     assert_eq!(client.violations(), [Violation::UnknownResponse]);
@@ -606,7 +604,7 @@ fn o28_an_answer_that_comes_before_its_request_has_left_was_guessed() {
 
 #[test]
 fn an_error_that_names_no_request_ends_nothing() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.call();
     client.sent();
     for id in ["", r#""id":null,"#] {
@@ -618,7 +616,7 @@ fn an_error_that_names_no_request_ends_nothing() {
 
 #[test]
 fn g11_a_peer_that_turns_our_ids_into_text_gets_no_call_done() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.call();
     client.sent();
     client.frame(r#"{"jsonrpc":"2.0","id":"2","result":{}}"#);
@@ -628,7 +626,7 @@ fn g11_a_peer_that_turns_our_ids_into_text_gets_no_call_done() {
 
 #[test]
 fn ids_of_the_two_directions_never_meet() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     let call = client.call();
     client.sent();
     client.frame(&request(2, "elicitation/create", r#"{"message":"?","requestedSchema":{"type":"object","properties":{}}}"#));
@@ -641,7 +639,7 @@ fn ids_of_the_two_directions_never_meet() {
 
 #[test]
 fn a_server_may_call_a_method_of_its_own_and_gets_the_answer() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     let call = server.invoke(plain(Op::Custom, "{}"));
     assert_eq!(server.sent(), [request(1, "acme/do", "{}")]);
     // What the client calls its own requests has nothing to do with it.
@@ -653,7 +651,7 @@ fn a_server_may_call_a_method_of_its_own_and_gets_the_answer() {
 
 #[test]
 fn a_call_of_a_server_is_held_until_the_client_has_confirmed_the_handshake() {
-    let mut server = End::new(server_config());
+    let mut server = Scripted::new(server_config());
     server.invoke(plain(Op::Custom, "{}"));
     server.frame(&initialize(0, "2025-11-25", "{}"));
     assert_eq!(server.sent().len(), 1, "the answer to the greeting");

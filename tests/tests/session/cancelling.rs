@@ -4,10 +4,9 @@
 use protocol_core::{
     Answer, Ask, CancelReason, Event, InputFailed, Invoke, Lane, NotLive, Op, Outcome, Progress, RpcError, Sample, Violation,
 };
-use tests::end::{
-    ENDINGS, End, call_tool, cancelled, client_config, error, json, notification, progress, request, result, server_config, with,
-};
-use tests::pair::Pair;
+use testkit::config::{client_config, server_config, with};
+use testkit::scripted::{ENDINGS, call_tool, cancelled, error, json, notification, progress, request, result};
+use testkit::{Pair, Scripted};
 
 const OVER: &str = r#""error":{"code":-32800,"message":"the call that this belongs to is over"}"#;
 
@@ -24,7 +23,7 @@ fn o15_a_call_that_is_out_is_cancelled_by_one_notification_and_is_over_at_once()
         (Some("user \"x\" left\n"), r#"{"requestId":2,"reason":"user \"x\" left\n"}"#),
         (Some(""), r#"{"requestId":2,"reason":""}"#),
     ] {
-        let mut client = End::client(client_config());
+        let mut client = Scripted::client(client_config());
         let call = client.call();
         client.sent();
         client.frame(&progress(2, 3.0)).events();
@@ -38,9 +37,9 @@ fn o15_a_call_that_is_out_is_cancelled_by_one_notification_and_is_over_at_once()
 
 #[test]
 fn o4_a_call_that_was_not_polled_is_never_sent_and_needs_no_cancel() {
-    let mut held = End::new(client_config());
+    let mut held = Scripted::new(client_config());
     held.sent();
-    let mut queued = End::client(client_config());
+    let mut queued = Scripted::client(client_config());
     for client in [&mut held, &mut queued] {
         let call = client.call();
         client.session.cancel(call, Some("changed my mind"), client.now).unwrap();
@@ -52,7 +51,7 @@ fn o4_a_call_that_was_not_polled_is_never_sent_and_needs_no_cancel() {
 
 #[test]
 fn a_cancel_takes_back_its_own_request_and_no_other() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     let calls = [client.call(), client.call(), client.call()];
     client.session.poll_transmit().unwrap();
     client.session.cancel(calls[1], None, client.now).unwrap();
@@ -65,7 +64,7 @@ fn a_cancel_takes_back_its_own_request_and_no_other() {
 #[test]
 fn o29_a_second_cancel_and_one_of_a_call_that_has_ended_are_not_live() {
     for (name, ending) in ENDINGS {
-        let mut client = End::client(client_config());
+        let mut client = Scripted::client(client_config());
         let call = client.call();
         client.sent();
         ending(&mut client, call);
@@ -86,7 +85,7 @@ fn a_late_answer_of_any_kind_is_swallowed_after_a_cancel() {
         r#"{"jsonrpc":"2.0","id":2,"result":null}"#.to_owned(),
         progress(2, 1.0),
     ] {
-        let mut client = End::client(client_config());
+        let mut client = Scripted::client(client_config());
         let call = client.call();
         client.sent();
         client.session.cancel(call, None, client.now).unwrap();
@@ -102,7 +101,7 @@ fn a_late_answer_of_any_kind_is_swallowed_after_a_cancel() {
 
 #[test]
 fn whichever_of_answer_and_cancel_is_processed_first_decides() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     let call = client.call();
     client.sent();
     client.frame(&result(2));
@@ -154,7 +153,7 @@ fn of_a_thousand_cancelled_calls_each_request_leaves_before_its_cancel_and_each_
 
 #[test]
 fn a_thousand_calls_that_are_cancelled_before_a_poll_leave_nothing() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     for _ in 0..1000 {
         let call = client.call();
         client.session.cancel(call, None, client.now).unwrap();
@@ -179,7 +178,7 @@ fn a_thousand_calls_that_are_out_and_cancelled_together_are_cancelled_once_each(
 
 #[test]
 fn a_cancelled_ping_is_only_forgotten() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     let ping = client.invoke(Invoke::ping());
     client.sent();
     client.session.cancel(ping, Some("no matter"), client.now).unwrap();
@@ -189,7 +188,7 @@ fn a_cancelled_ping_is_only_forgotten() {
 
 #[test]
 fn a_reason_is_never_a_frame_too_long() {
-    let mut client = End::client(with(client_config(), |config| config.limits.frame_bytes = 4096));
+    let mut client = Scripted::client(with(client_config(), |config| config.limits.frame_bytes = 4096));
     let call = client.call();
     client.sent();
     client.session.cancel(call, Some(&"because ".repeat(1000)), client.now).unwrap();
@@ -204,7 +203,7 @@ fn a_reason_is_never_a_frame_too_long() {
 fn open_questions_are_answered_and_gone_before_their_call_is_done_however_it_ends() {
     // Its clocks stand still while a question is open.
     for (name, ending) in ENDINGS.into_iter().filter(|(name, _)| *name != "timed out") {
-        let mut client = End::client(client_config());
+        let mut client = Scripted::client(client_config());
         let call = client.call();
         client.sent();
         client.frame(&request(7, "roots/list", "{}"));
@@ -228,7 +227,7 @@ fn open_questions_are_answered_and_gone_before_their_call_is_done_however_it_end
 
 #[test]
 fn a_question_that_the_peer_cancelled_is_gone_and_is_answered_by_nobody() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     let call = client.call();
     client.sent();
     client.frame(&request(7, "roots/list", "{}"));
@@ -243,7 +242,7 @@ fn a_question_that_the_peer_cancelled_is_gone_and_is_answered_by_nobody() {
 
 #[test]
 fn questions_of_other_calls_and_of_none_stay_open_when_a_call_ends() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.frame(&request(6, "roots/list", "{}"));
     let of_none = client.question();
     let call = client.call();
@@ -265,7 +264,7 @@ fn questions_of_other_calls_and_of_none_stay_open_when_a_call_ends() {
 
 #[test]
 fn a_cancel_that_names_nothing_of_the_peers_is_ignored_and_one_without_a_proper_id_is_reported() {
-    for mut end in [End::client(client_config()), End::server(server_config())] {
+    for mut end in [Scripted::client(client_config()), Scripted::server(server_config())] {
         for id in ["0", "2", "99", "-1", "\"2\"", "\"\""] {
             end.frame(&notification("notifications/cancelled", &format!(r#"{{"requestId":{id},"reason":"?"}}"#))).expect_silence();
         }
@@ -287,7 +286,7 @@ fn a_cancel_that_names_nothing_of_the_peers_is_ignored_and_one_without_a_proper_
 
 #[test]
 fn g11_a_cancel_reaches_the_exchange_of_its_id_with_its_type() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     server.frame(r#"{"jsonrpc":"2.0","id":"5","method":"tools/call","params":{"name":"t"}}"#);
     let text = server.request();
     server.frame(&call_tool(5, false));
@@ -300,7 +299,7 @@ fn g11_a_cancel_reaches_the_exchange_of_its_id_with_its_type() {
 
 #[test]
 fn a_cancel_whose_reason_is_no_text_still_cancels() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
     server.frame(&notification("notifications/cancelled", r#"{"requestId":1,"reason":{"a":1}}"#));
     assert_eq!(server.events(), [Event::Cancelled { id, why: CancelReason::Peer(None) }]);
@@ -309,8 +308,8 @@ fn a_cancel_whose_reason_is_no_text_still_cancels() {
 // ---- A callee takes its questions back ----
 
 /// A server with one invocation under the id 1 and two questions that are out under the ids 2 and 3.
-fn asking() -> (End, protocol_core::InboundId, [protocol_core::InputKey; 2]) {
-    let mut server = End::server(server_config());
+fn asking() -> (Scripted, protocol_core::InboundId, [protocol_core::InputKey; 2]) {
+    let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
     let keys = [server.ask(id, Ask::from(Sample::new("?"))), server.ask(id, Ask::Roots)];
     assert_eq!(server.sent().len(), 2);

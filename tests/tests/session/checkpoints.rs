@@ -6,8 +6,9 @@ use protocol_core::{
     CheckpointError, Close, Config, Event, InboundId, Invoke, Json, Op, OutboundId, Outcome, PartialResult, Progress, RateWindow,
     Reply, RpcError, ServeOptions, ToolOutput, TransportEnd,
 };
-use tests::end::{End, call_tool, cancelled, client_config, json, ok, progress, request, result, server_config, with};
-use tests::pair::Pair;
+use testkit::config::{client_config, server_config, with};
+use testkit::scripted::{call_tool, cancelled, json, ok, progress, request, result};
+use testkit::{Pair, Scripted};
 
 /// Two of three items are tried, one of them in vain.
 fn two_of_three() -> Json {
@@ -25,11 +26,11 @@ fn riding() -> Config {
     with(server_config(), |config| config.progress.partial_on_progress = true)
 }
 
-fn deposit(server: &mut End, id: InboundId, text: &str) {
+fn deposit(server: &mut Scripted, id: InboundId, text: &str) {
     server.session.checkpoint(id, json(text)).unwrap();
 }
 
-fn pass_deadline(server: &mut End, id: InboundId) {
+fn pass_deadline(server: &mut Scripted, id: InboundId) {
     server.session.configure(id, ServeOptions::default().with_deadline(Duration::ZERO), server.now).unwrap();
 }
 
@@ -53,7 +54,7 @@ fn a_tool_call_that_runs_out_of_time_returns_what_was_done_and_when_nothing_was_
         for (revision, structured) in
             [("2025-11-25", format!(r#","structuredContent":{with_status}"#)), ("2025-03-26", String::new())]
         {
-            let mut server = End::server_at(server_config(), revision, "{}");
+            let mut server = Scripted::server_at(server_config(), revision, "{}");
             let id = server.receive_call(1);
             server.session.checkpoint(id, checkpoint.clone()).unwrap();
             pass_deadline(&mut server, id);
@@ -66,7 +67,7 @@ fn a_tool_call_that_runs_out_of_time_returns_what_was_done_and_when_nothing_was_
 
 #[test]
 fn any_other_request_that_runs_out_of_time_carries_it_in_the_data_of_its_error() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     server.frame(&request(1, "prompts/list", "{}"));
     let id = server.request();
     deposit(&mut server, id, r#"{"a":1}"#);
@@ -82,7 +83,7 @@ fn any_other_request_that_runs_out_of_time_carries_it_in_the_data_of_its_error()
 
 #[test]
 fn a_server_that_closes_returns_what_was_done_as_cancelled() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
     deposit(&mut server, id, r#"{"processed":1}"#);
     server.session.close(Close::Now, server.now);
@@ -117,7 +118,7 @@ fn a_failure_carries_it_as_failed_beside_what_the_handler_says() {
             r#""error":{"code":7,"message":"no","data":{"data":[2],"partial":{"status":"failed","a":1}}}"#,
         ),
     ] {
-        let mut server = End::server(server_config());
+        let mut server = Scripted::server(server_config());
         let id = server.receive_call(1);
         deposit(&mut server, id, r#"{"a":1}"#);
         server.reply(id, reply);
@@ -127,7 +128,7 @@ fn a_failure_carries_it_as_failed_beside_what_the_handler_says() {
 
 #[test]
 fn a_success_and_a_cancelled_call_carry_nothing() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
     deposit(&mut server, id, r#"{"a":1}"#);
     server.respond(id);
@@ -140,7 +141,7 @@ fn a_success_and_a_cancelled_call_carry_nothing() {
 
 #[test]
 fn the_last_deposit_counts_and_one_that_is_refused_leaves_it_as_it_was() {
-    let mut server = End::server(with(server_config(), |config| config.limits.checkpoint_bytes = 9));
+    let mut server = Scripted::server(with(server_config(), |config| config.limits.checkpoint_bytes = 9));
     let id = server.receive_call(1);
     deposit(&mut server, id, r#"{"a":1}"#);
     deposit(&mut server, id, r#"{"a":234}"#);
@@ -156,7 +157,8 @@ fn the_last_deposit_counts_and_one_that_is_refused_leaves_it_as_it_was() {
 #[test]
 fn it_rides_on_progress_only_where_that_is_allowed_and_as_it_is_when_the_update_leaves() {
     for (config, meta) in [(server_config(), ""), (riding(), r#","_meta":{"protocol-core/partial":{"a":2}}"#)] {
-        let mut server = End::server(with(config, |config| config.progress.window = RateWindow::new(0, Duration::from_secs(1))));
+        let mut server =
+            Scripted::server(with(config, |config| config.progress.window = RateWindow::new(0, Duration::from_secs(1))));
         let id = server.receive_call(1);
         deposit(&mut server, id, r#"{"a":1}"#);
         server.report(id, Progress::value(1.0));
@@ -170,7 +172,7 @@ fn it_rides_on_progress_only_where_that_is_allowed_and_as_it_is_when_the_update_
 
 #[test]
 fn data_and_partial_results_share_the_meta_of_an_update() {
-    let mut server = End::server(riding());
+    let mut server = Scripted::server(riding());
     let id = server.receive_call(1);
     deposit(&mut server, id, r#"{"a":1}"#);
     server.report(id, Progress::value(1.0).with_data(json("[1]")));
@@ -183,7 +185,7 @@ const PARTIAL: &str = r#"{"jsonrpc":"2.0","method":"notifications/progress","par
 
 #[test]
 fn a_call_that_does_not_succeed_ends_with_the_last_partial_result_and_the_last_progress_that_came() {
-    type Ending = fn(&mut End, OutboundId);
+    type Ending = fn(&mut Scripted, OutboundId);
     let endings: [(&str, Ending); 6] = [
         ("cancelled", |client, id| client.session.cancel(id, None, client.now).unwrap()),
         ("timed out", |client, _| {
@@ -199,7 +201,7 @@ fn a_call_that_does_not_succeed_ends_with_the_last_partial_result_and_the_last_p
         }),
     ];
     for (name, end) in endings {
-        let mut client = End::client(client_config());
+        let mut client = Scripted::client(client_config());
         let id = client.call();
         client.drain().frame(PARTIAL).frame(&progress(2, 2.0)).events();
         end(&mut client, id);
@@ -214,7 +216,7 @@ fn a_call_that_does_not_succeed_ends_with_the_last_partial_result_and_the_last_p
 
 #[test]
 fn what_an_error_brings_is_newer_than_what_came_with_progress() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.call();
     client.drain().frame(PARTIAL);
     client.frame(r#"{"jsonrpc":"2.0","id":2,"error":{"code":7,"message":"no","data":{"partial":{"a":2}}}}"#);
@@ -224,7 +226,7 @@ fn what_an_error_brings_is_newer_than_what_came_with_progress() {
 
 #[test]
 fn a_result_is_whole_and_has_no_partial_beside_it() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.call();
     client.drain().frame(PARTIAL).frame(&result(2));
     let events = client.events();
@@ -272,7 +274,7 @@ fn between_two_of_our_own_ends_a_deadline_of_the_callee_brings_it_with_the_error
 
 #[test]
 fn a_deposit_costs_nothing_on_the_wire_while_the_call_goes_on() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     server.frame(&call_tool(1, true));
     let id = server.request();
     for _ in 0..1_000 {

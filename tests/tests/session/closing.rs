@@ -7,22 +7,21 @@ use protocol_core::{
     LogRecord, Logged, NotLive, Notice, Outcome, Progress, ProgressError, Refused, Reply, ServeOptions, TooManyAlarms,
     TransportEnd,
 };
-use tests::end::{
-    End, call_tool, cancelled, client_config, error, initialize, json, ok, progress, request, result, server_config, with,
-};
-use tests::pair::Pair;
+use testkit::config::{client_config, server_config, with};
+use testkit::scripted::{call_tool, cancelled, error, initialize, json, ok, progress, request, result};
+use testkit::{Pair, Scripted};
 
 const ASKS: &str = r#"{"jsonrpc":"2.0","id":1,"method":"roots/list"}"#;
 
-fn eof(end: &mut End) {
+fn eof(end: &mut Scripted) {
     end.session.handle_end(TransportEnd::Eof, end.now);
 }
 
-fn close(end: &mut End, millis: u64) {
+fn close(end: &mut Scripted, millis: u64) {
     end.session.close(Close::Graceful { grace: Duration::from_millis(millis) }, end.now);
 }
 
-fn close_now(end: &mut End) {
+fn close_now(end: &mut Scripted) {
     end.session.close(Close::Now, end.now);
 }
 
@@ -32,7 +31,7 @@ fn done(id: protocol_core::OutboundId, outcome: Outcome) -> Event {
 
 #[test]
 fn after_the_end_of_input_everything_that_was_read_is_still_answered_and_then_it_closes() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     let calls: Vec<_> = (1..=20).map(|id| server.receive_call(id)).collect();
     eof(&mut server);
     for (number, id) in (1..).zip(calls) {
@@ -47,7 +46,7 @@ fn after_the_end_of_input_everything_that_was_read_is_still_answered_and_then_it
 
 #[test]
 fn what_is_not_answered_within_the_grace_after_the_end_of_input_is_cancelled_without_a_word() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     let (id, other) = (server.receive_call(1), server.receive_call(2));
     server.at(100);
     eof(&mut server);
@@ -61,7 +60,7 @@ fn what_is_not_answered_within_the_grace_after_the_end_of_input_is_cancelled_wit
 
 #[test]
 fn at_the_end_of_input_our_calls_are_lost_at_once_and_the_peers_questions_are_gone_before_them() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     let calls = [client.call(), client.call()];
     client.sent();
     let unsent = client.call();
@@ -78,7 +77,7 @@ fn at_the_end_of_input_our_calls_are_lost_at_once_and_the_peers_questions_are_go
 
 #[test]
 fn at_the_end_of_input_our_questions_are_lost_at_once_and_their_handlers_can_still_answer() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
     let left = server.ask(id, Ask::Roots);
     server.sent();
@@ -93,7 +92,7 @@ fn at_the_end_of_input_our_questions_are_lost_at_once_and_their_handlers_can_sti
 #[test]
 fn nobody_is_asked_anything_after_the_end_of_input_even_if_we_were_closing_before() {
     for closing in [false, true] {
-        let mut server = End::server(server_config());
+        let mut server = Scripted::server(server_config());
         let id = server.receive_call(1);
         if closing {
             close(&mut server, 60_000);
@@ -106,9 +105,9 @@ fn nobody_is_asked_anything_after_the_end_of_input_even_if_we_were_closing_befor
 #[test]
 fn without_anything_to_wait_for_the_end_comes_at_once() {
     for (end, reason) in
-        [(eof as fn(&mut End), CloseReason::Eof), (close_now, CloseReason::Local), (|end| close(end, 9), CloseReason::Local)]
+        [(eof as fn(&mut Scripted), CloseReason::Eof), (close_now, CloseReason::Local), (|end| close(end, 9), CloseReason::Local)]
     {
-        for mut idle in [End::client(client_config()), End::server(server_config())] {
+        for mut idle in [Scripted::client(client_config()), Scripted::server(server_config())] {
             end(&mut idle);
             assert_eq!((idle.events(), idle.session.poll_timeout()), (vec![Event::Closed(reason)], None));
         }
@@ -117,7 +116,7 @@ fn without_anything_to_wait_for_the_end_comes_at_once() {
 
 #[test]
 fn a_cancelled_handler_that_goes_on_does_not_hold_the_end_up() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     server.receive_call(1);
     server.frame(&cancelled(1)).drain();
     close(&mut server, 1_000);
@@ -127,7 +126,7 @@ fn a_cancelled_handler_that_goes_on_does_not_hold_the_end_up() {
 #[test]
 fn output_that_waits_is_still_read_before_the_end_or_discarded_after_the_grace() {
     for reads in [true, false] {
-        let mut server = End::server(server_config());
+        let mut server = Scripted::server(server_config());
         let id = server.receive_call(1);
         server.respond(id);
         eof(&mut server);
@@ -145,7 +144,7 @@ fn output_that_waits_is_still_read_before_the_end_or_discarded_after_the_grace()
 
 #[test]
 fn a_transport_that_fails_ends_everything_at_once_and_discards_what_waits() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     let (id, other) = (server.receive_call(1), server.receive_call(2));
     let key = server.ask(id, Ask::Roots);
     server.report(other, Progress::value(1.0));
@@ -163,7 +162,7 @@ fn a_transport_that_fails_ends_everything_at_once_and_discards_what_waits() {
     );
     assert_eq!((server.sent(), server.session.poll_timeout()), (vec![], None));
 
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     let call = client.call();
     client.frame(ASKS);
     let key = client.question();
@@ -204,7 +203,7 @@ fn a_graceful_close_lets_what_runs_go_on_in_both_directions_and_begins_nothing_n
 
 #[test]
 fn while_closing_new_requests_are_answered_busy_and_new_verbs_are_refused() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
     close(&mut server, 1_000);
     server.frame(&call_tool(2, true)).frame(&request(3, "ping", "{}"));
@@ -214,7 +213,7 @@ fn while_closing_new_requests_are_answered_busy_and_new_verbs_are_refused() {
     server.respond(id);
     assert_eq!(server.sent(), [ok(1)]);
 
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.call();
     close(&mut client, 1_000);
     let refused = client.session.invoke(Invoke::ping(), client.now).unwrap_err();
@@ -226,7 +225,7 @@ fn when_the_grace_is_over_what_is_left_is_cancelled_and_the_peer_is_told() {
     let told = r#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"the server is closing"}],"isError":true}}"#;
     let other = r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"the server is closing","data":{"reason":"closing"}}}"#;
     for at_once in [false, true] {
-        let mut server = End::server(server_config());
+        let mut server = Scripted::server(server_config());
         let id = server.receive_call(1);
         server.frame(&request(2, "prompts/list", "{}"));
         let prompt = server.request();
@@ -244,7 +243,7 @@ fn when_the_grace_is_over_what_is_left_is_cancelled_and_the_peer_is_told() {
         assert_eq!(server.sent(), [cancelled(3), told.to_owned(), other.to_owned()], "each call's questions first");
         assert_eq!(server.events(), [Event::Closed(CloseReason::Local)]);
 
-        let mut client = End::client(client_config());
+        let mut client = Scripted::client(client_config());
         let call = client.call();
         client.sent();
         let unsent = client.call();
@@ -271,7 +270,7 @@ fn when_the_grace_is_over_what_is_left_is_cancelled_and_the_peer_is_told() {
 
 #[test]
 fn a_question_that_belongs_to_no_call_is_waited_for_and_then_refused() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.frame(ASKS);
     let key = client.question();
     close(&mut client, 1_000);
@@ -284,7 +283,7 @@ fn a_question_that_belongs_to_no_call_is_waited_for_and_then_refused() {
 
 #[test]
 fn a_second_close_can_only_hasten_the_end_and_the_first_reason_stays() {
-    type Step = fn(&mut End);
+    type Step = fn(&mut Scripted);
     for (first, second, ends, reason) in [
         ((|end| close(end, 1_000)) as Step, (|end| close(end, 2_000)) as Step, 1_000, CloseReason::Local),
         (|end| close(end, 2_000), |end| close(end, 1_000), 1_500, CloseReason::Local),
@@ -294,7 +293,7 @@ fn a_second_close_can_only_hasten_the_end_and_the_first_reason_stays() {
         (eof, close_now, 500, CloseReason::Eof),
         (eof, eof, 5_000, CloseReason::Eof),
     ] {
-        let mut server = End::server(server_config());
+        let mut server = Scripted::server(server_config());
         let id = server.receive_call(1);
         first(&mut server);
         server.at(500);
@@ -313,7 +312,7 @@ fn a_second_close_can_only_hasten_the_end_and_the_first_reason_stays() {
 
 #[test]
 fn a_response_that_is_held_back_leaves_when_we_close_now() {
-    let mut server = End::server(with(server_config(), |config| config.timeouts.response_gap = Duration::from_secs(1)));
+    let mut server = Scripted::server(with(server_config(), |config| config.timeouts.response_gap = Duration::from_secs(1)));
     let id = server.receive_call(1);
     server.report(id, Progress::value(1.0));
     server.respond(id).drain();
@@ -323,14 +322,14 @@ fn a_response_that_is_held_back_leaves_when_we_close_now() {
 
 #[test]
 fn a_peer_that_does_not_read_does_not_hold_the_end_up_beyond_the_grace() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
     close_now(&mut server);
     assert_eq!(server.events(), [Event::Cancelled { id, why: CancelReason::Closing }]);
     close_now(&mut server);
     server.at(4_999);
     assert_eq!(server.events(), []);
-    let record = LogRecord { level: Level::Error, logger: None, data: json("1") };
+    let record = LogRecord::new(Level::Error, json("1"));
     assert_eq!(server.session.log(None, record, server.now), Ok(Logged::Unwanted), "nothing joins what waits");
     server.at(5_000);
     assert_eq!((server.events(), server.sent()), (vec![Event::Closed(CloseReason::Local)], vec![]));
@@ -338,8 +337,8 @@ fn a_peer_that_does_not_read_does_not_hold_the_end_up_beyond_the_grace() {
 
 #[test]
 fn a_call_held_for_the_handshake_ends_with_the_session() {
-    for (end, outcome) in [(eof as fn(&mut End), Outcome::Lost), (close_now, Outcome::Cancelled)] {
-        let mut client = End::new(client_config());
+    for (end, outcome) in [(eof as fn(&mut Scripted), Outcome::Lost), (close_now, Outcome::Cancelled)] {
+        let mut client = Scripted::new(client_config());
         let call = client.call();
         client.sent();
         end(&mut client);
@@ -351,7 +350,7 @@ fn a_call_held_for_the_handshake_ends_with_the_session() {
 
 #[test]
 fn closed_comes_once_and_last_and_no_verb_does_anything_afterwards() {
-    let ends: [fn(&mut End); 4] = [
+    let ends: [fn(&mut Scripted); 4] = [
         eof,
         |end| end.session.handle_end(TransportEnd::Failed, end.now),
         close_now,
@@ -360,7 +359,7 @@ fn closed_comes_once_and_last_and_no_verb_does_anything_afterwards() {
         },
     ];
     for end in ends {
-        let mut server = End::server(server_config());
+        let mut server = Scripted::server(server_config());
         let id = server.receive_call(1);
         let key = server.ask(id, Ask::Roots);
         server.drain();
@@ -379,7 +378,7 @@ fn closed_comes_once_and_last_and_no_verb_does_anything_afterwards() {
         assert_eq!(session.request_input(id, Ask::Roots, now), Err(AskError::NotLive));
         assert_eq!(session.abandon_input(key, now), Err(NotLive));
         assert_eq!(session.provide_input(key, Answer::Roots(json("[]")), now), Err(NotLive));
-        let record = || LogRecord { level: Level::Emergency, logger: None, data: json("1") };
+        let record = || LogRecord::new(Level::Emergency, json("1"));
         assert_eq!((session.log(None, record(), now), session.log(Some(id), record(), now)), (Ok(Logged::Unwanted), Err(NotLive)));
         assert_eq!(session.notify(Notice::ToolsChanged, now), Err(Refused::Closing));
         assert_eq!(session.invoke(Invoke::ping(), now).unwrap_err().why, Refused::Closing);
@@ -397,7 +396,7 @@ fn closed_comes_once_and_last_and_no_verb_does_anything_afterwards() {
 fn a_server_that_finishes_still_answers_the_handshake_that_what_it_runs_waits_for() {
     // A refusal while closing, meant for gateways, also met this one: the client was told that the server is busy, and the call of the
     // server that waited for the handshake never left.
-    let mut server = End::new(server_config());
+    let mut server = Scripted::new(server_config());
     server.invoke(Invoke::custom("x/y", json("{}")));
     server.session.close(Close::Graceful { grace: Duration::from_secs(1) }, server.now);
     server.frame(&initialize(0, "2025-11-25", "{}"));

@@ -5,8 +5,9 @@ use protocol_core::{
     Answer, Ask, AskError, CallTimeouts, DepthInference, Elicit, Event, InboundId, InputKey, Invoke, Op, OutboundId, Refused,
     Sample, Sampled, Violation,
 };
-use tests::end::{End, call_tool, client_config, json, request, result, server_config, with};
-use tests::pair::Pair;
+use testkit::config::{client_config, server_config, with};
+use testkit::scripted::{call_tool, json, request, result};
+use testkit::{Pair, Scripted};
 
 fn sample() -> Ask {
     Ask::from(Sample::new("?"))
@@ -26,7 +27,7 @@ fn served(pair: &mut Pair) -> (InboundId, u8) {
 }
 
 /// The question that arrived at the client, the call that it belongs to, and its depth.
-fn asked(client: &mut End) -> (InputKey, Option<OutboundId>, u8) {
+fn asked(client: &mut Scripted) -> (InputKey, Option<OutboundId>, u8) {
     let events = client.events();
     let [Event::InputRequested { key, parent, depth, .. }] = events[..] else { panic!("{events:?}") };
     (key, parent, depth)
@@ -101,7 +102,7 @@ fn the_depth_of_a_call_is_written_only_above_zero_and_its_own_claim_is_replaced(
 
 #[test]
 fn siblings_share_a_depth_and_forms_inherit_it_and_add_nothing() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     server.frame(&request(1, "tools/call", r#"{"name":"t","_meta":{"protocol-core/samplingDepth":2}}"#));
     let id = server.request();
     let form = || Ask::Elicit(Elicit::new("m", json(r#"{"type":"object","properties":{}}"#)));
@@ -123,7 +124,7 @@ fn siblings_share_a_depth_and_forms_inherit_it_and_add_nothing() {
 
 #[test]
 fn a_form_at_the_root_writes_no_depth() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
     server.ask(id, Ask::Roots);
     assert_eq!(server.sent(), [request(2, "roots/list", r#"{"_meta":{"protocol-core/parent":1}}"#)]);
@@ -143,7 +144,7 @@ fn what_the_wire_claims_can_only_raise_what_a_server_knows() {
         (r#""1""#, 255),
         ("null", 255),
     ] {
-        let mut server = End::server(server_config());
+        let mut server = Scripted::server(server_config());
         server.frame(&request(1, "tools/call", &format!(r#"{{"name":"t","_meta":{{"protocol-core/samplingDepth":{claim}}}}}"#)));
         let events = server.events();
         assert!(matches!(events[..], [Event::Request { depth: read, .. }] if read == depth), "{claim}: {events:?}");
@@ -159,7 +160,7 @@ fn a_client_refuses_the_fourth_level_whatever_the_server_says_about_itself() {
         (r#""protocol-core/parent":99"#, 4),
         (r#""protocol-core/samplingDepth":7"#, 7),
     ] {
-        let mut client = End::client(client_config());
+        let mut client = Scripted::client(client_config());
         client.invoke(tool(None));
         for level in 1..=3 {
             client.drain().frame(&sampling(level, ""));
@@ -180,7 +181,7 @@ fn a_client_refuses_the_fourth_level_whatever_the_server_says_about_itself() {
 
 #[test]
 fn a_question_belongs_to_the_call_it_names_and_otherwise_to_the_deepest_and_newest() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     let root = client.invoke(tool(None));
     client.drain().frame(&sampling(1, ""));
     let (key, ..) = asked(&mut client);
@@ -204,7 +205,7 @@ fn a_question_belongs_to_the_call_it_names_and_otherwise_to_the_deepest_and_newe
 
 #[test]
 fn a_question_without_any_call_belongs_to_none_and_is_one_deep() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.frame(&sampling(1, ""));
     assert_eq!(asked(&mut client).1, None);
     client.frame(&sampling(2, r#""protocol-core/samplingDepth":3"#));
@@ -216,7 +217,7 @@ fn a_question_without_any_call_belongs_to_none_and_is_one_deep() {
 
 #[test]
 fn a_call_cannot_be_made_for_a_question_that_is_answered() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.frame(&sampling(1, ""));
     let (key, ..) = asked(&mut client);
     client.session.provide_input(key, Answer::Sample(Sampled::new("a", "m")), client.now).unwrap();
@@ -227,8 +228,8 @@ fn a_call_cannot_be_made_for_a_question_that_is_answered() {
 #[test]
 fn a_call_without_a_word_about_depth_is_taken_to_belong_to_the_deepest_open_sampling_only_where_that_is_wanted() {
     for (inference, depths) in [(DepthInference::Off, [0, 0, 0, 0]), (DepthInference::DeepestOpen, [1, 2, 2, 0])] {
-        let mut server = End::server(with(server_config(), |config| config.depth.inference = inference));
-        let receive = |server: &mut End, id: u64| {
+        let mut server = Scripted::server(with(server_config(), |config| config.depth.inference = inference));
+        let receive = |server: &mut Scripted, id: u64| {
             server.frame(&call_tool(id, false));
             let events = server.events();
             let [Event::Request { id, depth, .. }] = events[..] else { panic!("{events:?}") };
@@ -256,17 +257,17 @@ fn a_call_without_a_word_about_depth_is_taken_to_belong_to_the_deepest_open_samp
 
 #[test]
 fn the_limit_is_the_owners_to_set_on_each_end() {
-    let mut server = End::server(with(server_config(), |config| config.depth.max = 0));
+    let mut server = Scripted::server(with(server_config(), |config| config.depth.max = 0));
     let id = server.receive_call(1);
     assert_eq!(server.session.request_input(id, sample(), server.now), Err(AskError::TooDeep { depth: 1, max: 0 }));
-    let mut client = End::client(with(client_config(), |config| config.depth.max = 1));
+    let mut client = Scripted::client(with(client_config(), |config| config.depth.max = 1));
     client.frame(&sampling(1, "")).frame(&sampling(2, r#""protocol-core/samplingDepth":2"#));
     assert_eq!(client.sent(), [too_deep(2, 2, 1)]);
 }
 
 #[test]
 fn a_refused_question_leaves_the_call_it_would_have_belonged_to_as_it_was() {
-    let mut client = End::client(with(client_config(), |config| config.depth.max = 0));
+    let mut client = Scripted::client(with(client_config(), |config| config.depth.max = 0));
     client.call();
     let deadline = client.session.poll_timeout();
     client.drain().frame(&sampling(1, ""));

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use protocol_core::mcp::Era;
 use protocol_core::{CloseReason, Event, Outcome, RpcError, Violation};
-use tests::end::{End, call_tool, client_config, initialize, result, server_config, with};
-use tests::pair::Pair;
+use testkit::config::{client_config, server_config, with};
+use testkit::scripted::{call_tool, initialize, result};
+use testkit::{Pair, Scripted};
 
 #[test]
 fn two_ends_agree_on_the_newest_revision_and_know_each_other() {
@@ -17,7 +19,7 @@ fn two_ends_agree_on_the_newest_revision_and_know_each_other() {
 
 #[test]
 fn a_call_before_the_handshake_is_held_and_released_after_it() {
-    let mut client = End::new(client_config());
+    let mut client = Scripted::new(client_config());
     assert_eq!(client.sent().len(), 1, "the greeting and nothing else");
     client.call();
     assert_eq!(client.sent(), Vec::<String>::new());
@@ -32,7 +34,7 @@ fn a_call_before_the_handshake_is_held_and_released_after_it() {
 
 #[test]
 fn a_held_call_that_the_peer_turns_out_not_to_serve_is_invalid_and_never_sent() {
-    let mut client = End::new(client_config());
+    let mut client = Scripted::new(client_config());
     let call = client.call();
     client.sent();
     client.frame(
@@ -53,7 +55,7 @@ fn a_server_answers_the_clients_revision_if_it_speaks_it_and_its_newest_otherwis
         ("2099-01-01", "2025-11-25"),
         ("1.0", "2025-11-25"),
     ] {
-        let mut server = End::new(server_config());
+        let mut server = Scripted::new(server_config());
         server.frame(&initialize(7, asked, "{}"));
         let sent = server.sent();
         assert!(sent[0].starts_with(&format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{"protocolVersion":"{answered}""#)), "{sent:?}");
@@ -62,7 +64,7 @@ fn a_server_answers_the_clients_revision_if_it_speaks_it_and_its_newest_otherwis
 
 #[test]
 fn a_client_leaves_a_server_that_answers_with_a_revision_it_does_not_speak() {
-    let mut client = End::new(client_config());
+    let mut client = Scripted::new(client_config());
     let call = client.call();
     client.sent();
     client.frame(
@@ -76,7 +78,7 @@ fn a_client_leaves_a_server_that_answers_with_a_revision_it_does_not_speak() {
 
 #[test]
 fn a_handshake_that_is_refused_or_malformed_closes_the_client_and_says_what_the_peer_said() {
-    let mut client = End::new(client_config());
+    let mut client = Scripted::new(client_config());
     client.frame(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"license expired"}}"#);
     let why = RpcError::new(-32602, "license expired");
     assert_eq!(client.events(), [Event::HandshakeRefused(why), Event::Closed(CloseReason::HandshakeRefused)]);
@@ -85,7 +87,7 @@ fn a_handshake_that_is_refused_or_malformed_closes_the_client_and_says_what_the_
         r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25"}}"#,
         r#"{"jsonrpc":"2.0","id":1,"result":[]}"#,
     ] {
-        let mut client = End::new(client_config());
+        let mut client = Scripted::new(client_config());
         client.frame(answer);
         assert_eq!(client.events(), [Event::Closed(CloseReason::HandshakeRefused)], "{answer}");
     }
@@ -93,7 +95,7 @@ fn a_handshake_that_is_refused_or_malformed_closes_the_client_and_says_what_the_
 
 #[test]
 fn a_handshake_that_is_not_answered_closes_both_ends_without_a_cancel() {
-    let mut client = End::new(client_config());
+    let mut client = Scripted::new(client_config());
     client.sent();
     client.at(9_999);
     assert_eq!(client.events(), []);
@@ -101,7 +103,7 @@ fn a_handshake_that_is_not_answered_closes_both_ends_without_a_cancel() {
     assert_eq!(client.events(), [Event::Closed(CloseReason::HandshakeTimeout)]);
     assert_eq!(client.sent(), Vec::<String>::new());
 
-    let mut server = End::new(server_config());
+    let mut server = Scripted::new(server_config());
     server.at(10_000);
     assert_eq!(server.events(), [Event::Closed(CloseReason::HandshakeTimeout)]);
 }
@@ -109,7 +111,7 @@ fn a_handshake_that_is_not_answered_closes_both_ends_without_a_cancel() {
 #[test]
 fn a_handshake_that_may_take_no_time_is_over_before_it_begins() {
     for config in [client_config(), server_config()] {
-        let mut end = End::new(with(config, |config| config.timeouts.handshake = Some(Duration::ZERO)));
+        let mut end = Scripted::new(with(config, |config| config.timeouts.handshake = Some(Duration::ZERO)));
         assert_eq!(end.session.poll_timeout(), None);
         assert_eq!((end.events(), end.sent()), (vec![Event::Closed(CloseReason::HandshakeTimeout)], Vec::<String>::new()));
     }
@@ -117,7 +119,7 @@ fn a_handshake_that_may_take_no_time_is_over_before_it_begins() {
 
 #[test]
 fn a_request_before_the_handshake_is_refused_at_once_and_the_session_lives_on() {
-    let mut server = End::new(server_config());
+    let mut server = Scripted::new(server_config());
     server.frame(&call_tool(5, false));
     assert_eq!(
         server.sent(),
@@ -129,8 +131,8 @@ fn a_request_before_the_handshake_is_refused_at_once_and_the_session_lives_on() 
 }
 
 #[test]
-fn a_probe_for_the_stateless_era_is_an_unknown_method_and_the_handshake_goes_on_on_the_same_pipe() {
-    let mut server = End::new(server_config());
+fn to_a_server_of_the_older_era_a_probe_is_an_unknown_method_and_the_handshake_goes_on_on_the_same_pipe() {
+    let mut server = Scripted::new(with(server_config(), |config| config.era = Era::Legacy));
     server.frame(r#"{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#);
     assert_eq!(
         server.sent(),
@@ -142,7 +144,7 @@ fn a_probe_for_the_stateless_era_is_an_unknown_method_and_the_handshake_goes_on_
 
 #[test]
 fn requests_between_the_answer_and_the_confirmation_are_served() {
-    let mut server = End::new(server_config());
+    let mut server = Scripted::new(server_config());
     server.frame(&initialize(0, "2025-11-25", "{}"));
     server.frame(&call_tool(1, false));
     server.request();
@@ -150,7 +152,7 @@ fn requests_between_the_answer_and_the_confirmation_are_served() {
 
 #[test]
 fn a_second_handshake_is_refused_and_changes_nothing_and_a_second_confirmation_is_ignored() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     server.frame(&initialize(9, "2024-11-05", "{}"));
     assert!(server.sent()[0].contains(r#""id":9,"error":{"code":-32600"#));
     assert_eq!(server.session.peer().unwrap().protocol, "2025-11-25");
@@ -174,7 +176,7 @@ fn a_greeting_of_the_wrong_shape_names_what_is_wrong_and_another_may_follow() {
             "clientInfo must be an object with a name and a version",
         ),
     ] {
-        let mut server = End::new(server_config());
+        let mut server = Scripted::new(server_config());
         server.frame(&format!(r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{params}}}"#));
         assert_eq!(server.sent(), [format!(r#"{{"jsonrpc":"2.0","id":1,"error":{{"code":-32602,"message":"{what}"}}}}"#)]);
         server.frame(&initialize(2, "2025-11-25", "{}"));
@@ -184,19 +186,19 @@ fn a_greeting_of_the_wrong_shape_names_what_is_wrong_and_another_may_follow() {
 
 #[test]
 fn nobody_can_cancel_the_handshake() {
-    let mut client = End::new(client_config());
+    let mut client = Scripted::new(client_config());
     client.sent();
-    client.frame(&tests::end::cancelled(1));
+    client.frame(&testkit::scripted::cancelled(1));
     assert_eq!(client.sent(), Vec::<String>::new());
-    let mut server = End::new(server_config());
-    server.frame(&initialize(3, "2025-11-25", "{}")).frame(&tests::end::cancelled(3));
+    let mut server = Scripted::new(server_config());
+    server.frame(&initialize(3, "2025-11-25", "{}")).frame(&testkit::scripted::cancelled(3));
     assert!(server.events().contains(&Event::Violation(Violation::CancelledHandshake)));
     assert_eq!(server.sent().len(), 1);
 }
 
 #[test]
 fn a_server_holds_its_questions_until_the_client_has_confirmed() {
-    let mut server = End::new(server_config());
+    let mut server = Scripted::new(server_config());
     server.frame(&initialize(0, "2025-11-25", r#"{"roots":{}}"#)).frame(&call_tool(1, false));
     let id = server.request();
     server.sent();
@@ -214,14 +216,14 @@ fn an_older_newest_revision_can_be_configured() {
             newest: protocol_core::mcp::Revision::R2025_03_26,
         };
     });
-    let mut server = End::new(config);
+    let mut server = Scripted::new(config);
     server.frame(&initialize(0, "2025-11-25", "{}"));
     assert!(server.sent()[0].contains(r#""protocolVersion":"2025-03-26""#));
 }
 
 #[test]
 fn a_late_answer_to_the_handshake_changes_nothing() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.frame(&result(1));
     assert_eq!((client.events(), client.sent()), (vec![], vec![]));
     assert_eq!(client.session.stats().late_frames, 1);

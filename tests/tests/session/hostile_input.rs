@@ -8,9 +8,9 @@ use protocol_core::{
     Ask, CloseReason, Event, InboundId, InputFailed, Json, Lane, Level, LogRecord, Notice, Outcome, RpcError, Sample, Violation,
     mcp,
 };
-use tests::end::{
-    End, call_tool, client_config, error, initialize, json, notification, ok, progress, request, result, server_config, with,
-};
+use testkit::Scripted;
+use testkit::config::{client_config, server_config, with};
+use testkit::scripted::{call_tool, error, initialize, json, notification, ok, progress, request, result};
 
 /// Requests that only clients make.
 const CALLS: &str = "tools/call tools/list prompts/get prompts/list resources/read resources/list resources/templates/list \
@@ -36,28 +36,28 @@ fn wrong(right: &str) -> impl Iterator<Item = &'static str> {
 
 /// An end in some phase, with something that runs if the phase allows it.
 struct Victim {
-    end: End,
+    end: Scripted,
     serves: Option<InboundId>,
     calls: bool,
 }
 
 impl Victim {
     fn servers() -> Vec<Self> {
-        let mut answered = End::new(server_config());
+        let mut answered = Scripted::new(server_config());
         answered.frame(&initialize(0, "2025-11-25", "{}"));
-        let mut ready = End::server(server_config());
+        let mut ready = Scripted::server(server_config());
         let serves = Some(ready.receive_call(1));
-        Self::drained([(End::new(server_config()), None, false), (answered, None, false), (ready, serves, false)])
+        Self::drained([(Scripted::new(server_config()), None, false), (answered, None, false), (ready, serves, false)])
     }
 
     fn clients() -> Vec<Self> {
-        let mut ready = End::client(client_config());
+        let mut ready = Scripted::client(client_config());
         ready.call();
-        Self::drained([(End::new(client_config()), None, false), (ready, None, true)])
+        Self::drained([(Scripted::new(client_config()), None, false), (ready, None, true)])
     }
 
-    fn drained<const N: usize>(ends: [(End, Option<InboundId>, bool); N]) -> Vec<Self> {
-        let drain = |(mut end, serves, calls): (End, Option<InboundId>, bool)| {
+    fn drained<const N: usize>(ends: [(Scripted, Option<InboundId>, bool); N]) -> Vec<Self> {
+        let drain = |(mut end, serves, calls): (Scripted, Option<InboundId>, bool)| {
             end.drain();
             Self { end, serves, calls }
         };
@@ -224,7 +224,7 @@ fn nesting_is_taken_as_deep_as_configured_and_no_deeper() {
     let nested = |depth: usize| request(7, "tools/list", &format!(r#"{{"a":{}{}}}"#, "[".repeat(depth - 2), "]".repeat(depth - 2)));
     // What the client declares is five deep.
     for limit in [5, 8, 128] {
-        let mut server = End::server(with(server_config(), |config| config.limits.json_depth = limit));
+        let mut server = Scripted::server(with(server_config(), |config| config.limits.json_depth = limit));
         server.frame(&nested(limit.into()));
         server.request();
         server.frame(&nested(usize::from(limit) + 1));
@@ -268,7 +268,7 @@ fn an_id_that_is_too_long_to_be_remembered_is_none() {
     let id = |length: usize| format!("\"{}\"", "x".repeat(length - 2));
     let frame = |id: &str| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
     refused(frame(&id(limit + 1)), Violation::InvalidEnvelope, Some(&without_id(-32600, Violation::InvalidEnvelope)));
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     server.frame(&frame(&id(limit)));
     assert_eq!(server.sent(), [format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, id(limit))]);
 
@@ -353,7 +353,7 @@ fn an_array_is_one_invalid_request_where_there_are_no_batches() {
         refused(frame.to_owned(), Violation::InvalidBatch, Some(&without_id(-32600, Violation::InvalidBatch)));
     }
     for revision in ["2024-11-05", "2025-06-18"] {
-        let mut server = End::server_at(server_config(), revision, "{}");
+        let mut server = Scripted::server_at(server_config(), revision, "{}");
         server.frame(&format!("[{}]", call_tool(7, false)));
         assert_eq!(
             (server.sent(), server.events()),
@@ -367,7 +367,7 @@ fn a_client_in_a_revision_with_batches_does_not_answer_garbage_in_them() {
     let config = with(client_config(), |config| {
         config.protocol = protocol_core::Protocol::Mcp { side: mcp::Side::Client, newest: mcp::Revision::R2025_03_26 };
     });
-    let mut client = End::client_at(config, "2025-03-26", r#"{"tools":{}}"#);
+    let mut client = Scripted::client_at(config, "2025-03-26", r#"{"tools":{}}"#);
     client.call();
     client.sent();
     client.frame(&format!(r#"[1,"x",{{}},{},{}]"#, request(7, "ping", "{}"), result(2)));
@@ -379,7 +379,7 @@ fn a_client_in_a_revision_with_batches_does_not_answer_garbage_in_them() {
 
 #[test]
 fn a_line_of_64_mib_is_not_even_looked_at() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     server.session.handle_frame(vec![b'['; 64 << 20].into(), Lane::CHANNEL, server.now).unwrap();
     assert_eq!(server.sent(), [without_id(-32600, Violation::FrameTooLarge)]);
     assert!(server.session.is_closed());
@@ -444,8 +444,8 @@ fn a_response_to_nothing_is_reported_and_never_answered() {
 fn a_method_of_the_other_end_is_not_found_and_its_notification_is_ignored() {
     let not_found = |method: &str| error(7, -32601, &format!("method not found: {method}"));
     for (mut end, methods, notifications) in [
-        (End::server(server_config()), QUESTIONS, FROM_SERVERS),
-        (End::client(client_config()), &format!("initialize {CALLS}"), FROM_CLIENTS),
+        (Scripted::server(server_config()), QUESTIONS, FROM_SERVERS),
+        (Scripted::client(client_config()), &format!("initialize {CALLS}"), FROM_CLIENTS),
     ] {
         for method in methods.split(' ') {
             end.frame(&request(7, method, "{}"));
@@ -514,7 +514,7 @@ fn a_member_that_an_operation_needs_has_its_type_and_any_other_is_handed_on_as_i
         ("resources/unsubscribe", Some("uri"), &["x"]),
         ("completion/complete", Some("ref"), &["context"]),
     ] {
-        let mut server = End::server(server_config());
+        let mut server = Scripted::server(server_config());
         if let Some(needed) = needed {
             let why = match needed {
                 "ref" => "invalid completion request: `ref` is missing or no object".to_owned(),
@@ -546,7 +546,7 @@ fn a_member_that_an_operation_needs_has_its_type_and_any_other_is_handed_on_as_i
         }
     }
     for cursor in wrong("\"").filter(|value| *value != "null") {
-        let mut server = End::server(server_config());
+        let mut server = Scripted::server(server_config());
         server.frame(&request(7, "tools/list", &format!(r#"{{"cursor":{cursor}}}"#)));
         assert_eq!(
             (server.sent(), server.violations()),
@@ -574,14 +574,14 @@ fn the_fields_of_the_greeting_have_their_types_and_another_greeting_may_follow()
         );
         cases.push((greeting(version, capabilities, &format!(r#"{{"{other}":"x"}}"#)), identity));
     }
-    let mut server = End::new(server_config());
+    let mut server = Scripted::new(server_config());
     for (frame, why) in cases {
         server.frame(&frame);
         assert_eq!((server.sent(), server.violations()), (vec![error(7, -32602, why)], vec![Violation::InvalidParams]), "{frame}");
     }
     // What the session does not need may be anything.
     for value in VALUES {
-        let mut server = End::new(server_config());
+        let mut server = Scripted::new(server_config());
         server.frame(&greeting(
             version,
             &format!(r#"{{"sampling":{value},"elicitation":{value},"roots":{value},"experimental":{value},"x":{value}}}"#),
@@ -612,7 +612,7 @@ fn the_fields_of_the_answer_to_the_greeting_have_their_types() {
     cases.extend(wrong("\"").map(|value| answer(version, capabilities, &format!(r#"{{"name":{value},"version":"1"}}"#))));
     cases.extend(wrong("\"").map(|value| answer(version, capabilities, &format!(r#"{{"name":"s","version":{value}}}"#))));
     for frame in cases {
-        let mut client = End::new(client_config());
+        let mut client = Scripted::new(client_config());
         client.sent();
         client.frame(&frame);
         assert_eq!((client.sent(), client.events()), (vec![], vec![Event::Closed(CloseReason::HandshakeRefused)]), "{frame}");
@@ -624,7 +624,7 @@ fn a_request_before_the_handshake_is_out_of_phase_whatever_its_parameters() {
     for (method, params) in
         [("logging/setLevel", r#"{"level":"verbose"}"#), ("logging/setLevel", r#"{"level":"info"}"#), ("tools/call", "{}")]
     {
-        let mut server = End::new(server_config());
+        let mut server = Scripted::new(server_config());
         server.frame(&request(7, method, params));
         assert_eq!(server.sent(), [error(7, -32600, "the first request must be the handshake")], "{method} {params}");
         assert_eq!(server.events(), [Event::Violation(Violation::OutOfPhase)]);
@@ -633,7 +633,7 @@ fn a_request_before_the_handshake_is_out_of_phase_whatever_its_parameters() {
 
 #[test]
 fn the_fields_of_a_log_record_have_their_types() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     let levels = VALUES.map(|level| format!(r#"{{"level":{level},"data":1}}"#));
     let others = [r#"{}"#, r#"{"data":1}"#, r#"{"level":"info"}"#, r#"{"level":"Info","data":1}"#].map(str::to_owned);
     for params in levels.into_iter().chain(others) {
@@ -643,13 +643,13 @@ fn the_fields_of_a_log_record_have_their_types() {
     // Data may be anything; a logger that is no text is left out rather than the record.
     for data in VALUES {
         client.frame(&notification("notifications/message", &format!(r#"{{"level":"info","logger":5,"data":{data}}}"#)));
-        assert_eq!(client.events(), [Event::Log(LogRecord { level: Level::Info, logger: None, data: json(data) })]);
+        assert_eq!(client.events(), [Event::Log(LogRecord::new(Level::Info, json(data)))]);
     }
 }
 
 #[test]
 fn the_uri_of_a_changed_resource_is_text() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     for uri in wrong("\"").chain(["\"\\udfff\""]) {
         client.frame(&notification("notifications/resources/updated", &format!(r#"{{"uri":{uri}}}"#)));
         assert_eq!((client.sent(), client.events()), (vec![], vec![Event::Violation(Violation::InvalidParams)]), "{uri}");
@@ -663,7 +663,7 @@ fn the_uri_of_a_changed_resource_is_text() {
 #[test]
 fn news_without_fields_do_not_care_what_is_in_them() {
     for params in ["", r#","params":{}"#, r#","params":{"a":1,"_meta":{"x":[]}}"#] {
-        let mut client = End::client(client_config());
+        let mut client = Scripted::client(client_config());
         for (method, notice) in [
             ("notifications/tools/list_changed", Notice::ToolsChanged),
             ("notifications/prompts/list_changed", Notice::PromptsChanged),
@@ -672,7 +672,7 @@ fn news_without_fields_do_not_care_what_is_in_them() {
             client.frame(&format!(r#"{{"jsonrpc":"2.0","method":"{method}"{params}}}"#));
             assert_eq!(client.events(), [Event::Notice(notice)]);
         }
-        let mut server = End::server(server_config());
+        let mut server = Scripted::server(server_config());
         server.frame(&format!(r#"{{"jsonrpc":"2.0","method":"notifications/roots/list_changed"{params}}}"#));
         assert_eq!(server.events(), [Event::Notice(Notice::RootsChanged)]);
     }
@@ -717,7 +717,7 @@ fn the_fields_of_an_answer_to_a_question_have_their_types() {
         cases.push((ask, result.to_owned()));
     }
     for (ask, result) in cases {
-        let mut server = End::server(server_config());
+        let mut server = Scripted::server(server_config());
         let id = server.receive_call(1);
         let key = server.ask(id, ask);
         server.sent();
@@ -814,7 +814,7 @@ fn a_form_takes_time_in_proportion_to_its_length_however_its_parts_refer_to_each
         Bytes::from(request(7, "elicitation/create", &format!(r#"{{"message":"?","requestedSchema":{schema}}}"#)))
     };
     let took = |frame: Bytes| {
-        let mut client = End::client(client_config());
+        let mut client = Scripted::client(client_config());
         let start = std::time::Instant::now();
         client.session.handle_frame(frame, Lane::CHANNEL, client.now).unwrap();
         client.question();
@@ -834,7 +834,7 @@ fn a_form_takes_time_in_proportion_to_its_length_however_its_parts_refer_to_each
 
 #[test]
 fn an_error_of_the_peer_may_say_anything_in_its_message() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.call();
     client.sent();
     client.frame(r#"{"jsonrpc":"2.0","id":2,"error":{"message":"\u0000\n\ud83d\ude00 \"","code":-32603}}"#);

@@ -5,8 +5,11 @@ use protocol_core::{
     Answer, Ask, CancelReason, CloseReason, Event, ExchangeId, Gone, InboundId, Invoke, Json, Lane, Level, LogRecord, NotLive,
     Notice, Op, Outcome, Progress, Received, Reply, ReplyKind, Reported, RouteKind, RpcError, ServeOptions, ToolOutput, Violation,
 };
-use tests::end::{End, call_tool, cancelled, client_config, initialize, json, notification, request, result, server_config, with};
-use tests::tesseron::{app_config, gateway_config, invoke};
+use testkit::Scripted;
+use testkit::config::{app_config, gateway_config};
+use testkit::config::{client_config, server_config, with};
+use testkit::scripted::{call_tool, cancelled, initialize, json, notification, request, result};
+use testkit::tesseron::invoke;
 
 /// A frame as the transport of many streams sees it.
 type Sent = (u32, RouteKind, String);
@@ -20,7 +23,7 @@ trait Lanes {
     fn lose(&mut self, lane: u32);
 }
 
-impl Lanes for End {
+impl Lanes for Scripted {
     fn by(&mut self, lane: u32, frame: &str) -> Received {
         self.session
             .handle_frame(Bytes::copy_from_slice(frame.as_bytes()), Lane::new(lane), self.now)
@@ -55,13 +58,13 @@ const RESULT: RouteKind = RouteKind::Reply(ReplyKind::Result);
 const ERROR: RouteKind = RouteKind::Reply(ReplyKind::Error);
 const REFUSED: RouteKind = RouteKind::Reply(ReplyKind::Refused);
 
-fn server() -> End {
-    End::server(server_config())
+fn server() -> Scripted {
+    Scripted::server(server_config())
 }
 
 /// An app of Tesseron, whose exchanges live and die with their lanes.
-fn app() -> End {
-    let mut app = End::app(app_config());
+fn app() -> Scripted {
+    let mut app = Scripted::app(app_config());
     app.drain();
     app
 }
@@ -75,7 +78,7 @@ fn everything_said_on_behalf_of_an_invocation_leaves_by_the_lane_that_it_came_by
     for (lane, id) in ids {
         server.report(id, Progress::count(1, 2));
         server.ask(id, Ask::Roots);
-        let record = LogRecord { level: Level::Error, logger: None, data: json("1") };
+        let record = LogRecord::new(Level::Error, json("1"));
         server.session.log(Some(id), record, server.now).unwrap();
         server.respond(id);
         let sent = server.polled();
@@ -88,10 +91,10 @@ fn everything_said_on_behalf_of_an_invocation_leaves_by_the_lane_that_it_came_by
 #[test]
 fn what_belongs_to_no_request_leaves_by_the_channel() {
     let config = with(server_config(), |config| config.capabilities.tools_list_changed = true);
-    let mut server = End::server(config);
+    let mut server = Scripted::server(config);
     server.call_by(5, 1);
     server.session.notify(Notice::ToolsChanged, server.now).unwrap();
-    let record = LogRecord { level: Level::Error, logger: None, data: json("1") };
+    let record = LogRecord::new(Level::Error, json("1"));
     server.session.log(None, record, server.now).unwrap();
     let ping = server.invoke(Invoke::new(Op::Ping, Json::empty_object()));
     let sent = server.polled();
@@ -125,7 +128,7 @@ fn replies_say_whether_they_are_results_errors_or_refusals() {
 
 #[test]
 fn a_handshake_is_answered_by_the_lane_of_its_greeting() {
-    let mut server = End::new(server_config());
+    let mut server = Scripted::new(server_config());
     assert_eq!(server.by(4, &initialize(0, "2025-11-25", "{}")).replies, 1);
     assert_eq!(routes(&server.polled()), [(4, RESULT)]);
     assert_eq!(server.by(5, &notification("notifications/initialized", "{}")).replies, 0);
@@ -134,7 +137,7 @@ fn a_handshake_is_answered_by_the_lane_of_its_greeting() {
 
 #[test]
 fn calls_of_ours_name_their_exchange_and_answers_the_question() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     let call = client.call();
     let exchange = ExchangeId::from_number(2);
     assert_eq!(routes(&client.polled()), [(0, RouteKind::Request(exchange))]);
@@ -148,7 +151,7 @@ fn calls_of_ours_name_their_exchange_and_answers_the_question() {
 
 #[test]
 fn a_frame_says_how_many_replies_its_lane_is_owed() {
-    let mut server = End::server_at(server_config(), "2025-03-26", "{}");
+    let mut server = Scripted::server_at(server_config(), "2025-03-26", "{}");
     let batch = format!("[{},{},{}]", call_tool(1, false), notification("notifications/x", "{}"), request(2, "ping", "{}"));
     assert_eq!(server.by(1, &batch).replies, 2);
     assert_eq!(server.session.replies_owed(Lane::new(1)), 1, "the ping is answered");
@@ -252,7 +255,7 @@ fn a_stopped_lane_holds_no_turn_of_the_window_that_all_share() {
     let config = with(server_config(), |config| {
         config.progress.session_window = protocol_core::RateWindow::new(1, core::time::Duration::from_secs(1));
     });
-    let mut server = End::server(config);
+    let mut server = Scripted::server(config);
     let [stopped, other] = [1, 2].map(|lane| server.call_by(lane, 1));
     server.report(other, Progress::value(1.0));
     assert_eq!(routes(&server.polled()), [(2, RouteKind::Within)]);
@@ -273,7 +276,7 @@ fn a_lane_that_is_stopped_for_ever_is_given_up_and_told_and_nobody_else_is_distu
         config.limits.output_bytes = 4 << 10;
         config.limits.output_bytes_hard = 64 << 10;
     });
-    let mut server = End::server(config);
+    let mut server = Scripted::server(config);
     let [stopped, other] = [1, 2].map(|lane| server.call_by(lane, 1));
     let [late, also] = [1, 2].map(|lane| server.call_by(lane, 2));
     server.stop(1, false);
@@ -298,7 +301,7 @@ fn a_lane_that_is_stopped_for_ever_is_given_up_and_told_and_nobody_else_is_distu
 
 #[test]
 fn a_handler_on_a_lane_that_is_given_up_is_told() {
-    let mut server = End::server(with(server_config(), |config| config.limits.output_bytes_hard = 16 << 10));
+    let mut server = Scripted::server(with(server_config(), |config| config.limits.output_bytes_hard = 16 << 10));
     let [runs, ends] = [1, 2].map(|id| server.call_by(1, id));
     server.stop(1, false);
     server.reply(ends, Reply::Tool(ToolOutput::text("x".repeat(20 << 10))));
@@ -313,7 +316,7 @@ fn a_handler_on_a_lane_that_is_given_up_is_told() {
 #[test]
 fn refusals_on_a_lane_that_does_not_read_them_close_that_lane_alone() {
     let config = with(server_config(), |config| config.limits.unsolicited_replies = 4);
-    let mut server = End::server(config);
+    let mut server = Scripted::server(config);
     server.call_by(1, 1);
     server.stop(1, false);
     for id in 10..14 {
@@ -369,7 +372,7 @@ fn an_exchange_that_lives_with_its_lane_ends_with_it_and_nothing_more_leaves() {
 #[test]
 fn regression_a_response_that_waits_for_its_gap_is_lost_with_its_lane() {
     let config = with(app_config(), |config| config.timeouts.response_gap = core::time::Duration::from_millis(50));
-    let mut app = End::app(config);
+    let mut app = Scripted::app(config);
     app.drain();
     app.by(1, &invoke(1, "a"));
     let id = app.request();
@@ -389,7 +392,7 @@ fn regression_a_response_that_waits_for_its_gap_is_lost_with_its_lane() {
 
 #[test]
 fn the_lost_way_of_a_reply_ends_a_call_only_where_calls_live_with_it() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.call();
     client.polled();
     let exchange = Gone::Exchange(ExchangeId::from_number(2));
@@ -399,7 +402,7 @@ fn the_lost_way_of_a_reply_ends_a_call_only_where_calls_live_with_it() {
     assert!(matches!(client.outcome(), Outcome::Result(_)));
     assert_eq!(client.session.handle_gone(exchange, client.now), Err(NotLive));
 
-    let mut gateway = End::gateway(gateway_config());
+    let mut gateway = Scripted::gateway(gateway_config());
     gateway.drain();
     let call = gateway.invoke_action();
     // The first exchange of an invocation has its number.
@@ -438,7 +441,7 @@ fn lanes_that_were_never_opened_are_misuse_and_change_nothing() {
 
 #[test]
 fn open_lanes_are_bounded_and_known_ones_go_on() {
-    let mut server = End::server(with(server_config(), |config| config.limits.lanes = 3));
+    let mut server = Scripted::server(with(server_config(), |config| config.limits.lanes = 3));
     let ids = [1, 2, 3].map(|lane| (lane, server.call_by(lane, 1)));
     let frame = Bytes::from(call_tool(1, false));
     assert!(!server.session.wants_input(Lane::new(4)));
@@ -478,7 +481,7 @@ fn lanes_that_come_and_go_leave_nothing_behind() {
 
 #[test]
 fn a_frame_that_is_too_large_for_one_lane_costs_the_others_nothing() {
-    let mut server = End::server(with(server_config(), |config| config.limits.frame_bytes = 256));
+    let mut server = Scripted::server(with(server_config(), |config| config.limits.frame_bytes = 256));
     let id = server.call_by(1, 1);
     assert_eq!(server.by(2, &"x".repeat(300)).replies, 1);
     assert_eq!(server.violations(), [Violation::FrameTooLarge]);
@@ -543,7 +546,7 @@ fn regression_the_name_of_a_lost_exchange_is_free_once_its_handler_has_ended() {
 
 #[test]
 fn regression_the_lane_of_a_question_that_is_taken_back_by_another_lane_is_forgotten() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.call();
     client.polled();
     client.by(6, &request(9, "roots/list", "{}"));
@@ -557,7 +560,7 @@ fn regression_the_lane_of_a_question_that_is_taken_back_by_another_lane_is_forgo
 /// A frame that came before the owner had heard opened the lane again, and its reply left although the transport had stopped it.
 #[test]
 fn regression_a_lane_that_is_given_up_stays_so_until_its_owner_has_heard_of_it() {
-    let mut server = End::server(with(server_config(), |config| config.limits.output_bytes_hard = 16 << 10));
+    let mut server = Scripted::server(with(server_config(), |config| config.limits.output_bytes_hard = 16 << 10));
     let id = server.call_by(1, 1);
     server.stop(1, false);
     server.reply(id, Reply::Tool(ToolOutput::text("x".repeat(20 << 10))));
@@ -570,7 +573,7 @@ fn regression_a_lane_that_is_given_up_stays_so_until_its_owner_has_heard_of_it()
 
 #[test]
 fn regression_what_is_asked_and_logged_on_many_stopped_lanes_stays_within_the_bound_of_all() {
-    let mut server = End::server(with(server_config(), |config| {
+    let mut server = Scripted::server(with(server_config(), |config| {
         config.limits.output_bytes = 500;
         config.limits.output_bytes_hard = 1_000;
     }));
@@ -589,7 +592,7 @@ fn regression_what_is_asked_and_logged_on_many_stopped_lanes_stays_within_the_bo
 
 #[test]
 fn regression_a_batch_goes_on_after_a_cancel_that_leaves_its_lane_idle() {
-    let mut server = End::server_at(server_config(), "2025-03-26", "{}");
+    let mut server = Scripted::server_at(server_config(), "2025-03-26", "{}");
     server.call_by(1, 1);
     let batch = format!("[{},{},{}]", cancelled(1), call_tool(2, true), request(3, "ping", "{}"));
     assert_eq!(server.by(1, &batch).replies, 2);
@@ -602,7 +605,7 @@ fn regression_a_batch_goes_on_after_a_cancel_that_leaves_its_lane_idle() {
 
 #[test]
 fn regression_a_question_of_a_call_that_is_given_up_is_answered_by_its_lane() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     let call = client.call();
     client.polled();
     client.by(6, &request(9, "roots/list", "{}"));
@@ -614,7 +617,7 @@ fn regression_a_question_of_a_call_that_is_given_up_is_answered_by_its_lane() {
 
 #[test]
 fn regression_a_question_of_a_call_that_ends_is_answered_by_its_lane() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.call();
     client.polled();
     client.by(6, &request(9, "roots/list", "{}"));
@@ -626,7 +629,7 @@ fn regression_a_question_of_a_call_that_ends_is_answered_by_its_lane() {
 
 #[test]
 fn regression_progress_goes_out_when_a_withdrawn_request_makes_room() {
-    let mut server = End::server(with(server_config(), |config| config.limits.output_bytes = 10));
+    let mut server = Scripted::server(with(server_config(), |config| config.limits.output_bytes = 10));
     let id = server.receive_call(1);
     let ping = server.invoke(Invoke::new(Op::Ping, Json::empty_object()));
     assert_eq!(server.report(id, Progress::count(1, 2)), Reported::Coalesced);
@@ -637,7 +640,7 @@ fn regression_progress_goes_out_when_a_withdrawn_request_makes_room() {
 
 #[test]
 fn regression_progress_goes_out_when_the_end_of_input_withdraws_a_question() {
-    let mut server = End::server(with(server_config(), |config| config.limits.output_bytes = 10));
+    let mut server = Scripted::server(with(server_config(), |config| config.limits.output_bytes = 10));
     let id = server.receive_call(1);
     server.ask(id, Ask::Roots);
     assert_eq!(server.report(id, Progress::count(1, 2)), Reported::Coalesced);
@@ -685,7 +688,7 @@ fn regression_a_lane_has_one_turn_after_it_was_forgotten_in_its_turn() {
 
 #[test]
 fn regression_a_stopped_lane_that_is_gone_and_has_nothing_is_forgotten() {
-    let mut server = End::server(with(server_config(), |config| config.limits.lanes = 3));
+    let mut server = Scripted::server(with(server_config(), |config| config.limits.lanes = 3));
     for lane in 1..=3 {
         server.call_by(lane, u64::from(lane));
         server.stop(lane, false);
@@ -698,32 +701,32 @@ fn regression_a_stopped_lane_that_is_gone_and_has_nothing_is_forgotten() {
 
 #[test]
 fn regression_a_greeting_is_gone_with_its_lane() {
-    let mut gateway = End::new(tests::tesseron::asking_gateway_config());
-    gateway.by(3, &tests::tesseron::hello(1, "1.2.0"));
+    let mut gateway = Scripted::new(testkit::config::asking_gateway_config());
+    gateway.by(3, &testkit::tesseron::hello(1, "1.2.0"));
     gateway.events();
     gateway.lose(3);
-    gateway.by(3, &tests::tesseron::hello(2, "1.2.0"));
+    gateway.by(3, &testkit::tesseron::hello(2, "1.2.0"));
     eprintln!("{:?}", gateway.polled());
     assert!(gateway.events().iter().any(|event| matches!(event, Event::HandshakeRequest { .. })), "the app greets anew");
 }
 
 #[test]
 fn regression_a_welcome_does_not_leave_by_the_next_lane_of_that_number() {
-    let mut gateway = End::new(tests::tesseron::asking_gateway_config());
-    gateway.by(3, &tests::tesseron::hello(1, "1.2.0"));
+    let mut gateway = Scripted::new(testkit::config::asking_gateway_config());
+    gateway.by(3, &testkit::tesseron::hello(1, "1.2.0"));
     gateway.events();
     gateway.lose(3);
     gateway.by(3, &request(1, "no/such", "{}"));
     gateway.by(3, &request(2, "no/such", "{}"));
     let before = gateway.events();
-    let welcomed = gateway.session.welcome(Ok(tests::tesseron::welcome()), gateway.now);
+    let welcomed = gateway.session.welcome(Ok(testkit::config::welcome()), gateway.now);
     eprintln!("{before:?} {welcomed:?} {:?} {:?}", gateway.polled(), gateway.session.poll_timeout());
     assert_eq!(welcomed, Err(NotLive));
 }
 
 #[test]
 fn regression_held_questions_do_not_overload_the_session() {
-    let mut server = End::new(with(server_config(), |config| {
+    let mut server = Scripted::new(with(server_config(), |config| {
         config.limits.output_bytes = 500;
         config.limits.output_bytes_hard = 2_000;
     }));
@@ -752,7 +755,7 @@ fn regression_a_question_of_a_lane_bound_exchange_is_answered_by_its_lane_alone(
 
 #[test]
 fn regression_a_batch_asks_after_it_has_taken_the_question_before_back() {
-    let mut client = End::client_at(client_config(), "2025-03-26", r#"{"tools":{}}"#);
+    let mut client = Scripted::client_at(client_config(), "2025-03-26", r#"{"tools":{}}"#);
     client.call();
     client.polled();
     client.by(6, &request(9, "roots/list", "{}"));
@@ -765,7 +768,7 @@ fn regression_a_batch_asks_after_it_has_taken_the_question_before_back() {
 
 #[test]
 fn regression_a_verb_that_gives_the_last_lane_up_ends_a_session_that_is_finishing() {
-    let mut server = End::server(with(server_config(), |config| {
+    let mut server = Scripted::server(with(server_config(), |config| {
         config.limits.output_bytes = 100_000;
         config.limits.output_bytes_hard = 1_000;
     }));
@@ -781,7 +784,7 @@ fn regression_a_verb_that_gives_the_last_lane_up_ends_a_session_that_is_finishin
 
 #[test]
 fn regression_replies_owed_are_right_after_a_batch() {
-    let mut server = End::server_at(server_config(), "2025-03-26", "{}");
+    let mut server = Scripted::server_at(server_config(), "2025-03-26", "{}");
     server.call_by(1, 1);
     server.by(1, &format!("[{},{}]", cancelled(1), call_tool(2, false)));
     let two = server.request();
@@ -795,7 +798,7 @@ fn regression_replies_owed_are_right_after_a_batch() {
 
 #[test]
 fn regression_replies_owed_are_right_after_a_batch_and_what_follows() {
-    let mut server = End::server_at(server_config(), "2025-03-26", "{}");
+    let mut server = Scripted::server_at(server_config(), "2025-03-26", "{}");
     server.call_by(1, 1);
     server.by(1, &format!("[{},{}]", cancelled(1), call_tool(2, false)));
     let two = server.request();

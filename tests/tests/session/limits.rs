@@ -8,8 +8,9 @@ use protocol_core::{
     Level, LogRecord, Notice, Op, Outcome, Progress, RateWindow, Refused, Reply, RpcError, Sample, Sampled, ServeOptions,
     TooManyAlarms, ToolOutput, Violation,
 };
-use tests::end::{End, call_tool, cancelled, client_config, error, json, progress, request, result, server_config, with};
-use tests::pair::Pair;
+use testkit::config::{client_config, server_config, with};
+use testkit::scripted::{call_tool, cancelled, error, json, progress, request, result};
+use testkit::{Pair, Scripted};
 
 fn busy(id: u64) -> String {
     error(id, -32809, "too many requests at once")
@@ -23,13 +24,13 @@ fn ping(id: u64) -> String {
     request(id, "ping", "{}")
 }
 
-fn try_frame(end: &mut End, text: &str) -> Result<(), Full> {
+fn try_frame(end: &mut Scripted, text: &str) -> Result<(), Full> {
     end.session.handle_frame(Bytes::copy_from_slice(text.as_bytes()), Lane::CHANNEL, end.now).map(drop)
 }
 
 #[test]
 fn requests_beyond_the_limit_are_answered_busy_until_a_handler_has_ended() {
-    let mut server = End::server(in_flight(server_config(), 2));
+    let mut server = Scripted::server(in_flight(server_config(), 2));
     let id = server.receive_call(1);
     server.receive_call(2);
     server.frame(&call_tool(3, false));
@@ -44,7 +45,7 @@ fn requests_beyond_the_limit_are_answered_busy_until_a_handler_has_ended() {
 #[test]
 fn requests_beyond_the_rate_are_answered_busy_and_the_next_share_of_a_second_admits_one_again() {
     let config = || with(server_config(), |config| config.limits.requests_per_second = Some(2));
-    let mut server = End::server(config());
+    let mut server = Scripted::server(config());
     for id in 1..=2 {
         let call = server.receive_call(id);
         server.respond(call).drain();
@@ -59,14 +60,14 @@ fn requests_beyond_the_rate_are_answered_busy_and_the_next_share_of_a_second_adm
     server.receive_call(6);
     assert_eq!(
         server.session.poll_timeout(),
-        End::server(server_config()).session.poll_timeout(),
+        Scripted::server(server_config()).session.poll_timeout(),
         "it needs no deadline of its own"
     );
 }
 
 #[test]
 fn input_requests_beyond_the_rate_are_answered_busy_too() {
-    let mut client = End::client(with(client_config(), |config| config.limits.requests_per_second = Some(1)));
+    let mut client = Scripted::client(with(client_config(), |config| config.limits.requests_per_second = Some(1)));
     client.frame(&request(1, "roots/list", "{}"));
     client.question();
     client.frame(&request(2, "roots/list", "{}"));
@@ -75,7 +76,7 @@ fn input_requests_beyond_the_rate_are_answered_busy_too() {
 
 #[test]
 fn a_cancelled_handler_keeps_its_place_until_it_ends_so_that_stuck_ones_are_bounded() {
-    let mut server = End::server(in_flight(server_config(), 1));
+    let mut server = Scripted::server(in_flight(server_config(), 1));
     let id = server.receive_call(1);
     server.frame(&cancelled(1)).drain().frame(&call_tool(2, false));
     assert_eq!(server.sent(), [busy(2)]);
@@ -90,7 +91,7 @@ fn a_cancelled_handler_keeps_its_place_until_it_ends_so_that_stuck_ones_are_boun
 
 #[test]
 fn calls_beyond_the_limit_are_handed_back_and_a_result_that_was_not_polled_keeps_its_place() {
-    let mut client = End::client(in_flight(client_config(), 2));
+    let mut client = Scripted::client(in_flight(client_config(), 2));
     client.call();
     client.call();
     let tool = || Invoke::new(Op::CallTool, json(r#"{"name":"x"}"#));
@@ -104,7 +105,7 @@ fn calls_beyond_the_limit_are_handed_back_and_a_result_that_was_not_polled_keeps
 
 #[test]
 fn questions_of_the_peer_beyond_the_limit_are_answered_busy() {
-    let mut client = End::client(in_flight(client_config(), 2));
+    let mut client = Scripted::client(in_flight(client_config(), 2));
     for id in 1..=2 {
         client.frame(&request(id, "roots/list", "{}"));
     }
@@ -118,7 +119,7 @@ fn questions_of_the_peer_beyond_the_limit_are_answered_busy() {
 
 #[test]
 fn an_answer_that_was_not_polled_keeps_the_place_of_its_question() {
-    let mut server = End::server(in_flight(server_config(), 1));
+    let mut server = Scripted::server(in_flight(server_config(), 1));
     let id = server.receive_call(1);
     server.ask(id, Ask::Roots);
     server.sent();
@@ -130,7 +131,7 @@ fn an_answer_that_was_not_polled_keeps_the_place_of_its_question() {
 
 #[test]
 fn a_frame_that_comes_while_events_wait_is_handed_back_unread_and_taken_once_one_was_polled() {
-    let mut server = End::server(with(server_config(), |config| config.limits.events = 2));
+    let mut server = Scripted::server(with(server_config(), |config| config.limits.events = 2));
     server.frame(&call_tool(1, false)).frame(&call_tool(2, false));
     assert!(!server.session.wants_input(Lane::CHANNEL));
     let third = call_tool(3, false);
@@ -145,7 +146,7 @@ fn a_frame_that_comes_while_events_wait_is_handed_back_unread_and_taken_once_one
 
 #[test]
 fn what_settles_is_told_although_the_events_are_full() {
-    let mut server = End::server(with(server_config(), |config| {
+    let mut server = Scripted::server(with(server_config(), |config| {
         (config.limits.events, config.timeouts.serve) = (2, Some(Duration::from_secs(1)));
     }));
     server.frame(&call_tool(1, false)).frame(&call_tool(2, false));
@@ -158,7 +159,7 @@ fn what_settles_is_told_although_the_events_are_full() {
 
 #[test]
 fn a_peer_that_makes_us_refuse_more_than_it_reads_is_not_read_and_then_given_up() {
-    let mut server = End::server(with(server_config(), |config| config.limits.unsolicited_replies = 3));
+    let mut server = Scripted::server(with(server_config(), |config| config.limits.unsolicited_replies = 3));
     let id = server.receive_call(9);
     for number in 1..=3 {
         assert!(server.session.wants_input(Lane::CHANNEL));
@@ -181,7 +182,7 @@ fn a_peer_that_makes_us_refuse_more_than_it_reads_is_not_read_and_then_given_up(
 
 #[test]
 fn a_peer_that_reads_some_of_many_refusals_is_given_its_time_again() {
-    let mut server = End::server_at(with(server_config(), |config| config.limits.unsolicited_replies = 3), "2025-03-26", "{}");
+    let mut server = Scripted::server_at(with(server_config(), |config| config.limits.unsolicited_replies = 3), "2025-03-26", "{}");
     let pings: Vec<_> = (1..=10).map(ping).collect();
     server.frame(&format!("[{}]", pings.join(","))).at(4_000);
     assert!(server.session.poll_transmit().is_some() && !server.session.wants_input(Lane::CHANNEL));
@@ -192,7 +193,7 @@ fn a_peer_that_reads_some_of_many_refusals_is_given_its_time_again() {
 
 #[test]
 fn replies_to_calls_are_no_refusals_and_do_not_stop_the_reading() {
-    let mut server = End::server(with(server_config(), |config| config.limits.unsolicited_replies = 3));
+    let mut server = Scripted::server(with(server_config(), |config| config.limits.unsolicited_replies = 3));
     for number in 1..=50 {
         let id = server.receive_call(number);
         server.respond(id);
@@ -205,7 +206,7 @@ fn replies_to_calls_are_no_refusals_and_do_not_stop_the_reading() {
 fn output_beyond_the_hard_limit_closes_the_session_whatever_brought_it_there() {
     let hard = |config| with(config, |config: &mut Config| config.limits.output_bytes_hard = 300);
     let long = "x".repeat(300);
-    type Way = fn(&mut End, InboundId, String);
+    type Way = fn(&mut Scripted, InboundId, String);
     let ways: [(&str, Way); 4] = [
         ("a response", |server, id, long| {
             server.reply(id, Reply::Tool(ToolOutput::text(long)));
@@ -228,7 +229,8 @@ fn output_beyond_the_hard_limit_closes_the_session_whatever_brought_it_there() {
     ];
     let mut wrong = Vec::new();
     for (name, way) in ways {
-        let mut server = End::server(with(hard(server_config()), |config| config.timeouts.response_gap = Duration::from_secs(1)));
+        let mut server =
+            Scripted::server(with(hard(server_config()), |config| config.timeouts.response_gap = Duration::from_secs(1)));
         let id = server.receive_call(1);
         way(&mut server, id, long.clone());
         let (events, rest) = (server.events(), (server.sent(), server.session.poll_timeout()));
@@ -242,7 +244,7 @@ fn output_beyond_the_hard_limit_closes_the_session_whatever_brought_it_there() {
 #[test]
 fn a_client_that_overflows_while_it_settles_a_call_still_says_how_it_ended_before_it_is_closed() {
     const HARD: usize = 400;
-    let mut client = End::client(with(client_config(), |config| config.limits.output_bytes_hard = HARD));
+    let mut client = Scripted::client(with(client_config(), |config| config.limits.output_bytes_hard = HARD));
     let call = client.call();
     client.sent();
     client.frame(&request(1, "roots/list", "{}"));
@@ -262,7 +264,7 @@ fn a_client_that_overflows_while_it_settles_a_call_still_says_how_it_ended_befor
 #[test]
 fn while_output_waits_calls_and_news_are_refused_and_answers_are_not() {
     let narrow = |config| with(config, |config: &mut Config| config.limits.output_bytes = 1);
-    let mut client = End::client(narrow(client_config()));
+    let mut client = Scripted::client(narrow(client_config()));
     client.call();
     assert_eq!(client.session.invoke(Invoke::list_tools(None), client.now).unwrap_err().why, Refused::Full);
     assert_eq!(client.session.notify(Notice::RootsChanged, client.now), Err(Refused::Full));
@@ -278,11 +280,11 @@ fn nothing_that_leaves_is_longer_than_a_frame_may_be() {
     const MOST: usize = 600;
     let long = "é\n".repeat(MOST);
     let narrow = |config| with(config, |config: &mut Config| config.limits.frame_bytes = MOST);
-    let mut server = End::server(narrow(server_config()));
+    let mut server = Scripted::server(narrow(server_config()));
     let id = server.receive_call(1);
     server.report(id, Progress::value(1.0).with_message(&*long));
     server.report(id, Progress::value(2.0).with_data(Json::string(&long)));
-    let record = LogRecord { level: Level::Error, logger: None, data: Json::string(&long) };
+    let record = LogRecord::new(Level::Error, Json::string(&long));
     server.session.log(None, record, server.now).unwrap();
     let mut elicit = protocol_core::Elicit::new(&*long, json(r#"{"type":"object","properties":{}}"#));
     for ask in [Ask::from(Sample::new(&*long)), Ask::Confirm { message: long.clone() }, Ask::Elicit(elicit.clone())] {
@@ -297,7 +299,7 @@ fn nothing_that_leaves_is_longer_than_a_frame_may_be() {
     assert_eq!(sent[..2], [progress(1, 1.0), progress(1, 2.0)], "words and data are left out, the news that it goes on is not");
     assert!(sent.iter().all(|frame| frame.len() <= MOST), "{sent:?}");
 
-    let mut client = End::client(narrow(client_config()));
+    let mut client = Scripted::client(narrow(client_config()));
     let call = client.call();
     client.sent();
     client.session.cancel(call, Some(&long), client.now).unwrap();
@@ -310,9 +312,9 @@ fn nothing_that_leaves_is_longer_than_a_frame_may_be() {
 #[test]
 fn log_records_never_take_the_output_far_beyond_its_limit() {
     const ROOM: usize = 1_000;
-    let mut server = End::server(with(server_config(), |config| config.limits.output_bytes = ROOM));
+    let mut server = Scripted::server(with(server_config(), |config| config.limits.output_bytes = ROOM));
     let mut log = |data: Json| {
-        let record = LogRecord { level: Level::Error, logger: None, data };
+        let record = LogRecord::new(Level::Error, data);
         server.session.log(None, record, server.now).unwrap();
         server.session.stats().queued_bytes
     };
@@ -329,7 +331,7 @@ fn log_records_never_take_the_output_far_beyond_its_limit() {
 
 #[test]
 fn a_frame_over_the_limit_is_one_clear_error_and_the_end() {
-    let mut server = End::server(with(server_config(), |config| config.limits.frame_bytes = 400));
+    let mut server = Scripted::server(with(server_config(), |config| config.limits.frame_bytes = 400));
     let id = server.receive_call(1);
     server.frame(&format!("\"{}\"", "x".repeat(400)));
     let refusal = r#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"a frame over the size limit"}}"#;
@@ -340,7 +342,7 @@ fn a_frame_over_the_limit_is_one_clear_error_and_the_end() {
     );
     assert_eq!((server.sent(), server.events()), (vec![refusal.to_owned()], vec![Event::Closed(CloseReason::FrameTooLarge)]));
 
-    let mut client = End::client(with(client_config(), |config| config.limits.frame_bytes = 400));
+    let mut client = Scripted::client(with(client_config(), |config| config.limits.frame_bytes = 400));
     let call = client.call();
     client.drain().frame(&" ".repeat(401));
     let events = client.events();
@@ -356,7 +358,7 @@ fn a_frame_over_the_limit_is_one_clear_error_and_the_end() {
 #[test]
 fn a_frame_of_exactly_the_limit_is_read() {
     let frame = call_tool(1, false);
-    let mut server = End::server(with(server_config(), |config| config.limits.frame_bytes = frame.len() + 400));
+    let mut server = Scripted::server(with(server_config(), |config| config.limits.frame_bytes = frame.len() + 400));
     server.frame(&format!("{frame}{}", " ".repeat(400)));
     server.request();
 }
@@ -365,7 +367,7 @@ fn a_frame_of_exactly_the_limit_is_read() {
 fn a_response_of_exactly_the_limit_is_sent_and_one_byte_more_is_an_error() {
     let text = "a".repeat(600);
     let respond = |limit: usize| {
-        let mut server = End::server(with(server_config(), |config| config.limits.frame_bytes = limit));
+        let mut server = Scripted::server(with(server_config(), |config| config.limits.frame_bytes = limit));
         let id = server.receive_call(1);
         server.session.respond(id, Reply::Tool(ToolOutput::text(text.clone())), server.now).unwrap();
         server.sent().remove(0)
@@ -380,7 +382,7 @@ fn a_response_of_exactly_the_limit_is_sent_and_one_byte_more_is_an_error() {
 fn an_answer_of_exactly_the_limit_is_sent_and_one_byte_more_is_an_error() {
     let roots = json(&format!(r#"[{{"uri":"file:///{}"}}]"#, "a".repeat(600)));
     let answer = |limit: usize| {
-        let mut client = End::client(with(client_config(), |config| config.limits.frame_bytes = limit));
+        let mut client = Scripted::client(with(client_config(), |config| config.limits.frame_bytes = limit));
         client.frame(&request(1, "roots/list", "{}"));
         let key = client.question();
         client.session.provide_input(key, Answer::Roots(roots.clone()), client.now).unwrap();
@@ -394,7 +396,7 @@ fn an_answer_of_exactly_the_limit_is_sent_and_one_byte_more_is_an_error() {
 
 #[test]
 fn alarms_ring_when_they_are_due_in_their_order_and_one_that_was_not_polled_keeps_its_place() {
-    let mut end = End::client(with(client_config(), |config| config.limits.alarms = 2));
+    let mut end = Scripted::client(with(client_config(), |config| config.limits.alarms = 2));
     let at = Instant::from_millis;
     let (late, soon) = (end.session.set_alarm(at(20)).unwrap(), end.session.set_alarm(at(10)).unwrap());
     assert_eq!(end.session.set_alarm(at(30)), Err(TooManyAlarms));
@@ -417,7 +419,7 @@ fn as_many_ids_of_the_past_are_remembered_as_the_limit_says() {
     for (remembered, reported) in [(0, [false, false, false]), (2, [false, true, true]), (256, [true, true, true])] {
         let mut reports = Vec::new();
         for reused in 1..=3 {
-            let mut server = End::server(with(server_config(), |config| config.limits.tombstones = remembered));
+            let mut server = Scripted::server(with(server_config(), |config| config.limits.tombstones = remembered));
             for number in 1..=3 {
                 let id = server.receive_call(number);
                 server.respond(id).drain();
@@ -431,7 +433,7 @@ fn as_many_ids_of_the_past_are_remembered_as_the_limit_says() {
 
 #[test]
 fn a_late_answer_is_told_from_a_made_up_one_without_any_memory() {
-    let mut client = End::client(with(client_config(), |config| config.limits.tombstones = 0));
+    let mut client = Scripted::client(with(client_config(), |config| config.limits.tombstones = 0));
     for _ in 0..1_000 {
         let call = client.call();
         client.sent();
@@ -468,7 +470,7 @@ fn after_a_hundred_thousand_calls_that_end_in_every_way_both_ends_hold_no_more_t
 
 /// A call with progress that ends in one of five ways, and everything that follows from it.
 fn one_call(pair: &mut Pair, way: u64) {
-    let clocks = CallTimeouts { idle: Some(Duration::from_millis(5)), max_total: None, reset_on_progress: false };
+    let clocks = CallTimeouts::NONE.with_idle(Some(Duration::from_millis(5)));
     let call = pair.client.invoke(Invoke::call_tool("t", json("{}")).with_timeouts(clocks));
     pair.run();
     let id = pair.server.request();

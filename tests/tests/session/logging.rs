@@ -1,11 +1,12 @@
 //! Log records from a server to its client (Server Utilities, "Logging").
 
 use protocol_core::{Event, InboundId, Level, LogRecord, Logged, NotLive, Reply, ToolOutput};
-use tests::end::{End, client_config, error, initialize, json, notification, request, result, server_config, with};
-use tests::pair::Pair;
+use testkit::config::{client_config, server_config, with};
+use testkit::scripted::{error, initialize, json, notification, request, result};
+use testkit::{Pair, Scripted};
 
 fn record(level: Level) -> LogRecord {
-    LogRecord { level, logger: None, data: json("1") }
+    LogRecord::new(level, json("1"))
 }
 
 /// The frame of [`record`].
@@ -13,13 +14,13 @@ fn written(level: Level) -> String {
     notification("notifications/message", &format!(r#"{{"level":"{level}","data":1}}"#))
 }
 
-fn log(server: &mut End, level: Level) -> Logged {
+fn log(server: &mut Scripted, level: Level) -> Logged {
     server.session.log(None, record(level), server.now).unwrap()
 }
 
 /// A record whose text is `number`.
-fn numbered(server: &mut End, number: usize) -> Logged {
-    let record = LogRecord { data: json(&number.to_string()), ..record(Level::Error) };
+fn numbered(server: &mut Scripted, number: usize) -> Logged {
+    let record = LogRecord::new(Level::Error, json(&number.to_string()));
     server.session.log(None, record, server.now).unwrap()
 }
 
@@ -29,9 +30,9 @@ fn set_level(id: u64, level: &str) -> String {
 
 #[test]
 fn a_record_goes_out_with_its_level_its_logger_and_any_json_as_data() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     for data in [r#"{"a" : 1.0}"#, "null", r#""text""#, "[]"] {
-        let record = LogRecord { level: Level::Warning, logger: Some("a \"b\"".into()), data: json(data) };
+        let record = LogRecord::new(Level::Warning, json(data)).with_logger("a \"b\"");
         assert_eq!(server.session.log(None, record, server.now), Ok(Logged::Sent));
         let params = format!(r#"{{"level":"warning","logger":"a \"b\"","data":{data}}}"#);
         assert_eq!(server.sent(), [notification("notifications/message", &params)]);
@@ -41,7 +42,7 @@ fn a_record_goes_out_with_its_level_its_logger_and_any_json_as_data() {
 #[test]
 fn the_level_that_the_client_sets_lets_itself_and_everything_above_through() {
     for (threshold, level) in Level::ALL.into_iter().enumerate() {
-        let mut server = End::server(server_config());
+        let mut server = Scripted::server(server_config());
         server.frame(&set_level(1, &format!("\"{level}\"")));
         assert_eq!((server.sent(), server.events()), (vec![result(1)], vec![]));
         for (severity, each) in Level::ALL.into_iter().enumerate() {
@@ -54,19 +55,19 @@ fn the_level_that_the_client_sets_lets_itself_and_everything_above_through() {
 
 #[test]
 fn until_a_level_is_set_the_servers_own_counts_and_the_last_one_that_is_set_counts_afterwards() {
-    let mut server = End::server(with(server_config(), |config| config.log_level = Level::Error));
+    let mut server = Scripted::server(with(server_config(), |config| config.log_level = Level::Error));
     assert_eq!((log(&mut server, Level::Warning), log(&mut server, Level::Error)), (Logged::Unwanted, Logged::Sent));
     server.frame(&set_level(1, "\"debug\""));
     assert_eq!(log(&mut server, Level::Debug), Logged::Sent);
     server.frame(&set_level(2, "\"emergency\""));
     assert_eq!(log(&mut server, Level::Alert), Logged::Unwanted);
-    let mut defaults = End::server(server_config());
+    let mut defaults = Scripted::server(server_config());
     assert_eq!((log(&mut defaults, Level::Debug), log(&mut defaults, Level::Info)), (Logged::Unwanted, Logged::Sent));
 }
 
 #[test]
 fn a_level_that_is_none_of_the_eight_is_refused_and_the_old_one_stays() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     server.frame(&set_level(1, "\"error\"")).drain();
     for level in ["\"warn\"", "\"ERROR\"", "\"\"", "3", "null", "[\"info\"]"] {
         server.frame(&set_level(2, level));
@@ -79,7 +80,7 @@ fn a_level_that_is_none_of_the_eight_is_refused_and_the_old_one_stays() {
 
 #[test]
 fn a_server_that_did_not_declare_logging_has_no_level_and_sends_nothing() {
-    let mut server = End::server(with(server_config(), |config| config.capabilities.logging = false));
+    let mut server = Scripted::server(with(server_config(), |config| config.capabilities.logging = false));
     server.frame(&set_level(1, "\"debug\""));
     assert_eq!(server.sent(), [error(1, -32601, "method not found: logging/setLevel")]);
     assert_eq!(log(&mut server, Level::Emergency), Logged::Unwanted);
@@ -88,7 +89,7 @@ fn a_server_that_did_not_declare_logging_has_no_level_and_sends_nothing() {
 
 #[test]
 fn records_may_go_out_in_every_phase_of_the_handshake_and_a_level_only_once_it_has_begun() {
-    let mut server = End::new(server_config());
+    let mut server = Scripted::new(server_config());
     assert_eq!(log(&mut server, Level::Info), Logged::Sent);
     assert_eq!(server.sent(), [written(Level::Info)]);
     server.frame(&set_level(1, "\"debug\""));
@@ -100,7 +101,7 @@ fn records_may_go_out_in_every_phase_of_the_handshake_and_a_level_only_once_it_h
 
 #[test]
 fn a_record_on_behalf_of_a_call_is_refused_once_the_call_is_over() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     let id: InboundId = server.receive_call(1);
     assert_eq!(server.session.log(Some(id), record(Level::Error), server.now), Ok(Logged::Sent));
     server.respond(id).drain();
@@ -113,7 +114,7 @@ fn while_too_much_output_waits_the_oldest_records_make_room_for_the_newest() {
     let frame = |number| notification("notifications/message", &format!(r#"{{"level":"error","data":{number}}}"#));
     // Room for two of them, and the third congests.
     let room = frame(1).len() * 2 + 1;
-    let mut server = End::server(with(server_config(), |config| config.limits.output_bytes = room));
+    let mut server = Scripted::server(with(server_config(), |config| config.limits.output_bytes = room));
     let logged: Vec<_> = (1..=7).map(|number| numbered(&mut server, number)).collect();
     assert_eq!(logged[..3], [Logged::Sent; 3]);
     assert_eq!(logged[3..], [Logged::Dropped; 4]);
@@ -124,7 +125,7 @@ fn while_too_much_output_waits_the_oldest_records_make_room_for_the_newest() {
 
 #[test]
 fn a_record_that_finds_no_room_takes_the_place_of_one_as_long_and_of_no_more() {
-    let mut server = End::server(with(server_config(), |config| config.limits.output_bytes = 200));
+    let mut server = Scripted::server(with(server_config(), |config| config.limits.output_bytes = 200));
     let id = server.receive_call(1);
     numbered(&mut server, 1);
     numbered(&mut server, 2);
@@ -139,11 +140,11 @@ fn a_record_that_finds_no_room_takes_the_place_of_one_as_long_and_of_no_more() {
 
 #[test]
 fn a_record_is_left_out_where_no_older_one_could_make_room() {
-    let mut server = End::server(with(server_config(), |config| config.limits.output_bytes = 1));
+    let mut server = Scripted::server(with(server_config(), |config| config.limits.output_bytes = 1));
     let id = server.receive_call(1);
     server.respond(id);
     assert_eq!(log(&mut server, Level::Emergency), Logged::Dropped);
-    assert_eq!((server.sent(), server.session.stats().logs_dropped), (vec![tests::end::ok(1)], 1));
+    assert_eq!((server.sent(), server.session.stats().logs_dropped), (vec![testkit::scripted::ok(1)], 1));
 }
 
 #[test]
@@ -155,7 +156,7 @@ fn records_arrive_in_order_and_malformed_ones_are_reported_and_dropped() {
     pair.run();
     assert_eq!(pair.client_events(), [Level::Info, Level::Error].map(|level| Event::Log(record(level))));
 
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     for params in [r#"{"level":"info"}"#, r#"{"level":"warn","data":1}"#, r#"{"data":1}"#, "{}"] {
         client.frame(&notification("notifications/message", params));
         assert_eq!(client.events(), [Event::Violation(protocol_core::Violation::InvalidParams)], "{params}");

@@ -19,4 +19,5 @@ mod questions_of_the_peer;
 mod receiving_progress;
 mod reporting;
 mod serving;
+mod stateless;
 mod timeouts;

@@ -5,12 +5,13 @@ use protocol_core::{
     Completion, CompletionOf, CompletionRequest, Config, Event, Invoke, Json, Lane, Level, Notice, Op, Outcome, Page, Refused,
     Reply, Request, ToolInfo, Violation,
 };
-use tests::end::{End, client_config, error, initialize, json, notification, request, server_config, with};
-use tests::pair::Pair;
-use tests::tesseron::{app_config, gateway_config};
+use testkit::config::{app_config, gateway_config};
+use testkit::config::{client_config, server_config, with};
+use testkit::scripted::{error, initialize, json, notification, request};
+use testkit::{Pair, Scripted};
 
 /// The one request among the events that wait.
-fn received(end: &mut End) -> Request {
+fn received(end: &mut Scripted) -> Request {
     let events = end.events();
     match &events[..] {
         [Event::Request { request, .. }] => request.clone(),
@@ -22,7 +23,7 @@ fn received(end: &mut End) -> Request {
 
 #[test]
 fn unknown_members_and_meta_survive_in_the_parameters() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     let params = r#"{ "x":[ 1.50 ],"name":"t","task":{"ttl":1}, "_meta" : {"a.b/c":"\u00e9"},"arguments":{ "b" : 1e999 } }"#;
     server.frame(&request(1, "tools/call", params));
     let Request::CallTool(call) = received(&mut server) else { panic!("a call") };
@@ -32,7 +33,7 @@ fn unknown_members_and_meta_survive_in_the_parameters() {
 
 #[test]
 fn arguments_are_a_part_of_the_frame() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     let frame = Bytes::from(request(1, "tools/call", r#"{"name":"t","arguments":{"a":1}}"#));
     let memory = frame.as_ptr_range();
     server.session.handle_frame(frame, Lane::CHANNEL, server.now).unwrap();
@@ -44,8 +45,8 @@ fn arguments_are_a_part_of_the_frame() {
 #[test]
 fn a_frame_of_16_mib_is_freed_with_its_arguments_although_the_invocation_lives_on() {
     for (mut end, method, named) in [
-        (End::server(server_config()), "tools/call", r#""arguments""#),
-        (End::app(app_config()), "actions/invoke", r#""invocationId":"i1","input""#),
+        (Scripted::server(server_config()), "tools/call", r#""arguments""#),
+        (Scripted::app(app_config()), "actions/invoke", r#""invocationId":"i1","input""#),
     ] {
         let end = &mut end;
         let long = "x".repeat((16 << 20) - 300);
@@ -96,7 +97,7 @@ fn requests_are_written_from_their_parts_in_the_words_of_mcp() {
         (Invoke::ping(), "ping", "{}"),
         (Invoke::custom("acme/do", json(r#"{"a":1}"#)), "acme/do", r#"{"a":1}"#),
     ] {
-        let mut client = End::client(client_config());
+        let mut client = Scripted::client(client_config());
         client.invoke(call.without_progress().with_timeouts(protocol_core::CallTimeouts::NONE));
         assert_eq!(client.sent(), [request(2, method, params)]);
     }
@@ -111,7 +112,7 @@ fn the_meta_of_a_call_goes_with_it_and_the_session_keeps_its_own_members() {
         (Invoke::list_tools(None), "{"),
         (Invoke::new(Op::CallTool, json(r#"{"name":"t","_meta":{"x":1}}"#)), r#"{"name":"t","#),
     ] {
-        let mut client = End::client(client_config());
+        let mut client = Scripted::client(client_config());
         client.invoke(call.with_meta(meta()));
         let method = if params == "{" { "tools/list" } else { "tools/call" };
         assert_eq!(client.sent(), [request(2, method, &format!("{params}{merged}"))]);
@@ -120,7 +121,7 @@ fn the_meta_of_a_call_goes_with_it_and_the_session_keeps_its_own_members() {
 
 #[test]
 fn arguments_and_meta_that_are_no_objects_are_refused_and_so_is_a_custom_method_without_a_name() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     for call in [
         Invoke::call_tool("t", json("[1]")),
         Invoke::get_prompt("p", json("null")),
@@ -136,7 +137,7 @@ fn arguments_and_meta_that_are_no_objects_are_refused_and_so_is_a_custom_method_
 
 #[test]
 fn a_call_that_waits_for_the_handshake_is_written_when_it_may_leave() {
-    let mut client = End::new(client_config());
+    let mut client = Scripted::new(client_config());
     client.sent();
     client.invoke(Invoke::call_tool("t", json(r#"{"a":1}"#)).with_meta(json(r#"{"x":1}"#)));
     client.expect_silence();
@@ -189,8 +190,12 @@ fn listed_methods_are_served_in_both_directions() {
 
 #[test]
 fn unlisted_methods_are_unknown_and_unlisted_news_are_ignored() {
-    for end in [End::server(server_config()), End::client(client_config()), End::app(app_config()), End::gateway(gateway_config())]
-    {
+    for end in [
+        Scripted::server(server_config()),
+        Scripted::client(client_config()),
+        Scripted::app(app_config()),
+        Scripted::gateway(gateway_config()),
+    ] {
         let mut end = end;
         end.drain();
         end.frame(&request(7, "acme/do", "{}"));
@@ -214,7 +219,7 @@ fn listed_news_are_told_at_either_end() {
 
 #[test]
 fn a_method_of_the_protocol_keeps_its_meaning_although_it_is_listed() {
-    let mut server = End::server(listing(server_config()));
+    let mut server = Scripted::server(listing(server_config()));
     server.frame(&request(1, "tools/call", r#"{"name":"t"}"#));
     assert!(matches!(received(&mut server), Request::CallTool(_)));
     server.frame(&request(2, "ping", "{}"));
@@ -222,10 +227,10 @@ fn a_method_of_the_protocol_keeps_its_meaning_although_it_is_listed() {
     assert_eq!(server.sent().len(), 2);
     assert_eq!(server.events(), [Event::Violation(Violation::WrongDirection)]);
     server.frame(&notification("tools/list", "{}")).expect_silence();
-    let mut client = End::client(listing(client_config()));
+    let mut client = Scripted::client(listing(client_config()));
     client.frame(&request(3, "tools/call", r#"{"name":"t"}"#));
     assert_eq!(client.sent(), [error(3, -32601, "method not found: tools/call")]);
-    let mut app = End::app(listing(app_config()));
+    let mut app = Scripted::app(listing(app_config()));
     app.frame(&request(1, "actions/invoke", r#"{"name":"t","invocationId":"i1"}"#));
     assert!(matches!(received(&mut app), Request::CallTool(_)));
 }
@@ -234,7 +239,7 @@ fn a_method_of_the_protocol_keeps_its_meaning_although_it_is_listed() {
 
 #[test]
 fn the_caller_travels_with_its_request() {
-    let mut server = End::new(server_config());
+    let mut server = Scripted::new(server_config());
     server.frame(&initialize(0, "2025-06-18", r#"{"sampling":{}}"#));
     server.frame(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).drain();
     server.frame(&request(1, "logging/setLevel", r#"{"level":"error"}"#)).drain();
@@ -243,7 +248,7 @@ fn the_caller_travels_with_its_request() {
     server.frame(&request(3, "tools/list", r#"{"_meta":{"progressToken":8,"protocol-core/samplingDepth":0}}"#));
     let events = server.events();
     let [Event::Request { caller, .. }, Event::Request { caller: other, .. }] = &events[..] else { panic!("{events:?}") };
-    assert_eq!((&*caller.identity().name, caller.protocol(), caller.log_level()), ("c", "2025-06-18", Level::Error));
+    assert_eq!((&*caller.identity().name, caller.protocol(), caller.log_level()), ("c", "2025-06-18", Some(Level::Error)));
     assert!(caller.capabilities().sampling && !caller.capabilities().elicitation);
     assert_eq!(caller.meta().map(Json::as_str), Some(meta));
     assert_eq!(caller.trace_parent().as_deref(), Some("00-a-b-01"));
@@ -255,7 +260,7 @@ fn the_caller_travels_with_its_request() {
 fn a_caller_on_tesseron_is_the_agent_that_has_claimed_the_session() {
     let mut pair = Pair::tesseron();
     pair.server.events();
-    pair.client.invoke(tests::tesseron::call_action());
+    pair.client.invoke(testkit::tesseron::call_action());
     pair.run();
     let events = pair.server.events();
     let [Event::Request { caller, .. }] = &events[..] else { panic!("{events:?}") };
@@ -273,7 +278,7 @@ fn pages_and_completions_are_written_for_what_asked_for_them() {
         ("resources/list", "resources"),
         ("resources/templates/list", "resourceTemplates"),
     ] {
-        let mut server = End::server(server_config());
+        let mut server = Scripted::server(server_config());
         server.frame(&request(1, method, "{}"));
         let id = server.request();
         let page = Page::last([entry("a"), entry("b")]).followed_by("c\"");
@@ -282,7 +287,7 @@ fn pages_and_completions_are_written_for_what_asked_for_them() {
         let written = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"{list}":[{items}],"nextCursor":"c\""}}}}"#);
         assert_eq!(server.sent(), [written]);
     }
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     let params = r#"{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":"x"}}"#;
     server.frame(&request(1, "completion/complete", params));
     let id = server.request();

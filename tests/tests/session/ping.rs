@@ -4,22 +4,24 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use protocol_core::{CallTimeouts, Close, Event, Invalid, Invoke, Json, Lane, Outcome, Reply, RpcError, TransportEnd, Violation};
-use tests::end::{End, call_tool, client_config, error, initialize, json, request, result, server_config, with};
+use testkit::Scripted;
+use testkit::config::{client_config, server_config, with};
+use testkit::scripted::{call_tool, error, initialize, json, request, result};
 
 fn ping() -> Invoke {
     Invoke::ping().without_progress().with_timeouts(CallTimeouts::NONE)
 }
 
 /// Both ends in each phase of the handshake.
-fn phases() -> Vec<End> {
-    let mut answered = End::new(server_config());
+fn phases() -> Vec<Scripted> {
+    let mut answered = Scripted::new(server_config());
     answered.frame(&initialize(0, "2025-11-25", "{}"));
     let mut ends = vec![
-        End::new(server_config()),
+        Scripted::new(server_config()),
         answered,
-        End::server(server_config()),
-        End::new(client_config()),
-        End::client(client_config()),
+        Scripted::server(server_config()),
+        Scripted::new(client_config()),
+        Scripted::client(client_config()),
     ];
     for end in &mut ends {
         end.drain();
@@ -66,7 +68,7 @@ fn a_ping_without_an_id_is_a_notification_and_is_not_answered() {
 
 #[test]
 fn a_ping_under_the_id_of_a_running_request_is_not_answered_since_that_would_end_the_request() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     let id = server.receive_call(7);
     server.frame(&request(7, "ping", "{}"));
     assert_eq!((server.sent(), server.events()), (vec![], vec![Event::Violation(Violation::DuplicateRequest)]));
@@ -76,7 +78,7 @@ fn a_ping_under_the_id_of_a_running_request_is_not_answered_since_that_would_end
 
 #[test]
 fn a_ping_is_answered_while_the_session_lets_what_runs_go_on() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     server.receive_call(1);
     server.session.close(Close::Graceful { grace: Duration::from_secs(5) }, server.now);
     server.frame(&request(7, "ping", "{}"));
@@ -85,7 +87,7 @@ fn a_ping_is_answered_while_the_session_lets_what_runs_go_on() {
 
 #[test]
 fn a_peer_that_pings_and_never_reads_does_not_fill_the_memory() {
-    let mut server = End::server(with(server_config(), |config| config.limits.unsolicited_replies = 8));
+    let mut server = Scripted::server(with(server_config(), |config| config.limits.unsolicited_replies = 8));
     let frame = Bytes::from(request(7, "ping", "{}"));
     let taken = (0..1000).take_while(|_| {
         server.session.handle_frame(frame.clone(), Lane::CHANNEL, server.now).is_ok() && !server.session.is_closed()
@@ -98,7 +100,7 @@ fn a_peer_that_pings_and_never_reads_does_not_fill_the_memory() {
 
 #[test]
 fn our_ping_goes_out_in_every_phase_and_needs_no_capability() {
-    let mut bare = End::client_at(client_config(), "2025-11-25", "{}");
+    let mut bare = Scripted::client_at(client_config(), "2025-11-25", "{}");
     bare.drain();
     for mut end in phases().into_iter().chain([bare]) {
         let id = end.invoke(ping());
@@ -112,7 +114,7 @@ fn our_ping_goes_out_in_every_phase_and_needs_no_capability() {
 
 #[test]
 fn our_ping_overtakes_the_calls_that_are_held_for_the_handshake() {
-    let mut client = End::new(client_config());
+    let mut client = Scripted::new(client_config());
     client.sent();
     client.call();
     client.invoke(ping());
@@ -126,7 +128,7 @@ fn an_answer_to_our_ping_may_be_anything_that_answers_a_call() {
         (r#"{"jsonrpc":"2.0","id":2,"result":{"extra":1}}"#.to_owned(), Outcome::Result(json(r#"{"extra":1}"#))),
         (r#"{"jsonrpc":"2.0","id":2,"result":"pong"}"#.to_owned(), Outcome::Invalid(Invalid::Response)),
     ] {
-        let mut client = End::client(client_config());
+        let mut client = Scripted::client(client_config());
         client.invoke(ping());
         client.sent();
         client.frame(&answer);
@@ -137,7 +139,7 @@ fn an_answer_to_our_ping_may_be_anything_that_answers_a_call() {
 
 #[test]
 fn our_ping_is_lost_with_the_channel() {
-    let mut server = End::new(server_config());
+    let mut server = Scripted::new(server_config());
     let id = server.invoke(ping());
     server.sent();
     server.session.handle_end(TransportEnd::Failed, server.now);
@@ -146,7 +148,7 @@ fn our_ping_is_lost_with_the_channel() {
 
 #[test]
 fn pings_of_both_ends_under_one_number_do_not_meet() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     let id = server.invoke(ping());
     server.sent();
     server.frame(&request(1, "ping", "{}")).frame(&call_tool(2, false));

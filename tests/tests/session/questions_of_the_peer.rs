@@ -2,7 +2,9 @@
 //! deep it is nested, and how it is answered.
 
 use protocol_core::{Answer, Ask, Elicit, Elicited, Event, Invoke, NotLive, OutboundId, RpcError, Sample, Sampled, Violation};
-use tests::end::{End, cancelled, client_config, json, request, result, with};
+use testkit::Scripted;
+use testkit::config::{client_config, with};
+use testkit::scripted::{cancelled, json, request, result};
 
 const SAMPLING: &str = "sampling/createMessage";
 const ELICITATION: &str = "elicitation/create";
@@ -21,7 +23,7 @@ fn invalid_params(frames: &[String]) -> bool {
 }
 
 /// Everything that is known of the one question among the events.
-fn asked(client: &mut End) -> (Option<OutboundId>, Ask, u8) {
+fn asked(client: &mut Scripted) -> (Option<OutboundId>, Ask, u8) {
     let events = client.events();
     match &events[..] {
         [Event::InputRequested { parent, ask, depth, .. }] => (*parent, ask.clone(), *depth),
@@ -32,7 +34,7 @@ fn asked(client: &mut End) -> (Option<OutboundId>, Ask, u8) {
 /// Returns `true` if a client of `revision` takes this question. If not, it must have answered that the parameters are wrong.
 fn takes(revision: &str, method: &str, params: &str, sampling_tools: bool) -> bool {
     let config = with(client_config(), |config| config.capabilities.sampling_tools = sampling_tools);
-    let mut client = End::client_at(config, revision, SERVER);
+    let mut client = Scripted::client_at(config, revision, SERVER);
     client.frame(&request(7, method, params));
     let (sent, events) = (client.sent(), client.events());
     match &events[..] {
@@ -47,7 +49,7 @@ fn takes(revision: &str, method: &str, params: &str, sampling_tools: bool) -> bo
 
 #[test]
 fn o8_each_kind_of_question_arrives_as_what_it_is() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.frame(r#"{"jsonrpc":"2.0","id":7,"method":"roots/list"}"#);
     assert_eq!(asked(&mut client), (None, Ask::Roots, 0));
 
@@ -71,7 +73,7 @@ fn o8_each_kind_of_question_arrives_as_what_it_is() {
 #[test]
 fn a_form_without_a_field_is_a_confirmation() {
     for (properties, confirms) in [(r#"{}"#, true), (r#"{"a":{"type":"boolean"}}"#, false)] {
-        let mut client = End::client(client_config());
+        let mut client = Scripted::client(client_config());
         client.frame(&request(
             7,
             ELICITATION,
@@ -93,7 +95,7 @@ fn a_question_that_was_not_offered_is_a_method_that_is_not_there() {
                 _ => all.roots = false,
             }
         });
-        let mut client = End::client(config);
+        let mut client = Scripted::client(config);
         client.frame(&request(7, method, &params));
         assert_eq!(
             client.sent(),
@@ -106,7 +108,7 @@ fn a_question_that_was_not_offered_is_a_method_that_is_not_there() {
 #[test]
 fn elicitation_is_there_from_2025_06_18_on() {
     for (revision, there) in [("2024-11-05", false), ("2025-03-26", false), ("2025-06-18", true), ("2025-11-25", true)] {
-        let mut client = End::client_at(client_config(), revision, SERVER);
+        let mut client = Scripted::client_at(client_config(), revision, SERVER);
         client.frame(&request(7, ELICITATION, FORM));
         assert_eq!(client.sent().is_empty(), there, "{revision}");
         assert_eq!(client.violations().is_empty(), there, "{revision}");
@@ -117,7 +119,7 @@ fn elicitation_is_there_from_2025_06_18_on() {
 fn no_question_is_taken_before_the_handshake_is_through_whatever_its_shape() {
     for method in [SAMPLING, ELICITATION, ROOTS] {
         for params in [sample(""), FORM.to_owned(), "{}".to_owned()] {
-            let mut client = End::new(client_config());
+            let mut client = Scripted::new(client_config());
             client.sent();
             client.frame(&request(7, method, &params));
             assert_eq!(
@@ -132,7 +134,7 @@ fn no_question_is_taken_before_the_handshake_is_through_whatever_its_shape() {
 
 #[test]
 fn a_question_under_the_id_of_an_open_one_is_not_answered_and_does_not_disturb_it() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.frame(&request(7, ROOTS, "{}"));
     let first = client.question();
     for again in
@@ -415,7 +417,7 @@ fn every_use_of_a_tool_is_answered_in_the_next_message_and_nothing_else_stands_t
 
 // ---- Whose question it is ----
 
-fn parent_of(client: &mut End, meta: &str) -> Option<OutboundId> {
+fn parent_of(client: &mut Scripted, meta: &str) -> Option<OutboundId> {
     client.frame(&request(77, ROOTS, meta));
     let events = client.events();
     client.frame(&cancelled(77)).drain();
@@ -427,7 +429,7 @@ fn parent_of(client: &mut End, meta: &str) -> Option<OutboundId> {
 
 #[test]
 fn a_name_that_is_not_that_of_a_call_in_flight_is_no_name() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     let over = client.call();
     let call = client.call();
     client.sent();
@@ -443,7 +445,7 @@ fn a_name_that_is_not_that_of_a_call_in_flight_is_no_name() {
 
 #[test]
 fn neither_a_ping_nor_a_call_that_has_not_left_can_have_caused_a_question() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.invoke(Invoke::ping());
     client.sent();
     assert_eq!(parent_of(&mut client, "{}"), None);
@@ -464,7 +466,7 @@ fn g12_what_the_wire_says_of_depth_can_only_raise_it_and_nonsense_is_as_deep_as_
             .into_iter()
             .chain(["-1", "1.0", "\"1\"", "null", "[]"].map(|nonsense| (nonsense, None)))
     {
-        let mut client = End::client(client_config());
+        let mut client = Scripted::client(client_config());
         client.frame(&request(7, SAMPLING, &sample(&format!(r#","_meta":{{"protocol-core/samplingDepth":{claim}}}"#))));
         match depth {
             Some(depth) => assert_eq!(asked(&mut client).2, depth, "{claim}"),
@@ -505,7 +507,7 @@ fn each_kind_of_answer_leaves_as_the_result_of_its_question() {
             r#""result":{"roots":[{"uri":"file:///a","name":"A"}]}"#,
         ),
     ] {
-        let mut client = End::client(client_config());
+        let mut client = Scripted::client(client_config());
         let params = match method {
             SAMPLING => sample(""),
             _ => FORM.to_owned(),
@@ -529,7 +531,7 @@ fn an_answer_that_has_not_the_shape_of_a_result_leaves_as_an_internal_error() {
         (ROOTS, Answer::Roots(json("{}"))),
         (ROOTS, Answer::Roots(json("null"))),
     ] {
-        let mut client = End::client(client_config());
+        let mut client = Scripted::client(client_config());
         client.frame(&request(7, method, &if method == SAMPLING { sample("") } else { FORM.to_owned() }));
         let key = client.question();
         client.session.provide_input(key, answer.clone(), client.now).unwrap();
@@ -543,7 +545,7 @@ fn an_answer_that_has_not_the_shape_of_a_result_leaves_as_an_internal_error() {
 
 #[test]
 fn an_answer_longer_than_a_frame_leaves_as_an_internal_error() {
-    let mut client = End::client(with(client_config(), |config| config.limits.frame_bytes = 4096));
+    let mut client = Scripted::client(with(client_config(), |config| config.limits.frame_bytes = 4096));
     client.frame(&request(7, SAMPLING, &sample("")));
     let key = client.question();
     client.session.provide_input(key, Answer::Sample(Sampled::new("x".repeat(5000), "m")), client.now).unwrap();
@@ -553,7 +555,7 @@ fn an_answer_longer_than_a_frame_leaves_as_an_internal_error() {
 
 #[test]
 fn questions_may_be_answered_in_any_order() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     let keys = [5, 6, 7].map(|id| {
         client.frame(&request(id, ROOTS, "{}"));
         client.question()

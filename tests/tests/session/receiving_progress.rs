@@ -3,19 +3,21 @@
 use std::time::Duration;
 
 use protocol_core::{CallTimeouts, Event, Invoke, OutboundId, Progress, RateWindow, Violation};
-use tests::end::{ENDINGS, End, client_config, json, notification, progress, result, server_config, with};
+use testkit::Scripted;
+use testkit::config::{client_config, server_config, with};
+use testkit::scripted::{ENDINGS, json, notification, progress, result};
 
 const NOTIFICATION: &str = "notifications/progress";
 
 /// A client with one call in flight under the number 2.
-fn calling() -> (End, OutboundId) {
-    let mut client = End::client(client_config());
+fn calling() -> (Scripted, OutboundId) {
+    let mut client = Scripted::client(client_config());
     let call = client.call();
     client.sent();
     (client, call)
 }
 
-fn accepted(client: &mut End) -> Vec<Progress> {
+fn accepted(client: &mut Scripted) -> Vec<Progress> {
     client
         .events()
         .into_iter()
@@ -30,7 +32,7 @@ fn o5_progress_is_handed_on_with_everything_that_it_says() {
         NOTIFICATION,
         r#"{"progressToken":2,"progress":1.5,"total":3,"message":"half \"way\"","_meta":{"protocol-core/data":{ "a":[1] },"x":1},"extra":{}}"#,
     ));
-    let progress = Progress { value: Some(1.5), total: Some(3.0), ..Progress::default() };
+    let progress = Progress::value(1.5).with_total(3.0);
     let progress = progress.with_message("half \"way\"").with_data(json(r#"{ "a":[1] }"#));
     assert_eq!(client.events(), [Event::Progress { id: call, progress }]);
 }
@@ -83,7 +85,7 @@ fn every_update_is_handed_on_as_it_came_and_nothing_is_merged() {
 
 #[test]
 fn progress_of_two_calls_is_kept_apart() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     let (first, second) = (client.call(), client.call());
     client.sent();
     client.frame(&progress(2, 5.0)).frame(&progress(3, 1.0)).frame(&progress(3, 1.0)).frame(&progress(2, 6.0));
@@ -170,7 +172,7 @@ fn progress_under_a_token_that_was_never_ours_is_dropped_and_reported() {
 
 #[test]
 fn progress_that_nobody_asked_for_is_dropped_and_reported() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.invoke(Invoke::list_tools(None).without_progress().with_timeouts(CallTimeouts::NONE));
     client.sent();
     client.frame(&progress(2, 1.0));
@@ -179,7 +181,7 @@ fn progress_that_nobody_asked_for_is_dropped_and_reported() {
 
 #[test]
 fn progress_on_a_request_that_has_not_left_was_guessed() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.call();
     client.frame(&progress(2, 1.0));
     assert_eq!(client.events(), [Event::Violation(Violation::UnknownProgress)]);
@@ -226,7 +228,7 @@ fn a_flood_of_dropped_progress_surfaces_once_a_window_and_every_one_is_counted()
 
 #[test]
 fn a_flood_on_one_call_does_not_hide_the_first_of_another_nor_what_is_accepted() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.call();
     client.call();
     client.sent();
@@ -242,7 +244,7 @@ fn a_flood_on_one_call_does_not_hide_the_first_of_another_nor_what_is_accepted()
 
 #[test]
 fn the_window_of_reports_is_the_configured_one() {
-    let mut client = End::client(with(client_config(), |config| {
+    let mut client = Scripted::client(with(client_config(), |config| {
         config.progress.window = RateWindow::new(1, Duration::from_secs(5));
     }));
     for (millis, surfaced) in [(0, 1), (4999, 0), (5000, 1)] {
@@ -258,7 +260,7 @@ fn an_equal_value_with_a_message_is_only_a_message_where_that_is_wanted() {
     let equal = notification(NOTIFICATION, r#"{"progressToken":2,"progress":5,"total":9,"message":"still"}"#);
     let lower = notification(NOTIFICATION, r#"{"progressToken":2,"progress":4,"message":"back"}"#);
     for accept_equal in [false, true] {
-        let mut client = End::client(with(client_config(), |config| config.progress.accept_equal = accept_equal));
+        let mut client = Scripted::client(with(client_config(), |config| config.progress.accept_equal = accept_equal));
         let call = client.call();
         client.sent();
         client.frame(&progress(2, 5.0)).events();
@@ -316,7 +318,7 @@ fn what_an_error_says_of_the_partial_result_is_newer_than_what_came_with_progres
 
 #[test]
 fn progress_for_a_session_that_calls_nothing_is_dropped() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     server.frame(&progress(5, 1.0));
     assert_eq!((server.violations(), server.sent()), (vec![Violation::UnknownProgress], vec![]));
 }

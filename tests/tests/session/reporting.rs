@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use protocol_core::{Config, Event, InboundId, Instant, Progress, ProgressError, RateWindow, Reported, ServeOptions};
-use tests::end::{End, call_tool, cancelled, json, ok, progress, request, server_config, with};
-use tests::pair::Pair;
-use tests::storm::Rng;
+use testkit::config::{server_config, with};
+use testkit::scripted::{call_tool, cancelled, json, ok, progress, request};
+use testkit::{Pair, Rng, Scripted};
 
 /// At most `updates` in any `millis`.
 fn at_most(updates: u32, millis: u64) -> RateWindow {
@@ -22,11 +22,11 @@ fn narrow() -> Config {
 }
 
 fn of(value: f64, total: f64) -> Progress {
-    Progress { total: Some(total), ..Progress::value(value) }
+    Progress::value(value).with_total(total)
 }
 
 /// The value and the message of each frame of progress that waits to be sent; there must be no other frame.
-fn updates(server: &mut End) -> Vec<(f64, Option<String>)> {
+fn updates(server: &mut Scripted) -> Vec<(f64, Option<String>)> {
     let read = |text: &String| {
         let frame: serde_json::Value = serde_json::from_str(text).unwrap();
         assert_eq!(frame["method"], "notifications/progress", "{text}");
@@ -36,7 +36,7 @@ fn updates(server: &mut End) -> Vec<(f64, Option<String>)> {
     server.sent().iter().map(read).collect()
 }
 
-fn values(server: &mut End) -> Vec<f64> {
+fn values(server: &mut Scripted) -> Vec<f64> {
     updates(server).into_iter().map(|(value, _)| value).collect()
 }
 
@@ -50,7 +50,7 @@ fn an_update_becomes_one_notification_with_the_members_that_it_has() {
         (Progress::message("m"), r#""progress":0,"message":"m""#),
         (Progress::value(1.0).with_data(json(r#"{"a" : 1.0}"#)), r#""progress":1,"_meta":{"protocol-core/data":{"a" : 1.0}}"#),
     ] {
-        let mut server = End::server(server_config());
+        let mut server = Scripted::server(server_config());
         let id = server.receive_call(1);
         assert_eq!(server.report(id, update), Reported::Sent);
         let frame = format!(r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":1,{members}}}}}"#);
@@ -60,7 +60,7 @@ fn an_update_becomes_one_notification_with_the_members_that_it_has() {
 
 #[test]
 fn the_first_revision_has_no_place_for_a_message() {
-    let mut server = End::server_at(server_config(), "2024-11-05", "{}");
+    let mut server = Scripted::server_at(server_config(), "2024-11-05", "{}");
     let id = server.receive_call(1);
     server.report(id, Progress::value(1.0).with_message("m"));
     assert_eq!(server.sent(), [progress(1, 1.0)]);
@@ -69,7 +69,7 @@ fn the_first_revision_has_no_place_for_a_message() {
 #[test]
 fn a_token_is_echoed_with_its_type_and_zero_and_empty_text_are_tokens() {
     for token in ["7", "-7", "0", "9007199254740993", r#""abc""#, r#""7""#, r#""""#] {
-        let mut server = End::server(server_config());
+        let mut server = Scripted::server(server_config());
         server.frame(&request(1, "tools/list", &format!(r#"{{"_meta":{{"progressToken":{token}}}}}"#)));
         let events = server.events();
         let [Event::Request { id, observed: true, .. }] = events[..] else { panic!("{events:?}") };
@@ -82,7 +82,7 @@ fn a_token_is_echoed_with_its_type_and_zero_and_empty_text_are_tokens() {
 
 #[test]
 fn without_a_token_nothing_is_sent_and_nonsense_is_nonsense_all_the_same() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     server.frame(&call_tool(1, false));
     let id = server.request();
     assert_eq!(server.report(id, Progress::count(1, 2)), Reported::Unobserved);
@@ -93,7 +93,7 @@ fn without_a_token_nothing_is_sent_and_nonsense_is_nonsense_all_the_same() {
 
 #[test]
 fn numbers_that_make_no_sense_are_refused_and_the_next_update_goes_out_as_if_they_had_not_been() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
     for (update, error) in [
         (Progress::value(f64::NAN), ProgressError::NotFinite),
@@ -110,7 +110,7 @@ fn numbers_that_make_no_sense_are_refused_and_the_next_update_goes_out_as_if_the
 
 #[test]
 fn what_does_not_increase_is_left_out_and_its_message_rides_on_the_next_increase() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
     let reported: Vec<_> = [
         of(5.0, 10.0).with_message("downloading"),
@@ -134,7 +134,7 @@ fn what_does_not_increase_is_left_out_and_its_message_rides_on_the_next_increase
 
 #[test]
 fn the_first_message_alone_goes_out_with_the_value_zero() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
     for update in [Progress::message("a"), Progress::message("b"), Progress::value(0.0), Progress::value(1.0)] {
         server.report(id, update);
@@ -144,7 +144,7 @@ fn the_first_message_alone_goes_out_with_the_value_zero() {
 
 #[test]
 fn a_message_alone_repeats_the_last_value_where_that_is_allowed() {
-    let mut server = End::server(with(server_config(), |config| config.progress.repeat_value_for_message = true));
+    let mut server = Scripted::server(with(server_config(), |config| config.progress.repeat_value_for_message = true));
     let id = server.receive_call(1);
     for update in [of(3.0, 9.0), Progress::message("m"), Progress::message("n"), of(3.0, 9.0), of(4.0, 9.0)] {
         server.report(id, update);
@@ -154,9 +154,9 @@ fn a_message_alone_repeats_the_last_value_where_that_is_allowed() {
 
 #[test]
 fn the_last_value_is_not_repeated_without_a_message_or_for_one_that_was_said_last() {
-    let mut server = End::server(with(server_config(), |config| config.progress.repeat_value_for_message = true));
+    let mut server = Scripted::server(with(server_config(), |config| config.progress.repeat_value_for_message = true));
     let id = server.receive_call(1);
-    let data = |number: &str| Progress { data: Some(json(number)), ..Progress::default() };
+    let data = |number: &str| Progress::default().with_data(json(number));
     assert_eq!(server.report(id, Progress::default()), Reported::NotIncreasing);
     assert_eq!(server.report(id, data("0")), Reported::Kept);
     assert_eq!(server.report(id, of(3.0, 9.0).with_message("m")), Reported::Sent);
@@ -173,7 +173,7 @@ fn the_last_value_is_not_repeated_without_a_message_or_for_one_that_was_said_las
 
 #[test]
 fn a_message_alone_joins_the_value_that_is_kept_and_does_not_take_its_place() {
-    let mut server = End::server(with(windowed(at_most(1, 1_000)), |config| config.progress.repeat_value_for_message = true));
+    let mut server = Scripted::server(with(windowed(at_most(1, 1_000)), |config| config.progress.repeat_value_for_message = true));
     let id = server.receive_call(1);
     server.report(id, of(1.0, 10.0));
     server.report(id, of(5.0, 10.0));
@@ -187,11 +187,11 @@ fn a_message_alone_joins_the_value_that_is_kept_and_does_not_take_its_place() {
 #[test]
 fn a_total_below_the_value_that_is_kept_does_not_take_the_place_of_the_one_before() {
     let totals = |newer: f64| {
-        let mut server = End::server(windowed(at_most(1, 1_000)));
+        let mut server = Scripted::server(windowed(at_most(1, 1_000)));
         let id = server.receive_call(1);
         server.report(id, of(1.0, 10.0));
         server.report(id, of(5.0, 10.0));
-        server.report(id, Progress { total: Some(newer), ..Progress::message("m") });
+        server.report(id, Progress::message("m").with_total(newer));
         server.at(1_000);
         let frame: serde_json::Value = serde_json::from_str(&server.sent().pop().unwrap()).unwrap();
         (frame["params"]["progress"].as_f64(), frame["params"]["total"].as_f64())
@@ -203,7 +203,7 @@ fn a_total_below_the_value_that_is_kept_does_not_take_the_place_of_the_one_befor
 
 #[test]
 fn a_full_window_keeps_the_newest_and_lets_it_go_when_it_opens_to_the_microsecond() {
-    let mut server = End::server(windowed(at_most(2, 100)));
+    let mut server = Scripted::server(windowed(at_most(2, 100)));
     let id = server.receive_call(1);
     let first = server.report(id, Progress::value(1.0));
     let second = server.at(30).report(id, Progress::value(2.0));
@@ -223,7 +223,7 @@ fn a_full_window_keeps_the_newest_and_lets_it_go_when_it_opens_to_the_microsecon
 
 #[test]
 fn a_kept_update_is_merged_member_by_member() {
-    let mut server = End::server(windowed(at_most(1, 100)));
+    let mut server = Scripted::server(windowed(at_most(1, 100)));
     let id = server.receive_call(1);
     server.report(id, Progress::value(1.0));
     server.drain();
@@ -241,7 +241,7 @@ fn a_kept_update_is_merged_member_by_member() {
 
 #[test]
 fn what_is_kept_goes_out_before_the_answer_whoever_gives_it() {
-    type Ending = fn(&mut End, InboundId);
+    type Ending = fn(&mut Scripted, InboundId);
     let ends: [(&str, Ending); 2] = [
         ("the handler", |server, id| {
             server.respond(id);
@@ -251,7 +251,7 @@ fn what_is_kept_goes_out_before_the_answer_whoever_gives_it() {
         }),
     ];
     for (name, end) in ends {
-        let mut server = End::server(windowed(at_most(0, 1_000)));
+        let mut server = Scripted::server(windowed(at_most(0, 1_000)));
         let id = server.receive_call(1);
         server.report(id, Progress::value(1.0));
         server.report(id, Progress::value(2.0));
@@ -268,7 +268,7 @@ fn no_window_ever_holds_more_than_its_number_and_the_last_word_always_arrives() 
     for seed in 0..60 {
         let mut rng = Rng::new(seed);
         let (most, length) = (1 + rng.below(4), 20 + rng.below(100) as u64);
-        let mut server = End::server(windowed(at_most(most as u32, length)));
+        let mut server = Scripted::server(windowed(at_most(most as u32, length)));
         let id = server.receive_call(1);
         let mut sent: Vec<(u64, f64)> = Vec::new();
         let mut value = 0.0;
@@ -298,7 +298,7 @@ fn no_window_ever_holds_more_than_its_number_and_the_last_word_always_arrives() 
 
 #[test]
 fn the_final_update_passes_a_full_window_at_once_and_only_once() {
-    let mut server = End::server(windowed(at_most(1, 1_000)));
+    let mut server = Scripted::server(windowed(at_most(1, 1_000)));
     let id = server.receive_call(1);
     let reported = [of(1.0, 3.0), of(2.0, 3.0), of(3.0, 3.0), of(3.0, 3.0), of(3.0, 3.0), of(2.0, 2.0), of(4.0, 4.0)]
         .map(|update| server.report(id, update));
@@ -311,7 +311,7 @@ fn the_final_update_passes_a_full_window_at_once_and_only_once() {
 
 #[test]
 fn a_final_update_that_found_no_room_passes_the_window_once_there_is_some() {
-    let mut server = End::server(with(windowed(at_most(1, 1_000)), |config| config.limits.output_bytes = 1));
+    let mut server = Scripted::server(with(windowed(at_most(1, 1_000)), |config| config.limits.output_bytes = 1));
     let id = server.receive_call(1);
     server.report(id, of(1.0, 3.0));
     server.report(id, of(3.0, 3.0));
@@ -322,7 +322,7 @@ fn a_final_update_that_found_no_room_passes_the_window_once_there_is_some() {
 #[test]
 fn regression_a_final_update_that_waits_for_room_passes_those_that_wait_for_the_window_of_the_session() {
     for updates in [1, 0] {
-        let mut server = End::server(with(narrow(), |config| config.progress.session_window = at_most(updates, 3_600_000)));
+        let mut server = Scripted::server(with(narrow(), |config| config.progress.session_window = at_most(updates, 3_600_000)));
         let (first, second) = (server.receive_call(1), server.receive_call(2));
         server.report(first, of(1.0, 10.0));
         server.frame(r#"{"jsonrpc":"2.0","id":9,"method":"ping"}"#);
@@ -337,9 +337,9 @@ fn regression_a_final_update_that_waits_for_room_passes_those_that_wait_for_the_
 fn an_update_loses_its_words_only_where_its_frame_would_be_over_the_limit() {
     let message = "x".repeat(1_000);
     let sent = |limit| {
-        let mut server = End::server(with(server_config(), |config| config.limits.frame_bytes = limit));
+        let mut server = Scripted::server(with(server_config(), |config| config.limits.frame_bytes = limit));
         let id = server.receive_call(1);
-        server.report(id, Progress { message: Some(message.clone().into()), ..Progress::value(1.0) });
+        server.report(id, Progress::value(1.0).with_message(message.clone()));
         server.sent()
     };
     let whole = sent(4_096);
@@ -352,7 +352,7 @@ fn an_update_loses_its_words_only_where_its_frame_would_be_over_the_limit() {
 
 #[test]
 fn a_window_of_the_session_bounds_all_its_invocations_together() {
-    let mut server = End::server(with(server_config(), |config| config.progress.session_window = at_most(2, 100)));
+    let mut server = Scripted::server(with(server_config(), |config| config.progress.session_window = at_most(2, 100)));
     let calls: Vec<_> = (1..=4).map(|id| server.receive_call(id)).collect();
     let reported: Vec<_> = calls.iter().map(|id| server.report(*id, Progress::value(1.0))).collect();
     use Reported::{Kept, Sent};
@@ -369,7 +369,7 @@ fn a_window_of_the_session_bounds_all_its_invocations_together() {
 
 #[test]
 fn a_session_wakes_for_its_window_only_while_an_update_waits_for_it() {
-    let mut server = End::server(with(server_config(), |config| {
+    let mut server = Scripted::server(with(server_config(), |config| {
         config.progress.session_window = at_most(1, 100);
         config.timeouts.serve = None;
     }));
@@ -387,7 +387,7 @@ fn a_session_wakes_for_its_window_only_while_an_update_waits_for_it() {
 fn no_window_of_the_session_is_ever_exceeded_and_none_of_its_invocations_starves() {
     let (most, length) = (3, 50);
     let mut server =
-        End::server(with(windowed(at_most(2, 40)), |config| config.progress.session_window = at_most(most as u32, length)));
+        Scripted::server(with(windowed(at_most(2, 40)), |config| config.progress.session_window = at_most(most as u32, length)));
     let calls: Vec<_> = (1..=5).map(|id| server.receive_call(id)).collect();
     let (mut rng, mut sent, mut last) = (Rng::new(5), Vec::new(), [0.0; 5]);
     for millis in 1..3_000 {
@@ -407,7 +407,7 @@ fn no_window_of_the_session_is_ever_exceeded_and_none_of_its_invocations_starves
 }
 
 /// The number of times that each of two calls was heard that both report all the time, while `step` lets one update go now and then.
-fn heard(mut server: End, mut step: impl FnMut(&mut End, u64)) -> [usize; 2] {
+fn heard(mut server: Scripted, mut step: impl FnMut(&mut Scripted, u64)) -> [usize; 2] {
     let calls = [server.receive_call(1), server.receive_call(2)];
     let mut sent = Vec::new();
     for millis in 1..=1_000 {
@@ -424,10 +424,10 @@ fn heard(mut server: End, mut step: impl FnMut(&mut End, u64)) -> [usize; 2] {
 fn calls_that_report_all_the_time_take_turns_where_there_is_not_room_for_all() {
     // A call that is never heard of times out at its caller.
     let contended = with(server_config(), |config| config.progress.session_window = at_most(1, 10));
-    let by_window = heard(End::server(contended), |server, millis| {
+    let by_window = heard(Scripted::server(contended), |server, millis| {
         server.at(millis);
     });
-    let by_outbox = heard(End::server(narrow()), |_, _| {});
+    let by_outbox = heard(Scripted::server(narrow()), |_, _| {});
     let fair = |[first, second]: [usize; 2], least: usize| first.abs_diff(second) <= 1 && first + second >= least;
     assert!(
         fair(by_window, 100) && fair(by_outbox, 1_000),
@@ -437,7 +437,7 @@ fn calls_that_report_all_the_time_take_turns_where_there_is_not_room_for_all() {
 
 #[test]
 fn a_window_can_be_set_for_one_invocation_and_a_wider_one_lets_what_is_kept_go_at_once() {
-    let mut server = End::server(windowed(at_most(1, 1_000)));
+    let mut server = Scripted::server(windowed(at_most(1, 1_000)));
     let (id, other) = (server.receive_call(1), server.receive_call(2));
     for call in [id, other] {
         server.report(call, Progress::value(1.0));
@@ -452,7 +452,7 @@ fn a_window_can_be_set_for_one_invocation_and_a_wider_one_lets_what_is_kept_go_a
 
 #[test]
 fn beyond_the_output_limit_updates_merge_to_one_that_leaves_as_the_outbox_drains() {
-    let mut server = End::server(narrow());
+    let mut server = Scripted::server(narrow());
     let (id, other) = (server.receive_call(1), server.receive_call(2));
     assert_eq!(server.report(id, Progress::value(1.0)), Reported::Sent);
     for value in 2..=9 {
@@ -466,7 +466,7 @@ fn beyond_the_output_limit_updates_merge_to_one_that_leaves_as_the_outbox_drains
 
 #[test]
 fn merged_updates_still_keep_to_the_window() {
-    let mut server = End::server(with(windowed(at_most(2, 100)), |config| config.limits.output_bytes = 1));
+    let mut server = Scripted::server(with(windowed(at_most(2, 100)), |config| config.limits.output_bytes = 1));
     let id = server.receive_call(1);
     for value in 1..=4 {
         server.report(id, Progress::value(f64::from(value)));
@@ -480,7 +480,7 @@ fn merged_updates_still_keep_to_the_window() {
 
 #[test]
 fn an_update_that_waits_for_room_leaves_before_the_response() {
-    let mut server = End::server(narrow());
+    let mut server = Scripted::server(narrow());
     let id = server.receive_call(1);
     server.report(id, Progress::value(1.0));
     server.report(id, Progress::value(2.0));
@@ -490,7 +490,7 @@ fn an_update_that_waits_for_room_leaves_before_the_response() {
 
 #[test]
 fn room_that_a_cancel_makes_lets_what_waited_go() {
-    let mut server = End::server(narrow());
+    let mut server = Scripted::server(narrow());
     let (id, other) = (server.receive_call(1), server.receive_call(2));
     server.report(id, Progress::value(1.0));
     assert_eq!(server.report(other, Progress::value(1.0)), Reported::Coalesced);
@@ -500,7 +500,7 @@ fn room_that_a_cancel_makes_lets_what_waited_go() {
 
 #[test]
 fn a_cancel_withdraws_the_updates_of_its_call_that_have_not_left_and_no_others() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     let (id, other) = (server.receive_call(1), server.receive_call(2));
     for value in [1.0, 2.0] {
         server.report(id, Progress::value(value));
@@ -514,7 +514,7 @@ fn a_cancel_withdraws_the_updates_of_its_call_that_have_not_left_and_no_others()
 
 #[test]
 fn nothing_that_is_kept_survives_the_end_of_its_call() {
-    let mut server = End::server(windowed(at_most(1, 1_000)));
+    let mut server = Scripted::server(windowed(at_most(1, 1_000)));
     for number in [1, 2] {
         let id = server.receive_call(number);
         server.report(id, Progress::value(1.0));

@@ -6,13 +6,15 @@ use protocol_core::{
     Ask, AskError, CancelReason, CheckpointError, Content, Event, InboundId, Level, LogRecord, NotLive, Notice, Op, Progress,
     ProgressError, Reply, RpcError, ServeOptions, ToolOutput, TransportEnd, Violation,
 };
-use tests::end::{End, call_tool, cancelled, error, initialize, json, notification, ok, request, result, server_config, with};
+use testkit::Scripted;
+use testkit::config::{server_config, with};
+use testkit::scripted::{call_tool, cancelled, error, initialize, json, notification, ok, request, result};
 
 const TIMED_OUT: &str =
     r#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"the time for this call has run out"}],"isError":true}}"#;
 
 /// What happens to a server.
-type Step = fn(&mut End);
+type Step = fn(&mut Scripted);
 
 /// A server that keeps responses back for 50 ms after a last update.
 fn gap() -> protocol_core::Config {
@@ -33,7 +35,7 @@ fn each_method_becomes_its_operation_with_the_parameters_as_they_were_written() 
         ("resources/unsubscribe", Op::Unsubscribe),
         ("completion/complete", Op::Complete),
     ] {
-        let mut server = End::server(server_config());
+        let mut server = Scripted::server(server_config());
         let given =
             r#"{ "a" : [1.50],"name":"n","uri":"u:x","ref":{"type":"ref/prompt","name":"n"},"argument":{"name":"a","value":""} }"#;
         server.frame(&request(1, method, given));
@@ -55,7 +57,7 @@ fn each_method_becomes_its_operation_with_the_parameters_as_they_were_written() 
 #[test]
 fn an_answer_echoes_the_id_of_its_request_with_its_type() {
     for id in ["1", "0", "-5", "9007199254740993", r#""1""#, r#""""#, r#""é\"\\""#] {
-        let mut server = End::server(server_config());
+        let mut server = Scripted::server(server_config());
         server.frame(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#));
         let inbound = server.request();
         server.reply(inbound, Reply::Raw(json(r#"{"tools":[]}"#)));
@@ -81,7 +83,7 @@ fn a_refused_request_is_answered_with_the_error_that_says_why_and_leaves_nothing
         ("tools/call", r#"{"_meta":{"progressToken":null}}"#, -32602, Some(Violation::InvalidParams)),
         ("tools/call", r#"{"_meta":{},"_meta":{}}"#, -32600, Some(Violation::RepeatedMember)),
     ] {
-        let mut server = End::server(with(server_config(), |config| {
+        let mut server = Scripted::server(with(server_config(), |config| {
             config.capabilities = protocol_core::Capabilities::default();
             config.capabilities.tools = true;
         }));
@@ -100,7 +102,7 @@ fn a_refused_request_is_answered_with_the_error_that_says_why_and_leaves_nothing
 
 #[test]
 fn the_name_of_an_unknown_method_comes_back_only_in_part() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     server.frame(&request(1, &"é".repeat(100_000), "{}"));
     assert_eq!(server.sent(), [error(1, -32601, &format!("method not found: {}", "é".repeat(64)))]);
 }
@@ -111,7 +113,7 @@ fn a_second_request_with_the_id_of_one_in_flight_is_not_answered_and_does_not_di
         .map(|method| request(1, method, "{}"));
     for second in seconds {
         // Full: what is refused for that reason must not be answered either.
-        let mut server = End::server(with(server_config(), |config| config.limits.in_flight = 1));
+        let mut server = Scripted::server(with(server_config(), |config| config.limits.in_flight = 1));
         let id = server.receive_call(1);
         server.frame(&second);
         assert_eq!(server.sent(), Vec::<String>::new(), "{second}");
@@ -124,7 +126,7 @@ fn a_second_request_with_the_id_of_one_in_flight_is_not_answered_and_does_not_di
 
 #[test]
 fn an_id_is_taken_as_long_as_its_answer_is_held_back_or_its_cancelled_handler_runs() {
-    let mut server = End::server(gap());
+    let mut server = Scripted::server(gap());
     let id = server.receive_call(1);
     server.report(id, Progress::value(1.0));
     server.respond(id).drain().frame(&call_tool(1, false));
@@ -157,7 +159,7 @@ fn an_id_that_is_used_again_after_its_answer_is_reported_and_served() {
         }),
     ];
     for (name, end) in endings {
-        let mut server = End::server(serve.clone());
+        let mut server = Scripted::server(serve.clone());
         server.frame(&call_tool(1, false));
         end(&mut server);
         server.drain().frame(&call_tool(1, false));
@@ -170,7 +172,7 @@ fn an_id_that_is_used_again_after_its_answer_is_reported_and_served() {
 
 #[test]
 fn a_handler_that_ends_after_its_deadline_leaves_the_next_request_of_the_same_id_alone() {
-    let mut server = End::server(with(server_config(), |config| config.timeouts.serve = Some(Duration::from_secs(1))));
+    let mut server = Scripted::server(with(server_config(), |config| config.timeouts.serve = Some(Duration::from_secs(1))));
     let first = server.receive_call(1);
     server.at(1_000).drain();
     let second = server.receive_call(1);
@@ -184,7 +186,7 @@ fn a_handler_that_ends_after_its_deadline_leaves_the_next_request_of_the_same_id
 #[test]
 fn a_ping_is_answered_in_every_phase() {
     let ping = request(9, "ping", "{}");
-    let mut server = End::new(server_config());
+    let mut server = Scripted::new(server_config());
     server.frame(&ping);
     assert_eq!(server.sent(), [result(9)], "before the handshake");
     server.frame(&initialize(0, "2025-11-25", "{}")).drain().frame(&ping);
@@ -204,7 +206,7 @@ fn a_notification_is_never_answered() {
         ("notifications/progress", "{}", Some(Violation::InvalidProgress)),
         ("notifications/message", r#"{"level":"info","data":1}"#, Some(Violation::WrongDirection)),
     ] {
-        let mut server = End::server(server_config());
+        let mut server = Scripted::server(server_config());
         server.frame(&notification(method, params));
         assert_eq!(server.sent(), Vec::<String>::new());
         let expected = match told {
@@ -217,7 +219,7 @@ fn a_notification_is_never_answered() {
 
 #[test]
 fn a_cancel_is_told_once_and_everything_the_handler_does_afterwards_is_refused() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
     server.frame(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"enough"}}"#);
     assert_eq!(server.events(), [Event::Cancelled { id, why: CancelReason::Peer(Some("enough".into())) }]);
@@ -228,7 +230,7 @@ fn a_cancel_is_told_once_and_everything_the_handler_does_afterwards_is_refused()
     assert_eq!(session.checkpoint(id, json("{}")), Err(CheckpointError::NotLive));
     assert_eq!(session.request_input(id, Ask::Roots, now), Err(AskError::NotLive));
     assert_eq!(session.configure(id, ServeOptions::default(), now), Err(NotLive));
-    let record = LogRecord { level: Level::Error, logger: None, data: json("1") };
+    let record = LogRecord::new(Level::Error, json("1"));
     assert_eq!(session.log(Some(id), record, now), Err(NotLive));
     assert_eq!((session.stats().inbound_calls, session.stats().orphans), (1, 1));
     assert_eq!(session.respond(id, Reply::Tool(ToolOutput::text("late")), now), Err(NotLive));
@@ -238,7 +240,7 @@ fn a_cancel_is_told_once_and_everything_the_handler_does_afterwards_is_refused()
 
 #[test]
 fn nothing_more_leaves_for_a_call_that_is_cancelled_at_any_point_of_its_life() {
-    type Reach = fn(&mut End, InboundId);
+    type Reach = fn(&mut Scripted, InboundId);
     let points: [(&str, Reach); 5] = [
         ("at once", |_, _| {}),
         ("progress waits to be sent", |server, id| {
@@ -258,7 +260,7 @@ fn nothing_more_leaves_for_a_call_that_is_cancelled_at_any_point_of_its_life() {
         }),
     ];
     for (name, reach) in points {
-        let mut server = End::server(server_config());
+        let mut server = Scripted::server(server_config());
         let id = server.receive_call(1);
         reach(&mut server, id);
         server.frame(&cancelled(1)).at(1_000_000);
@@ -281,7 +283,7 @@ fn a_cancel_that_names_nothing_in_flight_changes_nothing_and_is_not_answered() {
         "{}",
         "[1]",
     ] {
-        let mut server = End::server(server_config());
+        let mut server = Scripted::server(server_config());
         let id = server.receive_call(1);
         // One of ours with a number that the peer could mean: the directions never meet.
         let question = server.ask(id, Ask::Roots);
@@ -295,7 +297,7 @@ fn a_cancel_that_names_nothing_in_flight_changes_nothing_and_is_not_answered() {
 
 #[test]
 fn a_cancel_after_the_answer_or_after_the_deadline_is_ignored() {
-    let mut server = End::server(with(server_config(), |config| config.timeouts.serve = Some(Duration::from_secs(1))));
+    let mut server = Scripted::server(with(server_config(), |config| config.timeouts.serve = Some(Duration::from_secs(1))));
     let id = server.receive_call(1);
     server.respond(id).drain().frame(&cancelled(1)).expect_silence();
     let id = server.receive_call(2);
@@ -305,7 +307,7 @@ fn a_cancel_after_the_answer_or_after_the_deadline_is_ignored() {
 
 #[test]
 fn a_second_answer_is_refused_and_never_sent() {
-    let mut server = End::server(gap());
+    let mut server = Scripted::server(gap());
     let id = server.receive_call(1);
     server.report(id, Progress::value(1.0));
     server.respond(id).drain();
@@ -328,7 +330,7 @@ fn a_deadline_answers_a_tool_call_with_a_failed_result_and_anything_else_with_an
                 .to_owned(),
         ),
     ] {
-        let mut server = End::server(config.clone());
+        let mut server = Scripted::server(config.clone());
         server.frame(&frame);
         let id = server.request();
         assert_eq!(server.session.poll_timeout(), Some(protocol_core::Instant::from_millis(1_000)));
@@ -345,7 +347,7 @@ fn a_deadline_answers_a_tool_call_with_a_failed_result_and_anything_else_with_an
 
 #[test]
 fn an_answer_before_the_deadline_ends_the_deadline() {
-    let mut server = End::server(with(server_config(), |config| config.timeouts.serve = Some(Duration::from_secs(1))));
+    let mut server = Scripted::server(with(server_config(), |config| config.timeouts.serve = Some(Duration::from_secs(1))));
     let id = server.receive_call(1);
     server.at(999).respond(id);
     assert_eq!((server.sent(), server.session.poll_timeout()), (vec![ok(1)], None));
@@ -353,7 +355,7 @@ fn an_answer_before_the_deadline_ends_the_deadline() {
 
 #[test]
 fn no_time_at_all_answers_on_receipt() {
-    let mut server = End::server(with(server_config(), |config| config.timeouts.serve = Some(Duration::ZERO)));
+    let mut server = Scripted::server(with(server_config(), |config| config.timeouts.serve = Some(Duration::ZERO)));
     server.frame(&call_tool(1, true));
     let events = server.events();
     let [Event::Request { id, .. }, Event::Cancelled { id: ended, why: CancelReason::Deadline }] = events[..] else {
@@ -365,10 +367,10 @@ fn no_time_at_all_answers_on_receipt() {
 
 #[test]
 fn a_deadline_of_one_invocation_counts_from_its_receipt_and_can_be_moved_both_ways() {
-    let mut server = End::server(with(server_config(), |config| config.timeouts.serve = Some(Duration::from_secs(1))));
+    let mut server = Scripted::server(with(server_config(), |config| config.timeouts.serve = Some(Duration::from_secs(1))));
     let id = server.receive_call(1);
     let other = server.receive_call(2);
-    let set = |server: &mut End, millis| {
+    let set = |server: &mut Scripted, millis| {
         let options = ServeOptions::default().with_deadline(Duration::from_millis(millis));
         server.session.configure(id, options, server.now).unwrap();
     };
@@ -400,12 +402,12 @@ fn a_response_larger_than_a_frame_becomes_an_internal_error() {
         Reply::Error(RpcError::new(1, long.clone())),
     ];
     for reply in replies {
-        let mut server = End::server_at(config.clone(), "2025-11-25", "{}");
+        let mut server = Scripted::server_at(config.clone(), "2025-11-25", "{}");
         let id = server.receive_call(1);
         server.reply(id, reply);
         assert_eq!(server.sent(), [error(1, -32603, "the result is larger than a frame may be")]);
     }
-    let mut server = End::server_at(config, "2025-11-25", "{}");
+    let mut server = Scripted::server_at(config, "2025-11-25", "{}");
     let id = server.receive_call(1);
     server.session.checkpoint(id, json(&format!(r#"{{"long":"{long}"}}"#))).unwrap();
     server.session.configure(id, ServeOptions::default().with_deadline(Duration::ZERO), server.now).unwrap();
@@ -414,7 +416,7 @@ fn a_response_larger_than_a_frame_becomes_an_internal_error() {
 
 #[test]
 fn a_reply_that_does_not_fit_its_request_becomes_an_internal_error() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     for not_an_object in ["[]", "1", "null", r#""{}""#] {
         let id = server.receive_call(1);
         server.reply(id, Reply::Raw(json(not_an_object)));
@@ -439,7 +441,7 @@ fn a_tools_output_is_shaped_for_the_revision() {
         ("2025-06-18", r#","structuredContent":{"n":1}"#),
         ("2025-11-25", r#","structuredContent":{"n":1}"#),
     ] {
-        let mut server = End::server_at(server_config(), revision, "{}");
+        let mut server = Scripted::server_at(server_config(), revision, "{}");
         let id = server.receive_call(1);
         server.reply(id, Reply::Tool(output.clone()));
         assert_eq!(server.sent(), [format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{{content}{structured},"isError":true}}}}"#)]);
@@ -448,7 +450,7 @@ fn a_tools_output_is_shaped_for_the_revision() {
 
 #[test]
 fn an_error_goes_out_with_its_code_its_message_and_its_data() {
-    let mut server = End::server(server_config());
+    let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
     server.reply(id, Reply::Error(RpcError::new(-32002, "no \"such\" thing").with_data(json(r#"{"uri":"x"}"#))));
     assert_eq!(
@@ -459,7 +461,7 @@ fn an_error_goes_out_with_its_code_its_message_and_its_data() {
 
 #[test]
 fn a_response_keeps_its_distance_from_the_last_update_to_the_microsecond() {
-    let mut server = End::server(gap());
+    let mut server = Scripted::server(gap());
     let id = server.receive_call(1);
     server.at(100).report(id, Progress::value(1.0));
     server.at(120).respond(id);
@@ -487,7 +489,7 @@ fn a_response_that_is_held_back_has_won_against_the_cancel_the_deadline_and_the_
         ("end of input", |server| server.session.handle_end(TransportEnd::Eof, server.now)),
     ];
     for (name, race) in races {
-        let mut server = End::server(with(gap(), |config| config.timeouts.serve = Some(Duration::from_millis(40))));
+        let mut server = Scripted::server(with(gap(), |config| config.timeouts.serve = Some(Duration::from_millis(40))));
         let id = server.receive_call(1);
         server.report(id, Progress::value(1.0));
         server.respond(id).drain();

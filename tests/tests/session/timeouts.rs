@@ -6,29 +6,31 @@ use protocol_core::{
     Answer, Ask, CallTimeouts, CloseReason, Event, InputFailed, Instant, Invoke, Op, OutboundId, Outcome, Progress, TimeoutKind,
     Violation,
 };
-use tests::end::{End, cancelled, client_config, error, json, notification, progress, request, result, server_config, with};
+use testkit::Scripted;
+use testkit::config::{client_config, server_config, with};
+use testkit::scripted::{cancelled, error, json, notification, progress, request, result};
 
 const IDLE: Outcome = Outcome::TimedOut(TimeoutKind::Idle);
 const MAX_TOTAL: Outcome = Outcome::TimedOut(TimeoutKind::MaxTotal);
 
 fn clocks(idle: Option<u64>, max_total: Option<u64>) -> CallTimeouts {
     let span = |millis: Option<u64>| millis.map(Duration::from_millis);
-    CallTimeouts { idle: span(idle), max_total: span(max_total), reset_on_progress: true }
+    CallTimeouts::NONE.with_idle(span(idle)).with_max_total(span(max_total)).with_reset_on_progress(true)
 }
 
-fn call_with(client: &mut End, timeouts: CallTimeouts) -> OutboundId {
+fn call_with(client: &mut Scripted, timeouts: CallTimeouts) -> OutboundId {
     client.invoke(Invoke::new(Op::CallTool, json(r#"{"name":"t"}"#)).with_timeouts(timeouts))
 }
 
 /// A client with one call of these clocks in flight under the number 2, begun at 0.
-fn calling(timeouts: CallTimeouts) -> End {
-    let mut client = End::client(client_config());
+fn calling(timeouts: CallTimeouts) -> Scripted {
+    let mut client = Scripted::client(client_config());
     call_with(&mut client, timeouts);
     client.sent();
     client
 }
 
-fn due(end: &End) -> Option<u64> {
+fn due(end: &Scripted) -> Option<u64> {
     end.session.poll_timeout().map(|at| at.as_micros() / 1000)
 }
 
@@ -40,7 +42,7 @@ fn cancel_frame(id: u64) -> String {
 
 #[test]
 fn a_call_that_is_not_answered_times_out_with_one_cancel() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     let call = client.call();
     client.sent();
     client.at(59_999).expect_silence();
@@ -72,22 +74,23 @@ fn the_earlier_of_the_two_clocks_ends_the_call_and_is_named() {
 
 #[test]
 fn a_clock_beyond_the_end_of_time_never_runs_out() {
-    let mut client = calling(CallTimeouts { idle: Some(Duration::MAX), max_total: Some(Duration::MAX), reset_on_progress: true });
+    let mut client =
+        calling(CallTimeouts::NONE.with_idle(Some(Duration::MAX)).with_max_total(Some(Duration::MAX)).with_reset_on_progress(true));
     client.at(1_000_000).frame(&progress(2, 1.0)).events();
     client.at(2_000_000).expect_silence();
 }
 
 #[test]
 fn a_span_below_a_microsecond_still_lets_the_request_out() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     let short = Duration::from_nanos(1);
-    call_with(&mut client, CallTimeouts { idle: Some(short), max_total: None, reset_on_progress: false });
+    call_with(&mut client, CallTimeouts::NONE.with_idle(Some(short)));
     assert_eq!((client.sent().len(), client.session.poll_timeout()), (1, Some(Instant::from_micros(1))));
 }
 
 #[test]
 fn the_clocks_of_one_call_are_not_those_of_another() {
-    let mut client = End::client(with(client_config(), |config| config.timeouts.call = clocks(Some(300), None)));
+    let mut client = Scripted::client(with(client_config(), |config| config.timeouts.call = clocks(Some(300), None)));
     let usual = client.call();
     let short = call_with(&mut client, clocks(Some(100), None));
     client.sent();
@@ -99,7 +102,7 @@ fn the_clocks_of_one_call_are_not_those_of_another() {
 
 #[test]
 fn calls_that_are_due_together_end_in_the_order_in_which_they_were_made() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     let calls = [client.call(), client.call(), client.call()];
     client.sent();
     client.at(60_000);
@@ -115,7 +118,7 @@ fn calls_that_are_due_together_end_in_the_order_in_which_they_were_made() {
 fn a_call_that_waits_for_the_handshake_has_only_the_clock_of_that() {
     let answer = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#;
     for (timeouts, outcome) in [(clocks(Some(1000), None), IDLE), (clocks(None, Some(1000)), MAX_TOTAL)] {
-        let mut client = End::new(client_config());
+        let mut client = Scripted::new(client_config());
         call_with(&mut client, timeouts);
         client.sent();
         assert_eq!(due(&client), Some(10_000), "the end of the handshake");
@@ -130,7 +133,7 @@ fn a_call_that_waits_for_the_handshake_has_only_the_clock_of_that() {
 fn a_call_that_waits_for_the_handshake_and_has_no_time_at_all_is_never_sent() {
     let answer = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#;
     for (timeouts, outcome) in [(clocks(Some(0), None), IDLE), (clocks(None, Some(0)), MAX_TOTAL)] {
-        let mut client = End::new(client_config());
+        let mut client = Scripted::new(client_config());
         let call = call_with(&mut client, timeouts);
         client.sent();
         client.expect_silence();
@@ -142,7 +145,7 @@ fn a_call_that_waits_for_the_handshake_and_has_no_time_at_all_is_never_sent() {
 
 #[test]
 fn a_call_that_times_out_before_it_was_polled_is_never_sent() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.call();
     client.at(60_000);
     assert_eq!((client.outcome(), client.sent()), (IDLE, vec![]));
@@ -150,7 +153,7 @@ fn a_call_that_times_out_before_it_was_polled_is_never_sent() {
 
 #[test]
 fn the_caller_is_released_at_the_deadline_though_the_transport_is_stuck() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.call();
     client.session.poll_transmit().unwrap();
     // Nothing is polled from here on.
@@ -209,14 +212,14 @@ fn nothing_but_accepted_progress_of_the_call_itself_is_a_sign_of_life() {
 
 #[test]
 fn progress_is_no_sign_of_life_where_that_is_switched_off() {
-    let mut client = calling(CallTimeouts { reset_on_progress: false, ..clocks(Some(1000), None) });
+    let mut client = calling(clocks(Some(1000), None).with_reset_on_progress(false));
     client.at(500).frame(&progress(2, 1.0));
     assert_eq!((client.events().len(), due(&client)), (1, Some(1000)));
 }
 
 #[test]
 fn an_equal_value_that_is_handed_on_for_its_message_is_no_sign_of_life() {
-    let mut client = End::client(with(client_config(), |config| config.progress.accept_equal = true));
+    let mut client = Scripted::client(with(client_config(), |config| config.progress.accept_equal = true));
     call_with(&mut client, clocks(Some(1000), None));
     client.sent();
     client.frame(&progress(2, 1.0));
@@ -230,7 +233,7 @@ fn an_equal_value_that_is_handed_on_for_its_message_is_no_sign_of_life() {
 
 #[test]
 fn the_idle_clock_stands_still_while_a_question_of_the_call_is_open_and_then_starts_in_full() {
-    type Close = fn(&mut End, protocol_core::InputKey);
+    type Close = fn(&mut Scripted, protocol_core::InputKey);
     let closings: [Close; 3] = [
         |end, key| end.session.provide_input(key, Answer::Roots(json("[]")), end.now).unwrap(),
         |end, key| end.session.provide_input(key, Answer::Refused(protocol_core::RpcError::new(-1, "no")), end.now).unwrap(),
@@ -275,7 +278,7 @@ fn progress_while_a_question_is_open_starts_no_clock() {
 /// The time in which a person thinks is not the peer's.
 #[test]
 fn max_total_stands_still_while_a_question_is_open_and_goes_on_afterwards() {
-    let answer = |client: &mut End, key, millis| {
+    let answer = |client: &mut Scripted, key, millis| {
         client.at(millis).session.provide_input(key, Answer::Roots(json("[]")), Instant::from_millis(millis)).unwrap();
     };
     let mut client = calling(clocks(None, Some(3000)));
@@ -342,7 +345,7 @@ fn g9_what_is_handled_before_the_timeout_wins_however_late_it_is() {
     client.late(9000).frame(&request(7, "roots/list", "{}"));
     assert_eq!(due(&client), None);
 
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     let call = client.call();
     client.sent();
     client.late(999_000).session.cancel(call, None, Instant::from_millis(999_000)).unwrap();
@@ -371,7 +374,7 @@ fn an_answer_at_the_very_instant_of_the_deadline_wins_if_it_is_read_first() {
 
 #[test]
 fn time_that_runs_backwards_is_read_as_the_latest_seen() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     client.at(10_000);
     client.session.invoke(Invoke::new(Op::CallTool, json("{}")), Instant::from_millis(1)).unwrap();
     assert_eq!(due(&client), Some(70_000));
@@ -384,7 +387,7 @@ fn g7_a_call_with_no_time_at_all_is_over_when_the_verb_returns() {
     for (timeouts, outcome) in
         [(clocks(Some(0), None), IDLE), (clocks(None, Some(0)), MAX_TOTAL), (clocks(Some(0), Some(0)), MAX_TOTAL)]
     {
-        let mut client = End::client(client_config());
+        let mut client = Scripted::client(client_config());
         client.drain();
         client.at(500);
         let call = call_with(&mut client, timeouts);
@@ -410,7 +413,7 @@ fn g7_early_and_repeated_timeouts_do_nothing() {
 
 #[test]
 fn a_ping_that_is_not_answered_is_reported_and_never_cancelled() {
-    let mut client = End::client(client_config());
+    let mut client = Scripted::client(client_config());
     let ping = client.invoke(Invoke::ping().with_timeouts(clocks(Some(1000), None)));
     client.sent();
     client.at(1000);
@@ -424,7 +427,7 @@ fn a_ping_that_is_not_answered_is_reported_and_never_cancelled() {
 
 #[test]
 fn the_handshake_is_never_cancelled_whatever_becomes_of_the_calls_that_wait_for_it() {
-    let mut client = End::new(client_config());
+    let mut client = Scripted::new(client_config());
     let short = call_with(&mut client, clocks(Some(1000), None));
     let long = call_with(&mut client, CallTimeouts::NONE);
     let cancelled = call_with(&mut client, CallTimeouts::NONE);
@@ -447,8 +450,8 @@ fn the_handshake_is_never_cancelled_whatever_becomes_of_the_calls_that_wait_for_
 // ---- Questions of ours ----
 
 /// A server with one invocation under the id 1, and its config's time for a question.
-fn serving(input: Option<u64>) -> (End, protocol_core::InboundId) {
-    let mut server = End::server(with(server_config(), |config| config.timeouts.input = input.map(Duration::from_secs)));
+fn serving(input: Option<u64>) -> (Scripted, protocol_core::InboundId) {
+    let mut server = Scripted::server(with(server_config(), |config| config.timeouts.input = input.map(Duration::from_secs)));
     let id = server.receive_call(1);
     (server, id)
 }

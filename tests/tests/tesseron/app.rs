@@ -8,9 +8,11 @@ use protocol_core::{
     Logged, NotFound, NotLive, Notice, Op, Progress, ProgressError, RateWindow, Refused, Reply, Reported, Request, RpcError,
     Sample, ServeOptions, ToolOutput, TransportEnd, Violation,
 };
-use tests::end::{End, error, json, notification, request, with};
-use tests::pair::Pair;
-use tests::tesseron::{WELCOME, app_config, call_action, cancel, gateway_config, invoke, invoked, progress};
+use testkit::config::with;
+use testkit::config::{app_config, gateway_config};
+use testkit::scripted::{error, json, notification, request};
+use testkit::tesseron::{WELCOME, call_action, cancel, invoke, invoked, progress};
+use testkit::{Pair, Scripted};
 
 const CANCELLED: &str = r#""error":{"code":-32001,"message":"Action invocation was cancelled."}"#;
 const TIMED_OUT: &str = r#""error":{"code":-32002,"message":"Action timed out."}"#;
@@ -24,19 +26,19 @@ fn timed_out(id: u64) -> String {
 }
 
 /// An app that serves `i1`, its request 7.
-fn serving() -> (End, InboundId) {
-    let mut app = End::app(app_config());
+fn serving() -> (Scripted, InboundId) {
+    let mut app = Scripted::app(app_config());
     let id = app.receive_invoke(7, "i1");
     (app, id)
 }
 
 fn record(level: Level, data: &str) -> LogRecord {
-    LogRecord { level, logger: None, data: json(data) }
+    LogRecord::new(level, json(data))
 }
 
 /// Every verb of a handler that has lost its invocation is refused, and nothing leaves.
 #[track_caller]
-fn expect_dead(app: &mut End, id: InboundId, why: &str) {
+fn expect_dead(app: &mut Scripted, id: InboundId, why: &str) {
     app.drain();
     let now = app.now;
     assert_eq!(app.session.progress(id, Progress::percent(99.0), now), Err(ProgressError::NotLive), "{why}");
@@ -79,7 +81,7 @@ fn item_40_the_name_of_an_invocation_comes_back_as_it_was_given() {
     for (given, back) in
         [(r#""""#, r#""""#), (r#""\u0069nv \"1\"""#, r#""inv \"1\"""#), (r#""\n""#, r#""\n""#), ("\"\u{e9}\"", "\"\u{e9}\"")]
     {
-        let mut app = End::app(app_config());
+        let mut app = Scripted::app(app_config());
         app.frame(&request(7, "actions/invoke", &format!(r#"{{"name":"t","input":1,"invocationId":{given}}}"#)));
         let id = app.request();
         app.report(id, Progress::percent(1.0));
@@ -110,7 +112,7 @@ fn item_43_the_input_reaches_the_handler_untouched_and_is_null_where_there_is_no
         (r#","input":[]"#, "[]"),
         ("", "null"),
     ] {
-        let mut app = End::app(app_config());
+        let mut app = Scripted::app(app_config());
         app.frame(&request(
             7,
             "actions/invoke",
@@ -148,7 +150,7 @@ fn item_47_a_failure_without_a_number_is_internal() {
 
 #[test]
 fn a_result_over_the_frame_limit_is_internal() {
-    let mut app = End::app(with(app_config(), |config| config.limits.frame_bytes = 1024));
+    let mut app = Scripted::app(with(app_config(), |config| config.limits.frame_bytes = 1024));
     let id = app.receive_invoke(7, "i1");
     app.reply(id, Reply::Tool(ToolOutput::text("a".repeat(2000))));
     assert_eq!(app.sent(), [error(7, -32603, "the result is larger than a frame may be")]);
@@ -210,7 +212,7 @@ fn items_49_50_the_wire_is_free_at_once_even_if_the_handler_never_returns() {
 
 #[test]
 fn items_51_52_a_cancel_in_the_same_read_as_its_invocation_works_before_anybody_has_looked_at_it() {
-    let mut app = End::app(app_config());
+    let mut app = Scripted::app(app_config());
     app.frame(&invoke(7, "i1")).frame(&cancel("i1"));
     assert_eq!(app.sent(), [cancelled(7)]);
     let events = app.events();
@@ -222,7 +224,7 @@ fn items_51_52_a_cancel_in_the_same_read_as_its_invocation_works_before_anybody_
 }
 
 /// What can end an invocation, and the frame that says so.
-type Ends = (&'static str, fn(&mut End, InboundId), fn(u64) -> String);
+type Ends = (&'static str, fn(&mut Scripted, InboundId), fn(u64) -> String);
 
 const ENDS: [Ends; 4] = [
     (
@@ -347,7 +349,7 @@ fn item_57_an_id_may_be_used_again_after_its_invocation_has_settled_while_the_ol
 
 #[test]
 fn item_58_many_invocations_end_in_any_order() {
-    let mut app = End::app(app_config());
+    let mut app = Scripted::app(app_config());
     let ids: Vec<_> = (0..500).map(|number| app.receive_invoke(1000 + number, &format!("i{number}"))).collect();
     for (number, id) in ids.iter().enumerate().rev() {
         match number % 3 {
@@ -391,7 +393,7 @@ fn item_60_an_invocation_that_has_settled_says_nothing_more() {
 
 #[test]
 fn more_invocations_than_the_limit_are_answered_busy() {
-    let mut app = End::app(with(app_config(), |config| config.limits.in_flight = 2));
+    let mut app = Scripted::app(with(app_config(), |config| config.limits.in_flight = 2));
     app.receive_invoke(7, "i1");
     let second = app.receive_invoke(8, "i2");
     app.frame(&invoke(9, "i3"));
@@ -471,15 +473,15 @@ fn item_71_a_percent_never_falls() {
 
 #[test]
 fn the_update_that_completes_an_invocation_passes_its_window() {
-    let mut app = End::app(with(app_config(), |config| config.progress.window = RateWindow::new(1, Duration::from_secs(5))));
+    let mut app = Scripted::app(with(app_config(), |config| config.progress.window = RateWindow::new(1, Duration::from_secs(5))));
     let id = app.receive_invoke(7, "i1");
-    let reported = [1.0, 2.0, 3.0].map(|value| app.report(id, Progress { total: Some(3.0), ..Progress::value(value) }));
+    let reported = [1.0, 2.0, 3.0].map(|value| app.report(id, Progress::value(value).with_total(3.0)));
     assert_eq!(reported, [Reported::Sent, Reported::Kept, Reported::Sent]);
 }
 
 #[test]
 fn item_72_progress_comes_before_the_result_of_its_invocation_also_when_a_window_kept_it() {
-    let mut app = End::app(with(app_config(), |config| config.progress.window = RateWindow::new(1, Duration::from_secs(5))));
+    let mut app = Scripted::app(with(app_config(), |config| config.progress.window = RateWindow::new(1, Duration::from_secs(5))));
     let id = app.receive_invoke(7, "i1");
     for percent in [10.0, 20.0, 30.0] {
         app.report(id, Progress::percent(percent));
@@ -491,8 +493,9 @@ fn item_72_progress_comes_before_the_result_of_its_invocation_also_when_a_window
 
 #[test]
 fn progress_goes_out_about_twice_a_second_unless_it_is_the_last() {
-    let mut app =
-        End::app(tests::end::with(app_config(), |config| config.progress.window = RateWindow::new(10, Duration::from_secs(5))));
+    let mut app = Scripted::app(testkit::config::with(app_config(), |config| {
+        config.progress.window = RateWindow::new(10, Duration::from_secs(5))
+    }));
     let id = app.receive_invoke(7, "i1");
     for percent in 1..=90_u32 {
         app.at(u64::from(percent) * 100);
@@ -554,7 +557,7 @@ fn item_80_what_the_agent_cannot_do_is_refused_here_and_no_frame_goes_out() {
         ("elicitation", Ask::Confirm { message: "?".into() }),
         ("elicitation", Ask::Elicit(Elicit::new("?", json(r#"{"type":"object"}"#)))),
     ] {
-        let mut app = End::new(app_config());
+        let mut app = Scripted::new(app_config());
         app.frame(&WELCOME.replace(&format!(r#""{cannot}":true"#), &format!(r#""{cannot}":false"#))).drain();
         let id = app.receive_invoke(7, "i1");
         assert_eq!(app.session.request_input(id, ask, app.now), Err(AskError::Unsupported));
@@ -581,7 +584,7 @@ fn item_81_a_sampling_has_a_schema_and_a_maximum_only_if_they_are_given() {
 
 /// What came for the one question.
 #[track_caller]
-fn answer(app: &mut End, key: InputKey) -> Result<Answer, InputFailed> {
+fn answer(app: &mut Scripted, key: InputKey) -> Result<Answer, InputFailed> {
     let events = app.events();
     let found = events.iter().find_map(|event| match event {
         Event::Input { key: other, answer, .. } if *other == key => Some(answer.clone()),
@@ -590,7 +593,7 @@ fn answer(app: &mut End, key: InputKey) -> Result<Answer, InputFailed> {
     found.unwrap_or_else(|| panic!("no answer among {events:?}"))
 }
 
-fn respond_to_3(app: &mut End, result: &str) {
+fn respond_to_3(app: &mut Scripted, result: &str) {
     app.frame(&format!(r#"{{"jsonrpc":"2.0","id":3,"result":{result}}}"#));
 }
 
@@ -780,7 +783,7 @@ fn item_88_the_end_of_an_invocation_releases_its_questions_without_a_frame_and_a
 
 #[test]
 fn item_88_a_question_that_takes_too_long_is_over_without_a_frame() {
-    let mut app = End::app(with(app_config(), |config| config.timeouts.input = Some(Duration::from_secs(5))));
+    let mut app = Scripted::app(with(app_config(), |config| config.timeouts.input = Some(Duration::from_secs(5))));
     let id = app.receive_invoke(7, "i1");
     let key = app.ask(id, Ask::from(Sample::new("?")));
     let sure = app.ask(id, Ask::Confirm { message: "?".into() });
@@ -821,7 +824,7 @@ fn an_error_of_the_gateway_comes_with_its_number_and_its_data() {
 // ---- Resources ----
 
 /// Receives a request for a resource: its kind, and what it is about with the name of the subscription.
-fn receive(app: &mut End, id: u64, method: &str, params: &str) -> (InboundId, Op, String) {
+fn receive(app: &mut Scripted, id: u64, method: &str, params: &str) -> (InboundId, Op, String) {
     app.frame(&request(id, method, params));
     let events = app.events();
     let [Event::Request { id, request, .. }] = &events[..] else { panic!("{events:?}") };
@@ -853,7 +856,7 @@ fn item_93_a_resource_is_read_into_a_value() {
         (Reply::Error(RpcError::internal("disk")), r#""error":{"code":-32603,"message":"disk"}"#),
     ];
     for (reply, body) in cases {
-        let mut app = End::app(app_config());
+        let mut app = Scripted::app(app_config());
         let (id, op, params) = receive(&mut app, 20, "resources/read", r#"{"name":"balance"}"#);
         assert_eq!((op, params.as_str()), (Op::ReadResource, "balance "));
         app.reply(id, reply);
@@ -863,7 +866,7 @@ fn item_93_a_resource_is_read_into_a_value() {
 
 #[test]
 fn items_94_95_a_subscription_is_acknowledged_with_null_and_may_be_told_of_a_value_before() {
-    let mut app = End::app(app_config());
+    let mut app = Scripted::app(app_config());
     let (id, op, params) = receive(&mut app, 21, "resources/subscribe", r#"{"name":"balance","subscriptionId":"s"}"#);
     assert_eq!((op, params.as_str()), (Op::Subscribe, "balance s"));
     let value = |value: &str| Notice::ResourceValue { subscription: "s".into(), uri: "balance".into(), value: json(value) };
@@ -886,7 +889,7 @@ fn items_94_95_a_subscription_is_acknowledged_with_null_and_may_be_told_of_a_val
 
 #[test]
 fn only_an_invocation_can_be_cancelled_by_name_or_report_progress() {
-    let mut app = End::app(app_config());
+    let mut app = Scripted::app(app_config());
     let (id, ..) = receive(&mut app, 20, "resources/read", r#"{"name":"balance","invocationId":"i1"}"#);
     app.frame(&cancel("i1")).frame(&cancel("balance")).expect_silence();
     assert_eq!(app.session.progress(id, Progress::percent(1.0), app.now), Ok(Reported::Unobserved));
@@ -895,7 +898,7 @@ fn only_an_invocation_can_be_cancelled_by_name_or_report_progress() {
 
 #[test]
 fn item_100_a_list_that_changed_is_sent_as_a_whole() {
-    let mut app = End::app(app_config());
+    let mut app = Scripted::app(app_config());
     let actions = r#"[{"name":"void_entry","description":"","inputSchema":{"type":"object"}}]"#;
     app.session.notify(Notice::Actions(json(actions)), app.now).unwrap();
     app.session.notify(Notice::Resources(json("[]")), app.now).unwrap();
@@ -919,7 +922,7 @@ fn item_100_a_list_that_changed_is_sent_as_a_whole() {
 
 #[test]
 fn an_app_calls_nothing_that_the_protocol_has() {
-    let mut app = End::app(app_config());
+    let mut app = Scripted::app(app_config());
     for op in [Op::CallTool, Op::ListTools, Op::ReadResource, Op::Ping] {
         let refused = app.session.invoke(protocol_core::Invoke::new(op, json("{}")), app.now).unwrap_err();
         assert_eq!(refused.why, Refused::WrongEnd);

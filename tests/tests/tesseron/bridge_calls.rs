@@ -2,8 +2,8 @@
 
 use protocol_core::{Level, LogRecord, Logged};
 use serde_json::{Value, json};
+use testkit::scripted::{self, cancelled, notification, request};
 use tests::bridge::{DECLARES, House, answered, app_config, call_tool, config, refused, sampled, text_of, value};
-use tests::end::{self, cancelled, notification, request};
 
 /// A house with one claimed app, `ledger`.
 fn house() -> (House, usize) {
@@ -581,7 +581,7 @@ fn item_89_a_question_for_a_call_that_is_over_or_never_was_is_refused() {
     house.call(5, "ledger__t");
     let call = house.invoked(app);
     house.app(app, &call.output("1")).forget();
-    house.app(app, &call.sample(2)).app(app, &call.confirm(3)).app(app, &tests::tesseron::sample(4, "inv_nobody"));
+    house.app(app, &call.sample(2)).app(app, &call.confirm(3)).app(app, &testkit::tesseron::sample(4, "inv_nobody"));
     let codes: Vec<Value> = house.app_heard(app).iter().map(|text| value(text)["error"]["code"].clone()).collect();
     assert_eq!(codes, [-32009, -32009, -32009]);
     assert!(house.heard().is_empty());
@@ -709,7 +709,7 @@ fn what_an_app_of_ours_logs_is_encoded_once_on_its_way_to_the_agent() {
         (r#""words""#, r#"{"message":"words"}"#),
         (r#"{"message":"words","n":1.50}"#, r#"{"message":"words","n":1.50}"#),
     ] {
-        let record = LogRecord { level: Level::Debug, logger: None, data: end::json(data) };
+        let record = LogRecord::new(Level::Debug, scripted::json(data));
         let end = house.app_end(app);
         assert_eq!(end.session.log(None, record, end.now), Ok(Logged::Sent));
         house.carry();

@@ -5,8 +5,8 @@ use protocol_core::{Close, TransportEnd};
 use serde_json::{Value, json};
 use tesseron::bridge::{Advertised, BridgeEvent, Surface};
 use tesseron::claims::{ClaimCode, OpenRefused};
+use testkit::scripted::{cancelled, initialize, notification, request};
 use tests::bridge::{ACTIONS, EPOCH_MS, House, RESOURCES, bound, call_tool, config, credentials, hello, manifest, resume, value};
-use tests::end::{cancelled, initialize, notification, request};
 
 const CLAIM: &str = "tesseron__claim_session";
 const META: [&str; 5] =

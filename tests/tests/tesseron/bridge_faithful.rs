@@ -6,8 +6,8 @@ use protocol_core::{
 };
 use serde_json::{Value, json};
 use tesseron::bridge::Leg;
+use testkit::scripted;
 use tests::bridge::{House, app_config, call_tool, config, value};
-use tests::end;
 
 /// A house of bare sessions with the app `ledger`, and a call of its action that runs.
 fn running() -> (House, usize, OutboundId, InboundId) {
@@ -19,7 +19,7 @@ fn running() -> (House, usize, OutboundId, InboundId) {
 
 fn call(house: &mut House, app: usize) -> (OutboundId, InboundId) {
     house.app_end(app).events();
-    let params = end::json(r#"{"name":"ledger__t","arguments":{}}"#);
+    let params = scripted::json(r#"{"name":"ledger__t","arguments":{}}"#);
     let call = house.agent_end().invoke(Invoke::new(Op::CallTool, params).with_timeouts(CallTimeouts::NONE));
     house.carry();
     (call, house.app_end(app).request())
@@ -188,7 +188,7 @@ fn what_a_run_had_done_when_its_time_was_over_is_told() {
     app_config.timeouts.serve = Some(std::time::Duration::from_secs(3));
     let app = house.join_session(app_config);
     let (_, invocation) = call(&mut house, app);
-    let partial = end::json(r#"{"processed":2,"total":5,"results":["é"]}"#);
+    let partial = scripted::json(r#"{"processed":2,"total":5,"results":["é"]}"#);
     house.app_end(app).session.checkpoint(invocation, partial).unwrap();
     house.later(3000);
     let result = result(&mut house);
@@ -208,7 +208,7 @@ fn how_far_a_run_was_is_known_when_its_app_is_lost_or_the_call_is_given_up() {
 
     // Nothing may follow a cancel on MCP: the last update is what the agent has.
     let (mut house, app, call, invocation) = running();
-    let data = end::json(r#"{"processed":2}"#);
+    let data = scripted::json(r#"{"processed":2}"#);
     house.app_end(app).report(invocation, Progress::count(2, 5).with_message("2/5").with_data(data.clone()));
     house.carry();
     let agent = house.agent_end();
@@ -229,7 +229,7 @@ fn how_far_a_run_was_is_known_when_its_app_is_lost_or_the_call_is_given_up() {
 #[test]
 fn an_error_of_a_handler_keeps_everything_that_it_says() {
     let (mut house, app, _, invocation) = running();
-    let error = RpcError::new(-31_000, "nö").with_data(end::json(r#"{"a":[1,2,{"b":null}],"n":1e400}"#));
+    let error = RpcError::new(-31_000, "nö").with_data(scripted::json(r#"{"a":[1,2,{"b":null}],"n":1e400}"#));
     house.app_end(app).reply(invocation, Reply::Error(error));
     let result = result(&mut house);
     assert!(

@@ -4,8 +4,8 @@
 use protocol_core::{Close, CloseReason, TransportEnd};
 use serde_json::{Value, json};
 use tesseron::bridge::{BridgeConfig, BridgeEvent, Leg};
+use testkit::scripted::{cancelled, notification, request};
 use tests::bridge::{ACTIONS, House, Invoked, RESOURCES, answered, call_tool, config, hello, manifest, sampled, value};
-use tests::end::{cancelled, notification, request};
 
 /// A house with the app `good`, whose call 1 runs, and the app `bad`, whose call 2 does.
 struct Street {

@@ -6,10 +6,10 @@ use protocol_core::{Instant, TransportEnd};
 use serde_json::{Value, json};
 use tesseron::bridge::{Advertised, BridgeEvent, Leg};
 use tesseron::claims::ClaimCode;
+use testkit::scripted::{cancelled, notification, request};
 use tests::bridge::{
     ACTIONS, House, RESOURCES, bound, call_tool, config, credentials, hello, manifest, resume, sampled, text_of, value,
 };
-use tests::end::{cancelled, notification, request};
 
 fn house() -> (House, usize) {
     let mut house = House::new();
@@ -139,7 +139,7 @@ fn bug_8_an_app_that_nobody_has_claimed_cannot_drive_the_agent() {
     house.call(1, "other__t");
     let call = house.invoked(other);
     let app = house.greet("ledger");
-    house.app(app, &tests::tesseron::sample(2, "inv_1")).app(app, &call.sample(3)).app(app, &call.confirm(4));
+    house.app(app, &testkit::tesseron::sample(2, "inv_1")).app(app, &call.sample(3)).app(app, &call.confirm(4));
     house.app(app, &call.progress(r#","percent":99"#));
     let errors: Vec<Value> = house.app_heard(app).iter().map(|text| value(text)["error"]["code"].clone()).collect();
     assert_eq!(errors, [-32009, -32009, -32009]);

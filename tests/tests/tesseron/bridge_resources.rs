@@ -2,8 +2,8 @@
 
 use protocol_core::TransportEnd;
 use serde_json::{Value, json};
+use testkit::scripted::{cancelled, notification, request};
 use tests::bridge::{ACTIONS, House, RESOURCES, answered, config, credentials, hello, resume, value};
-use tests::end::{cancelled, notification, request};
 
 const URI: &str = "tesseron://ledger/balance";
 
@@ -549,10 +549,12 @@ fn renewals_wait_while_the_app_has_no_room_and_go_on_when_it_has() {
     house.lose(ledger.app).forget();
     let heard = ledger.come_back(&mut house);
     assert_eq!(heard.len(), 2, "as many as there is room for");
-    // Its calls end with no room for more: a long frame waits that it does not read.
+    // Its calls end with no room for more: long frames wait that it does not read.
     let leg = house.leg(ledger.app);
     house.stall(leg);
-    house.app(ledger.app, &request(5, &"long".repeat(200), "{}"));
+    for id in 0..4 {
+        house.app(ledger.app, &request(id, &"long".repeat(200), "{}"));
+    }
     for frame in &heard {
         house.app(ledger.app, &answered(&frame["id"], "null"));
     }

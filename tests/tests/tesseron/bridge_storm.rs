@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use protocol_core::{Close, TransportEnd};
 use serde_json::{Value, json};
 use tesseron::bridge::{BridgeEvent, Leg};
+use testkit::Rng;
+use testkit::scripted::{cancelled, notification, request};
 use tests::bridge::{
     ACTIONS, House, Invoked, RESOURCES, answered, call_tool, config, credentials, hello, refused, resume, sampled, value,
 };
-use tests::end::{cancelled, notification, request};
-use tests::world::rng::Rng;
 
 /// A request of the agent that is not answered.
 #[derive(Debug, Default)]
@@ -273,7 +273,7 @@ impl Storm {
             1 => String::from(r#"{"jsonrpc":"2.0","method":"actions/progress"}"#),
             2 => hello("a", ACTIONS, RESOURCES).replace(r#""id":1"#, &format!(r#""id":{id}"#)),
             3 => request(id, "no/such", "{}"),
-            4 => tests::tesseron::sample(id, "inv_nobody"),
+            4 => testkit::tesseron::sample(id, "inv_nobody"),
             5 => answered(&json!(1), "{}"),
             6 if self.rng.chance(64) => format!(r#""{}""#, "x".repeat(17 << 10)),
             7 => resume("a", "s_1", "x").replace(r#""id":1"#, &format!(r#""id":{id}"#)),

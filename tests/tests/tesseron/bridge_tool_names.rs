@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use serde_json::json;
+use testkit::scripted::{notification, request};
 use tests::bridge::{House, call_tool};
-use tests::end::{notification, request};
 
 /// What MCP allows (2025-11-25, Tools, "Tool Names").
 fn is_allowed(tool: &str) -> bool {

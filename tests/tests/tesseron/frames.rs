@@ -7,17 +7,16 @@ use protocol_core::{
     Progress, Reply, Sample, Sampled, ToolOutput, TransportEnd, Violation,
 };
 use serde_json::Value;
-use tests::end::{End, error, json, notification, request, with};
-use tests::pair::Pair;
-use tests::tesseron::{
-    CLAIMED, WELCOME, app_config, asking_gateway_config, call_action, cancel, gateway_config, hello, invoke, invoked, named,
-    progress, sample, welcome,
-};
+use testkit::config::with;
+use testkit::config::{app_config, asking_gateway_config, gateway_config, welcome};
+use testkit::scripted::{error, json, notification, request};
+use testkit::tesseron::{CLAIMED, WELCOME, call_action, cancel, hello, invoke, invoked, named, progress, sample};
+use testkit::{Pair, Scripted};
 
 /// An end in some phase, with something that runs if the phase allows it.
 struct Victim {
     phase: Phase,
-    end: End,
+    end: Scripted,
 }
 
 enum Phase {
@@ -37,20 +36,20 @@ enum Phase {
 
 impl Victim {
     fn apps() -> Vec<Self> {
-        let mut serving = End::app(app_config());
+        let mut serving = Scripted::app(app_config());
         let id = serving.receive_invoke(100, "i1");
-        Self::drained([(Phase::HandshakeRequest, End::new(app_config())), (Phase::Serving(id), serving)])
+        Self::drained([(Phase::HandshakeRequest, Scripted::new(app_config())), (Phase::Serving(id), serving)])
     }
 
     fn gateways() -> Vec<Self> {
-        let mut asked = End::new(asking_gateway_config());
+        let mut asked = Scripted::new(asking_gateway_config());
         asked.frame(&hello(1, "1.2.0"));
-        let mut calling = End::gateway(gateway_config());
+        let mut calling = Scripted::gateway(gateway_config());
         calling.invoke_action();
         Self::drained([
-            (Phase::Fresh, End::new(gateway_config())),
+            (Phase::Fresh, Scripted::new(gateway_config())),
             (Phase::Asked, asked),
-            (Phase::Unclaimed, End::unclaimed_gateway(gateway_config())),
+            (Phase::Unclaimed, Scripted::unclaimed_gateway(gateway_config())),
             (Phase::Calling, calling),
         ])
     }
@@ -59,8 +58,8 @@ impl Victim {
         Self::apps().into_iter().chain(Self::gateways())
     }
 
-    fn drained<const N: usize>(all: [(Phase, End); N]) -> Vec<Self> {
-        let drain = |(phase, mut end): (Phase, End)| {
+    fn drained<const N: usize>(all: [(Phase, Scripted); N]) -> Vec<Self> {
+        let drain = |(phase, mut end): (Phase, Scripted)| {
             end.drain();
             Self { phase, end }
         };
@@ -131,7 +130,7 @@ fn kind(frame: &str) -> &'static str {
 
 /// A pair that has said everything that there is to say, and all frames of it.
 fn everything() -> Vec<String> {
-    let mut pair = Pair { client: End::new(gateway_config()), server: End::new(app_config()), trace: Vec::new() };
+    let mut pair = Pair { client: Scripted::new(gateway_config()), server: Scripted::new(app_config()), trace: Vec::new() };
     pair.run().client.claim();
     pair.run();
     let now = pair.client.now;
@@ -142,7 +141,7 @@ fn everything() -> Vec<String> {
         let progress = Progress::percent(5.0).with_message("a\nb\r").with_data(json(odd));
         pair.server.session.progress(id, progress, now).unwrap();
         pair.server.session.progress(id, Progress::message("\u{2028}\u{85}"), now).unwrap();
-        let record = LogRecord { level: Level::Warning, logger: None, data: json("{\n\"message\":\"a\\nb\",\r\"x\":[\n]}") };
+        let record = LogRecord::new(Level::Warning, json("{\n\"message\":\"a\\nb\",\r\"x\":[\n]}"));
         pair.server.session.log(Some(id), record, now).unwrap();
         let mut question = Sample::new("a\nb");
         (question.max_tokens, question.schema) = (Some(5), Some(json("{\n}")));
@@ -229,7 +228,7 @@ fn item_2_an_answer_has_the_id_of_its_request_in_type_and_value() {
         assert_eq!(frame.get("id"), Some(&given));
     };
     for id in IDS {
-        let mut gateway = End::new(gateway_config());
+        let mut gateway = Scripted::new(gateway_config());
         gateway.frame(&hello(1, "1.2.0").replacen(r#""id":1"#, &format!(r#""id":{id}"#), 1));
         answered(&gateway.sent()[0], id);
         for (method, params) in [("sampling/request", "{}"), ("x/y", "{}"), ("tesseron/hello", "{}"), ("sampling/request", "[]")] {
@@ -239,7 +238,7 @@ fn item_2_an_answer_has_the_id_of_its_request_in_type_and_value() {
             answered(&sent[0], id);
         }
 
-        let mut app = End::app(app_config());
+        let mut app = Scripted::app(app_config());
         app.frame(&invoke(1, "i").replacen(r#""id":1"#, &format!(r#""id":{id}"#), 1));
         let serve = app.request();
         answered(&app.respond(serve).sent()[0], id);
@@ -589,13 +588,13 @@ fn item_8_a_response_with_an_unknown_id_is_passed_over() {
 
 #[test]
 fn item_8_the_second_response_to_an_id_is_passed_over() {
-    let mut gateway = End::gateway(gateway_config());
+    let mut gateway = Scripted::gateway(gateway_config());
     gateway.invoke_action();
     gateway.frame(&invoked(1, &named(1), "1"));
     assert!(matches!(gateway.outcome(), Outcome::Result(_)));
     gateway.frame(&invoked(1, &named(1), "2")).frame(&error(1, -32001, "late")).expect_silence();
 
-    let mut app = End::app(app_config());
+    let mut app = Scripted::app(app_config());
     app.frame(WELCOME).frame(&error(1, -32000, "late")).expect_silence();
     assert!(app.session.is_ready());
     let id = app.receive_invoke(100, "i1");
@@ -611,18 +610,18 @@ fn item_9_an_error_that_is_no_error_object_is_a_failure_all_the_same() {
     let errors =
         ["null", "1", r#""no""#, "[]", "{}", r#"{"code":"x","message":"m"}"#, r#"{"code":1.5,"message":"m"}"#, r#"{"code":1}"#];
     for error in errors {
-        let mut gateway = End::gateway(gateway_config());
+        let mut gateway = Scripted::gateway(gateway_config());
         let id = gateway.invoke_action();
         gateway.frame(&format!(r#"{{"jsonrpc":"2.0","id":1,"error":{error}}}"#));
         let done = Event::Done { id, outcome: Outcome::Invalid(Invalid::Response), partial: None, last: None };
         assert_eq!(gateway.events(), [Event::Violation(Violation::InvalidResponse), done], "{error}");
 
-        let mut app = End::new(app_config());
+        let mut app = Scripted::new(app_config());
         app.sent();
         app.frame(&format!(r#"{{"jsonrpc":"2.0","id":1,"error":{error}}}"#));
         assert_eq!(app.events().last(), Some(&Event::Closed(CloseReason::HandshakeRefused)), "{error}");
 
-        let mut app = End::app(app_config());
+        let mut app = Scripted::app(app_config());
         let id = app.receive_invoke(100, "i1");
         let keys = [app.ask(id, Ask::from(Sample::new("?"))), app.ask(id, Ask::Confirm { message: "?".into() })];
         app.sent();
@@ -638,7 +637,7 @@ fn item_9_an_error_that_is_no_error_object_is_a_failure_all_the_same() {
 
 #[test]
 fn of_a_result_and_an_error_the_error_counts() {
-    let mut gateway = End::gateway(gateway_config());
+    let mut gateway = Scripted::gateway(gateway_config());
     gateway.invoke_action();
     gateway.frame(r#"{"jsonrpc":"2.0","id":1,"result":{"invocationId":"inv_1","output":1},"error":{"code":5,"message":"no"}}"#);
     assert!(matches!(gateway.outcome(), Outcome::Error(error) if error.code == 5));
@@ -651,25 +650,25 @@ fn item_10_a_result_that_is_missing_is_null() {
         Invoke::subscribe("balance").with_subscription("s"),
         Invoke::unsubscribe("balance").with_subscription("s"),
     ] {
-        let mut gateway = End::gateway(gateway_config());
+        let mut gateway = Scripted::gateway(gateway_config());
         gateway.invoke(call);
         gateway.sent();
         gateway.frame(r#"{"jsonrpc":"2.0","id":1}"#);
         assert_eq!(gateway.outcome(), Outcome::Result(json("null")));
     }
     // An invocation has an object for its result, and a question one for its answer.
-    let mut gateway = End::gateway(gateway_config());
+    let mut gateway = Scripted::gateway(gateway_config());
     gateway.invoke_action();
     gateway.frame(r#"{"jsonrpc":"2.0","id":1}"#);
     assert_eq!(gateway.outcome(), Outcome::Invalid(Invalid::Response));
-    let mut app = End::app(app_config());
+    let mut app = Scripted::app(app_config());
     let id = app.receive_invoke(100, "i1");
     app.ask(id, Ask::from(Sample::new("?")));
     app.sent();
     app.frame(r#"{"jsonrpc":"2.0","id":3}"#);
     let missing = "`content` is missing";
     assert!(matches!(app.events().last(), Some(Event::Input { answer: Err(InputFailed::Invalid(why)), .. }) if *why == missing));
-    let mut app = End::new(app_config());
+    let mut app = Scripted::new(app_config());
     app.frame(r#"{"jsonrpc":"2.0","id":1}"#);
     assert_eq!(app.events(), [Event::Closed(CloseReason::HandshakeRefused)]);
 }
@@ -685,8 +684,8 @@ fn embroidered(frame: &str) -> String {
 
 #[test]
 fn item_11_members_that_nobody_knows_are_passed_over_everywhere() {
-    let mut plain = Pair { client: End::new(gateway_config()), server: End::new(app_config()), trace: Vec::new() };
-    let mut odd = Pair { client: End::new(gateway_config()), server: End::new(app_config()), trace: Vec::new() };
+    let mut plain = Pair { client: Scripted::new(gateway_config()), server: Scripted::new(app_config()), trace: Vec::new() };
+    let mut odd = Pair { client: Scripted::new(gateway_config()), server: Scripted::new(app_config()), trace: Vec::new() };
     let mut told = Vec::new();
     for (pair, sew) in [(&mut plain, false), (&mut odd, true)] {
         let carry = |pair: &mut Pair| {
@@ -735,7 +734,7 @@ trait Again {
     fn invoke_again(&mut self);
 }
 
-impl Again for End {
+impl Again for Scripted {
     fn invoke_again(&mut self) {
         self.invoke(call_action());
     }
@@ -746,7 +745,7 @@ impl Again for End {
 #[test]
 fn item_12_and_65_the_end_of_the_transport_loses_every_call_exactly_once() {
     for end in [TransportEnd::Eof, TransportEnd::Failed] {
-        let mut gateway = End::gateway(gateway_config());
+        let mut gateway = Scripted::gateway(gateway_config());
         let calls = [gateway.invoke_action(), gateway.invoke_action()];
         let read = gateway.invoke(Invoke::read_resource("balance"));
         gateway.session.handle_end(end, gateway.now);
@@ -764,7 +763,7 @@ fn item_12_and_65_the_end_of_the_transport_loses_every_call_exactly_once() {
 #[test]
 fn item_12_the_end_of_the_transport_loses_every_question_of_an_app_exactly_once() {
     for end in [TransportEnd::Eof, TransportEnd::Failed] {
-        let mut app = End::app(app_config());
+        let mut app = Scripted::app(app_config());
         let id = app.receive_invoke(100, "i1");
         let key = app.ask(id, Ask::from(Sample::new("?")));
         app.sent();
@@ -790,9 +789,9 @@ fn item_13_after_the_end_nothing_is_sent_whatever_is_done() {
         }
         _ = end.session.invoke(call_action(), now);
         _ = end.session.notify(Notice::Actions(json("[]")), now);
-        let record = LogRecord { level: Level::Error, logger: None, data: json("\"x\"") };
+        let record = LogRecord::new(Level::Error, json("\"x\""));
         _ = end.session.log(None, record, now);
-        _ = end.session.claim(tests::tesseron::agent(), tests::tesseron::agent_capabilities(), 1, now);
+        _ = end.session.claim(testkit::config::agent(), testkit::config::agent_capabilities(), 1, now);
         _ = end.session.welcome(Ok(welcome()), now);
         if let Phase::Serving(id) = victim.phase {
             end.session.respond(id, Reply::Done, now).unwrap_err();
@@ -804,14 +803,14 @@ fn item_13_after_the_end_nothing_is_sent_whatever_is_done() {
 #[test]
 fn item_14_a_frame_over_the_limit_closes_without_an_answer() {
     for config in [app_config(), gateway_config()] {
-        let mut end = End::new(with(config, |config| config.limits.frame_bytes = 512));
+        let mut end = Scripted::new(with(config, |config| config.limits.frame_bytes = 512));
         end.sent();
         end.drain();
         end.frame(&notification("x/y", &format!(r#"{{"a":"{}"}}"#, "a".repeat(512))));
         assert_eq!(end.sent(), Vec::<String>::new());
         assert_eq!(end.events(), [Event::Violation(Violation::FrameTooLarge), Event::Closed(CloseReason::FrameTooLarge)]);
     }
-    let mut fits = End::new(with(gateway_config(), |config| config.limits.frame_bytes = 512));
+    let mut fits = Scripted::new(with(gateway_config(), |config| config.limits.frame_bytes = 512));
     let frame = hello(1, "1.2.0");
     let padded = format!("{frame}{}", " ".repeat(512 - frame.len()));
     assert!(fits.frame(&padded).sent()[0].contains("result"));
@@ -848,7 +847,7 @@ fn item_17_each_direction_has_its_own_ids_and_uses_none_twice() {
         assert_eq!((ids.len(), all), (40, 40));
     }
     // An id that both use names another exchange in each direction.
-    let mut app = End::app(app_config());
+    let mut app = Scripted::app(app_config());
     app.frame(&invoke(3, "i3"));
     let id = app.request();
     app.ask(id, Ask::from(Sample::new("?")));

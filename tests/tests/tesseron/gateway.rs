@@ -7,20 +7,22 @@ use protocol_core::{
     Answer, Ask, CallTimeouts, Capabilities, Elicited, Event, InputKey, Invalid, Invoke, Lane, Level, LogRecord, Logged, NotLive,
     Notice, Op, OutboundId, Outcome, Progress, Refused, RpcError, Sample, Sampled, TimeoutKind, TransportEnd, Violation,
 };
-use tests::end::{End, error, json, notification, request, with};
-use tests::pair::Pair;
-use tests::tesseron::{agent, call_action, cancel, gateway_config, hello, invoked, named, progress, sample};
+use testkit::config::with;
+use testkit::config::{agent, gateway_config};
+use testkit::scripted::{error, json, notification, request};
+use testkit::tesseron::{call_action, cancel, hello, invoked, named, progress, sample};
+use testkit::{Pair, Scripted};
 
 /// A gateway with its call 1 in flight.
-fn calling() -> (End, OutboundId) {
-    let mut gateway = End::gateway(gateway_config());
+fn calling() -> (Scripted, OutboundId) {
+    let mut gateway = Scripted::gateway(gateway_config());
     let id = gateway.invoke_action();
     (gateway, id)
 }
 
 /// The same, where a call that is cancelled waits two seconds for what the app did.
-fn patient() -> (End, OutboundId) {
-    let mut gateway = End::gateway(with(gateway_config(), |config| config.timeouts.cancel_grace = Duration::from_secs(2)));
+fn patient() -> (Scripted, OutboundId) {
+    let mut gateway = Scripted::gateway(with(gateway_config(), |config| config.timeouts.cancel_grace = Duration::from_secs(2)));
     let id = gateway.invoke_action();
     (gateway, id)
 }
@@ -30,11 +32,10 @@ fn done(id: OutboundId, outcome: Outcome) -> Event {
 }
 
 fn within(idle: Option<u64>, total: Option<u64>) -> CallTimeouts {
-    CallTimeouts {
-        idle: idle.map(Duration::from_millis),
-        max_total: total.map(Duration::from_millis),
-        reset_on_progress: idle.is_some(),
-    }
+    CallTimeouts::NONE
+        .with_idle(idle.map(Duration::from_millis))
+        .with_max_total(total.map(Duration::from_millis))
+        .with_reset_on_progress(idle.is_some())
 }
 
 const OVER: &str = r#""error":{"code":-32001,"message":"the invocation that this belongs to is over"}"#;
@@ -44,7 +45,7 @@ fn over(id: u64) -> String {
 }
 
 #[track_caller]
-fn expect_refused(gateway: &mut End, id: u64, code: i64, why: &str) {
+fn expect_refused(gateway: &mut Scripted, id: u64, code: i64, why: &str) {
     let sent = gateway.sent();
     assert!(
         sent.len() == 1 && sent[0].starts_with(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"#)),
@@ -79,7 +80,7 @@ fn calls_are_written_in_the_words_of_tesseron() {
         (Invoke::unsubscribe("balance").with_subscription("s"), "resources/unsubscribe", r#"{"subscriptionId":"s"}"#),
         (Invoke::custom("x/y", json(r#"{"a":1}"#)), "x/y", r#"{"a":1}"#),
     ] {
-        let mut gateway = End::gateway(gateway_config());
+        let mut gateway = Scripted::gateway(gateway_config());
         gateway.invoke(call);
         assert_eq!(gateway.sent(), [request(1, method, written)]);
     }
@@ -87,7 +88,7 @@ fn calls_are_written_in_the_words_of_tesseron() {
 
 #[test]
 fn what_tesseron_has_no_word_for_and_what_the_session_says_itself_is_refused() {
-    let mut gateway = End::gateway(gateway_config());
+    let mut gateway = Scripted::gateway(gateway_config());
     for op in [Op::ListTools, Op::GetPrompt, Op::ListResources, Op::Complete, Op::SetLogLevel, Op::Ping] {
         let refused = gateway.session.invoke(Invoke::new(op, json("{}")), gateway.now).unwrap_err();
         assert_eq!(refused.why, Refused::Unsupported, "{op:?}");
@@ -104,7 +105,7 @@ fn what_tesseron_has_no_word_for_and_what_the_session_says_itself_is_refused() {
 
 #[test]
 fn no_subscription_is_asked_of_an_app_that_has_none() {
-    let mut gateway = End::new(gateway_config());
+    let mut gateway = Scripted::new(gateway_config());
     gateway.frame(&hello(1, "1.2.0").replace(r#""subscriptions":true"#, r#""subscriptions":false"#));
     gateway.claim().drain();
     let subscribe = Invoke::subscribe("balance").with_subscription("s");
@@ -117,7 +118,8 @@ fn no_subscription_is_asked_of_an_app_that_has_none() {
 #[test]
 fn item_61_a_call_that_is_cancelled_before_it_was_sent_is_never_sent() {
     for grace in [0, 2] {
-        let mut gateway = End::gateway(with(gateway_config(), |config| config.timeouts.cancel_grace = Duration::from_secs(grace)));
+        let mut gateway =
+            Scripted::gateway(with(gateway_config(), |config| config.timeouts.cancel_grace = Duration::from_secs(grace)));
         let id = gateway.invoke(call_action());
         gateway.session.cancel(id, None, gateway.now).unwrap();
         assert_eq!((gateway.events(), gateway.sent()), (vec![done(id, Outcome::Cancelled)], vec![]));
@@ -197,7 +199,7 @@ fn with_a_grace_a_cancelled_call_waits_for_its_partial_result_and_ends_as_cancel
 
 #[test]
 fn with_a_grace_a_cancelled_call_ends_as_cancelled_whatever_comes_or_does_not() {
-    type Ends = fn(&mut End);
+    type Ends = fn(&mut Scripted);
     let ends: [(&str, Ends); 8] = [
         ("a result", |gateway| _ = gateway.frame(&invoked(1, &named(1), "1"))),
         ("a bare result", |gateway| _ = gateway.frame(r#"{"jsonrpc":"2.0","id":1,"result":7}"#)),
@@ -248,7 +250,7 @@ fn with_a_grace_what_a_cancelled_call_asks_is_refused_at_once() {
 
 #[test]
 fn with_a_grace_a_call_given_up_keeps_its_place_until_it_is_done() {
-    let mut gateway = End::gateway(with(gateway_config(), |config| {
+    let mut gateway = Scripted::gateway(with(gateway_config(), |config| {
         config.timeouts.cancel_grace = Duration::from_secs(2);
         config.limits.in_flight = 1;
     }));
@@ -348,7 +350,7 @@ fn a_call_waits_for_ever_unless_it_is_told_otherwise() {
 #[test]
 fn item_68_a_deadline_cancels_once_and_is_exact() {
     for (clocks, clock) in [(within(None, Some(250)), TimeoutKind::MaxTotal), (within(Some(250), None), TimeoutKind::Idle)] {
-        let mut gateway = End::gateway(gateway_config());
+        let mut gateway = Scripted::gateway(gateway_config());
         let id = gateway.invoke(call_action().with_timeouts(clocks));
         gateway.sent();
         gateway.at(249).expect_silence();
@@ -356,7 +358,7 @@ fn item_68_a_deadline_cancels_once_and_is_exact() {
         assert_eq!((gateway.events(), gateway.sent()), (vec![done(id, Outcome::TimedOut(clock))], vec![cancel(&named(1))]));
         gateway.frame(&error(1, -32001, "cancelled")).at(1_000_000).expect_silence();
     }
-    let mut gateway = End::gateway(gateway_config());
+    let mut gateway = Scripted::gateway(gateway_config());
     let id = gateway.invoke(call_action().with_timeouts(within(None, Some(0))));
     assert_eq!(
         (gateway.events(), gateway.sent()),
@@ -367,7 +369,7 @@ fn item_68_a_deadline_cancels_once_and_is_exact() {
 
 #[test]
 fn item_68_progress_keeps_an_idle_clock_from_running_out_and_a_question_stops_it() {
-    let mut gateway = End::gateway(gateway_config());
+    let mut gateway = Scripted::gateway(gateway_config());
     let id = gateway.invoke(call_action().with_timeouts(within(Some(100), Some(10_000))));
     gateway.sent();
     gateway.at(90).frame(&progress(&named(1), r#","percent":1"#));
@@ -402,10 +404,23 @@ fn item_73_progress_of_nothing_that_runs_is_dropped() {
 }
 
 #[test]
+fn item_73_progress_under_a_name_longer_than_an_id_may_be_is_of_the_wrong_shape() {
+    let most = gateway_config().limits.id_bytes;
+    // As it is written, with its quotes.
+    for (length, rule) in
+        [(0, Violation::UnknownProgress), (most - 2, Violation::UnknownProgress), (most - 1, Violation::InvalidProgress)]
+    {
+        let (mut gateway, _) = calling();
+        gateway.frame(&progress(&"x".repeat(length), r#","percent":1"#));
+        assert_eq!(gateway.events(), [Event::Violation(rule)], "{length}");
+    }
+}
+
+#[test]
 fn item_73_progress_that_names_what_is_no_invocation_is_dropped() {
     // Only an invocation was given a name.
     for call in unnamed() {
-        let mut gateway = End::gateway(gateway_config());
+        let mut gateway = Scripted::gateway(gateway_config());
         gateway.invoke(call.clone());
         gateway.sent();
         gateway.frame(&progress(&named(1), r#","percent":1"#));
@@ -416,7 +431,7 @@ fn item_73_progress_that_names_what_is_no_invocation_is_dropped() {
 
 #[test]
 fn item_73_progress_of_a_call_that_has_not_left_was_guessed() {
-    let mut gateway = End::gateway(gateway_config());
+    let mut gateway = Scripted::gateway(gateway_config());
     gateway.invoke(call_action());
     gateway.frame(&progress(&named(1), r#","percent":1"#));
     assert_eq!(gateway.events(), [Event::Violation(Violation::UnknownProgress)]);
@@ -456,7 +471,7 @@ fn item_74_the_percent_that_is_told_never_falls_and_stays_within_its_scale() {
 
 #[test]
 fn items_75_76_every_call_has_its_own_progress_and_needs_no_token() {
-    let mut gateway = End::gateway(gateway_config());
+    let mut gateway = Scripted::gateway(gateway_config());
     let first = gateway.invoke(call_action().without_progress());
     let second = gateway.invoke(call_action());
     gateway.sent();
@@ -515,8 +530,8 @@ fn a_log_record_of_an_invocation_that_is_not_active_is_dropped_and_one_of_none_i
 
 #[test]
 fn a_gateway_logs_nothing_to_its_app() {
-    let mut gateway = End::gateway(gateway_config());
-    let record = LogRecord { level: Level::Error, logger: None, data: json("\"x\"") };
+    let mut gateway = Scripted::gateway(gateway_config());
+    let record = LogRecord::new(Level::Error, json("\"x\""));
     assert_eq!(gateway.session.log(None, record, gateway.now), Ok(Logged::Unwanted));
     gateway.expect_silence();
 }
@@ -569,7 +584,7 @@ fn a_question_is_answered_in_the_words_of_tesseron() {
 
 #[test]
 fn item_80_what_the_agent_does_not_offer_is_refused_with_its_name() {
-    let mut gateway = End::unclaimed_gateway(gateway_config());
+    let mut gateway = Scripted::unclaimed_gateway(gateway_config());
     gateway.session.claim(agent(), Capabilities::default(), 1, gateway.now).unwrap();
     gateway.invoke_action();
     for (method, code) in [("sampling/request", -32006), ("elicitation/request", -32007)] {
@@ -627,7 +642,7 @@ fn item_87_a_form_that_is_no_flat_object_of_primitives_is_refused() {
 
 /// Asks on behalf of `name` and expects to be told that there is no such invocation.
 #[track_caller]
-fn expect_no_such(gateway: &mut End, name: &str) {
+fn expect_no_such(gateway: &mut Scripted, name: &str) {
     for method in ["sampling/request", "elicitation/request"] {
         let params = format!(r#"{{"invocationId":"{name}","prompt":"?","question":"?","schema":{{"type":"object"}}}}"#);
         gateway.frame(&request(50, method, &params));
@@ -686,7 +701,7 @@ fn item_89_a_question_of_an_invocation_that_is_not_active_is_refused() {
 #[test]
 fn item_89_a_question_that_names_what_is_no_invocation_is_refused() {
     for call in unnamed() {
-        let mut gateway = End::gateway(gateway_config());
+        let mut gateway = Scripted::gateway(gateway_config());
         gateway.invoke(call);
         gateway.sent();
         expect_no_such(&mut gateway, &named(1));
@@ -697,7 +712,7 @@ fn item_89_a_question_that_names_what_is_no_invocation_is_refused() {
 
 /// Asks under call `number`, as question `id`, at a depth that must be admitted.
 #[track_caller]
-fn asked(gateway: &mut End, id: u64, number: u64, expected: u8) -> InputKey {
+fn asked(gateway: &mut Scripted, id: u64, number: u64, expected: u8) -> InputKey {
     gateway.frame(&sample(id, &named(number)));
     let events = gateway.events();
     let [Event::InputRequested { key, depth, .. }] = events[..] else { panic!("{events:?}") };
@@ -705,7 +720,7 @@ fn asked(gateway: &mut End, id: u64, number: u64, expected: u8) -> InputKey {
     key
 }
 
-fn nested(gateway: &mut End, parent: InputKey) {
+fn nested(gateway: &mut Scripted, parent: InputKey) {
     gateway.invoke(call_action().with_parent(parent));
     gateway.sent();
 }
@@ -765,7 +780,7 @@ fn a_call_cannot_be_made_for_a_question_that_is_over() {
 
 #[test]
 fn item_91_however_a_call_ends_its_open_questions_are_gone_before_it_is_done() {
-    type Ends = fn(&mut End, OutboundId);
+    type Ends = fn(&mut Scripted, OutboundId);
     let ends: [(&str, Ends); 6] = [
         ("result", |gateway, _| _ = gateway.frame(&invoked(1, &named(1), "1"))),
         ("error", |gateway, _| _ = gateway.frame(&error(1, -32002, "late"))),
@@ -798,7 +813,7 @@ fn item_91_however_a_call_ends_its_open_questions_are_gone_before_it_is_done() {
 #[test]
 fn items_94_98_99_a_subscription_may_be_told_of_a_value_before_it_is_acknowledged_and_its_failure_is_an_error() {
     let subscribe = || Invoke::subscribe("balance").with_subscription("s");
-    let mut gateway = End::gateway(gateway_config());
+    let mut gateway = Scripted::gateway(gateway_config());
     let id = gateway.invoke(subscribe());
     gateway.sent();
     gateway.frame(&notification("resources/updated", r#"{"subscriptionId":"s","value":{"cents":1000}}"#));
@@ -816,7 +831,7 @@ fn items_94_98_99_a_subscription_may_be_told_of_a_value_before_it_is_acknowledge
 
 #[test]
 fn item_93_the_value_of_a_resource_is_handed_on_as_it_is() {
-    let mut gateway = End::gateway(gateway_config());
+    let mut gateway = Scripted::gateway(gateway_config());
     let id = gateway.invoke(Invoke::read_resource("balance"));
     gateway.sent();
     gateway.frame(r#"{"jsonrpc":"2.0","id":1,"result":{"value":{ "cents" : 9.910e2 }}}"#);
@@ -825,7 +840,7 @@ fn item_93_the_value_of_a_resource_is_handed_on_as_it_is() {
 
 #[test]
 fn item_100_a_list_that_changed_is_told_as_a_whole_claimed_or_not() {
-    for mut gateway in [End::gateway(gateway_config()), End::unclaimed_gateway(gateway_config())] {
+    for mut gateway in [Scripted::gateway(gateway_config()), Scripted::unclaimed_gateway(gateway_config())] {
         gateway.frame(&notification("actions/list_changed", r#"{"actions":[{"name":"void_entry"}],"more":1}"#));
         gateway.frame(&notification("resources/list_changed", r#"{"resources":[]}"#));
         assert_eq!(
@@ -855,7 +870,7 @@ fn a_cancel_that_crosses_the_result_leaves_both_ends_empty() {
 #[test]
 fn a_partial_result_crosses_the_wire_when_a_gateway_waits_for_it() {
     let patient = with(gateway_config(), |config| config.timeouts.cancel_grace = Duration::from_secs(2));
-    let mut pair = Pair::tesseron_with(patient, tests::tesseron::app_config());
+    let mut pair = Pair::tesseron_with(patient, testkit::config::app_config());
     let now = pair.client.now;
     let call = pair.client.invoke(call_action());
     pair.run();

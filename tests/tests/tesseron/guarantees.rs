@@ -11,12 +11,11 @@ use protocol_core::{
     ToolOutput, TransportEnd, Violation,
 };
 use serde_json::Value;
-use tests::end::{End, json, notification, request, with};
-use tests::storm::Rng;
-use tests::tesseron::{
-    CLAIMED, WELCOME, agent, agent_capabilities, app_config, asking_gateway_config, call_action, cancel, gateway_config, hello,
-    invoke, invoked, named, progress, sample, welcome,
-};
+use testkit::config::with;
+use testkit::config::{agent, agent_capabilities, app_config, asking_gateway_config, gateway_config, welcome};
+use testkit::scripted::{json, notification, request};
+use testkit::tesseron::{CLAIMED, WELCOME, call_action, cancel, hello, invoke, invoked, named, progress, sample};
+use testkit::{Rng, Scripted};
 
 /// One end with somebody who watches it. Objections begin with the guarantee.
 struct Watched {
@@ -369,8 +368,13 @@ impl Storm {
         call.parent = asked.last().map(|(key, _)| *key).filter(|_| self.rng.below(8) > 0);
         let millis = |count: usize| Some(Duration::from_millis(count as u64));
         call.timeouts = match self.rng.below(4) {
-            0 => Some(CallTimeouts { idle: millis(self.rng.below(900)), max_total: millis(2_500), reset_on_progress: true }),
-            1 => Some(CallTimeouts { idle: None, max_total: millis(self.rng.below(2_500)), reset_on_progress: false }),
+            0 => Some(
+                CallTimeouts::NONE
+                    .with_idle(millis(self.rng.below(900)))
+                    .with_max_total(millis(2_500))
+                    .with_reset_on_progress(true),
+            ),
+            1 => Some(CallTimeouts::NONE.with_max_total(millis(self.rng.below(2_500)))),
             _ => None,
         };
         let made = self.ends[0].session.invoke(call, self.now);
@@ -426,7 +430,7 @@ impl Storm {
                 format!("configure {:?}", app.session.configure(id, options, now))
             }
             7 => {
-                let record = LogRecord { level: Level::Info, logger: None, data: json(r#""m""#) };
+                let record = LogRecord::new(Level::Info, json(r#""m""#));
                 format!("log {:?}", app.session.log(Some(id), record, now))
             }
             _ => {
@@ -562,8 +566,8 @@ fn g10_equal_operations_give_equal_output() {
 
 #[test]
 fn g9_a_frame_that_comes_late_wins_over_a_deadline_that_nobody_has_looked_at() {
-    let mut gateway = End::gateway(gateway_config());
-    let clocks = CallTimeouts { idle: None, max_total: Some(Duration::from_millis(10)), reset_on_progress: false };
+    let mut gateway = Scripted::gateway(gateway_config());
+    let clocks = CallTimeouts::NONE.with_max_total(Some(Duration::from_millis(10)));
     gateway.invoke(call_action().with_timeouts(clocks));
     gateway.sent();
     gateway.late(3_600_000).frame(&invoked(1, &named(1), "1"));
@@ -572,7 +576,7 @@ fn g9_a_frame_that_comes_late_wins_over_a_deadline_that_nobody_has_looked_at() {
     gateway.session.handle_timeout(now);
     gateway.expect_silence();
 
-    let mut app = End::app(app_config());
+    let mut app = Scripted::app(app_config());
     let id = app.receive_invoke(7, "i1");
     app.late(3_600_000).report(id, Progress::percent(1.0));
     app.respond(id);
@@ -609,11 +613,11 @@ fn g6_no_bytes_whatever_panic() {
     let mut rng = Rng::new(6);
     for round in 0..4_000 {
         let mut end = match round % 5 {
-            0 => End::new(app_config()),
-            1 => End::app(app_config()),
-            2 => End::new(asking_gateway_config()),
-            3 => End::unclaimed_gateway(gateway_config()),
-            _ => End::gateway(gateway_config()),
+            0 => Scripted::new(app_config()),
+            1 => Scripted::app(app_config()),
+            2 => Scripted::new(asking_gateway_config()),
+            3 => Scripted::unclaimed_gateway(gateway_config()),
+            _ => Scripted::gateway(gateway_config()),
         };
         match round % 5 {
             1 => {

@@ -9,11 +9,11 @@ use protocol_core::{
     Progress, Refused, RpcError, Sample, TransportEnd, Violation,
 };
 use serde_json::Value;
-use tests::end::{End, error, json, notification, request, with};
-use tests::tesseron::{
-    CLAIMED, WELCOME, agent, agent_capabilities, app_config, asking_gateway_config, call_action, gateway_config, hello, invoke,
-    invoked, named, progress, sample, welcome,
-};
+use testkit::Scripted;
+use testkit::config::with;
+use testkit::config::{agent, agent_capabilities, app_config, asking_gateway_config, gateway_config, welcome};
+use testkit::scripted::{error, json, notification, request};
+use testkit::tesseron::{CLAIMED, WELCOME, call_action, hello, invoke, invoked, named, progress, sample};
 
 /// An app that has nothing to tell but its name.
 fn bare_app() -> Config {
@@ -39,7 +39,7 @@ fn resume(id: u64) -> String {
 
 /// The one greeting among the events that wait.
 #[track_caller]
-fn greeting(end: &mut End) -> (PeerInfo, Option<ResumeCredentials>) {
+fn greeting(end: &mut Scripted) -> (PeerInfo, Option<ResumeCredentials>) {
     match end.events().as_slice() {
         [Event::HandshakeRequest { peer, resume }] => (*peer.clone(), resume.clone()),
         other => panic!("not one greeting: {other:?}"),
@@ -48,7 +48,7 @@ fn greeting(end: &mut End) -> (PeerInfo, Option<ResumeCredentials>) {
 
 /// The peer as it is told now; the events that wait are forgotten.
 #[track_caller]
-fn changed(end: &mut End) -> PeerInfo {
+fn changed(end: &mut Scripted) -> PeerInfo {
     match end.events().last() {
         Some(Event::PeerChanged(peer)) => *peer.clone(),
         other => panic!("the peer has not changed: {other:?}"),
@@ -59,7 +59,7 @@ fn changed(end: &mut End) -> PeerInfo {
 
 #[test]
 fn items_18_19_32_a_hello_is_the_first_frame_has_all_five_params_and_nothing_that_is_not_set() {
-    let mut app = End::new(bare_app());
+    let mut app = Scripted::new(bare_app());
     let expected = request(1, "tesseron/hello", &format!(r#"{{"protocolVersion":"1.2.0",{BARE}}}"#));
     assert_eq!(app.sent(), [expected]);
     app.frame(WELCOME).at(1_000_000);
@@ -78,7 +78,7 @@ fn item_19_a_hello_tells_what_is_set() {
     (config.capabilities.sampling, config.capabilities.elicitation, config.capabilities.resources_subscribe) =
         (false, false, false);
     let params = r#"{"protocolVersion":"1.2.0","app":{"id":"ledger","name":"The \"Ledger\"","origin":"http://127.0.0.1:8080","description":"Books","iconUrl":"http://127.0.0.1/i.png","version":"3.1"},"actions":[{"name":"a b","description":"","inputSchema":{}}],"resources":[{"name":"r","description":"d","subscribable":false}],"capabilities":{"streaming":true,"subscriptions":false,"sampling":false,"elicitation":false}}"#;
-    assert_eq!(End::new(config).sent(), [request(1, "tesseron/hello", params)]);
+    assert_eq!(Scripted::new(config).sent(), [request(1, "tesseron/hello", params)]);
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn item_20_there_is_no_app_without_a_proper_id() {
 #[test]
 fn item_21_an_app_that_is_refused_is_closed_and_never_greets_again() {
     for (code, message) in [(-32000, "Protocol mismatch"), (-32602, "app.id"), (-32603, "no"), (-32009, "no")] {
-        let mut app = End::new(app_config());
+        let mut app = Scripted::new(app_config());
         app.sent();
         app.frame(&error(1, code, message));
         let why = RpcError::new(code, message);
@@ -105,7 +105,7 @@ fn item_21_an_app_that_is_refused_is_closed_and_never_greets_again() {
 #[test]
 fn items_22_37_a_claim_in_the_same_read_as_the_welcome_is_not_lost_before_or_after_it() {
     for frames in [[WELCOME, CLAIMED], [CLAIMED, WELCOME]] {
-        let mut app = End::new(app_config());
+        let mut app = Scripted::new(app_config());
         app.sent();
         for frame in frames {
             app.frame(
@@ -123,14 +123,14 @@ fn items_22_37_a_claim_in_the_same_read_as_the_welcome_is_not_lost_before_or_aft
 
 #[test]
 fn item_37_of_two_claims_before_the_welcome_the_last_one_counts() {
-    let mut app = End::new(app_config());
+    let mut app = Scripted::new(app_config());
     app.frame(&CLAIMED.replace("acme-cli", "first")).frame(&CLAIMED.replace("acme-cli", "second")).frame(WELCOME);
     assert_eq!(changed(&mut app).identity.name, "second");
 }
 
 #[test]
 fn item_37_a_claim_that_tells_no_capabilities_before_the_welcome_leaves_those_of_the_welcome() {
-    let mut app = End::new(app_config());
+    let mut app = Scripted::new(app_config());
     app.frame(&notification("tesseron/claimed", r#"{"agent":{"id":"a","name":"A"},"claimedAt":1}"#)).frame(WELCOME);
     let peer = changed(&mut app);
     assert!(peer.capabilities.sampling && peer.capabilities.elicitation);
@@ -140,7 +140,7 @@ fn item_37_a_claim_that_tells_no_capabilities_before_the_welcome_leaves_those_of
 #[test]
 fn item_23_a_welcome_without_a_token_or_a_code_is_accepted() {
     for without in [r#","claimCode":"AB3X-7K""#, r#","resumeToken":"rt_1""#, r#","claimCode":"AB3X-7K","resumeToken":"rt_1""#] {
-        let mut app = End::new(app_config());
+        let mut app = Scripted::new(app_config());
         app.frame(&WELCOME.replace(without, ""));
         assert!(app.session.is_ready());
         let pass = app.session.peer().unwrap().credentials.clone().unwrap();
@@ -152,7 +152,7 @@ fn item_23_a_welcome_without_a_token_or_a_code_is_accepted() {
 #[test]
 fn a_claim_code_of_any_form_is_told_as_it_is() {
     // The alphabet is the gateway's choice.
-    let mut app = End::new(app_config());
+    let mut app = Scripted::new(app_config());
     app.frame(&WELCOME.replace("AB3X-7K", "någon kod \\u00e9"));
     assert_eq!(app.session.peer().unwrap().credentials.as_ref().unwrap().claim_code.as_deref(), Some("någon kod é"));
 }
@@ -160,13 +160,13 @@ fn a_claim_code_of_any_form_is_told_as_it_is() {
 #[test]
 fn item_24_a_welcome_with_another_minor_version_is_accepted_and_one_with_another_major_is_not() {
     for version in ["1.0.0", "1.1.0", "1.9.3", "1", "1.2.0-rc"] {
-        let mut app = End::new(app_config());
+        let mut app = Scripted::new(app_config());
         app.frame(&WELCOME.replace(r#""1.2.0""#, &format!("{version:?}")));
         assert!(app.session.is_ready(), "{version}");
         assert_eq!(app.session.peer().unwrap().protocol, version);
     }
     for version in ["2.0.0", "0.9", "", "v1.2"] {
-        let mut app = End::new(app_config());
+        let mut app = Scripted::new(app_config());
         app.frame(&WELCOME.replace(r#""1.2.0""#, &format!("{version:?}")));
         assert_eq!(app.events(), [Event::Closed(CloseReason::VersionMismatch)], "{version}");
     }
@@ -184,12 +184,12 @@ fn a_welcome_of_the_wrong_shape_is_a_handshake_that_failed() {
         (r#""capabilities":{"streaming":true,"subscriptions":true,"sampling":true,"elicitation":true},"#, ""),
     ] {
         assert!(WELCOME.contains(right));
-        let mut app = End::new(app_config());
+        let mut app = Scripted::new(app_config());
         app.frame(&WELCOME.replace(right, wrong));
         assert_eq!(app.events(), [Event::Closed(CloseReason::HandshakeRefused)], "{wrong}");
     }
     for result in ["null", "1", "[]", r#""x""#, "{}"] {
-        let mut app = End::new(app_config());
+        let mut app = Scripted::new(app_config());
         app.frame(&format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#));
         assert_eq!(app.events(), [Event::Closed(CloseReason::HandshakeRefused)], "{result}");
     }
@@ -197,7 +197,7 @@ fn a_welcome_of_the_wrong_shape_is_a_handshake_that_failed() {
 
 #[test]
 fn item_31_nothing_is_served_before_the_welcome() {
-    let mut app = End::new(app_config());
+    let mut app = Scripted::new(app_config());
     app.sent();
     let calls = [
         invoke(7, "i1"),
@@ -217,7 +217,7 @@ fn item_31_nothing_is_served_before_the_welcome() {
 
 #[test]
 fn an_app_serves_before_it_knows_of_a_claim() {
-    let mut app = End::new(app_config());
+    let mut app = Scripted::new(app_config());
     app.frame(&WELCOME.replace("acme-cli", "pending")).drain();
     let id = app.receive_invoke(7, "i1");
     assert_eq!(app.respond(id).sent(), [invoked(7, "i1", "\"ok\"")]);
@@ -225,7 +225,7 @@ fn an_app_serves_before_it_knows_of_a_claim() {
 
 #[test]
 fn item_101_no_list_and_no_value_is_sent_before_the_welcome() {
-    let mut app = End::new(app_config());
+    let mut app = Scripted::new(app_config());
     app.sent();
     let value = Notice::ResourceValue { subscription: "s".into(), uri: "balance".into(), value: json("1") };
     for notice in [Notice::Actions(json("[]")), Notice::Resources(json("[]")), value] {
@@ -239,7 +239,7 @@ fn item_101_no_list_and_no_value_is_sent_before_the_welcome() {
 
 #[test]
 fn item_36_a_claim_clears_the_code_sets_the_agent_and_replaces_the_capabilities_only_if_it_tells_them() {
-    let mut app = End::app(app_config());
+    let mut app = Scripted::app(app_config());
     app.frame(&notification("tesseron/claimed", r#"{"agent":{"id":"x","name":"X"},"claimedAt":5}"#));
     let peer = changed(&mut app);
     assert_eq!((peer.identity.name.as_str(), peer.identity.title.as_deref()), ("x", Some("X")));
@@ -255,7 +255,7 @@ fn item_36_a_claim_clears_the_code_sets_the_agent_and_replaces_the_capabilities_
 
 #[test]
 fn capabilities_that_change_with_the_claim_are_those_that_count_from_then_on_also_for_what_runs() {
-    let mut app = End::new(app_config());
+    let mut app = Scripted::new(app_config());
     app.frame(&WELCOME.replace("true", "false")).drain();
     let id = app.receive_invoke(7, "i1");
     let sample = || Ask::from(Sample::new("?"));
@@ -269,14 +269,14 @@ fn capabilities_that_change_with_the_claim_are_those_that_count_from_then_on_als
 #[test]
 fn a_handshake_that_nobody_answers_closes_both_ends() {
     for config in [app_config(), gateway_config(), asking_gateway_config()] {
-        let mut end = End::new(config);
+        let mut end = Scripted::new(config);
         end.sent();
         end.at(9_999);
         assert_eq!(end.events(), []);
         end.at(10_000);
         assert_eq!((end.events(), end.sent()), (vec![Event::Closed(CloseReason::HandshakeTimeout)], vec![]));
     }
-    let mut asked = End::new(asking_gateway_config());
+    let mut asked = Scripted::new(asking_gateway_config());
     asked.frame(&hello(1, "1.2.0")).drain();
     asked.at(10_000);
     assert_eq!(asked.events(), [Event::Closed(CloseReason::HandshakeTimeout)], "an owner that does not decide");
@@ -286,7 +286,7 @@ fn a_handshake_that_nobody_answers_closes_both_ends() {
 
 #[test]
 fn item_30_a_welcome_of_a_fresh_hello_has_a_code_and_a_token() {
-    let mut gateway = End::new(gateway_config());
+    let mut gateway = Scripted::new(gateway_config());
     gateway.frame(&hello(1, "1.2.0"));
     assert_eq!(
         gateway.sent(),
@@ -305,7 +305,7 @@ fn item_30_a_welcome_of_a_fresh_hello_has_a_code_and_a_token() {
 #[test]
 fn item_30_neither_a_bound_nor_a_resumed_session_is_told_a_code() {
     for standing in [ClaimState::Bound, ClaimState::Resumed] {
-        let mut gateway = End::new(asking_gateway_config());
+        let mut gateway = Scripted::new(asking_gateway_config());
         gateway.frame(&hello(1, "1.2.0")).events();
         gateway.session.welcome(Ok(Welcome { standing, ..welcome() }), gateway.now).unwrap();
         let sent = gateway.sent();
@@ -319,7 +319,7 @@ fn item_29_a_welcome_tells_what_the_agent_can_do_now_and_a_claim_what_it_can_do_
         (config.identity, config.capabilities) = (agent(), agent_capabilities());
         config.capabilities.elicitation = false;
     });
-    let mut gateway = End::new(known);
+    let mut gateway = Scripted::new(known);
     gateway.frame(&hello(1, "1.2.0"));
     let sent = gateway.sent();
     assert!(sent[0].contains(r#""capabilities":{"streaming":true,"subscriptions":true,"sampling":true,"elicitation":false},"agent":{"id":"acme-cli","name":"acme-cli"}"#), "{sent:?}");
@@ -329,7 +329,7 @@ fn item_29_a_welcome_tells_what_the_agent_can_do_now_and_a_claim_what_it_can_do_
 #[test]
 fn item_25_another_major_version_is_a_mismatch_and_the_end() {
     for version in ["2.0.0", "0.9.0", "10.0", "", "v1.2", "one"] {
-        let mut gateway = End::new(gateway_config());
+        let mut gateway = Scripted::new(gateway_config());
         gateway.frame(&hello(1, version));
         assert_eq!(gateway.events(), [Event::Violation(Violation::InvalidParams)], "the answer leaves first");
         let sent = gateway.sent();
@@ -346,7 +346,7 @@ fn item_25_another_major_version_is_a_mismatch_and_the_end() {
 #[test]
 fn item_25_after_a_mismatch_a_hello_of_the_same_read_is_not_welcomed() {
     for config in [gateway_config(), asking_gateway_config()] {
-        let mut gateway = End::new(config);
+        let mut gateway = Scripted::new(config);
         gateway.frame(&hello(1, "2.0.0")).frame(&hello(2, "1.2.0"));
         let frames = gateway.sent();
         assert!(!frames.iter().any(|frame| frame.contains("result")), "{frames:?}");
@@ -359,7 +359,7 @@ fn item_25_after_a_mismatch_a_hello_of_the_same_read_is_not_welcomed() {
 #[test]
 fn items_25_26_another_minor_version_is_accepted_and_told() {
     for version in ["1", "1.2", "1.2.0-x", "1.0.0", "1.99.5", "1.2.0.4"] {
-        let mut gateway = End::new(gateway_config());
+        let mut gateway = Scripted::new(gateway_config());
         gateway.frame(&hello(1, version));
         let sent = gateway.sent();
         assert!(sent[0].contains(r#""protocolVersion":"1.2.0""#), "the gateway tells its own: {sent:?}");
@@ -368,7 +368,7 @@ fn items_25_26_another_minor_version_is_accepted_and_told() {
         assert!(matches!(&events[..], [Event::Ready(peer)] if peer.protocol == version), "{events:?}");
     }
     for version in ["v1.2", "", "2"] {
-        let mut gateway = End::new(gateway_config());
+        let mut gateway = Scripted::new(gateway_config());
         gateway.frame(&hello(1, version));
         assert!(gateway.sent()[0].contains(r#""code":-32000"#), "{version}");
     }
@@ -378,7 +378,7 @@ fn items_25_26_another_minor_version_is_accepted_and_told() {
 fn item_27_a_reserved_or_malformed_app_id_is_invalid_and_another_hello_may_follow() {
     for id in ["tesseron", "mcp", "system", "", "Ledger", "1a", "_a", "a-b", "a b", "a\\u0000", &"a".repeat(500)] {
         for config in [gateway_config(), asking_gateway_config()] {
-            let mut gateway = End::new(config);
+            let mut gateway = Scripted::new(config);
             gateway.frame(&hello(1, "1.2.0").replace(r#""id":"ledger""#, &format!(r#""id":"{id}""#)));
             let sent = gateway.sent();
             assert!(
@@ -398,7 +398,7 @@ fn item_28_a_second_greeting_on_a_channel_is_refused_and_the_first_session_is_in
         [hello(9, "1.2.0"), hello(9, "2.0.0"), resume(9), request(9, "tesseron/hello", "{}"), request(9, "tesseron/resume", "{}")]
     {
         for claimed in [false, true] {
-            let mut gateway = End::unclaimed_gateway(gateway_config());
+            let mut gateway = Scripted::unclaimed_gateway(gateway_config());
             if claimed {
                 gateway.claim().drain();
             }
@@ -417,7 +417,7 @@ fn item_28_a_second_greeting_on_a_channel_is_refused_and_the_first_session_is_in
 
 #[test]
 fn item_28_a_second_greeting_while_the_owner_decides_on_the_first_is_refused() {
-    let mut gateway = End::new(asking_gateway_config());
+    let mut gateway = Scripted::new(asking_gateway_config());
     gateway.frame(&hello(1, "1.2.0")).events();
     gateway.frame(&hello(2, "1.2.0"));
     assert_eq!(gateway.sent(), [error(2, -32600, "the handshake was made before")]);
@@ -428,7 +428,7 @@ fn item_28_a_second_greeting_while_the_owner_decides_on_the_first_is_refused() {
 #[test]
 fn while_a_greeting_waits_nothing_else_is_answered_under_its_id() {
     for other in [hello(1, "1.2.0"), resume(1), request(1, "x/y", "{}"), sample(1, "i"), request(1, "tesseron/hello", "[]")] {
-        let mut gateway = End::new(asking_gateway_config());
+        let mut gateway = Scripted::new(asking_gateway_config());
         gateway.frame(&hello(1, "1.2.0")).events();
         gateway.frame(&other);
         assert_eq!(gateway.sent(), Vec::<String>::new(), "the app would take it for the answer to its hello: {other}");
@@ -439,7 +439,7 @@ fn while_a_greeting_waits_nothing_else_is_answered_under_its_id() {
 
 #[test]
 fn an_owner_that_decides_is_told_who_greets_and_without_the_secrets() {
-    let mut gateway = End::new(asking_gateway_config());
+    let mut gateway = Scripted::new(asking_gateway_config());
     gateway.frame(&hello(1, "1.2.0"));
     assert_eq!(gateway.sent(), Vec::<String>::new());
     let (peer, wants) = greeting(&mut gateway);
@@ -447,7 +447,7 @@ fn an_owner_that_decides_is_told_who_greets_and_without_the_secrets() {
     assert_eq!(peer.declared.member("actions"), Some(json("[]")));
     assert!(gateway.session.peer().is_none(), "it is nobody yet");
 
-    let mut gateway = End::new(asking_gateway_config());
+    let mut gateway = Scripted::new(asking_gateway_config());
     gateway.frame(&resume(1));
     let event = gateway.session.poll_event().unwrap();
     assert!(!format!("{event:?}").contains("rt_1"), "a secret in the debug text of an event");
@@ -462,7 +462,7 @@ fn an_owner_that_decides_is_told_who_greets_and_without_the_secrets() {
 
 #[test]
 fn an_owner_that_refuses_says_why_and_the_app_may_greet_anew() {
-    let mut gateway = End::new(asking_gateway_config());
+    let mut gateway = Scripted::new(asking_gateway_config());
     gateway.frame(&hello(1, "1.2.0")).events();
     gateway.session.welcome(Err(RpcError::new(-32603, "full")), gateway.now).unwrap();
     assert_eq!((gateway.sent(), gateway.events()), (vec![error(1, -32603, "full")], vec![]));
@@ -475,21 +475,21 @@ fn an_owner_that_refuses_says_why_and_the_app_may_greet_anew() {
 #[test]
 fn only_a_greeting_that_waits_can_be_welcomed() {
     let mut all = [
-        End::new(asking_gateway_config()),
-        End::new(gateway_config()),
-        End::unclaimed_gateway(gateway_config()),
-        End::gateway(gateway_config()),
-        End::new(app_config()),
-        End::app(app_config()),
-        End::new(tests::end::client_config()),
-        End::server(tests::end::server_config()),
+        Scripted::new(asking_gateway_config()),
+        Scripted::new(gateway_config()),
+        Scripted::unclaimed_gateway(gateway_config()),
+        Scripted::gateway(gateway_config()),
+        Scripted::new(app_config()),
+        Scripted::app(app_config()),
+        Scripted::new(testkit::config::client_config()),
+        Scripted::server(testkit::config::server_config()),
     ];
     for end in &mut all {
         end.drain();
         assert_eq!(end.session.welcome(Ok(welcome()), end.now), Err(NotLive));
         end.expect_silence();
     }
-    let mut gateway = End::new(asking_gateway_config());
+    let mut gateway = Scripted::new(asking_gateway_config());
     gateway.frame(&hello(1, "1.2.0"));
     gateway.session.welcome(Ok(welcome()), gateway.now).unwrap();
     assert_eq!(gateway.session.welcome(Ok(welcome()), gateway.now), Err(NotLive));
@@ -498,7 +498,7 @@ fn only_a_greeting_that_waits_can_be_welcomed() {
 
 #[test]
 fn a_greeting_that_outlives_its_channel_cannot_be_welcomed() {
-    let ends: [fn(&mut End); 4] = [
+    let ends: [fn(&mut Scripted); 4] = [
         |end| end.session.handle_end(TransportEnd::Eof, end.now),
         |end| end.session.handle_end(TransportEnd::Failed, end.now),
         |end| end.session.close(protocol_core::Close::Now, end.now),
@@ -507,7 +507,7 @@ fn a_greeting_that_outlives_its_channel_cannot_be_welcomed() {
     for end_it in ends {
         for answer in [Ok(welcome()), Ok(Welcome { standing: ClaimState::Resumed, ..welcome() }), Err(RpcError::new(-32011, "no"))]
         {
-            let mut gateway = End::new(asking_gateway_config());
+            let mut gateway = Scripted::new(asking_gateway_config());
             gateway.frame(&hello(1, "1.2.0"));
             end_it(&mut gateway);
             assert!(gateway.session.is_closed());
@@ -522,9 +522,9 @@ fn a_greeting_that_outlives_its_channel_cannot_be_welcomed() {
 
 #[test]
 fn item_33_nothing_is_asked_of_an_app_that_nobody_has_claimed() {
-    let mut asked = End::new(asking_gateway_config());
+    let mut asked = Scripted::new(asking_gateway_config());
     asked.frame(&hello(1, "1.2.0")).drain();
-    for mut gateway in [End::new(gateway_config()), asked, End::unclaimed_gateway(gateway_config())] {
+    for mut gateway in [Scripted::new(gateway_config()), asked, Scripted::unclaimed_gateway(gateway_config())] {
         let custom = Invoke::custom("x/y", json("{}"));
         let others = [Op::CallTool, Op::ReadResource, Op::Subscribe, Op::Unsubscribe].map(|op| Invoke::new(op, json("{}")));
         for call in others.into_iter().chain([custom]) {
@@ -537,7 +537,7 @@ fn item_33_nothing_is_asked_of_an_app_that_nobody_has_claimed() {
 
 #[test]
 fn items_34_35_a_claim_tells_the_app_once_and_a_second_one_changes_nothing() {
-    let mut gateway = End::unclaimed_gateway(gateway_config());
+    let mut gateway = Scripted::unclaimed_gateway(gateway_config());
     assert_eq!(gateway.claim().sent(), [CLAIMED]);
     assert!(gateway.session.is_ready());
     assert_eq!(gateway.claim().sent(), Vec::<String>::new());
@@ -552,21 +552,21 @@ fn items_34_35_a_claim_tells_the_app_once_and_a_second_one_changes_nothing() {
 
 #[test]
 fn only_a_gateway_whose_app_was_taken_in_can_be_claimed() {
-    let mut asked = End::new(asking_gateway_config());
+    let mut asked = Scripted::new(asking_gateway_config());
     asked.frame(&hello(1, "1.2.0")).drain();
-    let mut refused = End::new(gateway_config());
+    let mut refused = Scripted::new(gateway_config());
     refused.frame(&hello(1, "1.2.0").replace("ledger", "mcp")).drain();
-    let mut closed = End::unclaimed_gateway(gateway_config());
+    let mut closed = Scripted::unclaimed_gateway(gateway_config());
     closed.session.handle_end(TransportEnd::Failed, closed.now);
     closed.drain();
     for (mut end, why) in [
-        (End::new(gateway_config()), Refused::NotReady),
+        (Scripted::new(gateway_config()), Refused::NotReady),
         (asked, Refused::NotReady),
         (refused, Refused::NotReady),
         (closed, Refused::Closing),
-        (End::app(app_config()), Refused::WrongEnd),
-        (End::server(tests::end::server_config()), Refused::WrongEnd),
-        (End::client(tests::end::client_config()), Refused::WrongEnd),
+        (Scripted::app(app_config()), Refused::WrongEnd),
+        (Scripted::server(testkit::config::server_config()), Refused::WrongEnd),
+        (Scripted::client(testkit::config::client_config()), Refused::WrongEnd),
     ] {
         assert_eq!(end.session.claim(agent(), agent_capabilities(), 1, end.now), Err(why));
         end.expect_silence();
@@ -575,7 +575,7 @@ fn only_a_gateway_whose_app_was_taken_in_can_be_claimed() {
 
 #[test]
 fn item_38_on_a_bound_session_the_claim_follows_the_welcome() {
-    let mut gateway = End::new(asking_gateway_config());
+    let mut gateway = Scripted::new(asking_gateway_config());
     gateway.frame(&hello(1, "1.2.0")).events();
     gateway.session.welcome(Ok(Welcome { standing: ClaimState::Bound, ..welcome() }), gateway.now).unwrap();
     gateway.claim();
@@ -585,10 +585,11 @@ fn item_38_on_a_bound_session_the_claim_follows_the_welcome() {
 
 #[test]
 fn item_39_an_app_that_nobody_has_claimed_may_ask_nothing() {
-    let mut asked = End::new(asking_gateway_config());
+    let mut asked = Scripted::new(asking_gateway_config());
     asked.frame(&hello(1, "1.2.0")).drain();
     let known = with(gateway_config(), |config| config.capabilities = agent_capabilities());
-    for mut gateway in [End::new(gateway_config()), asked, End::unclaimed_gateway(gateway_config()), End::unclaimed_gateway(known)]
+    for mut gateway in
+        [Scripted::new(gateway_config()), asked, Scripted::unclaimed_gateway(gateway_config()), Scripted::unclaimed_gateway(known)]
     {
         for method in ["sampling/request", "elicitation/request"] {
             for params in [r#"{"invocationId":"inv_1","prompt":"?","question":"?","schema":{"type":"object"}}"#, "{}"] {
@@ -603,9 +604,9 @@ fn item_39_an_app_that_nobody_has_claimed_may_ask_nothing() {
 
 #[test]
 fn progress_and_news_before_the_hello_are_nobodys() {
-    let mut asked = End::new(asking_gateway_config());
+    let mut asked = Scripted::new(asking_gateway_config());
     asked.frame(&hello(1, "1.2.0")).drain();
-    for mut gateway in [End::new(gateway_config()), asked] {
+    for mut gateway in [Scripted::new(gateway_config()), asked] {
         for frame in [
             progress(&named(1), r#","percent":1"#),
             notification("actions/list_changed", r#"{"actions":[]}"#),
@@ -624,7 +625,7 @@ fn progress_and_news_before_the_hello_are_nobodys() {
 
 #[test]
 fn item_102_a_resume_has_the_manifest_and_the_credentials_and_comes_instead_of_a_hello() {
-    let mut app = End::new(resuming_app());
+    let mut app = Scripted::new(resuming_app());
     assert_eq!(app.sent(), [resume(1)]);
     app.frame(&WELCOME.replace(r#","claimCode":"AB3X-7K""#, "").replace("rt_1", "rt_2"));
     assert!(app.session.is_ready());
@@ -634,30 +635,30 @@ fn item_102_a_resume_has_the_manifest_and_the_credentials_and_comes_instead_of_a
 
 #[test]
 fn item_103_the_new_token_is_told_and_the_next_resume_has_it() {
-    let mut app = End::new(resuming_app());
+    let mut app = Scripted::new(resuming_app());
     app.frame(&WELCOME.replace("rt_1", "rt_2"));
     let pass = app.session.peer().unwrap().credentials.clone().unwrap();
     assert!(!format!("{pass:?}{:?}", app.session).contains("rt_2"), "a secret in a debug text");
     let mut next = App::default();
     next.resume = Some(ResumeCredentials { session_id: pass.session_id, resume_token: pass.resume_token.unwrap() });
     let again = Config::tesseron_app(&AppId::parse("ledger").unwrap(), "Ledger", next);
-    assert_eq!(End::new(again).sent(), [resume(1).replace("rt_1", "rt_2")]);
+    assert_eq!(Scripted::new(again).sent(), [resume(1).replace("rt_1", "rt_2")]);
 }
 
 #[test]
 fn item_104_a_resume_that_failed_says_so_and_ends_so_that_a_hello_may_go_on_a_new_channel() {
-    let mut app = End::new(resuming_app());
+    let mut app = Scripted::new(resuming_app());
     app.sent();
     app.frame(&error(1, -32011, "Resume failed"));
     let why = RpcError::new(-32011, "Resume failed");
     assert_eq!(app.events(), [Event::HandshakeRefused(why), Event::Closed(CloseReason::HandshakeRefused)]);
-    assert!(End::new(bare_app()).sent()[0].contains("tesseron/hello"));
+    assert!(Scripted::new(bare_app()).sent()[0].contains("tesseron/hello"));
 }
 
 #[test]
 fn item_105_a_resumed_session_is_claimed_at_once_with_the_new_manifest_and_no_claim_is_told() {
     let known = with(asking_gateway_config(), |config| (config.identity, config.capabilities) = (agent(), agent_capabilities()));
-    let mut gateway = End::new(known);
+    let mut gateway = Scripted::new(known);
     gateway.frame(&resume(1).replace(r#""actions":[]"#, r#""actions":[{"name":"new"}]"#));
     let (peer, wants) = greeting(&mut gateway);
     assert_eq!((peer.declared.member("actions"), wants), (Some(json(r#"[{"name":"new"}]"#)), Some(credentials())));
@@ -682,7 +683,7 @@ fn item_105_a_resumed_session_is_claimed_at_once_with_the_new_manifest_and_no_cl
 
 #[test]
 fn item_106_a_refused_resume_leaves_the_channel_open_for_a_hello() {
-    let mut gateway = End::new(asking_gateway_config());
+    let mut gateway = Scripted::new(asking_gateway_config());
     gateway.frame(&resume(1)).events();
     gateway.session.welcome(Err(RpcError::new(-32011, "unknown")), gateway.now).unwrap();
     assert_eq!(gateway.sent(), [error(1, -32011, "unknown")]);
@@ -709,14 +710,14 @@ fn item_107_a_resume_is_checked_in_order_types_then_version_then_app_id() {
         (of(r#""1.0""#, r#""mcp""#, r#""s""#), -32011, false),
         (of(r#""1.0""#, r#""No""#, r#""s""#), -32011, false),
     ] {
-        let mut gateway = End::new(asking_gateway_config());
+        let mut gateway = Scripted::new(asking_gateway_config());
         gateway.frame(&frame);
         let sent = gateway.sent();
         assert!(sent.len() == 1 && sent[0].contains(&format!(r#""id":1,"error":{{"code":{code},"#)), "{frame}: {sent:?}");
         assert_eq!(gateway.session.is_closed(), closes, "{frame}");
     }
     // Whoever answers every hello alike has no session to go on with.
-    let mut gateway = End::new(gateway_config());
+    let mut gateway = Scripted::new(gateway_config());
     gateway.frame(&resume(1));
     assert!(gateway.sent()[0].contains(r#""code":-32011"#));
     gateway.frame(&hello(2, "1.2.0"));
@@ -728,7 +729,7 @@ fn item_107_a_resume_is_checked_in_order_types_then_version_then_app_id() {
 #[test]
 fn an_app_whose_channel_ends_cancels_what_it_serves_and_says_nothing() {
     for end in [TransportEnd::Eof, TransportEnd::Failed] {
-        let mut app = End::app(app_config());
+        let mut app = Scripted::app(app_config());
         let id = app.receive_invoke(7, "i1");
         app.report(id, Progress::percent(1.0));
         app.sent();
@@ -743,7 +744,7 @@ fn an_app_whose_channel_ends_cancels_what_it_serves_and_says_nothing() {
 
 #[test]
 fn an_app_that_closes_refuses_what_is_new_finishes_what_runs_and_cancels_what_is_left() {
-    let mut app = End::app(app_config());
+    let mut app = Scripted::app(app_config());
     let first = app.receive_invoke(7, "i1");
     let second = app.receive_invoke(8, "i2");
     app.session.close(protocol_core::Close::Graceful { grace: std::time::Duration::from_secs(2) }, app.now);
@@ -758,10 +759,10 @@ fn an_app_that_closes_refuses_what_is_new_finishes_what_runs_and_cancels_what_is
 
 #[test]
 fn a_gateway_that_closes_cancels_its_calls_and_then_ends() {
-    let mut gateway = End::gateway(gateway_config());
+    let mut gateway = Scripted::gateway(gateway_config());
     let id = gateway.invoke_action();
     gateway.session.close(protocol_core::Close::Now, gateway.now);
-    assert_eq!(gateway.sent(), [tests::tesseron::cancel(&named(1))]);
+    assert_eq!(gateway.sent(), [testkit::tesseron::cancel(&named(1))]);
     let done = Event::Done { id, outcome: Outcome::Cancelled, partial: None, last: None };
     assert_eq!(gateway.events(), [done, Event::Closed(CloseReason::Local)]);
 }
@@ -769,7 +770,7 @@ fn a_gateway_that_closes_cancels_its_calls_and_then_ends() {
 #[test]
 fn a_greeting_that_comes_while_a_gateway_closes_is_not_taken_in() {
     for config in [gateway_config(), asking_gateway_config()] {
-        let mut gateway = End::new(config);
+        let mut gateway = Scripted::new(config);
         gateway.frame(&request(5, "x/y", "{}"));
         gateway.session.close(protocol_core::Close::Graceful { grace: std::time::Duration::from_secs(2) }, gateway.now);
         assert!(!gateway.session.is_closed(), "an answer waits to leave");
@@ -782,7 +783,7 @@ fn a_greeting_that_comes_while_a_gateway_closes_is_not_taken_in() {
 
 #[test]
 fn a_form_is_not_asked_of_an_agent_that_cannot_answer_it() {
-    let mut app = End::new(app_config());
+    let mut app = Scripted::new(app_config());
     app.frame(&WELCOME.replace(r#""elicitation":true"#, r#""elicitation":false"#)).drain();
     let id = app.receive_invoke(7, "i1");
     for ask in [Ask::Elicit(Elicit::new("?", json(r#"{"type":"object"}"#))), Ask::Confirm { message: "?".into() }, Ask::Roots] {

@@ -8,17 +8,16 @@ use protocol_core::{
     Answer, Ask, AskError, CancelReason, Elicit, Event, InboundId, Level, LogRecord, NotLive, Outcome, Progress, ProgressError,
     Reply, Sample, Sampled, ServeOptions, ToolOutput, Violation,
 };
-use tests::end::{End, error, json, notification, request, with};
-use tests::pair::Pair;
-use tests::tesseron::{
-    CLAIMED, WELCOME, agent, agent_capabilities, app_config, asking_gateway_config, call_action, cancel, gateway_config, hello,
-    invoke, invoked, named, progress, sample, welcome,
-};
+use testkit::config::with;
+use testkit::config::{agent, agent_capabilities, app_config, asking_gateway_config, gateway_config, welcome};
+use testkit::scripted::{error, json, notification, request};
+use testkit::tesseron::{CLAIMED, WELCOME, call_action, cancel, hello, invoke, invoked, named, progress, sample};
+use testkit::{Pair, Scripted};
 
 const CANCELLED: &str = r#""error":{"code":-32001,"message":"Action invocation was cancelled."}"#;
 
-fn serving() -> (End, InboundId) {
-    let mut app = End::app(app_config());
+fn serving() -> (Scripted, InboundId) {
+    let mut app = Scripted::app(app_config());
     let id = app.receive_invoke(7, "i1");
     (app, id)
 }
@@ -35,7 +34,7 @@ fn bug_10_2_1_a_notification_without_params_crashes_nobody() {
         "resources/list_changed",
         "x/y",
     ] {
-        let mut gateway = End::gateway(gateway_config());
+        let mut gateway = Scripted::gateway(gateway_config());
         gateway.invoke_action();
         let (mut app, id) = serving();
         for params in ["", r#","params":null"#, r#","params":[]"#, r#","params":7"#, r#","params":{}"#] {
@@ -56,7 +55,7 @@ fn bug_10_2_1_a_notification_without_params_crashes_nobody() {
 fn bug_10_2_1_an_error_that_is_no_object_crashes_nobody_and_a_missing_result_neither() {
     for body in [r#","error":null"#, r#","error":7"#, r#","error":"no""#, r#","error":[]"#, r#","error":{}"#, ""] {
         let frame = |id: u64| format!(r#"{{"jsonrpc":"2.0","id":{id}{body}}}"#);
-        let mut gateway = End::gateway(gateway_config());
+        let mut gateway = Scripted::gateway(gateway_config());
         gateway.invoke_action();
         gateway.frame(&frame(9)).frame(&frame(1));
         assert!(matches!(gateway.outcome(), Outcome::Invalid(_)), "{body}");
@@ -72,7 +71,7 @@ fn bug_10_2_1_an_error_that_is_no_object_crashes_nobody_and_a_missing_result_nei
 #[test]
 fn bug_10_2_2_a_cancel_during_validation_is_not_lost() {
     // An invocation has its name and its clock from its receipt on, whatever its owner still does with its input.
-    let mut app = End::app(app_config());
+    let mut app = Scripted::app(app_config());
     app.frame(&invoke(7, "i1"));
     let id = app.request();
     app.frame(&cancel("i1"));
@@ -81,16 +80,16 @@ fn bug_10_2_2_a_cancel_during_validation_is_not_lost() {
     assert_eq!(app.session.respond(id, Reply::Tool(ToolOutput::text("late")), app.now), Err(NotLive));
     app.expect_silence();
 
-    let mut app = End::app(app_config());
+    let mut app = Scripted::app(app_config());
     app.frame(&invoke(7, "i1"));
     assert!(app.at(60_000).sent()[0].contains("-32002"), "nor is its deadline");
 }
 
 #[test]
 fn bug_10_2_3_a_second_hello_makes_no_second_session_nor_does_one_after_a_resume() {
-    let mut unclaimed = End::unclaimed_gateway(gateway_config());
-    let mut claimed = End::gateway(gateway_config());
-    let mut resumed = End::new(asking_gateway_config());
+    let mut unclaimed = Scripted::unclaimed_gateway(gateway_config());
+    let mut claimed = Scripted::gateway(gateway_config());
+    let mut resumed = Scripted::new(asking_gateway_config());
     let credentials = r#""sessionId":"s_1","resumeToken":"rt_1","protocolVersion""#;
     resumed.frame(&hello(1, "1.2.0").replace("tesseron/hello", "tesseron/resume").replace(r#""protocolVersion""#, credentials));
     resumed.session.welcome(Ok(Welcome { standing: ClaimState::Resumed, ..welcome() }), resumed.now).unwrap();
@@ -105,7 +104,7 @@ fn bug_10_2_3_a_second_hello_makes_no_second_session_nor_does_one_after_a_resume
 
 #[test]
 fn bug_10_2_4_a_call_that_is_cancelled_before_it_has_left_leaves_nothing_on_the_wire() {
-    let mut gateway = End::gateway(gateway_config());
+    let mut gateway = Scripted::gateway(gateway_config());
     let call = gateway.invoke(call_action());
     gateway.session.cancel(call, None, gateway.now).unwrap();
     assert_eq!((gateway.sent(), gateway.outcome()), (vec![], Outcome::Cancelled));
@@ -137,7 +136,7 @@ fn bug_10_2_5_a_second_invocation_of_the_same_name_does_not_take_the_place_of_th
 
 #[test]
 fn bug_10_2_6_an_orphan_sends_no_progress_no_log_and_no_question() {
-    type Ends = fn(&mut End, InboundId);
+    type Ends = fn(&mut Scripted, InboundId);
     let ends: [Ends; 3] = [
         |app, id| app.session.respond(id, Reply::Tool(ToolOutput::text("ok")), app.now).unwrap(),
         |app, _| _ = app.frame(&cancel("i1")),
@@ -149,7 +148,7 @@ fn bug_10_2_6_an_orphan_sends_no_progress_no_log_and_no_question() {
         app.drain();
         let now = app.now;
         assert_eq!(app.session.progress(id, Progress::percent(50.0), now), Err(ProgressError::NotLive));
-        let record = LogRecord { level: Level::Error, logger: None, data: json("\"late\"") };
+        let record = LogRecord::new(Level::Error, json("\"late\""));
         assert_eq!(app.session.log(Some(id), record, now), Err(NotLive));
         assert_eq!(app.session.request_input(id, Ask::from(Sample::new("?")), now), Err(AskError::NotLive));
         app.expect_silence();
@@ -157,8 +156,8 @@ fn bug_10_2_6_an_orphan_sends_no_progress_no_log_and_no_question() {
 }
 
 /// A gateway whose numbers begin there, and the name of its one invocation.
-fn calling_from(first_id: u64) -> (End, String) {
-    let mut gateway = End::gateway(with(gateway_config(), |config| config.first_id = first_id));
+fn calling_from(first_id: u64) -> (Scripted, String) {
+    let mut gateway = Scripted::gateway(with(gateway_config(), |config| config.first_id = first_id));
     gateway.invoke(call_action());
     let sent = gateway.sent();
     let name = sent[0].split(r#""invocationId":""#).nth(1).unwrap().split('"').next().unwrap().to_owned();
@@ -185,7 +184,7 @@ fn bug_10_2_6_what_an_orphan_still_says_of_the_last_channel_means_nothing_on_the
 #[test]
 fn bug_10_2_7_a_claim_that_comes_with_the_welcome_is_not_lost() {
     for frames in [[WELCOME, CLAIMED], [CLAIMED, WELCOME]] {
-        let mut app = End::new(app_config());
+        let mut app = Scripted::new(app_config());
         for frame in frames {
             app.frame(frame);
         }
@@ -201,8 +200,8 @@ fn bug_10_2_8_an_app_that_nobody_has_claimed_does_not_drive_the_agent() {
         request(id, "elicitation/request", &format!(r#"{{"invocationId":"{name}","question":"?","schema":{{"type":"object"}}}}"#))
     };
     let known = with(gateway_config(), |config| (config.identity, config.capabilities) = (agent(), agent_capabilities()));
-    let mut unclaimed = End::unclaimed_gateway(known);
-    let mut idle = End::gateway(gateway_config());
+    let mut unclaimed = Scripted::unclaimed_gateway(known);
+    let mut idle = Scripted::gateway(gateway_config());
     for gateway in [&mut unclaimed, &mut idle] {
         for frame in [sample(50, "inv_1"), sample(50, "any"), form(50, "inv_1"), form(50, "any")] {
             gateway.frame(&frame);
@@ -215,7 +214,7 @@ fn bug_10_2_8_an_app_that_nobody_has_claimed_does_not_drive_the_agent() {
 #[test]
 fn bug_10_2_16_a_late_answer_hits_no_other_request_and_a_resumed_welcome_tells_what_the_agent_can_do() {
     // A session never gives a number twice, so what is late stays late.
-    let mut gateway = End::gateway(gateway_config());
+    let mut gateway = Scripted::gateway(gateway_config());
     for number in 1..50 {
         let call = gateway.invoke_action();
         gateway.session.cancel(call, None, gateway.now).unwrap();
@@ -226,7 +225,7 @@ fn bug_10_2_16_a_late_answer_hits_no_other_request_and_a_resumed_welcome_tells_w
         gateway.expect_silence();
     }
     let known = with(asking_gateway_config(), |config| (config.identity, config.capabilities) = (agent(), agent_capabilities()));
-    let mut resumed = End::new(known);
+    let mut resumed = Scripted::new(known);
     resumed.frame(&hello(1, "1.2.0"));
     resumed.session.welcome(Ok(Welcome { standing: ClaimState::Resumed, ..welcome() }), resumed.now).unwrap();
     assert!(resumed.sent()[0].contains(r#""sampling":true,"elicitation":true},"agent":{"id":"acme-cli""#));
@@ -234,7 +233,7 @@ fn bug_10_2_16_a_late_answer_hits_no_other_request_and_a_resumed_welcome_tells_w
 
 #[test]
 fn bug_10_2_17_the_progress_of_two_calls_does_not_mix() {
-    let mut gateway = End::gateway(gateway_config());
+    let mut gateway = Scripted::gateway(gateway_config());
     let (first, second) = (gateway.invoke_action(), gateway.invoke_action());
     for (number, percent) in [(1, 60), (2, 5)] {
         gateway.frame(&progress(&named(number), &format!(r#","percent":{percent}"#)));
@@ -254,7 +253,7 @@ fn bug_10_2_20_an_output_is_always_sent_and_may_be_missing_from_others() {
         let (mut app, id) = serving();
         assert_eq!(app.reply(id, reply).sent(), [invoked(7, "i1", "null")]);
     }
-    let mut gateway = End::gateway(gateway_config());
+    let mut gateway = Scripted::gateway(gateway_config());
     gateway.invoke_action();
     gateway.frame(r#"{"jsonrpc":"2.0","id":1,"result":{"invocationId":"inv_1"}}"#);
     assert!(matches!(gateway.outcome(), Outcome::Result(_)));
@@ -267,7 +266,7 @@ fn bug_10_2_22_a_form_that_the_agents_protocol_would_refuse_is_refused_before_it
         let (mut app, id) = serving();
         let asked = app.session.request_input(id, Ask::Elicit(Elicit::new("?", json(&schema))), app.now);
         assert!(matches!(asked, Err(AskError::Invalid(_))), "{leaf}");
-        let mut gateway = End::gateway(gateway_config());
+        let mut gateway = Scripted::gateway(gateway_config());
         gateway.invoke_action();
         gateway.frame(&request(
             50,
@@ -312,7 +311,7 @@ fn bug_10_2_24_a_deadline_of_many_years_is_not_over_at_once() {
 
 #[test]
 fn observed_30_an_answer_counts_only_with_the_type_of_its_id() {
-    let mut gateway = End::gateway(gateway_config());
+    let mut gateway = Scripted::gateway(gateway_config());
     gateway.invoke_action();
     gateway.frame(&invoked(1, &named(1), "1").replace(r#""id":1"#, r#""id":"1""#));
     assert_eq!(gateway.events(), [Event::Violation(Violation::UnknownResponse)]);
@@ -322,7 +321,7 @@ fn observed_30_an_answer_counts_only_with_the_type_of_its_id() {
 
 #[test]
 fn observed_29_a_result_that_cannot_be_written_kills_only_its_invocation() {
-    let mut app = End::app(with(app_config(), |config| config.limits.frame_bytes = 1024));
+    let mut app = Scripted::app(with(app_config(), |config| config.limits.frame_bytes = 1024));
     let (big, other) = (app.receive_invoke(7, "i1"), app.receive_invoke(8, "i2"));
     app.reply(big, Reply::Tool(ToolOutput::text("a".repeat(5000))));
     assert!(app.sent()[0].contains(r#""id":7,"error":{"code":-32603"#));

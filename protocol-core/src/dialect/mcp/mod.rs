@@ -1,10 +1,18 @@
-//! The Model Context Protocol, revisions 2024-11-05 to 2025-11-25, both ends.
+//! The Model Context Protocol, revisions 2024-11-05 to 2026-07-28, both ends.
 //!
-//! Section numbers in this folder are those of the specification's pages for 2025-11-25 unless another revision is named.
+//! The revisions form two eras. Up to 2025-11-25 a handshake agrees on a revision for the whole session. From 2026-07-28 on every request
+//! is stateless: its `_meta` names its revision, its caller and the caller's capabilities, and nothing of an earlier request counts.
+//!
+//! Comments in this folder cite pages and sections of the specification, of revision 2025-11-25 unless they name another.
 
 mod read;
 mod sampling;
+mod stateless;
 mod write;
+
+use core::time::Duration;
+
+pub(crate) use stateless::{read_caller, write_acknowledged, write_published};
 
 use crate::dialect::form::{self, Fields};
 use crate::dialect::message::Confirmation;
@@ -13,17 +21,17 @@ use crate::dialect::{AskUnfit, Capabilities, Dialect, Notice, Op, Rules, Unfit};
 /// An end of MCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Calls tools; answers sampling, elicitation and roots.
+    /// Calls tools; answers sampling, elicitation and roots requests.
     Client,
     /// Serves tools.
     Server,
 }
 
-/// A published revision with a handshake, oldest first.
+/// A published revision, oldest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Revision {
-    /// The first revision: progress has no message, and structured content does not exist.
+    /// The first revision. It has no progress messages and no structured content.
     R2024_11_05,
     /// The only revision with batches.
     R2025_03_26,
@@ -31,15 +39,25 @@ pub enum Revision {
     R2025_06_18,
     /// Adds sampling with tools, and elicitation by URL.
     R2025_11_25,
+    /// Has no handshake, no requests of the server, and no state between requests.
+    R2026_07_28,
 }
 
 impl Revision {
     /// Every revision that this crate speaks, oldest first.
-    pub const ALL: [Self; 4] = [Self::R2024_11_05, Self::R2025_03_26, Self::R2025_06_18, Self::R2025_11_25];
+    pub const ALL: [Self; 5] = [Self::R2024_11_05, Self::R2025_03_26, Self::R2025_06_18, Self::R2025_11_25, Self::R2026_07_28];
+    /// The newest revision with a handshake.
+    pub const NEWEST_LEGACY: Self = Self::R2025_11_25;
     /// The newest revision that this crate speaks.
-    pub const NEWEST: Self = Self::R2025_11_25;
+    pub const NEWEST: Self = Self::R2026_07_28;
 
-    /// The name on the wire.
+    /// Returns `true` if a handshake agrees on the revision. Otherwise each request names it.
+    #[must_use]
+    pub const fn has_handshake(self) -> bool {
+        !matches!(self, Self::R2026_07_28)
+    }
+
+    /// The name in the protocol, such as `2025-11-25`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -47,19 +65,45 @@ impl Revision {
             Self::R2025_03_26 => "2025-03-26",
             Self::R2025_06_18 => "2025-06-18",
             Self::R2025_11_25 => "2025-11-25",
+            Self::R2026_07_28 => "2026-07-28",
         }
     }
 
-    /// The revision of that name, if this crate speaks it.
+    /// The revision with that name, if this crate speaks it.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|revision| revision.as_str() == name)
     }
 }
 
-/// The keys of our members of `_meta` (Basic, "_meta": a prefix of one's own is free to use).
+/// The revisions that a server of MCP speaks (Versioning, 2026-07-28). A client opens the handshake, whatever its era.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Era {
+    /// The revisions with a handshake only. The default: a handler can ask its caller only in these.
+    #[default]
+    Legacy,
+    /// Both eras. A server serves each request in the era that it comes in, interleaved in any order.
+    Auto,
+    /// The revisions without a handshake only.
+    Modern,
+}
+
+impl Era {
+    /// Returns `true` if revisions with a handshake are spoken.
+    pub(crate) const fn has_legacy(self) -> bool {
+        !matches!(self, Self::Modern)
+    }
+
+    /// Returns `true` if revisions without a handshake are spoken.
+    pub(crate) const fn has_modern(self) -> bool {
+        !matches!(self, Self::Legacy)
+    }
+}
+
+/// The keys of our own members of `_meta`, under a prefix of our own ("Basic", section "_meta").
 pub(crate) mod meta {
-    /// The number of samplings that a call or a sampling is nested in.
+    /// The number of sampling requests that a request is nested in.
     pub(crate) const DEPTH: &str = "protocol-core/samplingDepth";
     /// The id of the call that an input request belongs to.
     pub(crate) const PARENT: &str = "protocol-core/parent";
@@ -69,29 +113,54 @@ pub(crate) mod meta {
     pub(crate) const PARTIAL: &str = "protocol-core/partial";
 }
 
+/// The time for which a peer may keep a list or a resource (2026-07-28, Caching).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CacheHint {
+    /// The time, in whole milliseconds. Default: zero, so that nothing is kept.
+    pub ttl: Duration,
+    /// `true` if callers may share it: it is the same for each of them. Default: `false`.
+    pub public: bool,
+}
+
+impl CacheHint {
+    /// A hint for one caller alone.
+    #[must_use]
+    pub const fn private(ttl: Duration) -> Self {
+        Self { ttl, public: false }
+    }
+
+    /// A hint for what is the same for every caller.
+    #[must_use]
+    pub const fn public(ttl: Duration) -> Self {
+        Self { ttl, public: true }
+    }
+}
+
 /// One end of MCP in one revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mcp {
     side: Side,
-    /// `None` until the handshake.
+    /// The revision that the handshake agreed on, or that a stateless request named; `None` until then.
     agreed: Option<Revision>,
 }
 
 impl Mcp {
-    /// The rules of this end, in the revision that was agreed on.
+    /// The rules of this end, in the agreed revision.
     pub(crate) const fn rules(side: Side, agreed: Option<Revision>) -> &'static Rules {
-        const fn all(side: Side) -> [Rules; 5] {
+        const fn all(side: Side) -> [Rules; 6] {
             [
                 Mcp { side, agreed: None }.build_rules(),
                 Mcp { side, agreed: Some(Revision::R2024_11_05) }.build_rules(),
                 Mcp { side, agreed: Some(Revision::R2025_03_26) }.build_rules(),
                 Mcp { side, agreed: Some(Revision::R2025_06_18) }.build_rules(),
                 Mcp { side, agreed: Some(Revision::R2025_11_25) }.build_rules(),
+                Mcp { side, agreed: Some(Revision::R2026_07_28) }.build_rules(),
             ]
         }
-        static CLIENT: [Rules; 5] = all(Side::Client);
-        static SERVER: [Rules; 5] = all(Side::Server);
-        let [fresh, r2024_11_05, r2025_03_26, r2025_06_18, r2025_11_25] = match side {
+        static CLIENT: [Rules; 6] = all(Side::Client);
+        static SERVER: [Rules; 6] = all(Side::Server);
+        let [fresh, r2024_11_05, r2025_03_26, r2025_06_18, r2025_11_25, r2026_07_28] = match side {
             Side::Client => &CLIENT,
             Side::Server => &SERVER,
         };
@@ -101,19 +170,22 @@ impl Mcp {
             Some(Revision::R2025_03_26) => r2025_03_26,
             Some(Revision::R2025_06_18) => r2025_06_18,
             Some(Revision::R2025_11_25) => r2025_11_25,
+            Some(Revision::R2026_07_28) => r2026_07_28,
         }
     }
 
     const fn build_rules(self) -> Rules {
+        let is_stateless = self.is_stateless();
         Rules {
             dialect: Dialect::Mcp(self),
+            stateless: is_stateless,
             opens: matches!(self.side, Side::Client),
             confirmation: Confirmation::Peer,
             names_calls: false,
             answers_cancelled: false,
             cancels_input_requests: true,
             outlives_input: true,
-            lane_bound: false,
+            lane_bound: is_stateless,
             answers_unreadable: matches!(self.side, Side::Server),
             lone_messages: false,
             percent: false,
@@ -130,33 +202,38 @@ impl Mcp {
         op != Op::Ping
     }
 
+    /// Returns `true` in a revision without a handshake.
+    const fn is_stateless(self) -> bool {
+        matches!(self.agreed, Some(revision) if !revision.has_handshake())
+    }
+
     /// The kinds of field that a form may have in this revision.
     fn fields(self) -> Fields {
         if self.revision() >= Revision::R2025_11_25 { Fields::Rich } else { Fields::Plain }
     }
 
-    /// Returns `true` if an input request may bring an address to open.
+    /// Returns `true` if the revision has elicitation in URL mode.
     fn has_urls(self) -> bool {
         self.revision() >= Revision::R2025_11_25
     }
 
-    /// The revision in force. Before the handshake it is the oldest, since no message is sent then that it lacks.
+    /// The agreed revision. Before the handshake it is the oldest, since only messages that it has are sent then.
     fn revision(self) -> Revision {
         self.agreed.unwrap_or(Revision::R2024_11_05)
     }
 
-    /// Checks a request of ours. `custom` is its method, if the protocol does not have it.
+    /// Checks a request of ours. `custom` is its method, if it is outside the protocol.
     pub(crate) fn check_call(self, op: Op, custom: Option<&str>, peer: &Capabilities) -> Result<(), Unfit> {
         match op {
             Op::Custom => return self.check_custom(custom.unwrap_or_default(), peer),
-            Op::Ping => return Ok(()),
+            Op::Ping if !self.is_stateless() => return Ok(()),
             _ if self.side == Side::Server => return Err(Unfit::WrongEnd),
             _ => {}
         }
         if offers(peer, op, self.revision()) { Ok(()) } else { Err(Unfit::Unsupported) }
     }
 
-    /// Checks a custom method. A method of the protocol keeps its own rules.
+    /// Checks a custom method. One that is in the protocol is checked as such.
     fn check_custom(self, method: &str, peer: &Capabilities) -> Result<(), Unfit> {
         match op_of(method.as_bytes()) {
             Some(op) => self.check_call(op, None, peer),
@@ -168,6 +245,7 @@ impl Mcp {
     pub(crate) fn check_ask(self, ask: &super::Ask, peer: &Capabilities) -> Result<(), AskUnfit> {
         use super::Ask;
         let supported = self.side == Side::Server
+            && !self.is_stateless()
             && match ask {
                 Ask::Sample(_) => peer.sampling,
                 Ask::Elicit(_) | Ask::Confirm { .. } => peer.elicitation && self.revision() >= Revision::R2025_06_18,
@@ -213,20 +291,23 @@ impl Mcp {
 
 /// Returns `true` if a server with these capabilities serves `op` (Lifecycle, "Capability Negotiation").
 fn offers(server: &Capabilities, op: Op, revision: Revision) -> bool {
+    let has_handshake = revision.has_handshake();
     match op {
         Op::CallTool | Op::ListTools => server.tools,
         Op::GetPrompt | Op::ListPrompts => server.prompts,
         Op::ReadResource | Op::ListResources | Op::ListResourceTemplates => server.resources,
-        Op::Subscribe | Op::Unsubscribe => server.resources_subscribe,
-        // The first revision has the method and no capability for it.
+        Op::Subscribe | Op::Unsubscribe => server.resources_subscribe && has_handshake,
+        // The first revision has the method, but no capability for it.
         Op::Complete => server.completions || revision == Revision::R2024_11_05,
-        Op::SetLogLevel => server.logging,
-        Op::Ping | Op::Custom => true,
+        Op::SetLogLevel => server.logging && has_handshake,
+        Op::Ping => has_handshake,
+        Op::Listen => !has_handshake,
+        Op::Custom => true,
     }
 }
 
 /// The method of each operation.
-const METHODS: [(&str, Op); 12] = [
+const METHODS: [(&str, Op); 13] = [
     ("tools/call", Op::CallTool),
     ("tools/list", Op::ListTools),
     ("prompts/get", Op::GetPrompt),
@@ -238,12 +319,13 @@ const METHODS: [(&str, Op); 12] = [
     ("resources/unsubscribe", Op::Unsubscribe),
     ("completion/complete", Op::Complete),
     ("logging/setLevel", Op::SetLogLevel),
+    ("subscriptions/listen", Op::Listen),
     ("ping", Op::Ping),
 ];
 
 /// Returns `true` for a method that the session sends by itself.
 fn is_ours(method: &str) -> bool {
-    const NEWS: [&str; 10] = [
+    const NEWS: [&str; 11] = [
         "cancelled",
         "elicitation/complete",
         "initialized",
@@ -253,15 +335,16 @@ fn is_ours(method: &str) -> bool {
         "resources/list_changed",
         "resources/updated",
         "roots/list_changed",
+        "subscriptions/acknowledged",
         "tools/list_changed",
     ];
     match method.strip_prefix("notifications/") {
         Some(news) => NEWS.contains(&news),
-        None => matches!(method, "initialize" | "sampling/createMessage" | "elicitation/create" | "roots/list"),
+        None => matches!(method, "initialize" | "server/discover" | "sampling/createMessage" | "elicitation/create" | "roots/list"),
     }
 }
 
-/// The method of an operation on the wire; empty for [`Op::Custom`], whose method is the caller's.
+/// The JSON-RPC method of an operation; empty for [`Op::Custom`].
 #[must_use]
 pub fn method_of(op: Op) -> &'static str {
     METHODS.iter().find(|(_, other)| *other == op).map_or("", |(method, _)| method)

@@ -6,7 +6,7 @@ use alloc::string::String;
 use bytes::Bytes;
 
 use super::write::handshake_answer;
-use super::{Mcp, Revision, Side, is_ours, meta, offers, op_of, sampling};
+use super::{Era, Mcp, Revision, Side, is_ours, meta, offers, op_of, sampling, stateless};
 use crate::dialect::form::{self, Fields};
 use crate::dialect::request::{Member, RawParams, read_completion};
 use crate::dialect::{
@@ -57,7 +57,7 @@ impl Mcp {
                 Message::Response { number: id.as_ours(), body }
             }
             Err(Malformed { violation, answer }) => {
-                // A client does not answer text that it cannot attribute, since the output of a server may hold anything.
+                // A client does not answer text without an id, since a server may print anything to its output.
                 let answer = answer.filter(|(id, _)| id.is_some() || self.side == Side::Server);
                 Message::Reject { violation: Some(violation), answer }
             }
@@ -73,7 +73,7 @@ impl Mcp {
         local: &LocalEnd<'_>,
     ) -> Message {
         let own = local.capabilities;
-        let meta = match params.map_or_else(|| Ok(Meta::default()), |params| Meta::read(params, local.limits.id_bytes)) {
+        let meta = match params.map_or_else(|| Ok(Meta::default()), |params| Meta::read(params, local.limits.id_bytes, local.era)) {
             Ok(meta) => meta,
             Err((violation, why)) => {
                 let code =
@@ -81,14 +81,17 @@ impl Mcp {
                 return invalid(Some(violation), id, code, why);
             }
         };
+        if self.side == Side::Server && stateless::is_stateless(method, &meta, local.era) {
+            return stateless::request(id, method, params, meta, frame, local);
+        }
         let json = || params.map_or_else(Json::empty_object, |params| frame.json(params.text()));
         match (self.side, op_of(method)) {
-            (_, Some(Op::Ping)) => Message::Ping { id },
+            (_, Some(Op::Ping)) => Message::Answered { id, result: Json::empty_object(), is_stateless: false },
             (Side::Server, Some(Op::SetLogLevel)) if own.logging => set_level(id, params),
             (Side::Server, Some(op)) if offers(own, op, self.revision()) => {
                 let given = meta.given.map(|given| Box::new(frame.json(given)));
                 let request = read_request(op, params, frame).map_err(|why| Box::new(wrong_params(why)));
-                Message::Request { id, request, meta: given, token: meta.token, depth: meta.depth }
+                Message::Request { id, request, meta: given, token: meta.token, depth: meta.depth, caller: None }
             }
             (Side::Server, Some(_)) => not_found(None, id, method),
             (Side::Client, Some(_)) => self.misdirected(id, method),
@@ -100,7 +103,7 @@ impl Mcp {
                 (_, method) if lists(local.custom_methods, method) && !is_ours(method) => {
                     let given = meta.given.map(|given| Box::new(frame.json(given)));
                     let request = Ok(RawParams::custom(method, json()));
-                    Message::Request { id, request, meta: given, token: meta.token, depth: meta.depth }
+                    Message::Request { id, request, meta: given, token: meta.token, depth: meta.depth, caller: None }
                 }
                 (_, "initialize" | "sampling/createMessage" | "elicitation/create" | "roots/list") => self.misdirected(id, method),
                 _ => not_found(None, id, method),
@@ -124,7 +127,8 @@ impl Mcp {
         Message::Ask { id, ask: ask.map(Box::new), parent: meta.parent, depth: meta.depth }
     }
 
-    /// Elicitation, "Elicitation Requests": a missing mode is a form; a mode that was not declared is a wrong parameter ("Error Handling").
+    /// "Elicitation", section "Elicitation Requests": a missing mode means a form. Section "Error Handling": an undeclared mode is an
+    /// invalid parameter.
     fn elicitation(self, params: &Json, own: &Capabilities) -> Result<Ask, Refusal> {
         let by_form = own.elicitation && self.revision() >= Revision::R2025_06_18;
         let by_url = own.elicitation_url && self.has_urls();
@@ -147,7 +151,7 @@ impl Mcp {
         if params.only("_meta").is_err() {
             return Message::Reject { violation: Some(Violation::RepeatedMember), answer: None };
         }
-        // First, since it is by far the most frequent.
+        // First, since progress is the most frequent notification by far.
         if method == b"notifications/progress" {
             return read_progress(params, frame, most);
         }
@@ -216,9 +220,9 @@ impl Mcp {
         })
     }
 
-    /// Rejects a task where none was asked for (2025-11-25, Tasks): the caller waits for content.
+    /// Rejects a task as a result (2025-11-25, "Tasks"): we never ask for one.
     pub(crate) fn check_result(self, _exchange: u64, op: Op, result: &Json) -> ResultFit {
-        /// The longest text that can be a task. Looking into a longer one would take as long as reading it.
+        /// The maximum length of text that is checked for a task, since the check takes time in proportion to the length.
         const TASK: usize = 4096;
         /// The beginning of nearly every result.
         const CONTENT: &[u8] = br#"{"content":"#;
@@ -263,7 +267,7 @@ impl Mcp {
 }
 
 /// Checks the parameters of a request against the schema.
-fn read_request(op: Op, params: Option<&IndexedObject<'_>>, frame: Frame<'_>) -> Result<RawParams, Text> {
+pub(super) fn read_request(op: Op, params: Option<&IndexedObject<'_>>, frame: Frame<'_>) -> Result<RawParams, Text> {
     const NAMED: [Member; 2] = [Member::text("name"), Member::any("arguments")];
     const RESOURCE: [Member; 2] = [Member::text("uri"), Member::none()];
     const LIST: [Member; 2] = [Member::optional("cursor"), Member::none()];
@@ -281,7 +285,7 @@ fn read_request(op: Op, params: Option<&IndexedObject<'_>>, frame: Frame<'_>) ->
     }
 }
 
-/// Lifecycle, "Version Negotiation": the client's revision if we speak it, else our newest.
+/// "Lifecycle", section "Version Negotiation": the client's revision if we speak it, else our newest.
 fn greeting(params: &Json, local: &LocalEnd<'_>) -> Result<HandshakeRequest, HandshakeRejected> {
     let newest = local.newest();
     let wrong = |what| RpcError::new(RpcError::INVALID_PARAMS, what);
@@ -296,7 +300,7 @@ fn greeting(params: &Json, local: &LocalEnd<'_>) -> Result<HandshakeRequest, Han
     let peer = PeerInfo {
         identity,
         protocol: Text::from_static(revision.as_str()),
-        // Forms came with 2025-06-18, addresses with 2025-11-25.
+        // Form mode came with 2025-06-18, URL mode with 2025-11-25.
         capabilities: Capabilities {
             elicitation: declares.elicitation && revision >= Revision::R2025_06_18,
             elicitation_url: declares.elicitation_url && revision >= Revision::R2025_11_25,
@@ -309,11 +313,11 @@ fn greeting(params: &Json, local: &LocalEnd<'_>) -> Result<HandshakeRequest, Han
     Ok(HandshakeRequest { answer: HandshakeAnswer::Result(handshake_answer(revision, local)), peer: peer.into() })
 }
 
-fn not_found(violation: Option<Violation>, id: WireId, method: &[u8]) -> Message {
+pub(super) fn not_found(violation: Option<Violation>, id: WireId, method: &[u8]) -> Message {
     Message::Reject { violation, answer: Some((Some(id), unknown_method(method))) }
 }
 
-fn unknown_method(method: &[u8]) -> RpcError {
+pub(super) fn unknown_method(method: &[u8]) -> RpcError {
     let method = String::from_utf8_lossy(method);
     RpcError::new(RpcError::METHOD_NOT_FOUND, alloc::format!("method not found: {}", excerpt(&method)))
 }
@@ -322,7 +326,7 @@ fn undeclared(error: RpcError) -> Refusal {
     Refusal { violation: Some(Violation::UndeclaredInput), error }
 }
 
-fn wrong_params(why: impl Into<Text>) -> Refusal {
+pub(super) fn wrong_params(why: impl Into<Text>) -> Refusal {
     Refusal { violation: Some(Violation::InvalidParams), error: RpcError::new(RpcError::INVALID_PARAMS, why) }
 }
 
@@ -337,16 +341,19 @@ fn invalid(violation: Option<Violation>, id: WireId, code: i64, why: impl Into<T
 
 /// The members of `params._meta` that the session reads.
 #[derive(Default)]
-struct Meta<'a> {
+pub(super) struct Meta<'a> {
     /// All of `_meta`, if it has members that the session does not read.
-    given: Option<&'a [u8]>,
-    token: Option<WireId>,
+    pub(super) given: Option<&'a [u8]>,
+    pub(super) token: Option<WireId>,
     parent: Option<u64>,
-    depth: u8,
+    pub(super) depth: u8,
+    /// The members that make a request stateless.
+    pub(super) caller: stateless::CallerMembers<'a>,
 }
 
 impl<'a> Meta<'a> {
-    fn read(params: &IndexedObject<'a>, most: usize) -> Result<Self, (Violation, &'static str)> {
+    /// Reads them. Those that make a request stateless are read where `era` has such requests.
+    fn read(params: &IndexedObject<'a>, most: usize, era: Era) -> Result<Self, (Violation, &'static str)> {
         let meta = params.only("_meta").map_err(|RepeatedMember| (Violation::RepeatedMember, "_meta is repeated"))?;
         let Some(meta) = meta else { return Ok(Self::default()) };
         if Kind::of(meta) != Kind::Object {
@@ -361,11 +368,11 @@ impl<'a> Meta<'a> {
                     wrong = Some((Violation::InvalidParams, "progressToken must be text or a whole number"));
                 }
             } else if key.is(meta::DEPTH) {
-                // A key of ours, but its value may be made up: one that cannot be a depth counts as the deepest.
+                // The peer may send any value: one that is not a depth counts as the maximum.
                 read.depth = integer(value).unwrap_or(u8::MAX);
             } else if key.is(meta::PARENT) {
                 read.parent = integer(value);
-            } else {
+            } else if !(era.has_modern() && read.caller.take(key, value)) {
                 read.given = Some(meta);
             }
         });
@@ -373,7 +380,7 @@ impl<'a> Meta<'a> {
     }
 }
 
-/// Progress, "Progress Flow".
+/// Reads progress ("Progress", section "Progress Flow").
 fn read_progress(params: &IndexedObject<'_>, frame: Frame<'_>, most: usize) -> Message {
     let (mut token, mut progress, mut partial, mut proper) = (None, Progress::default(), None, true);
     params.for_each(|name, value| {
@@ -412,19 +419,19 @@ fn json_string(json: &Json) -> Option<String> {
     string(json.as_bytes()).map(alloc::borrow::Cow::into_owned)
 }
 
-fn read_identity(json: &Json) -> Option<Identity> {
+pub(super) fn read_identity(json: &Json) -> Option<Identity> {
     let text = |name: &str| json.member(name).as_ref().and_then(json_string);
     Some(Identity { name: text("name")?, version: text("version")?, title: text("title") })
 }
 
-/// Reads the capabilities of both halves. `{}` means supported, absent means not.
-fn read_capabilities(declared: &Json) -> Capabilities {
+/// Reads the capabilities of a client or a server. `{}` means supported, absent means not.
+pub(super) fn read_capabilities(declared: &Json) -> Capabilities {
     let object = |name: &str| declared.member(name).filter(Json::is_object);
     let part = |of: &Option<Json>, name: &str| of.as_ref().and_then(|of| of.member(name));
     let is_true = |value: Option<Json>| value.is_some_and(|value| value.as_str() == "true");
     let (sampling, elicitation, roots) = (object("sampling"), object("elicitation"), object("roots"));
     let (tools, prompts, resources) = (object("tools"), object("prompts"), object("resources"));
-    // Elicitation, "Capabilities": an empty object means forms only, otherwise each mode is named.
+    // "Elicitation", section "Capabilities": an empty object means form mode only, otherwise each mode is listed.
     let by_form = elicitation.is_some() && (part(&elicitation, "form").is_some() || part(&elicitation, "url").is_none());
     Capabilities {
         sampling_tools: part(&sampling, "tools").is_some_and(|tools| tools.is_object()),
@@ -452,7 +459,7 @@ fn read_form(params: &Json, fields: Fields) -> Result<Ask, String> {
     Ok(Ask::Elicit(Elicit { message, schema }))
 }
 
-/// Roots, "Data Types": an array of objects with a file URI.
+/// Returns `true` for an array of objects with a file URI ("Roots", section "Data Types").
 fn are_roots(roots: &Json) -> bool {
     let is_file = |root: &[u8]| member(root, "uri").and_then(string).is_some_and(|uri| uri.starts_with("file://"));
     Kind::of(roots.as_bytes()) == Kind::Array && elements(roots.as_bytes()).into_iter().all(is_file)

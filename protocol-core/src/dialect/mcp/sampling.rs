@@ -1,4 +1,4 @@
-//! Sampling: the shape of a request to a model and of its answer (Client Features, "Sampling").
+//! The shape of a sampling request and of its answer (page "Sampling").
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -105,7 +105,7 @@ pub(super) fn answer_text(content: &[u8]) -> Option<String> {
     proper.then(|| content_text(content))
 }
 
-/// The texts of blocks of content, joined by line feeds; blocks of other kinds as their JSON.
+/// The text of blocks of content, joined by line feeds; blocks of other kinds are included as JSON.
 fn content_text(content: &[u8]) -> String {
     if Kind::of(content) == Kind::Array {
         return elements(content).into_iter().map(content_text).collect::<Vec<_>>().join("\n");

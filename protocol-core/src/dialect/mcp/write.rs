@@ -1,9 +1,10 @@
 //! Writing messages as frames of MCP.
 
+use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{Mcp, Revision, Side, meta, method_of};
+use super::{Mcp, Revision, Side, meta, method_of, stateless};
 use crate::dialect::checkpoint::{with_partial, with_status};
 use crate::dialect::depth_data;
 use crate::dialect::form::confirmation;
@@ -42,7 +43,7 @@ impl Added<'_> {
         }
     }
 
-    /// Returns `true` for a member of `_meta` that only the session writes: one that the caller gave is left out.
+    /// Returns `true` for a member of `_meta` that only the session writes. One in the caller's `_meta` is dropped.
     fn owns(name: &str) -> bool {
         matches!(name, "progressToken" | meta::DEPTH | meta::PARENT)
     }
@@ -74,7 +75,7 @@ impl Added<'_> {
         let whole = params.as_bytes();
         let Some(open) = whole.strip_suffix(b"}").filter(|_| !self.is_empty()) else { return push_json(out, whole) };
         push_json(out, open);
-        // An object without members has only white space after its opening bracket.
+        // An object without members has only white space between its brackets.
         if open.iter().skip(1).any(|byte| !byte.is_ascii_whitespace()) {
             out.push(b',');
         }
@@ -126,7 +127,7 @@ fn write_parts(object: &mut Object<'_>, parts: &Parts) {
     }
 }
 
-/// Returns `false` if `params` surely has no `_meta`: no string in it begins with `_`, and no escape stands for a letter.
+/// Returns `false` if `params` cannot contain `_meta`: no string in it begins with `_`, and no escape stands for a letter.
 fn may_have_meta(params: &Json) -> bool {
     let meets = |found, (one, next): (&u8, &u8)| found | (*one == b'"') & (*next == b'_') | (*one == b'\\') & (*next == b'u');
     any_part::<33>(params.as_bytes(), 1, |part| part.iter().zip(part.iter().skip(1)).fold(false, meets))
@@ -229,62 +230,113 @@ impl Mcp {
         op: Op,
         reply: &Reply,
         partial: Option<&Json>,
+        local: &LocalEnd<'_>,
     ) -> WrittenFrame {
         let failed = partial.map(|partial| with_status(partial, "failed"));
         let misfit = |what| RpcError::fixed(RpcError::INTERNAL, what);
         match reply {
             Reply::Raw(result) if result.is_object() => {
-                frames.response(id, result.as_bytes().len(), |out| push_json(out, result.as_bytes()))
+                frames.response(id, result.as_bytes().len(), |out| match self.is_stateless() {
+                    true => stateless::write_given(out, result, is_cacheable(op), local),
+                    false => push_json(out, result.as_bytes()),
+                })
             }
-            Reply::Done => frames.response(id, 2, |out| push_json(out, b"{}")),
+            Reply::Done => self.write_result(frames, id, op, 2, local, |_| {}),
             Reply::Raw(_) => frames.error(Some(id), &misfit("the handler's result is not an object")),
             Reply::Tool(output) if op == Op::CallTool => {
                 let size = output.content.iter().map(Content::size).fold(0_usize, usize::saturating_add);
                 let failed = failed.filter(|_| output.is_error);
-                frames.response(id, size, |out| self.write_output(out, output, failed.as_ref()))
+                self.write_result(frames, id, op, size, local, |object| self.write_output(object, output, failed.as_ref()))
             }
             Reply::Tool(_) => frames.error(Some(id), &misfit("a tool's output answers only a call of a tool")),
-            Reply::Contents(contents) if op == Op::ReadResource => frames.response(id, contents.as_bytes().len(), |out| {
-                Object::write(out, |object| object.json("contents", contents));
-            }),
+            Reply::Contents(contents) if op == Op::ReadResource => {
+                self.write_result(frames, id, op, contents.as_bytes().len(), local, |object| object.json("contents", contents))
+            }
             Reply::Contents(_) => frames.error(Some(id), &misfit("the contents of a resource answer only the reading of one")),
             Reply::Page(page) => match list_of(op) {
                 Some(name) => {
                     let items = page.items.iter().map(|item| item.as_bytes().len().saturating_add(1));
-                    frames.response(id, items.fold(64, usize::saturating_add), |out| {
-                        Object::write(out, |object| {
-                            object.array(name, &page.items, |out, item| push_json(out, item.as_bytes()));
-                            if let Some(next) = &page.next {
-                                object.text("nextCursor", next);
-                            }
-                        });
+                    self.write_result(frames, id, op, items.fold(64, usize::saturating_add), local, |object| {
+                        object.array(name, &page.items, |out, item| push_json(out, item.as_bytes()));
+                        if let Some(next) = &page.next {
+                            object.text("nextCursor", next);
+                        }
                     })
                 }
                 None => frames.error(Some(id), &misfit("a page answers only the request for a list")),
             },
             Reply::Completion(completion) if op == Op::Complete => {
-                frames.response(id, 256, |out| Object::write(out, |object| write_completion(object, completion)))
+                self.write_result(frames, id, op, 256, local, |object| write_completion(object, completion))
             }
             Reply::Completion(_) => frames.error(Some(id), &misfit("a completion answers only the request for one")),
-            Reply::NotFound(what) => frames.error(Some(id), &missing(what)),
-            Reply::Error(error) => match failed {
-                Some(failed) => frames.error(Some(id), &with_partial(error, &failed)),
-                None => frames.error(Some(id), error),
-            },
+            Reply::NotFound(what) => frames.error(Some(id), &self.missing(what)),
+            Reply::Error(error) => {
+                let error = self.sendable(error);
+                match failed {
+                    Some(failed) => frames.error(Some(id), &with_partial(&error, &failed)),
+                    None => frames.error(Some(id), &error),
+                }
+            }
         }
     }
 
-    fn write_output(self, out: &mut Vec<u8>, output: &ToolOutput, failed: Option<&Json>) {
-        Object::write(out, |object| {
-            object.array("content", &output.content, |out, block| block.write(out));
-            let structured = output.structured.as_ref().or(failed);
-            if let (Some(structured), true) = (structured, self.revision() >= Revision::R2025_06_18) {
-                object.json("structuredContent", structured);
+    /// Writes a result of `size` bytes whose members `members` writes.
+    #[inline]
+    fn write_result(
+        self,
+        frames: &mut FrameBuffer,
+        id: &WireId,
+        op: Op,
+        size: usize,
+        local: &LocalEnd<'_>,
+        members: impl FnOnce(&mut Object<'_>),
+    ) -> WrittenFrame {
+        frames.response(id, size, |out| {
+            Object::write(out, |object| match self.is_stateless() {
+                true => stateless::write_result_members(
+                    object,
+                    is_cacheable(op),
+                    Some(id).filter(|_| op.is_subscription()),
+                    local,
+                    members,
+                ),
+                false => members(object),
+            });
+        })
+    }
+
+    /// Replaces a code that this revision reserves and does not define for such an error (2026-07-28, Basic, "Error Codes").
+    fn sendable(self, error: &RpcError) -> Cow<'_, RpcError> {
+        let code = match error.code {
+            _ if !self.is_stateless() => return Cow::Borrowed(error),
+            RpcError::RESOURCE_NOT_FOUND => RpcError::INVALID_PARAMS,
+            RpcError::MISSING_CAPABILITY => return Cow::Borrowed(error),
+            -32099..=-32020 => RpcError::INTERNAL,
+            _ => return Cow::Borrowed(error),
+        };
+        Cow::Owned(RpcError { code, ..error.clone() })
+    }
+
+    fn write_output(self, object: &mut Object<'_>, output: &ToolOutput, failed: Option<&Json>) {
+        object.array("content", &output.content, |out, block| block.write(out));
+        let structured = output.structured.as_ref().or(failed);
+        if let (Some(structured), true) = (structured, self.revision() >= Revision::R2025_06_18) {
+            object.json("structuredContent", structured);
+        }
+        if output.is_error {
+            object.boolean("isError", true);
+        }
+    }
+
+    /// The error of "Tools" or "Resources", section "Error Handling".
+    fn missing(self, what: &NotFound) -> RpcError {
+        match what {
+            NotFound::Tool(name) => RpcError::invalid_params(alloc::format!("unknown tool {:?}", name.as_str())),
+            NotFound::Resource(uri) => {
+                let code = if self.is_stateless() { RpcError::INVALID_PARAMS } else { RpcError::RESOURCE_NOT_FOUND };
+                RpcError::fixed(code, "resource not found").with_data(Object::value(|object| object.string("uri", uri)))
             }
-            if output.is_error {
-                object.boolean("isError", true);
-            }
-        });
+        }
     }
 
     pub(crate) fn cut_short(self, op: Op, why: CutShort, partial: Option<&Json>) -> Reply {
@@ -293,11 +345,14 @@ impl Mcp {
             CutShort::Deadline => ("timeout", "timeout", "the time for this call has run out"),
             CutShort::Closing => ("cancelled", "closing", "the server is closing"),
         };
+        if op.is_subscription() {
+            return Reply::Done;
+        }
         let partial = partial.map(|partial| with_status(partial, status));
         if op == Op::CallTool {
-            // A failure that the model should read is a result (Tools, "Error Handling").
+            // An error that the model should read is a result ("Tools", section "Error Handling").
             let Some(partial) = partial else { return Reply::Tool(ToolOutput::error(text)) };
-            // A partial result with processed items is usable; without them the call has failed. Its status names the reason.
+            // A partial result with processed items is usable; without any the call has failed.
             let is_useful = partial.member("processed").is_some_and(|done| done.as_str().parse().is_ok_and(|done: u64| done > 0));
             let mut output = ToolOutput::structured(partial);
             output.is_error = !is_useful;
@@ -415,7 +470,7 @@ pub(super) fn handshake_answer(revision: Revision, local: &LocalEnd<'_>) -> Json
     Json::written(out)
 }
 
-fn write_identity(object: &mut Object<'_>, revision: Revision, identity: &Identity) {
+pub(super) fn write_identity(object: &mut Object<'_>, revision: Revision, identity: &Identity) {
     object.string("name", &identity.name);
     object.string("version", &identity.version);
     if let (Some(title), true) = (&identity.title, revision >= Revision::R2025_06_18) {
@@ -423,7 +478,7 @@ fn write_identity(object: &mut Object<'_>, revision: Revision, identity: &Identi
     }
 }
 
-fn write_capabilities(object: &mut Object<'_>, side: Side, revision: Revision, own: &Capabilities) {
+pub(super) fn write_capabilities(object: &mut Object<'_>, side: Side, revision: Revision, own: &Capabilities) {
     let mut capability = |name: &'static str, has: bool, parts: &[(&'static str, bool)]| {
         if has {
             object.object(name, |object| {
@@ -439,7 +494,7 @@ fn write_capabilities(object: &mut Object<'_>, side: Side, revision: Revision, o
             let (by_form, by_url) = (own.elicitation, own.elicitation_url && revision >= Revision::R2025_11_25);
             if (by_form && revision >= Revision::R2025_06_18) || by_url {
                 object.object("elicitation", |object| {
-                    // Without either mode it means forms, as in the revision that had no other.
+                    // Without either mode it means form mode, the only one before 2025-11-25.
                     for (mode, _) in [("form", by_form), ("url", by_url)].iter().filter(|(_, has)| by_url && *has) {
                         object.object(mode, |_| {});
                     }
@@ -464,14 +519,14 @@ fn write_capabilities(object: &mut Object<'_>, side: Side, revision: Revision, o
     }
 }
 
-/// Completion, "Data Types": at most 100 values.
+/// Writes at most 100 values ("Completion", section "Data Types").
 fn write_completion(object: &mut Object<'_>, Completion { values, total, has_more }: &Completion) {
-    const MOST: usize = 100;
-    let is_cut = values.len() > MOST;
-    // If values are cut off and the owner knows of no more, the total is known.
+    const MAX_VALUES: usize = 100;
+    let is_cut = values.len() > MAX_VALUES;
+    // If values are dropped and there are no others, the total is known.
     let total = total.or_else(|| (is_cut && !has_more).then_some(values.len() as u64));
     object.object("completion", |object| {
-        object.array("values", values.iter().take(MOST), |out, value| write_string(out, value));
+        object.array("values", values.iter().take(MAX_VALUES), |out, value| write_string(out, value));
         if let Some(total) = total {
             object.integer("total", total);
         }
@@ -479,20 +534,13 @@ fn write_completion(object: &mut Object<'_>, Completion { values, total, has_mor
     });
 }
 
-/// Tools, "Error Handling"; Resources, "Error Handling".
-fn missing(what: &NotFound) -> RpcError {
-    match what {
-        NotFound::Tool(name) => RpcError::invalid_params(alloc::format!("unknown tool {:?}", name.as_str())),
-        NotFound::Resource(uri) => {
-            let mut data = Vec::new();
-            Object::write(&mut data, |object| object.string("uri", uri));
-            RpcError::fixed(RpcError::RESOURCE_NOT_FOUND, "resource not found").with_data(Json::written(data))
-        }
-    }
+/// Returns `true` for a request whose result may be kept by the caller (2026-07-28, Caching).
+const fn is_cacheable(op: Op) -> bool {
+    matches!(op, Op::ListTools | Op::ListPrompts | Op::ListResources | Op::ListResourceTemplates | Op::ReadResource)
 }
 
 impl Content {
-    /// Writes a block as it is on MCP.
+    /// Writes a block in the form of MCP.
     pub(in crate::dialect) fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::Text(text) => {
@@ -512,7 +560,8 @@ impl Content {
     }
 }
 
-/// The parameters of a sampling request. MCP has no place for a schema, which becomes part of the prompt, and demands a number of tokens.
+/// The parameters of a sampling request. MCP has no field for a schema, which becomes part of the prompt, and demands a maximum number of
+/// tokens.
 fn sampling_params(sample: &Sample) -> Json {
     const TOKENS: u64 = 1024;
     if let Some(params) = &sample.params {
@@ -587,7 +636,7 @@ mod tests {
         for given in [r#"{"_meta":{"x":1,"progressToken":9},"a":2}"#, r#"{"\u005fmeta":{"x":1},"a":2}"#] {
             assert_eq!(merged(given), r#"{"a":2,"_meta":{"x":1,"progressToken":7}}"#, "{given}");
         }
-        // The letters alone, in a text, only cost a second look.
+        // The letters `_meta` in a text cost only a second check.
         assert_eq!(merged(r#"{"a":"_meta"}"#), r#"{"a":"_meta","_meta":{"progressToken":7}}"#);
     }
 }

@@ -1,4 +1,4 @@
-//! App ids, which are also the beginning of the names of an app's tools.
+//! App ids, with which the names of an app's tools begin.
 
 use core::fmt;
 
@@ -7,15 +7,15 @@ use crate::json::Text;
 /// Ids that the gateway and its environment use themselves.
 const RESERVED: [&str; 3] = ["tesseron", "mcp", "system"];
 
-/// The id of an app: a small letter, then small letters, digits and `_`; at most 128 bytes.
+/// The id of an app: a lower-case letter, then lower-case letters, digits and `_`; at most 128 bytes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AppId(Text);
 
 impl AppId {
-    /// The most bytes of an app id. The protocol sets no bound.
+    /// The maximum length of an app id, in bytes. The protocol sets none.
     pub const LONGEST: usize = 128;
 
-    /// Reads the id that an app gives itself.
+    /// Parses an id.
     ///
     /// # Errors
     /// [`AppIdError`] if it is malformed or reserved.
@@ -43,7 +43,7 @@ impl fmt::Display for AppId {
     }
 }
 
-/// The reason why a text is no app id.
+/// The reason why text is not an app id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AppIdError {

@@ -1,4 +1,4 @@
-//! The frames of `tesseron/bind`: the first ones on a Unix socket that is bound by a claim code
+//! The frames of `tesseron/bind`, with which a gateway proves on a Unix socket that it knows the claim code of an app
 //! (`docs/protocols/tesseron.md`, "Binding a Unix socket").
 
 use alloc::borrow::Cow;
@@ -14,19 +14,19 @@ use crate::wire::{self, Body, Element, Envelope, FrameBuffer, Malformed, WireId}
 
 const METHOD: &str = "tesseron/bind";
 
-/// The requests of a session have numbers for ids, so this one collides with none on the same channel.
+/// The ids of a session's requests are numbers, so this one cannot collide with them.
 const ID: &str = "bind";
 
 const OPTIONS: wire::Options = wire::Options { depth: 128, id: 1024, batch: None, lenient: true };
 
-/// A frame of a gateway, as an app reads it while it waits for a bind.
+/// A frame of a gateway that an app reads while it waits for a bind.
 #[derive(Debug)]
 pub enum BindRequest {
     /// A bind request.
     Bind {
         /// The gateway's id of the request.
         id: WireId,
-        /// The claim code; `None` if it is missing or no text.
+        /// The claim code; `None` if it is missing or not text.
         code: Option<String>,
     },
     /// Any other frame.
@@ -36,7 +36,7 @@ pub enum BindRequest {
     },
 }
 
-/// A frame of an app, as a gateway reads it after it has sent a bind.
+/// A frame of an app that a gateway reads after it has sent a bind.
 #[derive(Debug)]
 pub enum BindReply {
     /// The bind was accepted.
@@ -45,11 +45,11 @@ pub enum BindReply {
     Refused(RpcError),
     /// A response with the id of our bind that is neither a result nor an error.
     Malformed,
-    /// A frame that answers no bind.
+    /// Any other frame.
     Other,
 }
 
-/// Returns `true` if a frame may be a bind, without reading it: a bind is short, and has the method without escapes.
+/// Returns `true` if a frame may be a bind, without parsing it: a bind is short, and contains its method without escapes.
 #[must_use]
 pub fn may_be_asked(frame: &[u8]) -> bool {
     const LONGEST: usize = 512;
@@ -67,7 +67,7 @@ pub fn read_asked(frame: &Bytes) -> BindRequest {
         }
         Ok(Envelope::Request { id, .. } | Envelope::Response { id, .. }) => BindRequest::Other { id },
         Err(Malformed { violation, answer: Some((Some(id), _)) }) => {
-            // Parameters that are no object spoil a bind, but its envelope is sound: the code is missing.
+            // A bind whose parameters are not an object counts as one without a code.
             let is_bind = violation == Violation::InvalidParams && method_of(frame).as_deref() == Some(METHOD);
             if is_bind { BindRequest::Bind { id, code: None } } else { BindRequest::Other { id } }
         }

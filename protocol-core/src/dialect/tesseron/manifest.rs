@@ -1,4 +1,4 @@
-//! The manifest of an app: its tools and resources, made from those of MCP.
+//! The manifest of an app: its actions and resources, converted from the tools and resources of MCP.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -7,7 +7,7 @@ use crate::json::Json;
 use crate::json::read::{for_each_key, for_each_member, member};
 use crate::json::write::{Object, push_json};
 
-/// Makes an action from an MCP tool (`{name, description, inputSchema, ..}`). `timeout` is the longest time that a call may take.
+/// Converts an MCP tool into an action (`{name, description, inputSchema, ..}`). `timeout` is the longest time that a call may take.
 #[must_use]
 pub fn action(tool: &Json, timeout: Option<Duration>) -> Json {
     let mut out = Vec::new();
@@ -37,7 +37,7 @@ pub fn action(tool: &Json, timeout: Option<Duration>) -> Json {
     Json::written(out)
 }
 
-/// Makes a resource from an MCP resource (`{uri, description, ..}`): its name is its uri.
+/// Converts an MCP resource (`{uri, description, ..}`) into a resource, whose name is the URI.
 #[must_use]
 pub fn resource(told: &Json, subscribable: bool) -> Json {
     let mut out = Vec::new();

@@ -1,6 +1,7 @@
-//! Tesseron 1.2, both ends: the app, which has actions and resources, and the gateway, which calls them for an agent.
+//! Tesseron 1.2, both ends. Tesseron is a JSON-RPC protocol by which a running app offers actions and resources to AI agents: a *gateway*
+//! calls them on behalf of an agent.
 //!
-//! The session uses the terms of MCP: an action is a tool, its input is the arguments, and the name of a resource is its uri.
+//! The session uses the terms of MCP: an action is a tool, its input is the arguments, and the name of a resource is its URI.
 
 mod app_id;
 pub mod bind;
@@ -24,7 +25,7 @@ pub use app_id::{AppId, AppIdError};
 /// The version of the protocol that this crate speaks.
 pub const VERSION: &str = "1.2.0";
 
-/// The codes of the errors that only Tesseron has (errors page).
+/// The codes of the errors that only Tesseron has (page "Errors" of its specification).
 pub mod code {
     /// No major version is common to both ends.
     pub const PROTOCOL_MISMATCH: i64 = -32000;
@@ -44,9 +45,9 @@ pub mod code {
     pub const ELICITATION_NOT_AVAILABLE: i64 = -32007;
     /// Sampling is nested too deep.
     pub const SAMPLING_TOO_DEEP: i64 = -32008;
-    /// The session has had no hello, or is not claimed, or the named object is not its own.
+    /// There was no hello, or the session is not claimed, or the named object belongs to another session.
     pub const UNAUTHORIZED: i64 = -32009;
-    /// The channel ended first. Never on the wire.
+    /// The channel ended first. Never sent.
     pub const TRANSPORT_CLOSED: i64 = -32010;
     /// The session cannot be resumed.
     pub const RESUME_FAILED: i64 = -32011;
@@ -61,13 +62,13 @@ pub enum End {
     Gateway(GatewayConfig),
 }
 
-/// The description of an app in its hello, beside the id, the name and the other fields of [`Config`](crate::Config).
+/// The description of an app in its hello, in addition to the fields of [`Config`](crate::Config).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct App {
     /// The origin of the app; `unknown` if there is none.
     pub origin: String,
-    /// The address of a picture of it.
+    /// The URL of its icon.
     pub icon_url: Option<String>,
     /// Its actions: an array of `{name, description, inputSchema, ..}`.
     pub actions: Json,
@@ -78,7 +79,7 @@ pub struct App {
 }
 
 impl Default for App {
-    /// An app without an origin, actions and resources.
+    /// An app without origin, actions and resources.
     fn default() -> Self {
         let none = || Json::written(alloc::vec::Vec::from(*b"[]"));
         Self { origin: String::from("unknown"), icon_url: None, actions: none(), resources: none(), resume: None }
@@ -93,11 +94,11 @@ impl App {
     }
 }
 
-/// The answer of a gateway to its app. The [`Identity`] of its configuration is that of the agent.
+/// The configuration of a gateway.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GatewayConfig {
-    /// The answer to every hello; no session is resumed then. `None`: the owner answers each hello and resume by
+    /// The answer to every hello; no session can be resumed then. With `None` the owner answers each hello and each resume by
     /// [`crate::Session::welcome`].
     pub welcome: Option<Welcome>,
 }
@@ -110,13 +111,13 @@ impl GatewayConfig {
     }
 }
 
-/// The identity of the agent as long as there is none (handshake page).
+/// The identity that stands for the agent before the session is claimed (Tesseron specification, page "Handshake").
 #[must_use]
 pub fn pending_agent() -> Identity {
     Identity { name: String::from("pending"), version: String::new(), title: Some(String::from("Awaiting agent")) }
 }
 
-/// The credentials that resume a session (resume page).
+/// The credentials that resume a session (Tesseron specification, page "Resume").
 #[derive(Clone, PartialEq, Eq)]
 pub struct ResumeCredentials {
     /// The id of the session.
@@ -126,7 +127,7 @@ pub struct ResumeCredentials {
 }
 
 impl fmt::Debug for ResumeCredentials {
-    /// Leaves the secret out.
+    /// Hides the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResumeCredentials").field("session_id", &self.session_id).finish_non_exhaustive()
     }
@@ -135,37 +136,37 @@ impl fmt::Debug for ResumeCredentials {
 /// The answer of a gateway to an app that it accepts.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Welcome {
-    /// The id of the session, over every channel.
+    /// The id of the session, which stays the same when it is resumed on another channel.
     pub session_id: Text,
     /// The token that resumes the session once.
     pub resume_token: Option<Text>,
-    /// The claim of the session.
+    /// The state of its claim.
     pub standing: ClaimState,
 }
 
 impl fmt::Debug for Welcome {
-    /// Leaves the secrets out.
+    /// Hides the secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Welcome").field("session_id", &self.session_id).finish_non_exhaustive()
     }
 }
 
-/// The claim of a session when its app is accepted.
+/// The state of a session's claim when its app is accepted.
 #[derive(Clone, PartialEq, Eq)]
 pub enum ClaimState {
-    /// Unclaimed: an agent with this code may claim it, by [`crate::Session::claim`].
+    /// Unclaimed. An agent that knows this code may claim it ([`crate::Session::claim`]).
     Unclaimed {
-        /// The code that a person tells the agent.
+        /// The claim code, which a person reads off the app and gives to an agent.
         claim_code: Text,
     },
-    /// Claimed before its app was accepted: the gateway dialled it with its code. [`crate::Session::claim`] follows at once.
+    /// Claimed before its app was accepted: the gateway has connected with the app's claim code. Call [`crate::Session::claim`] next.
     Bound,
     /// Claimed on an earlier channel, and claimed again.
     Resumed,
 }
 
 impl fmt::Debug for ClaimState {
-    /// Leaves the code out.
+    /// Hides the code.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unclaimed { .. } => "Unclaimed",
@@ -199,6 +200,7 @@ impl Tesseron {
 
     const fn build_rules(self) -> Rules {
         Rules {
+            stateless: false,
             dialect: Dialect::Tesseron(self),
             opens: self.is_app(),
             confirmation: Confirmation::Owner,
@@ -214,7 +216,7 @@ impl Tesseron {
         }
     }
 
-    /// Checks a request of ours. `custom` is its method, if the protocol does not have it.
+    /// Checks a request of ours. `custom` is its method, if it is outside the protocol.
     pub(crate) fn check_call(self, op: Op, custom: Option<&str>, peer: &Capabilities) -> Result<(), Unfit> {
         match op {
             Op::Custom if custom.is_none_or(|method| is_ours(method) || op_of(method).is_some()) => Err(Unfit::WrongEnd),
@@ -227,7 +229,7 @@ impl Tesseron {
         }
     }
 
-    /// Returns `true` for a call of an action: nothing else has a name to be cancelled by.
+    /// Returns `true` for a call of an action: no other request has a name, which a cancel needs.
     pub(crate) fn is_cancellable(self, op: Op) -> bool {
         op == Op::CallTool
     }
@@ -258,16 +260,16 @@ impl Tesseron {
     }
 }
 
-/// The peer's name for an outbound call: the number of its exchange.
+/// The name of an outbound call, made of the number of its exchange.
 fn invocation_name(exchange: u64) -> String {
     alloc::format!("inv_{exchange}")
 }
 
-/// The exchange of ours that a name of the peer stands for; `None` for a name that we never gave.
+/// The exchange of ours with that name; `None` for a name that we never gave.
 fn named_exchange(name: &str) -> Option<u64> {
     let number = name.strip_prefix("inv_")?;
     let exchange: u64 = number.parse().ok()?;
-    // `+5` and `05` parse, too, but we never wrote them.
+    // `+5` and `05` parse, too, but are not names that we give.
     (invocation_name(exchange) == name).then_some(exchange)
 }
 
@@ -306,7 +308,7 @@ fn is_ours(method: &str) -> bool {
     )
 }
 
-/// The major number of a version, read as the reference implementation does: text without a number counts as 0 (handshake page, "Version
+/// The major number of a version. As in the reference implementation, text without a number counts as 0 (page "Handshake", section "Version
 /// negotiation").
 fn major(version: &str) -> u64 {
     let digits = version.split('.').next().unwrap_or_default().trim_start();
@@ -314,7 +316,7 @@ fn major(version: &str) -> u64 {
     digits.get(..end).and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }
 
-/// Returns `true` for a version that we speak. Everything that minor versions add may be ignored.
+/// Returns `true` for a version that we speak. Minor versions are compatible.
 fn is_compatible(version: &str) -> bool {
     major(version) == major(VERSION)
 }

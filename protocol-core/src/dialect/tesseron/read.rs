@@ -47,7 +47,8 @@ impl Tesseron {
                 Message::Response { number: id.as_ours(), body }
             }
             Err(Malformed { violation, answer }) => {
-                // Text that is no message is ignored; a request that only its parameters spoil is answered (wire format page).
+                // Text that is not a message is ignored; a request in which only the parameters are invalid is answered (page "Wire
+                // format").
                 let answer = answer.filter(|_| violation == Violation::InvalidParams);
                 Message::Reject { violation: Some(violation), answer }
             }
@@ -66,7 +67,14 @@ impl Tesseron {
         let method = core::str::from_utf8(method).unwrap_or_default();
         if lists(local.custom_methods, method) && op_of(method).is_none() && !is_ours(method) {
             let params = given.map_or_else(Json::empty_object, |params| frame.json(params.text()));
-            return Message::Request { id, request: Ok(RawParams::custom(method, params)), meta: None, token: None, depth: 0 };
+            return Message::Request {
+                id,
+                request: Ok(RawParams::custom(method, params)),
+                meta: None,
+                token: None,
+                depth: 0,
+                caller: None,
+            };
         }
         match (self, method) {
             (Self::App, _) => match op_of(method) {
@@ -116,7 +124,7 @@ impl Tesseron {
 
     // ---- The handshake ----
 
-    /// Reads the answer to a hello or a resume. A claim that follows changes it.
+    /// Reads the answer to a hello or a resume. A later claim changes the agent in it.
     pub(crate) fn read_handshake_answer(self, result: &Json) -> Result<PeerInfo, HandshakeFailed> {
         let text = |name: &str| result.member(name).and_then(|value| value.as_text());
         let protocol = text("protocolVersion").ok_or(HandshakeFailed::Malformed)?;
@@ -138,7 +146,7 @@ impl Tesseron {
 
     // ---- Answers ----
 
-    /// Judges the result of an action: an object around its output, which may be missing (actions page).
+    /// Checks the result of an action: an object that contains its output, which may be missing (page "Actions").
     pub(crate) fn check_result(self, exchange: u64, op: Op, result: &Json) -> ResultFit {
         if op != Op::CallTool {
             return ResultFit::Fits;
@@ -146,7 +154,7 @@ impl Tesseron {
         let named = result.member("invocationId");
         match named.as_ref().map(|name| string(name.as_bytes()).as_deref().and_then(named_exchange)) {
             Some(Some(named)) if named == exchange => ResultFit::Fits,
-            // Its output may still be the one: the id of the response is what counts.
+            // The id of the response identifies the call, so the output is usable.
             Some(_) => ResultFit::Tolerated,
             None if result.member("output").is_some() => ResultFit::Tolerated,
             None => ResultFit::Wrong,
@@ -174,7 +182,7 @@ impl Tesseron {
                 _ => return Err(unknown()),
             }),
             Ask::Confirm { .. } => Answer::Confirm(read_action(result).ok_or_else(unknown)? == "accept"),
-            // Tesseron has neither, so neither can have been asked for.
+            // Tesseron has neither, so `check_ask` refuses both.
             Ask::OpenUrl(_) => return Err(Text::from_static("there are no addresses to open")),
             Ask::Roots => return Err(Text::from_static("there are no roots")),
         })
@@ -206,7 +214,7 @@ fn operation(id: WireId, op: Op, given: Option<&IndexedObject<'_>>, frame: Frame
             return wrong(id, Text::from_static("`invocationId` is missing, no string or too long"));
         }
     }
-    Message::Request { id, request: Ok(request), meta: None, token, depth: 0 }
+    Message::Request { id, request: Ok(request), meta: None, token, depth: 0, caller: None }
 }
 
 fn ask(id: WireId, method: &str, params: &IndexedObject<'_>, frame: Frame<'_>, local: &LocalEnd<'_>) -> Message {
@@ -258,7 +266,7 @@ fn invalid(violation: Option<Violation>, id: WireId, code: i64, why: impl Into<T
 }
 
 fn not_found(id: WireId, method: &str) -> Message {
-    // A bind belongs to the channel, before there is a session.
+    // A bind precedes the session, on the same channel.
     let is_known = (op_of(method).is_some() || is_ours(method)) && method != "tesseron/bind";
     let violation = is_known.then_some(Violation::WrongDirection);
     invalid(violation, id, RpcError::METHOD_NOT_FOUND, alloc::format!("Method not found: {}", excerpt(method)))
@@ -268,7 +276,7 @@ fn array(params: &IndexedObject<'_>, name: &str, frame: Frame<'_>) -> Option<Jso
     params.member(name).filter(|value| Kind::of(value) == Kind::Array).map(|value| frame.json(value))
 }
 
-/// Checks the version of a hello (handshake page, "Version negotiation"). Another hello on this channel would fail, too.
+/// Checks the version of a hello (page "Handshake", section "Version negotiation"). The refusal is final for this channel.
 fn check_version(params: &IndexedObject<'_>) -> Result<(), HandshakeRejected> {
     let said = params.member("protocolVersion").and_then(string);
     let said = said.ok_or_else(|| RpcError::fixed(RpcError::INVALID_PARAMS, "protocolVersion must be text"))?;
@@ -279,12 +287,12 @@ fn check_version(params: &IndexedObject<'_>) -> Result<(), HandshakeRejected> {
     Err(HandshakeRejected { error: RpcError::new(code::PROTOCOL_MISMATCH, message), is_final: true })
 }
 
-/// Checks an app id, which is a part of the names of its tools.
+/// Checks an app id, which becomes part of the names of its tools.
 fn check_app_id(id: &str, code: i64) -> Result<(), RpcError> {
     AppId::parse(id).map(drop).map_err(|why| RpcError::new(code, alloc::format!("app.id: {why}")))
 }
 
-/// The description that an app gives of itself in a hello or a resume.
+/// The description of an app in a hello or a resume.
 struct Manifest {
     app: Identity,
     description: Option<Text>,
@@ -336,7 +344,7 @@ impl Manifest {
     }
 }
 
-/// Reads a resume. Every refusal except that of the version has one code, so that an app knows to begin anew (resume page).
+/// Reads a resume. Every refusal except that of the version has the same code, so that the app starts a new session (page "Resume").
 fn resume(params: &IndexedObject<'_>, frame: Frame<'_>, local: &LocalEnd<'_>) -> Result<HandshakeRequest, HandshakeRejected> {
     let failed = |what: &'static str| HandshakeRejected::from(RpcError::fixed(code::RESUME_FAILED, what));
     let text = |name: &str| params.member(name).and_then(|value| frame.text(value));
@@ -351,7 +359,7 @@ fn resume(params: &IndexedObject<'_>, frame: Frame<'_>, local: &LocalEnd<'_>) ->
     if local.welcome().is_some() {
         return Err(failed("sessions are not resumed here"));
     }
-    // The declaration that is handed on has no secret in it.
+    // `declared` is public, so it must not contain the secret.
     let mut declared = Vec::new();
     Object::write(&mut declared, |object| {
         for_each_key(params.text(), |key, value| {
@@ -398,7 +406,7 @@ fn read_claimed(params: &IndexedObject<'_>, frame: Frame<'_>) -> Option<Message>
     Some(Message::PeerChanged(Box::new(PeerChange { identity, capabilities })))
 }
 
-/// Reads progress: any of message, percent and data (progress page).
+/// Reads progress: any of message, percent and data (page "Progress").
 fn read_progress(params: &IndexedObject<'_>, frame: Frame<'_>, most: usize) -> Message {
     let (mut token, mut progress, mut proper) = (None, Progress::default(), true);
     params.for_each(|name, value| {
@@ -406,7 +414,7 @@ fn read_progress(params: &IndexedObject<'_>, frame: Frame<'_>, most: usize) -> M
         if name == b"invocationId" && Kind::of(value) == Kind::String {
             token = string(value).and_then(|name| match named_exchange(&name) {
                 None if value.len() > most => None,
-                // A name that we never gave belongs to no call.
+                // `None` for a name that we never gave.
                 number => Some(number),
             });
         } else if name == b"percent" && value != b"null" {
@@ -426,7 +434,7 @@ fn read_progress(params: &IndexedObject<'_>, frame: Frame<'_>, most: usize) -> M
     }
 }
 
-/// Reads a log record. Its fields are separate from the message, and cannot be taken for it (`docs/protocols/tesseron.md`, "Log").
+/// Reads a log record. Its fields stay separate from the message (`docs/protocols/tesseron.md`, "Log").
 fn read_log(params: &IndexedObject<'_>, frame: Frame<'_>) -> Option<LogRecord> {
     let level = params.member("level").and_then(string)?;
     let level = match &*level {
@@ -478,7 +486,8 @@ fn read_tokens(most: Option<&[u8]>) -> Result<Option<u64>, String> {
     }
 }
 
-/// Reads a form (elicitation page). The agent's protocol is stricter than this one, so a form that it would refuse is refused here.
+/// Reads a form (page "Elicitation"). MCP is stricter than Tesseron, and a form that MCP forbids is refused, since the agent could not be
+/// asked.
 fn read_form(params: &IndexedObject<'_>, frame: Frame<'_>) -> Result<Ask, String> {
     let message = params.member("question").and_then(string).ok_or("question must be text")?.into_owned();
     let schema = params.member("schema").map(|schema| frame.json(schema)).ok_or("schema is missing")?;

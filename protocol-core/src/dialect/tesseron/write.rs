@@ -134,7 +134,7 @@ impl Tesseron {
         })
     }
 
-    /// Writes an update of progress. The partial result is sent as data, unless there is other data.
+    /// Writes a progress update. The partial result is sent as data, unless there is other data.
     pub(crate) fn write_progress(
         self,
         frames: &mut FrameBuffer,
@@ -227,7 +227,7 @@ impl Tesseron {
                 invocation.write(object.member("invocationId"));
             }
             object.string("level", level);
-            // Data without text goes beside an empty message.
+            // Data without text needs an empty message.
             push_json(object.member("message"), words.unwrap_or(br#""""#));
             let mut meta = Vec::new();
             Object::write(&mut meta, |object| {
@@ -367,7 +367,7 @@ fn write_form(object: &mut Object<'_>, message: &str, schema: &Json) {
     object.json("schema", schema);
 }
 
-/// The error of a tool that failed: its own, or an internal error with its text (errors page: an exception of a handler).
+/// The error of a tool that failed: its own, or an internal error with its text (page "Errors").
 fn fault(output: &ToolOutput) -> RpcError {
     if let Some(error) = &output.fault {
         return (**error).clone();
@@ -388,7 +388,7 @@ fn fault(output: &ToolOutput) -> RpcError {
     }
 }
 
-/// Writes the structured content, else the one text as a string, else all blocks in the shape of MCP, which a gateway to MCP recognises.
+/// Writes the structured content, else a single text as a string, else all blocks in the form of MCP, which an MCP gateway recognises.
 fn write_output(out: &mut Vec<u8>, output: &ToolOutput) {
     match (&output.structured, &*output.content) {
         (Some(value), _) => push_json(out, value.as_bytes()),
@@ -398,7 +398,7 @@ fn write_output(out: &mut Vec<u8>, output: &ToolOutput) {
     }
 }
 
-/// Writes the value of a resource: a single content of type JSON as that JSON, a single text as a string, any other contents as they are.
+/// Writes the value of a resource: a single content of type JSON as that JSON, a single text as a string, other contents as they are.
 fn write_value(out: &mut Vec<u8>, contents: &Json) {
     let all = elements(contents.as_bytes());
     let &[one] = &*all else { return push_json(out, contents.as_bytes()) };

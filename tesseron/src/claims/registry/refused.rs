@@ -1,23 +1,22 @@
-//! Why the registry says no, and what that is on the wire (`docs/protocols/tesseron.md`, "Handshake" and "Resume").
-//! All codes are here.
+//! The reasons why the registry refuses, and their JSON-RPC errors (`docs/protocols/tesseron.md`, "Handshake" and "Resume").
 
 use crate::claims::{AppIdError, ClaimCodeError};
 use protocol_core::dialect::tesseron::code::{RESUME_FAILED, UNAUTHORIZED};
 use protocol_core::error::RpcError;
 
-/// Why a channel is not to be dialled.
+/// The reason why a gateway must not connect to an app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenRefused {
     /// [`super::RegistryPolicy::max_channels`] are open.
     #[error("too many channels are open")]
     Full,
-    /// The same claim is being dialled on another channel: another agent has claimed the app a moment ago.
+    /// A channel with the same claim is already being connected.
     #[error("this claim is being dialled already")]
     AlreadyDialled,
 }
 
-/// Why a hello is refused.
+/// The reason why a hello is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HelloRefused {
@@ -27,22 +26,22 @@ pub enum HelloRefused {
     /// The channel has, or had, a session.
     #[error("this channel already has a session")]
     AlreadyGreeted,
-    /// The app has no proper id.
+    /// The id of the app is not valid.
     #[error(transparent)]
     AppId(#[from] AppIdError),
-    /// The manifest names a session that another one has.
+    /// The session of the manifest has another token.
     #[error("the session of this claim belongs to somebody else")]
     SessionTaken,
     /// [`super::RegistryPolicy::max_pending`] sessions wait to be claimed.
     #[error("too many sessions wait to be claimed")]
     Full,
-    /// The random source repeats itself, so that there is no new session id or code.
+    /// The random source repeats itself, so no new session id or code could be made.
     #[error("no new session id could be made")]
     NotRandom,
 }
 
 impl HelloRefused {
-    /// The error that answers the hello.
+    /// The JSON-RPC error for the hello.
     #[must_use]
     pub fn error(self) -> RpcError {
         let code = match self {
@@ -55,7 +54,7 @@ impl HelloRefused {
     }
 }
 
-/// Why a resume is refused.
+/// The reason why a resume is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResumeRefused {
@@ -65,25 +64,25 @@ pub enum ResumeRefused {
     /// The channel has, or had, a session.
     #[error("this channel already has a session")]
     AlreadyGreeted,
-    /// The app has no proper id.
+    /// The id of the app is not valid.
     #[error(transparent)]
     AppId(#[from] AppIdError),
-    /// No session of this name: it never was, or is forgotten.
+    /// There is no session with this id; it may have been forgotten.
     #[error("there is no such session")]
     UnknownSession,
-    /// The session of another app.
+    /// The session belongs to another app.
     #[error("the session belongs to another app")]
     OtherApp,
-    /// It is not claimed.
+    /// The session is not claimed.
     #[error("the session was never claimed")]
     NeverClaimed,
-    /// Not its token, or one that was used and confirmed.
+    /// The token is wrong, or was already used and confirmed.
     #[error("the resume token is not the one of the session")]
     WrongToken,
 }
 
 impl ResumeRefused {
-    /// The error that answers the resume. What was wrong about an otherwise proper one is not told: only its owner needs to know.
+    /// The JSON-RPC error for the resume. It does not tell an attacker which part was wrong.
     #[must_use]
     pub fn error(self) -> RpcError {
         match self {
@@ -96,14 +95,14 @@ impl ResumeRefused {
     }
 }
 
-/// Why a code claims nothing.
+/// The reason why a code cannot be claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClaimMissed {
-    /// It cannot be a code.
+    /// It is not a valid code.
     #[error(transparent)]
     Malformed(#[from] ClaimCodeError),
-    /// No session with a channel has it.
+    /// No session with a channel has this code.
     #[error("no app has this claim code")]
     Unknown,
 }

@@ -524,7 +524,7 @@ fn item_121_calls_go_to_the_session_that_was_claimed_last_of_those_with_a_channe
     let (second, _) = gateway.claimed("ledger");
     gateway.hello("ledger");
     assert_eq!(gateway.registry.route("ledger"), Some(second));
-    // Coming back is no new claim.
+    // A resume is not a new claim.
     gateway.registry.handle_closed(first, at(0));
     let (first, _) = gateway.resume(&last, "ledger").unwrap();
     assert_eq!(gateway.registry.route("ledger"), Some(second));

@@ -14,11 +14,10 @@ use serde_json::value::RawValue;
 
 use super::super::judge::{Id, Message, members, object};
 use super::Fuzzed;
-use crate::end::{json, request};
-use crate::tesseron::{
-    CLAIMED, WELCOME, agent, agent_capabilities, app_config, asking_gateway_config, gateway_config, hello, invoke, sample, welcome,
-};
-use crate::world::told;
+use testkit::config::{agent, agent_capabilities, app_config, asking_gateway_config, gateway_config, welcome};
+use testkit::scripted::{json, request};
+use testkit::summary;
+use testkit::tesseron::{CLAIMED, WELCOME, hello, invoke, sample};
 
 /// Bits 2 and 3 of the first byte, after the handshake: a gateway is claimed, waits for a claim, has a greeting that waits for its owner,
 /// or has an app that came back; an app is claimed, waits for a claim, has an agent that can do nothing, or came back. Before it: an
@@ -174,7 +173,7 @@ impl Promises {
                 assert!(before.is_none_or(|before| *percent > before), "G3: {percent} after {before:?}");
             }
             Event::Done { id, outcome: Outcome::Result(_) | Outcome::Error(_) | Outcome::Invalid(_), .. } => {
-                self.answered.insert(told::number(id));
+                self.answered.insert(summary::number(id));
             }
             _ => {}
         }

@@ -1,0 +1,249 @@
+//! The tools, prompts and resources of a service, and the handle that changes them while sessions run.
+
+use core::fmt;
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
+
+use super::{Prompt, Resource, ResourceTemplate, SchemaUnchecked, Tool};
+use crate::state::{ListKind, Shared};
+use protocol_core::dialect::{Notice, tesseron};
+use protocol_core::json::Json;
+
+/// Adds and removes the tools, prompts and resources of a [`Service`](crate::Service) while it is served. Cloneable.
+///
+/// Made by [`Service::catalog`](crate::Service::catalog). Each change is announced to the peers of all sessions (MCP
+/// `notifications/tools/list_changed` and its like; Tesseron `actions/list_changed`, with the new list). Several changes of a list in quick
+/// succession are announced once. Running calls go on, also those of a tool that was removed.
+///
+/// ```
+/// use endpoint::{Context, Service, Tool};
+/// use protocol_core::Identity;
+///
+/// let mut service = Service::new(Identity::new("greeter", "1.0"));
+/// let catalog = service.catalog();
+/// let service = std::sync::Arc::new(service);
+///
+/// // Later, while `service` is served:
+/// catalog.add_tool(Tool::new("greet", async |_: Context, ()| Ok("hello")))?;
+/// assert!(catalog.remove_tool("greet"));
+/// # drop(service);
+/// # Ok::<(), endpoint::SchemaUnchecked>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct Catalog(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    entries: RwLock<Entries>,
+    sessions: Mutex<Vec<Watcher>>,
+}
+
+/// The entries of a service by name, each with its description as it is sent to peers.
+#[derive(Default)]
+pub(crate) struct Entries {
+    pub(crate) tools: BTreeMap<String, (Tool, Json)>,
+    pub(crate) prompts: BTreeMap<String, (Prompt, Json)>,
+    pub(crate) resources: BTreeMap<String, (Resource, Json)>,
+    pub(crate) templates: BTreeMap<String, (ResourceTemplate, Json)>,
+    /// The number of changes since the service was made.
+    changes: u64,
+}
+
+impl Entries {
+    /// The actions of the manifest of a Tesseron app. `timeout` is that of tools that set none.
+    pub(crate) fn actions(&self, timeout: Option<Duration>) -> impl Iterator<Item = Json> {
+        self.tools.values().map(move |(tool, description)| tesseron::action(description, tool.options.deadline.or(timeout)))
+    }
+
+    /// The resources of the manifest of a Tesseron app.
+    pub(crate) fn manifest_resources(&self) -> impl Iterator<Item = Json> {
+        self.resources.values().map(|(resource, description)| tesseron::resource(description, resource.subscribable))
+    }
+}
+
+/// A session whose peer is notified of changes.
+struct Watcher {
+    session: Weak<Shared>,
+    audience: Audience,
+}
+
+/// The kind of peer that is notified.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Audience {
+    /// An MCP client, which requests the list again.
+    Client,
+    /// A Tesseron gateway, which is sent the whole list. `timeout` is that of actions that set none.
+    Gateway { timeout: Option<Duration> },
+}
+
+impl Audience {
+    /// The notice that `list` changed; `None` if the peer has no such list: Tesseron has no prompts.
+    fn notice(self, list: ListKind, entries: &Entries) -> Option<Notice> {
+        match (self, list) {
+            (Self::Client, ListKind::Tools) => Some(Notice::ToolsChanged),
+            (Self::Client, ListKind::Prompts) => Some(Notice::PromptsChanged),
+            (Self::Client, ListKind::Resources) => Some(Notice::ResourcesChanged),
+            (Self::Gateway { timeout }, ListKind::Tools) => Some(Notice::Actions(Json::array(entries.actions(timeout)))),
+            (Self::Gateway { .. }, ListKind::Prompts) => None,
+            (Self::Gateway { .. }, ListKind::Resources) => Some(Notice::Resources(Json::array(entries.manifest_resources()))),
+        }
+    }
+}
+
+impl Catalog {
+    /// Adds a tool, or replaces the one with the same name.
+    ///
+    /// # Errors
+    /// As for [`Service::try_tool`](crate::Service::try_tool). Nothing is changed then.
+    pub fn add_tool(&self, tool: Tool) -> Result<(), SchemaUnchecked> {
+        self.insert_tool(tool)?;
+        self.announce(ListKind::Tools);
+        Ok(())
+    }
+
+    /// Removes a tool. Returns `false` if there is none of that name; then peers are not notified.
+    pub fn remove_tool(&self, name: &str) -> bool {
+        self.remove(ListKind::Tools, name, |entries| &mut entries.tools)
+    }
+
+    /// Adds a prompt, or replaces the one with the same name.
+    ///
+    /// # Errors
+    /// As for [`Service::try_prompt`](crate::Service::try_prompt). Nothing is changed then.
+    pub fn add_prompt(&self, prompt: Prompt) -> Result<(), SchemaUnchecked> {
+        self.insert_prompt(prompt)?;
+        self.announce(ListKind::Prompts);
+        Ok(())
+    }
+
+    /// Removes a prompt. Returns `false` if there is none of that name.
+    pub fn remove_prompt(&self, name: &str) -> bool {
+        self.remove(ListKind::Prompts, name, |entries| &mut entries.prompts)
+    }
+
+    /// Adds a resource, or replaces the one with the same URI.
+    pub fn add_resource(&self, resource: Resource) {
+        self.insert_resource(resource);
+        self.announce(ListKind::Resources);
+    }
+
+    /// Removes a resource. Returns `false` if there is none with that URI. Its subscriptions remain: subscribers still receive the values
+    /// that are passed to [`Peer::update`](crate::Peer::update).
+    pub fn remove_resource(&self, uri: &str) -> bool {
+        self.remove(ListKind::Resources, uri, |entries| &mut entries.resources)
+    }
+
+    /// Adds a resource template, or replaces the one with the same text.
+    pub fn add_resource_template(&self, template: ResourceTemplate) {
+        self.insert_resource_template(template);
+        self.announce(ListKind::Resources);
+    }
+
+    /// Removes a resource template. Returns `false` if there is none with exactly this text.
+    pub fn remove_resource_template(&self, template: &str) -> bool {
+        self.remove(ListKind::Resources, template, |entries| &mut entries.templates)
+    }
+
+    pub(super) fn insert_tool(&self, tool: Tool) -> Result<(), SchemaUnchecked> {
+        if let Some(rule) = tool.unchecked() {
+            return Err(SchemaUnchecked { name: tool.name, rule });
+        }
+        let description = tool.describe();
+        self.insert(tool.name.clone(), (tool, description), |entries| &mut entries.tools);
+        Ok(())
+    }
+
+    pub(super) fn insert_prompt(&self, prompt: Prompt) -> Result<(), SchemaUnchecked> {
+        if let Some(rule) = prompt.unchecked() {
+            return Err(SchemaUnchecked { name: prompt.name, rule });
+        }
+        let description = prompt.describe();
+        self.insert(prompt.name.clone(), (prompt, description), |entries| &mut entries.prompts);
+        Ok(())
+    }
+
+    pub(super) fn insert_resource(&self, resource: Resource) {
+        let description = resource.describe();
+        self.insert(resource.uri.clone(), (resource, description), |entries| &mut entries.resources);
+    }
+
+    pub(super) fn insert_resource_template(&self, template: ResourceTemplate) {
+        let description = template.describe();
+        self.insert(template.template.clone(), (template, description), |entries| &mut entries.templates);
+    }
+
+    /// The entries, locked for reading. While the guard lives, no code of the user may run and no session may be locked.
+    pub(crate) fn entries(&self) -> RwLockReadGuard<'_, Entries> {
+        self.0.entries.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Entries) -> T) -> T {
+        let mut entries = self.0.entries.write().unwrap_or_else(PoisonError::into_inner);
+        entries.changes = entries.changes.saturating_add(1);
+        change(&mut entries)
+    }
+
+    fn insert<E>(&self, name: String, entry: E, map: fn(&mut Entries) -> &mut BTreeMap<String, E>) {
+        // Dropped outside of the lock, since a handler may have captured values of the user.
+        let replaced = self.change(|entries| map(entries).insert(name, entry));
+        drop(replaced);
+    }
+
+    fn remove<E>(&self, list: ListKind, name: &str, map: fn(&mut Entries) -> &mut BTreeMap<String, E>) -> bool {
+        let removed = self.change(|entries| map(entries).remove(name)).is_some();
+        if removed {
+            self.announce(list);
+        }
+        removed
+    }
+
+    /// Notifies the peer of `session` of every change from now on.
+    pub(crate) fn watch(&self, session: &Arc<Shared>, audience: Audience) {
+        let mut sessions = self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.retain(|watcher| watcher.session.strong_count() > 0);
+        sessions.push(Watcher { session: Arc::downgrade(session), audience });
+        drop(sessions);
+        // The manifest that an app was configured with may be older than the last change. An MCP client needs nothing here: it requests the
+        // lists after the handshake.
+        if matches!(audience, Audience::Gateway { .. }) {
+            for list in [ListKind::Tools, ListKind::Resources] {
+                self.notify(session, audience, list);
+            }
+        }
+    }
+
+    fn announce(&self, list: ListKind) {
+        let sessions = self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let alive = |watcher: &Watcher| Some((watcher.session.upgrade()?, watcher.audience));
+        let watchers: Vec<_> = sessions.iter().filter_map(alive).collect();
+        drop(sessions);
+        for (session, audience) in watchers {
+            self.notify(&session, audience, list);
+        }
+    }
+
+    fn notify(&self, session: &Shared, audience: Audience, list: ListKind) {
+        let entries = self.entries();
+        let (number, notice) = (entries.changes, audience.notice(list, &entries));
+        drop(entries);
+        if let Some(notice) = notice {
+            session.verb(|state, _, after| {
+                state.list_changes.put(list, number, notice);
+                after.output();
+            });
+        }
+    }
+}
+
+impl fmt::Debug for Catalog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let entries = self.entries();
+        f.debug_struct("Catalog")
+            .field("tools", &entries.tools.keys())
+            .field("prompts", &entries.prompts.keys())
+            .field("resources", &entries.resources.keys())
+            .field("resource_templates", &entries.templates.keys())
+            .finish()
+    }
+}

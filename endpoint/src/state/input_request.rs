@@ -1,0 +1,63 @@
+//! An input request of the peer, from its arrival to its answer.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use super::Shared;
+use super::diagnose::{self, Span};
+use engine::{AbortHandle, End, TaskOwner};
+use protocol_core::dialect::Answer;
+use protocol_core::error::RpcError;
+use protocol_core::session::{InputKey, OutboundId};
+
+/// An input request of the peer that is to be answered by the [`Client`](crate::Client).
+pub(crate) struct InputRequest {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) key: InputKey,
+    pub(crate) parent: Option<OutboundId>,
+    pub(crate) depth: u8,
+    pub(crate) span: Span,
+    abort: AbortHandle,
+}
+
+impl InputRequest {
+    pub(crate) fn new(shared: Arc<Shared>, key: InputKey, parent: Option<OutboundId>, depth: u8) -> Self {
+        Self { shared, key, parent, depth, span: Span::default(), abort: AbortHandle::default() }
+    }
+}
+
+impl TaskOwner for InputRequest {
+    type Output = Answer;
+
+    fn abort_handle(&self) -> &AbortHandle {
+        &self.abort
+    }
+
+    fn enter(&self) -> impl Sized + '_ {
+        self.span.enter()
+    }
+
+    fn panicked(&self, panic: &(dyn Any + Send)) {
+        diagnose::panicked(&self.span, panic);
+    }
+
+    fn settle(&self, end: End<Answer>) {
+        let panicked = matches!(end, End::Panicked);
+        let answer = match end {
+            End::Value(answer) => answer,
+            End::Panicked => Answer::Refused(RpcError::fixed(RpcError::INTERNAL, "internal error: the answer panicked")),
+            End::Dropped => Answer::Refused(RpcError::fixed(RpcError::INTERNAL, "internal error: nobody answers")),
+        };
+        let kept = self.shared.verb(|state, now, after| {
+            if panicked {
+                state.counters.panics = state.counters.panics.saturating_add(1);
+            }
+            // It fails if the request was cancelled or is answered already. Then nothing is sent.
+            if state.session.provide_input(self.key, answer, now).is_ok() {
+                after.output();
+            }
+            state.input_requests.end(&self.key, |input_request| Arc::clone(input_request))
+        });
+        drop(kept);
+    }
+}

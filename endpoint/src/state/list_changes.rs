@@ -1,0 +1,81 @@
+//! The changed lists of a service whose notices are not sent yet.
+//!
+//! A change stores its notice here and wakes the driver, which sends it in its next turn. So several changes in quick succession are announced
+//! once, and a notice for which the queue has no room is sent later.
+
+use protocol_core::dialect::Notice;
+use protocol_core::session::{Refused, Session};
+use protocol_core::time::Instant;
+
+/// A list of a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ListKind {
+    Tools,
+    Prompts,
+    Resources,
+}
+
+/// The notices that are to be sent, at most one for each list.
+#[derive(Debug, Default)]
+pub(crate) struct ListChanges([ListChange; 3]);
+
+#[derive(Debug, Default)]
+struct ListChange {
+    /// The number of the newest change for which there was a notice. Two threads may store theirs in the wrong order.
+    newest: u64,
+    pending: Option<Notice>,
+    /// `true` if the pending notice was sent to subscriptions.
+    is_published: bool,
+}
+
+impl ListChanges {
+    /// Stores the notice that a list changed, in place of an earlier one. `number` counts the changes of the service.
+    pub(crate) fn put(&mut self, list: ListKind, number: u64, notice: Notice) {
+        let [tools, prompts, resources] = &mut self.0;
+        let change = match list {
+            ListKind::Tools => tools,
+            ListKind::Prompts => prompts,
+            ListKind::Resources => resources,
+        };
+        if change.newest < number {
+            *change = ListChange { newest: number, pending: Some(notice), is_published: false };
+        }
+    }
+
+    /// Sends the notices. Returns `true` if one has to wait for room in the queue.
+    pub(crate) fn send(&mut self, session: &mut Session, now: Instant) -> bool {
+        let mut waits_for_room = false;
+        for change in &mut self.0 {
+            let Some(notice) = &change.pending else { continue };
+            if !core::mem::replace(&mut change.is_published, true) {
+                session.publish(notice, now);
+            }
+            match session.notify(notice.clone(), now) {
+                Err(Refused::Full) => waits_for_room = true,
+                // It is sent once the handshake is complete.
+                Err(Refused::NotReady) => {}
+                Ok(()) | Err(_) => change.pending = None,
+            }
+        }
+        waits_for_room
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol_core::json::Json;
+
+    /// Two threads add a tool each, and store their notices in the opposite order.
+    #[test]
+    fn of_two_notices_of_a_list_the_one_about_the_later_change_counts() {
+        let list = |names: &str| Notice::Actions(Json::parse(String::from(names)).unwrap());
+        let mut changes = ListChanges::default();
+        changes.put(ListKind::Tools, 2, list("[1,2]"));
+        changes.put(ListKind::Tools, 1, list("[1]"));
+        changes.put(ListKind::Resources, 1, Notice::ResourcesChanged);
+        let [tools, prompts, resources] = &changes.0;
+        assert_eq!((&tools.pending, &prompts.pending), (&Some(list("[1,2]")), &None));
+        assert_eq!(resources.pending, Some(Notice::ResourcesChanged));
+    }
+}

@@ -1,0 +1,437 @@
+//! An inbound call, as its handler sees it through a [`Context`](crate::Context).
+
+use core::fmt;
+use core::pin::Pin;
+use core::task::{Context as TaskContext, Poll};
+use core::time::Duration;
+use std::any::Any;
+use std::sync::{Arc, OnceLock};
+use std::task::Waker;
+
+use super::alarms::{AlarmKey, Alarmed};
+use super::diagnose::{self, Answered, Span};
+use super::served_call_slot::InputSlot;
+use super::{AskFailed, Shared, State};
+use crate::extensions::Extensions;
+use engine::{AbortHandle, End, TaskOwner, park};
+use protocol_core::dialect::{Answer, Ask, Caller, LogRecord, Progress, Reply, SubscriptionFilter};
+use protocol_core::error::RpcError;
+use protocol_core::json::{Json, Text};
+use protocol_core::session::{
+    AskError, CancelReason, CheckpointError, InboundId, InputFailed, InputKey, NotLive, ProgressError, Reported, ServeOptions,
+};
+
+/// An inbound call that a handler serves. Shared by its contexts and its task.
+pub(crate) struct ServedCall {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) id: InboundId,
+    pub(crate) depth: u8,
+    pub(crate) observed: bool,
+    /// The values that the transport attached to the frame of its request.
+    pub(crate) extensions: Extensions,
+    pub(crate) caller: Caller,
+    /// The reason of its cancellation. Set once, under the lock; read without it.
+    pub(crate) why: OnceLock<CancelReason>,
+    pub(crate) span: Span,
+    abort: AbortHandle,
+}
+
+impl ServedCall {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        id: InboundId,
+        depth: u8,
+        observed: bool,
+        caller: Caller,
+        extensions: Extensions,
+    ) -> Self {
+        Self {
+            shared,
+            id,
+            depth,
+            observed,
+            caller,
+            extensions,
+            why: OnceLock::new(),
+            span: Span::default(),
+            abort: AbortHandle::default(),
+        }
+    }
+
+    pub(crate) fn progress(&self, update: Progress) -> Result<Reported, ProgressError> {
+        let reported = self.shared.verb(|state, now, after| {
+            let reported = state.session.progress(self.id, update, now);
+            match &reported {
+                Ok(Reported::Sent) => after.output(),
+                // A kept update is sent at a deadline, and the engine notices new deadlines by itself.
+                Ok(_) | Err(ProgressError::NotLive) => {}
+                Err(_) => state.counters.progress_refused = state.counters.progress_refused.saturating_add(1),
+            }
+            reported
+        });
+        reported.inspect_err(|error| diagnose::progress_refused(self, *error))
+    }
+
+    /// Stores a checkpoint. `None` is a value that cannot be serialized.
+    pub(crate) fn checkpoint(&self, partial: Option<Json>) -> Result<(), CheckpointError> {
+        let taken = self.shared.verb(|state, now, after| {
+            let taken = match partial {
+                None => Err(CheckpointError::NotAnObject),
+                Some(partial) => {
+                    let copy = state.checkpoints.is_some().then(|| partial.clone());
+                    let taken = state.session.checkpoint(self.id, partial);
+                    if let (Ok(()), Some(copy), Some(recorded)) = (&taken, copy, &mut state.checkpoints) {
+                        recorded.push((now, copy));
+                    }
+                    taken
+                }
+            };
+            match taken {
+                // It may be sent at once with an update of progress.
+                Ok(()) => after.output(),
+                Err(CheckpointError::NotLive) => {}
+                Err(_) => state.counters.values_refused = state.counters.values_refused.saturating_add(1),
+            }
+            taken
+        });
+        taken.inspect_err(|error| match error {
+            CheckpointError::NotLive => {}
+            error => diagnose::value_refused(self, error),
+        })
+    }
+
+    /// Sends a log record. `None` is data that cannot be serialized.
+    pub(crate) fn log(&self, record: Option<LogRecord>) {
+        let Some(record) = record else {
+            self.shared.look(|state| state.counters.values_refused = state.counters.values_refused.saturating_add(1));
+            return diagnose::value_refused(self, "a log record that has no JSON");
+        };
+        self.shared.verb(|state, now, after| {
+            // It fails if the call is over; the session counts what it drops.
+            if state.session.log(Some(self.id), record, now).is_ok() {
+                after.output();
+            }
+        });
+    }
+
+    pub(crate) fn configure(&self, options: ServeOptions) -> Result<(), NotLive> {
+        self.shared.verb(|state, now, after| {
+            let configured = state.session.configure(self.id, options, now);
+            if configured.is_ok() {
+                after.output();
+            }
+            configured
+        })
+    }
+
+    /// Subscribes the peer to `uri`, under the name of the subscription or, without one, under the URI.
+    pub(crate) fn subscribe(&self, name: Option<Text>, uri: Text) -> Result<(), RpcError> {
+        self.shared.look(|state| {
+            let max = state.session.config().limits.in_flight;
+            state.subscriptions.subscribe(name, uri, max)
+        })
+    }
+
+    /// Accepts the subscription that the call is, for the kinds in `offered`.
+    pub(crate) fn accept_subscription(&self, offered: &SubscriptionFilter) {
+        self.shared.verb(|state, now, after| {
+            if state.session.accept_subscription(self.id, offered, now).is_ok() {
+                after.output();
+            }
+        });
+    }
+
+    /// Removes the subscriptions of the peer for which `is_meant`, given their name and URI, returns `true`.
+    pub(crate) fn unsubscribe(&self, is_meant: impl Fn(&Text, &Text) -> bool) {
+        self.shared.look(|state| state.subscriptions.unsubscribe(is_meant));
+    }
+
+    /// Ends the call with `reply`, and wakes the tasks that wait for its cancellation or for answers to its input requests. No effect the
+    /// second time.
+    pub(crate) fn respond(&self, reply: Reply) {
+        let answered = Answered::of(&reply);
+        let (sent, ended) = self.shared.verb(|state, now, after| {
+            // If the call was cancelled, this returns `NotLive`, and only tells the session that the handler has ended.
+            let sent = state.session.respond(self.id, reply, now);
+            let alarms = &mut state.alarms;
+            let ended = state.served_calls.end(&self.id, |slot| {
+                if let Some(key) = slot.grace {
+                    drop(alarms.clear(key));
+                }
+                slot.waits.take()
+            });
+            // If the session is closed, the driver may be waiting for the end of this handler.
+            if sent.is_ok() || (ended.is_some() && state.session.is_closed()) {
+                after.output_alone(state.served_calls.is_empty());
+            }
+            (sent, ended)
+        });
+        let Some(waits) = ended else { return };
+        // Wakes the tasks that wait. Unwinding does so, too, if the waker of the driver has panicked.
+        drop(waits);
+        diagnose::settled(self, answered, sent);
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.why.get().is_some()
+    }
+
+    pub(crate) fn cancelled(self: &Arc<Self>) -> CancelledWait {
+        CancelledWait { served: Arc::clone(self), waiter: None }
+    }
+
+    pub(crate) fn alarm(&self, after: Duration) -> AlarmWait {
+        AlarmWait { shared: Arc::clone(&self.shared), span: after, key: None }
+    }
+
+    /// Sends an input request to the caller and waits for its answer.
+    pub(crate) async fn ask(self: &Arc<Self>, ask: Ask) -> Result<Answer, AskFailed> {
+        let unsupported = match ask {
+            Ask::Sample(_) => AskFailed::NoSampling,
+            Ask::OpenUrl(_) => AskFailed::NoUrlElicitation,
+            Ask::Roots => AskFailed::NoRoots,
+            _ => AskFailed::NoElicitation,
+        };
+        let asked = self.shared.verb(|state, now, after| {
+            let key = state.session.request_input(self.id, ask, now)?;
+            after.output();
+            match state.served_calls.get_mut(&self.id) {
+                Some(slot) => slot.waits.get_or_insert_default().inputs.push((key, InputSlot::default())),
+                None => return Err(AskError::NotLive),
+            }
+            Ok(key)
+        });
+        let key = asked.map_err(|error| match error {
+            AskError::NotLive => self.over(),
+            AskError::Unsupported => unsupported,
+            AskError::TooDeep { depth, max } => AskFailed::TooDeep { depth, max },
+            AskError::Invalid(why) => AskFailed::Invalid(why),
+            AskError::TooLarge => AskFailed::Invalid("longer than a frame may be".into()),
+            AskError::Full => AskFailed::Busy,
+            // The peer has closed its direction.
+            _ => AskFailed::Lost,
+        })?;
+        let answer = AnswerWait { served: Arc::clone(self), key }.await?;
+        answer.map_err(|failed| match failed {
+            InputFailed::Refused(error) => AskFailed::Refused(error),
+            InputFailed::Invalid(why) => AskFailed::Mismatch(String::from(&*why)),
+            InputFailed::TimedOut => AskFailed::TimedOut,
+            _ => AskFailed::Lost,
+        })
+    }
+
+    fn over(&self) -> AskFailed {
+        self.why.get().map_or(AskFailed::Over, |why| AskFailed::Cancelled(why.clone()))
+    }
+}
+
+impl fmt::Debug for ServedCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServedCall").field("id", &self.id).field("cancelled", &self.why.get()).finish_non_exhaustive()
+    }
+}
+
+impl TaskOwner for ServedCall {
+    type Output = Reply;
+
+    fn abort_handle(&self) -> &AbortHandle {
+        &self.abort
+    }
+
+    fn enter(&self) -> impl Sized + '_ {
+        #[cfg(any(test, feature = "testing"))]
+        polls::note();
+        self.span.enter()
+    }
+
+    fn panicked(&self, panic: &(dyn Any + Send)) {
+        diagnose::panicked(&self.span, panic);
+    }
+
+    fn settle(&self, end: End<Reply>) {
+        let reply = match end {
+            End::Value(reply) => reply,
+            End::Panicked => {
+                self.shared.look(|state| state.counters.panics = state.counters.panics.saturating_add(1));
+                Reply::Error(RpcError::fixed(RpcError::INTERNAL, "internal error: the handler panicked"))
+            }
+            End::Dropped => {
+                Reply::Error(RpcError::fixed(RpcError::INTERNAL, "internal error: the handler ended without an answer"))
+            }
+        };
+        self.respond(reply);
+    }
+}
+
+/// The reason of a cancellation, in words.
+pub(crate) const fn cancel_reason(why: &CancelReason) -> &'static str {
+    match why {
+        CancelReason::Peer(_) => "the caller cancelled the call",
+        CancelReason::Deadline => "the call's deadline has passed",
+        CancelReason::Disconnected => "the connection has ended",
+        _ => "this end is closing",
+    }
+}
+
+/// Waits until a call is cancelled; forever if it ends otherwise.
+#[derive(Debug)]
+pub(crate) struct CancelledWait {
+    served: Arc<ServedCall>,
+    waiter: Option<u64>,
+}
+
+impl Future for CancelledWait {
+    type Output = CancelReason;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<CancelReason> {
+        let this = self.get_mut();
+        let mut spare = None;
+        loop {
+            if let Some(why) = this.served.why.get() {
+                return Poll::Ready(why.clone());
+            }
+            let parked = this.served.shared.look(|state| match state.served_calls.get_mut(&this.served.id) {
+                // Cancelled since the check above.
+                Some(_) if this.served.is_cancelled() => false,
+                Some(slot) => slot.waits.get_or_insert_default().on_cancel.park(&mut this.waiter, cx.waker(), &mut spare),
+                None => true,
+            });
+            if parked {
+                return Poll::Pending;
+            }
+            if spare.is_none() {
+                spare = Some(cx.waker().clone());
+            }
+        }
+    }
+}
+
+impl Drop for CancelledWait {
+    fn drop(&mut self) {
+        let Some(waiter) = self.waiter else { return };
+        let waker =
+            self.served.shared.look(|state| state.served_calls.get_mut(&self.served.id)?.waits.as_mut()?.on_cancel.leave(waiter));
+        drop(waker);
+    }
+}
+
+/// Waits for a span of time, counted from its first poll. Resolves to `false` if the endpoint was dropped before the time had passed.
+pub(crate) struct AlarmWait {
+    shared: Arc<Shared>,
+    span: Duration,
+    key: Option<AlarmKey>,
+}
+
+impl Future for AlarmWait {
+    type Output = bool;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<bool> {
+        let this = self.get_mut();
+        let mut spare: Option<Waker> = None;
+        loop {
+            let parked = this.shared.verb(|state, now, _| {
+                if state.driver_gone {
+                    return Err(false);
+                }
+                let key = match this.key {
+                    Some(key) => key,
+                    None if this.span.is_zero() => return Err(true),
+                    None => *this.key.insert(state.alarms.set(now.saturating_add(this.span), Alarmed::Sleeper(None))),
+                };
+                match state.alarms.sleeper(key) {
+                    Some(slot) => Ok(park(slot, cx.waker(), &mut spare)),
+                    None => Err(true),
+                }
+            });
+            match parked {
+                Err(elapsed) => return Poll::Ready(elapsed),
+                Ok(true) => return Poll::Pending,
+                Ok(false) => spare = Some(cx.waker().clone()),
+            }
+        }
+    }
+}
+
+impl Drop for AlarmWait {
+    fn drop(&mut self) {
+        let Some(key) = self.key else { return };
+        let alarm = self.shared.look(|state| state.alarms.clear(key));
+        drop(alarm);
+    }
+}
+
+/// Waits for the answer to an input request. Dropping it before the answer was read cancels the request.
+struct AnswerWait {
+    served: Arc<ServedCall>,
+    key: InputKey,
+}
+
+impl AnswerWait {
+    /// The input requests of the call, and the index of this one; `None` once it is over.
+    fn find<'a>(&self, state: &'a mut State) -> Option<(&'a mut Vec<(InputKey, InputSlot)>, usize)> {
+        let inputs = &mut state.served_calls.get_mut(&self.served.id)?.waits.as_mut()?.inputs;
+        let at = inputs.iter().position(|(key, _)| *key == self.key)?;
+        Some((inputs, at))
+    }
+}
+
+impl Future for AnswerWait {
+    type Output = Result<Result<Answer, InputFailed>, AskFailed>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
+        let mut spare = None;
+        loop {
+            let parked = self.served.shared.look(|state| {
+                let (inputs, at) = self.find(state).ok_or(None)?;
+                let (_, input) = inputs.get_mut(at).ok_or(None)?;
+                if input.answer.is_some() {
+                    return Err(Some(inputs.swap_remove(at).1));
+                }
+                if self.served.is_cancelled() {
+                    return Err(None);
+                }
+                Ok(park(&mut input.waker, cx.waker(), &mut spare))
+            });
+            match parked {
+                Err(Some(InputSlot { answer: Some(answer), .. })) => return Poll::Ready(Ok(answer)),
+                Err(_) => return Poll::Ready(Err(self.served.over())),
+                Ok(true) => return Poll::Pending,
+                Ok(false) => spare = Some(cx.waker().clone()),
+            }
+        }
+    }
+}
+
+impl Drop for AnswerWait {
+    fn drop(&mut self) {
+        let slot = self.served.shared.verb(|state, now, after| {
+            let (inputs, at) = self.find(state)?;
+            let slot = inputs.swap_remove(at);
+            if state.session.abandon_input(self.key, now).is_ok() {
+                after.output();
+            }
+            Some(slot)
+        });
+        drop(slot);
+    }
+}
+
+/// Polls of handlers on this thread, counted under test.
+#[cfg(any(test, feature = "testing"))]
+pub(crate) mod polls {
+    use core::cell::Cell;
+
+    std::thread_local! {
+        static POLLS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// A handler is polled.
+    pub(super) fn note() {
+        POLLS.with(|polls| polls.set(polls.get().wrapping_add(1)));
+    }
+
+    /// The number of polls so far.
+    pub(crate) fn count() -> usize {
+        POLLS.with(Cell::get)
+    }
+}

@@ -1,0 +1,57 @@
+//! The slot of an inbound call under the lock, with what its handler waits for.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use super::ServedCall;
+use super::alarms::AlarmKey;
+use engine::{Waiters, wake_all};
+use protocol_core::dialect::Answer;
+use protocol_core::session::{InputFailed, InputKey};
+
+/// The slot of an inbound call whose handler has not ended.
+pub(crate) struct ServedCallSlot {
+    pub(crate) served: Arc<ServedCall>,
+    /// Made when it is first needed, since most handlers wait for none of these.
+    pub(crate) waits: Option<Box<Waits>>,
+    /// The alarm at the end of its grace, once it is cancelled.
+    pub(crate) grace: Option<AlarmKey>,
+    /// Its grace has ended, so its handler is dropped at its next await.
+    pub(crate) abandoned: bool,
+}
+
+impl ServedCallSlot {
+    pub(crate) fn new(served: Arc<ServedCall>) -> Self {
+        Self { served, waits: None, grace: None, abandoned: false }
+    }
+}
+
+/// The input requests and the cancellation that a handler waits for, with its wakers. Dropping this wakes the tasks that still wait, so it must
+/// be dropped outside of the lock.
+#[derive(Debug, Default)]
+pub(crate) struct Waits {
+    /// Its open input requests; few, so a list.
+    pub(crate) inputs: Vec<(InputKey, InputSlot)>,
+    /// Tasks that wait for its cancellation.
+    pub(crate) on_cancel: Waiters,
+}
+
+impl Waits {
+    /// Takes the wakers of the tasks that wait for an answer.
+    pub(crate) fn waiting(&mut self) -> impl Iterator<Item = Waker> {
+        self.inputs.iter_mut().filter_map(|(_, input)| input.waker.take())
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        wake_all(self.waiting());
+    }
+}
+
+/// An input request that a handler has made.
+#[derive(Debug, Default)]
+pub(crate) struct InputSlot {
+    pub(crate) answer: Option<Result<Answer, InputFailed>>,
+    pub(crate) waker: Option<Waker>,
+}

@@ -1,0 +1,61 @@
+//! The errors of a value that does not fit its schema, as one line of text.
+
+use core::fmt::{Display, Write};
+
+/// The errors that are named; the others are only counted.
+const MAX_NAMED: usize = 5;
+/// The characters of one error, which contains the value.
+const MAX_CHARACTERS: usize = 240;
+
+/// Collects validation errors.
+#[derive(Default)]
+pub(crate) struct ValidationErrors {
+    text: String,
+    count: usize,
+}
+
+impl ValidationErrors {
+    /// Adds the error `what` of the value at `pointer`.
+    pub(crate) fn push(&mut self, pointer: &dyn Display, what: &dyn Display) {
+        self.count = self.count.saturating_add(1);
+        if self.count > MAX_NAMED {
+            return;
+        }
+        if !self.text.is_empty() {
+            self.text.push_str("; ");
+        }
+        let begin = self.text.len();
+        // Writing to a String cannot fail.
+        let _ = write!(self.text, "{pointer}");
+        if self.text.len() > begin {
+            self.text.push_str(": ");
+        }
+        push_cut(&mut self.text, &what.to_string());
+    }
+
+    /// Fails with the text if there is any error.
+    pub(crate) fn into_result(mut self) -> Result<(), String> {
+        match self.count.checked_sub(MAX_NAMED) {
+            _ if self.count == 0 => return Ok(()),
+            None | Some(0) => {}
+            Some(more) => {
+                let _ = write!(self.text, "; and {more} more");
+            }
+        }
+        Err(self.text)
+    }
+}
+
+fn push_cut(out: &mut String, text: &str) {
+    match text.char_indices().nth(MAX_CHARACTERS) {
+        None => out.push_str(text),
+        // Shortened in the middle, which is part of the value: the end says what is wrong with it.
+        Some(_) => {
+            let head: String = text.chars().take(MAX_CHARACTERS / 2).collect();
+            let skip = text.chars().count().saturating_sub(MAX_CHARACTERS / 2);
+            out.push_str(&head);
+            out.push('…');
+            out.extend(text.chars().skip(skip));
+        }
+    }
+}

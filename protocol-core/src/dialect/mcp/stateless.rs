@@ -1,0 +1,300 @@
+//! The words of the revision without a handshake (2026-07-28): requests that name their caller, and results that name their server.
+
+use super::read::{Meta, not_found, read_capabilities, read_request, unknown_method, wrong_params};
+use super::write::{write_capabilities, write_identity};
+use super::{Era, Mcp, Revision, Side, is_ours, offers, op_of};
+use crate::dialect::request::{RawParams, read_filter};
+use crate::dialect::{Identity, Level, LocalEnd, Message, Notice, Op, PeerInfo, StatelessCaller, SubscriptionFilter, lists};
+use crate::error::{RpcError, Violation};
+use crate::json::read::{Key, Kind, for_each_key, string};
+use crate::json::scan::{IndexedObject, Span};
+use crate::json::write::{Object, write_string};
+use crate::json::{Frame, Json, Text};
+use crate::wire::{FrameBuffer, WireId, WrittenFrame};
+
+use alloc::boxed::Box;
+
+/// The members of `_meta` that the revision adds (Basic, "_meta").
+const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
+const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+const SERVER: &str = "io.modelcontextprotocol/serverInfo";
+const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+
+/// The methods that only this revision has.
+const DISCOVER: &[u8] = b"server/discover";
+const LISTEN: &[u8] = b"subscriptions/listen";
+
+/// The only revision without a handshake.
+const REVISION: Revision = Revision::R2026_07_28;
+
+/// The members of `_meta` that name the caller of a request.
+#[derive(Default)]
+pub(super) struct CallerMembers<'a> {
+    version: Option<&'a [u8]>,
+    capabilities: Option<&'a [u8]>,
+    info: Option<&'a [u8]>,
+    log_level: Option<&'a [u8]>,
+}
+
+impl<'a> CallerMembers<'a> {
+    /// Takes a member of `_meta`. `false` if it is none of these.
+    pub(super) fn take(&mut self, key: Key<'a>, value: &'a [u8]) -> bool {
+        let member = match () {
+            () if key.is(VERSION) => &mut self.version,
+            () if key.is(CAPABILITIES) => &mut self.capabilities,
+            () if key.is(CLIENT) => &mut self.info,
+            () if key.is(LOG_LEVEL) => &mut self.log_level,
+            () => return false,
+        };
+        *member = Some(value);
+        true
+    }
+
+    fn is_empty(&self) -> bool {
+        [self.version, self.capabilities, self.info, self.log_level].iter().all(Option::is_none)
+    }
+
+    /// Checks first that the required members are present and all have the right type, then that the version is supported.
+    fn check(&self, frame: Frame<'_>) -> Result<StatelessCaller, (Option<Violation>, RpcError)> {
+        let wrong = |why| (Some(Violation::InvalidParams), RpcError::fixed(RpcError::INVALID_PARAMS, why));
+        let place = |value| frame.place(value).ok_or_else(|| wrong("a request of 4 GiB or more is not accepted"));
+        let version = self.version.and_then(string).ok_or_else(|| wrong("_meta must name the protocol version, as text"))?;
+        let capabilities = self.capabilities.filter(|value| Kind::of(value) == Kind::Object);
+        let capabilities = capabilities.ok_or_else(|| wrong("_meta must hold the capabilities of the client, as an object"))?;
+        if self.info.is_some_and(|info| !is_identity(info)) {
+            return Err(wrong("clientInfo must be an object with a name and a version"));
+        }
+        let log_level = self.log_level.map(|level| string(level).and_then(|name| Level::from_name(&name)));
+        if log_level == Some(None) {
+            return Err(wrong("logLevel must be one of the eight log levels"));
+        }
+        if version != REVISION.as_str() {
+            let unsupported = RpcError::fixed(RpcError::UNSUPPORTED_VERSION, "this version of the protocol is not served");
+            return Err((None, unsupported.with_data(versions(Some(&version)))));
+        }
+        Ok(StatelessCaller {
+            rules: Mcp::rules(Side::Server, Some(REVISION)),
+            capabilities: place(capabilities)?,
+            info: self.info.map_or(Ok(Span::default()), place)?,
+            log_level: log_level.flatten(),
+        })
+    }
+}
+
+/// Returns `true` if a request is to be served without a handshake.
+pub(super) fn is_stateless(method: &[u8], meta: &Meta<'_>, era: Era) -> bool {
+    era.has_modern() && (!era.has_legacy() || !meta.caller.is_empty() || method == DISCOVER || method == LISTEN)
+}
+
+/// Reads a stateless request. Its faults are found in this order: the caller, the version, the method, the parameters.
+pub(super) fn request(
+    id: WireId,
+    method: &[u8],
+    params: Option<&IndexedObject<'_>>,
+    meta: Meta<'_>,
+    frame: Frame<'_>,
+    local: &LocalEnd<'_>,
+) -> Message {
+    if method == b"initialize" {
+        return Message::Reject { violation: None, answer: Some((Some(id), no_handshake(params, &meta))) };
+    }
+    let caller = match meta.caller.check(frame) {
+        Ok(caller) => caller,
+        Err((violation, error)) => return Message::Reject { violation, answer: Some((Some(id), error)) },
+    };
+    let request = match op_of(method) {
+        Some(Op::Listen) => read_listen(params, frame, local.limits.subscriptions).map_err(|why| Box::new(wrong_params(why))),
+        Some(op) if offers(local.capabilities, op, REVISION) => {
+            read_request(op, params, frame).map_err(|why| Box::new(wrong_params(why)))
+        }
+        Some(_) => return not_found(None, id, method),
+        None if method == DISCOVER => return Message::Answered { id, result: discovered(local), is_stateless: true },
+        None => match core::str::from_utf8(method).unwrap_or_default() {
+            name if lists(local.custom_methods, name) && !is_ours(name) => {
+                Ok(RawParams::custom(name, params.map_or_else(Json::empty_object, |params| frame.json(params.text()))))
+            }
+            _ => return not_found(None, id, method),
+        },
+    };
+    let given = meta.given.map(|given| Box::new(frame.json(given)));
+    Message::Request { id, request, meta: given, token: meta.token, depth: meta.depth, caller: Some(caller) }
+}
+
+/// Reads a `subscriptions/listen` for at most `limit` resources.
+fn read_listen(params: Option<&IndexedObject<'_>>, frame: Frame<'_>, limit: usize) -> Result<RawParams, Text> {
+    let filter = read_filter(params.map_or(b"{}", IndexedObject::text), limit)?;
+    Ok(read_request(Op::Listen, params, frame)?.with_filter(filter))
+}
+
+/// The error for a handshake request where there is no handshake. It names the versions that are served (Versioning, "Servers").
+fn no_handshake(params: Option<&IndexedObject<'_>>, meta: &Meta<'_>) -> RpcError {
+    let requested = params.and_then(|params| params.member("protocolVersion")).and_then(string);
+    let error = match meta.caller.is_empty() {
+        true => RpcError::fixed(RpcError::UNSUPPORTED_VERSION, "only revisions without a handshake are served"),
+        false => unknown_method(b"initialize"),
+    };
+    error.with_data(versions(requested.as_deref()))
+}
+
+/// The data of an error about the version.
+fn versions(requested: Option<&str>) -> Json {
+    Object::value(|object| {
+        object.array("supported", [REVISION], |out, revision| write_string(out, revision.as_str()));
+        if let Some(requested) = requested {
+            object.string("requested", requested);
+        }
+    })
+}
+
+/// The result of `server/discover` (Discovery).
+fn discovered(local: &LocalEnd<'_>) -> Json {
+    Object::value(|object| {
+        write_result_members(object, true, None, local, |object| {
+            object.array("supportedVersions", [REVISION], |out, revision| write_string(out, revision.as_str()));
+            object.object("capabilities", |object| write_capabilities(object, Side::Server, REVISION, local.capabilities));
+            if let Some(instructions) = local.instructions {
+                object.string("instructions", instructions);
+            }
+        });
+    })
+}
+
+/// Writes the members of a result, and those that every result of the revision has; with the cache hint where the result is cacheable, and
+/// with the id of the subscription that it ends.
+pub(super) fn write_result_members(
+    object: &mut Object<'_>,
+    is_cacheable: bool,
+    subscription: Option<&WireId>,
+    local: &LocalEnd<'_>,
+    members: impl FnOnce(&mut Object<'_>),
+) {
+    object.word("resultType", "complete");
+    members(object);
+    if is_cacheable {
+        write_cache_hint(object, local);
+    }
+    object.object("_meta", |object| {
+        if let Some(id) = subscription {
+            id.write(object.member(SUBSCRIPTION));
+        }
+        write_server(object, local.identity);
+    });
+}
+
+pub(super) fn write_cache_hint(object: &mut Object<'_>, local: &LocalEnd<'_>) {
+    object.integer("ttlMs", u64::try_from(local.cache.ttl.as_millis()).unwrap_or(u64::MAX));
+    object.word("cacheScope", if local.cache.public { "public" } else { "private" });
+}
+
+fn write_server(object: &mut Object<'_>, identity: &Identity) {
+    object.object(SERVER, |object| write_identity(object, REVISION, identity));
+}
+
+/// Writes a result that is JSON already. Members that it has itself stay as they are.
+pub(super) fn write_given(out: &mut alloc::vec::Vec<u8>, result: &Json, is_cacheable: bool, local: &LocalEnd<'_>) {
+    let (mut has_type, mut has_ttl, mut has_scope, mut given) = (false, false, false, None);
+    for_each_key(result.as_bytes(), |key, value| {
+        has_type |= key.is("resultType");
+        has_ttl |= key.is("ttlMs");
+        has_scope |= key.is("cacheScope");
+        if key.is("_meta") && Kind::of(value) == Kind::Object {
+            given = Some(value);
+        }
+    });
+    Object::write(out, |object| {
+        if !has_type {
+            object.word("resultType", "complete");
+        }
+        for_each_key(result.as_bytes(), |key, value| {
+            if !key.is("_meta") {
+                object.copy(key, value);
+            }
+        });
+        if is_cacheable && !has_ttl && !has_scope {
+            write_cache_hint(object, local);
+        }
+        object.object("_meta", |object| {
+            let mut names_server = false;
+            for_each_key(given.unwrap_or(b"{}"), |key, value| {
+                names_server |= key.is(SERVER);
+                object.copy(key, value);
+            });
+            if !names_server {
+                write_server(object, local.identity);
+            }
+        });
+    });
+}
+
+/// Writes the acknowledgement of a subscription: the kinds that it brings, and no others (Subscriptions).
+pub(crate) fn write_acknowledged(frames: &mut FrameBuffer, id: &WireId, accepted: &SubscriptionFilter) -> WrittenFrame {
+    let kinds = [
+        ("toolsListChanged", accepted.tools),
+        ("promptsListChanged", accepted.prompts),
+        ("resourcesListChanged", accepted.resources),
+    ];
+    frames.notify("notifications/subscriptions/acknowledged", |object| {
+        object.object("notifications", |object| {
+            for (kind, _) in kinds.into_iter().filter(|(_, is_accepted)| *is_accepted) {
+                object.boolean(kind, true);
+            }
+            if !accepted.uris.is_empty() {
+                object.array("resourceSubscriptions", &accepted.uris, |out, uri| write_string(out, uri));
+            }
+        });
+        write_subscription(object, id);
+    })
+}
+
+/// Writes a notice for one subscription.
+pub(crate) fn write_published(frames: &mut FrameBuffer, id: &WireId, notice: &Notice) -> WrittenFrame {
+    let method = match notice {
+        Notice::ToolsChanged => "notifications/tools/list_changed",
+        Notice::PromptsChanged => "notifications/prompts/list_changed",
+        Notice::ResourcesChanged => "notifications/resources/list_changed",
+        // No filter wants any other.
+        _ => "notifications/resources/updated",
+    };
+    frames.notify(method, |object| {
+        if let Notice::ResourceUpdated { uri } = notice {
+            object.string("uri", uri);
+        }
+        write_subscription(object, id);
+    })
+}
+
+fn write_subscription(object: &mut Object<'_>, id: &WireId) {
+    object.object("_meta", |object| id.write(object.member(SUBSCRIPTION)));
+}
+
+/// Reads the caller of a request, which `frame` brought.
+pub(crate) fn read_caller(caller: StatelessCaller, frame: &[u8]) -> PeerInfo {
+    // Copied: a caller is kept for longer than its frame.
+    let part = |place: Span| (!place.is_empty()).then(|| Json::written(place.cut(frame).to_vec()));
+    let declared = part(caller.capabilities).unwrap_or_default();
+    let identity = part(caller.info).as_ref().and_then(super::read::read_identity);
+    PeerInfo {
+        identity: identity.unwrap_or_else(|| Identity::new("", "")),
+        protocol: Text::from_static(REVISION.as_str()),
+        capabilities: read_capabilities(&declared),
+        declared,
+        instructions: None,
+        credentials: None,
+    }
+}
+
+/// Returns `true` for an object with a name and a version.
+fn is_identity(info: &[u8]) -> bool {
+    let (mut has_name, mut has_version) = (false, false);
+    for_each_key(info, |key, value| {
+        let is_text = string(value).is_some();
+        if key.is("name") {
+            has_name = is_text;
+        } else if key.is("version") {
+            has_version = is_text;
+        }
+    });
+    Kind::of(info) == Kind::Object && has_name && has_version
+}

@@ -1,0 +1,45 @@
+//! The kinds of notices that a subscription brings (MCP 2026-07-28, "Subscriptions").
+
+use alloc::vec::Vec;
+
+use super::Notice;
+use crate::json::Text;
+
+/// The kinds of notices that a subscription brings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SubscriptionFilter {
+    /// Changes of the list of tools.
+    pub tools: bool,
+    /// Changes of the list of prompts.
+    pub prompts: bool,
+    /// Changes of the list of resources.
+    pub resources: bool,
+    /// Changes of the resources with these uris.
+    pub uris: Vec<Text>,
+}
+
+impl SubscriptionFilter {
+    /// Returns `true` if the notice is of one of these kinds.
+    #[must_use]
+    pub fn wants(&self, notice: &Notice) -> bool {
+        match notice {
+            Notice::ToolsChanged => self.tools,
+            Notice::PromptsChanged => self.prompts,
+            Notice::ResourcesChanged => self.resources,
+            Notice::ResourceUpdated { uri } => self.uris.contains(uri),
+            _ => false,
+        }
+    }
+
+    /// The kinds that both filters have. The uris stay in the order of this one.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        Self {
+            tools: self.tools && other.tools,
+            prompts: self.prompts && other.prompts,
+            resources: self.resources && other.resources,
+            uris: self.uris.iter().filter(|uri| other.uris.contains(uri)).cloned().collect(),
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! The subscription that an inbound `subscriptions/listen` opens.
+//!
+//! ```text
+//!   receipt ---> Requested --- accept: the acknowledgement is sent ---> Listening --- publish ---> Listening
+//! ```
+//!
+//! While the lane has no room, a notice waits; one that waits already is not added again, so at most one notice waits for each kind and
+//! each resource in the filter. The end of the subscription is the end of its call.
+
+use alloc::collections::VecDeque;
+
+use crate::dialect::{Notice, SubscriptionFilter};
+
+#[derive(Clone, Debug)]
+pub(super) struct Listener {
+    /// The kinds that the caller wants, and once it is accepted those that it gets.
+    filter: SubscriptionFilter,
+    state: State,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    Requested,
+    /// The notices that wait for room, oldest first.
+    Listening {
+        waiting: VecDeque<Notice>,
+    },
+}
+
+impl Listener {
+    pub(super) fn new(filter: SubscriptionFilter) -> Self {
+        Self { filter, state: State::Requested }
+    }
+
+    /// Requested -> Listening, for those kinds that are offered. Returns them; `None` if it was accepted before.
+    pub(super) fn accept(&mut self, offered: &SubscriptionFilter) -> Option<&SubscriptionFilter> {
+        let State::Requested = self.state else { return None };
+        self.filter = self.filter.and(offered);
+        self.state = State::Listening { waiting: VecDeque::new() };
+        Some(&self.filter)
+    }
+
+    /// Adds a notice to those that wait, unless it waits already. `false` if the subscription does not bring it.
+    pub(super) fn publish(&mut self, notice: &Notice) -> bool {
+        let State::Listening { waiting } = &mut self.state else { return false };
+        let wants = self.filter.wants(notice);
+        if wants && !waiting.contains(notice) {
+            waiting.push_back(notice.clone());
+        }
+        wants
+    }
+
+    /// Takes the oldest notice that waits.
+    pub(super) fn take(&mut self) -> Option<Notice> {
+        let State::Listening { waiting } = &mut self.state else { return None };
+        waiting.pop_front()
+    }
+
+    pub(super) fn has_waiting(&self) -> bool {
+        matches!(&self.state, State::Listening { waiting } if !waiting.is_empty())
+    }
+}

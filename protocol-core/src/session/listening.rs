@@ -1,0 +1,56 @@
+//! The methods of a server whose callers listen for notices (MCP 2026-07-28, Subscriptions).
+
+use super::Session;
+use super::event::{CancelReason, InboundId};
+use super::verbs::NotLive;
+use crate::dialect::{CutShort, Notice, SubscriptionFilter};
+use crate::time::Instant;
+
+impl Session {
+    /// Accepts a subscription ([`crate::Request::Listen`]) for those of its kinds that are in `offered`. The caller is sent the
+    /// acknowledgement, and from now on what is [published](Self::publish). [`respond`](Self::respond) with [`crate::Reply::Done`] ends
+    /// the subscription, as does its caller ([`crate::Event::Cancelled`]).
+    ///
+    /// # Errors
+    /// [`NotLive`] if `id` is over, is no subscription, or was accepted before.
+    pub fn accept_subscription(&mut self, id: InboundId, offered: &SubscriptionFilter, now: Instant) -> Result<(), NotLive> {
+        self.advance(now);
+        let inbound = self.inbound_calls.get_mut(&id).filter(|inbound| inbound.is_active()).ok_or(NotLive)?;
+        inbound.accept_subscription(id, offered, self.now, &mut self.outbox).ok_or(NotLive)?;
+        self.tidy();
+        Ok(())
+    }
+
+    /// Sends a notice to every subscription that it belongs to, and returns their number. It waits while a lane has no room; the same
+    /// notice does not wait twice. For a peer that has made a handshake there is [`notify`](Self::notify).
+    pub fn publish(&mut self, notice: &Notice, now: Instant) -> usize {
+        self.advance(now);
+        let mut reached: usize = 0;
+        for id in self.inbound_calls.ids() {
+            let Some(inbound) = self.inbound_calls.get_mut(&id).filter(|inbound| inbound.is_active()) else { continue };
+            if inbound.publish(notice) {
+                reached = reached.saturating_add(1);
+                self.flush(id, false);
+            }
+        }
+        self.tidy();
+        reached
+    }
+}
+
+impl Session {
+    /// Sends the notices of a subscription that wait, as far as there is room. Returns `true` if it sent one.
+    pub(super) fn flush_notices(&mut self, id: InboundId) -> bool {
+        let Some(inbound) = self.inbound_calls.get_mut(&id).filter(|inbound| inbound.is_active()) else { return false };
+        inbound.flush_notices(id, self.now, &mut self.outbox, &mut self.progress_queue)
+    }
+
+    /// Ends every subscription with its result: the session takes no more requests.
+    pub(super) fn end_subscriptions(&mut self, why: &CancelReason) {
+        for id in self.inbound_calls.ids() {
+            if self.inbound_calls.get(&id).is_some_and(|inbound| inbound.op().is_subscription()) {
+                self.cut_short(id, CutShort::Closing, why.clone());
+            }
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! The terms under which a request of the peer is served: its own if it is stateless, else those of the handshake.
+
+use alloc::boxed::Box;
+
+use crate::dialect::{Caller, Level, PeerInfo, Rules};
+use crate::json::Json;
+use crate::shared::Arc;
+
+pub(super) struct Terms {
+    peer: Arc<PeerInfo>,
+    rules: &'static Rules,
+    log_level: Option<Level>,
+}
+
+impl Terms {
+    /// Terms for a request of `peer`, which wants log records from `log_level` on, or none.
+    #[inline]
+    pub(super) fn new(peer: Arc<PeerInfo>, rules: &'static Rules, log_level: Option<Level>) -> Self {
+        Self { peer, rules, log_level }
+    }
+
+    #[inline]
+    pub(super) fn rules(&self) -> &'static Rules {
+        self.rules
+    }
+
+    #[inline]
+    pub(super) fn log_level(&self) -> Option<Level> {
+        self.log_level
+    }
+
+    /// The caller of the request, whose `_meta` is `meta`.
+    #[inline]
+    pub(super) fn into_caller(self, meta: Option<Box<Json>>) -> Caller {
+        Caller::new(self.peer, self.log_level, meta)
+    }
+}

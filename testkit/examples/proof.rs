@@ -1,0 +1,135 @@
+//! The worlds and the searches of `scripts/proof`: runs them for a while and prints figures, one `name value` on each line.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant as Clock};
+
+use protocol_core::{CallTimeouts, Config, Instant, RateWindow, Session};
+use testkit::config::{app_config, client_config, gateway_config, server_config, with};
+use testkit::explore::pair::{Bounds, Orders, configs, explore_pair, tesseron_configs};
+use testkit::{Campaign, Happening, Recording, Wire, World};
+
+fn main() {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let seconds =
+        |text: &String| text.parse().ok().filter(|seconds: &f64| (0.0..1e9).contains(seconds)).map(Duration::from_secs_f64);
+    match arguments.as_slice() {
+        [part, span, seed] if part == "worlds" => {
+            if let (Some(span), Ok(seed)) = (seconds(span), seed.parse()) {
+                return worlds(Clock::now() + span, seed);
+            }
+        }
+        [part, span] if part == "searches" => {
+            if let Some(span) = seconds(span) {
+                return searches(Clock::now() + span);
+            }
+        }
+        _ => {}
+    }
+    eprintln!("usage: proof worlds SECONDS FIRST_SEED | proof searches SECONDS");
+    std::process::exit(2);
+}
+
+/// Clocks, rates and limits that random operations run into.
+fn chosen(seed: u64) -> (Config, Config) {
+    let (caller, callee) =
+        if seed.is_multiple_of(2) { (client_config(), server_config()) } else { (gateway_config(), app_config()) };
+    let caller = with(caller, |config| {
+        let (idle, max_total) = (Some(Duration::from_millis(900)), Some(Duration::from_secs(4)));
+        config.timeouts.call = CallTimeouts::NONE.with_idle(idle).with_max_total(max_total).with_reset_on_progress(true);
+        (config.limits.in_flight, config.limits.tombstones) = (6, 4);
+    });
+    let callee = with(callee, |config| {
+        config.progress.window = RateWindow::new(3, Duration::from_millis(400));
+        config.timeouts.serve = (seed & 4 == 0).then_some(Duration::from_millis(1500));
+        config.timeouts.input = Some(Duration::from_millis(700));
+        config.timeouts.response_gap = Duration::from_millis(seed >> 3 & 1) * 40;
+        (config.limits.in_flight, config.limits.tombstones) = (5, 4);
+    });
+    (caller, callee)
+}
+
+fn worlds(until: Clock, first: u64) {
+    let required = [Happening::Result, Happening::Cancel, Happening::Progress, Happening::Timeout, Happening::Answer];
+    let mut campaign = Campaign::new(&required);
+    let (mut seed, mut operations) = (first, 0);
+    while Clock::now() < until {
+        let recording = Recording::random(seed, 150);
+        operations += recording.operations.len();
+        campaign.case(&recording, |recording| {
+            let (caller, callee) = chosen(seed);
+            let wire = if seed % 3 == 0 { Wire::Bytes } else { Wire::Messages };
+            let mut world = World::of_sessions(caller, callee, wire, seed);
+            world.settle();
+            if seed % 4 > 1 {
+                // From the claim on, which does nothing on MCP. Before it nothing can be called.
+                world.run_until(Instant::from_millis(10));
+                world.apply([32, 0, 0, 0]);
+            }
+            recording.play(&mut world);
+            world.finish((seed % 3) as u8);
+            world.coverage()
+        });
+        seed += 1;
+    }
+    println!("cases {}\noperations {operations}", seed - first);
+    let met: BTreeSet<_> = campaign.coverage().transitions().collect();
+    let all = rows();
+    let is_met = |row: &&[String; 3]| met.iter().any(|met| row.iter().zip(met).all(|(one, other)| one == other));
+    println!("transitions {}\ntransitions_in_all {}", all.iter().filter(is_met).count(), all.len());
+    for happening in Happening::ALL {
+        println!("{happening:?} {}", campaign.coverage().of(happening));
+    }
+    campaign.finish();
+}
+
+/// The rows of `docs/transitions`: the machine, the state, the input. What is over meets nothing.
+fn rows() -> BTreeSet<[String; 3]> {
+    let mut all = BTreeSet::new();
+    for (file, machine) in [("call", "call"), ("call-of-a-gateway", "call"), ("serve", "serve")] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../docs/transitions/{file}.txt"));
+        let table = fs::read_to_string(path).expect("a table of transitions");
+        for line in table.lines().skip_while(|line| !line.starts_with("state ")).skip(1) {
+            let mut cells = line.split("  ").map(str::trim).filter(|cell| !cell.is_empty());
+            if let (Some(state), Some(input)) = (cells.next(), cells.next())
+                && state != "gone"
+            {
+                all.insert([machine, state, input].map(str::to_owned));
+            }
+        }
+    }
+    all
+}
+
+/// Searches grow from one to the next, and none is begun when the time is over.
+fn searches(until: Clock) {
+    const NOTHING: Bounds =
+        Bounds { calls: 0, updates: 0, samples: 0, cancels: 0, deadlines: [0; 2], closes: [0; 2], events: [9; 2] };
+    const EVERYTHING: Bounds =
+        Bounds { calls: 0, updates: 1, samples: 1, cancels: 1, deadlines: [1; 2], closes: [1; 2], events: [9; 2] };
+    const ALL: [Bounds; 8] = [
+        Bounds { calls: 1, ..EVERYTHING },
+        Bounds { calls: 2, samples: 1, cancels: 1, ..NOTHING },
+        Bounds { calls: 3, cancels: 1, ..NOTHING },
+        Bounds { calls: 2, updates: 1, cancels: 1, deadlines: [1; 2], ..NOTHING },
+        Bounds { calls: 1, updates: 2, samples: 2, cancels: 1, deadlines: [2; 2], ..EVERYTHING },
+        Bounds { calls: 2, ..EVERYTHING },
+        Bounds { calls: 3, events: [2, 1], ..EVERYTHING },
+        Bounds { calls: 3, events: [1, 2], ..EVERYTHING },
+    ];
+    let (mut states, mut steps, mut done) = (0, 0, 0);
+    for bounds in ALL {
+        for configs in [configs, tesseron_configs] {
+            if Clock::now() >= until && done > 0 {
+                continue;
+            }
+            let (client, server) = configs();
+            let [client, server] = [client, server].map(|config| Session::new(config, Instant::ZERO));
+            let found = explore_pair(client, server, bounds, Orders::Enough);
+            let found = found.unwrap_or_else(|objection| panic!("{}\na way to it: {:?}", objection.what, objection.way));
+            (states, steps, done) = (states + found.states, steps + found.steps, done + 1);
+        }
+    }
+    println!("searches {done}\nsearches_in_all {}\nstates {states}\nsteps {steps}", 2 * ALL.len());
+}

@@ -1,0 +1,302 @@
+//! Sessions that are broken on purpose, one way each. A test that does not notice them tests nothing: run yours over [`Fault::ALL`].
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use protocol_core::{
+    Event, Full, Gone, Instant, Lane, NotLive, Received, ReplyKind, RouteKind, Session, Stats, Transmit, TransportEnd,
+};
+
+use crate::{Guarantee, Subject};
+
+/// A fault of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The event that a call is done is lost.
+    LosesDone,
+    /// A call is done twice.
+    RepeatsDone,
+    /// A response or a cancel leaves twice.
+    RepeatsFrames,
+    /// Progress leaves a second time.
+    RepeatsProgress,
+    /// After the end there is one more event.
+    SpeaksAfterTheEnd,
+    /// After the end there is still a deadline.
+    WaitsAfterTheEnd,
+    /// Its counters exceed the limits.
+    Hoards,
+    /// A cancel of the peer panics.
+    Panics,
+    /// Its deadline is due already.
+    HotLoop,
+    /// A deadline passes and nothing happens.
+    MissesDeadlines,
+    /// Output waits for `handle_timeout`.
+    HoldsOutput,
+    /// A frame that comes late finds its call timed out.
+    ExpiresOnFrames,
+    /// Its frames depend on the number of sessions that the process has made.
+    Flickers,
+    /// A response arrives as if it were of another call.
+    MixesIds,
+    /// An id that is a text is read as the number in it.
+    ForgetsTypes,
+    /// A sampling is said to be nested deeper than anything may be.
+    NestsDeeper,
+    /// Results are parsed and written anew.
+    RewritesResults,
+    /// An end of the transport is taken for a failure of it.
+    FailsOnEof,
+    /// A cancel of the peer is dropped.
+    IgnoresCancels,
+    /// Each frame is answered with a notification, without end.
+    Chatters,
+    /// A frame leaves by another lane than the one that it belongs to.
+    MixesLanes,
+    /// A lane that is stopped goes on.
+    IgnoresStops,
+    /// A lane that is lost goes on.
+    IgnoresLosses,
+    /// A reply is taken for a refusal.
+    MixesParts,
+    /// A lane is owed more replies than it will get.
+    Miscounts,
+}
+
+impl Fault {
+    /// Every fault.
+    pub const ALL: [Self; 25] = [
+        Self::LosesDone,
+        Self::RepeatsDone,
+        Self::RepeatsFrames,
+        Self::RepeatsProgress,
+        Self::SpeaksAfterTheEnd,
+        Self::WaitsAfterTheEnd,
+        Self::Hoards,
+        Self::Panics,
+        Self::HotLoop,
+        Self::MissesDeadlines,
+        Self::HoldsOutput,
+        Self::ExpiresOnFrames,
+        Self::Flickers,
+        Self::MixesIds,
+        Self::ForgetsTypes,
+        Self::NestsDeeper,
+        Self::RewritesResults,
+        Self::FailsOnEof,
+        Self::IgnoresCancels,
+        Self::Chatters,
+        Self::MixesLanes,
+        Self::IgnoresStops,
+        Self::IgnoresLosses,
+        Self::MixesParts,
+        Self::Miscounts,
+    ];
+
+    /// The guarantee that it breaks. `None` if it breaks a rule that only a prediction knows, or, for [`Self::Chatters`], never lets a
+    /// [`World`](crate::World) come to rest.
+    #[must_use]
+    pub const fn breaks(self) -> Option<Guarantee> {
+        Some(match self {
+            Self::LosesDone | Self::RepeatsDone => Guarantee::DoneOnce,
+            Self::RepeatsFrames => Guarantee::OneResponse,
+            Self::RepeatsProgress => Guarantee::ProgressRises,
+            Self::SpeaksAfterTheEnd | Self::WaitsAfterTheEnd => Guarantee::SilentAfterClosed,
+            Self::Hoards => Guarantee::Bounded,
+            Self::Panics => Guarantee::NeverPanics,
+            Self::HotLoop | Self::MissesDeadlines => Guarantee::NoHotLoop,
+            Self::HoldsOutput => Guarantee::OutputReady,
+            Self::ExpiresOnFrames => Guarantee::OnlyTimeoutExpires,
+            Self::Flickers => Guarantee::Deterministic,
+            Self::MixesIds | Self::ForgetsTypes => Guarantee::TypedIds,
+            Self::NestsDeeper => Guarantee::DepthBounded,
+            Self::RewritesResults => Guarantee::PayloadUnchanged,
+            Self::MixesLanes | Self::IgnoresStops | Self::IgnoresLosses | Self::MixesParts | Self::Miscounts => {
+                Guarantee::RightLane
+            }
+            Self::FailsOnEof | Self::IgnoresCancels | Self::Chatters => return None,
+        })
+    }
+
+    /// Returns `true` if it shows only where there are many lanes.
+    #[must_use]
+    pub const fn is_of_lanes(self) -> bool {
+        matches!(self, Self::MixesLanes | Self::IgnoresStops | Self::IgnoresLosses)
+    }
+}
+
+/// The number of sessions that were broken in this process.
+static MADE: AtomicUsize = AtomicUsize::new(0);
+
+/// A session with a fault.
+#[derive(Clone, Debug)]
+pub struct Broken {
+    session: Session,
+    fault: Fault,
+    frames: VecDeque<Transmit>,
+    events: VecDeque<Event>,
+    released: bool,
+    timed: Instant,
+    /// The lane of the newest frame.
+    newest: Lane,
+    over: bool,
+    number: usize,
+}
+
+impl Broken {
+    /// A session that works but for one fault.
+    #[must_use]
+    pub fn new(session: Session, fault: Fault) -> Self {
+        let (frames, events) = Default::default();
+        Self {
+            session,
+            fault,
+            frames,
+            events,
+            released: true,
+            timed: Instant::ZERO,
+            newest: Lane::CHANNEL,
+            over: false,
+            number: MADE.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+
+    fn text(frame: &Bytes) -> &str {
+        std::str::from_utf8(frame).unwrap_or_default()
+    }
+}
+
+fn is_cancel(text: &str) -> bool {
+    ["notifications/cancelled", "actions/cancel"].iter().any(|method| text.contains(method))
+}
+
+impl Subject for Broken {
+    fn session(&self) -> &Session {
+        &self.session
+    }
+
+    fn session_mut(&mut self) -> &mut Session {
+        self.released = false;
+        &mut self.session
+    }
+
+    fn handle_frame(&mut self, frame: Bytes, lane: Lane, now: Instant) -> Result<Received, Full> {
+        let text = Self::text(&frame);
+        self.newest = lane;
+        match self.fault {
+            Fault::ExpiresOnFrames => self.session.handle_timeout(now),
+            Fault::IgnoresCancels if is_cancel(text) => return Ok(Received::default()),
+            Fault::Panics if is_cancel(text) => panic!("a cancel"),
+            Fault::ForgetsTypes if text.starts_with(r#"{"jsonrpc":"2.0","id":""#) => {
+                let untyped = text.replacen(r#""id":""#, r#""id":"#, 1).replacen(r#"","result""#, r#","result""#, 1);
+                return self.session.handle_frame(untyped.into(), lane, now);
+            }
+            Fault::MixesIds if text.contains(r#""id":3,"result""#) => {
+                let other = text.replace(r#""id":3"#, r#""id":2"#);
+                return self.session.handle_frame(other.into(), lane, now);
+            }
+            Fault::RewritesResults if [r#""result":{"content""#, r#""output":{"#].iter().any(|result| text.contains(result)) => {
+                let anew: Option<serde_json::Value> = serde_json::from_str(text).ok();
+                return self.session.handle_frame(anew.map_or(frame, |anew| anew.to_string().into()), lane, now);
+            }
+            Fault::Chatters if self.session.is_ready() => {
+                let more = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/x"}"#);
+                self.frames.push_back(Transmit::new(more));
+            }
+            _ => {}
+        }
+        let mut received = self.session.handle_frame(frame, lane, now)?;
+        if self.fault == Fault::Miscounts && received.replies > 0 {
+            received.replies += 1;
+        }
+        Ok(received)
+    }
+
+    fn set_writable(&mut self, lane: Lane, is_writable: bool, now: Instant) -> Result<(), NotLive> {
+        self.session.set_writable(lane, is_writable || self.fault == Fault::IgnoresStops, now)
+    }
+
+    fn lose_lane(&mut self, lane: Lane, now: Instant) -> Result<(), NotLive> {
+        match self.fault {
+            Fault::IgnoresLosses => self.session.set_writable(lane, true, now),
+            _ => self.session.handle_gone(Gone::Lane(lane), now),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.released = true;
+        self.timed = now;
+        if self.fault != Fault::MissesDeadlines {
+            self.session.handle_timeout(now);
+        }
+    }
+
+    fn handle_end(&mut self, end: TransportEnd, now: Instant) {
+        let end = if self.fault == Fault::FailsOnEof { TransportEnd::Failed } else { end };
+        self.session.handle_end(end, now);
+    }
+
+    fn poll_transmit(&mut self) -> Option<Transmit> {
+        if let Some(again) = self.frames.pop_front() {
+            return Some(again);
+        }
+        if self.fault == Fault::HoldsOutput && !self.released {
+            return None;
+        }
+        let mut out = self.session.poll_transmit()?;
+        match (self.fault, out.route.kind) {
+            (Fault::MixesLanes, RouteKind::Reply(_) | RouteKind::Within) => out.route.lane = self.newest,
+            (Fault::MixesParts, RouteKind::Reply(ReplyKind::Error)) => out.route.kind = RouteKind::Reply(ReplyKind::Refused),
+            _ => {}
+        }
+        if self.fault == Fault::Flickers {
+            let blanks = " ".repeat(self.number % 7);
+            out.frame = [&out.frame[..], blanks.as_bytes()].concat().into();
+        }
+        let text = Self::text(&out.frame);
+        let repeats = match self.fault {
+            Fault::RepeatsFrames => !text.contains(r#""method""#) || is_cancel(text),
+            Fault::RepeatsProgress => ["notifications/progress", "actions/progress"].iter().any(|method| text.contains(method)),
+            _ => false,
+        };
+        if repeats {
+            self.frames.push_back(out.clone());
+        }
+        Some(out)
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        let event = self.events.pop_front().or_else(|| self.session.poll_event())?;
+        match (&event, self.fault) {
+            (Event::InputRequested { .. }, Fault::NestsDeeper) => {
+                let Event::InputRequested { key, parent, ask, .. } = event else { return Some(event) };
+                return Some(Event::InputRequested { key, parent, ask, depth: u8::MAX });
+            }
+            (Event::Done { .. }, Fault::LosesDone) => return self.session.poll_event(),
+            (Event::Done { .. }, Fault::RepeatsDone) => self.events.push_back(event.clone()),
+            (Event::Closed(_), Fault::SpeaksAfterTheEnd) => self.events.push_back(event.clone()),
+            (Event::Closed(_), _) => self.over = true,
+            _ => {}
+        }
+        Some(event)
+    }
+
+    fn stats(&self) -> Stats {
+        let mut stats = self.session.stats();
+        if self.fault == Fault::Hoards && stats.queued_bytes > 0 {
+            stats.queued_bytes += self.session.config().limits.output_bytes_hard;
+        }
+        stats
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        match self.fault {
+            Fault::HotLoop if self.timed > Instant::ZERO => self.session.poll_timeout().map(|at| at.min(self.timed)),
+            Fault::WaitsAfterTheEnd if self.over => Some(Instant::from_micros(u64::MAX)),
+            _ => self.session.poll_timeout(),
+        }
+    }
+}

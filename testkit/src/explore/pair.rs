@@ -1,0 +1,754 @@
+//! Search through every interleaving of two real sessions within bounds.
+//!
+//! It explores the real [`Session`], cloned at each step, with its model and its judge: no specification stands in for it, and
+//! a state in which anything is not as predicted ends the search with a way to it. `stateright` was considered: it wants a state that is
+//! small, hashable and comparable, and an event loop of its own; ours is neither small nor hashable, and what is left to write once it
+//! is, a queue and a set, is this file.
+//!
+//! A state is that of each [end](End) and what is in flight each way. An end meets nothing of the other but frames, so what a step does
+//! to it depends on that end and the frame alone: it is tried once for each state of an end, however many states of the whole have it,
+//! and what it leads to is looked up from then on. Two states of an end are one if their [digest](End::digest) is equal. `docs/model.md`
+//! says what is left out of it, how the search is made smaller, and why that loses nothing.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
+use std::hash::Hash;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol_core::{
+    Answer, Ask, CallTimeouts, Close, Config, Instant, Invoke, Json, Lane, Progress, Reply, Sample, Sampled, Session, ToolOutput,
+    TransportEnd,
+};
+
+use super::{Space, Stopped, Way, breadth_first, guarded, hash, small};
+use crate::config::{agent, agent_capabilities};
+use crate::config::{app_config, gateway_config};
+use crate::config::{client_config, server_config};
+use crate::{ODD, Subject, Watched};
+
+/// Numbers of what may happen on the way from the first state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Bounds {
+    /// Calls of the client, those made while it answers a sampling included.
+    pub calls: u8,
+    /// Updates of progress, in all.
+    pub updates: u8,
+    /// Samplings, in all.
+    pub samples: u8,
+    /// Cancels, in all.
+    pub cancels: u8,
+    /// Deadlines of the client that pass, and those of the server.
+    pub deadlines: [u8; 2],
+    /// The number of times that the client closes, and the server.
+    pub closes: [u8; 2],
+    /// The number of all these but the calls that may happen at the client, and at the server.
+    pub events: [u8; 2],
+}
+
+/// Something that can happen next. The number is the end, or the place of what it happens to among its like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// The client calls; on behalf of that sampling, if one is named.
+    Call(Option<u8>),
+    /// The client gives that call up.
+    Cancel(u8),
+    /// That handler reports progress.
+    Update(u8),
+    /// That handler asks for a sampling.
+    Sample(u8),
+    /// That handler ends.
+    Respond(u8),
+    /// The client answers that sampling.
+    Answer(u8),
+    /// That end's next frame leaves it.
+    Leave(u8),
+    /// That end's next deadline passes, and `handle_timeout` is not called yet.
+    Due(u8),
+    /// That end's `handle_timeout` is called.
+    Timeout(u8),
+    /// That end closes, with a grace.
+    Close(u8),
+    /// A frame, or the end, arrives at that end.
+    Arrive(u8),
+}
+
+/// The clocks that make deadlines of both ends meet.
+#[must_use]
+pub fn configs() -> (Config, Config) {
+    timed(client_config(), server_config())
+}
+
+/// The same for a gateway and an app.
+#[must_use]
+pub fn tesseron_configs() -> (Config, Config) {
+    timed(gateway_config(), app_config())
+}
+
+fn timed(mut client: Config, mut server: Config) -> (Config, Config) {
+    let idle = Some(Duration::from_millis(10));
+    client.timeouts.call = CallTimeouts::NONE.with_idle(idle).with_reset_on_progress(true);
+    server.timeouts.serve = Some(Duration::from_millis(7));
+    server.timeouts.input = None;
+    for config in [&mut client, &mut server] {
+        config.timeouts.close_grace = Duration::from_millis(5);
+        // Neither end uses an id again, so what is remembered of past ones decides nothing.
+        config.limits.tombstones = 0;
+    }
+    (client, server)
+}
+
+/// One end: all that decides what it does next, given what arrives.
+#[derive(Clone, Debug)]
+struct End<S> {
+    /// Its number: the client is 0.
+    at: u8,
+    watched: Watched<S>,
+    /// Its own clock.
+    now: Instant,
+    /// The number of what may still happen; it counts its own share of that.
+    left: Bounds,
+    /// The end of its transport has arrived.
+    ended: bool,
+}
+
+impl<S: Subject> End<S> {
+    fn session(&self) -> &Session {
+        self.watched.subject().session()
+    }
+
+    /// Nothing comes from it any more.
+    fn is_over(&self) -> bool {
+        self.session().is_closed() && !self.has_output()
+    }
+
+    fn has_output(&self) -> bool {
+        self.session().stats().queued_bytes > 0
+    }
+
+    /// Returns `true` if the end of its transport can still arrive.
+    fn listens(&self) -> bool {
+        !self.ended && !self.session().is_closed()
+    }
+
+    /// Everything that can happen at this end next, but for arrivals.
+    fn actions(&self) -> Vec<Action> {
+        let (at, known, left) = (self.at, &self.watched.known, &self.left);
+        let here = usize::from(at);
+        let places = |count: usize| 0..u8::try_from(count).unwrap_or(u8::MAX);
+        let (is_open, due) = (!self.session().is_closed(), self.watched.subject().poll_timeout());
+        let more = left.events[here] > 0;
+        let mut all = Vec::new();
+        if here == 0 {
+            if left.calls > 0 && is_open {
+                all.push(Action::Call(None));
+                all.extend(places(known.asked.len()).map(|place| Action::Call(Some(place))));
+            }
+            if left.cancels > 0 && more {
+                all.extend(places(known.calls.len()).map(Action::Cancel));
+            }
+            all.extend(places(known.asked.len()).map(Action::Answer));
+        }
+        for place in places(known.serves.len()) {
+            if left.updates > 0 && more {
+                all.push(Action::Update(place));
+            }
+            if left.samples > 0 && more {
+                all.push(Action::Sample(place));
+            }
+            all.push(Action::Respond(place));
+        }
+        if self.has_output() {
+            all.push(Action::Leave(at));
+        }
+        match due {
+            Some(due) if due <= self.now => all.push(Action::Timeout(at)),
+            Some(_) if left.deadlines[here] > 0 && more => all.push(Action::Due(at)),
+            _ => {}
+        }
+        if left.closes[here] > 0 && is_open && more {
+            all.push(Action::Close(at));
+        }
+        all
+    }
+
+    /// This end after something has happened there, and the frame that leaves by that. `arrived` says what arrives: the end of
+    /// it all, if there is no frame.
+    fn after(&self, action: Action, arrived: Option<Bytes>) -> (Self, Option<Bytes>) {
+        let mut next = self.clone();
+        let Self { watched: end, left, now, ended, .. } = &mut next;
+        let here = usize::from(self.at);
+        let updates = left.updates;
+        let (share, is_event) = match action {
+            Action::Call(_) => (Some(&mut left.calls), false),
+            Action::Cancel(_) => (Some(&mut left.cancels), true),
+            Action::Update(_) => (Some(&mut left.updates), true),
+            Action::Sample(_) => (Some(&mut left.samples), true),
+            Action::Due(_) => (Some(&mut left.deadlines[here]), true),
+            Action::Close(_) => (Some(&mut left.closes[here]), true),
+            _ => (None, false),
+        };
+        if let Some(share) = share {
+            *share -= 1;
+        }
+        left.events[here] -= u8::from(is_event);
+        let mut leaves = None;
+        match action {
+            Action::Call(parent) => {
+                let mut call = Invoke::call_tool("t", Json::parse(ODD).expect("JSON"));
+                call.parent = parent.map(|place| end.known.asked[usize::from(place)].0);
+                _ = end.invoke(call, *now);
+            }
+            Action::Cancel(place) => {
+                let id = end.known.calls[usize::from(place)];
+                _ = end.cancel(id, None, *now);
+            }
+            Action::Update(place) => {
+                let id = end.known.serves[usize::from(place)];
+                _ = end.progress(id, Progress::value(f64::from(u8::MAX - updates)), *now);
+            }
+            Action::Sample(place) => {
+                let id = end.known.serves[usize::from(place)];
+                _ = end.request_input(id, Ask::from(Sample::new("?")), *now);
+            }
+            Action::Respond(place) => {
+                let id = end.known.serves[usize::from(place)];
+                _ = end.respond(id, Reply::Tool(ToolOutput::text("ok")), *now);
+            }
+            Action::Answer(place) => {
+                let key = end.known.asked[usize::from(place)].0;
+                _ = end.provide_input(key, Answer::Sample(Sampled::new("!", "m")), *now);
+            }
+            Action::Leave(_) => leaves = Some(end.poll_transmit().expect("a frame waits").frame),
+            Action::Arrive(_) => match arrived {
+                Some(frame) => _ = end.handle_frame(frame, Lane::CHANNEL, *now).expect("there is room"),
+                None => {
+                    *ended = true;
+                    end.handle_end(TransportEnd::Eof, *now);
+                }
+            },
+            Action::Due(_) => *now = end.subject().poll_timeout().expect("a deadline"),
+            Action::Timeout(_) => end.handle_timeout(*now),
+            Action::Close(_) => end.close(Close::Graceful { grace: Duration::from_millis(5) }, *now),
+        }
+        // Events are looked at as they come: what an application knows is part of neither session.
+        while end.poll_event().is_some() {}
+        (next, leaves)
+    }
+
+    /// A digest of this end, as far as it decides what follows.
+    fn digest(&self) -> u128 {
+        let mut text = String::with_capacity(4 * 1024);
+        canonical(&format!("{:?}", self.watched.subject()), self.now, &mut text);
+        let model = self.watched.model().map(|model| model.digest(self.now.as_micros()));
+        hash(&(text, model, self.watched.judge(), self.left, self.ended))
+    }
+
+    /// Checks what must hold where nothing can happen any more, unless a bound is in the way.
+    fn check_rest(&self) {
+        let stats = self.session().stats();
+        let here = usize::from(self.at);
+        if self.left.deadlines[here] > 0 && self.left.events[here] > 0 {
+            assert_eq!(
+                (stats.outbound_calls, stats.inbound_calls),
+                (0, 0),
+                "G1: nothing can happen any more, and something is open"
+            );
+        }
+        if self.session().is_closed() {
+            self.watched.check_end();
+        }
+    }
+}
+
+/// Copies what a session looks like, without its config and its counters; instants as seen from `now`; tickets as places in the queue.
+fn canonical(text: &str, now: Instant, out: &mut String) {
+    let from = text.find("handshake: ").unwrap_or(0);
+    let to = text.rfind("stats: Stats").unwrap_or(text.len());
+    let mut rest = &text[from..to];
+    let number = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
+    // The first ticket of the queue; whatever is below it has left.
+    let first = rest.find("queue: [Waiting { ticket: Ticket(").map(|at| {
+        let digits = &rest[at + "queue: [Waiting { ticket: Ticket(".len()..];
+        digits[..number(digits)].parse::<i128>().unwrap_or_default()
+    });
+    const KINDS: [(&str, bool); 3] = [("Instant(", true), ("Ticket(", false), ("], next: ", false)];
+    while let Some((at, word, is_time)) =
+        KINDS.iter().filter_map(|(word, is_time)| rest.find(word).map(|at| (at, *word, *is_time))).min()
+    {
+        let digits = at + word.len();
+        out.push_str(&rest[..digits]);
+        let length = number(&rest[digits..]);
+        let value = rest[digits..digits + length].parse::<i128>().unwrap_or_default();
+        if is_time {
+            let _ = write!(out, "{}", value - i128::from(now.as_micros()));
+        } else if let Some(place) = first.map(|first| value - first).filter(|place| *place >= 0) {
+            let _ = write!(out, "{place}");
+        }
+        rest = &rest[digits + length..];
+    }
+    out.push_str(rest);
+}
+
+/// Numbers for what is many times the same.
+#[derive(Debug)]
+struct Numbers<T> {
+    all: Vec<T>,
+    known: HashMap<T, u32>,
+}
+
+impl<T: Clone + Eq + Hash> Numbers<T> {
+    fn of(&mut self, what: T) -> u32 {
+        if let Some(number) = self.known.get(&what) {
+            return *number;
+        }
+        let number = small(self.all.len());
+        self.all.push(what.clone());
+        self.known.insert(what, number);
+        number
+    }
+
+    fn named(&self, number: u32) -> &T {
+        &self.all[number as usize]
+    }
+}
+
+impl<T> Default for Numbers<T> {
+    fn default() -> Self {
+        Self { all: Vec::new(), known: HashMap::new() }
+    }
+}
+
+/// The effect of a step at one end: its next state, and the frame that leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Effect {
+    to: u32,
+    leaves: Option<u32>,
+}
+
+/// A step at one end that the other end can notice, and the state of the end that it is taken in.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    via: u32,
+    action: Action,
+    effect: Effect,
+}
+
+/// A state of one end, and where from there. What is not asked for is not tried.
+#[derive(Debug)]
+struct Reached<S> {
+    end: End<S>,
+    is_over: bool,
+    /// The effects of everything but an arrival.
+    effects: Option<Rc<[(Action, Effect)]>>,
+    /// The effects of the arrival of that frame, or of the end.
+    arrivals: Vec<(Option<u32>, Effect)>,
+    /// The states that this end comes to by itself, this one first.
+    alone: Option<Rc<[u32]>>,
+    /// The steps that the other end can notice.
+    departures: Option<Rc<[Step]>>,
+    /// The steps by which that frame may then arrive.
+    receipts: Vec<(Option<u32>, Rc<[Step]>)>,
+}
+
+/// The states of one end.
+#[derive(Debug)]
+struct Side<S> {
+    all: Vec<Reached<S>>,
+    known: HashMap<u128, u32>,
+}
+
+impl<S: Subject> Side<S> {
+    fn number(&mut self, end: End<S>) -> u32 {
+        let next = small(self.all.len());
+        let number = *self.known.entry(end.digest()).or_insert(next);
+        if number == next {
+            let (is_over, none) = (end.is_over(), (None, None, None));
+            let (arrivals, receipts) = Default::default();
+            let (effects, alone, departures) = none;
+            self.all.push(Reached { end, is_over, effects, arrivals, alone, departures, receipts });
+        }
+        number
+    }
+
+    fn at(&self, number: u32) -> &Reached<S> {
+        &self.all[number as usize]
+    }
+
+    fn at_mut(&mut self, number: u32) -> &mut Reached<S> {
+        &mut self.all[number as usize]
+    }
+
+    /// Returns `true` if the other end cannot notice that: nothing leaves, and this end is over as little as before.
+    fn is_silent(&self, from: u32, action: Action, effect: Effect) -> bool {
+        !matches!(action, Action::Leave(_)) && self.at(from).is_over == self.at(effect.to).is_over
+    }
+
+    /// The states that follow by a silent step, as far as they were tried.
+    fn silently(&self, from: u32) -> impl Iterator<Item = (Action, u32)> {
+        let effects = self.at(from).effects.iter().flat_map(|effects| effects.iter());
+        effects.filter(move |(action, effect)| self.is_silent(from, *action, *effect)).map(|(action, effect)| (*action, effect.to))
+    }
+
+    /// The steps from one state to another that it comes to by itself.
+    fn path(&self, from: u32, to: u32) -> Vec<Action> {
+        let mut ways = vec![(from, Vec::new())];
+        let mut next = 0;
+        while let Some((at, way)) = ways.get(next).cloned() {
+            if at == to {
+                return way;
+            }
+            for (action, then) in self.silently(at) {
+                if ways.iter().all(|(known, _)| *known != then) {
+                    ways.push((then, [&way[..], &[action]].concat()));
+                }
+            }
+            next += 1;
+        }
+        Vec::new()
+    }
+}
+
+/// A state of the whole: that of each end, and what is in flight from the client and from the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct State {
+    ends: [u32; 2],
+    flight: [u32; 2],
+}
+
+/// The steps that may be left out: those that another order of the same steps makes up for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Orders {
+    /// Every order of steps.
+    All,
+    /// One of those that neither end can tell apart.
+    Enough,
+}
+
+/// Figures of a search.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Distinct states of the whole that were looked at.
+    pub states: usize,
+    /// Steps between them.
+    pub steps: usize,
+    /// Distinct states of the client, and of the server.
+    pub ends: [usize; 2],
+    /// Says which ones, whatever order they were found in.
+    pub digest: u128,
+    /// States in which nothing can happen any more.
+    pub rests: usize,
+}
+
+/// A way to something that must not be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Objection {
+    /// The text of the panic.
+    pub what: String,
+    /// The way to it, the shortest if every order was searched.
+    pub way: Vec<Action>,
+}
+
+/// A fault in a state of an end, or in what was tried there.
+struct Wrong {
+    at: usize,
+    state: u32,
+    action: Option<Action>,
+    what: String,
+}
+
+/// Runs what panics if something is wrong.
+fn judged<T>(at: usize, state: u32, action: Option<Action>, run: impl FnOnce() -> T) -> Result<T, Wrong> {
+    guarded(run).map_err(|what| Wrong { at, state, action, what })
+}
+
+/// A search under way.
+#[derive(Debug)]
+struct Search<S> {
+    sides: [Side<S>; 2],
+    frames: Numbers<Bytes>,
+    flights: Numbers<Vec<u32>>,
+    orders: Orders,
+}
+
+impl<S: Subject> Search<S> {
+    /// Tries something at an end, for the first time in this state of it.
+    fn attempt(&mut self, at: usize, from: u32, action: Action, frame: Option<u32>) -> Result<Effect, Wrong> {
+        let end = &self.sides[at].at(from).end;
+        let frame = frame.map(|frame| self.frames.named(frame).clone());
+        let (next, leaves) = judged(at, from, Some(action), || end.after(action, frame))?;
+        Ok(Effect { to: self.sides[at].number(next), leaves: leaves.map(|frame| self.frames.of(frame)) })
+    }
+
+    fn effects(&mut self, at: usize, from: u32) -> Result<Rc<[(Action, Effect)]>, Wrong> {
+        if let Some(effects) = &self.sides[at].at(from).effects {
+            return Ok(Rc::clone(effects));
+        }
+        let actions = self.sides[at].at(from).end.actions();
+        let tried = actions.into_iter().map(|action| Ok((action, self.attempt(at, from, action, None)?)));
+        let tried: Rc<[_]> = tried.collect::<Result<_, _>>()?;
+        self.sides[at].at_mut(from).effects = Some(Rc::clone(&tried));
+        Ok(tried)
+    }
+
+    fn arrival(&mut self, at: usize, from: u32, frame: Option<u32>) -> Result<Effect, Wrong> {
+        if let Some((_, effect)) = self.sides[at].at(from).arrivals.iter().find(|(known, _)| *known == frame) {
+            return Ok(*effect);
+        }
+        let effect = self.attempt(at, from, Action::Arrive(self.sides[at].at(from).end.at), frame)?;
+        self.sides[at].at_mut(from).arrivals.push((frame, effect));
+        Ok(effect)
+    }
+
+    fn alone(&mut self, at: usize, from: u32) -> Result<Rc<[u32]>, Wrong> {
+        if let Some(alone) = &self.sides[at].at(from).alone {
+            return Ok(Rc::clone(alone));
+        }
+        let (mut all, mut known, mut next) = (vec![from], HashSet::from([from]), 0);
+        while let Some(state) = all.get(next).copied() {
+            self.effects(at, state)?;
+            all.extend(self.sides[at].silently(state).map(|(_, to)| to).filter(|to| known.insert(*to)));
+            next += 1;
+        }
+        let alone: Rc<[_]> = all.into();
+        self.sides[at].at_mut(from).alone = Some(Rc::clone(&alone));
+        Ok(alone)
+    }
+
+    /// Leaves out a step where the same comes of taking it earlier, before what this end did last by itself: `steps` are of one kind.
+    fn undelayed(&mut self, at: usize, steps: &[Step]) -> Result<Vec<Step>, Wrong> {
+        let mut delayed = HashSet::new();
+        let taken: HashMap<u32, Effect> = steps.iter().map(|step| (step.via, step.effect)).collect();
+        for early in steps {
+            self.effects(at, early.effect.to)?;
+            let side = &self.sides[at];
+            for (_, late) in side.silently(early.via) {
+                let Some(effect) = taken.get(&late).filter(|effect| effect.leaves == early.effect.leaves) else { continue };
+                if side.silently(early.effect.to).any(|(_, to)| to == effect.to) {
+                    delayed.insert(late);
+                }
+            }
+        }
+        Ok(steps.iter().filter(|step| !delayed.contains(&step.via)).copied().collect())
+    }
+
+    fn departures(&mut self, at: usize, from: u32) -> Result<Rc<[Step]>, Wrong> {
+        if let Some(departures) = &self.sides[at].at(from).departures {
+            return Ok(Rc::clone(departures));
+        }
+        let (mut leaving, mut ending) = (Vec::new(), Vec::new());
+        for via in self.alone(at, from)?.iter().copied() {
+            for (action, effect) in self.effects(at, via)?.iter().copied() {
+                let step = Step { via, action, effect };
+                match action {
+                    Action::Leave(_) => leaving.push(step),
+                    _ if !self.sides[at].is_silent(via, action, effect) => ending.push(step),
+                    _ => {}
+                }
+            }
+        }
+        ending.extend(self.undelayed(at, &leaving)?);
+        let departures: Rc<[_]> = ending.into();
+        self.sides[at].at_mut(from).departures = Some(Rc::clone(&departures));
+        Ok(departures)
+    }
+
+    fn receipts(&mut self, at: usize, from: u32, frame: Option<u32>) -> Result<Rc<[Step]>, Wrong> {
+        if let Some((_, receipts)) = self.sides[at].at(from).receipts.iter().find(|(known, _)| *known == frame) {
+            return Ok(Rc::clone(receipts));
+        }
+        let mut arriving = Vec::new();
+        for via in self.alone(at, from)?.iter().copied() {
+            let end = &self.sides[at].at(via).end;
+            let action = Action::Arrive(end.at);
+            if frame.is_some() || end.listens() {
+                arriving.push(Step { via, action, effect: self.arrival(at, via, frame)? });
+            }
+        }
+        let receipts: Rc<[_]> = self.undelayed(at, &arriving)?.into();
+        self.sides[at].at_mut(from).receipts.push((frame, Rc::clone(&receipts)));
+        Ok(receipts)
+    }
+
+    /// The next arrival at an end: a frame, or the end.
+    fn mail(&self, state: State, at: usize) -> Option<Option<u32>> {
+        let [here, peer] = [at, 1 - at].map(|at| self.sides[at].at(state.ends[at]));
+        match self.flights.named(state.flight[1 - at]).first() {
+            Some(frame) => Some(Some(*frame)),
+            None => (peer.is_over && here.end.listens()).then_some(None),
+        }
+    }
+
+    /// Puts everything that can follow into `next`.
+    fn follow(&mut self, state: State, next: &mut Vec<(Move, State)>) -> Result<(), Wrong> {
+        let mail = [0, 1].map(|at| self.mail(state, at));
+        let first = (0..2).rev().find(|at| mail[*at].is_some()).filter(|_| self.orders == Orders::Enough);
+        for at in first.map_or(0..2, |at| at..at + 1) {
+            let from = state.ends[at];
+            let end = self.sides[at].at(from).end.at;
+            let departures = match self.orders {
+                Orders::Enough => self.departures(at, from)?,
+                Orders::All => {
+                    let effects = self.effects(at, from)?;
+                    effects.iter().map(|(action, effect)| Step { via: from, action: *action, effect: *effect }).collect()
+                }
+            };
+            for step in departures.iter() {
+                let mut then = state;
+                then.ends[at] = step.effect.to;
+                if let Some(frame) = step.effect.leaves {
+                    let flight = [&self.flights.named(state.flight[at])[..], &[frame]].concat();
+                    then.flight[at] = self.flights.of(flight);
+                }
+                next.push((Move { at: end, via: step.via, action: step.action }, then));
+            }
+            let Some(frame) = mail[at] else { continue };
+            let receipts = match self.orders {
+                Orders::Enough => self.receipts(at, from, frame)?,
+                Orders::All => {
+                    let (action, effect) = (Action::Arrive(end), self.arrival(at, from, frame)?);
+                    Rc::from([Step { via: from, action, effect }])
+                }
+            };
+            for step in receipts.iter() {
+                let mut then = state;
+                then.ends[at] = step.effect.to;
+                if frame.is_some() {
+                    let flight = self.flights.named(state.flight[1 - at])[1..].to_vec();
+                    then.flight[1 - at] = self.flights.of(flight);
+                }
+                next.push((Move { at: end, via: step.via, action: step.action }, then));
+            }
+        }
+        Ok(())
+    }
+
+    /// The states of an end, from that one, in which nothing can happen any more unless something arrives.
+    fn rests(&mut self, at: usize, from: u32) -> Result<Vec<u32>, Wrong> {
+        let alone = match self.orders {
+            Orders::Enough => self.alone(at, from)?,
+            Orders::All => Rc::from([from]),
+        };
+        let mut rests = Vec::new();
+        for state in alone.iter().copied() {
+            if self.effects(at, state)?.is_empty() {
+                rests.push(state);
+            }
+        }
+        Ok(rests)
+    }
+
+    /// Looks at the states of rest that `state` comes to if nothing leaves any more.
+    fn check_rests(&mut self, state: State, rests: &mut HashSet<[u32; 2]>) -> Result<(), Wrong> {
+        if (0..2).any(|at| self.mail(state, at).is_some()) {
+            return Ok(());
+        }
+        let (client, server) = (self.rests(0, state.ends[0])?, self.rests(1, state.ends[1])?);
+        for pair in client.iter().flat_map(|client| server.iter().map(|server| [*client, *server])) {
+            if rests.insert(pair) {
+                for (at, state) in pair.into_iter().enumerate() {
+                    judged(at, state, None, || self.sides[at].at(state).end.check_rest())?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A step at one end, taken in that state of it.
+#[derive(Clone, Copy, Debug)]
+struct Move {
+    at: u8,
+    via: u32,
+    action: Action,
+}
+
+/// The states of the whole, as a space that can be searched.
+struct Whole<S> {
+    search: Search<S>,
+    rests: HashSet<[u32; 2]>,
+}
+
+impl<S: Subject> Space for Whole<S> {
+    type State = State;
+    type Step = Move;
+    type Wrong = Wrong;
+
+    fn follow(&mut self, state: State, next: &mut Vec<(Move, State)>) -> Result<(), Wrong> {
+        self.search.follow(state, next)?;
+        self.search.check_rests(state, &mut self.rests)
+    }
+}
+
+/// Searches everything that two sessions can come to, breadth first, after their handshake.
+///
+/// # Errors
+/// The first objection of a judge or a model; or that nothing can happen within the bounds.
+///
+/// # Panics
+/// If the handshake goes wrong.
+pub fn explore_pair<S: Subject>(client: S, server: S, bounds: Bounds, orders: Orders) -> Result<Found, Objection> {
+    let sides = [0, 1].map(|_| Side { all: Vec::new(), known: HashMap::new() });
+    let mut search = Search { sides, frames: Numbers::default(), flights: Numbers::default(), orders };
+    let [client, server] = ready(client, server);
+    let ends = [(0, client), (1, server)].map(|(at, watched)| {
+        let end = End { at, watched, now: Instant::ZERO, left: bounds, ended: false };
+        search.sides[usize::from(at)].number(end)
+    });
+    if ends.iter().enumerate().all(|(at, end)| search.sides[at].at(*end).end.actions().is_empty()) {
+        return Err(Objection { what: "nothing was searched: nothing can happen within these bounds".to_owned(), way: Vec::new() });
+    }
+    let first = State { ends, flight: [search.flights.of(Vec::new()); 2] };
+    let mut whole = Whole { search, rests: HashSet::new() };
+    let walk = match breadth_first(&mut whole, first, usize::MAX) {
+        Ok(walk) => walk,
+        Err(Stopped::Wrong { walk, at, wrong }) => return Err(objection(&whole.search, &walk.ways, at, wrong)),
+        Err(Stopped::TooMany) => unreachable!("no bound was given"),
+    };
+    let Whole { search, rests } = whole;
+    let ends = search.sides.each_ref().map(|side| side.all.len());
+    let digest = search.sides.iter().flat_map(|side| side.known.keys()).fold(0, |all, one| all ^ one);
+    Ok(Found { states: walk.ways.len(), steps: walk.steps, ends, digest, rests: rests.len() })
+}
+
+/// Tells how to come to what is wrong.
+fn objection<S: Subject>(search: &Search<S>, ways: &[Way<State, Move>], found: usize, wrong: Wrong) -> Objection {
+    let alone = |at: usize, from: State, to: u32| search.sides[at].path(from.ends[at], to);
+    let mut parts = vec![Vec::from_iter(wrong.action), alone(wrong.at, ways[found].state, wrong.state)];
+    let mut at = &ways[found];
+    while let Some(last) = at.last {
+        let before = &ways[at.from as usize];
+        parts.extend([vec![last.action], alone(last.at.into(), before.state, last.via)]);
+        at = before;
+    }
+    parts.reverse();
+    Objection { what: wrong.what, way: parts.concat() }
+}
+
+/// Two ends after their handshake.
+fn ready<S: Subject>(client: S, server: S) -> [Watched<S>; 2] {
+    let mut watched = [client, server].map(|subject| {
+        let mut watched = Watched::predicted(subject, Instant::ZERO, None);
+        watched.forget_trace();
+        watched
+    });
+    for _ in 0..3 {
+        for at in 0..2 {
+            while let Some(out) = watched[at].poll_transmit() {
+                watched[1 - at].handle_frame(out.frame, Lane::CHANNEL, Instant::ZERO).expect("the handshake is read");
+            }
+        }
+    }
+    if watched[0].is_tesseron() {
+        watched[0].claim(agent(), agent_capabilities(), 1, Instant::ZERO).expect("the session can be claimed");
+        while let Some(out) = watched[0].poll_transmit() {
+            watched[1].handle_frame(out.frame, Lane::CHANNEL, Instant::ZERO).expect("the claim is read");
+        }
+    }
+    for end in &mut watched {
+        while end.poll_event().is_some() {}
+        assert!(end.subject().session().is_ready());
+    }
+    watched
+}

@@ -1,0 +1,239 @@
+//! The other end of a channel, and the links to it, for a loop under test.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol_core::{
+    Answer, Close, Config, Event, Instant, Invoke, Lane, Op, Progress, Protocol, Reply, RpcError, Sampled, Session, ToolOutput,
+    TransportEnd, mcp, tesseron,
+};
+
+use crate::config::{agent, agent_capabilities};
+use crate::link::{Arrival, Faults, SimLink};
+use crate::scripted::json;
+use crate::{Coverage, ODD, Rng, Watched};
+
+/// A peer that calls, cancels, reports and answers as it likes, behind two links with faults. A loop under test takes it for its
+/// transport.
+///
+/// It is a judged session of its own: what it does is legal, and what arrives of that depends on the links. After a number of actions it
+/// closes, so that every run comes to an end.
+///
+/// ```
+/// use protocol_core::{Event, Instant, Lane, Reply, Session, ToolOutput};
+/// use testkit::link::{Arrival, Faults};
+/// use testkit::{Campaign, FarEnd, Happening, Watched, config};
+///
+/// /// One turn of the loop under test.
+/// fn turn(session: &mut Watched, link: &mut FarEnd, now: Instant) {
+///     while let Some(arrival) = link.receive(now) {
+///         match arrival {
+///             Arrival::Message(frame) => drop(session.handle_frame(frame, Lane::CHANNEL, now).expect("events are polled each turn")),
+///             Arrival::End(end) => session.handle_end(end, now),
+///         }
+///     }
+///     session.handle_timeout(now);
+///     while let Some(event) = session.poll_event() {
+///         if let Event::Request { id, .. } = event {
+///             let _ = session.respond(id, Reply::Tool(ToolOutput::text("ok")), now);
+///         }
+///     }
+///     while let Some(out) = session.poll_transmit() {
+///         link.send(&out.frame, now);
+///     }
+/// }
+///
+/// let mut campaign = Campaign::new(&[Happening::Request, Happening::Violation]);
+/// campaign.run(0..20, 0, |case| {
+///     let mut link = FarEnd::new(config::client_config(), Faults::hostile(), case.seed);
+///     let mut session = Watched::new(Session::new(config::server_config(), Instant::ZERO), Instant::ZERO);
+///     session.judge_mut().distrust_peer();
+///     link.run(|link, now| {
+///         turn(&mut session, link, now);
+///         session.poll_timeout()
+///     });
+///     session.check_end();
+///     session.coverage().clone()
+/// });
+/// campaign.finish();
+/// ```
+#[derive(Debug)]
+pub struct FarEnd {
+    session: Watched,
+    /// From the loop to this end, and back.
+    links: [SimLink; 2],
+    rng: Rng,
+    actions: u32,
+    next_action: Instant,
+    now: Instant,
+    is_caller: bool,
+    hung_up: bool,
+    /// The loop has read or sent something in this turn.
+    was_active: bool,
+}
+
+/// Turns of a loop that are taken while time stands still, at most.
+const TURNS: usize = 1_000;
+/// Instants at which something happens in one run, at most.
+const INSTANTS: usize = 100_000;
+
+impl FarEnd {
+    /// An end with this configuration, both links to it with these faults, and 60 actions drawn from `seed`.
+    #[must_use]
+    pub fn new(config: Config, faults: Faults, seed: u64) -> Self {
+        let is_caller = match &config.protocol {
+            Protocol::Mcp { side, .. } => *side == mcp::Side::Client,
+            Protocol::Tesseron(end) => matches!(end, tesseron::End::Gateway(_)),
+            _ => true,
+        };
+        let mut session = Watched::new(Session::new(config, Instant::ZERO), Instant::ZERO);
+        session.judge_mut().distrust_peer();
+        let links = [seed, !seed].map(|seed| {
+            let mut link = SimLink::new(seed);
+            link.faults = faults;
+            link
+        });
+        let (rng, now) = (Rng::new(seed), Instant::ZERO);
+        Self { session, links, rng, actions: 60, next_action: now, now, is_caller, hung_up: false, was_active: false }
+    }
+
+    /// Sets the number of things that it does before it closes.
+    #[must_use]
+    pub fn with_actions(mut self, actions: u32) -> Self {
+        self.actions = actions;
+        self
+    }
+
+    /// Takes a frame of the loop.
+    pub fn send(&mut self, frame: &Bytes, now: Instant) {
+        self.was_active = true;
+        self.links[0].send(frame, now);
+    }
+
+    /// Hangs up: the loop sends nothing more.
+    pub fn hang_up(&mut self, how: TransportEnd, now: Instant) {
+        self.links[0].end(how, now);
+    }
+
+    /// A frame for the loop that has arrived by `now`, or the end of them.
+    pub fn receive(&mut self, now: Instant) -> Option<Arrival> {
+        self.act(now);
+        let arrival = self.links[1].receive(now);
+        self.was_active |= arrival.is_some();
+        arrival
+    }
+
+    /// The next instant at which anything happens here, after the last turn; `None` once it has closed and everything has arrived.
+    #[must_use]
+    pub fn next(&self) -> Option<Instant> {
+        let own = if self.session.is_closed() { [None; 2] } else { [self.session.poll_timeout(), Some(self.next_action)] };
+        self.links.iter().map(SimLink::due).chain(own).flatten().filter(|at| *at > self.now).min()
+    }
+
+    /// Counts of what has happened here.
+    #[must_use]
+    pub fn coverage(&self) -> &Coverage {
+        self.session.coverage()
+    }
+
+    /// Runs a loop in virtual time: calls `turn` at each instant at which anything happens, until nothing does any more. `turn` does what
+    /// can be done at that instant, and returns the next deadline of the loop. It is called again at the same instant if it has read or
+    /// sent anything.
+    ///
+    /// # Panics
+    /// If the deadline is not in the future again and again, or if the run does not come to an end: the loop spins.
+    pub fn run(&mut self, mut turn: impl FnMut(&mut Self, Instant) -> Option<Instant>) {
+        let mut turns = 0;
+        for _ in 0..INSTANTS {
+            self.act(self.now);
+            let due = turn(self, self.now);
+            self.act(self.now);
+            // Frames that have arrived and were not read wait for their reader, not for time.
+            let was_active = std::mem::take(&mut self.was_active);
+            let next = if was_active { Some(self.now) } else { self.next() };
+            let Some(next) = next.into_iter().chain(due).min() else { return };
+            turns = if next > self.now { 0 } else { turns + 1 };
+            assert!(turns < TURNS, "the loop spins: {turns} turns at {}, and its deadline is {due:?}", self.now);
+            self.now = self.now.max(next);
+        }
+        panic!("the loop does not come to an end: it goes on after {INSTANTS} instants, at {}", self.now);
+    }
+
+    /// Does what this end does at `now`.
+    fn act(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        while self.session.wants_input(Lane::CHANNEL)
+            && let Some(arrival) = self.links[0].receive(now)
+        {
+            match arrival {
+                Arrival::Message(frame) => drop(self.session.handle_frame(frame, Lane::CHANNEL, now).expect("input is wanted")),
+                Arrival::End(end) => self.session.handle_end(end, now),
+            }
+            self.poll(now);
+        }
+        if self.session.poll_timeout().is_some_and(|due| due <= now) {
+            self.session.handle_timeout(now);
+        }
+        if self.next_action <= now && !self.session.is_closed() {
+            self.next_action = now.saturating_add(Duration::from_millis(1 + self.rng.below(40) as u64));
+            self.choose(now);
+        }
+        self.poll(now);
+    }
+
+    fn choose(&mut self, now: Instant) {
+        if self.actions == 0 {
+            self.session.close(Close::Graceful { grace: Duration::from_secs(1) }, now);
+            return;
+        }
+        self.actions -= 1;
+        let serve = self.rng.pick(&self.session.known.serves);
+        match (self.rng.below(8), serve) {
+            (0..4, _) if self.is_caller => {
+                let call = Invoke::call_tool("t", json(ODD));
+                let _ = self.session.invoke(call, now);
+            }
+            (4, _) if self.is_caller => {
+                if let Some(call) = self.rng.pick(&self.session.known.calls) {
+                    let _ = self.session.cancel(call, None, now);
+                }
+            }
+            (0..4, Some(id)) => {
+                let _ = self.session.progress(id, Progress::value(f64::from(100 - self.actions.min(100))), now);
+            }
+            (_, Some(id)) => {
+                let _ = self.session.respond(id, Reply::Tool(ToolOutput::text("ok")), now);
+            }
+            _ => {
+                let _ = self.session.invoke(Invoke::new(Op::Ping, json("{}")), now);
+            }
+        }
+    }
+
+    /// Sends what there is to send, and answers what is asked.
+    fn poll(&mut self, now: Instant) {
+        loop {
+            while let Some(out) = self.session.poll_transmit() {
+                self.links[1].send(&out.frame, now);
+            }
+            let Some(event) = self.session.poll_event() else { break };
+            match event {
+                Event::Ready(_) if self.session.is_tesseron() && self.is_caller => {
+                    let _ = self.session.claim(agent(), agent_capabilities(), 1, now);
+                }
+                Event::InputRequested { key, .. } => {
+                    let answer = match self.rng.below(3) {
+                        0 => continue,
+                        1 => Answer::Refused(RpcError::new(RpcError::USER_REJECTED, "no")),
+                        _ => Answer::Sample(Sampled::new("!", "m")),
+                    };
+                    let _ = self.session.provide_input(key, answer, now);
+                }
+                _ => {}
+            }
+        }
+        if self.session.is_closed() && !std::mem::replace(&mut self.hung_up, true) {
+            self.links[1].end(TransportEnd::Eof, now);
+        }
+    }
+}

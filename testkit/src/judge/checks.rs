@@ -1,0 +1,338 @@
+//! One function for each guarantee. Each reads the ledger and the fact that is about to be entered, and says what is wrong.
+
+use protocol_core::{Ask, CancelReason, CloseReason, Event, ExchangeId, InputFailed, Outcome, ReplyKind, RouteKind};
+use serde_json::Value;
+
+use super::ledger::{CANCELS, Ledger, PROGRESS, cancelled_request, is_request, progress_of};
+use super::members::{carries, repeated};
+use super::{Fact, Guarantee, Read};
+use crate::summary::number;
+
+/// The result of a check: what is wrong.
+type Fault = Result<(), String>;
+type Check = fn(&Ledger, &Fact<'_>, Option<&Read<'_>>) -> Fault;
+
+/// Every check that looks at one session. [`Guarantee::Deterministic`] needs two runs.
+pub(super) const ALL: [(Guarantee, Check); 13] = [
+    (Guarantee::RightLane, right_lane),
+    (Guarantee::TypedIds, typed_ids),
+    (Guarantee::DoneOnce, done_once),
+    (Guarantee::OneResponse, one_response),
+    (Guarantee::ProgressRises, progress_rises),
+    (Guarantee::SilentAfterClosed, silent_after_closed),
+    (Guarantee::Bounded, bounded),
+    (Guarantee::NeverPanics, never_panics),
+    (Guarantee::NoHotLoop, no_hot_loop),
+    (Guarantee::OutputReady, output_ready),
+    (Guarantee::OnlyTimeoutExpires, only_timeout_expires),
+    (Guarantee::DepthBounded, depth_bounded),
+    (Guarantee::PayloadUnchanged, payload_unchanged),
+];
+
+fn must(holds: bool, what: impl FnOnce() -> String) -> Fault {
+    if holds { Ok(()) } else { Err(what()) }
+}
+
+/// G1.
+fn done_once(ledger: &Ledger, fact: &Fact<'_>, _: Option<&Read<'_>>) -> Fault {
+    let new = match fact {
+        Fact::Called { id, .. } => Some(number(id)),
+        Fact::Asked { key, .. } => Some(number(key)),
+        Fact::AlarmSet { id, .. } => Some(number(id)),
+        _ => None,
+    };
+    must(new.is_none_or(|new| new > ledger.newest), || format!("the number {new:?} was returned twice"))?;
+    let Fact::Polled { event, .. } = fact else { return Ok(()) };
+    match event {
+        Event::Done { id, .. } => must(ledger.calls.contains_key(&number(id)), || format!("done twice, or never begun: {event:?}")),
+        Event::Progress { id, .. } => must(ledger.calls.contains_key(&number(id)), || format!("progress after the end: {event:?}")),
+        Event::Input { id, key, .. } => {
+            let asker = ledger.questions.get(&number(key)).map(|question| question.asker);
+            must(asker == Some(number(id)), || format!("the answer to a question that is not open: {event:?}"))
+        }
+        Event::Closed(_) => must(ledger.calls.is_empty(), || format!("never done: {:?}", ledger.calls.keys())),
+        _ => Ok(()),
+    }
+}
+
+/// G2.
+fn one_response(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Fault {
+    match fact {
+        Fact::Sent { transmit, .. } => {
+            let Some(Read { text, value }) = read else { return Ok(()) };
+            match (value["method"].as_str(), value.get("id")) {
+                (Some(_), Some(id)) => {
+                    let is_new = id.as_u64().is_none_or(|id| !ledger.requests.all.contains(&id));
+                    must(is_new, || format!("an id was used twice: {text}"))
+                }
+                (Some(method), None) if CANCELS.contains(&method) => {
+                    let id = cancelled_request(&value["params"]).filter(|id| ledger.requests.all.contains(id));
+                    must(id.is_some(), || format!("a cancel without a request: {text}"))?;
+                    let is_open = id.is_some_and(|id| ledger.requests.open.contains(&id));
+                    must(is_open, || format!("cancelled although it was cancelled or answered: {text}"))
+                }
+                (None, Some(id)) if !id.is_null() => {
+                    let is_owed = ledger.pending_of(transmit.route.lane, &id.to_string()).is_some() || ledger.missed;
+                    must(is_owed, || format!("an answer to no open request: {text}"))
+                }
+                _ => Ok(()),
+            }
+        }
+        Fact::Responded { id, accepted: true, .. } => {
+            // A call that was cancelled and whose event was not polled yet refuses its answer.
+            must(ledger.serves.contains_key(&number(id)), || format!("{id} was answered although it was over"))
+        }
+        Fact::Polled { event: event @ Event::Request { id, .. }, .. } => {
+            must(!ledger.serves.contains_key(&number(id)), || format!("a request twice: {event:?}"))
+        }
+        Fact::Polled { event: event @ Event::Cancelled { id, .. }, .. } => {
+            must(ledger.serves.contains_key(&number(id)), || format!("cancelled although it is over: {event:?}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// G3.
+fn progress_rises(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Fault {
+    let (Fact::Sent { transmit, .. }, Some(Read { text, value })) = (fact, read) else { return Ok(()) };
+    let (Some(method), None) = (value["method"].as_str().filter(|method| PROGRESS.contains(method)), value.get("id")) else {
+        return Ok(());
+    };
+    let params = &value["params"];
+    let (token, is_percent) = progress_of(method, params);
+    let value = params[if is_percent { "percent" } else { "progress" }].as_f64();
+    must(!is_percent || value.is_none_or(|value| (0.0..=100.0).contains(&value)), || format!("no percentage: {text}"))?;
+    let Some(at) = ledger.reported_by(transmit.route.lane, &token) else {
+        return must(ledger.missed, || format!("progress before its request or after its end: {text}"));
+    };
+    let Some(value) = value else { return must(is_percent, || format!("progress without a value: {text}")) };
+    let rises = ledger.pending[at].last.is_none_or(|last| value > f64::from_bits(last));
+    must(ledger.altered || rises, || format!("not above the last value: {text}"))
+}
+
+/// G4.
+fn silent_after_closed(ledger: &Ledger, fact: &Fact<'_>, _: Option<&Read<'_>>) -> Fault {
+    match fact {
+        _ if !ledger.closed => Ok(()),
+        Fact::Sent { transmit, .. } => Err(format!("a frame after the end: {}", String::from_utf8_lossy(&transmit.frame))),
+        Fact::Polled { event, .. } => Err(format!("an event after the end: {event:?}")),
+        Fact::Returned { due: Some(due), .. } => Err(format!("a deadline after the end: {due:?}")),
+        _ => Ok(()),
+    }
+}
+
+/// G5.
+fn bounded(_: &Ledger, fact: &Fact<'_>, _: Option<&Read<'_>>) -> Fault {
+    let Fact::Returned { stats, limits, .. } = fact else { return Ok(()) };
+    let calls = stats.outbound_calls <= limits.in_flight && stats.inbound_calls <= limits.in_flight;
+    let bytes = stats.queued_bytes <= limits.output_bytes_hard;
+    must(calls && bytes && stats.orphans <= stats.inbound_calls, || format!("{stats:?} exceeds {limits:?}"))
+}
+
+/// G6.
+fn never_panics(_: &Ledger, fact: &Fact<'_>, _: Option<&Read<'_>>) -> Fault {
+    match fact {
+        Fact::Panicked { method, message } => Err(format!("{method} panicked: {message}")),
+        _ => Ok(()),
+    }
+}
+
+/// G7.
+fn no_hot_loop(ledger: &Ledger, fact: &Fact<'_>, _: Option<&Read<'_>>) -> Fault {
+    let (Fact::Returned { due: Some(due), .. }, Some(timed)) = (fact, ledger.timed) else { return Ok(()) };
+    must(*due > timed.0, || format!("a deadline at {due:?} after handle_timeout({:?})", timed.0))
+}
+
+/// G8.
+fn output_ready(_: &Ledger, fact: &Fact<'_>, _: Option<&Read<'_>>) -> Fault {
+    let Fact::Probed { before, after } = fact else { return Ok(()) };
+    must(before == after, || format!("a needless handle_timeout changed the output from {before} to {after}"))
+}
+
+/// G9.
+fn only_timeout_expires(ledger: &Ledger, fact: &Fact<'_>, _: Option<&Read<'_>>) -> Fault {
+    let Fact::Polled { event, .. } = fact else { return Ok(()) };
+    let is_possible = match event {
+        Event::Done { id, outcome: Outcome::TimedOut(_), .. } => {
+            ledger.calls.get(&number(id)).is_none_or(|call| call.expiry.is_possible)
+        }
+        Event::Cancelled { id, why: CancelReason::Deadline } => {
+            ledger.serves.get(&number(id)).is_none_or(|serve| serve.expiry.is_possible)
+        }
+        Event::Input { key, answer: Err(InputFailed::TimedOut), .. } => {
+            ledger.questions.get(&number(key)).is_none_or(|question| question.expiry.is_possible)
+        }
+        Event::Alarm(id) => ledger.alarms.get(&number(id)).is_none_or(|expiry| expiry.is_possible),
+        Event::Closed(CloseReason::HandshakeTimeout) => ledger.was_due,
+        _ => true,
+    };
+    must(is_possible, || format!("expired without handle_timeout: {event:?}"))
+}
+
+/// G11.
+fn typed_ids(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Fault {
+    match fact {
+        Fact::Sent { transmit, .. } => {
+            let Some(Read { text, value }) = read else { return Ok(()) };
+            match (value["method"].as_str(), value.get("id")) {
+                (Some(_), Some(id)) => must(id.is_u64(), || format!("an id of ours that is no number: {text}")),
+                (None, Some(id)) if !id.is_null() => {
+                    let is_known = ledger.pending_of(transmit.route.lane, &id.to_string()).is_some();
+                    let bare = |id: &str| id.trim_matches('"').to_owned();
+                    let written = id.to_string();
+                    let named = bare(&written);
+                    let of_another_type =
+                        || ledger.pending.iter().any(|pending| bare(&pending.id) == named && pending.id != written);
+                    must(is_known || ledger.missed || !of_another_type(), || format!("the id has lost its type: {text}"))
+                }
+                _ => Ok(()),
+            }
+        }
+        Fact::Polled { event: event @ Event::Done { id, outcome, .. }, .. } => match outcome {
+            Outcome::Result(_) | Outcome::Error(_) => {
+                let is_answered = ledger.missed || ledger.requests.responses.contains_key(&number(id));
+                must(is_answered, || format!("no response had its id: {event:?}"))
+            }
+            Outcome::Invalid(_) => {
+                // One that was never sent needs no response, and what is no message may have been one.
+                let has_left = ledger.requests.all.contains(&number(id));
+                let is_answered = !has_left || ledger.altered || ledger.requests.responses.contains_key(&number(id));
+                must(is_answered, || format!("no response had its id: {event:?}"))
+            }
+            Outcome::Cancelled => {
+                let is_cancelled = ledger.closing || ledger.calls.get(&number(id)).is_none_or(|call| call.cancelled);
+                must(is_cancelled, || format!("its owner did not cancel it: {event:?}"))
+            }
+            _ => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
+
+/// G12.
+fn depth_bounded(_: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Fault {
+    match fact {
+        Fact::Sent { max_depth, .. } => {
+            let Some(Read { text, value }) = read else { return Ok(()) };
+            let depth = value["params"]["_meta"]["protocol-core/samplingDepth"].as_u64().unwrap_or(0);
+            let is_request = value.get("method").is_some() && value.get("id").is_some();
+            must(!is_request || depth <= u64::from(*max_depth), || format!("too deep: {text}"))
+        }
+        Fact::Polled { event: event @ Event::InputRequested { ask: Ask::Sample(_), depth, .. }, max_depth } => {
+            must((1..=*max_depth).contains(depth), || format!("too deep: {event:?}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// G13.
+fn payload_unchanged(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Fault {
+    match fact {
+        Fact::Sent { transmit, .. } => {
+            let Some(Read { text, value }) = read else { return Ok(()) };
+            must(!text.contains(['\n', '\r']), || format!("one frame is one line: {text:?}"))?;
+            let id = value.get("id");
+            let payload = match value.get("method") {
+                Some(_) => id.and_then(Value::as_u64).and_then(|id| ledger.calls.get(&id)?.payload.as_deref()),
+                None if value.get("result").is_some() => {
+                    let (lane, id) = (transmit.route.lane, id.map(Value::to_string).unwrap_or_default());
+                    let mut same = ledger.pending.iter().filter(|pending| pending.id == id && pending.lane == lane);
+                    // A peer that repeats an id makes it uncertain which of its requests this answers.
+                    same.next().filter(|_| same.next().is_none()).and_then(|pending| pending.result.as_deref())
+                }
+                None => None,
+            };
+            must(payload.is_none_or(|payload| carries(text, payload)), || {
+                format!("{payload:?} was given, and this was sent: {text}")
+            })
+        }
+        Fact::Received { effect, .. } => {
+            let Some(twice) = read.filter(|_| effect.began).and_then(|read| repeated(read.text)) else { return Ok(()) };
+            Err(format!("a call began although {twice:?} is written twice in its frame"))
+        }
+        Fact::Polled { event: event @ Event::Request { request, .. }, .. } => {
+            let Some(arrived) = ledger.arrived.front().filter(|_| !ledger.missed) else { return Ok(()) };
+            let params = request.params().as_str();
+            must(params == "{}" || carries(&arrived.frame, params), || format!("{event:?} came of {}", arrived.frame))
+        }
+        Fact::Polled { event: event @ Event::Done { id, outcome: Outcome::Result(result), .. }, .. } => {
+            let Some(response) = ledger.requests.responses.get(&number(id)) else { return Ok(()) };
+            must(carries(response, result.as_str()), || format!("{event:?} came of {response}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// No number.
+fn right_lane(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Fault {
+    match fact {
+        Fact::Received { effect, .. } => {
+            let Some(Read { text, value }) = read.filter(|read| read.value.is_object()) else { return Ok(()) };
+            let is_owed = value.get("id").is_some() && is_request(value) && !effect.dropped;
+            let counted = effect.received.replies;
+            must(ledger.altered || counted == usize::from(is_owed), || format!("{counted} replies are owed for {text}"))
+        }
+        Fact::Sent { transmit, .. } => {
+            let Some(Read { text, value }) = read else { return Ok(()) };
+            let (lane, kind) = (transmit.route.lane, transmit.route.kind);
+            must(!ledger.stopped.contains(&lane), || format!("it leaves although {lane} is stopped: {text}"))?;
+            must(!ledger.gone.contains(&lane), || format!("it leaves although {lane} is gone: {text}"))?;
+            let belongs = |expected, part: bool| {
+                must(lane == expected && part, || format!("it belongs to {expected} and leaves by {lane} as {kind:?}: {text}"))
+            };
+            let channel = protocol_core::Lane::CHANNEL;
+            let params = &value["params"];
+            match (value["method"].as_str(), value.get("id")) {
+                (Some(_), Some(id)) => {
+                    let Some(id) = id.as_u64() else { return Ok(()) };
+                    match ledger.requests.lanes.get(&id) {
+                        Some(lane) => belongs(*lane, kind == RouteKind::Within),
+                        None => belongs(channel, kind == RouteKind::Request(ExchangeId::from_number(id))),
+                    }
+                }
+                (Some(method), None) if CANCELS.contains(&method) => {
+                    let Some(id) = cancelled_request(params) else { return Ok(()) };
+                    match ledger.requests.lanes.get(&id) {
+                        Some(lane) => belongs(*lane, kind == RouteKind::Within),
+                        None => belongs(channel, kind == RouteKind::Cancel(ExchangeId::from_number(id))),
+                    }
+                }
+                (Some(method), None) if PROGRESS.contains(&method) => {
+                    let (token, _) = progress_of(method, params);
+                    if ledger.reported_by(lane, &token).is_some() {
+                        return belongs(lane, kind == RouteKind::Within);
+                    }
+                    let other = ledger.pending.iter().find(|pending| pending.token.as_ref() == Some(&token));
+                    other.filter(|_| !ledger.missed).map_or(Ok(()), |other| belongs(other.lane, false))
+                }
+                (None, Some(id)) if !id.is_null() => {
+                    let id = id.to_string();
+                    let Some(at) = ledger.pending_of(lane, &id) else {
+                        let other = ledger.pending.iter().find(|pending| pending.id == id);
+                        return other.filter(|_| !ledger.missed).map_or(Ok(()), |other| belongs(other.lane, false));
+                    };
+                    let (taken, is_error) = (ledger.pending[at].taken, value.get("error").is_some());
+                    let part = match kind {
+                        RouteKind::Answer(_) => !taken,
+                        RouteKind::Reply(ReplyKind::Result) => !is_error,
+                        RouteKind::Reply(ReplyKind::Error) => is_error && taken,
+                        RouteKind::Reply(ReplyKind::Refused) => is_error && !taken,
+                        _ => false,
+                    };
+                    belongs(lane, part || ledger.missed || ledger.altered)
+                }
+                (Some("log" | "notifications/message"), None) if kind == RouteKind::Within => {
+                    let is_known = lane == channel || ledger.served.contains(&lane);
+                    must(is_known, || format!("a log record by {lane}, by which no call came: {text}"))?;
+                    let Some(name) = params.get("invocationId").map(Value::to_string) else { return Ok(()) };
+                    let is_known = ledger.altered || ledger.missed || ledger.reported_by(lane, &name).is_some();
+                    must(is_known, || format!("a log record by {lane} of another call: {text}"))
+                }
+                // What has a method and no id is a notification, or a log record of no call.
+                (Some(_), None) => belongs(channel, kind == RouteKind::Notice),
+                _ => Ok(()),
+            }
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,410 @@
+//! A ledger of what has crossed the boundary of a session, as far as a later fact can contradict it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{Hash, Hasher};
+
+use protocol_core::{Event, Instant, Lane, Reply, Reported};
+use serde_json::Value;
+
+use super::{Effect, Fact, Read};
+use crate::summary::number;
+
+/// Facts for the checks to read. Only [`Ledger::enter`] changes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Ledger {
+    /// Calls of ours that are not done.
+    pub(super) calls: BTreeMap<u64, Call>,
+    /// The newest number that a method has returned.
+    pub(super) newest: u64,
+    /// Calls of the peer whose handler runs.
+    pub(super) serves: BTreeMap<u64, Serve>,
+    /// Those of them that were cancelled.
+    pub(super) cancelled: BTreeSet<u64>,
+    /// Calls of the peer that began and whose events were not polled yet.
+    pub(super) arrived: VecDeque<Arrived>,
+    /// Lanes beside the channel by which calls came.
+    pub(super) served: BTreeSet<Lane>,
+    /// Lanes that may not write.
+    pub(super) stopped: BTreeSet<Lane>,
+    /// Lanes by which nothing leaves until something comes by them again.
+    pub(super) gone: BTreeSet<Lane>,
+    /// Questions of ours that are open.
+    pub(super) questions: BTreeMap<u64, Question>,
+    /// Questions of the peer that are open, and the calls of ours that they are asked under.
+    pub(super) peer_questions: BTreeMap<u64, u64>,
+    /// The handshake is done.
+    pub(super) ready: bool,
+    /// Alarms that are set.
+    pub(super) alarms: BTreeMap<u64, Expiry>,
+    /// Requests of ours on the wire.
+    pub(super) requests: Requests,
+    /// Requests of the peer that may be answered, oldest first. A peer that repeats an id while the answer to its first use waits to leave
+    /// has two of them.
+    pub(super) pending: Vec<Pending>,
+    /// The greatest time that was given to `handle_timeout`.
+    pub(super) timed: Option<Clock>,
+    /// A `handle_timeout` was due, so the handshake may have expired.
+    pub(super) was_due: bool,
+    /// The owner has closed, or the transport has ended.
+    pub(super) closing: bool,
+    pub(super) closed: bool,
+    /// A frame could not be read here: it may have been a request.
+    pub(super) missed: bool,
+    /// The peer breaks rules, or frames are damaged on the way.
+    pub(super) altered: bool,
+}
+
+/// A time that plays no part in what a judge is: it only ever grows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock(pub(super) Instant);
+
+impl PartialEq for Clock {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Clock {}
+
+impl Hash for Clock {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+/// The possibility that something has expired by now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Expiry {
+    /// A `handle_timeout` was due since it began, or its deadline was over from the start.
+    pub(super) is_possible: bool,
+}
+
+/// A call of ours.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Call {
+    pub(super) expiry: Expiry,
+    pub(super) cancelled: bool,
+    /// Questions of the peer that are open under it.
+    pub(super) questions: u32,
+    /// The JSON that it was made of, until it is on the wire.
+    pub(super) payload: Option<String>,
+}
+
+/// A call of the peer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Serve {
+    pub(super) lane: Lane,
+    pub(super) wire: String,
+    pub(super) expiry: Expiry,
+    /// Its options were changed.
+    pub(super) configured: bool,
+    /// Progress of it waits for the rate window.
+    pub(super) kept: bool,
+    /// Progress of it has left.
+    pub(super) reported: bool,
+}
+
+/// A call of the peer that has arrived.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Arrived {
+    pub(super) lane: Lane,
+    pub(super) wire: String,
+    /// The frame.
+    pub(super) frame: String,
+}
+
+/// A question of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Question {
+    pub(super) asker: u64,
+    pub(super) expiry: Expiry,
+}
+
+/// Requests of ours that have left. Those that are over differ in nothing that anything could object to later, so they have no part in
+/// what a judge is.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Requests {
+    pub(super) all: BTreeSet<u64>,
+    /// The lanes of questions.
+    pub(super) lanes: BTreeMap<u64, Lane>,
+    /// Neither cancelled nor answered.
+    pub(super) open: BTreeSet<u64>,
+    /// Responses that have arrived for calls that are not done.
+    pub(super) responses: BTreeMap<u64, String>,
+}
+
+impl PartialEq for Requests {
+    fn eq(&self, other: &Self) -> bool {
+        self.open == other.open && self.responses == other.responses
+    }
+}
+
+impl Eq for Requests {}
+
+impl Hash for Requests {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.open.hash(state);
+        self.responses.hash(state);
+    }
+}
+
+/// A request of the peer that may be answered.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Pending {
+    /// The lane that it came by.
+    pub(super) lane: Lane,
+    /// Its id as JSON, so that `1` is not `"1"`.
+    pub(super) id: String,
+    /// It began a call.
+    pub(super) taken: bool,
+    /// The name of its progress, if it began a call.
+    pub(super) token: Option<String>,
+    /// The bits of the last value.
+    pub(super) last: Option<u64>,
+    /// The exact result that its handler gave.
+    pub(super) result: Option<String>,
+}
+
+/// The number of a request that a cancel of ours names.
+pub(super) fn cancelled_request(params: &Value) -> Option<u64> {
+    let named = || params["invocationId"].as_str()?.strip_prefix("inv_")?.parse().ok();
+    params["requestId"].as_u64().or_else(named)
+}
+
+/// The name by which progress refers to its request, and whether its value is a percentage.
+pub(super) fn progress_of(method: &str, params: &Value) -> (String, bool) {
+    let is_percent = method == "actions/progress";
+    (params[if is_percent { "invocationId" } else { "progressToken" }].to_string(), is_percent)
+}
+
+pub(super) const CANCELS: [&str; 2] = ["notifications/cancelled", "actions/cancel"];
+pub(super) const PROGRESS: [&str; 2] = ["notifications/progress", "actions/progress"];
+
+/// Returns `true` if a frame has an id and may be a request, if badly made.
+pub(super) fn is_request(frame: &Value) -> bool {
+    frame.get("method").is_some() || (frame.get("result").is_none() && frame.get("error").is_none())
+}
+
+impl Ledger {
+    /// The oldest request of the peer by that lane and id.
+    pub(super) fn pending_of(&self, lane: Lane, id: &str) -> Option<usize> {
+        self.pending.iter().position(|pending| pending.id == id && pending.lane == lane)
+    }
+
+    /// The oldest request of the peer by that lane whose progress has that name: what a newer one reports leaves after the answer to it.
+    pub(super) fn reported_by(&self, lane: Lane, token: &str) -> Option<usize> {
+        self.pending.iter().position(|pending| pending.token.as_deref() == Some(token) && pending.lane == lane)
+    }
+
+    /// Remembers a fact.
+    pub(super) fn enter(&mut self, fact: &Fact<'_>, read: Option<&Read<'_>>) {
+        match fact {
+            Fact::Called { id, call, at_once } => {
+                self.newest = number(id);
+                let payload = call.given().map(|given| given.as_str().to_owned());
+                let expiry = Expiry { is_possible: *at_once };
+                self.calls.insert(number(id), Call { expiry, cancelled: false, questions: 0, payload });
+            }
+            Fact::Cancelled { id } => {
+                if let Some(call) = self.calls.get_mut(&number(id)) {
+                    call.cancelled = true;
+                }
+            }
+            Fact::Asked { key, id } => {
+                self.newest = number(key);
+                self.questions.insert(number(key), Question { asker: number(id), expiry: Expiry::default() });
+                let lane = self.serves.get(&number(id)).map(|serve| serve.lane);
+                self.requests.lanes.extend(lane.map(|lane| (number(key), lane)));
+            }
+            Fact::Abandoned { key } => drop(self.questions.remove(&number(key))),
+            Fact::Responded { id, reply, accepted } => {
+                let serve = if *accepted { self.serves.remove(&number(id)) } else { None };
+                self.cancelled.remove(&number(id));
+                if let (Some(Serve { lane, wire, .. }), Reply::Raw(result)) = (serve, reply) {
+                    // A peer that repeats the id makes it uncertain which of them is answered.
+                    let mut same = self.pending.iter_mut().filter(|pending| pending.id == wire && pending.lane == lane);
+                    if let (Some(pending), None) = (same.next(), same.next()) {
+                        pending.result = Some(result.as_str().to_owned());
+                    }
+                }
+            }
+            Fact::Configured { id } => {
+                if let Some(serve) = self.serves.get_mut(&number(id)) {
+                    (serve.expiry.is_possible, serve.configured) = (true, true);
+                }
+            }
+            Fact::AlarmSet { id, at_once } => {
+                self.newest = number(id);
+                self.alarms.insert(number(id), Expiry { is_possible: *at_once });
+            }
+            Fact::Closing { .. } => self.closing = true,
+            Fact::Answered { key } => self.end_peer_question(number(key)),
+            Fact::Reported { id, reported } => {
+                if let Some(serve) = self.serves.get_mut(&number(id)) {
+                    serve.kept |= matches!(reported, Reported::Kept);
+                }
+            }
+            Fact::Received { lane, effect, .. } => self.receive(read, *lane, *effect),
+            Fact::Sent { transmit, .. } => {
+                if let Some(read) = read {
+                    self.send(read, transmit.route.lane);
+                }
+            }
+            Fact::Polled { event, .. } => self.poll(event),
+            Fact::Timeout { now, due } => {
+                self.timed = Some(Clock(self.timed.map_or(*now, |timed| timed.0.max(*now))));
+                if due.is_some_and(|due| due <= *now) {
+                    self.was_due = true;
+                    let calls = self.calls.values_mut().map(|call| &mut call.expiry);
+                    let serves = self.serves.values_mut().map(|serve| &mut serve.expiry);
+                    let questions = self.questions.values_mut().map(|question| &mut question.expiry);
+                    let all = calls.chain(serves).chain(questions).chain(self.alarms.values_mut());
+                    all.for_each(|expiry| expiry.is_possible = true);
+                }
+            }
+            Fact::Writable { lane, is_writable: true } => drop(self.stopped.remove(lane)),
+            Fact::Writable { lane, is_writable: false } => drop(self.stopped.insert(*lane)),
+            Fact::LaneLost { lane } => {
+                self.pending.retain(|pending| pending.lane != *lane);
+                self.stopped.remove(lane);
+                self.gone.insert(*lane);
+            }
+            Fact::Returned { .. }
+            | Fact::Panicked { .. }
+            | Fact::Probed { .. }
+            | Fact::Checkpointed { .. }
+            | Fact::Ended { .. } => {}
+        }
+    }
+
+    fn end_peer_question(&mut self, key: u64) {
+        let parent = self.peer_questions.remove(&key).and_then(|id| self.calls.get_mut(&id));
+        if let Some(call) = parent {
+            call.questions = call.questions.saturating_sub(1);
+        }
+    }
+
+    fn send(&mut self, Read { value, .. }: &Read<'_>, lane: Lane) {
+        let params = &value["params"];
+        match (value["method"].as_str(), value.get("id")) {
+            (Some(_), Some(id)) => {
+                if let Some(id) = id.as_u64() {
+                    self.requests.all.insert(id);
+                    self.requests.open.insert(id);
+                    if let Some(call) = self.calls.get_mut(&id) {
+                        call.payload = None;
+                    }
+                }
+            }
+            (Some(method), None) if CANCELS.contains(&method) => {
+                if let Some(id) = cancelled_request(params) {
+                    self.requests.open.remove(&id);
+                }
+            }
+            (Some(method), None) if PROGRESS.contains(&method) => {
+                let (token, is_percent) = progress_of(method, params);
+                let value = params[if is_percent { "percent" } else { "progress" }].as_f64();
+                if let (Some(at), Some(value)) = (self.reported_by(lane, &token), value) {
+                    self.pending[at].last = Some(value.to_bits());
+                    let wire = &self.pending[at].id;
+                    if let Some(serve) = self.serves.values_mut().find(|serve| serve.wire == *wire && serve.lane == lane) {
+                        (serve.kept, serve.reported) = (false, true);
+                    }
+                }
+            }
+            (None, Some(id)) if !id.is_null() => {
+                if let Some(at) = self.pending_of(lane, &id.to_string()) {
+                    self.pending.remove(at);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn receive(&mut self, read: Option<&Read<'_>>, lane: Lane, effect: Effect) {
+        self.gone.remove(&lane);
+        let Some(Read { text, value }) = read else {
+            // Half a surrogate pair is JSON by its grammar, and a session reads it, but it is no text of ours.
+            (self.missed, self.altered) = (true, true);
+            return;
+        };
+        if !is_proper(value) {
+            self.altered = true;
+        }
+        if effect.began {
+            let wire = value.get("id").map(Value::to_string).unwrap_or_default();
+            self.arrived.push_back(Arrived { lane, wire, frame: (*text).to_owned() });
+            self.served.extend(Some(lane).filter(|lane| *lane != Lane::CHANNEL));
+        }
+        if value.is_array() {
+            self.missed = true;
+        }
+        let params = &value["params"];
+        // What was damaged so that it is no request any longer is answered nevertheless if it has an id.
+        match value.get("id") {
+            Some(id) if (is_request(value) || !is_proper(value)) && !effect.dropped => {
+                let token = params["_meta"].get("progressToken").or_else(|| params.get("invocationId")).map(Value::to_string);
+                let (taken, token) = (effect.began, token.filter(|_| effect.began));
+                self.pending.push(Pending { lane, id: id.to_string(), taken, token, last: None, result: None });
+            }
+            _ if effect.cancelled && value["method"] == "notifications/cancelled" => {
+                let id = params["requestId"].to_string();
+                // By its own lane, or else by any.
+                let runs = |pending: &Pending| pending.id == id && pending.taken;
+                let of_lane = self.pending.iter().rposition(|pending| runs(pending) && pending.lane == lane);
+                if let Some(newest) = of_lane.or_else(|| self.pending.iter().rposition(runs)) {
+                    self.pending.remove(newest);
+                }
+            }
+            _ => {}
+        }
+        // A response to a request that has not left is none.
+        let answers = |id: &u64| !is_request(value) && self.calls.contains_key(id) && self.requests.all.contains(id);
+        if let Some(id) = value["id"].as_u64().filter(answers) {
+            self.requests.responses.entry(id).or_insert_with(|| (*text).to_owned());
+        }
+    }
+
+    fn poll(&mut self, event: &Event) {
+        match event {
+            Event::Request { id, .. } => {
+                let Arrived { lane, wire, .. } =
+                    self.arrived.pop_front().unwrap_or(Arrived { lane: Lane::CHANNEL, wire: String::new(), frame: String::new() });
+                // Its clock began with its frame, and it may have expired before its event was polled.
+                let expiry = Expiry { is_possible: self.was_due };
+                self.serves.insert(number(id), Serve { lane, wire, expiry, configured: false, kept: false, reported: false });
+            }
+            Event::Cancelled { id, .. } => {
+                self.serves.remove(&number(id));
+                self.cancelled.insert(number(id));
+            }
+            Event::Input { key, .. } => drop(self.questions.remove(&number(key))),
+            Event::Done { id, outcome, .. } => {
+                self.calls.remove(&number(id));
+                self.requests.responses.remove(&number(id));
+                if matches!(outcome, protocol_core::Outcome::Result(_) | protocol_core::Outcome::Error(_)) {
+                    self.requests.open.remove(&number(id));
+                }
+            }
+            Event::Ready(_) => self.ready = true,
+            Event::InputRequested { key, parent: Some(id), .. } => {
+                self.peer_questions.insert(number(key), number(id));
+                if let Some(call) = self.calls.get_mut(&number(id)) {
+                    call.questions += 1;
+                }
+            }
+            Event::InputGone { key } => self.end_peer_question(number(key)),
+            Event::Alarm(id) => drop(self.alarms.remove(&number(id))),
+            Event::Closed(_) => self.closed = true,
+            _ => {}
+        }
+    }
+}
+
+/// Returns `true` if a frame is a message that a proper peer sends.
+fn is_proper(frame: &Value) -> bool {
+    let has = |name: &str| frame.get(name).is_some();
+    let id_fits = frame.get("id").is_none_or(|id| id.is_string() || id.is_u64() || id.is_i64());
+    let is_response = has("id") && !has("method") && has("result") != has("error");
+    let is_method =
+        frame["method"].is_string() && !has("result") && !has("error") && frame.get("params").is_none_or(Value::is_object);
+    frame["jsonrpc"] == "2.0" && id_fits && (is_response || is_method)
+}

@@ -1,0 +1,357 @@
+//! The guarantees of a session, G1 to G13, each as a check of its own over what crosses the boundary of one session.
+//!
+//! A [`Judge`] is given [`Fact`]s in the order in which they happen: what the owner called, which frames arrived and left, which events
+//! were polled. It keeps a ledger of them and runs one check for each [`Guarantee`]. It reads frames with `serde_json`, and never asks the
+//! session what it means. [`Watched`](crate::Watched) collects the facts of a session and panics on the first [`Objection`].
+
+mod checks;
+mod counting;
+mod ledger;
+mod members;
+mod transitions;
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use protocol_core::{
+    AlarmId, Event, InboundId, InputKey, Instant, Invoke, Lane, Limits, OutboundId, Received, Reply, Reported, Stats, Transmit,
+    TransportEnd,
+};
+use serde_json::Value;
+
+use crate::coverage::Coverage;
+use ledger::Ledger;
+
+/// A guarantee that [`Session`](protocol_core::Session) makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Guarantee {
+    /// G1. Judged in full.
+    DoneOnce,
+    /// G2. Judged in full.
+    OneResponse,
+    /// G3. Judged in full; values are compared only while both ends keep the rules, since a damaged request can repeat a token.
+    ProgressRises,
+    /// G4. Judged in full.
+    SilentAfterClosed,
+    /// G5. Judged by [`Stats`]: calls, handlers and bytes that wait. Memories of past ids do not show there, so that nothing grows with
+    /// age is a test of its own: `g5_nothing_grows_with_the_age_of_a_session` in `tests/tests/proofs/guarantees.rs`.
+    Bounded,
+    /// G6. A panic of the session is caught and reported with the method that panicked. Recursion without bound ends the process, which no
+    /// judge survives: it is the test that fails.
+    NeverPanics,
+    /// G7. Judged in full.
+    NoHotLoop,
+    /// G8. Needs a second session, since traffic does not say what else was ready: [`Watched::probe`](crate::Watched::probe) compares the
+    /// output of a clone that is given a needless `handle_timeout`.
+    OutputReady,
+    /// G9. Whatever has expired must have been open during a `handle_timeout` that was due. An expiry that a verb causes between two such
+    /// calls of `handle_timeout` is not told apart from theirs; the [`World`](crate::World) compares those with its model.
+    OnlyTimeoutExpires,
+    /// G10. Needs two runs: [`replays`].
+    Deterministic,
+    /// G11. Judged by ids on the wire. That the ids of the two directions are different types is checked by the compiler.
+    TypedIds,
+    /// G12. Judged where the wire names a depth, and in the events of samplings.
+    DepthBounded,
+    /// G13. Judged of calls, requests and results: each member of the payload must be found, byte for byte, on the other side of the
+    /// session. Messages and texts that the session writes itself (progress, logs, errors) are no payload.
+    PayloadUnchanged,
+    /// No number: a frame leaves by the lane that it belongs to, and as what it is.
+    RightLane,
+}
+
+impl Guarantee {
+    /// Every guarantee, in the order of their numbers.
+    pub const ALL: [Self; 14] = [
+        Self::DoneOnce,
+        Self::OneResponse,
+        Self::ProgressRises,
+        Self::SilentAfterClosed,
+        Self::Bounded,
+        Self::NeverPanics,
+        Self::NoHotLoop,
+        Self::OutputReady,
+        Self::OnlyTimeoutExpires,
+        Self::Deterministic,
+        Self::TypedIds,
+        Self::DepthBounded,
+        Self::PayloadUnchanged,
+        Self::RightLane,
+    ];
+
+    /// Its number in the documentation of `Session`, `G1` to `G13`; `lanes` for the one without a number.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::DoneOnce => "G1",
+            Self::OneResponse => "G2",
+            Self::ProgressRises => "G3",
+            Self::SilentAfterClosed => "G4",
+            Self::Bounded => "G5",
+            Self::NeverPanics => "G6",
+            Self::NoHotLoop => "G7",
+            Self::OutputReady => "G8",
+            Self::OnlyTimeoutExpires => "G9",
+            Self::Deterministic => "G10",
+            Self::TypedIds => "G11",
+            Self::DepthBounded => "G12",
+            Self::PayloadUnchanged => "G13",
+            Self::RightLane => "lanes",
+        }
+    }
+
+    /// The guarantee in one sentence.
+    #[must_use]
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            Self::DoneOnce => "every call that was accepted is done exactly once, at the latest just before the session closes",
+            Self::OneResponse => "a request has at most one response and at most one cancel, and nothing follows either",
+            Self::ProgressRises => "the value of progress rises, between the request and its response or cancel",
+            Self::SilentAfterClosed => "after the event that closes the session there is no frame, no event and no deadline",
+            Self::Bounded => "queues, tables and memories stay within the limits",
+            Self::NeverPanics => "no input panics",
+            Self::NoHotLoop => "the next deadline is later than the last handle_timeout",
+            Self::OutputReady => "output is ready when a method returns; only deadlines wait for handle_timeout",
+            Self::OnlyTimeoutExpires => "only handle_timeout expires anything",
+            Self::Deterministic => "equal operations give equal output, byte for byte",
+            Self::TypedIds => "ids and tokens are typed, and the ids of the two directions never meet",
+            Self::DepthBounded => "sampling never nests deeper than the limit",
+            Self::PayloadUnchanged => "payload bytes cross unchanged, but for line breaks between tokens",
+            Self::RightLane => "a frame leaves by the lane that it belongs to, as what it is",
+        }
+    }
+}
+
+impl fmt::Display for Guarantee {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A guarantee that was broken, and by what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Objection {
+    /// The guarantee.
+    pub guarantee: Guarantee,
+    /// The frame, event or number that broke it.
+    pub what: String,
+}
+
+impl fmt::Display for Objection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} ({})", self.guarantee.name(), self.what, self.guarantee.sentence())
+    }
+}
+
+impl std::error::Error for Objection {}
+
+/// The answer of a [`Judge`].
+pub type Verdict = Result<(), Objection>;
+
+/// Something that happened at the boundary of a session.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "the fields are the arguments and the results of the method that the variant names")]
+pub enum Fact<'a> {
+    /// `invoke` accepted a call. `at_once`: one of its time limits is zero.
+    Called { id: OutboundId, call: &'a Invoke, at_once: bool },
+    /// `cancel` accepted.
+    Cancelled { id: OutboundId },
+    /// `request_input` accepted a question of that call of the peer.
+    Asked { key: InputKey, id: InboundId },
+    /// `abandon_input` accepted.
+    Abandoned { key: InputKey },
+    /// `respond` returned; `accepted` if it returned `Ok`.
+    Responded { id: InboundId, reply: &'a Reply, accepted: bool },
+    /// `configure` accepted a deadline, which may have passed already.
+    Configured { id: InboundId },
+    /// `set_alarm` accepted. `at_once`: for an instant that is not in the future.
+    AlarmSet { id: AlarmId, at_once: bool },
+    /// `provide_input` accepted.
+    Answered { key: InputKey },
+    /// `progress` accepted an update.
+    Reported { id: InboundId, reported: Reported },
+    /// `checkpoint` accepted.
+    Checkpointed { id: InboundId },
+    /// `close` was called.
+    Closing { is_graceful: bool },
+    /// `handle_end` was called.
+    Ended { end: TransportEnd },
+    /// `handle_frame` took a frame.
+    Received { frame: &'a [u8], lane: Lane, effect: Effect },
+    /// `poll_transmit` returned a frame. `max_depth` is that of the configuration.
+    Sent { transmit: &'a Transmit, max_depth: u8 },
+    /// `poll_event` returned an event. `max_depth` is that of the configuration.
+    Polled { event: &'a Event, max_depth: u8 },
+    /// `handle_timeout` is about to be called, while the next deadline is `due`.
+    Timeout { now: Instant, due: Option<Instant> },
+    /// Any method has returned, and this is how the session stands.
+    Returned { stats: &'a Stats, limits: &'a Limits, due: Option<Instant> },
+    /// A lane may write, or not.
+    Writable { lane: Lane, is_writable: bool },
+    /// Nothing more leaves by this lane for what came by it.
+    LaneLost { lane: Lane },
+    /// A method panicked.
+    Panicked { method: &'a str, message: &'a str },
+    /// A `handle_timeout` that was not due changed the output from `before` to `after`.
+    Probed { before: &'a str, after: &'a str },
+}
+
+/// The effect of a frame that was read, as far as the counters of the session show it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Effect {
+    /// Answer of `handle_frame`.
+    pub received: Received,
+    /// A call of the peer began.
+    pub began: bool,
+    /// A call of the peer was cancelled.
+    pub cancelled: bool,
+    /// Its id was that of a request in flight, so it is never answered.
+    pub dropped: bool,
+}
+
+impl Effect {
+    /// Reads the effect of a frame off the counters before and after it.
+    #[must_use]
+    pub fn between(before: &Stats, after: &Stats, received: Received) -> Self {
+        let duplicate = protocol_core::Violation::DuplicateRequest;
+        let is_duplicate = after.violations(duplicate) > before.violations(duplicate);
+        Self {
+            received,
+            began: after.inbound_calls > before.inbound_calls,
+            cancelled: after.orphans > before.orphans,
+            dropped: is_duplicate && after.queued_bytes == before.queued_bytes,
+        }
+    }
+}
+
+/// A frame that was read once for all checks.
+#[derive(Debug)]
+struct Read<'a> {
+    text: &'a str,
+    value: Value,
+}
+
+/// Judges one session by what crosses its boundary.
+///
+/// Two judges are equal if they would object to the same things later: what is over plays no part.
+#[derive(Clone, Debug, Default)]
+pub struct Judge {
+    ledger: Ledger,
+    without: Vec<Guarantee>,
+    coverage: Coverage,
+}
+
+impl PartialEq for Judge {
+    fn eq(&self, other: &Self) -> bool {
+        self.ledger == other.ledger && self.without == other.without
+    }
+}
+
+impl Eq for Judge {}
+
+impl Hash for Judge {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.ledger.hash(state);
+        self.without.hash(state);
+    }
+}
+
+impl Judge {
+    /// A judge of a session that has just begun.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Leaves out one check.
+    pub fn leave_out(&mut self, guarantee: Guarantee) {
+        self.without.push(guarantee);
+    }
+
+    /// The peer may break rules from now on, or frames may be damaged on the way: what only a proper peer makes certain is not checked
+    /// any longer. A frame that is no proper message has the same effect.
+    pub fn distrust_peer(&mut self) {
+        self.ledger.altered = true;
+    }
+
+    /// Returns `true` once the session has closed.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.ledger.closed
+    }
+
+    /// Counts of what has happened so far.
+    #[must_use]
+    pub fn coverage(&self) -> &Coverage {
+        &self.coverage
+    }
+
+    /// Judges what has happened, and remembers it.
+    ///
+    /// # Errors
+    /// The first guarantee that it breaks. The judge is of no use afterwards.
+    pub fn see(&mut self, fact: &Fact<'_>) -> Verdict {
+        let read = match fact {
+            Fact::Sent { transmit, .. } => {
+                let text = std::str::from_utf8(&transmit.frame).map_err(|_| payload("a frame is not UTF-8"))?;
+                let value = serde_json::from_str(text).map_err(|_| payload(format!("a frame is not JSON: {text}")))?;
+                Some(Read { text, value })
+            }
+            Fact::Received { frame, .. } => {
+                std::str::from_utf8(frame).ok().and_then(|text| serde_json::from_str(text).ok().map(|value| Read { text, value }))
+            }
+            _ => None,
+        };
+        for (guarantee, check) in checks::ALL {
+            if !self.without.contains(&guarantee) {
+                check(&self.ledger, fact, read.as_ref()).map_err(|what| Objection { guarantee, what })?;
+            }
+        }
+        if let Some(happening) = counting::happening(fact, read.as_ref().map(|read| &read.value)) {
+            self.coverage.saw(happening);
+        }
+        self.coverage.meet(transitions::met(&self.ledger, fact, read.as_ref()));
+        self.ledger.enter(fact, read.as_ref());
+        Ok(())
+    }
+
+    /// The session must have closed, and its last event must have been polled.
+    ///
+    /// # Errors
+    /// [`Guarantee::DoneOnce`] or [`Guarantee::SilentAfterClosed`] if it has not.
+    pub fn see_end(&self, due: Option<Instant>) -> Verdict {
+        let object = |guarantee, what: String| Err(Objection { guarantee, what });
+        if !self.ledger.closed {
+            return object(Guarantee::SilentAfterClosed, "the session does not close".to_owned());
+        }
+        if !self.ledger.calls.is_empty() {
+            return object(Guarantee::DoneOnce, format!("never done: {:?}", self.ledger.calls.keys()));
+        }
+        if due.is_some() {
+            return object(Guarantee::SilentAfterClosed, format!("a deadline at {due:?}"));
+        }
+        Ok(())
+    }
+}
+
+fn payload(what: impl Into<String>) -> Objection {
+    Objection { guarantee: Guarantee::PayloadUnchanged, what: what.into() }
+}
+
+/// Runs something twice and compares what it says line by line.
+///
+/// # Errors
+/// [`Guarantee::Deterministic`], with the first line in which the two differ.
+pub fn replays(mut run: impl FnMut() -> Vec<String>) -> Verdict {
+    let (first, second) = (run(), run());
+    if first == second {
+        return Ok(());
+    }
+    let line = first.iter().zip(&second).position(|(one, other)| one != other).unwrap_or_else(|| first.len().min(second.len()));
+    let what = format!("two equal runs differ in line {line}: {:?} and {:?}", first.get(line), second.get(line));
+    Err(Objection { guarantee: Guarantee::Deterministic, what })
+}

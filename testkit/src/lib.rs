@@ -1,0 +1,199 @@
+//! Sessions under test in virtual time: no runtime, no socket, no clock.
+//!
+//! | Part | Is |
+//! |---|---|
+//! | [`Scripted`] | one session; the test is its peer, says exact frames and compares exact frames |
+//! | [`Pair`] | two sessions on a perfect line |
+//! | [`World`] | two sessions over links with faults, and operations drawn from a seed |
+//! | [`FarEnd`] | a peer behind links with faults, as the transport of a loop under test |
+//! | [`link`] | the links alone: latency, loss, repetition, order, damage, splits |
+//! | [`Watched`] | a stand-in for `Session` that is judged after every method |
+//! | [`judge`] | the checks of G1 to G13, by name |
+//! | [`Campaign`] | counts what many cases exercised, and fails if that was too little |
+//! | [`explore`] | a search through every state of a machine of yours, or of two sessions |
+//! | [`broken`] | sessions with one fault each, to see that a test notices |
+//! | `strategies`, `fuzz` | inputs for proptest and for fuzzers, by the features `proptest` and `arbitrary` |
+//!
+//! Everything is a pure function of its seed and of what it is given. A case of a campaign that fails prints itself as one line, which
+//! [`Campaign::again`] takes.
+//!
+//! # A loop of your own
+//!
+//! Your loop sees a [`FarEnd`] where it has its transport. If it names the type of its session once, [`Watched`] can take its place:
+//! `use testkit::Watched as Session`.
+//!
+//! ```
+//! use protocol_core::{Instant, Session};
+//! use testkit::link::Faults;
+//! use testkit::{Campaign, FarEnd, Happening, Watched, config};
+//! # mod own {
+//! #     use protocol_core::{Event, Instant, Lane, Reply, ToolOutput};
+//! #     use testkit::{FarEnd, Watched, link::Arrival};
+//! #     pub fn turn(session: &mut Watched, link: &mut FarEnd, now: Instant) {
+//! #         while let Some(arrival) = link.receive(now) {
+//! #             match arrival {
+//! #                 Arrival::Message(frame) => drop(session.handle_frame(frame, Lane::CHANNEL, now).expect("there is room")),
+//! #                 Arrival::End(end) => session.handle_end(end, now),
+//! #             }
+//! #         }
+//! #         session.handle_timeout(now);
+//! #         while let Some(event) = session.poll_event() {
+//! #             if let Event::Request { id, .. } = event {
+//! #                 let _ = session.respond(id, Reply::Tool(ToolOutput::text("ok")), now);
+//! #             }
+//! #         }
+//! #         while let Some(out) = session.poll_transmit() {
+//! #             link.send(&out.frame, now);
+//! #         }
+//! #     }
+//! # }
+//!
+//! let mut campaign = Campaign::new(&[Happening::Request, Happening::Garbage]);
+//! campaign.run(0..20, 0, |case| {
+//!     let mut link = FarEnd::new(config::client_config(), Faults::hostile(), case.seed);
+//!     let mut session = Watched::new(Session::new(config::server_config(), Instant::ZERO), Instant::ZERO);
+//!     session.judge_mut().distrust_peer();
+//!     link.run(|link, now| {
+//!         own::turn(&mut session, link, now); // One turn of your loop.
+//!         session.poll_timeout()
+//!     });
+//!     session.coverage().clone()
+//! });
+//! campaign.finish();
+//! ```
+//!
+//! # A tool
+//!
+//! The crate `endpoint` has the tools for this in its feature `testing`.
+//!
+//! ```
+//! use endpoint::testing::{Harness, every_cancel_point, every_drop_point};
+//! use protocol_core::{Json, Outcome};
+//! # use endpoint::{Context, Service, Tool, ToolError};
+//! # use protocol_core::Identity;
+//! # fn deploy() -> Service {
+//! #     Service::new(Identity::new("server", "1")).tool(Tool::new("deploy", async |context: Context, ()| {
+//! #         if !context.confirm("Deploy now?").await {
+//! #             return Ok::<_, ToolError>("left as it was");
+//! #         }
+//! #         context.sleep(std::time::Duration::from_secs(60)).await?;
+//! #         Ok("deployed")
+//! #     }))
+//! # }
+//!
+//! let call = |harness: Harness| harness.call_tool("deploy", Json::empty_object());
+//! let confirmed = || Harness::new(deploy()).answer(protocol_core::Answer::Confirm(true));
+//! let runs = every_cancel_point(confirmed, call);
+//! assert!(runs.iter().all(|run| run.outcome() == Some(&Outcome::Cancelled)));
+//! every_drop_point(confirmed, call);
+//! assert_eq!(call(confirmed()).text(), "deployed");
+//! assert_eq!(call(Harness::new(deploy())).text(), "left as it was", "a refusal is no consent");
+//! let unanswered = call(Harness::new(deploy()).answer_with(|_| None));
+//! assert_eq!(unanswered.text(), "left as it was", "nor is silence");
+//! ```
+//!
+//! # A client
+//!
+//! A server of your own words, frame by frame: it reports progress, and then says nothing more.
+//!
+//! ```
+//! use protocol_core::{Outcome, TimeoutKind};
+//! use testkit::scripted::progress;
+//! use testkit::{Scripted, config};
+//!
+//! let mut client = Scripted::client(config::client_config());
+//! client.call();
+//! let sent = client.sent();
+//! assert!(sent[0].contains(r#""method":"tools/call""#));
+//! client.at(59_000).frame(&progress(2, 1.0));
+//! client.at(118_999);
+//! assert!(client.sent().is_empty(), "progress restarts the idle clock");
+//! client.at(119_000);
+//! assert!(client.sent()[0].contains("notifications/cancelled"));
+//! assert_eq!(client.outcome(), Outcome::TimedOut(TimeoutKind::Idle));
+//! client.frame(&testkit::scripted::result(2)).expect_silence();
+//! ```
+//!
+//! # A gateway between protocols
+//!
+//! Both legs are [`Watched`] sessions, so that each is judged; [`explore`] goes through every order of its steps.
+//!
+//! ```
+//! use protocol_core::{Event, InboundId, Instant, Invoke, Json, Outcome, OutboundId, Reply, Request, Session, ToolOutput};
+//! use testkit::config::{agent as identity, agent_capabilities, app_config, client_config, gateway_config, server_config};
+//! use testkit::{Watched, carry};
+//!
+//! /// The gateway under test: a server of MCP for an agent, and the gateway end of Tesseron for an app.
+//! struct Gateway { agent: Watched, app: Watched, calls: Vec<(OutboundId, InboundId)> }
+//!
+//! impl Gateway {
+//!     fn relay(&mut self, now: Instant) {
+//!         while let Some(event) = self.agent.poll_event() {
+//!             if let Event::Request { id, request: Request::CallTool(call), .. } = event {
+//!                 let arguments = call.into_arguments().expect("the agent sends some");
+//!                 self.calls.extend(self.app.invoke(Invoke::call_tool("t", arguments), now).map(|call| (call, id)));
+//!             }
+//!         }
+//!         while let Some(event) = self.app.poll_event() {
+//!             if let Event::Done { id, outcome: Outcome::Result(result), .. } = event {
+//!                 let place = self.calls.iter().position(|(call, _)| *call == id).expect("a call of ours");
+//!                 let _ = self.agent.respond(self.calls.remove(place).1, Reply::Raw(result), now);
+//!             }
+//!         }
+//!     }
+//! }
+//!
+//! let now = Instant::ZERO;
+//! let [mut agent, near, far, mut app] = [client_config(), server_config(), gateway_config(), app_config()]
+//!     .map(|config| Watched::new(Session::new(config, now), now));
+//! let mut gateway = Gateway { agent: near, app: far, calls: Vec::new() };
+//! carry(&mut agent, &mut gateway.agent, now);
+//! carry(&mut gateway.app, &mut app, now);
+//! gateway.app.claim(identity(), agent_capabilities(), 1, now)?;
+//! agent.invoke(Invoke::call_tool("t", Json::empty_object()), now)?;
+//! while carry(&mut agent, &mut gateway.agent, now) | carry(&mut gateway.app, &mut app, now) {
+//!     if let Some(Event::Request { id, .. }) = std::iter::from_fn(|| app.poll_event()).last() {
+//!         app.respond(id, Reply::Tool(ToolOutput::text("paid")), now)?;
+//!     }
+//!     gateway.relay(now);
+//! }
+//! let done = std::iter::from_fn(|| agent.poll_event()).last();
+//! assert!(matches!(done, Some(Event::Done { outcome: Outcome::Result(result), .. }) if result.as_str().contains("paid")));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod broken;
+mod campaign;
+pub mod config;
+mod coverage;
+pub mod explore;
+mod far_end;
+#[cfg(feature = "arbitrary")]
+pub mod fuzz;
+pub mod judge;
+pub mod link;
+mod model;
+mod pair;
+mod panics;
+mod recording;
+mod rng;
+pub mod scripted;
+#[cfg(feature = "proptest")]
+pub mod strategies;
+mod subject;
+pub mod summary;
+pub mod tesseron;
+mod watched;
+pub mod world;
+
+pub use campaign::{Campaign, Vacuous};
+pub use coverage::{Coverage, Happening, Transition};
+pub use far_end::FarEnd;
+pub use judge::{Guarantee, Judge, Objection};
+pub use pair::{Pair, carry};
+pub use recording::{NoRecording, Recording};
+pub use rng::Rng;
+pub use scripted::Scripted;
+pub use subject::Subject;
+pub use watched::{Known, ODD, ODD_RESULT, Watched};
+pub use world::{Wire, World};

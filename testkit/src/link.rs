@@ -1,0 +1,298 @@
+//! Links between two ends, as state machines: they are given the time and bytes or messages, and say when the next of them arrives.
+//! Both kinds are pure functions of their faults, their seed and what they are given.
+
+use std::collections::VecDeque;
+use std::task::Waker;
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol_core::{Instant, TransportEnd};
+
+use crate::Rng;
+
+/// Faults of a link. Chances are out of 256: 256 is always.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// The time that everything takes.
+    pub latency: Duration,
+    /// The further time that it may take.
+    pub jitter: Duration,
+    /// A message is lost. Message links only: streams lose nothing but their end.
+    pub drop: u16,
+    /// A message comes twice. Message links only.
+    pub duplicate: u16,
+    /// A message may overtake others. Message links only.
+    pub reorder: u16,
+    /// A byte of a message or of a write is changed.
+    pub corrupt: u16,
+    /// A message or a write loses its tail.
+    pub truncate: u16,
+    /// A stream takes and gives at most so many bytes at once, so that writes are split and merged. Zero is no limit.
+    pub piece: u8,
+}
+
+impl Faults {
+    /// A little of everything: messages take up to 30 ms, and some are lost, doubled, overtaken, damaged or cut.
+    #[must_use]
+    pub const fn hostile() -> Self {
+        Self {
+            latency: Duration::from_millis(1),
+            jitter: Duration::from_millis(29),
+            drop: 8,
+            duplicate: 16,
+            reorder: 16,
+            corrupt: 12,
+            truncate: 4,
+            piece: 7,
+        }
+    }
+
+    /// Every message is lost.
+    #[must_use]
+    pub fn losing_everything() -> Self {
+        Self { drop: 256, ..Self::default() }
+    }
+
+    /// Returns `true` if what arrives can be something that was not sent.
+    #[must_use]
+    pub const fn alters(&self) -> bool {
+        self.corrupt > 0 || self.truncate > 0
+    }
+
+    fn delay(&self, rng: &mut Rng) -> Duration {
+        let jitter = u64::try_from(self.jitter.as_micros()).unwrap_or(u64::MAX);
+        self.latency + Duration::from_micros(if jitter == 0 { 0 } else { rng.number() % jitter })
+    }
+
+    fn damage(&self, bytes: &mut Vec<u8>, rng: &mut Rng) {
+        if rng.chance(self.corrupt) && !bytes.is_empty() {
+            let place = rng.below(bytes.len());
+            bytes[place] ^= 1 << rng.below(8);
+        }
+        if rng.chance(self.truncate) {
+            bytes.truncate(rng.below(bytes.len()));
+        }
+    }
+}
+
+/// An arrival at the reading end of a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// A message.
+    Message(Bytes),
+    /// The writer has ended, or the link is broken. Once.
+    End(TransportEnd),
+}
+
+/// One direction of a channel that carries whole messages.
+#[derive(Clone, Debug)]
+pub struct SimLink {
+    /// The faults from now on.
+    pub faults: Faults,
+    /// Nothing is taken while it is set.
+    pub stalled: bool,
+    rng: Rng,
+    /// In the order of arrival.
+    flight: VecDeque<(Instant, Arrival)>,
+    over: bool,
+    lost: u64,
+}
+
+impl SimLink {
+    /// A link that does nothing wrong yet.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self { faults: Faults::default(), stalled: false, rng: Rng::new(seed), flight: VecDeque::new(), over: false, lost: 0 }
+    }
+
+    /// The number of messages that were lost so far.
+    #[must_use]
+    pub const fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Returns `true` if [`Self::send`] may be called.
+    #[must_use]
+    pub const fn accepts(&self) -> bool {
+        !self.stalled
+    }
+
+    /// Takes a message. After the end it is lost.
+    pub fn send(&mut self, message: &Bytes, now: Instant) {
+        if self.over || self.rng.chance(self.faults.drop) {
+            self.lost += 1;
+            return;
+        }
+        let copies = 1 + usize::from(self.rng.chance(self.faults.duplicate));
+        for _ in 0..copies {
+            let mut bytes = message.to_vec();
+            self.faults.damage(&mut bytes, &mut self.rng);
+            let at = now.saturating_add(self.faults.delay(&mut self.rng));
+            let overtakes = self.rng.chance(self.faults.reorder);
+            self.put(at, Arrival::Message(Bytes::from(bytes)), overtakes);
+        }
+    }
+
+    fn put(&mut self, at: Instant, what: Arrival, overtakes: bool) {
+        let last = self.flight.back().map_or(at, |(last, _)| *last);
+        if overtakes {
+            let place = self.rng.below(self.flight.len() + 1);
+            let at = self.flight.get(place).map_or(at, |(there, _)| (*there).min(at));
+            self.flight.insert(place, (at, what));
+        } else {
+            self.flight.push_back((at.max(last), what));
+        }
+    }
+
+    /// Ends what the writer sends, or breaks the link; what is in flight is lost if it breaks.
+    pub fn end(&mut self, how: TransportEnd, now: Instant) {
+        if how == TransportEnd::Failed {
+            self.flight.clear();
+        } else if self.over {
+            return;
+        }
+        self.over = true;
+        let at = now.saturating_add(self.faults.latency);
+        self.put(if how == TransportEnd::Failed { now } else { at }, Arrival::End(how), false);
+    }
+
+    /// The next arrival that is due by `now`, if there is one.
+    pub fn receive(&mut self, now: Instant) -> Option<Arrival> {
+        if self.flight.front()?.0 > now {
+            return None;
+        }
+        self.flight.pop_front().map(|(_, what)| what)
+    }
+
+    /// Puts back an arrival that the reader had no room for.
+    pub fn put_back(&mut self, what: Arrival, now: Instant) {
+        self.flight.push_front((now, what));
+    }
+
+    /// The instant of the next arrival.
+    #[must_use]
+    pub fn due(&self) -> Option<Instant> {
+        self.flight.front().map(|(at, _)| *at)
+    }
+}
+
+/// The result of reading a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// Bytes.
+    Bytes(Vec<u8>),
+    /// Nothing yet.
+    Pending,
+    /// Nothing any more.
+    End(TransportEnd),
+}
+
+/// One direction of a byte stream with a small buffer.
+#[derive(Debug)]
+pub struct SimStream {
+    /// The faults from now on.
+    pub faults: Faults,
+    /// Nothing is taken while it is set.
+    pub stalled: bool,
+    rng: Rng,
+    flight: VecDeque<(Instant, Vec<u8>)>,
+    held: usize,
+    capacity: usize,
+    end: Option<(Instant, TransportEnd)>,
+    /// The wakers that wait to read and to write.
+    pub waiting: [Option<Waker>; 2],
+}
+
+impl SimStream {
+    /// A stream that holds at most `capacity` bytes in flight.
+    #[must_use]
+    pub fn new(seed: u64, capacity: usize) -> Self {
+        let (faults, rng) = (Faults::default(), Rng::new(seed));
+        let flight = VecDeque::new();
+        Self { faults, stalled: false, rng, flight, held: 0, capacity, end: None, waiting: [None, None] }
+    }
+
+    /// Wakes the task that waits to read (0) or to write (1).
+    pub fn wake(&mut self, which: usize) {
+        if let Some(waker) = self.waiting[which].take() {
+            waker.wake();
+        }
+    }
+
+    /// Takes some of `bytes`: how many, or an error once the link is broken. Zero is "not now".
+    ///
+    /// # Errors
+    /// The link is broken.
+    pub fn write(&mut self, bytes: &[u8], now: Instant) -> Result<usize, LinkBroken> {
+        if self.end.is_some() {
+            return Err(LinkBroken);
+        }
+        let room = if self.stalled { 0 } else { self.capacity.saturating_sub(self.held) };
+        let count = bytes.len().min(room).min(self.piece());
+        if count == 0 {
+            return Ok(0);
+        }
+        let mut taken = bytes[..count].to_vec();
+        self.faults.damage(&mut taken, &mut self.rng);
+        let at = now.saturating_add(self.faults.delay(&mut self.rng));
+        let at = self.flight.back().map_or(at, |(last, _)| at.max(*last));
+        self.held += taken.len();
+        self.flight.push_back((at, taken));
+        if at <= now {
+            self.wake(0);
+        }
+        Ok(count)
+    }
+
+    fn piece(&mut self) -> usize {
+        if self.faults.piece == 0 { usize::MAX } else { 1 + self.rng.below(self.faults.piece.into()) }
+    }
+
+    /// The bytes that have arrived by `now`.
+    pub fn read(&mut self, now: Instant) -> Read {
+        let mut got = Vec::new();
+        let most = self.piece();
+        while let Some((at, bytes)) = self.flight.front_mut() {
+            if *at > now || got.len() >= most {
+                break;
+            }
+            let count = bytes.len().min(most - got.len());
+            got.extend(bytes.drain(..count));
+            if bytes.is_empty() {
+                self.flight.pop_front();
+            }
+        }
+        self.held -= got.len();
+        if !got.is_empty() {
+            self.wake(1);
+            return Read::Bytes(got);
+        }
+        match self.end {
+            Some((at, how)) if at <= now && (self.flight.is_empty() || how == TransportEnd::Failed) => Read::End(how),
+            _ => Read::Pending,
+        }
+    }
+
+    /// Ends what the writer sends, or breaks the link; what is in flight is lost if it breaks.
+    pub fn finish(&mut self, how: TransportEnd, now: Instant) {
+        if how == TransportEnd::Failed {
+            self.flight.clear();
+            self.held = 0;
+        } else if self.end.is_some() {
+            return;
+        }
+        self.end = Some((self.flight.back().map_or(now, |(last, _)| now.max(*last)), how));
+        self.wake(0);
+        self.wake(1);
+    }
+
+    /// The instant of the next arrival, or of the end.
+    #[must_use]
+    pub fn due(&self) -> Option<Instant> {
+        self.flight.front().map(|(at, _)| *at).or_else(|| self.end.map(|(at, _)| at))
+    }
+}
+
+/// The link is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkBroken;

@@ -1,0 +1,275 @@
+//! One session with the test as its peer: frames in and out as text, time by hand.
+
+use bytes::Bytes;
+use protocol_core::{
+    Ask, Config, Event, InboundId, InputKey, Instant, Invoke, Json, Lane, Op, OutboundId, Outcome, Progress, Reply, Reported,
+    Session, ToolOutput, TransportEnd, Violation,
+};
+
+/// A session under test.
+#[derive(Debug)]
+pub struct Scripted {
+    /// The session.
+    pub session: Session,
+    /// The time that is given to its methods.
+    pub now: Instant,
+}
+
+const CLIENT_DECLARES: &str = r#"{"sampling":{},"elicitation":{"form":{},"url":{}},"roots":{"listChanged":true}}"#;
+const SERVER_DECLARES: &str = r#"{"tools":{},"prompts":{},"resources":{"subscribe":true},"completions":{},"logging":{}}"#;
+
+impl Scripted {
+    /// A session that has done nothing yet.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        Self { session: Session::new(config, Instant::ZERO), now: Instant::ZERO }
+    }
+
+    /// A server whose client, played by the test, has made the handshake of 2025-11-25 and declared everything.
+    #[must_use]
+    pub fn server(config: Config) -> Self {
+        Self::server_at(config, "2025-11-25", CLIENT_DECLARES)
+    }
+
+    /// The same, with another revision and other capabilities of the client.
+    #[must_use]
+    pub fn server_at(config: Config, revision: &str, declares: &str) -> Self {
+        let mut end = Self::new(config);
+        end.frame(&initialize(0, revision, declares));
+        end.frame(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+        assert!(end.session.is_ready());
+        end.drain();
+        end
+    }
+
+    /// A client whose server, played by the test, has made the handshake of 2025-11-25 and declared everything. Its first call has id 2.
+    #[must_use]
+    pub fn client(config: Config) -> Self {
+        Self::client_at(config, "2025-11-25", SERVER_DECLARES)
+    }
+
+    /// The same, with another revision and other capabilities of the server.
+    #[must_use]
+    pub fn client_at(config: Config, revision: &str, declares: &str) -> Self {
+        let mut end = Self::new(config);
+        end.frame(&format!(
+            r#"{{"jsonrpc":"2.0","id":1,"result":{{"protocolVersion":"{revision}","capabilities":{declares},"serverInfo":{{"name":"s","version":"1"}}}}}}"#
+        ));
+        assert!(end.session.is_ready());
+        end.drain();
+        end
+    }
+
+    /// Hands in a frame, which must be taken.
+    pub fn frame(&mut self, text: &str) -> &mut Self {
+        self.session
+            .handle_frame(Bytes::copy_from_slice(text.as_bytes()), Lane::CHANNEL, self.now)
+            .expect("the session takes frames");
+        self
+    }
+
+    /// Moves the clock to `millis` after the beginning, stopping at each deadline on the way as a driver would.
+    pub fn at(&mut self, millis: u64) -> &mut Self {
+        let target = Instant::from_millis(millis);
+        while let Some(due) = self.session.poll_timeout().filter(|due| *due <= target) {
+            assert!(due > self.now || self.now == Instant::ZERO, "G7: a deadline that lies in the past");
+            self.now = due;
+            self.session.handle_timeout(due);
+        }
+        self.now = target;
+        self.session.handle_timeout(target);
+        self
+    }
+
+    /// Moves the clock and does not call `handle_timeout`: what comes next comes late.
+    pub fn late(&mut self, millis: u64) -> &mut Self {
+        self.now = Instant::from_millis(millis);
+        self
+    }
+
+    /// The next frame that waits to be sent.
+    pub fn next_sent(&mut self) -> Option<String> {
+        let out = self.session.poll_transmit()?;
+        Some(String::from_utf8(out.frame.to_vec()).expect("frames are UTF-8"))
+    }
+
+    /// The frames that wait to be sent.
+    pub fn sent(&mut self) -> Vec<String> {
+        std::iter::from_fn(|| self.next_sent()).collect()
+    }
+
+    /// The events that wait to be handled.
+    pub fn events(&mut self) -> Vec<Event> {
+        std::iter::from_fn(|| self.session.poll_event()).collect()
+    }
+
+    /// Forgets what waits in both directions.
+    pub fn drain(&mut self) -> &mut Self {
+        self.sent();
+        self.events();
+        self
+    }
+
+    /// Starts a call of a tool with the session's clocks. Its exchange and its progress token are the number of the id.
+    pub fn call(&mut self) -> OutboundId {
+        self.invoke(Invoke::new(Op::CallTool, json(r#"{"name":"t"}"#)))
+    }
+
+    /// Starts a call, which must be admitted.
+    pub fn invoke(&mut self, call: Invoke) -> OutboundId {
+        self.session.invoke(call, self.now).expect("the call is admitted")
+    }
+
+    /// Receives a call of a tool under `id`, with `id` as its progress token, and forgets what it caused.
+    pub fn receive_call(&mut self, id: u64) -> InboundId {
+        self.frame(&call_tool(id, true));
+        self.request()
+    }
+
+    /// The one request among the events that wait; the others are forgotten.
+    pub fn request(&mut self) -> InboundId {
+        let events = self.events();
+        let found = events.iter().find_map(|event| if let Event::Request { id, .. } = event { Some(*id) } else { None });
+        found.unwrap_or_else(|| panic!("no request among {events:?}"))
+    }
+
+    /// The one question among the events that wait; the others are forgotten.
+    pub fn question(&mut self) -> InputKey {
+        let events = self.events();
+        let found = events.iter().find_map(|event| if let Event::InputRequested { key, .. } = event { Some(*key) } else { None });
+        found.unwrap_or_else(|| panic!("no question among {events:?}"))
+    }
+}
+
+/// A frame with the client's greeting.
+#[must_use]
+pub fn initialize(id: u64, revision: &str, declares: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"initialize","params":{{"protocolVersion":"{revision}","capabilities":{declares},"clientInfo":{{"name":"c","version":"1"}}}}}}"#
+    )
+}
+
+/// A frame that calls a tool; `observed` says whether it asks for progress, with `id` as the token.
+#[must_use]
+pub fn call_tool(id: u64, observed: bool) -> String {
+    let meta = if observed { format!(r#","_meta":{{"progressToken":{id}}}"#) } else { String::new() };
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"t"{meta}}}}}"#)
+}
+
+/// A frame with progress.
+#[must_use]
+pub fn progress(token: u64, value: f64) -> String {
+    format!(r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":{value}}}}}"#)
+}
+
+/// A frame with an empty result.
+#[must_use]
+pub fn result(id: u64) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)
+}
+
+/// A frame that cancels.
+#[must_use]
+pub fn cancelled(id: u64) -> String {
+    format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)
+}
+
+/// JSON that must parse.
+#[must_use]
+pub fn json(text: &str) -> Json {
+    Json::parse(text.to_owned()).expect("JSON")
+}
+
+/// A frame with any request.
+#[must_use]
+pub fn request(id: u64, method: &str, params: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#)
+}
+
+/// A frame with any notification.
+#[must_use]
+pub fn notification(method: &str, params: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{params}}}"#)
+}
+
+/// A frame with an error.
+#[must_use]
+pub fn error(id: u64, code: i64, message: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"{message}"}}}}"#)
+}
+
+impl Scripted {
+    /// The outcome of the one call that is done among the events that wait; the others are forgotten.
+    #[track_caller]
+    pub fn outcome(&mut self) -> Outcome {
+        let events = self.events();
+        let mut done = events.iter().filter_map(|event| if let Event::Done { outcome, .. } = event { Some(outcome) } else { None });
+        match (done.next(), done.next()) {
+            (Some(outcome), None) => outcome.clone(),
+            _ => panic!("not one call done among {events:?}"),
+        }
+    }
+
+    /// The rules that were broken, among the events that wait; the others are forgotten.
+    pub fn violations(&mut self) -> Vec<Violation> {
+        self.events().into_iter().filter_map(|event| if let Event::Violation(rule) = event { Some(rule) } else { None }).collect()
+    }
+
+    /// Nothing waits, neither a frame nor an event.
+    #[track_caller]
+    pub fn expect_silence(&mut self) {
+        assert_eq!((self.sent(), self.events()), (vec![], vec![]));
+    }
+}
+
+// ---- As a callee ----
+
+impl Scripted {
+    /// Reports progress, which must make sense.
+    pub fn report(&mut self, id: InboundId, update: Progress) -> Reported {
+        self.session.progress(id, update, self.now).expect("progress that makes sense")
+    }
+
+    /// Asks the caller, which must be admitted.
+    pub fn ask(&mut self, id: InboundId, ask: Ask) -> InputKey {
+        self.session.request_input(id, ask, self.now).expect("the question is admitted")
+    }
+
+    /// Ends an invocation with the text `ok`.
+    pub fn respond(&mut self, id: InboundId) -> &mut Self {
+        self.reply(id, Reply::Tool(ToolOutput::text("ok")))
+    }
+
+    /// Ends an invocation.
+    pub fn reply(&mut self, id: InboundId, reply: Reply) -> &mut Self {
+        self.session.respond(id, reply, self.now).expect("the invocation is live");
+        self
+    }
+}
+
+/// The frame of [`Scripted::respond`].
+#[must_use]
+pub fn ok(id: u64) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":"ok"}}]}}}}"#)
+}
+
+/// Every way in which a call ends, for the first call of a client that was made by [`Scripted::client`] or [`Scripted::client_at`].
+pub const ENDINGS: [(&str, Ending); 6] = [
+    ("result", |end, _| {
+        end.frame(&result(2));
+    }),
+    ("error", |end, _| {
+        end.frame(&error(2, 1, "no"));
+    }),
+    ("invalid", |end, _| {
+        end.frame(r#"{"jsonrpc":"2.0","id":2,"result":1}"#);
+    }),
+    ("cancelled", |end, call| end.session.cancel(call, None, end.now).expect("it is live")),
+    ("timed out", |end, _| {
+        end.at(60_000);
+    }),
+    ("lost", |end, _| end.session.handle_end(TransportEnd::Failed, end.now)),
+];
+
+/// Ends a call.
+pub type Ending = fn(&mut Scripted, OutboundId);

@@ -1,0 +1,181 @@
+//! Frames and events in a few words: what a model predicts, what a trace holds, and what a person compares.
+
+use protocol_core::{
+    Answer, Ask, CancelReason, Elicited, Event, InputFailed, Op, Outcome, Progress, ReplyKind, RouteKind, TimeoutKind,
+};
+use serde_json::Value;
+
+/// A frame in a few words. Ids keep their JSON type.
+#[must_use]
+pub fn frame(text: &str) -> String {
+    let Ok(frame) = serde_json::from_str::<Value>(text) else { return format!("garbage {text}") };
+    let params = &frame["params"];
+    let id = frame.get("id").map(Value::to_string);
+    match (frame["method"].as_str(), id) {
+        (Some(method), Some(id)) => {
+            let mut said = format!("request {id} {method}");
+            if let Some(name) = params.get("invocationId") {
+                said += &format!(" {} {name}", if method == "actions/invoke" { "token" } else { "parent" });
+            }
+            for (name, word) in
+                [("progressToken", "token"), ("protocol-core/samplingDepth", "depth"), ("protocol-core/parent", "parent")]
+            {
+                if let Some(value) = params["_meta"].get(name) {
+                    said += &format!(" {word} {value}");
+                }
+            }
+            said
+        }
+        (Some("notifications/cancelled"), None) => format!("cancel {}", params["requestId"]),
+        (Some("notifications/progress"), None) => {
+            format!("progress {} {}", params["progressToken"], progress(&read_progress(params)))
+        }
+        (Some("actions/cancel"), None) => format!("cancel {}", params["invocationId"]),
+        (Some("actions/progress"), None) => format!("progress {} {}", params["invocationId"], progress(&read_progress(params))),
+        (Some("log"), None) => "log".to_owned(),
+        (Some("notifications/initialized"), None) => "initialized".to_owned(),
+        (Some("notifications/message"), None) => "log".to_owned(),
+        (Some(method), None) => format!("notice {method}"),
+        (None, id) => {
+            let id = id.unwrap_or_default();
+            match frame.get("error") {
+                Some(error) => format!("error {id} {}{}", error["code"], if has_partial(error) { " partial" } else { "" }),
+                None => format!("result {id}"),
+            }
+        }
+    }
+}
+
+/// The part that a frame plays on its lane, in a few words.
+#[must_use]
+pub fn part(kind: RouteKind) -> String {
+    match kind {
+        RouteKind::Reply(ReplyKind::Result) => "result".to_owned(),
+        RouteKind::Reply(ReplyKind::Error) => "error".to_owned(),
+        RouteKind::Reply(ReplyKind::Refused) => "refusal".to_owned(),
+        RouteKind::Within => "within".to_owned(),
+        RouteKind::Request(exchange) => format!("request {}", number(exchange)),
+        RouteKind::Cancel(exchange) => format!("cancel {}", number(exchange)),
+        RouteKind::Answer(key) => format!("answer {}", number(key)),
+        RouteKind::Notice => "notice".to_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+/// Returns `true` if an error object carries what was done before it.
+#[must_use]
+pub(crate) fn has_partial(error: &Value) -> bool {
+    error["data"]["partial"].is_object()
+}
+
+/// The progress in the parameters of a notification.
+#[must_use]
+pub(crate) fn read_progress(params: &Value) -> Progress {
+    let percent = params["percent"].as_f64().map(|percent| percent.clamp(0.0, 100.0));
+    let (value, total) = (params["progress"].as_f64().or(percent), params["total"].as_f64().or_else(|| percent.map(|_| 100.0)));
+    let mut progress = Progress::default();
+    (progress.value, progress.total) = (value, total);
+    progress.message = params["message"].as_str().map(|message| message.to_owned().into());
+    progress
+}
+
+/// Progress in a few words. A number may lose its last bit where it is read with care for nothing but speed.
+#[must_use]
+pub fn progress(progress: &Progress) -> String {
+    let round = |value: f64| (value * 1e6).round() / 1e6;
+    let value = progress.value.map_or_else(|| "-".to_owned(), |value| round(value).to_string());
+    let total = progress.total.map_or_else(String::new, |total| format!("/{total}"));
+    let message = progress.message.as_ref().map_or_else(String::new, |message| format!(" {message}"));
+    format!("{value}{total}{message}")
+}
+
+/// The number in the words of an id.
+#[must_use]
+pub fn number(id: impl std::fmt::Display) -> u64 {
+    let words = id.to_string();
+    words.rsplit('-').next().and_then(|digits| digits.parse().ok()).expect("the words of an id end in its number")
+}
+
+/// The kind of a call.
+#[must_use]
+pub fn op(op: Op) -> &'static str {
+    match op {
+        Op::CallTool => "tools/call",
+        Op::ListTools => "tools/list",
+        Op::Ping => "ping",
+        _ => "other",
+    }
+}
+
+/// The kind of a question. A confirmation is a form on the wire.
+#[must_use]
+pub fn ask(ask: &Ask) -> &'static str {
+    match ask {
+        Ask::Sample(_) => "sample",
+        Ask::Elicit(_) | Ask::Confirm { .. } => "elicit",
+        Ask::OpenUrl(_) => "open",
+        _ => "roots",
+    }
+}
+
+/// An event in a few words.
+#[must_use]
+pub fn event(event: &Event) -> String {
+    match event {
+        Event::Ready(_) => "ready".to_owned(),
+        Event::PeerChanged(_) => "changed".to_owned(),
+        Event::Request { id, request, depth, observed, .. } => {
+            format!("request {} {} depth {depth} observed {observed}", number(id), op(request.op()))
+        }
+        Event::Cancelled { id, why } => {
+            let why = match why {
+                CancelReason::Peer(_) => "peer",
+                CancelReason::Deadline => "deadline",
+                CancelReason::Closing => "closing",
+                _ => "disconnected",
+            };
+            format!("cancelled {} {why}", number(id))
+        }
+        Event::Input { id, key, answer } => {
+            let answer = match answer {
+                Ok(Answer::Sample(_)) => "sample".to_owned(),
+                Ok(Answer::Elicit(Elicited::Accept(_))) => "accept".to_owned(),
+                Ok(Answer::Elicit(_)) => "decline".to_owned(),
+                Ok(Answer::OpenUrl(consent)) => format!("open {}", consent.as_str()),
+                Ok(Answer::Confirm(yes)) => format!("confirm {yes}"),
+                Ok(_) => "roots".to_owned(),
+                Err(InputFailed::Refused(error)) => format!("refused {}", error.code),
+                Err(InputFailed::Invalid(_)) => "invalid".to_owned(),
+                Err(InputFailed::TimedOut) => "timed out".to_owned(),
+                Err(_) => "lost".to_owned(),
+            };
+            format!("input {} {} {answer}", number(id), number(key))
+        }
+        Event::InputRequested { key, parent, ask: question, depth } => {
+            format!("asked {} parent {} {} depth {depth}", number(key), parent.map_or(0, number), ask(question))
+        }
+        Event::InputGone { key } => format!("gone {}", number(key)),
+        Event::Progress { id, progress: update } => format!("progress {} {}", number(id), progress(update)),
+        Event::Done { id, outcome, partial, last } => {
+            let outcome = match outcome {
+                Outcome::Result(_) => "result".to_owned(),
+                Outcome::Error(error) => format!("error {}", error.code),
+                Outcome::Cancelled => "cancelled".to_owned(),
+                Outcome::TimedOut(TimeoutKind::Idle) => "timed out idle".to_owned(),
+                Outcome::TimedOut(TimeoutKind::MaxTotal) => "timed out in all".to_owned(),
+                Outcome::Lost => "lost".to_owned(),
+                _ => "invalid".to_owned(),
+            };
+            let partial = if partial.is_some() { " partial" } else { "" };
+            let last = last.as_ref().map_or_else(String::new, |last| format!(" last {}", progress(last)));
+            format!("done {} {outcome}{partial}{last}", number(id))
+        }
+        Event::Log(_) => "log".to_owned(),
+        Event::Notice(_) => "notice".to_owned(),
+        Event::Alarm(id) => format!("alarm {}", number(id)),
+        Event::Violation(rule) => format!("violation {rule:?}"),
+        Event::HandshakeRefused(error) => format!("refused {}", error.code),
+        Event::Closed(reason) => format!("closed {reason:?}"),
+        other => format!("{other:?}"),
+    }
+}

@@ -1,0 +1,815 @@
+//! A session whose every method, frame and event is judged, and compared with a prediction if one is wanted.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::fmt::Debug;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::task::Waker;
+
+use bytes::Bytes;
+use protocol_core::drive::Machine;
+use protocol_core::{
+    AlarmId, Answer, Ask, AskError, Capabilities, CheckpointError, Close, Config, Event, ExchangeId, Full, Gone, Identity,
+    InboundId, InputKey, Instant, Invoke, InvokeError, Json, Lane, LogRecord, Logged, NotLive, Notice, OutboundId, Progress,
+    ProgressError, Protocol, Received, Refused, Reply, Reported, ServeOptions, Session, TooManyAlarms, Transmit, TransportEnd,
+    Violation,
+};
+
+use crate::coverage::Coverage;
+use crate::judge::{Effect, Fact, Judge, Verdict};
+use crate::model::{Answered, Model};
+use crate::panics::message;
+use crate::subject::Subject;
+use crate::summary::{self, number};
+
+/// Knowledge that both ends of a world share.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    /// Frames that were sent: whatever else arrives was altered on its way.
+    sent: HashSet<Bytes>,
+    /// Something that was not sent has arrived. From then on there are no predictions, only judges.
+    pub(crate) altered: bool,
+    /// Frames came twice, in another order, not at all, or from elsewhere: then rules may be broken although both ends keep them.
+    pub(crate) unfaithful: bool,
+}
+
+/// Ids that the application at one end knows, for choosing what to do next.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Known {
+    /// Calls that are not done.
+    pub calls: Vec<OutboundId>,
+    /// Calls of the peer whose handler runs, cancelled or not.
+    pub serves: Vec<InboundId>,
+    /// Questions that were asked and not answered.
+    pub questions: Vec<InputKey>,
+    /// Questions of the peer, and their kind: `sample`, `elicit`, `open` or `roots`.
+    pub asked: Vec<(InputKey, &'static str)>,
+    /// Alarms that were set.
+    pub alarms: Vec<AlarmId>,
+    /// The newest of each that has ended: for methods that are called too late.
+    pub gone: (Option<OutboundId>, Option<InboundId>, Option<InputKey>),
+}
+
+/// Arguments with everything that a careless writer would change: blanks, escapes, a repeated member, a number with trailing zeros.
+pub const ODD: &str = r#"{ "n" : 1.50e+3, "u":"\u00e9\ud83d\ude00 é","d":1,"d":2 , "z":[ ] }"#;
+/// A result with the same.
+pub const ODD_RESULT: &str = r#"{"content":[ ],"odd":{ "n" : 1.50e+3, "u":"\u00e9\ud83d\ude00 é","d":1,"d":2 , "z":[ ] }}"#;
+
+/// A session that is judged at its boundary: a stand-in for [`Session`] with the same methods.
+///
+/// Neither `Send` nor `Sync`, as are a [`World`](crate::World) and a [`FarEnd`](crate::FarEnd): the two ends of a world share what has crossed.
+///
+/// A loop that names the type once can be tested with it: `type Session = testkit::Watched;` under `cfg(test)`.
+///
+/// # Panics
+/// Each method panics if a [guarantee](crate::Guarantee) is broken; the message begins with the name of the guarantee.
+///
+/// ```
+/// use protocol_core::{Instant, Invoke, Json, Session};
+/// use testkit::{Happening, Watched, config};
+///
+/// let now = Instant::ZERO;
+/// let mut client = Watched::new(Session::new(config::client_config(), now), now);
+/// let call = client.invoke(Invoke::call_tool("t", Json::empty_object()), now)?;
+/// client.cancel(call, None, now)?;
+/// while client.poll_event().is_some() {}
+/// assert_eq!(client.coverage().of(Happening::Cancel), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Watched<S = Session> {
+    subject: S,
+    model: Option<Box<Model>>,
+    judge: Judge,
+    /// Ids that the application knows.
+    pub known: Known,
+    trace: Option<Vec<String>>,
+    shared: Option<Rc<RefCell<Shared>>>,
+    probes: bool,
+    now: Instant,
+}
+
+impl<S: Subject> Watched<S> {
+    /// Watches a session that began at `now`.
+    #[must_use]
+    pub fn new(subject: S, now: Instant) -> Self {
+        let (judge, known) = (Judge::new(), Known::default());
+        Self { subject, model: None, judge, known, trace: Some(Vec::new()), shared: None, probes: false, now }
+    }
+
+    /// Watches one end of a world, and predicts it.
+    pub(crate) fn predicted(subject: S, now: Instant, shared: Option<Rc<RefCell<Shared>>>) -> Self {
+        let config: &Config = subject.session().config();
+        let model = Some(Box::new(Model::new(config, now.as_micros())));
+        let watched = Self { model, shared, ..Self::new(subject, now) };
+        watched.agree();
+        watched
+    }
+
+    /// Returns `true` if it speaks Tesseron.
+    pub fn is_tesseron(&self) -> bool {
+        matches!(self.subject.session().config().protocol, Protocol::Tesseron(_))
+    }
+
+    /// The session, or the wrapper around it.
+    pub fn subject(&self) -> &S {
+        &self.subject
+    }
+
+    /// The judge, with all that it remembers.
+    pub fn judge(&self) -> &Judge {
+        &self.judge
+    }
+
+    /// The judge, for leaving out checks or for telling it that the peer breaks rules.
+    pub fn judge_mut(&mut self) -> &mut Judge {
+        &mut self.judge
+    }
+
+    /// Counts of what has happened so far.
+    pub fn coverage(&self) -> &Coverage {
+        self.judge.coverage()
+    }
+
+    /// Everything that happened, in order, with the time in microseconds; empty after [`Self::forget_trace`].
+    pub fn trace(&self) -> &[String] {
+        self.trace.as_deref().unwrap_or_default()
+    }
+
+    /// Keeps no trace from now on, which saves memory in long runs.
+    pub fn forget_trace(&mut self) {
+        self.trace = None;
+    }
+
+    /// Checks G8 after every method: a clone that is given a needless `handle_timeout` must have the same output. Slow.
+    pub fn probe(&mut self) {
+        self.probes = true;
+    }
+
+    pub(crate) fn model(&self) -> Option<&Model> {
+        self.model.as_deref()
+    }
+
+    pub(crate) fn forget_model(&mut self) {
+        self.model = None;
+    }
+
+    fn note(&mut self, what: impl FnOnce() -> String) {
+        if let Some(trace) = &mut self.trace {
+            trace.push(format!("{} {}", self.now.as_micros(), what()));
+        }
+    }
+
+    #[track_caller]
+    fn see(&mut self, fact: &Fact<'_>) {
+        must(self.judge.see(fact));
+    }
+
+    /// Runs a method of the session, which must not panic.
+    #[track_caller]
+    fn run<T>(&mut self, method: &str, run: impl FnOnce(&mut S) -> T) -> T {
+        match catch_unwind(AssertUnwindSafe(|| run(&mut self.subject))) {
+            Ok(value) => value,
+            Err(panic) => {
+                self.see(&Fact::Panicked { method, message: &message(&*panic) });
+                std::panic::resume_unwind(panic)
+            }
+        }
+    }
+
+    /// Runs a method on the session and on the model, and compares: `said` is its answer as the model gives it.
+    #[track_caller]
+    fn verb<T>(
+        &mut self,
+        now: Instant,
+        name: &str,
+        run: impl FnOnce(&mut S) -> T,
+        said: impl FnOnce(&T) -> Answered,
+        predict: impl FnOnce(&mut Model) -> Answered,
+    ) -> T {
+        self.now = self.now.max(now);
+        let value = self.run(name, run);
+        let got = said(&value);
+        self.note(|| format!("{name} -> {got:?}"));
+        if let Some(model) = &mut self.model {
+            assert_eq!(got, predict(model), "the model has another answer of `{name}`");
+        }
+        value
+    }
+
+    /// Checks what must hold after every method.
+    #[track_caller]
+    fn after(&mut self) {
+        let (stats, due) = (self.subject.stats(), self.subject.poll_timeout());
+        let limits = &self.subject.session().config().limits;
+        must(self.judge.see(&Fact::Returned { stats: &stats, limits, due }));
+        self.agree();
+        if self.probes && due.is_none_or(|at| at > self.now) {
+            let (mut calm, mut poked) = (self.subject.clone(), self.subject.clone());
+            poked.handle_timeout(self.now);
+            let (inside, then) = (format!("{:?}", calm.session()), format!("{:?}", poked.session()));
+            self.see(&Fact::Probed { before: &inside, after: &then });
+            let (before, after) = (output(&mut calm), output(&mut poked));
+            self.see(&Fact::Probed { before: &before, after: &after });
+        }
+    }
+
+    #[track_caller]
+    fn agree(&self) {
+        let Some(model) = &self.model else { return };
+        let (session, due) = (self.subject.session(), self.subject.poll_timeout());
+        let stats = session.stats();
+        assert_eq!(due.map(Instant::as_micros), model.poll_timeout(), "the model has another deadline");
+        assert_eq!((stats.outbound_calls, stats.inbound_calls, stats.orphans), model.sizes(), "the model has other tables");
+        let wants = (session.wants_input(Lane::CHANNEL), model.wants_input(Lane::CHANNEL));
+        assert_eq!(wants.0, wants.1, "the model differs about wanting input");
+        for lane in model.open_lanes() {
+            assert_eq!(session.replies_owed(lane), model.replies_owed(lane), "the model differs about what {lane} is owed");
+            assert_eq!(session.wants_input(lane), model.wants_input(lane), "the model differs about input by {lane}");
+        }
+        assert_eq!(session.is_closed(), model.is_closed(), "the model differs about the end");
+    }
+
+    // ---- As a caller ----
+
+    /// [`Session::invoke`].
+    ///
+    /// # Errors
+    /// As there.
+    #[track_caller]
+    pub fn invoke(&mut self, call: Invoke, now: Instant) -> Result<OutboundId, InvokeError> {
+        let copy = call.clone();
+        let said =
+            |made: &Result<OutboundId, InvokeError>| made.as_ref().map(number).map_err(|refused| format!("{:?}", refused.why));
+        let run = |subject: &mut S| subject.session_mut().invoke(call, now);
+        let made = self.verb(now, "invoke", run, said, |model| model.invoke(&copy, now.as_micros()));
+        if let Ok(id) = &made {
+            let clocks = copy.timeouts.unwrap_or_else(|| self.subject.session().config().timeouts.call);
+            let at_once = [clocks.idle, clocks.max_total].iter().flatten().any(std::time::Duration::is_zero);
+            self.see(&Fact::Called { id: *id, call: &copy, at_once });
+            self.known.calls.push(*id);
+        }
+        self.after();
+        made
+    }
+
+    /// [`Session::cancel`].
+    ///
+    /// # Errors
+    /// As there.
+    #[track_caller]
+    pub fn cancel(&mut self, id: OutboundId, reason: Option<&str>, now: Instant) -> Result<(), NotLive> {
+        let run = |subject: &mut S| subject.session_mut().cancel(id, reason, now);
+        let done = self.verb(now, "cancel", run, answered, |model| model.cancel(number(id), now.as_micros()));
+        if done.is_ok() {
+            self.see(&Fact::Cancelled { id });
+        }
+        self.after();
+        done
+    }
+
+    /// [`Session::provide_input`].
+    ///
+    /// # Errors
+    /// As there.
+    #[track_caller]
+    pub fn provide_input(&mut self, key: InputKey, answer: Answer, now: Instant) -> Result<(), NotLive> {
+        self.known.asked.retain(|(open, _)| *open != key);
+        let copy = answer.clone();
+        let run = |subject: &mut S| subject.session_mut().provide_input(key, answer, now);
+        let done = self.verb(now, "provide_input", run, answered, |model| model.provide_input(number(key), &copy, now.as_micros()));
+        if done.is_ok() {
+            self.see(&Fact::Answered { key });
+        }
+        self.after();
+        done
+    }
+
+    // ---- As a callee ----
+
+    /// [`Session::configure`].
+    ///
+    /// # Errors
+    /// As there.
+    #[track_caller]
+    pub fn configure(&mut self, id: InboundId, options: ServeOptions, now: Instant) -> Result<(), NotLive> {
+        let run = |subject: &mut S| subject.session_mut().configure(id, options, now);
+        let done = self.verb(now, "configure", run, answered, |model| model.configure(number(id), options, now.as_micros()));
+        if done.is_ok() && options.deadline.is_some() {
+            self.see(&Fact::Configured { id });
+        }
+        self.after();
+        done
+    }
+
+    /// [`Session::progress`].
+    ///
+    /// # Errors
+    /// As there.
+    #[track_caller]
+    pub fn progress(&mut self, id: InboundId, update: Progress, now: Instant) -> Result<Reported, ProgressError> {
+        let copy = update.clone();
+        let run = |subject: &mut S| subject.session_mut().progress(id, update, now);
+        let reported = self.verb(now, "progress", run, named, |model| model.progress(number(id), &copy, now.as_micros()));
+        if let Ok(reported) = &reported {
+            self.see(&Fact::Reported { id, reported: *reported });
+        }
+        self.after();
+        reported
+    }
+
+    /// [`Session::checkpoint`].
+    ///
+    /// # Errors
+    /// As there.
+    #[track_caller]
+    pub fn checkpoint(&mut self, id: InboundId, partial: Json) -> Result<(), CheckpointError> {
+        let run = |subject: &mut S| subject.session_mut().checkpoint(id, partial);
+        let done = self.verb(self.now, "checkpoint", run, answered, |model| model.checkpoint(number(id)));
+        if done.is_ok() {
+            self.see(&Fact::Checkpointed { id });
+        }
+        self.after();
+        done
+    }
+
+    /// [`Session::request_input`].
+    ///
+    /// # Errors
+    /// As there.
+    #[track_caller]
+    pub fn request_input(&mut self, id: InboundId, ask: Ask, now: Instant) -> Result<InputKey, AskError> {
+        let copy = ask.clone();
+        let run = |subject: &mut S| subject.session_mut().request_input(id, ask, now);
+        let made = self.verb(now, "request_input", run, numbered, |model| model.request_input(number(id), &copy, now.as_micros()));
+        if let Ok(key) = &made {
+            self.see(&Fact::Asked { key: *key, id });
+            self.known.questions.push(*key);
+        }
+        self.after();
+        made
+    }
+
+    /// [`Session::abandon_input`].
+    ///
+    /// # Errors
+    /// As there.
+    #[track_caller]
+    pub fn abandon_input(&mut self, key: InputKey, now: Instant) -> Result<(), NotLive> {
+        let run = |subject: &mut S| subject.session_mut().abandon_input(key, now);
+        let done = self.verb(now, "abandon_input", run, answered, |model| model.abandon_input(number(key), now.as_micros()));
+        if done.is_ok() {
+            self.see(&Fact::Abandoned { key });
+            self.known.questions.retain(|open| *open != key);
+        }
+        self.after();
+        done
+    }
+
+    /// [`Session::respond`].
+    ///
+    /// # Errors
+    /// As there.
+    #[track_caller]
+    pub fn respond(&mut self, id: InboundId, reply: Reply, now: Instant) -> Result<(), NotLive> {
+        let copy = reply.clone();
+        let run = |subject: &mut S| subject.session_mut().respond(id, reply, now);
+        let done = self.verb(now, "respond", run, answered, |model| model.respond(number(id), &copy, now.as_micros()));
+        self.see(&Fact::Responded { id, reply: &copy, accepted: done.is_ok() });
+        self.known.serves.retain(|open| *open != id);
+        self.known.gone.1 = Some(id);
+        self.after();
+        done
+    }
+
+    /// [`Session::log`].
+    ///
+    /// # Errors
+    /// As there.
+    #[track_caller]
+    pub fn log(&mut self, id: Option<InboundId>, record: LogRecord, now: Instant) -> Result<Logged, NotLive> {
+        let copy = record.clone();
+        let run = |subject: &mut S| subject.session_mut().log(id, record, now);
+        let logged = self.verb(now, "log", run, named, |model| model.log(id.map(number), &copy, now.as_micros()));
+        self.after();
+        logged
+    }
+
+    /// [`Session::notify`].
+    ///
+    /// # Errors
+    /// As there.
+    #[track_caller]
+    pub fn notify(&mut self, notice: Notice, now: Instant) -> Result<(), Refused> {
+        let copy = notice.clone();
+        let run = |subject: &mut S| subject.session_mut().notify(notice, now);
+        let done = self.verb(now, "notify", run, answered, |model| match &copy {
+            Notice::Custom { method, .. } => model.notify(method, now.as_micros()),
+            _ => unreachable!("a world has custom notices only"),
+        });
+        self.after();
+        done
+    }
+
+    /// [`Session::set_alarm`].
+    ///
+    /// # Errors
+    /// As there.
+    #[track_caller]
+    pub fn set_alarm(&mut self, at: Instant) -> Result<AlarmId, TooManyAlarms> {
+        let run = |subject: &mut S| subject.session_mut().set_alarm(at);
+        let made = self.verb(self.now, "set_alarm", run, numbered, |model| model.set_alarm(at.as_micros()));
+        if let Ok(id) = &made {
+            self.see(&Fact::AlarmSet { id: *id, at_once: at <= self.now });
+            self.known.alarms.push(*id);
+        }
+        self.after();
+        made
+    }
+
+    /// [`Session::clear_alarm`].
+    #[track_caller]
+    pub fn clear_alarm(&mut self, id: AlarmId) {
+        self.known.alarms.retain(|set| *set != id);
+        self.verb(
+            self.now,
+            "clear_alarm",
+            |subject| subject.session_mut().clear_alarm(id),
+            nothing,
+            |model| {
+                model.clear_alarm(number(id));
+                Ok(0)
+            },
+        );
+        self.after();
+    }
+
+    /// [`Session::close`].
+    #[track_caller]
+    pub fn close(&mut self, how: Close, now: Instant) {
+        self.see(&Fact::Closing { is_graceful: matches!(how, Close::Graceful { .. }) });
+        self.verb(
+            now,
+            "close",
+            |subject| subject.session_mut().close(how, now),
+            nothing,
+            |model| {
+                let grace = if let Close::Graceful { grace } = how { grace } else { std::time::Duration::ZERO };
+                model.close(grace, now.as_micros());
+                Ok(0)
+            },
+        );
+        self.after();
+    }
+
+    /// [`Session::claim`].
+    ///
+    /// # Errors
+    /// As there.
+    #[track_caller]
+    pub fn claim(&mut self, agent: Identity, capabilities: Capabilities, at_millis: u64, now: Instant) -> Result<(), Refused> {
+        let run = |subject: &mut S| subject.session_mut().claim(agent, capabilities, at_millis, now);
+        let done = self.verb(now, "claim", run, answered, |model| model.claim(now.as_micros()));
+        self.after();
+        done
+    }
+
+    // ---- Lanes ----
+
+    /// [`Session::set_writable`].
+    ///
+    /// # Errors
+    /// As there.
+    #[track_caller]
+    pub fn set_writable(&mut self, lane: Lane, is_writable: bool, now: Instant) -> Result<(), NotLive> {
+        let name = format!("set_writable {lane} {is_writable}");
+        let run = |subject: &mut S| subject.set_writable(lane, is_writable, now);
+        let done = self.verb(now, &name, run, answered, |model| model.set_writable(lane, is_writable, now.as_micros()));
+        if is_writable || done.is_ok() {
+            self.see(&Fact::Writable { lane, is_writable });
+        }
+        self.after();
+        done
+    }
+
+    /// [`Session::handle_gone`].
+    ///
+    /// # Errors
+    /// As there.
+    #[track_caller]
+    pub fn handle_gone(&mut self, gone: Gone, now: Instant) -> Result<(), NotLive> {
+        let name = match gone {
+            Gone::Lane(lane) => format!("handle_gone {lane}"),
+            _ => "handle_gone".to_owned(),
+        };
+        let run = |subject: &mut S| match gone {
+            Gone::Lane(lane) => subject.lose_lane(lane, now),
+            _ => subject.session_mut().handle_gone(gone, now),
+        };
+        let done = self.verb(now, &name, run, answered, |model| model.handle_gone(gone, now.as_micros()));
+        if let (Gone::Lane(lane), Ok(())) = (gone, done) {
+            self.see(&Fact::Writable { lane, is_writable: true });
+            if self.is_tesseron() {
+                self.see(&Fact::LaneLost { lane });
+            }
+        }
+        self.after();
+        done
+    }
+
+    /// Loses the way by which the reply to a call was to come.
+    pub(crate) fn lose_exchange(&mut self, id: OutboundId, now: Instant) {
+        let _ = self.handle_gone(Gone::Exchange(ExchangeId::from_number(number(id))), now);
+    }
+
+    fn is_open(&self, lane: Lane) -> bool {
+        self.subject.clone().session_mut().set_writable(lane, true, self.now).is_ok()
+    }
+
+    /// Returns `true` if the event that says so was not polled yet.
+    fn is_given_up(&self, lane: Lane) -> bool {
+        let mut twin = self.subject.clone();
+        std::iter::from_fn(|| twin.session_mut().poll_event())
+            .any(|event| matches!(event, Event::LaneClosed { lane: closed, .. } if closed == lane))
+    }
+
+    /// Checks that lanes that are done are forgotten, and that others are not.
+    pub(crate) fn check_lanes(&self, lanes: impl Iterator<Item = Lane>) {
+        let Some(model) = &self.model else { return };
+        let mut twin = self.subject.clone();
+        for lane in lanes {
+            let is_open = twin.session_mut().set_writable(lane, true, self.now).is_ok();
+            assert_eq!(is_open, model.is_open(lane) && !model.is_closed(), "the model differs about whether {lane} is open");
+        }
+    }
+
+    // ---- Input ----
+
+    /// [`Session::handle_end`].
+    #[track_caller]
+    pub fn handle_end(&mut self, end: TransportEnd, now: Instant) {
+        self.see(&Fact::Ended { end });
+        self.verb(
+            now,
+            "handle_end",
+            |subject| subject.handle_end(end, now),
+            nothing,
+            |model| {
+                model.handle_end(end, now.as_micros());
+                Ok(0)
+            },
+        );
+        self.after();
+    }
+
+    /// [`Session::handle_timeout`].
+    #[track_caller]
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.see(&Fact::Timeout { now, due: self.subject.poll_timeout() });
+        self.verb(
+            now,
+            "handle_timeout",
+            |subject| subject.handle_timeout(now),
+            nothing,
+            |model| {
+                model.handle_timeout(now.as_micros());
+                Ok(0)
+            },
+        );
+        self.after();
+    }
+
+    /// [`Session::handle_frame`].
+    ///
+    /// # Errors
+    /// As there.
+    #[track_caller]
+    pub fn handle_frame(&mut self, frame: Bytes, lane: Lane, now: Instant) -> Result<Received, Full> {
+        let session = self.subject.session();
+        let (wanted, closed, before) = (session.wants_input(lane), session.is_closed(), self.subject.stats());
+        let copy = frame.clone();
+        let is_given_up = lane != Lane::CHANNEL && !self.is_open(lane) && self.is_given_up(lane);
+        if let Some(shared) = &self.shared {
+            let mut shared = shared.borrow_mut();
+            shared.altered |= !shared.sent.contains(&copy);
+            if shared.altered {
+                self.model = None;
+                self.judge.distrust_peer();
+            }
+        }
+        self.now = self.now.max(now);
+        let received = match self.run("handle_frame", |subject| subject.handle_frame(frame, lane, now)) {
+            Ok(received) => received,
+            Err(full) => {
+                assert!(!wanted && full.0 == copy, "a frame was refused although input was wanted");
+                return Err(full);
+            }
+        };
+        assert!(wanted || closed, "a frame was taken although no input was wanted");
+        self.note(|| match lane {
+            Lane::CHANNEL => format!("handle_frame {}", String::from_utf8_lossy(&copy)),
+            _ => format!("handle_frame by {lane} {}", String::from_utf8_lossy(&copy)),
+        });
+        if is_given_up {
+            assert_eq!(received, Received::default(), "a frame of a lane that was given up is dropped until its event is polled");
+            self.after();
+            return Ok(received);
+        }
+        if let Some(model) = &mut self.model {
+            let text = std::str::from_utf8(&copy).expect("a frame that was sent is UTF-8");
+            assert_eq!(model.wants_input(lane), wanted, "the model differs about input by {lane}");
+            let replies = model.handle_frame(text, lane, now.as_micros());
+            assert_eq!(received.replies, replies, "the model differs about the replies to {text}");
+        }
+        if !closed {
+            let effect = Effect::between(&before, &self.subject.stats(), received);
+            self.see(&Fact::Received { frame: &copy, lane, effect });
+        }
+        self.after();
+        Ok(received)
+    }
+
+    /// Hands in a frame that the other end has not sent as if it had.
+    pub(crate) fn handle_injected(&mut self, frame: Bytes, lane: Lane, now: Instant) {
+        if let Some(shared) = &self.shared {
+            shared.borrow_mut().sent.insert(frame.clone());
+        }
+        self.handle_frame(frame, lane, now).expect("input is wanted");
+    }
+
+    // ---- Output ----
+
+    /// [`Session::poll_transmit`].
+    #[track_caller]
+    pub fn poll_transmit(&mut self) -> Option<Transmit> {
+        let out = self.run("poll_transmit", Subject::poll_transmit);
+        if let Some(out) = &out {
+            let max_depth = self.subject.session().config().depth.max;
+            let (text, lane) = (String::from_utf8_lossy(&out.frame), out.route.lane);
+            self.note(|| if lane == Lane::CHANNEL { format!("> {text}") } else { format!("> by {lane} {text}") });
+            if let Some(shared) = &self.shared {
+                shared.borrow_mut().sent.insert(out.frame.clone());
+            }
+            self.see(&Fact::Sent { transmit: out, max_depth });
+        }
+        if let Some(model) = &mut self.model {
+            let predicted = model.poll_transmit(out.as_ref().map(|out| out.route.lane));
+            let said = out.as_ref().map(|out| {
+                format!("{} as {}", summary::frame(&String::from_utf8_lossy(&out.frame)), summary::part(out.route.kind))
+            });
+            assert_eq!(said, predicted, "the model has another frame: {out:?}");
+        }
+        self.after();
+        out
+    }
+
+    /// [`Session::poll_event`].
+    #[track_caller]
+    pub fn poll_event(&mut self) -> Option<Event> {
+        let event = self.run("poll_event", Subject::poll_event);
+        if let Some(event) = &event {
+            self.note(|| format!("{event:?}"));
+        }
+        if let Some(model) = &mut self.model {
+            assert_eq!(event.as_ref().map(summary::event), model.poll_event(), "the model has another event: {event:?}");
+        }
+        if let Some(event) = &event {
+            if let Some(shared) = &self.shared {
+                let shared = shared.borrow();
+                // A cancelled handler keeps its place with the callee while the caller's is free again; and people may pull the plug.
+                let is_fault = !matches!(event, Event::Violation(Violation::TooManyRequests | Violation::PingUnanswered));
+                let is_fault = is_fault && matches!(event, Event::Violation(_)) && !shared.altered && !shared.unfaithful;
+                assert!(!is_fault, "two proper ends keep the rules: {event:?}");
+            }
+            let max_depth = self.subject.session().config().depth.max;
+            self.see(&Fact::Polled { event, max_depth });
+            if let Event::LaneClosed { lane, .. } = event {
+                self.see(&Fact::LaneLost { lane: *lane });
+            }
+            self.learn(event);
+        }
+        self.after();
+        event
+    }
+
+    /// [`Session::poll_timeout`].
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.subject.poll_timeout()
+    }
+
+    /// [`Session::wants_input`].
+    pub fn wants_input(&self, lane: Lane) -> bool {
+        self.subject.session().wants_input(lane)
+    }
+
+    /// [`Session::is_ready`].
+    pub fn is_ready(&self) -> bool {
+        self.subject.session().is_ready()
+    }
+
+    /// [`Session::is_closed`].
+    pub fn is_closed(&self) -> bool {
+        self.subject.session().is_closed()
+    }
+
+    fn learn(&mut self, event: &Event) {
+        let known = &mut self.known;
+        match event {
+            Event::Request { id, .. } => known.serves.push(*id),
+            Event::Input { key, .. } => {
+                known.questions.retain(|open| open != key);
+                known.gone.2 = Some(*key);
+            }
+            Event::InputRequested { key, ask, .. } => known.asked.push((*key, summary::ask(ask))),
+            Event::InputGone { key } => known.asked.retain(|(open, _)| open != key),
+            Event::Done { id, .. } => {
+                known.calls.retain(|open| open != id);
+                known.gone.0 = Some(*id);
+            }
+            Event::Alarm(id) => known.alarms.retain(|set| set != id),
+            _ => {}
+        }
+    }
+
+    /// Checks what must hold once the session has closed and its last event was polled.
+    #[track_caller]
+    pub fn check_end(&self) {
+        must(self.judge.see_end(self.subject.poll_timeout()));
+    }
+}
+
+#[track_caller]
+fn must(verdict: Verdict) {
+    if let Err(objection) = verdict {
+        panic!("{objection}");
+    }
+}
+
+fn answered<E: Debug>(result: &Result<(), E>) -> Answered {
+    result.as_ref().map(|()| 0).map_err(|error| format!("{error:?}"))
+}
+
+fn numbered<I: std::fmt::Display, E: Debug>(result: &Result<I, E>) -> Answered {
+    result.as_ref().map(number).map_err(|error| format!("{error:?}"))
+}
+
+/// An answer that is no id, by its name.
+fn named<T: Debug, E: Debug>(result: &Result<T, E>) -> Answered {
+    Err(result.as_ref().map_or_else(|error| format!("{error:?}"), |value| format!("{value:?}")))
+}
+
+fn nothing((): &()) -> Answered {
+    Ok(0)
+}
+
+/// Everything that a session has to give now.
+fn output<S: Subject>(subject: &mut S) -> String {
+    let due = subject.poll_timeout();
+    let frames: Vec<_> = std::iter::from_fn(|| subject.poll_transmit()).take(1_000).collect();
+    let events: Vec<_> = std::iter::from_fn(|| subject.poll_event()).take(1_000).collect();
+    format!("{due:?} {frames:?} {events:?}")
+}
+
+impl<S: Subject> Machine for Watched<S> {
+    type Event = Event;
+
+    fn handle_frame(&mut self, frame: Bytes, now: Instant) -> Result<(), Full> {
+        Self::handle_frame(self, frame, Lane::CHANNEL, now).map(|_| ())
+    }
+
+    fn handle_end(&mut self, end: TransportEnd, now: Instant) {
+        Self::handle_end(self, end, now);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        Self::handle_timeout(self, now);
+    }
+
+    fn poll_transmit(&mut self) -> Option<Transmit> {
+        Self::poll_transmit(self)
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        Self::poll_event(self)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.subject.poll_timeout()
+    }
+
+    fn wants_input(&self) -> bool {
+        self.subject.session().wants_input(Lane::CHANNEL)
+    }
+
+    fn is_closed(&self) -> bool {
+        self.subject.session().is_closed()
+    }
+
+    fn frame_limit(&self) -> usize {
+        self.subject.session().config().limits.frame_bytes
+    }
+
+    fn register(&mut self, _waker: &Waker) {}
+}

@@ -1,0 +1,215 @@
+//! The transport of an end with many lanes, as a state machine: it decides by which lane each frame comes, and remembers which of them
+//! are stopped and lost. Where exchanges live with their lanes (Tesseron), what belongs to a request comes by its lane; else by any.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use protocol_core::{Lane, Route, Session};
+use serde_json::Value;
+
+use crate::Rng;
+
+/// Counts of what has happened to lanes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Lanes that were opened.
+    pub opened: usize,
+    /// Those of them whose number was given before.
+    pub given_again: usize,
+    /// Lanes that were stopped.
+    pub stopped: usize,
+    /// Lanes that went on.
+    pub resumed: usize,
+    /// Lanes that were lost while something was owed by them.
+    pub lost: usize,
+    /// Lanes that the session has given up.
+    pub given_up: usize,
+    /// Frames that left while another lane was stopped.
+    pub passed: usize,
+    /// Verbs on lanes that were not open.
+    pub unknown: usize,
+}
+
+impl Seen {
+    /// Both together.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self {
+            opened: self.opened + other.opened,
+            given_again: self.given_again + other.given_again,
+            stopped: self.stopped + other.stopped,
+            resumed: self.resumed + other.resumed,
+            lost: self.lost + other.lost,
+            given_up: self.given_up + other.given_up,
+            passed: self.passed + other.passed,
+            unknown: self.unknown + other.unknown,
+        }
+    }
+}
+
+/// The lanes of one end.
+#[derive(Clone, Debug)]
+pub(crate) struct Lanes {
+    rng: Rng,
+    /// Exchanges live with their lanes.
+    binds: bool,
+    newest: u32,
+    open: Vec<Lane>,
+    /// Lanes whose number may be given again.
+    done: Vec<Lane>,
+    /// The lanes of requests, by their names.
+    of_request: BTreeMap<String, Lane>,
+    /// The lanes of questions, by their ids.
+    of_question: BTreeMap<String, Lane>,
+    stopped: BTreeSet<Lane>,
+    lost: BTreeSet<Lane>,
+    /// A frame that has arrived and was not taken yet.
+    pub(super) held: Option<(Lane, Bytes)>,
+    /// Counts of what has happened so far.
+    pub(super) seen: Seen,
+}
+
+impl Lanes {
+    /// No lane but the channel.
+    #[must_use]
+    pub(super) fn new(seed: u64, binds: bool) -> Self {
+        Self {
+            rng: Rng::new(seed ^ 0x1a7e),
+            binds,
+            newest: 0,
+            open: Vec::new(),
+            done: Vec::new(),
+            of_request: BTreeMap::new(),
+            of_question: BTreeMap::new(),
+            stopped: BTreeSet::new(),
+            lost: BTreeSet::new(),
+            held: None,
+            seen: Seen::default(),
+        }
+    }
+
+    /// The lane that a frame comes by; none if that is lost, and the frame with it.
+    pub(super) fn pick(&mut self, frame: &[u8], session: &Session) -> Option<Lane> {
+        self.sort_out(session);
+        let frame: Value = serde_json::from_slice(frame).unwrap_or_default();
+        let lane = match (frame["method"].as_str(), frame.get("id")) {
+            (Some("actions/invoke"), Some(_)) => {
+                let lane = if self.rng.chance(96) { self.any() } else { self.fresh() };
+                self.of_request.insert(frame["params"]["invocationId"].to_string(), lane);
+                lane
+            }
+            (Some("actions/cancel"), None) => self.bound(self.of_request.get(&frame["params"]["invocationId"].to_string())),
+            (None, Some(id)) if self.binds => self.bound(self.of_question.get(&id.to_string())),
+            (None, None) if self.binds => Lane::CHANNEL,
+            (Some(_), Some(_)) if self.rng.chance(128) => self.fresh(),
+            _ => self.any(),
+        };
+        if self.lost.contains(&lane) {
+            return None;
+        }
+        if lane != Lane::CHANNEL && !self.open.contains(&lane) {
+            self.open.push(lane);
+            self.seen.opened += 1;
+        }
+        Some(lane)
+    }
+
+    fn bound(&self, lane: Option<&Lane>) -> Lane {
+        lane.copied().unwrap_or(Lane::CHANNEL)
+    }
+
+    fn any(&mut self) -> Lane {
+        match self.rng.below(4) {
+            0 => Lane::CHANNEL,
+            1 => self.fresh(),
+            _ => self.rng.pick(&self.open).unwrap_or(Lane::CHANNEL),
+        }
+    }
+
+    fn fresh(&mut self) -> Lane {
+        if !self.done.is_empty() && self.rng.chance(80) {
+            self.seen.given_again += 1;
+            let place = self.rng.below(self.done.len());
+            return self.done.swap_remove(place);
+        }
+        self.newest += 1;
+        Lane::new(self.newest)
+    }
+
+    /// Lanes by which nothing is owed any longer are done.
+    fn sort_out(&mut self, session: &Session) {
+        let is_done = |lane: &mut Lane| session.replies_owed(*lane) == 0 && !self.stopped.contains(lane);
+        self.done.extend(self.open.extract_if(.., is_done));
+    }
+
+    /// A frame has left.
+    pub(super) fn sent(&mut self, frame: &[u8], route: Route) {
+        self.seen.passed += usize::from(!self.stopped.is_empty());
+        if self.binds
+            && let Ok(frame) = serde_json::from_slice::<Value>(frame)
+            && let (Some(_), Some(id)) = (frame.get("method"), frame.get("id"))
+        {
+            self.of_question.insert(id.to_string(), route.lane);
+        }
+    }
+
+    /// An open lane, most often; else the channel, one that is done, or one that never was.
+    pub(super) fn choose(&mut self, b: u8, c: u8, session: &Session) -> Option<Lane> {
+        self.sort_out(session);
+        let one_of = |all: &[Lane]| all.get(usize::from(b) % all.len().max(1)).copied();
+        match c % 16 {
+            0 => Some(Lane::new(1_000_000 + u32::from(b))),
+            1 => one_of(&self.done),
+            2 => Some(Lane::CHANNEL),
+            _ => one_of(&self.open),
+        }
+    }
+
+    /// One of those that are stopped.
+    pub(super) fn choose_stopped(&self, b: u8) -> Option<Lane> {
+        self.stopped.iter().nth(usize::from(b) % self.stopped.len().max(1)).copied()
+    }
+
+    /// A lane was stopped, or goes on; `was_open` says whether there was such a lane.
+    pub(super) fn set_writable(&mut self, lane: Lane, is_writable: bool, was_open: bool) {
+        self.seen.unknown += usize::from(!was_open);
+        if is_writable {
+            self.seen.resumed += usize::from(self.stopped.remove(&lane));
+        } else if was_open {
+            self.seen.stopped += usize::from(self.stopped.insert(lane));
+            if lane != Lane::CHANNEL && !self.open.contains(&lane) {
+                self.done.retain(|done| *done != lane);
+                self.open.push(lane);
+            }
+        }
+    }
+
+    /// A lane is gone; `was_open` says whether there was such a lane. Its number is not given again: its handlers may still run.
+    pub(super) fn lose(&mut self, lane: Lane, was_open: bool) {
+        self.seen.unknown += usize::from(!was_open);
+        if was_open && lane != Lane::CHANNEL {
+            self.seen.lost += 1;
+            self.hang_up(lane);
+            self.stopped.remove(&lane);
+        }
+    }
+
+    /// The session has given a lane up.
+    pub(super) fn give_up(&mut self, lane: Lane) {
+        self.seen.given_up += 1;
+        self.hang_up(lane);
+        self.stopped.remove(&lane);
+    }
+
+    fn hang_up(&mut self, lane: Lane) {
+        self.open.retain(|open| *open != lane);
+        self.done.retain(|done| *done != lane);
+        self.lost.insert(lane);
+        self.held.take_if(|(held, _)| *held == lane);
+    }
+
+    /// All that there ever were.
+    pub(super) fn all(&self) -> impl Iterator<Item = Lane> {
+        (1..=self.newest).map(Lane::new)
+    }
+}

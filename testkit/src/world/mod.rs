@@ -1,0 +1,647 @@
+//! A world of two ends: sessions over links that carry messages, or drivers over streams of bytes, in virtual time. Each end is judged
+//! by every guarantee, and compared with a model that predicts every outcome.
+//!
+//! A world does [operations](ops), four bytes each, and otherwise only carries what can be carried. So it is a pure
+//! function of its operations and its seed: [`World::trace`] of two equal runs is equal. Time stands still during an operation, and
+//! jumps, exactly to the next deadline, arrival or alarm; some operations come early or late instead.
+
+pub mod lanes;
+pub mod ops;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use protocol_core::FrameSink as _;
+use protocol_core::drive::{Driver, FrameIo, Timer};
+use protocol_core::lines::{LineDecoder, LineEncoder};
+use protocol_core::{Close, Config, Event, Gone, Instant, Lane, Session, Transmit, TransportEnd};
+
+use crate::Rng;
+use crate::coverage::Coverage;
+use crate::link::{Arrival, Faults, LinkBroken, Read, SimLink, SimStream};
+use crate::watched::Shared;
+use crate::{Subject, Watched};
+use lanes::{Lanes, Seen};
+
+/// The kind of links between the ends of a world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wire {
+    /// Links that carry whole messages; the world moves them itself.
+    Messages,
+    /// Streams of bytes in small buffers; each end has a driver.
+    Bytes,
+}
+
+type Ends<S> = [Node<S>; 2];
+
+#[derive(Debug)]
+enum Node<S: Subject> {
+    Bare { watched: Box<Watched<S>>, ended: Option<TransportEnd> },
+    Driven { driver: Box<Driver<Watched<S>, SimIo, SimTimer>>, woken: Arc<Woken>, armed: Armed, over: bool },
+}
+
+impl<S: Subject> Node<S> {
+    fn watched(&self) -> &Watched<S> {
+        match self {
+            Self::Bare { watched, .. } => watched,
+            Self::Driven { driver, .. } => driver.machine(),
+        }
+    }
+
+    /// Reaching a driven machine from outside calls for a turn of its driver.
+    fn watched_mut(&mut self) -> &mut Watched<S> {
+        match self {
+            Self::Bare { watched, .. } => watched,
+            Self::Driven { driver, woken, .. } => {
+                woken.0.store(true, Ordering::Relaxed);
+                driver.machine_mut()
+            }
+        }
+    }
+}
+
+type Armed = Rc<RefCell<Option<(Instant, Waker)>>>;
+
+#[derive(Debug)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug)]
+enum Links {
+    Messages([SimLink; 2]),
+    Bytes([Rc<RefCell<SimStream>>; 2]),
+}
+
+/// Two ends and what lies between them. End 0 is the client, or on Tesseron the gateway; link 0 leads from it to the server, or the app.
+#[derive(Debug)]
+pub struct World<S: Subject = Session> {
+    now: Rc<Cell<Instant>>,
+    ends: Ends<S>,
+    links: Links,
+    /// The lanes of end 1, if it has more than the channel.
+    lanes: Option<Lanes>,
+    /// Ends whose application polls no events.
+    deaf: [bool; 2],
+    /// At one instant deadlines come before arrivals. The other order is the rule.
+    timeouts_first: bool,
+    shared: Rc<RefCell<Shared>>,
+}
+
+impl World {
+    /// A world of two sessions that have just begun.
+    #[must_use]
+    pub fn of_sessions(client: Config, server: Config, wire: Wire, seed: u64) -> Self {
+        Self::new(Session::new(client, Instant::ZERO), Session::new(server, Instant::ZERO), wire, seed)
+    }
+
+    /// A world of two sessions and links that carry messages, judged and not predicted, with the handshake done.
+    ///
+    /// # Panics
+    /// As [`Self::shake_hands`].
+    #[must_use]
+    pub fn messages(client: Config, server: Config, seed: u64) -> Self {
+        Self::judged(client, server, Wire::Messages, seed)
+    }
+
+    /// A world of two sessions and streams of bytes with a driver at each end, judged and not predicted, with the handshake done.
+    ///
+    /// # Panics
+    /// As [`Self::shake_hands`].
+    #[must_use]
+    pub fn bytes(client: Config, server: Config, seed: u64) -> Self {
+        Self::judged(client, server, Wire::Bytes, seed)
+    }
+
+    fn judged(client: Config, server: Config, wire: Wire, seed: u64) -> Self {
+        let mut world = Self::of_sessions(client, server, wire, seed);
+        world.forget_models();
+        world.shake_hands();
+        world
+    }
+}
+
+/// Bytes that a stream of a world holds in flight: frames do not fit as a whole.
+const STREAM: usize = 96;
+/// Frames polled in one step.
+const A_STEP: usize = 64;
+/// More rounds than this without any time passing are a livelock.
+const ROUNDS: usize = 5_000;
+
+impl<S: Subject> World<S> {
+    /// A world of two subjects that have just begun.
+    #[must_use]
+    pub fn new(client: S, server: S, wire: Wire, seed: u64) -> Self {
+        let shared = Rc::new(RefCell::new(Shared::default()));
+        let now = Rc::new(Cell::new(Instant::ZERO));
+        let [first, second] = [client, server].map(|subject| Watched::predicted(subject, Instant::ZERO, Some(shared.clone())));
+        let seeds = [seed, seed.wrapping_add(1)];
+        let (ends, links) = match wire {
+            Wire::Messages => {
+                let bare = |watched| Node::Bare { watched: Box::new(watched), ended: None };
+                ([bare(first), bare(second)], Links::Messages(seeds.map(SimLink::new)))
+            }
+            Wire::Bytes => {
+                let links = seeds.map(|seed| Rc::new(RefCell::new(SimStream::new(seed, STREAM))));
+                let drive = |watched, reads: &Rc<RefCell<SimStream>>, writes: &Rc<RefCell<SimStream>>| {
+                    let io = SimIo {
+                        now: now.clone(),
+                        reads: reads.clone(),
+                        writes: writes.clone(),
+                        decoder: LineDecoder::new(1 << 20),
+                        encoder: LineEncoder::new(),
+                        at_end: false,
+                    };
+                    let armed = Armed::default();
+                    let driver = Box::new(Driver::new(watched, io, SimTimer { now: now.clone(), armed: armed.clone() }));
+                    Node::Driven { driver, woken: Arc::new(Woken(AtomicBool::new(true))), armed, over: false }
+                };
+                let ends = [drive(first, &links[1], &links[0]), drive(second, &links[0], &links[1])];
+                (ends, Links::Bytes(links))
+            }
+        };
+        Self { now, ends, links, lanes: None, deaf: [false; 2], timeouts_first: false, shared }
+    }
+
+    /// The time.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.now.get()
+    }
+
+    /// One end.
+    #[must_use]
+    pub fn end(&self, at: usize) -> &Watched<S> {
+        self.ends[at].watched()
+    }
+
+    /// One end, for calling its verbs.
+    pub fn end_mut(&mut self, at: usize) -> &mut Watched<S> {
+        self.ends[at].watched_mut()
+    }
+
+    /// Gives end 1 a transport of many lanes, chosen from `seed`. For messages, and before anything has moved.
+    ///
+    /// # Panics
+    /// If there are streams of bytes between the ends.
+    pub fn many_lanes(&mut self, seed: u64) {
+        assert!(matches!(self.links, Links::Messages(_)), "a driver has one lane");
+        self.lanes = Some(Lanes::new(seed, self.end(1).is_tesseron()));
+    }
+
+    /// Counts of what has happened to lanes.
+    #[must_use]
+    pub fn seen_of_lanes(&self) -> Seen {
+        self.lanes.as_ref().map(|lanes| lanes.seen).unwrap_or_default()
+    }
+
+    /// Everything that happened at both ends, in order at each.
+    #[must_use]
+    pub fn trace(&self) -> [Vec<String>; 2] {
+        [0, 1].map(|at| self.end(at).trace().to_vec())
+    }
+
+    /// Counts of what has happened at both ends.
+    #[must_use]
+    pub fn coverage(&self) -> Coverage {
+        let mut all = self.end(0).coverage().clone();
+        all.add(self.end(1).coverage());
+        all
+    }
+
+    /// Checks after every method that a needless `handle_timeout` changes nothing.
+    pub fn probe(&mut self) {
+        for at in 0..2 {
+            self.end_mut(at).probe();
+        }
+    }
+
+    /// Returns `true` if both ends are still predicted.
+    #[must_use]
+    pub fn is_predicted(&self) -> bool {
+        self.ends.iter().all(|end| end.watched().model().is_some())
+    }
+
+    /// Predicts nothing from now on, for configurations that the model does not know: congestion, small event queues, notices of your own.
+    pub fn forget_models(&mut self) {
+        for at in 0..2 {
+            self.end_mut(at).forget_model();
+        }
+    }
+
+    /// Changes what goes wrong on the way from `at`.
+    pub fn faults(&mut self, at: usize, change: impl FnOnce(&mut Faults)) {
+        let faults = match &mut self.links {
+            Links::Messages(links) => {
+                change(&mut links[at].faults);
+                links[at].faults
+            }
+            Links::Bytes(links) => {
+                let mut link = links[at].borrow_mut();
+                change(&mut link.faults);
+                link.faults
+            }
+        };
+        let unfaithful = faults.drop > 0 || faults.duplicate > 0 || faults.reorder > 0 || faults.alters();
+        self.shared.borrow_mut().unfaithful |= unfaithful;
+    }
+
+    /// Stops the link from `at`, or lets it go on: while it is stopped it takes nothing.
+    pub fn stall(&mut self, at: usize, stalled: bool) {
+        match &mut self.links {
+            Links::Messages(links) => links[at].stalled = stalled,
+            Links::Bytes(links) => {
+                links[at].borrow_mut().stalled = stalled;
+                links[at].borrow_mut().wake(1);
+            }
+        }
+    }
+
+    /// Stops the application of `at`, or lets it go on: while it is stopped it polls nothing.
+    pub fn deafen(&mut self, at: usize, deaf: bool) {
+        self.deaf[at] = deaf;
+        self.end_mut(at);
+    }
+
+    /// Decides the order at one instant: deadlines before arrivals, or the other way round, which is the default.
+    pub fn timeouts_first(&mut self, first: bool) {
+        self.timeouts_first = first;
+    }
+
+    /// Ends what `at` sends. What the other end sends still arrives.
+    pub fn half_close(&mut self, at: usize) {
+        self.end_link(at, TransportEnd::Eof);
+    }
+
+    /// Both directions break.
+    pub fn reset(&mut self) {
+        self.end_link(0, TransportEnd::Failed);
+        self.end_link(1, TransportEnd::Failed);
+    }
+
+    fn end_link(&mut self, at: usize, how: TransportEnd) {
+        let now = self.now();
+        match &mut self.links {
+            Links::Messages(links) => links[at].end(how, now),
+            Links::Bytes(links) => links[at].borrow_mut().finish(how, now),
+        }
+    }
+
+    /// Hands `at` a frame that the other end has not sent.
+    pub fn inject(&mut self, at: usize, frame: &str) {
+        self.shared.borrow_mut().unfaithful = true;
+        let (now, frame) = (self.now(), Bytes::copy_from_slice(frame.as_bytes()));
+        let session = self.ends[at].watched().subject().session();
+        let lane = match &mut self.lanes {
+            Some(lanes) if at == 1 => lanes.pick(&frame, session),
+            _ => Some(Lane::CHANNEL),
+        };
+        let watched = self.end_mut(at);
+        if let Some(lane) = lane.filter(|lane| watched.subject().session().wants_input(*lane)) {
+            watched.handle_injected(frame, lane, now);
+        }
+    }
+
+    // ---- Lanes ----
+
+    /// Stops a lane of end 1, or lets it go on.
+    pub fn set_writable(&mut self, lane: Lane, is_writable: bool) {
+        let now = self.now();
+        let was_open = self.end_mut(1).set_writable(lane, is_writable, now).is_ok();
+        if let Some(lanes) = &mut self.lanes {
+            lanes.set_writable(lane, is_writable, was_open);
+        }
+    }
+
+    fn check_lanes(&self) {
+        if let Some(lanes) = &self.lanes {
+            self.end(1).check_lanes(lanes.all());
+        }
+    }
+
+    /// A lane of end 1 is gone.
+    pub fn lose_lane(&mut self, lane: Lane) {
+        let now = self.now();
+        let was_open = self.end_mut(1).handle_gone(Gone::Lane(lane), now).is_ok();
+        if let Some(lanes) = &mut self.lanes {
+            lanes.lose(lane, was_open);
+        }
+    }
+
+    // ---- Time ----
+
+    /// Runs until both ends are ready.
+    ///
+    /// # Panics
+    /// If they are not after an hour of virtual time: the links lose what they carry, or the two have no revision in common.
+    pub fn shake_hands(&mut self) {
+        let limit = self.now().saturating_add(Duration::from_secs(3_600));
+        self.settle();
+        while !(0..2).all(|at| self.end(at).is_ready()) {
+            let Some(at) = self.next().filter(|at| *at <= limit && !(0..2).any(|at| self.end(at).is_closed())) else {
+                let lost = match &self.links {
+                    Links::Messages(links) => links.each_ref().map(SimLink::lost),
+                    Links::Bytes(_) => [0; 2],
+                };
+                let sent = [0, 1].map(|at| self.end(at).subject().stats().frames_out);
+                panic!("no handshake by {}: {sent:?} frames were sent, and {lost:?} of them lost, by the ends 0 and 1", self.now());
+            };
+            self.jump(at);
+        }
+    }
+
+    /// Carries all that can be carried without time passing.
+    ///
+    /// # Panics
+    /// If that never ends.
+    pub fn settle(&mut self) {
+        for _ in 0..ROUNDS {
+            let moved = [self.step(0), self.step(1)];
+            if moved == [false, false] {
+                return;
+            }
+        }
+        panic!("a livelock: it goes on without end while time stands still");
+    }
+
+    /// The next instant at which anything happens by itself.
+    #[must_use]
+    pub fn next(&self) -> Option<Instant> {
+        let now = self.now();
+        let links = match &self.links {
+            Links::Messages(links) => [links[0].due(), links[1].due()],
+            Links::Bytes(links) => [links[0].borrow().due(), links[1].borrow().due()],
+        };
+        // What is due and was not taken waits for its reader, not for time.
+        let ends = self.ends.iter().map(|end| match end {
+            Node::Bare { watched, .. } => watched.subject().poll_timeout(),
+            Node::Driven { armed, over, .. } => armed.borrow().as_ref().map(|(at, _)| *at).filter(|_| !over),
+        });
+        links.into_iter().chain(ends).flatten().filter(|at| *at > now).min()
+    }
+
+    /// Jumps to `at` in one go: what is due on the way comes late.
+    pub fn jump(&mut self, at: Instant) {
+        let at = at.max(self.now());
+        self.now.set(at);
+        if let Links::Bytes(links) = &self.links {
+            for link in links {
+                link.borrow_mut().wake(0);
+            }
+        }
+        for end in &self.ends {
+            if let Node::Driven { armed, .. } = end
+                && let Some((_, waker)) = armed.borrow_mut().take_if(|(due, _)| *due <= at)
+            {
+                waker.wake();
+            }
+        }
+        self.settle();
+    }
+
+    /// Moves to `target`, stopping wherever something happens.
+    pub fn run_until(&mut self, target: Instant) {
+        self.settle();
+        while let Some(at) = self.next().filter(|at| *at <= target) {
+            self.jump(at);
+        }
+        self.jump(target);
+    }
+
+    /// One step of one end without time passing; says whether anything happened.
+    fn step(&mut self, at: usize) -> bool {
+        let (now, deaf, timeouts_first) = (self.now(), self.deaf[at], self.timeouts_first);
+        match (&mut self.ends[at], &mut self.links) {
+            (Node::Bare { watched, ended }, Links::Messages(links)) => {
+                let mut moved = false;
+                let timeout = |watched: &mut Watched<S>| {
+                    let due = watched.subject().poll_timeout().is_some_and(|due| due <= now);
+                    if due {
+                        watched.handle_timeout(now);
+                    }
+                    due
+                };
+                if timeouts_first {
+                    moved |= timeout(watched);
+                }
+                // Bounded, so that an end which never stops talking shows as a livelock.
+                for _ in 0..A_STEP {
+                    if !links[at].accepts() {
+                        break;
+                    }
+                    let Some(out) = watched.poll_transmit() else { break };
+                    links[at].send(&out.frame, now);
+                    if let Some(lanes) = self.lanes.as_mut().filter(|_| at == 1) {
+                        lanes.sent(&out.frame, out.route);
+                    }
+                    moved = true;
+                }
+                let other = 1 - at;
+                while watched.subject().session().wants_input(Lane::CHANNEL) {
+                    let mut lanes = self.lanes.as_mut().filter(|_| at == 1);
+                    if let Some(lanes) = &mut lanes
+                        && let Some((lane, frame)) = lanes.held.take()
+                    {
+                        if let Err(full) = watched.handle_frame(frame, lane, now) {
+                            lanes.held = Some((lane, full.0));
+                            break;
+                        }
+                        moved = true;
+                        continue;
+                    }
+                    let Some(arrival) = links[other].receive(now) else { break };
+                    moved = true;
+                    match (arrival, lanes) {
+                        (Arrival::Message(frame), Some(lanes)) => {
+                            let lane = lanes.pick(&frame, watched.subject().session());
+                            lanes.held = lane.map(|lane| (lane, frame));
+                        }
+                        (Arrival::Message(frame), None) => {
+                            _ = watched.handle_frame(frame, Lane::CHANNEL, now).expect("input was wanted")
+                        }
+                        (Arrival::End(end), _) => watched.handle_end(end, now),
+                    }
+                }
+                moved |= timeout(watched);
+                while !deaf && let Some(event) = watched.poll_event() {
+                    moved = true;
+                    if let (Some(lanes), Event::LaneClosed { lane, .. }) = (&mut self.lanes, event) {
+                        lanes.give_up(lane);
+                    }
+                }
+                if watched.subject().session().is_closed() && ended.is_none() {
+                    *ended = Some(TransportEnd::Eof);
+                    links[at].end(TransportEnd::Eof, now);
+                    moved = true;
+                }
+                moved
+            }
+            (Node::Driven { driver, woken, over, .. }, _) => {
+                // A driver is polled when it was woken, and never otherwise: so a wake that is missing shows.
+                if *over || deaf || !woken.0.swap(false, Ordering::Relaxed) {
+                    return false;
+                }
+                let waker = Waker::from(woken.clone());
+                match driver.poll_event(&mut Context::from_waker(&waker)) {
+                    Poll::Ready(Ok(Some(_))) => woken.0.store(true, Ordering::Relaxed),
+                    Poll::Ready(Ok(None) | Err(LinkBroken)) => *over = driver.machine().subject().session().is_closed(),
+                    Poll::Pending => {}
+                }
+                true
+            }
+            (Node::Bare { .. }, Links::Bytes(_)) => unreachable!("a bare end has links for messages"),
+        }
+    }
+
+    // ---- The end ----
+
+    /// Clears all faults, lets all lanes go on, ends everything in one of three ways, and checks what must hold then.
+    ///
+    /// # Panics
+    /// If something does not hold.
+    pub fn finish(&mut self, how: u8) {
+        for at in 0..2 {
+            self.faults(at, |faults| *faults = Faults::default());
+            self.stall(at, false);
+            self.deafen(at, false);
+        }
+        while let Some(lane) = self.lanes.as_ref().and_then(|lanes| lanes.choose_stopped(0)) {
+            self.set_writable(lane, true);
+        }
+        self.settle();
+        self.check_lanes();
+        match how % 3 {
+            0 => self.reset(),
+            1 => (0..2).for_each(|at| {
+                let now = self.now();
+                self.end_mut(at).close(Close::Now, now);
+            }),
+            _ => (0..2).for_each(|at| self.half_close(at)),
+        }
+        self.settle();
+        for _ in 0..1_000 {
+            let Some(next) = self.next() else { break };
+            self.jump(next);
+        }
+        for at in 0..2 {
+            self.end(at).check_end();
+        }
+    }
+}
+
+/// Lets `steps` random things happen, a pure function of `seed`. Nothing is closed: [`World::finish`] does that.
+pub fn storm<S: Subject>(world: &mut World<S>, seed: u64, steps: usize) {
+    let mut rng = Rng::new(seed);
+    for _ in 0..steps {
+        let op = ops::random(&mut rng);
+        if !ops::ends(op) {
+            world.apply(op);
+        }
+    }
+}
+
+// ---- The transport and the clock of a driver ----
+
+#[derive(Debug)]
+struct SimTimer {
+    now: Rc<Cell<Instant>>,
+    armed: Armed,
+}
+
+impl Timer for SimTimer {
+    fn now(&self) -> Instant {
+        self.now.get()
+    }
+
+    fn poll_until(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<()> {
+        if at <= self.now.get() {
+            return Poll::Ready(());
+        }
+        *self.armed.borrow_mut() = Some((at, cx.waker().clone()));
+        Poll::Pending
+    }
+}
+
+#[derive(Debug)]
+struct SimIo {
+    now: Rc<Cell<Instant>>,
+    reads: Rc<RefCell<SimStream>>,
+    writes: Rc<RefCell<SimStream>>,
+    decoder: LineDecoder,
+    encoder: LineEncoder,
+    at_end: bool,
+}
+
+impl SimIo {
+    /// Writes what the link takes. `Pending` while some is left.
+    fn drain(&mut self, cx: &Context<'_>) -> Poll<Result<(), LinkBroken>> {
+        let mut link = self.writes.borrow_mut();
+        while self.encoder.has_remaining() {
+            match link.write(self.encoder.chunk(), self.now.get()) {
+                Err(broken) => return Poll::Ready(Err(broken)),
+                Ok(0) => {
+                    link.waiting[1] = Some(cx.waker().clone());
+                    return Poll::Pending;
+                }
+                Ok(count) => self.encoder.advance(count),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl FrameIo for SimIo {
+    type Error = LinkBroken;
+
+    fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, LinkBroken>> {
+        loop {
+            if let Some(frame) = self.decoder.next_frame() {
+                return Poll::Ready(Ok(Some(frame)));
+            }
+            if self.at_end {
+                return Poll::Ready(Ok(self.decoder.finish()));
+            }
+            let mut link = self.reads.borrow_mut();
+            match link.read(self.now.get()) {
+                Read::Bytes(bytes) => self.decoder.feed(&bytes),
+                Read::End(TransportEnd::Eof) => self.at_end = true,
+                Read::End(_) => return Poll::Ready(Err(LinkBroken)),
+                Read::Pending => {
+                    link.waiting[0] = Some(cx.waker().clone());
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkBroken>> {
+        self.drain(cx)
+    }
+
+    fn start_send(&mut self, transmit: Transmit) -> Result<(), LinkBroken> {
+        self.encoder.push(transmit.frame);
+        Ok(())
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkBroken>> {
+        self.drain(cx)
+    }
+
+    fn poll_close(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), LinkBroken>> {
+        self.writes.borrow_mut().finish(TransportEnd::Eof, self.now.get());
+        Poll::Ready(Ok(()))
+    }
+
+    fn set_frame_limit(&mut self, bytes: usize) {
+        self.decoder.set_limit(bytes);
+    }
+}

@@ -1,0 +1,360 @@
+//! Operations of a world, four bytes each: `[opcode, a, b, c]`. Every value is legal and keeps its meaning, since stored
+//! cases and fuzzing corpora are made of them: opcodes are only added, in the places that do nothing yet.
+//!
+//! The lowest bit of `a` is the end that acts (0 the client). `b` chooses among what is live there, `c` is how. An operation on
+//! nothing does nothing: a verb at the wrong time is legal, and what it answers is predicted.
+
+use std::time::Duration;
+
+use protocol_core::{
+    Answer, Ask, CallTimeouts, Close, Consent, Elicit, Elicited, Instant, Invoke, Json, Lane, Level, LogRecord, Notice, Op,
+    OpenUrl, Progress, RateWindow, Reply, RpcError, Sample, Sampled, ServeOptions, ToolOutput,
+};
+
+use super::World;
+use crate::Rng;
+use crate::config::{agent, agent_capabilities};
+use crate::scripted::json;
+use crate::{ODD, ODD_RESULT, Subject, Watched};
+
+/// Asks the user of the caller to open an address.
+pub const OPEN_URL: u8 = 38;
+
+/// One operation.
+pub type Operation = [u8; 4];
+
+/// The number of places for opcodes; the byte is taken modulo this.
+pub const PLACES: u8 = 64;
+/// The number of opcodes that do something.
+pub const OPCODES: u8 = 32;
+
+/// An operation as tests with a seed choose them: time, calls and answers are most of what happens.
+#[must_use]
+pub fn random(rng: &mut Rng) -> Operation {
+    const OFTEN: [u8; 10] = [0, 0, 6, 6, 7, 7, 7, 5, 4, 28];
+    let any = rng.below(OPCODES.into()) as u8;
+    let opcode = match rng.below(26) {
+        0 => any,
+        1..=9 if !(26..28).contains(&any) => any,
+        10..=15 => 17,
+        16 => 18,
+        _ => OFTEN[rng.below(OFTEN.len())],
+    };
+    let [a, mut b, c, alters, opens, ..] = rng.number().to_le_bytes();
+    // One question in eight brings an address.
+    let opcode = if opcode == 6 && opens < 32 { OPEN_URL } else { opcode };
+    // Once something is altered nothing is predicted any longer.
+    if opcode == 24 && alters > 8 {
+        b = [0, 1, 2, 3, 4, 7, 9][usize::from(b % 7)];
+    }
+    [opcode, a, b, c]
+}
+
+/// An operation for worlds with many lanes, as tests with a seed choose them: what happens to lanes, calls that open some, and what is
+/// said by them.
+#[must_use]
+pub fn random_of_lanes(rng: &mut Rng) -> Operation {
+    const OFTEN: [u8; 16] = [33, 33, 33, 33, 34, 34, 35, 36, 37, 0, 0, 0, 0, 4, 28, 6];
+    let [a, b, c, ..] = rng.number().to_le_bytes();
+    match OFTEN[rng.below(OFTEN.len())] {
+        0 => [0, 0, b & !1, c & !15],
+        opcode => [opcode, a | 1, b, c],
+    }
+}
+
+/// Returns `true` if an operation closes an end or a link.
+#[must_use]
+pub const fn ends([opcode, ..]: Operation) -> bool {
+    matches!(opcode % PLACES, 26 | 27)
+}
+
+fn pick<T: Copy>(all: &[T], which: u8) -> Option<T> {
+    all.get(usize::from(which) % all.len().max(1)).copied()
+}
+
+fn call(watched: &Watched<impl Subject>, op: Op, b: u8, c: u8) -> Invoke {
+    let mut call = match op {
+        Op::CallTool => Invoke::call_tool("t", json(ODD)),
+        _ => Invoke::new(op, json(&format!(r#"{{"name":"t","arguments":{ODD}}}"#))),
+    };
+    call.progress = c & 1 == 0;
+    call.parent = (b & 1 == 1).then(|| pick(&watched.known.asked, b >> 1)).flatten().map(|(key, _)| key);
+    let millis = |count: u8| Some(Duration::from_millis(count.into()));
+    call.timeouts = match c >> 1 & 7 {
+        1 => Some(CallTimeouts::NONE),
+        2 => Some(CallTimeouts::NONE.with_idle(millis(c)).with_reset_on_progress(true)),
+        3 => Some(CallTimeouts::NONE.with_max_total(millis(c))),
+        4 => Some(CallTimeouts::NONE.with_idle(millis(0)).with_max_total(millis(c))),
+        _ => None,
+    };
+    call
+}
+
+fn record() -> LogRecord {
+    LogRecord::new(Level::Warning, Json::null())
+}
+
+fn update(b: u8, c: u8) -> Progress {
+    let mut update = Progress::default();
+    if b & 3 != 3 {
+        update.value = Some(f64::from(c % 32));
+        update.total = (c & 32 != 0).then_some(31.0);
+    }
+    if b & 2 == 2 {
+        update.message = Some(format!("m{c}").into());
+    }
+    update
+}
+
+fn question(c: u8) -> Ask {
+    match c % 4 {
+        0 => Ask::from(Sample::new("?")),
+        1 => Ask::Elicit(Elicit::new("?", json(r#"{"type":"object","properties":{"a":{"type":"string"}}}"#))),
+        2 => Ask::Confirm { message: "?".into() },
+        _ => Ask::Roots,
+    }
+}
+
+fn answer(kind: &str, c: u8) -> Answer {
+    match (kind, c % 4) {
+        (_, 3) => Answer::Refused(RpcError::new(RpcError::USER_REJECTED, "no")),
+        ("sample", _) => Answer::Sample(Sampled::new("!", "m")),
+        ("elicit", 0) => Answer::Elicit(Elicited::Accept(json(r#"{"a":"b"}"#))),
+        ("elicit", 1) => Answer::Elicit(Elicited::Decline),
+        ("elicit", _) => Answer::Elicit(Elicited::Cancel),
+        ("open", 0) => Answer::OpenUrl(Consent::Accept),
+        ("open", 1) => Answer::OpenUrl(Consent::Decline),
+        ("open", _) => Answer::OpenUrl(Consent::Cancel),
+        _ => Answer::Roots(json("[]")),
+    }
+}
+
+/// The same on Tesseron.
+fn hostile_tesseron(b: u8, c: u8) -> String {
+    let b = if b < 224 { b % 32 } else { b };
+    let id = if c & 0x80 == 0 { b.to_string() } else { format!("\"{b}\"") };
+    let name = format!("inv_{b}");
+    match c % 12 {
+        3 => format!(r#"{{"jsonrpc":"2.0","method":"actions/cancel","params":{{"invocationId":"{name}"}}}}"#),
+        4 => format!(
+            r#"{{"jsonrpc":"2.0","method":"actions/progress","params":{{"invocationId":"{name}","percent":{}}}}}"#,
+            i32::from(c >> 4 & 7) * 20 - 10
+        ),
+        5 => crate::tesseron::invoke(b.into(), &format!("inv_{}", c >> 4)),
+        6 => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"invocationId":"{name}","output":"ok"}}}}"#),
+        7 => crate::tesseron::CLAIMED.to_owned(),
+        8 => crate::tesseron::sample(b.into(), &format!("inv_{}", c >> 4)),
+        9 => format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tesseron/hello","params":{{}}}}"#),
+        _ => hostile(b, c),
+    }
+}
+
+/// Frames that neither end would have sent then; `b` is the number in them, most often one that is or was in use.
+fn hostile(b: u8, c: u8) -> String {
+    let b = if b < 224 { b % 32 } else { b };
+    let id = if c & 0x80 == 0 { b.to_string() } else { format!("\"{b}\"") };
+    match c % 12 {
+        0 => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#),
+        1 => format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-1,"message":"no"}}}}"#),
+        2 => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":1}}"#),
+        3 => format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#),
+        4 => format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{id},"progress":{}}}}}"#,
+            c >> 4 & 7
+        ),
+        5 => format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"t","_meta":{{"progressToken":{id},"protocol-core/samplingDepth":{}}}}}}}"#,
+            c >> 5 & 3
+        ),
+        6 => format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#),
+        7 => r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_owned(),
+        8 => format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"sampling/createMessage","params":{{"messages":[{{"role":"user","content":{{"type":"text","text":"?"}}}}],"maxTokens":5,"_meta":{{"protocol-core/samplingDepth":{}}}}}}}"#,
+            c >> 4 & 7
+        ),
+        9 => format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"roots/list"}}"#),
+        10 => format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"x/y"}}"#),
+        _ => r#"{"jsonrpc":"2.0","method":"notifications/x"}"#.to_owned(),
+    }
+}
+
+impl<S: Subject> World<S> {
+    /// Does one operation, and carries what that causes.
+    pub fn apply(&mut self, [opcode, a, b, c]: Operation) {
+        let at = usize::from(a & 1);
+        let now = self.now();
+        let span = Duration::from_millis(u64::from(b) * 16 + u64::from(c));
+        match opcode % PLACES {
+            0..=8 | 10..=16 | 28 | OPEN_URL => self.verb(opcode % PLACES, at, b, c, now),
+            9 => _ = self.end_mut(at).log(None, record(), now),
+            17 => {
+                if let Some(next) = self.next() {
+                    self.jump(next);
+                }
+            }
+            18 => self.run_until(now.saturating_add(span)),
+            // Late: beyond the next deadline in one go.
+            19 => {
+                let next = self.next().unwrap_or(now);
+                self.jump(next.saturating_add(span));
+            }
+            // Early: halfway to the next deadline, and `handle_timeout` twice for nothing.
+            20 => {
+                if let Some(next) = self.next() {
+                    self.jump(Instant::from_micros(now.as_micros().midpoint(next.as_micros())));
+                }
+                let now = self.now();
+                for at in 0..2 {
+                    self.end_mut(at).handle_timeout(now);
+                    self.end_mut(at).handle_timeout(now);
+                }
+            }
+            21 => self.stall(at, b & 1 == 1),
+            22 => self.deafen(at, b & 1 == 1),
+            23 => self.timeouts_first(b & 1 == 1),
+            24 => self.fault(at, b, c),
+            25 if self.end(at).is_tesseron() => self.inject(at, &hostile_tesseron(b, c)),
+            25 => self.inject(at, &hostile(b, c)),
+            26 if c == 0 => self.end_mut(at).close(Close::Now, now),
+            26 => self.end_mut(at).close(Close::Graceful { grace: Duration::from_millis(u64::from(c) * 10) }, now),
+            27 if c % 4 == 0 => self.reset(),
+            27 => self.half_close(at),
+            29 => {
+                let notice = Notice::Custom { method: "notifications/x".into(), params: None };
+                _ = self.end_mut(at).notify(notice, now);
+            }
+            30 => _ = self.end_mut(at).set_alarm(now.saturating_add(span)),
+            31 => {
+                if let Some(id) = pick(&self.end(at).known.alarms, b) {
+                    self.end_mut(at).clear_alarm(id);
+                }
+            }
+            // A gateway is claimed for its agent.
+            32 if self.end(0).is_tesseron() => _ = self.end_mut(0).claim(agent(), agent_capabilities(), 1, now),
+            33..=37 => self.lane_verb(opcode % PLACES, b, c, now),
+            _ => {}
+        }
+        self.settle();
+        self.check_lanes();
+    }
+
+    fn verb(&mut self, opcode: u8, at: usize, b: u8, c: u8, now: Instant) {
+        let watched = self.end_mut(at);
+        let (open, gone) = (pick(&watched.known.calls, b), watched.known.gone);
+        let serve = pick(&watched.known.serves, b);
+        match opcode {
+            0 => drop(watched.invoke(call(watched, Op::CallTool, b, c), now)),
+            1 => drop(watched.invoke(call(watched, Op::ListTools, b, c), now)),
+            2 => drop(watched.invoke(call(watched, Op::Ping, 0, c), now)),
+            3 => {
+                if let Some(id) = open {
+                    _ = watched.cancel(id, Some("why"), now);
+                }
+            }
+            4 => {
+                if let Some(id) = serve {
+                    _ = watched.progress(id, update(c >> 6, c), now);
+                }
+            }
+            5 => {
+                if let Some(id) = serve {
+                    let reply = match c % 3 {
+                        0 => Reply::Tool(ToolOutput::text("ok")),
+                        1 if watched.is_tesseron() => Reply::Tool(ToolOutput::structured(json(ODD))),
+                        1 => Reply::Raw(json(ODD_RESULT)),
+                        _ => Reply::Error(RpcError::internal("no")),
+                    };
+                    _ = watched.respond(id, reply, now);
+                }
+            }
+            6 => {
+                if let Some(id) = serve {
+                    _ = watched.request_input(id, question(c), now);
+                }
+            }
+            OPEN_URL => {
+                if let Some(id) = serve {
+                    _ = watched.request_input(id, OpenUrl::new("?", "https://a/").with_id("e").into(), now);
+                }
+            }
+            7 => {
+                if let Some((key, kind)) = pick(&watched.known.asked, b) {
+                    _ = watched.provide_input(key, answer(kind, c), now);
+                }
+            }
+            8 => {
+                if let Some(key) = pick(&watched.known.questions, b) {
+                    _ = watched.abandon_input(key, now);
+                }
+            }
+            10 => {
+                if let Some(id) = serve {
+                    _ = watched.checkpoint(id, json(r#"{"processed":1}"#));
+                }
+            }
+            11 => {
+                if let Some(id) = serve {
+                    _ = watched.configure(id, ServeOptions::default().with_deadline(Duration::from_millis(u64::from(c) * 20)), now);
+                }
+            }
+            12 => {
+                if let Some(id) = serve {
+                    let window = RateWindow::new(u32::from(c % 5), Duration::from_millis(u64::from(c) * 4));
+                    _ = watched.configure(id, ServeOptions::default().with_window(window), now);
+                }
+            }
+            // Verbs that come too late.
+            13 => gone.0.into_iter().for_each(|id| _ = watched.cancel(id, Some("why"), now)),
+            14 => gone.1.into_iter().for_each(|id| _ = watched.respond(id, Reply::Tool(ToolOutput::text("late")), now)),
+            15 => gone.1.into_iter().for_each(|id| _ = watched.progress(id, Progress::value(1.0), now)),
+            16 => gone.2.into_iter().for_each(|key| _ = watched.abandon_input(key, now)),
+            // The handler of the client sends many updates in a row.
+            _ => {
+                for value in 0..u32::from(c % 16) {
+                    if let Some(id) = serve {
+                        _ = watched.progress(id, Progress::value(f64::from(u32::from(b) + value)), now);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Operations on lanes, which happen only where there are many.
+    fn lane_verb(&mut self, opcode: u8, b: u8, c: u8, now: Instant) {
+        let session = self.ends[1].watched().subject().session();
+        let Some(lanes) = &mut self.lanes else { return };
+        let (lane, stopped) = (lanes.choose(b, c, session), lanes.choose_stopped(b));
+        match opcode {
+            33 => lane.into_iter().for_each(|lane| self.set_writable(lane, false)),
+            34 => stopped.or(lane).into_iter().for_each(|lane| self.set_writable(lane, true)),
+            // The channel goes with all the rest of the transport.
+            35 => lane.into_iter().filter(|lane| *lane != Lane::CHANNEL).for_each(|lane| self.lose_lane(lane)),
+            36 => {
+                if let Some(id) = pick(&self.end(1).known.serves, b) {
+                    _ = self.end_mut(1).log(Some(id), record(), now);
+                }
+            }
+            _ => {
+                if let Some(id) = pick(&self.end(0).known.calls, b) {
+                    self.end_mut(0).lose_exchange(id, now);
+                }
+            }
+        }
+    }
+
+    /// `b` says what goes wrong, `c` how much; zero puts it right.
+    fn fault(&mut self, at: usize, b: u8, c: u8) {
+        let span = Duration::from_millis(c.into());
+        self.faults(at, |faults| match b % 10 {
+            0 => faults.latency = span,
+            1 => faults.jitter = span,
+            2 => faults.drop = (c / 2).into(),
+            3 => faults.duplicate = c.into(),
+            4 => faults.reorder = c.into(),
+            5 => faults.corrupt = (c / 2).into(),
+            6 => faults.truncate = (c / 4).into(),
+            7 => faults.piece = c,
+            _ => *faults = crate::link::Faults::default(),
+        });
+    }
+}

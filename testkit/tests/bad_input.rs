@@ -1,0 +1,201 @@
+//! Configurations and machines that make no sense: a clear failure, and soon.
+
+use std::hash::Hash;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use protocol_core::{Instant, Invoke, Session};
+use testkit::broken::{Broken, Fault};
+use testkit::config::{client_config, server_config};
+use testkit::explore::pair::{self, Orders, explore_pair};
+use testkit::explore::{Bounds, Explored, Failure, explore};
+use testkit::link::{Arrival, Faults, SimLink};
+use testkit::{Campaign, FarEnd, Happening, Recording, Watched, Wire, World};
+
+/// The message of the panic that it must end with.
+fn failure(run: impl FnOnce()) -> String {
+    let panic = catch_unwind(AssertUnwindSafe(run)).expect_err("it fails");
+    panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).expect("a text")
+}
+
+#[test]
+fn a_link_that_loses_everything_loses_everything() {
+    let mut link = SimLink::new(1);
+    link.faults = Faults::losing_everything();
+    (0..1_000).for_each(|_| link.send(&"{}".into(), Instant::ZERO));
+    assert_eq!((link.lost(), link.due(), link.receive(Instant::ZERO)), (1_000, None, None));
+}
+
+#[test]
+fn a_world_that_loses_everything_says_that_there_is_no_handshake_and_what_was_lost() {
+    let what = failure(|| {
+        let mut world = World::of_sessions(client_config(), server_config(), Wire::Messages, 1);
+        (0..2).for_each(|at| world.faults(at, |faults| *faults = Faults::losing_everything()));
+        world.shake_hands();
+    });
+    assert!(what.starts_with("no handshake by ") && what.contains("[1, 0] frames were sent, and [1, 0] of them lost"), "{what}");
+}
+
+#[test]
+fn a_loop_at_a_link_that_loses_everything_ends_and_its_campaign_is_vacuous() {
+    let mut campaign = Campaign::new(&[Happening::Request, Happening::Cancel]);
+    campaign.run(0..3, 0, |case| {
+        let mut link = FarEnd::new(client_config(), Faults::losing_everything(), case.seed);
+        link.run(|link, now| {
+            while link.receive(now).is_some() {}
+            None
+        });
+        link.coverage().clone()
+    });
+    let what = failure(|| campaign.finish());
+    assert!(what.starts_with("vacuous: in 3 cases no request arrived"), "{what}");
+}
+
+#[test]
+fn a_campaign_without_a_case_is_vacuous() {
+    assert!(failure(|| Campaign::new(&[]).finish()).starts_with("vacuous: in 0 cases"));
+    let mut campaign = Campaign::new(&[Happening::Cancel, Happening::Progress]);
+    campaign.run(0..5, 0, |recording| {
+        let mut world = World::messages(client_config(), server_config(), recording.seed);
+        recording.play(&mut world);
+        world.finish(0);
+        world.coverage()
+    });
+    assert!(failure(|| campaign.finish()).starts_with("vacuous: in 5 cases no cancel happened, no progress crossed\n"));
+}
+
+#[test]
+fn a_failing_case_prints_itself_and_runs_again() {
+    let case = |recording: &Recording| {
+        let mut world = World::messages(client_config(), server_config(), recording.seed);
+        recording.play(&mut world);
+        let coverage = world.coverage();
+        assert_eq!(coverage.of(Happening::Cancel), 0, "a cancel happened");
+        coverage
+    };
+    let what = failure(|| Campaign::new(&[]).run(0..50, 60, case));
+    let (_, line) = what.split_once("again(\"").expect("a line to run it again");
+    let (line, _) = line.split_once('"').expect("its end");
+    assert!(!line.contains('\n') && failure(|| Campaign::new(&[]).again(line, case)).contains("a cancel happened"));
+    let recording: Recording = line.parse().expect("a recording");
+    assert_eq!(recording.to_string(), line);
+    for no in ["", "seed", "seed x operations", "seed 1 operations 00", "seed 1 operations 0001020g", "seed 1"] {
+        assert!(no.parse::<Recording>().is_err(), "{no}");
+    }
+    assert!(failure(|| Campaign::new(&[]).again("nonsense", case)).contains("nonsense"));
+}
+
+#[test]
+fn zero_bounds_are_a_failure() {
+    struct Any;
+    impl Explored for Any {
+        type Step = u8;
+        fn steps(&self) -> Vec<u8> {
+            vec![1]
+        }
+        fn take(&mut self, _: &u8) {}
+        fn state(&self) -> impl Hash {}
+    }
+    for bounds in [Bounds { states: 0, ..Bounds::default() }, Bounds { depth: 0, ..Bounds::default() }] {
+        assert_eq!(explore(|| Any, bounds), Err(Failure::Nothing));
+    }
+    let [client, server] = [client_config(), server_config()].map(|config| Session::new(config, Instant::ZERO));
+    let none = explore_pair(client, server, pair::Bounds::default(), Orders::Enough).expect_err("nothing can happen");
+    assert!(none.what.contains("nothing can happen"), "{}", none.what);
+}
+
+#[test]
+fn a_machine_with_states_without_end_is_a_failure() {
+    struct Counter(u64);
+    impl Explored for Counter {
+        type Step = u64;
+        fn steps(&self) -> Vec<u64> {
+            vec![1, 2]
+        }
+        fn take(&mut self, step: &u64) {
+            self.0 += step;
+        }
+        fn state(&self) -> impl Hash {
+            self.0
+        }
+    }
+    let bounds = Bounds { states: 50, depth: 1_000 };
+    assert_eq!(explore(|| Counter(0), bounds), Err(Failure::TooMany { states: 50 }));
+    let found = explore(|| Counter(0), Bounds { states: 50, depth: 10 }).expect("everything holds");
+    assert!(found.cut > 0 && found.states == 21, "{found:?}");
+}
+
+#[test]
+fn a_machine_that_fails_is_found_by_the_shortest_way() {
+    struct Lock(Vec<u8>);
+    impl Explored for Lock {
+        type Step = u8;
+        fn steps(&self) -> Vec<u8> {
+            vec![0, 1]
+        }
+        fn take(&mut self, step: &u8) {
+            self.0.push(*step);
+            assert!(!self.0.ends_with(&[1, 1, 0]), "open");
+        }
+        fn state(&self) -> impl Hash {
+            self.0.clone()
+        }
+    }
+    let failure = explore(|| Lock(Vec::new()), Bounds::default()).expect_err("it opens");
+    assert_eq!(failure, Failure::Objection { what: "open".to_owned(), way: vec![1, 1, 0] });
+}
+
+#[test]
+fn a_session_that_never_comes_to_rest_is_a_failure() {
+    let what = failure(|| {
+        let [client, server] =
+            [client_config(), server_config()].map(|config| Broken::new(Session::new(config, Instant::ZERO), Fault::Chatters));
+        let mut world = World::new(client, server, Wire::Messages, 1);
+        world.forget_models();
+        world.settle();
+        world.end_mut(0).invoke(Invoke::ping(), Instant::ZERO).expect("accepted");
+        world.settle();
+    });
+    assert!(what.starts_with("a livelock"), "{what}");
+}
+
+#[test]
+fn a_loop_that_spins_is_a_failure() {
+    let spin = |next: fn(Instant) -> Instant| {
+        failure(|| {
+            let mut link = FarEnd::new(client_config(), Faults::default(), 1);
+            link.run(|_, now| Some(next(now)));
+        })
+    };
+    assert!(spin(|now| now).starts_with("the loop spins: 1000 turns"));
+    let what = spin(|now| now.saturating_add(std::time::Duration::from_micros(1)));
+    assert!(what.starts_with("the loop does not come to an end"), "{what}");
+}
+
+#[test]
+fn a_broken_session_in_a_loop_of_ones_own_is_objected_to() {
+    let what = failure(|| {
+        let mut link = FarEnd::new(client_config(), Faults::default(), 3);
+        let broken = Broken::new(Session::new(server_config(), Instant::ZERO), Fault::Panics);
+        let mut session = Watched::new(broken, Instant::ZERO);
+        link.run(|link, now| {
+            while let Some(arrival) = link.receive(now) {
+                match arrival {
+                    Arrival::Message(frame) => _ = session.handle_frame(frame, protocol_core::Lane::CHANNEL, now).unwrap(),
+                    Arrival::End(end) => session.handle_end(end, now),
+                }
+            }
+            session.handle_timeout(now);
+            while session.poll_event().is_some() {}
+            while let Some(out) = session.poll_transmit() {
+                link.send(&out.frame, now);
+            }
+            session.poll_timeout()
+        });
+    });
+    assert!(what.starts_with("G6: handle_frame panicked: a cancel"), "{what}");
+    let mut session = Watched::new(Broken::new(Session::new(client_config(), Instant::ZERO), Fault::RepeatsDone), Instant::ZERO);
+    let call = session.invoke(Invoke::ping(), Instant::ZERO).expect("accepted");
+    session.cancel(call, None, Instant::ZERO).expect("live");
+    let what = failure(|| while session.poll_event().is_some() {});
+    assert!(what.starts_with("G1: done twice"), "{what}");
+}

@@ -1,0 +1,525 @@
+//! MCP 2026-07-28, in which every request names its caller: the server's end (`Basic`, `Versioning`, `Discovery`).
+
+use protocol_core::mcp::{CacheHint, Era};
+use protocol_core::{
+    Ask, AskError, CancelReason, Close, CloseReason, Event, Gone, InboundId, Instant, Lane, Level, LogRecord, Logged, NotFound,
+    NotLive, Notice, Page, Progress, Reply, ReplyKind, Reported, RouteKind, RpcError, SubscriptionFilter, Text, ToolOutput,
+    Violation,
+};
+use std::time::Duration;
+
+use testkit::Scripted;
+use testkit::config::{server_config, with};
+use testkit::scripted::{call_tool, error, initialize, json, request};
+
+/// A `_meta` that names the version `version`, no capability, and also `more`.
+fn meta(version: &str, more: &str) -> String {
+    let version = format!(r#""io.modelcontextprotocol/protocolVersion":{version}"#);
+    format!(r#""_meta":{{{version},"io.modelcontextprotocol/clientCapabilities":{{}}{more}}}"#)
+}
+
+/// A stateless request whose parameters are `params`, members with a comma after each, and whose `_meta` has also `more`.
+fn stateless(id: u64, method: &str, params: &str, more: &str) -> String {
+    request(id, method, &format!("{{{params}{}}}", meta(r#""2026-07-28""#, more)))
+}
+
+fn call(id: u64, more: &str) -> String {
+    stateless(id, "tools/call", r#""name":"t","arguments":{},"#, more)
+}
+
+/// The response to request `id`, with the members that every result has around `members`.
+fn complete(id: u64, members: &str) -> String {
+    let server = r#""_meta":{"io.modelcontextprotocol/serverInfo":{"name":"server","version":"1"}}"#;
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"complete",{members}{server}}}}}"#)
+}
+
+/// The id of the only request among the events.
+fn requested(server: &mut Scripted) -> InboundId {
+    let events = server.events();
+    let [Event::Request { id, .. }] = events.as_slice() else { panic!("{events:?}") };
+    *id
+}
+
+/// A server without the handshake era.
+fn modern() -> Scripted {
+    Scripted::new(with(server_config(), |config| config.era = Era::Modern))
+}
+
+#[test]
+fn a_request_is_served_without_a_handshake_and_its_result_names_the_type_and_the_server() {
+    let mut server = Scripted::new(server_config());
+    server.frame(&call(7, ""));
+    let id = requested(&mut server);
+    server.session.respond(id, Reply::Tool(ToolOutput::text("done")), server.now).unwrap();
+    assert_eq!(server.sent(), [complete(7, r#""content":[{"type":"text","text":"done"}],"#)]);
+    assert!(!server.session.is_ready(), "no handshake was made");
+}
+
+#[test]
+fn a_request_tells_its_handler_who_calls_with_which_capabilities_and_in_which_trace() {
+    let mut server = Scripted::new(server_config());
+    let more =
+        r#","io.modelcontextprotocol/clientInfo":{"name":"c","version":"2","title":"C"},"traceparent":"00-1-2-03","baggage":"k=v""#;
+    server.frame(&call(1, more));
+    let events = server.events();
+    let [Event::Request { caller, observed: false, .. }] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!((caller.identity().name.as_str(), caller.identity().title.as_deref()), ("c", Some("C")));
+    assert_eq!((caller.protocol(), caller.log_level()), ("2026-07-28", None));
+    assert_eq!((caller.trace_parent().as_deref(), caller.baggage().as_deref()), (Some("00-1-2-03"), Some("k=v")));
+    assert!(!caller.capabilities().sampling);
+}
+
+#[test]
+fn nothing_of_one_caller_shows_at_the_next() {
+    let mut server = Scripted::new(server_config());
+    let frame = |id: u64, version: &str, declares: &str, info: &str| {
+        let meta = format!(
+            r#""_meta":{{"io.modelcontextprotocol/protocolVersion":{version},"io.modelcontextprotocol/clientCapabilities":{declares}{info}}}"#
+        );
+        request(id, "tools/list", &format!("{{{meta}}}"))
+    };
+    let named = r#","io.modelcontextprotocol/clientInfo":{"name":"a","version":"1"},"io.modelcontextprotocol/logLevel":"debug""#;
+    for (id, declares, info, expected) in [
+        (1, r#"{"sampling":{}}"#, named, ("a", true, Some(Level::Debug))),
+        (2, r#"{"sampling":{}}"#, "", ("", true, None)),
+        (3, "{}", named, ("a", false, Some(Level::Debug))),
+        (4, "{}", "", ("", false, None)),
+        (5, r#"{"sampling":{}}"#, named, ("a", true, Some(Level::Debug))),
+    ] {
+        server.frame(&frame(id, r#""2026-07-28""#, declares, info));
+        let events = server.events();
+        let [Event::Request { caller, .. }] = events.as_slice() else { panic!("{events:?}") };
+        let seen = (caller.identity().name.as_str(), caller.capabilities().sampling, caller.log_level());
+        assert_eq!(seen, expected, "request {id}");
+    }
+}
+
+/// Basic, "Error Codes": what is missing outranks an unknown version, that an unknown method, and that wrong parameters.
+#[test]
+fn faults_are_answered_in_the_order_caller_version_method_parameters() {
+    let version = |version: &str, more: &str| format!("{{{}}}", meta(version, more));
+    let unsupported = r#"{"supported":["2026-07-28"],"requested":"2027-01-01"}"#;
+    let cases = [
+        (
+            "nope",
+            r#"{"_meta":{"io.modelcontextprotocol/clientCapabilities":{}}}"#.to_owned(),
+            -32602,
+            "_meta must name the protocol version, as text",
+        ),
+        ("nope", version("7", ""), -32602, "_meta must name the protocol version, as text"),
+        (
+            "nope",
+            r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2027-01-01"}}"#.to_owned(),
+            -32602,
+            "_meta must hold the capabilities of the client, as an object",
+        ),
+        (
+            "nope",
+            r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2027-01-01","io.modelcontextprotocol/clientCapabilities":[]}}"#
+                .to_owned(),
+            -32602,
+            "_meta must hold the capabilities of the client, as an object",
+        ),
+        (
+            "nope",
+            version(r#""2027-01-01""#, r#","io.modelcontextprotocol/clientInfo":{"name":"c"}"#),
+            -32602,
+            "clientInfo must be an object with a name and a version",
+        ),
+        (
+            "nope",
+            version(r#""2027-01-01""#, r#","io.modelcontextprotocol/clientInfo":"c""#),
+            -32602,
+            "clientInfo must be an object with a name and a version",
+        ),
+        (
+            "nope",
+            version(r#""2027-01-01""#, r#","io.modelcontextprotocol/logLevel":"loud""#),
+            -32602,
+            "logLevel must be one of the eight log levels",
+        ),
+        ("nope", version(r#""2027-01-01""#, ""), -32022, unsupported),
+        ("nope", version(r#""2026-07-28""#, ""), -32601, "method not found: nope"),
+        ("tools/call", version(r#""2026-07-28""#, ""), -32602, "`name` is missing or no string"),
+        ("tools/call", r#"{"name":"t","_meta":[]}"#.to_owned(), -32602, "_meta must be an object"),
+        ("tools/call", r#"{"name":"t"}"#.to_owned(), -32602, "_meta must name the protocol version, as text"),
+    ];
+    for (method, params, code, text) in cases {
+        let mut server = modern();
+        server.frame(&request(3, method, &params));
+        let sent = server.sent();
+        assert_eq!(sent.len(), 1, "{params}");
+        assert!(
+            sent[0].starts_with(r#"{"jsonrpc":"2.0","id":3,"error":{"code":"#) && sent[0].contains(&format!("{code}")),
+            "{params}: {sent:?}"
+        );
+        assert!(sent[0].contains(text), "{params}: {sent:?}");
+        assert!(server.events().iter().all(|event| matches!(event, Event::Violation(Violation::InvalidParams))), "{params}");
+    }
+}
+
+#[test]
+fn methods_of_the_handshake_era_are_unknown_to_a_stateless_caller() {
+    for method in ["ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "initialize"] {
+        let mut server = Scripted::new(server_config());
+        server.frame(&stateless(1, method, r#""level":"debug","uri":"u:","#, ""));
+        let sent = server.sent();
+        assert!(sent[0].contains(&format!(r#""code":-32601,"message":"method not found: {method}""#)), "{sent:?}");
+    }
+}
+
+#[test]
+fn a_server_without_the_handshake_era_answers_initialize_with_the_versions_that_it_speaks() {
+    let mut server = modern();
+    server.frame(&initialize(1, "2025-11-25", "{}"));
+    let data = r#""data":{"supported":["2026-07-28"],"requested":"2025-11-25"}"#;
+    let sent = server.sent();
+    assert!(sent[0].contains(r#""code":-32022"#) && sent[0].contains(data), "{sent:?}");
+    server.frame(&call(2, ""));
+    requested(&mut server);
+}
+
+#[test]
+fn discover_tells_versions_capabilities_and_instructions_and_how_long_they_may_be_kept() {
+    let config = with(server_config(), |config| {
+        config.instructions = Some("be kind".into());
+        config.cache = CacheHint::public(Duration::from_secs(2));
+    });
+    let mut server = Scripted::new(config);
+    server.frame(&stateless(1, "server/discover", "", ""));
+    let capabilities =
+        r#"{"tools":{"listChanged":true},"prompts":{},"resources":{"subscribe":true},"completions":{},"logging":{}}"#;
+    let members = format!(
+        r#""supportedVersions":["2026-07-28"],"capabilities":{capabilities},"instructions":"be kind","ttlMs":2000,"cacheScope":"public","#
+    );
+    assert_eq!(server.sent(), [complete(1, &members)]);
+    assert_eq!(server.events(), []);
+}
+
+#[test]
+fn lists_and_resources_say_how_long_they_may_be_kept_and_calls_do_not() {
+    let mut server = Scripted::new(server_config());
+    let hint = r#""ttlMs":0,"cacheScope":"private","#;
+    server.frame(&stateless(1, "tools/list", "", ""));
+    let id = requested(&mut server);
+    server.session.respond(id, Reply::Page(Page::last([json(r#"{"name":"t"}"#)])), server.now).unwrap();
+    assert_eq!(server.sent(), [complete(1, &format!(r#""tools":[{{"name":"t"}}],{hint}"#))]);
+    server.frame(&stateless(2, "resources/read", r#""uri":"u:","#, ""));
+    let id = requested(&mut server);
+    server.session.respond(id, Reply::Contents(json("[]")), server.now).unwrap();
+    assert_eq!(server.sent(), [complete(2, &format!(r#""contents":[],{hint}"#))]);
+}
+
+#[test]
+fn an_exact_result_keeps_the_members_that_it_has_itself() {
+    for (given, expected) in [
+        (
+            r#"{"a":1}"#,
+            r#"{"resultType":"complete","a":1,"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"server","version":"1"}}}"#,
+        ),
+        (
+            r#"{"resultType":"task","_meta":{"x":1}}"#,
+            r#"{"resultType":"task","_meta":{"x":1,"io.modelcontextprotocol/serverInfo":{"name":"server","version":"1"}}}"#,
+        ),
+        (
+            r#"{"_meta":{"io.modelcontextprotocol/serverInfo":7}}"#,
+            r#"{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":7}}"#,
+        ),
+    ] {
+        let mut server = Scripted::new(server_config());
+        server.frame(&call(1, ""));
+        let id = requested(&mut server);
+        server.session.respond(id, Reply::Raw(json(given)), server.now).unwrap();
+        assert_eq!(server.sent(), [format!(r#"{{"jsonrpc":"2.0","id":1,"result":{expected}}}"#)]);
+    }
+}
+
+#[test]
+fn stateless_and_handshake_requests_are_served_on_one_channel_in_any_order() {
+    let mut server = Scripted::new(server_config());
+    server.frame(&call(1, ""));
+    let before = requested(&mut server);
+    server.frame(&initialize(2, "2025-06-18", r#"{"sampling":{}}"#)).frame(&call(3, ""));
+    server.frame(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).frame(&call_tool(4, false)).frame(&call(5, ""));
+    let callers: Vec<_> = server
+        .events()
+        .into_iter()
+        .filter_map(|event| if let Event::Request { id, caller, .. } = event { Some((id, caller)) } else { None })
+        .collect();
+    let revisions: Vec<_> = callers.iter().map(|(_, caller)| caller.protocol().to_owned()).collect();
+    assert_eq!(revisions, ["2026-07-28", "2025-06-18", "2026-07-28"]);
+    server.drain();
+    for id in core::iter::once(before).chain(callers.iter().map(|(id, _)| *id)) {
+        server.session.respond(id, Reply::Tool(ToolOutput::text("x")), server.now).unwrap();
+    }
+    let content = r#""content":[{"type":"text","text":"x"}]"#;
+    let plain = format!(r#"{{"jsonrpc":"2.0","id":4,"result":{{{content}}}}}"#);
+    let full = |id| complete(id, &format!("{content},"));
+    assert_eq!(server.sent(), [full(1), full(3), plain, full(5)]);
+}
+
+/// G15: only clients send requests.
+#[test]
+fn a_stateless_call_cannot_ask_its_caller_even_if_another_caller_could_be_asked() {
+    let mut server = Scripted::server(server_config());
+    let declares = r#","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"}"#;
+    server.frame(&call(1, declares));
+    let id = requested(&mut server);
+    for ask in [Ask::Roots, Ask::Confirm { message: "?".into() }, protocol_core::Sample::new("?").into()] {
+        assert_eq!(server.session.request_input(id, ask, server.now), Err(AskError::Unsupported));
+    }
+    assert_eq!(server.sent(), [""; 0]);
+}
+
+#[test]
+fn records_follow_the_level_of_the_request_they_are_about_and_silence_is_the_default() {
+    let mut server = Scripted::new(server_config());
+    let level = |level: &str| format!(r#","io.modelcontextprotocol/logLevel":"{level}""#);
+    let mut calls = Vec::new();
+    for (id, more) in [(1, level("error")), (2, level("debug")), (3, String::new())] {
+        server.frame(&call(id, &more));
+        calls.push(requested(&mut server));
+    }
+    let mut log = |id: Option<InboundId>, level| server.session.log(id, LogRecord::new(level, json("1")), Instant::ZERO).unwrap();
+    assert_eq!((log(Some(calls[0]), Level::Warning), log(Some(calls[0]), Level::Error)), (Logged::Unwanted, Logged::Sent));
+    assert_eq!(log(Some(calls[1]), Level::Debug), Logged::Sent);
+    assert_eq!(log(Some(calls[2]), Level::Emergency), Logged::Unwanted);
+    assert_eq!(log(None, Level::Emergency), Logged::Unwanted, "no request asked for it");
+}
+
+#[test]
+fn progress_and_cancel_work_as_with_a_handshake() {
+    let mut server = Scripted::new(server_config());
+    server.frame(&call(1, r#","progressToken":"p""#));
+    let id = requested(&mut server);
+    server.session.progress(id, Progress::count(1, 2), server.now).unwrap();
+    assert_eq!(
+        server.sent(),
+        [r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":1,"total":2}}"#]
+    );
+    server.frame(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"enough"}}"#);
+    assert_eq!(server.events(), [Event::Cancelled { id, why: CancelReason::Peer(Some(Text::from("enough"))) }]);
+    assert_eq!(server.session.respond(id, Reply::Done, server.now), Err(NotLive));
+    assert_eq!(server.sent(), [""; 0], "nothing follows a cancel");
+}
+
+#[test]
+fn an_id_may_be_used_again_after_its_response_and_not_before() {
+    let mut server = Scripted::new(server_config());
+    server.frame(&call(1, ""));
+    let id = requested(&mut server);
+    server.frame(&call(1, ""));
+    assert_eq!(server.events(), [Event::Violation(Violation::DuplicateRequest)]);
+    server.session.respond(id, Reply::Done, server.now).unwrap();
+    server.frame(&call(1, ""));
+    requested(&mut server);
+}
+
+/// Basic, "Error Codes": the codes of the older era are not sent, nor any that the revision reserves and leaves undefined.
+#[test]
+fn codes_that_the_revision_does_not_have_are_replaced() {
+    let error_of = |reply| {
+        let mut server = Scripted::new(server_config());
+        server.frame(&stateless(1, "resources/read", r#""uri":"u:","#, ""));
+        let id = requested(&mut server);
+        server.session.respond(id, reply, server.now).unwrap();
+        server.sent().remove(0)
+    };
+    let missing = Reply::NotFound(NotFound::Resource(Text::from("u:")));
+    assert_eq!(
+        error_of(missing),
+        r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"resource not found","data":{"uri":"u:"}}}"#
+    );
+    for (code, sent) in
+        [(-32002, -32602), (-32042, -32603), (-32099, -32603), (-32020, -32603), (-32021, -32021), (-32019, -32019), (4, 4)]
+    {
+        assert_eq!(error_of(Reply::Error(RpcError::new(code, "x"))), error(1, sent, "x"), "{code}");
+    }
+}
+
+#[test]
+fn a_call_dies_with_its_lane_and_the_handshake_era_does_not() {
+    let mut server = Scripted::server(server_config());
+    let lane = Lane::new(4);
+    for frame in [call(1, ""), call_tool(2, false)] {
+        server.session.handle_frame(frame.into(), lane, server.now).unwrap();
+    }
+    let ids: Vec<_> =
+        server.events().iter().filter_map(|event| if let Event::Request { id, .. } = event { Some(*id) } else { None }).collect();
+    server.session.handle_gone(Gone::Lane(lane), server.now).unwrap();
+    assert_eq!(server.events(), [Event::Cancelled { id: ids[0], why: CancelReason::Disconnected }]);
+    assert_eq!(server.session.respond(ids[1], Reply::Done, server.now), Ok(()), "the other one goes on");
+}
+
+#[test]
+fn a_refusal_of_the_ladder_and_an_error_of_a_handler_take_different_routes() {
+    let mut server = Scripted::new(server_config());
+    server.frame(&stateless(1, "nope", "", ""));
+    let kind = |server: &mut Scripted| server.session.poll_transmit().unwrap().route.kind;
+    assert_eq!(kind(&mut server), RouteKind::Reply(ReplyKind::Refused));
+    server.frame(&call(2, ""));
+    let id = requested(&mut server);
+    server.session.respond(id, Reply::Error(RpcError::invalid_params("x")), server.now).unwrap();
+    assert_eq!(kind(&mut server), RouteKind::Reply(ReplyKind::Error));
+}
+
+#[test]
+fn a_response_of_a_client_is_reported_and_never_answered() {
+    let mut server = Scripted::new(server_config());
+    server.frame(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
+    assert_eq!((server.events(), server.sent()), (vec![Event::Violation(Violation::UnknownResponse)], vec![]));
+}
+
+#[test]
+fn a_server_of_the_older_era_alone_takes_a_stateless_request_for_one_before_the_handshake() {
+    let mut server = Scripted::new(with(server_config(), |config| config.era = Era::Legacy));
+    server.frame(&call(1, ""));
+    assert_eq!(server.sent(), [error(1, -32600, "the first request must be the handshake")]);
+}
+
+// ---- Subscriptions ----
+
+fn listen(id: u64, kinds: &str) -> String {
+    stateless(id, "subscriptions/listen", &format!(r#""notifications":{{{kinds}}},"#), "")
+}
+
+/// A filter for every list and the resource `u:`.
+fn everything() -> SubscriptionFilter {
+    let mut filter = SubscriptionFilter::default();
+    (filter.tools, filter.prompts, filter.resources) = (true, true, true);
+    filter.uris = vec![Text::from("u:")];
+    filter
+}
+
+/// The frame with the notice `method` for the subscription `id`; `uri` has a comma after it.
+fn published(id: u64, method: &str, uri: &str) -> String {
+    let meta = format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}"#);
+    format!(r#"{{"jsonrpc":"2.0","method":"notifications/{method}","params":{{{uri}{meta}}}}}"#)
+}
+
+/// A server with a subscription of id 1 to these kinds, whose acknowledgement was sent.
+fn listening(kinds: &str) -> (Scripted, InboundId) {
+    let mut server = Scripted::new(server_config());
+    server.frame(&listen(1, kinds));
+    let id = requested(&mut server);
+    server.session.accept_subscription(id, &everything(), server.now).unwrap();
+    server.drain();
+    (server, id)
+}
+
+#[test]
+fn a_subscription_is_acknowledged_first_with_the_kinds_that_are_offered_and_wanted() {
+    let mut server = Scripted::new(server_config());
+    server.frame(&listen(
+        1,
+        r#""toolsListChanged":true,"promptsListChanged":false,"resourceSubscriptions":["v:","u:"],"taskIds":["t"]"#,
+    ));
+    let id = requested(&mut server);
+    assert_eq!(server.session.publish(&Notice::ToolsChanged, server.now), 0, "it is not accepted yet");
+    server.session.accept_subscription(id, &everything(), server.now).unwrap();
+    assert_eq!(server.session.accept_subscription(id, &everything(), server.now), Err(NotLive), "once");
+    let wanted = r#""notifications":{"toolsListChanged":true,"resourceSubscriptions":["u:"]},"#;
+    assert_eq!(server.sent(), [published(1, "subscriptions/acknowledged", wanted)]);
+    assert_eq!(server.session.publish(&Notice::ToolsChanged, server.now), 1);
+    assert_eq!(server.session.publish(&Notice::PromptsChanged, server.now), 0, "not wanted");
+    for (uri, reached) in [("u:", 1), ("v:", 0)] {
+        assert_eq!(server.session.publish(&Notice::ResourceUpdated { uri: Text::from(uri) }, server.now), reached);
+    }
+    assert_eq!(server.sent(), [published(1, "tools/list_changed", ""), published(1, "resources/updated", r#""uri":"u:","#)]);
+}
+
+#[test]
+fn several_subscriptions_each_get_what_they_want_and_a_peer_with_a_handshake_gets_none_of_it() {
+    let mut server = Scripted::server(server_config());
+    for (id, kinds) in [(1, r#""toolsListChanged":true"#), (2, r#""promptsListChanged":true"#), (3, r#""toolsListChanged":true"#)] {
+        server.frame(&listen(id, kinds));
+        let id = requested(&mut server);
+        server.session.accept_subscription(id, &everything(), server.now).unwrap();
+    }
+    server.drain();
+    assert_eq!(server.session.publish(&Notice::ToolsChanged, server.now), 2);
+    assert_eq!(server.sent(), [published(1, "tools/list_changed", ""), published(3, "tools/list_changed", "")]);
+}
+
+#[test]
+fn a_subscription_ends_with_its_result_when_the_server_says_so_or_closes() {
+    let result = r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":1,"io.modelcontextprotocol/serverInfo":{"name":"server","version":"1"}}}}"#;
+    let (mut server, id) = listening(r#""toolsListChanged":true"#);
+    server.session.respond(id, Reply::Done, server.now).unwrap();
+    assert_eq!(server.sent(), [result]);
+    assert_eq!(server.session.publish(&Notice::ToolsChanged, server.now), 0);
+    let (mut server, id) = listening(r#""toolsListChanged":true"#);
+    server.session.close(Close::Graceful { grace: Duration::from_secs(5) }, server.now);
+    assert_eq!(server.sent(), [result]);
+    assert_eq!(server.events(), [Event::Cancelled { id, why: CancelReason::Closing }, Event::Closed(CloseReason::Local)]);
+}
+
+#[test]
+fn a_subscription_that_its_caller_cancels_ends_without_a_word() {
+    let (mut server, id) = listening(r#""toolsListChanged":true"#);
+    server.session.publish(&Notice::ToolsChanged, server.now);
+    server.frame(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
+    assert_eq!(server.events(), [Event::Cancelled { id, why: CancelReason::Peer(None) }]);
+    server.session.publish(&Notice::ToolsChanged, server.now);
+    assert_eq!(server.sent(), [""; 0], "not even what was queued");
+}
+
+#[test]
+fn notices_that_find_no_room_wait_once_each_and_come_in_their_order() {
+    let (mut server, _) = listening(r#""toolsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["u:"]"#);
+    server.frame(&call(2, ""));
+    let id = requested(&mut server);
+    server.session.respond(id, Reply::Tool(ToolOutput::text("x".repeat(2 << 20))), server.now).unwrap();
+    for _ in 0..3 {
+        for notice in [Notice::ToolsChanged, Notice::ResourceUpdated { uri: Text::from("u:") }, Notice::ResourcesChanged] {
+            assert_eq!(server.session.publish(&notice, server.now), 1);
+        }
+    }
+    let sent = server.sent();
+    let updated = published(1, "resources/updated", r#""uri":"u:","#);
+    assert_eq!(sent[1..], [published(1, "tools/list_changed", ""), updated, published(1, "resources/list_changed", "")]);
+}
+
+#[test]
+fn a_subscription_has_no_deadline_no_progress_and_no_records() {
+    let mut server = Scripted::new(with(server_config(), |config| config.timeouts.serve = Some(Duration::from_secs(1))));
+    let more = r#","progressToken":9,"io.modelcontextprotocol/logLevel":"debug""#;
+    server.frame(&stateless(1, "subscriptions/listen", r#""notifications":{},"#, more));
+    let id = requested(&mut server);
+    server.session.accept_subscription(id, &everything(), server.now).unwrap();
+    assert_eq!(server.sent(), [published(1, "subscriptions/acknowledged", r#""notifications":{},"#)], "even for nothing");
+    assert_eq!(server.session.progress(id, Progress::count(1, 2), server.now), Ok(Reported::Unobserved));
+    let record = LogRecord::new(Level::Emergency, json("1"));
+    assert_eq!(server.session.log(Some(id), record, server.now), Ok(Logged::Unwanted));
+    assert_eq!(server.session.poll_timeout(), None);
+}
+
+#[test]
+fn a_subscription_of_the_wrong_shape_is_refused() {
+    for (params, why) in [
+        ("", "`notifications` is missing or no object"),
+        (r#""notifications":[],"#, "`notifications` is missing or no object"),
+        (r#""notifications":{"toolsListChanged":1},"#, "the kinds of a subscription must be booleans"),
+        (r#""notifications":{"resourceSubscriptions":"u:"},"#, "`resourceSubscriptions` must be an array of strings"),
+        (r#""notifications":{"resourceSubscriptions":[1]},"#, "`resourceSubscriptions` must be an array of strings"),
+        (r#""notifications":{"resourceSubscriptions":["a","b","c"]},"#, "too many resources in one subscription"),
+    ] {
+        let mut server = Scripted::new(with(server_config(), |config| config.limits.subscriptions = 2));
+        server.frame(&stateless(1, "subscriptions/listen", params, ""));
+        assert_eq!(server.sent(), [error(1, -32602, why)], "{params}");
+    }
+}
+
+/// The deadline of the handshake is for a peer that sends nothing.
+#[test]
+fn a_channel_of_stateless_requests_alone_stays_open() {
+    for first in [stateless(1, "server/discover", "", ""), call(1, "")] {
+        let mut server = Scripted::new(server_config());
+        server.frame(&first).at(60_000);
+        assert!(!server.session.is_closed());
+    }
+    let mut silent = Scripted::new(server_config());
+    silent.at(60_000);
+    assert!(silent.session.is_closed());
+    assert_eq!(modern().session.poll_timeout(), None, "no handshake is waited for");
+}
