@@ -17,9 +17,12 @@ use crate::limits::Limits;
 pub struct Config {
     /// The protocol, and the end of it that this session plays: client or server, app or gateway.
     pub protocol: Protocol,
-    /// The revisions of MCP that a server speaks: with a handshake, which is the default, without, or both. A revision without one keeps
-    /// no state between requests (MCP 2026-07-28, Versioning). Ignored by clients, which open the handshake, and on Tesseron.
+    /// The revisions of MCP to speak: with a handshake, which is the default, without, or both. A revision without one keeps no state between
+    /// requests (MCP 2026-07-28, Versioning). A client that speaks both asks the server which it speaks. Ignored on Tesseron.
     pub era: mcp::Era,
+    /// `true` if a client subscribes to the changes of lists that a server without a handshake notifies of (MCP 2026-07-28, Subscriptions); a
+    /// server with a handshake sends these notices unasked. Default: `true`.
+    pub list_changes: bool,
     /// The time for which a peer may keep a list or a resource that we send, and if it may share it (MCP 2026-07-28, Caching). By default
     /// not at all.
     pub cache: mcp::CacheHint,
@@ -132,6 +135,7 @@ impl Config {
         Self {
             protocol,
             era: mcp::Era::default(),
+            list_changes: true,
             cache: mcp::CacheHint::default(),
             identity,
             capabilities,
@@ -152,7 +156,9 @@ impl Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Timeouts {
-    /// The longest time that the handshake may take; after it the session closes. Default: 10 s.
+    /// The longest time that the handshake may take; after it the session closes. A client that speaks both eras of MCP gives this time to
+    /// the server's answer about its revisions, then opens the handshake with the same time; with `None` it waits for that answer for ever.
+    /// Default: 10 s.
     pub handshake: Option<Duration>,
     /// The time limits of an outbound call that sets none of its own.
     pub call: CallTimeouts,

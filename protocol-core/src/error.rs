@@ -146,6 +146,8 @@ violations! {
     InvalidProgress = "progress of the wrong shape",
     /// Progress for a token that we never used. Dropped.
     UnknownProgress = "progress for a call that was never made",
+    /// A notice or an acknowledgement for a subscription that was never made, or a notice before its acknowledgement. Dropped.
+    UnknownSubscription = "a notice for a subscription that was not agreed on",
     /// Progress that does not increase. Dropped, and reported at most once per rate window of a call.
     ProgressNotIncreasing = "progress that does not increase",
     /// A ping that was not answered in time: the peer may be gone.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::dialect::request::RawParams;
 use crate::dialect::tesseron::ResumeCredentials;
-use crate::dialect::{Ask, Capabilities, Dialect, Identity, Level, LogRecord, Notice, PeerInfo, Progress};
+use crate::dialect::{Ask, Capabilities, Dialect, Identity, Level, LogRecord, Notice, PeerInfo, Progress, SubscriptionFilter};
 use crate::error::{RpcError, Violation};
 use crate::json::scan::Span;
 use crate::json::{Json, Payload, Text};
@@ -77,6 +77,20 @@ pub(crate) enum Message {
         invocation: Option<u64>,
     },
     Notice(Notice),
+    /// The peer acknowledges a subscription of ours, for these kinds; `None` if its id cannot be one of ours.
+    Acknowledged {
+        number: Option<u64>,
+        accepted: SubscriptionFilter,
+    },
+    /// A notice for a subscription of ours; `None` if its id cannot be one of ours.
+    Published {
+        number: Option<u64>,
+        notice: Notice,
+    },
+    /// The peer cancels a subscription of ours; `None` if its id cannot be one of ours.
+    SubscriptionCancelled {
+        number: Option<u64>,
+    },
     /// The messages of one frame, none of which is a batch.
     Batch(Vec<Self>),
     /// A message without effect: a violation, an error to answer with, or both.
@@ -171,6 +185,21 @@ impl From<RpcError> for HandshakeRejected {
     fn from(error: RpcError) -> Self {
         Self { error, is_final: false }
     }
+}
+
+/// The verdict on the answer to our request for the revisions of the peer (MCP 2026-07-28, Versioning).
+#[derive(Debug)]
+pub(crate) enum ProbeVerdict {
+    /// The peer serves requests without a handshake, in our revision.
+    Modern(Box<PeerInfo>),
+    /// The peer refuses our revision, and names it among those that it serves.
+    Again,
+    /// The peer wants a handshake, or does not know the request.
+    Legacy,
+    /// The peer wants no handshake, and refuses our request.
+    Refused,
+    /// The peer wants no handshake, and has no revision of ours.
+    Mismatch,
 }
 
 /// The reason why the peer's answer to our handshake request fails the handshake.

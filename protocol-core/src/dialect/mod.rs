@@ -18,6 +18,7 @@ mod subscription;
 mod terms;
 pub mod tesseron;
 
+use alloc::boxed::Box;
 use alloc::string::String;
 
 use bytes::Bytes;
@@ -34,7 +35,7 @@ pub(crate) use list::list_of;
 pub use list::{Page, PromptArgument, PromptInfo, ResourceInfo, ResourceTemplateInfo, ToolInfo, ToolResult};
 pub(crate) use message::{
     Confirmation, EarlyMessage, HandshakeAnswer, HandshakeFailed, HandshakeRejected, HandshakeRequest, Message, PeerChange,
-    Refusal, ResponseBody, Rules, StatelessCaller,
+    ProbeVerdict, Refusal, ResponseBody, Rules, StatelessCaller,
 };
 pub use open_url::{Consent, OpenUrl};
 pub(crate) use outgoing::{Outgoing, Parts};
@@ -165,6 +166,24 @@ impl Dialect {
         }
     }
 
+    /// Returns `true` if this end asks for the revisions of the peer before anything else.
+    pub(crate) fn probes(self, local: &LocalEnd<'_>) -> bool {
+        match self {
+            Self::Mcp(protocol) => protocol.probes(local.era),
+            Self::Tesseron(_) => false,
+        }
+    }
+
+    /// Reads the response to [`Self::write_probe`].
+    pub(crate) fn read_probe_answer(self, body: &ResponseBody, local: &LocalEnd<'_>) -> ProbeVerdict {
+        mcp::read_probe_answer(body, local)
+    }
+
+    /// Returns `true` for an error to our handshake request that asks for requests without a handshake, which this end can send.
+    pub(crate) fn asks_for_probe(self, error: &RpcError, local: &LocalEnd<'_>) -> bool {
+        self.probes(local) && mcp::names_our_revision(error)
+    }
+
     /// The rules in the revision that `peer` speaks.
     pub(crate) fn agree(self, peer: &PeerInfo, before: &'static Rules) -> &'static Rules {
         match self {
@@ -255,9 +274,37 @@ impl Dialect {
         }
     }
 
-    pub(crate) fn write_call(self, frames: &mut FrameBuffer, id: u64, call: &Outgoing, observed: bool, depth: u8) -> WrittenFrame {
+    /// Writes the request for the revisions of the peer.
+    pub(crate) fn write_probe(self, frames: &mut FrameBuffer, id: u64, local: &LocalEnd<'_>) -> WrittenFrame {
+        mcp::write_probe(frames, id, local)
+    }
+
+    /// The members of `_meta` that name this end in each of its requests, as JSON with a comma between them; empty where the handshake names
+    /// it. With the least severe log record that it wants.
+    pub(crate) fn stamp(self, local: &LocalEnd<'_>, level: Option<Level>) -> Box<[u8]> {
         match self {
-            Self::Mcp(protocol) => protocol.write_call(frames, id, call, observed, depth),
+            Self::Mcp(protocol) => protocol.stamp(local, level),
+            Self::Tesseron(_) => Box::default(),
+        }
+    }
+
+    /// Writes a subscription of ours at a peer with stateless requests.
+    pub(crate) fn write_listen(self, frames: &mut FrameBuffer, id: u64, filter: &SubscriptionFilter, stamp: &[u8]) -> WrittenFrame {
+        mcp::write_listen(frames, id, filter, stamp)
+    }
+
+    /// Writes a request of ours. `stamp` is that of [`Self::stamp`].
+    pub(crate) fn write_call(
+        self,
+        frames: &mut FrameBuffer,
+        id: u64,
+        call: &Outgoing,
+        observed: bool,
+        depth: u8,
+        stamp: &[u8],
+    ) -> WrittenFrame {
+        match self {
+            Self::Mcp(protocol) => protocol.write_call(frames, id, call, observed, depth, stamp),
             // On Tesseron every call may report progress, and there are no fields for depth and `_meta`.
             Self::Tesseron(protocol) => protocol.write_call(frames, id, call),
         }

@@ -90,6 +90,18 @@ impl Outgoing {
         self.given().map_or(0, |given| given.as_bytes().len())
     }
 
+    /// The least severe log record that a request for log records asks for.
+    #[inline]
+    pub(crate) fn level(&self) -> Option<Level> {
+        match &self.parts {
+            Parts::Level(level) => Some(*level),
+            Parts::Exact(params) if self.op == Op::SetLogLevel => {
+                Level::from_name(&read::string(read::member(params.as_bytes(), "level")?)?)
+            }
+            _ => None,
+        }
+    }
+
     /// The method, if it is outside the protocol.
     pub(crate) fn custom_method(&self) -> Option<&str> {
         if let Parts::Custom { method, .. } = &self.parts { Some(&**method) } else { None }

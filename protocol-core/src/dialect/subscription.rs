@@ -32,6 +32,12 @@ impl SubscriptionFilter {
         }
     }
 
+    /// Returns `true` if it has no kind.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        !self.tools && !self.prompts && !self.resources && self.uris.is_empty()
+    }
+
     /// The kinds that both filters have. The uris stay in the order of this one.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {

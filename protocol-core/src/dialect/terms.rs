@@ -555,6 +555,9 @@ pub enum Notice {
         /// The new value.
         value: Json,
     },
+    /// The server has ended the subscription that brought the notices above (MCP 2026-07-28): none follows, until this end subscribes again.
+    /// Only received.
+    SubscriptionEnded,
     /// The roots of the client changed.
     RootsChanged,
     /// The user has finished at a URL (MCP 2025-11-25). The session does not check an `id` that arrives: ignore unknown ones.

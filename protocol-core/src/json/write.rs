@@ -88,6 +88,17 @@ impl Object<'_> {
         Object::write(self.member(name), members);
     }
 
+    /// Adds members that are JSON already, with a comma between them.
+    pub(crate) fn append(&mut self, members: &[u8]) {
+        if members.is_empty() {
+            return;
+        }
+        if !core::mem::take(&mut self.empty) {
+            self.out.push(b',');
+        }
+        self.out.extend_from_slice(members);
+    }
+
     /// Adds an array. `item` appends each of `items`, as one JSON value.
     pub fn array<T>(&mut self, name: &'static str, items: impl IntoIterator<Item = T>, item: impl Fn(&mut Vec<u8>, T)) {
         let out = self.member(name);

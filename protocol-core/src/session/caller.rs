@@ -9,7 +9,9 @@ use super::lane_queue::Class;
 use super::outbound_call::{Clocks, OutboundCall, Withdrawal};
 use super::route::Lane;
 use super::verbs::{Invoke, InvokeError, NotLive, Refused};
+use crate::config::CallTimeouts;
 use crate::dialect::{Answer, Capabilities, Confirmation, Unfit};
+use crate::json::Json;
 use crate::time::Instant;
 
 impl Session {
@@ -84,7 +86,7 @@ impl Session {
         } else if self.rules.dialect.check_call(outgoing, &Capabilities::default()) == Err(Unfit::WrongEnd) {
             return Err(Refused::WrongEnd);
         }
-        if self.rules.dialect.call_size(outgoing) > self.config.limits.frame_bytes {
+        if self.rules.dialect.call_size(outgoing).saturating_add(self.stamp.len()) > self.config.limits.frame_bytes {
             return Err(Refused::TooLarge);
         }
         let in_flight = self.outbound_calls.len().saturating_add(self.events.settled());
@@ -97,20 +99,25 @@ impl Session {
 
     fn start(&mut self, call: &Invoke, depth: u8) -> OutboundId {
         let id = OutboundId(self.number());
-        let timeouts = call.timeouts.unwrap_or(self.config.timeouts.call);
+        let ordinary = if call.op().is_subscription() { CallTimeouts::NONE } else { self.config.timeouts.call };
+        let timeouts = call.timeouts.unwrap_or(ordinary);
         let observed = match self.rules.names_calls {
             // Where progress names its call by id, and not by a token, the peer may report it without being asked.
             true => self.rules.dialect.is_cancellable(call.op()),
             false => call.progress || (timeouts.reset_on_progress && timeouts.idle.is_some()),
         };
-        let mut made = if self.handshake.asks() || call.op().is_probe() {
+        let may_go = self.handshake.asks() || (call.op().is_probe() && !self.handshake.is_probing());
+        if may_go && self.rules.stateless && self.serve_locally(call.outgoing()) {
+            self.push_event(Event::Done { id, outcome: Outcome::Result(Json::empty_object()), partial: None, last: None });
+            return id;
+        }
+        let mut made = if may_go {
             let clocks = Clocks::start(timeouts, self.now);
             if let Some(clock) = clocks.expired(self.now) {
                 self.push_event(Event::Done { id, outcome: Outcome::TimedOut(clock), partial: None, last: None });
                 return id;
             }
-            let frame = self.rules.dialect.write_call(self.outbox.frames(), id.0, call.outgoing(), observed, depth);
-            let ticket = self.outbox.push(Lane::CHANNEL, Class::Request(ExchangeId(id.0)), frame);
+            let ticket = self.push_request(id, call.outgoing(), observed, depth);
             OutboundCall::in_flight(call.op(), ticket, depth, self.rules, clocks, observed)
         } else {
             self.held_bytes = self.held_bytes.saturating_add(call.outgoing().size());
@@ -132,16 +139,19 @@ impl Session {
     pub(super) fn release_call(&mut self, id: OutboundId) {
         let Some(call) = self.outbound_calls.get_mut(&id) else { return };
         let Some((request, timeouts)) = call.request() else { return };
-        let bytes = call.held_bytes();
-        if self.peer.as_ref().is_some_and(|peer| self.rules.dialect.check_call(request, &peer.capabilities).is_err()) {
+        let (request, bytes, observed, depth) = (request.clone(), call.held_bytes(), call.is_observed(), call.depth());
+        if self.peer.as_ref().is_some_and(|peer| self.rules.dialect.check_call(&request, &peer.capabilities).is_err()) {
             return self.settle_call(id, Outcome::Invalid(Invalid::Unsupported), None);
         }
         let clocks = Clocks::start(timeouts, self.now);
         if let Some(clock) = clocks.expired(self.now) {
             return self.settle_call(id, Outcome::TimedOut(clock), None);
         }
-        let frame = self.rules.dialect.write_call(self.outbox.frames(), id.0, request, call.is_observed(), call.depth());
-        let ticket = self.outbox.push(Lane::CHANNEL, Class::Request(ExchangeId(id.0)), frame);
+        if self.rules.stateless && self.serve_locally(&request) {
+            return self.finish_call(id, Outcome::Result(Json::empty_object()));
+        }
+        let ticket = self.push_request(id, &request, observed, depth);
+        let Some(call) = self.outbound_calls.get_mut(&id) else { return };
         self.held_bytes = self.held_bytes.saturating_sub(bytes);
         call.release(ticket, self.rules, clocks);
         call.arm(id, &mut self.timers);
@@ -191,6 +201,7 @@ impl Session {
             (call.held_bytes(), call.take_caller_progress())
         });
         let Some((held_bytes, heard)) = ended else { return };
+        self.subscriber.forget_change(id);
         self.held_bytes = self.held_bytes.saturating_sub(held_bytes);
         let (mut partial, mut last) = (None, None);
         if let Some(mut heard) = heard {

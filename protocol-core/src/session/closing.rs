@@ -137,6 +137,7 @@ impl Session {
         self.alarms.clear();
         self.timers.clear();
         self.outbox.clear();
+        self.subscriber.clear();
         self.peer_ids.clear();
         self.names.clear();
         self.inbound_calls.clear();

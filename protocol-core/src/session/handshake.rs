@@ -2,7 +2,10 @@
 //!
 //! ```text
 //!   opening end:    Fresh --- open ---> Opened --- complete: the answer ---> Ready
-//!                                         `--- refusal, another version, silence: the session closes
+//!                     |                 |  ^  `--- refusal, another version, silence: the session closes
+//!               probe |          probe  v  | open: the server is of the legacy era, or silent
+//!                     `-------------> Probing --- complete: the answer ---> Ready
+//!                                         `--- refusal, another version: the session closes
 //!
 //!   answering end:  Fresh --- answer ---> Answered --- complete: the confirmation ---> Ready
 //!                   |   ^
@@ -33,14 +36,38 @@ pub(super) struct Handshake {
 enum State {
     /// No handshake request was sent or received.
     Fresh,
+    /// Our request for the revisions of the peer was sent, which decides the era.
+    Probing {
+        exchange: u64,
+        /// `true` if no other probe and no handshake follows it.
+        is_last: bool,
+    },
     /// Our handshake request was sent.
-    Opened,
+    Opened {
+        exchange: u64,
+        /// The probe that was not answered in time. Its late answer still decides.
+        late_probe: Option<u64>,
+    },
     /// The peer has sent its handshake request; the owner has not decided.
     Asked { lane: Lane, request: WireId, peer: Box<PeerInfo> },
     /// The peer's handshake request was answered; the confirmation has not come.
     Answered { lane: Lane, request: WireId },
     /// The handshake is done.
     Ready,
+}
+
+/// A request with which this end opens the handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Opening {
+    /// The request for the revisions of the peer.
+    Probe {
+        /// `true` if no other probe and no handshake follows it.
+        is_last: bool,
+    },
+    /// A probe whose time was over before its answer came.
+    LateProbe,
+    /// The handshake request.
+    Handshake,
 }
 
 impl Handshake {
@@ -50,9 +77,21 @@ impl Handshake {
 
     // ---- Transitions ----
 
-    /// Fresh -> Opened.
-    pub(super) fn open(&mut self) {
-        self.state = State::Opened;
+    /// Fresh, Opened, Probing -> Probing.
+    pub(super) fn probe(&mut self, exchange: u64, is_last: bool) {
+        self.state = State::Probing { exchange, is_last };
+    }
+
+    /// Fresh, Probing -> Opened.
+    pub(super) fn open(&mut self, exchange: u64, late_probe: Option<u64>) {
+        self.state = State::Opened { exchange, late_probe };
+    }
+
+    /// Opened -> Opened, without the probe: its answer came, and does not decide.
+    pub(super) fn forget_late_probe(&mut self) {
+        if let State::Opened { late_probe, .. } = &mut self.state {
+            *late_probe = None;
+        }
     }
 
     /// Fresh -> Asked.
@@ -85,7 +124,7 @@ impl Handshake {
         self.state = State::Answered { lane, request };
     }
 
-    /// Opened, Answered -> Ready.
+    /// Opened, Probing, Answered -> Ready.
     pub(super) fn complete(&mut self) {
         self.state = State::Ready;
     }
@@ -107,9 +146,32 @@ impl Handshake {
         matches!(self.state, State::Fresh)
     }
 
-    /// Returns `true` if our handshake request waits for its response.
-    pub(super) fn is_opened(&self) -> bool {
-        matches!(self.state, State::Opened)
+    /// The number of our requests that wait for their response, without a probe that is late.
+    pub(super) fn open_exchanges(&self) -> usize {
+        usize::from(matches!(self.state, State::Opened { .. } | State::Probing { .. }))
+    }
+
+    /// The request of ours that has this number and waits for its response.
+    pub(super) fn awaits(&self, number: u64) -> Option<Opening> {
+        match self.state {
+            State::Probing { exchange, is_last } if exchange == number => Some(Opening::Probe { is_last }),
+            State::Opened { exchange, .. } if exchange == number => Some(Opening::Handshake),
+            State::Opened { late_probe: Some(probe), .. } if probe == number => Some(Opening::LateProbe),
+            _ => None,
+        }
+    }
+
+    /// The probe that waits for its response, unless it is the last request of the handshake.
+    pub(super) fn open_probe(&self) -> Option<u64> {
+        match self.state {
+            State::Probing { exchange, is_last: false } => Some(exchange),
+            _ => None,
+        }
+    }
+
+    /// Returns `true` if the era is to be decided by the answer to a probe.
+    pub(super) fn is_probing(&self) -> bool {
+        matches!(self.state, State::Probing { .. })
     }
 
     /// Returns `true` if `id` on that lane is the handshake request that waits for the owner.

@@ -229,7 +229,7 @@ impl Session {
         match key {
             TimerKey::Handshake => {
                 self.handshake.forget_armed();
-                self.fail(CloseReason::HandshakeTimeout);
+                self.expire_handshake();
             }
             TimerKey::Close => {
                 self.ending.forget_armed();

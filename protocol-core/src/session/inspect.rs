@@ -6,7 +6,8 @@ use super::inbound_call::InboundCall;
 use super::route::Lane;
 use super::stats::Stats;
 use crate::config::Config;
-use crate::dialect::PeerInfo;
+use crate::dialect::mcp::Era;
+use crate::dialect::{PeerInfo, Protocol};
 use crate::time::Instant;
 
 impl Session {
@@ -14,6 +15,15 @@ impl Session {
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.handshake.asks()
+    }
+
+    /// The era that the handshake of a client of MCP has chosen; `None` until then, and for any other end. It is a property of the server: a
+    /// client that connects again may set it as [`Config::era`](crate::Config::era), and saves the probe (MCP 2026-07-28, Versioning).
+    #[must_use]
+    pub fn era(&self) -> Option<Era> {
+        let is_client = self.rules.opens && matches!(self.config.protocol, Protocol::Mcp { .. });
+        let era = if self.rules.stateless { Era::Modern } else { Era::Legacy };
+        Some(era).filter(|_| is_client && self.handshake.asks())
     }
 
     /// Returns `true` if the session has closed. Events may still wait to be polled.
@@ -54,15 +64,16 @@ impl Session {
     }
 
     fn exchanges_out(&self) -> usize {
-        let open = self.outbound_calls.len().saturating_add(self.outbound_inputs.len());
+        let open =
+            self.outbound_calls.len().saturating_add(self.outbound_inputs.len()).saturating_add(self.subscriber.open_exchanges());
         if self.handshake.asks() {
             return open;
         }
         // A call that is held for the handshake is not an exchange yet.
         let calls = self.outbound_calls.iter().filter(|(_, call)| call.is_held()).count();
         let inputs = self.outbound_inputs.values().filter(|input| input.is_held()).count();
-        let greeting = usize::from(self.handshake.is_opened() && !self.is_closed());
-        open.saturating_sub(calls).saturating_sub(inputs).saturating_add(greeting)
+        let opening = if self.is_closed() { 0 } else { self.handshake.open_exchanges() };
+        open.saturating_sub(calls).saturating_sub(inputs).saturating_add(opening)
     }
 
     /// The greatest `now` passed so far.

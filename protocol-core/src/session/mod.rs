@@ -2,12 +2,12 @@
 //!
 //! | Files | |
 //! |---|---|
-//! | `outbound_call`, `inbound_call`, `input`, `listener` | the machines of outbound calls, of inbound calls, of the input requests on their behalf, and of subscriptions |
+//! | `outbound_call`, `inbound_call`, `input`, `listener`, `subscriber` | the machines of outbound calls, of inbound calls, of the input requests on their behalf, and of subscriptions, the peer's and ours |
 //! | `handshake`, `ending`, `overload` | the machines of the handshake, of closing, and of a lane whose peer does not read |
 //! | `outbox`, `lane_queue`, `event_queue`, `timers`, `progress_queue` | the queues of frames, events and progress, and the deadlines |
 //! | `progress`, `depth`, `peer_ids`, `recent_caller`, `terms`, `stats`, `monotonic_map` | the rules of progress and of sampling depth, the peer's ids and callers, counters, a map |
-//! | `caller`, `callee`, `gateway`, `notices`, `listening`, `alarms`, `closing`, `input_output`, `inspect` | the methods of [`Session`], with their private steps |
-//! | `receive` | the effect of each message of the peer |
+//! | `caller`, `callee`, `gateway`, `notices`, `listening`, `subscribing`, `alarms`, `closing`, `input_output`, `inspect` | the methods of [`Session`], with their private steps |
+//! | `receive`, `opening` | the effect of each message of the peer, and the steps of the handshake |
 //! | `verbs`, `event`, `route` | the types that methods take, return and poll |
 //!
 //! The state of a machine is private to its file and changes by its methods alone; its transitions are drawn at the top of the file. The
@@ -32,6 +32,7 @@ mod listener;
 mod listening;
 mod monotonic_map;
 mod notices;
+mod opening;
 mod outbound_call;
 mod outbox;
 mod overload;
@@ -43,6 +44,8 @@ mod recent_caller;
 mod request_rate;
 mod route;
 mod stats;
+mod subscriber;
+mod subscribing;
 mod terms;
 mod timers;
 mod verbs;
@@ -74,6 +77,7 @@ use recent_caller::RecentCaller;
 use request_rate::RequestRate;
 pub use route::{Gone, Lane, Received, ReplyKind, Route, RouteKind, Transmit};
 pub use stats::Stats;
+use subscriber::Subscriber;
 use timers::Timers;
 pub use verbs::{
     AskError, CheckpointError, Close, Full, Invoke, InvokeError, Logged, NotLive, ProgressError, Refused, Reported, ServeOptions,
@@ -174,6 +178,12 @@ pub struct Session {
     /// The peer's names of calls, by lane, on protocols that name calls (Tesseron). An index of `inbound_calls`.
     names: BTreeMap<(Lane, WireId), InboundId>,
     inbound_calls: Table<InboundId, InboundCall>,
+    /// The members of `_meta` that name this end in each stateless request of ours; empty unless a handshake has chosen such requests.
+    stamp: Box<[u8]>,
+    /// The least severe log record that a stateless request of ours asks for.
+    wanted_level: Option<Level>,
+    /// Our subscription at a peer with stateless requests.
+    subscriber: Subscriber,
     /// The caller of the last stateless request.
     recent_caller: RecentCaller,
     /// The rate of requests of the peer, if it is bounded.
@@ -232,6 +242,9 @@ impl Session {
             peer_ids: PeerIds::new(config.limits.tombstones),
             names: BTreeMap::new(),
             inbound_calls: Table::new(),
+            stamp: Box::default(),
+            wanted_level: None,
+            subscriber: Subscriber::default(),
             recent_caller: RecentCaller::default(),
             request_rate: RequestRate::default(),
             orphans: 0,

@@ -1,25 +1,23 @@
 //! The effect of the peer's messages on the session, with one function for each kind of message.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
 use bytes::Bytes;
 
 use super::depth;
-use super::lane_queue::Class;
+use super::handshake::Opening;
 use super::outbound_call::OutboundCall;
 use super::peer_ids::Owner;
 use super::progress::UpdateVerdict;
 use super::route::{Lane, ReplyKind};
 use super::terms::Terms;
 use super::{
-    CloseReason, Event, ExchangeId, InboundCall, InboundId, InboundInput, InputFailed, InputKey, Invalid, OutboundId,
-    OutboundInput, Outcome, Session,
+    Event, ExchangeId, InboundCall, InboundId, InboundInput, InputFailed, InputKey, Invalid, OutboundId, OutboundInput, Outcome,
+    Session,
 };
 use crate::config::DepthInference;
 use crate::dialect::{
-    Ask, EarlyMessage, HandshakeAnswer, HandshakeFailed, HandshakeRejected, HandshakeRequest, Level, LogRecord, Message, Op,
-    PeerChange, PeerInfo, Progress, Refusal, Request, ResponseBody, ResultFit, Rules, StatelessCaller,
+    Ask, EarlyMessage, Level, LogRecord, Message, Op, Progress, Refusal, Request, ResponseBody, ResultFit, Rules, StatelessCaller,
 };
 use crate::error::{RpcError, Violation};
 use crate::json::{Json, Text};
@@ -29,7 +27,8 @@ use crate::wire::{WireId, WrittenFrame};
 /// The target of a response to an exchange of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ResponseTarget {
-    HandshakeRequest,
+    Opening(Opening),
+    Subscription,
     OutboundCall(OutboundId),
     OutboundInput(InputKey),
 }
@@ -70,6 +69,9 @@ impl Session {
             Message::HandshakeRequest { id, greeting } => self.take_handshake_request(id, greeting),
             Message::HandshakeConfirmed => self.take_confirmation(),
             Message::Log { record, invocation } => self.take_log(record, invocation),
+            Message::Acknowledged { number, accepted } => self.take_acknowledged(number, &accepted),
+            Message::Published { number, notice } => self.take_published(number, notice),
+            Message::SubscriptionCancelled { number } => self.take_subscription_cancel(number),
             Message::Notice(notice) if self.handshake.serves() => self.push_event(Event::Notice(notice)),
             Message::Notice(_) => self.violation(Violation::OutOfPhase),
             Message::Batch(all) => {
@@ -95,7 +97,8 @@ impl Session {
         } else if self.outbound_inputs.get(&key).is_some_and(|input| !input.is_held()) {
             Some(ResponseTarget::OutboundInput(key))
         } else {
-            (self.handshake.is_opened() && number == self.config.first_id()).then_some(ResponseTarget::HandshakeRequest)
+            let subscription = self.subscriber.is_open(ExchangeId(number)).then_some(ResponseTarget::Subscription);
+            subscription.or_else(|| self.handshake.awaits(number).map(ResponseTarget::Opening))
         }
     }
 
@@ -107,7 +110,8 @@ impl Session {
         let id = OutboundId(number);
         let Some(call) = self.outbound_calls.get_mut(&id).filter(|call| !call.is_held()) else {
             return match self.response_target(number) {
-                Some(ResponseTarget::HandshakeRequest) => self.take_handshake_answer(body),
+                Some(ResponseTarget::Opening(opening)) => self.take_opening_answer(opening, body),
+                Some(ResponseTarget::Subscription) => self.take_subscription_end(ExchangeId(number)),
                 Some(ResponseTarget::OutboundInput(key)) => self.take_answer(key, body),
                 Some(ResponseTarget::OutboundCall(_)) | None => self.stats.late_frames = self.stats.late_frames.saturating_add(1),
             };
@@ -294,7 +298,7 @@ impl Session {
     fn was_ours(&self, number: u64) -> bool {
         let is_over = match self.response_target(number) {
             Some(ResponseTarget::OutboundCall(id)) => self.outbound_calls.get(&id).is_some_and(OutboundCall::is_given_up),
-            Some(ResponseTarget::OutboundInput(_) | ResponseTarget::HandshakeRequest) => false,
+            Some(ResponseTarget::OutboundInput(_) | ResponseTarget::Opening(_) | ResponseTarget::Subscription) => false,
             None => true,
         };
         is_over && (self.config.first_id()..self.next).contains(&number)
@@ -444,7 +448,7 @@ impl Session {
     }
 
     /// Refuses a request with an error. No state is kept for it.
-    fn refuse(&mut self, id: WireId, violation: Option<Violation>, error: impl FnOnce(&Self) -> RpcError) {
+    pub(super) fn refuse(&mut self, id: WireId, violation: Option<Violation>, error: impl FnOnce(&Self) -> RpcError) {
         if let Some(rule) = violation {
             self.violation(rule);
         }
@@ -471,148 +475,9 @@ impl Session {
     }
 
     /// Counts a reply that is owed on the lane of the frame that is being read.
-    fn owe(&mut self) -> Lane {
+    pub(super) fn owe(&mut self) -> Lane {
         self.arriving.replies = self.arriving.replies.saturating_add(1);
         self.outbox.owe(self.arriving.lane);
         self.arriving.lane
-    }
-
-    // ---- The handshake ----
-
-    /// Sends our handshake request, if this end opens the handshake, and starts its deadline.
-    pub(super) fn begin(&mut self) {
-        let is_awaited = self.rules.opens || self.config.era.has_legacy();
-        let deadline = self.config.timeouts.handshake.filter(|_| is_awaited).map(|span| self.now.saturating_add(span));
-        if self.rules.opens {
-            let exchange = self.number();
-            let frame = self.rules.dialect.write_handshake_request(self.outbox.frames(), exchange, &self.config.local_end());
-            self.outbox.push(Lane::CHANNEL, Class::Request(ExchangeId(exchange)), frame);
-            self.handshake.open();
-        }
-        match deadline {
-            Some(at) if at <= self.now => self.fail(CloseReason::HandshakeTimeout),
-            at => self.handshake.arm(at, &mut self.timers),
-        }
-    }
-
-    /// Stops the deadline of a handshake that may never come: the peer sends stateless requests.
-    #[inline]
-    fn await_no_handshake(&mut self) {
-        if self.handshake.is_fresh() {
-            self.handshake.arm(None, &mut self.timers);
-        }
-    }
-
-    fn take_handshake_request(&mut self, id: WireId, greeting: Result<HandshakeRequest, HandshakeRejected>) {
-        if !self.handshake.is_fresh() {
-            return self.refuse(id, Some(Violation::OutOfPhase), |_| {
-                RpcError::fixed(RpcError::INVALID_REQUEST, "the handshake was made before")
-            });
-        }
-        // A session that is finishing still completes the handshake, for the calls that are held for it.
-        if !self.ending.may_write() {
-            return self.refuse(id, None, |session| session.rules.dialect.busy(true));
-        }
-        match greeting {
-            Err(HandshakeRejected { error, is_final }) => {
-                self.refuse(id, Some(Violation::InvalidParams), |_| error);
-                if is_final {
-                    self.drain(CloseReason::VersionMismatch);
-                }
-            }
-            Ok(HandshakeRequest { peer, answer: HandshakeAnswer::Result(answer) }) => {
-                self.arriving.replies = self.arriving.replies.saturating_add(1);
-                self.answer_handshake(self.arriving.lane, id, &answer, peer);
-            }
-            Ok(HandshakeRequest { peer, answer: HandshakeAnswer::Owner(resume) }) => {
-                let lane = self.owe();
-                self.handshake.ask_owner(lane, id, peer.clone());
-                self.push_event(Event::HandshakeRequest { peer, resume });
-            }
-        }
-    }
-
-    /// Fresh, Asked -> Answered.
-    pub(super) fn answer_handshake(&mut self, lane: Lane, id: WireId, answer: &Json, peer: Box<PeerInfo>) {
-        let frame = self.rules.dialect.write_result(self.outbox.frames(), &id, answer);
-        self.outbox.push(lane, Class::Reply(ReplyKind::Result), frame);
-        self.handshake.answer(lane, id);
-        self.set_peer(peer);
-    }
-
-    /// Answered -> Ready.
-    pub(super) fn confirm(&mut self) {
-        self.handshake.complete();
-        self.release_held();
-    }
-
-    /// Applies a change that the peer announces. If the peer's half of the handshake has not arrived yet, the change is stored until then.
-    fn take_change(&mut self, change: Box<PeerChange>) {
-        let Some(peer) = &self.peer else {
-            self.change = Some(change);
-            return;
-        };
-        let mut peer = PeerInfo::clone(peer);
-        peer.identity = change.identity;
-        if let Some((capabilities, declared)) = change.capabilities {
-            (peer.capabilities, peer.declared) = (capabilities, declared);
-        }
-        if let Some(pass) = &mut peer.credentials {
-            pass.claim_code = None;
-        }
-        self.peer = Some(Arc::new(peer.clone()));
-        self.push_event(Event::PeerChanged(peer.into()));
-    }
-
-    fn take_confirmation(&mut self) {
-        if !self.handshake.serves() {
-            self.violation(Violation::OutOfPhase);
-        } else if !self.handshake.asks() {
-            self.confirm();
-        }
-    }
-
-    fn take_handshake_answer(&mut self, body: ResponseBody) {
-        let answer = match body {
-            ResponseBody::Result(result) => self.rules.dialect.read_handshake_answer(&result, &self.config.local_end()),
-            ResponseBody::Error(error) => {
-                self.push_event(Event::HandshakeRefused(error));
-                Err(HandshakeFailed::Malformed)
-            }
-            ResponseBody::Malformed => Err(HandshakeFailed::Malformed),
-        };
-        match answer {
-            Ok(peer) => {
-                self.handshake.complete();
-                self.set_peer(peer.into());
-                if let Some(frame) = self.rules.dialect.write_handshake_confirmation(self.outbox.frames()) {
-                    self.outbox.push(Lane::CHANNEL, Class::Notice, frame);
-                }
-                self.release_held();
-                if let Some(change) = self.change.take() {
-                    self.take_change(change);
-                }
-            }
-            Err(HandshakeFailed::Malformed) => self.fail(CloseReason::HandshakeRefused),
-            Err(HandshakeFailed::Version) => self.fail(CloseReason::VersionMismatch),
-        }
-    }
-
-    fn set_peer(&mut self, peer: Box<PeerInfo>) {
-        self.handshake.arm(None, &mut self.timers);
-        self.rules = self.rules.dialect.agree(&peer, self.rules);
-        self.peer = Some(Arc::new(PeerInfo::clone(&peer)));
-        self.push_event(Event::Ready(peer));
-    }
-
-    /// Sends the calls and input requests that were held for the handshake, oldest first.
-    fn release_held(&mut self) {
-        for id in self.outbound_calls.ids() {
-            self.release_call(id);
-        }
-        let open_inputs: Vec<_> = self.outbound_inputs.keys().copied().collect();
-        for key in open_inputs {
-            self.release_outbound_input(key);
-        }
     }
 }

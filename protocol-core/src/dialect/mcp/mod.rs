@@ -8,11 +8,13 @@
 mod read;
 mod sampling;
 mod stateless;
+mod stateless_client;
 mod write;
 
 use core::time::Duration;
 
 pub(crate) use stateless::{read_caller, write_acknowledged, write_published};
+pub(crate) use stateless_client::{names_our_revision, read_probe_answer, write_listen, write_probe};
 
 use crate::dialect::form::{self, Fields};
 use crate::dialect::message::Confirmation;
@@ -76,14 +78,15 @@ impl Revision {
     }
 }
 
-/// The revisions that a server of MCP speaks (Versioning, 2026-07-28). A client opens the handshake, whatever its era.
+/// The revisions that an end of MCP speaks (Versioning, 2026-07-28).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Era {
     /// The revisions with a handshake only. The default: a handler can ask its caller only in these.
     #[default]
     Legacy,
-    /// Both eras. A server serves each request in the era that it comes in, interleaved in any order.
+    /// Both eras. A server serves each request in the era that it comes in, interleaved in any order. A client asks the server for its
+    /// revisions first, and prefers one without a handshake.
     Auto,
     /// The revisions without a handshake only.
     Modern,
@@ -228,6 +231,9 @@ impl Mcp {
             Op::Custom => return self.check_custom(custom.unwrap_or_default(), peer),
             Op::Ping if !self.is_stateless() => return Ok(()),
             _ if self.side == Side::Server => return Err(Unfit::WrongEnd),
+            // These have no method of their own there: the session serves them by a member of each request, and by a subscription.
+            Op::SetLogLevel if self.is_stateless() && peer.logging => return Ok(()),
+            Op::Subscribe | Op::Unsubscribe if self.is_stateless() && peer.resources_subscribe => return Ok(()),
             _ => {}
         }
         if offers(peer, op, self.revision()) { Ok(()) } else { Err(Unfit::Unsupported) }
@@ -236,6 +242,7 @@ impl Mcp {
     /// Checks a custom method. One that is in the protocol is checked as such.
     fn check_custom(self, method: &str, peer: &Capabilities) -> Result<(), Unfit> {
         match op_of(method.as_bytes()) {
+            Some(op) if self.is_stateless() && !offers(peer, op, self.revision()) => Err(Unfit::Unsupported),
             Some(op) => self.check_call(op, None, peer),
             None if is_ours(method) => Err(Unfit::WrongEnd),
             None => Ok(()),
@@ -274,12 +281,12 @@ impl Mcp {
             Notice::PromptsChanged => (Side::Server, own.prompts_list_changed),
             Notice::ResourcesChanged => (Side::Server, own.resources_list_changed),
             Notice::ResourceUpdated { .. } | Notice::ResourceValue { .. } => (Side::Server, own.resources_subscribe),
-            Notice::RootsChanged => (Side::Client, own.roots_list_changed),
+            Notice::RootsChanged => (Side::Client, own.roots_list_changed && !self.is_stateless()),
             // Only the client declares the capability, which is not known before the handshake.
             Notice::ElicitationComplete { .. } => (Side::Server, self.agreed.is_none() || self.has_urls()),
             Notice::Custom { method, .. } if is_ours(method) || op_of(method.as_bytes()).is_some() => return Err(Unfit::WrongEnd),
             Notice::Custom { .. } => (self.side, true),
-            Notice::Actions(_) | Notice::Resources(_) => return Err(Unfit::Unsupported),
+            Notice::Actions(_) | Notice::Resources(_) | Notice::SubscriptionEnded => return Err(Unfit::Unsupported),
         };
         match (side == self.side, declared) {
             (false, _) => Err(Unfit::WrongEnd),

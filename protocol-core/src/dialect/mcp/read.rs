@@ -6,7 +6,7 @@ use alloc::string::String;
 use bytes::Bytes;
 
 use super::write::handshake_answer;
-use super::{Era, Mcp, Revision, Side, is_ours, meta, offers, op_of, sampling, stateless};
+use super::{Era, Mcp, Revision, Side, is_ours, meta, offers, op_of, sampling, stateless, stateless_client};
 use crate::dialect::form::{self, Fields};
 use crate::dialect::request::{Member, RawParams, read_completion};
 use crate::dialect::{
@@ -81,6 +81,10 @@ impl Mcp {
                 return invalid(Some(violation), id, code, why);
             }
         };
+        // A server sends no request, and a client no response (2026-07-28, Basic, "Requests").
+        if self.is_stateless_client() {
+            return Message::Reject { violation: Some(Violation::WrongDirection), answer: None };
+        }
         if self.side == Side::Server && stateless::is_stateless(method, &meta, local.era) {
             return stateless::request(id, method, params, meta, frame, local);
         }
@@ -156,6 +160,11 @@ impl Mcp {
             return read_progress(params, frame, most);
         }
         let method = core::str::from_utf8(method).unwrap_or_default();
+        if self.is_stateless_client()
+            && let Some(message) = stateless_client::notification(method, params, local.limits.subscriptions, most)
+        {
+            return message;
+        }
         let wrong = || Message::Reject { violation: Some(Violation::InvalidParams), answer: None };
         let sender = match method {
             "notifications/cancelled" => {
@@ -222,6 +231,9 @@ impl Mcp {
 
     /// Rejects a task as a result (2025-11-25, "Tasks"): we never ask for one.
     pub(crate) fn check_result(self, _exchange: u64, op: Op, result: &Json) -> ResultFit {
+        if self.is_stateless() {
+            return Self::check_type(result);
+        }
         /// The maximum length of text that is checked for a task, since the check takes time in proportion to the length.
         const TASK: usize = 4096;
         /// The beginning of nearly every result.

@@ -1,4 +1,4 @@
-//! The words of the revision without a handshake (2026-07-28): requests that name their caller, and results that name their server.
+//! The server's words of the revision without a handshake (2026-07-28): requests that name their caller, and results that name their server.
 
 use super::read::{Meta, not_found, read_capabilities, read_request, unknown_method, wrong_params};
 use super::write::{write_capabilities, write_identity};
@@ -15,19 +15,19 @@ use crate::wire::{FrameBuffer, WireId, WrittenFrame};
 use alloc::boxed::Box;
 
 /// The members of `_meta` that the revision adds (Basic, "_meta").
-const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
-const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
-const SERVER: &str = "io.modelcontextprotocol/serverInfo";
-const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+pub(super) const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+pub(super) const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+pub(super) const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
+pub(super) const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+pub(super) const SERVER: &str = "io.modelcontextprotocol/serverInfo";
+pub(super) const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
 /// The methods that only this revision has.
 const DISCOVER: &[u8] = b"server/discover";
 const LISTEN: &[u8] = b"subscriptions/listen";
 
 /// The only revision without a handshake.
-const REVISION: Revision = Revision::R2026_07_28;
+pub(super) const REVISION: Revision = Revision::R2026_07_28;
 
 /// The members of `_meta` that name the caller of a request.
 #[derive(Default)]
@@ -230,22 +230,24 @@ pub(super) fn write_given(out: &mut alloc::vec::Vec<u8>, result: &Json, is_cache
 
 /// Writes the acknowledgement of a subscription: the kinds that it brings, and no others (Subscriptions).
 pub(crate) fn write_acknowledged(frames: &mut FrameBuffer, id: &WireId, accepted: &SubscriptionFilter) -> WrittenFrame {
-    let kinds = [
-        ("toolsListChanged", accepted.tools),
-        ("promptsListChanged", accepted.prompts),
-        ("resourcesListChanged", accepted.resources),
-    ];
     frames.notify("notifications/subscriptions/acknowledged", |object| {
-        object.object("notifications", |object| {
-            for (kind, _) in kinds.into_iter().filter(|(_, is_accepted)| *is_accepted) {
-                object.boolean(kind, true);
-            }
-            if !accepted.uris.is_empty() {
-                object.array("resourceSubscriptions", &accepted.uris, |out, uri| write_string(out, uri));
-            }
-        });
+        write_filter(object, accepted);
         write_subscription(object, id);
     })
+}
+
+/// Writes the kinds of a subscription, and no others.
+pub(super) fn write_filter(object: &mut Object<'_>, filter: &SubscriptionFilter) {
+    let kinds =
+        [("toolsListChanged", filter.tools), ("promptsListChanged", filter.prompts), ("resourcesListChanged", filter.resources)];
+    object.object("notifications", |object| {
+        for (kind, _) in kinds.into_iter().filter(|(_, is_meant)| *is_meant) {
+            object.boolean(kind, true);
+        }
+        if !filter.uris.is_empty() {
+            object.array("resourceSubscriptions", &filter.uris, |out, uri| write_string(out, uri));
+        }
+    });
 }
 
 /// Writes a notice for one subscription.

@@ -4,6 +4,7 @@ use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::stateless_client::names_caller;
 use super::{Mcp, Revision, Side, meta, method_of, stateless};
 use crate::dialect::checkpoint::{with_partial, with_status};
 use crate::dialect::depth_data;
@@ -24,14 +25,17 @@ struct Added<'a> {
     token: Option<u64>,
     depth: u8,
     parent: Option<&'a WireId>,
+    /// The members that name this end in a stateless request, as JSON.
+    stamp: &'a [u8],
 }
 
 impl Added<'_> {
     fn is_empty(&self) -> bool {
-        self.token.is_none() && self.depth == 0 && self.parent.is_none()
+        self.token.is_none() && self.depth == 0 && self.parent.is_none() && self.stamp.is_empty()
     }
 
     fn write(&self, object: &mut Object<'_>) {
+        object.append(self.stamp);
         if let Some(token) = self.token {
             object.integer("progressToken", token);
         }
@@ -44,8 +48,8 @@ impl Added<'_> {
     }
 
     /// Returns `true` for a member of `_meta` that only the session writes. One in the caller's `_meta` is dropped.
-    fn owns(name: &str) -> bool {
-        matches!(name, "progressToken" | meta::DEPTH | meta::PARENT)
+    fn owns(&self, name: &str) -> bool {
+        matches!(name, "progressToken" | meta::DEPTH | meta::PARENT) || (!self.stamp.is_empty() && names_caller(name))
     }
 
     /// Writes `_meta`: these members, and those of `given`. Writes nothing if there are none.
@@ -64,7 +68,7 @@ impl Added<'_> {
     /// Copies the members that the session does not write.
     fn copy_others(&self, object: &mut Object<'_>, given: &[u8]) {
         for_each_key(given, |key, value| {
-            if !Self::owns(&key.name()) {
+            if !self.owns(&key.name()) {
                 object.copy(key, value);
             }
         });
@@ -150,11 +154,19 @@ impl Mcp {
         client.then(|| frames.notification("notifications/initialized", 0, None::<fn(&mut Vec<u8>)>))
     }
 
-    pub(crate) fn write_call(self, frames: &mut FrameBuffer, id: u64, call: &Outgoing, observed: bool, depth: u8) -> WrittenFrame {
-        let added = Added { token: observed.then_some(id), depth, parent: None };
+    pub(crate) fn write_call(
+        self,
+        frames: &mut FrameBuffer,
+        id: u64,
+        call: &Outgoing,
+        observed: bool,
+        depth: u8,
+        stamp: &[u8],
+    ) -> WrittenFrame {
+        let added = Added { token: observed.then_some(id), depth, parent: None, stamp };
         let meta = call.meta.as_deref();
         let method = call.custom_method().unwrap_or_else(|| method_of(call.op));
-        frames.request(id, method, call.hint(), |out| match &call.parts {
+        frames.request(id, method, call.hint().saturating_add(stamp.len()), |out| match &call.parts {
             Parts::Exact(params) | Parts::Custom { params, .. } => match meta {
                 None => added.merge(params, out),
                 Some(meta) => Object::write(out, |object| {
@@ -174,7 +186,7 @@ impl Mcp {
     }
 
     pub(crate) fn write_ask(self, frames: &mut FrameBuffer, id: u64, ask: &Ask, parent: &WireId, depth: u8) -> WrittenFrame {
-        let added = Added { token: None, depth, parent: Some(parent) };
+        let added = Added { token: None, depth, parent: Some(parent), stamp: &[] };
         let (method, params) = match ask {
             Ask::Sample(sample) => ("sampling/createMessage", sampling_params(sample)),
             Ask::Elicit(form) => ("elicitation/create", form_params(&form.message, &form.schema)),
@@ -417,7 +429,7 @@ impl Mcp {
             Notice::ResourcesChanged => "notifications/resources/list_changed",
             Notice::RootsChanged => "notifications/roots/list_changed",
             // Refused by `check_notice`.
-            Notice::Actions(_) | Notice::Resources(_) => "",
+            Notice::Actions(_) | Notice::Resources(_) | Notice::SubscriptionEnded => "",
             Notice::ResourceUpdated { uri } | Notice::ResourceValue { uri, .. } => {
                 return frames.notify("notifications/resources/updated", |object| object.string("uri", uri));
             }

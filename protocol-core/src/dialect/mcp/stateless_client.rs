@@ -1,0 +1,180 @@
+//! The client's words of the revision without a handshake (2026-07-28): the probe that finds out whether a server speaks it, the members that
+//! name the client in each request, and subscriptions.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::read::{read_capabilities, read_identity};
+use super::stateless::{CAPABILITIES, CLIENT, LOG_LEVEL, REVISION, SERVER, SUBSCRIPTION, VERSION, write_filter};
+use super::write::write_identity;
+use super::{Era, Mcp, Revision, Side};
+use crate::dialect::request::read_filter;
+use crate::dialect::{
+    Identity, Level, LocalEnd, Message, Notice, PeerInfo, ProbeVerdict, ResponseBody, ResultFit, SubscriptionFilter,
+    ignored_message,
+};
+use crate::error::{RpcError, Violation};
+use crate::json::read::{Kind, elements, member, string};
+use crate::json::scan::IndexedObject;
+use crate::json::write::Object;
+use crate::json::{Json, Text};
+use crate::wire::{FrameBuffer, WireId, WrittenFrame};
+
+/// The error that an HTTP header and the body of a request contradict each other. Only a server without a handshake sends it.
+const HEADER_MISMATCH: i64 = -32020;
+
+/// Writes the request for the revisions of the server (Discovery).
+pub(crate) fn write_probe(frames: &mut FrameBuffer, id: u64, local: &LocalEnd<'_>) -> WrittenFrame {
+    frames.request(id, "server/discover", 256, |out| {
+        Object::write(out, |object| object.object("_meta", |object| write_caller(object, local.identity, None)));
+    })
+}
+
+/// Writes the members of `_meta` that name the client. It declares no capability, since it cannot answer input requests in this revision.
+fn write_caller(object: &mut Object<'_>, identity: &Identity, level: Option<Level>) {
+    object.word(VERSION, REVISION.as_str());
+    object.object(CAPABILITIES, |_| {});
+    object.object(CLIENT, |object| write_identity(object, REVISION, identity));
+    if let Some(level) = level {
+        object.word(LOG_LEVEL, level.as_str());
+    }
+}
+
+/// Returns `true` for a member of `_meta` that only the session writes.
+pub(super) fn names_caller(key: &str) -> bool {
+    [VERSION, CAPABILITIES, CLIENT, LOG_LEVEL].contains(&key)
+}
+
+/// Reads the response to a probe (Versioning, "Clients").
+pub(crate) fn read_probe_answer(body: &ResponseBody, local: &LocalEnd<'_>) -> ProbeVerdict {
+    match body {
+        ResponseBody::Result(result) => read_discovered(result, local),
+        ResponseBody::Error(error) => match error.code {
+            RpcError::UNSUPPORTED_VERSION if names_our_revision(error) => ProbeVerdict::Again,
+            RpcError::UNSUPPORTED_VERSION if has_legacy(error.data.as_deref().and_then(supported).as_ref(), local) => {
+                ProbeVerdict::Legacy
+            }
+            RpcError::UNSUPPORTED_VERSION => ProbeVerdict::Mismatch,
+            HEADER_MISMATCH | RpcError::MISSING_CAPABILITY => ProbeVerdict::Refused,
+            // Servers with a handshake answer an unknown method with any code.
+            _ => ProbeVerdict::Legacy,
+        },
+        ResponseBody::Malformed => ProbeVerdict::Legacy,
+    }
+}
+
+/// Reads the result of `server/discover`. What is not one comes from a server that does not know the request.
+fn read_discovered(result: &Json, local: &LocalEnd<'_>) -> ProbeVerdict {
+    let Some(versions) = result.member("supportedVersions").filter(|versions| Kind::of(versions.as_bytes()) == Kind::Array) else {
+        return ProbeVerdict::Legacy;
+    };
+    if !lists_revision(&versions, |revision| revision == REVISION) {
+        return if has_legacy(Some(&versions), local) { ProbeVerdict::Legacy } else { ProbeVerdict::Mismatch };
+    }
+    let Some(declared) = result.member("capabilities").filter(Json::is_object) else { return ProbeVerdict::Refused };
+    let server = result.member("_meta").and_then(|meta| meta.member(SERVER)).as_ref().and_then(read_identity);
+    ProbeVerdict::Modern(Box::new(PeerInfo {
+        // The server need not name itself.
+        identity: server.unwrap_or_else(|| Identity::new("", "")),
+        protocol: Text::from_static(REVISION.as_str()),
+        capabilities: read_capabilities(&declared),
+        declared,
+        instructions: result.member("instructions").and_then(|text| string(text.as_bytes()).map(|text| Text::from(&*text))),
+        credentials: None,
+    }))
+}
+
+/// Returns `true` for an error that refuses a version, and names ours among those that are served.
+pub(crate) fn names_our_revision(error: &RpcError) -> bool {
+    let supported = error.data.as_deref().and_then(supported);
+    error.code == RpcError::UNSUPPORTED_VERSION
+        && supported.is_some_and(|versions| lists_revision(&versions, |revision| revision == REVISION))
+}
+
+fn supported(data: &Json) -> Option<Json> {
+    data.member("supported").filter(|versions| Kind::of(versions.as_bytes()) == Kind::Array)
+}
+
+fn lists_revision(versions: &Json, is_meant: impl Fn(Revision) -> bool) -> bool {
+    elements(versions.as_bytes()).into_iter().filter_map(string).filter_map(|name| Revision::from_name(&name)).any(is_meant)
+}
+
+/// Returns `true` if a revision with a handshake that this end speaks is in the list.
+fn has_legacy(versions: Option<&Json>, local: &LocalEnd<'_>) -> bool {
+    versions.is_some_and(|versions| lists_revision(versions, |revision| revision <= local.newest()))
+}
+
+/// Writes a subscription (Subscriptions).
+pub(crate) fn write_listen(frames: &mut FrameBuffer, id: u64, filter: &SubscriptionFilter, stamp: &[u8]) -> WrittenFrame {
+    frames.request(id, "subscriptions/listen", 256, |out| {
+        Object::write(out, |object| {
+            write_filter(object, filter);
+            object.object("_meta", |object| object.append(stamp));
+        });
+    })
+}
+
+impl Mcp {
+    /// Returns `true` if a client asks the server for its revisions first.
+    pub(crate) const fn probes(self, era: Era) -> bool {
+        matches!(self.side, Side::Client) && era.has_modern()
+    }
+
+    /// The members of `_meta` that name this end in each of its requests.
+    pub(crate) fn stamp(self, local: &LocalEnd<'_>, level: Option<Level>) -> Box<[u8]> {
+        if !self.is_stateless() {
+            return Box::default();
+        }
+        let mut out = Vec::new();
+        Object::write(&mut out, |object| write_caller(object, local.identity, level));
+        out.strip_prefix(b"{").and_then(|members| members.strip_suffix(b"}")).unwrap_or_default().into()
+    }
+
+    /// Returns `true` at the end that sends all requests, and no response.
+    pub(super) const fn is_stateless_client(self) -> bool {
+        self.is_stateless() && matches!(self.side, Side::Client)
+    }
+
+    /// Checks the type of a result (Basic, "Responses"): an input request as a result needs a capability that this end does not declare, and
+    /// all other types belong to extensions.
+    pub(super) fn check_type(result: &Json) -> ResultFit {
+        match result.member("resultType") {
+            None => ResultFit::Fits,
+            Some(kind) if string(kind.as_bytes()).is_some_and(|kind| kind == "complete") => ResultFit::Fits,
+            Some(_) => ResultFit::Wrong,
+        }
+    }
+}
+
+/// Reads a notification that has a meaning of its own for a client of this revision; `None` for any other.
+pub(super) fn notification(method: &str, params: &IndexedObject<'_>, limit: usize, most: usize) -> Option<Message> {
+    let notice = match method {
+        "notifications/tools/list_changed" => Notice::ToolsChanged,
+        "notifications/prompts/list_changed" => Notice::PromptsChanged,
+        "notifications/resources/list_changed" => Notice::ResourcesChanged,
+        "notifications/resources/updated" => match params.member("uri").and_then(string) {
+            Some(uri) => Notice::ResourceUpdated { uri: Text::from(&*uri) },
+            None => return Some(Message::Reject { violation: Some(Violation::InvalidParams), answer: None }),
+        },
+        "notifications/subscriptions/acknowledged" => {
+            return Some(match read_filter(params.text(), limit) {
+                Ok(accepted) => Message::Acknowledged { number: subscription_of(params, most), accepted },
+                Err(_) => Message::Reject { violation: Some(Violation::InvalidParams), answer: None },
+            });
+        }
+        "notifications/cancelled" => {
+            let number = params.member("requestId").and_then(|id| WireId::read(id, most)).and_then(|id| id.as_ours());
+            return Some(Message::SubscriptionCancelled { number });
+        }
+        // Gone with the handshake.
+        "notifications/elicitation/complete" => return Some(ignored_message()),
+        _ => return None,
+    };
+    Some(Message::Published { number: subscription_of(params, most), notice })
+}
+
+/// The number of the subscription that a notification names.
+fn subscription_of(params: &IndexedObject<'_>, most: usize) -> Option<u64> {
+    let id = params.member("_meta").and_then(|meta| member(meta, SUBSCRIPTION))?;
+    WireId::read(id, most)?.as_ours()
+}

@@ -1,0 +1,232 @@
+//! The steps of the handshake at both ends, and the choice of an era by a client of MCP.
+//!
+//! A client that speaks revisions without a handshake asks the server for its revisions first: it *probes* (MCP 2026-07-28, Versioning).
+//! The answer decides between stateless requests and the handshake. A server that does not answer in time is taken for an old one, until a
+//! late answer says otherwise.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::handshake::Opening;
+use super::lane_queue::Class;
+use super::route::{Lane, ReplyKind};
+use super::{CloseReason, Event, ExchangeId, Session};
+use crate::dialect::{
+    HandshakeAnswer, HandshakeFailed, HandshakeRejected, HandshakeRequest, PeerChange, PeerInfo, ProbeVerdict, ResponseBody,
+};
+use crate::error::{RpcError, Violation};
+use crate::json::Json;
+use crate::shared::Arc;
+use crate::wire::WireId;
+
+impl Session {
+    /// Sends the first request of ours, if this end opens the handshake, and starts the deadline of the handshake.
+    pub(super) fn begin(&mut self) {
+        if self.rules.dialect.probes(&self.config.local_end()) {
+            self.probe(false);
+        } else if self.rules.opens {
+            self.open_handshake(None);
+        } else if self.config.era.has_legacy() {
+            self.limit_handshake();
+        }
+    }
+
+    /// Fresh, Opened, Probing -> Probing.
+    fn probe(&mut self, is_last: bool) {
+        let exchange = self.number();
+        let frame = self.rules.dialect.write_probe(self.outbox.frames(), exchange, &self.config.local_end());
+        self.outbox.push(Lane::CHANNEL, Class::Request(ExchangeId(exchange)), frame);
+        self.handshake.probe(exchange, is_last);
+        self.limit_handshake();
+    }
+
+    /// Fresh, Probing -> Opened.
+    fn open_handshake(&mut self, late_probe: Option<u64>) {
+        let exchange = self.number();
+        let frame = self.rules.dialect.write_handshake_request(self.outbox.frames(), exchange, &self.config.local_end());
+        self.outbox.push(Lane::CHANNEL, Class::Request(ExchangeId(exchange)), frame);
+        self.handshake.open(exchange, late_probe);
+        self.limit_handshake();
+    }
+
+    /// Starts the deadline of the current request of the handshake.
+    fn limit_handshake(&mut self) {
+        match self.config.timeouts.handshake.map(|span| self.now.saturating_add(span)) {
+            Some(at) if at <= self.now => self.fail(CloseReason::HandshakeTimeout),
+            at => self.handshake.arm(at, &mut self.timers),
+        }
+    }
+
+    /// The deadline of the handshake has passed. A server that does not answer a probe is taken for one that does not know it.
+    pub(super) fn expire_handshake(&mut self) {
+        match self.handshake.open_probe().filter(|_| self.config.era.has_legacy()) {
+            Some(probe) => self.open_handshake(Some(probe)),
+            None => self.fail(CloseReason::HandshakeTimeout),
+        }
+    }
+
+    /// Stops the deadline of a handshake that may never come: the peer sends stateless requests.
+    #[inline]
+    pub(super) fn await_no_handshake(&mut self) {
+        if self.handshake.is_fresh() {
+            self.handshake.arm(None, &mut self.timers);
+        }
+    }
+
+    pub(super) fn take_handshake_request(&mut self, id: WireId, greeting: Result<HandshakeRequest, HandshakeRejected>) {
+        if !self.handshake.is_fresh() {
+            return self.refuse(id, Some(Violation::OutOfPhase), |_| {
+                RpcError::fixed(RpcError::INVALID_REQUEST, "the handshake was made before")
+            });
+        }
+        // A session that is finishing still completes the handshake, for the calls that are held for it.
+        if !self.ending.may_write() {
+            return self.refuse(id, None, |session| session.rules.dialect.busy(true));
+        }
+        match greeting {
+            Err(HandshakeRejected { error, is_final }) => {
+                self.refuse(id, Some(Violation::InvalidParams), |_| error);
+                if is_final {
+                    self.drain(CloseReason::VersionMismatch);
+                }
+            }
+            Ok(HandshakeRequest { peer, answer: HandshakeAnswer::Result(answer) }) => {
+                self.arriving.replies = self.arriving.replies.saturating_add(1);
+                self.answer_handshake(self.arriving.lane, id, &answer, peer);
+            }
+            Ok(HandshakeRequest { peer, answer: HandshakeAnswer::Owner(resume) }) => {
+                let lane = self.owe();
+                self.handshake.ask_owner(lane, id, peer.clone());
+                self.push_event(Event::HandshakeRequest { peer, resume });
+            }
+        }
+    }
+
+    /// Fresh, Asked -> Answered.
+    pub(super) fn answer_handshake(&mut self, lane: Lane, id: WireId, answer: &Json, peer: Box<PeerInfo>) {
+        let frame = self.rules.dialect.write_result(self.outbox.frames(), &id, answer);
+        self.outbox.push(lane, Class::Reply(ReplyKind::Result), frame);
+        self.handshake.answer(lane, id);
+        self.set_peer(peer);
+    }
+
+    /// Answered -> Ready.
+    pub(super) fn confirm(&mut self) {
+        self.handshake.complete();
+        self.release_held();
+    }
+
+    /// Applies a change that the peer announces. If the peer's half of the handshake has not arrived yet, the change is stored until then.
+    pub(super) fn take_change(&mut self, change: Box<PeerChange>) {
+        let Some(peer) = &self.peer else {
+            self.change = Some(change);
+            return;
+        };
+        let mut peer = PeerInfo::clone(peer);
+        peer.identity = change.identity;
+        if let Some((capabilities, declared)) = change.capabilities {
+            (peer.capabilities, peer.declared) = (capabilities, declared);
+        }
+        if let Some(pass) = &mut peer.credentials {
+            pass.claim_code = None;
+        }
+        self.peer = Some(Arc::new(peer.clone()));
+        self.push_event(Event::PeerChanged(peer.into()));
+    }
+
+    pub(super) fn take_confirmation(&mut self) {
+        if !self.handshake.serves() {
+            self.violation(Violation::OutOfPhase);
+        } else if !self.handshake.asks() {
+            self.confirm();
+        }
+    }
+
+    /// Handles the response to a request that opened the handshake.
+    pub(super) fn take_opening_answer(&mut self, opening: Opening, body: ResponseBody) {
+        match opening {
+            Opening::Probe { is_last } => self.take_probe_answer(is_last, body),
+            Opening::Handshake => self.take_handshake_answer(body),
+            Opening::LateProbe => match self.rules.dialect.read_probe_answer(&body, &self.config.local_end()) {
+                ProbeVerdict::Modern(peer) => self.begin_stateless(peer),
+                _ => {
+                    self.handshake.forget_late_probe();
+                    self.stats.late_frames = self.stats.late_frames.saturating_add(1);
+                }
+            },
+        }
+    }
+
+    /// Chooses the era.
+    fn take_probe_answer(&mut self, is_last: bool, body: ResponseBody) {
+        match self.rules.dialect.read_probe_answer(&body, &self.config.local_end()) {
+            ProbeVerdict::Modern(peer) => self.begin_stateless(peer),
+            ProbeVerdict::Again if !is_last => self.probe(true),
+            ProbeVerdict::Legacy if !is_last && self.config.era.has_legacy() => self.open_handshake(None),
+            verdict => {
+                if let ResponseBody::Error(error) = body {
+                    self.push_event(Event::HandshakeRefused(error));
+                }
+                let is_misfit = matches!(verdict, ProbeVerdict::Refused);
+                self.fail(if is_misfit { CloseReason::HandshakeRefused } else { CloseReason::VersionMismatch });
+            }
+        }
+    }
+
+    /// Opened, Probing -> Ready, with stateless requests from now on.
+    fn begin_stateless(&mut self, peer: Box<PeerInfo>) {
+        self.handshake.complete();
+        self.set_peer(peer);
+        self.stamp_requests();
+        self.listen_for_lists();
+        self.release_held();
+    }
+
+    fn take_handshake_answer(&mut self, body: ResponseBody) {
+        let answer = match body {
+            ResponseBody::Result(result) => self.rules.dialect.read_handshake_answer(&result, &self.config.local_end()),
+            // The server speaks no revision with a handshake, and says so.
+            ResponseBody::Error(error) if self.rules.dialect.asks_for_probe(&error, &self.config.local_end()) => {
+                return self.probe(true);
+            }
+            ResponseBody::Error(error) => {
+                self.push_event(Event::HandshakeRefused(error));
+                Err(HandshakeFailed::Malformed)
+            }
+            ResponseBody::Malformed => Err(HandshakeFailed::Malformed),
+        };
+        match answer {
+            Ok(peer) => {
+                self.handshake.complete();
+                self.set_peer(peer.into());
+                if let Some(frame) = self.rules.dialect.write_handshake_confirmation(self.outbox.frames()) {
+                    self.outbox.push(Lane::CHANNEL, Class::Notice, frame);
+                }
+                self.release_held();
+                if let Some(change) = self.change.take() {
+                    self.take_change(change);
+                }
+            }
+            Err(HandshakeFailed::Malformed) => self.fail(CloseReason::HandshakeRefused),
+            Err(HandshakeFailed::Version) => self.fail(CloseReason::VersionMismatch),
+        }
+    }
+
+    fn set_peer(&mut self, peer: Box<PeerInfo>) {
+        self.handshake.arm(None, &mut self.timers);
+        self.rules = self.rules.dialect.agree(&peer, self.rules);
+        self.peer = Some(Arc::new(PeerInfo::clone(&peer)));
+        self.push_event(Event::Ready(peer));
+    }
+
+    /// Sends the calls and input requests that were held for the handshake, oldest first.
+    fn release_held(&mut self) {
+        for id in self.outbound_calls.ids() {
+            self.release_call(id);
+        }
+        let open_inputs: Vec<_> = self.outbound_inputs.keys().copied().collect();
+        for key in open_inputs {
+            self.release_outbound_input(key);
+        }
+    }
+}

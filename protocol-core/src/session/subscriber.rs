@@ -1,0 +1,152 @@
+//! The subscription of this end at a peer with stateless requests (MCP 2026-07-28, Subscriptions).
+//!
+//! ```text
+//!   None --- begin ---> Current, requested --- acknowledge ---> Current, acknowledged --- end ---> None
+//!                                                                   |           ^
+//!              change: a call requests its successor, with other kinds          | replace: the successor is acknowledged
+//!                                                                   `-----------'
+//! ```
+//!
+//! One subscription brings all the kinds of notices that are wanted. To change them, a successor is requested, and the current one is ended
+//! only once the successor is acknowledged, so that no notice is missed. The exchange of the successor is that of the call for the change:
+//! if the call fails or is cancelled, the current subscription stays as it is.
+
+use alloc::vec::Vec;
+
+use crate::dialect::{Notice, SubscriptionFilter};
+use crate::json::Text;
+use crate::session::outbox::Ticket;
+use crate::session::{ExchangeId, OutboundId};
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Subscriber {
+    /// The kinds that are wanted, without the changes that are not acknowledged.
+    wanted: SubscriptionFilter,
+    current: Option<Subscription>,
+    /// The calls whose exchange is to be the successor, oldest first.
+    changes: Vec<(OutboundId, Change)>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Subscription {
+    pub(super) exchange: ExchangeId,
+    pub(super) ticket: Ticket,
+    /// The kinds that the peer has agreed to; `None` until it has acknowledged the subscription.
+    accepted: Option<SubscriptionFilter>,
+}
+
+/// A change of the wanted kinds.
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    Add(Text),
+    Remove(Text),
+}
+
+impl Change {
+    fn apply(&self, filter: &mut SubscriptionFilter) {
+        match self {
+            Self::Add(uri) if filter.uris.contains(uri) => {}
+            Self::Add(uri) => filter.uris.push(uri.clone()),
+            Self::Remove(uri) => filter.uris.retain(|other| other != uri),
+        }
+    }
+
+    /// Returns `true` if the peer has agreed to it.
+    pub(super) fn is_accepted(&self, accepted: &SubscriptionFilter) -> bool {
+        match self {
+            Self::Add(uri) => accepted.uris.contains(uri),
+            Self::Remove(_) => true,
+        }
+    }
+}
+
+impl Subscriber {
+    /// None -> Current, requested.
+    pub(super) fn begin(&mut self, exchange: ExchangeId, ticket: Ticket, wanted: SubscriptionFilter) {
+        self.wanted = wanted;
+        self.current = Some(Subscription { exchange, ticket, accepted: None });
+    }
+
+    /// Requested -> acknowledged. `false`, and no change, if `exchange` is not a current subscription that was requested.
+    pub(super) fn acknowledge(&mut self, exchange: ExchangeId, accepted: &SubscriptionFilter) -> bool {
+        let current = self.current.as_mut().filter(|current| current.exchange == exchange && current.accepted.is_none());
+        current.map(|current| current.accepted = Some(accepted.clone())).is_some()
+    }
+
+    /// The kinds that a successor with `change` asks for: those that are wanted, with all changes that are not acknowledged.
+    pub(super) fn with_change(&self, change: &Change) -> SubscriptionFilter {
+        let mut filter = self.wanted.clone();
+        self.changes.iter().map(|(_, change)| change).chain([change]).for_each(|change| change.apply(&mut filter));
+        filter
+    }
+
+    /// Notes that the exchange of a call is the successor with this change.
+    pub(super) fn change(&mut self, id: OutboundId, change: Change) {
+        self.changes.push((id, change));
+    }
+
+    /// The change that a call is made for.
+    pub(super) fn change_of(&self, id: OutboundId) -> Option<&Change> {
+        self.changes.iter().find(|(of, _)| *of == id).map(|(_, change)| change)
+    }
+
+    /// Forgets the change of a call that ends.
+    #[inline]
+    pub(super) fn forget_change(&mut self, id: OutboundId) {
+        self.changes.retain(|(of, _)| *of != id);
+    }
+
+    /// The successor of a call is acknowledged: makes it the current subscription, and returns the one to end. That is the successor itself
+    /// if a newer one was acknowledged before it, which has its kinds.
+    pub(super) fn replace(&mut self, id: OutboundId, ticket: Ticket, accepted: &SubscriptionFilter) -> Option<Subscription> {
+        if let Some(change) = self.change_of(id).cloned() {
+            change.apply(&mut self.wanted);
+        }
+        self.forget_change(id);
+        let successor = Subscription { exchange: ExchangeId(id.0), ticket, accepted: Some(accepted.clone()) };
+        match &self.current {
+            Some(current) if current.exchange > successor.exchange => Some(successor),
+            _ => self.current.replace(successor),
+        }
+    }
+
+    /// Current -> None, after a change that leaves no kind. Returns the subscription to end.
+    pub(super) fn stop(&mut self, change: &Change) -> Option<Subscription> {
+        change.apply(&mut self.wanted);
+        self.current.take()
+    }
+
+    /// Current -> None: the peer has ended the subscription. Returns `true` if it was acknowledged before.
+    pub(super) fn end(&mut self, exchange: ExchangeId) -> bool {
+        let ended = self.current.take_if(|current| current.exchange == exchange);
+        if ended.is_some() {
+            self.wanted = SubscriptionFilter::default();
+        }
+        ended.is_some_and(|ended| ended.accepted.is_some())
+    }
+
+    /// Forgets everything: the session has closed.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Returns `true` if `exchange` is the current subscription.
+    pub(super) fn is_open(&self, exchange: ExchangeId) -> bool {
+        self.current.as_ref().is_some_and(|current| current.exchange == exchange)
+    }
+
+    /// The number of exchanges of ours beside those of calls.
+    pub(super) fn open_exchanges(&self) -> usize {
+        usize::from(self.current.is_some())
+    }
+
+    /// Returns `true` if the current subscription, once acknowledged, brings such a notice. That of a resource may name a part of it.
+    pub(super) fn brings(&self, exchange: ExchangeId, notice: &Notice) -> bool {
+        let current = self.current.as_ref().filter(|current| current.exchange == exchange);
+        let accepted = current.and_then(|current| current.accepted.as_ref());
+        accepted.is_some_and(|accepted| match notice {
+            Notice::ResourceUpdated { .. } => !accepted.uris.is_empty(),
+            notice => accepted.wants(notice),
+        })
+    }
+}

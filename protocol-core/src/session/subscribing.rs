@@ -1,0 +1,161 @@
+//! The steps of a caller whose peer serves stateless requests, for requests that these revisions do not have: subscribing to resources is a
+//! change of the one subscription, and a log level is a member of every later request (MCP 2026-07-28, Subscriptions and Logging).
+
+use super::Session;
+use super::event::{Event, ExchangeId, Invalid, OutboundId, Outcome};
+use super::lane_queue::Class;
+use super::outbox::Ticket;
+use super::route::Lane;
+use super::subscriber::{Change, Subscription};
+use crate::dialect::{Notice, Op, Outgoing, SubscriptionFilter};
+use crate::error::Violation;
+use crate::json::{Json, Text};
+
+impl Session {
+    /// Writes anew what names this end in every request.
+    pub(super) fn stamp_requests(&mut self) {
+        self.stamp = self.rules.dialect.stamp(&self.config.local_end(), self.wanted_level);
+    }
+
+    /// Subscribes to the changes of all lists that the peer notifies of, as peers with a handshake do unasked.
+    pub(super) fn listen_for_lists(&mut self) {
+        let Some(peer) = self.peer.as_ref().filter(|_| self.config.list_changes) else { return };
+        let lists = SubscriptionFilter {
+            tools: peer.capabilities.tools_list_changed,
+            prompts: peer.capabilities.prompts_list_changed,
+            resources: peer.capabilities.resources_list_changed,
+            ..SubscriptionFilter::default()
+        };
+        if lists.is_empty() {
+            return;
+        }
+        let exchange = ExchangeId(self.number());
+        let ticket = self.push_listen(exchange, &lists);
+        self.subscriber.begin(exchange, ticket, lists);
+    }
+
+    fn push_listen(&mut self, exchange: ExchangeId, filter: &SubscriptionFilter) -> Ticket {
+        let frame = self.rules.dialect.write_listen(self.outbox.frames(), exchange.0, filter, &self.stamp);
+        self.outbox.push(Lane::CHANNEL, Class::Request(exchange), frame)
+    }
+
+    /// Does the work of a call that needs no request to a stateless peer. Returns `false`, and does nothing, for any other call.
+    pub(super) fn serve_locally(&mut self, call: &Outgoing) -> bool {
+        if let Some(level) = call.level() {
+            self.wanted_level = Some(level);
+            self.stamp_requests();
+            return true;
+        }
+        let Some(change @ Change::Remove(_)) = change_of(call) else { return false };
+        if !self.subscriber.with_change(&change).is_empty() {
+            return false;
+        }
+        if let Some(ended) = self.subscriber.stop(&change) {
+            self.end_subscription(&ended);
+        }
+        true
+    }
+
+    /// Queues the request of a call, and returns its ticket.
+    pub(super) fn push_request(&mut self, id: OutboundId, call: &Outgoing, observed: bool, depth: u8) -> Ticket {
+        if self.rules.stateless
+            && let Some(change) = change_of(call)
+        {
+            let filter = self.subscriber.with_change(&change);
+            self.subscriber.change(id, change);
+            return self.push_listen(ExchangeId(id.0), &filter);
+        }
+        let frame = self.rules.dialect.write_call(self.outbox.frames(), id.0, call, observed, depth, &self.stamp);
+        self.outbox.push(Lane::CHANNEL, Class::Request(ExchangeId(id.0)), frame)
+    }
+
+    /// Cancels a subscription of ours.
+    fn end_subscription(&mut self, ended: &Subscription) {
+        let unsent = self.outbox.withdraw(ended.ticket);
+        self.serve_lane(Lane::CHANNEL);
+        if !unsent {
+            self.push_cancel(ended.exchange, None);
+        }
+    }
+
+    // ---- From the peer ----
+
+    /// Handles the acknowledgement of a subscription, which ends the call that asked for it.
+    pub(super) fn take_acknowledged(&mut self, number: Option<u64>, accepted: &SubscriptionFilter) {
+        let Some(exchange) = number.map(ExchangeId).filter(|exchange| exchange.0 < self.next) else {
+            return self.violation(Violation::UnknownSubscription);
+        };
+        if self.subscriber.acknowledge(exchange, accepted) {
+            return;
+        }
+        let id = OutboundId(exchange.0);
+        let Some(call) = self.outbound_calls.get(&id).filter(|call| !call.is_held() && !call.is_given_up()) else {
+            self.stats.late_frames = self.stats.late_frames.saturating_add(1);
+            return;
+        };
+        let Some(ticket) = call.ticket().filter(|ticket| !self.outbox.holds(*ticket)) else {
+            return self.violation(Violation::UnknownSubscription);
+        };
+        let Some(change) = self.subscriber.change_of(id) else {
+            // The owner's own `Op::Listen` goes on until its result.
+            if !call.op().is_subscription() {
+                self.violation(Violation::UnknownSubscription);
+            }
+            return;
+        };
+        if !change.is_accepted(accepted) {
+            self.finish_call(id, Outcome::Invalid(Invalid::Unsupported));
+            return self.push_cancel(exchange, None);
+        }
+        if let Some(ended) = self.subscriber.replace(id, ticket, accepted) {
+            self.end_subscription(&ended);
+        }
+        self.finish_call(id, Outcome::Result(Json::empty_object()));
+    }
+
+    /// Handles a notice of a subscription.
+    pub(super) fn take_published(&mut self, number: Option<u64>, notice: Notice) {
+        let Some(exchange) = number.map(ExchangeId).filter(|exchange| exchange.0 < self.next) else {
+            return self.violation(Violation::UnknownSubscription);
+        };
+        let call = self.outbound_calls.get(&OutboundId(exchange.0));
+        let is_listening =
+            call.is_some_and(|call| call.op().is_subscription() && call.ticket().is_some_and(|ticket| !self.outbox.holds(ticket)));
+        if is_listening || self.subscriber.brings(exchange, &notice) {
+            self.push_event(Event::Notice(notice));
+        } else if call.is_some() || self.subscriber.is_open(exchange) {
+            self.violation(Violation::UnknownSubscription);
+        } else {
+            self.stats.late_frames = self.stats.late_frames.saturating_add(1);
+        }
+    }
+
+    /// Handles the response to the current subscription: the peer has ended it, or refused the first one.
+    pub(super) fn take_subscription_end(&mut self, exchange: ExchangeId) {
+        if self.subscriber.end(exchange) {
+            self.push_event(Event::Notice(Notice::SubscriptionEnded));
+        }
+    }
+
+    /// Handles a cancel of the peer. A peer with stateless requests makes none of its own: it can only cancel a subscription of ours.
+    pub(super) fn take_subscription_cancel(&mut self, number: Option<u64>) {
+        let Some(number) = number else { return };
+        let id = OutboundId(number);
+        let is_listening = |op: Op| op.is_subscription() || self.subscriber.change_of(id).is_some();
+        if self.outbound_calls.get(&id).is_some_and(|call| is_listening(call.op())) {
+            self.finish_call(id, Outcome::Lost);
+        } else {
+            self.take_subscription_end(ExchangeId(number));
+        }
+    }
+}
+
+/// The change of the subscription that a call asks for.
+fn change_of(call: &Outgoing) -> Option<Change> {
+    let uri = || call.target().map(|uri| Text::from(&*uri));
+    match call.op {
+        Op::Subscribe => uri().map(Change::Add),
+        Op::Unsubscribe => uri().map(Change::Remove),
+        _ => None,
+    }
+}
