@@ -126,6 +126,8 @@ pub(super) enum Body<'a> {
     Result(&'a str),
     Error { code: i64, message: String, data: Option<&'a str> },
     Malformed,
+    /// An error object that `serde_json` cannot take apart.
+    Unknown,
 }
 
 /// The deepest nesting of a frame.
@@ -174,14 +176,22 @@ pub(super) fn object<'a>(members: &Members<'a>) -> Message<'a> {
     let Some(id) = proper_id else { return Message::LostResponse };
     let body = match (result, error) {
         (Some(result), None) if current && is_object(result) => Body::Result(result.get()),
-        (None, Some(error)) if current => error_object(error.get()).unwrap_or(Body::Malformed),
+        (None, Some(error)) if current => error_object(error.get()),
         _ => Body::Malformed,
     };
     Message::Response { id, body }
 }
 
-fn error_object(text: &str) -> Option<Body<'_>> {
-    let all = members(text)?;
+fn error_object(text: &str) -> Body<'_> {
+    match members(text) {
+        Some(all) => read_error(&all).unwrap_or(Body::Malformed),
+        // A member whose name has half of a surrogate pair, which no member that counts can have.
+        None if text.starts_with('{') => Body::Unknown,
+        None => Body::Malformed,
+    }
+}
+
+fn read_error<'a>(all: &Members<'a>) -> Option<Body<'a>> {
     let get = |name: &str| all.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.get());
     // Minus zero is the whole number zero, which `serde_json` takes for a fraction.
     let code = get("code").map(|code| if code == "-0" { "0" } else { code });

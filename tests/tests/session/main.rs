@@ -20,4 +20,5 @@ mod receiving_progress;
 mod reporting;
 mod serving;
 mod stateless;
+mod stateless_client;
 mod timeouts;

@@ -616,7 +616,7 @@ mod tests {
     fn merged(params: &str) -> String {
         let mut out = Vec::new();
         let params = Json::parse(String::from(params)).unwrap();
-        Added { token: Some(7), depth: 0, parent: None }.merge(&params, &mut out);
+        Added { token: Some(7), depth: 0, parent: None, stamp: &[] }.merge(&params, &mut out);
         String::from_utf8(out).unwrap()
     }
 

@@ -1,0 +1,541 @@
+//! MCP 2026-07-28 at the client's end: the probe that chooses the era, requests that name their caller, and subscriptions (`Versioning`,
+//! `Discovery`, `Subscriptions`).
+
+use protocol_core::mcp::Era;
+use protocol_core::{
+    CloseReason, Event, Gone, Invalid, Invoke, Lane, Level, Notice, Outcome, Refused, RpcError, Text, TransportEnd, Violation,
+};
+
+use testkit::Scripted;
+use testkit::config::{client_config, with};
+use testkit::scripted::{cancelled, error, json, notification, progress, request, result};
+
+/// The members of `_meta` that name the client of these tests.
+const STAMP: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"client","version":"1"}"#;
+
+fn probe(id: u64) -> String {
+    request(id, "server/discover", &format!(r#"{{"_meta":{{{STAMP}}}}}"#))
+}
+
+/// The answer to probe `id`, of a server with these versions and capabilities.
+fn discovered(id: u64, versions: &str, declares: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"complete","supportedVersions":[{versions}],"capabilities":{declares},"instructions":"be brief","ttlMs":0,"cacheScope":"private","_meta":{{"io.modelcontextprotocol/serverInfo":{{"name":"s","version":"9"}}}}}}}}"#
+    )
+}
+
+/// The answer to probe `id` of a server that declares nothing with which a subscription would begin.
+fn discovered_quietly(id: u64) -> String {
+    discovered(id, r#""2026-07-28""#, r#"{"tools":{},"resources":{"subscribe":true},"logging":{}}"#)
+}
+
+fn unsupported(id: u64, versions: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32022,"message":"no","data":{{"supported":[{versions}]}}}}}}"#)
+}
+
+fn client(era: Era) -> Scripted {
+    Scripted::new(with(client_config(), |config| config.era = era))
+}
+
+/// A client that has chosen stateless requests. Its first call has id 2.
+fn modern() -> Scripted {
+    let mut client = client(Era::Auto);
+    client.frame(&discovered_quietly(1)).drain();
+    client
+}
+
+/// The ids of the requests for the handshake and of the probes that wait to be sent, by method.
+fn openings(client: &mut Scripted) -> Vec<String> {
+    client
+        .sent()
+        .iter()
+        .map(|frame| {
+            if frame.contains("server/discover") {
+                "probe".into()
+            } else if frame.contains(r#""method":"initialize""#) {
+                "initialize".into()
+            } else {
+                frame.clone()
+            }
+        })
+        .collect()
+}
+
+#[test]
+fn a_client_of_both_eras_probes_and_a_server_of_the_newer_one_is_ready_at_once() {
+    let mut client = client(Era::Auto);
+    assert_eq!(client.session.era(), None);
+    assert_eq!(client.sent(), [probe(1)]);
+    client.frame(&discovered_quietly(1));
+    let events = client.events();
+    let [Event::Ready(peer)] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!((peer.identity.name.as_str(), peer.identity.version.as_str(), peer.protocol.as_str()), ("s", "9", "2026-07-28"));
+    assert_eq!((peer.instructions.as_deref(), peer.capabilities.tools, peer.capabilities.prompts), (Some("be brief"), true, false));
+    assert!(client.session.is_ready());
+    assert_eq!(client.session.era(), Some(Era::Modern));
+    assert!(client.sent().is_empty(), "there is nothing to confirm");
+}
+
+/// A row of the table of verdicts: the answer to the probe, and what the client sends next or why it closes.
+#[test]
+fn the_answer_to_a_probe_decides_the_era() {
+    enum Next {
+        Ready,
+        Sends(&'static str),
+        Closes(CloseReason),
+    }
+    use Next::{Closes, Ready, Sends};
+    let modern = r#""2026-07-28""#;
+    let legacy = r#""2025-11-25","2024-11-05""#;
+    let unknown = r#""2031-01-01""#;
+    let rows: [(String, Next); 17] = [
+        (discovered(1, modern, "{}"), Ready),
+        (discovered(1, &format!("{unknown},{modern},{legacy}"), "{}"), Ready),
+        (discovered(1, legacy, "{}"), Sends("initialize")),
+        (discovered(1, unknown, "{}"), Closes(CloseReason::VersionMismatch)),
+        (discovered(1, "", "{}"), Closes(CloseReason::VersionMismatch)),
+        (discovered(1, modern, "7"), Closes(CloseReason::HandshakeRefused)),
+        (unsupported(1, modern), Sends("probe")),
+        (unsupported(1, legacy), Sends("initialize")),
+        (unsupported(1, unknown), Closes(CloseReason::VersionMismatch)),
+        (error(1, -32022, "no data"), Closes(CloseReason::VersionMismatch)),
+        (error(1, -32021, "needs sampling"), Closes(CloseReason::HandshakeRefused)),
+        (error(1, -32020, "header"), Closes(CloseReason::HandshakeRefused)),
+        (error(1, -32601, "method not found"), Sends("initialize")),
+        (error(1, -32600, "not initialized"), Sends("initialize")),
+        (error(1, 1, "anything"), Sends("initialize")),
+        (result(1), Sends("initialize")),
+        (r#"{"jsonrpc":"2.0","id":1,"result":"a text"}"#.into(), Sends("initialize")),
+    ];
+    for (answer, next) in rows {
+        let mut client = client(Era::Auto);
+        client.drain();
+        client.frame(&answer);
+        match next {
+            Ready => assert!(client.session.is_ready(), "{answer}"),
+            Sends(method) => assert_eq!(openings(&mut client), [method], "{answer}"),
+            Closes(reason) => assert_eq!(client.events().last(), Some(&Event::Closed(reason)), "{answer}"),
+        }
+    }
+}
+
+#[test]
+fn a_server_that_needs_the_handshake_is_greeted_after_the_probe_and_works_as_ever() {
+    let mut client = client(Era::Auto);
+    client.drain();
+    client.frame(&error(1, -32601, "method not found"));
+    let sent = client.next_sent().unwrap();
+    assert!(
+        sent.starts_with(r#"{"jsonrpc":"2.0","id":2,"method":"initialize","params":{"protocolVersion":"2025-11-25""#),
+        "{sent}"
+    );
+    client.frame(r#"{"jsonrpc":"2.0","id":2,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#);
+    assert_eq!(client.sent(), [r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#]);
+    assert_eq!(client.session.era(), Some(Era::Legacy));
+    assert!(!client.call_frame().contains("io.modelcontextprotocol"), "the handshake has named the client");
+}
+
+/// Versioning, "Servers": a server without a handshake that was not probed names its versions in its refusal.
+#[test]
+fn a_refusal_of_the_handshake_that_names_our_revision_leads_to_one_more_probe() {
+    let mut client = client(Era::Auto);
+    client.drain();
+    client.frame(&error(1, -32601, "method not found")).drain();
+    client.frame(&unsupported(2, r#""2026-07-28""#));
+    assert_eq!(client.sent(), [probe(3)]);
+    client.frame(&discovered_quietly(3));
+    assert_eq!(client.session.era(), Some(Era::Modern));
+}
+
+#[test]
+fn a_client_never_probes_a_third_time() {
+    for answer in [unsupported(2, r#""2026-07-28""#), error(2, -32601, "x"), result(2)] {
+        let mut client = client(Era::Auto);
+        client.drain();
+        client.frame(&unsupported(1, r#""2026-07-28""#)).drain();
+        client.frame(&answer);
+        assert_eq!(client.events().last(), Some(&Event::Closed(CloseReason::VersionMismatch)), "{answer}");
+        client.expect_silence();
+    }
+}
+
+#[test]
+fn a_client_without_the_handshake_era_makes_no_handshake() {
+    let mut silent = client(Era::Modern);
+    assert_eq!(silent.sent(), [probe(1)]);
+    silent.at(10_000);
+    assert_eq!(silent.events(), [Event::Closed(CloseReason::HandshakeTimeout)]);
+    let mut old = client(Era::Modern);
+    old.drain();
+    old.frame(&error(1, -32601, "method not found"));
+    let refused = Event::HandshakeRefused(RpcError::new(-32601, "method not found"));
+    assert_eq!(old.events(), [refused, Event::Closed(CloseReason::VersionMismatch)]);
+}
+
+#[test]
+fn a_server_that_does_not_answer_the_probe_is_greeted_after_the_time_of_the_handshake() {
+    let mut client = client(Era::Auto);
+    client.drain();
+    client.at(9_999);
+    client.expect_silence();
+    client.at(10_000);
+    assert_eq!(openings(&mut client), ["initialize"], "and the probe is not cancelled");
+    client.at(20_000);
+    assert_eq!(client.events(), [Event::Closed(CloseReason::HandshakeTimeout)]);
+}
+
+#[test]
+fn a_late_answer_to_the_probe_decides_for_the_newer_era_until_the_handshake_is_done() {
+    let mut slow = client(Era::Auto);
+    slow.at(10_000).drain();
+    slow.frame(&discovered_quietly(1));
+    assert_eq!(slow.session.era(), Some(Era::Modern));
+    slow.drain();
+    slow.frame(&result(2));
+    slow.expect_silence();
+    assert_eq!(slow.session.stats().late_frames, 1, "the answer to the handshake");
+
+    let mut old = client(Era::Auto);
+    old.at(10_000).drain();
+    old.frame(&error(1, -32601, "method not found"));
+    old.expect_silence();
+    old.frame(r#"{"jsonrpc":"2.0","id":2,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}"#);
+    assert_eq!(old.session.era(), Some(Era::Legacy));
+    old.drain();
+    old.frame(&discovered_quietly(1));
+    old.expect_silence();
+    assert_eq!(old.session.era(), Some(Era::Legacy), "the handshake is done");
+}
+
+#[test]
+fn the_end_of_input_before_the_answer_to_a_probe_leaves_the_era_open() {
+    let mut client = client(Era::Auto);
+    client.drain();
+    client.session.handle_end(TransportEnd::Eof, client.now);
+    assert_eq!(client.session.era(), None);
+    assert_eq!(client.events().last(), Some(&Event::Closed(CloseReason::Eof)));
+}
+
+#[test]
+fn calls_wait_for_the_choice_of_the_era_and_then_go_in_its_form() {
+    let mut client = client(Era::Auto);
+    let id = client.call();
+    client.invoke(Invoke::ping());
+    assert_eq!(client.sent(), [probe(1)], "not even a ping goes before");
+    client.frame(&discovered_quietly(1));
+    let events = client.events();
+    let [Event::Ready(_), Event::Done { outcome: Outcome::Invalid(Invalid::Unsupported), .. }] = events.as_slice() else {
+        panic!("{events:?}")
+    };
+    assert_eq!(
+        client.sent(),
+        [request(2, "tools/call", &format!(r#"{{"name":"t","_meta":{{{STAMP},"progressToken":2}}}}"#))]
+    );
+    client.frame(&result(2));
+    let events = client.events();
+    assert!(matches!(events.as_slice(), [Event::Done { id: done, outcome: Outcome::Result(_), .. }] if *done == id), "{events:?}");
+}
+
+#[test]
+fn every_request_names_its_client_and_members_of_the_owner_that_would_are_replaced() {
+    let mut client = modern();
+    let meta = r#"{"traceparent":"00-1-2-01","io.modelcontextprotocol/clientInfo":{"name":"x","version":"0"},"tracestate":"a=b"}"#;
+    let kept = r#""traceparent":"00-1-2-01","tracestate":"a=b""#;
+    client.invoke(Invoke::list_tools(None).with_meta(json(meta)).without_progress());
+    assert_eq!(
+        client.next_sent().unwrap(),
+        request(2, "tools/list", &format!(r#"{{"_meta":{{{kept},{STAMP},"progressToken":2}}}}"#))
+    );
+    client.invoke(Invoke::custom("x/y", json(&format!(r#"{{"a":1,"_meta":{meta}}}"#))));
+    assert_eq!(
+        client.next_sent().unwrap(),
+        request(3, "x/y", &format!(r#"{{"a":1,"_meta":{{{kept},{STAMP},"progressToken":3}}}}"#))
+    );
+}
+
+#[test]
+fn the_log_level_is_a_member_of_every_later_request() {
+    let mut client = modern();
+    client.invoke(Invoke::set_log_level(Level::Warning));
+    assert_eq!(client.outcome(), Outcome::Result(json("{}")));
+    assert!(client.sent().is_empty(), "there is no request for it");
+    assert!(client.call_frame().contains(r#""io.modelcontextprotocol/logLevel":"warning""#));
+}
+
+#[test]
+fn requests_that_the_newer_era_has_removed_are_refused() {
+    let mut client = modern();
+    for call in [Invoke::ping(), Invoke::custom("ping", json("{}")), Invoke::custom("logging/setLevel", json("{}"))] {
+        assert_eq!(client.session.invoke(call.clone(), client.now).unwrap_err().why, Refused::Unsupported, "{call:?}");
+    }
+    assert_eq!(client.session.notify(Notice::RootsChanged, client.now), Err(Refused::Unsupported));
+    client.expect_silence();
+}
+
+/// Basic, "Requests": a server sends none, and a client no response. Guarantee G15.
+#[test]
+fn a_request_of_a_server_without_a_handshake_is_reported_and_not_answered() {
+    let mut client = modern();
+    client.call();
+    client.drain();
+    for method in ["ping", "sampling/createMessage", "elicitation/create", "roots/list", "x"] {
+        client.frame(&request(7, method, "{}"));
+        assert_eq!(client.violations(), [Violation::WrongDirection], "{method}");
+        client.expect_silence();
+    }
+}
+
+/// Basic, "Responses": an unknown type is an invalid result; one that asks needs a capability that was not declared.
+#[test]
+fn a_result_of_a_type_that_is_not_complete_is_invalid() {
+    for (members, is_valid) in [
+        (r#""resultType":"complete""#, true),
+        (r#""content":[]"#, true),
+        (r#""resultType":"input_required","requestState":"s""#, false),
+        (r#""resultType":"task""#, false),
+        (r#""resultType":7"#, false),
+    ] {
+        let mut client = modern();
+        client.call();
+        client.drain();
+        client.frame(&format!(r#"{{"jsonrpc":"2.0","id":2,"result":{{{members}}}}}"#));
+        let events = client.events();
+        let is_done = |event: &Event| matches!(event, Event::Done { outcome: Outcome::Result(_), .. });
+        assert_eq!(events.iter().any(is_done), is_valid, "{members}: {events:?}");
+        assert_eq!(events.contains(&Event::Violation(Violation::InvalidResponse)), !is_valid, "{members}");
+    }
+}
+
+#[test]
+fn a_cancel_progress_and_the_loss_of_an_exchange_end_a_stateless_call_once() {
+    let mut client = modern();
+    let (first, second) = (client.call(), client.call());
+    client.drain();
+    client.frame(&progress(2, 0.5));
+    assert!(matches!(client.events().as_slice(), [Event::Progress { .. }]));
+    client.session.cancel(first, None, client.now).unwrap();
+    assert_eq!((client.outcome(), client.sent()), (Outcome::Cancelled, vec![cancelled(2)]));
+    client.session.handle_gone(Gone::Exchange(protocol_core::ExchangeId::from_number(3)), client.now).unwrap();
+    assert!(matches!(client.events().as_slice(), [Event::Done { id, outcome: Outcome::Lost, .. }] if *id == second));
+    client.drain();
+    client.frame(&result(2)).frame(&result(3));
+    client.expect_silence();
+}
+
+// ---- Subscriptions ----
+
+/// The request for a subscription to these kinds.
+fn listen(id: u64, kinds: &str) -> String {
+    request(id, "subscriptions/listen", &format!(r#"{{"notifications":{{{kinds}}},"_meta":{{{STAMP}}}}}"#))
+}
+
+fn acknowledged(id: u64, kinds: &str) -> String {
+    let meta = format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}"#);
+    notification("notifications/subscriptions/acknowledged", &format!(r#"{{"notifications":{{{kinds}}},{meta}}}"#))
+}
+
+fn published(id: u64, method: &str, uri: &str) -> String {
+    let meta = format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}"#);
+    notification(&format!("notifications/{method}"), &format!("{{{uri}{meta}}}"))
+}
+
+fn updated(id: u64, uri: &str) -> String {
+    published(id, "resources/updated", &format!(r#""uri":"{uri}","#))
+}
+
+fn update(uri: &str) -> Event {
+    Event::Notice(Notice::ResourceUpdated { uri: Text::from(uri) })
+}
+
+/// A client whose server notifies of changes of its tools, with a subscription of id 2 that is acknowledged.
+fn listening() -> Scripted {
+    let mut client = client(Era::Auto);
+    client.drain();
+    client.frame(&discovered(1, r#""2026-07-28""#, r#"{"tools":{"listChanged":true},"resources":{"subscribe":true}}"#));
+    assert_eq!(client.sent(), [listen(2, r#""toolsListChanged":true"#)]);
+    client.frame(&acknowledged(2, r#""toolsListChanged":true"#)).drain();
+    client
+}
+
+#[test]
+fn changes_of_lists_arrive_without_a_call_once_the_subscription_is_acknowledged() {
+    let mut client = listening();
+    client.frame(&published(2, "tools/list_changed", ""));
+    assert_eq!(client.events(), [Event::Notice(Notice::ToolsChanged)]);
+}
+
+#[test]
+fn a_client_that_wants_no_changes_of_lists_makes_no_subscription() {
+    let mut client = Scripted::new(with(client_config(), |config| (config.era, config.list_changes) = (Era::Modern, false)));
+    client.drain();
+    client.frame(&discovered(1, r#""2026-07-28""#, r#"{"tools":{"listChanged":true}}"#));
+    assert!(client.sent().is_empty());
+}
+
+#[test]
+fn a_notice_of_a_kind_or_a_subscription_that_was_not_agreed_on_is_dropped() {
+    let mut early = client(Era::Auto);
+    early.frame(&discovered(1, r#""2026-07-28""#, r#"{"tools":{"listChanged":true}}"#)).drain();
+    early.frame(&published(2, "tools/list_changed", ""));
+    assert_eq!(early.events(), [Event::Violation(Violation::UnknownSubscription)], "before the acknowledgement");
+
+    let mut client = listening();
+    let unknown = [
+        published(2, "prompts/list_changed", ""),
+        updated(2, "u:"),
+        published(99, "tools/list_changed", ""),
+        notification("notifications/tools/list_changed", "{}"),
+        notification("notifications/tools/list_changed", r#"{"_meta":{"io.modelcontextprotocol/subscriptionId":"2"}}"#),
+        acknowledged(99, ""),
+    ];
+    for frame in unknown {
+        client.frame(&frame);
+        assert_eq!(client.events(), [Event::Violation(Violation::UnknownSubscription)], "{frame}");
+    }
+    for frame in [notification("notifications/resources/updated", "{}"), acknowledged(2, r#""toolsListChanged":7"#)] {
+        client.frame(&frame);
+        assert_eq!(client.events(), [Event::Violation(Violation::InvalidParams)], "{frame}");
+    }
+    client.expect_silence();
+}
+
+#[test]
+fn a_resource_joins_the_subscription_by_a_successor_that_is_acknowledged_before_the_old_one_ends() {
+    let mut client = listening();
+    client.invoke(Invoke::subscribe("u:"));
+    assert_eq!(client.sent(), [listen(3, r#""toolsListChanged":true,"resourceSubscriptions":["u:"]"#)]);
+    client.frame(&published(2, "tools/list_changed", ""));
+    assert_eq!(client.events(), [Event::Notice(Notice::ToolsChanged)], "the old one still serves");
+    client.frame(&acknowledged(3, r#""toolsListChanged":true,"resourceSubscriptions":["u:"]"#));
+    assert_eq!((client.outcome(), client.sent()), (Outcome::Result(json("{}")), vec![cancelled(2)]));
+    client.frame(&published(2, "tools/list_changed", ""));
+    client.expect_silence();
+    client.frame(&updated(3, "u:/part"));
+    assert_eq!(client.events(), [update("u:/part")], "a part of the resource, too");
+}
+
+#[test]
+fn changes_at_once_all_take_effect_whatever_the_order_of_their_acknowledgements() {
+    let (both, lists) = (r#""toolsListChanged":true,"resourceSubscriptions":["u:","v:"]"#, r#""toolsListChanged":true"#);
+    for is_in_order in [true, false] {
+        let mut client = listening();
+        client.invoke(Invoke::subscribe("u:"));
+        client.invoke(Invoke::subscribe("v:"));
+        assert_eq!(client.sent()[1], listen(4, both));
+        let acknowledgements = [acknowledged(3, &format!(r#"{lists},"resourceSubscriptions":["u:"]"#)), acknowledged(4, both)];
+        let (first, second) = if is_in_order { (0, 1) } else { (1, 0) };
+        client.frame(&acknowledgements[first]).frame(&acknowledgements[second]);
+        let done = client.events().iter().filter(|event| matches!(event, Event::Done { outcome: Outcome::Result(_), .. })).count();
+        assert_eq!((done, client.sent()), (2, vec![cancelled(2), cancelled(3)]));
+        client.frame(&updated(4, "u:")).frame(&updated(4, "v:"));
+        assert_eq!(client.events(), [update("u:"), update("v:")]);
+    }
+}
+
+#[test]
+fn the_last_resource_that_leaves_ends_the_subscription() {
+    let mut client = modern();
+    client.invoke(Invoke::subscribe("u:"));
+    client.drain();
+    client.frame(&acknowledged(2, r#""resourceSubscriptions":["u:"]"#)).drain();
+    client.invoke(Invoke::unsubscribe("u:"));
+    assert_eq!((client.outcome(), client.sent()), (Outcome::Result(json("{}")), vec![cancelled(2)]));
+    client.frame(&updated(2, "u:"));
+    client.expect_silence();
+    assert_eq!(client.session.stats().exchanges_out, 0);
+}
+
+#[test]
+fn a_resource_that_the_server_does_not_agree_to_is_unsupported_and_the_subscription_stays() {
+    let mut client = listening();
+    client.invoke(Invoke::subscribe("u:"));
+    client.drain();
+    client.frame(&acknowledged(3, r#""toolsListChanged":true"#));
+    assert_eq!((client.outcome(), client.sent()), (Outcome::Invalid(Invalid::Unsupported), vec![cancelled(3)]));
+    client.frame(&published(2, "tools/list_changed", ""));
+    assert_eq!(client.events(), [Event::Notice(Notice::ToolsChanged)]);
+}
+
+#[test]
+fn a_change_that_fails_or_is_cancelled_leaves_the_subscription_as_it_was() {
+    let mut client = listening();
+    client.invoke(Invoke::subscribe("u:"));
+    client.drain();
+    client.frame(&error(3, -32602, "too many"));
+    assert_eq!(client.outcome(), Outcome::Error(RpcError::new(-32602, "too many")));
+    let id = client.invoke(Invoke::subscribe("v:"));
+    assert_eq!(
+        client.sent(),
+        [listen(4, r#""toolsListChanged":true,"resourceSubscriptions":["v:"]"#)],
+        "without the one that failed"
+    );
+    client.session.cancel(id, None, client.now).unwrap();
+    assert_eq!((client.outcome(), client.sent()), (Outcome::Cancelled, vec![cancelled(4)]));
+    client.frame(&acknowledged(4, "")).frame(&published(2, "tools/list_changed", ""));
+    assert_eq!(client.events(), [Event::Notice(Notice::ToolsChanged)]);
+}
+
+#[test]
+fn a_server_may_end_the_subscription_by_its_result_or_by_a_cancel_and_the_owner_learns_of_it_once() {
+    for (ends, again) in [(result(2), cancelled(2)), (cancelled(2), result(2)), (error(2, -32603, "x"), cancelled(2))] {
+        let mut client = listening();
+        client.frame(&ends);
+        assert_eq!(client.events(), [Event::Notice(Notice::SubscriptionEnded)], "{ends}");
+        client.frame(&again).frame(&published(2, "tools/list_changed", ""));
+        client.expect_silence();
+        client.invoke(Invoke::subscribe("u:"));
+        assert_eq!(client.sent(), [listen(3, r#""resourceSubscriptions":["u:"]"#)]);
+    }
+}
+
+#[test]
+fn a_server_without_subscriptions_refuses_the_first_one_and_nothing_else_is_different() {
+    let mut client = client(Era::Auto);
+    client.frame(&discovered(1, r#""2026-07-28""#, r#"{"tools":{"listChanged":true}}"#)).drain();
+    client.frame(&error(2, -32601, "method not found"));
+    client.expect_silence();
+    assert!(client.call_frame().contains(r#""id":3"#));
+}
+
+#[test]
+fn an_owner_may_listen_by_a_call_of_its_own_that_lasts_until_its_result() {
+    let mut client = modern();
+    let params = json(r#"{"notifications":{"promptsListChanged":true}}"#);
+    client.invoke(Invoke::new(protocol_core::Op::Listen, params).without_progress());
+    client.drain();
+    client.frame(&acknowledged(2, r#""promptsListChanged":true"#)).frame(&published(2, "prompts/list_changed", ""));
+    assert_eq!(client.events(), [Event::Notice(Notice::PromptsChanged)]);
+    client.at(3_600_000);
+    client.expect_silence();
+    client.frame(&result(2));
+    assert_eq!(client.outcome(), Outcome::Result(json("{}")));
+}
+
+#[test]
+fn nothing_of_a_subscription_is_left_when_the_session_has_closed() {
+    let mut client = listening();
+    client.invoke(Invoke::subscribe("u:"));
+    client.drain();
+    client.session.handle_end(TransportEnd::Failed, client.now);
+    assert_eq!(client.session.stats().exchanges_out, 0);
+    let events = client.events();
+    assert!(
+        matches!(events.as_slice(), [Event::Done { outcome: Outcome::Lost, .. }, Event::Closed(CloseReason::Failed)]),
+        "{events:?}"
+    );
+    assert!(client.session.handle_frame(published(2, "tools/list_changed", "").into(), Lane::CHANNEL, client.now).is_ok());
+    client.expect_silence();
+}
+
+trait CallFrame {
+    /// The frame of a call that is made now.
+    fn call_frame(&mut self) -> String;
+}
+
+impl CallFrame for Scripted {
+    fn call_frame(&mut self) -> String {
+        self.drain();
+        self.call();
+        self.next_sent().unwrap()
+    }
+}
