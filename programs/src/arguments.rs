@@ -169,6 +169,10 @@ at the question, or by --open-urls. xdg-open opens it (open on macOS, rundll32 o
 one call, and only http and https. --answer agrees to no address. An error that wants addresses opened
 first shows each of them, and opens none.
 
+With --era auto the server is first asked for its revisions, and one that does not answer within 10 seconds
+is taken for an old one. A server that call has started and that exits instead is started once more. In the
+revision 2026-07-28, which has no handshake, a server cannot ask yet: it is told that there is nobody to ask.
+
 Ctrl-C and SIGTERM cancel the call and say what was done so far. Afterwards a server that call has started
 is to exit at the end of its stdin. One that does not within 2 seconds is sent SIGTERM, and SIGKILL half a
 second later, with all that it has started.
@@ -212,6 +216,9 @@ struct CallLine {
     /// Connect to a server on the Unix socket at PATH.
     #[arg(long, value_name = "PATH")]
     unix: Option<PathBuf>,
+    /// Speak the revisions of MCP with a handshake (legacy), those without (modern), or what the server prefers (auto).
+    #[arg(long, value_name = "ERA", value_parser = era, default_value = "legacy")]
+    era: Era,
     /// Give up when the server has not started within S seconds, its handshake done [default: 60 for one that
     /// is started here, else 10].
     #[arg(long, value_name = "S", value_parser = seconds)]
@@ -295,6 +302,7 @@ pub(super) struct GatewayWish {
 pub(super) struct CallWish {
     pub(super) server: Server,
     pub(super) work: Work,
+    pub(super) era: Era,
     pub(super) start_timeout: Option<Duration>,
     pub(super) idle: Option<Duration>,
     pub(super) max_total: Option<Duration>,
@@ -469,6 +477,7 @@ fn understand(line: CallLine) -> Result<CallWish, String> {
     Ok(CallWish {
         server: server(line.tcp, line.unix, line.server)?,
         work,
+        era: line.era,
         start_timeout: line.start_timeout,
         idle: line.timeout,
         max_total: line.max_total,
@@ -510,6 +519,13 @@ fn server(tcp: Option<String>, unix: Option<PathBuf>, command: Vec<OsString>) ->
         }
     };
     Ok(Server::Child(apart(child)))
+}
+
+/// The same command, to start its program once more.
+pub(super) fn again(command: &Command) -> Command {
+    let mut again = Command::new(command.get_program());
+    again.args(command.get_args());
+    apart(again)
 }
 
 /// Puts a process into a group of its own, so that a Ctrl-C on the terminal does not end the server before the cancel is sent to it.

@@ -77,6 +77,9 @@ impl Calling {
     fn new(wish: CallWish) -> (Server, Self) {
         let display = Arc::new(Display::on_stderr());
         let mut config = Config::mcp_client(Identity::new("call", env!("CARGO_PKG_VERSION")));
+        config.era = wish.era;
+        // Nobody waits for the changes of lists while one call runs.
+        config.list_changes = false;
         let is_child = matches!(wish.server, Server::Child(_));
         config.timeouts.handshake = wish.start_timeout.or(if is_child { Some(CHILD_START) } else { config.timeouts.handshake });
         if wish.idle.is_some() {
@@ -243,7 +246,7 @@ impl Calling {
             Some(Ok(_)) => {}
             Some(Err(CloseReason::HandshakeTimeout)) => {
                 let span = self.config.timeouts.handshake.unwrap_or_default();
-                let why = format!("timed out: the server did not answer initialize within {span:?} (--start-timeout)");
+                let why = format!("timed out: the server did not answer the handshake within {span:?} (--start-timeout)");
                 return Verdict::Exit(complain("call", why, status::TIMED_OUT));
             }
             Some(Err(_)) => return Verdict::Lost(String::new()),

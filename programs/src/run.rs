@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use adapter_io::Exit;
 use endpoint::{Peer, Service};
+use protocol_core::mcp::Era;
 use protocol_core::tesseron::{App, ResumeCredentials};
-use protocol_core::{Close, Config};
+use protocol_core::{Close, CloseReason, Config};
 use tesseron::TesseronError;
 use tesseron::claims::Agent;
 use tesseron::net::{ClaimMode, TesseronListener, TesseronTransport};
 
+use super::arguments;
 use super::call::{self, Calling, StartedServer, Wanted};
 use super::interrupts::Interrupts;
 use super::serve::{self, AppWish, Listen, Serving};
@@ -244,10 +246,39 @@ async fn call_once<A: Adapter + Signals>(adapter: A, server: Server, calling: Ca
 }
 
 async fn reach<A: Adapter>(adapter: &A, server: Server, calling: &Calling) -> Result<(Link, Exit), TesseronError> {
-    let (transport, exit) = match server {
-        Server::Tcp(address) => (adapter.reach(Place::Tcp(address)).await?, Exit::default()),
-        Server::Unix(path) => (adapter.reach(Place::Unix(path)).await?, Exit::default()),
-        Server::Child(command) => adapter.child(command)?,
+    let connect = |config, transport| adapter.connect(Arc::clone(&calling.client), config, transport);
+    let transport = match server {
+        Server::Tcp(address) => adapter.reach(Place::Tcp(address)).await?,
+        Server::Unix(path) => adapter.reach(Place::Unix(path)).await?,
+        Server::Child(command) => {
+            let again = arguments::again(&command);
+            let (transport, exit) = adapter.child(command)?;
+            let mut link = connect(calling.config.clone(), transport);
+            if calling.config.era != Era::Auto || !has_left(&mut link).await {
+                return Ok((link, exit));
+            }
+            let mut config = calling.config.clone();
+            config.era = Era::Legacy;
+            let (transport, exit) = adapter.child(again)?;
+            return Ok((connect(config, transport), exit));
+        }
     };
-    Ok((adapter.connect(Arc::clone(&calling.client), calling.config.clone(), transport), exit))
+    Ok((connect(calling.config.clone(), transport), Exit::default()))
+}
+
+/// Waits until the era of a server is chosen. Returns `true` if the server ended the connection before it had answered anything, as old
+/// servers do that exit on an unknown method.
+async fn has_left(link: &mut Link) -> bool {
+    let mut end = None;
+    let ready = {
+        let ended = async {
+            end = Some((&mut link.end).await);
+            pending().await
+        };
+        first(link.peer.ready(), ended).await
+    };
+    if let Some(end) = end {
+        link.end = Box::pin(std::future::ready(end));
+    }
+    matches!(ready, Err(CloseReason::Eof | CloseReason::Failed))
 }

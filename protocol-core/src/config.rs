@@ -18,7 +18,9 @@ pub struct Config {
     /// The protocol, and the end of it that this session plays: client or server, app or gateway.
     pub protocol: Protocol,
     /// The revisions of MCP to speak: with a handshake, which is the default, without, or both. A revision without one keeps no state between
-    /// requests (MCP 2026-07-28, Versioning). A client that speaks both asks the server which it speaks. Ignored on Tesseron.
+    /// requests (MCP 2026-07-28, Versioning). A client that speaks both asks the server which it speaks; if a child process ends its output
+    /// before it answers, it may be an old server that exits on an unknown method: start it once more, with [`mcp::Era::Legacy`]. Ignored on
+    /// Tesseron.
     pub era: mcp::Era,
     /// `true` if a client subscribes to the changes of lists that a server without a handshake notifies of (MCP 2026-07-28, Subscriptions); a
     /// server with a handshake sends these notices unasked. Default: `true`.
@@ -156,10 +158,12 @@ impl Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Timeouts {
-    /// The longest time that the handshake may take; after it the session closes. A client that speaks both eras of MCP gives this time to
-    /// the server's answer about its revisions, then opens the handshake with the same time; with `None` it waits for that answer for ever.
-    /// Default: 10 s.
+    /// The longest time that the handshake may take; after it the session closes. Default: 10 s.
     pub handshake: Option<Duration>,
+    /// The longest time that a client that speaks both eras of MCP waits for the server to name its revisions, if it is shorter than
+    /// `handshake`. After it the client opens the handshake, which then has its whole time: old servers may ignore an unknown method (MCP
+    /// 2026-07-28, Versioning). Default: 10 s.
+    pub probe: Option<Duration>,
     /// The time limits of an outbound call that sets none of its own.
     pub call: CallTimeouts,
     /// The time limit of an inbound call, counted from its receipt. Default: `None`, except for a Tesseron app, which has 60 s.
@@ -183,6 +187,7 @@ impl Default for Timeouts {
     fn default() -> Self {
         Self {
             handshake: Some(Duration::from_secs(10)),
+            probe: Some(Duration::from_secs(10)),
             call: CallTimeouts::default(),
             serve: None,
             input: Some(Duration::from_secs(600)),

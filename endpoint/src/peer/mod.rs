@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 
 use crate::state::diagnose::Span;
 use crate::state::{CallError, CallSlot, Counters, Shared, State};
+use protocol_core::dialect::mcp::Era;
 use protocol_core::dialect::{
     Capabilities, Identity, Level, LogRecord, Notice, Page, PeerInfo, PromptInfo, ResourceInfo, ResourceTemplateInfo, ToolInfo,
 };
@@ -130,6 +131,13 @@ impl Peer {
     #[must_use]
     pub fn info(&self) -> Option<PeerInfo> {
         self.shared.look(|state| state.session.peer().cloned())
+    }
+
+    /// The era of MCP that the handshake of a client has chosen; `None` until then. To be set as
+    /// [`Config::era`](protocol_core::Config::era) when connecting to the same server again, which saves the probe.
+    #[must_use]
+    pub fn era(&self) -> Option<Era> {
+        self.shared.look(|state| state.session.era())
     }
 
     /// Waits until the session is closed, and returns the reason.

@@ -229,7 +229,7 @@ fn a_server_that_leaves_or_never_answers_is_reported_in_one_line() {
     let mute = ["--", "sh", "-c", "cat > /dev/null"];
     for work in ["chatty", "--list"] {
         let ended = call(&[&["--start-timeout", "0.3", work], &mute[..]].concat());
-        ended.complained(3, "timed out: the server did not answer initialize within 300ms (--start-timeout)");
+        ended.complained(3, "timed out: the server did not answer the handshake within 300ms (--start-timeout)");
     }
 }
 
@@ -652,6 +652,73 @@ pub(super) fn scripted(call: &str) -> String {
 /// The part of a script that answers the call.
 pub(super) fn answer(result: &str) -> String {
     format!("echo '{{\"jsonrpc\":\"2.0\",\"id\":2,{result}}}'")
+}
+
+// ---- The eras of MCP ----
+
+#[test]
+fn a_server_without_a_handshake_is_called_with_progress_and_its_answer() {
+    for era in ["auto", "modern"] {
+        let ended = call_tools(&["--era", era, "progress", r#"{"steps":3,"step_ms":1}"#], &["--era", "modern"]).with(0);
+        assert_eq!(ended.updates(), 3, "{ended:?}");
+        call_tools(&["--era", era, "chatty"], &["--era", "auto"]).with(0);
+    }
+    let told = "the server refused the handshake: only revisions without a handshake are served (-32022): it speaks 2026-07-28, not 2025-11-25";
+    call_tools(&["chatty"], &["--era", "modern"]).complained(4, told);
+}
+
+#[test]
+fn a_tool_that_asks_a_stateless_caller_gets_no_consent() {
+    let ended = call_tools(&["--era", "modern", "--accept", "delete", r#"{"name":"draft"}"#], &["--era", "modern"]).with(0);
+    assert_eq!(ended.out, "{\"cancelled\":true}\n", "{ended:?}");
+}
+
+#[test]
+fn an_old_server_is_called_whatever_it_answers_to_the_probe() {
+    let answers = [
+        r#""error":{"code":-32601,"message":"Method not found"}"#,
+        r#""error":{"code":-32000,"message":"not initialized"}"#,
+        r#""result":{}"#,
+        r#""result":"what?""#,
+    ];
+    for answer_to_probe in answers {
+        let script = format!("read -r probe; echo '{{\"jsonrpc\":\"2.0\",\"id\":1,{answer_to_probe}}}'\n{}", old_server());
+        let ended = call(&["--era", "auto", "chatty", "--", "sh", "-c", &script]).with(0);
+        assert_eq!(ended.out, "old\n", "{answer_to_probe}: {ended:?}");
+    }
+}
+
+#[test]
+fn an_old_server_that_ignores_the_probe_is_called_after_its_time() {
+    let script = format!("read -r probe\n{}", old_server());
+    let ended = call(&["--era", "auto", "--start-timeout", "1", "chatty", "--", "sh", "-c", &script]).with(0);
+    assert_eq!(ended.out, "old\n", "{ended:?}");
+}
+
+#[test]
+fn an_old_server_that_exits_at_the_probe_is_started_once_more_and_only_once() {
+    let script = format!("read -r hello; case $hello in *discover*) exit 1;; esac\n{}", old_server_that_has_read("1"));
+    let ended = call(&["--era", "auto", "chatty", "--", "sh", "-c", &script]).with(0);
+    assert_eq!(ended.out, "old\n", "{ended:?}");
+    let ended = call(&["--era", "auto", "chatty", "--", "sh", "-c", "echo started >&2; exit 3"]).with(4);
+    assert_eq!(ended.err.iter().filter(|line| *line == "started").count(), 2, "{ended:?}");
+}
+
+/// The rest of a script that is a server with a handshake, after it has read a probe.
+fn old_server() -> String {
+    format!("read -r hello\n{}", old_server_that_has_read("2"))
+}
+
+/// The rest of a script that is a server, after it has read its handshake request of this id.
+fn old_server_that_has_read(id: &str) -> String {
+    let next = if id == "1" { 2 } else { 3 };
+    format!(
+        r#"echo '{{"jsonrpc":"2.0","id":{id},"result":{{"protocolVersion":"2025-11-25","capabilities":{{"tools":{{}}}},"serverInfo":{{"name":"s","version":"1"}}}}}}'
+        read -r initialized
+        read -r call
+        echo '{{"jsonrpc":"2.0","id":{next},"result":{{"content":[{{"type":"text","text":"old"}}]}}}}'
+        cat > /dev/null"#
+    )
 }
 
 // ---- What becomes of the server ----

@@ -51,7 +51,12 @@ impl Session {
 
     /// Starts the deadline of the current request of the handshake.
     fn limit_handshake(&mut self) {
-        match self.config.timeouts.handshake.map(|span| self.now.saturating_add(span)) {
+        let timeouts = &self.config.timeouts;
+        let may_fall_back = self.handshake.open_probe().is_some() && self.config.era.has_legacy();
+        let probe = timeouts.probe.filter(|_| may_fall_back);
+        let span = timeouts.handshake.map_or(probe, |span| Some(probe.map_or(span, |probe| probe.min(span))));
+        match span.map(|span| self.now.saturating_add(span)) {
+            Some(at) if at <= self.now && may_fall_back => self.expire_handshake(),
             Some(at) if at <= self.now => self.fail(CloseReason::HandshakeTimeout),
             at => self.handshake.arm(at, &mut self.timers),
         }

@@ -124,7 +124,11 @@ pub(super) enum Message<'a> {
 #[derive(Debug)]
 pub(super) enum Body<'a> {
     Result(&'a str),
-    Error { code: i64, message: String, data: Option<&'a str> },
+    Error {
+        code: i64,
+        message: String,
+        data: Option<&'a str>,
+    },
     Malformed,
     /// An error object that `serde_json` cannot take apart.
     Unknown,

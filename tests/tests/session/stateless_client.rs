@@ -185,6 +185,31 @@ fn a_server_that_does_not_answer_the_probe_is_greeted_after_the_time_of_the_hand
 }
 
 #[test]
+fn a_probe_has_a_time_of_its_own_and_the_handshake_after_it_the_whole_of_its_time() {
+    let times = |handshake: Option<u64>, probe: Option<u64>| {
+        let seconds = |span: Option<u64>| span.map(std::time::Duration::from_secs);
+        let mut client = Scripted::new(with(client_config(), |config| {
+            (config.era, config.timeouts.handshake, config.timeouts.probe) = (Era::Auto, seconds(handshake), seconds(probe));
+        }));
+        client.drain();
+        client.session.poll_timeout().map(|at| at.as_micros() / 1_000_000)
+    };
+    assert_eq!(times(Some(60), Some(10)), Some(10));
+    assert_eq!(times(Some(5), Some(10)), Some(5));
+    assert_eq!(times(None, Some(10)), Some(10));
+    assert_eq!(times(Some(60), None), Some(60));
+    assert_eq!(times(None, None), None);
+    let mut client = Scripted::new(with(client_config(), |config| {
+        (config.era, config.timeouts.probe) = (Era::Auto, Some(std::time::Duration::ZERO))
+    }));
+    assert_eq!(openings(&mut client), ["probe", "initialize"], "no time at all");
+    client.at(9_999);
+    client.expect_silence();
+    client.at(10_000);
+    assert_eq!(client.events(), [Event::Closed(CloseReason::HandshakeTimeout)]);
+}
+
+#[test]
 fn a_late_answer_to_the_probe_decides_for_the_newer_era_until_the_handshake_is_done() {
     let mut slow = client(Era::Auto);
     slow.at(10_000).drain();
@@ -227,10 +252,7 @@ fn calls_wait_for_the_choice_of_the_era_and_then_go_in_its_form() {
     let [Event::Ready(_), Event::Done { outcome: Outcome::Invalid(Invalid::Unsupported), .. }] = events.as_slice() else {
         panic!("{events:?}")
     };
-    assert_eq!(
-        client.sent(),
-        [request(2, "tools/call", &format!(r#"{{"name":"t","_meta":{{{STAMP},"progressToken":2}}}}"#))]
-    );
+    assert_eq!(client.sent(), [request(2, "tools/call", &format!(r#"{{"name":"t","_meta":{{{STAMP},"progressToken":2}}}}"#))]);
     client.frame(&result(2));
     let events = client.events();
     assert!(matches!(events.as_slice(), [Event::Done { id: done, outcome: Outcome::Result(_), .. }] if *done == id), "{events:?}");
