@@ -253,6 +253,18 @@ fn a_call_and_the_invocation_that_serves_it_have_a_span_each_from_its_beginning_
 }
 
 #[test]
+fn the_span_of_an_invocation_names_the_trace_that_its_caller_belongs_to() {
+    let world = world(service().tool(Tool::new("echo", async |_: Context, (): ()| Ok(()))), ());
+    let meta = Json::parse(r#"{"traceparent":"00-1-2-01","tracestate":"a=b","baggage":"k=v"}"#).unwrap();
+    world.wait(world.caller.call(Invoke::call_tool("echo", Json::empty_object()).with_meta(meta)).unwrap());
+    world.wait(world.call("echo"));
+    let spans = world.listener.spans("invocation");
+    for (name, value) in [("traceparent", "00-1-2-01"), ("tracestate", "a=b"), ("baggage", "k=v")] {
+        assert_eq!((spans[0].fields.get(name), spans[1].fields.get(name)), (value, ""), "{name}");
+    }
+}
+
+#[test]
 fn what_a_handler_tells_itself_lies_in_the_span_of_its_invocation_and_nothing_else_does() {
     let speaks = |name: &'static str| {
         Tool::new(name, move |context: Context, (): ()| async move {

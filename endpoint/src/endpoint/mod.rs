@@ -271,7 +271,7 @@ impl Endpoint {
             Work::Forget(input_request) => drop(input_request),
             Work::Diagnose(note) => note.record(),
             Work::Serve(served, request) => {
-                served.span.serve(served.id, &request, served.depth);
+                served.span.serve(served.id, &request, served.depth, &served.caller);
                 match &self.side {
                     Side::Server(service) => self.serve(service, served, request),
                     Side::Client(client) => match request {

@@ -302,7 +302,32 @@ impl Peer {
         self.call(Invoke::read_resource(uri))
     }
 
-    /// Sets the minimum level of the log records that the peer sends (MCP `logging/setLevel`).
+    /// Subscribes to a resource: [`Client::notice`](crate::Client::notice) receives its changes from now on. Where requests are stateless the
+    /// subscription lives as long as the connection, until the peer ends it
+    /// ([`Notice::SubscriptionEnded`](protocol_core::Notice::SubscriptionEnded)).
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: the request is cancelled, but the peer may have made the subscription already.
+    ///
+    /// # Errors
+    /// [`CallError`] if the peer answers with an error, does not offer subscriptions to this resource, or does not answer at all.
+    pub async fn subscribe(&self, uri: &str) -> Result<(), CallError> {
+        self.call(Invoke::subscribe(uri))?.await.result().map(drop)
+    }
+
+    /// Ends a subscription to a resource.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: the request is cancelled, but the peer may have ended the subscription already.
+    ///
+    /// # Errors
+    /// As for [`Peer::subscribe`].
+    pub async fn unsubscribe(&self, uri: &str) -> Result<(), CallError> {
+        self.call(Invoke::unsubscribe(uri))?.await.result().map(drop)
+    }
+
+    /// Sets the minimum level of the log records that the peer sends: by a request (MCP `logging/setLevel`), or, where requests are stateless,
+    /// in every later request.
     ///
     /// # Cancel safety
     /// Not cancel safe: the request is cancelled, but the peer may have set the level already.

@@ -3,7 +3,7 @@
 //!
 //! | Span | Fields |
 //! |---|---|
-//! | `invocation` (info), around each poll of the handler | `id`, `op`, `name` of the tool, prompt or resource, `depth` |
+//! | `invocation` (info), around each poll of the handler | `id`, `op`, `name` of the tool, prompt or resource, `depth`; `traceparent`, `tracestate`, `baggage` if the caller sent them |
 //! | `question` (info), around each poll of the answer | `id`, `parent`, `ask`, `depth` |
 //! | `call` (info) | `id`, `op`, `name`, `depth` |
 //!
@@ -38,7 +38,7 @@ mod on {
     use tracing::{debug, error, info, info_span, warn};
 
     use crate::state::{ServedCall, cancel_reason};
-    use protocol_core::dialect::{Ask, Op, Reply, Request};
+    use protocol_core::dialect::{Ask, Caller, Op, Reply, Request};
     use protocol_core::error::{RpcError, Violation};
     use protocol_core::session::{
         CancelReason, CloseReason, InboundId, InputKey, Invoke, NotLive, OutboundId, Outcome, ProgressError,
@@ -58,10 +58,14 @@ mod on {
 
     impl Span {
         /// Opens the span of an inbound call.
-        pub(crate) fn serve(&self, id: InboundId, request: &Request, depth: u8) {
+        pub(crate) fn serve(&self, id: InboundId, request: &Request, depth: u8, caller: &Caller) {
             self.open(|| {
-                let span = info_span!(target: TARGET, "invocation", %id, op = Empty, name = Empty, depth);
+                let span = info_span!(
+                    target: TARGET, "invocation", %id, op = Empty, name = Empty, depth, traceparent = Empty, tracestate = Empty,
+                    baggage = Empty
+                );
                 describe(&span, request.op(), || request.target());
+                trace(&span, caller);
                 span
             });
         }
@@ -124,6 +128,20 @@ mod on {
         span.record("op", debug(op));
         if let Some(name) = name() {
             span.record("name", cut(&name));
+        }
+    }
+
+    /// Records the trace that the caller belongs to.
+    fn trace(span: &tracing::Span, caller: &Caller) {
+        if span.is_disabled() || caller.meta().is_none() {
+            return;
+        }
+        for (name, text) in
+            [("traceparent", caller.trace_parent()), ("tracestate", caller.trace_state()), ("baggage", caller.baggage())]
+        {
+            if let Some(text) = text {
+                span.record(name, cut(&text));
+            }
         }
     }
 
@@ -260,7 +278,7 @@ mod off {
     use std::sync::Arc;
 
     use crate::state::ServedCall;
-    use protocol_core::dialect::{Ask, Reply, Request};
+    use protocol_core::dialect::{Ask, Caller, Reply, Request};
     use protocol_core::error::{RpcError, Violation};
     use protocol_core::session::{
         CancelReason, CloseReason, InboundId, InputKey, Invoke, NotLive, OutboundId, Outcome, ProgressError,
@@ -272,7 +290,7 @@ mod off {
     pub(crate) struct Entered;
 
     impl Span {
-        pub(crate) fn serve(&self, _: InboundId, _: &Request, _: u8) {}
+        pub(crate) fn serve(&self, _: InboundId, _: &Request, _: u8, _: &Caller) {}
         pub(crate) fn answer(&self, _: InputKey, _: Option<OutboundId>, _: &Ask, _: u8) {}
         pub(crate) fn call(_: &Invoke) -> Self {
             Self(())

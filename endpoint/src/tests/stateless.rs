@@ -1,14 +1,14 @@
 //! Callers without a handshake (MCP 2026-07-28), played by the test.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use protocol_core::drive::Machine as _;
 use protocol_core::mcp::Era;
-use protocol_core::{Config, Identity, Json, Level, Sample};
+use protocol_core::{Config, Identity, Json, Level, Notice, Sample};
 use serde_json::{Value, json};
 
-use crate::testing::Executor;
-use crate::{Context, Endpoint, Resource, ResourceContents, Service, Tool, ToolError};
+use crate::testing::{Executor, connect};
+use crate::{Client, Context, Endpoint, Resource, ResourceContents, Service, Tool, ToolError};
 
 struct Served {
     endpoint: Endpoint,
@@ -91,4 +91,63 @@ fn a_subscription_brings_the_changes_that_the_service_announces_until_it_is_canc
     served.frame(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}));
     assert_eq!(served.endpoint.peer().update("clock:", &Json::null()), 0);
     assert_eq!(served.sent(), [Value::Null; 0]);
+}
+
+// ---- Both ends ----
+
+/// The notices that a client receives.
+#[derive(Default)]
+struct Notices(Mutex<Vec<Notice>>);
+
+impl Client for Notices {
+    fn notice(&self, notice: Notice) {
+        self.0.lock().unwrap().push(notice);
+    }
+}
+
+#[test]
+fn a_peer_of_either_era_is_called_subscribed_to_and_notifies_of_lists_by_the_same_methods() {
+    for (era, version) in [(Era::Auto, "2026-07-28"), (Era::Modern, "2026-07-28"), (Era::Legacy, "2025-11-25")] {
+        let mut service = service();
+        let catalog = service.catalog();
+        let executor = Executor::new();
+        let server = Endpoint::server(Arc::new(service), executor.runtime());
+        let notices = Arc::new(Notices::default());
+        let mut config = Config::mcp_client(Identity::new("c", "1"));
+        config.era = era;
+        let client = Endpoint::client(Arc::clone(&notices) as Arc<dyn Client>, config, executor.runtime());
+        let (peer, served) = (client.peer(), server.peer());
+        assert_eq!(peer.era(), None);
+        connect(&executor, server, client);
+        let text: String = executor.block_on(peer.call_tool_as("greet", &json!({}))).unwrap().unwrap();
+        assert_eq!(text, format!("c of {version}, asked: true"));
+        assert_eq!(peer.era(), Some(if era == Era::Legacy { Era::Legacy } else { Era::Modern }));
+        assert_eq!(executor.block_on(peer.subscribe("clock:")), Some(Ok(())));
+        assert_eq!(served.update("clock:", &Json::null()), 1);
+        catalog.remove_tool("greet");
+        executor.run_until_stalled();
+        let heard = std::mem::take(&mut *notices.0.lock().unwrap());
+        for notice in [Notice::ToolsChanged, Notice::ResourceUpdated { uri: "clock:".into() }] {
+            assert!(heard.contains(&notice), "{era:?}: {heard:?}");
+        }
+        assert_eq!(executor.block_on(peer.unsubscribe("clock:")), Some(Ok(())));
+        assert_eq!(served.update("clock:", &Json::null()), 0);
+    }
+}
+
+#[test]
+fn a_call_on_behalf_of_a_request_can_be_put_into_its_trace() {
+    let found = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&found);
+    let look = Tool::new("look", move |context: Context, (): ()| {
+        seen.lock().unwrap().push(context.caller().trace_context().map(|trace| trace.as_str().to_owned()));
+        async { Ok(()) }
+    });
+    let mut served = Served::new(service().tool(look));
+    let trace = json!({"tracestate": "a=b", "x": 1, "traceparent": "00-1", "baggage": "k=v"});
+    served.request(1, "tools/call", json!({"name": "look"}), trace);
+    served.request(2, "tools/call", json!({"name": "look"}), json!({"x": 1}));
+    served.request(3, "tools/call", json!({"name": "look"}), json!({}));
+    let whole = r#"{"traceparent":"00-1","tracestate":"a=b","baggage":"k=v"}"#;
+    assert_eq!(*found.lock().unwrap(), [Some(whole.to_owned()), None, None]);
 }

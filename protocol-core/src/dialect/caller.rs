@@ -5,6 +5,7 @@ use alloc::borrow::Cow;
 use alloc::boxed::Box;
 
 use super::{Capabilities, Identity, Level, PeerInfo};
+use crate::json::write::Object;
 use crate::json::{Json, read};
 use crate::shared::Arc;
 
@@ -76,6 +77,17 @@ impl Caller {
     #[must_use]
     pub fn baggage(&self) -> Option<Cow<'_, str>> {
         self.text("baggage")
+    }
+
+    /// The members `traceparent`, `tracestate` and `baggage` of `_meta`, which put a call that is made on behalf of this request into the same
+    /// trace ([`Invoke::with_meta`](crate::Invoke::with_meta)); `None` if the request has none of them.
+    #[must_use]
+    pub fn trace_context(&self) -> Option<Json> {
+        let members = ["traceparent", "tracestate", "baggage"].map(|name| self.text(name).map(|text| (name, text)));
+        members
+            .iter()
+            .any(Option::is_some)
+            .then(|| Object::value(|object| members.iter().flatten().for_each(|(name, text)| object.string(name, text))))
     }
 
     /// Drops the metadata of the request, which keeps its frame alive.
