@@ -232,7 +232,7 @@ fn a_context_that_outlives_its_handler_has_no_effect() {
     context.checkpoint(&serde_json::json!({}));
 }
 
-/// Handles all `frames`, and then polls all that is to be sent. Returns the number of frames that were polled.
+/// Handles all `frames`, and then polls all frames to send. Returns the number of frames that were polled.
 fn turn(server: &mut Endpoint, frames: &[String]) -> usize {
     for frame in frames {
         server.handle_frame(frame.clone().into(), Instant::ZERO).unwrap();

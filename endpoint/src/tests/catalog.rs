@@ -61,7 +61,7 @@ impl Served {
         sent.map(|sent| serde_json::from_slice(&sent.frame).unwrap()).collect()
     }
 
-    /// The methods of the notifications that are to be sent.
+    /// The methods of the notifications in the outbox.
     fn told(&mut self) -> Vec<String> {
         self.sent().iter().map(|frame| frame["method"].as_str().unwrap().into()).collect()
     }

@@ -35,7 +35,7 @@ struct Bench {
     peer: Peer,
     far: Pipe,
     act: Act,
-    /// The future that drives it, which the test may drop.
+    /// The future that drives the client; the test may drop it.
     driven: Arc<Mutex<Option<Driven>>>,
     end: Arc<Mutex<Vec<Result<CloseReason, PipeBroken>>>>,
 }

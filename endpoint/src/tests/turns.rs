@@ -54,7 +54,7 @@ impl Bench {
         Self::serving("2025-06-18", [], |_| {})
     }
 
-    /// The same, with more tools, another configuration, and the given revision.
+    /// A server after its handshake, with more tools, a changed configuration, and the given revision.
     fn serving(revision: &str, tools: impl IntoIterator<Item = Tool>, configure: impl FnOnce(&mut Config)) -> Self {
         let quick = Tool::new("quick", async |_: Context, (): ()| Ok("done")).inline();
         let service = tools.into_iter().fold(service().tool(quick), Service::tool);
@@ -239,7 +239,7 @@ impl Wake for Restless {
     }
 }
 
-/// A call that is cancelled before it was sent ends at once. Each such event woke the waker that caused the next, and the turn never ended.
+/// A call that is cancelled before it was sent ends at once. Its event woke a waker that made and cancelled another call, without end.
 #[test]
 fn regression_events_that_cause_events_do_not_prolong_a_turn_without_end() {
     let (mut bench, peer) = Bench::client();
