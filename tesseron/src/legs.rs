@@ -383,7 +383,7 @@ mod tests {
     const HELLO: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"a","version":"1"}}}"#;
 
     #[test]
-    fn a_driver_is_not_woken_for_what_it_does_itself_and_its_waker_runs_under_no_lock() {
+    fn a_driver_is_not_woken_by_its_own_work_and_its_waker_runs_under_no_lock() {
         let bridge = bridge();
         let mut agent = bridge.leg(Leg::Agent);
         let (looks, waker) = looks(&bridge);

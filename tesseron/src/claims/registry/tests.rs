@@ -135,7 +135,7 @@ fn item_27_a_hello_with_a_reserved_or_malformed_app_id_is_refused() {
 }
 
 #[test]
-fn what_is_said_on_a_channel_that_is_not_open_is_refused() {
+fn a_request_on_a_channel_that_is_not_open_is_refused() {
     let mut gateway = Gateway::new();
     let (channel, admission) = gateway.claimed("ledger");
     gateway.registry.handle_closed(channel, at(0));
@@ -203,7 +203,7 @@ fn item_35_a_repeated_claim_of_a_live_session_succeeds_and_changes_nothing() {
 }
 
 #[test]
-fn a_code_that_is_nobodys_is_a_typed_miss() {
+fn a_code_of_no_session_is_a_typed_error() {
     let mut gateway = Gateway::new();
     let (channel, admission) = gateway.hello("ledger");
     assert_eq!(gateway.registry.claim("ABCD-EF", 0), Err(ClaimMissed::Unknown));
@@ -236,7 +236,7 @@ fn bug_18_a_hostile_claim_code_is_refused_before_anything_is_looked_up() {
 }
 
 #[test]
-fn who_waits_to_be_claimed_is_listed_newest_first_whatever_the_clock_says() {
+fn unclaimed_sessions_are_listed_newest_first_whatever_the_clock_says() {
     let mut gateway = Gateway::new();
     let mut expected = Vec::new();
     for (app, epoch_ms) in [("a", 500), ("b", 300), ("c", 400)] {
@@ -266,7 +266,7 @@ fn item_117_a_hello_on_a_bound_dial_adopts_the_session_of_the_manifest_and_is_bo
 }
 
 #[test]
-fn one_claim_is_not_dialled_twice_at_a_time() {
+fn a_claim_is_not_dialled_twice_at_the_same_time() {
     let mut gateway = Gateway::new();
     let claim = manifest("s_host", "token");
     let first = gateway.registry.open(Dial::Bound(claim.clone())).unwrap();
