@@ -219,7 +219,7 @@ impl<B: StreamIo<S>, S> FrameIo for WebSocket<B, S> {
         let text = Utf8Bytes::try_from(transmit.frame).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         let mut stream = Ready::<B, S> { stream: &mut self.stream, cx: None, reads: 0, io: PhantomData };
         match self.context.write(&mut stream, Message::Text(text)) {
-            // The message is in the buffer of the library nevertheless.
+            // The library has put the message into its buffer nevertheless.
             Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => self.blocked = true,
             result => result.map_err(broken)?,
         }
@@ -236,7 +236,7 @@ impl<B: StreamIo<S>, S> FrameIo for WebSocket<B, S> {
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.closing {
             self.closing = true;
-            // Written only as far as that is possible at once, so that a peer that does not read cannot delay the end.
+            // Only the bytes that can be written at once are written, so that a peer that does not read cannot delay the end.
             let goodbye = self.goodbye.clone();
             let _ = self.poll(cx, |context, stream| context.close(stream, Some(goodbye)));
         }
@@ -398,7 +398,7 @@ mod tests {
     fn a_read_takes_sixteen_kibibytes_of_a_long_message() {
         let mut socket = server([masked(TEXT, &[b' '; 64 << 10])]);
         assert_eq!(received(&mut socket).len(), 1);
-        // The last of them takes what the head of the message has pushed back.
+        // The last read takes the bytes for which the head of the message left no room.
         assert_eq!(socket.stream.reads, 5);
     }
 
@@ -475,9 +475,9 @@ mod tests {
         let fits = masked(TEXT, b"12345678");
         for too_long in [
             masked(TEXT, b"123456789"),
-            // Only the header of a message that would fill the memory.
+            // Only the header is sent, of a message that would fill the memory.
             vec![TEXT, 0xff, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0],
-            // Each of its fragments is short enough.
+            // Each fragment of the message is short enough.
             [masked(0x01, b"12345"), masked(0x80, b"67890")].concat(),
         ] {
             let mut socket = server([fits.clone(), too_long, fits.clone()]);

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_belongs_to_a_live_gateway_or_an_ended_one_or_this_one() {
+    fn the_message_for_a_code_tells_which_gateway_minted_it() {
         let scratch = Scratch::new();
         let (dead, here) = (dead(), std::process::id());
         for (process, words) in [

@@ -77,7 +77,7 @@ impl Instance {
     fn document(&self) -> Document<'_> {
         let transport = match &self.address {
             Address::WebSocket(url) => Transport::Ws { url: url.as_str().into() },
-            // Our own paths are UTF-8: others were refused.
+            // Our own paths are UTF-8, since other paths were refused.
             Address::Unix(path) => Transport::Uds { path: path.to_string_lossy() },
         };
         Document {
@@ -170,25 +170,25 @@ impl ManifestRefused {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RefusedFor {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error(transparent)]
     Unreadable(#[from] io::Error),
-    /// It is not a regular file, but a link, a folder, a pipe or the like.
+    /// The path names a link, a folder, a pipe or the like, and not a regular file.
     #[error("it is no plain file")]
     NotAFile,
-    /// It belongs to another user.
+    /// The file belongs to another user.
     #[error("it belongs to somebody else")]
     Foreign,
     /// Other users may write it. Contains its permissions.
     #[error("others may write it (mode {0:o})")]
     Open(u32),
-    /// It has more than 64 KiB.
+    /// The file has more than 64 KiB.
     #[error("it is too large")]
     TooLarge,
-    /// It is not a JSON object.
+    /// The content is not a JSON object.
     #[error("it is no JSON object")]
     NoObject,
-    /// Its version is missing, or not 2.
+    /// The version of the manifest is missing, or not 2.
     #[error("it is not of version {VERSION}")]
     Version,
     /// A member is missing or has another type.
@@ -520,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_with_a_url_of_another_machine_is_refused() {
+    fn a_manifest_with_an_unsafe_address_is_refused() {
         for url in ["ws://10.0.0.1:80/", "wss://127.0.0.1:80/", "ws://127.0.0.1:80@example.com/", "file:///etc/passwd"] {
             assert!(matches!(parsed(&with("/transport/url", url.into())), Err(RefusedFor::NotLoopback(NotLoopback))), "{url}");
         }
@@ -658,7 +658,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_is_written_into_a_folder_that_others_may_use() {
+        fn a_folder_is_private_to_this_user_or_nothing_is_written() {
             let scratch = Scratch::new();
             let folder = scratch.home().instances();
             home::make_private_folder(&folder).unwrap();
@@ -713,7 +713,7 @@ mod tests {
         }
 
         #[test]
-        fn a_manifest_and_its_folder_are_private_to_this_user() {
+        fn a_manifest_is_private_to_this_user() {
             let scratch = Scratch::new();
             let mut manifest = Manifest::new(&scratch.home(), parsed(RECORDED).unwrap()).unwrap();
             manifest.publish(None).unwrap();

@@ -64,7 +64,7 @@ mod linux {
         for _ in 0..LOOKS {
             for table in [TABLE, TABLE_OF_IPV6] {
                 if let (true, Ok(table)) = (wanted.is_incomplete(), File::open(table)) {
-                    // What was found before an unreadable line is still used.
+                    // The sockets found before an unreadable line are still used.
                     let _ = wanted.read(BufReader::new(table.take(LARGEST)));
                 }
             }
@@ -271,7 +271,7 @@ mod linux {
             assert_eq!(found(&far), Some(Peer::ThisUser));
             drop(near);
             assert_ne!(found(&far), Some(Peer::ThisUser), "it has hung up");
-            // Without IPv6 there are no connections by it.
+            // A machine without IPv6 has no such connections.
             if let Some((_listener, _near, far)) = connected("[::ffff:127.0.0.1]") {
                 assert_eq!(found(&far), Some(Peer::ThisUser));
             }
