@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn only_old_breadcrumbs_and_those_of_dead_processes_are_removed() {
+    fn a_sweep_removes_only_stale_breadcrumbs() {
         let scratch = Scratch::new();
         sweep(&scratch.home(), NOW).unwrap();
         let of_code = |code: &str, document: String| document.replace("PQ7N-4D", code);
