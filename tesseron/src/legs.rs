@@ -397,7 +397,7 @@ mod tests {
 
     /// A regression: the clone that was kept for the next poll belonged to a task that no longer polls.
     #[test]
-    fn regression_an_owner_that_changes_its_task_is_woken_as_the_new_one() {
+    fn regression_an_owner_that_moves_to_another_task_is_woken_there() {
         let bridge = bridge();
         let ((first, before), (second, after)) = (looks(&bridge), looks(&bridge));
         let mut next = Box::pin(bridge.next_event());

@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn item_113_wrong_codes_lock_nobody_out() {
+    fn item_113_wrong_codes_lock_no_peer_out() {
         let mut host = minting();
         for _ in 0..1000 {
             assert_eq!(dial(&mut host, Some("WRONG"), at(0)), Err(BindRefused::Mismatch));

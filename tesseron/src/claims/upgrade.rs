@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn sixty_four_silent_connections_keep_nobody_out() {
+    fn sixty_four_silent_connections_keep_no_other_connection_out() {
         let mut host = minting();
         let silent: Vec<_> = (0..64).map(|_| gate(&mut host, Peer::Unknown, 0)).collect();
         let arrival = host.accept(Peer::Unknown).unwrap();

@@ -433,7 +433,7 @@ fn item_108_beyond_the_number_the_oldest_makes_room() {
 }
 
 #[test]
-fn item_108_what_waits_too_long_is_forgotten() {
+fn item_108_a_session_that_waits_too_long_is_removed() {
     let mut gateway = Gateway::new();
     let (first, _) = gateway.claimed("ledger");
     let (second, last) = gateway.claimed("ledger");
@@ -581,7 +581,7 @@ fn item_120_bug_19_a_tool_name_leads_to_the_longest_app_id_it_begins_with() {
 }
 
 #[test]
-fn a_tool_name_leads_where_the_app_is_routed() {
+fn a_tool_name_leads_to_the_session_of_its_app() {
     let mut gateway = Gateway::new();
     gateway.claimed("ledger");
     let (newest, _) = gateway.claimed("ledger");
